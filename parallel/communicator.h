@@ -55,6 +55,8 @@ class Communicator {
   virtual void begin_group() {}
   /// Ends what begin_group() began.
   virtual void end_group() {}
+  /// Returns how many multiprocessors of a GPU its acts may take from the kernels beside them.
+  virtual int multiprocessors() const { return 0; }
   /// Whether it sums and gathers GPU memory by itself, too: faster than exchanges, and without staging.
   virtual bool reduces_gpu_memory() const { return false; }
   /// Both begin at once and return, as exchange does. x: a flat tensor in GPU memory, as long on every rank. Its slices
@@ -68,6 +70,11 @@ class Communicator {
   virtual Request all_gather([[maybe_unused]] const TensorView& x, [[maybe_unused]] const CallSite& site) {
     fail(ExitCode::internal, "a communicator without gathers of its own is asked for one");
   }
+  /// Whether every act on GPU memory begins when all ranks that it joins have come, and ends before the call that posts
+  /// it returns. Meant for a first pass, in which CUDA loads kernels: a rank that loads may wait for all GPUs of its
+  /// process, and so for an act that waits for that rank. Collective. Changes something only where NCCL joins threads
+  /// of one process, and holds for all communicators that were split from one another.
+  virtual void set_lockstep([[maybe_unused]] bool on) {}
   /// Returns when both halves are done. Throws Error(rank) that names rank, peer, operation, layer and hop when it
   /// waits longer than the timeout, and the first error of any rank once one has aborted.
   virtual void wait(Request request) = 0;

@@ -25,9 +25,11 @@ class ForwardingCommunicator : public Communicator {
   void set_stream(Stream& stream) override { inner_.set_stream(stream); }
   void begin_group() override { inner_.begin_group(); }
   void end_group() override { inner_.end_group(); }
+  int multiprocessors() const override { return inner_.multiprocessors(); }
   bool reduces_gpu_memory() const override { return inner_.reduces_gpu_memory(); }
   Request reduce_scatter(const TensorView& x, const CallSite& site) override { return inner_.reduce_scatter(x, site); }
   Request all_gather(const TensorView& x, const CallSite& site) override { return inner_.all_gather(x, site); }
+  void set_lockstep(bool on) override { inner_.set_lockstep(on); }
   void wait(Request request) override { inner_.wait(request); }
   void barrier(const CallSite& site) override { inner_.barrier(site); }
   void close() override { inner_.close(); }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "framework/allocator.h"
 #include "framework/checks/argument_check.h"
@@ -208,6 +209,14 @@ struct AttentionOverRing::State {
     workspace = allocator.make(Tag::workspace, "attention", DType::uint8, {bytes});
   }
 
+  /// Calls pass() with the ring's acts; the first of a kind in lockstep. passed: whether there was one.
+  template <class Pass>
+  void through_ring(bool& passed, const Pass& pass) {
+    const bool first = gpus && !std::exchange(passed, true);
+    if (first) gpus->set_lockstep(true);
+    pass();
+    if (first) gpus->set_lockstep(false);
+  }
   /// Returns the tokens of each sequence now.
   std::int64_t T() const { return token_count(segments[ranks->rank()]); }
   /// Copies own keys and values to where the ring sends them from, and returns them as [2, B, T, G, D].
@@ -239,6 +248,7 @@ struct AttentionOverRing::State {
   Tensor key_value, documents, row_sum, wide, key_value_gradient, delta, workspace;
   std::vector<SegmentList> segments;  // by rank; none before set_tokens
   bool with_documents = false;
+  bool went_forward = false, went_backward = false;
 };
 
 AttentionOverRing::AttentionOverRing(Communicator& ranks, const AttentionOverRingOptions& options) {
@@ -326,10 +336,11 @@ void AttentionOverRing::forward(const ConstTensorView& q, const ConstTensorView&
   const TensorView kv = s.load(k, v);
   const AttentionState state{
       .o = s.wide.empty() ? out : s.wide.view().prefix(out.shape), .m = lse, .l = s.row_sum.view().prefix(lse.shape)};
-  s.ring->forward(s.stream, /*layer=*/0, kv, s.own_documents(), [&](const RingBlock& block) {
+  const auto visit = [&](const RingBlock& block) {
     const AttentionPhase phase{.init = block.first, .finalize = block.last, .out = out, .lse = lse};
     attention_forward(s.stream, s.shape, q, block.k, block.v, s.own_tokens(), block.tokens, state, phase, s.workspace);
-  });
+  };
+  s.through_ring(s.went_forward, [&] { s.ring->forward(s.stream, /*layer=*/0, kv, s.own_documents(), visit); });
   s.stream.synchronize();
 }
 
@@ -359,7 +370,7 @@ void AttentionOverRing::backward(const ConstTensorView& dout, const ConstTensorV
   const TensorView dq_sum = s.wide.empty() ? dq : s.wide.view().prefix(dq.shape);
   attention_delta(s.stream, delta, dout, out);
   fill(s.stream, dq_sum, 0);
-  s.ring->backward(s.stream, /*layer=*/0, kv, s.own_documents(), dkv, [&](const RingBlock& block) {
+  const auto visit = [&](const RingBlock& block) {
     if (block.pairs == 0) return;  // a part that no query here sees
     AttentionShape shape = s.shape;
     shape.B = block.sequences;
@@ -367,7 +378,8 @@ void AttentionOverRing::backward(const ConstTensorView& dout, const ConstTensorV
     const AttentionTokens own{s.own_tokens().segments, block.sequences_of(s.own_documents())};
     attention_backward(s.stream, shape, of(q), block.k, block.v, of(dout), of(lse), of(delta), own, block.tokens,
                        block.sequences_of(dq_sum), block.dk, block.dv, s.workspace, block.accumulate);
-  });
+  };
+  s.through_ring(s.went_backward, [&] { s.ring->backward(s.stream, /*layer=*/0, kv, s.own_documents(), dkv, visit); });
   convert(s.stream, dq, dq_sum);
   convert(s.stream, dk, dkv.select(0));
   convert(s.stream, dv, dkv.select(1));

@@ -12,6 +12,7 @@
 #include "parallel/check_exchange.h"
 #include "parallel/collectives.h"
 #include "parallel/nccl/nccl_rank.h"
+#include "parallel/nccl/thread_blocks.h"
 
 namespace ringtrain {
 
@@ -52,9 +53,14 @@ class NcclCommunicator final : public Communicator {
   }
   Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
                    const CallSite& site) override;
+  int multiprocessors() const override { return nccl_thread_blocks; }
   bool reduces_gpu_memory() const override { return true; }
   Request reduce_scatter(const TensorView& x, const CallSite& site) override;
   Request all_gather(const TensorView& x, const CallSite& site) override;
+  void set_lockstep(bool on) override {
+    ensure(!group_, "a rank changes to lockstep between its acts");
+    nccl_->set_lockstep(on);
+  }
   void wait(Request request) override;
   void begin_group() override;
   void end_group() override;

@@ -1,7 +1,10 @@
 #include "parallel/nccl/nccl_rank.h"
 
 #include <algorithm>
+#include <array>
 #include <future>
+#include <numeric>
+#include <random>
 #include <utility>
 
 #include "framework/cuda/check.h"
@@ -9,6 +12,7 @@
 #include "framework/threads.h"
 #include "parallel/call_history.h"
 #include "parallel/collectives.h"
+#include "parallel/nccl/thread_blocks.h"
 
 namespace ringtrain {
 
@@ -65,6 +69,33 @@ std::string described(const std::vector<CallSite>& sites) {
   std::string text;
   for (const CallSite& site : sites) text += (text.empty() ? "" : "; ") + described(site);
   return text;
+}
+
+/// Returns a number that no other process has.
+std::int64_t number_of_process() {
+  static const std::int64_t number = [] {
+    std::random_device source;
+    return static_cast<std::int64_t>(std::uint64_t{source()} << 32 | source());
+  }();
+  return number;
+}
+
+/// Returns what a rank's group has to do with other ranks.
+std::vector<ActSide> sides_of(const NcclComm& comm, const NcclGroup& group, int rank) {
+  std::vector<ActSide> sides;
+  const auto add = [&](std::int64_t peer, ActSide::Kind kind) {
+    if (peer != rank) sides.push_back({static_cast<int>(peer), kind});
+  };
+  for (const NcclOperation& one : group.operations) {
+    if (one.kind == NcclOperation::Kind::send) {
+      add(comm.ranks[one.peer], ActSide::Kind::sends);
+    } else if (one.kind == NcclOperation::Kind::receive) {
+      add(comm.ranks[one.peer], ActSide::Kind::receives);
+    } else {
+      for (const std::int64_t peer : comm.ranks) add(peer, ActSide::Kind::gathers);
+    }
+  }
+  return sides;
 }
 
 /// Lets NCCL's own threads work: what it does most often takes some ten microseconds.
@@ -158,17 +189,12 @@ void NcclRank::await_idle(Lock& lock) {
   }
 }
 
-/// Multiprocessors that NCCL's kernels may take from attention, a thread block each; without a bound it is up to 32. Of
-/// 132 it is 6 %, and a hop's message needs less: 33 MB in 0.11 ms at 300 GB/s, where a hop computes for 1 to 2 ms. Not
-/// yet run on several cards.
-constexpr int most_thread_blocks = 8;
-
 /// Calls body(lock, config), which makes the rank one of a communicator or throws.
 template <class Body>
 void NcclRank::enter(Body body) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  config.maxCTAs = most_thread_blocks;
+  config.maxCTAs = nccl_thread_blocks;
   Lock lock(mutex_);
   try {
     throw_if_comms_aborted();
@@ -197,6 +223,22 @@ void NcclRank::join(const std::shared_ptr<NcclComm>& comm) {
     comms_.push_back(comm);
     await(lock, *comm, result, joining);
   });
+  comm->ranks.resize(host_->size());
+  std::iota(comm->ranks.begin(), comm->ranks.end(), 0);
+  meet_threads();
+}
+
+/// Threads of one process share one Lockstep: rank 0's.
+void NcclRank::meet_threads() {
+  constexpr CallSite meeting{"meeting the ranks that are threads"};
+  const auto own = std::make_shared<Lockstep>(host_->size());
+  const std::array<std::int64_t, 2> told{number_of_process(), Lockstep::publish(own)};
+  const std::vector<std::int64_t> all = all_gather(*host_, told, meeting);
+  for (std::size_t rank = 0; rank < all.size(); rank += told.size()) {
+    if (all[rank] != all[0]) return;
+  }
+  lockstep_ = Lockstep::find(all[1]);
+  host_->barrier(meeting);  // until then rank 0 keeps its own
 }
 
 /// NCCL gives the part only when the whole communicator has finished the split (NVIDIA/nccl 1472). It splits only a
@@ -214,6 +256,7 @@ void NcclRank::split(NcclComm& whole, int rank, Communicator& part, const std::s
     comms_.push_back(comm);
     await(lock, *comm, ncclInProgress, splitting);
   });
+  comm->ranks = all_gather(part, std::array<std::int64_t, 1>{host_->rank()}, splitting);
 }
 
 void NcclRank::close() {
@@ -280,6 +323,37 @@ void NcclRank::throw_if_aborted() {
 
 void NcclRank::launch(NcclComm& comm, const std::shared_ptr<NcclGroup>& group) {
   host_->throw_if_aborted();
+  if (!in_lockstep_) return post_and_record(comm, group, /*until_done=*/false);
+  const auto begin = Clock::now();
+  const std::chrono::duration<double> limit = timeout_ + error_report_wait;  // who waits on its GPU tells more
+  const auto look = [&] {
+    throw_if_aborted();
+    if (Clock::now() - begin <= limit) return;
+    fail(ExitCode::rank, "{} waited {} s for the other ranks to come to {} (mesh.timeout_seconds)", name(),
+         limit.count(), described(group->sites));
+  };
+  lockstep_->begin(host_->rank(), sides_of(comm, *group, host_->rank()), look);
+  post_and_record(comm, group, /*until_done=*/true);
+  lockstep_->end(host_->rank(), look);
+}
+
+/// Both ways no rank may still be in another pass than the others: its acts would wait while they load.
+void NcclRank::set_lockstep(bool on) {
+  if (!lockstep_ || on == in_lockstep_) return;
+  constexpr CallSite first_pass{"beginning or ending a first pass"};
+  host_->barrier(first_pass);
+  if (on) {  // all have posted what is still under way
+    {
+      Lock lock(mutex_);
+      throw_if_comms_aborted();
+      await_idle(lock);
+    }
+    host_->barrier(first_pass);
+  }
+  in_lockstep_ = on;
+}
+
+void NcclRank::post_and_record(NcclComm& comm, const std::shared_ptr<NcclGroup>& group, bool until_done) {
   Lock lock(mutex_);
   throw_if_comms_aborted();
   group->ready.record(stream_.cuda().stream());
@@ -290,6 +364,7 @@ void NcclRank::launch(NcclComm& comm, const std::shared_ptr<NcclGroup>& group) {
   ++unwaited_;
   group->done.record(own_stream_);
   under_way_.push_back(group);
+  if (until_done) await_idle(lock);
 }
 
 void NcclRank::wait(NcclGroup& group) {

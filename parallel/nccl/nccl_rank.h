@@ -7,10 +7,15 @@
 // thread calls next, an abort as well, would wait for its end.
 //
 // NCCL moves data by kernels, and a kernel of attention is on all multiprocessors to its end, with all their registers
-// or shared memory. So that messages move beside it and not after it, NCCL's stream has the highest priority, and what
-// the rank's stream is given after a group waits until it is the group's turn: it is the first to be placed. But only
-// where that stream has waited for all groups before, so that the turn comes at once; it does not wait for what it need
-// not.
+// or shared memory. So that messages move beside it and not after it, attention leaves nccl_thread_blocks free beside
+// the ring's messages (KeptFree), and NCCL's stream has the highest priority. Other kernels fill the GPU, too:
+// what the rank's stream is given after a group waits until it is the group's turn, which is then the first to be
+// placed. But only where that stream has waited for all groups before, so that the turn comes at once; it does not wait
+// for what it need not.
+//
+// CUDA loads a kernel at its first launch, and may then wait for all GPUs of the process. A kernel of NCCL's that waits
+// there for the rank that loads would never end. So ranks that are threads go through a first pass in lockstep: see
+// lockstep.h.
 //
 // Communicators do not block: NCCL goes on in the background, and the rank polls until it is done, without the lock in
 // between. So the watchdog, a thread, can always poll, too: for the first error of any rank, NCCL's own errors, and for
@@ -35,6 +40,7 @@
 #include "framework/cuda/event.h"
 #include "framework/threads.h"
 #include "parallel/communicator.h"
+#include "parallel/nccl/lockstep.h"
 
 namespace ringtrain {
 
@@ -63,7 +69,8 @@ struct NcclGroup {
 /// One of NCCL's communicators, as this rank has it; null handle: not joined, or aborted.
 struct NcclComm {
   ncclComm_t handle = nullptr;
-  ncclComm_t part = nullptr;  // that is being split off: NCCL's to write, at any time, until the split has ended
+  ncclComm_t part = nullptr;        // that is being split off: NCCL's to write, at any time, until the split has ended
+  std::vector<std::int64_t> ranks;  // who its ranks are among those that NCCL joined first
 };
 
 class NcclRank {
@@ -99,12 +106,16 @@ class NcclRank {
   /// What the rank's stream is given from now on runs after the group. Throws the first error of any rank.
   void wait(NcclGroup& group);
   void throw_if_aborted();
+  /// See Communicator::set_lockstep. Collective over all ranks that NCCL joined first.
+  void set_lockstep(bool on);
 
  private:
   using Lock = std::unique_lock<std::mutex>;
 
   void await(Lock& lock, const NcclComm& comm, ncclResult_t result, const CallSite& site);
   void await_idle(Lock& lock);
+  void meet_threads();
+  void post_and_record(NcclComm& comm, const std::shared_ptr<NcclGroup>& group, bool until_done);
   template <class Body>
   void enter(Body body);
   void load();
@@ -120,7 +131,9 @@ class NcclRank {
   Stream& stream_;
   const std::chrono::duration<double> timeout_;
   cudaStream_t own_stream_ = nullptr;
-  int unwaited_ = 0;  // groups that were posted; used by the rank's thread alone
+  int unwaited_ = 0;                    // groups that were posted; used by the rank's thread alone, as the next two
+  std::shared_ptr<Lockstep> lockstep_;  // null: the ranks are processes
+  bool in_lockstep_ = false;
   std::mutex mutex_;  // of all below, and of calls into NCCL
   std::condition_variable stop_changed_;
   bool stop_ = false, aborted_ = false;

@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "data/batch.h"
@@ -73,6 +75,7 @@ class RankState {
   Tensor logits;           // [V] of the model's dtype, on the host: a decode step's; rank 0's where a GPU generates
   std::unique_ptr<Optimizer> optimizer;  // null unless training
   std::unique_ptr<KeyValueCache> cache;  // null unless generating
+  std::set<std::string> passes;          // kinds that have ended in lockstep: FirstPass's
 
   /// Leaves the communicators, in order, when the rank's work is done: collective. After an error they are given up.
   void close();

@@ -19,7 +19,9 @@ Comparison::Comparison(RankState& other, const EvaluationRequest& request, std::
       columns_(request.by_position ? position_bucket(lengths_.back()) + 2 : 1),
       other_nll_(other.evaluation_nll.view().numel()),
       divergence_(other_nll_.size()),
-      sums_(std::ssize(lengths_) * blocks * columns_ * values, 0.0) {}
+      sums_(std::ssize(lengths_) * blocks * columns_ * values, 0.0) {
+  if (other.gpus) other.gpus->set_lockstep(true);  // to its end: nobody counts which of its passes are first ones
+}
 
 void Comparison::score(RankState& state, const TensorView& nll) {
   // Both hold their head's weights before the first chunk: ranks gather in one order, whatever rows they have.

@@ -9,6 +9,7 @@
 #include "framework/profile/clock.h"
 #include "kernels/elementwise.h"
 #include "parallel/collectives.h"
+#include "train/engine/first_pass.h"
 
 namespace ringtrain {
 
@@ -47,6 +48,7 @@ GenerationRates generate(RankState& state, const GenerationRequest& request, con
   const auto start = std::chrono::steady_clock::now();
   // The prompt's last token is the first decode step's: its logits are where that step makes them.
   const std::span<const std::int32_t> before{request.prompt.data(), request.prompt.size() - 1};
+  FirstPass first_pass(state, "generation");
   load_sequence(state.batch, before, state.shard);
   state.cache->begin(state.batch.segments);
   if (!before.empty()) state.model->prefill(state.batch, *state.cache);
@@ -63,6 +65,7 @@ GenerationRates generate(RankState& state, const GenerationRequest& request, con
       choice.goes_on = !rates.ended && observer(choice.token);
     }
     share(*state.world, choice);
+    first_pass.end();
     if (step == 0) rates.prompt_seconds = seconds_since(start);
     ++rates.new_tokens;
   }

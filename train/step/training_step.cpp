@@ -19,6 +19,7 @@
 #include "parallel/collectives.h"
 #include "parallel/ring/ring_load.h"
 #include "parallel/shared_error.h"
+#include "train/engine/first_pass.h"
 #include "train/step/nonfinite.h"
 #include "train/step/schedule.h"
 
@@ -114,6 +115,8 @@ StepResult TrainingStep::run(std::int64_t step) {
   result.pairs = {.forward = forward_pairs, .backward = backward_pairs};
   result.empty = !(denominator > 0);
   StepDump dump(state_, run_.at(step), run_.dump, step);
+  FirstPass first_pass(state_, fmt::format("step of {} tokens{}{}", run_.at(step).training.seq_len,
+                                           audits(step) ? ", audited" : "", result.empty ? ", empty" : ""));
   const OwnSums own = result.empty ? OwnSums{} : compute_gradients(step, denominator, dump);
 
   // One message tells all ranks the loss, the norm, whether any of them saw a signal, and whether any still writes its
@@ -157,6 +160,7 @@ StepResult TrainingStep::run(std::int64_t step) {
     const Span gather(track, "gather weights");
     state_.parameters.weights_changed();
   }
+  first_pass.end();
   dump.end_of_update();
   finish(dump);
   return result;
@@ -186,10 +190,12 @@ std::optional<RopeCheck> TrainingStep::check_rope(std::int64_t step, const Known
   if (tokens == 0) return std::nullopt;
   const auto start = std::chrono::steady_clock::now();
   const Span span(state_.stream.trace(), "check of the rope");
+  FirstPass first_pass(state_, fmt::format("check of the rope at {} tokens", tokens));
   state_.use_rope(known.model);
   const std::optional<double> alone = loss_of_ends(step, {.tokens = tokens, .whole = false});
   state_.use_rope(config.model);
   const std::optional<double> behind = loss_of_ends(step, {.tokens = tokens, .whole = true});
+  first_pass.end();
   if (!alone || !behind) return std::nullopt;
   return RopeCheck{.tokens = tokens, .alone = *alone, .behind = *behind, .seconds = seconds_since(start)};
 }

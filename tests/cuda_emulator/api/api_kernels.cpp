@@ -1,4 +1,6 @@
 // The host API's launch of kernels, with the limits that CUDA checks at the call.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -43,12 +45,13 @@ cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& config, const void* 
                                  ? default_shared_bytes
                                  : std::max(default_shared_bytes, static_cast<std::size_t>(allowed->second));
     if (config.dynamicSmemBytes > most) return cudaErrorInvalidValue;
+    state.load(fmt::format("kernel {}", kernel), lock);
     auto launched = std::make_shared<Launch>(Launch{config.gridDim, config.blockDim, config.dynamicSmemBytes, kernel,
                                                     std::move(thread), state.devices.compute_capability});
-    state.streams.add(stream,
-                      {Trace::Kind::kernel, state.streams.tracing ? function_name(kernel) : std::string(), 0,
-                       [launched] { run_kernel(*launched); }},
-                      lock);
+    cuda_emulator::Work work{Trace::Kind::kernel, state.streams.tracing ? function_name(kernel) : std::string(), 0,
+                             [launched] { run_kernel(*launched); }};
+    work.blocks = std::size_t{config.gridDim.x} * config.gridDim.y * config.gridDim.z;
+    state.streams.add(stream, std::move(work), lock);
     return cudaSuccess;
   });
 }

@@ -8,11 +8,13 @@
 namespace cuda_emulator {
 namespace {
 
-cudaError_t allocate(Runtime& state, const char* function, void** pointer, std::size_t bytes, bool pinned) {
+cudaError_t allocate(Runtime& state, const char* function, Streams::Lock& lock, void** pointer, std::size_t bytes,
+                     bool pinned) {
   if (pointer == nullptr) return cudaErrorInvalidValue;
   *pointer = nullptr;
   if (bytes == 0) return cudaSuccess;
   ++state.host_waits[function];
+  state.wait_as_loading_does(lock);
   *pointer = state.memory.allocate(current_device(), bytes, pinned);
   return *pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
@@ -24,7 +26,9 @@ cudaError_t release(Runtime& state, const char* function, Streams::Lock& lock, v
   if (allocation == nullptr || allocation->base != pointer || allocation->pinned != pinned)
     return cudaErrorInvalidValue;
   ++state.host_waits[function];
-  state.streams.finish_device(allocation->device, lock);
+  const int device = allocation->device;
+  state.wait_as_loading_does(lock);
+  state.streams.finish_device(device, lock);
   state.memory.release(pointer, pinned);
   return cudaSuccess;
 }
@@ -112,7 +116,9 @@ using Lock = cuda_emulator::Streams::Lock;
 
 cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
   const char* const name = __func__;
-  return call(name, [&](Runtime& state, Lock&) { return cuda_emulator::allocate(state, name, pointer, bytes, false); });
+  return call(name, [&](Runtime& state, Lock& lock) {
+    return cuda_emulator::allocate(state, name, lock, pointer, bytes, false);
+  });
 }
 cudaError_t cudaFree(void* pointer) {
   const char* const name = __func__;
@@ -121,11 +127,15 @@ cudaError_t cudaFree(void* pointer) {
 }
 cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
   const char* const name = __func__;
-  return call(name, [&](Runtime& state, Lock&) { return cuda_emulator::allocate(state, name, pointer, bytes, true); });
+  return call(name, [&](Runtime& state, Lock& lock) {
+    return cuda_emulator::allocate(state, name, lock, pointer, bytes, true);
+  });
 }
 cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
   const char* const name = __func__;
-  return call(name, [&](Runtime& state, Lock&) { return cuda_emulator::allocate(state, name, pointer, bytes, true); });
+  return call(name, [&](Runtime& state, Lock& lock) {
+    return cuda_emulator::allocate(state, name, lock, pointer, bytes, true);
+  });
 }
 cudaError_t cudaFreeHost(void* pointer) {
   const char* const name = __func__;

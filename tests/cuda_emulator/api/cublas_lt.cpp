@@ -371,6 +371,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
       check_memory(state, "the bias", product->bias, elements * product->d_layout.element_bytes());
     }
     const std::string name = fmt::format("matrix product {} x {} x {}", product->m(), product->n(), product->k());
+    state.load(name, lock);
     state.streams.add(stream,
                       {cuda_emulator::Trace::Kind::matrix_product, name, 0,
                        [product, workspace, used, on_device, read_factors] {

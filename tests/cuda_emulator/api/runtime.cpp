@@ -51,6 +51,7 @@ void Runtime::clear() {
   events.clear();
   memory.release_all();
   shared_bytes.clear();
+  loaded.clear();
   failures.clear();
   failed_devices.clear();
   peer_accesses.clear();
@@ -61,6 +62,15 @@ void Runtime::clear() {
   current_device() = 0;
   device_chosen() = false;
   last_error() = cudaSuccess;
+}
+
+void Runtime::load(const std::string& code, Streams::Lock& lock) {
+  if (loaded.emplace(current_device(), code).second) wait_as_loading_does(lock);
+}
+
+void Runtime::wait_as_loading_does(Streams::Lock& lock) {
+  if (!settings().loading_waits) return;
+  for (int device = 0; device < devices.count; ++device) streams.finish_device(device, lock);
 }
 
 std::shared_ptr<Stream> Runtime::stream(cudaStream_t handle) {
@@ -161,6 +171,11 @@ void set_blas_refusal(BlasRefusal refusal) {
 void set_proxy_checks(bool on) {
   const std::lock_guard lock(runtime().mutex);
   settings().proxies = on;
+}
+
+void set_loading_waits(bool on) {
+  const std::lock_guard lock(runtime().mutex);
+  settings().loading_waits = on;
 }
 
 void lose(Signal signal, int nth) {

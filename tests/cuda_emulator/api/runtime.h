@@ -30,7 +30,8 @@ struct Runtime {
   Memory memory;
   std::map<Stream*, std::shared_ptr<Stream>> handles;
   std::map<CUevent_st*, std::unique_ptr<CUevent_st>> events;
-  std::map<const void*, int> shared_bytes;  // cudaFuncAttributeMaxDynamicSharedMemorySize of kernels
+  std::map<const void*, int> shared_bytes;       // cudaFuncAttributeMaxDynamicSharedMemorySize of kernels
+  std::set<std::pair<int, std::string>> loaded;  // device, and what of its code was launched there
 
   struct Failure {
     int calls;  // until it happens
@@ -57,6 +58,10 @@ struct Runtime {
   /// Notes the context that a call of this function makes, if none is there. Throws Error where a thread that has
   /// chosen no device would make one on device 0 beside the devices that others have chosen.
   void make_context(const std::string& function);
+  /// The current device is about to run this code: it loads it the first time.
+  void load(const std::string& code, Streams::Lock& lock);
+  /// Waits for all devices where loading does (set_loading_waits).
+  void wait_as_loading_does(Streams::Lock& lock);
   /// Returns what a call of this function on the current device is to fail with.
   cudaError_t failure(const char* function);
 };

@@ -17,6 +17,7 @@ struct Settings {
   CopyLanding copies = CopyLanding::late;
   BlasRefusal blas_refusal = BlasRefusal::nothing;
   bool proxies = false;  // whether every write that TMA or wgmma reads is held against its thread's fence
+  bool loading_waits = false;
   Durations durations{};
 };
 

@@ -87,7 +87,7 @@ std::shared_ptr<Record> Streams::add_record(const std::shared_ptr<Stream>& strea
 // --- Running -------------------------------------------------------------------------------------------------------
 
 void Streams::note(const Stream& stream, const Work& work) {
-  if (tracing) trace.push_back({work.kind, stream.device, stream.number, work.name, work.bytes});
+  if (tracing) trace.push_back({work.kind, stream.device, stream.number, work.name, work.bytes, work.blocks});
 }
 
 namespace {

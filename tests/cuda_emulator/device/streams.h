@@ -55,6 +55,7 @@ struct Work {
   std::shared_ptr<Record> record{};    // that it waits for or makes
   std::shared_ptr<Meeting> meeting{};  // that it is
   Clock::time_point given{};
+  std::size_t blocks = 0;  // of a kernel
 };
 
 struct Stream {

@@ -68,6 +68,11 @@ void set_blas_refusal(BlasRefusal refusal);
 /// has called one. Costs a comparison of the block's shared memory whenever threads change.
 void set_proxy_checks(bool on);
 
+/// Whether loading waits, as a driver's may: the first launch of a kernel on a device, the first product of a shape
+/// there, and each call that gets memory or gives it back return when all devices of the process have done what their
+/// streams were given before. Who is waited for by a stream there waits for ever.
+void set_loading_waits(bool on);
+
 /// How long work takes by the clock of its stream, which events tell (cudaEventElapsedTime). Not set: as long as it
 /// takes the CPU. A host that waits for work is not sooner back than that clock says.
 struct Durations {
@@ -82,9 +87,10 @@ struct Trace {
   enum class Kind { kernel, copy, set, host_function, matrix_product, exchange, record, wait };
   Kind kind;
   int device;
-  int stream;         // counted from 1 as they were created, from the last reset; 0: the default stream
-  std::string name;   // of a kernel: its function; of a copy: "host to device" and so on
-  std::size_t bytes;  // of a copy or set
+  int stream;              // counted from 1 as they were created, from the last reset; 0: the default stream
+  std::string name;        // of a kernel: its function; of a copy: "host to device" and so on
+  std::size_t bytes;       // of a copy or set
+  std::size_t blocks = 0;  // of a kernel
 };
 /// From here on what runs is recorded; forgets what was.
 void start_trace();

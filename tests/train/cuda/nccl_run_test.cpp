@@ -156,6 +156,33 @@ TEST_F(NcclRun, ShardingAndOffloadingAdaptersChangeNoBit) {
   }
 }
 
+// Loading a kernel, and getting memory, may wait for all GPUs of the process. So no rank may load while an act of
+// NCCL's waits for it: first passes go in lockstep. Later ones load nothing.
+TEST_F(NcclRun, RunsWhereLoadingWaitsForEveryGpu) {
+  data = write_split_tokens();
+  const std::vector<std::vector<std::string>> cases{
+      {"mesh.sequence=3", "training.recompute=full", "training.audit.interval=2"},
+      {"mesh.data=2", "mesh.sequence=2", "training.shard=weights", "training.deterministic=false"}};
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const auto run_by = [&](const std::string& backend) {
+      std::vector<std::string> settings = cases[i];
+      settings.insert(settings.end(), {"training.steps=4", "mesh.timeout_seconds=30", "evaluation.interval=2",
+                                       "evaluation.context_lengths=[6, 13]", "mesh.backend=" + backend});
+      const std::string name = fmt::format("{}-{}", i, backend);
+      run(config(settings), name);
+      return name;
+    };
+    const std::string threads = run_by("threads");
+    cuda_emulator::set_loading_waits(true);
+    const std::string nccl = run_by("nccl");
+    cuda_emulator::set_loading_waits(false);
+    ASSERT_EQ(losses(nccl).size(), 4u);
+    if (i > 0) continue;  // NCCL adds in an order of its own
+    EXPECT_EQ(losses(nccl), losses(threads));
+    EXPECT_EQ(state(checkpoint(nccl, 4)), state(checkpoint(threads, 4)));
+  }
+}
+
 TEST_F(NcclRun, EndsWhenAnExchangeHangs) {
   constexpr int seconds = 10;  // shorter than a healthy rank's kernels may take here, another rank would give up first
   const std::string sentence = error_of(ExitCode::rank, [&] {

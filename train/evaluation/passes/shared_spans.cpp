@@ -1,7 +1,10 @@
 #include "train/evaluation/passes/shared_spans.h"
 
+#include <algorithm>
+
 #include "data/loader.h"
 #include "parallel/shared_error.h"
+#include "train/engine/first_pass.h"
 
 namespace ringtrain {
 
@@ -19,11 +22,17 @@ bool for_each_span(RankState& state, const TokenFile& file, std::span<const Read
       load_spans(state.batch, file, {&span.begin, 1}, span.length, span.targets, state.shard);
     });
     if (const auto shared = shared_error(*state.world, problem, {"data of an evaluation"})) throw SharedError(*shared);
+    std::string kind = passes.kind;  // and the shapes of all data ranks
+    for (std::int64_t i = first; i < std::min(first + state.mesh.data, std::ssize(spans)); ++i) {
+      kind += fmt::format(" {}", spans[i].length);
+    }
+    FirstPass first_pass(state, kind);
     if (has_span) {
       passes.pass(index);
     } else {
       passes.nothing();
     }
+    first_pass.end();
   }
   state.model->forget_loss_sum();
   state.model->take_ring_load();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 
 #include "data/token_file.h"
 #include "train/engine/rank_state.h"
@@ -22,6 +23,7 @@ struct SpanPasses {
   std::function<void(std::int64_t index)> pass;  // the span is in state.batch
   std::function<void()> nothing;                 // for a data rank that has no span left
   std::function<bool()> stop = {};               // asked before each round, all ranks alike; true ends it; empty: never
+  std::string kind = "evaluation";               // of the passes' kernels: see FirstPass
 };
 
 /// Collective over state.world. Loads this data rank's spans in turn. What one rank cannot read is a SharedError on

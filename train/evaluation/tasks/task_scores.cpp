@@ -90,7 +90,7 @@ TaskSummary evaluate_tasks(RankState& state, const TaskSamples& samples, bool gr
     }
     if (progress) progress(samples.spans[text].length);
   };
-  for_each_span(state, *samples.tokens, samples.spans, {score, [&] { state.model->evaluate_nothing(); }});
+  for_each_span(state, *samples.tokens, samples.spans, {score, [&] { state.model->evaluate_nothing(); }, {}, "tasks"});
   all_reduce_sum(*state.world, std::span<double>(values), {"tasks of an evaluation"});
 
   TaskSummary summary{samples.settings, samples.lengths, greedy, {}};

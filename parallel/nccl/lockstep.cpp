@@ -1,0 +1,93 @@
+#include "parallel/nccl/lockstep.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace ringtrain {
+
+namespace {
+
+/// Returns what the other rank's act must have for this side of a rank's.
+ActSide other_side(int rank, ActSide::Kind kind) {
+  using Kind = ActSide::Kind;
+  return {rank, kind == Kind::sends ? Kind::receives : kind == Kind::receives ? Kind::sends : kind};
+}
+
+bool has(const std::vector<ActSide>& sides, const ActSide& side) {
+  return std::ranges::find(sides, side) != sides.end();
+}
+
+/// The process's, by number.
+struct Published {
+  std::mutex mutex;
+  std::map<std::int64_t, std::weak_ptr<Lockstep>> all;
+};
+Published& published() {
+  static Published instance;
+  return instance;
+}
+
+}  // namespace
+
+std::int64_t Lockstep::publish(const std::shared_ptr<Lockstep>& lockstep) {
+  const std::lock_guard lock(published().mutex);
+  auto& all = published().all;
+  std::erase_if(all, [](const auto& one) { return one.second.expired(); });
+  const std::int64_t number = all.empty() ? 0 : all.rbegin()->first + 1;
+  all.emplace(number, lockstep);
+  return number;
+}
+
+std::shared_ptr<Lockstep> Lockstep::find(std::int64_t number) {
+  const std::lock_guard lock(published().mutex);
+  return published().all.at(number).lock();
+}
+
+/// Returns the ranks that the act of this one joins, itself among them; none if one of them has not come.
+std::vector<int> Lockstep::joined_by(int rank) const {
+  std::vector<int> ranks{rank};
+  for (std::size_t next = 0; next < ranks.size(); ++next) {
+    const int one = ranks[next];
+    for (const ActSide& side : places_[one].sides) {
+      const Place& there = places_[side.peer];
+      if (!there.waits || !has(there.sides, other_side(one, side.kind))) return {};
+      if (std::ranges::find(ranks, side.peer) == ranks.end()) ranks.push_back(side.peer);
+    }
+  }
+  return ranks;
+}
+
+template <class Done>
+void Lockstep::await(std::unique_lock<std::mutex>& lock, const Look& look, Done done) {
+  while (!changed_.wait_for(lock, look_interval, done)) {
+    lock.unlock();
+    look();
+    lock.lock();
+  }
+}
+
+void Lockstep::begin(int rank, std::vector<ActSide> sides, const Look& look) {
+  std::unique_lock lock(mutex_);
+  Place& own = places_[rank];
+  own.waits = true;
+  own.sides = std::move(sides);
+  if (const std::vector<int> ranks = joined_by(rank); !ranks.empty()) {
+    const auto under_way = std::make_shared<int>(static_cast<int>(ranks.size()));
+    for (const int one : ranks) {
+      places_[one].waits = false;
+      places_[one].under_way = under_way;
+    }
+    changed_.notify_all();
+  }
+  await(lock, look, [&] { return !own.waits; });
+}
+
+void Lockstep::end(int rank, const Look& look) {
+  std::unique_lock lock(mutex_);
+  const std::shared_ptr<int> under_way = std::exchange(places_[rank].under_way, nullptr);
+  if (--*under_way == 0) changed_.notify_all();
+  await(lock, look, [&] { return *under_way == 0; });
+}
+
+}  // namespace ringtrain
