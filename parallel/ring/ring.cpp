@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "framework/profile/trace.h"
+#include "kernels/kept_free.h"
 #include "parallel/ring/ring_pass.h"
 
 namespace ringtrain {
@@ -65,6 +66,7 @@ void Ring::pass(Stream& stream, const RingCall& call, const RingTensors& own, co
   ensure(std::cmp_less(call.schedule, batches_.size()), "Ring::begin comes before the first pass of a schedule");
   const Span span(stream.trace(), own.backward ? "ring backward" : "ring forward", {{"layer", call.layer}});
   RingBatch& batch = batches_[static_cast<std::size_t>(call.schedule)];
+  const KeptFree beside_messages(key_ranks_ ? key_ranks_->multiprocessors() : 0);
   try {
     RingPass(stream, call.layer, {key_ranks_.get(), gradient_ranks_.get(), buffers_, batch, times_}, own)
         .run(visitor, overlap);

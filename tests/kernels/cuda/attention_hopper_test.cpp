@@ -3,6 +3,7 @@
 // run. Its tiles are larger than the portable path's, so lengths go over their edges: 128 keys, 64, 128 or 192 queries.
 #include "kernels/cuda/attention/hopper/choices.h"
 #include "kernels/cuda/attention/hopper/tile_schedule.h"
+#include "kernels/kept_free.h"
 #include "tests/kernels/cuda/gpu_attention.h"
 #include "tests/support/gpu.h"
 
@@ -223,6 +224,35 @@ TEST_P(HopperAttention, DefaultModeGivesTheSameValues) {
 }
 
 #if defined(RINGTRAIN_CUDA_EMULATED)
+/// Beside a ring's messages: they find multiprocessors that no block of attention is on, forward and backward.
+TEST_P(HopperAttention, LeavesMultiprocessorsFreeAndChangesNoBit) {
+  constexpr int multiprocessors = 6;
+  cuda_emulator::set_devices({1, 90, multiprocessors, std::size_t{1} << 30});
+  Gpu gpu;
+  const Case c = whole("many tiles", shape(1, 3, 3), 700);
+  const auto blocks_with = [&](int kept_free, Outputs& outputs) {
+    const KeptFree beside(kept_free);
+    cuda_emulator::start_trace();
+    outputs = run(gpu, c, DType::bfloat16);
+    std::pair<std::size_t, std::size_t> blocks{};
+    for (const auto& one : cuda_emulator::take_trace()) {
+      if (one.name.find("forward_kernel") != std::string::npos) blocks.first = one.blocks;
+      if (one.name.find("backward_kernel") != std::string::npos) blocks.second = one.blocks;
+    }
+    return blocks;
+  };
+  Outputs all, most, least;
+  EXPECT_EQ(blocks_with(0, all), (std::pair<std::size_t, std::size_t>{6, 6}));
+  EXPECT_EQ(blocks_with(2, most), (std::pair<std::size_t, std::size_t>{4, 4}));
+  EXPECT_EQ(blocks_with(9, least), (std::pair<std::size_t, std::size_t>{3, 3})) << "half of them at least";
+  for (const Outputs* const other : {&most, &least}) {
+    expect_same(all.out, other->out, "out");
+    expect_same(all.dq, other->dq, "dq");
+    expect_same(all.dk[0], other->dk[0], "dk");
+    expect_same(all.dv[0], other->dv[0], "dv");
+  }
+}
+
 /// Where each multiprocessor gets few tiles, those of middle length come first.
 TEST_P(HopperAttention, FewTilesInAnotherOrderGiveTheSameValues) {
   using cuda::hopper::choices;

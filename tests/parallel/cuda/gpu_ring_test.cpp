@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "kernels/attention.h"
+#include "kernels/kept_free.h"
+#include "parallel/nccl/thread_blocks.h"
 #include "parallel/ring/ring.h"
 #include "tests/parallel/cuda/gpu_ranks.h"
 #include "tests/parallel/ring_case.h"
@@ -56,6 +58,7 @@ class GpuRingRank {
     ring_->begin(p_.mask, extents_of(p_, segments_), segments_, p_.B);
     reset_state(stream(), state);
     ring_->forward(stream(), layer, kv_, documents_, [&](const RingBlock& block) {
+      EXPECT_EQ(KeptFree::now(), rank_.ranks->multiprocessors());
       attention_forward(stream(), shape(), q_, block.k, block.v, own, block.tokens, state, {}, workspace_);
     });
     attention_finalize(stream(), state, o_, m_);
@@ -63,8 +66,10 @@ class GpuRingRank {
     fill(stream(), dq_, 0.0);
     fill(stream(), dkv_, 1e30);  // nobody may add to it
     ring_->backward(stream(), layer, kv_, documents_, dkv_, [&](const RingBlock& block) {
+      EXPECT_EQ(KeptFree::now(), rank_.ranks->multiprocessors());
       add_gradients(stream(), shape(), block, {q_, dout_, m_, l_, dq_}, own, workspace_);
     });
+    EXPECT_EQ(KeptFree::now(), 0) << "other kernels share the GPU with fewer messages";
     store(result.out, o_, p_.H);
     store(result.dq, dq_, p_.H);
     store(result.dk, dkv_.view().rows(0, 1), p_.G);
@@ -107,6 +112,7 @@ class GpuRing : public GpuRanks {
     const LaunchOptions options{.ranks = N, .timeout_seconds = 60};
     const auto body = [&](Communicator& world) {
       GpuRank rank(world, carrier);
+      EXPECT_EQ(rank.ranks->multiprocessors(), carrier == Carrier::nccl ? nccl_thread_blocks : 0);
       GpuRingRank own(p, layout, N, rank);
       for (int layer = 0; layer < 2; ++layer) own.run(layer, result);
     };

@@ -311,7 +311,7 @@ void run_backward(Stream& stream, const AttentionShape& shape, void* workspace, 
   } else {
     check(cudaMemsetAsync(a.semaphore.next_work, 0, sizeof(int), context.stream()), "zeroing attention's tile counter");
   }
-  const auto blocks = static_cast<unsigned>(std::min(context.multiprocessors(), a.order.count()));
+  const auto blocks = static_cast<unsigned>(std::min(multiprocessors_for(stream), a.order.count()));
   arm_waits(context);
   launch(context, backward_kernel<D>, dim3(blocks), dim3(threads), sizeof(BackwardShared<D>), a);
 }
@@ -328,7 +328,7 @@ void backward(Stream& stream, const AttentionShape& shape, const ConstTensorView
   a.delta = delta.as<float>();
   a.dk = dk.as<float>();
   a.dv = dv.as<float>();
-  a.order = backward_order(shape, queries, keys, stream.cuda().multiprocessors());
+  a.order = backward_order(shape, queries, keys, multiprocessors_for(stream));
   a.deterministic = shape.deterministic;
   a.sums = accumulate ? Sums::added : Sums::stored;
   shape.D == 64 ? run_backward<64>(stream, shape, workspace, q, k, v, dout, dq, a)

@@ -390,7 +390,7 @@ void run_forward(Stream& stream, const ConstTensorView& q, const ConstTensorView
   a.q = head_map(q, Plan::queries);
   a.k = head_map(k, key_tile);
   a.v = head_map(v, key_tile);
-  const auto blocks = static_cast<unsigned>(std::min(context.multiprocessors(), a.order.count()));
+  const auto blocks = static_cast<unsigned>(std::min(multiprocessors_for(stream), a.order.count()));
   arm_waits(context);
   launch(context, forward_kernel<D>, dim3(blocks), dim3(Plan::threads), sizeof(ForwardShared<D>), a);
 }
@@ -402,7 +402,7 @@ void forward(Stream& stream, const AttentionShape& shape, const ConstTensorView&
              const AttentionState& state, const AttentionPhase& phase, void* workspace) {
   ForwardArguments a{};
   static_cast<CallArguments&>(a) = call_arguments(shape, queries, keys);
-  a.order = forward_order(shape, queries, keys, stream.cuda().multiprocessors());
+  a.order = forward_order(shape, queries, keys, multiprocessors_for(stream));
   a.first = phase.init, a.last = phase.finalize;
   a.o = state.o.as<float>(), a.m = state.m.as<float>(), a.l = state.l.as<float>();
   if (phase.finalize) a.out = static_cast<__nv_bfloat16*>(phase.out.data), a.lse = phase.lse.as<float>();

@@ -9,8 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "framework/cuda/context.h"
 #include "kernels/cuda/attention/attention_mask.cuh"
 #include "kernels/cuda/attention/hopper/choices.h"
+#include "kernels/kept_free.h"
 
 namespace ringtrain::cuda::hopper {
 
@@ -116,6 +118,11 @@ TileOrder with_rotation(TileOrder order, const std::vector<int>& steps, int mult
 }
 
 }  // namespace
+
+int multiprocessors_for(const Stream& stream) {
+  const int all = stream.cuda().multiprocessors();
+  return std::max((all + 1) / 2, all - KeptFree::now());
+}
 
 TileOrder forward_order(const AttentionShape& shape, const AttentionTokens& queries, const AttentionTokens& keys,
                         int multiprocessors) {

@@ -12,6 +12,9 @@
 
 namespace ringtrain::cuda::hopper {
 
+/// Returns how many multiprocessors a call fills: all but those of KeptFree, and at least half of them.
+int multiprocessors_for(const Stream& stream);
+
 /// Returns the order of forward's tiles of queries, over B * H heads. Tiles count from the last token downwards.
 TileOrder forward_order(const AttentionShape& shape, const AttentionTokens& queries, const AttentionTokens& keys,
                         int multiprocessors);
