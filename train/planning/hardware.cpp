@@ -11,6 +11,7 @@
 
 #include "framework/config/config_values.h"
 #include "framework/config/nearest_name.h"
+#include "framework/config/yaml_tree.h"
 #include "framework/error.h"
 #include "framework/storage/files.h"
 
@@ -167,6 +168,20 @@ double Hardware::attention_share(double tokens) const {
   return std::lerp(low.share, high.share, std::log(tokens / from) / std::log(static_cast<double>(high.tokens) / from));
 }
 
+Hardware by_rails(Hardware hardware) {
+  const LinkLevel inner = hardware.levels.front();
+  for (LinkLevel& level : hardware.levels) {
+    if (level.ranks == inner.ranks) continue;
+    const double together = level.bandwidth * static_cast<double>(inner.ranks);
+    level.bandwidth = std::max(level.bandwidth, std::min(together, inner.bandwidth));
+  }
+  return hardware;
+}
+
+const std::string& name_of(RatesOf rates) {
+  return rates_names[static_cast<std::size_t>(rates)];
+}
+
 std::string told_rates(const Hardware& hardware) {
   if (hardware.rates == RatesOf::ringtrain) return "";
   return fmt::format("{}: rates are published ones of other libraries; {}", hardware.name,
@@ -205,12 +220,13 @@ Hardware parse_hardware(const std::string& text, const std::string& path) {
   Hardware hardware;
   reader.map(
       root, "a hardware file",
-      {"name", "rates_of", "cores", "peak_flops", "efficiency", "attention_blocks", "memory", "host_bandwidth",
-       "kernel_seconds", "pair_seconds", "product_bandwidth", "levels", "node"},
+      {"name", "rates_of", "cores", "peak_flops", "efficiency", "attention_blocks", "multiprocessors", "memory",
+       "host_bandwidth", "kernel_seconds", "pair_seconds", "product_bandwidth", "levels", "node"},
       {"name", "peak_flops", "efficiency", "memory", "levels"}, [&](const YamlEntry& entry) {
         const YamlValue& value = entry.value;
         if (entry.key == "name") reader.text(entry, hardware.name);
         if (entry.key == "cores") reader.integer(entry, {0, 1 << 20}, hardware.cores);
+        if (entry.key == "multiprocessors") reader.integer(entry, {0, 1 << 20}, hardware.multiprocessors);
         if (entry.key == "host_bandwidth") reader.real(entry, rate, hardware.host_bandwidth);
         if (entry.key == "product_bandwidth") reader.real(entry, rate, hardware.product_bandwidth);
         if (entry.key == "kernel_seconds") reader.real(entry, seconds, hardware.kernel_seconds);
@@ -249,6 +265,49 @@ Hardware parse_hardware(const std::string& text, const std::string& path) {
         }
       });
   return hardware;
+}
+
+std::string hardware_yaml(const Hardware& h) {
+  std::string text = "# Written by plan --measure, from what the product's own kernels took.\n";
+  text += fmt::format("name: {}\n", quoted_yaml(h.name));
+  if (h.rates != RatesOf::ringtrain) text += fmt::format("rates_of: {}\n", name_of(h.rates));
+  if (h.cores > 0) text += fmt::format("cores: {}\n# Of one core: the best rate seen.\n", h.cores);
+  std::string peaks;
+  for (const auto& [name, peak] :
+       {std::pair{"float32", h.peak_float32}, {"float64", h.peak_float64}, {"bfloat16", h.peak_bfloat16}}) {
+    if (peak > 0) peaks += fmt::format("{}{}: {:.17e}", peaks.empty() ? "" : ", ", name, peak);
+  }
+  text += fmt::format("peak_flops: {{{}}}\n", peaks);
+  text += fmt::format("efficiency: {{matmul: {:.17g}, attention_forward: {:.17g}, attention_backward: {:.17g}}}\n",
+                      h.matmul_efficiency, h.attention_forward_efficiency, h.attention_backward_efficiency);
+  if (!h.attention_blocks.empty()) text += "attention_blocks:\n";
+  for (const BlockShare& block : h.attention_blocks) {
+    text += fmt::format("  - {{tokens: {}, share: {:.17g}}}\n", block.tokens, block.share);
+  }
+  if (h.multiprocessors > 0) text += fmt::format("multiprocessors: {}\n", h.multiprocessors);
+  if (h.pair_seconds_forward > 0 || h.pair_seconds_backward > 0) {
+    text += fmt::format("pair_seconds: {{forward: {:.17g}, backward: {:.17g}}}  # of a score, besides its products\n",
+                        h.pair_seconds_forward, h.pair_seconds_backward);
+  }
+  if (h.product_bandwidth > 0) {
+    text += fmt::format("product_bandwidth: {:.17e}  # of one device: rows that products read and write\n",
+                        h.product_bandwidth);
+  }
+  text += fmt::format("memory: {{bytes: {:.17e}, bandwidth: {:.17e}}}\n", h.memory_bytes, h.memory_bandwidth);
+  if (h.host_bandwidth > 0) text += fmt::format("host_bandwidth: {:.17e}\n", h.host_bandwidth);
+  text += fmt::format("kernel_seconds: {:.17g}\nlevels:\n", h.kernel_seconds);
+  for (const LinkLevel& level : h.levels) {
+    const std::string core =
+        level.core_bandwidth > 0 ? fmt::format(", core_bandwidth: {:.17e}", level.core_bandwidth) : "";
+    text += fmt::format("  - {{ranks: {}, bandwidth: {:.17e}, latency: {:.17g}{}}}\n", level.ranks, level.bandwidth,
+                        level.latency, core);
+  }
+  if (h.node_ranks > 0) {
+    const std::string storage =
+        h.node_storage_bandwidth > 0 ? fmt::format(", storage_bandwidth: {:.17e}", h.node_storage_bandwidth) : "";
+    text += fmt::format("node: {{ranks: {}, memory: {:.17e}{}}}\n", h.node_ranks, h.node_memory, storage);
+  }
+  return text;
 }
 
 Hardware read_hardware(const std::string& path) {

@@ -44,6 +44,9 @@ struct Hardware {
   double matmul_efficiency = 0, attention_forward_efficiency = 0, attention_backward_efficiency = 0;
   std::vector<BlockShare> attention_blocks;  // ascending; none: all of it at any length
 
+  // Of a device, where attention leaves some free beside a ring's messages by NCCL; 0: it leaves none.
+  std::int64_t multiprocessors = 0;
+
   // Seconds of one score (a visible pair, of one head) besides its products: its exponential, on a CPU core.
   double pair_seconds_forward = 0, pair_seconds_backward = 0;
 
@@ -72,6 +75,12 @@ struct Hardware {
   std::int64_t ranks_of_node(std::int64_t world) const { return node_ranks > 0 ? std::min(world, node_ranks) : world; }
 };
 
+/// Returns the links as a ring of two levels by rails would find them, at best: what crosses groups of the first level
+/// goes by the links of all ranks of the group at once, as far as the first level itself is no slower.
+Hardware by_rails(Hardware hardware);
+
+/// Returns its word in a file.
+const std::string& name_of(RatesOf rates);
 /// Returns what a user should know of rates that are not ringtrain's own, a sentence; "" of others.
 std::string told_rates(const Hardware& hardware);
 
@@ -79,6 +88,9 @@ std::string told_rates(const Hardware& hardware);
 Hardware read_hardware(const std::string& path);
 /// The same, from text; `path` only names it in messages.
 Hardware parse_hardware(const std::string& text, const std::string& path);
+
+/// Returns any hardware as the YAML that parse_hardware takes back to the same values.
+std::string hardware_yaml(const Hardware& hardware);
 
 /// Returns the file that a name stands for: itself if there is such a file, else NAME.yaml of the first folder that has
 /// it: configs/hardware, those of the programs' own checkout, bundle or installation. Throws Error(usage) with the

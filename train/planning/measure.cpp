@@ -245,27 +245,4 @@ Hardware measure_hardware() {
   return hardware;
 }
 
-std::string hardware_yaml(const Hardware& h) {
-  std::string text = "# Written by plan --measure: fitted to the product's own kernels and messages on this machine.\n";
-  text += fmt::format("name: {}\ncores: {}\n", h.name, h.cores);
-  text += "# Of one core: the best rate seen.\n";
-  text += fmt::format("peak_flops: {{float32: {:.17e}, float64: {:.17e}, bfloat16: {:.17e}}}\n", h.peak_float32,
-                      h.peak_float64, h.peak_bfloat16);
-  text += fmt::format("efficiency: {{matmul: {:.17g}, attention_forward: {:.17g}, attention_backward: {:.17g}}}\n",
-                      h.matmul_efficiency, h.attention_forward_efficiency, h.attention_backward_efficiency);
-  text += fmt::format("pair_seconds: {{forward: {:.17g}, backward: {:.17g}}}  # of a score, besides its products\n",
-                      h.pair_seconds_forward, h.pair_seconds_backward);
-  if (h.product_bandwidth > 0) {
-    text += fmt::format("product_bandwidth: {:.17e}  # of one core: rows that products read and write\n",
-                        h.product_bandwidth);
-  }
-  text += fmt::format("memory: {{bytes: {:.17e}, bandwidth: {:.17e}}}\n", h.memory_bytes, h.memory_bandwidth);
-  text += fmt::format("kernel_seconds: {:.17g}\nlevels:\n", h.kernel_seconds);
-  for (const LinkLevel& level : h.levels) {
-    text += fmt::format("  - {{ranks: {}, bandwidth: {:.17e}, latency: {:.17g}}}\n", level.ranks, level.bandwidth,
-                        level.latency);
-  }
-  return text;
-}
-
 }  // namespace ringtrain

@@ -21,7 +21,5 @@ std::vector<double> fit(const std::vector<TimedCall>& samples);
 
 /// Returns the hardware of this machine for float32 and float64, its ranks being threads of one process.
 Hardware measure_hardware();
-/// Returns hardware as the YAML that parse_hardware takes back to the same values.
-std::string hardware_yaml(const Hardware& hardware);
 
 }  // namespace ringtrain

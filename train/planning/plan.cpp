@@ -241,6 +241,18 @@ std::int64_t longest_context(const Config& config, const Hardware& hardware, con
 
 namespace {
 
+/// Returns what rails would make of a step that takes `times`.
+RailsPlan rails_plan(const PlanRequest& request, StepCase step, const StepTimes& times) {
+  const std::int64_t node = request.hardware.levels.front().ranks, ranks = request.config.mesh.sequence;
+  if (request.hardware.levels.size() < 2 || node < 2 || ranks <= node || ranks % node != 0 || times.ring_wait == 0 ||
+      !request.disturbance.none()) {
+    return {};
+  }
+  step.rails = true;
+  const StepTimes by_rails = simulate_step(step);
+  return {.links = node, .step_seconds = by_rails.step_seconds, .ring_wait = by_rails.ring_wait};
+}
+
 /// Returns the plan of one stage's steps; memory: of the whole config's ranks. Nothing of the run.
 Plan plan_of_steps(const PlanRequest& request, const ParameterTable& table, std::vector<RankPlan> memory) {
   const Config& config = request.config;
@@ -255,7 +267,9 @@ Plan plan_of_steps(const PlanRequest& request, const ParameterTable& table, std:
   plan.flops = step_flops(config.model, config.training, sequence_pairs(request));
   plan.step_tokens = static_cast<double>(config.training.global_batch_size * config.training.seq_len);
   plan.useful_flops = useful_step_flops(request);
-  plan.times = simulate_step(step_case(request, table, plan.memory));
+  const StepCase step = step_case(request, table, plan.memory);
+  plan.times = simulate_step(step);
+  plan.rails = rails_plan(request, step, plan.times);
   plan.masks = mask_plans(request, plan.rates);
   plan.tokens_per_second = plan.step_tokens / plan.times.step_seconds;
   plan.mfu = plan.useful_flops / plan.times.step_seconds /

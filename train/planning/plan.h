@@ -78,6 +78,12 @@ struct StagePlan {
   double step_seconds = 0, tokens_per_second = 0, mfu = 0;
 };
 
+/// What a ring of two levels by rails would make of a step, at best. No run has one.
+struct RailsPlan {
+  std::int64_t links = 0;  // that carry at once what crosses nodes; 0: the ring is within one, or not held up by links
+  double step_seconds = 0, ring_wait = 0;
+};
+
 /// The answer to a PlanRequest.
 struct Plan {
   PlanRequest request;  // its config as it holds in the stage with the longest sequences, which the steps here are of
@@ -90,6 +96,7 @@ struct Plan {
   double useful_flops = 0;  // of a step: those that MFU counts
   RankRates rates;
   StepTimes times;
+  RailsPlan rails;
   std::vector<MaskPlan> masks;  // those that differ; whose queries see most comes first
   double step_tokens = 0;
   double tokens_per_second = 0, mfu = 0;

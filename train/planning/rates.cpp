@@ -2,7 +2,21 @@
 
 #include <algorithm>
 
+#include "parallel/nccl/thread_blocks.h"
+
 namespace ringtrain {
+
+namespace {
+
+/// Returns whether NCCL carries the ring's messages beside attention, as far as a plan knows: between nodes, and where
+/// the config says so. Within a node ranks may be threads, whose copy engines take no multiprocessor.
+bool leaves_multiprocessors(const Hardware& hardware, const MeshConfig& mesh) {
+  if (hardware.multiprocessors == 0 || mesh.sequence == 1 || mesh.backend == Backend::threads) return false;
+  const std::int64_t ranks = mesh.data * mesh.sequence;
+  return mesh.backend == Backend::nccl || hardware.ranks_of_machine(ranks) < ranks;
+}
+
+}  // namespace
 
 /// Ranks of a machine share its cores: threads_per_rank of them each, as far as there are so many.
 SharedProcessors shared_processors(const Hardware& hardware, const MeshConfig& mesh) {
@@ -19,7 +33,14 @@ SharedProcessors shared_processors(const Hardware& hardware, const MeshConfig& m
 RankRates rank_rates(const Hardware& hardware, const Config& config, double mean_document) {
   double block = static_cast<double>(config.training.seq_len) / static_cast<double>(config.mesh.sequence);
   if (mean_document > 0 && parts_documents(config.data.packing)) block = std::min(block, mean_document);
-  return rank_rates(hardware, config.mesh, config.training.dtype, block);
+  RankRates rates = rank_rates(hardware, config.mesh, config.training.dtype, block);
+  if (leaves_multiprocessors(hardware, config.mesh)) {
+    const auto all = static_cast<double>(hardware.multiprocessors);
+    const double left = std::max(all / 2, all - nccl_thread_blocks) / all;
+    rates.attention_forward *= left;
+    rates.attention_backward *= left;
+  }
+  return rates;
 }
 
 RankRates rank_rates(const Hardware& hardware, const MeshConfig& mesh, DType dtype, double block_tokens) {

@@ -36,7 +36,8 @@ class StepSimulation {
         layer_(layer_work(config_.model, config_.training)),
         S_(static_cast<int>(config_.mesh.sequence)),
         world_(config_.mesh.data * config_.mesh.sequence),
-        slowest_(step.hardware.slowest_of_ring(S_)) {
+        ring_hardware_(step.rails ? by_rails(step.hardware) : step.hardware),
+        slowest_(ring_hardware_.slowest_of_ring(S_)) {
     // Rings that nothing tells apart are one: those that lie alike in the hardware's groups, undisturbed.
     const std::int64_t group = step.hardware.levels.front().ranks;
     const bool alike = step.disturbance.none() && (group % S_ == 0 || S_ % group == 0 || world_ <= group);
@@ -48,7 +49,7 @@ class StepSimulation {
           std::make_unique<RingWork>(ring_work(config_, of.mask, step.mean_document, step.disturbance.seed));
       group_of.tokens = tokens_of_a_rank(*group_of.work);
       for (std::int64_t ring = 0; ring < rings; ++ring) {
-        group_of.rings.push_back(std::make_unique<RingSimulation>(*group_of.work, step.hardware, ring * S_,
+        group_of.rings.push_back(std::make_unique<RingSimulation>(*group_of.work, ring_hardware_, ring * S_,
                                                                   step_.disturbance,
                                                                   shared_processors(step.hardware, config_.mesh)));
       }
@@ -368,7 +369,8 @@ class StepSimulation {
   const LayerWork layer_;
   const int S_;
   const std::int64_t world_;
-  const LinkLevel& slowest_;  // of a ring
+  const Hardware ring_hardware_;  // of the ring's messages
+  const LinkLevel& slowest_;      // of a ring
   std::vector<Group> groups_;
   std::vector<std::vector<double>> clocks_;  // [ring][rank]
   std::int64_t layers_ = 1;                  // that are simulated

@@ -37,6 +37,7 @@ struct StepCase {
   std::int64_t max_events = 200'000'000;  // the layers simulated are as many as this allows; the others are like them
   Tell tell = {};
   bool forward_alone = false;  // an evaluation: no backward, no update
+  bool rails = false;          // the ring's messages find links as by_rails() has them
 };
 
 /// Seconds of a step; parts are means over ranks.

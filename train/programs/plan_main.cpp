@@ -15,6 +15,7 @@
 #include "layers/check_model.h"
 #include "train/models/model_source.h"
 #include "train/planning/advice.h"
+#include "train/planning/card_report.h"
 #include "train/planning/decision.h"
 #include "train/planning/measure.h"
 #include "train/planning/plan.h"
@@ -152,7 +153,7 @@ int run(int argc, char** argv) {
       "plan"};
   PlanRequest request;
   request.tell = [](const std::string& sentence) { write_message(stderr, "plan: " + sentence + "\n"); };
-  std::string config_path, mesh, tokens, output;
+  std::string config_path, mesh, tokens, output, bench_report;
   std::vector<std::string> settings, stragglers, slow_links, hardware, prices;
   bool overwrite = false, searching = false, measure = false;
   std::vector<std::int64_t> devices, batches;
@@ -201,18 +202,31 @@ int run(int argc, char** argv) {
       app.add_option("--output", output, "FILE.json", "write the plan as JSON, too; replaces a former plan");
   app.add_flag("--overwrite", overwrite, "let --output replace any file that this plan does not read")
       ->needs(output_option);
-  app.add_flag("--measure", measure,
-               "measure this machine for about a minute, and write its hardware file to --output FILE.yaml");
+  auto* const measure_flag =
+      app.add_flag("--measure", measure,
+                   "measure this machine for about a minute, and write its hardware file to --output FILE.yaml");
+  app.add_option("--gpu-bench", bench_report, "REPORT.json",
+                 "with --measure: of a card instead, from what gpu_bench --json wrote there; its peak, links and node "
+                 "are those of --hardware, a file of the same kind of card")
+      ->needs(measure_flag);
   if (!parse_command_line(app, argc, argv)) return 0;
   const Overwrite rule = overwrite ? Overwrite::yes : Overwrite::no;
   if (measure) {
     if (output.empty()) fail(ExitCode::usage, "--measure needs --output FILE.yaml, for the hardware file");
+    std::optional<Hardware> card;
+    if (!bench_report.empty()) {
+      if (hardware.size() != 1) {
+        fail(ExitCode::usage, "--gpu-bench needs one --hardware: a file of the same kind of card, as h100");
+      }
+      card = hardware_of_card(read_hardware(find_hardware(hardware[0])), read_file(bench_report, ExitCode::data),
+                              bench_report);
+    }
     // Without a mark: people edit hardware files.
     OutputFile file(output,
                     OutputRules({"a hardware file", "--output"}, OutputMark::none(),
-                                OutputInputs::none("a measurement reads no file"), rule),
+                                OutputInputs::none("what it reads has been read by then"), rule),
                     ExitCode::usage);
-    const std::string text = hardware_yaml(measure_hardware());
+    const std::string text = hardware_yaml(card ? *card : measure_hardware());
     file.file().write(text);
     file.publish();
     print_result(text);

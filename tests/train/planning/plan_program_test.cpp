@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -86,6 +87,11 @@ TEST_F(PlanProgram, RefusesWhatItCannotPlan) {
   refused("--config configs/tiny.yaml --devices 4", "--search");
   refused("--config configs/tiny.yaml --hardware h200 --set training.dtype=float64", "peak_flops for float64");
   refused("--measure", "--measure needs --output");
+  const std::string measured = "--measure --output '" + at("card.yaml") + "' --gpu-bench '" + at("bench.json") + "'";
+  std::ofstream(at("bench.json")) << R"({"program": "gpu_bench", "emulated": true, "quick": false, "rows": []})";
+  refused(measured, "--gpu-bench needs one --hardware");
+  refused(measured + " --hardware h100", "its figures are the emulator's");
+  EXPECT_FALSE(std::filesystem::exists(at("card.yaml")));
   refused("--config configs/tiny.yaml --straggler 1:2", "there is no rank 1 of 1");
   refused("--config configs/tiny.yaml --mesh 2x2 --slow-link 1:4:10", "there is no rank 4 of 4");
   refused("--config configs/tiny.yaml --mesh 2x2 --slow-link 1:2:10", "ranks 1 and 2 are of two rings, of 2 ranks");

@@ -284,6 +284,43 @@ TEST(Plan, ARingAtTheThresholdHidesItsHops) {
   EXPECT_LT(wait(threshold * 2), 0.51);
 }
 
+TEST(Plan, RailsCarryAtOnceWhatCrossesNodes) {
+  const auto plan_of = [](const std::string& ring, double outer_bandwidth) {
+    PlanRequest request = request_of({"mesh.sequence=" + ring, "training.global_batch_size=1", "data.packing=concat"});
+    request.config.training.seq_len = 4096;
+    request.hardware.levels[1].bandwidth = outer_bandwidth;
+    return make_plan(request);
+  };
+  const Plan slow = plan_of("8", 1e6), twice = plan_of("8", 2e6);
+  ASSERT_GT(slow.times.ring_wait, 0);
+  EXPECT_EQ(slow.rails.links, 2);
+  EXPECT_DOUBLE_EQ(slow.rails.ring_wait, twice.times.ring_wait) << "two links in place of one";
+  EXPECT_LT(slow.rails.step_seconds, slow.times.step_seconds);
+  EXPECT_NE(plan_report(slow).find("by rails, which no run has yet, 2 links"), std::string::npos);
+  EXPECT_EQ(plan_json(slow).at("rails").at("ring_wait"), slow.rails.ring_wait);
+  const Plan within = plan_of("2", 1e6);
+  EXPECT_EQ(within.rails.links, 0) << "no message of the ring leaves its node";
+  EXPECT_EQ(plan_report(within).find("by rails"), std::string::npos);
+
+  Hardware hardware = parse_hardware(hardware_text, "hand.yaml");
+  hardware.levels[1].bandwidth = 0.8e9;
+  EXPECT_EQ(by_rails(hardware).levels[1].bandwidth, 1e9) << "the first level's links lead to the rails";
+  EXPECT_EQ(by_rails(hardware).levels[0].bandwidth, 1e9);
+}
+
+TEST(Plan, AttentionLeavesMultiprocessorsToNcclBetweenNodes) {
+  const auto rate_of = [](std::int64_t multiprocessors, const std::vector<std::string>& settings) {
+    Hardware hardware = parse_hardware(hardware_text, "hand.yaml");
+    hardware.multiprocessors = multiprocessors;
+    return rank_rates(hardware, config_of(settings), 0).attention_backward;
+  };
+  const double whole = rate_of(0, {"mesh.sequence=4"});
+  EXPECT_DOUBLE_EQ(rate_of(40, {"mesh.sequence=4"}), 0.8 * whole);
+  EXPECT_DOUBLE_EQ(rate_of(10, {"mesh.sequence=4"}), 0.5 * whole) << "half of them at most";
+  EXPECT_DOUBLE_EQ(rate_of(40, {"mesh.sequence=2"}), whole) << "a node's ranks may be threads";
+  EXPECT_DOUBLE_EQ(rate_of(40, {"mesh.sequence=1"}), whole);
+}
+
 TEST(Plan, SixtyFiveThousandRanksAreSimulated) {
   PlanRequest request = request_of({"data.packing=concat"});
   request.config.mesh.data = 256;
