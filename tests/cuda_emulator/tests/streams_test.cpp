@@ -426,6 +426,47 @@ TEST_F(DevicesTest, AThreadThatChoseNoDeviceMakesNoContextBesideTheOnesOfOthers)
   EXPECT_EQ(cuda_emulator::contexts(), std::set<int>{1});
 }
 
+TEST_F(DevicesTest, LoadingWaitsForAllDevicesWhenTestsSaySo) {
+  cuda_emulator::set_devices({.count = 2});
+  ASSERT_OK(cudaSetDevice(1));
+  const DeviceArray<int> there(std::vector<int>{0});
+  ASSERT_OK(cudaSetDevice(0));
+  const DeviceArray<int> here(std::vector<int>{0}), copy(std::vector<int>{0});
+  bool expected = false;
+  const auto give_work = [&](int device) {
+    ASSERT_OK(cudaSetDevice(device));
+    ASSERT_OK(launch_on(nullptr, store_value, 1, 1, 0, device == 1 ? there.data() : here.data(), 5));
+  };
+  const auto waits = [&](const auto& call) {
+    give_work(1);
+    ASSERT_OK(cudaSetDevice(0));
+    const std::size_t done = cuda_emulator::work_done();
+    call();
+    const bool waited = cuda_emulator::work_done() > done;
+    ASSERT_OK(cudaSetDevice(1));
+    ASSERT_OK(cudaDeviceSynchronize());
+    ASSERT_OK(cudaSetDevice(0));
+    ASSERT_OK(cudaDeviceSynchronize());
+    EXPECT_EQ(waited, expected);
+  };
+  const auto launch_here = [&] { give_work(0); };
+  const auto launch_another = [&] {
+    ASSERT_OK(cudaSetDevice(0));
+    ASSERT_OK(launch_on(nullptr, copy_value, 1, 1, 0, copy.data(), here.data()));
+  };
+  waits(launch_here);
+  cuda_emulator::set_loading_waits(true);
+  waits(launch_here);  // it was loaded before
+  expected = true;
+  waits(launch_another);
+  waits([] {
+    const DeviceArray<int> more(1);
+    EXPECT_NE(more.data(), nullptr);
+  });
+  expected = false;
+  waits(launch_another);
+}
+
 TEST_F(DevicesTest, CallsFailWhenTestsSaySo) {
   char* memory = nullptr;
   cuda_emulator::fail_call("cudaMalloc", 2, cudaErrorMemoryAllocation);
