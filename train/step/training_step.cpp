@@ -110,13 +110,13 @@ StepResult TrainingStep::run(std::int64_t step) {
   TraceTrack* const track = state_.stream.trace();
   const Span span(track, "step", {{"step", step}});
   state_.use_rope(run_.at(step).model);
+  FirstPass first_pass(
+      state_, fmt::format("step of {} tokens{}", run_.at(step).training.seq_len, audits(step) ? ", audited" : ""));
   const auto [denominator, forward_pairs, backward_pairs, unreadable] = load_batches(step);
   StepResult result;
   result.pairs = {.forward = forward_pairs, .backward = backward_pairs};
   result.empty = !(denominator > 0);
   StepDump dump(state_, run_.at(step), run_.dump, step);
-  FirstPass first_pass(state_, fmt::format("step of {} tokens{}{}", run_.at(step).training.seq_len,
-                                           audits(step) ? ", audited" : "", result.empty ? ", empty" : ""));
   const OwnSums own = result.empty ? OwnSums{} : compute_gradients(step, denominator, dump);
 
   // One message tells all ranks the loss, the norm, whether any of them saw a signal, and whether any still writes its
