@@ -15,7 +15,7 @@ inline void check_exchange(const ConstTensorView& send, int to, const TensorView
   const auto check = [&](const ConstTensorView& tensor, const char* name, int peer) {
     if (peer == no_peer) return;
     if (peer < 0 || peer >= size) {
-      refuse_call(line, fmt::format("{} has the peer {}, but there are {} ranks, from 0", name, peer, size));
+      refuse_call(line, fmt::format("{} has the peer {}, but ranks are 0 to {}", name, peer, size - 1));
     }
     require_memory(tensor, name, line);
     if (!device_memory && !tensor.device.is_cpu()) {

@@ -81,7 +81,7 @@ std::vector<double> all_gather(Communicator& communicator, std::span<const doubl
 void broadcast(Communicator& communicator, const TensorView& x, int root, const CallSite& site,
                const CallerLine& line) {
   if (root < 0 || root >= communicator.size()) {
-    refuse_call(line, fmt::format("broadcast from root {}, but there are {} ranks, from 0", root, communicator.size()));
+    refuse_call(line, fmt::format("broadcast from root {}, but ranks are 0 to {}", root, communicator.size() - 1));
   }
   require_memory(x, "x", line);
   std::vector<Request> requests;

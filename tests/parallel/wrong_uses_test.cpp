@@ -31,10 +31,8 @@ TEST(WrongUsesOfRanks, AMessageHasAPeerAndMemory) {
   std::vector<double> buffer(2);
   const TensorView x = host_view(buffer.data(), {2}), nothing{nullptr, {2}, DType::float64, Device::cpu()};
   with_ranks(1, [&](Communicator& world) {
-    expect_refused("send has the peer 1, but there are 1 ranks, from 0",
-                   [&] { world.exchange(x, 1, {}, no_peer, site); });
-    expect_refused("receive has the peer -2, but there are 1 ranks, from 0",
-                   [&] { world.exchange({}, no_peer, x, -2, site); });
+    expect_refused("send has the peer 1, but ranks are 0 to 0", [&] { world.exchange(x, 1, {}, no_peer, site); });
+    expect_refused("receive has the peer -2, but ranks are 0 to 0", [&] { world.exchange({}, no_peer, x, -2, site); });
     expect_refused("send is null, but must have memory for 2 elements",
                    [&] { world.exchange(nothing, 0, x, 0, site); });
     expect_refused("receive is null, but must have memory for 2 elements",
@@ -66,8 +64,8 @@ TEST(WrongUsesOfRanks, ABroadcastHasARoot) {
   std::vector<float> buffer(3);
   const TensorView x = host_view(buffer.data(), {3}), nothing{nullptr, {3}, DType::float32, Device::cpu()};
   with_ranks(1, [&](Communicator& world) {
-    expect_refused("broadcast from root 2, but there are 1 ranks, from 0", [&] { broadcast(world, x, 2, site); });
-    expect_refused("broadcast from root -1, but there are 1 ranks, from 0", [&] { broadcast(world, x, -1, site); });
+    expect_refused("broadcast from root 2, but ranks are 0 to 0", [&] { broadcast(world, x, 2, site); });
+    expect_refused("broadcast from root -1, but ranks are 0 to 0", [&] { broadcast(world, x, -1, site); });
     expect_refused("x is null, but must have memory for 3 elements", [&] { broadcast(world, nothing, 0, site); });
   });
 }
