@@ -12,8 +12,13 @@ constexpr std::int64_t alignment = 16;  // elements
 
 }  // namespace
 
-int ParameterTable::add(Parameter parameter) {
-  ensure(parameters_.empty() || parameters_.back().bucket <= parameter.bucket, "parameters are added bucket by bucket");
+int ParameterTable::add(Parameter parameter, const CallerLine& line) {
+  const int least = parameters_.empty() ? 0 : parameters_.back().bucket;
+  if (parameter.bucket < least) {
+    refuse_call(line, fmt::format("{} is added to bucket {}, but the parameters before it are in bucket {}: buckets do "
+                                  "not decrease",
+                                  parameter.name, parameter.bucket, least));
+  }
   while (buckets() <= parameter.bucket) ends_.push_back(ends_.empty() ? decltype(ends_)::value_type{} : ends_.back());
   std::int64_t& end = ends_.back()[index_of(parameter.part)];
   parameter.offset = end;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/error.h"
 #include "framework/tensor.h"
 
 namespace ringtrain {
@@ -37,8 +38,8 @@ struct Parameter {
 
 class ParameterTable {
  public:
-  /// Appends a parameter; buckets must not decrease. Returns its id.
-  int add(Parameter parameter);
+  /// Appends a parameter; buckets must not decrease, else Error(usage) that names the caller's line. Returns its id.
+  int add(Parameter parameter, const CallerLine& line = CallerLine::current());
   /// Returns all parameters, by id.
   const std::vector<Parameter>& all() const { return parameters_; }
   /// Returns a parameter by id; unchecked.

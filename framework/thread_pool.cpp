@@ -41,8 +41,8 @@ void spin_until(Condition&& there) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int workers) : cores_(available_cores()) {
-  ensure(workers >= 1, "a thread pool has at least one worker");
+ThreadPool::ThreadPool(int workers, const CallerLine& line) : cores_(available_cores()) {
+  if (workers < 1) refuse_call(line, fmt::format("a ThreadPool of {} workers, but it has 1 or more", workers));
   workers_of_process.fetch_add(workers);
   threads_.reserve(workers - 1);
   try {

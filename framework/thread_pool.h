@@ -10,15 +10,16 @@
 #include <type_traits>
 #include <vector>
 
+#include "framework/error.h"
 #include "framework/threads.h"
 
 namespace ringtrain {
 
 class ThreadPool {
  public:
-  /// Starts workers - 1 threads; the caller of run() is the first worker. Throws Error(usage) if it cannot. workers
-  /// >= 1.
-  explicit ThreadPool(int workers);
+  /// Starts workers - 1 threads; the caller of run() is the first worker. Throws Error(usage) if it cannot, or if
+  /// workers is below 1.
+  explicit ThreadPool(int workers, const CallerLine& line = CallerLine::current());
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

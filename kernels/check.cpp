@@ -30,9 +30,7 @@ void check_memory(const Stream& stream, const ConstTensorView& x, const char* na
   if (!stream.on_cuda() && !x.device.is_cpu()) {
     refuse_call(line, fmt::format("{} lies on {}, but must lie on {}", name, x.device.name(), Device::cpu().name()));
   }
-  if (x.data == nullptr && x.numel() > 0) {
-    refuse_call(line, fmt::format("{} is null, but must have memory for {} elements", name, x.numel()));
-  }
+  require_memory(x, name, line);
 }
 
 void check_number(const Stream& stream, const ConstTensorView& x, const char* name, const CallerLine& line) {

@@ -57,7 +57,9 @@ void DeviceBatch::set_ropes(std::span<const RopeSpec> ropes) {
 }
 
 void DeviceBatch::load(Stream& stream, const Batch& batch) {
-  ensure(!batch.has_documents || !documents_.empty(), "a batch with documents needs ExecutionShape::documents");
+  if (batch.has_documents && documents_.empty()) {
+    fail(ExitCode::usage, "a batch with documents, but the model was made without ExecutionShape::documents");
+  }
   check_ids(batch.tokens(), vocab_size_, "a batch has tokens of the model");
   check_ids(batch.labels(), vocab_size_, "a batch has labels of the model, or -1", /*lowest=*/-1);
   if (table_positions_ > 0) check_ids(batch.positions(), table_positions_, "a batch has positions of the model");

@@ -1,21 +1,37 @@
 // What every communicator asks of an exchange, whatever carries it.
 #pragma once
 
+#include <fmt/format.h>
+
+#include "framework/checks/argument_check.h"
 #include "parallel/communicator.h"
 
 namespace ringtrain {
 
-/// Throws an internal Error unless each side of an exchange among `size` ranks has no peer, or a peer and memory: the
-/// host's, or a GPU's if device_memory.
+/// Refuses a call unless each side of an exchange among `size` ranks has no peer, or a peer and memory: the host's, or
+/// a GPU's if device_memory. line: the caller's.
 inline void check_exchange(const ConstTensorView& send, int to, const TensorView& receive, int from, int size,
-                           bool device_memory) {
-  const auto fits = [size](const ConstTensorView& tensor, int peer) {
-    return peer == no_peer || (peer >= 0 && peer < size && (tensor.data || tensor.bytes() == 0));
+                           bool device_memory, const CallerLine& line) {
+  const auto check = [&](const ConstTensorView& tensor, const char* name, int peer) {
+    if (peer == no_peer) return;
+    if (peer < 0 || peer >= size) {
+      refuse_call(line, fmt::format("{} has the peer {}, but ranks are 0 to {}", name, peer, size - 1));
+    }
+    require_memory(tensor, name, line);
+    if (!device_memory && !tensor.device.is_cpu()) {
+      refuse_call(line, fmt::format("{} lies on {}, but this communicator carries host memory alone: threads carry a "
+                                    "GPU's after set_stream, NCCL always",
+                                    name, tensor.device.name()));
+    }
   };
-  ensure(fits(send, to), "a send has a peer and data");
-  ensure(fits(receive, from), "a receive has a peer and memory");
-  ensure(device_memory || ((to == no_peer || send.device.is_cpu()) && (from == no_peer || receive.device.is_cpu())),
-         "GPU memory is exchanged by communicators that are ordered with a GPU's stream");
+  check(send, "send", to);
+  check(receive, "receive", from);
+}
+
+/// Refuses a wait for what is not under way.
+inline void check_waited(bool under_way, const CallerLine& line) {
+  require_call(under_way,
+               "the request is not under way here: each is waited for once, by the communicator that gave it", line);
 }
 
 }  // namespace ringtrain

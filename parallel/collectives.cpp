@@ -1,8 +1,11 @@
 #include "parallel/collectives.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "framework/checks/argument_check.h"
 #include "kernels/elementwise.h"
 
 namespace ringtrain {
@@ -75,34 +78,70 @@ std::vector<double> all_gather(Communicator& communicator, std::span<const doubl
   return gather(communicator, values, site);
 }
 
-void broadcast(Communicator& communicator, const TensorView& x, int root, const CallSite& site) {
-  ensure(root >= 0 && root < communicator.size(), "a broadcast has a root among the ranks");
+void broadcast(Communicator& communicator, const TensorView& x, int root, const CallSite& site,
+               const CallerLine& line) {
+  if (root < 0 || root >= communicator.size()) {
+    refuse_call(line, fmt::format("broadcast from root {}, but ranks are 0 to {}", root, communicator.size() - 1));
+  }
+  require_memory(x, "x", line);
   std::vector<Request> requests;
   if (communicator.rank() == root) {
     for (int k = 1; k < communicator.size(); ++k) {
-      requests.push_back(communicator.exchange(x, next_rank(communicator, k), {}, no_peer, site));
+      requests.push_back(communicator.exchange(x, next_rank(communicator, k), {}, no_peer, site, line));
     }
   } else {
-    requests.push_back(communicator.exchange({}, no_peer, x, root, site));
+    requests.push_back(communicator.exchange({}, no_peer, x, root, site, line));
   }
   wait_all(communicator, requests);
 }
 
-Slice slice_of(std::int64_t n, int ranks, int rank) {
-  ensure(n >= 0 && ranks >= 1 && rank >= 0 && rank < ranks, "a slice belongs to a rank");
+Slice slice_of(std::int64_t n, int ranks, int rank, const CallerLine& line) {
+  if (n < 0 || ranks < 1 || rank < 0 || rank >= ranks) [[unlikely]] {
+    refuse_call(line,
+                fmt::format("the slice of rank {} of {} of {} elements: ranks count from 0, there is one or more, "
+                            "and elements are 0 or more",
+                            rank, ranks, n));
+  }
   const std::int64_t base = n / ranks, extra = n % ranks;
   const std::int64_t begin = base * rank + std::min<std::int64_t>(rank, extra);
   return {begin, begin + base + (rank < extra ? 1 : 0)};
 }
 
-std::int64_t reduce_scatter_staging(std::int64_t n, int ranks) {
-  return (ranks - 1) * slice_of(n, ranks, 0).count();
+std::int64_t reduce_scatter_staging(std::int64_t n, int ranks, const CallerLine& line) {
+  return (ranks - 1) * slice_of(n, ranks, 0, line).count();
 }
 
+namespace {
+
+/// Refuses a reduce-scatter whose tensors do not fit.
+void check_summed(const Communicator& communicator, const TensorView& x, const TensorView& staging, SumOrder order,
+                  const CallerLine& line) {
+  require_memory(x, "x", line);
+  if (x.dtype != DType::float32 && x.dtype != DType::float64 && x.dtype != DType::bfloat16) {
+    refuse_call(line, fmt::format("x is of {}, but must be of float32, float64 or bfloat16", name_of(x.dtype)));
+  }
+  if (order == SumOrder::by_communicator) {
+    if (communicator.reduces_gpu_memory() && !x.device.is_cpu()) return;
+    refuse_call(line, fmt::format("SumOrder::by_communicator of x on {}: it needs memory of a GPU, and a communicator "
+                                  "that reduces_gpu_memory()",
+                                  x.device.name()));
+  }
+  const std::int64_t needed = reduce_scatter_staging(x.numel(), communicator.size());
+  if (needed == 0) return;
+  require_argument(staging.flat(), "staging", {{"n", any_size}}, x.dtype, x.device, line);
+  if (staging.numel() < needed) {
+    refuse_call(line, fmt::format("staging has {} elements, but must have reduce_scatter_staging({}, {}) = {} or more",
+                                  staging.numel(), x.numel(), communicator.size(), needed));
+  }
+}
+
+}  // namespace
+
 void ReduceScatter::start(Communicator& communicator, const TensorView& x, const TensorView& staging,
-                          const CallSite& site, SumOrder order) {
-  ensure(!pending(), "a reduce-scatter is finished before the next is started");
+                          const CallSite& site, SumOrder order, const CallerLine& line) {
+  require_call(!pending(), "a ReduceScatter is finished before it is started again", line);
   const int ranks = communicator.size(), rank = communicator.rank();
+  check_summed(communicator, x, staging, order, line);
   x_ = x.flat();
   order_ = order;
   communicator_ = &communicator;
@@ -110,7 +149,6 @@ void ReduceScatter::start(Communicator& communicator, const TensorView& x, const
     requests_.push_back(communicator.reduce_scatter(x_, site));
     return;
   }
-  ensure(ranks == 1 || (staging.dtype == x.dtype && staging.device == x.device), "staging is like x");
   const std::int64_t n = x_.numel();
   const std::int64_t count = slice_of(n, ranks, rank).count();
   staging_ = staging.prefix({ranks - 1, count});  // in rank order, without this rank
@@ -120,13 +158,13 @@ void ReduceScatter::start(Communicator& communicator, const TensorView& x, const
       const Slice theirs = slice_of(n, ranks, to);
       const int row = from < rank ? from : from - 1;
       requests_.push_back(
-          communicator.exchange(x_.flat(theirs.begin, theirs.end), to, staging_.rows(row, row + 1), from, site));
+          communicator.exchange(x_.flat(theirs.begin, theirs.end), to, staging_.rows(row, row + 1), from, site, line));
     }
   });
 }
 
-void ReduceScatter::finish(Stream& stream) {
-  ensure(pending(), "a reduce-scatter was started");
+void ReduceScatter::finish(Stream& stream, const CallerLine& line) {
+  require_call(pending(), "a ReduceScatter is started before it is finished", line);
   Communicator& communicator = *std::exchange(communicator_, nullptr);
   wait_all(communicator, requests_);
   if (order_ == SumOrder::by_communicator) return;
@@ -140,8 +178,9 @@ void ReduceScatter::finish(Stream& stream) {
   for (int row = rank; row < ranks - 1; ++row) add(stream, sum, staged(row));
 }
 
-void AllGather::start(Communicator& communicator, const TensorView& x, const CallSite& site) {
-  ensure(!pending(), "a gather is finished before the next is started");
+void AllGather::start(Communicator& communicator, const TensorView& x, const CallSite& site, const CallerLine& line) {
+  require_call(!pending(), "an AllGather is finished before it is started again", line);
+  require_memory(x, "x", line);
   communicator_ = &communicator;
   const TensorView flat = x.flat();
   if (communicator.reduces_gpu_memory() && !x.device.is_cpu()) {
@@ -156,13 +195,13 @@ void AllGather::start(Communicator& communicator, const TensorView& x, const Cal
   post_together(communicator, [&] {
     for (int k = 1; k < ranks; ++k) {
       const int to = next_rank(communicator, k), from = prev_rank(communicator, k);
-      requests_.push_back(communicator.exchange(part(communicator.rank()), to, part(from), from, site));
+      requests_.push_back(communicator.exchange(part(communicator.rank()), to, part(from), from, site, line));
     }
   });
 }
 
-void AllGather::finish() {
-  ensure(pending(), "a gather was started");
+void AllGather::finish(const CallerLine& line) {
+  require_call(pending(), "an AllGather is started before it is finished", line);
   wait_all(*std::exchange(communicator_, nullptr), requests_);
 }
 

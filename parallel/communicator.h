@@ -44,8 +44,9 @@ class Communicator {
   /// order. Sizes and call sites of the two sides must agree: ranks that do different things end with Error(rank) that
   /// names both. 0 bytes are a message too. Of several exchanges that begin together, those that send come first: then
   /// messages in both directions between two processes move at once (see MpiWorld::exchange).
+  /// A peer that there is not, or a side without memory, is an Error(usage) that names the caller's line.
   virtual Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
-                           const CallSite& site) = 0;
+                           const CallSite& site, const CallerLine& line = CallerLine::current()) = 0;
   /// Sets the stream of all exchanges of GPU memory, here and in communicators that are split off later. They begin
   /// after the work that the stream had when they were posted; work that it gets after wait() runs after them. wait()
   /// itself does not wait for the GPU. stream must outlive them. Without one only host memory may be exchanged.
@@ -76,8 +77,9 @@ class Communicator {
   /// of one process, and holds for all communicators that were split from one another.
   virtual void set_lockstep([[maybe_unused]] bool on) {}
   /// Returns when both halves are done. Throws Error(rank) that names rank, peer, operation, layer and hop when it
-  /// waits longer than the timeout, and the first error of any rank once one has aborted.
-  virtual void wait(Request request) = 0;
+  /// waits longer than the timeout, and the first error of any rank once one has aborted. A request that is not under
+  /// way here is an Error(usage) that names the caller's line.
+  virtual void wait(Request request, const CallerLine& line = CallerLine::current()) = 0;
   /// Returns when all ranks have called it.
   virtual void barrier(const CallSite& site) = 0;
   /// Returns a communicator of the ranks that gave the same colour, ordered by this one's rank. All ranks must call it.

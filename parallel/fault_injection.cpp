@@ -61,9 +61,9 @@ class FaultyCommunicator final : public ForwardingCommunicator {
   FaultyCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<Fault> fault)
       : ForwardingCommunicator(std::move(inner)), fault_(std::move(fault)) {}
 
-  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
-                   const CallSite& site) override {
-    return inner().exchange(send, to, receive, from, passed(site));
+  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from, const CallSite& site,
+                   const CallerLine& line) override {
+    return inner().exchange(send, to, receive, from, passed(site), line);
   }
   Request reduce_scatter(const TensorView& x, const CallSite& site) override {
     return inner().reduce_scatter(x, passed(site));

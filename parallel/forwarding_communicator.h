@@ -18,9 +18,9 @@ class ForwardingCommunicator : public Communicator {
 
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
-  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
-                   const CallSite& site) override {
-    return inner_.exchange(send, to, receive, from, site);
+  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from, const CallSite& site,
+                   const CallerLine& line) override {
+    return inner_.exchange(send, to, receive, from, site, line);
   }
   void set_stream(Stream& stream) override { inner_.set_stream(stream); }
   void begin_group() override { inner_.begin_group(); }
@@ -30,7 +30,7 @@ class ForwardingCommunicator : public Communicator {
   Request reduce_scatter(const TensorView& x, const CallSite& site) override { return inner_.reduce_scatter(x, site); }
   Request all_gather(const TensorView& x, const CallSite& site) override { return inner_.all_gather(x, site); }
   void set_lockstep(bool on) override { inner_.set_lockstep(on); }
-  void wait(Request request) override { inner_.wait(request); }
+  void wait(Request request, const CallerLine& line) override { inner_.wait(request, line); }
   void barrier(const CallSite& site) override { inner_.barrier(site); }
   void close() override { inner_.close(); }
   void abort(const Error& error) override { inner_.abort(error); }

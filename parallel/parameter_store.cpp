@@ -7,16 +7,31 @@
 
 namespace ringtrain {
 
+namespace {
+
+const StoreOptions& checked(const StoreOptions& options, const Communicator* world) {
+  if (options.rank < 0 || options.rank >= options.ranks) {
+    fail(ExitCode::usage, "ParameterStore: StoreOptions has rank {} of {} ranks, but ranks count from 0", options.rank,
+         options.ranks);
+  }
+  if (world != nullptr && world->size() != options.ranks) {
+    fail(ExitCode::usage, "ParameterStore: StoreOptions has {} ranks, but the communicator {}", options.ranks,
+         world->size());
+  }
+  return options;
+}
+
+}  // namespace
+
 ParameterStore::ParameterStore(Allocator& allocator, const ParameterTable& table, Stream& stream,
                                const StoreOptions& options, Communicator* world)
     : table_(&table),
       stream_(&stream),
-      options_(options),
+      options_(checked(options, world)),
       slices_(owned_slices(table, Part::trainable, options.ranks, options.rank)),
       frozen_slices_(owned_slices(table, Part::frozen, options.ranks, options.rank)),
       has_gradient_(table.all().size(), true),
       has_sum_(table.buckets(), false) {
-  ensure(!world || world->size() == options.ranks, "the world fits ranks");
   if (options_.ranks == 1) options_.shard = Shard::optimizer;
   for (const Part part : both_parts) {
     shard_offsets_.push_back(shard_offsets(table, part, options.ranks, options.rank));
@@ -115,6 +130,38 @@ void ParameterStore::check_bucket(const char* call, int bucket) const {
   fail(ExitCode::usage, "{}: there is no bucket {}; the model has {}, from 0", call, bucket, table_->buckets());
 }
 
+const Parameter& ParameterStore::parameter_of(const char* call, int id) const {
+  if (id < 0 || std::cmp_greater_equal(id, table_->all().size())) [[unlikely]] {
+    fail(ExitCode::usage, "{}: there is no parameter {}; the table has {}, from 0", call, id, table_->all().size());
+  }
+  return (*table_)[id];
+}
+
+/// Returns a parameter that has a gradient here.
+const Parameter& ParameterStore::trained_parameter(const char* call, int id) const {
+  const Parameter& parameter = parameter_of(call, id);
+  if (parameter.part != Part::trainable) [[unlikely]] {
+    fail(ExitCode::usage, "{}: {} is frozen and has no gradient; ask trains(id) before", call, parameter.name);
+  }
+  if (!has_gradients()) [[unlikely]] {
+    fail(ExitCode::usage, "{}: the gradient of {}, but the store was made without StoreOptions::gradients", call,
+         parameter.name);
+  }
+  return parameter;
+}
+
+/// Returns the communicator of what is gathered and reduced.
+Communicator& ParameterStore::ranks_for(const char* call) const {
+  if (!communicator_) {
+    fail(
+        ExitCode::usage,
+        "{}: the store of {} ranks has no communicator; give its constructor one (it is kept where weights are sharded "
+        "or StoreOptions::gradients is set)",
+        call, options_.ranks);
+  }
+  return *communicator_;
+}
+
 void ParameterStore::prefetch(int bucket) {
   check_bucket("prefetch", bucket);
   if (!shards_weights()) return;
@@ -127,7 +174,7 @@ void ParameterStore::prefetch(int bucket) {
          bucket, place.bucket);
   }
   finish_gathers(place);  // of a bucket that nobody came for
-  ensure(communicator_ != nullptr, "weights are gathered from ranks that are there");
+  Communicator& ranks = ranks_for("acquire");
   place.bucket = bucket;
   for (const Part part : both_parts) {
     if (table_->bucket_size(bucket, part) == 0) continue;
@@ -136,7 +183,7 @@ void ParameterStore::prefetch(int bucket) {
     if (own.count() > 0) {
       copy_in_order(*stream_, gathered.flat(own.begin, own.end), own_part(weights_[index_of(part)], bucket, part));
     }
-    place.gathers[index_of(part)].start(*communicator_, gathered,
+    place.gathers[index_of(part)].start(ranks, gathered,
                                         {.operation = "gathering the weights of a bucket", .layer = bucket});
   }
 }
@@ -160,7 +207,7 @@ void ParameterStore::release(int bucket) {
 }
 
 TensorView ParameterStore::weight(int id) const {
-  const Parameter& parameter = (*table_)[id];
+  const Parameter& parameter = parameter_of("weight", id);
   const std::int64_t count = parameter.shape.numel();
   if (!shards_weights()) {
     return weights_[index_of(parameter.part)]
@@ -193,7 +240,8 @@ void ParameterStore::weights_changed() {
   if (shards_weights()) return;
   for (int bucket = 0; bucket < table_->buckets(); ++bucket) {
     if (table_->bucket_size(bucket, Part::trainable) == 0) continue;
-    all_gather_slices(*communicator_, weights_[0].view().flat(table_->bucket_begin(bucket), table_->bucket_end(bucket)),
+    all_gather_slices(ranks_for("weights_changed"),
+                      weights_[0].view().flat(table_->bucket_begin(bucket), table_->bucket_end(bucket)),
                       {.operation = "gathering the weights of a bucket", .layer = bucket});
   }
 }
@@ -219,10 +267,7 @@ int ParameterStore::trained_below(int bucket) const {
 }
 
 bool ParameterStore::begin_gradient(int id) {
-  const Parameter& parameter = (*table_)[id];
-  if (!trains(id)) [[unlikely]] {
-    fail(ExitCode::usage, "begin_gradient: {} is frozen and has no gradient; ask trains(id) before", parameter.name);
-  }
+  const Parameter& parameter = trained_parameter("begin_gradient", id);
   if (parameter.bucket > to_finish_) [[unlikely]] {
     fail(ExitCode::usage,
          "begin_gradient: the gradient of {} is written after its bucket {} was finished in this micro-batch, so it "
@@ -249,7 +294,7 @@ TensorView ParameterStore::bucket_gradients(int bucket) const {
 }
 
 TensorView ParameterStore::gradient(int id) const {
-  const Parameter& parameter = (*table_)[id];
+  const Parameter& parameter = trained_parameter("gradient", id);
   const std::int64_t begin = parameter.offset - table_->bucket_begin(parameter.bucket);
   return bucket_gradients(parameter.bucket).flat(begin, begin + parameter.shape.numel()).reshape(parameter.shape);
 }
@@ -307,11 +352,10 @@ void ParameterStore::finish(int bucket, bool all_written) {
 }
 
 void ParameterStore::reduce(int bucket) {
-  ensure(communicator_ != nullptr, "gradients are summed over ranks that are there");
   Reduction& reduction = reductions_[staging_of(bucket)];
   if (reduction.bucket != none) finish_reduction(reduction);
   reduction.bucket = bucket;
-  reduction.scatter.start(*communicator_, bucket_gradients(bucket), reduction.staging,
+  reduction.scatter.start(ranks_for("finish"), bucket_gradients(bucket), reduction.staging,
                           {.operation = "gradient reduction of a bucket", .layer = bucket}, options_.order);
 }
 

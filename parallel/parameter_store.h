@@ -33,7 +33,8 @@ class ParameterStore {
   /// Splits its own communicator off world (collective), which may be null where nothing is ever gathered or reduced.
   /// table, stream and world must outlive it. Allocates under Tag::weights and Tag::gradients: the flat buffers, or
   /// this rank's slices and three places (four where the ends of the model are used together) for buckets in use; and
-  /// for what is being reduced, two stagings under Tag::workspace, none if the communicator itself adds.
+  /// for what is being reduced, two stagings under Tag::workspace, none if the communicator itself adds. Error(usage)
+  /// if options.rank is not among options.ranks, or world has another number of ranks.
   ParameterStore(Allocator& allocator, const ParameterTable& table, Stream& stream, const StoreOptions& options,
                  Communicator* world = nullptr);
 
@@ -46,7 +47,8 @@ class ParameterStore {
 
   // ---- Weights -----------------------------------------------------------------------------------------------------
 
-  // A call out of order is an Error(usage) that names the call, the bucket, and the parameter if there is one.
+  // A call out of order is an Error(usage) that names the call, the bucket, and the parameter if there is one; so is
+  // one with a bucket or an id that the table does not have, or of what the store was made without.
 
   /// Begins to bring a bucket's weights here, beside whatever runs: nothing if they are here or on their way.
   void prefetch(int bucket);
@@ -69,7 +71,7 @@ class ParameterStore {
   /// Begins backward of a micro-batch. last: of a step, after which the sums over all ranks are complete.
   void begin_backward(bool last);
   /// Returns whether backward is to compute this parameter's gradient.
-  bool trains(int id) const { return (*table_)[id].part == Part::trainable; }
+  bool trains(int id) const { return parameter_of("trains", id).part == Part::trainable; }
   /// Says that backward writes id's gradient now. Returns whether it adds: false for the first write. Error(usage) if
   /// its bucket is finished already.
   bool begin_gradient(int id);
@@ -124,6 +126,9 @@ class ParameterStore {
   bool shards_weights() const { return options_.shard == Shard::weights; }
   bool shards_gradients() const { return options_.shard != Shard::optimizer; }
   void check_bucket(const char* call, int bucket) const;
+  const Parameter& parameter_of(const char* call, int id) const;
+  const Parameter& trained_parameter(const char* call, int id) const;
+  Communicator& ranks_for(const char* call) const;
   std::size_t place_of(int bucket) const;
   std::size_t staging_of(int bucket) const;
   void make_places(Allocator& allocator);

@@ -20,8 +20,8 @@ class TracedCommunicator final : public ForwardingCommunicator {
   TracedCommunicator(std::unique_ptr<Communicator> inner, RankTrace& trace, Recorded recorded)
       : ForwardingCommunicator(std::move(inner)), trace_(trace), recorded_(recorded) {}
 
-  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
-                   const CallSite& site) override {
+  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from, const CallSite& site,
+                   const CallerLine& line) override {
     const ConstTensorView message = to == no_peer ? ConstTensorView(receive) : send;
     const bool on_device = !message.device.is_cpu();
     TraceEntry* entry = nullptr;
@@ -34,7 +34,7 @@ class TracedCommunicator final : public ForwardingCommunicator {
       entry = on_device ? trace_.begin_transfer(site.operation, arguments)
                         : trace_.communication.begin(site.operation, nullptr, arguments);
     }
-    const Request request = inner().exchange(send, to, receive, from, site);
+    const Request request = inner().exchange(send, to, receive, from, site, line);
     if (request.id != 0 && (on_device || recorded_ == Recorded::host_memory)) {
       pending_.emplace(request.id, Pending{entry, site});
     }
@@ -48,14 +48,14 @@ class TracedCommunicator final : public ForwardingCommunicator {
     return collective(x, site, &Communicator::all_gather);
   }
 
-  void wait(Request request) override {
+  void wait(Request request, const CallerLine& line) override {
     const auto found = pending_.find(request.id);
-    if (found == pending_.end()) return inner().wait(request);
+    if (found == pending_.end()) return inner().wait(request, line);
     const Pending pending = found->second;
     pending_.erase(found);
     const Span span(&trace_.work, "wait", {{"layer", pending.site.layer}, {"hop", pending.site.hop}},
                     pending.site.operation);
-    inner().wait(request);
+    inner().wait(request, line);
     if (recorded_ == Recorded::device_memory) {
       trace_.end_transfer(pending.entry);
     } else {

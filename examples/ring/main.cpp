@@ -30,8 +30,7 @@ double naive(std::int64_t query, std::int64_t h, std::int64_t d) {
     double score = 0;
     for (std::int64_t i = 0; i < D; ++i) score += value(0, query, h * D + i) * value(1, key, h / (H / G) * D + i);
     const double weight = std::exp(score / std::sqrt(double{D}));
-    weights += weight;
-    sum += weight * value(2, key, h / (H / G) * D + d);
+    weights += weight, sum += weight * value(2, key, h / (H / G) * D + d);
   }
   return sum / weights;
 }

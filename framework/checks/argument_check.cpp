@@ -8,12 +8,13 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns e.g. "[B = 1, T = 8]"; "[B, T = 8]" where B may be any.
+/// Returns e.g. "[B = 1, T = 8]"; "[B, T = 8]" where B may be any; "[2, T = 8]" of a dimension that is called 2.
 std::string text_of(std::initializer_list<NamedSize> dims) {
   std::string text = "[";
   for (const NamedSize& dim : dims) {
     text += text.size() > 1 ? ", " : "";
-    text += dim.size == any_size ? dim.name : fmt::format("{} = {}", dim.name, dim.size);
+    const bool has_a_letter = dim.size != any_size && dim.name != std::to_string(dim.size);
+    text += has_a_letter ? fmt::format("{} = {}", dim.name, dim.size) : dim.name;
   }
   return text + "]";
 }
@@ -26,6 +27,10 @@ bool equal(const Shape& shape, std::initializer_list<NamedSize> dims) {
     if (wanted.size != any_size && size != wanted.size) return false;
   }
   return true;
+}
+
+std::string without_memory(const ConstTensorView& x, const char* name) {
+  return fmt::format("{} is null, but must have memory for {} element{}", name, x.numel(), x.numel() == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -41,7 +46,11 @@ void refuse_argument(const ConstTensorView& x, const char* name, std::initialize
   if (x.device != device) {
     refuse_call(line, fmt::format("{} lies on {}, but must lie on {}", name, x.device.name(), device.name()));
   }
-  refuse_call(line, fmt::format("{} is null, but must have memory for {} elements", name, x.numel()));
+  refuse_call(line, without_memory(x, name));
+}
+
+void require_memory(const ConstTensorView& x, const char* name, const CallerLine& line) {
+  if (x.data == nullptr && x.numel() > 0) refuse_call(line, without_memory(x, name));
 }
 
 }  // namespace ringtrain

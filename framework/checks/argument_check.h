@@ -25,6 +25,9 @@ struct NamedSize {
 [[noreturn]] void refuse_argument(const ConstTensorView& x, const char* name, std::initializer_list<NamedSize> dims,
                                   DType dtype, Device device, const CallerLine& line);
 
+/// Throws Error(usage) if x, of whatever shape, has elements and no memory.
+void require_memory(const ConstTensorView& x, const char* name, const CallerLine& line);
+
 /// Throws Error(usage) unless x has these dimensions, this dtype and this device, and memory if it has elements. line:
 /// the caller's line, which the sentence begins with (refuse_call).
 inline void require_argument(const ConstTensorView& x, const char* name, std::initializer_list<NamedSize> dims,

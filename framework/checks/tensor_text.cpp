@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
+
+#include "framework/checks/argument_check.h"
 
 namespace ringtrain {
 
@@ -64,8 +67,9 @@ std::string entries_text(const ConstTensorView& x, int dim, std::int64_t first, 
   return text + "]";
 }
 
-void require_host(const ConstTensorView& x) {
-  ensure(x.device.is_cpu(), "only tensors in host memory can be read as text or compared");
+void require_host(const ConstTensorView& x, const char* name, const CallerLine& line) {
+  if (x.device.is_cpu()) return;
+  refuse_call(line, fmt::format("{} lies on {}, but must lie on {}", name, x.device.name(), Device::cpu().name()));
 }
 
 /// Returns |a - b|; infinity if one is no finite number and the other differs.
@@ -76,9 +80,9 @@ double distance(double a, double b) {
 
 }  // namespace
 
-std::string to_text(const ConstTensorView& x, std::int64_t max_shown) {
-  require_host(x);
-  ensure(max_shown >= 1, "at least one entry of a dimension is shown");
+std::string to_text(const ConstTensorView& x, std::int64_t max_shown, const CallerLine& line) {
+  require_host(x, "x", line);
+  if (max_shown < 1) refuse_call(line, fmt::format("max_shown is {}, but must be 1 or more", max_shown));
   const std::string head = fmt::format("{} {}", name_of(x.dtype), x.shape.to_string());
   if (x.empty()) return head + " without storage";
   return head + "\n" + entries_text(x, 0, 0, max_shown);
@@ -93,10 +97,16 @@ std::string place_text(const Shape& shape, std::int64_t element) {
   return "[" + text + "]";
 }
 
-TensorComparison compare_tensors(const ConstTensorView& a, const ConstTensorView& b, const Tolerance& tolerance) {
-  require_host(a);
-  require_host(b);
-  ensure(a.shape == b.shape, "tensors of one shape are compared");
+TensorComparison compare_tensors(const ConstTensorView& a, const ConstTensorView& b, const Tolerance& tolerance,
+                                 const CallerLine& line) {
+  for (const auto& [x, name] : {std::pair{a, "a"}, {b, "b"}}) {
+    require_host(x, name, line);
+    require_memory(x, name, line);
+  }
+  if (a.shape != b.shape) {
+    refuse_call(
+        line, fmt::format("b has the shape {}, but must have that of a, {}", b.shape.to_string(), a.shape.to_string()));
+  }
   TensorComparison result;
   const std::int64_t elements = a.numel();
   for (std::int64_t i = 0; i < elements; ++i) {
@@ -117,9 +127,10 @@ TensorComparison compare_tensors(const ConstTensorView& a, const ConstTensorView
   return result;
 }
 
-std::string first_difference(const ConstTensorView& a, const ConstTensorView& b, const Tolerance& tolerance) {
+std::string first_difference(const ConstTensorView& a, const ConstTensorView& b, const Tolerance& tolerance,
+                             const CallerLine& line) {
   if (a.shape != b.shape) return fmt::format("the shapes are {} and {}", a.shape.to_string(), b.shape.to_string());
-  const TensorComparison found = compare_tensors(a, b, tolerance);
+  const TensorComparison found = compare_tensors(a, b, tolerance, line);
   if (found.differing == 0) return "";
   return fmt::format(
       "{} of {} elements differ, first {}: {} and {}; the greatest difference is {:.3g} of the maximum {}",

@@ -1,5 +1,6 @@
 // Tensors for people: a TensorView as text, and where two of them differ. Host memory of any dtype; numbers are
-// compared as double. For tests, debuggers and comparisons of dumps (framework/dump).
+// compared as double. For tests, debuggers and comparisons of dumps (framework/dump). Tensors that do not fit are an
+// Error(usage) that names the caller's line.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@ namespace ringtrain {
 
 /// Returns dtype, shape and elements, e.g. "float32 [2, 2]\n[[1, 2],\n [3, 4]]". Of a dimension that is longer than
 /// `max_shown`, only its ends are shown.
-std::string to_text(const ConstTensorView& x, std::int64_t max_shown = 8);
+std::string to_text(const ConstTensorView& x, std::int64_t max_shown = 8,
+                    const CallerLine& line = CallerLine::current());
 
 /// Returns the place of an element that is counted through the flattened tensor, e.g. "[1, 0]".
 std::string place_text(const Shape& shape, std::int64_t element);
@@ -34,11 +36,13 @@ struct TensorComparison {
   double relative(double difference) const { return difference == 0 ? 0 : difference / maximum; }
 };
 
-/// Compares two tensors, which may differ in dtype. Requires equal shapes.
-TensorComparison compare_tensors(const ConstTensorView& a, const ConstTensorView& b, const Tolerance& tolerance = {});
+/// Compares two tensors of equal shapes, which may differ in dtype.
+TensorComparison compare_tensors(const ConstTensorView& a, const ConstTensorView& b, const Tolerance& tolerance = {},
+                                 const CallerLine& line = CallerLine::current());
 
 /// Returns where the tensors first differ, in a sentence with place, values and counts; "" if they agree. Tensors of
 /// two shapes differ.
-std::string first_difference(const ConstTensorView& a, const ConstTensorView& b, const Tolerance& tolerance = {});
+std::string first_difference(const ConstTensorView& a, const ConstTensorView& b, const Tolerance& tolerance = {},
+                             const CallerLine& line = CallerLine::current());
 
 }  // namespace ringtrain

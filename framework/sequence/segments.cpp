@@ -44,8 +44,12 @@ const char* name_of(Layout layout) {
   return "?";
 }
 
-SegmentList shard_segments(Layout layout, std::int64_t length, int ranks, int rank) {
-  ensure(length >= 0 && ranks >= 1 && rank >= 0 && rank < ranks, "a shard needs a rank of the ring");
+SegmentList shard_segments(Layout layout, std::int64_t length, int ranks, int rank, const CallerLine& line) {
+  if (length < 0 || ranks < 1 || rank < 0 || rank >= ranks) [[unlikely]] {
+    refuse_call(line, fmt::format("the shard of rank {} of {} in a sequence of {} tokens: ranks count from 0, there is "
+                                  "one or more, and tokens are 0 or more",
+                                  rank, ranks, length));
+  }
   const std::int64_t base = length / ranks, extra = length % ranks;
   const auto size = [&](std::int64_t r) { return base + (r < extra ? 1 : 0); };
   const auto before = [&](std::int64_t r) { return base * r + std::min(r, extra); };

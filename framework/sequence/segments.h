@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "framework/error.h"
 #include "framework/sequence/visibility.h"
 
 namespace ringtrain {
@@ -44,8 +45,9 @@ const char* name_of(Layout layout);
 /// Returns where the tokens of `rank` of `ranks` stand in a sequence of `length` tokens. Shard sizes are floor(S/N) or
 /// ceil(S/N), larger ones first; zigzag gives rank r the chunks r and 2N-1-r of 2N (Brandon et al., "Striped
 /// Attention", 2023, for striped; zigzag as in Llama 3, 2024, section 3.3.2). Empty segments are left out; a rank may
-/// have none.
-SegmentList shard_segments(Layout layout, std::int64_t length, int ranks, int rank);
+/// have none. Error(usage) that names the caller's line if rank is not among ranks, or length is negative.
+SegmentList shard_segments(Layout layout, std::int64_t length, int ranks, int rank,
+                           const CallerLine& line = CallerLine::current());
 
 /// Returns how many pairs of a query and a key of two shards (of one document) are visible: what attention between them
 /// costs. A closed form: it takes as long as there are pairs of segments.

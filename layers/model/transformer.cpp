@@ -161,10 +161,15 @@ Transformer::Transformer(const ModelSpec& spec, const ExecutionShape& shape, All
                          ParameterStore& parameters, Stream& stream, Communicator* sequence_group,
                          const std::vector<LayerInsertion>& layers) {
   check_spec(spec);
-  ensure(sequence_group ? sequence_group->size() == shape.ring_size : allocator.planning(),
-         "the ring's communicator fits ring_size");
-  ensure(parameters.table().count() == describe_parameters(spec, {}, parameters_of(layers)).table.count(),
-         "parameters of this very model");
+  if (sequence_group == nullptr ? !allocator.planning() : sequence_group->size() != shape.ring_size) {
+    fail(ExitCode::usage, "Transformer: a ring of {} ranks on a communicator of {}; only a plan has none",
+         shape.ring_size, sequence_group != nullptr ? sequence_group->size() : 0);
+  }
+  const std::int64_t own = describe_parameters(spec, {}, parameters_of(layers)).table.count();
+  if (parameters.table().count() != own) {
+    fail(ExitCode::usage, "Transformer: the store's table has {} weights, but this model {}: they are of two models",
+         parameters.table().count(), own);
+  }
   state_ = std::make_unique<State>(spec, shape, allocator, parameters, stream, sequence_group, layers);
 }
 
@@ -180,6 +185,9 @@ void Transformer::initialise(std::uint64_t seed) {
 
 void Transformer::train_step(const Batch& batch, double denominator, bool last) {
   State& s = *state_;
+  if (!s.parameters.has_gradients()) {
+    fail(ExitCode::usage, "Transformer::train_step: the store was made without StoreOptions::gradients");
+  }
   s.load(batch);
   s.audit.begin_micro_batch(batch);
   const TensorView output = s.run_forward(/*training=*/true);
@@ -207,7 +215,10 @@ void Transformer::wait_for_batch() {
 
 void Transformer::evaluate(const Batch& batch, const TensorView& nll) {
   State& s = *state_;
-  ensure(nll.empty() || (nll.dtype == DType::float64 && nll.numel() == batch.B * batch.T), "nll is float64 [B, T]");
+  if (!nll.empty() && (nll.dtype != DType::float64 || nll.numel() != batch.B * batch.T)) {
+    fail(ExitCode::usage, "Transformer::evaluate: nll is {} of {}, but must be [B = {}, T = {}] of float64",
+         nll.shape.to_string(), name_of(nll.dtype), batch.B, batch.T);
+  }
   s.load(batch);
   const TensorView output = s.run_forward(/*training=*/false);
   s.head.evaluate(s.stream, s.batch, output, nll.empty() ? TensorView{} : nll.flat());
@@ -230,7 +241,10 @@ void Transformer::evaluate_nothing() {
 }
 
 void Transformer::prefill(const Batch& batch, KeyValueCache& cache) {
-  ensure(batch.B == 1 && !batch.has_documents, "a prompt is one sequence of one document");
+  if (batch.B != 1 || batch.has_documents) {
+    fail(ExitCode::usage, "Transformer::prefill: the batch has {} sequences{}, but a prompt is one of one document",
+         batch.B, batch.has_documents ? " with documents" : "");
+  }
   for (std::size_t layer = 0; layer < state_->inserted.size(); ++layer) {
     for (const auto& own : state_->inserted[layer]) {
       if (own->works_by_token()) continue;
@@ -245,7 +259,10 @@ void Transformer::prefill(const Batch& batch, KeyValueCache& cache) {
 
 TensorView Transformer::decode(const Batch& batch, KeyValueCache& cache, bool wants_logits) {
   State& s = *state_;
-  ensure(batch.B == 1 && batch.T == 1, "a decode step has one token");
+  if (batch.B != 1 || batch.T != 1) {
+    fail(ExitCode::usage, "Transformer::decode: the batch has {} sequences of {} tokens, but a step has one token",
+         batch.B, batch.T);
+  }
   s.batch.load(s.stream, batch);
   cache.begin_token(batch.segments[0].start);
   s.embedding.forward(s.stream, s.batch, s.tensors(0, false).input);

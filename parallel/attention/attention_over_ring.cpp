@@ -57,21 +57,17 @@ std::int64_t common_position(const Segment& a, const Segment& b) {
   return -1;
 }
 
-std::string where(const CallerLine& line) {
-  return fmt::format("{}:{}", line.file_name(), line.line());
-}
-
 void check_positions(std::span<const std::int64_t> positions, const AttentionOverRingOptions& options,
                      const CallerLine& line) {
   if (std::ssize(positions) > options.T) {
-    fail(ExitCode::usage, "{}: {} positions, but this rank's AttentionOverRing was made for T = {} at most",
-         where(line), positions.size(), options.T);
+    refuse_call(line, fmt::format("{} positions, but this rank's AttentionOverRing was made for T = {} at most",
+                                  positions.size(), options.T));
   }
   for (std::size_t i = 0; i < positions.size(); ++i) {
     const std::int64_t least = i == 0 ? 0 : positions[i - 1] + 1;
     if (positions[i] < least) {
-      fail(ExitCode::usage, "{}: positions[{}] is {}, but must be {} or more: positions grow from 0", where(line), i,
-           positions[i], least);
+      refuse_call(line, fmt::format("positions[{}] is {}, but must be {} or more: positions grow from 0", i,
+                                    positions[i], least));
     }
   }
 }
@@ -79,15 +75,15 @@ void check_positions(std::span<const std::int64_t> positions, const AttentionOve
 void check_documents(std::span<const std::int32_t> documents, std::int64_t B, std::int64_t T, const CallerLine& line) {
   if (documents.empty()) return;
   if (std::ssize(documents) != B * T) {
-    fail(ExitCode::usage, "{}: {} document ids, but must be none or B * T = {} * {} = {}", where(line),
-         documents.size(), B, T, B * T);
+    refuse_call(
+        line, fmt::format("{} document ids, but must be none or B * T = {} * {} = {}", documents.size(), B, T, B * T));
   }
   for (std::int64_t b = 0; b < B; ++b) {
     for (std::int64_t t = 1; t < T; ++t) {
       const std::int32_t before = documents[b * T + t - 1], id = documents[b * T + t];
       if (id < before) {
-        fail(ExitCode::usage, "{}: documents[{}, {}] is {} after {}: ids do not decrease along a sequence", where(line),
-             b, t, id, before);
+        refuse_call(line, fmt::format("documents[{}, {}] is {} after {}: ids do not decrease along a sequence", b, t,
+                                      id, before));
       }
     }
   }
@@ -157,8 +153,8 @@ void check_apart(const std::vector<SegmentList>& segments, const CallerLine& lin
     for (const Held& one : open) {
       const std::int64_t both = one.rank == next.rank ? -1 : common_position(one.segment, next.segment);
       if (both < 0) continue;
-      fail(ExitCode::usage, "{}: ranks {} and {} both have the token at position {}", where(line),
-           std::min(one.rank, next.rank), std::max(one.rank, next.rank), both);
+      refuse_call(line, fmt::format("ranks {} and {} both have the token at position {}", std::min(one.rank, next.rank),
+                                    std::max(one.rank, next.rank), both));
     }
     open.push_back(next);
   }
@@ -231,7 +227,7 @@ struct AttentionOverRing::State {
   /// Throws if set_tokens has not been called.
   void require_tokens(const CallerLine& line) const {
     if (segments.empty()) {
-      fail(ExitCode::usage, "{}: AttentionOverRing::set_tokens comes before forward and backward", where(line));
+      refuse_call(line, "AttentionOverRing::set_tokens comes before forward and backward");
     }
   }
 
@@ -290,12 +286,13 @@ void AttentionOverRing::set_tokens(std::span<const std::int64_t> positions, std:
     const bool causal = *next++ != 0;
     const std::int64_t window = *next++, has_documents = *next++, count = *next++;
     if (AttentionMask{causal, window} != mask) {
-      fail(ExitCode::usage, "{}: rank {} has the mask causal = {}, window = {}, but rank {} causal = {}, window = {}",
-           where(line), s.ranks->rank(), mask.causal, mask.window, rank, causal, window);
+      refuse_call(line,
+                  fmt::format("rank {} has the mask causal = {}, window = {}, but rank {} causal = {}, window = {}",
+                              s.ranks->rank(), mask.causal, mask.window, rank, causal, window));
     }
     if (has_documents >= 0 && with_documents >= 0 && has_documents != with_documents) {
-      fail(ExitCode::usage, "{}: some ranks have document ids, others (rank {}) have none", where(line),
-           has_documents == 0 ? rank : 0);
+      refuse_call(
+          line, fmt::format("some ranks have document ids, others (rank {}) have none", has_documents == 0 ? rank : 0));
     }
     if (has_documents >= 0) with_documents = has_documents;
     SegmentList& of_rank = segments.emplace_back();
@@ -353,7 +350,7 @@ void AttentionOverRing::backward(const ConstTensorView& dout, const ConstTensorV
   const DType dtype = s.options.dtype, sums = accumulator(dtype);
   const Device device = s.options.device;
   if (!s.options.backward) {
-    fail(ExitCode::usage, "{}: this AttentionOverRing was made without memory for backward", where(line));
+    refuse_call(line, "this AttentionOverRing was made without memory for backward");
   }
   s.require_tokens(line);
   const std::int64_t T = s.T();
@@ -394,9 +391,10 @@ void AttentionOverRing::close() {
   if (state_->gpus) state_->gpus->close();
 }
 
-std::vector<std::int64_t> shard_positions(Layout layout, std::int64_t length, int ranks, int rank) {
+std::vector<std::int64_t> shard_positions(Layout layout, std::int64_t length, int ranks, int rank,
+                                          const CallerLine& line) {
   std::vector<std::int64_t> positions;
-  for (const Segment& segment : shard_segments(layout, length, ranks, rank)) {
+  for (const Segment& segment : shard_segments(layout, length, ranks, rank, line)) {
     for (std::int64_t i = 0; i < segment.count; ++i) positions.push_back(segment.position(i));
   }
   return positions;

@@ -78,6 +78,7 @@ class AttentionOverRing {
 };
 
 /// Returns the positions of a rank's tokens in a sequence of `length` tokens, growing, by layout (shard_segments).
-std::vector<std::int64_t> shard_positions(Layout layout, std::int64_t length, int ranks, int rank);
+std::vector<std::int64_t> shard_positions(Layout layout, std::int64_t length, int ranks, int rank,
+                                          const CallerLine& line = CallerLine::current());
 
 }  // namespace ringtrain

@@ -70,8 +70,15 @@ class FirstError {
 
 }  // namespace
 
+void require_ranks(const LaunchOptions& options) {
+  if (options.ranks < 1) fail(ExitCode::usage, "LaunchOptions has {} ranks, but must have 1 or more", options.ranks);
+  if (!(options.timeout_seconds > 0)) {
+    fail(ExitCode::usage, "LaunchOptions has a timeout of {} s, but must have more than 0", options.timeout_seconds);
+  }
+}
+
 void launch_threads(const LaunchOptions& options, const RankBody& body, std::string* calls) {
-  ensure(options.ranks >= 1, "a launch has ranks");
+  require_ranks(options);
   const ThreadWorld world = make_thread_world(options.ranks, options.timeout_seconds);
   FirstError first;
   std::vector<Thread> threads;

@@ -22,6 +22,9 @@ struct LaunchOptions {
 
 using RankBody = std::function<void(Communicator& world)>;
 
+/// Throws Error(usage) of options with no rank, or no timeout.
+void require_ranks(const LaunchOptions& options);
+
 /// Runs body(world) on `ranks` threads and returns when all have ended. If one throws, the others are aborted and the
 /// first error is rethrown here: an Error as it is, anything else as Error(internal); calls, if not null, then says
 /// what each rank did last, as lines.

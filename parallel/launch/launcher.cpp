@@ -88,6 +88,7 @@ std::string Launcher::description() const {
 }
 
 void Launcher::check(const LaunchOptions& options) const {
+  require_ranks(options);
   if (!world_) {
     if (options.backend == Backend::mpi) {
       ringtrain::fail(ExitCode::usage,

@@ -23,8 +23,8 @@ class MpiCommunicator final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(members_.size()); }
-  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
-                   const CallSite& site) override;
+  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from, const CallSite& site,
+                   const CallerLine& line) override;
   void set_stream(Stream& stream) override {
     if (stream.on_cuda()) {
       fail(ExitCode::usage,
@@ -34,7 +34,7 @@ class MpiCommunicator final : public Communicator {
            stream.device().name());
     }
   }
-  void wait(Request request) override { world_.wait(request); }
+  void wait(Request request, const CallerLine& line) override { world_.wait(request, line); }
   void barrier(const CallSite& site) override { world_.barrier(members_, context_, site, this); }
   std::unique_ptr<Communicator> split(int colour) override;
   void abort(const Error& error) override { world_.abort(error); }
@@ -49,9 +49,9 @@ class MpiCommunicator final : public Communicator {
 };
 
 Request MpiCommunicator::exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
-                                  const CallSite& site) {
+                                  const CallSite& site, const CallerLine& line) {
   if (to == no_peer && from == no_peer) return {};
-  check_exchange(send, to, receive, from, size(), /*device_memory=*/false);
+  check_exchange(send, to, receive, from, size(), /*device_memory=*/false, line);
   return world_.exchange(
       send, receive, {context_, to == no_peer ? no_peer : world_rank(to), from == no_peer ? no_peer : world_rank(from)},
       site, this);

@@ -13,6 +13,7 @@
 #include "framework/profile/clock.h"
 #include "framework/standard_streams.h"
 #include "framework/threads.h"
+#include "parallel/check_exchange.h"
 
 namespace ringtrain {
 
@@ -425,12 +426,12 @@ std::string MpiWorld::unfinished(const Exchange& exchange) const {
   return text;
 }
 
-void MpiWorld::wait(Request request) {
+void MpiWorld::wait(Request request, const CallerLine& line) {
   if (request.id == 0) return;
   Lock lock(mutex_);
   throw_if_failed();
   const auto found = pending_.find(request.id);
-  ensure(found != pending_.end(), "a request is waited on once");
+  check_waited(found != pending_.end(), line);
   Exchange& exchange = found->second;
   history_.waits_for(exchange.call);
   await(

@@ -65,7 +65,7 @@ class MpiWorld {
   };
   Request exchange(const ConstTensorView& send, const TensorView& receive, const Peers& peers, const CallSite& site,
                    const void* owner);
-  void wait(Request request);
+  void wait(Request request, const CallerLine& line);
   void barrier(const std::vector<int>& members, int context, const CallSite& site, const void* owner);
   /// Returns the first context that this rank has no part in; all from begin on are free for it after
   /// use_contexts(begin).

@@ -51,8 +51,8 @@ class NcclCommunicator final : public Communicator {
   void set_stream(Stream& stream) override {
     ensure(&stream == &nccl_->stream(), "NCCL is ordered with the stream that it was made for");
   }
-  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
-                   const CallSite& site) override;
+  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from, const CallSite& site,
+                   const CallerLine& line) override;
   int multiprocessors() const override { return nccl_thread_blocks; }
   bool reduces_gpu_memory() const override { return true; }
   Request reduce_scatter(const TensorView& x, const CallSite& site) override;
@@ -61,7 +61,7 @@ class NcclCommunicator final : public Communicator {
     ensure(!group_, "a rank changes to lockstep between its acts");
     nccl_->set_lockstep(on);
   }
-  void wait(Request request) override;
+  void wait(Request request, const CallerLine& line) override;
   void begin_group() override;
   void end_group() override;
   void barrier(const CallSite& site) override { host_.barrier(site); }
@@ -94,13 +94,15 @@ class NcclCommunicator final : public Communicator {
 };
 
 Request NcclCommunicator::exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
-                                   const CallSite& site) {
+                                   const CallSite& site, const CallerLine& line) {
   if (to == no_peer && from == no_peer) return {};
   const Device device = to != no_peer ? send.device : receive.device;
-  if (device.is_cpu()) return of_host(host_.exchange(send, to, receive, from, site));
-  check_exchange(send, to, receive, from, size(), /*device_memory=*/true);
-  ensure(to == no_peer || from == no_peer || receive.device == device, "both sides of a message have memory of a kind");
-  ensure((to == rank()) == (from == rank()), "a rank sends to itself what it receives in the same exchange");
+  if (device.is_cpu()) return of_host(host_.exchange(send, to, receive, from, site, line));
+  check_exchange(send, to, receive, from, size(), /*device_memory=*/true, line);
+  require_call(to == no_peer || from == no_peer || receive.device == device,
+               "both sides of an exchange have memory of a kind", line);
+  require_call((to == rank()) == (from == rank()), "a rank sends to itself what it receives in the same exchange",
+               line);
   nccl_->throw_if_aborted();
   std::vector<NcclOperation> halves;  // NCCL need not know of those without bytes: neither side posts them
   if (to != no_peer && send.bytes() > 0) {
@@ -164,12 +166,12 @@ Request NcclCommunicator::all_gather(const TensorView& x, const CallSite& site) 
   });
 }
 
-void NcclCommunicator::wait(Request request) {
+void NcclCommunicator::wait(Request request, const CallerLine& line) {
   if (request.id == 0) return;
-  if ((request.id & 1) == 0) return host_.wait({request.id >> 1});
-  ensure(group_depth_ == 0, "a group is closed before one of its exchanges is waited for");
+  if ((request.id & 1) == 0) return host_.wait({request.id >> 1}, line);
+  require_call(group_depth_ == 0, "a group is closed before one of its exchanges is waited for", line);
   const auto found = groups_.find(request.id >> 1);
-  ensure(found != groups_.end(), "a request is waited on once");
+  check_waited(found != groups_.end(), line);
   nccl_->wait(*found->second);
   groups_.erase(found);
 }

@@ -1,8 +1,11 @@
 #include "parallel/ring/ring.h"
 
+#include <fmt/format.h>
+
 #include <exception>
 #include <utility>
 
+#include "framework/checks/argument_check.h"
 #include "framework/profile/trace.h"
 #include "kernels/kept_free.h"
 #include "parallel/ring/ring_pass.h"
@@ -15,55 +18,113 @@ std::int64_t min_part(const RingCapacity& capacity, Device device) {
   return capacity.min_part > 0 ? capacity.min_part : default_min_part(device, capacity.G);
 }
 
+/// Refuses a ring whose ranks are not those of its communicator; returns its size.
+int checked_size(const Allocator& allocator, const Communicator* ranks, int size, const CallerLine& line) {
+  if (size < 1) refuse_call(line, fmt::format("a ring of {} ranks, but it has one or more", size));
+  if (ranks != nullptr && ranks->size() != size) {
+    refuse_call(line, fmt::format("a ring of {} ranks on a communicator of {}", size, ranks->size()));
+  }
+  if (ranks == nullptr && size > 1 && !allocator.planning()) {
+    refuse_call(line, fmt::format("a ring of {} ranks without a communicator, which only a plan may be", size));
+  }
+  return size;
+}
+
 }  // namespace
 
-Ring::Ring(Allocator& allocator, Communicator* sequence_group, int ring_size, const RingCapacity& capacity)
-    : size_(ring_size),
+Ring::Ring(Allocator& allocator, Communicator* sequence_group, int ring_size, const RingCapacity& capacity,
+           const CallerLine& line)
+    : size_(checked_size(allocator, sequence_group, ring_size, line)),
       rank_(sequence_group ? sequence_group->rank() : 0),
+      device_(allocator.device()),
       min_part_(min_part(capacity, allocator.device())),
       buffers_(allocator, capacity, ring_size),
       times_(ring_size) {
-  ensure(sequence_group ? sequence_group->size() == ring_size : ring_size == 1 || allocator.planning(),
-         "the ring's communicator fits ring_size");
   if (ring_size == 1 || !sequence_group) return;
   key_ranks_ = sequence_group->split(0);
   gradient_ranks_ = sequence_group->split(0);
 }
 
-bool Ring::fits(std::int64_t tokens) const {
-  return size_ == 1 || batches_[0].sequences() * batches_[0].longest() <= tokens;
+void Ring::check_capacity(std::int64_t tokens, const char* of, const CallerLine& line) const {
+  const std::int64_t sequences = batches_[0].sequences(), longest = batches_[0].longest();
+  if (size_ == 1 || sequences * longest <= tokens) return;
+  refuse_call(line, fmt::format("a micro-batch of {} sequences, of {} tokens on the rank that has most, needs "
+                                "RingCapacity::{} = {} or more, but the ring was made for {}",
+                                sequences, longest, of, sequences * longest, tokens));
+}
+
+void Ring::check_pass(const RingCall& call, const RingTensors& own, const Visitor& visitor,
+                      const CallerLine& line) const {
+  if (call.schedule < 0 || std::cmp_greater_equal(call.schedule, batches_.size())) {
+    refuse_call(line, fmt::format("schedule {} of {}: Ring::begin sets the schedules, one for each mask, before the "
+                                  "first pass",
+                                  call.schedule, batches_.size()));
+  }
+  require_call(static_cast<bool>(visitor), "visitor is empty, but must be called for each block", line);
+  const RingBatch& batch = batches_[static_cast<std::size_t>(call.schedule)];
+  const RingCapacity& capacity = buffers_.capacity();
+  const std::int64_t B = batch.sequences(), T = batch.tokens_of(rank_);
+  const auto check_pair = [&](const TensorView& x, const char* name, DType dtype) {
+    require_argument(x, name, {{"2", 2}, {"B", B}, {"T", T}, {"G", capacity.G}, {"D", capacity.D}}, dtype, device_,
+                     line);
+  };
+  check_pair(own.kv, "kv", capacity.dtype);
+  if (!own.documents.empty()) {
+    require_argument(own.documents, "documents", {{"B", B}, {"T", T}}, DType::int32, device_, line);
+    require_call(size_ == 1 || capacity.documents, "documents, but the ring was made without RingCapacity::documents",
+                 line);
+  }
+  if (!own.backward) return;
+  require_call(size_ == 1 || capacity.backward, "a backward pass, but the ring was made without RingCapacity::backward",
+               line);
+  check_capacity(capacity.gradient_tokens, "gradient_tokens", line);
+  check_pair(own.dkv, "dkv", accumulator(capacity.dtype));
 }
 
 void Ring::begin(std::span<const AttentionMask> masks, std::span<const ShardExtents> extents,
                  std::span<const SegmentList> segments, std::int64_t sequences,
-                 std::span<const DocumentStarts> documents) {
-  ensure(size_ == 1 || key_ranks_, "a ring that was only planned does not run");
-  ensure(!masks.empty(), "a micro-batch has a mask");
+                 std::span<const DocumentStarts> documents, const CallerLine& line) {
+  require_call(size_ == 1 || key_ranks_, "a ring without a communicator is a plan, and does not run", line);
+  require_call(!masks.empty(), "masks is empty, but a micro-batch has one or more", line);
+  if (std::cmp_not_equal(extents.size(), size_) || std::cmp_not_equal(segments.size(), size_)) {
+    refuse_call(line, fmt::format("extents of {} ranks and segments of {}, but both must be of the ring's {}",
+                                  extents.size(), segments.size(), size_));
+  }
+  for (std::size_t rank = 0; rank < extents.size(); ++rank) {
+    if (std::cmp_equal(extents[rank].size(), sequences)) continue;
+    refuse_call(line, fmt::format("extents of rank {} are of {} sequences, but must be of {}", rank,
+                                  extents[rank].size(), sequences));
+  }
+  if (!documents.empty() && std::cmp_not_equal(documents.size(), sequences)) {
+    refuse_call(line,
+                fmt::format("documents of {} sequences, but must be of none or of {}", documents.size(), sequences));
+  }
   times_.read_some();
   batches_.resize(masks.size(), RingBatch(size_, rank_, min_part_));
   for (std::size_t i = 0; i < masks.size(); ++i) {
     batches_[i].begin(masks[i], extents, segments, sequences, documents);
   }
-  ensure(fits(buffers_.capacity().tokens), "a micro-batch within the ring's capacity");
+  check_capacity(buffers_.capacity().tokens, "tokens", line);
 }
 
 void Ring::forward(Stream& stream, const RingCall& call, const TensorView& kv, const TensorView& documents,
-                   const Visitor& visitor) {
-  pass(stream, call, {.kv = kv, .documents = documents, .dkv = {}, .backward = false}, visitor, {});
+                   const Visitor& visitor, const CallerLine& line) {
+  const RingTensors own{.kv = kv, .documents = documents, .dkv = {}, .backward = false};
+  check_pass(call, own, visitor, line);
+  pass(stream, call, own, visitor, {});
 }
 
 void Ring::backward(Stream& stream, const RingCall& call, const TensorView& kv, const TensorView& documents,
-                    const TensorView& dkv, const Visitor& visitor, const std::function<void()>& overlap) {
-  const RingCapacity& capacity = buffers_.capacity();
-  ensure(batches_.empty() || size_ == 1 || (capacity.backward && fits(capacity.gradient_tokens)),
-         "a micro-batch within the ring's gradient buffers");
-  pass(stream, call, {.kv = kv, .documents = documents, .dkv = dkv, .backward = true}, visitor, overlap);
+                    const TensorView& dkv, const Visitor& visitor, const std::function<void()>& overlap,
+                    const CallerLine& line) {
+  const RingTensors own{.kv = kv, .documents = documents, .dkv = dkv, .backward = true};
+  check_pass(call, own, visitor, line);
+  pass(stream, call, own, visitor, overlap);
 }
 
 /// A pass that fails ends all ranks before the caller can free what they are reading.
 void Ring::pass(Stream& stream, const RingCall& call, const RingTensors& own, const Visitor& visitor,
                 const std::function<void()>& overlap) {
-  ensure(std::cmp_less(call.schedule, batches_.size()), "Ring::begin comes before the first pass of a schedule");
   const Span span(stream.trace(), own.backward ? "ring backward" : "ring forward", {{"layer", call.layer}});
   RingBatch& batch = batches_[static_cast<std::size_t>(call.schedule)];
   const KeptFree beside_messages(key_ranks_ ? key_ranks_->multiprocessors() : 0);

@@ -1,6 +1,7 @@
 // The ring: brings every block of keys and values that this rank's queries may see, hop by hop, to a visitor, while the
 // next block is already on its way (double buffers). In backward dk and dv ride along. Attention is the visitor; the
-// ring does not know what it computes. No rank, layout or mask appears above this file.
+// ring does not know what it computes. No rank, layout or mask appears above this file. What a call gets wrong is an
+// Error(usage) that names the caller's line.
 #pragma once
 
 #include <functional>
@@ -35,28 +36,31 @@ class Ring {
   /// Makes buffers under Tag::ring (their bytes: ring_bytes) and splits two communicators off `sequence_group` (keys
   /// and values; gradients), so it is collective unless that is null: then planning only. A ring of one allocates
   /// nothing.
-  Ring(Allocator& allocator, Communicator* sequence_group, int ring_size, const RingCapacity& capacity);
+  Ring(Allocator& allocator, Communicator* sequence_group, int ring_size, const RingCapacity& capacity,
+       const CallerLine& line = CallerLine::current());
 
   /// Sets the schedules of a micro-batch, one for each mask: what every ring rank holds. Pure: all ranks pass the same
   /// values; no communication. documents: of each sequence, to count pairs by (document ids may lie on a GPU); or none.
   void begin(std::span<const AttentionMask> masks, std::span<const ShardExtents> extents,
              std::span<const SegmentList> segments, std::int64_t sequences,
-             std::span<const DocumentStarts> documents = {});
+             std::span<const DocumentStarts> documents = {}, const CallerLine& line = CallerLine::current());
   /// The same of one mask.
   void begin(const AttentionMask& mask, std::span<const ShardExtents> extents, std::span<const SegmentList> segments,
-             std::int64_t sequences, std::span<const DocumentStarts> documents = {}) {
-    begin(std::span(&mask, 1), extents, segments, sequences, documents);
+             std::int64_t sequences, std::span<const DocumentStarts> documents = {},
+             const CallerLine& line = CallerLine::current()) {
+    begin(std::span(&mask, 1), extents, segments, sequences, documents, line);
   }
 
   /// Calls visitor for the rank's own block, then for each block that its queries may see, in the order of hops.
   /// kv [2, B, T, G, D]: own keys and values, unchanged until return. documents: own ids, int32 [B, T], or empty.
   void forward(Stream& stream, const RingCall& call, const TensorView& kv, const TensorView& documents,
-               const Visitor& visitor);
+               const Visitor& visitor, const CallerLine& line = CallerLine::current());
   /// The same, with gradients: dkv [2, B, T, G, D], of the accumulator, whatever it held, holds this rank's complete
   /// dk and dv at return. Blocks come in parts, so that gradients move while others are added to; and while the last
   /// ones return, what `overlap` computes, which must not need dkv, if given.
   void backward(Stream& stream, const RingCall& call, const TensorView& kv, const TensorView& documents,
-                const TensorView& dkv, const Visitor& visitor, const std::function<void()>& overlap = {});
+                const TensorView& dkv, const Visitor& visitor, const std::function<void()>& overlap = {},
+                const CallerLine& line = CallerLine::current());
 
   /// Returns the plan of the current micro-batch, of one of its schedules.
   const RingPlan& plan(int schedule = 0) const { return batches_[schedule].plan(); }
@@ -71,10 +75,13 @@ class Ring {
  private:
   void pass(Stream& stream, const RingCall& call, const RingTensors& own, const Visitor& visitor,
             const std::function<void()>& overlap);
-  /// Returns whether the micro-batch fits so many tokens of buffers, of which a ring of one has none.
-  bool fits(std::int64_t tokens) const;
+  /// Refuses a micro-batch that does not fit so many tokens of buffers, of which a ring of one has none.
+  void check_capacity(std::int64_t tokens, const char* of, const CallerLine& line) const;
+  /// Refuses a pass whose schedule, or whose tensors, are not those of the micro-batch.
+  void check_pass(const RingCall& call, const RingTensors& own, const Visitor& visitor, const CallerLine& line) const;
 
   const int size_, rank_;
+  const Device device_;
   const std::int64_t min_part_;
   RingBuffers buffers_;
   std::vector<RingBatch> batches_;  // by schedule; none before begin()

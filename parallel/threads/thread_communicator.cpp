@@ -122,10 +122,10 @@ class ThreadCommunicator final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }
-  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
-                   const CallSite& site) override;
+  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from, const CallSite& site,
+                   const CallerLine& line) override;
   void set_stream(Stream& stream) override { device_.set_stream(stream); }
-  void wait(Request request) override;
+  void wait(Request request, const CallerLine& line) override;
   void barrier(const CallSite& site) override;
   std::unique_ptr<Communicator> split(int colour) override;
   void abort(const Error& error) override;
@@ -166,9 +166,9 @@ ThreadCommunicator::~ThreadCommunicator() {
 }
 
 Request ThreadCommunicator::exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
-                                     const CallSite& site) {
+                                     const CallSite& site, const CallerLine& line) {
   if (to == no_peer && from == no_peer) return {};
-  check_exchange(send, to, receive, from, size(), on_gpu());
+  check_exchange(send, to, receive, from, size(), on_gpu(), line);
   Lock lock(world_.mutex);
   const Request request{++requests_};
   Exchange& act = pending_[request.id];
@@ -287,11 +287,11 @@ std::string ThreadCommunicator::unfinished(const Exchange& exchange) const {
   return text;
 }
 
-void ThreadCommunicator::wait(Request request) {
+void ThreadCommunicator::wait(Request request, const CallerLine& line) {
   if (request.id == 0) return;
   Lock lock(world_.mutex);
   const auto found = pending_.find(request.id);
-  ensure(found != pending_.end(), "a request is waited on once");
+  check_waited(found != pending_.end(), line);
   const Exchange& exchange = found->second;
   self_.history.waits_for(exchange.call);
   await(

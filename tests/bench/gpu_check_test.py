@@ -60,6 +60,8 @@ RUN = textwrap.dedent("""\
         verdict = plan.get("check", "right")
         if verdict == "hang":
             time.sleep(1000)
+        if verdict == "crash":
+            os.abort()
         print("cut: training.seq_len is 24 instead of 65536")
         print("wrong: layer.0.attention departs first, at sequence 0" if verdict == "wrong" else "right: all 125 tensors")
         sys.exit(5 if verdict == "wrong" else 0)
@@ -177,11 +179,16 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.report()["troubles"], ["check: " + words])
         self.assertEqual(self.parts()["check"]["detail"], words)
         self.assertTrue((self.out / "check.json").exists())
+        self.assertIn('--tokens 24 --dump "${OUT:-.}/check"', text[text.index("What to run next"):])
+        code, text = self.check({"tests": GOOD, "check": "crash"})
+        self.assertEqual((code, self.report()["troubles"]), (1, ["check: CRASHED: code 134"]), text)
+        self.assertNotIn("gpu_tests", text[text.index("What to run next"):])
         # It has its time, whatever the parts before it took, and no more.
         slow = {f"GpuModel.T{i}": "slow" for i in range(100)}
         code, text = self.check({"tests": GOOD | slow, "check": "hang"}, "--seconds", 64)
         self.assertIn("not done in time", self.parts()["models and runs"]["detail"])
         self.assertIn("not done in time", self.parts()["check"]["detail"])
+        self.assertIn("check: was running when its time was up", self.report()["troubles"])
 
     def test_what_hangs_crashes_or_breaks_the_card_is_named_and_left_out(self):
         tests = {"GpuNormTest.A": "ok", "GpuNormTest.Hangs": "hang", "GpuNormTest.B": "ok", "GpuMapTest.Crashes": "crash",

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <vector>
 
+#include "tests/support/error_of.h"
+
 namespace ringtrain {
 namespace {
 
@@ -43,8 +45,15 @@ TEST(TensorText, ReadsEveryDtype) {
 
 TEST(TensorText, RefusesMemoryOfADevice) {
   const TensorView elsewhere{.data = nullptr, .shape = {1}, .dtype = DType::float32, .device = Device::cuda(0)};
-  EXPECT_THROW(to_text(elsewhere), Error);
-  EXPECT_THROW(first_difference(elsewhere, elsewhere), Error);
+  testing::expect_refused("x lies on cuda:0, but must lie on cpu", [&] { to_text(elsewhere); });
+  testing::expect_refused("a lies on cuda:0, but must lie on cpu", [&] { first_difference(elsewhere, elsewhere); });
+}
+
+TEST(TensorText, RefusesWhatCannotBeCompared) {
+  const std::vector<float> x(6);
+  const ConstTensorView two = host_view(x.data(), {2}), six = host_view(x.data(), {2, 3});
+  testing::expect_refused("b has the shape [2, 3], but must have that of a, [2]", [&] { compare_tensors(two, six); });
+  testing::expect_refused("max_shown is 0, but must be 1 or more", [&] { to_text(two, 0); });
 }
 
 class TensorComparisonTest : public ::testing::Test {

@@ -27,16 +27,6 @@ class WrongUses : public ::testing::Test {
  protected:
   TensorView view(const Shape& shape) { return host_view(values.data(), shape); }
   TensorView doubles(const Shape& shape) { return host_view(wide.data(), shape); }
-  /// Expects a call, in the same statement, to be refused with this sentence behind the place of the call.
-  template <class Call>
-  static void expect(const std::string& sentence, const Call& call, const CallerLine& here = CallerLine::current()) {
-    constexpr std::uint_least32_t statement = 6;  // lines
-    const std::string found = error_of(ExitCode::usage, call);
-    for (auto line = here.line() - statement; line <= here.line() + statement; ++line) {
-      if (found == fmt::format("{}:{}: {}", here.file_name(), line, sentence)) return;
-    }
-    ADD_FAILURE() << "at line " << here.line() << ", not\n  " << sentence << "\nbut\n  " << found;
-  }
 
   ThreadPool pool{1};
   Stream stream{pool};
@@ -45,98 +35,107 @@ class WrongUses : public ::testing::Test {
 };
 
 TEST_F(WrongUses, AnotherTypeOfElementsIsNamedBesideTheTensors) {
-  expect("a tensor [2, 3] of float32 is read as float64", [&] { view({2, 3}).as<double>(); });
-  expect("a tensor [2, 3] of float32 is read as int32", [&] { ConstTensorView(view({2, 3})).as<std::int32_t>(); });
+  expect_refused("a tensor [2, 3] of float32 is read as float64", [&] { view({2, 3}).as<double>(); });
+  expect_refused("a tensor [2, 3] of float32 is read as int32", [&] {
+    ConstTensorView(view({2, 3})).as<std::int32_t>();
+  });
 }
 
 TEST_F(WrongUses, APartOutsideOfATensorIsNamed) {
   const TensorView x = view({4, 6});
-  expect("rows [3, 5) of a tensor [4, 6]", [&] { x.rows(3, 5); });
-  expect("rows [4, 5) of a tensor [4, 6]", [&] { x.select(4); });
-  expect("elements [20, 25) of a tensor [4, 6] of 24 elements", [&] { x.flat(20, 25); });
-  expect("a tensor [4, 6] of 24 elements is viewed as [5, 5], which has 25", [&] {
+  expect_refused("rows [3, 5) of a tensor [4, 6]", [&] { x.rows(3, 5); });
+  expect_refused("rows [4, 5) of a tensor [4, 6]", [&] { x.select(4); });
+  expect_refused("elements [20, 25) of a tensor [4, 6] of 24 elements", [&] { x.flat(20, 25); });
+  expect_refused("a tensor [4, 6] of 24 elements is viewed as [5, 5], which has 25", [&] {
     ConstTensorView(x).reshape({5, 5});
   });
-  expect("a tensor [4, 6] of 24 elements is too small to be viewed as [25], which has 25", [&] { x.prefix({25}); });
-  expect("a shape of 6 dimensions, but it may have 5", [&] { view(Shape{1, 1, 1, 1, 1, 1}); });
-  expect("dimension 1 of a shape is -3, but must be 0 or more", [&] { view(Shape{2, -3}); });
+  expect_refused("a tensor [4, 6] of 24 elements is too small to be viewed as [25], which has 25",
+                 [&] { x.prefix({25}); });
+  expect_refused("a shape of 6 dimensions, but it may have 5", [&] { view(Shape{1, 1, 1, 1, 1, 1}); });
+  expect_refused("dimension 1 of a shape is -3, but must be 0 or more", [&] { view(Shape{2, -3}); });
 }
 
 TEST_F(WrongUses, TheShapeOfAProductIsNamedByDimension) {
-  expect("w has the shape [3, 4], but must have [O = 4, I = 3]", [&] {
+  expect_refused("w has the shape [3, 4], but must have [O = 4, I = 3]", [&] {
     linear_forward(stream, view({2, 4}), view({2, 3}), view({3, 4}), {});
   });
-  expect("x has the shape [2, 3, 1], but must have [T, I]", [&] {
+  expect_refused("x has the shape [2, 3, 1], but must have [T, I]", [&] {
     linear_forward(stream, view({2, 4}), view({2, 3, 1}), view({4, 3}), {});
   });
-  expect("y has the shape [3, 4], but must have [T = 2, O]", [&] {
+  expect_refused("y has the shape [3, 4], but must have [T = 2, O]", [&] {
     linear_forward(stream, view({3, 4}), view({2, 3}), view({4, 3}), {});
   });
-  expect("bias has the shape [3], but must have [O = 4]", [&] {
+  expect_refused("bias has the shape [3], but must have [O = 4]", [&] {
     linear_forward(stream, view({2, 4}), view({2, 3}), view({4, 3}), view({3}));
   });
-  expect("dw has the shape [3, 4], but must have [O = 4, I = 3]", [&] {
+  expect_refused("dw has the shape [3, 4], but must have [O = 4, I = 3]", [&] {
     linear_backward_weight(stream, view({3, 4}), {}, view({2, 4}), view({2, 3}), false);
   });
-  expect("residual is y, so there can be no bias", [&] {
+  expect_refused("residual is y, so there can be no bias", [&] {
     linear_forward(stream, view({2, 4}), view({2, 3}), view({4, 3}), view({4}), view({2, 4}));
   });
 }
 
 TEST_F(WrongUses, ADTypeIsNamedApartFromTheShape) {
   std::vector<std::int32_t> integers(64);
-  expect("w is of float64, but must be of float32", [&] {
+  expect_refused("w is of float64, but must be of float32", [&] {
     linear_forward(stream, view({2, 4}), view({2, 3}), doubles({4, 3}), {});
   });
-  expect("x is of int32, but must be of float32, float64 or bfloat16", [&] {
+  expect_refused("x is of int32, but must be of float32, float64 or bfloat16", [&] {
     linear_forward(stream, view({2, 4}), host_view(integers.data(), {2, 3}), view({4, 3}), {});
   });
-  expect("x is of int32, but must be of float32, float64 or bfloat16",
-         [&] { fill(stream, host_view(integers.data(), {2}), 0); });
-  expect("x is of int32, but must be of that of y, float32",
-         [&] { copy(stream, view({2}), host_view(integers.data(), {2})); });
-  expect("x is of float64, but must be of that of y, float32", [&] { add(stream, view({4}), doubles({4})); });
-  expect("convert of x, float64, to y, float32: it joins float32 and bfloat16",
-         [&] { convert(stream, view({4}), doubles({4})); });
+  expect_refused("x is of int32, but must be of float32, float64 or bfloat16",
+                 [&] { fill(stream, host_view(integers.data(), {2}), 0); });
+  expect_refused("x is of int32, but must be of that of y, float32",
+                 [&] { copy(stream, view({2}), host_view(integers.data(), {2})); });
+  expect_refused("x is of float64, but must be of that of y, float32", [&] { add(stream, view({4}), doubles({4})); });
+  expect_refused("convert of x, float64, to y, float32: it joins float32 and bfloat16",
+                 [&] { convert(stream, view({4}), doubles({4})); });
 }
 
 TEST_F(WrongUses, AnotherDeviceAndNoMemoryAreNamed) {
   TensorView elsewhere = view({4, 3});
   elsewhere.device = Device::cuda(1);
   const TensorView nothing{nullptr, {4, 3}, DType::float32, Device::cpu()};
-  expect("w lies on cuda:1, but must lie on cpu", [&] {
+  expect_refused("w lies on cuda:1, but must lie on cpu", [&] {
     linear_forward(stream, view({2, 4}), view({2, 3}), elsewhere, {});
   });
-  expect("x lies on cuda:1, but must lie on cpu", [&] { copy(stream, view({12}), elsewhere); });
-  expect("y is null, but must have memory for 12 elements", [&] { copy(stream, nothing, view({12})); });
-  expect("x is null, but must have memory for 12 elements", [&] { scale(stream, nothing, 2); });
+  expect_refused("x lies on cuda:1, but must lie on cpu", [&] { copy(stream, view({12}), elsewhere); });
+  expect_refused("y is null, but must have memory for 12 elements", [&] { copy(stream, nothing, view({12})); });
+  expect_refused("x is null, but must have memory for 12 elements", [&] { scale(stream, nothing, 2); });
 }
 
 TEST_F(WrongUses, SizesOfFlatTensorsAreNamed) {
-  expect("x [4] has 4 elements, but must have as many as y [2, 3], 6", [&] { add(stream, view({2, 3}), view({4})); });
-  expect("x [4] has 4 elements, but must have as many as y [2, 3], 6", [&] { copy(stream, view({2, 3}), view({4})); });
-  expect("gate has the shape [3, 2], but must have that of y, [2, 3]", [&] {
+  expect_refused("x [4] has 4 elements, but must have as many as y [2, 3], 6", [&] {
+    add(stream, view({2, 3}), view({4}));
+  });
+  expect_refused("x [4] has 4 elements, but must have as many as y [2, 3], 6", [&] {
+    copy(stream, view({2, 3}), view({4}));
+  });
+  expect_refused("gate has the shape [3, 2], but must have that of y, [2, 3]", [&] {
     swiglu_forward(stream, view({2, 3}), view({3, 2}), view({2, 3}));
   });
-  expect("result has the shape [2], but must have [1 = 1]",
-         [&] { sum_of_squares(stream, doubles({2}), view({3}), false); });
+  expect_refused("result has the shape [2], but must have [1]",
+                 [&] { sum_of_squares(stream, doubles({2}), view({3}), false); });
 }
 
 TEST_F(WrongUses, TheShapesOfANormAndOfRotaryPositionsAreNamed) {
   std::vector<std::int32_t> positions(5);
-  expect("w has the shape [4], but must have [C = 3]", [&] {
+  expect_refused("w has the shape [4], but must have [C = 3]", [&] {
     rmsnorm_forward(stream, view({2, 3}), view({2}), view({2, 3}), view({4}), 1e-5);
   });
-  expect("mean has the shape [3], but must have [T = 2]", [&] {
+  expect_refused("mean has the shape [3], but must have [T = 2]", [&] {
     layernorm_forward(stream, view({2, 3}), view({3}), view({2}), view({2, 3}), view({3}), view({3}), 1e-5);
   });
-  expect("db has the shape [2], but must have [C = 3]", [&] {
+  expect_refused("db has the shape [2], but must have [C = 3]", [&] {
     layernorm_backward(stream, view({2, 3}), {}, view({2}), view({2, 3}), view({2, 3}), view({3}), view({2}), view({2}),
                        false);
   });
-  expect("x has the shape [5, 2, 3]: D = 3 must be even", [&] { rope_forward(stream, view({5, 2, 3}), view({5, 3})); });
-  expect("D is 3, but must be even and 2 or more", [&] { rope_frequencies(3, 1e4, {}); });
-  expect("table has the shape [5, 6], but must have [T = 5, D = 4]", [&] {
+  expect_refused("x has the shape [5, 2, 3]: D = 3 must be even", [&] {
+    rope_forward(stream, view({5, 2, 3}), view({5, 3}));
+  });
+  expect_refused("D is 3, but must be even and 2 or more", [&] { rope_frequencies(3, 1e4, {}); });
+  expect_refused("table has the shape [5, 6], but must have [T = 5, D = 4]", [&] {
     rope_table(stream, view({5, 6}), host_view(positions.data(), {5}), rope_frequencies(4, 1e4, {}));
   });
 }
@@ -149,17 +148,19 @@ TEST_F(WrongUses, TheTensorsOfAttentionAreNamed) {
   const AttentionState state{view(q), view(rows), view(rows)};
   std::vector<std::uint8_t> small(16);
   const TensorView workspace = host_view(small.data(), {16});
-  expect("k has the shape [1, 5, 4, 8], but must have [B = 1, Tk = 5, G = 2, D = 8]",
-         [&] { attention_forward(stream, shape, view(q), view(q), view(k), tokens, tokens, state, {}, workspace); });
-  expect("state.m has the shape [1, 5, 4], but must have [B = 1, H = 4, Tq = 5]", [&] {
+  expect_refused("k has the shape [1, 5, 4, 8], but must have [B = 1, Tk = 5, G = 2, D = 8]", [&] {
+    attention_forward(stream, shape, view(q), view(q), view(k), tokens, tokens, state, {}, workspace);
+  });
+  expect_refused("state.m has the shape [1, 5, 4], but must have [B = 1, H = 4, Tq = 5]", [&] {
     attention_forward(stream, shape, view(q), view(k), view(k), tokens, tokens, {view(q), view({1, 5, 4}), view(rows)},
                       {}, workspace);
   });
   const std::string needed = std::to_string(attention_workspace_bytes(stream, shape, DType::float32, 5, 5));
-  expect("workspace has 16 bytes, but must have attention_workspace_bytes, " + needed,
-         [&] { attention_forward(stream, shape, view(q), view(k), view(k), tokens, tokens, state, {}, workspace); });
+  expect_refused("workspace has 16 bytes, but must have attention_workspace_bytes, " + needed, [&] {
+    attention_forward(stream, shape, view(q), view(k), view(k), tokens, tokens, state, {}, workspace);
+  });
   shape.G = 3;
-  expect(
+  expect_refused(
       "an AttentionShape of B = 1, H = 4, G = 3, D = 8: B must be 0 or more, H, G and D 1 or more, and H a multiple of "
       "G",
       [&] { attention_forward(stream, shape, view(q), view(k), view(k), tokens, tokens, state, {}, workspace); });

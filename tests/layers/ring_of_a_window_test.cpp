@@ -69,8 +69,8 @@ class CountingCommunicator : public ForwardingCommunicator {
   CountingCommunicator(Communicator& inner, Traffic& traffic) : ForwardingCommunicator(inner), traffic_(traffic) {}
   CountingCommunicator(std::unique_ptr<Communicator> inner, Traffic& traffic)
       : ForwardingCommunicator(std::move(inner)), traffic_(traffic) {}
-  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
-                   const CallSite& site) override {
+  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from, const CallSite& site,
+                   const CallerLine& line) override {
     const std::lock_guard lock(traffic_.mutex);
     if (from != no_peer && std::string(site.operation) == "ring keys and values") {
       traffic_.hops[{rank(), site.layer}].insert(site.hop);
@@ -80,7 +80,7 @@ class CountingCommunicator : public ForwardingCommunicator {
       ++messages;
       bytes += static_cast<std::int64_t>(send.bytes());
     }
-    return inner().exchange(send, to, receive, from, site);
+    return inner().exchange(send, to, receive, from, site, line);
   }
   std::unique_ptr<Communicator> split(int colour) override {
     return std::make_unique<CountingCommunicator>(inner().split(colour), traffic_);

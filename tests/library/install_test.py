@@ -18,11 +18,13 @@ sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ["RINGTRAIN_BUILD"])
 MPI = os.environ.get("RINGTRAIN_MPI", "TRUE").upper() == "TRUE" and shutil.which("mpirun") is not None
+TEMPORARY = tempfile.TemporaryDirectory(prefix="ringtrain-run-")  # mpiruns that share one may trip over each other
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
 
 
 def run(*command, cwd=None, **environment):
-    variables = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **environment}
+    variables = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "TMPDIR": TEMPORARY.name,
+                 **environment}
     return subprocess.run([str(word) for word in command], cwd=cwd, env={**os.environ, **variables},
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           timeout=1500, check=False)

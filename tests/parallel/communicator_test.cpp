@@ -315,23 +315,5 @@ TEST(ThreadCommunicatorFailure, UnwindingLeavesNoBufferInUse) {
   }
 }
 
-TEST(ThreadCommunicatorFailure, MisuseIsAnInternalError) {
-  const auto internal = [](const std::function<void(Communicator&)>& body) {
-    EXPECT_EQ(error_of({.ranks = 1}, body).code(), ExitCode::internal);
-  };
-  std::vector<double> buffer(2);
-  internal([&](Communicator& world) { world.exchange(view_of(buffer), 1, {}, no_peer, test_site); });
-  internal([&](Communicator& world) { world.exchange({}, no_peer, view_of(buffer), -2, test_site); });
-  internal([&](Communicator& world) {
-    world.exchange(TensorView{nullptr, {2}, DType::float64, {}}, 0, {}, no_peer, test_site);
-  });
-  internal([&](Communicator& world) { world.wait({99}); });
-  internal([&](Communicator& world) {
-    const Request request = world.exchange(view_of(buffer), 0, view_of(buffer), 0, test_site);
-    world.wait(request);
-    world.wait(request);
-  });
-}
-
 }  // namespace
 }  // namespace ringtrain

@@ -12,6 +12,7 @@
 #include "parallel/launch/launch.h"
 #include "tests/parallel/run_ranks.h"
 #include "tests/parallel/watched_communicator.h"
+#include "tests/support/error_of.h"
 
 namespace ringtrain {
 namespace {
@@ -386,6 +387,56 @@ TEST(ParameterStoreMisuse, WeightsThatAreNotThereAreNamed) {
     sentence = error.what();
   }
   EXPECT_NE(sentence.find("head is read while its bucket 5 is not acquired"), std::string::npos) << sentence;
+}
+
+TEST(ParameterStoreMisuse, IdsAndWhatTheStoreWasMadeWithoutAreNamed) {
+  const auto refused = [](const std::string& part, Shard shard, const std::function<void(Rank&)>& use) {
+    expect_refusal(part, shard, use);
+  };
+  refused("weight: there is no parameter 8; the table has 8, from 0", Shard::optimizer,
+          [](Rank& rank) { rank.store.weight(8); });
+  refused("begin_gradient: there is no parameter -1; the table has 8, from 0", Shard::optimizer,
+          [](Rank& rank) { rank.store.begin_gradient(-1); });
+  refused("gradient: b is frozen", Shard::optimizer, [](Rank& rank) { rank.store.gradient(2); });
+  refused("finish: there is no bucket 6; the model has 6, from 0", Shard::optimizer,
+          [](Rank& rank) { rank.store.finish(6); });
+  const ParameterTable table = make_table();
+  testing::run_ranks({.ranks = 1}, [&](Communicator& world) {
+    Rank rank(world, table, Shard::optimizer, /*gradients=*/false);
+    EXPECT_NE(testing::error_of(ExitCode::usage, [&] { rank.store.begin_gradient(0); })
+                  .find("the gradient of embedding, but the store was made without StoreOptions::gradients"),
+              std::string::npos);
+  });
+}
+
+TEST(ParameterStoreMisuse, RanksThatAreNotThoseOfTheCommunicatorAreNamed) {
+  const ParameterTable table = make_table();
+  testing::run_ranks({.ranks = 1}, [&](Communicator& world) {
+    ThreadPool pool(1);
+    Stream stream(pool);
+    Allocator allocator(Device::cpu());
+    const auto sentence = [&](const StoreOptions& options, Communicator* ranks) {
+      return testing::error_of(ExitCode::usage, [&] {
+        ParameterStore store(allocator, table, stream, options, ranks);
+        store.weights_changed();
+      });
+    };
+    EXPECT_EQ(sentence({.ranks = 3, .rank = 0}, &world),
+              "ParameterStore: StoreOptions has 3 ranks, but the communicator 1");
+    EXPECT_EQ(sentence({.ranks = 3, .rank = 3}, nullptr),
+              "ParameterStore: StoreOptions has rank 3 of 3 ranks, but ranks count from 0");
+    EXPECT_NE(
+        sentence({.ranks = 3, .rank = 0}, nullptr).find("weights_changed: the store of 3 ranks has no communicator"),
+        std::string::npos);
+  });
+}
+
+TEST(ParameterStoreMisuse, ATableGrowsBucketByBucket) {
+  ParameterTable table;
+  table.add({.name = "late", .shape = {3}, .bucket = 2});
+  testing::expect_refused(
+      "early is added to bucket 1, but the parameters before it are in bucket 2: buckets do not decrease",
+      [&] { table.add({.name = "early", .shape = {3}, .bucket = 1}); });
 }
 
 TEST(ParameterStoreMemory, IsTheNthPartAndPlacesForThreeBuckets) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -120,6 +121,24 @@ inline std::vector<ShardExtents> extents_of(const Problem& p, const std::vector<
   return extents;
 }
 
+/// Returns value as a tensor of T's holds it.
+template <class T>
+T stored_as(double value) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    return BFloat16::rounded(static_cast<float>(value));
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+/// Makes the inputs numbers that T holds exactly, so that errors are those of the computation.
+template <class T>
+void round_inputs(Problem& p) {
+  for (auto* x : {&p.q, &p.k, &p.v, &p.dout}) {
+    for (double& value : *x) value = static_cast<double>(widened(stored_as<T>(value)));
+  }
+}
+
 /// A rank's tensors of backward, over all sequences.
 struct QuerySide {
   TensorView q, dout, lse, delta, dq;
@@ -135,7 +154,8 @@ inline void add_gradients(Stream& stream, AttentionShape shape, const RingBlock&
                      block.accumulate);
 }
 
-template <class T>
+/// Of numbers stored as T whose sums are A.
+template <class T, class A>
 class RankRun {
  public:
   RankRun(const Problem& p, const RunOptions& options, Communicator& world, Result& result)
@@ -164,16 +184,17 @@ class RankRun {
     return allocator_.make(Tag::activations, name, dtype, shape);
   }
   void allocate() {
-    const DType dtype = capacity_.dtype;
+    const DType dtype = capacity_.dtype, sums = DTypeOf<A>::value;
     const Shape heads{p_.B, T_, p_.H, p_.D}, rows{p_.B, p_.H, T_}, pair{2, p_.B, T_, p_.G, p_.D};
     q_ = make("q", dtype, heads);
-    o_ = make("o", dtype, heads);
+    o_ = make("o", sums, heads);
+    if (sums != dtype) rounded_out_ = make("out", dtype, heads);
     dout_ = make("dout", dtype, heads);
-    dq_ = make("dq", dtype, heads);
-    m_ = make("m", dtype, rows);
-    l_ = make("l", dtype, rows);
+    dq_ = make("dq", sums, heads);
+    m_ = make("m", sums, rows);
+    l_ = make("l", sums, rows);
     kv_ = make("kv", dtype, pair);
-    dkv_ = make("dkv", dtype, pair);
+    dkv_ = make("dkv", sums, pair);
     if (p_.with_documents) documents_ = make("documents", DType::int32, {p_.B, T_});
     workspace_ = make("workspace", DType::uint8,
                       {static_cast<std::int64_t>(attention_workspace_bytes(stream_, shape(), dtype, T_, max_tokens_))});
@@ -181,11 +202,12 @@ class RankRun {
   AttentionShape shape() const { return {p_.B, p_.H, p_.G, p_.D, p_.scale(), p_.mask}; }
 
   void load(T* local, const std::vector<double>& global, std::int64_t heads) const {
-    each_element(p_, *own_, heads, [&](std::size_t to, std::size_t from) { local[to] = static_cast<T>(global[from]); });
+    each_element(p_, *own_, heads, [&](std::size_t to, std::size_t from) { local[to] = stored_as<T>(global[from]); });
   }
-  void store(std::vector<double>& global, const T* local, std::int64_t heads) const {
+  template <class X>
+  void store(std::vector<double>& global, const X* local, std::int64_t heads) const {
     each_element(p_, *own_, heads,
-                 [&](std::size_t from, std::size_t to) { global[to] = static_cast<double>(local[from]); });
+                 [&](std::size_t from, std::size_t to) { global[to] = static_cast<double>(widened(local[from])); });
   }
 
   void run(int layer) {
@@ -208,20 +230,21 @@ class RankRun {
     ring_->forward(stream_, layer, kv_, documents_, [&](const RingBlock& block) {
       attention_forward(stream_, shape(), q_, block.k, block.v, own, block.tokens, state, {}, workspace_);
     });
-    attention_finalize(stream_, state, o_, m_);
-    attention_delta(stream_, l_, dout_, o_);
+    const TensorView out = rounded_out_.empty() ? o_.view() : rounded_out_.view();
+    attention_finalize(stream_, state, out, m_);
+    attention_delta(stream_, l_, dout_, out);
     fill(stream_, dq_, 0.0);
     fill(stream_, dkv_, 1e30);  // nobody may add to it
     ring_->backward(stream_, layer, kv_, documents_, dkv_, [&](const RingBlock& block) {
       add_gradients(stream_, shape(), block, {q_, dout_, m_, l_, dq_}, own, workspace_);
     });
-    store(result_.out, o_.template as<T>(), p_.H);
-    store(result_.dq, dq_.template as<T>(), p_.H);
-    store(result_.dk, dkv_.template as<T>(), p_.G);
-    store(result_.dv, dkv_.template as<T>() + half, p_.G);
+    store(result_.out, out.template as<T>(), p_.H);
+    store(result_.dq, dq_.template as<A>(), p_.H);
+    store(result_.dk, dkv_.template as<A>(), p_.G);
+    store(result_.dv, dkv_.template as<A>() + half, p_.G);
     for (std::int64_t row = 0; row < p_.B * p_.H; ++row) {
       for (std::int64_t t = 0; t < T_; ++t) {
-        result_.lse[row * p_.S + position_of(*own_, t)] = static_cast<double>(m_.template as<T>()[row * T_ + t]);
+        result_.lse[row * p_.S + position_of(*own_, t)] = static_cast<double>(m_.template as<A>()[row * T_ + t]);
       }
     }
   }
@@ -236,7 +259,7 @@ class RankRun {
   std::int64_t T_ = 0, max_tokens_ = 0;  // of this rank, of any
   RingCapacity capacity_;
   std::unique_ptr<Ring> ring_;
-  Tensor q_, o_, dout_, dq_, m_, l_, kv_, dkv_, documents_, workspace_;
+  Tensor q_, o_, rounded_out_, dout_, dq_, m_, l_, kv_, dkv_, documents_, workspace_;
 };
 
 /// Returns the attention of the whole problem and its gradients, computed by a ring.
@@ -250,11 +273,7 @@ inline Result run_ring(const Problem& p, const RunOptions& options) {
   std::vector<Traffic> traffic(options.N);
   run_ranks({.ranks = options.N, .timeout_seconds = 60}, [&](Communicator& world) {
     WatchedCommunicator watched(world, traffic[world.rank()], options.jitter_seed);
-    if (options.dtype == DType::float64) {
-      RankRun<double>(p, options, watched, result);
-    } else {
-      RankRun<float>(p, options, watched, result);
-    }
+    dispatch_dtype(options.dtype, [&]<class T, class A>() { RankRun<T, A>(p, options, watched, result); });
   });
   for (auto* values : {&result.out, &result.lse, &result.dq, &result.dk, &result.dv}) unite(*values);
   std::vector<std::vector<Traffic>> rows;  // one a rank

@@ -24,18 +24,18 @@ class WatchedCommunicator final : public ForwardingCommunicator {
   WatchedCommunicator(std::unique_ptr<Communicator> inner, Traffic& traffic, unsigned jitter_seed)
       : ForwardingCommunicator(std::move(inner)), traffic_(traffic), seed_(jitter_seed), random_(seed_of_rank()) {}
 
-  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
-                   const CallSite& site) override {
+  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from, const CallSite& site,
+                   const CallerLine& line) override {
     dawdle();
     if (to != no_peer) {
       ++traffic_.messages;
       traffic_.bytes += send.bytes();
     }
-    return inner().exchange(send, to, receive, from, site);
+    return inner().exchange(send, to, receive, from, site, line);
   }
-  void wait(Request request) override {
+  void wait(Request request, const CallerLine& line) override {
     dawdle();
-    inner().wait(request);
+    inner().wait(request, line);
   }
   std::unique_ptr<Communicator> split(int colour) override {
     return std::make_unique<WatchedCommunicator>(inner().split(colour), traffic_, seed_);

@@ -1,8 +1,9 @@
-// For tests of what is refused: runs an action that must fail, and gives what it said.
+// For tests of what is refused: runs an action that must fail, and gives what it said, or holds it against a sentence.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 
 #include "framework/error.h"
@@ -20,6 +21,18 @@ std::string error_of(ExitCode code, Action&& action) {
   }
   ADD_FAILURE() << "no Error was thrown";
   return "";
+}
+
+/// Expects a call, in the same statement, to be refused as its caller's mistake: with this sentence behind the place of
+/// the call.
+template <class Call>
+void expect_refused(const std::string& sentence, const Call& call, const CallerLine& here = CallerLine::current()) {
+  constexpr std::uint_least32_t statement = 6;  // lines
+  const std::string found = error_of(ExitCode::usage, call);
+  for (auto line = here.line() - statement; line <= here.line() + statement; ++line) {
+    if (found == fmt::format("{}:{}: {}", here.file_name(), line, sentence)) return;
+  }
+  ADD_FAILURE() << "at line " << here.line() << ", not\n  " << sentence << "\nbut\n  " << found;
 }
 
 }  // namespace ringtrain::testing

@@ -206,4 +206,13 @@ ModelReader model_reader(const std::function<void(const std::string&)>& log) {
   };
 }
 
+ModelReader planned_model_reader(const std::function<void(const std::string&)>& log) {
+  return [log, read = model_reader(log)](const std::string& path) {
+    if (is_peft_folder(path) || !is_hugging_face_folder(path) || holds_safetensors(path)) return read(path);
+    const HuggingFaceConfig config = read_hugging_face_config(path);
+    for (const std::string& line : config.logs) log(line);
+    return config.model;
+  };
+}
+
 }  // namespace ringtrain

@@ -69,6 +69,9 @@ ModelSource open_model(const std::string& path, const ModelDefinition& definitio
 /// Returns the reader of a config's model.from, for read_config: open_model(), whose logs go to log.
 ModelReader model_reader(const std::function<void(const std::string&)>& log);
 
+/// The same for a plan, which needs no weights: a folder with a Hugging Face config.json alone is enough.
+ModelReader planned_model_reader(const std::function<void(const std::string&)>& log);
+
 /// Returns the source of a model whose path and config are set, with the parameters of the table in these files. Throws
 /// Error(checkpoint) as check_placed_model() does.
 ModelSource with_weights(ModelSource source, PlacedModel placed, const ParameterTable& table);

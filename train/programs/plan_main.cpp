@@ -234,7 +234,7 @@ int run(int argc, char** argv) {
   }
   if (config_path.empty()) fail(ExitCode::usage, "--config is required; see plan --help");
 
-  request.config = read_config(config_path, settings, ConfigUse::know, check_model, model_reader(request.tell));
+  request.config = read_config(config_path, settings, ConfigUse::know, check_model, planned_model_reader(request.tell));
   if (!mesh.empty()) read_mesh(mesh, request.config.mesh);
   if (request.mean_document > 0 && !parts_documents(request.config.data.packing)) {
     fail(ExitCode::usage,

@@ -446,30 +446,30 @@ TEST_F(NcclFailure, AGroupThatIsOpenWhenTheRankGivesUpIsNotPosted) {
   expect_words(error, ExitCode::rank, {"of 2 has ended its part in NCCL, with exchanges under way"});
 }
 
-TEST_F(NcclFailure, MisuseIsAnInternalError) {
-  const auto internal = [](const std::function<void(GpuRank&)>& body) {
+TEST_F(NcclFailure, MisuseIsTheCallers) {
+  const auto refused = [](const std::function<void(GpuRank&)>& body) {
     EXPECT_EQ(error_of(1,
                        [&](Communicator& world) {
                          GpuRank rank(world, Carrier::nccl);
                          body(rank);
                        })
                   .code(),
-              ExitCode::internal);
+              ExitCode::usage);
   };
-  internal([](GpuRank& rank) { rank.ranks->wait({99}); });
-  internal([](GpuRank& rank) { rank.ranks->exchange(rank.make(2, 0), 1, {}, no_peer, test_site); });
-  internal([](GpuRank& rank) { rank.ranks->exchange(rank.make(2, 0), 0, {}, no_peer, test_site); });
-  internal([](GpuRank& rank) {
+  refused([](GpuRank& rank) { rank.ranks->wait({99}); });
+  refused([](GpuRank& rank) { rank.ranks->exchange(rank.make(2, 0), 1, {}, no_peer, test_site); });
+  refused([](GpuRank& rank) { rank.ranks->exchange(rank.make(2, 0), 0, {}, no_peer, test_site); });
+  refused([](GpuRank& rank) {
     double host = 0;
     rank.ranks->exchange(rank.make(2, 0), 0, host_view(&host, {1}), 0, test_site);
   });
-  internal([](GpuRank& rank) {
+  refused([](GpuRank& rank) {
     const Tensor x = rank.make(2, 0), y = rank.make(2, 0);
     const Request request = rank.ranks->exchange(x, 0, y, 0, test_site);
     rank.ranks->wait(request);
     rank.ranks->wait(request);
   });
-  internal([](GpuRank& rank) {
+  refused([](GpuRank& rank) {
     const Tensor x = rank.make(2, 0), y = rank.make(2, 0);
     post_together(*rank.ranks, [&] { rank.ranks->wait(rank.ranks->exchange(x, 0, y, 0, test_site)); });
   });

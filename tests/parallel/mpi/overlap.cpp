@@ -36,23 +36,30 @@ double seconds_now() {
 /// A ring whose ranks have T tokens each. Every query sees every key, so all hops compute alike.
 class FullRing {
  public:
-  FullRing(Communicator& world, std::int64_t T, std::int64_t min_part)
+  FullRing(Communicator& world, std::int64_t T, std::int64_t min_part, DType dtype = DType::float32)
       : world_(world),
         pool_(1),
         stream_(pool_),
         allocator_(Device::cpu()),
-        ring_(
-            allocator_, &world, world.size(),
-            {.tokens = T, .gradient_tokens = T, .G = heads, .D = head_size, .documents = false, .min_part = min_part}) {
+        ring_(allocator_, &world, world.size(),
+              {.tokens = T,
+               .gradient_tokens = T,
+               .G = heads,
+               .D = head_size,
+               .dtype = dtype,
+               .documents = false,
+               .min_part = min_part}) {
     for (int rank = 0; rank < world.size(); ++rank) {
       segments_.push_back(shard_segments(Layout::contiguous, T * world.size(), world.size(), rank));
       const SegmentExtent extent{segments_.back()[0].start, segments_.back()[0].last(), 0, 0};
       extents_.emplace_back(std::size_t{1}, std::vector<SegmentExtent>{extent});
     }
     const Shape of_tokens{1, T, heads, head_size}, rows{1, heads, T};
-    q_ = make("q", of_tokens), o_ = make("o", of_tokens), m_ = make("m", rows), l_ = make("l", rows);
-    kv_ = make("kv", {2, 1, T, heads, head_size}), dkv_ = make("dkv", {2, 1, T, heads, head_size});
-    const std::size_t bytes = attention_workspace_bytes(stream_, shape_, DType::float32, T, T);
+    const DType sums = accumulator(dtype);
+    q_ = make("q", dtype, of_tokens), o_ = make("o", sums, of_tokens);
+    m_ = make("m", sums, rows), l_ = make("l", sums, rows);
+    kv_ = make("kv", dtype, {2, 1, T, heads, head_size}), dkv_ = make("dkv", sums, {2, 1, T, heads, head_size});
+    const std::size_t bytes = attention_workspace_bytes(stream_, shape_, dtype, T, T);
     workspace_ = allocator_.make(Tag::workspace, "workspace", DType::uint8, {static_cast<std::int64_t>(bytes)});
   }
 
@@ -64,6 +71,11 @@ class FullRing {
                   attention_forward(stream_, shape_, q_, block.k, block.v, own(), block.tokens, state, {}, workspace_);
                 },
                 &RingLoad::forward);
+  }
+  /// Sends forward's blocks and computes nothing.
+  Times transfers() {
+    return pass([] {}, [&](const Ring::Visitor& visitor) { ring_.forward(stream_, 0, kv_, {}, visitor); },
+                [](const RingBlock&) {}, &RingLoad::forward);
   }
   /// Its numbers mean nothing; kernels take as long as ever.
   Times backward() {
@@ -77,8 +89,8 @@ class FullRing {
   }
 
  private:
-  Tensor make(const char* name, const Shape& shape) {
-    Tensor tensor = allocator_.make(Tag::activations, name, DType::float32, shape);
+  Tensor make(const char* name, DType dtype, const Shape& shape) {
+    Tensor tensor = allocator_.make(Tag::activations, name, dtype, shape);
     fill(stream_, tensor, 0.5);
     return tensor;
   }
@@ -192,18 +204,43 @@ bool measure_backward(Communicator& world, const Link& link) {
   return false;
 }
 
-}  // namespace
+/// Without computing a hop waits for all of its transfer: as long as the link must take, and half as long in bfloat16.
+bool measure_transfers(Communicator& world, const Link& link) {
+  constexpr std::int64_t T = 4096;
+  const double predicted = transfer_seconds(link, T);
+  const double whole = slowest(world, FullRing(world, T, T).transfers()).waiting;
+  const double half = slowest(world, FullRing(world, T, T, DType::bfloat16).transfers()).waiting;
+  if (world.rank() == 0) {
+    std::printf("a forward hop of %lld tokens at %.1f MB/s: float32 %.0f ms (predicted %.0f), bfloat16 %.0f ms: %.3f\n",
+                static_cast<long long>(T), link.bytes_per_second / 1e6, whole * 1e3, predicted * 1e3, half * 1e3,
+                half / whole);
+    std::fflush(stdout);
+  }
+  return std::abs(whole / predicted - 1) <= 0.1 && std::abs(half / whole - 0.5) <= 0.03;
+}
 
-int measure_overlap(Launcher& launcher, const Link& link) {
+/// Runs a measurement on a ring of all processes, and ends them. Returns 0 if it says true, else 1.
+template <class Measure>
+int run_measurement(Launcher& launcher, const Measure& measure) {
   bool as_predicted = false;
   launcher.launch({.ranks = launcher.processes(), .timeout_seconds = 60, .backend = Backend::mpi},
-                  [&](Communicator& world) {
-                    const bool forward = measure_forward(world, link), backward = measure_backward(world, link);
-                    as_predicted = forward && backward;
-                  });
+                  [&](Communicator& world) { as_predicted = measure(world); });
   const int code = as_predicted ? 0 : 1;
   launcher.finish(code);
   return code;
+}
+
+}  // namespace
+
+int measure_overlap(Launcher& launcher, const Link& link) {
+  return run_measurement(launcher, [&](Communicator& world) {
+    const bool forward = measure_forward(world, link), backward = measure_backward(world, link);
+    return forward && backward;
+  });
+}
+
+int measure_transfers(Launcher& launcher, const Link& link) {
+  return run_measurement(launcher, [&](Communicator& world) { return measure_transfers(world, link); });
 }
 
 }  // namespace ringtrain::testing

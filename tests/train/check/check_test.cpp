@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 
 #include "framework/config/read_config.h"
 #include "framework/storage/hdf5_file.h"
@@ -324,6 +325,45 @@ TEST_F(CheckedRun, FromTheCommandLine) {
   EXPECT_EQ(run_child("check", {"--config", at("tiny.yaml"), "--tokens", "17"}, folder).code, 2);
   EXPECT_EQ(run_child("check", {"--config", at("tiny.yaml"), "--steps", "3"}, folder).code, 2);
   EXPECT_EQ(run_child("check", {}, folder).code, 2);
+}
+
+// The embedding, about 6e37, is a number in float32, and sums of a logit are none: float64 is right, float32 is wrong.
+TEST_F(CheckedRun, OfTheProgramThatIsWrongEndsWith5AndSaysSoInJson) {
+  const Config config = ring({"training.steps=1", "training.global_batch_size=1", "optimizer.lr=0"});
+  std::ofstream(at("tiny.yaml")) << to_yaml(config);
+  TrainOptions options;
+  options.config = config;
+  options.output = at("base");
+  const Log quiet = [](const std::string&) {};
+  ringtrain::Run run = prepare_run(options, quiet);
+  run.before_forward = [](RankState& state, std::int64_t) {
+    const TensorView embedding = state.parameters.weight(0);
+    for (std::int64_t i = 0; i < embedding.numel(); ++i) embedding.as<double>()[i] *= 3e39;
+  };
+  ASSERT_EQ(train(run, quiet), ExitCode::done);
+  const std::vector<std::string> arguments{"--config", at("tiny.yaml"), "--init-from", at("base"),
+                                           "--dump",   at("kept"),      "--output",    at("found.json")};
+  const ChildResult right = run_child("check", arguments, folder);
+  EXPECT_EQ(right.code, 0) << right.out << right.err;
+  EXPECT_FALSE(std::filesystem::exists(at("kept")));
+  std::vector<std::string> in_float32 = arguments;
+  in_float32.insert(in_float32.end(), {"--set", "training.dtype=float32"});
+  const ChildResult wrong = run_child("check", in_float32, folder);
+  EXPECT_EQ(wrong.code, 5) << wrong.out << wrong.err;
+  EXPECT_TRUE(std::regex_search(
+      wrong.out,
+      std::regex("wrong: nll departs first, at sequence 0, position [0-9]+, made by rank [0-3]\n  the run has ")))
+      << wrong.out;
+  const auto json = nlohmann::json::parse(content_of(at("found.json")));
+  EXPECT_EQ(json.at("right"), false);
+  EXPECT_EQ(json.at("first_departure"), "nll");
+  EXPECT_EQ(json.at("dump"), at("kept"));
+  EXPECT_TRUE(std::filesystem::exists(at("kept/index.json"))) << "the step of a wrong run stays";
+  const ChildResult refused =
+      run_child("check", {"--config", at("tiny.yaml"), "--set", "training.seq_len=1000000000"}, folder);
+  EXPECT_EQ(refused.code, 2) << refused.err;
+  EXPECT_TRUE(std::regex_search(refused.err, std::regex("this machine has .* left; --tokens [0-9]+ fits")))
+      << refused.err;
 }
 
 }  // namespace

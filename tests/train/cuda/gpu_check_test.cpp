@@ -1,4 +1,8 @@
-// `check` on a GPU: what it computes in float32 and in bfloat16 lies within bounds that rounding alone explains.
+// `check` on a GPU: what it computes in float32 and in bfloat16 lies within bounds that rounding alone explains, and so
+// does what a GPU and a CPU, which round at the same places, have between them.
+#include <map>
+
+#include "framework/dump/dump_comparison.h"
 #include "tests/support/gpu.h"
 #include "tests/train/check/check_fixture.h"
 
@@ -18,6 +22,20 @@ class GpuCheck : public CheckTest {
                                        "mesh.backend=threads", "training.device=cuda"});
     return tiny(data, settings);
   }
+  static std::vector<std::string> model(const std::string& architecture) {
+    std::vector<std::string> settings{"model.architecture=" + architecture};
+    if (architecture == "gpt2") {
+      settings.insert(settings.end(), {"model.num_key_value_heads=4", "model.max_position_embeddings=13"});
+    }
+    return settings;
+  }
+  /// Checks a run whose dump stays under a name.
+  CheckReport check_and_keep(const Config& config, const std::string& name) const {
+    CheckOptions options = options_of(config);
+    options.train.dump.folder = at(name);
+    options.keep = true;
+    return check_run(options, [](const std::string&) {});
+  }
   std::string data;
 };
 
@@ -25,14 +43,47 @@ TEST_F(GpuCheck, ARunIsRightInBothTypes) {
   for (const std::string dtype : {"float32", "bfloat16"}) {
     for (const std::string architecture : {"llama", "gpt2", "qwen3"}) {
       SCOPED_TRACE(dtype + " " + architecture);
-      std::vector<std::string> settings{"training.dtype=" + dtype, "model.architecture=" + architecture};
-      if (architecture == "gpt2") {
-        settings.insert(settings.end(), {"model.num_key_value_heads=4", "model.max_position_embeddings=13"});
-      }
+      std::vector<std::string> settings = model(architecture);
+      settings.push_back("training.dtype=" + dtype);
       const CheckReport report = check(small(settings));
       EXPECT_EQ(wrong(report), "");
       EXPECT_GT(report.tensors.size(), 100U);
     }
+  }
+}
+
+TEST_F(GpuCheck, ACpuAndAGpuAgreeInBFloat16WithinTheBoundOfEither) {
+  for (const std::string architecture : {"llama", "gpt2", "gemma2"}) {
+    SCOPED_TRACE(architecture);
+    std::vector<std::string> settings = model(architecture);
+    settings.emplace_back("training.dtype=bfloat16");
+    const CheckReport on_gpu = check_and_keep(small(settings), architecture + ".gpu");
+    settings.emplace_back("training.device=cpu");
+    const CheckReport on_cpu = check_and_keep(small(settings), architecture + ".cpu");
+    EXPECT_EQ(wrong(on_cpu), "");
+    std::map<std::string, double> bounds;
+    for (const CheckedTensor& tensor : on_cpu.tensors) {
+      // Bounds of weights after the step hold for a run's own gradients: Adam's first step has the size of its rate.
+      const bool after_the_step = tensor.name.starts_with("updated.") || tensor.name.starts_with("gathered.");
+      if (!after_the_step) bounds[tensor.name] = tensor.bound;
+    }
+    const DumpReader cpu(at(architecture + ".cpu")), gpu(at(architecture + ".gpu"));
+    const DumpComparison comparison = compare_dumps(cpu, gpu, {});
+    EXPECT_TRUE(comparison.unlike.empty());
+    std::size_t compared = 0, differing = 0;
+    double closest = 0;
+    for (const ComparedTensor& tensor : comparison.tensors) {
+      if (!bounds.contains(tensor.name)) continue;
+      ++compared;
+      differing += tensor.values.greatest > 0 ? 1 : 0;
+      const double bound = bounds[tensor.name];
+      EXPECT_LE(tensor.values.greatest, bound) << tensor.name << " at " << tensor.place;
+      if (bound > 0) closest = std::max(closest, tensor.values.greatest / bound);
+    }
+    EXPECT_GE(compared, 75U);
+    EXPECT_GT(differing, 0U) << "the same bits: was it the same device?";
+    std::printf("%s: %zu of %zu tensors differ, by %.2f of their bound at most\n", architecture.c_str(), differing,
+                compared, closest);
   }
 }
 

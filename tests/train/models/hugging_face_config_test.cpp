@@ -12,6 +12,7 @@
 
 #include "framework/config/read_config.h"
 #include "framework/error.h"
+#include "layers/model_parameters.h"
 #include "tests/layers/harness.h"
 #include "tests/support/paths.h"
 
@@ -207,6 +208,14 @@ TEST(HuggingFaceConfigTest, DefaultsAreThoseOfTheClasses) {
   ASSERT_EQ(defaults.size(), all_architectures.size());
   for (const auto& [type, saved] : defaults.items()) {
     EXPECT_EQ(difference(read(saved).model, read(json{{"model_type", type}}).model), "") << type;
+  }
+}
+
+TEST(HuggingFaceConfigTest, PublishedModelsHaveTheParametersThatTransformersCounts) {
+  const json published = json::parse(std::ifstream(source_folder() + "/tests/golden/published_configs.json"));
+  ASSERT_GE(published.size(), 26U);
+  for (const auto& [name, known] : published.items()) {
+    EXPECT_EQ(make_parameter_table(read(known.at("config")).model).count(), known.at("parameters")) << name;
   }
 }
 

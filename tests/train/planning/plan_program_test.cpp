@@ -160,6 +160,22 @@ TEST_F(PlanProgram, PlansAConfigWhoseModelIsElsewhere) {
   refused("--config '" + at("tuned.yaml") + "' --set model.from=nowhere", "nowhere");
 }
 
+TEST_F(PlanProgram, PlansAModelOfWhichThereIsNoMoreThanItsConfig) {
+  std::filesystem::create_directory(at("smollm2"));
+  const json published = json::parse(std::ifstream(source_folder() + "/tests/golden/published_configs.json"));
+  std::ofstream(at("smollm2/config.json")) << published.at("SmolLM2-135M").at("config");
+  std::ofstream(at("tuned.yaml"))
+      << "model: {from: smollm2}\ndata: {train: none.h5}\ntraining: {seq_len: 64, steps: 10}\n";
+  const std::string from_folder = "cd '" + folder + "' && '" + binary_folder() + "/";
+  ASSERT_EQ(std::system((from_folder + "plan' --config tuned.yaml --output plan.json >out 2>&1").c_str()), 0);
+  EXPECT_EQ(json::parse(std::ifstream(at("plan.json"))).at("parameters"), 134515008);
+  // A run needs the weights.
+  EXPECT_NE(std::system((from_folder + "train' --config tuned.yaml --output run --dry-run >out 2>&1").c_str()), 0);
+  std::ifstream out(at("out"));
+  const std::string said(std::istreambuf_iterator<char>(out), {});
+  EXPECT_NE(said.find("has neither model.safetensors nor"), std::string::npos) << said;
+}
+
 TEST_F(PlanProgram, EndsWhereAPassTakesHours) {
   const std::string long_context = "--config configs/long_ctx.yaml --hardware cpu --mesh 1x4 ";
   const Result result = run(long_context + "--set training.seq_len=1500000");

@@ -1,0 +1,63 @@
+// Wrong uses of the transformer by somebody else's program: each ends in a sentence that names the call and what it was
+// given. (Of its layers: tests/kernels/wrong_uses_test.cpp; of layers behind its blocks: own_model_mistakes_test.cpp.)
+#include "tests/layers/harness.h"
+#include "tests/support/error_of.h"
+
+namespace ringtrain::testing {
+namespace {
+
+class WrongUsesOfTheTransformer : public ::testing::Test {
+ protected:
+  const ModelConfig config = small_llama();
+  const Sequences sequences = random_sequences(config, 2, 9, false, 1);
+};
+
+TEST_F(WrongUsesOfTheTransformer, ABatchIsHeldAgainstTheModel) {
+  on_ring(config, {}, sequences, [&](RankModel& rank) {
+    cut(rank.batch, sequences, Layout::contiguous, 1, 0);
+    std::vector<float> narrow(18);
+    std::vector<double> few(9);
+    EXPECT_EQ(error_of(ExitCode::usage,
+                       [&] {
+                         rank.model.evaluate(rank.batch, host_view(narrow.data(), {2, 9}));
+                       }),
+              "Transformer::evaluate: nll is [2, 9] of float32, but must be [B = 2, T = 9] of float64");
+    EXPECT_EQ(error_of(ExitCode::usage, [&] { rank.model.evaluate(rank.batch, host_view(few.data(), {9})); }),
+              "Transformer::evaluate: nll is [9] of float64, but must be [B = 2, T = 9] of float64");
+    rank.batch.has_documents = true;
+    rank.batch.document_starts.assign(2, {0});
+    EXPECT_EQ(error_of(ExitCode::usage, [&] { rank.model.train_step(rank.batch, 1.0, true); }),
+              "a batch with documents, but the model was made without ExecutionShape::documents");
+  });
+}
+
+TEST_F(WrongUsesOfTheTransformer, TheStoreAndTheRingAreThoseOfTheModel) {
+  launch_threads({.ranks = 1, .timeout_seconds = 60}, [&](Communicator& world) {
+    ThreadPool pool(1);
+    Allocator allocator(Device::cpu());
+    ComputeDevice compute(allocator, pool, nullptr);
+    Stream& stream = compute.stream();
+    const ParameterTable table = describe_parameters(model_spec(config), {}).table;
+    ParameterStore parameters(allocator, table, stream, {.dtype = DType::float64});
+    ExecutionShape shape = shape_of({}, sequences, 0);
+    ModelConfig larger = config;
+    ++larger.num_hidden_layers;
+    const std::string other =
+        error_of(ExitCode::usage, [&] { Transformer(larger, shape, allocator, parameters, stream, &world); });
+    EXPECT_TRUE(
+        other.starts_with(fmt::format("Transformer: the store's table has {} weights, but this model ", table.count())))
+        << other;
+    shape.ring_size = 3;
+    EXPECT_EQ(error_of(ExitCode::usage, [&] { Transformer(config, shape, allocator, parameters, stream, &world); }),
+              "Transformer: a ring of 3 ranks on a communicator of 1; only a plan has none");
+    shape.ring_size = 1;
+    Transformer model(config, shape, allocator, parameters, stream, &world);
+    Batch batch(allocator.host(), sequences.B, sequences.S, DType::float64);
+    cut(batch, sequences, Layout::contiguous, 1, 0);
+    EXPECT_EQ(error_of(ExitCode::usage, [&] { model.train_step(batch, 1.0, true); }),
+              "Transformer::train_step: the store was made without StoreOptions::gradients");
+  });
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Holds `evaluate --longppl` against the package longppl 0.3.0 of PyPI: the same texts and the same model must give the
+same key tokens, and longppl and ppl to 1e-6, relatively.
+
+The model is a tiny Llama of bytes, trained here until what it reads matters to it, and exported. longppl runs it in
+transformers, in float64. Texts are documents of ASCII and of letters of two to four bytes; windows end within and at
+the end of a text. longppl itself fails where a text's last window scores one token (its loss has no dimension then),
+so such texts are left out.
+
+RINGTRAIN_BIN names the folder of the programs. Skipped (77) where PyTorch, transformers or longppl is not installed;
+another interpreter than the system's is named by RINGTRAIN_PYTHON."""
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+PYTHON = os.environ.get("RINGTRAIN_PYTHON")
+if PYTHON and not os.environ.get("RINGTRAIN_PYTHON_RUNS"):
+    sys.exit(subprocess.run([PYTHON, *sys.argv], env={**os.environ, "RINGTRAIN_PYTHON_RUNS": "1"}).returncode)
+try:
+    import torch
+    import transformers
+    from longppl import longppl
+except ImportError as error:
+    print(f"skipped: {error}; RINGTRAIN_PYTHON may name a Python that has it")
+    sys.exit(77)
+
+import transformers_matrix as matrix  # noqa: E402
+
+BIN = pathlib.Path(os.environ["RINGTRAIN_BIN"])
+TOLERANCE = 1e-6
+CONFIG = """
+model: {{hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2, intermediate_size: 64,
+        max_position_embeddings: 512, initializer_range: 0.3}}
+data: {{train: {data}, packing: documents}}
+mesh: {{threads_per_rank: 1}}
+training: {{seq_len: 256, global_batch_size: 2, steps: {steps}, dtype: float64}}
+optimizer: {{lr: 3.0e-3}}
+"""
+
+
+def run(program, *arguments):
+    done = subprocess.run([BIN / program, *map(str, arguments)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{program} {arguments}\n{done.stdout}\n{done.stderr}"
+
+
+def texts():
+    """Words that come again: a later one can be known from the first. Lengths differ."""
+    draw = random.Random(29)
+    alphabets = ("abcdefgh", "aéßü", "αβγ字", "ab😀é")
+    found = []
+    for number in range(8):
+        words = ["".join(draw.choices(alphabets[number % 4], k=draw.randrange(2, 6))) for _ in range(12)]
+        found.append(" ".join(draw.choices(words, k=10 + 5 * number)))
+    return found
+
+
+class ByteTokenizer:
+    """What longppl asks of a tokenizer, for tokens that are the bytes of a text: ids, and the character of each byte."""
+
+    def __call__(self, text, **_):
+        ids, offsets = [], []
+        for place, character in enumerate(text):
+            for byte in character.encode():
+                ids.append(byte)
+                offsets.append((place, place + 1))
+        return {"input_ids": torch.tensor([ids]), "offset_mapping": torch.tensor([offsets])}
+
+
+def double(folder):
+    """The folder's model, in float64 throughout."""
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
+    state = {name: tensor.clone() for name, tensor in loaded.state_dict().items()}
+    with matrix.double_for_single():
+        model = type(loaded)(loaded.config).double()  # anew: the first one's frequencies are of float32
+        model.load_state_dict(state)
+        return model.double().eval()
+
+
+def compare(folder, number, text, model, settings, mesh):
+    """Returns how many key tokens the text has."""
+    length = len(text.encode())
+    run("evaluate", "--checkpoint", f"{folder}/model", "--data", f"{folder}/{number}.h5", "--part", "whole", "--mesh", mesh,
+        "--context-lengths", f"16,{length}", "--target-tokens", 8, "--target-blocks", 1, "--dtype", "float64", "--longppl",
+        "--trunc-len", settings["trunc_len"], "--sliding-window", settings["sliding_window"], "--alpha",
+        settings["alpha"], "--beta", settings["beta"], "--output", f"{folder}/found.json")
+    with open(f"{folder}/found.json", encoding="utf-8") as file:
+        ours, = json.load(file)["longppl"]["documents"]
+    with matrix.double_for_single():
+        theirs = longppl.compute_longppl(text, model, model, ByteTokenizer(), ByteTokenizer(), **settings)
+    assert ours["n_token"] == theirs["n_token"] == length, (ours, theirs)
+    assert ours["n_key_token"] == (theirs["n_key_token"] or 0), (number, ours, theirs)
+    for name in ("longppl", "ppl"):
+        assert (ours[name] is None) == (theirs[name] is None), (number, name, ours, theirs)
+        if ours[name] is not None:
+            difference = abs(ours[name] / float(theirs[name]) - 1)
+            worst[name] = max(worst[name], difference)
+            assert difference <= TOLERANCE, (number, name, ours, theirs)
+    return ours["n_key_token"]
+
+
+worst = {"longppl": 0.0, "ppl": 0.0}
+
+
+def main():
+    transformers.logging.set_verbosity_error()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, some in [("all", texts()), *((number, [text]) for number, text in enumerate(texts()))]:
+            with open(f"{folder}/{name}.jsonl", "w", encoding="utf-8") as file:
+                file.writelines(json.dumps({"text": text}) + "\n" for text in some)
+            run("prepare", "--input", f"{folder}/{name}.jsonl", "--output", f"{folder}/{name}.h5", "--validation-fraction",
+                "0")
+        with open(f"{folder}/run.yaml", "w", encoding="utf-8") as file:
+            file.write(CONFIG.format(data=f"{folder}/all.h5", steps=30))
+        run("train", "--config", f"{folder}/run.yaml", "--output", f"{folder}/run")
+        run("export", "--checkpoint", f"{folder}/run", "--output", f"{folder}/model")
+        model = double(f"{folder}/model")
+        # alpha above 0: the first short window is the text's own begin, and what differs there is rounding.
+        for mesh, settings in (("1x1", {"trunc_len": 40, "sliding_window": 13, "alpha": 0.05, "beta": -2.0}),
+                               ("1x2", {"trunc_len": 24, "sliding_window": 30, "alpha": 0.2, "beta": -1.0}),
+                               ("2x1", {"trunc_len": 60, "sliding_window": 7, "alpha": 0.01, "beta": -9.0})):
+            counts = [compare(folder, number, text, model, settings, mesh) for number, text in enumerate(texts())
+                      if (len(text.encode()) - settings["trunc_len"]) % settings["sliding_window"] != 1
+                      and len(text.encode()) > settings["trunc_len"]]
+            print(f"{mesh}, {settings}: {sum(counts)} key tokens of {len(counts)} texts, as longppl has them; longppl "
+                  f"at most {worst['longppl']:.1e} apart, ppl {worst['ppl']:.1e}", flush=True)
+            assert len(counts) > 4
+            keys = sum(counts)
+            assert keys > 20, keys
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
