@@ -1,9 +1,11 @@
-// How far attention on a ring of N float32 ranks is from the plain formulas in double, for N = 1, 2, 4, 8: one JSON
-// object a line for each seed, layout, ring and tensor, with the error's root mean square over that of the tensor.
-// Usage: ring_error [SEEDS]. Causal, 2048 tokens, 2 heads of 64 that share keys and values. Called by bench/compare.
+// How far attention on a ring of N ranks is from the plain formulas in double, for N = 1, 2, 4, 8: one JSON object a
+// line for each seed, layout, ring and tensor, with the error's root mean square over that of the tensor. Usage:
+// ring_error SEEDS float32|bfloat16 TOKENS. Causal, 2 heads of 64 that share keys and values, scores of standard
+// deviation 1. Called by bench/compare.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "tests/parallel/ring_case.h"
@@ -22,25 +24,34 @@ double relative_error(const std::vector<double>& x, const std::vector<double>& r
   return std::sqrt(difference / size);
 }
 
-/// The inputs as float32 holds them, so that the error is that of the computation.
-void round_inputs(Problem& p) {
-  for (auto* x : {&p.q, &p.k, &p.v, &p.dout}) {
-    for (double& value : *x) value = static_cast<double>(static_cast<float>(value));
-  }
+/// Scales the queries so that scores have the standard deviation 1, as those of a trained model about have.
+void scale_scores(Problem& p) {
+  double squares = 0;
+  for (const double k : p.k) squares += k * k;
+  const double key = std::sqrt(squares / static_cast<double>(p.k.size()));  // of queries as of keys
+  const double times = 1 / (key * key * std::sqrt(static_cast<double>(p.D)) * p.scale());
+  for (double& q : p.q) q *= times;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int seeds = argc > 1 ? std::atoi(argv[1]) : 1;
+  if (argc != 4) {
+    std::fprintf(stderr, "usage: ring_error SEEDS float32|bfloat16 TOKENS\n");
+    return 2;
+  }
+  const int seeds = std::atoi(argv[1]);
+  const bool bfloat16 = std::strcmp(argv[2], "bfloat16") == 0;
+  const DType dtype = bfloat16 ? DType::bfloat16 : DType::float32;
   for (int seed = 1; seed <= seeds; ++seed) {
-    Problem problem{.S = 2048, .H = 2, .G = 1, .D = 64, .mask = {}};
+    Problem problem{.S = std::atoll(argv[3]), .H = 2, .G = 1, .D = 64, .mask = {}};
     make_inputs(problem, static_cast<unsigned>(seed));
-    round_inputs(problem);
+    scale_scores(problem);
+    bfloat16 ? round_inputs<BFloat16>(problem) : round_inputs<float>(problem);
     const Result reference = reference_result(problem);
     for (const Layout layout : all_layouts) {
       for (const int ring : {1, 2, 4, 8}) {
-        const Result result = run_ring(problem, {.N = ring, .layout = layout, .dtype = DType::float32});
+        const Result result = run_ring(problem, {.N = ring, .layout = layout, .dtype = dtype});
         const auto print = [&](const char* tensor, const std::vector<double>& x, const std::vector<double>& y) {
           std::printf(R"({"seed": %d, "layout": "%s", "ring": %d, "tensor": "%s", "error": %.6g})"
                       "\n",

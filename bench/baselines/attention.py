@@ -22,9 +22,35 @@ def operands(size, dtype):
     return torch.randn(size, size).to(dtype), torch.randn(size, size).to(dtype)
 
 
+def errors(seed, length, heads, head, dtype):
+    """Return the relative error (root mean squares) of out, dq, dk and dv, causal, against the plain formulas in
+    double, which a block of queries at a time keeps small. All are drawn from a normal distribution."""
+    generator = torch.Generator().manual_seed(seed)
+    q, k, v, dout = (torch.randn(1, heads, length, head, generator=generator).to(dtype) for _ in range(4))
+    leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        out = torch.nn.functional.scaled_dot_product_attention(*leaves, is_causal=True)
+    found = [out.detach(), *torch.autograd.grad(out, leaves, dout)]
+    exact = [x.double().requires_grad_() for x in (q, k, v)]
+    out_blocks, sums = [], [torch.zeros_like(x) for x in exact]
+    for first in range(0, length, 512):
+        last = min(first + 512, length)
+        keys, values = (x[:, :, :last] for x in exact[1:])
+        scores = exact[0][:, :, first:last] @ keys.transpose(2, 3) / head**0.5
+        hidden = torch.arange(last)[None, :] > torch.arange(first, last)[:, None]
+        block = scores.masked_fill(hidden, float("-inf")).softmax(-1) @ values
+        out_blocks.append(block.detach())
+        for total, share in zip(sums, torch.autograd.grad(block, exact, dout[:, :, first:last].double())):
+            total += share
+    return {name: ((x.double() - y).norm() / y.norm()).item()
+            for name, x, y in zip(("out", "dq", "dk", "dv"), found, [torch.cat(out_blocks, 2), *sums])}
+
+
 def answer(question):
     torch.set_num_threads(question["threads"])
     dtype = getattr(torch, question.get("dtype", "float32"))
+    if question["kind"] == "errors":
+        return errors(question["seed"], question["S"], question["H"], question["D"], dtype)
     if question["kind"] == "product":
         x, w = operands(question["size"], dtype)
         with torch.no_grad():

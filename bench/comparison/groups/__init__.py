@@ -26,7 +26,7 @@ GROUPS = {
     "bfloat16": Group("attention and a training step in bfloat16", bfloat16.measure, needs_baseline=True),
     "ring": Group("a training step on a ring over one rank", ring.measure),
     "memory": Group("what a rank holds as the ring grows", memory.measure),
-    "accuracy": Group("the error of a ring over that of one rank", accuracy.measure),
+    "accuracy": Group("the error of a ring over that of one rank", accuracy.measure, needs_baseline=True),
     "tokenizers": Group("tokenizing over its baselines, one core", tokenizers.measure),
 }
 
