@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "framework/error.h"
+#include "framework/storage/strict_json.h"
 
 namespace ringtrain {
 
@@ -20,8 +22,12 @@ constexpr double tera = 1e12;
 /// The rows of a report, which may be anybody's JSON.
 class Report {
  public:
-  Report(const std::string& text, const std::string& path)
-      : path_(path), json_(Json::parse(text, nullptr, /*allow_exceptions=*/false)) {
+  Report(const std::string& text, const std::string& path) : path_(path) {
+    try {
+      json_ = parse_strict_json(text);
+    } catch (const std::exception& error) {
+      fail(ExitCode::data, "{} is no report of gpu_bench: {}", path, error.what());
+    }
     if (!json_.is_object() || json_.value("program", Json()) != "gpu_bench" ||
         !json_.value("rows", Json()).is_array()) {
       fail(ExitCode::data, "{} is no report of gpu_bench", path);
@@ -60,7 +66,7 @@ class Report {
 
  private:
   const std::string& path_;
-  const Json json_;
+  Json json_;
 };
 
 /// Returns attention's rates at head size 128, causal, as many key/value heads as heads, by the block's tokens.
