@@ -159,15 +159,16 @@ TEST_F(NcclRun, ShardingAndOffloadingAdaptersChangeNoBit) {
 // Loading a kernel, and getting memory, may wait for all GPUs of the process. So no rank may load while an act of
 // NCCL's waits for it: first passes go in lockstep. Later ones load nothing.
 TEST_F(NcclRun, RunsWhereLoadingWaitsForEveryGpu) {
-  data = write_split_tokens();
+  data = write_tokens("split.h5", {.longest = 200, .validation_documents = 30});
   const std::vector<std::vector<std::string>> cases{
       {"mesh.sequence=3", "training.recompute=full", "training.audit.interval=2"},
       {"mesh.data=2", "mesh.sequence=2", "training.shard=weights", "training.deterministic=false"}};
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const auto run_by = [&](const std::string& backend) {
       std::vector<std::string> settings = cases[i];
-      settings.insert(settings.end(), {"training.steps=4", "mesh.timeout_seconds=30", "evaluation.interval=2",
-                                       "evaluation.context_lengths=[6, 13]", "mesh.backend=" + backend});
+      settings.insert(settings.end(),
+                      {"training.steps=4", "mesh.timeout_seconds=30", "evaluation.interval=2",
+                       "evaluation.context_lengths=[6, 13]", "evaluation.target_tokens=3", "mesh.backend=" + backend});
       const std::string name = fmt::format("{}-{}", i, backend);
       run(config(settings), name);
       return name;
