@@ -19,9 +19,10 @@ import tempfile
 import zipfile
 
 sys.dont_write_bytecode = True
-PYTHON = os.environ.get("RINGTRAIN_PYTHON")
-if PYTHON and not os.environ.get("RINGTRAIN_PYTHON_RUNS"):
-    sys.exit(subprocess.run([PYTHON, *sys.argv], env={**os.environ, "RINGTRAIN_PYTHON_RUNS": "1"}).returncode)
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import named_python  # noqa: E402
+
+named_python.use()
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/tokenizers"))
 
@@ -31,8 +32,7 @@ try:
     import numpy as np
     import transformers
 except ImportError as error:
-    print(f"skipped: {error}; RINGTRAIN_PYTHON may name a Python that has it")
-    sys.exit(77)
+    named_python.skip(error)
 
 BIN = pathlib.Path(os.environ["RINGTRAIN_BIN"])
 QUESTIONS = {"What is the capital of France?": "Paris, of course.", "Say it twice.": "It, it.", "Who are you?": "A small model."}

@@ -9,15 +9,16 @@ import subprocess
 import sys
 import tempfile
 
-PYTHON = os.environ.get("RINGTRAIN_PYTHON")
-if PYTHON and not os.environ.get("RINGTRAIN_PYTHON_RUNS"):
-    sys.exit(subprocess.run([PYTHON, *sys.argv], env={**os.environ, "RINGTRAIN_PYTHON_RUNS": "1"}).returncode)
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import named_python  # noqa: E402
+
+named_python.use()
 try:
     import torch
     import transformers
 except ImportError as error:
-    print(f"skipped: {error}; RINGTRAIN_PYTHON may name a Python that has it")
-    sys.exit(77)
+    named_python.skip(error)
 
 FOLDERS = pathlib.Path(__file__).resolve().parent / "folders"
 BIN = pathlib.Path(os.environ["RINGTRAIN_BIN"])

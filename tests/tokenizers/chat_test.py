@@ -26,9 +26,10 @@ import zipfile
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-PYTHON = os.environ.get("RINGTRAIN_PYTHON")
-if PYTHON and not os.environ.get("RINGTRAIN_PYTHON_RUNS"):
-    sys.exit(subprocess.run([PYTHON, *sys.argv], env={**os.environ, "RINGTRAIN_PYTHON_RUNS": "1"}).returncode)
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import named_python  # noqa: E402
+
+named_python.use()
 
 import packages  # noqa: E402
 
@@ -36,8 +37,7 @@ try:
     import transformers
     import xxhash
 except ImportError as error:
-    print(f"skipped: {error}; RINGTRAIN_PYTHON may name a Python that has it")
-    sys.exit(77)
+    named_python.skip(error)
 
 ROOT = HERE.parents[1]
 BIN = pathlib.Path(os.environ.get("RINGTRAIN_BIN", ROOT / "build/release/bin"))

@@ -17,9 +17,10 @@ import subprocess
 import sys
 import tempfile
 
-PYTHON = os.environ.get("RINGTRAIN_PYTHON")
-if PYTHON and not os.environ.get("RINGTRAIN_PYTHON_RUNS"):
-    sys.exit(subprocess.run([PYTHON, *sys.argv], env={**os.environ, "RINGTRAIN_PYTHON_RUNS": "1"}).returncode)
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import named_python  # noqa: E402
+
+named_python.use()
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
