@@ -90,8 +90,8 @@ Hardware hardware_of_card(const Hardware& base, const std::string& text, const s
   const auto efficiency = [&](const std::string& what, double rate) {
     if (rate <= peak) return rate / peak;
     fail(ExitCode::usage,
-         "{}: {} at {:.4g} FLOP/s is beyond {}, the bfloat16 peak of {}; choose --hardware of this card", path, what,
-         rate, fmt::format("{:.4g}", peak), base.name);
+         "{}: {} at {:.4g} FLOP/s is beyond {:.4g}, the bfloat16 peak of {}; choose --hardware of this card", path,
+         what, rate, peak, base.name);
   };
   if (peak <= 0 || base.cores > 0) {
     fail(ExitCode::usage, "{} is no hardware of GPUs in bfloat16; choose --hardware of a card, as h100", base.name);
