@@ -98,14 +98,22 @@ std::vector<ActSide> sides_of(const NcclComm& comm, const NcclGroup& group, int 
   return sides;
 }
 
-/// Lets NCCL's own threads work: what it does most often takes some ten microseconds.
-void pause(int polls) {
-  if (polls < 50) {
-    std::this_thread::yield();
-  } else {
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
+/// Lets NCCL's own threads work between two looks at what they do. It starts one for each act, which most often ends
+/// within some ten microseconds; a sleep takes at least its interval more, hundreds of times a step. So the rank sleeps
+/// only behind what no thread's start takes.
+class Pause {
+ public:
+  void operator()() const {
+    if (Clock::now() - begun_ < std::chrono::microseconds(300)) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
   }
-}
+
+ private:
+  const Clock::time_point begun_ = Clock::now();
+};
 
 }  // namespace
 
@@ -162,13 +170,14 @@ void NcclRank::fail_with(Lock& lock, ncclResult_t result, const NcclComm& comm, 
 void NcclRank::await(Lock& lock, const NcclComm& comm, ncclResult_t result, const CallSite& site) {
   const auto deadline = Clock::now() + timeout_;
   if (!failed(result)) result = state_of(comm);
-  for (int polls = 0; result == ncclInProgress; ++polls) {
+  const Pause pause;
+  while (result == ncclInProgress) {
     if (Clock::now() > deadline) {
       fail(ExitCode::rank, "{} waited {} s for the other ranks to come to {} (mesh.timeout_seconds)", name(),
            timeout_.count(), described(site));
     }
     lock.unlock();
-    pause(polls);
+    pause();
     lock.lock();
     throw_if_comms_aborted();
     result = state_of(comm);
@@ -181,9 +190,10 @@ void NcclRank::await(Lock& lock, const NcclComm& comm, ncclResult_t result, cons
 /// Waits until the GPU has done all that NCCL was given. (The watchdog sees if it does not.)
 void NcclRank::await_idle(Lock& lock) {
   const auto passed = [](const std::shared_ptr<NcclGroup>& group) { return group->done.passed(); };
-  for (int polls = 0; !std::all_of(under_way_.begin(), under_way_.end(), passed); ++polls) {
+  const Pause pause;
+  while (!std::all_of(under_way_.begin(), under_way_.end(), passed)) {
     lock.unlock();
-    pause(polls);
+    pause();
     lock.lock();
     throw_if_comms_aborted();
   }
