@@ -97,4 +97,10 @@ void CopyStream::wait([[maybe_unused]] const Event& event) const {
 #endif
 }
 
+void CopyStream::synchronize([[maybe_unused]] const Event& event) {
+#if RINGTRAIN_CUDA
+  if (event) static_cast<const cuda::Event*>(event.get())->synchronize();
+#endif
+}
+
 }  // namespace ringtrain

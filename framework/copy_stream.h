@@ -42,6 +42,8 @@ class CopyStream {
              const Label& label);
   /// What the stream is given from now on runs after the event.
   void wait(const Event& event) const;
+  /// Returns when the event was passed. Any thread may call it.
+  static void synchronize(const Event& event);
 
  private:
   struct Cuda;

@@ -98,16 +98,23 @@ void read(StateFiles& files, RankState& state, const std::string& kind, const Pa
 
 }  // namespace
 
-void take_snapshot(RankState& state) {
-  for (std::size_t kind = 0; kind <= state.optimizer->state_names().size(); ++kind) {
-    for (const ParameterSlice& slice : state.optimizer->slices()) {
-      copy_in_order(state.stream, saved_values(state, kind, slice), live_values(state, kind, slice));
+CopyStream::Event take_snapshot(RankState& state, CopyStream& copies) {
+  const CopyStream::Event ready = copies.record();
+  CopyStream::Event last = ready;
+  const auto take = [&](std::size_t kind, const ParameterSlice& slice) {
+    const TensorView to = saved_values(state, kind, slice), from = live_values(state, kind, slice);
+    if (state.stream.on_cuda()) {
+      last = copies.copy(to, from, ready, {}, {.name = "snapshot"});
+    } else {
+      copy_in_order(state.stream, to, from);  // by all threads of the rank
     }
+  };
+  for (std::size_t kind = 0; kind <= state.optimizer->state_names().size(); ++kind) {
+    for (const ParameterSlice& slice : state.optimizer->slices()) take(kind, slice);
   }
-  if (state.frozen_snapshot.empty()) return;
-  for (const ParameterSlice& slice : state.parameters.frozen_slices()) {
-    copy_in_order(state.stream, saved_values(state, 0, slice), live_values(state, 0, slice));
-  }
+  if (state.frozen_snapshot.empty()) return last;
+  for (const ParameterSlice& slice : state.parameters.frozen_slices()) take(0, slice);
+  return last;
 }
 
 CheckpointFile write_state(RankState& state, const std::string& folder, std::int64_t step) {

@@ -9,14 +9,16 @@
 #include <functional>
 #include <string>
 
+#include "framework/copy_stream.h"
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/engine/rank_state.h"
 
 namespace ringtrain {
 
-/// Copies this rank's slices of weights and optimizer state to state.snapshot, where they are when the stream has got
-/// here.
-void take_snapshot(RankState& state);
+/// Copies this rank's slices of weights and optimizer state to state.snapshot, beside what the stream is given next.
+/// Returns an event after the copies: until it was passed nobody may change what they read. On a CPU all is done when
+/// the call returns.
+CopyStream::Event take_snapshot(RankState& state, CopyStream& copies);
 /// Writes this rank's file into a folder that exists and brings it to the disk. Returns size and hash, read back.
 /// The values are those of the snapshot; of a state that has none, the present ones, which nobody may change meanwhile.
 /// May run on another thread than the rank's. Throws Error(checkpoint); Error(numeric) that names the tensor if a value

@@ -54,7 +54,9 @@ void write_and_sync(const std::string& path, const std::string& content) {
 }  // namespace
 
 CheckpointSaver::CheckpointSaver(RankState& state, const Run& run, std::function<void()> prepare, Log log)
-    : state_(state), run_(run), prepare_(std::move(prepare)), log_(std::move(log)) {}
+    : state_(state), run_(run), prepare_(std::move(prepare)), log_(std::move(log)) {
+  snapshots_.set_stream(state_.stream);
+}
 
 CheckpointSaver::~CheckpointSaver() = default;  // the future waits for its thread
 
@@ -99,11 +101,10 @@ void CheckpointSaver::begin(const CheckpointManifest& manifest) {
   if (failed_anywhere(problem)) return;
   partial_ = run_.checkpoints.path() + "/" + name_of_rank_zero(*state_.world, file_name(partial_));
   phase_ = Phase::writing;
-  if (!state_.snapshot.empty()) take_snapshot(state_);
-  snapshot_taken_.record(state_.stream);
+  snapshot_taken_ = state_.snapshot.empty() ? snapshots_.record() : take_snapshot(state_, snapshots_);
   seconds_ = seconds_since(begun);
   start([this] {
-    snapshot_taken_.wait();
+    CopyStream::synchronize(snapshot_taken_);
     own_file_ = write_state(state_, partial_, manifest_.step);
   });
   if (state_.snapshot.empty()) finish();

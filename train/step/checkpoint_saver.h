@@ -1,5 +1,5 @@
 // Saves checkpoints while training goes on. A save has three parts. begin(): every rank copies its slices to its
-// snapshot (on a GPU the stream does, before what it is given next). Then each rank's file is written by a thread of
+// snapshot (on a GPU beside the next step, whose update waits for it). Then each rank's file is written by a thread of
 // its own, which never uses a communicator. When all are on the disk, rank 0's thread writes config and manifest,
 // brings all to the disk and renames the folder. Ranks learn that a part has ended at fixed points of the training
 // loop: each adds unfinished() to a reduction, and all call advance() with the sum. At most one save is in flight.
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/event.h"
+#include "framework/copy_stream.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/run/run.h"
 
@@ -32,6 +32,8 @@ class CheckpointSaver {
   /// Collective. Starts the save of manifest.step; waits first for one that is still under way, and says so. Without a
   /// snapshot it returns when all is done. manifest.ranks and files are filled here.
   void begin(const CheckpointManifest& manifest);
+  /// Lets what the stream is given from now on, an update, run after the snapshot that is under way. No communication.
+  void let_snapshot_end() const { snapshots_.wait(snapshot_taken_); }
   /// Returns 1 while this rank has something to write, else 0. No communication.
   double unfinished() const;
   /// Collective if a save is under way, else nothing. unfinished: the sum over all ranks, taken before.
@@ -70,7 +72,8 @@ class CheckpointSaver {
   std::string partial_;          // the folder of the save under way
   std::int64_t saved_step_ = 0;  // by this run; 0: none yet
   CheckpointFile own_file_;
-  Event snapshot_taken_;  // the thread that writes waits for it
+  CopyStream snapshots_;
+  CopyStream::Event snapshot_taken_;  // the thread that writes waits for it, and so does the next update
   std::vector<std::string> prune_logs_;
   std::set<std::string> left_alone_;        // what pruning has told of: once is enough
   double seconds_ = 0, last_seconds_ = 0;   // of the save under way: snapshot, the slowest rank's writing, publishing

@@ -153,13 +153,11 @@ StepResult TrainingStep::run(std::int64_t step) {
   skipped_in_a_row_ = 0;
   {
     const Span update(track, "optimizer");
+    saver_.let_snapshot_end();  // of the state before this update
     // The optimizer counts its own updates: a skipped step has left no trace in it.
     state_.optimizer->update(result.lr, step - skipped_, clip_factor(result.norm, run_.config.optimizer.max_grad_norm));
   }
-  {
-    const Span gather(track, "gather weights");
-    state_.parameters.weights_changed();
-  }
+  state_.parameters.weights_changed();
   first_pass.end();
   dump.end_of_update();
   finish(dump);

@@ -1,8 +1,10 @@
 // The host API's streams, events and host functions.
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "api/runtime.h"
+#include "api/settings.h"
 #include "cuda_runtime_api.h"
 
 using cuda_emulator::call;
@@ -13,6 +15,15 @@ using cuda_emulator::Trace;
 using Lock = cuda_emulator::Streams::Lock;
 
 namespace {
+
+/// Lets other threads go on before this one comes to an event (set_late_event_waits).
+void come_late(Lock& lock) {
+  const auto late = cuda_emulator::settings().late_event_waits;
+  if (late.count() == 0) return;
+  lock.unlock();
+  std::this_thread::sleep_for(late);
+  lock.lock();
+}
 
 cudaError_t create_stream(Runtime& state, cudaStream_t* handle, unsigned flags) {
   if (handle == nullptr || (flags & ~static_cast<unsigned>(cudaStreamNonBlocking)) != 0) return cudaErrorInvalidValue;
@@ -121,6 +132,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event_handle, cudaStream_t stream_handle
 
 cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   return call(__func__, [&](Runtime& state, Lock& lock) {
+    come_late(lock);
     const CUevent_st* event = state.event(handle);
     if (event == nullptr) return cudaErrorInvalidResourceHandle;
     ++state.host_waits["cudaEventSynchronize"];
@@ -131,6 +143,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
 
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
   return call(__func__, [&](Runtime& state, Lock& lock) {
+    come_late(lock);
     const CUevent_st* event = state.event(handle);
     if (event == nullptr) return cudaErrorInvalidResourceHandle;
     const auto record = event->record;

@@ -178,6 +178,11 @@ void set_loading_waits(bool on) {
   settings().loading_waits = on;
 }
 
+void set_late_event_waits(std::chrono::milliseconds late) {
+  const std::lock_guard lock(runtime().mutex);
+  settings().late_event_waits = late;
+}
+
 void lose(Signal signal, int nth) {
   const std::lock_guard lock(runtime().mutex);
   until_lost[static_cast<std::size_t>(signal)] = nth;

@@ -1,6 +1,7 @@
 // What tests have set (cuda_emulator.h), and the environment at first. Guarded by the runtime's lock.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,6 +19,7 @@ struct Settings {
   BlasRefusal blas_refusal = BlasRefusal::nothing;
   bool proxies = false;  // whether every write that TMA or wgmma reads is held against its thread's fence
   bool loading_waits = false;
+  std::chrono::milliseconds late_event_waits{0};
   Durations durations{};
 };
 

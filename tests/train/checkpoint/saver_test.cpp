@@ -84,7 +84,9 @@ TEST_F(Saver, AnotherMeshReadsTheVeryBits) {
       const Checkpoint opened = open_checkpoint(checkpoint("run", 8));
       load_weights(rank, model_of(opened));
       load_optimizer_state(rank, opened);
-      take_snapshot(rank);
+      CopyStream copies;
+      copies.set_stream(rank.stream);
+      take_snapshot(rank, copies);
       write_state(rank, copy, 8);
     });
     EXPECT_EQ(std::distance(fs::directory_iterator(copy), fs::directory_iterator{}), data_ranks * ring);

@@ -158,6 +158,28 @@ TEST_F(HostWaits, ASaveInTheBackgroundAddsNone) {
   }
 }
 
+// The thread that writes comes so late that the next update was given to the device before: it waits for the snapshot.
+TEST_F(HostWaits, ASnapshotIsOfItsStepHoweverLateItsThreadComes) {
+  for (const bool offloaded : {false, true}) {
+    SCOPED_TRACE(offloaded);
+    const auto states_of = [&](const std::string& name, Settings more) {
+      more.insert(more.end(), {"checkpoint.interval=1", "checkpoint.keep=9", "training.steps=3"});
+      if (offloaded) more.emplace_back("training.offload=activations+optimizer");
+      run(config(more), name + (offloaded ? " offloaded" : ""));
+      std::vector<std::map<std::string, std::vector<double>>> states;
+      for (const std::int64_t step : {1, 2, 3}) {
+        states.push_back(state(checkpoint(name + (offloaded ? " offloaded" : ""), step)));
+      }
+      return states;
+    };
+    const auto expected = states_of("waiting", {"checkpoint.background=false"});
+    EXPECT_NE(expected[0], expected[1]);
+    cuda_emulator::set_late_event_waits(std::chrono::milliseconds(1000));
+    EXPECT_EQ(states_of("late", {}), expected);
+    cuda_emulator::set_late_event_waits(std::chrono::milliseconds(0));
+  }
+}
+
 // The emulator's streams run nothing before a host waits: so what runs while a step is given to them is waited for.
 TEST_F(HostWaits, TheHostRunsAWholeStepAhead) {
   struct Moment {
