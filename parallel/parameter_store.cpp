@@ -48,6 +48,10 @@ ParameterStore::ParameterStore(Allocator& allocator, const ParameterTable& table
     gradients_ = allocator.make(Tag::gradients, "gradients", accumulator(options.dtype), {size});
   }
   if (options_.ranks == 1) return;
+  if (!shards_weights()) {
+    changed_.assign(table.buckets(), false);
+    gathers_.resize(table.buckets());
+  }
   make_places(allocator);
   if (has_gradients()) make_stagings(allocator);
   if (world && (has_gradients() || shards_weights())) {
@@ -162,9 +166,18 @@ Communicator& ParameterStore::ranks_for(const char* call) const {
   return *communicator_;
 }
 
+/// Begins to gather a bucket of whole weights if its owners have changed it.
+void ParameterStore::begin_gather(int bucket) {
+  if (changed_.empty() || !changed_[bucket]) return;
+  gathers_[bucket].start(ranks_for("acquire"),
+                         weights_[0].view().flat(table_->bucket_begin(bucket), table_->bucket_end(bucket)),
+                         {.operation = "gathering the weights of a bucket", .layer = bucket});
+  changed_[bucket] = false;
+}
+
 void ParameterStore::prefetch(int bucket) {
   check_bucket("prefetch", bucket);
-  if (!shards_weights()) return;
+  if (!shards_weights()) return begin_gather(bucket);
   Place& place = places_[place_of(bucket)];
   if (place.bucket == bucket) return;
   if (place.users != 0) {
@@ -190,7 +203,10 @@ void ParameterStore::prefetch(int bucket) {
 
 void ParameterStore::acquire(int bucket) {
   prefetch(bucket);
-  if (!shards_weights()) return;
+  if (!shards_weights()) {
+    if (!gathers_.empty() && gathers_[bucket].pending()) gathers_[bucket].finish();
+    return;
+  }
   Place& place = places_[place_of(bucket)];
   finish_gathers(place);
   ++place.users;
@@ -210,6 +226,13 @@ TensorView ParameterStore::weight(int id) const {
   const Parameter& parameter = parameter_of("weight", id);
   const std::int64_t count = parameter.shape.numel();
   if (!shards_weights()) {
+    const int bucket = parameter.bucket;
+    if (!changed_.empty() && (changed_[bucket] || gathers_[bucket].pending())) [[unlikely]] {
+      fail(ExitCode::usage,
+           "weight: {} is read before its bucket {} was gathered from the ranks that changed it; hold a WeightsGuard of "
+           "that bucket",
+           parameter.name, bucket);
+    }
     return weights_[index_of(parameter.part)]
         .view()
         .flat(parameter.offset, parameter.offset + count)
@@ -238,11 +261,19 @@ void ParameterStore::weights_changed() {
     place.bucket = none;
   }
   if (shards_weights()) return;
+  ranks_for("weights_changed");
+  for (AllGather& gather : gathers_) {  // of a bucket that nobody came for
+    if (gather.pending()) gather.finish();
+  }
   for (int bucket = 0; bucket < table_->buckets(); ++bucket) {
-    if (table_->bucket_size(bucket, Part::trainable) == 0) continue;
-    all_gather_slices(ranks_for("weights_changed"),
-                      weights_[0].view().flat(table_->bucket_begin(bucket), table_->bucket_end(bucket)),
-                      {.operation = "gathering the weights of a bucket", .layer = bucket});
+    changed_[bucket] = table_->bucket_size(bucket, Part::trainable) > 0;
+  }
+}
+
+void ParameterStore::gather_changed() {
+  for (std::size_t bucket = 0; bucket < gathers_.size(); ++bucket) {
+    begin_gather(static_cast<int>(bucket));
+    if (gathers_[bucket].pending()) gathers_[bucket].finish();
   }
 }
 

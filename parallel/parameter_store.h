@@ -57,11 +57,15 @@ class ParameterStore {
   void acquire(int bucket);
   /// Ends what one acquire(bucket) began.
   void release(int bucket);
-  /// Returns a weight of a bucket that is acquired, in its parameter's shape.
+  /// Returns a weight of a bucket that is acquired, in its parameter's shape. (Where weights are whole and the bucket
+  /// is not due to be gathered, nobody asks who has acquired it.)
   TensorView weight(int id) const;
-  /// To be called by all ranks when the owners have changed their slices (an update, a load): every rank has the new
-  /// weights afterwards, or gathers them when it needs them.
+  /// To be called by all ranks when the owners have changed their slices (an update, a load): each bucket is gathered
+  /// when it is next prefetched or acquired.
   void weights_changed();
+  /// Gathers at once what weights_changed() has left to be gathered, where weights are whole: for who reads them and is
+  /// no layer. All ranks call it.
+  void gather_changed();
 
   // ---- Gradients ---------------------------------------------------------------------------------------------------
 
@@ -139,6 +143,7 @@ class ParameterStore {
   TensorView place_weights(int bucket, Part part) const;
   TensorView bucket_gradients(int bucket) const;
   void finish_gathers(Place& place);
+  void begin_gather(int bucket);
   /// Returns the next bucket below one that has something to train; -1: none.
   int trained_below(int bucket) const;
   void zero_padding(int bucket);
@@ -153,6 +158,8 @@ class ParameterStore {
   std::vector<Tensor> weights_;                           // by part: flat, or this rank's slices
   Tensor gradients_;                                      // the same of the trainable part
   std::vector<Place> places_;
+  std::vector<bool> changed_;         // of each bucket, where weights are whole: its owners', and not gathered since
+  std::vector<AllGather> gathers_;    // the same: those under way
   std::vector<Reduction> reductions_;
   std::vector<bool> has_gradient_;  // of each parameter
   std::vector<bool> has_sum_;       // of each bucket: its slice holds sums of this step

@@ -464,6 +464,39 @@ TEST(ParameterStoreMemory, IsTheNthPartAndPlacesForThreeBuckets) {
   }
 }
 
+TEST(WholeWeights, AreGatheredOnceWhenALayerNeedsThem) {
+  const ParameterTable table = make_table();
+  testing::run_ranks({.ranks = 2}, [&](Communicator& world) {
+    testing::Traffic traffic;
+    testing::WatchedCommunicator watched(world, traffic);
+    Rank rank(watched, table, Shard::optimizer);
+    rank.set_weights();
+    const auto messages = [&](const std::function<void()>& act) {
+      const int before = traffic.messages;
+      act();
+      return traffic.messages - before;
+    };
+    const auto use = [&](int bucket) { const WeightsGuard guard(rank.store, bucket); };
+    EXPECT_EQ(messages([&] { use(1); }), 0);  // each rank was given all of them
+    EXPECT_EQ(messages([&] { rank.store.weights_changed(); }), 0);
+    EXPECT_THROW(rank.store.weight(1), Error);
+    EXPECT_EQ(messages([&] { rank.store.prefetch(1); }), 1);
+    EXPECT_THROW(rank.store.weight(1), Error);  // it is on its way
+    EXPECT_EQ(messages([&] { use(1); }), 0);
+    rank.store.weight(1);
+    EXPECT_EQ(messages([&] { rank.store.prefetch(1); }), 0);
+    EXPECT_EQ(messages([&] { use(2); }), 1);
+    EXPECT_EQ(messages([&] { rank.store.gather_changed(); }), table.buckets() - 2);
+    rank.store.prefetch(1);
+    rank.store.weights_changed();
+    EXPECT_EQ(messages([&] { use(1); }), 1);
+    rank.store.weights_changed();
+    rank.store.prefetch(1);
+    EXPECT_EQ(messages([&] { rank.store.weights_changed(); }), 0);  // and the gather that nobody came for has ended
+    EXPECT_EQ(messages([&] { rank.store.gather_changed(); }), table.buckets());
+  });
+}
+
 TEST(ShardedWeights, StayUntilTheyChangeOrTheirPlaceIsNeeded) {
   const ParameterTable table = make_table();
   testing::run_ranks({.ranks = 2}, [&](Communicator& world) {

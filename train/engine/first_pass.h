@@ -20,9 +20,11 @@ class FirstPass {
   FirstPass(const FirstPass&) = delete;
   FirstPass& operator=(const FirstPass&) = delete;
 
-  /// The pass has done all that its kind does. Collective. What never comes here lets the next one be the first.
+  /// The pass has done all that its kind does. Collective. What never comes here lets the next one be the first. The
+  /// weights that it changed are gathered here: the next pass would gather them, and no longer in lockstep.
   void end() {
     if (!std::exchange(begun_, false)) return;
+    state_.parameters.gather_changed();
     state_.gpus->set_lockstep(false);
     state_.passes.insert(kind_);
   }

@@ -75,7 +75,7 @@ class StepSimulation {
 
   StepTimes run() {
     if (step_.forward_alone) {
-      forward();
+      forward(/*changed=*/false);
       head(/*products=*/1);
       times_.step_seconds = checked_seconds(latest());
       return times_;
@@ -212,20 +212,23 @@ class StepSimulation {
     }
   }
   static constexpr int none = -1;
-  bool gathers() const { return config_.training.shard == Shard::weights && world_ > 1; }
-  void begin_gathers() {
-    if (gathers()) coming_ = transfer(weight_bytes(0));
+  void begin_gather(int bucket) {
+    const double bytes = weight_bytes(bucket);
+    coming_ = bytes > 0 ? transfer(bytes) : 0;
   }
+  bool shards_weights() const { return config_.training.shard == Shard::weights; }
   /// Waits for the bucket that is on its way; the next one comes meanwhile.
   void need(int next) {
-    if (!gathers()) return;
+    if (!gathers_) return;
     const double here = coming_;
-    if (next != none) coming_ = transfer(weight_bytes(next));
+    if (next != none) begin_gather(next);
     wait_for(here, times_.gather);
   }
-  void forward() {
+  /// changed: the owners have changed their weights since the forward before.
+  void forward(bool changed) {
     const double e = static_cast<double>(size_of(config_.training.dtype));
-    begin_gathers();
+    gathers_ = world_ > 1 && (changed || shards_weights());
+    if (gathers_) begin_gather(0);
     need(1);
     local(0, 0, 2 * static_cast<double>(config_.model.hidden_size) * e, 2);  // embedding
     int bucket = 0;
@@ -245,8 +248,11 @@ class StepSimulation {
     local(products * head_flops(config_.model), products * head_product_bytes(config_.model, config_.training.dtype),
           4 * V * static_cast<double>(size_of(accumulator(config_.training.dtype))), 8);
   }
+  /// The first one of a step gathers the weights that the step before has changed. Here the last one does, which is the
+  /// one apart: for the sum it is the same.
   void micro_batch(bool last) {
-    forward();
+    forward(/*changed=*/last);
+    gathers_ = world_ > 1 && shards_weights();
     head(head_products(config_.model, config_.training));
     const int groups = step_.table.buckets(), lowest = std::max(1, step_.table.lowest_trained());
     const bool reduces = last || config_.training.shard != Shard::optimizer;
@@ -254,7 +260,7 @@ class StepSimulation {
     int place = groups - 1;
     over_layers(first_of_backward(), config_.model.num_hidden_layers, step_.offload.of_a_layer, [&](Group& group) {
       --place;  // the last two layers' weights are still here
-      if (gathers() && place == groups - 3 && place > lowest) coming_ = transfer(weight_bytes(place - 1));
+      if (gathers_ && place == groups - 3 && place > lowest) begin_gather(place - 1);
       if (place < groups - 3) need(place > lowest ? place - 1 : none);
       local(layer_.recompute_flops, layer_.recompute_product_bytes, 0, 0);
       if (layer_.attention_again) attention(group, false);
@@ -280,9 +286,10 @@ class StepSimulation {
     return static_cast<double>(step_.table.bucket_size(bucket, Part::trainable)) *
            static_cast<double>(size_of(accumulator(config_.training.dtype)));
   }
+  /// Returns the bytes of a bucket's gather: whole weights have their frozen ones for good.
   double weight_bytes(int bucket) const {
-    std::int64_t elements = 0;
-    for (const Part part : both_parts) elements += step_.table.bucket_size(bucket, part);
+    std::int64_t elements = step_.table.bucket_size(bucket, Part::trainable);
+    if (shards_weights()) elements += step_.table.bucket_size(bucket, Part::frozen);
     return static_cast<double>(elements) * static_cast<double>(size_of(config_.training.dtype));
   }
 
@@ -350,17 +357,9 @@ class StepSimulation {
     // Zeroed gradients; of the own slices: the norm, then weights and both moments read and written.
     const double update =
         (parameters * state + parameters / static_cast<double>(world_) * (2 * state + 6 * state + e)) / rates_.memory;
-    double gather = 0;  // after the update; sharded weights come when they are needed
-    if (world_ > 1 && config_.training.shard != Shard::weights) {
-      for (int group = 0; group < step_.table.buckets(); ++group) {
-        const double bytes = gradient_bytes(group) * e / state;
-        if (bytes > 0) gather += exchange_seconds(step_.hardware, world_, bytes);
-      }
-    }
     copy(step_.offload.of_update, 0);
     times_.update += update;
-    times_.gather += gather;
-    times_.step_seconds = checked_seconds(latest() + update + gather);
+    times_.step_seconds = checked_seconds(latest() + update);
   }
 
   const StepCase& step_;
@@ -380,6 +379,7 @@ class StepSimulation {
   };
   std::deque<Bucket> under_way_;
   double network_free_ = 0;  // in network time
+  bool gathers_ = false;     // the forward or backward under way
   double coming_ = 0;        // when the next bucket's weights are here, the same
   double ring_busy_ = 0;     // seconds of the ring's messages so far
   StepTimes times_;
