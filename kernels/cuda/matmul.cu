@@ -8,11 +8,13 @@
 //
 // Hopper's kernels round twice where C is D in bfloat16 and beta is 1: they round the product and let memory add it.
 // Seen on an H100 with cuBLASLt 13: 30 % of the elements differ from those rounded once. They cannot know beta where it
-// lies on the device; then they round once, and take 2 to 10 % longer. So it lies there for such products.
+// lies on the device; then they round once, and take 2 to 10 % longer. So it lies there for such products, and for sums
+// over a number of terms that 8 does not divide, whose kernels round twice for any C: no model has such a width.
 //
 // What cuBLASLt does not say of itself and others found: 13.6 offers algorithms for operands of 2^31 elements that then
 // fail (rapidsai/raft 3097), so more tokens than that go in several products; and a bias that is not aligned to 16
 // bytes faults in the epilogue on some GPUs (marian-nmt), so such a one is stored first and the product added to it.
+// Bias and residual are rounded together there, and the result once more.
 #include <cublasLt.h>
 
 #include <bit>
@@ -50,7 +52,9 @@ struct Product {
 
   ConstTensorView c_or_d() const { return c.empty() ? ConstTensorView(d.view) : c; }
   /// Whether the product would be rounded before it is added, were beta known.
-  bool adds_in_place() const { return !c.empty() && c.data == d.view.data && d.view.dtype == DType::bfloat16; }
+  bool hides_beta() const {
+    return !c.empty() && d.view.dtype == DType::bfloat16 && (c.data == d.view.data || k % 8 != 0);
+  }
 
   void check(cublasStatus_t status) const {
     if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -87,7 +91,7 @@ struct Descriptions {
 
   explicit Descriptions(const Product& product) {
     product.check(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    if (product.adds_in_place()) set(product, CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE);
+    if (product.hides_beta()) set(product, CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE);
     set(product, CUBLASLT_MATMUL_DESC_TRANSA, product.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(product, CUBLASLT_MATMUL_DESC_TRANSB, product.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (!product.bias.empty()) {
@@ -167,7 +171,7 @@ bool try_multiply(Context& context, const Product& product) {
                     alignment_of(product.b.view),
                     alignment_of(product.c_or_d()),
                     alignment_of(product.d.view),
-                    static_cast<std::int64_t>(product.adds_in_place())};
+                    static_cast<std::int64_t>(product.hides_beta())};
   auto found = context.blas_choices().find(key);
   if (found == context.blas_choices().end()) {
     std::optional<BlasChoice> choice = ask(context, product, descriptions, 16);
@@ -182,7 +186,7 @@ bool try_multiply(Context& context, const Product& product) {
   cublasLtMatmulAlgo_t algorithm;
   std::memcpy(&algorithm, &choice.algorithm, sizeof(algorithm));
   const float one = 1, zero = 0;
-  const float* const alpha = product.adds_in_place() ? context.one() : &one;
+  const float* const alpha = product.hides_beta() ? context.one() : &one;
   const float* const beta = product.c.empty() ? &zero : alpha;
   product.check(cublasLtMatmul(context.blas(), descriptions.operation, alpha, product.a.view.data, descriptions.a,
                                product.b.view.data, descriptions.b, beta, product.c_or_d().data, descriptions.d,

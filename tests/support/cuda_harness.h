@@ -143,8 +143,11 @@ class GpuKernelTest : public GpuTest {
   /// The GPU's tensor agrees with the CPU's double one. float32 and float64: max|difference| is at most tolerance *
   /// max|reference|. bfloat16: of the errors against the reference, the root mean square is at most 1.5 times, and the
   /// largest at most 2 times, those of the reference itself rounded to bfloat16; both with 1e-6 * max|reference| of
-  /// leave, for what float32 arithmetic loses where rounding happens to lose nothing.
-  void expect_agrees(const Both& both, const std::string& what, double tolerance = 1e-5) {
+  /// leave, for what float32 arithmetic loses where rounding happens to lose nothing. rounded_before: what a product
+  /// was added to, element by element, if it was rounded to bfloat16 first; that rounding is allowed beside the
+  /// result's.
+  void expect_agrees(const Both& both, const std::string& what, double tolerance = 1e-5,
+                     const std::vector<double>& rounded_before = {}) {
     const std::vector<double> got = on_host(both.gpu);
     const std::vector<double> reference(both.cpu.as<double>(), both.cpu.as<double>() + both.cpu.numel());
     if (both.gpu.dtype != DType::bfloat16) {
@@ -153,9 +156,10 @@ class GpuKernelTest : public GpuTest {
     }
     ErrorSize error, allowed;
     double largest = 0;
+    const auto rounding = [](double x) { return std::abs(as_held(x, DType::bfloat16) - x); };
     for (std::size_t i = 0; i < got.size(); ++i) {
       error.add(got[i] - reference[i]);
-      allowed.add(as_held(reference[i], DType::bfloat16) - reference[i]);
+      allowed.add(rounding(reference[i]) + (rounded_before.empty() ? 0 : rounding(rounded_before[i])));
       largest = std::max(largest, std::abs(reference[i]));
     }
     EXPECT_LE(error.rms(), 1.5 * allowed.rms() + 1e-6 * largest) << what;
