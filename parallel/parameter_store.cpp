@@ -228,10 +228,11 @@ TensorView ParameterStore::weight(int id) const {
   if (!shards_weights()) {
     const int bucket = parameter.bucket;
     if (!changed_.empty() && (changed_[bucket] || gathers_[bucket].pending())) [[unlikely]] {
-      fail(ExitCode::usage,
-           "weight: {} is read before its bucket {} was gathered from the ranks that changed it; hold a WeightsGuard of "
-           "that bucket",
-           parameter.name, bucket);
+      fail(
+          ExitCode::usage,
+          "weight: {} is read before its bucket {} was gathered from the ranks that changed it; hold a WeightsGuard of "
+          "that bucket",
+          parameter.name, bucket);
     }
     return weights_[index_of(parameter.part)]
         .view()

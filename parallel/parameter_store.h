@@ -158,8 +158,8 @@ class ParameterStore {
   std::vector<Tensor> weights_;                           // by part: flat, or this rank's slices
   Tensor gradients_;                                      // the same of the trainable part
   std::vector<Place> places_;
-  std::vector<bool> changed_;         // of each bucket, where weights are whole: its owners', and not gathered since
-  std::vector<AllGather> gathers_;    // the same: those under way
+  std::vector<bool> changed_;       // of each bucket, where weights are whole: its owners', and not gathered since
+  std::vector<AllGather> gathers_;  // the same: those under way
   std::vector<Reduction> reductions_;
   std::vector<bool> has_gradient_;  // of each parameter
   std::vector<bool> has_sum_;       // of each bucket: its slice holds sums of this step
