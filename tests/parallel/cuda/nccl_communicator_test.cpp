@@ -546,23 +546,26 @@ TEST_F(NcclFailure, NothingDependsOnWhenNcclIsDone) {
   }
 }
 
-// A rank that sleeps between its looks at an act that NCCL ends soon would take 7 ms here.
+// A rank that sleeps between its looks at an act that NCCL ends soon would take 12 ms here, every time. One that yields
+// is as fast as the machine lets it be, which other processes may keep busy: one quick round is enough.
 TEST_F(NcclFailure, AnActThatEndsSoonCostsNoSleep) {
+  constexpr int rounds = 1000;
   cuda_emulator::set_nccl_polls(120);
-  launch_threads({.ranks = 2, .timeout_seconds = 30}, [](Communicator& world) {
+  std::atomic<int> quick_round = rounds;
+  launch_threads({.ranks = 2, .timeout_seconds = 30}, [&](Communicator& world) {
     GpuRank rank(world, Carrier::nccl);
     connect(rank);
     const Tensor sent = rank.make(100, 0), received = rank.make(100, -1);
-    auto best = steady_clock::duration::max();
-    for (int round = 0; round < 20; ++round) {
+    for (int round = 0; round < rounds && round <= quick_round + 1; ++round) {  // + 1: the other may not know yet
       world.barrier({});
       const auto begun = steady_clock::now();
       const Request request = post_around(rank, sent, received);
-      best = std::min(best, steady_clock::now() - begun);
+      const bool quick = steady_clock::now() - begun < milliseconds(5);
+      if (world.rank() == 0 && quick && quick_round == rounds) quick_round = round;
       rank.ranks->wait(request);
     }
-    EXPECT_LT(best, milliseconds(5));
   });
+  EXPECT_LT(quick_round, rounds);
 }
 
 }  // namespace

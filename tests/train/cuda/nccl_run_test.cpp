@@ -197,8 +197,8 @@ TEST_F(NcclRun, EndsWhenAnExchangeHangs) {
 
 TEST_F(NcclRun, EndsWithAnErrorOfNccl) {
   const std::string sentence = error_of(ExitCode::device, [&] {
-    cuda_emulator::break_nccl_group(3, 30, ncclUnhandledCudaError);
-    run(config({"mesh.sequence=2", "mesh.data=2", "mesh.backend=nccl"}), "run");
+    cuda_emulator::break_nccl_group(3, 30, ncclUnhandledCudaError);  // a step has some 14
+    run(config({"mesh.sequence=2", "mesh.data=2", "mesh.backend=nccl", "training.steps=4"}), "run");
   });
   EXPECT_NE(sentence.find("rank 3 of 4"), std::string::npos) << sentence;
   EXPECT_NE(sentence.find("unhandled cuda error"), std::string::npos) << sentence;
