@@ -100,11 +100,11 @@ std::vector<ActSide> sides_of(const NcclComm& comm, const NcclGroup& group, int 
 
 /// Lets NCCL's own threads work between two looks at what they do. It starts one for each act, which most often ends
 /// within some ten microseconds; a sleep takes at least its interval more, hundreds of times a step. So the rank sleeps
-/// only behind what no thread's start takes.
+/// only behind what no thread's start takes: in time, and in looks, for on a busy machine a single one takes longer.
 class Pause {
  public:
-  void operator()() const {
-    if (Clock::now() - begun_ < std::chrono::microseconds(300)) {
+  void operator()() {
+    if (++looks_ <= 300 || Clock::now() - begun_ < std::chrono::microseconds(300)) {
       std::this_thread::yield();
     } else {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -113,6 +113,7 @@ class Pause {
 
  private:
   const Clock::time_point begun_ = Clock::now();
+  int looks_ = 0;
 };
 
 }  // namespace
@@ -170,7 +171,7 @@ void NcclRank::fail_with(Lock& lock, ncclResult_t result, const NcclComm& comm, 
 void NcclRank::await(Lock& lock, const NcclComm& comm, ncclResult_t result, const CallSite& site) {
   const auto deadline = Clock::now() + timeout_;
   if (!failed(result)) result = state_of(comm);
-  const Pause pause;
+  Pause pause;
   while (result == ncclInProgress) {
     if (Clock::now() > deadline) {
       fail(ExitCode::rank, "{} waited {} s for the other ranks to come to {} (mesh.timeout_seconds)", name(),
@@ -190,7 +191,7 @@ void NcclRank::await(Lock& lock, const NcclComm& comm, ncclResult_t result, cons
 /// Waits until the GPU has done all that NCCL was given. (The watchdog sees if it does not.)
 void NcclRank::await_idle(Lock& lock) {
   const auto passed = [](const std::shared_ptr<NcclGroup>& group) { return group->done.passed(); };
-  const Pause pause;
+  Pause pause;
   while (!std::all_of(under_way_.begin(), under_way_.end(), passed)) {
     lock.unlock();
     pause();
