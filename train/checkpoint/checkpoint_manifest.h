@@ -46,7 +46,8 @@ struct CheckpointManifest {
   std::string tokenizer_hash = {};  // whose tokens these data are (data/tokenizer/tokenizer.h); "": they do not say
   std::string run = {};             // which run made it, the same for all of its checkpoints; "": it does not say
   std::string dtype;                // of weights and moments
-  struct Model {                    // the model in short
+  std::optional<std::string> bfloat16_sums = {};  // how a CPU added bfloat16 products (kernels/bfloat16_products.h)
+  struct Model {                                  // the model in short
     std::string architecture;
     std::int64_t parameters = 0;
     std::optional<std::string> definition = {};  // of a model of a program's own: its name; none: the transformer
@@ -70,6 +71,7 @@ struct CheckpointManifest {
     visit("skipped_steps", self.skipped_steps);
     visit("data_hash", self.data_hash);
     visit("dtype", self.dtype);
+    visit.optional("bfloat16_sums", self.bfloat16_sums);
     visit.optional_hash("tokenizer_hash", self.tokenizer_hash);
     visit.optional_hash("run", self.run);
     visit("model", self.model);
