@@ -16,10 +16,12 @@ using Lock = cuda_emulator::Streams::Lock;
 
 namespace {
 
+thread_local bool waits_for_streams = false;  // whether the thread ever has: then it is no thread that only looks on
+
 /// Lets other threads go on before this one comes to an event (set_late_event_waits).
 void come_late(Lock& lock) {
   const auto late = cuda_emulator::settings().late_event_waits;
-  if (late.count() == 0) return;
+  if (late.count() == 0 || waits_for_streams) return;
   lock.unlock();
   std::this_thread::sleep_for(late);
   lock.lock();
@@ -76,6 +78,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   return call(__func__, [&](Runtime& state, Lock& lock) {
     const auto stream = state.stream(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
+    waits_for_streams = true;
     ++state.host_waits["cudaStreamSynchronize"];
     state.streams.finish(stream, lock);
     return cudaSuccess;

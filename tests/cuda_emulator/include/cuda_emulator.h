@@ -74,7 +74,7 @@ void set_proxy_checks(bool on);
 void set_loading_waits(bool on);
 
 /// By how much a host thread that asks for an event, or waits for one, comes late: as one that the machine does not
-/// run. Until then it has nothing done for it.
+/// run. Until then it has nothing done for it. Threads that have waited for a stream, which lead a step, are in time.
 void set_late_event_waits(std::chrono::milliseconds late);
 
 /// How long work takes by the clock of its stream, which events tell (cudaEventElapsedTime). Not set: as long as it
