@@ -1,10 +1,11 @@
 # shellcheck shell=bash disable=SC2154
-# The page of an extension, from what its evaluations wrote; sourced by scripts/extend, which sets output, lengths, to,
-# from, how, model, texts and foretold.
+# The page of an extension, from what its evaluations wrote; sourced by scripts/extend, which sets output, short_length,
+# to, from, how, model, texts, needles and foretold.
 
 # rows FILE.json: prints "length CONTEXT NLL" for each context and "position CONTEXT FIRST LAST NLL" for each bucket.
 rows() {
   tr -d ' ",' <"$1" | awk -F: '
+    $1 == "tasks" { exit }
     $1 == "context_length" { context = $2 }
     $1 == "first" { first = $2 }
     $1 == "last" { last = $2 }
@@ -83,7 +84,7 @@ escaped() { sed -e 's/&/\&amp;/g' -e 's/</\&lt;/g'; }
 # table: prints nll by context of the three evaluations.
 table() {
   echo "<table><tr><th>context</th><th>before</th><th>scaled, untrained</th><th>after</th></tr>"
-  for name in before scaled after; do rows "$output/$name.json" | awk -v name="$name" '$1 == "length" { print name, $2, $3 }'; done |
+  for name in before scaled after; do cat "$output/$name-short.json" "$output/$name.json" | rows /dev/stdin | awk -v name="$name" '$1 == "length" { print name, $2, $3 }'; done |
     awk '{ nll[$1, $2] = $3; if ($1 == "before") order[++n] = $2 }
       END { for (i = 1; i <= n; i++) printf "<tr><td>%d</td><td>%.4f</td><td>%.4f</td><td>%.4f</td></tr>\n", order[i],
         nll["before", order[i]], nll["scaled", order[i]], nll["after", order[i]] }'
@@ -93,12 +94,28 @@ table() {
 # minutes FILE: prints the seconds in a file as minutes.
 minutes() { awk '{ printf "%d min %d s", $1 / 60, $1 % 60 }' "$1" 2>/dev/null || echo unknown; }
 
-short_context=${lengths%%,*}
+# answers NAME: prints "CONTEXT NLL" for each context in which NAME's evaluation looked for needles.
+answers() {
+  tr -d ' ",' <"$output/$1.json" | awk -F: '
+    $1 == "tasks" { inside = 1; context = "" }
+    inside && $1 == "context_length" { context = $2 }
+    inside && $1 == "nll" && context != "" { sum[context] += $2; count[context]++ }
+    END { for (context in sum) print context, sum[context] / count[context] }' | sort -n
+}
+
+# needle_table: prints how well numbers in the text are found, before and after.
+needle_table() {
+  echo "<table><tr><th>context</th><th>before</th><th>after</th></tr>"
+  join <(answers before | sort) <(answers after | sort) | sort -n |
+    awk '{ printf "<tr><td>%d</td><td>%.4f</td><td>%.4f</td></tr>\n", $1, $2, $3 }'
+  echo "</table>"
+}
+
 {
   verdict "the context of $to against that of $((to / 2)), after" 0.02 "$((to / 2))" "$output/after.jsonl" "$to" \
     "$output/after.jsonl"
-  verdict "the context of $short_context, after against before" 0.03 "$short_context" "$output/before.jsonl" \
-    "$short_context" "$output/after.jsonl"
+  verdict "the context of $short_length, after against before" 0.03 "$short_length" "$output/before-short.jsonl" \
+    "$short_length" "$output/after-short.jsonl"
   verdict "the context of $to, after against scaled alone" 0 "$to" "$output/scaled.jsonl" "$to" "$output/after.jsonl"
 } | tee "$output/verdicts.txt"
 
@@ -117,13 +134,19 @@ TEXT
   curves
   echo "<h2>nll by context, on the same targets</h2>"
   table
+  if [ "$needles" -gt 0 ]; then
+    echo "<h2>nll of four numbers that stand in the text</h2>"
+    needle_table
+  fi
   echo "<pre>"
   escaped <"$output/verdicts.txt"
   echo "</pre><h2>Foretold and taken</h2><p>Foretold: $foretold."
-  echo "Taken: training $(minutes "$output/trained") (of the last call, if there were several), the evaluations" \
-    "$(minutes "$output/before.seconds"), $(minutes "$output/scaled.seconds") and $(minutes "$output/after.seconds").</p>"
+  # A call that is killed has not told how long its evaluation took.
+  find "$output" -name '*.seconds' -exec cat {} + | awk '{ sum += $1 } END { print sum + 0 }' >"$output/evaluated"
+  echo "Taken: training $(minutes "$output/trained"), the evaluations $(minutes "$output/evaluated") (if there were" \
+    "several calls, what was not ended by force).</p>"
   echo "<p>The run itself: <a href=\"run.html\">run.html</a>.</p>"
-  for name in before scaled after; do
+  for name in {before,scaled,after}{-short,}; do
     echo "<h2>Evaluation: $name</h2><pre>"
     escaped <"$output/$name.txt"
     echo "</pre>"

@@ -103,7 +103,7 @@ class Killed(unittest.TestCase):
         # A process group of its own, which the wrapper kills.
         done = subprocess.run(
             ["scripts/extend", "model", "long", "--to", "64", "--held-out", "book", "--short", "short", "--steps", "2",
-             "--half-steps", "1", "--lr", "1e-3", "--output", output],
+             "--half-steps", "1", "--lr", "1e-3", "--needles", "0", "--output", output],
             cwd=cls.checkout, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             timeout=120, check=False, start_new_session=True,
             env=os.environ | environment | {"RINGTRAIN_PREBUILT": "1", "KILLED": str(killed),
@@ -119,8 +119,8 @@ class Killed(unittest.TestCase):
         found = {}
         for path in sorted((self.checkout / output).rglob("*")):
             name = str(path.relative_to(self.checkout / output))
-            wanted = (r"model/.*|(before|scaled|after)\.(json|jsonl|txt)|(long|held-out|short)\.h5(\.manifest\.json)?|"
-                      r"verdicts\.txt|index\.html|config\.yaml|machine\.yaml")
+            wanted = (r"model/.*|(before|scaled|after)(-short)?\.(json|jsonl|txt)|"
+                      r"(long|held-out|short)\.h5(\.manifest\.json)?|verdicts\.txt|index\.html|config\.yaml|machine\.yaml")
             if not path.is_file() or not re.fullmatch(wanted, name):
                 continue
             content = path.read_bytes()
