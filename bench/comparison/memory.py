@@ -1,5 +1,5 @@
-"""Prints what a rank holds, by tag, at 4K to 256K tokens of context on rings of 1 to 8; then trains, and compares what
-the kernel counted as resident with the plan.
+"""Prints what a rank holds, by tag, at 4K to 256K tokens of context on rings of 1 to 8, in float32 and bfloat16; then
+trains, and compares what the kernel counted as resident with the plan.
 
 The tables are the plan of `train --dry-run`; the witness is the process's own peak. The last run is a training step of
 256K tokens on 2 ranks whose address space is limited to 8 GiB: minutes. Exit: 0, or 1 if a run held more than its plan
@@ -17,11 +17,12 @@ from comparison import machine, plan, setup, table, training  # noqa: E402  (the
 from comparison.workers import WorkerError  # noqa: E402
 
 CONFIG, K, MIB = "memory.yaml", 1024, 2**20
-LENGTHS, RINGS = (4 * K, 16 * K, 64 * K, 256 * K), (1, 2, 4, 8)
+LENGTHS, RINGS, DTYPES = (4 * K, 16 * K, 64 * K, 256 * K), (1, 2, 4, 8), ("float32", "bfloat16")
 # Tokens, ranks, other settings. The last two hold a model that weighs more than its activations.
 LARGER = {"model.hidden_size": 768, "model.num_hidden_layers": 8, "model.intermediate_size": 3072}
-WITNESSES = ((4 * K, 1, {}), (16 * K, 2, {}), (64 * K, 4, {}), (K, 4, LARGER),
-             (K, 4, {**LARGER, "training.shard": "weights"}))
+WITNESSES = (*((length, ring, {"training.dtype": dtype}) for dtype in DTYPES
+               for length, ring in ((4 * K, 1), (16 * K, 2), (64 * K, 4))),
+             (K, 4, LARGER), (K, 4, {**LARGER, "training.shard": "weights"}))
 LONG_LIMIT = 8 * 2**30
 PROGRAM = 48 * MIB  # code, libraries, stacks, messages in flight between thread ranks: what no tag holds
 
@@ -31,11 +32,14 @@ def settings(length, ring):
 
 
 def plans():
-    """Prints the plans of all lengths and rings. Returns their records."""
-    records = [plan.record(plan.ranks_of(training.plan(CONFIG, settings(length, ring))), length)
-               for length in LENGTHS for ring in RINGS]
-    print("MiB of the rank that holds most, by tag; the last column: all ranks together\n")
-    print(plan.table_of(records), flush=True)
+    """Prints the plans of all lengths and rings. Returns their records by dtype."""
+    records = {}
+    for dtype in DTYPES:
+        records[dtype] = [plan.record(plan.ranks_of(training.plan(CONFIG, {**settings(length, ring),
+                                                                           "training.dtype": dtype})), length)
+                          for length in LENGTHS for ring in RINGS]
+        print(f"\n{dtype}: MiB of the rank that holds most, by tag; the last column: all ranks together\n")
+        print(plan.table_of(records[dtype]), flush=True)
     return records
 
 
@@ -44,8 +48,9 @@ def witness(length, ring, other, limit=None):
     keys = {**settings(length, ring), **other}
     planned = sum(held["total"] for held in plan.ranks_of(training.plan(CONFIG, keys)).values())
     run = training.run(CONFIG, keys, 2, count=1, timeout=1500, limit_bytes=limit)
-    return {"tokens": length, "ranks": ring, "shard": keys.get("training.shard", "optimizer"), "planned": planned,
-            "resident": run.resident_bytes, "seconds": run.lines[0]["seconds"], "limit": limit}
+    return {"tokens": length, "ranks": ring, "dtype": keys.get("training.dtype", "float32"),
+            "shard": keys.get("training.shard", "optimizer"), "planned": planned, "resident": run.resident_bytes,
+            "seconds": run.lines[0]["seconds"], "limit": limit}
 
 
 def main():
@@ -63,7 +68,7 @@ def main():
         cases.append((256 * K, 2, {}, LONG_LIMIT))
     records, wrong = [], []
     for length, ring, other, limit in cases:
-        machine.say(f"a step of {length // K}K tokens on a ring of {ring}"
+        machine.say(f"a step of {length // K}K tokens on a ring of {ring}, {other.get('training.dtype', 'float32')}"
                     + (f", inside {limit // 2**30} GiB of address space" if limit else ""))
         try:
             record = witness(length, ring, other, limit)
@@ -74,11 +79,11 @@ def main():
         if record["resident"] > record["planned"] + PROGRAM:
             wrong.append(f"{length // K}K tokens on {ring} ranks: {record['resident']} bytes were resident, planned "
                          f"are {record['planned']} and {PROGRAM} for the program itself")
-    print("\n" + table.aligned([[f"{r['tokens'] // K}K", str(r["ranks"]), r["shard"], f"{r['planned'] / MIB:.1f}",
-                                 f"{r['resident'] / MIB:.1f}", f"{(r['resident'] - r['planned']) / MIB:+.1f}",
-                                 f"{r['seconds']:.1f}"] for r in records],
-                               ["tokens", "ranks", "shard", "planned, all ranks, MiB", "resident, MiB", "difference",
-                                "step, s"]))
+    rows = [[f"{r['tokens'] // K}K", str(r["ranks"]), r["dtype"], r["shard"], f"{r['planned'] / MIB:.1f}",
+             f"{r['resident'] / MIB:.1f}", f"{(r['resident'] - r['planned']) / MIB:+.1f}", f"{r['seconds']:.1f}"]
+            for r in records]
+    print("\n" + table.aligned(rows, ["tokens", "ranks", "dtype", "shard", "planned, all ranks, MiB", "resident, MiB",
+                                      "difference", "step, s"]))
     for line in wrong:
         print("wrong: " + line)
     if arguments.json:
