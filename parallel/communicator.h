@@ -72,9 +72,9 @@ class Communicator {
     fail(ExitCode::internal, "a communicator without gathers of its own is asked for one");
   }
   /// Whether every act on GPU memory begins when all ranks that it joins have come, and ends before the call that posts
-  /// it returns. Meant for a first pass, in which CUDA loads kernels: a rank that loads may wait for all GPUs of its
-  /// process, and so for an act that waits for that rank. Collective. Changes something only where NCCL joins threads
-  /// of one process, and holds for all communicators that were split from one another.
+  /// it returns. Meant for a first pass, in which cuBLASLt loads kernels: a rank that loads may wait for all GPUs of
+  /// its process, and so for an act that waits for that rank. Collective. Changes something only where NCCL joins
+  /// threads of one process, and holds for all communicators that were split from one another.
   virtual void set_lockstep([[maybe_unused]] bool on) {}
   /// Returns when both halves are done. Throws Error(rank) that names rank, peer, operation, layer and hop when it
   /// waits longer than the timeout, and the first error of any rank once one has aborted. A request that is not under

@@ -90,7 +90,7 @@ void adamw_update(Stream& stream, std::span<const AdamWSlice> slices, const Adam
   all.lr = static_cast<float>(hyper.lr);
   unsigned tiles = 0;
   const auto flush = [&] {
-    launch(stream.cuda(), adamw_kernel, tiles, tile_threads, 0, all);
+    launch<adamw_kernel>(stream.cuda(), tiles, tile_threads, 0, all);
     all.count = 0, tiles = 0;
   };
   for (const AdamWSlice& from : slices) {

@@ -44,7 +44,7 @@ static __global__ void arm_waits_kernel(WaitReport* report) {
 
 /// Tells the kernels of this file where to report. Before each launch of one that waits, on its stream.
 [[maybe_unused]] static void arm_waits(Context& context) {
-  launch(context, arm_waits_kernel, dim3(1), dim3(1), 0, &wait_report());
+  launch<arm_waits_kernel>(context, dim3(1), dim3(1), 0, &wait_report());
 }
 
 __device__ inline void copy_text(char* to, const char* from) {

@@ -31,8 +31,8 @@ __global__ void __launch_bounds__(chunk_lanes* chunk_rows)
 
 void add_chunks(Context& context, float* to, const float* partial, unsigned chunks, std::int64_t C) {
   if (to == nullptr) return;  // the gradient of something frozen
-  launch(context, add_chunks_kernel, blocks_for(C, chunk_lanes), dim3(chunk_lanes, chunk_rows), 0, to, partial, chunks,
-         C);
+  launch<add_chunks_kernel>(context, blocks_for(C, chunk_lanes), dim3(chunk_lanes, chunk_rows), 0, to, partial, chunks,
+                            C);
 }
 
 }  // namespace ringtrain::cuda

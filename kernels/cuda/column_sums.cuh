@@ -66,11 +66,11 @@ void add_column_sums(Context& context, float* to, std::int64_t T, std::int64_t C
   auto* const partial = static_cast<float*>(context.partial_sums());
   const dim3 block(column_lanes, column_rows);
   if (whole) {
-    launch(context, column_sums_kernel<Term, W>, dim3(blocks_for(C, column_lanes * W), chunks.count), block, 0, term,
-           partial, T, C, chunks.tokens);
+    launch<column_sums_kernel<Term, W>>(context, dim3(blocks_for(C, column_lanes * W), chunks.count), block, 0, term,
+                                        partial, T, C, chunks.tokens);
   } else {
-    launch(context, column_sums_kernel<Term, 1>, dim3(blocks_for(C, column_lanes), chunks.count), block, 0, term,
-           partial, T, C, chunks.tokens);
+    launch<column_sums_kernel<Term, 1>>(context, dim3(blocks_for(C, column_lanes), chunks.count), block, 0, term,
+                                        partial, T, C, chunks.tokens);
   }
   add_chunks(context, to, partial, chunks.count, C);
 }

@@ -198,13 +198,14 @@ void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& n
                    const ConstTensorView& weights, double denominator, bool gradient, double softcap) {
   ensure(logits.dim(1) <= INT32_MAX - 2 * row_threads * packs_under_way * 8, "a vocabulary's ids are int32");
   dispatch_storage(logits.dtype, [&]<class T>() {
-    const auto run = [&](auto kernel) {
-      launch(stream.cuda(), kernel, blocks_for(logits.dim(0), 1), row_threads, 0, logits.as<T>(), nll.as<double>(),
-             labels.as<std::int32_t>(), weights.as<float>(), static_cast<int>(logits.dim(1)), denominator, gradient,
-             softcap > 0 ? static_cast<float>(1 / softcap) : 0.0f);
+    const auto run = [&]<bool Capped>() {
+      launch<cross_entropy_kernel<T, Capped>>(stream.cuda(), blocks_for(logits.dim(0), 1), row_threads, 0,
+                                              logits.as<T>(), nll.as<double>(), labels.as<std::int32_t>(),
+                                              weights.as<float>(), static_cast<int>(logits.dim(1)), denominator,
+                                              gradient, softcap > 0 ? static_cast<float>(1 / softcap) : 0.0f);
     };
-    if (softcap > 0) return run(cross_entropy_kernel<T, true>);
-    run(cross_entropy_kernel<T, false>);
+    if (softcap > 0) return run.template operator()<true>();
+    run.template operator()<false>();
   });
 }
 

@@ -82,14 +82,14 @@ void look_up(Context& context, const TensorView& y, const ConstTensorView& ids, 
   const std::int64_t tokens = ids.numel(), C = table.dim(1);
   const auto across = static_cast<unsigned>(std::clamp<std::int64_t>((C / W + 31) / 32 * 32, 32, max_row_threads));
   const dim3 block(across, max_row_threads / across);
-  launch(context, look_up_kernel<T, W>, blocks_for(tokens, block.y), block, 0, y.as<T>(), ids.as<std::int32_t>(),
-         table.as<T>(), tokens, C, accumulate);
+  launch<look_up_kernel<T, W>>(context, blocks_for(tokens, block.y), block, 0, y.as<T>(), ids.as<std::int32_t>(),
+                               table.as<T>(), tokens, C, accumulate);
 }
 
 template <class T, int W>
 void add_rows(Context& context, float* dtable, const T* dy, const Sorted& tokens, int n, std::int64_t C) {
-  launch(context, add_rows_kernel<T, W>, dim3(blocks_for(n, segment_warps), blocks_for(C, 32 * W)),
-         dim3(32, segment_warps), 0, dtable, dy, tokens, n, C);
+  launch<add_rows_kernel<T, W>>(context, dim3(blocks_for(n, segment_warps), blocks_for(C, 32 * W)),
+                                dim3(32, segment_warps), 0, dtable, dy, tokens, n, C);
 }
 
 }  // namespace

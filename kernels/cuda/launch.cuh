@@ -9,15 +9,21 @@
 
 #include "framework/cuda/check.h"
 #include "framework/cuda/context.h"
+#include "framework/cuda/kernel_loading.h"
 #include "framework/stream.h"
 
 namespace ringtrain::cuda {
 
+/// Notes a kernel before main, if any code of the program launches it.
+template <auto kernel>
+inline const bool noted = note_kernel(reinterpret_cast<const void*>(kernel));
+
 /// Runs kernel on the context's stream with grid x block threads and shared_bytes of dynamic shared memory a block. An
-/// empty grid is no launch. Throws Error(device) if the launch is refused.
-template <class... Params, class... Args>
-void launch(Context& context, void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
-            Args&&... args) {
+/// empty grid is no launch. The kernel is a template argument so that no launch escapes load_kernels. Throws
+/// Error(device) if the launch is refused.
+template <auto kernel, class... Args>
+void launch(Context& context, dim3 grid, dim3 block, std::size_t shared_bytes, Args&&... args) {
+  static_cast<void>(noted<kernel>);
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
   if (shared_bytes > 48 * 1024) context.allow_shared_bytes(reinterpret_cast<const void*>(kernel), shared_bytes);
   cudaLaunchConfig_t config{};

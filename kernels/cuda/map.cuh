@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(map_threads)
 template <class Op, class To, class From, int O, int I, int W>
 void launch_map(Context& context, std::int64_t n, const Op& op, const MapTensors<To, From, O, I>& tensors) {
   const unsigned blocks = std::max(blocks_for(n / W, map_packs * map_threads), n > 0 ? 1U : 0U);
-  launch(context, map_kernel<Op, To, From, O, I, W>, blocks, map_threads, 0, op, tensors, n);
+  launch<map_kernel<Op, To, From, O, I, W>>(context, blocks, map_threads, 0, op, tensors, n);
 }
 
 template <class Op, class To, class From, int O, int I>

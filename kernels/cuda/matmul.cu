@@ -246,8 +246,8 @@ void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& 
     dispatch_storage(y.dtype, [&]<class S>() {
       const ConstTensorView added = residual_rows(begin, end);
       const std::int64_t n = (end - begin) * O;
-      launch(stream.cuda(), bias_kernel<S>, blocks_for(n, bias_threads), bias_threads, 0, y.rows(begin, end).as<S>(),
-             bias.as<S>(), added.empty() ? nullptr : added.as<S>(), n, O);
+      launch<bias_kernel<S>>(stream.cuda(), blocks_for(n, bias_threads), bias_threads, 0, y.rows(begin, end).as<S>(),
+                             bias.as<S>(), added.empty() ? nullptr : added.as<S>(), n, O);
     });
   };
   if (I == 0) {

@@ -133,9 +133,9 @@ void forward(Context& context, const Forward<T>& call) {
   if (call.C % W == 0 && packs <= max_forward_threads * forward_packs &&
       aligned_to(16, {call.y, call.x, call.w, call.b})) {
     const dim3 block = groups_for(packs, forward_packs);
-    launch(context, forward_kernel<T, layer, W, forward_packs>, blocks_for(call.T_, block.y), block, 0, call);
+    launch<forward_kernel<T, layer, W, forward_packs>>(context, blocks_for(call.T_, block.y), block, 0, call);
   } else {
-    launch(context, forward_kernel<T, layer, 1, 0>, blocks_for(call.T_, 1), loop_threads, 0, call);
+    launch<forward_kernel<T, layer, 1, 0>>(context, blocks_for(call.T_, 1), loop_threads, 0, call);
   }
 }
 
@@ -256,8 +256,8 @@ void launch_backward(Context& context, const Backward<T>& call) {
   const dim3 block = groups_for(call.C / W, P);
   const TokenChunks chunks = chunks_of(call.T_, call.C, layer ? 2 : 1, 512 * std::int64_t{block.y});
   auto* const partial = static_cast<float*>(context.partial_sums());
-  launch(context, backward_kernel<T, layer, W, P>, blocks_for(chunks.count, block.y), block, 0, call, partial,
-         chunks.tokens, chunks.count);
+  launch<backward_kernel<T, layer, W, P>>(context, blocks_for(chunks.count, block.y), block, 0, call, partial,
+                                          chunks.tokens, chunks.count);
   add_chunks(context, call.dw, partial, chunks.count, call.C);
   if constexpr (layer) add_chunks(context, call.db, partial + chunks.count * call.C, chunks.count, call.C);
 }
@@ -275,7 +275,7 @@ void backward(Context& context, const Backward<T>& call) {
   // First the parameters' gradients, then dx: dx may be the memory of dy.
   add_column_sums<1>(context, call.dw, call.T_, call.C, false, WeightTerm<T, layer>{call});
   if constexpr (layer) add_column_sums<1>(context, call.db, call.T_, call.C, false, BiasTerm<T>{call});
-  launch(context, backward_loop_kernel<T, layer>, blocks_for(call.T_, 1), loop_threads, 0, call);
+  launch<backward_loop_kernel<T, layer>>(context, blocks_for(call.T_, 1), loop_threads, 0, call);
 }
 
 }  // namespace

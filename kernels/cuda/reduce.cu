@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(tree_threads)
 }  // namespace
 
 void add_pieces(Context& context, double* result, const double* sums, int pieces, bool accumulate) {
-  launch(context, add_pieces_kernel, 1, tree_threads, 0, result, sums, pieces, accumulate);
+  launch<add_pieces_kernel>(context, 1, tree_threads, 0, result, sums, pieces, accumulate);
 }
 
 }  // namespace ringtrain::cuda

@@ -65,9 +65,9 @@ void sum_over_tree(Context& context, double* result, std::int64_t n, bool whole,
   const unsigned pieces = blocks_for(n, piece);
   auto* const sums = static_cast<double*>(context.partial_sums());
   if (whole) {
-    launch(context, piece_sums_kernel<Term, W>, pieces, tree_threads, 0, term, n, piece, sums);
+    launch<piece_sums_kernel<Term, W>>(context, pieces, tree_threads, 0, term, n, piece, sums);
   } else {
-    launch(context, piece_sums_kernel<Term, 1>, pieces, tree_threads, 0, term, n, piece, sums);
+    launch<piece_sums_kernel<Term, 1>>(context, pieces, tree_threads, 0, term, n, piece, sums);
   }
   add_pieces(context, result, sums, static_cast<int>(pieces), accumulate);
 }

@@ -62,7 +62,7 @@ template <int direction, int W, class To, class From>
 void launch_rotate(Context& context, To* y, const From* x, const float* table, std::int64_t T, int H, int half) {
   const int across = std::min(half / W, rotate_threads), heads = std::clamp(rotate_threads / across, 1, std::max(H, 1));
   const dim3 block(static_cast<unsigned>(across), static_cast<unsigned>(heads));
-  launch(context, rotate_kernel<direction, To, From, W>, blocks_for(T, 1), block, 0, y, x, table, H, half);
+  launch<rotate_kernel<direction, To, From, W>>(context, blocks_for(T, 1), block, 0, y, x, table, H, half);
 }
 
 template <int direction, class To, class From>
@@ -88,8 +88,9 @@ void rope_table(Stream& stream, const TensorView& table, const ConstTensorView& 
     const int count = std::min(half - first, max_frequencies);
     Frequencies some{};
     std::copy_n(frequencies.inverse.begin() + first, count, some.inverse);
-    launch(stream.cuda(), rope_table_kernel, blocks_for(T * count, table_threads), table_threads, 0, some,
-           frequencies.magnitude, table.as<float>(), positions.as<std::int32_t>(), T, half, first, count);
+    launch<rope_table_kernel>(stream.cuda(), blocks_for(T * count, table_threads), table_threads, 0, some,
+                              frequencies.magnitude, table.as<float>(), positions.as<std::int32_t>(), T, half, first,
+                              count);
   }
 }
 

@@ -127,9 +127,9 @@ Sorted sort(Context& context, const std::int32_t* input, int n, std::int64_t bou
   const int bits = std::max(1, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(bound - 1))));
   for (int shift = 0, side = 0; shift < bits; shift += digit_bits, side ^= 1) {
     const Keys to = sides[side];
-    launch(context, count_kernel, tiles, tile_threads, 0, from.keys, n, shift, counts);
-    launch(context, scan_kernel, 1, scan_threads, 0, counts, digits * static_cast<int>(tiles));
-    launch(context, move_kernel, tiles, tile_threads, 0, to.keys, to.places, from.keys, from.places, n, shift, counts);
+    launch<count_kernel>(context, tiles, tile_threads, 0, from.keys, n, shift, counts);
+    launch<scan_kernel>(context, 1, scan_threads, 0, counts, digits * static_cast<int>(tiles));
+    launch<move_kernel>(context, tiles, tile_threads, 0, to.keys, to.places, from.keys, from.places, n, shift, counts);
     from = to;
   }
   return {from.keys, from.places};

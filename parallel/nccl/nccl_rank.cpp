@@ -9,6 +9,7 @@
 
 #include "framework/cuda/check.h"
 #include "framework/cuda/context.h"
+#include "framework/cuda/kernel_loading.h"
 #include "framework/threads.h"
 #include "parallel/call_history.h"
 #include "parallel/collectives.h"
@@ -249,7 +250,8 @@ void NcclRank::meet_threads() {
     if (all[rank] != all[0]) return;
   }
   lockstep_ = Lockstep::find(all[1]);
-  host_->barrier(meeting);  // until then rank 0 keeps its own
+  cuda::load_kernels();
+  host_->barrier(meeting);  // until then rank 0 keeps its own, and none waits for a rank that still loads
 }
 
 /// NCCL gives the part only when the whole communicator has finished the split (NVIDIA/nccl 1472). It splits only a

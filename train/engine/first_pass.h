@@ -1,4 +1,4 @@
-// The first pass of a kind through a rank's model, in which CUDA loads kernels: in lockstep (see
+// The first pass of a kind through a rank's model, in which cuBLASLt loads kernels: in lockstep (see
 // Communicator::set_lockstep), where NCCL joins the ranks.
 #pragma once
 

@@ -148,10 +148,10 @@ void general_backward(Context& context, const BackwardCall<T>& call) {
     const std::int64_t key_blocks = tile_count(call.keys, C::tile) * call.shape.B * call.shape.G;
     const std::int64_t query_blocks = tile_count(call.queries, C::tile) * call.shape.B * call.shape.H;
     general::with_softcap(call.shape, [&]<bool Capped>() {
-      launch(context, general::key_kernel<T, C, Capped>, dim3(blocks_for(key_blocks, 1)), block,
-             sizeof(general::BackwardShared<C>), call);
-      launch(context, general::query_kernel<T, C, Capped>, dim3(blocks_for(query_blocks, 1)), block,
-             sizeof(general::BackwardShared<C>), call);
+      launch<general::key_kernel<T, C, Capped>>(context, dim3(blocks_for(key_blocks, 1)), block,
+                                                sizeof(general::BackwardShared<C>), call);
+      launch<general::query_kernel<T, C, Capped>>(context, dim3(blocks_for(query_blocks, 1)), block,
+                                                  sizeof(general::BackwardShared<C>), call);
     });
   });
 }

@@ -111,8 +111,8 @@ void general_forward(Context& context, const ForwardCall<T>& call) {
   general::with_cut(call.shape.D, [&]<class C>() {
     const std::int64_t blocks = tile_count(call.queries, C::tile) * call.shape.B * call.shape.H;
     general::with_softcap(call.shape, [&]<bool Capped>() {
-      launch(context, general::forward_kernel<T, C, Capped>, dim3(blocks_for(blocks, 1)), dim3(C::threads),
-             sizeof(general::ForwardShared<C>), call);
+      launch<general::forward_kernel<T, C, Capped>>(context, dim3(blocks_for(blocks, 1)), dim3(C::threads),
+                                                    sizeof(general::ForwardShared<C>), call);
     });
   });
 }

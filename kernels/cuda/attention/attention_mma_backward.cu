@@ -399,12 +399,12 @@ void launch_backward(Context& context, const BackwardCall<bf16>& call, void* wor
   const std::int64_t blocks = tile_count(call.keys, C::key_tile) * call.shape.B * call.shape.G;
   const dim3 grid(blocks_for(blocks, 1)), block(C::threads);
   if (!call.shape.deterministic) {
-    return launch(context, backward_kernel<C, false>, grid, block, sizeof(Shared<C>), call, DqSemaphore{});
+    return launch<backward_kernel<C, false>>(context, grid, block, sizeof(Shared<C>), call, DqSemaphore{});
   }
   arm_waits(context);
   const DqSemaphore semaphore = semaphore_in(workspace, call.shape, call.queries.tokens, C::query_tile);
   prepare_semaphore(context, semaphore, call.shape, call.queries, call.keys, C::query_tile, C::key_tile);
-  launch(context, backward_kernel<C, true>, grid, block, sizeof(Shared<C>), call, semaphore);
+  launch<backward_kernel<C, true>>(context, grid, block, sizeof(Shared<C>), call, semaphore);
 }
 
 template <bool Capped>

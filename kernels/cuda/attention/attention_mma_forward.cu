@@ -335,7 +335,7 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const __grid_consta
 template <int D, bool Capped>
 void launch_forward(Context& context, const ForwardCall<bf16>& call) {
   const std::int64_t blocks = tile_count(call.queries, query_tile) * call.shape.B * call.shape.H;
-  launch(context, forward_kernel<D, Capped>, dim3(blocks_for(blocks, 1)), dim3(threads), shared_bytes<D>, call);
+  launch<forward_kernel<D, Capped>>(context, dim3(blocks_for(blocks, 1)), dim3(threads), shared_bytes<D>, call);
 }
 
 }  // namespace

@@ -47,9 +47,10 @@ void attention_sinks_finalize(Stream& stream, const AttentionState& state, const
                               const ConstTensorView& sinks) {
   const std::int64_t rows = lse.numel();
   dispatch_storage(out.dtype, [&]<class T>() {
-    launch(stream.cuda(), finish_kernel<T>, dim3(blocks_for(rows, rows_of_block)), dim3(threads), 0, out.as<T>(),
-           lse.as<float>(), state.o.as<float>(), state.m.as<float>(), state.l.as<float>(), sinks.as<T>(), rows,
-           out.dim(1), static_cast<int>(out.dim(2)), static_cast<int>(out.dim(3)));
+    launch<finish_kernel<T>>(stream.cuda(), dim3(blocks_for(rows, rows_of_block)), dim3(threads), 0, out.as<T>(),
+                             lse.as<float>(), state.o.as<float>(), state.m.as<float>(), state.l.as<float>(),
+                             sinks.as<T>(), rows, out.dim(1), static_cast<int>(out.dim(2)),
+                             static_cast<int>(out.dim(3)));
   });
 }
 

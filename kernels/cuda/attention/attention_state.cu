@@ -91,18 +91,18 @@ void attention_finalize(Stream& stream, const AttentionState& state, const Tenso
   const std::int64_t T = out.dim(1), H = out.dim(2), D = out.dim(3);
   with_packs(out.dtype, D, aligned(out.data) && aligned(state.o.data), [&]<class E, int Width>() {
     const std::int64_t items = out.numel() / Width;
-    launch(stream.cuda(), finish_kernel<E, Width>, grid_for(items), dim3(threads), 0, static_cast<E*>(out.data),
-           lse.as<float>(), state.o.as<float>(), state.m.as<float>(), state.l.as<float>(), items, T,
-           static_cast<int>(H), static_cast<int>(D / Width));
+    launch<finish_kernel<E, Width>>(stream.cuda(), grid_for(items), dim3(threads), 0, static_cast<E*>(out.data),
+                                    lse.as<float>(), state.o.as<float>(), state.m.as<float>(), state.l.as<float>(),
+                                    items, T, static_cast<int>(H), static_cast<int>(D / Width));
   });
 }
 
 void attention_delta(Stream& stream, const TensorView& delta, const ConstTensorView& dout, const ConstTensorView& out) {
   const std::int64_t T = out.dim(1), H = out.dim(2), D = out.dim(3), rows = delta.numel();
   with_packs(out.dtype, D, aligned(out.data) && aligned(dout.data), [&]<class E, int Width>() {
-    launch(stream.cuda(), delta_kernel<E, Width>, grid_for(rows * 8), dim3(threads), 0, delta.as<float>(),
-           static_cast<const E*>(dout.data), static_cast<const E*>(out.data), rows, T, static_cast<int>(H),
-           static_cast<int>(D / Width));
+    launch<delta_kernel<E, Width>>(stream.cuda(), grid_for(rows * 8), dim3(threads), 0, delta.as<float>(),
+                                   static_cast<const E*>(dout.data), static_cast<const E*>(out.data), rows, T,
+                                   static_cast<int>(H), static_cast<int>(D / Width));
   });
 }
 

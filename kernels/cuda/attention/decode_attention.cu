@@ -244,18 +244,18 @@ void decode_attention(Stream& stream, const AttentionShape& shape, const ConstTe
                              .softcap = static_cast<float>(shape.softcap)};
     const bool whole = D % pack_width<T> == 0 && aligned_to(16, {k.data, v.data});
     with_sizes<T>(whole, H / G, [&]<int W, int Heads>() {
-      launch(stream.cuda(), decode_piece_kernel<T, W, Heads>,
-             dim3(static_cast<unsigned>(H / Heads), static_cast<unsigned>(pieces)), dim3(threads),
-             shared_floats(static_cast<int>(D), W, Heads) * sizeof(float), partials, call);
+      launch<decode_piece_kernel<T, W, Heads>>(
+          stream.cuda(), dim3(static_cast<unsigned>(H / Heads), static_cast<unsigned>(pieces)), dim3(threads),
+          shared_floats(static_cast<int>(D), W, Heads) * sizeof(float), partials, call);
     });
   });
-  launch(stream.cuda(), combine_pieces_kernel, dim3(static_cast<unsigned>(H)), dim3(combine_threads), 0,
-         pointers_of(state), partials, pieces, static_cast<int>(H), static_cast<int>(D));
+  launch<combine_pieces_kernel>(stream.cuda(), dim3(static_cast<unsigned>(H)), dim3(combine_threads), 0,
+                                pointers_of(state), partials, pieces, static_cast<int>(H), static_cast<int>(D));
 }
 
 void combine_attention(Stream& stream, const AttentionState& into, const AttentionState& other) {
-  launch(stream.cuda(), combine_states_kernel, dim3(static_cast<unsigned>(into.o.dim(2))), dim3(combine_threads), 0,
-         pointers_of(into), pointers_of(other), static_cast<int>(into.o.dim(3)));
+  launch<combine_states_kernel>(stream.cuda(), dim3(static_cast<unsigned>(into.o.dim(2))), dim3(combine_threads), 0,
+                                pointers_of(into), pointers_of(other), static_cast<int>(into.o.dim(3)));
 }
 
 }  // namespace ringtrain::cuda

@@ -33,8 +33,8 @@ void prepare_semaphore(Context& context, const DqSemaphore& semaphore, const Att
                        const TokenMap& queries, const TokenMap& keys, int query_tile, int key_tile) {
   constexpr int threads = 128;
   const std::int64_t warps = shape.B * tile_count(queries, query_tile);
-  launch(context, prepare_kernel, dim3(blocks_for(warps * 32, threads)), dim3(threads), 0, semaphore, shape.mask,
-         static_cast<int>(shape.B), static_cast<int>(shape.H), queries, keys, query_tile, key_tile);
+  launch<prepare_kernel>(context, dim3(blocks_for(warps * 32, threads)), dim3(threads), 0, semaphore, shape.mask,
+                         static_cast<int>(shape.B), static_cast<int>(shape.H), queries, keys, query_tile, key_tile);
 }
 
 }  // namespace ringtrain::cuda

@@ -32,6 +32,10 @@ bool one_block_a_cluster(const cudaLaunchConfig_t& config) {
   });
 }
 
+void load_kernel(Runtime& state, const void* kernel, Lock& lock) {
+  state.load(fmt::format("kernel {}", kernel), lock);
+}
+
 }  // namespace
 
 cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& config, const void* kernel, std::function<void()> thread) {
@@ -45,7 +49,7 @@ cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& config, const void* 
                                  ? default_shared_bytes
                                  : std::max(default_shared_bytes, static_cast<std::size_t>(allowed->second));
     if (config.dynamicSmemBytes > most) return cudaErrorInvalidValue;
-    state.load(fmt::format("kernel {}", kernel), lock);
+    load_kernel(state, kernel, lock);
     auto launched = std::make_shared<Launch>(Launch{config.gridDim, config.blockDim, config.dynamicSmemBytes, kernel,
                                                     std::move(thread), state.devices.compute_capability});
     cuda_emulator::Work work{Trace::Kind::kernel, state.streams.tracing ? function_name(kernel) : std::string(), 0,
@@ -68,8 +72,9 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
 }
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
-  return call(__func__, [&](Runtime& state, Lock&) {
+  return call(__func__, [&](Runtime& state, Lock& lock) {
     if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
+    load_kernel(state, kernel, lock);
     *attributes = {};
     attributes->maxThreadsPerBlock = 1024;
     attributes->numRegs = 32;

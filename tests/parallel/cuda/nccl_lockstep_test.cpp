@@ -4,6 +4,7 @@
 #include <future>
 #include <thread>
 
+#include "kernels/matmul.h"
 #include "parallel/nccl/lockstep.h"
 #include "tests/parallel/cuda/gpu_ranks.h"
 #include "tests/support/error_of.h"
@@ -55,14 +56,14 @@ TEST(Lockstep, ARankThatLooksMayLeave) {
 
 class NcclLockstep : public GpuRanks {
  protected:
-  /// Rank 1 posts a message; then rank 0 loads a kernel and posts its side. Returns whether rank 1's side came to its
-  /// GPU before that.
+  /// Rank 1 posts a message; then rank 0 has its first product, for which cuBLASLt loads a kernel, and posts its side.
+  /// Returns whether rank 1's side came to its GPU before that.
   static bool exchange_beside_a_load(bool lockstep, double timeout_seconds) {
     bool came_early = false;
     launch_threads({.ranks = 2, .timeout_seconds = 60}, [&](Communicator& world) {
       GpuRank rank(world, Carrier::nccl, timeout_seconds);
       const Tensor sent = rank.make(100, world.rank()), received = rank.make(100, -1);
-      const Tensor x = rank.make(10, 1), y = rank.make(10, 1);
+      const Tensor x = rank.make(8 * 16, 1), w = rank.make(4 * 16, 1), y = rank.make(8 * 4, 0);
       connect(rank);
       rank.ranks->set_lockstep(lockstep);
       world.barrier({"after all other work"});
@@ -76,7 +77,7 @@ class NcclLockstep : public GpuRanks {
           came_early = cuda_emulator::work_given() >= given + work_of_a_post;
           std::this_thread::sleep_for(1ms);
         }
-        add(rank.stream, y, x);  // for the first time
+        linear_forward(rank.stream, y.view().prefix({8, 4}), x.view().prefix({8, 16}), w.view().prefix({4, 16}), {});
       }
       rank.ranks->wait(post_around(rank, sent, received));
       const std::vector<float> values = rank.read(received);

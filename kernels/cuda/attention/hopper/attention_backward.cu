@@ -313,7 +313,7 @@ void run_backward(Stream& stream, const AttentionShape& shape, void* workspace, 
   }
   const auto blocks = static_cast<unsigned>(std::min(multiprocessors_for(stream), a.order.count()));
   arm_waits(context);
-  launch(context, backward_kernel<D>, dim3(blocks), dim3(threads), sizeof(BackwardShared<D>), a);
+  launch<backward_kernel<D>>(context, dim3(blocks), dim3(threads), sizeof(BackwardShared<D>), a);
 }
 
 }  // namespace

@@ -392,7 +392,7 @@ void run_forward(Stream& stream, const ConstTensorView& q, const ConstTensorView
   a.v = head_map(v, key_tile);
   const auto blocks = static_cast<unsigned>(std::min(multiprocessors_for(stream), a.order.count()));
   arm_waits(context);
-  launch(context, forward_kernel<D>, dim3(blocks), dim3(Plan::threads), sizeof(ForwardShared<D>), a);
+  launch<forward_kernel<D>>(context, dim3(blocks), dim3(Plan::threads), sizeof(ForwardShared<D>), a);
 }
 
 }  // namespace
