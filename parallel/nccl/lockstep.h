@@ -1,10 +1,11 @@
 // Acts of NCCL between ranks that are threads of one process, each as a whole: it begins when every rank that it joins
 // has come, and none of them goes on before it has ended everywhere.
 //
-// The first use of a product by cuBLASLt loads its kernel. That may wait for every GPU of the process, as getting memory
-// may. If a kernel of NCCL's waits there for a message of the very rank that loads, both wait for ever. In lockstep none
-// waits while any rank that it joins does something else. An act joins the ranks of its messages, those that their acts
-// join, and so on: in a ring all of them. Kernels of our own are loaded before (framework/cuda/kernel_loading.h).
+// The first use of a product by cuBLASLt loads its kernel. That may wait for every GPU of the process, as getting
+// memory may. If a kernel of NCCL's waits there for a message of the very rank that loads, both wait for ever. In
+// lockstep none waits while any rank that it joins does something else. An act joins the ranks of its messages, those
+// that their acts join, and so on: in a ring all of them. Kernels of our own are loaded before
+// (framework/cuda/kernel_loading.h).
 #pragma once
 
 #include <chrono>
