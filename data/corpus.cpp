@@ -6,7 +6,7 @@
 #include <numeric>
 #include <span>
 
-#include "framework/config/config.h"
+#include "framework/config/data_config.h"
 #include "framework/error.h"
 #include "framework/storage/hash.h"
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "framework/config/config.h"
 #include "framework/config/config_check.h"
 #include "framework/config/config_schema.h"
 #include "framework/config/yaml_tree.h"

@@ -4,11 +4,13 @@
 #include <functional>
 #include <string>
 
-#include "framework/config/config.h"
 #include "framework/config/config_problems.h"
 #include "framework/parameter_table.h"
 
 namespace ringtrain {
+
+struct Config;
+struct ModelConfig;
 
 /// Adds a problem for every key that the config's architecture cannot use, and for what names no parameter of its
 /// model. Keys that already have a problem are left alone.

@@ -1,4 +1,5 @@
 #include "layers/model_spec.h"
+#include "framework/config/config.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +7,8 @@
 #include <cmath>
 #include <utility>
 
-#include "framework/config/config.h"
 #include "framework/config/config_problems.h"
+#include "framework/config/model_config.h"
 #include "framework/error.h"
 
 namespace ringtrain {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "framework/config/config.h"
+
 namespace ringtrain::reference {
 
 double learning_rate(const Config& config, std::int64_t step) {

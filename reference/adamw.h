@@ -4,8 +4,12 @@
 
 #include <cstdint>
 
-#include "framework/config/config.h"
 #include "reference/operations.h"
+
+namespace ringtrain {
+struct Config;
+struct OptimizerConfig;
+}  // namespace ringtrain
 
 namespace ringtrain::reference {
 

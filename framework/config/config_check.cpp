@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "framework/config/config.h"
 #include "framework/config/rope_scaling_check.h"
 #include "framework/config/training_stages.h"
 #include "framework/device.h"

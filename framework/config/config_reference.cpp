@@ -1,4 +1,5 @@
 #include "framework/config/config_reference.h"
+#include "framework/config/config.h"
 
 #include <fmt/format.h>
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "framework/config/config.h"
 #include "framework/config/config_values.h"
 #include "framework/config/training_stages.h"
 

@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "framework/config/config.h"
 #include "framework/config/config_values.h"
 
 namespace ringtrain {

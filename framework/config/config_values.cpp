@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "framework/config/config_problems.h"
-#include "framework/config/token_count.h"
+#include "framework/text/token_count.h"
 
 namespace ringtrain {
 

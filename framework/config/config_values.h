@@ -8,10 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "framework/config/config.h"
 #include "framework/config/yaml_tree.h"
 
 namespace ringtrain {
+
+struct Config;
 
 /// Told what is wrong with a value; line is that of the part at fault.
 using ReportProblem = std::function<void(int line, const std::string& what)>;

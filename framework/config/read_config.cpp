@@ -10,14 +10,15 @@
 #include <set>
 #include <string_view>
 
+#include "framework/config/config.h"
 #include "framework/config/config_check.h"
 #include "framework/config/config_problems.h"
 #include "framework/config/config_schema.h"
 #include "framework/config/model_keys.h"
-#include "framework/config/nearest_name.h"
 #include "framework/config/training_stages.h"
 #include "framework/config/yaml_tree.h"
 #include "framework/storage/files.h"
+#include "framework/text/nearest_name.h"
 
 namespace ringtrain {
 

@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "framework/config/config.h"
+#include "framework/config/config_check.h"
+#include "framework/config/model_config.h"
 
 namespace ringtrain {
 

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "framework/config/model_config.h"
+
 namespace ringtrain {
 
 namespace {

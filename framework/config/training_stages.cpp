@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "framework/config/config.h"
 #include "framework/config/config_values.h"
 #include "framework/counted.h"
 
@@ -170,6 +171,10 @@ Config config_of_stage(const Config& config, int stage) {
     if (meant > 0 && !table) meant = std::max(meant, result.training.seq_len);
   }
   return result;
+}
+
+Config config_of_step(const Config& config, std::int64_t step) {
+  return config_of_stage(config, stage_of_step(config.training, step));
 }
 
 std::vector<Config> configs_of_stages(const Config& config) {

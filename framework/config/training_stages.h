@@ -8,11 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "framework/config/config.h"
-
 namespace ringtrain {
 
+struct Config;
 struct ConfigKey;
+struct TrainingConfig;
+struct TrainingStage;
 struct YamlValue;
 
 /// Returns the number of stages: 1 without training.stages.
@@ -28,9 +29,7 @@ std::int64_t last_step_of(const TrainingConfig& training, int stage);
 /// meant says at least the longest of the stages up to this one.
 Config config_of_stage(const Config& config, int stage);
 /// Returns the config as it holds in a step.
-inline Config config_of_step(const Config& config, std::int64_t step) {
-  return config_of_stage(config, stage_of_step(config.training, step));
-}
+Config config_of_step(const Config& config, std::int64_t step);
 /// The same of all stages, in order.
 std::vector<Config> configs_of_stages(const Config& config);
 /// Returns the first stage that has the longest sequences.

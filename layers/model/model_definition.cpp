@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "framework/config/config.h"
 #include "framework/error.h"
 #include "layers/check_model.h"
 #include "layers/model/transformer.h"
@@ -29,6 +30,10 @@ ModelDefinition transformer_of(std::string name, Insertions layers) {
 }
 
 }  // namespace
+
+ParameterTable ModelDefinition::table(const Config& config) const {
+  return parameters(config.model, config.training.trainable);
+}
 
 const ModelDefinition& transformer_definition() {
   static const ModelDefinition model = transformer_of(std::string(ModelDefinition::transformer),

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/config/config.h"
+#include "framework/config/model_config.h"
 #include "framework/config/read_config.h"
 #include "framework/parameter_table.h"
 #include "layers/model/inserted_layer.h"
@@ -38,7 +38,7 @@ struct ModelDefinition {  // a kind of model, as runs, evaluations and checkpoin
   std::function<std::unique_ptr<Model>(const ModelContext& context)> make;
 
   /// Returns the parameters under a config, or of a model that is not trained.
-  ParameterTable table(const Config& config) const { return parameters(config.model, config.training.trainable); }
+  ParameterTable table(const Config& config) const;
   /// Returns the parameters of a model that is not trained.
   ParameterTable table(const ModelConfig& model) const { return parameters(model, {}); }
   /// Returns whether this is the model of the programs.

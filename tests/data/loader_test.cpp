@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "framework/config/config.h"
+#include "framework/config/data_config.h"
 #include "tests/data/data_fixture.h"
 
 namespace ringtrain {

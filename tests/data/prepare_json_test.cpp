@@ -10,7 +10,7 @@
 #include "data/preparation/prepare.h"
 #include "data/token_file.h"
 #include "data/tokenizer/byte_tokenizer.h"
-#include "framework/config/config.h"
+#include "framework/config/data_config.h"
 #include "tests/data/data_fixture.h"
 
 namespace ringtrain {

@@ -1,4 +1,5 @@
 // Every class of mistake in a config, with its exact line of text.
+#include "framework/config/config.h"
 #include "framework/device.h"
 #include "tests/framework/config_text.h"
 

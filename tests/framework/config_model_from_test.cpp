@@ -1,6 +1,7 @@
 // model.from: a config whose model lies elsewhere. What is given beside it goes first, or must agree.
 #include <gtest/gtest.h>
 
+#include "framework/config/config.h"
 #include "framework/error.h"
 #include "tests/framework/config_text.h"
 

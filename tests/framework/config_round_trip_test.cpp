@@ -1,4 +1,6 @@
 // Random configs: what is written is read back to the same values, and a broken text ends in an error.
+#include "framework/config/config.h"
+#include "framework/config/training_config.h"
 #include "tests/framework/config_text.h"
 
 #include <cmath>

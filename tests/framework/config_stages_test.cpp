@@ -1,4 +1,5 @@
 // The key training.stages: what is read, what is written, what is refused; and which stage holds in which step.
+#include "framework/config/config.h"
 #include "framework/config/training_stages.h"
 #include "tests/framework/config_text.h"
 

@@ -1,4 +1,5 @@
 // What a config's keys mean: defaults, every key, settings, differences.
+#include "framework/config/config.h"
 #include "framework/device.h"
 #include "tests/framework/config_text.h"
 #include "tests/support/paths.h"

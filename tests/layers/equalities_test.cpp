@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "framework/config/config.h"
+#include "framework/config/model_config.h"
 #include "tests/layers/harness.h"
 
 namespace ringtrain::testing {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/config/config.h"
+#include "framework/config/model_config.h"
 #include "tests/layers/harness.h"
 #include "tests/support/paths.h"
 

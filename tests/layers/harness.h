@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "data/batch.h"
-#include "framework/config/config.h"
+#include "framework/config/model_config.h"
 #include "framework/sequence/segments.h"
 #include "framework/system/compute_device.h"
 #include "kernels/elementwise.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "framework/config/config.h"
+#include "framework/config/model_config.h"
 #include "layers/model_parameters.h"
 #include "tests/layers/harness.h"
 

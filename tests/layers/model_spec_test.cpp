@@ -1,6 +1,7 @@
 // Traits: what each architecture is made of, which keys of a config it can use, and that a combination which no layer
 // computes is refused.
 #include "layers/model_spec.h"
+#include "framework/config/config.h"
 #include "layers/check_model.h"
 
 #include <gtest/gtest.h>

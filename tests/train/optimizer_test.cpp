@@ -1,4 +1,5 @@
 #include "train/engine/optimizer.h"
+#include "framework/config/config.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
 #include "train/step/schedule.h"
+#include "framework/config/config.h"
 
 #include <gtest/gtest.h>
 

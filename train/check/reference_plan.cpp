@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "framework/config/config.h"
 #include "framework/error.h"
 #include "framework/profile/clock.h"
 #include "framework/profile/progress.h"

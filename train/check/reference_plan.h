@@ -4,10 +4,11 @@
 
 #include <cstdint>
 
-#include "framework/config/config.h"
 #include "framework/parameter_table.h"
 
 namespace ringtrain {
+
+struct Config;
 
 struct ReferencePlan {
   std::int64_t fixed_bytes = 0;      // weights, gradients, the head

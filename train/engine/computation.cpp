@@ -1,5 +1,6 @@
 #include "train/engine/computation.h"
 
+#include "framework/config/training_config.h"
 #include "framework/device.h"
 #include "framework/error.h"
 #include "kernels/bfloat16_products.h"

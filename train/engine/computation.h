@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "framework/config/config.h"
-
 namespace ringtrain {
+
+struct TrainingConfig;
 
 /// Sets training's device, dtype and offload. device: cpu, cuda, or auto (cuda if the checkpoint was made there and
 /// this build has it). dtype: float32, float64, bfloat16, or empty for the checkpoint's. Throws Error(usage) that names

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "framework/config/config.h"
 #include "framework/device.h"
 #include "framework/profile/progress.h"
 #include "framework/system/system_memory.h"

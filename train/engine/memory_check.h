@@ -4,10 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "framework/config/config.h"
 #include "train/engine/rank_state.h"
 
 namespace ringtrain {
+
+struct Config;
 
 /// Some ranks: those on this machine, and of these, those of this process. GPUs are looked at for the latter alone: a
 /// launcher may let each process see others, by the same number.

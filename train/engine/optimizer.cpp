@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "framework/config/config.h"
 #include "kernels/elementwise.h"
 #include "layers/model_parameters.h"
 

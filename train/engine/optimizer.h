@@ -11,13 +11,14 @@
 #include <vector>
 
 #include "framework/allocator.h"
-#include "framework/config/config.h"
 #include "framework/stream.h"
 #include "parallel/parameter_store.h"
 #include "train/engine/offloaded_update.h"
 #include "train/engine/update_rule.h"
 
 namespace ringtrain {
+
+struct OptimizerConfig;
 
 class Optimizer {
  public:

@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "framework/config/config.h"
 #include "framework/config/training_stages.h"
 #include "parallel/launch/communicator_factory.h"
 

@@ -13,7 +13,6 @@
 
 #include "data/batch.h"
 #include "framework/allocator.h"
-#include "framework/config/config.h"
 #include "framework/profile/trace.h"
 #include "framework/sequence/mesh.h"
 #include "framework/system/compute_device.h"
@@ -24,6 +23,9 @@
 #include "train/engine/optimizer.h"
 
 namespace ringtrain {
+
+struct Config;
+struct TrainingConfig;
 
 /// What a rank is for: sizes all its buffers.
 struct RankPurpose {

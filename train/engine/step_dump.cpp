@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "framework/config/config.h"
 #include "layers/model_parameters.h"
 
 namespace ringtrain {

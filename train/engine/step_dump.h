@@ -9,11 +9,12 @@
 #include <vector>
 
 #include "data/batch.h"
-#include "framework/config/config.h"
 #include "framework/dump/tensor_dump.h"
 #include "train/engine/rank_state.h"
 
 namespace ringtrain {
+
+struct Config;
 
 /// The dump that a run is asked for.
 struct DumpRequest {

@@ -1,5 +1,6 @@
 #include "train/engine/update_rule.h"
 
+#include "framework/config/config.h"
 #include "framework/error.h"
 #include "kernels/adamw.h"
 

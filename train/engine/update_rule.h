@@ -9,11 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "framework/config/config.h"
 #include "framework/stream.h"
 #include "framework/tensor.h"
 
 namespace ringtrain {
+
+struct OptimizerConfig;
 
 /// Elements of one parameter, and what belongs to them: views of n elements of one dtype, float32 or float64.
 struct SliceUpdate {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/token_file.h"
+#include "framework/config/config.h"
 #include "framework/config/model_keys.h"
 #include "framework/config/read_config.h"
 #include "framework/error.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "data/corpus.h"
-#include "framework/config/config.h"
+#include "framework/config/mesh_config.h"
 #include "layers/model/model_definition.h"
 #include "parallel/launch/launcher.h"
 #include "train/evaluation/evaluation_report.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "data/token_manifest.h"
+#include "framework/config/config.h"
 #include "framework/error.h"
 
 namespace ringtrain {

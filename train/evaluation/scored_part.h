@@ -7,10 +7,12 @@
 #include <vector>
 
 #include "data/corpus.h"
-#include "framework/config/config.h"
 #include "train/evaluation/evaluation_targets.h"
 
 namespace ringtrain {
+
+struct Config;
+struct DataConfig;
 
 struct ScoredChoice {
   ScoredPart part = ScoredPart::automatic;

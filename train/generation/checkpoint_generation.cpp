@@ -10,6 +10,7 @@
 #include "data/token_file.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/vocabulary.h"
+#include "framework/config/config.h"
 #include "framework/error.h"
 #include "framework/storage/files.h"
 #include "framework/storage/hash.h"

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/config/config.h"
 #include "layers/model/model_definition.h"
 #include "parallel/launch/launcher.h"
 #include "train/generation/generator.h"

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "framework/config/model_config.h"
 #include "framework/error.h"
 #include "framework/storage/plain_text.h"
 #include "layers/check_model.h"

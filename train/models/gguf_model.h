@@ -4,11 +4,12 @@
 
 #include <string_view>
 
-#include "framework/config/config.h"
 #include "framework/gguf/gguf.h"
 #include "train/models/tensor_place.h"
 
 namespace ringtrain {
+
+struct ModelConfig;
 
 /// Returns the model of a file, resolved. Throws Error(checkpoint) that names the key: another architecture, a key that
 /// is missing, or one that asks for what no layer here computes.

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/config/config.h"
+#include "framework/config/model_config.h"
 
 namespace ringtrain {
 

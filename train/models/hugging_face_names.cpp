@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "framework/config/model_config.h"
 #include "framework/error.h"
 #include "train/models/hugging_face_families.h"
 

@@ -7,10 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/config/config.h"
 #include "train/models/tensor_place.h"
 
 namespace ringtrain {
+
+struct ModelConfig;
 
 /// Returns where the parameters of a model lie. prefixed: GPT-2's names begin with "transformer.", as all files have it
 /// but the original one of 2019.

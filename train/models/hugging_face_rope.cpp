@@ -7,6 +7,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "framework/config/model_config.h"
+
 namespace ringtrain {
 
 namespace {

@@ -6,11 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "framework/config/config.h"
 #include "train/models/hugging_face_families.h"
 #include "train/models/json_keys.h"
 
 namespace ringtrain {
+
+struct ModelConfig;
 
 /// Sets the rotary keys of a model whose max_position_embeddings and windows are set, as transformers 5 would: what
 /// stands in the section goes before the file's own rope_theta, and that before the class's default. Where the trained

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/config/config.h"
+#include "framework/config/model_config.h"
 #include "framework/config/read_config.h"
 #include "layers/model/model_definition.h"
 #include "train/checkpoint/checkpoint_folder.h"

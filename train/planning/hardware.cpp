@@ -10,10 +10,10 @@
 #include <system_error>
 
 #include "framework/config/config_values.h"
-#include "framework/config/nearest_name.h"
 #include "framework/config/yaml_tree.h"
 #include "framework/error.h"
 #include "framework/storage/files.h"
+#include "framework/text/nearest_name.h"
 
 namespace ringtrain {
 

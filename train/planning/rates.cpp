@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/config/config.h"
 #include "parallel/nccl/thread_blocks.h"
 
 namespace ringtrain {

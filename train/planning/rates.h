@@ -3,11 +3,13 @@
 
 #include <algorithm>
 
-#include "framework/config/config.h"
 #include "framework/error.h"
 #include "train/planning/hardware.h"
 
 namespace ringtrain {
+
+struct Config;
+struct MeshConfig;
 
 /// What one rank gets of its device, or of the machine that it shares.
 struct RankRates {

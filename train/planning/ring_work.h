@@ -6,7 +6,6 @@
 #include <optional>
 #include <vector>
 
-#include "framework/config/config.h"
 #include "framework/sequence/segments.h"
 #include "parallel/ring/ring_parts.h"
 #include "parallel/ring/ring_schedule.h"

@@ -1,4 +1,5 @@
 #include "train/planning/run_times.h"
+#include "framework/config/config.h"
 
 #include <algorithm>
 #include <cmath>

@@ -8,6 +8,7 @@
 #include <memory>
 #include <numeric>
 
+#include "framework/config/config.h"
 #include "framework/counted.h"
 #include "framework/error.h"
 #include "layers/model_spec.h"

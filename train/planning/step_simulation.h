@@ -7,13 +7,14 @@
 #include <functional>
 #include <string>
 
-#include "framework/config/config.h"
 #include "framework/parameter_table.h"
 #include "train/planning/rates.h"
 #include "train/planning/ring_simulation.h"
 #include "train/planning/work.h"
 
 namespace ringtrain {
+
+struct Config;
 
 /// Told a sentence for the user before what takes long; may be empty.
 using Tell = std::function<void(const std::string&)>;

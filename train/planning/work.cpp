@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "framework/config/model_config.h"
+#include "framework/config/training_config.h"
 #include "layers/model_parameters.h"
 #include "layers/model_spec.h"
 

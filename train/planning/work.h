@@ -7,10 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "framework/config/config.h"
+#include "framework/dtype.h"
 #include "framework/sequence/segments.h"
 
 namespace ringtrain {
+
+struct ModelConfig;
+struct TrainingConfig;
 
 /// FLOPs of a step over the whole mesh. A product of [M, K] and [K, N] is 2 M K N; a visible pair of a query and a key
 /// is 4 D H forward and 10 D H backward (attention keeps no scores: it computes them again).

@@ -19,10 +19,10 @@
 #include <utility>
 #include <vector>
 
-#include "framework/config/nearest_name.h"
-#include "framework/config/token_count.h"
 #include "framework/error.h"
+#include "framework/text/nearest_name.h"
 #include "framework/text/text_reader.h"
+#include "framework/text/token_count.h"
 #include "train/programs/command_help.h"
 #include "train/programs/version.h"
 

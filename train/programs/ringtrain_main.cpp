@@ -10,9 +10,9 @@
 #include <system_error>
 #include <vector>
 
-#include "framework/config/nearest_name.h"
 #include "framework/error.h"
 #include "framework/standard_streams.h"
+#include "framework/text/nearest_name.h"
 #include "train/programs/program.h"
 #include "train/programs/version.h"
 

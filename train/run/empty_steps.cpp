@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "data/loader.h"
+#include "framework/config/config.h"
 #include "framework/config/training_stages.h"
 #include "framework/error.h"
 

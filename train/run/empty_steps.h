@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "data/corpus.h"
-#include "framework/config/config.h"
 #include "train/run/sample_order.h"
 
 namespace ringtrain {
+
+struct Config;
+struct TrainingConfig;
 
 /// The windows of a corpus that have no target.
 class EmptyWindows {

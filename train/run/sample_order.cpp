@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "framework/config/config.h"
 #include "framework/config/training_stages.h"
 
 namespace ringtrain {

@@ -8,9 +8,11 @@
 
 #include "data/corpus.h"
 #include "data/sampler.h"
-#include "framework/config/config.h"
+#include "framework/config/training_config.h"
 
 namespace ringtrain {
+
+struct Config;
 
 class SampleOrder {
  public:

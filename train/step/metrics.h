@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "framework/allocator.h"
-#include "framework/config/config.h"
+#include "framework/config/mesh_config.h"
 #include "framework/storage/appended_file.h"
 #include "train/evaluation/evaluation_report.h"
 #include "train/report/tensorboard_file.h"

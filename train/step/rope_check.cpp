@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "framework/config/config.h"
 #include "layers/model_spec.h"
 #include "train/run/run_start.h"
 

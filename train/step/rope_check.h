@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <string>
 
-#include "framework/config/config.h"
+#include "framework/config/model_config.h"
 
 namespace ringtrain {
+
+struct Config;
 
 /// The rotary positions that weights know.
 struct KnownRope {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "framework/config/config.h"
 #include "framework/error.h"
 
 namespace ringtrain {

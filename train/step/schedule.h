@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "framework/config/config.h"
-
 namespace ringtrain {
+
+struct SchedulerConfig;
 
 /// Returns the rate of `step` (the first is 1) of a run of `steps`. It rises to `peak` over the warm-up (step 1 already
 /// learns), reaches peak * min_lr_ratio at the last step, and stays there beyond it.

@@ -1,6 +1,7 @@
 // config.json of a Hugging Face folder: what each class takes it for, old and new rotary keys, what is refused and in
 // which words, and that what is written is read back.
 #include "train/models/hugging_face_config.h"
+#include "framework/config/config.h"
 
 #include <gtest/gtest.h>
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "framework/config/config.h"
 #include "framework/config/read_config.h"
 #include "framework/error.h"
 #include "framework/random.h"

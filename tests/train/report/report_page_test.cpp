@@ -12,6 +12,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "framework/config/config.h"
 #include "framework/config/read_config.h"
 #include "framework/profile/progress.h"
 #include "layers/check_model.h"

@@ -1,4 +1,4 @@
-#include "framework/config/nearest_name.h"
+#include "framework/text/nearest_name.h"
 
 #include <algorithm>
 #include <utility>

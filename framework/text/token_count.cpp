@@ -1,4 +1,4 @@
-#include "framework/config/token_count.h"
+#include "framework/text/token_count.h"
 
 #include <limits>
 

@@ -1,0 +1,22 @@
+// The section data of a config.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "framework/config/choices.h"
+
+namespace ringtrain {
+
+struct DataSource {
+  std::string path;
+  double weight = 1.0;
+};
+
+struct DataConfig {
+  std::vector<DataSource> train;  // a path, or a list of {path, weight}
+  std::string validation;         // empty: the first file's own validation part
+  Packing packing = Packing::documents;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,52 @@
+// The section training of a config.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/config/choices.h"
+#include "framework/config/rope_scaling.h"
+#include "framework/device.h"
+#include "framework/dtype.h"
+
+namespace ringtrain {
+
+/// Rows of attention that are computed again in double beside a step.
+struct AuditConfig {
+  std::int64_t interval = 0;  // steps; 0: never
+  std::int64_t rows = 4;      // of each rank
+  OnFailure on_failure = OnFailure::stop;
+};
+
+/// What differs from a step on from the steps before it; training_stages.h says what holds in each step.
+struct TrainingStage {
+  std::int64_t from_step = 0;                              // the stage's first, 2 or more
+  std::optional<std::int64_t> seq_len, global_batch_size;  // none: as before
+  std::optional<double> rope_theta;
+  std::optional<RopeScalingConfig> rope_scaling;  // the whole section
+};
+
+struct TrainingConfig {
+  std::int64_t seq_len = 0;  // required
+  std::int64_t global_batch_size = 1;
+  std::int64_t micro_batch_size = 1;
+  std::int64_t steps = 0;             // required
+  std::vector<TrainingStage> stages;  // after the first, ascending by from_step
+  std::uint64_t seed = 1234;
+  Device::Kind device = Device::Kind::cpu;
+  Offload offload = Offload::none;
+  Shard shard = Shard::optimizer;
+  std::vector<std::string> trainable;  // patterns of parameters' names; none: all are trained
+  DType dtype = DType::float32;
+  Recompute recompute = Recompute::keep_attention;
+  std::int64_t feedforward_chunk = 2048;  // tokens; 0: all at once
+  std::int64_t loss_chunk = 1024;
+  bool deterministic = true;
+  OnNonfinite on_nonfinite = OnNonfinite::stop;
+  std::int64_t max_skipped_steps = 5;  // in a row
+  AuditConfig audit;
+};
+
+}  // namespace ringtrain
