@@ -3,7 +3,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-VOCABULARY, WIDTH, LAYERS, HEADS, POSITIONS = 50257, 768, 12, 12, 1024
+VOCABULARY, WIDTH, LAYERS, HEADS = 50257, 768, 12, 12
 
 
 class Block(nn.Module):
@@ -26,9 +26,9 @@ class Block(nn.Module):
 class Model(nn.Module):
     vocabulary = VOCABULARY
 
-    def __init__(self):
+    def __init__(self, length=1024):
         super().__init__()
-        self.tokens, self.positions = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(POSITIONS, WIDTH)
+        self.tokens, self.positions = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(length, WIDTH)
         self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
         self.norm = nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)

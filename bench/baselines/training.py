@@ -1,4 +1,5 @@
-"""Training steps of a model in PyTorch on the CPU: training.py gpt2|llama eager|compiled float32|bfloat16 blas|onednn.
+"""Training steps of a model in PyTorch on the CPU:
+training.py gpt2|llama eager|compiled float32|bfloat16 blas|onednn [longest sequence]
 
 {"kind": "steps", "count": n, "sequences": B, "length": T} -> {"seconds": median of n steps, "loss": of the last}.
 A step is what ours is: batch, forward, backward, clipping, AdamW, gradients to none. bfloat16: by autocast, weights and
@@ -40,10 +41,10 @@ def onednn_linear(layer, x):
 
 torch.manual_seed(1)
 torch.set_num_threads(torch.get_num_threads())  # as OMP_NUM_THREADS says
-name, mode, dtype, backend = sys.argv[1:]
+name, mode, dtype, backend, *longest = sys.argv[1:]
 if backend == "onednn":
     nn.Linear.forward = onednn_linear
-model = importlib.import_module(name).Model()
+model = importlib.import_module(name).Model(*map(int, longest))
 loss_of = torch.compile(model) if mode == "compiled" else model
 decayed = [x for x in model.parameters() if x.dim() == 2]
 others = [x for x in model.parameters() if x.dim() != 2]

@@ -8,9 +8,10 @@ from comparison.workers import WorkerError
 
 # Where the instruction gives 1.5 to 2 times the rate of fused multiply-adds; must reach, aim.
 OF_PRODUCT, OVER_BASELINE, OVER_FLOAT32 = (0.75, 0.90), (2.0, 2.5), (1.4, 1.8)
-# model: config, its name, sequences, tokens, must reach and aim over PyTorch eager
-STEPS = {"gpt2": ("gpt2_124m.yaml", "GPT-2 124M", 4, 1024, (1.2, 1.5)),
-         "llama": ("llama_124m.yaml", "Llama 124M", 1, 8192, (2.0, 3.0))}
+# config, the model's name, its baseline, sequences, tokens, must reach and aim over PyTorch eager
+STEPS = (("gpt2_124m.yaml", "GPT-2 124M", "gpt2", 4, 1024, (1.2, 1.5)),
+         ("gpt2_124m.yaml", "GPT-2 124M", "gpt2", 1, 8192, (2.0, 3.0)),
+         ("llama_124m.yaml", "Llama 124M", "llama", 1, 8192, (2.0, 3.0)))
 
 
 def measure(context):
@@ -27,8 +28,8 @@ def measure(context):
             for causal in (False, True):
                 rows += attention(context, baseline, direction, head, causal, figures)
     baseline.close()
-    for model in [] if context.quick else STEPS:  # minutes a pair
-        rows += step(context, model, figures)
+    for shape in [] if context.quick else STEPS:  # minutes a pair
+        rows += step(context, *shape, figures)
     return rows, figures.all()
 
 
@@ -53,14 +54,13 @@ def attention(context, baseline, direction, head, causal, figures):
     return rows
 
 
-def step(context, model, figures):
-    config, name, sequences, length, over_eager = STEPS[model]
+def step(context, config, name, model, sequences, length, over_eager, figures):
     shape = f"{sequences} x {length} tokens, {context.threads} cores"
     rows = [Row(f"{name} step in bfloat16 over PyTorch's, {shape}", *over_eager),
             Row(f"{name} step in bfloat16 over ours in float32, {shape}", *OVER_FLOAT32)]
     question = {"kind": "steps", "count": 1, "sequences": sequences, "length": length, "timeout": 1200}
     try:
-        baseline = context.baseline("training.py", model, "eager", "bfloat16", "blas")
+        baseline = context.baseline("training.py", model, "eager", "bfloat16", "blas", str(length))
         baseline.ask(**question)  # warm-up
     except WorkerError as error:
         for row in rows:
@@ -71,7 +71,8 @@ def step(context, model, figures):
         seconds = {}
         for dtype in ("bfloat16", "float32"):
             settings = {"mesh.threads_per_rank": context.threads, "training.global_batch_size": sequences,
-                        "training.micro_batch_size": sequences, "training.seq_len": length, "training.dtype": dtype}
+                        "training.micro_batch_size": sequences, "training.seq_len": length, "training.dtype": dtype,
+                        "model.max_position_embeddings": length}
             [line] = training.steps(config, settings, context.threads, warm_up=1, measured=1)
             seconds[dtype] = line["seconds"]
             figures.add(f"{name}, {shape}: step, ours in {dtype}", "s", seconds[dtype])
