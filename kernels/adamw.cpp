@@ -34,7 +34,11 @@ void update(ThreadPool& pool, const AdamWSlice& slice, const AdamW& hyper) {
   const auto scale = static_cast<T>(hyper.gradient_scale), eps = static_cast<T>(hyper.eps);
   const auto lr = static_cast<T>(hyper.lr), decay = static_cast<T>(slice.weight_decay);
   cpu::for_chunks(pool, slice.w.numel(), cpu::chunk_elements, [=](std::int64_t begin, std::int64_t end) {
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
 #pragma GCC ivdep
+#endif
     for (std::int64_t i = begin; i < end; ++i) {
       const T gradient = g_data[i] * scale;
       const T first = b1 * m_data[i] + one_minus_b1 * gradient;

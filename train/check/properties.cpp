@@ -54,8 +54,8 @@ Hook masked_rank(int ring_rank) {
 
 class PropertyCheck {
  public:
-  PropertyCheck(const TrainOptions& options, const Log& log, Launcher& launcher)
-      : options_(options), stage_(config_of_step(options.config, options.dump.step)), log_(log), launcher_(launcher) {}
+  PropertyCheck(const TrainOptions& options, Launcher& launcher)
+      : options_(options), stage_(config_of_step(options.config, options.dump.step)), launcher_(launcher) {}
 
   std::vector<Property> run() {
     base_ = observe(options_.config, {});
@@ -235,7 +235,6 @@ class PropertyCheck {
 
   const TrainOptions options_;
   const Config stage_;  // of the step
-  const Log& log_;
   Launcher& launcher_;
   Observed base_;
   double denominator_ = 0;
@@ -250,7 +249,7 @@ std::vector<Property> check_properties(const CheckOptions& options, const Log& l
   for (const std::string& clause : cuts) log("cut: " + clause);
   run.dump.update = false;
   run.dump.wanted = [](const std::string& name) { return name == "nll" || name.starts_with("input."); };
-  std::vector<Property> properties = PropertyCheck(run, log, launcher).run();
+  std::vector<Property> properties = PropertyCheck(run, launcher).run();
   if (launcher.is_rank_zero() && !options.keep) remove_dump(run.dump.folder);
   return properties;
 }
