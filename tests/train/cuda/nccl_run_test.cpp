@@ -157,7 +157,8 @@ TEST_F(NcclRun, ShardingAndOffloadingAdaptersChangeNoBit) {
 }
 
 // Loading a kernel, and getting memory, may wait for all GPUs of the process. So no rank may load while an act of
-// NCCL's waits for it: first passes go in lockstep. Later ones load nothing.
+// NCCL's waits for it: ranks load our kernels before they join, and cuBLASLt's in first passes, which go in lockstep.
+// Documents are short enough for a rank whose ring first brings it gradients in a later step.
 TEST_F(NcclRun, RunsWhereLoadingWaitsForEveryGpu) {
   data = write_tokens("split.h5", {.longest = 200, .validation_documents = 30});
   const std::vector<std::vector<std::string>> cases{

@@ -19,12 +19,14 @@ class PeerRun : public TrainTest {
     TrainTest::TearDown();
   }
   /// Runs on so many cards. Returns how many communicators NCCL made for it.
-  int run_on(int cards, bool peer_access, const std::string& mesh, const std::string& name) {
+  int run_on(int cards, bool peer_access, const std::string& mesh, const std::string& name,
+             bool loading_waits = false) {
     cuda_emulator::set_devices({.count = cards, .peer_access = peer_access});
+    cuda_emulator::set_loading_waits(loading_waits);
     const auto x = mesh.find('x');
-    run(tiny(data,
-             {"training.device=cuda", "training.dtype=bfloat16", "training.seq_len=24", "training.global_batch_size=2",
-              "training.steps=2", "mesh.data=" + mesh.substr(0, x), "mesh.sequence=" + mesh.substr(x + 1)}),
+    run(tiny(data, {"training.device=cuda", "training.dtype=bfloat16", "training.seq_len=24",
+                    "training.global_batch_size=2", "training.steps=2", "mesh.timeout_seconds=60",
+                    "mesh.data=" + mesh.substr(0, x), "mesh.sequence=" + mesh.substr(x + 1)}),
         name);
     return cuda_emulator::nccl_communicators_made();
   }
@@ -46,6 +48,13 @@ TEST_F(PeerRun, HasTheBitsOfOneCardWithAndWithoutPeerAccess) {
       EXPECT_EQ(state(checkpoint(name + other, 2)), state(checkpoint(name + " one card", 2))) << other;
     }
   }
+}
+
+// A copy between cards is posted when both sides have come, so no card waits for a rank that loads a kernel.
+TEST_F(PeerRun, RunsWhereLoadingWaitsForEveryGpu) {
+  EXPECT_EQ(run_on(3, true, "1x3", "waits", /*loading_waits=*/true), 0);
+  run_on(1, true, "1x3", "one card");
+  EXPECT_EQ(losses("waits"), losses("one card"));
 }
 
 }  // namespace
