@@ -1,5 +1,4 @@
 #include "layers/model_parameters.h"
-#include "framework/config/config.h"
 
 #include <fnmatch.h>
 
@@ -7,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "framework/config/config.h"
 #include "framework/config/model_config.h"
 #include "framework/error.h"
 #include "kernels/elementwise.h"

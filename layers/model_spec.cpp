@@ -1,5 +1,4 @@
 #include "layers/model_spec.h"
-#include "framework/config/config.h"
 
 #include <fmt/format.h>
 
@@ -7,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "framework/config/config.h"
 #include "framework/config/config_problems.h"
 #include "framework/config/model_config.h"
 #include "framework/error.h"

@@ -1,10 +1,10 @@
 #include "framework/config/config_reference.h"
-#include "framework/config/config.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "framework/config/config.h"
 #include "framework/config/config_schema.h"
 
 namespace ringtrain {

@@ -1,5 +1,4 @@
 #include "train/engine/optimizer.h"
-#include "framework/config/config.h"
 
 #include <gtest/gtest.h>
 
@@ -7,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "framework/config/config.h"
 #include "framework/random.h"
 #include "tests/support/flat_store.h"
 

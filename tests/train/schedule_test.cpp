@@ -1,9 +1,10 @@
 #include "train/step/schedule.h"
-#include "framework/config/config.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+
+#include "framework/config/config.h"
 
 namespace ringtrain {
 namespace {

@@ -1,8 +1,9 @@
 #include "train/planning/run_times.h"
-#include "framework/config/config.h"
 
 #include <algorithm>
 #include <cmath>
+
+#include "framework/config/config.h"
 
 namespace ringtrain {
 
