@@ -60,7 +60,7 @@ std::string to_json(const TokenManifest& manifest) {
   writer("format", format_name);
   writer("format_version", token_format_version);
   TokenManifest::visit_members(manifest, writer);
-  return writer.json.dump(2) + "\n";
+  return json_text(writer.json, 2) + "\n";
 }
 
 }  // namespace ringtrain

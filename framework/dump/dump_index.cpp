@@ -94,7 +94,7 @@ void write_dump_index(const std::string& folder, const DumpIndex& index) {
   writer("format", format_name);
   writer("format_version", format_version);
   DumpIndex::visit_members(index, writer);
-  write_file(index_path(folder), writer.json.dump(1) + "\n", ExitCode::usage);
+  write_file(index_path(folder), json_text(writer.json, 1) + "\n", ExitCode::usage);
 }
 
 std::string dump_part_path(const std::string& folder, int rank, int part) {

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "framework/error.h"
+#include "framework/storage/strict_json.h"
 
 namespace ringtrain {
 
@@ -26,7 +27,7 @@ std::string header_of(std::vector<StoredTensor>& tensors) {
     end += tensor.bytes;
     const nlohmann::ordered_json entry{
         {"dtype", tensor.type_name}, {"shape", tensor.shape}, {"data_offsets", {tensor.offset, end}}};
-    text += "," + nlohmann::json(tensor.name).dump() + ":" + entry.dump();
+    text += "," + json_text(tensor.name) + ":" + json_text(entry);
   }
   text += "}";
   text.resize((text.size() + 7) / 8 * 8, ' ');

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/storage/plain_text.h"
+#include "framework/text/utf8.h"
 
 namespace ringtrain {
 
@@ -88,6 +89,28 @@ class Builder final : public nlohmann::json_sax<Json> {
   Json *member_ = nullptr, *added_ = nullptr;
 };
 
+/// Spells out the bytes of all strings in a value that are not UTF-8.
+void spell_out(nlohmann::ordered_json& value) {
+  const auto spelled = [](std::string_view text) {
+    std::string result;
+    while (!text.empty()) {
+      const Utf8Sequence sequence = first_sequence(text);
+      for (const char byte : text.substr(0, sequence.bytes)) {
+        result +=
+            sequence.well_formed ? std::string(1, byte) : fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+      }
+      text.remove_prefix(sequence.bytes);
+    }
+    return result;
+  };
+  const auto damaged = [](const std::string& text) { return well_formed_prefix(text) < text.size(); };
+  if (value.is_string()) {
+    if (auto& text = value.get_ref<std::string&>(); damaged(text)) text = spelled(text);
+  } else if (value.is_structured()) {
+    for (auto& item : value) spell_out(item);
+  }
+}
+
 }  // namespace
 
 Json parse_strict_json(std::string_view text, const JsonBounds& bounds) {
@@ -99,6 +122,11 @@ Json parse_strict_json(std::string_view text, const JsonBounds& bounds) {
   Builder builder(free_memory + bounds.expansion * text.size(), bounds.depth);
   Json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();
+}
+
+std::string json_text(nlohmann::ordered_json value, int indent) {
+  spell_out(value);
+  return value.dump(indent);
 }
 
 std::optional<std::int64_t> whole_number(const Json& value) {

@@ -25,6 +25,11 @@ struct JsonBounds {
 /// and for an object that has a name twice.
 nlohmann::json parse_strict_json(std::string_view text, const JsonBounds& bounds = {});
 
+/// Returns the text of a value, as the library's dump() makes it. Bytes of a path or name that are not UTF-8, which
+/// JSON cannot hold and dump() throws at, are spelled out: "Mod\xe8le". The one writer of JSON: tests/structure holds
+/// it.
+std::string json_text(nlohmann::ordered_json value, int indent = -1);
+
 /// Returns a whole number from INT64_MIN to INT64_MAX, or nothing: for 1.0, 1e64, 2^63, text and the like. The
 /// library's own get() casts any number, which is undefined for one as large as 1e64.
 std::optional<std::int64_t> whole_number(const nlohmann::json& value);

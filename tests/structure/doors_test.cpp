@@ -61,6 +61,7 @@ TEST(Doors, WholeFilesAreMadeInFewPlaces) {
                         "data/preparation/token_spill.cpp",          // without a name
                         "train/step/checkpoint_saver.cpp",           // in a folder of its own
                         "framework/output/output_folder.cpp",        // its lock
+                        "train/models/adapters/kept_base.cpp",       // a mark in a base's folder, of a name of its own
                         "train/models/export_model.cpp", "train/models/carried_tokenizer.cpp",  // within such a folder
                         "train/run/metrics_history.cpp", "train/run/run_folder.cpp"}),          // in the run's folder
             "");
@@ -75,6 +76,14 @@ TEST(Doors, CommandLinesHaveCheckedNumbers) {
 TEST(Doors, JsonIsParsedByTheBoundedReader) {
   EXPECT_EQ(lines_with(R"(\b(json|Json|ordered_json|basic_json<[^>]*>)::(parse|sax_parse|accept|from_\w+)\b)",
                        {"framework/storage/strict_json.cpp", "bench/gpu/gpu_bench.cpp", "bench/gpu/results.cpp"}),
+            "");
+}
+
+// The library's dump() throws at a path that is not UTF-8, when all that it describes has been computed.
+TEST(Doors, JsonIsWrittenByOneFunction) {
+  EXPECT_EQ(lines_with(R"(\.dump\()", {"framework/storage/strict_json.cpp", "bench/gpu/results.cpp",
+                                       "bench/gpu/gpu_bench.cpp", "bench/gpu/attention_group.cpp",
+                                       "bench/gpu/sdpa_baseline.py", "framework/dump/tensor_dump.h"}),  // of tensors
             "");
 }
 

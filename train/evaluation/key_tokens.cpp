@@ -82,7 +82,7 @@ std::string key_set_text(const KeySet& set) {
     }
     json["texts"].push_back({{"hash", text.hash}, {"length", text.length}, {"key", flat}});
   }
-  return std::string(key_set_head) + json.dump().substr(1) + "\n";
+  return std::string(key_set_head) + json_text(json).substr(1) + "\n";
 }
 
 namespace {

@@ -31,7 +31,7 @@ class Carrier {
 
   CarriedTokenizer carry(const std::string& from) {
     if (from == "bytes") {
-      write("tokenizer.json", byte_tokenizer_json().dump() + "\n");
+      write("tokenizer.json", json_text(byte_tokenizer_json()) + "\n");
     } else if (!from.empty() && is_directory(from, code_)) {
       copy_folder(from);
     } else if (!from.empty() && is_gguf_file(from)) {
@@ -70,7 +70,7 @@ class Carrier {
     write(name, text);
     if (name != "tokenizer.model") return;
     try {
-      write("tokenizer.json", json_of_pieces(read_sentencepiece_model(text, from)).file().dump() + "\n");
+      write("tokenizer.json", json_text(json_of_pieces(read_sentencepiece_model(text, from)).file()) + "\n");
     } catch (const Error&) {  // then transformers reads the model itself
     }
   }
@@ -79,7 +79,7 @@ class Carrier {
   void write_gguf(const GgufFile& file) {
     try {
       if (!file.text("tokenizer.ggml.model")) return;
-      write("tokenizer.json", gguf_tokenizer_json(file).dump() + "\n");
+      write("tokenizer.json", json_text(gguf_tokenizer_json(file)) + "\n");
     } catch (const Error& error) {  // weights go without
       result_.remark = fmt::format("the tokenizer does not go along: {}", error.what());
       return;
@@ -105,7 +105,7 @@ class Carrier {
     if (const nlohmann::json unknown = tokenizer["model"].value("unk_token", nlohmann::json()); unknown.is_string()) {
       config["unk_token"] = unknown;
     }
-    write("tokenizer_config.json", config.dump(2) + "\n");
+    write("tokenizer_config.json", json_text(config, 2) + "\n");
   }
 
   const std::string& to_;

@@ -17,6 +17,7 @@
 #include "framework/output/output_folder.h"
 #include "framework/profile/progress.h"
 #include "framework/storage/safetensors_writer.h"
+#include "framework/storage/strict_json.h"
 #include "framework/system/signals.h"
 #include "framework/text/text_reader.h"
 #include "layers/model_parameters.h"
@@ -163,7 +164,7 @@ std::string shard_name(std::size_t shard, std::size_t shards) {
 std::string index_of(const ExportSummary& summary, const std::map<std::string, std::string>& file_of) {
   const nlohmann::json json{{"metadata", {{"total_parameters", summary.parameters}, {"total_size", summary.bytes}}},
                             {"weight_map", file_of}};
-  return json.dump(2) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 void write_weights(const ModelSource& source, const ExportOptions& options, const OutputFolder& output,

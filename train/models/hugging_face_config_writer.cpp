@@ -163,7 +163,7 @@ std::string write_generation_config(const std::string& folder, const EndIds& ids
   json out = json::object();
   if (there) out = parse_strict_json(read_in_folder(folder, "generation_config.json", ExitCode::checkpoint));
   put_ends(all, out);
-  return out.dump(2) + "\n";
+  return json_text(out, 2) + "\n";
 }
 
 std::string write_hugging_face_config(const ModelConfig& model, const HuggingFaceConfigExtras& extras) {
@@ -186,7 +186,7 @@ std::string write_hugging_face_config(const ModelConfig& model, const HuggingFac
   } else {
     write_gpt2(model, out);
   }
-  return out.dump(2) + "\n";
+  return json_text(out, 2) + "\n";
 }
 
 }  // namespace ringtrain

@@ -36,7 +36,7 @@ auto list_of(std::optional<T> (*take)(const nlohmann::json&)) {
 }  // namespace
 
 std::string shown(const nlohmann::json& value) {
-  return excerpt(value.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace));
+  return excerpt(json_text(value));
 }
 
 nlohmann::json parse_object(const std::string& text, const std::string& path) {

@@ -10,6 +10,7 @@
 #include "framework/profile/hash_progress.h"
 #include "framework/profile/progress.h"
 #include "framework/standard_streams.h"
+#include "framework/storage/strict_json.h"
 #include "layers/check_model.h"
 #include "train/check/check_report.h"
 #include "train/models/model_source.h"
@@ -108,7 +109,7 @@ int run(int argc, char** argv, Launcher& launcher) {
   if (!launcher.is_rank_zero()) return 0;
   print_result(text);
   if (file) {
-    file->file().write(marked_json(writer, json.dump(2)) + "\n");
+    file->file().write(marked_json(writer, json_text(json, 2)) + "\n");
     file->publish();
   }
   return right ? 0 : static_cast<int>(ExitCode::numeric);

@@ -11,6 +11,7 @@
 #include "framework/output/output_file.h"
 #include "framework/profile/hash_progress.h"
 #include "framework/standard_streams.h"
+#include "framework/storage/strict_json.h"
 #include "framework/text/text_reader.h"
 #include "train/evaluation/checkpoint_evaluation.h"
 #include "train/programs/command_line.h"
@@ -50,9 +51,8 @@ OutputRules output_rules(const EvaluationOptions& options, const std::vector<std
 
 /// Returns the scores as lines of JSON; the first one says what they are.
 std::string token_lines(const EvaluationSummary& summary, const std::vector<TokenScore>& tokens) {
-  const nlohmann::json data = summary.data, checkpoint = summary.checkpoint;
   std::string text = fmt::format("{}\"data\":{},\"checkpoint\":{},\"target_hash\":\"{}\"}}\n", per_token_head,
-                                 data.dump(), checkpoint.dump(), summary.target_hash);
+                                 json_text(summary.data), json_text(summary.checkpoint), summary.target_hash);
   for (const TokenScore& one : tokens) {
     text += fmt::format("{{\"context_length\":{},\"document\":{},\"index\":{},\"weight\":{},\"nll\":{:.17g}}}\n",
                         one.context_length, one.document, one.index, one.weight, one.nll);
@@ -226,7 +226,7 @@ int run(int argc, char** argv, Launcher& launcher) {
   if (!launcher.is_rank_zero()) return 0;
   print_result(evaluation_table(summary));
   if (file) {
-    file->file().write(marked_json(writer, evaluation_json(summary).dump(2)) + "\n");
+    file->file().write(marked_json(writer, json_text(evaluation_json(summary), 2)) + "\n");
     file->publish();
   }
   if (token_file) {

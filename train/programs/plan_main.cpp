@@ -11,6 +11,7 @@
 #include "framework/config/training_stages.h"
 #include "framework/output/output_file.h"
 #include "framework/standard_streams.h"
+#include "framework/storage/strict_json.h"
 #include "framework/text/text_reader.h"
 #include "layers/check_model.h"
 #include "train/models/model_source.h"
@@ -261,7 +262,7 @@ int run(int argc, char** argv) {
   const Told told = searching ? decided(request, offers, devices, batches) : planned(request);
   print_result(told.text);
   if (file) {
-    file->file().write(marked_json(writer, told.json.dump(2)) + "\n");
+    file->file().write(marked_json(writer, json_text(told.json, 2)) + "\n");
     file->publish();
   }
   if (!told.fits) fail(ExitCode::usage, "nothing of it fits; the lines above say why, and what would help");

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "framework/storage/strict_json.h"
 #include "train/report/chart.h"
 #include "train/report/heat_map.h"
 #include "train/report/page_parts.h"
@@ -82,9 +83,9 @@ std::string longppl_part(const json& longppl) {
        fmt::format("{}: {}", longppl.value("own_contrast", json()) == true ? "this model itself" : "another model",
                    text_in(longppl, "evaluator"))});
   rows.push_back({"trunc_len, sliding_window, alpha, beta",
-                  fmt::format("{}, {}, {}, {}", longppl.value("trunc_len", json()).dump(),
-                              longppl.value("sliding_window", json()).dump(), longppl.value("alpha", json()).dump(),
-                              longppl.value("beta", json()).dump())});
+                  fmt::format("{}, {}, {}, {}", json_text(longppl.value("trunc_len", json())),
+                              json_text(longppl.value("sliding_window", json())),
+                              json_text(longppl.value("alpha", json())), json_text(longppl.value("beta", json())))});
   return heading("LongPPL") + table(rows, "facts");
 }
 
@@ -138,7 +139,7 @@ std::string tasks_part(const json& tasks) {
   }
   const std::string note =
       fmt::format("Chance is {:.3g}%: the likeliest of {} candidates. Columns: the needle's depth.", 100 * chance,
-                  tasks.value("candidates", json()).dump());
+                  json_text(tasks.value("candidates", json())));
   return heading("Long-context tasks") + "<p class=\"soft\">" + escaped(note) + "</p>\n<div class=\"charts\">\n" +
          figures + "</div>\n" + table(rows);
 }
@@ -148,7 +149,7 @@ std::string tasks_part(const json& tasks) {
 std::string evaluate_part(const std::string& path, const json& evaluation) {
   const bool meaningful = evaluation.value("interval_meaningful", json(true)) == true;
   std::string note = fmt::format("{}: {}, {} documents scored ({})", path, text_in(evaluation, "checkpoint"),
-                                 evaluation.value("documents", json()).dump(), text_in(evaluation, "part"));
+                                 json_text(evaluation.value("documents", json())), text_in(evaluation, "part"));
   if (!meaningful) note += ", too few for intervals";
   std::string html = heading("Evaluated") + "<p class=\"soft\">" + escaped(note) + ".</p>\n";
   html += base_part(evaluation, meaningful);

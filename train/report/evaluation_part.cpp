@@ -6,6 +6,7 @@
 #include <map>
 
 #include "framework/counted.h"
+#include "framework/storage/strict_json.h"
 #include "train/report/page_parts.h"
 #include "train/report/shown_run.h"
 
@@ -62,7 +63,7 @@ std::string evaluation_charts(const ShownRuns& runs) {
 std::string evaluation_table(const ShownRun& shown) {
   const json& last = shown.metrics.evaluations.back();
   const bool meaningful = has_intervals(last);
-  std::string note = fmt::format("After step {}, of {} by now", last["step"].dump(),
+  std::string note = fmt::format("After step {}, of {} by now", json_text(last["step"]),
                                  counted(std::ssize(shown.metrics.evaluations), "evaluation"));
   if (const double documents = number_in(last, "documents"); documents > 0) {
     note += fmt::format("; {} target tokens of {} documents", four_digits(number_in(last, "target_tokens")),

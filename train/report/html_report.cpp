@@ -11,6 +11,7 @@
 #include "framework/counted.h"
 #include "framework/error.h"
 #include "framework/profile/progress.h"
+#include "framework/storage/strict_json.h"
 #include "train/report/evaluate_part.h"
 #include "train/report/page_parts.h"
 #include "train/report/shown_run.h"
@@ -313,7 +314,7 @@ std::string ring_table(const ShownRun& shown) {
     const std::string name = hop + 1 == hops ? "waited at the end, s" : fmt::format("waited for hop {}, s", hop);
     rows.push_back({name, seconds(forward), seconds(backward)});
   }
-  std::string html = heading(fmt::format("The ring in step {}", ring.value("step", json()).dump())) + table(rows);
+  std::string html = heading(fmt::format("The ring in step {}", json_text(ring.value("step", json())))) + table(rows);
   if (hops > most + 1) html += fmt::format("<p class=\"soft\">Of {} hops, the first {}.</p>\n", hops - 1, most);
   return html;
 }

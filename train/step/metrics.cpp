@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "framework/storage/strict_json.h"
+
 namespace ringtrain {
 
 namespace {
@@ -69,7 +71,7 @@ std::string metrics_line(const StepRecord& record) {
   if (record.started) json["started"] = start_json(*record.started);
   return fmt::format(R"({{"kind":"train","step":{},"time":"{}","tokens":{},"loss":{},"grad_norm":{},"lr":{},{})",
                      record.step, time_text(record.time), record.tokens, all_digits(record.loss),
-                     all_digits(record.grad_norm), all_digits(record.lr), json.dump().substr(1));
+                     all_digits(record.grad_norm), all_digits(record.lr), json_text(json).substr(1));
 }
 
 std::string metrics_line(std::int64_t step, WallClock::time_point time, const EvaluationSummary& summary) {
@@ -78,7 +80,7 @@ std::string metrics_line(std::int64_t step, WallClock::time_point time, const Ev
   json["step"] = step;
   json["time"] = time_text(time);
   json.update(evaluation_json(summary));
-  return json.dump();
+  return json_text(json);
 }
 
 // A disk that fills up during a run is a save that failed; that the folder can be written was checked before.

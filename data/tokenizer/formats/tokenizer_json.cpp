@@ -105,7 +105,7 @@ class Reader {
     const std::optional<std::int64_t> id = whole_number(value);
     if (id && *id >= 0 && *id < limit) return *id;
     fail(ExitCode::data, "{}: token '{}' has the id {}", path_, token,
-         value.is_number() ? value.dump() : value.type_name());
+         value.is_number() ? json_text(value) : value.type_name());
   }
 
   void read_vocabulary(const json& model) {
@@ -231,17 +231,17 @@ class Reader {
     } else if (type == "NFC") {
       spec_.nfc = true;
     } else if (type == "Prepend" && spec_.alphabet == BpeSpec::Alphabet::characters) {
-      if (normalizer.value("prepend", "") != space_mark) refuse("normalizer Prepend", normalizer.dump());
+      if (normalizer.value("prepend", "") != space_mark) refuse("normalizer Prepend", json_text(normalizer));
       if (spec_.prepend_mark) refuse("normalizer Prepend", "there twice");
       spec_.prepend_mark = true;
     } else if (type == "Replace" && spec_.alphabet == BpeSpec::Alphabet::characters) {
       const json& pattern = member(normalizer, "pattern");
       if (pattern.value("String", "") != " " || normalizer.value("content", "") != space_mark) {
-        refuse("normalizer Replace", normalizer.dump());
+        refuse("normalizer Replace", json_text(normalizer));
       }
       spec_.mark_spaces = true;
     } else {
-      refuse("the normalizer", type.empty() ? normalizer.dump() : type);
+      refuse("the normalizer", type.empty() ? json_text(normalizer) : type);
     }
   }
 
@@ -252,7 +252,8 @@ class Reader {
         return;
       }
       if (type_of(pre) != "Metaspace") refuse("the pre_tokenizer", type_of(pre));
-      if (pre.value("replacement", std::string(space_mark)) != space_mark) refuse("Metaspace.replacement", pre.dump());
+      if (pre.value("replacement", std::string(space_mark)) != space_mark)
+        refuse("Metaspace.replacement", json_text(pre));
       const std::string scheme = pre.value("prepend_scheme", pre.value("add_prefix_space", true) ? "always" : "never");
       if (scheme == "first") {
         spec_.prefix = BpeSpec::Prefix::first;
@@ -283,14 +284,14 @@ class Reader {
     } else if (type == "Split") {
       read_split(pre);
     } else {
-      refuse("the pre_tokenizer", type.empty() ? pre.dump() : type);
+      refuse("the pre_tokenizer", type.empty() ? json_text(pre) : type);
     }
   }
 
   void read_split(const json& split) {
     const json& pattern = member(split, "pattern");
     const auto regex = pattern.find("Regex");
-    if (regex == pattern.end()) refuse("Split.pattern", pattern.dump());
+    if (regex == pattern.end()) refuse("Split.pattern", json_text(pattern));
     const auto text = regex->get<std::string>();
     const std::string behavior = split.value("behavior", "Isolated");
     const bool invert = split.value("invert", false);

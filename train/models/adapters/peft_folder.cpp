@@ -14,6 +14,7 @@
 #include "framework/error.h"
 #include "framework/storage/folder_file.h"
 #include "framework/storage/safetensors.h"
+#include "framework/storage/strict_json.h"
 #include "layers/model_parameters.h"
 #include "train/models/adapters/adapted_model.h"
 #include "train/models/hugging_face_config.h"
@@ -206,7 +207,7 @@ std::string write_adapter_config(const ModelSource& source) {
   json["task_type"] = "CAUSAL_LM";
   json["use_dora"] = false;
   json["use_rslora"] = false;
-  return json.dump(2) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 }  // namespace ringtrain
