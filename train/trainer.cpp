@@ -29,9 +29,11 @@
 #include "train/engine/computation.h"
 #include "train/engine/memory_check.h"
 #include "train/engine/memory_report.h"
+#include "train/models/adapters/kept_base.h"
 #include "train/models/model_tokenizer.h"
 #include "train/rank_trainer.h"
 #include "train/report/z_score.h"
+#include "train/run/checkpoint_space.h"
 #include "train/run/metrics_history.h"
 #include "train/step/schedule.h"
 #include "train/trace_file.h"
@@ -247,6 +249,10 @@ std::vector<StepNumbers> begin_folder(const Run& run, const Log& log) {
   run.folder.begin(run.config);
   const ModelSource* const source = run.start.source ? &*run.start.source : nullptr;
   if (const auto remark = keep_tokenizer(source, run.corpus, run.folder.path())) log(*remark);
+  if (run.start.base) {
+    keep_base(*source, run.folder.path());
+    if (const auto warning = base_warning(*run.start.base, run.folder.path())) log(*warning);
+  }
   run.checkpoints.continue_from(run.start.step, log);
   const MetricsHistory::Cut cut = content.metrics.cut(run.start.step);
   if (cut.bytes > 0) {
@@ -269,6 +275,11 @@ FileLock begin_dump(const Run& run) {
   return begin_dump_folder(run.dump.folder, dump_index_of(run.at(run.dump.step), run.dump.step));
 }
 
+/// Lets a run delete the checkpoint that this one began with. Called once a process, when nothing needs it any more.
+void release_source(const Run& run, const Communicator& world, const Launcher& launcher) {
+  if (run.start.source && world.rank() == launcher.process()) run.start.source->release();
+}
+
 /// Calls body with each rank's trainer, which has loaded its state, when rank 0 has called `first`.
 void on_ranks(const Run& run, const Log& log, Launcher& launcher, TraceFile& timeline,
               const std::function<void()>& first, const std::function<void(RankTrainer&, Communicator&)>& body) {
@@ -285,7 +296,6 @@ void on_ranks(const Run& run, const Log& log, Launcher& launcher, TraceFile& tim
       ThreadPool pool(compute_threads(run.config.mesh, launcher));
       RankTrainer trainer(run, world, device, pool, timeline.rank(world.rank()));
       trainer.load();  // what does not open or does not fit has changed nothing
-      if (run.start.source && world.rank() == launcher.process()) run.start.source->release();
       body(trainer, world);
     }
     timeline.gather(world);
@@ -376,7 +386,7 @@ std::string dry_run_report(const Run& run, const Launcher& launcher) {
                       human_count(static_cast<double>(run.table.count())), run.table.all().size());
   text +=
       data_report(run) + mesh_report(run.stages[longest_stage(run.config.training)], launcher) + memory_report(plans);
-  return text + available_text(run.config, local_ranks(run.config.mesh, launcher));
+  return text + available_text(run.config, local_ranks(run.config.mesh, launcher)) + space_text(checkpoint_space(run));
 }
 
 void check_plan_memory(const Run& run, const Launcher& launcher) {
@@ -391,6 +401,7 @@ ExitCode train(const Run& run, const Log& log, Launcher& launcher) {
                     run.last_step));
     return ExitCode::done;
   }
+  if (launcher.is_rank_zero()) check_space(checkpoint_space(run), log);
   TraceFile timeline(run, launcher, log);
   std::optional<SignalGuard> guard;
   if (!SignalGuard::lives()) guard.emplace();
@@ -410,6 +421,7 @@ ExitCode train(const Run& run, const Log& log, Launcher& launcher) {
           const std::string instructions = bfloat16_instructions(run.config.training);
           if (!instructions.empty()) log("bfloat16 is multiplied by " + instructions);
         });
+        release_source(run, world, launcher);  // a base is kept by now
         const ExitCode code = trainer.train();
         if (world.rank() == launcher.process()) result = code;
       });
@@ -424,6 +436,7 @@ StepResult dumped_step(const Run& run, const Log& log, Launcher& launcher) {
   on_ranks(
       run, log, launcher, timeline, [&] { lock = begin_dump(run); },
       [&](RankTrainer& trainer, Communicator& world) {
+        release_source(run, world, launcher);
         const StepResult of_rank = trainer.steps_until(run.dump.step);
         if (world.rank() == launcher.process()) result = of_rank;
       });

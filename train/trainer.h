@@ -33,13 +33,14 @@ struct TrainOptions {
 /// that are processes each prepares the run for itself; no communication.
 Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& launcher = {});
 
-/// Returns what --dry-run prints: resolved config, parameters, data, mesh with everybody's positions, memory plan.
+/// Returns what --dry-run prints: resolved config, parameters, data, mesh with everybody's positions, memory plan,
+/// and what its checkpoints take.
 std::string dry_run_report(const Run& run, const Launcher& launcher = {});
 /// Throws Error(usage), with the numbers and what to change, if the plan of the ranks on this machine does not fit it.
 void check_plan_memory(const Run& run, const Launcher& launcher = {});
 
-/// Refuses a plan that cannot fit and ranks that do not agree about the run, makes the folder, trains. Returns the
-/// program's exit code, the same in every process.
+/// Refuses a plan that cannot fit, a disk that cannot hold a checkpoint and ranks that do not agree about the run,
+/// makes the folder, trains. Returns the program's exit code, the same in every process.
 ExitCode train(const Run& run, const Log& log, Launcher& launcher);
 /// The same, of ranks that are threads.
 ExitCode train(const Run& run, const Log& log);

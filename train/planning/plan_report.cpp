@@ -10,6 +10,7 @@
 #include "framework/profile/progress.h"
 #include "framework/storage/files.h"
 #include "framework/storage/strict_json.h"
+#include "train/engine/checkpoint_size.h"
 
 namespace ringtrain {
 
@@ -167,6 +168,10 @@ std::string stage_lines(const Plan& plan) {
                             text;
 }
 
+std::int64_t checkpoints_at_a_time(const Plan& plan) {
+  return most_at_a_time(plan.request.config.checkpoint, std::llround(plan.run.saves) + 1);
+}
+
 std::string hours_text(const Plan& plan) {
   const RunTimes& run = plan.run;
   std::string text = fmt::format("{:.0f} steps are {} tokens", run.steps, human_count(plan.tokens));
@@ -176,6 +181,8 @@ std::string hours_text(const Plan& plan) {
   add(run.evaluations, run.evaluation_seconds, "evaluation");
   add(run.saves, run.save_seconds, "save");
   if (run.last_save_seconds > 0) text += fmt::format("; the last save of {}", seconds_text(run.last_save_seconds));
+  text += fmt::format("; a checkpoint takes {}, and {} lie on the disk at a time",
+                      human_bytes(static_cast<double>(run.checkpoint_bytes)), checkpoints_at_a_time(plan));
   text += fmt::format("; in all {:.4g} hours, {:.4g} device hours", plan.hours, plan.device_hours);
   if (plan.price > 0) text += fmt::format(", price {:.4g}", plan.price);
   return text + "\n";
@@ -292,8 +299,11 @@ ordered_json plan_json(const Plan& plan) {
   json["steps"] = plan.run.steps;
   if (!plan.fits) return json;  // what cannot run takes no hours
   json["evaluations"] = {{"count", plan.run.evaluations}, {"seconds", plan.run.evaluation_seconds}};
-  json["saves"] = {
-      {"count", plan.run.saves}, {"seconds", plan.run.save_seconds}, {"last_seconds", plan.run.last_save_seconds}};
+  json["saves"] = {{"count", plan.run.saves},
+                   {"seconds", plan.run.save_seconds},
+                   {"last_seconds", plan.run.last_save_seconds},
+                   {"bytes", plan.run.checkpoint_bytes},
+                   {"at_a_time", checkpoints_at_a_time(plan)}};
   json["hours"] = plan.hours;
   json["device_hours"] = plan.device_hours;
   if (plan.price > 0) json["price"] = plan.price;

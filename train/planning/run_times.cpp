@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "framework/config/config.h"
+#include "train/engine/checkpoint_size.h"
 
 namespace ringtrain {
 
@@ -36,10 +37,8 @@ void add_saves(const StepCase& step, RunTimes& times) {
   const Hardware& hardware = step.hardware;
   const std::int64_t world = step.config.mesh.data * step.config.mesh.sequence;
   const auto ranks = static_cast<double>(world);
-  std::int64_t numbers = 2 * step.table.count(Part::trainable);
-  for (const Parameter& parameter : step.table.all()) numbers += parameter.saved ? parameter.shape.numel() : 0;
-  const double bytes =
-      static_cast<double>(numbers) * static_cast<double>(size_of(accumulator(step.config.training.dtype)));
+  times.checkpoint_bytes = checkpoint_bytes(step.config, step.table);
+  const auto bytes = static_cast<double>(times.checkpoint_bytes);
   const double of_a_node = bytes * static_cast<double>(hardware.ranks_of_node(world)) / ranks;
   const double write = hardware.node_storage_bandwidth > 0 ? of_a_node / hardware.node_storage_bandwidth : 0;
   const double copy =

@@ -11,6 +11,7 @@ struct RunTimes {
   double evaluations = 0, evaluation_seconds = 0;
   double saves = 0, save_seconds = 0;
   double last_save_seconds = 0;  // besides: the run's end waits for it
+  std::int64_t checkpoint_bytes = 0;
   double seconds() const {
     return steps * step_seconds + evaluations * evaluation_seconds + saves * save_seconds + last_save_seconds;
   }

@@ -1,5 +1,6 @@
 // The program `train`: command line in, exit code out. All else is train/trainer.h.
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -9,10 +10,12 @@
 #include "framework/standard_streams.h"
 #include "layers/check_model.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/models/adapters/adapted_model.h"
 #include "train/models/model_source.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
 #include "train/programs/version.h"
+#include "train/run/checkpoint_space.h"
 #include "train/trace_file.h"
 #include "train/trainer.h"
 
@@ -41,7 +44,7 @@ int run(int argc, char** argv, Launcher& launcher) {
   std::string config_path, resume_path, output, trace_steps, verify_path;
   std::vector<std::string> settings;
   TrainOptions options;
-  bool dry_run = false, help_config = false;
+  bool dry_run = false, help_config = false, hash_base = false;
   app.add_flag("--help-config", help_config, "print every key of a config: default, values, meaning; and exit");
   app.add_option("--config", config_path, "FILE",
                  "the YAML config of the run; with --resume, the run's own serves if none is given");
@@ -76,7 +79,11 @@ int run(int argc, char** argv, Launcher& launcher) {
   auto* verify =
       app.add_option("--verify-checkpoint", verify_path, "PATH",
                      "check every hash of a checkpoint, or of all checkpoints of a run's folder, and nothing "
-                     "else; ends with 4 if one is damaged");
+                     "else; ends with 4 if one is damaged, or if the base of its adapters is gone");
+  app.add_flag("--hash-base", hash_base,
+               "with --verify-checkpoint: hash a base that is a Hugging Face folder or a GGUF file, too, not only "
+               "compare its size")
+      ->needs(verify);
   if (!parse_command_line(app, argc, argv, launcher.is_rank_zero())) return 0;
   if (help_config) {
     if (launcher.is_rank_zero()) print_result(config_reference());
@@ -86,7 +93,15 @@ int run(int argc, char** argv, Launcher& launcher) {
   if (launcher.is_rank_zero()) hashing.emplace("train");
   if (verify->count() > 0) {
     if (launcher.is_rank_zero()) {
-      verify_checkpoints(verify_path, [](const std::string& line) { print_result(line + "\n"); });
+      std::set<std::string> found;  // bases, which all checkpoints of a run share
+      verify_checkpoints(
+          verify_path, [](const std::string& line) { print_result(line + "\n"); },
+          [&](const Checkpoint& checkpoint) {
+            const auto& base = checkpoint.manifest.base;
+            if (!base || found.contains(base->hash)) return;
+            open_base(*base, checkpoint.path, hash_base ? BaseCheck::hash : BaseCheck::size);
+            found.insert(base->hash);
+          });
     }
     return 0;
   }
@@ -129,6 +144,7 @@ int run(int argc, char** argv, Launcher& launcher) {
     if (launcher.is_rank_zero()) print_result(dry_run_report(prepared, launcher));
     flush_results();
     check_plan_memory(prepared, launcher);
+    if (launcher.is_rank_zero()) check_space(checkpoint_space(prepared), log);
     return 0;
   }
   return static_cast<int>(train(prepared, log, launcher));

@@ -1,0 +1,116 @@
+// Whether a run's checkpoints fit its disk is known before the first step.
+#include "train/run/checkpoint_space.h"
+
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "framework/config/read_config.h"
+#include "tests/train/child_process.h"
+#include "tests/train/train_fixture.h"
+#include "train/engine/checkpoint_size.h"
+
+namespace ringtrain::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Space : public TrainTest {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    data = write_tokens("text.h5", {});
+  }
+  CheckpointSpace space_of(const Config& config, const StartRequest& start = {}) const {
+    TrainOptions options;
+    options.config = config;
+    options.output = at("run");
+    options.start = start;
+    return checkpoint_space(prepare_run(options, [](const std::string&) {}));
+  }
+  std::string data;
+};
+
+TEST_F(Space, IsWhatACheckpointTakes) {
+  for (const auto& more : {std::vector<std::string>{}, {"mesh.sequence=2", "training.shard=weights"}}) {
+    std::vector<std::string> settings{"training.steps=4", "training.global_batch_size=2", "checkpoint.interval=2"};
+    settings.insert(settings.end(), more.begin(), more.end());
+    const Config config = tiny(data, settings);
+    const CheckpointSpace space = space_of(config);
+    EXPECT_EQ(space.most, 2);
+    EXPECT_EQ(space.more, 2);
+    run(config, "run");
+    std::int64_t bytes = 0;
+    for (const auto& entry : fs::directory_iterator(checkpoint("run", 4))) {
+      if (entry.path().extension() == ".h5") bytes += static_cast<std::int64_t>(entry.file_size());
+    }
+    EXPECT_GE(bytes, space.each);
+    EXPECT_LT(bytes, space.each + 65536 * config.mesh.sequence) << "more than headers";
+    fs::remove_all(at("run"));
+  }
+}
+
+TEST_F(Space, CountsSavesAndWhatIsThere) {
+  const auto saves = [](std::int64_t interval, std::int64_t done, std::int64_t last) {
+    return saves_to_come({.interval = interval}, done, last);
+  };
+  EXPECT_EQ(saves(0, 0, 10), 1);
+  EXPECT_EQ(saves(4, 0, 12), 3);
+  EXPECT_EQ(saves(4, 0, 13), 4);
+  EXPECT_EQ(saves(4, 4, 12), 2);
+  EXPECT_EQ(saves(4, 5, 7), 1);
+  EXPECT_EQ(saves(4, 12, 12), 0);
+
+  const Config config =
+      tiny(data, {"training.steps=12", "training.global_batch_size=2", "checkpoint.interval=2", "checkpoint.keep=2"});
+  EXPECT_EQ(space_of(config).most, 3);
+  run(config, "run", {}, 4);
+  StartRequest resume;
+  resume.resume = true;
+  const CheckpointSpace resumed = space_of(config, resume);
+  EXPECT_EQ(resumed.most, 3);
+  EXPECT_EQ(resumed.more, 1);  // two are there
+}
+
+TEST_F(Space, IsRefusedOrWarnedOf) {
+  std::vector<std::string> logs;
+  const Log log = [&](const std::string& line) { logs.push_back(line); };
+  const CheckpointSpace space{.folder = "runs/x", .each = 1000, .most = 4, .more = 4, .free = 4000};
+  check_space(space, log);
+  EXPECT_TRUE(logs.empty());
+  CheckpointSpace less = space;
+  less.free = 3999;
+  check_space(less, log);
+  ASSERT_EQ(logs.size(), 1u);
+  EXPECT_NE(logs[0].find("free 1 bytes"), std::string::npos) << logs[0];
+  less.free = 999;
+  const std::string refusal = error_of(ExitCode::usage, [&] { check_space(less, log); });
+  EXPECT_NE(refusal.find("a checkpoint takes 1000 bytes, and the disk of runs/x has 999 free"), std::string::npos);
+  less.more = 0;  // nothing is saved
+  check_space(less, log);
+  EXPECT_EQ(logs.size(), 1u);
+}
+
+TEST_F(Space, OfASmallDiskIsRefusedBeforeTheFirstStep) {
+  const std::string disk = at("disk");
+  fs::create_directory(disk);
+  if (::getuid() != 0 || ::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=64k") != 0) {
+    GTEST_SKIP() << "only root may make a small disk";
+  }
+  std::ofstream(at("run.yaml")) << to_yaml(tiny(data, {"training.steps=2", "training.global_batch_size=2"}));
+  for (const bool dry : {true, false}) {
+    std::vector<std::string> arguments{"--config", "run.yaml", "--output", "disk/run"};
+    if (dry) arguments.emplace_back("--dry-run");
+    const ChildResult result = run_child("train", arguments, folder);
+    EXPECT_EQ(result.code, 2) << result.err;
+    EXPECT_NE(result.err.find("could not save"), std::string::npos) << result.err;
+    EXPECT_EQ(result.out.find("checkpoints: ") != std::string::npos, dry) << result.out;
+    EXPECT_FALSE(fs::exists(disk + "/run"));
+  }
+  EXPECT_EQ(::umount(disk.c_str()), 0);
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

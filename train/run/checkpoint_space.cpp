@@ -1,0 +1,46 @@
+#include "train/run/checkpoint_space.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "framework/error.h"
+#include "framework/profile/progress.h"
+#include "framework/storage/files.h"
+#include "train/engine/checkpoint_size.h"
+
+namespace ringtrain {
+
+CheckpointSpace checkpoint_space(const Run& run) {
+  const CheckpointConfig& config = run.config.checkpoint;
+  const std::int64_t saves = saves_to_come(config, run.start.step, run.last_step);
+  const auto steps = run.checkpoints.steps();
+  const std::int64_t there = std::ranges::count_if(steps, [&](std::int64_t step) { return step <= run.start.step; });
+  const std::int64_t most = most_at_a_time(config, there + saves);
+  return {.folder = run.folder.path(),
+          .each = checkpoint_bytes(run.config, run.table),
+          .most = std::max(most, there),
+          .more = saves == 0 ? 0 : std::max<std::int64_t>(most - there, 1),  // a save precedes what it replaces
+          .free = free_bytes(nearest_existing(run.folder.path()), ExitCode::usage)};
+}
+
+std::string space_text(const CheckpointSpace& space) {
+  const auto text = [](std::int64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
+  return fmt::format("checkpoints: {} each, at most {} at a time ({}); {} are free at {}\n", text(space.each),
+                     space.most, text(space.most * space.each), text(space.free), space.folder);
+}
+
+void check_space(const CheckpointSpace& space, const Log& log) {
+  if (space.more == 0 || space.more * space.each <= space.free) return;
+  const std::string needs =
+      fmt::format("a checkpoint takes {} bytes, and the disk of {} has {} free", space.each, space.folder, space.free);
+  if (space.each > space.free) {
+    fail(ExitCode::usage, "{}: the run could not save; free some space or choose another --output", needs);
+  }
+  log(
+      fmt::format("warning: {}: not enough for the {} more that the run will have at a time; free {} bytes, or lower "
+                  "checkpoint.keep",
+                  needs, space.more, space.more * space.each - space.free));
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,29 @@
+// Whether a run's checkpoints fit the disk, before its first step: a disk that is full at the first save would cost all
+// steps until then.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "train/run/run.h"
+
+namespace ringtrain {
+
+/// What a run's checkpoints need, and what the file system of its folder has, in bytes.
+struct CheckpointSpace {
+  std::string folder;     // of the run
+  std::int64_t each = 0;  // one checkpoint
+  std::int64_t most = 0;  // how many lie there at a time, those that a resumed run finds included
+  std::int64_t more = 0;  // how many of these are still to be written; 0: the run saves none
+  std::int64_t free = 0;
+};
+CheckpointSpace checkpoint_space(const Run& run);
+
+/// Returns these numbers as a line.
+std::string space_text(const CheckpointSpace& space);
+
+/// Throws Error(usage) if not even one more checkpoint fits; calls log() with a warning if one does, but not all that
+/// lie there at a time.
+void check_space(const CheckpointSpace& space, const Log& log);
+
+}  // namespace ringtrain
