@@ -162,7 +162,12 @@ FileStamp File::stamp() const {
   const auto nanoseconds = [](const struct timespec& time) {
     return std::int64_t{time.tv_sec} * 1'000'000'000 + std::int64_t{time.tv_nsec};
   };
-  return {status.st_dev, status.st_ino, status.st_size, nanoseconds(status.st_mtim), nanoseconds(status.st_ctim)};
+  return {status.st_dev,
+          status.st_ino,
+          status.st_nlink,
+          status.st_size,
+          nanoseconds(status.st_mtim),
+          nanoseconds(status.st_ctim)};
 }
 
 void File::read_at(std::int64_t offset, void* data, std::size_t bytes) const {
@@ -413,6 +418,10 @@ void write_file(const std::string& path, std::string_view content, ExitCode code
 void rename_path(const std::string& from, const std::string& to, ExitCode code) {
   if (::rename(from.c_str(), to.c_str()) != 0) fail(code, "cannot rename {} to {}: {}", from, to, text_of(errno));
   sync_directory(parent_directory(to), code);
+}
+
+bool link_file(const std::string& from, const std::string& to) {
+  return ::link(from.c_str(), to.c_str()) == 0;
 }
 
 void rename_to_new(const std::string& from, const std::string& to, ExitCode code) {

@@ -22,12 +22,16 @@ enum class LockState {
 };
 
 /// What the system says of an open file besides its content. If two are equal, the file was most likely not written to
-/// in between; time stamps are as fine as the file system's clock, a few milliseconds.
+/// in between; time stamps are as fine as the file system's clock, a few milliseconds. A hard link that is made or
+/// removed changes ctime and no content: where the number of links differs, ctime is not compared.
 struct FileStamp {
-  std::uint64_t device = 0, inode = 0;
+  std::uint64_t device = 0, inode = 0, links = 0;
   std::int64_t bytes = 0;
   std::int64_t modified_ns = 0, changed_ns = 0;  // mtime and ctime
-  friend bool operator==(const FileStamp&, const FileStamp&) = default;
+  friend bool operator==(const FileStamp& one, const FileStamp& other) {
+    return one.device == other.device && one.inode == other.inode && one.bytes == other.bytes &&
+           one.modified_ns == other.modified_ns && (one.changed_ns == other.changed_ns || one.links != other.links);
+  }
 };
 
 /// An open regular file; movable, closed at the end. Anything else (a folder, a FIFO, a device, a socket) is refused at
@@ -149,6 +153,9 @@ void rename_path(const std::string& from, const std::string& to, ExitCode code);
 /// The same, but never replaces what stands at `to`: then throws Error(code). (A file system that cannot promise it is
 /// looked at first.)
 void rename_to_new(const std::string& from, const std::string& to, ExitCode code);
+/// Gives the file at `from` a second name, `to`: a hard link, with no copy of its content. Returns false if the file
+/// system refuses, as it does for another file system, for one without links, and for files of other users.
+bool link_file(const std::string& from, const std::string& to);
 /// Returns when the content of an existing file has reached the disk, whoever wrote it.
 void sync_file(const std::string& path, ExitCode code);
 void sync_directory(const std::string& path, ExitCode code);

@@ -2,6 +2,7 @@
 // with the caller's code that names the path.
 #include "framework/storage/files.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -66,6 +67,32 @@ TEST_F(FilesTest, FailuresNamePathAndReason) {
   write_file(at("big"), "0123456789", ExitCode::data);
   EXPECT_NE(error_of(ExitCode::data, [&] { read_file(at("big"), ExitCode::data, 9); }).find("10 bytes"),
             std::string::npos);
+}
+
+TEST_F(FilesTest, ALinkIsTheSameFileAndChangesNoStamp) {
+  write_file(at("one"), "content", ExitCode::data);
+  const File file = File::open(at("one"), ExitCode::data);
+  const FileStamp before = file.stamp();
+  usleep(20'000);  // more than the tick of the clock of ctime
+  ASSERT_TRUE(link_file(at("one"), at("two")));
+  EXPECT_EQ(File::open(at("two"), ExitCode::data).stamp(), file.stamp());
+  EXPECT_NE(file.stamp().changed_ns, before.changed_ns);
+  EXPECT_EQ(file.stamp(), before);
+  const FileStamp linked = file.stamp();
+  usleep(20'000);
+  remove_tree(at("two"), ExitCode::data);
+  EXPECT_EQ(file.stamp(), linked);
+  EXPECT_FALSE(link_file(at("missing"), at("three")));
+  EXPECT_FALSE(link_file(at("one"), at("one")));
+  // What is written gives a new stamp, with its old time of modification, too: ctime says so.
+  const FileStamp last = file.stamp();
+  usleep(20'000);
+  File::open_for_update(at("one"), ExitCode::data).write_at(0, "C", 1);
+  const timespec times[2]{{last.modified_ns / 1'000'000'000, last.modified_ns % 1'000'000'000},
+                          {last.modified_ns / 1'000'000'000, last.modified_ns % 1'000'000'000}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, at("one").c_str(), times, 0), 0);
+  EXPECT_EQ(file.stamp().modified_ns, last.modified_ns);
+  EXPECT_NE(file.stamp(), last);
 }
 
 TEST_F(FilesTest, ReserveMoreThanTheDiskHolds) {

@@ -34,6 +34,10 @@ struct Checkpoint {
   }
 };
 
+/// How the name of a file begins that says which run needs the checkpoint it lies in, as the base of adapters. Its
+/// content is that run's folder. A checkpoint with such a file is not pruned.
+inline constexpr const char* needed_by = "needed-by-";
+
 /// Verifies, describes and holds the checkpoint at path: a checkpoint's folder, or a run's folder, whose newest one is
 /// taken, also if that run deletes others meanwhile. Throws Error(checkpoint) that names what is wrong, another model
 /// than `model` included.
@@ -48,8 +52,10 @@ void refuse_among_checkpoints(const std::string& path, const std::string& flag);
 void check_state(const Checkpoint& checkpoint, const ModelDefinition& model = transformer_definition());
 /// Verifies a checkpoint, or all complete ones of a run's folder, but for those that the run deletes meanwhile: every
 /// hash, config, and state. Tells each that is good or damaged. Throws Error(checkpoint) if there is none, or if one is
-/// damaged, with the first one's sentence.
+/// damaged, with the first one's sentence. base: throws Error(checkpoint) if a checkpoint needs a model that lies
+/// elsewhere and that is not what it was.
 void verify_checkpoints(const std::string& path, const std::function<void(const std::string&)>& report,
+                        const std::function<void(const Checkpoint&)>& base,
                         const ModelDefinition& model = transformer_definition());
 
 class CheckpointFolder {

@@ -58,8 +58,8 @@ std::string state_file_name(std::int64_t rank, std::int64_t ranks) {
 
 std::string to_json(const CheckpointManifest& manifest) {
   JsonWriter writer = without_hash(manifest);
-  writer.hash("hash", hash_bytes(writer.json.dump(2)));
-  return writer.json.dump(2) + "\n";
+  writer.hash("hash", hash_bytes(json_text(writer.json, 2)));
+  return json_text(writer.json, 2) + "\n";
 }
 
 CheckpointManifest parse_manifest(const std::string& text, const std::string& path) {
@@ -88,7 +88,7 @@ CheckpointManifest parse_manifest(const std::string& text, const std::string& pa
   } catch (const std::exception& error) {  // of the JSON or of its members
     fail(ExitCode::checkpoint, "{}: is damaged: {}", path, error.what());
   }
-  if (const std::string found = hash_bytes(without_hash(manifest).json.dump(2)); found != stated) {
+  if (const std::string found = hash_bytes(json_text(without_hash(manifest).json, 2)); found != stated) {
     fail(ExitCode::checkpoint, "{}: is damaged: its content has hash {}, but it states {}", path, found, stated);
   }
   if (to_json(manifest) != text) {

@@ -27,13 +27,15 @@ struct CheckpointFile {
 
 /// A model that lies elsewhere: the base that adapters stand beside.
 struct BaseModel {
-  std::string path;  // from the root on
-  std::string hash;  // of its files of weights
+  std::string path;                        // from the root on
+  std::string hash;                        // of its files of weights
+  std::optional<std::int64_t> bytes = {};  // of these files; none: an earlier version wrote the manifest
 
   template <class Self, class Visit>
   static void visit_members(Self& self, Visit& visit) {
     visit("path", self.path);
     visit.hash("xxh3_128", self.hash);
+    visit.optional("bytes", self.bytes);
   }
 };
 

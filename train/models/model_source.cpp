@@ -125,6 +125,7 @@ ModelSource with_weights(ModelSource source, PlacedModel placed, const Parameter
   placed.source = source.path;
   check_placed_model(placed, table);
   source.identity = identity_of(placed.stored);
+  for (std::size_t i = 0; i < placed.stored.files.size(); ++i) source.weight_bytes += placed.stored.open(i).size();
   const auto model = std::make_shared<const PlacedModel>(std::move(placed));
   source.open_weights = [model] { return read_placed_weights(model); };
   source.hash_weights = [model] {
@@ -157,6 +158,9 @@ ModelSource model_of(Checkpoint checkpoint) {
   if (is_directory(tokenizer, ExitCode::checkpoint)) {
     source.tokenizer = tokenizer;
     add_generation_ends(source, tokenizer);
+  }
+  for (const CheckpointFile& file : checkpoint.manifest.files) {
+    source.weight_bytes += file.name == config_file_name ? 0 : file.bytes;
   }
   source.open_weights = [checkpoint] { return read_checkpoint_weights(checkpoint); };
   source.hash_weights = [files = checkpoint.manifest.files] {

@@ -42,6 +42,7 @@ struct ModelSource {
   std::function<std::unique_ptr<WeightSource>()> open_weights;
   /// Returns a hash of the content of all files of weights. Reads them whole, but for a checkpoint's.
   std::function<std::string()> hash_weights;
+  std::int64_t weight_bytes = 0;  // of all files of weights
 
   /// Returns the tokens that begin and end a text.
   EndIds ends() const {

@@ -7,6 +7,7 @@
 #include "framework/error.h"
 #include "layers/check_model.h"
 #include "train/checkpoint/checkpoint_folder.h"
+#include "train/models/adapters/kept_base.h"
 #include "train/models/hugging_face_config.h"
 #include "train/models/model_source.h"
 
@@ -71,10 +72,11 @@ std::vector<std::string> files_of_run(const std::string& path) {
     if (path_exists(file)) files.push_back(file);
   }
   add_files(ModelSource::tokenizer_folder(run.path()), files);
-  std::error_code error;
-  for (fs::directory_iterator entry(run.checkpoints_path(), error), end; !error && entry != end;
-       entry.increment(error)) {
-    add_files(entry->path().string(), files);
+  for (const std::string& folder : {run.checkpoints_path(), parent_directory(kept_base_path(run.path(), "base"))}) {
+    std::error_code error;
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+      add_files(entry->path().string(), files);
+    }
   }
   return files;
 }

@@ -13,6 +13,7 @@
 #include "framework/threads.h"
 #include "parallel/collectives.h"
 #include "parallel/shared_error.h"
+#include "train/models/adapters/kept_base.h"
 
 namespace ringtrain {
 
@@ -211,6 +212,9 @@ void CheckpointSaver::announce() {
   last_seconds_ = seconds_ + work_seconds_;  // the latter of publishing
   log_(fmt::format("saved {} in {:.2f} s", run_.checkpoints.complete(manifest_.step), last_seconds_));
   for (const std::string& line : prune_logs_) log_(line);
+  if (manifest_.base) {
+    if (const auto warning = base_warning(*manifest_.base, run_.folder.path())) log_(*warning);
+  }
   if (run_.callbacks.checkpoint) run_.callbacks.checkpoint(manifest_.step, run_.checkpoints.complete(manifest_.step));
 }
 

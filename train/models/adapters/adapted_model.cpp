@@ -9,7 +9,9 @@
 #include "framework/error.h"
 #include "framework/storage/files.h"
 #include "framework/storage/plain_text.h"
+#include "framework/text/utf8.h"
 #include "layers/model_parameters.h"
+#include "train/models/adapters/kept_base.h"
 
 namespace ringtrain {
 
@@ -80,25 +82,37 @@ class MergedWeights final : public WeightSource {
 }  // namespace
 
 std::string base_path(const ModelSource& source) {
-  return std::filesystem::absolute(source.base ? source.base->path : source.path).lexically_normal().string();
+  const std::string& path = source.base ? source.base->path : source.path;
+  const std::string whole = std::filesystem::absolute(path).lexically_normal().string();
+  if (well_formed_prefix(whole) < whole.size()) {
+    fail(ExitCode::usage,
+         "{}: adapters name their base in a JSON file, which holds UTF-8, and this path is not: rename it", whole);
+  }
+  return whole;
 }
 
 BaseModel base_of(const ModelSource& source) {
-  return {base_path(source), (source.base ? *source.base : source).hash_weights()};
+  const ModelSource& base = source.base ? *source.base : source;
+  return {.path = base_path(source), .hash = base.hash_weights(), .bytes = base.weight_bytes};
 }
 
-ModelSource open_base(const BaseModel& base, const std::string& of) {
-  if (!path_exists(base.path, ExitCode::checkpoint)) {
-    fail(ExitCode::checkpoint, "{}: its adapters stand beside the model {}, which is not there; bring it back", of,
-         plain_text(base.path));
+ModelSource open_base(const BaseModel& base, const std::string& of, BaseCheck check) {
+  const std::string kept = kept_base_path(parent_directory(parent_directory(of)), base.path);  // RUN/checkpoints/step-N
+  const std::string path = path_exists(kept, ExitCode::checkpoint) ? kept : base.path;
+  if (!path_exists(path, ExitCode::checkpoint)) {
+    fail(ExitCode::checkpoint, "{}: the base of its adapters is the model {}, which is not there; bring it back", of,
+         plain_text(path));
   }
-  ModelSource source = open_model(base.path);
-  if (const std::string hash = source.hash_weights(); hash != base.hash) {
+  ModelSource source = open_model(path);
+  const auto require_same = [&](const char* what, const auto& before, const auto& now) {
+    if (before == now) return;
     fail(ExitCode::checkpoint,
-         "{}: its adapters stand beside the model {} with hash {}, but what is there now has {}: another model, or it "
+         "{}: the base of its adapters is the model {} with {} {}, but what is there now has {}: another model, or it "
          "was changed; bring that one back",
-         of, plain_text(base.path), base.hash, hash);
-  }
+         of, plain_text(path), what, before, now);
+  };
+  if (base.bytes) require_same("weights of so many bytes:", *base.bytes, source.weight_bytes);
+  if (check == BaseCheck::hash) require_same("hash", base.hash, source.hash_weights());
   return source;
 }
 

@@ -10,15 +10,23 @@
 
 namespace ringtrain {
 
-/// Returns the path, from the root on, of the base of adapters, or of a model that has none.
+/// Returns the path, from the root on, of the base of adapters, or of a model that has none. Throws Error(usage) if it
+/// is not UTF-8, which is all that a checkpoint's manifest and PEFT's config can hold.
 std::string base_path(const ModelSource& source);
-/// Returns how a checkpoint names the base of adapters that begin with this model: itself, or what it stands beside.
-/// Reads all of its weights.
+/// Returns how a checkpoint names the base of adapters that begin with this model: the model itself, or the base of its
+/// own adapters. Reads all of its weights. Throws like base_path().
 BaseModel base_of(const ModelSource& source);
 
-/// Opens the base that something, which `of` names, stands beside. Throws Error(checkpoint) if it is not there, or its
-/// weights are not those that the hash was made of.
-ModelSource open_base(const BaseModel& base, const std::string& of);
+/// How a base is compared with what a checkpoint says of it.
+enum class BaseCheck {
+  size,  // its files are whole, hold that model, and have as many bytes
+  hash   // and the same content
+};
+
+/// Opens the base of a checkpoint of adapters, at `of`: the one that its run keeps (kept_base.h), else the one at the
+/// base's path. Throws Error(checkpoint) if it is not there or is another one. The files of a base that is a checkpoint
+/// are hashed in any case.
+ModelSource open_base(const BaseModel& base, const std::string& of, BaseCheck check = BaseCheck::hash);
 
 /// Returns adapters (whose path, model and reader are set) with their base. own: the parameters that `adapters` holds;
 /// all others are the base's.

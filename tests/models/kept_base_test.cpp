@@ -1,0 +1,197 @@
+// The base of adapters that is a checkpoint of another run: that run deletes its old checkpoints while the adapters are
+// trained, and everything must still be able to read them.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "parallel/shared_error.h"
+#include "tests/train/child_process.h"
+#include "tests/train/train_fixture.h"
+#include "train/evaluation/checkpoint_evaluation.h"
+#include "train/models/adapters/adapted_model.h"
+#include "train/models/adapters/kept_base.h"
+#include "train/models/model_source.h"
+
+namespace ringtrain::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class KeptBase : public TrainTest {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    data_ = write_tokens("text.h5", {.validation_documents = 20});
+    run(config(), "base", {}, 4);  // keeps step 4 alone
+  }
+  Config config(std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {"training.steps=12", "training.global_batch_size=4", "checkpoint.interval=4",
+                               "checkpoint.keep=1", "optimizer.lr=0.02"});
+    return tiny(data_, more);
+  }
+  Config adapters() const { return config({"training.steps=4", "lora.rank=3", "lora.targets=[q_proj, down_proj]"}); }
+  static StartRequest from(const std::string& path) {
+    StartRequest start;
+    start.init_from = path;
+    return start;
+  }
+  static StartRequest resumed() {
+    StartRequest start;
+    start.resume = true;
+    return start;
+  }
+  /// Runs a training as run() does. Returns all that it said.
+  std::string words_of(const Config& config, const std::string& output, const StartRequest& start) const {
+    ::testing::internal::CaptureStderr();
+    Outcome outcome;
+    const auto problem = caught([&] { outcome = run(config, output, start); });
+    std::string words = ::testing::internal::GetCapturedStderr();
+    if (problem) throw Error(*problem);
+    for (const std::string& line : outcome.logs) words += line + "\n";
+    return words;
+  }
+  /// Lets the run of the base go on, which then deletes the checkpoint of step 4. Returns what it said.
+  std::string go_on() const { return words_of(config(), "base", resumed()); }
+  static bool has(const std::string& words, const std::string& part) { return words.find(part) != std::string::npos; }
+  double nll(const std::string& model) const {
+    EvaluationOptions options;
+    options.checkpoint = model;
+    options.data = data_;
+    options.request = {.context_lengths = {32}, .target_tokens = 8, .target_blocks = 8, .part = ScoredPart::whole};
+    options.dtype = "float64";
+    Launcher threads;
+    return evaluate_checkpoint(options, threads).results.at(0).nll.value;
+  }
+  ChildResult verify(const std::string& path, std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {"--verify-checkpoint", path});
+    return run_child("train", more, folder);
+  }
+  static std::uint64_t inode(const std::string& path) {
+    struct stat status {};
+    EXPECT_EQ(::stat(path.c_str(), &status), 0) << path;
+    return status.st_ino;
+  }
+
+  std::string data_;
+};
+
+TEST_F(KeptBase, OutlivesTheRunThatDeletesIt) {
+  run(adapters(), "lora", from(at("base")));
+  const std::string of_run = checkpoint("base", 4), kept = kept_base_path(at("lora"), of_run);
+  const double before = nll(at("lora"));
+  for (const std::string name : {"/manifest.json", "/config.yaml", "/state-00000-of-00001.h5"}) {
+    EXPECT_EQ(inode(kept + name), inode(of_run + name)) << name << " was copied";
+  }
+  EXPECT_FALSE(has(go_on(), "warning"));
+  ASSERT_FALSE(fs::exists(of_run));
+  EXPECT_EQ(nll(at("lora")), before);
+  const ChildResult good = verify("lora");
+  EXPECT_EQ(good.code, 0) << good.err;
+  Config longer = adapters();
+  longer.training.steps = 8;
+  EXPECT_EQ(run(longer, "lora", resumed()).code, ExitCode::done);  // itself finds the base where it is kept
+  // Adapters that go on from these have the same base, and keep it too.
+  run(adapters(), "again", from(at("lora")));
+  EXPECT_EQ(inode(kept_base_path(at("again"), of_run) + "/manifest.json"), inode(kept + "/manifest.json"));
+  // All of the project moves, and with it all paths from the root on.
+  fs::create_directory(at("elsewhere"));
+  fs::rename(at("lora"), at("elsewhere/lora"));
+  EXPECT_EQ(nll(at("elsewhere/lora")), nll(checkpoint("elsewhere/lora", 8)));
+
+  fs::remove_all(at("elsewhere/lora/base"));
+  const ChildResult gone = verify("elsewhere/lora");
+  EXPECT_EQ(gone.code, 4);
+  EXPECT_NE(gone.err.find("the base of its adapters"), std::string::npos) << gone.err;
+}
+
+TEST_F(KeptBase, IsHeldUntilItIsKept) {
+  TrainOptions options;
+  options.config = adapters();
+  options.output = at("lora");
+  options.start = from(at("base"));
+  const Log silent = [](const std::string&) {};
+  const ringtrain::Run prepared = prepare_run(options, silent);
+  EXPECT_TRUE(has(go_on(), "is being read"));  // before the adapters' run has a folder
+  EXPECT_EQ(train(prepared, silent), ExitCode::done);
+  EXPECT_TRUE(fs::exists(kept_base_path(at("lora"), checkpoint("base", 4)) + "/manifest.json"));
+}
+
+/// A folder on another file system, to which nothing of the test's folder can be linked.
+class ElsewhereFolder {
+ public:
+  ElsewhereFolder() {
+    std::string name = "/dev/shm/ringtrain-base-XXXXXX";
+    if (::mkdtemp(name.data()) != nullptr) path = name;
+  }
+  ~ElsewhereFolder() {
+    std::error_code error;
+    if (!path.empty()) fs::remove_all(path, error);
+  }
+  std::string path;
+};
+
+TEST_F(KeptBase, IsMarkedWhereItCannotBeLinked) {
+  const ElsewhereFolder elsewhere;
+  struct stat here {
+  }, there{};
+  if (elsewhere.path.empty() || ::stat(elsewhere.path.c_str(), &there) != 0 || ::stat(folder.c_str(), &here) != 0 ||
+      here.st_dev == there.st_dev) {
+    GTEST_SKIP() << "/dev/shm is no other file system";
+  }
+  fs::create_symlink(elsewhere.path, at("lora"));
+  EXPECT_FALSE(has(words_of(adapters(), "lora", from(at("base"))), "warning"));
+  EXPECT_FALSE(fs::exists(at("lora/base")));
+  std::string mark;
+  for (const auto& entry : fs::directory_iterator(checkpoint("base", 4))) {
+    if (entry.path().filename().string().starts_with("needed-by-lora-")) mark = entry.path().string();
+  }
+  ASSERT_NE(mark, "");
+  EXPECT_EQ(content_of(mark), at("lora") + "\n");
+  const double before = nll(at("lora"));
+  EXPECT_TRUE(has(go_on(), "adapters need it"));
+  EXPECT_EQ(nll(at("lora")), before);
+
+  // Where nothing can be written into the base's folder either, each save says what may happen.
+  fs::remove(mark);
+  fs::create_directories(mark + "/in-the-way");
+  Config longer = adapters();
+  longer.training.steps = 12;
+  const std::string words = words_of(longer, "lora", resumed());
+  const std::string warning = "belongs to a run that may delete it";
+  int warnings = 0;
+  for (auto at = words.find(warning); at != std::string::npos; at = words.find(warning, at + 1)) ++warnings;
+  EXPECT_EQ(warnings, 3) << words;  // at the start, and at two saves
+  fs::remove_all(checkpoint("base", 4));
+  longer.training.steps = 13;
+  const std::string gone = error_of(ExitCode::checkpoint, [&] { run(longer, "lora", resumed()); });
+  EXPECT_NE(gone.find(checkpoint("base", 4) + ", which is not there"), std::string::npos) << gone;
+}
+
+TEST_F(KeptBase, OfAFolderIsVerifiedBySizeOrByHash) {
+  const std::string base = at("model");
+  ASSERT_EQ(run_child("export", {"--checkpoint", "base", "--output", "model"}, folder).code, 0);
+  run(adapters(), "lora", from(base));
+  EXPECT_FALSE(fs::exists(at("lora/base")));  // nobody deletes a Hugging Face folder
+  EXPECT_EQ(verify("lora", {"--hash-base"}).code, 0);
+
+  const std::string weights = base + "/model.safetensors";
+  std::fstream file(weights, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(-4, std::ios::end);
+  const char last = static_cast<char>(file.get());
+  file.seekp(-4, std::ios::end);
+  file.put(static_cast<char>(last ^ 1));
+  file.close();
+  EXPECT_EQ(verify("lora").code, 0);
+  EXPECT_EQ(verify("lora", {"--hash-base"}).code, 4);
+
+  fs::remove_all(base);  // the same model in another type, of half the size
+  ASSERT_EQ(run_child("export", {"--checkpoint", "base", "--output", "model", "--dtype", "bfloat16"}, folder).code, 0);
+  EXPECT_EQ(verify("lora").code, 4);
+  fs::remove_all(base);
+  EXPECT_EQ(verify("lora").code, 4);
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
