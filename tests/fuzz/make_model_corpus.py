@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/fuzz/corpus/safetensors, gguf and generate: small files, put together byte by byte, and models of
-tests/models/folders."""
+"""Writes tests/fuzz/corpus/safetensors, gguf, generate and adapters: small files, put together byte by byte, and models
+of tests/models/folders."""
 import json
 import pathlib
 import struct
@@ -45,7 +45,7 @@ def elements(shape):
     return shape[0] * (shape[1] if len(shape) > 1 else 1)
 
 
-def folder(name, config, tensors):
+def folder(kind, name, config, tensors):
     header, data = {}, b""
     for key, shape in tensors.items():
         start = len(data)
@@ -53,7 +53,7 @@ def folder(name, config, tensors):
         header[key] = {"dtype": "F32", "shape": shape, "data_offsets": [start, len(data)]}
     head = json.dumps(header, separators=(",", ":")).encode()
     model = struct.pack("<Q", len(head)) + head + data
-    (CORPUS / "generate" / name).write_bytes(json.dumps(config).encode() + b"\0" + model)
+    (CORPUS / kind / name).write_bytes(json.dumps(config).encode() + b"\0" + model)
 
 
 def packed(name, begin):
@@ -72,7 +72,7 @@ layer = {"input_layernorm": [C], "self_attn.q_proj": [C, C], "self_attn.k_proj":
          "self_attn.o_proj": [C, C], "post_attention_layernorm": [C], "mlp.gate_proj": [F, C], "mlp.up_proj": [F, C],
          "mlp.down_proj": [C, F]}
 ends = {"model.embed_tokens.weight": [V, C], "model.norm.weight": [C], "lm_head.weight": [V, C]}
-folder("tiny_llama", llama, ends | {f"model.layers.0.{key}.weight": shape for key, shape in layer.items()})
+folder("generate", "tiny_llama", llama, ends | {f"model.layers.0.{key}.weight": shape for key, shape in layer.items()})
 gpt2 = {"model_type": "gpt2", "vocab_size": V, "n_embd": C, "n_layer": 1, "n_head": 2, "n_positions": P,
         "bos_token_id": 1, "eos_token_id": 2}
 layer = {"ln_1.weight": [C], "ln_1.bias": [C], "attn.c_attn.weight": [C, 3 * C], "attn.c_attn.bias": [3 * C],
@@ -80,10 +80,27 @@ layer = {"ln_1.weight": [C], "ln_1.bias": [C], "attn.c_attn.weight": [C, 3 * C],
          "mlp.c_fc.weight": [C, 4 * C], "mlp.c_fc.bias": [4 * C], "mlp.c_proj.weight": [4 * C, C],
          "mlp.c_proj.bias": [C]}
 ends = {"wte.weight": [V, C], "wpe.weight": [P, C], "ln_f.weight": [C], "ln_f.bias": [C]}
-folder("tiny_gpt2", gpt2, {f"transformer.{key}": shape for key, shape in ends.items()}
+folder("generate", "tiny_gpt2", gpt2, {f"transformer.{key}": shape for key, shape in ends.items()}
        | {f"transformer.h.0.{key}": shape for key, shape in layer.items()})
 packed("llama_tied", 1)
 packed("qwen2", 0)
+
+
+def adapters(name, config, saved):
+    """Puts adapters of rank 2 next to the tiny llama, which is the base of fuzz_adapters, and whole tensors."""
+    sizes = {"self_attn.q_proj": C, "self_attn.v_proj": 2}
+    tensors = {}
+    for key, out in sizes.items():
+        tensors[f"base_model.model.model.layers.0.{key}.lora_A.weight"] = [2, C]
+        tensors[f"base_model.model.model.layers.0.{key}.lora_B.weight"] = [out, 2]
+    config = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj", "v_proj"]} | config
+    folder("adapters", name, config, tensors | {f"base_model.model.{key}": shape for key, shape in saved.items()})
+
+
+adapters("tiny", {"base_model_name_or_path": "someone/base"}, {})
+adapters("saved", {"base_model_name_or_path": "base", "use_rslora": True, "modules_to_save": ["model.norm", "lm_head"]},
+         {"model.norm.weight": [C], "lm_head.weight": [V, C]})
+adapters("of_themselves", {"base_model_name_or_path": "someone/adapters", "bias": "none", "use_dora": False}, {})
 
 tokens = ["<unk>", "<s>", "</s>", "\u2581", "a", "\u2581a"]
 entries = {"general.architecture": "llama", "llama.block_count": 1, "llama.context_length": P,

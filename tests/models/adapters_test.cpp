@@ -7,6 +7,7 @@
 #include "layers/model_parameters.h"
 #include "tests/support/paths.h"
 #include "tests/train/train_fixture.h"
+#include "train/checkpoint/checkpoint_manifest.h"
 #include "train/evaluation/checkpoint_evaluation.h"
 #include "train/models/adapters/adapted_model.h"
 #include "train/models/export_model.h"
@@ -296,6 +297,56 @@ TEST_F(Adapters, OfOtherKindsAreRefusedByName) {
   refused("target_modules", {"c_attn"});
   refused("init_lora_weights", "pissa");
   refused("base_model_name_or_path", "someone/model");
+}
+
+TEST_F(Adapters, AreNoBaseOfAdapters) {
+  run(config(lora()), "run", from(base()), 4);
+  export_model(open_model(at("run")), {.output = at("peft")});
+  const auto text = nlohmann::json::parse(content_of(at("peft/adapter_config.json")));
+  const auto write = [&](const std::string& name, const std::string& base) {
+    nlohmann::json changed = text;
+    changed["base_model_name_or_path"] = base;
+    fs::create_directories(at(name));
+    fs::copy(at("peft/adapter_model.safetensors"), at(name), fs::copy_options::skip_existing);
+    std::ofstream(at(name + "/adapter_config.json")) << changed.dump();
+  };
+  const auto refused = [&](const std::string& model, const std::vector<std::string>& parts) {
+    for (const auto& open : std::vector<std::function<void()>>{[&] { open_model(model); },
+                                                               [&] { model_reader([](const std::string&) {})(model); },
+                                                               [&] { run(config(lora()), "next", from(model)); }}) {
+      const std::string error = error_of(ExitCode::checkpoint, open);
+      for (const std::string& part : parts) EXPECT_NE(error.find(part), std::string::npos) << error;
+    }
+  };
+  // Each of these led back to itself, and ended in a stack overflow.
+  write("adapters/base", "someone/base");
+  refused(at("adapters/base"),
+          {at("adapters/base/adapter_config.json"), "\"someone/base\"", "folder of these adapters"});
+  write("itself", at("itself"));
+  refused(at("itself"), {at("itself/adapter_config.json"), "folder of these adapters"});
+  fs::create_symlink(at("itself"), at("link"));
+  write("itself", at("link"));
+  refused(at("itself"), {at("link"), "folder of these adapters"});
+  write("one", at("other"));
+  write("other", at("one"));
+  refused(at("one"), {at("one/adapter_config.json"), at("other") + ": holds adapters, too"});
+  const std::string newest = checkpoint("run", 4);
+  for (const std::string& path : {newest, at("run"), at("one")}) {
+    CheckpointManifest manifest = read_checkpoint_manifest(newest);
+    manifest.base->path = path;
+    std::ofstream(newest + "/manifest.json") << to_json(manifest);
+    refused(at("run"), {newest + ": the base of these adapters", path + ": holds adapters, too"});
+    EXPECT_NE(
+        error_of(ExitCode::checkpoint, [&] { run(config(lora()), "run", resumed()); }).find("holds adapters, too"),
+        std::string::npos);
+  }
+  write("one", at("run"));
+  refused(at("one"), {at("one/adapter_config.json"), at("run") + ": holds adapters, too"});
+  // What is no model says which adapters named it.
+  for (const std::string& name : {std::string(), std::string("."), std::string("/dev/zero"), at("one") + '\0' + "x"}) {
+    write("nothing", name);
+    refused(at("nothing"), {at("nothing/adapter_config.json"), ": "});
+  }
 }
 
 }  // namespace

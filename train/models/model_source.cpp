@@ -110,6 +110,33 @@ ModelSource open_gguf_file(const std::string& path) {
   return with_weights(std::move(source), std::move(placed), table);
 }
 
+/// What happens to adapters, which are read together with their base.
+enum class Adapters { with_their_base, refused };
+
+/// Opens a transformer. Where adapters are refused, nothing of them but a checkpoint's own files is read before that,
+/// so bases that lead back to where they began end here.
+ModelSource open_transformer(const std::string& path, Adapters adapters) {
+  const auto require_none = [&](bool are_adapters) {
+    if (adapters == Adapters::with_their_base || !are_adapters) return;
+    fail(ExitCode::checkpoint,
+         "{}: holds adapters, too; name the model that has all weights, or make one of these adapters and their base "
+         "with `export --merge`",
+         path);
+  };
+  if (is_peft_folder(path)) {
+    require_none(true);
+    return open_peft_folder(path);
+  }
+  if (is_hugging_face_folder(path)) return open_hugging_face_folder(path);
+  if (is_directory(path, ExitCode::checkpoint) && holds_safetensors(path)) {
+    fail(ExitCode::checkpoint, "{}: has safetensors but no config.json, which says what model they are", path);
+  }
+  if (is_gguf_file(path)) return open_gguf_file(path);
+  Checkpoint checkpoint = open_checkpoint(path);
+  require_none(checkpoint.config.model.lora.on());
+  return model_of(std::move(checkpoint));
+}
+
 }  // namespace
 
 std::optional<std::string> beyond_context(const ModelSource& source, std::int64_t length, const char* what) {
@@ -193,13 +220,16 @@ ModelSource open_model(const std::string& path, const ModelDefinition& definitio
     }
     return model_of(open_checkpoint(path, definition));
   }
-  if (is_peft_folder(path)) return open_peft_folder(path);
-  if (is_hugging_face_folder(path)) return open_hugging_face_folder(path);
-  if (is_directory(path, ExitCode::checkpoint) && holds_safetensors(path)) {
-    fail(ExitCode::checkpoint, "{}: has safetensors but no config.json, which says what model they are", path);
+  return open_transformer(path, Adapters::with_their_base);
+}
+
+ModelSource open_base_model(const std::string& path, const std::string& of) {
+  try {
+    return open_transformer(path, Adapters::refused);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::checkpoint) throw;
+    fail(ExitCode::checkpoint, "{}: the base of these adapters cannot be read: {}", of, error.what());
   }
-  if (is_gguf_file(path)) return open_gguf_file(path);
-  return model_of(open_checkpoint(path));
 }
 
 ModelReader model_reader(const std::function<void(const std::string&)>& log) {

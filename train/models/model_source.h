@@ -67,6 +67,10 @@ std::optional<std::string> beyond_context(const ModelSource& source, std::int64_
 /// model of a program's own, which is read from its checkpoints alone.
 ModelSource open_model(const std::string& path, const ModelDefinition& definition = transformer_definition());
 
+/// The same of the base of adapters, which `of` names in the sentence of an error. Adapters are no base: they are
+/// refused before their own base is looked for, so no base leads back to itself.
+ModelSource open_base_model(const std::string& path, const std::string& of);
+
 /// Returns the reader of a config's model.from, for read_config: open_model(), whose logs go to log.
 ModelReader model_reader(const std::function<void(const std::string&)>& log);
 

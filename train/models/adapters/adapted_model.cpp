@@ -103,7 +103,7 @@ ModelSource open_base(const BaseModel& base, const std::string& of, BaseCheck ch
     fail(ExitCode::checkpoint, "{}: the base of its adapters is the model {}, which is not there; bring it back", of,
          plain_text(path));
   }
-  ModelSource source = open_model(path);
+  ModelSource source = open_base_model(path, of);
   const auto require_same = [&](const char* what, const auto& before, const auto& now) {
     if (before == now) return;
     fail(ExitCode::checkpoint,

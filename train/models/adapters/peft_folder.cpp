@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "framework/config/config_problems.h"
 #include "framework/error.h"
 #include "framework/storage/folder_file.h"
+#include "framework/storage/plain_text.h"
 #include "framework/storage/safetensors.h"
 #include "framework/storage/strict_json.h"
 #include "layers/model_parameters.h"
@@ -84,13 +86,26 @@ AdapterConfig parse_adapter_config(const std::string& text, const std::string& p
 
 /// Opens the model that a folder's config names.
 ModelSource open_named_base(const std::string& folder, const std::string& name) {
+  const std::string config = folder + "/" + adapter_config_file;
+  if (name.empty() || name.find('\0') != std::string::npos) {
+    fail(ExitCode::checkpoint, "{}: base_model_name_or_path is \"{}\", which is no path; write that of the base there",
+         config, plain_text(name));
+  }
   const std::string beside = parent_directory(folder) + "/" + file_name(name);
+  std::error_code error;
   for (const std::string& path : {name, beside}) {
-    if (!path.empty() && path_exists(path, ExitCode::checkpoint)) return open_model(path);
+    if (!path_exists(path, ExitCode::checkpoint)) continue;
+    if (std::filesystem::equivalent(path, folder, error)) {
+      fail(ExitCode::checkpoint,
+           "{}: base_model_name_or_path is \"{}\", which leads to {}, the folder of these adapters; write the base's "
+           "path there, or rename this folder if it has the name of a base next to it",
+           config, excerpt(name), excerpt(path));
+    }
+    return open_base_model(path, config);
   }
   fail(ExitCode::checkpoint,
-       "{}/{}: base_model_name_or_path is \"{}\", and neither that nor {} is there; bring the base to one of them",
-       folder, adapter_config_file, excerpt(name), excerpt(beside));
+       "{}: base_model_name_or_path is \"{}\", and neither that nor {} is there; bring the base to one of them", config,
+       excerpt(name), excerpt(beside));
 }
 
 bool ends_with_any(const std::string& module, const std::vector<std::string>& ends) {
@@ -121,7 +136,6 @@ ModelSource open_peft_folder(const std::string& folder) {
   ModelSource source = base;
   source.path = folder;
   source.checkpoint.reset();
-  if (base.model.lora.on()) fail(ExitCode::checkpoint, "{}: its base {} has adapters itself", path, base.path);
   const std::vector<std::string> projections = projections_of(model_spec(base.model));
   for (const std::string& target : config.lora.targets) {
     const bool own = family_of(base.model.architecture).own_projections();
