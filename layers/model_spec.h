@@ -25,6 +25,7 @@ struct Biases {
   bool query_key_value = false;
   bool attention_output = false;
   bool feedforward = false;
+  friend bool operator==(const Biases&, const Biases&) = default;
 };
 
 /// Where the norms of a block's two halves stand: before what is computed, after it (what is added to the residual
@@ -47,12 +48,14 @@ struct NormSpec {
   NormKind kind = NormKind::rms_norm;
   double eps = 0;
   bool unit_offset = false;
+  friend bool operator==(const NormSpec&, const NormSpec&) = default;
 };
 
 /// Frequencies of rotary positions.
 struct RopeSpec {
   double theta = 0;
   RopeScalingConfig scaling;
+  friend bool operator==(const RopeSpec&, const RopeSpec&) = default;
 };
 
 /// What may differ from layer to layer.
@@ -60,6 +63,7 @@ struct LayerSpec {
   AttentionMask mask;
   bool rope = false;    // queries and keys are rotated,
   int frequencies = 0;  // by these of the model's ropes
+  friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
 };
 
 /// A mask, and the layers that have it, ascending.
@@ -105,6 +109,7 @@ struct ModelSpec {
   std::int64_t query_key_norm_width(std::int64_t heads) const {
     return query_key_norm == QueryKeyNorm::whole ? heads * head_dim : head_dim;
   }
+  friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
 
 /// Returns the masks that differ, each with its layers, in the order of their first ones.

@@ -16,6 +16,7 @@ struct LoraConfig {
   bool on() const { return rank > 0; }
   /// Returns the factor of what adapters add.
   double scale() const { return alpha / static_cast<double>(rank); }
+  friend bool operator==(const LoraConfig&, const LoraConfig&) = default;
 };
 
 }  // namespace ringtrain

@@ -34,6 +34,7 @@ struct RopeScalingConfig {
   bool truncate = true;                               // yarn: the ramp's ends are whole numbers
   double low_freq_factor = 1, high_freq_factor = 4;   // llama3: wavelengths that bound the ramp
   std::vector<double> short_factor, long_factor;      // longrope: [head_dim / 2]
+  friend bool operator==(const RopeScalingConfig&, const RopeScalingConfig&) = default;
 };
 
 }  // namespace ringtrain

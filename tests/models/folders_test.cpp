@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "data/token_file_writer.h"
 #include "parallel/launch/launcher.h"
 #include "tests/support/paths.h"
 #include "tests/train/train_fixture.h"
@@ -34,16 +33,7 @@ class FolderModel : public TrainTest {
  protected:
   /// Writes the tokens that a folder's numbers are of, one document. Returns the path.
   std::string tokens_of(const nlohmann::json& expected) const {
-    const std::vector<std::int32_t> tokens = expected["tokens"];
-    TokenFilePlan plan;
-    plan.vocab_size = expected["vocab_size"];
-    plan.tokens = std::ssize(tokens);
-    plan.documents = plan.first_validation_document = 1;
-    TokenFileWriter writer(at("tokens.h5"), plan);
-    writer.append({tokens.data(), tokens.size() - 1});
-    writer.end_document();
-    writer.finish();
-    return at("tokens.h5");
+    return write_document("tokens.h5", expected["vocab_size"], expected["tokens"]);
   }
   /// Returns the nll at each context length that the folder's numbers are of.
   static std::vector<double> nll(const std::string& model, const std::string& data, const nlohmann::json& expected,

@@ -5,8 +5,9 @@ usage: tests/models/peft_test.py [--golden]
 
 PEFT makes adapters beside a tiny random model, and `evaluate` of its folder must give the nll that PEFT computes. Then
 `train` makes adapters, and PEFT must compute from the exported folder what `evaluate` does of the run: to 1e-9, in
-float64. transformers must compute from `export --merge` the logits of PEFT to 1e-5, in float32. --golden writes
-tests/models/folders/llama_lora anew. Without PyTorch, transformers and PEFT it tries to install them into
+float64. transformers must compute from `export --merge` the logits of PEFT to 1e-5, in float32. Adapters trained with
+another rope than their base's are refused, and what --base-config-changes ok writes is what PEFT makes of it: another
+model. --golden writes tests/models/folders/llama_lora anew. Without PyTorch, transformers and PEFT it tries to install them into
 build/models/venv; where that fails it ends with 77 (skipped) and says so."""
 import json
 import os
@@ -90,7 +91,37 @@ def check(kind, seed, folder):
     assert change > 0.01, f"adapters change logits by {change} alone"
     found["merged"] = ((logits(merged, tokens, lambda model: model) - expected).abs().max().item()
                        / expected.abs().max().item(), 1e-5)
-    return found
+    return found | check_changed_base(base, tokens, data, folder)
+
+
+def check_changed_base(base, tokens, data, folder):
+    """Trains adapters with yarn beside a base without it: what the run, its merged export and its PEFT folder compute."""
+    run, ours, merged, scaled = (os.path.join(folder, name) for name in ("yarn", "lost", "whole", "scaled"))
+    rope = {"factor": 4.0, "original_max_position_embeddings": 64}
+    matrix.program("train", "--config", os.path.join(folder, "run.yaml"), "--init-from", base, "--output", run,
+                   "--set", "model.rope_scaling.type=yarn", *(f"--set=model.rope_scaling.{key}={value}"
+                                                              for key, value in rope.items()))
+    try:
+        matrix.program("export", "--checkpoint", run, "--output", ours)
+    except AssertionError as error:
+        assert "--base-config-changes ok" in str(error), error
+    else:
+        raise AssertionError("a PEFT folder without the run's rope was written")
+    matrix.program("export", "--checkpoint", run, "--output", ours, "--base-config-changes", "ok")
+    matrix.program("export", "--checkpoint", run, "--merge", "--output", merged)
+    shutil.copytree(base, scaled)
+    path = os.path.join(scaled, "config.json")
+    with open(path) as file:
+        config = json.load(file)
+    config["rope_parameters"] |= {"rope_type": "yarn"} | rope
+    with open(path, "w") as file:
+        json.dump(config, file)
+    lost = matrix.their_nll(base, tokens, adapted(ours))
+    right = matrix.their_nll(scaled, tokens, adapted(ours))
+    assert difference(lost, right) > 1e-4, "yarn changes nothing"
+    return {"yarn": (difference(matrix.our_nll(run, data, folder, "1x1"), right), 1e-9),
+            "yarn, merged": (difference(matrix.our_nll(merged, data, folder, "1x1"), right), 1e-6),
+            "yarn, lost": (difference(matrix.our_nll(ours, data, folder, "1x1"), lost), 1e-9)}
 
 
 def write_golden():

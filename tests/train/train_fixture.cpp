@@ -53,6 +53,19 @@ std::string TrainTest::write_tokens(const std::string& name, const TextPlan& pla
   return at(name);
 }
 
+std::string TrainTest::write_document(const std::string& name, std::int64_t vocab_size,
+                                      const std::vector<std::int32_t>& tokens) const {
+  TokenFilePlan plan;
+  plan.vocab_size = vocab_size;
+  plan.tokens = std::ssize(tokens);
+  plan.documents = plan.first_validation_document = 1;
+  TokenFileWriter writer(at(name), plan);
+  writer.append({tokens.data(), tokens.size() - 1});
+  writer.end_document();
+  writer.finish();
+  return at(name);
+}
+
 Config TrainTest::tiny(const std::string& data, const std::vector<std::string>& settings) const {
   const std::string text = fmt::format(R"(
 model: {{vocab_size: 23, hidden_size: 16, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2, intermediate_size: 24}}

@@ -36,6 +36,9 @@ class TrainTest : public FolderTest {
   std::string write_split_tokens() const {
     return write_tokens("text.h5", {.longest = 200, .validation_documents = 30});
   }
+  /// Writes a token file of one document, the last of whose tokens is its end. Returns its path.
+  std::string write_document(const std::string& name, std::int64_t vocab_size,
+                             const std::vector<std::int32_t>& tokens) const;
   /// Returns the tiny config (double, llama, 24 sequences of 37 tokens a step, 30 steps,
   /// clipped at nearly every one) after the settings.
   Config tiny(const std::string& data, const std::vector<std::string>& settings = {}) const;

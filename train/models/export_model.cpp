@@ -208,6 +208,20 @@ void write_weights(const ModelSource& source, const ExportOptions& options, cons
   }
 }
 
+/// Returns the keys that a PEFT folder loses. Throws Error(usage) unless they may be lost.
+std::string lost_keys(const ModelSource& source, bool may_be_lost) {
+  std::string keys;
+  for (const ConfigDifference& lost : lost_in_peft_folder(source)) {
+    keys += fmt::format("{}{} is {}, the base's {}", keys.empty() ? "" : "; ", lost.key, lost.after, lost.before);
+  }
+  if (keys.empty() || may_be_lost) return keys;
+  fail(ExitCode::usage,
+       "{}: a PEFT folder would be another model than this run, which changed the config of its base {}: {}; export "
+       "with "
+       "--merge, or lose these keys with --base-config-changes ok",
+       source.path, source.base->path, keys);
+}
+
 const char* torch_name(StoredType type) {
   return type == StoredType::float32 ? "float32" : type == StoredType::float16 ? "float16" : "bfloat16";
 }
@@ -282,8 +296,9 @@ ExportSummary export_model(const ModelSource& source, const ExportOptions& optio
                                  : write_hugging_face_config(source.model, {.dtype = torch_name(options.dtype),
                                                                             .context_length = source.context_length,
                                                                             .ends = source.ends()});
-  check_export(source.path, options);
   ExportSummary summary;
+  if (adapters) summary.lost = lost_keys(source, options.base_config_changes);
+  check_export(source.path, options);
   OutputFolder output(options.output, ExitCode::usage);
   summary.carried = carry_tokenizer(like, output.content(), source.ends(), OwnGeneration::kept,
                                     ExitCode::checkpoint);  // first: it may be refused

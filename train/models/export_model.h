@@ -18,6 +18,7 @@ struct ExportOptions {
   std::string output;                             // a folder that does not exist yet
   StoredType dtype = StoredType::float32;         // or float16, bfloat16
   std::int64_t max_shard_bytes = 50'000'000'000;  // transformers 5's default
+  bool base_config_changes = false;               // a PEFT folder is written even if it loses keys of the model
   std::string like = {};  // a folder or GGUF file whose tokenizer is carried along; "": that of the source
 };
 
@@ -26,6 +27,7 @@ struct ExportSummary {
   std::int64_t bytes = 0;          // of tensors
   std::vector<std::string> files;  // of weights, in order
   CarriedTokenizer carried;        // from `like`
+  std::string lost;                // the keys that a PEFT folder does not hold, with both values; "": none
 };
 
 /// Throws Error(usage) unless an export of the model at `source` may go to options.output, as far as it can be told
@@ -34,8 +36,9 @@ struct ExportSummary {
 void check_export(const std::string& source, const ExportOptions& options);
 
 /// Writes the folder. While a SignalGuard lives, a signal ends it with Error(interrupted) or Error(terminated), and
-/// nothing is left. Throws Error: usage (output exists, cannot be written, or no class of transformers is this
-/// model), checkpoint (the source, the disk), numeric that names the tensor with a value that the dtype cannot hold.
+/// nothing is left. Throws Error: usage (output exists, cannot be written, no class of transformers is this model, or a
+/// PEFT folder would lose keys of it), checkpoint (the source, the disk), numeric that names the tensor with a value
+/// that the dtype cannot hold.
 ExportSummary export_model(const ModelSource& source, const ExportOptions& options);
 
 /// Returns which tensors, of these bytes and in this order, go into each file: as transformers' save_pretrained does. A

@@ -45,9 +45,15 @@ int run(int argc, char** argv) {
   bool merge = false;
   app.add_flag("--merge", merge,
                "adapters (lora) and their base as one model, without which adapters are a PEFT folder");
+  std::string changes = "refused";
+  app.add_option("--base-config-changes", changes, "refused|ok",
+                 "of a PEFT folder: whether it may lose keys of the model in which the run differs from its base")
+      ->capture_default_str()
+      ->check(one_of({"refused", "ok"}));
   if (!parse_command_line(app, argc, argv)) return 0;
 
   options.dtype = dtype_of(dtype);
+  options.base_config_changes = changes == "ok";
   options.max_shard_bytes = parse_byte_count(shard, "--max-shard-size");
   check_export(checkpoint, options);
   const HashProgress hashing("export");
@@ -62,6 +68,10 @@ int run(int argc, char** argv) {
                            human_bytes(static_cast<double>(summary.bytes)), summary.files.size(),
                            summary.files.size() == 1 ? "" : "s",
                            carried.files.empty() ? "nothing" : fmt::format("{}", fmt::join(carried.files, ", "))));
+  if (!summary.lost.empty()) {
+    write_message(stderr, fmt::format("export: {} is not the run's model, for its base has other values: {}\n",
+                                      options.output, summary.lost));
+  }
   for (const std::string& sentence : source.no_end_tokens) {
     write_message(stderr, fmt::format("export: {}, so it is not written\n", sentence));
   }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/config/config.h"
 #include "framework/config/config_problems.h"
 #include "framework/error.h"
 #include "framework/storage/folder_file.h"
@@ -18,6 +19,7 @@
 #include "framework/storage/safetensors.h"
 #include "framework/storage/strict_json.h"
 #include "layers/model_parameters.h"
+#include "layers/model_spec.h"
 #include "train/models/adapters/adapted_model.h"
 #include "train/models/hugging_face_config.h"
 #include "train/models/json_keys.h"
@@ -201,6 +203,19 @@ bool in_peft_folder(const Parameter& parameter, const std::set<std::string>& mod
 
 std::string peft_name(const Parameter& parameter) {
   return "base_model.model." + parameter.name;
+}
+
+std::vector<ConfigDifference> lost_in_peft_folder(const ModelSource& source) {
+  Config base, trained;
+  base.model = source.base->model;
+  trained.model = source.model;
+  base.model.lora = trained.model.lora;
+  base.model.initializer_range = trained.model.initializer_range;  // weights are there already
+  if (model_spec(base.model).positions == Positions::rope) {       // which has no table, so the length changes nothing
+    base.model.max_position_embeddings = trained.model.max_position_embeddings;
+  }
+  if (model_spec(base.model) == model_spec(trained.model)) return {};  // also if keys say the same in other words
+  return differences(base, trained);
 }
 
 std::string write_adapter_config(const ModelSource& source) {

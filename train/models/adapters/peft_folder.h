@@ -5,7 +5,9 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
+#include "framework/config/read_config.h"
 #include "train/models/model_source.h"
 
 namespace ringtrain {
@@ -27,6 +29,9 @@ std::set<std::string> modules_to_save(const ModelSource& source);
 bool in_peft_folder(const Parameter& parameter, const std::set<std::string>& modules);
 /// Returns the name of a parameter there.
 std::string peft_name(const Parameter& parameter);
+/// Returns the keys that a folder of these adapters loses: it names the base, and has no place for a model that is
+/// computed otherwise. before: what the base has; after: what the adapters were trained with.
+std::vector<ConfigDifference> lost_in_peft_folder(const ModelSource& source);
 /// Returns the text of adapter_config.json.
 std::string write_adapter_config(const ModelSource& source);
 
