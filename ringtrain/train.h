@@ -11,6 +11,5 @@
 #include "train/evaluation/checkpoint_evaluation.h"
 #include "train/generation/checkpoint_generation.h"
 #include "train/models/model_source.h"
-#include "train/planning/plan.h"
 #include "train/rank_trainer.h"
 #include "train/trainer.h"

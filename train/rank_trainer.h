@@ -10,9 +10,9 @@
 
 #include "framework/profile/progress.h"
 #include "framework/profile/trace.h"
+#include "layers/model/step_work.h"
 #include "parallel/shared_error.h"
 #include "train/engine/rank_state.h"
-#include "train/planning/work.h"
 #include "train/run/metrics_history.h"
 #include "train/run/run.h"
 #include "train/step/checkpoint_saver.h"

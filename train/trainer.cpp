@@ -32,10 +32,10 @@
 #include "train/models/adapters/kept_base.h"
 #include "train/models/model_tokenizer.h"
 #include "train/rank_trainer.h"
-#include "train/report/z_score.h"
 #include "train/run/checkpoint_space.h"
 #include "train/run/metrics_history.h"
 #include "train/step/schedule.h"
+#include "train/step/z_score.h"
 #include "train/trace_file.h"
 
 namespace ringtrain {

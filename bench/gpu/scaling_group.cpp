@@ -17,10 +17,10 @@
 #include "framework/cuda/check.h"
 #include "framework/cuda/memory.h"
 #include "framework/system/system_memory.h"
+#include "layers/model/step_work.h"
 #include "layers/model_parameters.h"
 #include "parallel/launch/launch.h"
 #include "train/engine/memory_report.h"
-#include "train/planning/work.h"
 
 namespace ringtrain::bench {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "bench/gpu/random_values.h"
-#include "train/planning/work.h"
+#include "layers/model/step_work.h"
 
 namespace ringtrain::bench {
 

@@ -1,6 +1,6 @@
 // Fuzzes the reader of hardware files: any text is hardware whose numbers are within their ranges, or an Error(usage).
+#include "extras/planner/hardware.h"
 #include "tests/fuzz/fuzz_file.h"
-#include "train/planning/hardware.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
   using namespace ringtrain;

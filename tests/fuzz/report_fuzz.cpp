@@ -1,10 +1,10 @@
 // Fuzzes the readers of metrics.jsonl: any file is a page, an event file and a history that a resume can cut, or an
 // Error(usage).
+#include "extras/report/html_report.h"
 #include "framework/storage/files.h"
 #include "tests/fuzz/fuzz_file.h"
-#include "train/report/html_report.h"
-#include "train/report/tensorboard_file.h"
 #include "train/run/metrics_history.h"
+#include "train/step/tensorboard_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
   using namespace ringtrain;

@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 std::string lines_with(const std::string& pattern, const std::set<std::string>& but) {
   const std::regex wanted(pattern);
   std::string found;
-  for (const char* floor : {"framework", "kernels", "parallel", "data", "layers", "reference", "train", "bench/gpu"}) {
+  for (const char* floor :
+       {"framework", "kernels", "parallel", "data", "layers", "reference", "train", "extras", "bench/gpu"}) {
     for (const auto& entry : fs::recursive_directory_iterator(source_folder() + "/" + floor)) {
       const std::string path = fs::relative(entry.path(), source_folder()).string();
       if (!entry.is_regular_file() || but.contains(path)) continue;

@@ -12,8 +12,8 @@
 namespace ringtrain::testing {
 namespace {
 
-const std::set<std::string> product{"framework", "kernels",   "parallel", "data",
-                                    "layers",    "reference", "train",    "ringtrain"};
+const std::set<std::string> product{"framework", "kernels", "parallel",  "data",  "layers",
+                                    "reference", "train",   "ringtrain", "extras"};
 
 FolderOrder declared_order() {
   std::ifstream file(source_folder() + "/tests/structure/order.txt");
@@ -42,6 +42,22 @@ TEST(Structure, EveryDeclaredFolderExists) {
     const auto file = includes.lower_bound(folder + "/");
     EXPECT_TRUE(file != includes.end() && file->first.starts_with(folder + "/")) << folder;
   }
+}
+
+// The core stands without the extras, and each of these without the others.
+TEST(Structure, NothingIncludesAnExtraButItself) {
+  const Includes includes = read_includes(source_folder(), product);
+  const auto extra_of = [](const std::string& path) {
+    return path.starts_with("extras/") ? path.substr(0, path.find('/', 7)) : std::string();
+  };
+  std::string found;
+  for (const auto& [file, included] : includes) {
+    for (const std::string& header : included) {
+      const std::string extra = extra_of(header);
+      if (!extra.empty() && extra != extra_of(file)) found += file + " includes " + header + "\n";
+    }
+  }
+  EXPECT_EQ(found, "");
 }
 
 // Two pairs of a header and a source more than 25: a folder on its way to be split, not a hall.

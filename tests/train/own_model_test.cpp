@@ -6,6 +6,7 @@
 
 #include "data/loader.h"
 #include "examples/model/gate.h"
+#include "extras/planner/plan.h"
 #include "framework/checks/gradient_check.h"
 #include "framework/dump/dump_comparison.h"
 #include "framework/dump/dump_reader.h"
@@ -16,7 +17,6 @@
 #include "train/evaluation/checkpoint_evaluation.h"
 #include "train/generation/checkpoint_generation.h"
 #include "train/models/load_weights.h"
-#include "train/planning/plan.h"
 
 namespace ringtrain::testing {
 namespace {

@@ -7,10 +7,10 @@
 #include "framework/error.h"
 #include "framework/profile/clock.h"
 #include "framework/profile/progress.h"
+#include "layers/model/step_work.h"
 #include "layers/model_spec.h"
 #include "reference/operations.h"
 #include "train/check/rounding.h"
-#include "train/planning/work.h"
 
 namespace ringtrain {
 

@@ -25,6 +25,7 @@ namespace fs = std::filesystem;
 struct Command {
   const char* name;
   const char* purpose;
+  bool extra = false;  // of the extras, which a build may leave out
 };
 
 constexpr std::array commands{
@@ -34,14 +35,15 @@ constexpr std::array commands{
     Command{"generate", "continue a text, or answer a chat"},
     Command{"export", "write a model as a Hugging Face folder"},
     Command{"check", "hold a config on its mesh against the model in plain double"},
-    Command{"plan", "memory, time and price of a run, before it"},
-    Command{"report", "a page about a run, or about two"},
+    Command{"plan", "memory, time and price of a run, before it", true},
+    Command{"report", "a page about a run, or about two", true},
     Command{"compare_dumps", "where two dumps of a step first differ"},
     Command{"launch", "start a program as MPI processes: ringtrain launch -n N -- train ..."},
 };
 
-bool is_command(const std::string& name) {
-  return std::ranges::any_of(commands, [&](const Command& command) { return name == command.name; });
+const Command* find_command(const std::string& name) {
+  const auto* const found = std::ranges::find(commands, name, &Command::name);
+  return found == commands.end() ? nullptr : found;
 }
 
 std::string help() {
@@ -71,7 +73,13 @@ int answer(const std::string& word) {
     print_result(version_text() + "\n");
   } else if (word == "--help" || word == "-h" || word == "help") {
     print_result(help());
-  } else if (is_command(word)) {
+  } else if (const Command* const asked = find_command(word)) {
+    if (asked->extra) {
+      fail(ExitCode::usage,
+           "{} is one of the extras, which this build leaves out: cmake --preset full && cmake --build --preset full "
+           "builds them",
+           word);
+    }
     const auto places = places_of(word);
     fail(ExitCode::usage, "{} does not start, as {} or {}: build it with cmake --build BUILD --target programs", word,
          places[0], places[1]);
@@ -91,6 +99,6 @@ int answer(const std::string& word) {
 
 int main(int argc, char** argv) {
   const std::string word = argc > 1 ? argv[1] : "";
-  if (is_command(word)) become(word, argv + 1);  // nothing is set up before: the program does that itself
+  if (find_command(word) != nullptr) become(word, argv + 1);  // nothing is set up before: the program does that itself
   return run_program("ringtrain", [&] { return answer(word); });
 }

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "train/report/z_score.h"
+#include "train/step/z_score.h"
 
 namespace ringtrain {
 

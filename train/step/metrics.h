@@ -13,9 +13,9 @@
 #include "framework/config/mesh_config.h"
 #include "framework/storage/appended_file.h"
 #include "train/evaluation/evaluation_report.h"
-#include "train/report/tensorboard_file.h"
 #include "train/step/ring_report.h"
 #include "train/step/step_audit.h"
+#include "train/step/tensorboard_file.h"
 
 namespace ringtrain {
 

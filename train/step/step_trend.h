@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "train/report/z_score.h"
 #include "train/step/loss_spike.h"
+#include "train/step/z_score.h"
 
 namespace ringtrain {
 

@@ -9,9 +9,9 @@
 #include <string>
 
 #include "data/loader.h"
+#include "layers/model/step_work.h"
 #include "train/engine/rank_state.h"
 #include "train/engine/step_dump.h"
-#include "train/planning/work.h"
 #include "train/run/run.h"
 #include "train/step/checkpoint_saver.h"
 #include "train/step/ring_report.h"

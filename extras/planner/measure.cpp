@@ -1,0 +1,248 @@
+#include "extras/planner/measure.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <Eigen/Dense>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+
+#include "framework/allocator.h"
+#include "framework/cores.h"
+#include "framework/error.h"
+#include "framework/profile/clock.h"
+#include "framework/system/host_name.h"
+#include "framework/system/system_memory.h"
+#include "kernels/activation.h"
+#include "kernels/attention.h"
+#include "kernels/elementwise.h"
+#include "kernels/matmul.h"
+#include "kernels/norm.h"
+#include "parallel/launch/launcher.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// Returns the median seconds of body's calls within `budget` seconds, of at least three: as a run has them, among
+/// whatever else the machine does.
+template <class Body>
+double median_seconds(double budget, const Body& body) {
+  std::vector<double> all;
+  double spent = 0;
+  for (int call = 0; call < 4 || spent < budget; ++call) {
+    const auto start = std::chrono::steady_clock::now();
+    body();
+    const double seconds = seconds_since(start);
+    if (call > 0) all.push_back(seconds);  // the first meets cold caches
+    spent += seconds;
+  }
+  std::ranges::nth_element(all, all.begin() + std::ssize(all) / 2);
+  return all[all.size() / 2];
+}
+
+/// Kernels of one dtype on all cores, and tensors for them.
+class Bench {
+ public:
+  Bench(DType dtype, int cores) : dtype_(dtype), pool_(cores), stream_(pool_), allocator_(Device::cpu()) {}
+
+  Tensor make(const char* name, const Shape& shape) { return make(name, shape, dtype_); }
+  /// The same of what adds up.
+  Tensor make_sum(const char* name, const Shape& shape) { return make(name, shape, accumulator(dtype_)); }
+
+  /// The three products of a linear layer: parts are calls, FLOPs, and bytes of rows read and written.
+  void products(std::int64_t T, std::int64_t I, std::int64_t O, std::vector<TimedCall>& samples) {
+    const Tensor x = make("x", {T, I}), w = make("w", {O, I}), y = make("y", {T, O}), dw = make_sum("dw", {O, I});
+    const double flops = 2.0 * static_cast<double>(T * I * O);
+    const double bytes = static_cast<double>(T * (I + O)) * static_cast<double>(size_of(dtype_));
+    const auto add = [&](const auto& body) { samples.push_back({{1, flops, bytes}, median_seconds(0.1, body)}); };
+    add([&] { linear_forward(stream_, y, x, w, {}); });
+    add([&] { linear_backward_input(stream_, x, y, w, /*accumulate=*/false); });
+    add([&] { linear_backward_weight(stream_, dw, {}, y, x, /*accumulate=*/true); });
+  }
+
+  /// Attention of one block: parts are calls, FLOPs, and pairs times heads (what each score costs besides).
+  void attention(std::int64_t T, std::int64_t H, std::int64_t D, bool causal, std::vector<TimedCall>& forward,
+                 std::vector<TimedCall>& backward) {
+    const AttentionShape shape{1, H, H, D, 1 / std::sqrt(static_cast<double>(D)), {causal, 0}};
+    const Shape heads{1, T, H, D}, by_row{1, H, T};
+    const Tensor q = make("q", heads), k = make("k", heads), v = make("v", heads), out = make("out", heads),
+                 dout = make("dout", heads), o = make_sum("o", heads), dq = make_sum("dq", heads),
+                 dk = make_sum("dk", heads), dv = make_sum("dv", heads), lse = make_sum("lse", by_row),
+                 l = make_sum("l", by_row), delta = make_sum("delta", by_row);
+    const auto bytes = static_cast<std::int64_t>(attention_workspace_bytes(stream_, shape, dtype_, T, T));
+    const Tensor workspace = allocator_.make(Tag::workspace, "workspace", DType::uint8, {bytes});
+    const Segment segment{0, 1, T};
+    const AttentionTokens tokens{{&segment, 1}, {}};
+    const double pairs = static_cast<double>(visible_pairs(shape.mask, {&segment, 1}, {&segment, 1}) * H);
+    forward.push_back({{1, 4 * pairs * static_cast<double>(D), pairs}, median_seconds(0.2, [&] {
+                         attention_forward(stream_, shape, q, k, v, tokens, tokens, {o, lse, l},
+                                           {.init = true, .finalize = true, .out = out, .lse = lse}, workspace);
+                       })});
+    attention_delta(stream_, delta, dout, out);
+    backward.push_back({{1, 10 * pairs * static_cast<double>(D), pairs}, median_seconds(0.3, [&] {
+                          attention_backward(stream_, shape, q, k, v, dout, lse, delta, tokens, tokens, dq, dk, dv,
+                                             workspace);
+                        })});
+  }
+
+  /// Passes over rows of C: norm, activation, residual sum, forward and backward. Parts are calls, and bytes as
+  /// layer_work() counts them; some of them are busier with arithmetic than with memory.
+  void passes(std::int64_t T, std::int64_t C, std::vector<TimedCall>& samples) {
+    const Tensor x = make("x", {T, C}), y = make("y", {T, C}), z = make("z", {T, C}), dx = make("dx", {T, C}),
+                 dy = make("dy", {T, C}), w = make("w", {C}), dw = make("dw", {C}), rstd = make("rstd", {T});
+    const double row = static_cast<double>(x.view().bytes());
+    const auto time = [&](double tensors, const auto& body) {
+      samples.push_back({{1, tensors * row}, median_seconds(0.1, body)});
+    };
+    time(2, [&] { rmsnorm_forward(stream_, y, rstd, x, w, 1e-5); });
+    time(4, [&] { rmsnorm_backward(stream_, dx, dw, dy, x, w, rstd, /*accumulate=*/true); });
+    time(3, [&] { swiglu_forward(stream_, z, x, y); });
+    time(6, [&] { swiglu_backward(stream_, dx, dy, z, x, y); });
+    time(3, [&] { add(stream_, y, x); });
+  }
+
+ private:
+  Tensor make(const char* name, const Shape& shape, DType dtype) {
+    Tensor tensor = allocator_.make(Tag::workspace, name, dtype, shape);
+    fill_normal(stream_, tensor, 0.1, /*seed=*/1, /*first_index=*/0);
+    return tensor;
+  }
+
+  DType dtype_;
+  ThreadPool pool_;
+  Stream stream_;
+  Allocator allocator_;
+};
+
+/// Returns messages both ways between two thread ranks: parts are messages and bytes.
+std::vector<TimedCall> messages() {
+  std::vector<TimedCall> samples;
+  Launcher threads;
+  threads.launch({.ranks = 2, .timeout_seconds = 60}, [&](Communicator& world) {
+    Allocator allocator(Device::cpu());
+    for (std::int64_t bytes = 4096; bytes <= (std::int64_t{1} << 24); bytes *= 8) {
+      const Tensor sent = allocator.make(Tag::ring, "sent", DType::uint8, {bytes});
+      const Tensor received = allocator.make(Tag::ring, "received", DType::uint8, {bytes});
+      const int peer = 1 - world.rank();
+      constexpr int repeats = 20;
+      const auto round = [&] {
+        for (int i = 0; i < repeats; ++i) world.wait(world.exchange(sent, peer, received, peer, {"measured message"}));
+      };
+      round();
+      double best = 1e30;
+      for (int attempt = 0; attempt < 8; ++attempt) {
+        world.barrier({"measured messages"});
+        const auto start = std::chrono::steady_clock::now();
+        round();
+        best = std::min(best, seconds_since(start));
+      }
+      if (world.rank() == 0) samples.push_back({{1, static_cast<double>(bytes)}, best / repeats});
+    }
+  });
+  return samples;
+}
+
+/// What fits kernels of a dtype, for one core.
+struct Rates {
+  double call = 0, matmul = 0, product_bandwidth = 0, forward = 0, backward = 0, forward_pair = 0, backward_pair = 0;
+};
+Rates measure_rates(DType dtype, int cores) {
+  Bench bench(dtype, cores);
+  std::vector<TimedCall> products, forward, backward;
+  for (const std::int64_t T : {32, 64, 128}) bench.products(T, 64, 64, products);  // a call is much of them
+  for (const std::int64_t T : {512, 1024, 2048}) {
+    for (const auto& [I, O] :
+         {std::pair<std::int64_t, std::int64_t>{64, 64}, {64, 192}, {192, 64}, {256, 256}, {256, 1024}, {768, 768}}) {
+      bench.products(T, I, O, products);
+    }
+  }
+  for (const std::int64_t T : {512, 1024, 3072}) {
+    for (const std::int64_t D : {32, 64, 128}) {
+      for (const bool causal : {false, true}) bench.attention(T, cores, D, causal, forward, backward);
+    }
+  }
+  const std::vector<double> p = fit(products), f = fit(forward), b = fit(backward);
+  const double n = cores;
+  return {.call = p[0],
+          .matmul = 1 / p[1] / n,
+          .product_bandwidth = p[2] > 0 ? 1 / p[2] / n : 0,
+          .forward = 1 / f[1] / n,
+          .backward = 1 / b[1] / n,
+          .forward_pair = f[2] * n,
+          .backward_pair = b[2] * n};
+}
+
+/// What passes over memory cost.
+struct PassRates {
+  double call = 0;    // seconds: what is left of a few rows, which the caches hold, beside their bytes
+  double memory = 0;  // bytes/s of all cores, of tensors that no cache holds: within a step they have long left it
+};
+PassRates measure_passes(int cores) {
+  Bench bench(DType::float32, cores);
+  std::vector<TimedCall> few, many;
+  for (const std::int64_t T : {32, 64, 128, 256}) bench.passes(T, 64, few);
+  const std::int64_t cached = std::max<std::int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 64 << 20);
+  const std::int64_t bytes = std::min(cached / 2, available_memory() / 32);  // of one of seven tensors
+  bench.passes(bytes / 4 / 768, 768, many);
+  for (TimedCall& sample : many) sample.parts.erase(sample.parts.begin());  // a call is nothing of it
+  return {.call = fit(few)[0], .memory = 1 / fit(many)[0]};
+}
+
+}  // namespace
+
+std::vector<double> fit(const std::vector<TimedCall>& samples) {
+  ensure(!samples.empty(), "a fit needs samples");
+  std::vector<double> seconds(samples[0].parts.size(), 0.0);
+  std::vector<std::size_t> used(seconds.size());  // parts
+  std::iota(used.begin(), used.end(), 0);
+  while (true) {
+    Eigen::MatrixXd shares(samples.size(), used.size());
+    for (std::size_t row = 0; row < samples.size(); ++row) {
+      for (std::size_t column = 0; column < used.size(); ++column) {
+        shares(row, column) = samples[row].parts[used[column]] / samples[row].seconds;
+      }
+    }
+    // Parts differ by a dozen orders of magnitude: columns of length one are as good as each other.
+    const Eigen::RowVectorXd lengths = shares.colwise().norm();
+    shares.array().rowwise() /= lengths.array();
+    const Eigen::VectorXd solution = shares.colPivHouseholderQr().solve(Eigen::VectorXd::Ones(shares.rows()));
+    Eigen::Index worst = 0;
+    if (solution.minCoeff(&worst) < 0 && used.size() > 1) {  // a part that would have to take less than no time
+      used.erase(used.begin() + worst);
+      continue;
+    }
+    for (std::size_t i = 0; i < used.size(); ++i) seconds[used[i]] = solution(i) / lengths(i);
+    return seconds;
+  }
+}
+
+Hardware measure_hardware() {
+  const int cores = available_cores();
+  const Rates single = measure_rates(DType::float32, cores), twice = measure_rates(DType::float64, cores);
+  const Rates half = measure_rates(DType::bfloat16, cores);
+  const PassRates passes = measure_passes(cores);
+  const std::vector<double> link = fit(messages());
+  Hardware hardware;
+  hardware.name = fmt::format("{}, {} cores, measured", host_name(), cores);
+  hardware.cores = cores;
+  // The peak is the best rate that was seen: what a core could do at most is not measured.
+  hardware.peak_float32 = std::max({single.matmul, single.forward, single.backward});
+  hardware.peak_float64 = std::max({twice.matmul, twice.forward, twice.backward});
+  hardware.peak_bfloat16 = std::max({half.matmul, half.forward, half.backward});
+  hardware.matmul_efficiency = single.matmul / hardware.peak_float32;
+  hardware.attention_forward_efficiency = single.forward / hardware.peak_float32;
+  hardware.attention_backward_efficiency = single.backward / hardware.peak_float32;
+  hardware.pair_seconds_forward = single.forward_pair;
+  hardware.pair_seconds_backward = single.backward_pair;
+  hardware.memory_bytes = static_cast<double>(available_memory());
+  hardware.memory_bandwidth = passes.memory;
+  hardware.product_bandwidth = single.product_bandwidth;
+  hardware.kernel_seconds = std::max(single.call, passes.call);
+  hardware.levels = {{.ranks = 65536, .bandwidth = 1 / link[1], .latency = link[0]}};
+  return hardware;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,58 @@
+// Seconds of a rank's work on given hardware: the rates of the product's kernels there, for one rank of a mesh. Pure.
+#pragma once
+
+#include <algorithm>
+
+#include "extras/planner/hardware.h"
+#include "framework/error.h"
+
+namespace ringtrain {
+
+struct Config;
+struct MeshConfig;
+
+/// What one rank gets of its device, or of the machine that it shares.
+struct RankRates {
+  double matmul = 0, attention_forward = 0, attention_backward = 0;  // FLOP/s
+  double pair_seconds_forward = 0, pair_seconds_backward = 0;        // of a score, besides
+  double product_byte_seconds = 0;                                   // of products' rows, besides their FLOPs
+  double memory = 0;                                                 // bytes/s
+  double kernel_seconds = 0;                                         // of each call
+  double peak = 0;                                                   // FLOP/s, dense
+};
+
+/// What the ranks of a machine compute with; RankRates is what each gets of it while all of them compute.
+struct SharedProcessors {
+  double cores = 0;    // of the machine; 0: each rank has a device of its own
+  double threads = 1;  // of a rank
+  double ranks = 1;    // of the machine
+  double rings = 1;    // that the machine has a rank or more of; what one does, all of them do
+
+  /// Returns the cores that a rank has while all compute.
+  double cores_of_rank() const { return std::min(threads, cores / ranks); }
+  /// Returns how much faster a rank computes while only `active` ranks of each ring do.
+  double speed(int active) const { return std::min(threads, cores / std::max(1.0, active * rings)) / cores_of_rank(); }
+};
+SharedProcessors shared_processors(const Hardware& hardware, const MeshConfig& mesh);
+
+/// The longest time that a plan tells: 30 billion years. Sums of such times are numbers still.
+inline constexpr double longest_seconds = 1e18;
+/// Returns seconds that a rate came to. Throws Error(usage) if they are no number, or more than longest_seconds.
+inline double checked_seconds(double seconds) {
+  if (!(seconds <= longest_seconds)) {
+    fail(ExitCode::usage,
+         "the simulated hardware is too slow: some of the work would take {:g} s; look at its rates, --straggler and "
+         "--slow-link",
+         seconds);
+  }
+  return seconds;
+}
+
+/// Returns the rates of each rank of a mesh, with attention's of blocks of so many tokens. Throws Error(usage) if the
+/// hardware has no such dtype.
+RankRates rank_rates(const Hardware& hardware, const MeshConfig& mesh, DType dtype, double block_tokens = 1e18);
+/// The same of a config's mesh: a block is what a rank holds of a sequence, or the mean document (0: one a sequence)
+/// where that is shorter.
+RankRates rank_rates(const Hardware& hardware, const Config& config, double mean_document);
+
+}  // namespace ringtrain

@@ -1,0 +1,452 @@
+#include "extras/planner/step_simulation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <memory>
+#include <numeric>
+
+#include "framework/config/config.h"
+#include "framework/counted.h"
+#include "framework/error.h"
+#include "layers/model_spec.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr double longest_simulation = 240;  // in seconds, of one layer
+constexpr double silent_seconds = 10;
+
+constexpr double kernels_forward = 14,
+                 kernels_backward = 24;  // calls in a layer besides attention, per chunk of tokens
+constexpr double adapter_kernels_forward = 3, adapter_kernels_backward = 9;  // the same of each adapter
+
+double mean(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+class StepSimulation {
+ public:
+  explicit StepSimulation(const StepCase& step)
+      : step_(step),
+        config_(step.config),
+        rates_(rank_rates(step.hardware, config_, step.mean_document)),
+        layer_(layer_work(config_.model, config_.training)),
+        S_(static_cast<int>(config_.mesh.sequence)),
+        world_(config_.mesh.data * config_.mesh.sequence),
+        ring_hardware_(step.rails ? by_rails(step.hardware) : step.hardware),
+        slowest_(ring_hardware_.slowest_of_ring(S_)) {
+    // Rings that nothing tells apart are one: those that lie alike in the hardware's groups, undisturbed.
+    const std::int64_t group = step.hardware.levels.front().ranks;
+    const bool alike = step.disturbance.none() && (group % S_ == 0 || S_ % group == 0 || world_ <= group);
+    const std::int64_t rings = alike ? 1 : config_.mesh.data;
+    for (const MaskedLayers& of : layers_by_mask(config_.model)) {
+      Group& group_of = groups_.emplace_back();
+      group_of.layers = of.layers;
+      group_of.work =
+          std::make_unique<RingWork>(ring_work(config_, of.mask, step.mean_document, step.disturbance.seed));
+      group_of.tokens = tokens_of_a_rank(*group_of.work);
+      for (std::int64_t ring = 0; ring < rings; ++ring) {
+        group_of.rings.push_back(std::make_unique<RingSimulation>(*group_of.work, ring_hardware_, ring * S_,
+                                                                  step_.disturbance,
+                                                                  shared_processors(step.hardware, config_.mesh)));
+      }
+      group_of.known.resize(2 * static_cast<std::size_t>(rings));
+    }
+    clocks_.assign(static_cast<std::size_t>(rings), std::vector<double>(static_cast<std::size_t>(S_), 0.0));
+    const auto L = config_.model.num_hidden_layers;
+    const std::int64_t of_a_layer = rings * S_ * S_ * 2 * (4 + work().parts());
+    layers_ = std::clamp<std::int64_t>(step.max_events / std::max<std::int64_t>(1, of_a_layer), 1, L);
+    times_.simulated_layers = layers_;
+    const double seconds = simulating_seconds(S_, work().parts()) * work().documents_of_a_pair() *
+                           static_cast<double>(rings * std::min<std::int64_t>(micro_batches(), 2)) *
+                           (step.disturbance.jitter > 0 ? 3 : 1);
+    const std::string what = fmt::format("simulating {} of {} ranks", counted(rings, "ring"), S_);
+    if (seconds > longest_simulation) {
+      fail(ExitCode::usage,
+           "{} would take some {:.0f} s, and a plan takes {:.0f} at most: choose shorter rings (--mesh), or leave out "
+           "--jitter, --straggler, --slow-link and --documents",
+           what, seconds, longest_simulation);
+    }
+    tell_seconds(step.tell, what, seconds * static_cast<double>(layers_));
+  }
+
+  StepTimes run() {
+    if (step_.forward_alone) {
+      forward(/*changed=*/false);
+      head(/*products=*/1);
+      times_.step_seconds = checked_seconds(latest());
+      return times_;
+    }
+    if (micro_batches() > 1) {  // all but the last are alike
+      micro_batch(/*last=*/false);
+      repeat(static_cast<double>(micro_batches() - 1));
+    }
+    micro_batch(/*last=*/true);
+    finish();
+    return times_;
+  }
+
+ private:
+  struct KnownPass {
+    std::vector<double> begins, lengths;  // by rank
+    double longest = 0;
+    PassTimes times;
+  };
+  /// The layers of one mask.
+  struct Group {
+    std::vector<std::int64_t> layers;
+    std::unique_ptr<RingWork> work;
+    RingTokens tokens;  // of the messages of a pass that keep a rank's link busy
+    std::vector<std::unique_ptr<RingSimulation>> rings;
+    std::vector<KnownPass> known;  // [ring][forward, backward]: the last one
+  };
+  std::int64_t micro_batches() const {
+    return config_.training.global_batch_size / (config_.mesh.data * config_.training.micro_batch_size);
+  }
+  /// What clocks and sums were at some moment.
+  struct Mark {
+    std::vector<std::vector<double>> clocks;
+    StepTimes times;
+    double ring_busy = 0;
+  };
+  Mark mark() const { return {clocks_, times_, ring_busy_}; }
+  double latest() const {
+    double last = 0;
+    for (const std::vector<double>& ring : clocks_) last = std::max(last, *std::ranges::max_element(ring));
+    return last;
+  }
+  /// Goes on as if what came since the mark came `more` times again.
+  void again(const Mark& since, double more) {
+    for (std::size_t ring = 0; ring < clocks_.size(); ++ring) {
+      const double increase = mean(clocks_[ring]) - mean(since.clocks[ring]);
+      for (double& clock : clocks_[ring]) clock += more * increase;
+    }
+    for (const StepPart& part : step_parts) {
+      times_.*part.seconds += more * (times_.*part.seconds - since.times.*part.seconds);
+    }
+    const double before = network_time();
+    ring_busy_ += more * (ring_busy_ - since.ring_busy);
+    for (Bucket& bucket : under_way_) bucket.done += network_time() - before;
+    network_free_ += network_time() - before;
+  }
+  void repeat(double times) {
+    again({std::vector(clocks_.size(), std::vector<double>(clocks_[0].size(), 0.0)), {}}, times - 1);
+  }
+
+  /// Adds work of every rank: FLOPs and bytes of products and bytes of other passes for each of its tokens, calls of
+  /// kernels besides.
+  void local(double flops, double product_bytes, double bytes, double calls) {
+    double products = 0, passes = 0;
+    for (std::size_t ring = 0; ring < clocks_.size(); ++ring) {
+      for (int rank = 0; rank < S_; ++rank) {
+        const auto tokens = static_cast<double>(work().tokens(rank));
+        const double slow = groups_.front().rings[ring]->slowness(rank);
+        const double product = tokens * (flops / rates_.matmul + product_bytes * rates_.product_byte_seconds) * slow;
+        const double pass = (tokens * bytes / rates_.memory + calls * rates_.kernel_seconds) * slow;
+        clocks_[ring][rank] += checked_seconds(product + pass);
+        products += product;
+        passes += pass;
+      }
+    }
+    const auto simulated = static_cast<double>(clocks_.size()) * S_;
+    times_.products += products / simulated;
+    times_.memory_passes += passes / simulated;
+  }
+  void attention(Group& group, bool backward) {
+    const PassCosts costs = pass_costs(config_, rates_, layer_, backward);
+    double compute = 0, wait = 0;
+    for (std::size_t ring = 0; ring < clocks_.size(); ++ring) {
+      const PassTimes pass = ring_pass(group, ring, costs);
+      compute += mean(pass.compute);
+      wait += mean(pass.wait);
+      times_.events += pass.events;
+    }
+    ++calls_;
+    ring_busy_ += ring_messages_seconds(group, costs);
+    (backward ? times_.attention_backward : times_.attention_forward) += compute / static_cast<double>(clocks_.size());
+    times_.ring_wait += wait / static_cast<double>(clocks_.size());
+    times_.products += costs.overlap_seconds;
+  }
+  /// Simulates a pass, unless its ranks begin as far apart as in the last one of its kind: then it is that one again.
+  PassTimes ring_pass(Group& group, std::size_t ring, const PassCosts& costs) {
+    std::vector<double>& clocks = clocks_[ring];
+    KnownPass& known = group.known[2 * ring + (costs.gradient_bytes > 0 ? 1 : 0)];
+    const double shift = known.begins.empty() ? 0 : clocks[0] - known.begins[0];
+    const auto like = [&](double known_begin, double clock) {
+      return std::abs(known_begin + shift - clock) <= 1e-12 * known.longest;
+    };
+    if (step_.disturbance.jitter == 0 && std::ranges::equal(known.begins, clocks, like)) {
+      for (std::size_t rank = 0; rank < clocks.size(); ++rank) clocks[rank] += known.lengths[rank];
+      return known.times;
+    }
+    known.begins = known.lengths = clocks;
+    known.times = group.rings[ring]->pass(costs, clocks, calls_);
+    for (std::size_t rank = 0; rank < clocks.size(); ++rank) known.lengths[rank] = clocks[rank] - known.begins[rank];
+    known.longest = *std::ranges::max_element(known.lengths);
+    return known.times;
+  }
+  double chunks() const {
+    const auto chunk = config_.training.feedforward_chunk;
+    return chunk > 0 ? std::max(1.0, static_cast<double>(work().tokens(0)) / static_cast<double>(chunk)) : 1;
+  }
+
+  /// Does of each of the layers [begin, end) what body does with its group. Those of one mask come together, as far as
+  /// layers are simulated; the others of the mask are like its last one.
+  template <class Body>
+  void over_layers(std::int64_t begin, std::int64_t end, double offloaded_bytes, const Body& body) {
+    for (Group& group : groups_) {
+      const std::int64_t layers =
+          std::ranges::count_if(group.layers, [&](std::int64_t layer) { return layer >= begin && layer < end; });
+      const std::int64_t simulated = std::min(layers, layers_);
+      Mark before = mark();
+      for (std::int64_t layer = 0; layer < simulated; ++layer) {
+        before = mark();
+        const double start = latest();
+        body(group);
+        copy(offloaded_bytes, latest() - start);
+      }
+      if (layers > simulated) again(before, static_cast<double>(layers - simulated));
+    }
+  }
+  static constexpr int none = -1;
+  void begin_gather(int bucket) {
+    const double bytes = weight_bytes(bucket);
+    coming_ = bytes > 0 ? transfer(bytes) : 0;
+  }
+  bool shards_weights() const { return config_.training.shard == Shard::weights; }
+  /// Waits for the bucket that is on its way; the next one comes meanwhile.
+  void need(int next) {
+    if (!gathers_) return;
+    const double here = coming_;
+    if (next != none) begin_gather(next);
+    wait_for(here, times_.gather);
+  }
+  /// changed: the owners have changed their weights since the forward before.
+  void forward(bool changed) {
+    const double e = static_cast<double>(size_of(config_.training.dtype));
+    gathers_ = world_ > 1 && (changed || shards_weights());
+    if (gathers_) begin_gather(0);
+    need(1);
+    local(0, 0, 2 * static_cast<double>(config_.model.hidden_size) * e, 2);  // embedding
+    int bucket = 0;
+    const auto layer = [&](Group& group) {
+      need(std::min(++bucket + 1, step_.table.buckets() - 1));
+      local(layer_.forward_flops, layer_.forward_product_bytes, layer_.forward_bytes,
+            (kernels_forward + adapter_kernels_forward * layer_.adapters) * chunks());
+      attention(group, false);
+    };
+    over_layers(0, first_of_backward(), 0, layer);
+    over_layers(first_of_backward(), config_.model.num_hidden_layers, step_.offload.of_a_layer, layer);
+    need(none);
+  }
+  /// The logits are made, read for the maximum and the sum, and turned into their gradient.
+  void head(double products) {
+    const auto V = static_cast<double>(config_.model.vocab_size);
+    local(products * head_flops(config_.model), products * head_product_bytes(config_.model, config_.training.dtype),
+          4 * V * static_cast<double>(size_of(accumulator(config_.training.dtype))), 8);
+  }
+  /// The first one of a step gathers the weights that the step before has changed. Here the last one does, which is the
+  /// one apart: for the sum it is the same.
+  void micro_batch(bool last) {
+    forward(/*changed=*/last);
+    gathers_ = world_ > 1 && shards_weights();
+    head(head_products(config_.model, config_.training));
+    const int groups = step_.table.buckets(), lowest = std::max(1, step_.table.lowest_trained());
+    const bool reduces = last || config_.training.shard != Shard::optimizer;
+    if (reduces) bucket(groups - 1);
+    int place = groups - 1;
+    over_layers(first_of_backward(), config_.model.num_hidden_layers, step_.offload.of_a_layer, [&](Group& group) {
+      --place;  // the last two layers' weights are still here
+      if (gathers_ && place == groups - 3 && place > lowest) begin_gather(place - 1);
+      if (place < groups - 3) need(place > lowest ? place - 1 : none);
+      local(layer_.recompute_flops, layer_.recompute_product_bytes, 0, 0);
+      if (layer_.attention_again) attention(group, false);
+      local(layer_.backward_flops - layer_.overlap_flops, layer_.backward_product_bytes - layer_.overlap_product_bytes,
+            layer_.backward_bytes, (kernels_backward + adapter_kernels_backward * layer_.adapters) * chunks());
+      attention(group, true);
+      if (reduces) bucket(place);
+    });
+    if (reduces) bucket(0);
+  }
+
+  /// Waits for a copy from or to the host as far as `hidden` seconds of work do not hide it.
+  void copy(double bytes, double hidden) {
+    if (bytes == 0 || step_.hardware.host_bandwidth == 0) return;
+    const double exposed = std::max(0.0, bytes / step_.hardware.host_bandwidth - hidden);
+    for (std::vector<double>& ring : clocks_) {
+      for (double& clock : ring) clock += exposed;
+    }
+    times_.offload_wait += exposed;
+  }
+
+  double gradient_bytes(int bucket) const {
+    return static_cast<double>(step_.table.bucket_size(bucket, Part::trainable)) *
+           static_cast<double>(size_of(accumulator(config_.training.dtype)));
+  }
+  /// Returns the bytes of a bucket's gather: whole weights have their frozen ones for good.
+  double weight_bytes(int bucket) const {
+    std::int64_t elements = step_.table.bucket_size(bucket, Part::trainable);
+    if (shards_weights()) elements += step_.table.bucket_size(bucket, Part::frozen);
+    return static_cast<double>(elements) * static_cast<double>(size_of(config_.training.dtype));
+  }
+
+  // Gathers and reductions share the links with the ring's messages, which a rank waits for first: they move while the
+  // links are idle. Network time is a clock that stands while the ring's messages move.
+  double network_time() const { return latest() - ring_busy_; }
+  /// Returns how long the links of a rank are busy with the messages of a pass of the ring.
+  double ring_messages_seconds(const Group& group, const PassCosts& costs) const {
+    return (group.tokens.keys * costs.key_value_bytes + group.tokens.gradients * costs.gradient_bytes) /
+           slowest_.bandwidth;
+  }
+  /// Returns what travels to a rank, the mean over ranks. Of an even ring, the most: all blocks of others, and of
+  /// gradients those and its own.
+  RingTokens tokens_of_a_rank(const RingWork& work) const {
+    const auto tokens = static_cast<double>(work.tokens(0));
+    if (S_ == 1) return {};
+    if (work.even()) return {.keys = (S_ - 1) * tokens, .gradients = S_ * tokens};
+    const RingTokens all = work.sent();
+    return {.keys = all.keys / S_, .gradients = all.gradients / S_};
+  }
+  std::int64_t first_of_backward() const { return config_.model.num_hidden_layers - layer_.backward_layers; }
+  /// The work that does not depend on a mask is that of any.
+  const RingWork& work() const { return *groups_.front().work; }
+  /// Begins an exchange of bytes among all ranks, behind those under way. Returns when it is done, in network time.
+  double transfer(double bytes) {
+    network_free_ = std::max(network_free_, network_time()) + exchange_seconds(step_.hardware, world_, bytes);
+    return network_free_;
+  }
+  /// All ranks wait for a moment of network time; what they wait adds to `waited`, a mean over ranks.
+  void wait_for(double network_moment, double& waited) {
+    const double moment = network_moment + ring_busy_;
+    double wait = 0;
+    for (std::vector<double>& ring : clocks_) {
+      for (double& clock : ring) {
+        wait += std::max(0.0, moment - clock);
+        clock = std::max(clock, moment);
+      }
+    }
+    waited += wait / static_cast<double>(clocks_.size()) / S_;
+  }
+
+  /// A group's gradients are complete: the bucket before the last one is waited for, and this one starts.
+  void bucket(int group) {
+    if (world_ == 1 || gradient_bytes(group) == 0) return;
+    if (under_way_.size() == 2) wait_for_bucket();
+    const double bytes = gradient_bytes(group);
+    // The rank adds every other's part of its slice.
+    const double add = bytes * 3 / rates_.memory;
+    under_way_.push_back({transfer(bytes), add});
+  }
+  void wait_for_bucket() {
+    const auto [done, add] = under_way_.front();
+    under_way_.pop_front();
+    wait_for(done, times_.reduction_wait);
+    for (std::vector<double>& ring : clocks_) {
+      for (double& clock : ring) clock += add;
+    }
+    times_.update += add;
+  }
+  void finish() {
+    while (!under_way_.empty()) wait_for_bucket();
+    const double e = static_cast<double>(size_of(config_.training.dtype));
+    const auto parameters = static_cast<double>(step_.table.flat_size());
+    const double state = static_cast<double>(size_of(accumulator(config_.training.dtype)));
+    // Zeroed gradients; of the own slices: the norm, then weights and both moments read and written.
+    const double update =
+        (parameters * state + parameters / static_cast<double>(world_) * (2 * state + 6 * state + e)) / rates_.memory;
+    copy(step_.offload.of_update, 0);
+    times_.update += update;
+    times_.step_seconds = checked_seconds(latest() + update);
+  }
+
+  const StepCase& step_;
+  const Config& config_;
+  const RankRates rates_;
+  const LayerWork layer_;
+  const int S_;
+  const std::int64_t world_;
+  const Hardware ring_hardware_;  // of the ring's messages
+  const LinkLevel& slowest_;      // of a ring
+  std::vector<Group> groups_;
+  std::vector<std::vector<double>> clocks_;  // [ring][rank]
+  std::int64_t layers_ = 1;                  // that are simulated
+  std::uint64_t calls_ = 0;
+  struct Bucket {
+    double done, add;  // when it has come; seconds to add it up
+  };
+  std::deque<Bucket> under_way_;
+  double network_free_ = 0;  // in network time
+  bool gathers_ = false;     // the forward or backward under way
+  double coming_ = 0;        // when the next bucket's weights are here, the same
+  double ring_busy_ = 0;     // seconds of the ring's messages so far
+  StepTimes times_;
+};
+
+}  // namespace
+
+StepTimes simulate_step(const StepCase& step) {
+  return StepSimulation(step).run();
+}
+
+void tell_seconds(const Tell& tell, const std::string& what, double seconds) {
+  if (tell && seconds > silent_seconds) tell(fmt::format("{} takes about {:.0f} s", what, seconds));
+}
+
+double simulating_seconds(std::int64_t ranks, std::int64_t parts) {
+  constexpr double block = 35e-9, part = 25e-9;
+  return static_cast<double>(ranks * ranks) * (block + part * static_cast<double>(parts));
+}
+
+RingWork ring_work(const Config& config, const AttentionMask& mask, double mean_document, std::uint64_t seed) {
+  const Device device = config.training.device == Device::Kind::cuda ? Device::cuda(0) : Device::cpu();
+  return RingWork({.mask = mask,
+                   .layout = config.mesh.layout,
+                   .length = config.training.seq_len,
+                   .ranks = static_cast<int>(config.mesh.sequence),
+                   .sequences = config.training.micro_batch_size,
+                   .documents = sample_documents(config.training.seq_len,
+                                                 parts_documents(config.data.packing) ? mean_document : 0, seed),
+                   .min_part = default_min_part(device, config.model.num_key_value_heads)});
+}
+
+PassCosts pass_costs(const Config& config, const RankRates& rates, const LayerWork& work, bool backward) {
+  const auto HD = static_cast<double>(config.model.num_attention_heads * config.model.head_dim);
+  const DType dtype = config.training.dtype;
+  const double ids = parts_documents(config.data.packing) ? 4 : 0;
+  const auto H = static_cast<double>(config.model.num_attention_heads);
+  const double pair = backward ? 10 * HD / rates.attention_backward + H * rates.pair_seconds_backward
+                               : 4 * HD / rates.attention_forward + H * rates.pair_seconds_forward;
+  PassCosts costs{.pair_seconds = pair,
+                  .visit_seconds = rates.kernel_seconds,
+                  .key_value_bytes = key_value_bytes(config.model, dtype) + ids,
+                  .gradient_bytes = backward ? key_value_gradient_bytes(config.model, dtype) : 0,
+                  .overlap_seconds = 0};
+  if (backward) {
+    const double tokens = static_cast<double>(config.training.micro_batch_size * config.training.seq_len) /
+                          static_cast<double>(config.mesh.sequence);
+    costs.overlap_seconds =
+        tokens * (work.overlap_flops / rates.matmul + work.overlap_product_bytes * rates.product_byte_seconds);
+  }
+  return costs;
+}
+
+double exchange_seconds(const Hardware& hardware, std::int64_t ranks, double bytes) {
+  if (ranks <= 1) return 0;
+  double seconds = 0;
+  std::int64_t inner = 1;  // ranks that the levels so far reach
+  for (const LinkLevel& level : hardware.levels) {
+    const std::int64_t reached = &level == &hardware.levels.back() ? ranks : std::min(ranks, level.ranks);
+    if (reached > inner) {
+      const double peers = static_cast<double>(reached - inner);
+      seconds += level.latency + peers / static_cast<double>(ranks) * bytes / level.bandwidth;
+      inner = reached;
+    }
+  }
+  return seconds;
+}
+
+}  // namespace ringtrain

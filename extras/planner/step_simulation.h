@@ -1,0 +1,89 @@
+// A whole training step, simulated: micro-batches, layers, ring passes, gradient buckets on their way, update, weights
+// gathered. Every rank has a clock; the last one's is the step. Pure.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "extras/planner/rates.h"
+#include "extras/planner/ring_simulation.h"
+#include "framework/parameter_table.h"
+#include "layers/model/step_work.h"
+
+namespace ringtrain {
+
+struct Config;
+
+/// Told a sentence for the user before what takes long; may be empty.
+using Tell = std::function<void(const std::string&)>;
+/// Tells that something takes about so many seconds, if they are more than a user waits for in silence.
+void tell_seconds(const Tell& tell, const std::string& what, double seconds);
+
+/// Bytes that a rank keeps in host memory and brings back when they are needed.
+struct OffloadedBytes {
+  double of_a_layer = 0;  // activations, moved out in forward and in again in backward
+  double of_update = 0;   // the optimizer's state, in and out again at each update
+};
+
+/// What is simulated; all must outlive the call.
+struct StepCase {
+  const Config& config;
+  const ParameterTable& table;
+  const Hardware& hardware;
+  Disturbance disturbance = {};
+  double mean_document = 0;  // tokens of a document, with packing documents; 0: one document
+  OffloadedBytes offload = {};
+  std::int64_t max_events = 200'000'000;  // the layers simulated are as many as this allows; the others are like them
+  Tell tell = {};
+  bool forward_alone = false;  // an evaluation: no backward, no update
+  bool rails = false;          // the ring's messages find links as by_rails() has them
+};
+
+/// Seconds of a step; parts are means over ranks.
+struct StepTimes {
+  double step_seconds = 0;
+  double products = 0, attention_forward = 0, attention_backward = 0;  // computing; recompute is within
+  double memory_passes = 0;                                            // norms, activations, residuals
+  double update = 0;                                                   // sums of gradients, optimizer
+  double ring_wait = 0;                   // exposed communication of the ring, and waiting for slower ranks of it
+  double reduction_wait = 0, gather = 0;  // of gradients; of weights
+  double offload_wait = 0;                // copies to and from the host that no layer hides
+  std::int64_t events = 0;
+  std::int64_t simulated_layers = 0;
+};
+
+/// A part of a step's time: in plan.json, to people, and as the reason why one way to run is slower than another.
+struct StepPart {
+  const char *key, *name, *reason;
+  double StepTimes::*seconds;
+};
+inline constexpr std::array step_parts{
+    StepPart{"products", "matrix products", "matrix products", &StepTimes::products},
+    StepPart{"attention_forward", "attention forward", "attention", &StepTimes::attention_forward},
+    StepPart{"attention_backward", "attention backward", "attention", &StepTimes::attention_backward},
+    StepPart{"memory_passes", "norms, activations, residuals", "passes over memory and calls",
+             &StepTimes::memory_passes},
+    StepPart{"update", "gradient sums and optimizer", "the update", &StepTimes::update},
+    StepPart{"ring_wait", "waiting for the ring (exposed)", "the ring's exposed waits", &StepTimes::ring_wait},
+    StepPart{"reduction_wait", "waiting for gradients (exposed)", "waiting for gradients", &StepTimes::reduction_wait},
+    StepPart{"gather", "gathering weights", "gathers of weights", &StepTimes::gather},
+    StepPart{"offload_wait", "copies to the host (exposed)", "copies to the host", &StepTimes::offload_wait}};
+
+/// Throws Error(usage) for hardware without the dtype or too slow for any plan, for a ring too long to simulate, and
+/// for rings that differ and are too many.
+StepTimes simulate_step(const StepCase& step);
+
+/// Returns about how long one layer of an undisturbed ring takes to simulate, on one core.
+double simulating_seconds(std::int64_t ranks, std::int64_t parts);
+/// Returns the ring of a config's micro-batch, of layers with a mask. mean_document counts with packing documents
+/// alone.
+RingWork ring_work(const Config& config, const AttentionMask& mask, double mean_document, std::uint64_t seed);
+/// Returns the costs of a forward or a backward pass of one layer, whose work this is.
+PassCosts pass_costs(const Config& config, const RankRates& rates, const LayerWork& work, bool backward);
+/// Returns the seconds that each of `ranks` needs to exchange its share of `bytes` with all others (a reduce-scatter,
+/// or an all-gather: the same bytes), over the levels of the hardware.
+double exchange_seconds(const Hardware& hardware, std::int64_t ranks, double bytes);
+
+}  // namespace ringtrain

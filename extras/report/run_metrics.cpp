@@ -1,0 +1,91 @@
+#include "extras/report/run_metrics.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "framework/error.h"
+#include "train/run/metrics_lines.h"
+
+namespace ringtrain {
+
+namespace {
+
+using nlohmann::json;
+
+/// Returns whether what the page goes into has the shape that train gives it.
+bool has_shape(const MetricsEntry& entry) {
+  if (entry.evaluation) {
+    const json results = entry.json.value("results", json());
+    return results.is_array() && std::ranges::all_of(results, [](const json& result) {
+             return result.is_object() && result.value("context_length", json()).is_number();
+           });
+  }
+  const json ring = entry.json.value("ring", json::object());
+  return ring.is_object() && entry.json.value("started", json::object()).is_object() &&
+         std::ranges::all_of(std::array{"forward", "backward"}, [&](const char* pass) {
+           const json one = ring.value(pass, json::object());
+           return one.is_object() && one.value("hop_wait_seconds", json::array()).is_array();
+         });
+}
+
+StepRow row_of(const MetricsEntry& entry) {
+  const auto number = [&](const char* name) { return number_in(entry.json, name); };
+  const auto flag = [&](const char* name) { return entry.json.value(name, json()) == true; };
+  return {.step = entry.step,
+          .tokens = number("tokens"),
+          .loss = number("loss"),
+          .grad_norm = number("grad_norm"),
+          .lr = number("lr"),
+          .seconds = number("seconds"),
+          .tokens_per_second = number("tokens_per_second"),
+          .mfu = number("mfu"),
+          .loss_z = number("loss_z"),
+          .grad_norm_z = number("grad_norm_z"),
+          .ring_wait_seconds = number("ring_wait_seconds"),
+          .empty = flag("empty"),
+          .spike = flag("loss_spike"),
+          .started = entry.json.contains("started")};
+}
+
+}  // namespace
+
+RunMetrics read_run_metrics(const std::string& path) {
+  RunMetrics metrics;
+  std::map<std::int64_t, StepRow> steps;
+  std::int64_t number = 0;
+  const auto take = [&](const MetricsLine& line) {
+    ++number;
+    std::optional<MetricsEntry> entry = parse_metrics_line(line.text);
+    if (!entry || !has_shape(*entry)) {
+      if (metrics.skipped++ == 0) metrics.first_skipped = number;
+      return;
+    }
+    if (const std::optional<double> time = wall_time_of(entry->json)) {
+      if (!metrics.begin) metrics.begin = time;
+      metrics.end = time;
+    }
+    if (entry->evaluation) {
+      metrics.evaluations.push_back(std::move(entry->json));
+      return;
+    }
+    steps[entry->step] = row_of(*entry);
+    const auto keep = [&](const char* field, json& kept) {
+      if (!entry->json.contains(field)) return;
+      kept = std::move(entry->json[field]);
+      if (kept.is_object()) kept["step"] = entry->step;
+    };
+    keep("peak_bytes", metrics.peaks);
+    keep("ring", metrics.ring);
+    if (entry->json.contains("started")) keep("started", metrics.starts.emplace_back());
+  };
+  if (path_exists(path)) read_metrics_lines(File::open(path, ExitCode::usage), take);
+  if (steps.empty()) {
+    fail(ExitCode::usage, "{} holds no training step: name a run's folder, as train --output does", path);
+  }
+  for (const auto& [step, row] : steps) metrics.steps.push_back(row);
+  return metrics;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,434 @@
+// extras/planner/plan.h: counts of FLOPs by hand, memory as a run has it, times that add up, hardware files that are
+// refused where they are wrong; and the program `plan`.
+#include "extras/planner/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "extras/planner/plan_report.h"
+#include "framework/config/read_config.h"
+#include "layers/check_model.h"
+#include "layers/model_parameters.h"
+#include "tests/support/error_of.h"
+#include "tests/support/folder_test.h"
+#include "tests/support/paths.h"
+
+namespace ringtrain::testing {
+namespace {
+
+constexpr const char* hardware_text = R"(name: by hand
+peak_flops: {float32: 1.0e9}
+efficiency: {matmul: 0.5, attention_forward: 0.25, attention_backward: 0.125}
+memory: {bytes: 1.0e9, bandwidth: 1.0e18}
+levels:
+  - {ranks: 2, bandwidth: 1.0e9, latency: 1.0e-3}
+  - {ranks: 64, bandwidth: 1.0e8}
+)";
+
+Config config_of(const std::vector<std::string>& settings) {
+  return read_config(source_folder() + "/configs/tiny.yaml", settings, ConfigUse::know, check_model);
+}
+
+PlanRequest request_of(const std::vector<std::string>& settings) {
+  return {
+      .config = config_of(settings), .hardware = parse_hardware(hardware_text, "hand.yaml"), .longest_context = false};
+}
+
+TEST(Plan, CountsFlopsByPart) {
+  // tiny: C 32, 4 heads of 8, 2 key/value heads, F 64, V 257, 2 layers; 24 sequences of 64.
+  const Plan plan = make_plan(request_of({"training.recompute=keep_attention", "data.packing=concat"}));
+  const double tokens = 24 * 64, layers = 2;
+  EXPECT_DOUBLE_EQ(plan.flops.projections, 3 * 2 * tokens * layers * (32 * 32 + 2 * 32 * 16 + 32 * 32));
+  EXPECT_DOUBLE_EQ(plan.flops.feedforward, 3 * 2 * tokens * layers * 3 * 32 * 64);
+  EXPECT_DOUBLE_EQ(plan.flops.head, 3 * 2 * tokens * 257 * 32);
+  const double pairs = 24 * 64 * 65 / 2.0;
+  EXPECT_DOUBLE_EQ(plan.flops.attention_forward, 4 * 32 * pairs * layers);
+  EXPECT_DOUBLE_EQ(plan.flops.attention_backward, 10 * 32 * pairs * layers);
+  EXPECT_DOUBLE_EQ(plan.flops.recompute, 2 * tokens * layers * (32 * 32 + 2 * 32 * 16 + 32 * 32 + 2 * 32 * 64));
+  EXPECT_DOUBLE_EQ(plan.useful_flops, 6 * static_cast<double>(plan.parameters) * tokens + 12 * 2 * 32 * pairs);
+}
+
+TEST(Plan, WhatIsFrozenHasNoWeightGradientAndNothingBelowTheLowestTrainedLayerABackward) {
+  // tiny, tied: a layer has 3,072 of projections, 6,144 of the feedforward and 64 of norms; the head 257 x 32.
+  const double tokens = 24 * 64, pairs = 24 * 64 * 65 / 2.0, head = 257 * 32, N = 2 * 9280 + 32 + head;
+  const auto plan_of = [](const std::vector<std::string>& settings) {
+    std::vector<std::string> all{"training.recompute=full", "data.packing=concat"};
+    all.insert(all.end(), settings.begin(), settings.end());
+    return make_plan(request_of(all));
+  };
+  const Plan upper = plan_of({"training.trainable=[model.layers.1.mlp.*]"});
+  EXPECT_DOUBLE_EQ(upper.flops.projections, 2 * tokens * 3072 * (2 + 1));
+  EXPECT_DOUBLE_EQ(upper.flops.feedforward, 2 * tokens * 6144 * (2 + 1 + 1));
+  EXPECT_DOUBLE_EQ(upper.flops.head, 2 * 2 * tokens * head);
+  EXPECT_DOUBLE_EQ(upper.flops.attention_forward, 4 * 32 * pairs * 2);
+  EXPECT_DOUBLE_EQ(upper.flops.attention_backward, 10 * 32 * pairs);
+  EXPECT_DOUBLE_EQ(upper.flops.recompute, 2 * tokens * (3072 + 4096) + 4 * 32 * pairs);
+  EXPECT_DOUBLE_EQ(upper.useful_flops, 2 * (N + 9280 + 32 + head + 6144) * tokens + 4 * (2 + 2) * 32 * pairs);
+
+  const Plan norm = plan_of({"training.trainable=[model.norm.weight]"});
+  EXPECT_EQ(norm.flops.attention_backward + norm.flops.recompute + norm.times.attention_backward, 0);
+  EXPECT_DOUBLE_EQ(norm.flops.projections, 2 * tokens * 3072 * 2);
+  EXPECT_DOUBLE_EQ(norm.useful_flops, 2 * (N + 32 + head + 32) * tokens + 4 * 2 * 32 * pairs);
+
+  // An embedding beside a head of its own is read alone, but backward comes down to it.
+  const Plan embedding = plan_of({"training.trainable=[model.embed_tokens.weight]", "model.tie_word_embeddings=false"});
+  EXPECT_DOUBLE_EQ(embedding.useful_flops, 2 * 2 * N * tokens + 12 * 2 * 32 * pairs);
+
+  // A [4, in] and B [out, 4] of q, v and down: 128 + 128, 128 + 64 and 256 + 128 a layer.
+  const Plan lora = plan_of({"lora.rank=4", "lora.targets=[q_proj, v_proj, down_proj]"});
+  const double adapters = 2 * (256 + 192 + 384);
+  EXPECT_DOUBLE_EQ(lora.flops.projections, 2 * 2 * tokens * 3072 * 2);
+  EXPECT_DOUBLE_EQ(lora.flops.feedforward, 2 * 2 * tokens * 6144 * 2);
+  EXPECT_DOUBLE_EQ(lora.flops.adapters, 8 * tokens * adapters);
+  EXPECT_DOUBLE_EQ(lora.flops.recompute, 2 * tokens * 2 * (3072 + 4096 + 256 + 192) + 4 * 32 * pairs * 2);
+  EXPECT_DOUBLE_EQ(lora.useful_flops, 2 * (2 * (N + adapters) + adapters) * tokens + 12 * 2 * 32 * pairs);
+  EXPECT_EQ(lora.parameters, static_cast<std::int64_t>(N + adapters));
+
+  for (const Plan& plan : {upper, norm, embedding, lora}) {  // a step is its work over its rates
+    const StepFlops& f = plan.flops;
+    const double again = f.attention_backward / 2.5;
+    EXPECT_NEAR(plan.times.products,
+                (f.projections + f.feedforward + f.head + f.adapters + f.recompute - again) / 0.5e9, 1e-9);
+    EXPECT_NEAR(plan.times.attention_forward, (f.attention_forward + again) / 0.25e9, 1e-9);
+    EXPECT_NEAR(plan.times.attention_backward, f.attention_backward / 0.125e9, 1e-9);
+    EXPECT_LT(plan.useful_flops, 6 * (N + adapters) * tokens + 12 * 2 * 32 * pairs);
+  }
+}
+
+TEST(Plan, WhatIsFrozenHasNoGradientNoMomentsAndNoExchange) {
+  const auto plan_of = [](std::vector<std::string> settings) {
+    settings.insert(settings.end(), {"mesh.data=2", "data.packing=concat", "checkpoint.background=false"});
+    return make_plan(request_of(settings));
+  };
+  const Plan all = plan_of({}), lora = plan_of({"lora.rank=4", "lora.targets=[q_proj]"});
+  const auto bytes = [](const Plan& plan, Tag tag) { return static_cast<std::int64_t>(plan.memory[0].peak[tag]); };
+  // Of the hand-made table: 2 layers of A and B with 128 each, float32; all sizes are multiples of what they align to.
+  const std::int64_t adapters = 2 * (128 + 128) * 4;
+  EXPECT_EQ(bytes(lora, Tag::weights), bytes(all, Tag::weights) + adapters);
+  EXPECT_EQ(bytes(lora, Tag::gradients), adapters);
+  EXPECT_EQ(bytes(lora, Tag::optimizer), 2 * adapters / 2);
+  EXPECT_EQ(bytes(lora, Tag::activations), bytes(all, Tag::activations));
+  // Half of a bucket's bytes over the link of 1e9 B/s and 1e-3 s. The second bucket comes beside the first layer.
+  EXPECT_NEAR(lora.times.gather, 1e-3 + adapters / 2 / 2.0 / 1e9, 1e-12);
+  EXPECT_GT(all.times.gather, 1.5 * lora.times.gather);
+  EXPECT_LT(lora.run.last_save_seconds, 0.05 * all.run.last_save_seconds);  // it holds adapters alone
+}
+
+TEST(Plan, UsefulFlopsCountWhatTokensAreMultipliedWith) {
+  // tiny: V 257, C 32. An embedding is read, not multiplied with, unless it is the head, too; a position table never
+  // is.
+  const auto parameters = [](const std::vector<std::string>& settings) {
+    const ModelConfig model = config_of(settings).model;
+    return std::pair(make_parameter_table(model).count(), trained_parts(model, {}).multiplied);
+  };
+  const auto [tied, tied_n] = parameters({});
+  EXPECT_EQ(tied_n, tied);
+  const auto [untied, untied_n] = parameters({"model.tie_word_embeddings=false"});
+  EXPECT_EQ(untied, tied + 257 * 32);
+  EXPECT_EQ(untied_n, tied);
+  const auto [learned, learned_n] =
+      parameters({"model.architecture=gpt2", "model.num_key_value_heads=4", "model.max_position_embeddings=100"});
+  EXPECT_EQ(learned_n, learned - 100 * 32);
+}
+
+TEST(Plan, MfuCountsVisiblePairs) {
+  // Documents of 8 tokens leave an eighth of the pairs of 64, or fewer, and no more useful FLOPs than there are.
+  PlanRequest request = request_of({});
+  const Plan whole = make_plan(request);
+  request.mean_document = 8;
+  const Plan packed = make_plan(request);
+  const double of_tokens = 6 * static_cast<double>(packed.parameters) * packed.step_tokens;
+  const double packed_pairs = packed.flops.attention_forward / (4 * 32 * 2);
+  EXPECT_DOUBLE_EQ(packed.useful_flops, of_tokens + 12 * 2 * 32 * packed_pairs);
+  EXPECT_LT(packed.useful_flops - of_tokens, 0.4 * (whole.useful_flops - of_tokens));
+  EXPECT_LT(packed.mfu, 1);
+}
+
+TEST(Plan, OneRanksStepIsItsWorkOverItsRates) {
+  const Plan plan = make_plan(request_of({"training.recompute=full", "data.packing=concat"}));
+  const StepFlops& f = plan.flops;
+  const double again = f.attention_forward;  // recompute full
+  EXPECT_NEAR(plan.times.products, (f.projections + f.feedforward + f.head + f.recompute - again) / 0.5e9, 1e-9);
+  EXPECT_NEAR(plan.times.attention_forward, (f.attention_forward + again) / 0.25e9, 1e-9);
+  EXPECT_NEAR(plan.times.attention_backward, f.attention_backward / 0.125e9, 1e-9);
+  EXPECT_NEAR(plan.times.step_seconds,
+              plan.times.products + plan.times.attention_forward + plan.times.attention_backward, 1e-8);
+  EXPECT_EQ(plan.times.ring_wait, 0);
+  EXPECT_NEAR(plan.mfu, plan.useful_flops / plan.times.step_seconds / 1e9, 1e-12);
+}
+
+TEST(Plan, MicroBatchesAndLayersThatAreNotSimulatedAreLikeTheOthers) {
+  const auto seconds = [](std::int64_t max_events) {
+    const PlanRequest request = request_of({"mesh.sequence=4", "training.micro_batch_size=6", "training.seq_len=512",
+                                            "model.num_hidden_layers=12", "data.packing=concat"});
+    const ParameterTable table = make_parameter_table(request.config.model);
+    return simulate_step(
+        {.config = request.config, .table = table, .hardware = request.hardware, .max_events = max_events});
+  };
+  const StepTimes all = seconds(1'000'000'000), few = seconds(1);
+  EXPECT_EQ(all.simulated_layers, 12);
+  EXPECT_EQ(few.simulated_layers, 1);
+  EXPECT_NEAR(few.step_seconds / all.step_seconds, 1, 0.01);
+}
+
+TEST(Plan, MemoryIsThatOfTheRunsOwnConstruction) {
+  const PlanRequest request = request_of({"mesh.sequence=4"});
+  const Plan plan = make_plan(request);
+  const ParameterTable table = make_parameter_table(request.config.model);
+  const auto plans = plan_ranks(request.config, table, training_purpose(request.config));
+  ASSERT_EQ(plan.memory.size(), plans.size());
+  double largest = 0;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    EXPECT_EQ(plan.memory[i].peak.by_tag, plans[i].peak.by_tag);
+    largest = std::max(largest, static_cast<double>(plans[i].peak.total));
+  }
+  EXPECT_EQ(plan.need.device, largest);
+}
+
+TEST(Plan, TheLongestContextFitsAndTheNextDoesNot) {
+  PlanRequest request = request_of({"mesh.sequence=2"});
+  request.hardware.memory_bytes = 64e6;
+  const std::int64_t longest = longest_context(request.config, request.hardware);
+  const auto needed = [&](std::int64_t length) {
+    request.config.training.seq_len = length;
+    return make_plan(request).need.device;
+  };
+  EXPECT_GT(longest, 1000);
+  EXPECT_LE(needed(longest), 64e6);
+  EXPECT_GT(needed(longest + 4), 64e6);
+  request.hardware.memory_bytes = 1000;
+  EXPECT_EQ(longest_context(request.config, request.hardware), 0);
+}
+
+TEST(Plan, TheLongestContextKeepsTheModelsOwnLimit) {
+  const auto longest = [](const std::vector<std::string>& settings) {
+    const PlanRequest request = request_of(settings);
+    return longest_context(request.config, request.hardware);
+  };
+  const std::int64_t roomy = longest({"mesh.sequence=2"});
+  EXPECT_GT(roomy, 10000);
+  EXPECT_EQ(longest({"mesh.sequence=2", "model.max_position_embeddings=1002"}), 1000);  // in steps of 4
+  EXPECT_EQ(longest({"mesh.sequence=2", "model.max_position_embeddings=1000", "model.rope_scaling.type=linear",
+                     "model.rope_scaling.factor=4"}),
+            roomy);
+  EXPECT_EQ(longest({"mesh.sequence=2", "model.max_position_embeddings=32"}), roomy);  // the config goes beyond it
+  EXPECT_EQ(longest({"model.architecture=gpt2", "model.num_key_value_heads=4", "model.max_position_embeddings=100"}),
+            100);
+}
+
+TEST(Plan, ARunIsItsStepsItsEvaluationsAndItsSaves) {
+  PlanRequest request = request_of({"training.steps=100", "checkpoint.interval=40", "evaluation.interval=30",
+                                    "evaluation.context_lengths=[16]", "evaluation.target_blocks=10", "mesh.data=4",
+                                    "data.packing=concat"});
+  request.hardware.node_ranks = 2;
+  request.hardware.node_storage_bandwidth = 1e3;
+  request.hardware.host_bandwidth = 1e6;
+  const Plan plan = make_plan(request);
+  const RunTimes& run = plan.run;
+  EXPECT_EQ(run.steps, 100);
+  EXPECT_EQ(run.evaluations, 3);
+  // Three rounds of four ranks, a span of 16 tokens each: a third of the products' FLOPs, and attention forward.
+  const double products = (plan.flops.projections + plan.flops.feedforward + plan.flops.head) / 3 / 24 / 64 * 16;
+  const double attention = 4 * 32 * (16 * 17 / 2.0) * 2;
+  EXPECT_NEAR(run.evaluation_seconds, 3 * (products / 0.5e9 + attention / 0.25e9), 1e-6 * run.evaluation_seconds);
+  // Weights and two moments, 4 bytes each: a quarter of a rank to the host, half of a node to storage.
+  const double bytes = 12 * static_cast<double>(plan.parameters);
+  EXPECT_EQ(run.saves, 2);
+  EXPECT_NEAR(run.save_seconds, bytes / 4 / 1e6 + bytes / 2 / 1e3 - 40 * plan.times.step_seconds, 1e-9);
+  EXPECT_NEAR(run.last_save_seconds, bytes / 4 / 1e6 + bytes / 2 / 1e3, 1e-9);
+  EXPECT_NEAR(plan.hours * 3600,
+              100 * plan.times.step_seconds + 3 * run.evaluation_seconds + 2 * run.save_seconds + run.last_save_seconds,
+              1e-9);
+  request.hardware.node_storage_bandwidth = 1e12;  // written long before the next one
+  EXPECT_NEAR(make_plan(request).run.save_seconds, bytes / 4 / 1e6, 1e-9);
+}
+
+TEST(Plan, ARunOfAGpuIsPlannedInAnyBuild) {
+  PlanRequest request{
+      .config = read_config(source_folder() + "/configs/long_ctx_gpu.yaml", {}, ConfigUse::know, check_model),
+      .hardware = read_hardware(source_folder() + "/configs/hardware/h200.yaml"),
+      .longest_context = false};
+  const Plan plan = make_plan(request);
+  EXPECT_NEAR(plan.need.device, 36.3e9, 0.1e9);  // as configs/long_ctx_gpu.yaml says
+  EXPECT_TRUE(plan.fits);
+  EXPECT_GT(plan.mfu, 0.2);
+  EXPECT_LT(plan.mfu, 0.7);
+}
+
+TEST(Plan, TokensToHideAreFlopsOverBandwidth) {
+  EXPECT_NEAR(tokens_to_hide(4 * 64 / 312e12, 1, 4 * 64 / 300e9, 0), 312e12 / 300e9, 1e-6);
+  // Causal and balanced, half of a block is seen: twice the tokens.
+  EXPECT_NEAR(tokens_to_hide(4 * 64 / 312e12, 0.5, 4 * 64 / 300e9, 0), 2 * 312e12 / 300e9, 1e-6);
+  // At that length both take the same time, latency included.
+  const double tokens = tokens_to_hide(1e-9, 0.5, 1e-7, 1e-3);
+  EXPECT_NEAR(1e-9 * 0.5 * tokens * tokens, 1e-7 * tokens + 1e-3, 1e-9);
+}
+
+TEST(Plan, ARingAtTheThresholdHidesItsHops) {
+  PlanRequest request = request_of({"mesh.sequence=2", "training.global_batch_size=1", "data.packing=concat"});
+  request.hardware.levels = {{.ranks = 64, .bandwidth = 1e6, .latency = 0}};
+  request.config.training.seq_len = 4096;
+  const double threshold = make_plan(request).masks.front().hop.tokens_to_hide;
+  const auto wait = [&](double tokens) {
+    request.config.training.seq_len = 4 * std::llround(tokens / 2);
+    const Plan plan = make_plan(request);
+    const HopPlan& hop = plan.masks.front().hop;
+    return hop.transfer_seconds / hop.compute_seconds;
+  };
+  EXPECT_NEAR(wait(threshold), 1, 0.01);
+  EXPECT_GT(wait(threshold / 2), 1.9);
+  EXPECT_LT(wait(threshold * 2), 0.51);
+}
+
+TEST(Plan, RailsCarryAtOnceWhatCrossesNodes) {
+  const auto plan_of = [](const std::string& ring, double outer_bandwidth) {
+    PlanRequest request = request_of({"mesh.sequence=" + ring, "training.global_batch_size=1", "data.packing=concat"});
+    request.config.training.seq_len = 4096;
+    request.hardware.levels[1].bandwidth = outer_bandwidth;
+    return make_plan(request);
+  };
+  const Plan slow = plan_of("8", 1e6), twice = plan_of("8", 2e6);
+  ASSERT_GT(slow.times.ring_wait, 0);
+  EXPECT_EQ(slow.rails.links, 2);
+  EXPECT_DOUBLE_EQ(slow.rails.ring_wait, twice.times.ring_wait) << "two links in place of one";
+  EXPECT_LT(slow.rails.step_seconds, slow.times.step_seconds);
+  EXPECT_NE(plan_report(slow).find("by rails, which no run has yet, 2 links"), std::string::npos);
+  EXPECT_EQ(plan_json(slow).at("rails").at("ring_wait"), slow.rails.ring_wait);
+  const Plan within = plan_of("2", 1e6);
+  EXPECT_EQ(within.rails.links, 0) << "no message of the ring leaves its node";
+  EXPECT_EQ(plan_report(within).find("by rails"), std::string::npos);
+
+  Hardware hardware = parse_hardware(hardware_text, "hand.yaml");
+  hardware.levels[1].bandwidth = 0.8e9;
+  EXPECT_EQ(by_rails(hardware).levels[1].bandwidth, 1e9) << "the first level's links lead to the rails";
+  EXPECT_EQ(by_rails(hardware).levels[0].bandwidth, 1e9);
+}
+
+TEST(Plan, AttentionLeavesMultiprocessorsToNcclBetweenNodes) {
+  const auto rate_of = [](std::int64_t multiprocessors, const std::vector<std::string>& settings) {
+    Hardware hardware = parse_hardware(hardware_text, "hand.yaml");
+    hardware.multiprocessors = multiprocessors;
+    return rank_rates(hardware, config_of(settings), 0).attention_backward;
+  };
+  const double whole = rate_of(0, {"mesh.sequence=4"});
+  EXPECT_DOUBLE_EQ(rate_of(40, {"mesh.sequence=4"}), 0.8 * whole);
+  EXPECT_DOUBLE_EQ(rate_of(10, {"mesh.sequence=4"}), 0.5 * whole) << "half of them at most";
+  EXPECT_DOUBLE_EQ(rate_of(40, {"mesh.sequence=2"}), whole) << "a node's ranks may be threads";
+  EXPECT_DOUBLE_EQ(rate_of(40, {"mesh.sequence=1"}), whole);
+}
+
+TEST(Plan, SixtyFiveThousandRanksAreSimulated) {
+  PlanRequest request = request_of({"data.packing=concat"});
+  request.config.mesh.data = 256;
+  request.config.mesh.sequence = 256;
+  request.config.training.global_batch_size = 256;
+  request.config.training.seq_len = 65536;
+  request.hardware.levels = {{.ranks = 8, .bandwidth = 4e11, .latency = 5e-6},
+                             {.ranks = 65536, .bandwidth = 5e10, .latency = 2e-5}};
+  request.disturbance = {.jitter = 0.05, .stragglers = {{.rank = 70, .factor = 1.5}}};
+  const Plan plan = make_plan(request);
+  EXPECT_GE(plan.times.events, 256 * 256 * 256);
+  const double disturbed = plan.times.step_seconds;
+  request.disturbance = {};
+  EXPECT_GT(disturbed, 1.2 * make_plan(request).times.step_seconds);
+}
+
+TEST(Plan, TellsWhatTakesLongBeforeItDoes) {
+  PlanRequest request = request_of({"data.packing=concat", "training.global_batch_size=1"});
+  request.config.mesh.sequence = RingWork::largest_ring;
+  request.config.training.seq_len = RingWork::largest_ring;
+  struct Told {};
+  std::string told;
+  request.tell = [&](const std::string& sentence) {
+    told = sentence;
+    throw Told{};
+  };
+  EXPECT_THROW(make_plan(request), Told);
+  EXPECT_TRUE(told.starts_with("simulating 1 ring of 16384 ranks takes about ")) << told;
+}
+
+TEST(Plan, PassesThatBeginAlikeAreSimulatedOnce) {
+  // With jitter, however small, every layer is simulated; without, those that begin like the one before are not.
+  for (const char* layout : {"zigzag", "contiguous"}) {
+    PlanRequest request = request_of({"mesh.sequence=4", "training.seq_len=512", "model.num_hidden_layers=6",
+                                      "data.packing=concat", fmt::format("mesh.layout={}", layout)});
+    const StepTimes once = make_plan(request).times;
+    request.disturbance.jitter = 1e-15;
+    const StepTimes each = make_plan(request).times;
+    EXPECT_NEAR(once.step_seconds, each.step_seconds, 1e-10 * each.step_seconds);
+    EXPECT_NEAR(once.ring_wait, each.ring_wait, 1e-10 * each.step_seconds);
+  }
+}
+
+TEST(Hardware, FilesAreReadStrictly) {
+  const std::string good = hardware_text;
+  const auto refused = [&](const std::string& from, const std::string& to, const std::string& part) {
+    std::string text = good;
+    const std::size_t place = text.find(from);
+    ASSERT_NE(place, std::string::npos) << from;
+    text.replace(place, from.size(), to);
+    const std::string sentence = error_of(ExitCode::usage, [&] { parse_hardware(text, "hand.yaml"); });
+    EXPECT_NE(sentence.find(part), std::string::npos) << sentence;
+    EXPECT_TRUE(sentence.starts_with("hand.yaml:")) << sentence;
+  };
+  refused("bandwidth: 1.0e18", "bandwith: 1.0e18", "did you mean bandwidth?");
+  refused("matmul: 0.5", "matmul: 1.5", "hand.yaml:3: matmul");
+  refused("ranks: 64", "ranks: 3", "a level of 3 ranks cannot hold groups of 2");
+  refused("name: by hand\n", "", "needs name");
+  refused("bytes: 1.0e9, ", "", "memory needs bytes");
+  refused("latency: 1.0e-3", "latency: soon", "hand.yaml:6: latency");
+  refused("peak_flops: {float32: 1.0e9}", "peak_flops: 7", "must be a map");
+  refused("name: by hand", "name: by hand\nname: twice", "given twice");
+  refused("name: by hand", "name: by hand\nrates_of: me", "must be one of ringtrain, others, others alone");
+  refused("name: by hand", "name: by hand\nnode: {ranks: 8}", "node needs memory");
+  refused("name: by hand", "name: by hand\nnode: {ranks: 8, memory: nan}", "memory is the text");
+  refused("name: by hand", "name: by hand\nattention_blocks:\n  - {tokens: 9, share: 1}\n  - {tokens: 9, share: 1}",
+          "the shortest comes first");
+}
+
+TEST(Hardware, AttentionIsSlowerInShortBlocks) {
+  const std::string text = hardware_text;
+  Hardware hardware = parse_hardware(
+      text + "attention_blocks:\n  - {tokens: 100, share: 0.5}\n  - {tokens: 400, share: 0.9}\n", "hand.yaml");
+  EXPECT_DOUBLE_EQ(hardware.attention_share(1e6), 0.9);
+  EXPECT_DOUBLE_EQ(hardware.attention_share(400), 0.9);
+  EXPECT_NEAR(hardware.attention_share(200), 0.7, 1e-12);  // half the way, of the logarithm
+  EXPECT_DOUBLE_EQ(hardware.attention_share(50), 0.25);
+  Config config = config_of({"training.seq_len=800", "mesh.sequence=2"});
+  EXPECT_DOUBLE_EQ(rank_rates(hardware, config, 0).attention_forward, 0.9 * 0.25e9);
+  EXPECT_NEAR(rank_rates(hardware, config, 200).attention_backward, 0.7 * 0.125e9, 1);
+  EXPECT_DOUBLE_EQ(rank_rates(hardware, config, 200).matmul, 0.5e9);
+}
+
+TEST(Hardware, EveryFileOfTheCheckoutIsReadAndFoundByName) {
+  std::filesystem::current_path(source_folder());
+  const std::vector<std::string> names = hardware_names();
+  EXPECT_GE(names.size(), 10u);
+  for (const std::string& name : names) {
+    const Hardware hardware = read_hardware(find_hardware(name));
+    EXPECT_FALSE(hardware.levels.empty()) << name;
+    EXPECT_GT(hardware.peak_float32, 0) << name;
+  }
+  const std::string sentence = error_of(ExitCode::usage, [] { find_hardware("h20o"); });
+  EXPECT_NE(sentence.find("did you mean h20?"), std::string::npos) << sentence;
+}
+
+TEST(Hardware, RanksOfAMachineShareItsCores) {
+  Hardware hardware = parse_hardware(hardware_text, "hand.yaml");
+  hardware.cores = 4;
+  hardware.levels = {{.ranks = 64, .bandwidth = 1}};
+  MeshConfig mesh{.data = 1, .sequence = 2};
+  EXPECT_DOUBLE_EQ(rank_rates(hardware, mesh, DType::float32).peak, 2e9);
+  mesh.threads_per_rank = 1;
+  EXPECT_DOUBLE_EQ(rank_rates(hardware, mesh, DType::float32).peak, 1e9);
+  mesh.sequence = 8;
+  EXPECT_DOUBLE_EQ(rank_rates(hardware, mesh, DType::float32).peak, 0.5e9);
+  error_of(ExitCode::usage, [&] { rank_rates(hardware, mesh, DType::bfloat16); });
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

@@ -1,0 +1,256 @@
+#include "tests/extras/planner/published.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "extras/planner/plan.h"
+#include "framework/error.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr double K = 1e3;
+
+constexpr PublishedModel model_3b{"3B", 3200, 26, 32, 8640}, model_7b{"7B", 4096, 32, 32, 11008},
+    model_13b{"13B", 5120, 40, 40, 13824}, model_30b{"30B", 6656, 60, 52, 17920};
+
+/// A row of the paper's Table 2: thousands of tokens.
+struct BlockRow {
+  const char* hardware;
+  double block, sequence;
+};
+constexpr std::array block_rows{BlockRow{"paper-a100-nvlink", 1.0, 6.2}, BlockRow{"paper-a100-infiniband", 24.5, 149.5},
+                                BlockRow{"tpu-v3", 1.1, 6.6}, BlockRow{"tpu-v4", 1.0, 6.2},
+                                BlockRow{"tpu-v5e", 1.1, 6.3}};
+
+/// A row of its Table 3: thousands of tokens, by kind of layer. Names of TPU slices count cores: v3 and v4 have two a
+/// chip, v5e one.
+struct ContextRow {
+  const char* name;
+  const char* hardware;
+  std::int64_t devices;
+  double element_bytes;
+  PublishedModel model;
+  std::array<double, 4> published;
+};
+constexpr std::array context_rows{
+    ContextRow{"8 A100, NVLink", "paper-a100-nvlink", 8, 4, model_3b, {4, 32, 64, 512}},
+    ContextRow{"8 A100, NVLink", "paper-a100-nvlink", 8, 4, model_7b, {2, 16, 32, 256}},
+    ContextRow{"8 A100, NVLink", "paper-a100-nvlink", 8, 4, model_13b, {2, 4, 16, 128}},
+    ContextRow{"32 A100, InfiniBand", "paper-a100-infiniband", 32, 4, model_7b, {4, 64, 128, 4096}},
+    ContextRow{"32 A100, InfiniBand", "paper-a100-infiniband", 32, 4, model_13b, {4, 32, 64, 2048}},
+    ContextRow{"TPUv3-512", "tpu-v3", 256, 4, model_7b, {1, 4, 8, 2048}},
+    ContextRow{"TPUv3-512", "tpu-v3", 256, 4, model_13b, {1, 2, 8, 1024}},
+    ContextRow{"TPUv4-1024", "tpu-v4", 512, 4, model_3b, {8, 16, 32, 16384}},
+    ContextRow{"TPUv4-1024", "tpu-v4", 512, 4, model_7b, {4, 8, 16, 8192}},
+    ContextRow{"TPUv4-1024", "tpu-v4", 512, 4, model_13b, {4, 8, 16, 4096}},
+    ContextRow{"TPUv4-1024", "tpu-v4", 512, 4, model_30b, {2, 4, 8, 2048}},
+    ContextRow{"TPUv5e-256", "tpu-v5e", 256, 4, model_3b, {4, 8, 32, 4096}},
+    ContextRow{"TPUv5e-256", "tpu-v5e", 256, 4, model_7b, {2, 8, 16, 2048}}};
+
+/// A row of its Figure 5: FLOPs a token relative to 4K. The first has no published counterpart.
+struct RatioRow {
+  const char* name;
+  double hidden;
+  std::array<double, 9> published;  // 0: none
+};
+constexpr std::array<double, 9> ratio_multiples{2, 4, 8, 16, 32, 64, 256, 3072, 32768};
+constexpr std::array ratio_rows{RatioRow{"3B", 3200, {}},
+                                RatioRow{"7B", 4096, {1.1, 1.4, 2.0, 3.1, 5.4, 10.0, 37.4, 439.7, 4682.0}},
+                                RatioRow{"13B", 5120, {1.1, 1.4, 1.8, 2.8, 4.6, 8.4, 31.0, 362.3, 3855.9}},
+                                RatioRow{"33B", 7168, {1.1, 1.3, 1.6, 2.3, 3.7, 6.5, 23.2, 268.0, 2850.3}},
+                                RatioRow{"65B", 8192, {1.1, 1.2, 1.5, 2.2, 3.4, 5.8, 20.6, 237.2, 2521.5}},
+                                RatioRow{"175B", 12288, {1.1, 1.2, 1.4, 1.8, 2.6, 4.3, 14.4, 162.6, 1725.6}},
+                                RatioRow{"1TB", 36864, {1.0, 1.1, 1.1, 1.3, 1.6, 2.1, 5.6, 56.8, 596.8}}};
+
+Hardware hardware_of(const char* name) {
+  return read_hardware(find_hardware(name));
+}
+
+std::string block_table() {
+  std::string text =
+      "| device | TFLOP/s | GB/s | least block, 1e3 tokens | published | sequence of 6 blocks, 1e3 | published |\n"
+      "|---|---|---|---|---|---|---|\n";
+  for (const BlockRow& row : block_rows) {
+    const Hardware hardware = hardware_of(row.hardware);
+    const double block = min_block(hardware) / K;
+    text += fmt::format("| {} | {:.0f} | {:g} | {:.2f} | {:.1f} | {:.1f} | {:.1f} |\n", row.hardware,
+                        hardware.peak_bfloat16 * 1e-12, hardware.levels[0].bandwidth * 1e-9, block, row.block,
+                        6 * block, row.sequence);
+  }
+  return text;
+}
+
+std::string activation_table() {
+  constexpr double b = 1, s = 131072, h = 4096, n = 32, c = 16384;
+  struct Row {
+    const char* name;
+    const char* formula;
+    LayerKind kind;
+  };
+  constexpr std::array rows{Row{"vanilla", "2 b n s²", LayerKind::vanilla},
+                            Row{"memory efficient attention", "8 b s h", LayerKind::memory_efficient_attention},
+                            Row{"memory efficient attention and feedforward", "2 b s h", LayerKind::blockwise},
+                            Row{"ring attention", "12 b c h (6 b c h numbers)", LayerKind::ring}};
+  std::string text =
+      "| layer | largest activation, bytes in bfloat16 | 7B, s = 131,072 on 8 devices (c = 16,384), GB "
+      "|\n|---|---|---|\n";
+  for (const Row& row : rows) {
+    text += fmt::format("| {} | {} | {:.3f} |\n", row.name, row.formula,
+                        layer_activation_bytes(row.kind, b, s, h, n, c) * 1e-9);
+  }
+  return text;
+}
+
+std::string context_table() {
+  std::string text =
+      "| devices | model | vanilla | published | efficient attention | published | and feedforward | published | ring "
+      "| "
+      "published |\n|---|---|---|---|---|---|---|---|---|---|\n";
+  for (const ContextRow& row : context_rows) {
+    const Hardware hardware = hardware_of(row.hardware);
+    text += fmt::format("| {} | {} |", row.name, row.model.name);
+    for (std::size_t i = 0; i < row.published.size(); ++i) {
+      const auto longest =
+          longest_published_context(row.model, static_cast<LayerKind>(i), hardware, row.devices, row.element_bytes);
+      text += fmt::format(" {} | {} |", longest / 1024, row.published[i]);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string ratio_table() {
+  std::string text =
+      "| model | 8K | 16K | 32K | 64K | 128K | 256K | 1M | 10M (3072 x 4K) | 100M (32768 x 4K) |\n"
+      "|---|---|---|---|---|---|---|---|---|---|\n";
+  for (const RatioRow& row : ratio_rows) {
+    std::string computed, published;
+    for (std::size_t i = 0; i < ratio_multiples.size(); ++i) {
+      computed += fmt::format(" {:.1f} |", flops_ratio(row.hidden, ratio_multiples[i] * 4096));
+      published += fmt::format(" {:.1f} |", row.published[i]);
+    }
+    text += fmt::format("| {} |{}\n", row.name, computed);
+    if (row.published[0] > 0) text += fmt::format("| {}, published |{}\n", row.name, published);
+  }
+  return text;
+}
+
+std::string sum_table() {
+  // Keys and values of 1,024 tokens at width 4,096, two bytes an element, and twice that as float32.
+  const double block = 2 * 1024.0 * 4096 * 4, element = 4096;
+  const double hundred_million = 100e6 * 1024 * 2;  // an output of each layer, two bytes an element
+  const double h100 = hardware_of("h100").peak_bfloat16, gb_200 = 200e9;
+  std::string text = "| sum | computed | as told |\n|---|---|---|\n";
+  const auto row = [&](const std::string& what, const std::string& computed, const char* told) {
+    text += fmt::format("| {} | {} | {} |\n", what, computed, told);
+  };
+  row("block c from which 4·d·c² / F covers 4·c·d / B, A100 over NVLink",
+      fmt::format("{:.0f} tokens", min_block(hardware_of("paper-a100-nvlink"))), "c ≥ F / B");
+  row("keys and values of 1,024 tokens, width 4,096, float32", fmt::format("{:.2f} MB", block * 1e-6), "33.55 MB");
+  row("the same, a device of 2 (or bfloat16 on one)", fmt::format("{:.2f} MB", block / 2 * 1e-6), "16.77 MB");
+  row("keys and values of 1M tokens, 4,096 bytes a position each", fmt::format("{:.2f} GB", 2e6 * element * 1e-9),
+      "8 GB");
+  row("the same, a device of 8", fmt::format("{:.2f} GB", 2e6 * element / 8 * 1e-9), "1 GB");
+  row("100M tokens, hidden 1,024, one layer's output, bfloat16", fmt::format("{:.1f} GB", hundred_million * 1e-9), "-");
+  row("the same of 6 layers and more", fmt::format("{:.1f} GB", 6 * hundred_million * 1e-9), "over 1,000 GB");
+  row("8 GB over 200 GB/s", fmt::format("{:.2f} s", 8e9 / gb_200), "0.04 s");
+  const double hop = 125e3 * 125e3 * 4096 / hardware_of("paper-a100-nvlink").peak_bfloat16;
+  row("a hop of 1M tokens on 8 devices, width 4,096: d·c² operations, A100 at peak", fmt::format("{:.3f} s", hop), "-");
+  row("its eight hops", fmt::format("{:.2f} s", 8 * hop), "1 to 2 s");
+  row("the same attention, all 4·d·s² FLOPs, on 8 H100 at peak", fmt::format("{:.2f} s", 4 * 1e12 * 4096 / 8 / h100),
+      "-");
+  // What a transfer takes beyond the computing that hides it, at 8,192 tokens a device.
+  const auto exposed = [](const char* name) { return 100 * std::max(0.0, min_block(hardware_of(name)) / 8192 - 1); };
+  row("communication that nothing hides, over computing, 8,192 tokens a device, A100 over NVLink",
+      fmt::format("{:.0f} %", exposed("paper-a100-nvlink")), "under 5 %");
+  row("the same over InfiniBand", fmt::format("{:.0f} %", exposed("paper-a100-infiniband")), "-");
+  row("tokens of 256 devices with 8,192 each", fmt::format("{}", 256 * 8192), "2,097,152");
+  return text;
+}
+
+/// Keys and values that a device holds and sends on, width 4,096, float32.
+std::string block_bytes_table() {
+  std::string text = "| tokens | in all, MB | of 2 devices | of 4 | of 8 |\n|---|---|---|---|---|\n";
+  for (const int tokens : {1024, 8192, 32768}) {
+    text += fmt::format("| {} |", tokens);
+    for (const int devices : {1, 2, 4, 8}) text += fmt::format(" {:.2f} |", 2e-6 * tokens * 4096 * 4 / devices);
+    text += "\n";
+  }
+  return text;
+}
+
+std::string example_table() {
+  const int S = 8, N = 2, d = 4, block = S / N;
+  const int block_operations = 2 * block * block * d;  // scores, and their sums of values: a product and a sum is one
+  std::string text = "| of | held of 96 values | operations | values sent |\n|---|---|---|---|\n";
+  text += fmt::format("| a hop of a device | {} | {} | {} |\n", 3 * block * d, block_operations, 2 * block * d);
+  text += fmt::format("| a device | {} | {} | {} |\n", 3 * block * d, N * block_operations, (N - 1) * 2 * block * d);
+  return text +
+         fmt::format("| both | {} | {} | {} |\n", 3 * S * d, N * N * block_operations, N * (N - 1) * 2 * block * d);
+}
+
+}  // namespace
+
+double min_block(const Hardware& hardware) {
+  // d cancels: 4 d / F seconds a pair, 4 d / B seconds a token.
+  return tokens_to_hide(4 / hardware.peak_bfloat16, 1, 4 / hardware.levels.back().bandwidth, 0);
+}
+
+double layer_activation_bytes(LayerKind kind, double b, double s, double h, double n, double c) {
+  switch (kind) {
+    case LayerKind::vanilla:
+      return std::max(2 * b * n * s * s, 8 * b * s * h);  // the scores, or what the feedforward expands
+    case LayerKind::memory_efficient_attention:
+      return 8 * b * s * h;
+    case LayerKind::blockwise:
+      return 2 * b * s * h;
+    case LayerKind::ring:
+      return 2 * 6 * b * c * h;  // queries, two blocks of keys and values, the output: the paper's 6 b c h are numbers
+  }
+  fail(ExitCode::internal, "a kind of layer without activations");
+}
+
+double sequence_flops(double s, double h) {
+  return 24 * s * h * h + 4 * s * s * h;
+}
+
+double flops_ratio(double h, double s, double base) {
+  return sequence_flops(s, h) / s / (sequence_flops(base, h) / base);
+}
+
+double parameters_of(const PublishedModel& model) {
+  const auto h = static_cast<double>(model.hidden), f = static_cast<double>(model.intermediate);
+  return static_cast<double>(model.layers) * (4 * h * h + 3 * h * f) + 2.0 * published_vocabulary * h;
+}
+
+std::int64_t longest_published_context(const PublishedModel& model, LayerKind kind, const Hardware& hardware,
+                                       std::int64_t devices, double element_bytes) {
+  const auto h = static_cast<double>(model.hidden), n = static_cast<double>(model.heads);
+  const double state = 16 * parameters_of(model) / static_cast<double>(devices);
+  const auto fits = [&](std::int64_t local) {  // tokens of one device
+    const auto s = static_cast<double>(local);
+    const double outputs = static_cast<double>(model.layers) * s * h * element_bytes;
+    const double layer = layer_activation_bytes(kind, 1, s, h, n, s) * element_bytes / 2;
+    return state + outputs + layer <= hardware.memory_bytes;
+  };
+  std::int64_t local = 0;
+  for (std::int64_t tokens = 512; fits(tokens); tokens *= 2) local = tokens;
+  return kind == LayerKind::ring ? local * devices : local;
+}
+
+std::string published_tables() {
+  return "## The least block that hides a transfer\n\n" + block_table() + "\n## The largest activation of a layer\n\n" +
+         activation_table() + "\n## The longest context, in 1,024 tokens\n\n" + context_table() +
+         "\n## FLOPs a token of longer contexts, relative to 4K\n\n" + ratio_table() +
+         "\n## Sums that tutorials repeat\n\n" + sum_table() +
+         "\n## Keys and values of a device, width 4,096, float32\n\n" + block_bytes_table() +
+         "\n## Eight tokens on two devices, width 4\n\n" + example_table();
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,123 @@
+// extras/planner/search.h: all ways that divide the batch are there, the best first, and the reasons are true.
+#include "extras/planner/search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "framework/config/read_config.h"
+#include "layers/check_model.h"
+#include "tests/support/error_of.h"
+#include "tests/support/paths.h"
+
+namespace ringtrain::testing {
+namespace {
+
+PlanRequest gpu_request(const std::vector<std::string>& settings) {
+  return {.config = read_config(source_folder() + "/configs/long_ctx_gpu.yaml", settings, ConfigUse::know, check_model),
+          .hardware = read_hardware(source_folder() + "/configs/hardware/h100.yaml")};
+}
+
+TEST(Search, HoldsEveryMeshThatDividesTheBatchBestFirst) {
+  const SearchResult result = search_plans(gpu_request({"training.global_batch_size=4"}), 16, {4});
+  std::set<std::pair<std::int64_t, std::int64_t>> meshes;
+  std::set<std::int64_t> micro;
+  for (std::size_t i = 0; i < result.candidates.size(); ++i) {
+    const Candidate& c = result.candidates[i];
+    meshes.emplace(c.mesh.data, c.mesh.sequence);
+    micro.insert(c.micro_batch_size);
+    EXPECT_EQ(c.fits, c.need.device <= 80e9);
+    if (i < 2 || !c.fits) continue;  // the first is the choice among ties
+    EXPECT_TRUE(result.candidates[i - 1].fits);
+    EXPECT_GE(c.step_seconds, result.candidates[i - 1].step_seconds);
+  }
+  EXPECT_EQ(meshes, (std::set<std::pair<std::int64_t, std::int64_t>>{{1, 16}, {2, 8}, {4, 4}}));
+  EXPECT_EQ(micro, (std::set<std::int64_t>{1, 2, 4}));
+  EXPECT_EQ(result.why.size(), 7u);
+  EXPECT_GE(result.levers.size(), 4u);
+  for (std::size_t i = 1; i < result.levers.size(); ++i) EXPECT_GE(result.levers[i - 1].gain, result.levers[i].gain);
+}
+
+TEST(Search, AContiguousCausalRingLosesByItsWaits) {
+  const SearchResult result = search_plans(gpu_request({}), 8, {1});
+  ASSERT_TRUE(result.candidates.front().fits);
+  EXPECT_NE(result.candidates.front().mesh.layout, Layout::contiguous);
+  for (const Candidate& c : result.candidates) {
+    if (!c.fits || c.mesh.layout != Layout::contiguous) continue;
+    // The last rank has nearly twice the mean of the pairs.
+    EXPECT_GT(c.times.ring_wait + c.times.reduction_wait, 0.1 * c.step_seconds);
+  }
+}
+
+TEST(Search, TiesGoToTheConfigsBatchThenToZigzagThenToLessMemory) {
+  const PlanRequest request = gpu_request({});
+  const SearchResult result = search_plans(request, 8);
+  const Candidate& choice = result.candidates.front();
+  std::set<std::int64_t> batches;
+  double fastest = 0;
+  for (const Candidate& c : result.candidates) {
+    batches.insert(c.global_batch_size);
+    if (c.fits) fastest = std::max(fastest, c.tokens_per_second);
+  }
+  EXPECT_EQ(batches, (std::set<std::int64_t>{1, 2, 4, 8}));  // the config's is 1
+  EXPECT_GE(choice.tokens_per_second, (1 - tie) * fastest);
+  EXPECT_EQ(choice.mesh.layout, Layout::zigzag);
+  bool a_faster_tie = false;
+  for (const Candidate& c : result.candidates) {
+    if (!c.fits || c.tokens_per_second < (1 - tie) * fastest) continue;
+    a_faster_tie = a_faster_tie || c.tokens_per_second > choice.tokens_per_second;
+    EXPECT_GE(c.global_batch_size, choice.global_batch_size);
+    if (c.global_batch_size > choice.global_batch_size || c.mesh.layout != Layout::zigzag) continue;
+    EXPECT_GE(c.need.of_a_rank(request.hardware, 8), choice.need.of_a_rank(request.hardware, 8));
+  }
+  EXPECT_TRUE(a_faster_tie);
+}
+
+TEST(Search, HostMemoryOfANodeDecides) {
+  PlanRequest request = gpu_request({"training.seq_len=1048576"});
+  const auto moved = [](const SearchResult& result) {
+    return std::ranges::count_if(result.candidates, [](const Candidate& c) { return c.fits && c.need.host > 10e9; });
+  };
+  request.hardware.node_memory = 0;  // not known: no limit
+  EXPECT_GT(moved(search_plans(request, 2, {1})), 0);
+  request.hardware.node_memory = 10e9;
+  EXPECT_EQ(moved(search_plans(request, 2, {1})), 0);
+  // Both ranks share a node: it holds what both move.
+  request.hardware.node_memory = 1e15;
+  const SearchResult shared = search_plans(request, 2, {1});
+  request.hardware.node_ranks = 1;
+  const SearchResult apart = search_plans(request, 2, {1});
+  double of_two = 0, of_one = 0;
+  for (const Candidate& c : shared.candidates) of_two = std::max(of_two, c.need.host);
+  for (const Candidate& c : apart.candidates) of_one = std::max(of_one, c.need.host);
+  EXPECT_GT(of_one, 0);
+  EXPECT_EQ(of_two, 2 * of_one);
+}
+
+TEST(Search, PrefersWhatFitsAndNamesTheMemoryThatWouldHelp) {
+  PlanRequest request = gpu_request({"training.seq_len=262144"});
+  const SearchResult roomy = search_plans(request, 2, {1});
+  double least = 1e30;
+  for (const Candidate& c : roomy.candidates) least = std::min(least, c.need.device);
+  request.hardware.memory_bytes = least;
+  const SearchResult tight = search_plans(request, 2, {1});
+  ASSERT_TRUE(tight.candidates.front().fits);
+  EXPECT_EQ(tight.candidates.front().need.device, least);
+  request.hardware.memory_bytes = least - 1;
+  const SearchResult none = search_plans(request, 2, {1});
+  EXPECT_FALSE(none.candidates.front().fits);
+  EXPECT_EQ(none.candidates.front().need.device, least);  // the nearest to fitting
+  EXPECT_TRUE(none.why.empty());
+  EXPECT_NE(search_report(none).find("does not fit"), std::string::npos);
+}
+
+TEST(Search, DevicesThatNothingDividesAreRefused) {
+  const std::string sentence = error_of(ExitCode::usage, [] { search_plans(gpu_request({"training.seq_len=4"}), 7); });
+  EXPECT_NE(sentence.find("no mesh of 7 devices"), std::string::npos) << sentence;
+  const std::string longer = error_of(ExitCode::usage, [] { search_plans(gpu_request({}), 8192, {1}); });
+  EXPECT_NE(longer.find("and 4096 ranks"), std::string::npos) << longer;
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

@@ -1,0 +1,179 @@
+// RingSimulation of ranks that share processors: where nothing is shared it is as of ranks with devices of their own;
+// waits and messages that processors carry, against passes worked out by hand; and it ends, whatever the magnitudes.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "extras/planner/ring_simulation.h"
+#include "extras/planner/step_simulation.h"
+#include "framework/config/config.h"
+#include "framework/config/read_config.h"
+#include "framework/error.h"
+#include "framework/random.h"
+#include "layers/check_model.h"
+#include "layers/model_parameters.h"
+#include "tests/support/paths.h"
+
+namespace ringtrain::testing {
+namespace {
+
+using Times = std::vector<double>;
+
+RingCase ring_case(int ranks, Layout layout, std::int64_t tokens, std::int64_t min_part = 1000) {
+  return {.mask = {}, .layout = layout, .length = tokens * ranks, .ranks = ranks, .min_part = min_part};
+}
+Hardware links(double bandwidth, double core_bandwidth = 0) {
+  Hardware hardware;
+  hardware.levels = {{.ranks = 64, .bandwidth = bandwidth, .latency = 0, .core_bandwidth = core_bandwidth}};
+  return hardware;
+}
+Times simulate(const RingCase& ring, const Hardware& hardware, const PassCosts& costs,
+               const SharedProcessors& processors, Times clocks, const Disturbance& disturbance = {}) {
+  const RingWork work(ring);
+  RingSimulation(work, hardware, 0, disturbance, processors).pass(costs, clocks, 3);
+  return clocks;
+}
+
+constexpr PassCosts forward{.pair_seconds = 1, .key_value_bytes = 1};
+constexpr SharedProcessors one_core_of_two{.cores = 1, .threads = 1, .ranks = 2};
+
+TEST(SharedProcessors, EnoughOfThemAreLikeDevicesOfTheRanksOwn) {
+  Hardware uneven = links(0);
+  uneven.levels = {{.ranks = 2, .bandwidth = 7e4, .latency = 1e-5}, {.ranks = 64, .bandwidth = 6e3, .latency = 2e-3}};
+  const Disturbance disturbance{.jitter = 0.3, .stragglers = {{.rank = 1, .factor = 1.7}}};
+  for (const Layout layout : all_layouts) {
+    for (const int ranks : {1, 2, 3, 4, 9}) {
+      for (const double gradient_bytes : {0.0, 2.0}) {
+        // Where several messages want a link, ranks with devices take them by rank, and those who share by time.
+        if (layout == Layout::contiguous && gradient_bytes > 0 && ranks > 2) continue;
+        const RingCase ring = ring_case(ranks, layout, 64, 16);
+        const PassCosts costs{.pair_seconds = 1e-6,
+                              .visit_seconds = 1e-5,
+                              .key_value_bytes = 1,
+                              .gradient_bytes = gradient_bytes,
+                              .overlap_seconds = gradient_bytes > 0 ? 1e-3 : 0};
+        Times clocks;
+        for (int i = 0; i < ranks; ++i) {
+          clocks.push_back(1 + 1e-3 * random_uniform(3, Purpose::simulation, static_cast<std::uint64_t>(i)));
+        }
+        const SharedProcessors enough{
+            .cores = static_cast<double>(ranks), .threads = 1, .ranks = static_cast<double>(ranks)};
+        const Times shared = simulate(ring, uneven, costs, enough, clocks, disturbance);
+        const Times general = simulate(ring, uneven, costs, {}, clocks, disturbance);
+        for (std::size_t i = 0; i < clocks.size(); ++i) {
+          EXPECT_NEAR(shared[i], general[i], 1e-9) << name_of(layout) << " " << ranks << " " << gradient_bytes;
+        }
+      }
+    }
+  }
+}
+
+TEST(SharedProcessors, ARankThatIsNotInThePassHoldsACore) {
+  // 10 pairs each at a second a pair; then rank 1 has 16 of block 0, beside what rank 0 does after the pass.
+  EXPECT_EQ(simulate(ring_case(2, Layout::contiguous, 4), links(1e9), forward, one_core_of_two, {0, 0}),
+            (Times{10, 26}));
+  // Rank 1 begins 4 s later: rank 0 has no more of the core for that.
+  EXPECT_EQ(simulate(ring_case(2, Layout::contiguous, 4), links(1e9), forward, one_core_of_two, {0, 4}),
+            (Times{10, 30}));
+  // Two rings of a machine share it like one.
+  const SharedProcessors two_rings{.cores = 1, .threads = 1, .ranks = 4, .rings = 2};
+  EXPECT_EQ(simulate(ring_case(2, Layout::contiguous, 4), links(1e9), forward, two_rings, {0, 0}), (Times{10, 26}));
+}
+
+TEST(SharedProcessors, ARankThatWaitsLeavesTheCoreToTheOther) {
+  // Full blocks, and rank 1 needs twice as long. Its first is half done when rank 0 waits for that block's gradient,
+  // from 16 on, and is whole at 24. So is its second, at 40, when rank 0 waits for its own block's gradient.
+  RingCase ring = ring_case(2, Layout::contiguous, 4);
+  ring.mask.causal = false;
+  const PassCosts backward{.pair_seconds = 1, .key_value_bytes = 1, .gradient_bytes = 1};
+  const Disturbance straggler{.stragglers = {{.rank = 1, .factor = 2}}};
+  const Times alone = simulate(ring, links(1e9), backward, one_core_of_two, {0, 0}, straggler);
+  EXPECT_NEAR(alone[0], 48, 1e-6);
+  EXPECT_NEAR(alone[1], 48, 1e-6);
+  // As much as it has threads for: of two cores each has one at best.
+  const SharedProcessors enough{.cores = 2, .threads = 1, .ranks = 2};
+  EXPECT_NEAR(simulate(ring, links(1e9), backward, enough, {0, 0}, straggler)[0], 64, 1e-6);
+}
+
+TEST(SharedProcessors, AMessageThatACoreCarriesTakesItsTime) {
+  // Block 0 of 4 bytes moves while both compute: 2 s of a core on each side, of which each rank has a half: 4 s more.
+  // Then rank 1 has 16 pairs, and rank 0 goes on elsewhere.
+  EXPECT_EQ(simulate(ring_case(2, Layout::contiguous, 4), links(1, 2), forward, one_core_of_two, {0, 0}),
+            (Times{14, 30}));
+  // Full blocks over a slow link: 16 pairs and 4 s of carrying until 20, the link until 40, 16 more pairs.
+  RingCase ring = ring_case(2, Layout::contiguous, 4);
+  ring.mask.causal = false;
+  EXPECT_EQ(simulate(ring, links(0.1, 2), forward, one_core_of_two, {0, 0}), (Times{56, 56}));
+}
+
+TEST(SharedProcessors, TimesTooLongToMoveTheClockEnd) {
+  // Times of an hour beside times of a nanosecond, after a clock of 30 years.
+  RingCase ring = ring_case(4, Layout::zigzag, 64, 16);
+  const Disturbance disturbance{.stragglers = {{.rank = 2, .factor = 1e13}}, .slow_links = {{0, 1, 1e15}}};
+  const PassCosts backward{.pair_seconds = 1e-9, .visit_seconds = 1e-9, .key_value_bytes = 1, .gradient_bytes = 2};
+  const SharedProcessors processors{.cores = 2, .threads = 1, .ranks = 4};
+  const Times ends =
+      simulate(ring, links(1e6, 1e7), backward, processors, {1e9, 1e9 + 1, 1e9 + 1e-3, 1e9}, disturbance);
+  for (const double end : ends) {
+    EXPECT_GT(end, 1.1e9);
+    EXPECT_TRUE(std::isfinite(end));
+  }
+}
+
+/// Returns 10^x, x uniform in [-range, range].
+double magnitude(std::uint64_t seed, std::uint64_t& index, double range) {
+  return std::pow(10, range * (2 * random_uniform(seed, Purpose::simulation, index++) - 1));
+}
+
+TEST(SharedProcessors, EveryPlanEndsWhateverTheMagnitudes) {
+  Config config =
+      read_config(source_folder() + "/configs/tiny.yaml", {"data.packing=concat"}, ConfigUse::know, check_model);
+  config.training.seq_len = 48;
+  config.training.global_batch_size = 2;
+  config.training.micro_batch_size = 1;
+  const ParameterTable table = make_parameter_table(config.model);
+  int ended = 0, refused = 0;
+  std::uint64_t index = 0;
+  for (std::uint64_t seed = 0; seed < 3000; ++seed, index = 0) {
+    const auto choose = [&](std::uint64_t count) {
+      return static_cast<std::int64_t>(random_uniform(seed, Purpose::simulation, index++) * static_cast<double>(count));
+    };
+    // A third of all within what people have, a third extreme, a third beyond any.
+    const double range = std::array{4.0, 30.0, 300.0}[seed % 3];
+    const auto rate = [&](double typical) { return typical * magnitude(seed, index, range); };
+    Hardware hardware;
+    hardware.name = "fuzzed";
+    hardware.cores = choose(4);
+    hardware.peak_float32 = rate(1e11);
+    hardware.matmul_efficiency = hardware.attention_forward_efficiency = hardware.attention_backward_efficiency = 0.5;
+    hardware.pair_seconds_forward = choose(2) == 0 ? 0 : rate(1e-10);
+    hardware.pair_seconds_backward = choose(2) == 0 ? 0 : rate(1e-10);
+    hardware.memory_bandwidth = rate(1e10);
+    hardware.kernel_seconds = choose(2) == 0 ? 0 : rate(1e-6);
+    hardware.levels = {{.ranks = 2, .bandwidth = rate(1e9), .latency = rate(1e-5), .core_bandwidth = rate(1e9)},
+                       {.ranks = 64, .bandwidth = rate(1e8), .core_bandwidth = choose(2) == 0 ? 0 : rate(1e9)}};
+    config.mesh = {.data = 1 + choose(2), .sequence = 1 + choose(5)};
+    config.mesh.layout = all_layouts[choose(3)];
+    const Disturbance disturbance{
+        .jitter = choose(2) == 0 ? 0 : 1.5,
+        .seed = seed,
+        .stragglers = {{.rank = choose(4), .factor = magnitude(seed, index, range / 2)}},
+        .slow_links = {{.from = choose(4), .to = choose(4), .factor = magnitude(seed, index, range / 2)}}};
+    try {
+      const StepTimes times =
+          simulate_step({.config = config, .table = table, .hardware = hardware, .disturbance = disturbance});
+      EXPECT_TRUE(times.step_seconds > 0 && std::isfinite(times.step_seconds)) << seed;
+      EXPECT_TRUE(times.ring_wait >= 0 && std::isfinite(times.ring_wait)) << seed;
+      ++ended;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage) << seed << ": " << error.what();
+      EXPECT_NE(std::string(error.what()).find("too slow"), std::string::npos) << error.what();
+      ++refused;
+    }
+  }
+  EXPECT_GT(ended, 1000);
+  EXPECT_GT(refused, 500);
+}
+
+}  // namespace
+}  // namespace ringtrain::testing

@@ -1,0 +1,394 @@
+// The simulation beside the timelines of real runs on thread ranks (train --trace): the same kernel calls with the same
+// pairs, and passes as long, be the cores as many as the ranks or fewer. How long a pass took depends on who else uses
+// the machine: RINGTRAIN_CALM=1 says that nobody does, and holds it within a tenth; without it the figures are printed.
+// And the bytes of the ring's messages, to the byte: of whole blocks, of what a window leaves of them, of stacks whose
+// layers differ; in the simulation, and in what `plan` prints.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "extras/planner/step_simulation.h"
+#include "framework/config/config.h"
+#include "framework/config/read_config.h"
+#include "framework/cores.h"
+#include "framework/profile/progress.h"
+#include "layers/check_model.h"
+#include "layers/model_spec.h"
+#include "tests/support/folder_test.h"
+#include "tests/support/paths.h"
+
+namespace ringtrain::testing {
+namespace {
+
+using nlohmann::json;
+
+struct Span {
+  double begin = 0, end = 0;  // microseconds
+  json arguments;
+};
+struct Row {
+  std::vector<Span> forward, backward, kernels, overlaps;
+};
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+class TimelineTest : public FolderTest {
+ protected:
+  void run(const std::string& program, const std::string& arguments) const {
+    const std::string command = "cd '" + folder + "' && '" + binary_folder() + "/" + program + "' " + arguments +
+                                " >'" + at(program + ".log") + "' 2>&1";
+    std::ifstream log(at(program + ".log"));
+    ASSERT_EQ(std::system(command.c_str()), 0) << command << std::string(std::istreambuf_iterator<char>(log), {});
+  }
+  json timeline() const {
+    std::ifstream stream(at("trace.json"));
+    return json::parse(stream);
+  }
+};
+
+class SimulatedTimeline : public TimelineTest, public ::testing::WithParamInterface<std::tuple<int, const char*>> {
+ protected:
+  /// Returns what each ring rank's row of the timeline has.
+  std::vector<Row> rows(int ranks) const {
+    const json file = timeline();
+    std::map<std::int64_t, int> ring_rank;  // by row
+    for (const json& event : file.at("traceEvents")) {
+      if (event.at("ph") != "M" || event.at("name") != "thread_name") continue;
+      for (int rank = 0; rank < ranks; ++rank) {
+        if (event.at("args").at("name") == fmt::format("sequence rank {}", rank)) ring_rank[event.at("tid")] = rank;
+      }
+    }
+    std::vector<Row> found(ranks);
+    for (const json& event : file.at("traceEvents")) {
+      if (event.at("ph") != "X" || !ring_rank.contains(event.at("tid"))) continue;
+      Row& row = found[ring_rank.at(event.at("tid"))];
+      const double begin = event.at("ts");
+      const Span span{begin, begin + event.at("dur").get<double>(), event.value("args", json::object())};
+      const std::string name = event.at("name");
+      if (name == "ring forward") row.forward.push_back(span);
+      if (name == "ring backward") row.backward.push_back(span);
+      if (name == "attention kernel") row.kernels.push_back(span);
+      if (name == "query backward") row.overlaps.push_back(span);
+    }
+    return found;
+  }
+};
+
+/// What the timeline has of passes.
+struct Measured {
+  double pair_seconds = 0, overlap_seconds = 0;  // of a kernel's pair; of a rank's other work in a pass
+  std::int64_t calls = 0, pairs = 0;             // of one pass, over all ranks
+  std::vector<std::vector<double>> begins;       // [pass][rank], seconds
+  double pass_seconds = 0;                       // of a rank: mean over ranks, median over passes
+};
+Measured measure(const std::vector<Row>& rows, bool backward) {
+  Measured measured;
+  double seconds = 0, pairs = 0, overlap = 0, calls = 0;
+  const auto spans = [&](const Row& row) -> const std::vector<Span>& { return backward ? row.backward : row.forward; };
+  const std::size_t passes = spans(rows[0]).size();
+  std::vector<double> lengths(passes, 0.0);
+  measured.begins.resize(passes);
+  for (const Row& row : rows) {
+    EXPECT_EQ(spans(row).size(), passes);
+    for (std::size_t i = 0; i < passes; ++i) {
+      const Span& pass = spans(row)[i];
+      lengths[i] += (pass.end - pass.begin) * 1e-6 / static_cast<double>(rows.size());
+      measured.begins[i].push_back(pass.begin * 1e-6);
+      const auto within = [&](const Span& span) { return span.begin >= pass.begin && span.end <= pass.end; };
+      for (const Span& kernel : row.kernels) {
+        if (!within(kernel)) continue;
+        seconds += (kernel.end - kernel.begin) * 1e-6;
+        pairs += kernel.arguments.at("pairs").get<double>();
+        ++calls;
+      }
+      for (const Span& other : row.overlaps) {
+        if (within(other)) overlap += (other.end - other.begin) * 1e-6;
+      }
+    }
+  }
+  const auto count = static_cast<double>(passes);
+  measured.pair_seconds = seconds / pairs;
+  measured.overlap_seconds = overlap / count / static_cast<double>(rows.size());
+  measured.calls = std::llround(calls / count);
+  measured.pairs = std::llround(pairs / count);
+  measured.pass_seconds = median(lengths);
+  return measured;
+}
+
+TEST_P(SimulatedTimeline, IsThatOfARun) {
+#ifdef RINGTRAIN_SANITIZED
+  GTEST_SKIP() << "sanitizers change what everything costs";
+#endif
+  const auto [ranks, layout] = GetParam();
+  run("prepare", "--synthetic recall --documents 12 --length 9000 --output corpus.h5");
+  const auto settings_of = [&](int ring) {
+    return std::vector<std::string>{fmt::format("mesh.sequence={}", ring),
+                                    fmt::format("mesh.layout={}", layout),
+                                    "mesh.threads_per_rank=1",
+                                    "training.seq_len=8192",
+                                    "training.steps=7",
+                                    "data.packing=concat",
+                                    "checkpoint.interval=0"};
+  };
+  const auto timeline_of = [&](int ring) {
+    std::string arguments = "--config '" + source_folder() + "/configs/long_ctx.yaml' --output run" +
+                            std::to_string(ring) + " --trace trace.json --trace-steps 2:7";
+    for (const std::string& setting : settings_of(ring)) arguments += " --set " + setting;
+    run("train", arguments);
+    return rows(ring);
+  };
+  const Config config =
+      read_config(source_folder() + "/configs/long_ctx.yaml", settings_of(ranks), ConfigUse::know, check_model);
+  const RingWork work = ring_work(config, {.causal = true, .window = config.model.sliding_window}, 0, 1);
+  Hardware hardware;
+  hardware.levels = {{.ranks = 64, .bandwidth = 4e9, .latency = 2e-5}};  // a copy between threads
+  // What a core does is known from a ring that has one for each rank; more ranks than cores share them.
+  const int cores = available_cores(), alone = std::min(ranks, cores);
+  const SharedProcessors processors{
+      .cores = static_cast<double>(cores), .threads = 1, .ranks = static_cast<double>(ranks)};
+  const std::vector<Row> undisturbed = timeline_of(alone);
+  const std::vector<Row> timeline = alone == ranks ? undisturbed : timeline_of(ranks);
+  for (const bool backward : {false, true}) {
+    const Measured base = measure(undisturbed, backward), measured = measure(timeline, backward);
+    EXPECT_EQ(measured.pairs, work.all_pairs());
+    const PassCosts costs{
+        .pair_seconds = base.pair_seconds / processors.cores_of_rank(),
+        .key_value_bytes = key_value_bytes(config.model, config.training.dtype),
+        .gradient_bytes = backward ? key_value_gradient_bytes(config.model, config.training.dtype) : 0,
+        .overlap_seconds = base.overlap_seconds * alone / ranks / processors.cores_of_rank()};
+    const Disturbance none;
+    const RingSimulation simulation(work, hardware, 0, none, processors);
+    std::vector<double> lengths;
+    std::int64_t events = 0;
+    for (const std::vector<double>& begins : measured.begins) {  // ranks come to a pass as they came to it in the run
+      std::vector<double> clocks = begins;
+      events = simulation.pass(costs, clocks, 0).events;
+      double length = 0;
+      for (std::size_t rank = 0; rank < clocks.size(); ++rank) length += clocks[rank] - begins[rank];
+      lengths.push_back(length / ranks);
+    }
+    std::int64_t calls = 0;  // the run's kernels of a pass; a message is between two ranks
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (int hop = 0; hop < ranks; ++hop) {
+        const auto step = work.step(rank, hop);
+        if (!step) continue;
+        if (!backward) ++calls;
+        for (int part = 0; backward && part < work.parts(); ++part) calls += work.pairs(rank, step->owner, part) > 0;
+      }
+    }
+    EXPECT_EQ(measured.calls, calls) << (backward ? "backward" : "forward");
+    EXPECT_GT(events, calls);
+    const double simulated = median(lengths);
+    std::printf("%d ranks, %s, %s: simulated %.3f ms, measured %.3f ms: %+.1f %%\n", ranks, layout,
+                backward ? "backward" : "forward", simulated * 1e3, measured.pass_seconds * 1e3,
+                100 * (simulated / measured.pass_seconds - 1));
+    if (std::getenv("RINGTRAIN_CALM") != nullptr) {
+      EXPECT_NEAR(simulated / measured.pass_seconds, 1, 0.1);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rings, SimulatedTimeline,
+                         ::testing::Combine(::testing::Values(2, 4),
+                                            ::testing::Values("zigzag", "striped", "contiguous")),
+                         [](const auto& test) {
+                           return fmt::format("{}{}", std::get<0>(test.param), std::get<1>(test.param));
+                         });
+
+/// A run whose ring's messages are counted: layers have all one mask, or take turns.
+struct RingRun {
+  int ranks = 2, data = 1;
+  const char* layout = "zigzag";
+  int window = 0;
+  bool mixed = false;          // every second layer has the window, of three
+  std::int64_t document = 0;   // tokens of each document; 0: not told apart
+  std::int64_t sequences = 1;  // of a micro-batch
+  std::int64_t micro_batches = 1;
+  const char* recompute = "none";
+
+  static constexpr std::int64_t length = 515;
+
+  std::string name() const {
+    return fmt::format("{} x {} ranks, {}, window {}{}, documents of {}, {} sequences", data, ranks, layout, window,
+                       mixed ? " of some layers" : "", document, sequences);
+  }
+  std::vector<std::string> settings() const {
+    std::vector<std::string> all{fmt::format("mesh.data={}", data),
+                                 fmt::format("mesh.sequence={}", ranks),
+                                 fmt::format("mesh.layout={}", layout),
+                                 fmt::format("training.seq_len={}", length),
+                                 "training.steps=1",
+                                 fmt::format("training.micro_batch_size={}", sequences),
+                                 fmt::format("training.global_batch_size={}", data * sequences * micro_batches),
+                                 fmt::format("training.recompute={}", recompute),
+                                 fmt::format("data.packing={}", document > 0 ? "documents" : "concat"),
+                                 "checkpoint.interval=0"};
+    if (window > 0) {
+      all.insert(all.end(), {"model.architecture=mistral", fmt::format("model.sliding_window={}", window)});
+    }
+    if (mixed) {
+      all.insert(all.end(), {"model.num_hidden_layers=3", "model.layer_types=[full_attention,sliding_attention]"});
+    }
+    return all;
+  }
+};
+
+/// What ranks send for a layer, in bytes. Ids of documents go with keys and values.
+struct LayerBytes {
+  std::int64_t keys_and_values = 0, gradients = 0;
+};
+
+class RingBytes : public TimelineTest {
+ protected:
+  const std::string config_file = source_folder() + "/configs/tiny.yaml";
+
+  std::string arguments_of(const RingRun& run) const {
+    std::string arguments = "--config '" + config_file + "'";
+    for (const std::string& setting : run.settings()) arguments += " --set '" + setting + "'";
+    return arguments;
+  }
+  Config config_of(const RingRun& run) const {
+    return read_config(config_file, run.settings(), ConfigUse::know, check_model);
+  }
+  /// Trains a step. Returns the bytes of its timeline, by layer.
+  std::map<std::int64_t, LayerBytes> sent_by(const RingRun& of) const {
+    const std::int64_t document = of.document > 0 ? of.document : RingRun::length;
+    const std::string corpus = fmt::format("corpus{}.h5", document);
+    if (!std::filesystem::exists(at(corpus))) {
+      std::ofstream texts(at("texts.jsonl"));  // of bytes, and one token that ends them
+      for (int i = 0; i < 100; ++i)
+        texts << json{{"text", std::string(static_cast<std::size_t>(document) - 1, 'a')}} << "\n";
+      texts.close();
+      run("prepare", "--input texts.jsonl --validation-fraction 0 --output " + corpus);
+    }
+    std::filesystem::remove_all(at("run"));
+    std::filesystem::remove(at("trace.json"));
+    run("train", arguments_of(of) + " --set data.train=" + corpus + " --output run --overwrite --trace trace.json");
+    std::map<std::int64_t, LayerBytes> sent;
+    const json traced = timeline();
+    for (const json& event : traced.at("traceEvents")) {
+      if (event.at("ph") != "X" || !event.contains("args") || !event.at("args").contains("to")) continue;
+      const json& arguments = event.at("args");
+      if (arguments.at("to").get<int>() < 0) continue;
+      const auto bytes = arguments.at("bytes").get<std::int64_t>();
+      const std::string name = event.at("name");
+      if (name == "ring gradients") sent[arguments.at("layer")].gradients += bytes;
+      if (name == "ring keys and values" || name == "ring document ids") {
+        sent[arguments.at("layer")].keys_and_values += bytes;
+      }
+    }
+    return sent;
+  }
+};
+
+class SimulatedBytes : public RingBytes {};
+
+TEST_F(SimulatedBytes, AreThoseOfARun) {
+  for (const RingRun& of :
+       {RingRun{.ranks = 2}, RingRun{.ranks = 4, .layout = "striped"}, RingRun{.ranks = 4, .layout = "contiguous"},
+        RingRun{.ranks = 8, .layout = "contiguous", .window = 50}, RingRun{.ranks = 8, .window = 50},
+        RingRun{.ranks = 4, .layout = "striped", .window = 50},
+        RingRun{.ranks = 2, .layout = "contiguous", .window = 200}, RingRun{.ranks = 4, .window = 100},
+        RingRun{.ranks = 8, .layout = "contiguous", .window = 50, .mixed = true},
+        RingRun{.ranks = 5, .window = 60, .mixed = true}, RingRun{.ranks = 6, .layout = "contiguous", .document = 103},
+        RingRun{.ranks = 8, .document = 103}, RingRun{.ranks = 8, .window = 40, .mixed = true, .document = 103},
+        RingRun{.ranks = 4, .layout = "striped", .window = 40, .document = 103},
+        RingRun{.ranks = 4, .layout = "contiguous", .document = 103, .sequences = 3},
+        RingRun{.ranks = 4, .window = 50, .mixed = true, .document = 103, .sequences = 2},
+        RingRun{.ranks = 3, .window = 100, .sequences = 2}}) {
+    SCOPED_TRACE(of.name());
+    const std::map<std::int64_t, LayerBytes> sent = sent_by(of);
+    const Config config = config_of(of);
+    DocumentStarts documents;  // windows of 515 tokens begin with one
+    for (std::int64_t start = 0; of.document > 0 && start < RingRun::length; start += of.document) {
+      documents.push_back(start);
+    }
+    Hardware hardware;
+    hardware.levels = {{.ranks = 64, .bandwidth = 4e9, .latency = 2e-5}};
+    const DType dtype = config.training.dtype;
+    const double key_value = key_value_bytes(config.model, dtype) + (of.document > 0 ? 4 : 0);
+    const double gradient = key_value_gradient_bytes(config.model, dtype);
+    for (const MaskedLayers& layers : layers_by_mask(config.model)) {
+      const RingWork work({.mask = layers.mask,
+                           .layout = config.mesh.layout,
+                           .length = RingRun::length,
+                           .ranks = of.ranks,
+                           .sequences = of.sequences,
+                           .documents = documents,
+                           .min_part = default_min_part(Device::cpu(), config.model.num_key_value_heads)});
+      const Disturbance none;
+      const RingSimulation simulation(work, hardware, 0, none);
+      const auto simulated = [&](double of_gradient) {
+        std::vector<double> clocks(static_cast<std::size_t>(of.ranks), 0.0);
+        const PassCosts costs{.pair_seconds = 1e-9, .key_value_bytes = key_value, .gradient_bytes = of_gradient};
+        return simulation.pass(costs, clocks, 0).bytes;
+      };
+      const double forward = simulated(0), both = simulated(gradient);
+      EXPECT_GT(forward, 0);
+      EXPECT_EQ(work.sent().keys * key_value, forward);
+      EXPECT_EQ(work.sent().gradients * gradient, both - forward);
+      for (const std::int64_t layer : layers.layers) {
+        // Keys and values go round in both passes.
+        EXPECT_EQ(static_cast<double>(sent.at(layer).keys_and_values), 2 * forward) << layer;
+        EXPECT_EQ(static_cast<double>(sent.at(layer).gradients), both - forward) << layer;
+      }
+    }
+  }
+}
+
+class PlannedBytes : public RingBytes {};
+
+/// The program's JSON and its text, not the simulation.
+TEST_F(PlannedBytes, AreThoseOfARunByKindOfLayer) {
+  for (const RingRun& of :
+       {RingRun{.ranks = 4}, RingRun{.ranks = 5, .layout = "contiguous", .window = 60, .mixed = true},
+        RingRun{.ranks = 4, .data = 2, .window = 50, .mixed = true, .micro_batches = 3, .recompute = "full"},
+        RingRun{.ranks = 3, .window = 50, .mixed = true, .sequences = 2, .micro_batches = 2},
+        RingRun{.ranks = 4, .layout = "striped", .window = 50, .mixed = true, .document = RingRun::length}}) {
+    SCOPED_TRACE(of.name());
+    const std::map<std::int64_t, LayerBytes> sent = sent_by(of);
+    run("plan", arguments_of(of) + " --hardware h100 --output plan.json");
+    std::ifstream plan_file(at("plan.json")), log(at("plan.log"));
+    const json ring = json::parse(plan_file).at("ring");
+    const std::string text(std::istreambuf_iterator<char>(log), {});
+    const std::vector<MaskedLayers> masks = layers_by_mask(config_of(of).model);  // the first layer has no window
+    ASSERT_EQ(ring.size(), masks.size());
+    LayerBytes all;
+    const auto line = [](const LayerBytes& bytes) {
+      return fmt::format("{} of keys and values and {} of their gradients a step",
+                         human_bytes(static_cast<double>(bytes.keys_and_values)),
+                         human_bytes(static_cast<double>(bytes.gradients)));
+    };
+    for (std::size_t i = 0; i < masks.size(); ++i) {
+      LayerBytes expected;
+      for (const std::int64_t layer : masks[i].layers) {
+        expected.keys_and_values += sent.at(layer).keys_and_values;
+        expected.gradients += sent.at(layer).gradients;
+      }
+      EXPECT_EQ(ring[i].at("window"), masks[i].mask.window);
+      EXPECT_EQ(ring[i].at("layers"), std::ssize(masks[i].layers));
+      EXPECT_EQ(ring[i].at("key_value_bytes"), expected.keys_and_values);
+      EXPECT_EQ(ring[i].at("gradient_bytes"), expected.gradients);
+      EXPECT_FALSE(ring[i].at("hop").at("forward").empty());
+      all.keys_and_values += expected.keys_and_values;
+      all.gradients += expected.gradients;
+      if (masks.size() == 1) continue;
+      const std::string window = i == 0 ? "no window" : fmt::format("a window of {}", of.window);
+      EXPECT_NE(text.find(fmt::format("{} of 3 layers, {}: {}", masks[i].layers.size(), window, line(expected))),
+                std::string::npos)
+          << text;
+    }
+    EXPECT_NE(text.find("the ring sends " + line(all)), std::string::npos) << text;
+  }
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
