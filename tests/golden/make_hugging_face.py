@@ -133,6 +133,7 @@ def parameters_of(model, kind):
         parts.append((name + ".weight", theirs + ".weight", lambda t: t[:, columns].T))
         parts.append((name + ".bias", theirs + ".bias", lambda t: t[columns]))
 
+    C = model.config.n_embd
     for layer in range(model.config.n_layer):
         p, t = f"model.layers.{layer}.", f"transformer.h.{layer}."
         norm(p + "input_layernorm", t + "ln_1")
@@ -150,7 +151,9 @@ def parameters_of(model, kind):
 
 def phi3_part(config, known, name):
     """What of Phi-3's tensors a parameter of ringtrain's is: rows of one in which several lie."""
-    queries, keys, wide = C, C // H * config.num_key_value_heads, config.intermediate_size
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    queries, keys = config.num_attention_heads * size, config.num_key_value_heads * size
+    wide = config.intermediate_size
     rows = {"q_proj": ("qkv_proj", 0, queries), "k_proj": ("qkv_proj", queries, keys),
             "v_proj": ("qkv_proj", queries + keys, keys), "gate_proj": ("gate_up_proj", 0, wide),
             "up_proj": ("gate_up_proj", wide, wide)}
@@ -162,19 +165,25 @@ def phi3_part(config, known, name):
     return [(name, name, lambda t: t)] if name in known else []
 
 
-def make_case(kind, rope, tied, layers, gradients):
-    config = make_config(kind, rope, tied, layers, mixed=gradients)
-    model = getattr(transformers, CLASSES[kind][1])(config).double().eval()
+def nll_of(model, kind, tokens):
+    """The nll of every token but the first of each row, with test weights; gradients can be had of it."""
     tensors, parts = dict(model.named_parameters()), parameters_of(model, kind)
     assert {theirs for _, theirs, _ in parts} == set(tensors), (kind, set(tensors))
     with torch.no_grad():
         for place, (name, theirs, part) in enumerate(parts):
             view = part(tensors[theirs])
             view.copy_(weight(place, name, list(view.shape)))
-    draw = torch.tensor([[splitmix64((77 << 32) + b * (S + 1) + i) % V for i in range(S + 1)] for b in range(B)])
-    logits = model(input_ids=draw[:, :S], use_cache=False).logits
+    logits = model(input_ids=tokens[:, :-1], use_cache=False).logits
     assert logits.dtype == torch.float64
-    nll = torch.nn.functional.cross_entropy(logits.flatten(0, 1), draw[:, 1:].flatten(), reduction="none")
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none")
+
+
+def make_case(kind, rope, tied, layers, gradients):
+    config = make_config(kind, rope, tied, layers, mixed=gradients)
+    model = getattr(transformers, CLASSES[kind][1])(config).double().eval()
+    tensors, parts = dict(model.named_parameters()), parameters_of(model, kind)
+    draw = torch.tensor([[splitmix64((77 << 32) + b * (S + 1) + i) % V for i in range(S + 1)] for b in range(B)])
+    nll = nll_of(model, kind, draw)
     case = {"name": f"{kind}_{rope}_{'tied' if tied else 'untied'}", "config": saved_config(model),
             "tokens": draw.tolist(), "nll": nll.tolist(), "gradients": []}
     if gradients:

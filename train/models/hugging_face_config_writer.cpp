@@ -1,10 +1,14 @@
 // Writes config.json: the keys that the classes of transformers 4 and 5 read, and no others.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "framework/config/config.h"
+#include "framework/config/config_problems.h"
+#include "framework/config/read_config.h"
 #include "framework/error.h"
 #include "framework/storage/folder_file.h"
 #include "framework/storage/strict_json.h"
@@ -19,53 +23,90 @@ namespace {
 
 using nlohmann::json;
 
-/// Returns the family whose class computes this model. Throws if none does.
-const Family& written_as(const ModelConfig& model) {
-  const Family& family = family_of(model.architecture);
-  const auto refuse_if = [&](bool cannot, const std::string& what) {
-    if (!cannot) return;
-    fail(ExitCode::usage, "a model of architecture {} cannot be written for transformers: {}",
-         name_of(model.architecture), what);
+/// Throws that a model cannot be written, and why.
+[[noreturn]] void refuse(const ModelConfig& model, const std::string& why) {
+  fail(ExitCode::usage, "a model of architecture {} cannot be written for transformers: {}",
+       name_of(model.architecture), why);
+}
+
+/// Returns a model in the words of transformers: a Llama with a window is a Mistral, and ntk is another theta.
+ModelConfig in_their_words(ModelConfig model, std::int64_t context_length) {
+  if (model.architecture == Architecture::llama && model.sliding_window > 0) {
+    model.architecture = Architecture::mistral;
+  }
+  if (model.rope_scaling.type == RopeType::ntk) {
+    const auto width = static_cast<double>(model.head_dim);
+    if (width > 2) model.rope_theta *= std::pow(model.rope_scaling.factor, width / (width - 2));
+    model.rope_scaling = {};
+    model.rope_scaling.factor = 1;
+  }
+  if (model.max_position_embeddings == 0) model.max_position_embeddings = context_length;
+  return model;
+}
+
+/// Throws for what the checks of a class refuse, and for what reading back would refuse in words of the file alone.
+void check_class_takes(const ModelConfig& model, const Family& family) {
+  const auto refuse_if = [&](bool refused, const std::string& why) {
+    if (refused) refuse(model, fmt::format("{} {}", family.name, why));
   };
-  const bool window = model.sliding_window > 0;
-  refuse_if(!model.layer_types.empty() && (family.window == WindowKeys::none || family.window == WindowKeys::length),
-            fmt::format("a {} has one window, or none, for all layers (model.layer_types)", family.name));
-  refuse_if(!model.layer_positions.empty() && !family.layer_positions,
-            fmt::format("all layers of a {} rotate (model.layer_positions)", family.name));
-  refuse_if(model.sliding_rope_theta > 0 && family.sliding_theta == 0,
-            fmt::format("all layers of a {} have one base (model.sliding_rope_theta)", family.name));
-  refuse_if(!model.rope_scaling.truncate && !family.reads_truncate(),
-            fmt::format("{} (model.rope_scaling.truncate)", truncate_is_not_read));
-  refuse_if(
-      score_divisor(model) != static_cast<double>(model.head_dim) && family.query_scalar == 0 && !family.multipliers,
-      fmt::format("a {} divides scores by the root of head_dim (model.query_pre_attn_scalar)", family.name));
-  refuse_if(model.attention_sinks, "no class of transformers that is written here has sinks (model.attention_sinks)");
-  refuse_if((model.attention_softcap > 0 || model.final_softcap > 0) && !family.softcaps,
-            fmt::format("a {} has no softcaps (model.attention_softcap, model.final_softcap)", family.name));
-  const ModelSpec spec = model_spec(model);
-  ModelConfig plain = model;
-  plain.embedding_multiplier = 0;
-  const bool scaled = spec.embedding_factor != model_spec(plain).embedding_factor || spec.residual_factor != 1 ||
-                      spec.logit_factor != 1;
-  refuse_if(scaled && !family.multipliers,
-            fmt::format("a {} has no factors of embedding, residual stream and logits (model.embedding_multiplier, "
-                        "model.residual_multiplier, model.logits_scaling)",
-                        family.name));
+  const std::int64_t width = model.hidden_size, heads = model.num_attention_heads;
+  const double scalar = score_divisor(model);
   const RopeType rope = model.rope_scaling.type;
-  refuse_if(family.trained_length > 0 && rope != RopeType::none && rope != RopeType::ntk && rope != RopeType::longrope,
-            fmt::format("a {} has longrope alone (model.rope_scaling.type)", family.name));
-  refuse_if(family.rotary && !family.any_head_dim && model.hidden_size % model.num_attention_heads != 0,
-            fmt::format("model.hidden_size = {} is not a multiple of model.num_attention_heads = {}", model.hidden_size,
-                        model.num_attention_heads));
-  refuse_if(!family.rotary && model.num_key_value_heads != model.num_attention_heads,
-            "its GPT-2 has as many key/value heads (model.num_key_value_heads) as query heads");
-  refuse_if(!family.rotary && model.head_dim * model.num_attention_heads != model.hidden_size,
-            "its GPT-2 has heads of model.hidden_size / model.num_attention_heads elements (model.head_dim)");
-  if (!window || family.window != WindowKeys::none) return family;
-  refuse_if(!family.rotary, "its GPT-2 has no sliding window (model.sliding_window)");
-  refuse_if(model.attention_bias || model.mlp_bias,
-            "its Llama has no sliding window (model.sliding_window), and its Mistral no biases");
-  return family_of(Architecture::mistral);
+  const bool phi3 = family.trained_length > 0, longrope = rope == RopeType::longrope;
+  refuse_if(family.rotary && !family.any_head_dim && width % heads != 0,
+            fmt::format("wants a model.hidden_size that is a multiple of model.num_attention_heads, not {} and {}",
+                        width, heads));
+  refuse_if(family.query_scalar > 0 && scalar != std::floor(scalar),
+            fmt::format("takes whole numbers for model.query_pre_attn_scalar, which is {}", scalar));
+  refuse_if(phi3 && rope != RopeType::none && rope != RopeType::ntk && !longrope,
+            fmt::format("has longrope alone, but model.rope_scaling.type is {}", name_of(rope)));
+  refuse_if(phi3 && longrope && model.head_dim != width / heads,
+            fmt::format("has longrope for heads of model.hidden_size / model.num_attention_heads = {} elements alone, "
+                        "but model.head_dim is {}",
+                        width / heads, model.head_dim));
+  refuse_if(family.architecture == Architecture::llama && model.initializer_range > 1,
+            fmt::format("takes a model.initializer_range of at most 1, not {}", model.initializer_range));
+  refuse_if(family.sliding_theta > 0 && !model.rope_scaling.truncate,
+            "computes yarn as if model.rope_scaling.truncate were true, whatever its file says");
+}
+
+/// Returns a model with all that it computes spelled out: those of two that compute the same are equal.
+Config spelled_out(ModelConfig model) {
+  const ModelSpec spec = model_spec(model);
+  model.query_pre_attn_scalar = score_divisor(model);
+  model.embedding_multiplier = spec.embedding_factor;
+  model.layer_types.clear();
+  model.layer_positions.clear();
+  for (const LayerSpec& layer : spec.layers) {
+    model.layer_types.push_back(layer.mask.window > 0 ? LayerType::sliding_attention : LayerType::full_attention);
+    model.layer_positions.push_back(layer.rope ? LayerPositions::rope : LayerPositions::none);
+  }
+  const std::vector<LayerType>& types = model.layer_types;
+  if (std::ranges::count(types, types[0]) == std::ssize(types)) model.layer_types.clear();  // sliding_window says it
+  RopeScalingConfig& scaling = model.rope_scaling;
+  if (scaling.type == RopeType::none && model.sliding_rope_theta == model.rope_theta) model.sliding_rope_theta = 0;
+  if (!needs_trained_length(scaling.type)) scaling.original_max_position_embeddings = 0;
+  Config config;
+  config.model = model;
+  return config;
+}
+
+/// Throws unless a config.json, read back, is the model that it was written for. No model goes out but through here.
+void check_written(const std::string& text, const ModelConfig& model, const ModelConfig& meant) {
+  ModelConfig written;
+  try {
+    written = parse_hugging_face_config(text, "config.json").model;
+  } catch (const Error& error) {
+    refuse(model, error.what());
+  }
+  const double divisor = score_divisor(meant);  // a Granite's file has its inverse root, which is rounded
+  if (std::abs(written.query_pre_attn_scalar / divisor - 1) < 1e-14) written.query_pre_attn_scalar = divisor;
+  std::vector<std::string> lost;
+  for (const ConfigDifference& key : differences(spelled_out(meant), spelled_out(written))) {
+    lost.push_back(fmt::format("{} = {} instead of {}", key.key, excerpt(key.after), excerpt(key.before)));
+  }
+  if (lost.empty()) return;
+  refuse(model, fmt::format("{} would have {}", family_of(meant.architecture).name, fmt::join(lost, ", ")));
 }
 
 void put_ends(const EndIds& ids, json& out) {
@@ -75,13 +116,13 @@ void put_ends(const EndIds& ids, json& out) {
   if (ids.ends.size() > 1) out["eos_token_id"] = ids.ends;
 }
 
-void write_sizes(const ModelConfig& model, const Family::Keys& key, std::int64_t context_length, json& out) {
+void write_sizes(const ModelConfig& model, const Family::Keys& key, json& out) {
   out["vocab_size"] = model.vocab_size;
   out[key.hidden_size] = model.hidden_size;
   out[key.layers] = model.num_hidden_layers;
   out[key.heads] = model.num_attention_heads;
   out[key.intermediate_size] = model.intermediate_size;
-  out[key.positions] = model.max_position_embeddings > 0 ? model.max_position_embeddings : context_length;
+  out[key.positions] = model.max_position_embeddings;
   out[key.eps] = model.rms_norm_eps;
 }
 
@@ -127,11 +168,7 @@ void write_rotary(const ModelConfig& model, const Family& family, json& out) {
   } else {
     out["hidden_act"] = "silu";
   }
-  if (family.query_scalar > 0) {
-    const double scalar = score_divisor(model);
-    const bool whole = scalar == std::floor(scalar);  // the class takes nothing else
-    out["query_pre_attn_scalar"] = whole ? json(static_cast<std::int64_t>(scalar)) : json(scalar);
-  }
+  if (family.query_scalar > 0) out["query_pre_attn_scalar"] = static_cast<std::int64_t>(score_divisor(model));
   if (family.softcaps) {
     const auto softcap = [](double cap) { return cap > 0 ? json(cap) : json(nullptr); };
     out["attn_logit_softcapping"] = softcap(model.attention_softcap);
@@ -169,24 +206,28 @@ std::string write_generation_config(const std::string& folder, const EndIds& ids
 std::string write_hugging_face_config(const ModelConfig& model, const HuggingFaceConfigExtras& extras) {
   ensure(model.max_position_embeddings > 0 || extras.context_length > 0,
          "a model's length is known when it is written");
-  const Family& family = written_as(model);
+  const ModelConfig meant = in_their_words(model, extras.context_length);
+  const Family& family = family_of(meant.architecture);
+  check_class_takes(model, family);
   json out;
   out["architectures"] = {family.name};
   out["model_type"] = name_of(family.architecture);
-  out["initializer_range"] = model.initializer_range;
-  out["tie_word_embeddings"] = model.tie_word_embeddings;
+  out["initializer_range"] = meant.initializer_range;
+  out["tie_word_embeddings"] = meant.tie_word_embeddings;
   out["use_cache"] = true;
   out["dtype"] = extras.dtype;
   out["torch_dtype"] = extras.dtype;
   put_ends(extras.ends, out);
   out["pad_token_id"] = nullptr;  // some classes have a default beyond a small vocabulary
-  write_sizes(model, family.keys, extras.context_length, out);
+  write_sizes(meant, family.keys, out);
   if (family.rotary) {
-    write_rotary(model, family, out);
+    write_rotary(meant, family, out);
   } else {
-    write_gpt2(model, out);
+    write_gpt2(meant, out);
   }
-  return json_text(out, 2) + "\n";
+  std::string text = json_text(out, 2) + "\n";
+  check_written(text, model, meant);
+  return text;
 }
 
 }  // namespace ringtrain

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <string_view>
 
 #include "framework/config/model_config.h"
@@ -281,12 +280,8 @@ void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::ve
 
 void write_rope(const ModelConfig& model, const Family& family, json& out) {
   const RopeScalingConfig& scaling = model.rope_scaling;
-  double theta = model.rope_theta;
-  if (scaling.type == RopeType::ntk && model.head_dim > 2) {
-    const auto width = static_cast<double>(model.head_dim);
-    theta *= std::pow(scaling.factor, width / (width - 2));
-  }
-  const bool plain = scaling.type == RopeType::none || scaling.type == RopeType::ntk;
+  const double theta = model.rope_theta;
+  const bool plain = scaling.type == RopeType::none;
   json section = plain ? json{{"rope_type", "default"}} : section_of(scaling);
   if (plain) {
     out["rope_scaling"] = nullptr;

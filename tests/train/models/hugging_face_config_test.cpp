@@ -14,7 +14,7 @@
 #include "framework/config/read_config.h"
 #include "framework/error.h"
 #include "layers/model_parameters.h"
-#include "tests/layers/harness.h"
+#include "layers/model_spec.h"
 #include "tests/support/paths.h"
 
 namespace ringtrain::testing {
@@ -274,28 +274,6 @@ TEST(HuggingFaceConfigTest, AMixtureOfExpertsIsRefused) {
   const std::string found = refusal(json{{"model_type", "gpt_oss"}, {"num_local_experts", 32}});
   EXPECT_TRUE(found.starts_with("DIR/config.json: model_type: \"gpt_oss\" is not computed here; what is: Llama"))
       << found;
-}
-
-TEST(HuggingFaceConfigTest, WhatNoClassHasIsNotWritten) {
-  const auto written = [](const std::function<void(ModelConfig&)>& change) -> std::string {
-    ModelConfig model = small_llama();
-    change(model);
-    try {
-      write_hugging_face_config(model, {.dtype = "float32", .context_length = 64, .ends = {}});
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  };
-  const std::string begin = "a model of architecture llama cannot be written for transformers: ";
-  EXPECT_EQ(written([](ModelConfig& model) { model.attention_sinks = true; }),
-            begin + "no class of transformers that is written here has sinks (model.attention_sinks)");
-  EXPECT_EQ(written([](ModelConfig& model) { model.attention_softcap = 3; }),
-            begin + "a LlamaForCausalLM has no softcaps (model.attention_softcap, model.final_softcap)");
-  EXPECT_EQ(written([](ModelConfig& model) { model.residual_multiplier = 0.5; }),
-            begin +
-                "a LlamaForCausalLM has no factors of embedding, residual stream and logits "
-                "(model.embedding_multiplier, model.residual_multiplier, model.logits_scaling)");
 }
 
 TEST(HuggingFaceConfigTest, OldAndNewRotaryKeysSayTheSame) {
@@ -565,28 +543,97 @@ TEST(HuggingFaceConfigTest, ALlamaWithAWindowIsWrittenAsAMistral) {
   EXPECT_EQ(text["sliding_window"], 9);
 }
 
-TEST(HuggingFaceConfigTest, WhatNoClassComputesIsNotWritten) {
-  const auto refused = [](const ModelConfig& model) {
-    try {
-      write_hugging_face_config(model, {.dtype = "float32", .context_length = 64, .ends = {}});
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::usage);
-      return std::string(error.what());
-    }
-    return std::string();
-  };
-  ModelConfig model = read(file("gpt2")).model;
-  EXPECT_EQ(refused(model), "");
-  model.sliding_window = 4;
-  EXPECT_EQ(refused(model),
-            "a model of architecture gpt2 cannot be written for transformers: its GPT-2 has no sliding window "
-            "(model.sliding_window)");
-  model = read(file("llama", R"({"mlp_bias": true})")).model;
-  model.sliding_window = 4;
-  EXPECT_EQ(refused(model),
-            "a model of architecture llama cannot be written for transformers: its Llama has no sliding window "
-            "(model.sliding_window), and its Mistral no biases");
+/// A file that was read, a change of the model, and why it is not written.
+struct Unwritten {
+  const char* name;
+  const char* model_type;
+  const char* changes;
+  std::function<void(ModelConfig&)> change;
+  const char* sentence;
+};
+class UnwrittenModel : public ::testing::TestWithParam<Unwritten> {};
+
+TEST_P(UnwrittenModel, IsRefusedInASentenceThatNamesTheKey) {
+  ModelConfig model = read(file(GetParam().model_type, GetParam().changes)).model;
+  EXPECT_NO_THROW(write_hugging_face_config(model, {}));
+  GetParam().change(model);
+  try {
+    FAIL() << write_hugging_face_config(model, {});
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_EQ(error.what(), std::string("a model of architecture ") + GetParam().model_type +
+                                " cannot be written for transformers: " + GetParam().sentence);
+  }
 }
+
+const auto windowed = [](ModelConfig& model) { model.sliding_window = 4; };
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, UnwrittenModel,
+    ::testing::Values(
+        Unwritten{"Granite", "granite", R"({"logits_scaling": 8})", windowed,
+                  "GraniteForCausalLM would have model.sliding_window = 0 instead of 4"},
+        Unwritten{"Olmo2", "olmo2", "{}", windowed,
+                  "Olmo2ForCausalLM would have model.sliding_window = 0 instead of 4"},
+        Unwritten{"Gpt2", "gpt2", "{}", windowed, "GPT2LMHeadModel would have model.sliding_window = 0 instead of 4"},
+        Unwritten{"LlamaWithBiases", "llama", R"({"mlp_bias": true})", windowed,
+                  "MistralForCausalLM would have model.mlp_bias = false instead of true"},
+        Unwritten{"MixedMistral", "mistral", "{}",
+                  [](ModelConfig& model) {
+                    model.layer_types = {LayerType::full_attention, LayerType::sliding_attention};
+                  },
+                  "MistralForCausalLM would have model.layer_types = [] instead of [full_attention, "
+                  "sliding_attention]"},
+        Unwritten{"Sinks", "llama", "{}", [](ModelConfig& model) { model.attention_sinks = true; },
+                  "LlamaForCausalLM would have model.attention_sinks = false instead of true"},
+        Unwritten{"Softcaps", "llama", "{}",
+                  [](ModelConfig& model) { model.attention_softcap = model.final_softcap = 3; },
+                  "LlamaForCausalLM would have model.attention_softcap = 0 instead of 3, model.final_softcap = 0 "
+                  "instead of 3"},
+        Unwritten{"Factors", "llama", "{}", [](ModelConfig& model) { model.residual_multiplier = 0.5; },
+                  "LlamaForCausalLM would have model.residual_multiplier = 1 instead of 0.5"},
+        Unwritten{"Phi3Linear", "phi3", "{}",
+                  [](ModelConfig& model) {
+                    model.rope_scaling.type = RopeType::linear;
+                    model.rope_scaling.factor = 2;
+                  },
+                  "Phi3ForCausalLM has longrope alone, but model.rope_scaling.type is linear"},
+        // Phi3Config of transformers 5.24 wants lists for hidden_size / num_attention_heads, and refuses such a file.
+        Unwritten{"Phi3Heads", "phi3", R"({"head_dim": 4})",
+                  [](ModelConfig& model) {
+                    model.rope_scaling.type = RopeType::longrope;
+                    model.rope_scaling.factor = 2;
+                    model.rope_scaling.original_max_position_embeddings = 64;
+                    model.rope_scaling.short_factor = model.rope_scaling.long_factor = {1, 2};
+                  },
+                  "Phi3ForCausalLM has longrope for heads of model.hidden_size / model.num_attention_heads = 12 "
+                  "elements alone, but model.head_dim is 4"},
+        Unwritten{"FractionOfAScalar", "gemma2", "{}", [](ModelConfig& model) { model.query_pre_attn_scalar = 5.5; },
+                  "Gemma2ForCausalLM takes whole numbers for model.query_pre_attn_scalar, which is 5.5"},
+        Unwritten{"Untruncated", "olmo3", "{}",
+                  [](ModelConfig& model) {
+                    model.rope_scaling = {.type = RopeType::yarn,
+                                          .factor = 2,
+                                          .original_max_position_embeddings = 64,
+                                          .truncate = false,
+                                          .short_factor = {},
+                                          .long_factor = {}};
+                  },
+                  "Olmo3ForCausalLM computes yarn as if model.rope_scaling.truncate were true, whatever its file says"},
+        Unwritten{"Heads", "llama", R"({"head_dim": 4})", [](ModelConfig& model) { model.hidden_size = 50; },
+                  "LlamaForCausalLM wants a model.hidden_size that is a multiple of model.num_attention_heads, not 50 "
+                  "and 4"},
+        Unwritten{"InitializerRange", "llama", "{}", [](ModelConfig& model) { model.initializer_range = 1.5; },
+                  "LlamaForCausalLM takes a model.initializer_range of at most 1, not 1.5"},
+        Unwritten{"WhatIsNotReadBack", "llama", "{}",
+                  [](ModelConfig& model) {
+                    model.rope_theta = 1e15;
+                    model.rope_scaling.type = RopeType::ntk;
+                    model.rope_scaling.factor = 8;
+                  },
+                  "config.json: model.rope_theta: 1.2125732532083184e+16 is out of range; it must be a number in (1, "
+                  "1000000000000000]"}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace ringtrain::testing
