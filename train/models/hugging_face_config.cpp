@@ -221,16 +221,20 @@ std::vector<LayerPositions> read_positions(JsonKeys& keys, const Family& family,
   return positions;
 }
 
-/// Returns which layers have the window where layer_types does not say it.
-std::vector<LayerType> default_types(JsonKeys& keys, const Family& family, std::int64_t window,
+/// Returns what sliding_window_pattern says, or what the class has instead.
+std::int64_t read_pattern(JsonKeys& keys, const Family& family) {
+  if (family.window != WindowKeys::pattern) return 0;
+  const std::int64_t pattern = keys.integer("sliding_window_pattern", family.window_pattern);
+  if (pattern < 1) keys.refuse("sliding_window_pattern", "is {}, but must be at least 1", pattern);
+  if (family.pattern_key) keys.names("_sliding_window_pattern");  // as transformers 5 saves it beside layer_types
+  return pattern;
+}
+
+/// Returns which layers have the window where layer_types does not say it. pattern: all but every n-th; 0: all.
+std::vector<LayerType> default_types(JsonKeys& keys, const Family& family, std::int64_t window, std::int64_t pattern,
                                      const std::vector<LayerPositions>& positions) {
-  std::int64_t first = 0, pattern = 0;
+  std::int64_t first = 0;
   if (family.window == WindowKeys::layers) first = keys.integer("max_window_layers", default_full_layers);
-  if (family.window == WindowKeys::pattern) {
-    pattern = keys.integer("sliding_window_pattern", family.window_pattern);
-    keys.names("_sliding_window_pattern");  // the same, as transformers 5 saves it beside layer_types
-    if (pattern < 1) keys.refuse("sliding_window_pattern", "is {}, but must be at least 1", pattern);
-  }
   std::vector<LayerType> types(positions.size(), LayerType::full_attention);
   for (std::int64_t layer = 0; window > 0 && layer < std::ssize(types); ++layer) {
     const auto place = static_cast<std::size_t>(layer);
@@ -246,7 +250,9 @@ void read_layers(JsonKeys& keys, const Family& family, ModelConfig& model) {
   const std::int64_t layers = std::clamp<std::int64_t>(model.num_hidden_layers, 0, 8192);
   const std::vector<LayerPositions> positions = read_positions(keys, family, layers);
   const std::int64_t window = read_window_length(keys, family);
-  std::vector<LayerType> types = default_types(keys, family, window, positions);
+  const std::int64_t pattern = read_pattern(keys, family);
+  const auto types_of = [&](std::int64_t n) { return default_types(keys, family, window, n, positions); };
+  std::vector<LayerType> types = types_of(family.pattern_key ? pattern : family.window_pattern);
   if (keys.has("layer_types")) {
     std::vector<LayerType> listed;
     const std::vector<std::string> names = keys.texts("layer_types");
@@ -264,6 +270,10 @@ void read_layers(JsonKeys& keys, const Family& family, ModelConfig& model) {
       keys.refuse("layer_types", "says otherwise than sliding_window, by which a {} goes", family.name);
     }
     types = listed;
+  }
+  if (!family.pattern_key && pattern != family.window_pattern && types != types_of(pattern)) {
+    keys.refuse("sliding_window_pattern", "is {}, but {} does not read it; give layer_types instead", pattern,
+                family.name);
   }
   const bool any = std::ranges::count(types, LayerType::sliding_attention) > 0;
   model.sliding_window = any ? window : 0;

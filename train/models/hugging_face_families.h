@@ -36,7 +36,8 @@ struct Family {
   Sizes sizes;
   WindowKeys window = WindowKeys::none;
   std::int64_t absent_window = 4096;  // sliding_window where a file has it not; 0: none
-  std::int64_t window_pattern = 0;    // of WindowKeys::pattern
+  std::int64_t window_pattern = 0;    // of WindowKeys::pattern,
+  bool pattern_key = false;           // and whether the class reads another one from sliding_window_pattern
   double theta = 10000;               // rope_theta,
   std::int64_t trained_length =
       0;                     // original_max_position_embeddings, and longrope alone; 0: as max_position_embeddings
@@ -56,13 +57,7 @@ struct Family {
 
   /// Returns whether each of our projections is a tensor of its own.
   bool own_projections() const { return rotary && !joined; }
-
-  /// Returns whether the class looks for yarn's `truncate` where it stands: transformers (5.23) does so beside the
-  /// sections of a class that has one for each kind of layer, not in them, and computes its model as if it were true.
-  bool reads_truncate() const { return sliding_theta == 0; }
 };
-inline constexpr const char* truncate_is_not_read =
-    "transformers computes this architecture with yarn's truncate as true, whatever its file says";
 
 inline constexpr Family::Keys llama_keys{"hidden_size",       "num_hidden_layers",       "num_attention_heads",
                                          "intermediate_size", "max_position_embeddings", "rms_norm_eps"};
@@ -156,6 +151,7 @@ inline constexpr std::array<Family, 12> families{{
      .sizes = {262208, 2304, 9216, 26, 8, 4, 256, 131072},
      .window = WindowKeys::pattern,
      .window_pattern = 6,
+     .pattern_key = true,
      .theta = 1000000,
      .sliding_theta = 10000,
      .tied = true,

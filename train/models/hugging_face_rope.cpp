@@ -18,16 +18,8 @@ using nlohmann::json;
 struct Rope {
   double theta = 0;
   RopeScalingConfig scaling;
+  bool operator==(const Rope&) const = default;
 };
-
-bool same(const RopeScalingConfig& a, const RopeScalingConfig& b) {
-  return a.type == b.type && a.factor == b.factor &&
-         a.original_max_position_embeddings == b.original_max_position_embeddings &&
-         a.attention_factor == b.attention_factor && a.beta_fast == b.beta_fast && a.beta_slow == b.beta_slow &&
-         a.mscale == b.mscale && a.mscale_all_dim == b.mscale_all_dim && a.truncate == b.truncate &&
-         a.low_freq_factor == b.low_freq_factor && a.high_freq_factor == b.high_freq_factor &&
-         a.short_factor == b.short_factor && a.long_factor == b.long_factor;
-}
 
 RopeType read_type(JsonKeys& section, const Family& family) {
   std::string type = "default";
@@ -80,22 +72,32 @@ void refuse_partial(JsonKeys& keys) {
   }
 }
 
+/// Reads the trained length where the class looks for it. A Phi-3 never looks within the section. A class with a
+/// section for each kind of layer looks nowhere else. The others take the length outside, or else the one within.
 void read_trained_length(JsonKeys& keys, JsonKeys& section, const Family& family, const ModelConfig& model,
                          RopeScalingConfig& scaling, std::vector<std::string>& logs) {
   const char* const key = "original_max_position_embeddings";
-  const bool inside = section.has(key);
-  if (keys.has(key)) {  // transformers, too, lets the outer one win
-    scaling.original_max_position_embeddings = keys.integer(key, 0);
-  } else if (inside) {
-    scaling.original_max_position_embeddings = section.integer(key, 0);
+  const bool within = section.has(key), outside = family.sliding_theta == 0 && keys.has(key);
+  std::int64_t& length = scaling.original_max_position_embeddings;
+  if (outside) {
+    length = keys.integer(key, 0);
   } else if (family.trained_length > 0) {
-    scaling.original_max_position_embeddings = family.trained_length;
+    length = family.trained_length;
+  } else if (within) {
+    length = section.integer(key, 0);
   } else {
-    scaling.original_max_position_embeddings = model.max_position_embeddings;
+    length = model.max_position_embeddings;
     logs.push_back(
         fmt::format("{}: {} is missing, so it is max_position_embeddings = {}, as in transformers; if that "
                     "is the extended length, set model.rope_scaling.{} yourself",
                     keys.path(), key, model.max_position_embeddings, key));
+  }
+  if (within && section.integer(key, 0) != length) {
+    logs.push_back(
+        fmt::format("{}: {} = {} within the rotary keys has no effect, as in transformers; the trained "
+                    "length is {}, {}",
+                    keys.path(), key, section.integer(key, 0), length,
+                    outside ? "given outside of them" : fmt::format("the default of {}", family.name)));
   }
 }
 
@@ -205,29 +207,56 @@ json section_of(const RopeScalingConfig& scaling) {
   return section;
 }
 
+/// Refuses a key that says otherwise than `section`: of two the class goes by one, and the file's author meant another.
+void refuse_other(const JsonKeys& keys, const char* key, const Rope& rope, const char* section, const Rope& meant) {
+  if (rope == meant) return;
+  keys.refuse(key, "says otherwise than {}; remove the one that is not meant", section);
+}
+
+/// The same of a base that is given beside a section, if it is.
+void refuse_other_theta(JsonKeys& keys, const char* key, const char* section, const Rope& meant) {
+  if (keys.has(key)) refuse_other(keys, key, {keys.real(key, 0), meant.scaling}, section, meant);
+}
+
+/// The same of an old section beside a new one, if it is there; theta: what the class takes where it has none.
+void refuse_other_scaling(JsonKeys& keys, double theta, const Family& family, const ModelConfig& model,
+                          const char* section, const Rope& meant) {
+  std::vector<std::string> own_notes;  // of what says nothing new
+  if (!filled(keys, "rope_scaling")) return;
+  refuse_other(keys, "rope_scaling", read_section(keys, "rope_scaling", theta, family, model, own_notes), section,
+               meant);
+}
+
+/// The same of a trained length outside of the section. (A class that takes it agrees with it.)
+void refuse_other_length(JsonKeys& keys, const Family& family, const char* section, const Rope& meant) {
+  const char* const key = "original_max_position_embeddings";
+  if (!keys.has(key) || !needs_trained_length(meant.scaling.type)) return;
+  const std::int64_t length = meant.scaling.original_max_position_embeddings;
+  if (keys.integer(key, 0) == length) return;
+  keys.refuse(key, "is {}, but {} computes with {}; give the length that is meant in {} alone", keys.integer(key, 0),
+              family.name, length, section);
+}
+
 /// Returns what a file says that has one set of rotary keys, or those of layers without a window in old form.
 Rope read_one(JsonKeys& keys, const Family& family, const ModelConfig& model, std::vector<std::string>& logs) {
-  const double theta = family.theta;
-  Rope rope{.theta = keys.has("rope_theta") ? keys.real("rope_theta", theta) : theta, .scaling = {}};
+  const double theta = keys.has("rope_theta") ? keys.real("rope_theta", family.theta) : family.theta;
+  Rope rope{.theta = theta, .scaling = {}};
   refuse_partial(keys);
-  const bool older = filled(keys, "rope_scaling"), newer = filled(keys, "rope_parameters");
-  const double outer_theta = rope.theta;
-  if (newer) rope = read_section(keys, "rope_parameters", outer_theta, family, model, logs);
-  if (older) {
-    std::vector<std::string> own_notes;
-    const Rope other = read_section(keys, "rope_scaling", newer ? rope.theta : outer_theta, family, model, own_notes);
-    if (newer && (other.theta != rope.theta || !same(other.scaling, rope.scaling))) {
-      keys.refuse("rope_scaling", "says otherwise than rope_parameters; remove the one that is not meant");
-    }
-    if (!newer) logs.insert(logs.end(), own_notes.begin(), own_notes.end());
-    rope = other;
-  }
-  keys.names("original_max_position_embeddings");  // without a scaling that uses it, it says nothing
+  const bool newer = filled(keys, "rope_parameters");
+  const char* const section = newer ? "rope_parameters" : "rope_scaling";
+  if (filled(keys, section)) rope = read_section(keys, section, theta, family, model, logs);
+  refuse_other_theta(keys, "rope_theta", section, rope);
+  refuse_other_length(keys, family, section, rope);
+  if (newer) refuse_other_scaling(keys, theta, family, model, section, rope);
   return rope;
 }
 
-void refuse_untruncated(JsonKeys& keys, const Family& family, const ModelConfig& model) {
-  if (!model.rope_scaling.truncate && !family.reads_truncate()) keys.refuse("truncate", truncate_is_not_read);
+/// transformers (5.23) looks for yarn's `truncate` outside of the sections of a class that has one for each kind of
+/// layer.
+void refuse_untruncated(JsonKeys& keys, const ModelConfig& model) {
+  if (model.rope_scaling.truncate) return;
+  keys.refuse("truncate",
+              "transformers computes this architecture with yarn's truncate as true, whatever its file says");
 }
 
 }  // namespace
@@ -239,7 +268,7 @@ void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::ve
     model.rope_theta = rope.theta;
     model.rope_scaling = rope.scaling;
     if (family.sliding_theta == 0) return;
-    refuse_untruncated(keys, family, model);
+    refuse_untruncated(keys, model);
     // As such files were meant when they were written, for transformers 4: Olmo 3's have one base, Gemma 3's two.
     const bool one_base = family.sliding_theta == family.theta;
     const double local = one_base ? rope.theta : keys.real("rope_local_base_freq", family.sliding_theta);
@@ -255,22 +284,27 @@ void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::ve
   const json& object = keys.at("rope_parameters");
   if (!object.is_object()) keys.refuse("rope_parameters", "is {}, but must be an object", shown(object));
   JsonKeys kinds(object, keys.path(), "rope_parameters.");
-  const auto read = [&](const char* kind, double theta) {
+  const auto read = [&](const char* kind, const char* outside, double other) {
+    const double theta = outside && keys.has(outside) ? keys.real(outside, other) : other;
     return filled(kinds, kind) ? read_section(kinds, kind, theta, family, model, logs)
                                : Rope{.theta = theta, .scaling = {}};
   };
-  const Rope full = read("full_attention", family.theta), sliding = read("sliding_attention", family.sliding_theta);
+  const char* const local = family.sliding_theta == family.theta ? nullptr : "rope_local_base_freq";
+  const Rope full = read("full_attention", "rope_theta", family.theta);
+  const Rope sliding = read("sliding_attention", local, family.sliding_theta);
   for (const std::string& key : kinds.unasked()) {
     kinds.refuse(key, "{} has rotary keys for full_attention and for sliding_attention", family.name);
   }
-  // What stands beside the sections is older, and says nothing any more.
-  for (const char* const key : {"rope_theta", "rope_scaling", "rope_local_base_freq"}) keys.names(key);
-  keys.names("original_max_position_embeddings");
+  const char* const section = "rope_parameters.full_attention";
+  refuse_other_theta(keys, "rope_theta", section, full);
+  if (local) refuse_other_theta(keys, local, "rope_parameters.sliding_attention", sliding);
+  refuse_other_length(keys, family, section, full);
+  refuse_other_scaling(keys, full.theta, family, model, section, full);
   model.rope_theta = full.theta;
   model.rope_scaling = full.scaling;
-  refuse_untruncated(kinds, family, model);
+  refuse_untruncated(kinds, model);
   const bool scaled = sliding.scaling.type != RopeType::none && model.sliding_window > 0;
-  if (scaled && !(same(sliding.scaling, full.scaling) && sliding.theta == full.theta)) {
+  if (scaled && sliding != full) {
     kinds.refuse("sliding_attention",
                  "scaled positions of layers with a window, unlike those of the others, are not "
                  "computed here");

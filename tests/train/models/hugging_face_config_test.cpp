@@ -291,8 +291,8 @@ TEST(HuggingFaceConfigTest, OldAndNewRotaryKeysSayTheSame) {
   EXPECT_EQ(old.rope_scaling.beta_fast, 32);
 }
 
-TEST(HuggingFaceConfigTest, TheInnerThetaGoesBeforeTheOuterOne) {
-  const char* const both = R"({"rope_theta": 7.5, "rope_parameters": {"rope_type": "default", "rope_theta": 8.5}})";
+TEST(HuggingFaceConfigTest, AThetaIsThatOfTheSectionOrTheOuterOne) {
+  const char* const both = R"({"rope_theta": 8.5, "rope_parameters": {"rope_type": "default", "rope_theta": 8.5}})";
   EXPECT_EQ(read(file("llama", both)).model.rope_theta, 8.5);
   EXPECT_EQ(read(file("llama", R"({"rope_theta": 7.5, "rope_parameters": {}})")).model.rope_theta, 7.5);
   EXPECT_EQ(read(file("llama", R"({"rope_theta": 7.5})")).model.rope_theta, 7.5);
