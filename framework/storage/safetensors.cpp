@@ -221,6 +221,14 @@ StoredTensors read_safetensors_folder(const std::string& folder) {
   return all;
 }
 
+std::string unread_shards(const std::string& folder) {
+  const bool both = path_exists(folder + "/" + single_file, ExitCode::checkpoint) &&
+                    path_exists(folder + "/" + index_file, ExitCode::checkpoint);
+  if (!both) return "";
+  return fmt::format("{}: holds both {} and {}; the single file is read, as in transformers, and the shards are not",
+                     folder, single_file, index_file);
+}
+
 bool holds_safetensors(const std::string& folder) {
   return path_exists(folder + "/" + single_file, ExitCode::checkpoint) ||
          path_exists(folder + "/" + index_file, ExitCode::checkpoint);

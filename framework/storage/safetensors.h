@@ -27,6 +27,9 @@ std::vector<StoredTensor> read_safetensors_file(const std::string& path);
 /// elsewhere. (The hub's cache is made of links from snapshots/REVISION to blobs beside it: those may be followed.)
 StoredTensors read_safetensors_folder(const std::string& folder);
 
+/// Returns a sentence for a folder that holds both: its index and shards are not read. "" for others.
+std::string unread_shards(const std::string& folder);
+
 /// Reads where the tensors of one file of a folder lie. Throws Error(checkpoint), also for a link as above.
 StoredTensors read_safetensors_of_folder(const std::string& folder, const std::string& file);
 

@@ -2,10 +2,12 @@
 // them.
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "parallel/launch/launcher.h"
 #include "tests/support/paths.h"
+#include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
 #include "train/evaluation/checkpoint_evaluation.h"
 #include "train/models/export_model.h"
@@ -137,6 +139,31 @@ TEST_F(FolderModel, ARunBeginsWithTheirWeightsAndIsExportedTheSameFromAnyMesh) {
          {"model-00001-of-00003.safetensors", "model-00003-of-00003.safetensors", "model.safetensors.index.json"}) {
       EXPECT_EQ(content_of(at(output + "-out/" + name)), content_of(folder_of("qwen3") + "/" + name)) << name;
     }
+  }
+}
+
+/// A folder that was saved twice, once as one file and once as shards: transformers 5.24 reads the single file.
+TEST_F(FolderModel, AStaleFileBesideAnIndexIsReadWithANoteOfEveryProgram) {
+  fs::copy(folder_of("llama"), at("both"));
+  std::ofstream(at("both/model.safetensors.index.json"))
+      << R"({"metadata": {}, "weight_map": {"model.norm.weight": "model-00001-of-00001.safetensors"}})";
+  const nlohmann::json expected = expected_of("llama");
+  const std::string data = tokens_of(expected);
+  EXPECT_LT(relative_difference(nll(at("both"), data, expected, 1), expected["nll"]), 1e-9);
+  const std::string note =
+      "both: holds both model.safetensors and model.safetensors.index.json; the single file is read, as in "
+      "transformers, and the shards are not\n";
+  std::ofstream(at("run.yaml")) << "model: {from: both}\ndata: {train: " << write_tokens("text.h5", {.vocab_size = 48})
+                                << "}\ntraining: {seq_len: 32, steps: 1}\n";
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"export", "--checkpoint", "both", "--output", "out"},
+           {"generate", "--checkpoint", "both", "--tokens", "1,2", "--max-new-tokens", "1"},
+           {"evaluate", "--checkpoint", "both", "--data", "tokens.h5", "--context-lengths", "16", "--target-tokens",
+            "8", "--target-blocks", "1"},
+           {"train", "--config", "run.yaml", "--output", "run", "--init-from", "both"}}) {
+    const ChildResult done = run_child(words[0], {words.begin() + 1, words.end()}, folder);
+    EXPECT_EQ(done.code, 0) << words[0] << done.err;
+    EXPECT_NE((done.out + done.err).find(note), std::string::npos) << words[0] << done.out << done.err;
   }
 }
 

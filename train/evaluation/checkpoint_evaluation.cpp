@@ -129,6 +129,9 @@ std::optional<OtherModel> other_model(const EvaluationOptions& options, const Mo
   other.config.model = model;
   other.table = make_parameter_table(model);
   check_lengths(options, request, other.config);
+  for (const std::string& line : other.source.logs) {
+    write_message(stderr, fmt::format("evaluate: --against: {}\n", line));
+  }
   if (const auto beyond = beyond_context(other.source, request.context_lengths.back(), "--context-lengths")) {
     write_message(stderr, fmt::format("evaluate: --against: {}\n", *beyond));
   }
@@ -203,6 +206,9 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   const int threads = threads_per_rank(options.threads_per_rank, static_cast<int>(here.size()));
   require_runnable(std::ssize(here), threads);
   const ModelSource source = open_model(options.checkpoint, options.model);
+  for (const std::string& line : source.logs) {
+    if (launcher.is_rank_zero()) write_message(stderr, fmt::format("evaluate: {}\n", line));
+  }
   Config config = config_of(source);
   apply_settings(config, options.settings);
   config.mesh.data = options.mesh.data;

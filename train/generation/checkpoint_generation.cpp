@@ -246,6 +246,7 @@ GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Lau
 
   GenerationSummary summary;
   summary.context = context_of(config);
+  summary.remarks = source.logs;
   for (const std::string& sentence : source.no_end_tokens) summary.remarks.push_back(sentence + ", so it ends no text");
   check_ring(options.sequence_ranks, summary.context);  // before a prompt is waited for
   const PromptTokenizer own = tokenizer_of(options, source);

@@ -80,6 +80,7 @@ ModelSource open_hugging_face_folder(const std::string& folder) {
   add_ends(source, folder + "/config.json: ", config.ends);
   add_generation_ends(source, folder);
   source.logs = std::move(config.logs);
+  if (std::string note = unread_shards(folder); !note.empty()) source.logs.push_back(std::move(note));
   PlacedModel placed;
   placed.stored = read_safetensors_folder(folder);
   const bool prefixed = placed.stored.find("transformer.wte.weight") != nullptr;

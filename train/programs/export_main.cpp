@@ -58,6 +58,7 @@ int run(int argc, char** argv) {
   check_export(checkpoint, options);
   const HashProgress hashing("export");
   ModelSource source = open_model(checkpoint);
+  for (const std::string& line : source.logs) write_message(stderr, fmt::format("export: {}\n", line));
   if (merge) source = merged(std::move(source));
   const SignalGuard guard;
   announce_signals({.program = "export", .first = "", .second = "ended at once; nothing was written"});

@@ -239,6 +239,7 @@ RunStart choose_start(const StartRequest& request, const RunFolder& folder, cons
   if (!request.init_from.empty()) {
     start.source = open_model(request.init_from, model);
     start.weights_only = true;
+    for (const std::string& line : start.source->logs) log(line);
     std::int64_t& layers = start.source->model.num_hidden_layers;
     if (request.layers > 0) layers = std::min(layers, request.layers);
     check_weights_fit(*start.source, config, log, model);

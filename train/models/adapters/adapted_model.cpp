@@ -119,6 +119,7 @@ ModelSource open_base(const BaseModel& base, const std::string& of, BaseCheck ch
 ModelSource beside(ModelSource base, ModelSource adapters, std::set<std::string> own) {
   ModelSource both = std::move(adapters);
   both.own = std::move(own);
+  both.logs.insert(both.logs.end(), base.logs.begin(), base.logs.end());
   both.base = std::make_shared<const ModelSource>(std::move(base));
   both.open_weights = [base = both.base, adapters = both.open_weights, own = both.own]() {
     return std::make_unique<JoinedWeights>(base->open_weights(), adapters(), own);
