@@ -8,7 +8,7 @@ namespace ringtrain {
 
 namespace {
 
-constexpr std::int64_t alignment = 16;  // elements
+constexpr std::int64_t slice_alignment = 16;  // elements
 
 }  // namespace
 
@@ -22,7 +22,7 @@ int ParameterTable::add(Parameter parameter, const CallerLine& line) {
   while (buckets() <= parameter.bucket) ends_.push_back(ends_.empty() ? decltype(ends_)::value_type{} : ends_.back());
   std::int64_t& end = ends_.back()[index_of(parameter.part)];
   parameter.offset = end;
-  end += (parameter.shape.numel() + alignment - 1) / alignment * alignment;
+  end += (parameter.shape.numel() + slice_alignment - 1) / slice_alignment * slice_alignment;
   parameters_.push_back(std::move(parameter));
   return static_cast<int>(parameters_.size()) - 1;
 }

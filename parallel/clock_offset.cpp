@@ -4,18 +4,18 @@ namespace ringtrain {
 
 namespace {
 
-constexpr CallSite site{"reading the clocks of all ranks"};
+constexpr CallSite clock_site{"reading the clocks of all ranks"};
 /// Round trips go on, where the machine is busy, until one was fast, or so long.
 constexpr int least_round_trips = 32;
 constexpr std::int64_t fast = 100'000, longest = 500'000'000;  // nanoseconds
 
 void send(Communicator& world, std::int64_t value, int to) {
-  world.wait(world.exchange(host_view(&value, {1}), to, {}, no_peer, site));
+  world.wait(world.exchange(host_view(&value, {1}), to, {}, no_peer, clock_site));
 }
 
 std::int64_t receive(Communicator& world, int from) {
   std::int64_t value = 0;
-  world.wait(world.exchange({}, no_peer, host_view(&value, {1}), from, site));
+  world.wait(world.exchange({}, no_peer, host_view(&value, {1}), from, clock_site));
   return value;
 }
 

@@ -15,7 +15,7 @@ namespace ringtrain {
 
 namespace {
 
-constexpr const char* partial_kind = "partial";
+constexpr const char* unfinished_kind = "partial";
 
 /// Keeps others from claiming an output in a folder, for the moment that a claim takes. Who cannot have it for long
 /// goes on without: the folder may be locked by a script around this very process.
@@ -49,7 +49,7 @@ bool is_same_file(const struct stat& a, const std::string& path) {
 void check_partials(const std::string& path, bool sweep, ExitCode code) {
   const std::string folder = parent_directory(path), base = file_name(path);
   for (const std::string& name : list_directory(folder, code)) {
-    const std::optional<UniqueName> parts = parse_unique_name(name, partial_kind);
+    const std::optional<UniqueName> parts = parse_unique_name(name, unfinished_kind);
     const std::string found = fmt::format("{}/{}", folder, name);
     if (!parts || parts->base != base) continue;
     LockState state = LockState::unknown;
@@ -144,7 +144,7 @@ OutputFile::OutputFile(const std::string& path, OutputRules rules, ExitCode code
   check_writable(parent_directory(path_), code_);
   const FolderLock lock(parent_directory(path_));
   check_partials(path_, true, code_);
-  partial_ = unique_name(path_, partial_kind);
+  partial_ = unique_name(path_, unfinished_kind);
   unfinished_.emplace(partial_);
   file_ = File::create(partial_, code_);
   try {

@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import pages  # noqa: E402  (the path above comes first)
 
 ROOT = pages.ROOT
-PRODUCT = ("framework", "data", "kernels", "parallel", "layers", "reference", "train")
+PRODUCT = ("framework", "data", "kernels", "parallel", "layers", "reference", "train", "extras")
 OTHERS = ("tests", "bench", "scripts", "cmake", "configs", "examples", "ringtrain")
 CODE = (".h", ".cpp", ".cu", ".cuh", ".c")
 OTHERS_NAMES = {"bytes_to_unicode", "from_utf8_lossy", "sort_keys"}  # of GPT-2's tokenizer, Rust and Python
@@ -196,11 +196,12 @@ class Names(unittest.TestCase):
 
     def test_programs_of_the_pages_are_those_that_are_built(self):
         cmake = read(ROOT / "CMakeLists.txt")
-        built = re.search(r"foreach\(program ([\w ]+)\)\n +add_executable", cmake)[1].split()
+        commands = re.search(r"set\(ringtrain_commands ([\w ]+)\)", cmake)[1].split()
+        built = commands + re.search(r"set\(ringtrain_extras ([\w ]+)\)", cmake)[1].split()
         usage = read(ROOT / "docs" / "usage.md")
-        listed = re.search(r"The programs are ([^.]*)\.", usage)
-        self.assertIsNotNone(listed, "docs/usage.md lists the programs: 'The programs are `train`, ...'")
-        self.assertEqual(sorted(re.findall(r"`(\w+)`", listed[1])), sorted(built))
+        listed = re.search(r"The commands of the core are ([^.]*)\.", usage)
+        self.assertIsNotNone(listed, "docs/usage.md lists them: 'The commands of the core are `train`, ...'")
+        self.assertEqual(sorted(re.findall(r"`(\w+)`", listed[1])), sorted(commands))
         for page in [*pages.PAGES, ROOT / "CMakeLists.txt"]:
             for word in re.findall(r"\b(\w+) programs\b", read(page)):
                 if word.lower() in SMALL_NUMBERS:

@@ -1,5 +1,5 @@
-// train --dump-step and compare_dumps on whole runs: every mesh holds the same tensors, a fault is located, and the run
-// itself is the same to the bit.
+// train --dump-step and check --compare on whole runs: every mesh holds the same tensors, a fault is located, and the
+// run itself is the same to the bit.
 #include <filesystem>
 #include <fstream>
 
@@ -174,15 +174,15 @@ TEST_F(DumpedStep, ComparisonNamesTensorPlaceAndRank) {
   turn_sign(wrong, 4, "grad.layer.0.gate/2", 3);
   turn_sign(wrong, 2, "grad.layer.0.up/0", 1);
   const ChildResult found =
-      run_child("compare_dumps", {right, wrong, "--tolerance", "1e-12", "--absolute", "0"}, folder);
-  EXPECT_EQ(found.code, 1) << found.err;
+      run_child("check", {"--compare", right, wrong, "--tolerance", "1e-12", "--absolute", "0"}, folder);
+  EXPECT_EQ(found.code, 5) << found.err;
   EXPECT_NE(found.out.find("first difference: grad.layer.0.gate at sequence 5, position 1, column 0\n"),
             std::string::npos)
       << found.out;
   EXPECT_NE(found.out.find("(rank 4)"), std::string::npos) << found.out;
   EXPECT_NE(found.out.find("\n2 of "), std::string::npos) << found.out;
   EXPECT_NE(found.out.find("  grad.layer.0.up    1 of 5328 elements"), std::string::npos) << found.out;
-  EXPECT_EQ(run_child("compare_dumps", {right, wrong, "--tolerance", "3"}, folder).code, 0);
+  EXPECT_EQ(run_child("check", {"--compare", right, wrong, "--tolerance", "3"}, folder).code, 0);
 }
 
 TEST_F(DumpedStep, FromTheCommandLine) {
@@ -206,14 +206,9 @@ TEST_F(DumpedStep, FromTheCommandLine) {
   ASSERT_EQ(again.code, 0) << again.err;  // a former dump is replaced
   ASSERT_EQ(train_with({"--dump-step", "2", "--dump", at("b")}).code, 0);
 
-  // The script finds the program of the build beside it.
-  std::filesystem::create_directories(at("checkout/scripts"));
-  std::filesystem::create_directories(at("checkout/build/release/bin"));
-  std::filesystem::copy(source_folder() + "/scripts/compare-dumps", at("checkout/scripts/compare-dumps"));
-  std::filesystem::create_symlink(binary_folder() + "/compare_dumps", at("checkout/build/release/bin/compare_dumps"));
-  const ChildResult script = run_child(at("checkout/scripts/compare-dumps"), {"a", "b"}, folder);
-  EXPECT_EQ(script.code, 0) << script.out << script.err;
-  EXPECT_NE(script.out.find("tensors agree within 1e-05"), std::string::npos) << script.out;
+  const ChildResult compared = run_child("check", {"--compare", "a", "b"}, folder);
+  EXPECT_EQ(compared.code, 0) << compared.out << compared.err;
+  EXPECT_NE(compared.out.find("tensors agree within 1e-05"), std::string::npos) << compared.out;
 
   EXPECT_EQ(train_with({"--dump-step", "2"}).code, 2);
   EXPECT_EQ(train_with({"--dump", at("c")}).code, 2);
@@ -227,8 +222,8 @@ TEST_F(DumpedStep, FromTheCommandLine) {
   EXPECT_EQ(refused.code, 2);
   EXPECT_NE(refused.err.find("only a dump is replaced"), std::string::npos) << refused.err;
   EXPECT_EQ(content_of(at("mine/thesis.txt")), "mine");
-  EXPECT_EQ(run_child("compare_dumps", {at("a"), at("mine")}, folder).code, 3);
-  EXPECT_EQ(run_child("compare_dumps", {at("a")}, folder).code, 2);
+  EXPECT_EQ(run_child("check", {"--compare", at("a"), at("mine")}, folder).code, 3);
+  EXPECT_EQ(run_child("check", {"--compare", at("a")}, folder).code, 2);
 }
 
 }  // namespace

@@ -57,8 +57,7 @@ TEST_F(Programs, NumbersOfFlagsAreFiniteAndFitTheirType) {
                                                                  {"generate", {}},
                                                                  {"prepare", {}},
                                                                  {"plan", {"--config", "run.yaml"}},
-                                                                 {"check", {"--config", "run.yaml"}},
-                                                                 {"compare_dumps", {"a", "b"}}};
+                                                                 {"check", {"--config", "run.yaml"}}};
   const std::regex flag(R"(^ +(?:-\w,)?(--[a-z-]+) [A-Z](?:[ ,:=]|$))");
   std::size_t tried = 0;
   for (const auto& [program, arguments] : programs) {
@@ -104,7 +103,7 @@ TEST_F(Programs, NothingThatANameHoldsReachesTheTerminalRaw) {
       {"train", "--" + evil},
       {"evaluate", "--checkpoint", "model", "--data", "text.h5", "--context-lengths", "16"},
       {"export", "--checkpoint", "model", "--output", "exported"},
-      {"compare_dumps", "dump", "dump"},
+      {"check", "--compare", "dump", "dump"},
       {"check", "--config", evil},
       {"plan", "--config", "run.yaml", "--hardware", evil},
       {"report", evil},
@@ -143,8 +142,7 @@ TEST_F(Programs, TrainStopResumeEvaluate) {
 }
 
 TEST_F(Programs, HelpIsInWordsAndFitsATerminal) {
-  for (const std::string program :
-       {"train", "evaluate", "generate", "prepare", "export", "check", "plan", "report", "compare_dumps"}) {
+  for (const std::string program : {"train", "evaluate", "generate", "prepare", "export", "check", "plan", "report"}) {
     const ChildResult help = run_child(program, {"--help"}, folder);
     EXPECT_EQ(help.code, 0) << help.err;
     // What the library that reads command lines would say of its own.

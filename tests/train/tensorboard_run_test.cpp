@@ -12,9 +12,9 @@
 #include <nlohmann/json.hpp>
 
 #include "data/token_file.h"
-#include "tests/train/event_reader.h"
 #include "tests/support/folder_test.h"
 #include "tests/support/paths.h"
+#include "tests/train/event_reader.h"
 #include "tests/train/faulty_disk.h"
 
 namespace ringtrain::testing {

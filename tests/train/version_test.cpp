@@ -23,8 +23,7 @@ TEST_P(Version, IsPrintedWithCommitAndBuildOptions) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, Version,
-                         ::testing::Values("train", "evaluate", "generate", "prepare", "export", "check",
-                                           "compare_dumps"));
+                         ::testing::Values("train", "evaluate", "generate", "prepare", "export", "check"));
 
 }  // namespace
 }  // namespace ringtrain::testing

@@ -113,7 +113,7 @@ std::string StepDump::finish(Communicator& world) {
   index.tensors = dump_->tensors();
   write_dump_index(folder_, index);
   if (!told_) return "";
-  return fmt::format("step {}: {} tensors are in {}, for scripts/compare-dumps", step_, index.tensors.size(), folder_);
+  return fmt::format("step {}: {} tensors are in {}, for check --compare", step_, index.tensors.size(), folder_);
 }
 
 }  // namespace ringtrain

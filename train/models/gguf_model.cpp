@@ -15,7 +15,7 @@ namespace ringtrain {
 
 namespace {
 
-const std::string prefix = "llama.";
+const std::string key_prefix = "llama.";
 
 /// Keys of the architecture that are read here, or that say nothing about what is computed.
 constexpr std::array<std::string_view, 17> known_keys{"block_count",
@@ -44,20 +44,20 @@ class Keys {
   explicit Keys(const GgufFile& file) : file_(file) {}
 
   std::int64_t count(const std::string& key) const {
-    const std::optional<std::int64_t> value = file_.integer(prefix + key);
-    if (!value) fail(ExitCode::checkpoint, "{}: has no key {}{}", file_.path(), prefix, key);
+    const std::optional<std::int64_t> value = file_.integer(key_prefix + key);
+    if (!value) fail(ExitCode::checkpoint, "{}: has no key {}{}", file_.path(), key_prefix, key);
     return checked(key, *value);
   }
   std::int64_t count(const std::string& key, std::int64_t other) const {
-    return checked(key, file_.integer(prefix + key).value_or(other));
+    return checked(key, file_.integer(key_prefix + key).value_or(other));
   }
   double real(const std::string& key, double other) const {
-    const double value = file_.real(prefix + key).value_or(other);
+    const double value = file_.real(key_prefix + key).value_or(other);
     if (!(value > 0 && value < 1e12)) refuse(key, fmt::format("{}: must be a number above 0", value));
     return value;
   }
   [[noreturn]] void refuse(const std::string& key, const std::string& what) const {
-    fail(ExitCode::checkpoint, "{}: key {}{} is {}", file_.path(), prefix, key, what);
+    fail(ExitCode::checkpoint, "{}: key {}{} is {}", file_.path(), key_prefix, key, what);
   }
 
  private:
@@ -71,14 +71,14 @@ class Keys {
 
 void refuse_unknown(const GgufFile& file) {
   const std::string architecture = file.text("general.architecture").value_or("");
-  if (architecture + "." != prefix) {
+  if (architecture + "." != key_prefix) {
     fail(ExitCode::checkpoint,
          "{}: is of architecture \"{}\"; of GGUF files llama is read; use the model's Hugging Face folder", file.path(),
          plain_text(architecture));
   }
   for (const auto& [key, value] : file.metadata()) {
-    if (key.starts_with(prefix) &&
-        std::ranges::find(known_keys, std::string_view(key).substr(prefix.size())) == known_keys.end()) {
+    if (key.starts_with(key_prefix) &&
+        std::ranges::find(known_keys, std::string_view(key).substr(key_prefix.size())) == known_keys.end()) {
       fail(ExitCode::checkpoint, "{}: has the key {}, which asks for what is not known here", file.path(),
            plain_text(key));
     }
@@ -93,7 +93,7 @@ void refuse_unknown(const GgufFile& file) {
 
 RopeScalingConfig read_scaling(const GgufFile& file, const Keys& keys) {
   RopeScalingConfig scaling;
-  const std::string type = file.text(prefix + "rope.scaling.type").value_or("none");
+  const std::string type = file.text(key_prefix + "rope.scaling.type").value_or("none");
   if (type == "none") return scaling;
   if (type != "linear" && type != "yarn") {
     keys.refuse("rope.scaling.type", fmt::format("\"{}\"; none, linear and yarn are read", plain_text(type)));
@@ -149,7 +149,7 @@ ModelConfig read_gguf_model(const GgufFile& file) {
   model.rope_theta = keys.real("rope.freq_base", 10000);
   model.rope_scaling = read_scaling(file, keys);
   model.max_position_embeddings = keys.count("context_length");
-  if (model.hidden_size % model.num_attention_heads != 0 && !file.integer(prefix + "attention.key_length")) {
+  if (model.hidden_size % model.num_attention_heads != 0 && !file.integer(key_prefix + "attention.key_length")) {
     keys.refuse("attention.head_count", fmt::format("{}, which does not divide embedding_length {}",
                                                     model.num_attention_heads, model.hidden_size));
   }

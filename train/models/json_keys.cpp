@@ -10,21 +10,21 @@ namespace ringtrain {
 
 namespace {
 
-std::optional<double> number_of(const nlohmann::json& json) {
-  return json.is_number() ? std::optional(json.get<double>()) : std::nullopt;
+std::optional<double> real_of(const nlohmann::json& value) {
+  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
 }
 
-std::optional<std::string> text_of(const nlohmann::json& json) {
-  return json.is_string() ? std::optional(json.get<std::string>()) : std::nullopt;
+std::optional<std::string> text_of(const nlohmann::json& value) {
+  return value.is_string() ? std::optional(value.get<std::string>()) : std::nullopt;
 }
 
 /// Returns what takes a list, each of whose items `take` takes.
 template <class T>
 auto list_of(std::optional<T> (*take)(const nlohmann::json&)) {
-  return [take](const nlohmann::json& json) -> std::optional<std::vector<T>> {
+  return [take](const nlohmann::json& value) -> std::optional<std::vector<T>> {
     std::vector<T> list;
-    if (!json.is_array()) return std::nullopt;
-    for (const nlohmann::json& item : json) {
+    if (!value.is_array()) return std::nullopt;
+    for (const nlohmann::json& item : value) {
       std::optional<T> one = take(item);
       if (!one) return std::nullopt;
       list.push_back(*std::move(one));
@@ -103,7 +103,7 @@ std::int64_t JsonKeys::integer(const std::string& key, std::int64_t other) {
 }
 
 double JsonKeys::real(const std::string& key, double other) {
-  return value(key, other, "a number", number_of);
+  return value(key, other, "a number", real_of);
 }
 
 bool JsonKeys::flag(const std::string& key, bool other) {
@@ -117,7 +117,7 @@ std::string JsonKeys::text(const std::string& key, const std::string& other) {
 }
 
 std::vector<double> JsonKeys::reals(const std::string& key) {
-  return value(key, std::vector<double>{}, "a list of numbers", list_of<double>(number_of));
+  return value(key, std::vector<double>{}, "a list of numbers", list_of<double>(real_of));
 }
 
 std::vector<std::string> JsonKeys::texts(const std::string& key) {

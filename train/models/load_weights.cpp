@@ -13,7 +13,7 @@ namespace ringtrain {
 
 namespace {
 
-constexpr std::int64_t large_model = 50'000'000;  // parameters: reading them may take seconds
+constexpr std::int64_t large_load = 50'000'000;  // parameters: reading them may take seconds
 
 /// Throws if a slice holds NaN or infinity: a model trained or evaluated from it would give nothing else.
 void require_finite(const TensorView& values, const Parameter& parameter, std::int64_t begin, const std::string& path) {
@@ -30,7 +30,7 @@ class Loader {
       : state_(state), source_(source), seed_(seed), weights_(source.open_weights()) {
     std::int64_t total = 0;
     for (const ParameterSlice& slice : held) total += slice.count();
-    if (state.rank == 0 && total >= large_model) progress_ = std::make_unique<Progress>("load", total);
+    if (state.rank == 0 && total >= large_load) progress_ = std::make_unique<Progress>("load", total);
   }
 
   /// Reads elements [begin, begin + target.numel()) of a tensor into host or device memory, rounded if the target is

@@ -1,5 +1,6 @@
-// ringtrain COMMAND ...: the one name in front of the programs. It becomes the program COMMAND, which stands beside it
-// in a build and in libexec where it is installed; arguments, streams, signals and exit code are that program's own.
+// ringtrain COMMAND ...: the one program. A link of a command's name that leads to it (train, evaluate, ...) is that
+// command. The extras and `launch` are programs of their own, next to it in a build and in libexec where it is
+// installed: it becomes one of them, with its arguments, streams, signals and exit code.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -12,7 +13,9 @@
 
 #include "framework/error.h"
 #include "framework/standard_streams.h"
+#include "framework/storage/files.h"
 #include "framework/text/nearest_name.h"
+#include "train/programs/commands.h"
 #include "train/programs/program.h"
 #include "train/programs/version.h"
 
@@ -25,19 +28,19 @@ namespace fs = std::filesystem;
 struct Command {
   const char* name;
   const char* purpose;
-  bool extra = false;  // of the extras, which a build may leave out
+  int (*run)(int argc, char** argv) = nullptr;  // null: a program of its own
+  bool extra = false;                           // of the extras, which a build may leave out
 };
 
 constexpr std::array commands{
-    Command{"prepare", "make a token file from text, or a synthetic one"},
-    Command{"train", "train a model on a mesh of data x sequence ranks"},
-    Command{"evaluate", "perplexity at several context lengths, on the same targets"},
-    Command{"generate", "continue a text, or answer a chat"},
-    Command{"export", "write a model as a Hugging Face folder"},
-    Command{"check", "hold a config on its mesh against the model in plain double"},
-    Command{"plan", "memory, time and price of a run, before it", true},
-    Command{"report", "a page about a run, or about two", true},
-    Command{"compare_dumps", "where two dumps of a step first differ"},
+    Command{"prepare", "make a token file from text, or a synthetic one", prepare_command},
+    Command{"train", "train a model on a mesh of data x sequence ranks", train_command},
+    Command{"evaluate", "perplexity at several context lengths, on the same targets", evaluate_command},
+    Command{"generate", "continue a text, or answer a chat", generate_command},
+    Command{"export", "write a model as a Hugging Face folder", export_command},
+    Command{"check", "hold a config on its mesh against the model in plain double", check_command},
+    Command{"plan", "memory, time and price of a run, before it", nullptr, true},
+    Command{"report", "a page about a run, or about two", nullptr, true},
     Command{"launch", "start a program as MPI processes: ringtrain launch -n N -- train ..."},
 };
 
@@ -55,7 +58,7 @@ std::string help() {
          "fault.\n";
 }
 
-/// Returns where a command's program may stand, the likeliest first: where it is installed, or in a build.
+/// Returns where a program may be, the likeliest first: where it is installed, or in a build.
 std::array<std::string, 3> places_of(const std::string& command) {
   std::error_code error;  // without /proc the places are none, and nothing starts
   const fs::path own = fs::read_symlink("/proc/self/exe", error).parent_path();
@@ -98,7 +101,13 @@ int answer(const std::string& word) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (const Command* const own = find_command(file_name(argv[0])); own != nullptr && own->run != nullptr) {
+    return own->run(argc, argv);
+  }
   const std::string word = argc > 1 ? argv[1] : "";
-  if (find_command(word) != nullptr) become(word, argv + 1);  // nothing is set up before: the program does that itself
+  if (const Command* const command = find_command(word)) {
+    if (command->run != nullptr) return command->run(argc - 1, argv + 1);
+    become(word, argv + 1);  // nothing is set up before: the program does that itself
+  }
   return run_program("ringtrain", [&] { return answer(word); });
 }

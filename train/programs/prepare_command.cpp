@@ -20,6 +20,7 @@
 #include "train/models/carried_tokenizer.h"
 #include "train/models/model_tokenizer.h"
 #include "train/programs/command_line.h"
+#include "train/programs/commands.h"
 #include "train/programs/program.h"
 
 namespace ringtrain {
@@ -320,7 +321,7 @@ void prepare_recall_corpus(const Arguments& arguments) {
         fmt::format("{:.6f} nats: keys asked for the first time cannot be predicted", summary.training_floor_nll));
 }
 
-int prepare(int argc, char** argv) {
+int run_prepare(int argc, char** argv) {
   Arguments arguments;
   if (!parse(arguments, argc, argv)) return 0;
   const SignalGuard guard;
@@ -337,6 +338,6 @@ int prepare(int argc, char** argv) {
 }  // namespace
 }  // namespace ringtrain
 
-int main(int argc, char** argv) {
-  return ringtrain::run_program("prepare", [&] { return ringtrain::prepare(argc, argv); });
+int ringtrain::prepare_command(int argc, char** argv) {
+  return run_program("prepare", [&] { return run_prepare(argc, argv); });
 }

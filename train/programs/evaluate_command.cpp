@@ -1,4 +1,4 @@
-// The program `evaluate`: perplexity of a checkpoint at several context lengths, on the same target tokens.
+// The command `evaluate`: perplexity of a checkpoint at several context lengths, on the same target tokens.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -15,6 +15,7 @@
 #include "framework/text/text_reader.h"
 #include "train/evaluation/checkpoint_evaluation.h"
 #include "train/programs/command_line.h"
+#include "train/programs/commands.h"
 #include "train/programs/program.h"
 #include "train/run/run_folder.h"
 
@@ -66,7 +67,7 @@ std::vector<std::string> task_words() {
   return words;
 }
 
-int run(int argc, char** argv, Launcher& launcher) {
+int run_evaluate(int argc, char** argv, Launcher& launcher) {
   CommandLine app{
       "Perplexity of a checkpoint at several context lengths. Every length scores the same target tokens: blocks at "
       "ends of contexts inside single documents, or, with --stride, all tokens of those documents. Of a file that the "
@@ -242,6 +243,6 @@ int run(int argc, char** argv, Launcher& launcher) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  return run_rank_program("evaluate", [&](Launcher& launcher) { return run(argc, argv, launcher); });
+int ringtrain::evaluate_command(int argc, char** argv) {
+  return run_rank_program("evaluate", [&](Launcher& launcher) { return run_evaluate(argc, argv, launcher); });
 }

@@ -1,4 +1,4 @@
-// The program `train`: command line in, exit code out. All else is train/trainer.h.
+// The command `train`: command line in, exit code out. All else is train/trainer.h.
 #include <optional>
 #include <set>
 #include <string>
@@ -13,6 +13,7 @@
 #include "train/models/adapters/adapted_model.h"
 #include "train/models/model_source.h"
 #include "train/programs/command_line.h"
+#include "train/programs/commands.h"
 #include "train/programs/program.h"
 #include "train/programs/version.h"
 #include "train/run/checkpoint_space.h"
@@ -32,7 +33,7 @@ std::string run_folder_of(const std::string& path) {
   return "";
 }
 
-int run(int argc, char** argv, Launcher& launcher) {
+int run_train(int argc, char** argv, Launcher& launcher) {
   CommandLine app{
       "Train a long-context transformer on a mesh of data x sequence ranks: threads of this process, or processes of "
       "an MPI launcher (scripts/launch -n N -- train ...).\n"
@@ -71,7 +72,7 @@ int run(int argc, char** argv, Launcher& launcher) {
   app.add_option("--trace-steps", trace_steps, "A:B", "with --trace: only steps A to B");
   auto* const dump_step = app.add_option("--dump-step", options.dump.step, "N",
                                          "write every named tensor of step N into --dump: inputs, activations, "
-                                         "gradients; see scripts/compare-dumps")
+                                         "gradients; see check --compare")
                               ->check(at_least(1));
   app.add_option("--dump", options.dump.folder, "DIR", "the folder for --dump-step; a former dump in it is replaced")
       ->needs(dump_step);
@@ -152,7 +153,7 @@ int run(int argc, char** argv, Launcher& launcher) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int ringtrain::train_command(int argc, char** argv) {
   return run_rank_program(
-      "train", [&](Launcher& launcher) { return run(argc, argv, launcher); }, OnSignal::save);
+      "train", [&](Launcher& launcher) { return run_train(argc, argv, launcher); }, OnSignal::save);
 }

@@ -1,4 +1,4 @@
-// The program `generate`: text that a model writes after a prompt.
+// The command `generate`: text that a model writes after a prompt.
 #include <algorithm>
 #include <cstdio>
 #include <optional>
@@ -11,20 +11,21 @@
 #include "framework/text/text_reader.h"
 #include "train/generation/checkpoint_generation.h"
 #include "train/programs/command_line.h"
+#include "train/programs/commands.h"
 #include "train/programs/program.h"
 
 using namespace ringtrain;
 
 namespace {
 
-constexpr std::int64_t max_ranks = 1024;  // as in a config
+constexpr std::int64_t max_ring = 1024;  // as in a config
 
 /// Returns N of "1xN".
 std::int64_t read_mesh(std::string_view text) {
   std::int64_t data = 0, ranks = 0;
-  if (take_pair(text, data, 'x', ranks) && data == 1 && ranks >= 1 && ranks <= max_ranks) return ranks;
+  if (take_pair(text, data, 'x', ranks) && data == 1 && ranks >= 1 && ranks <= max_ring) return ranks;
   fail(ExitCode::usage, "--mesh {}: must be 1xN, N sequence ranks from 1 to {}, e.g. 1x2: one text has no data ranks",
-       text, max_ranks);
+       text, max_ring);
 }
 
 /// most: bytes that a prompt for this model may have.
@@ -41,7 +42,7 @@ std::string read_standard_input(std::int64_t most) {
   return text;
 }
 
-int run(int argc, char** argv, Launcher& launcher) {
+int run_generate(int argc, char** argv, Launcher& launcher) {
   CommandLine app{
       "Writes text after a prompt, as a model would go on. Text goes to stdout as it comes, rates to stderr. "
       "Keys and values stay on the rank that holds their positions.\n\n"
@@ -131,6 +132,6 @@ int run(int argc, char** argv, Launcher& launcher) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  return run_rank_program("generate", [&](Launcher& launcher) { return run(argc, argv, launcher); });
+int ringtrain::generate_command(int argc, char** argv) {
+  return run_rank_program("generate", [&](Launcher& launcher) { return run_generate(argc, argv, launcher); });
 }

@@ -1,4 +1,4 @@
-// The program `export`: a model as a Hugging Face folder, which transformers and most other programs load.
+// The command `export`: a model as a Hugging Face folder, which transformers and most other programs load.
 #include <fmt/ranges.h>
 
 #include <string>
@@ -11,6 +11,7 @@
 #include "train/models/adapters/adapted_model.h"
 #include "train/models/export_model.h"
 #include "train/programs/command_line.h"
+#include "train/programs/commands.h"
 #include "train/programs/program.h"
 
 using namespace ringtrain;
@@ -21,7 +22,7 @@ StoredType dtype_of(const std::string& name) {
   return name == "float16" ? StoredType::float16 : name == "bfloat16" ? StoredType::bfloat16 : StoredType::float32;
 }
 
-int run(int argc, char** argv) {
+int run_export(int argc, char** argv) {
   CommandLine app{
       "Writes a model as a Hugging Face folder: config.json, safetensors, and the tokenizer's files.\n"
       "Example: export --checkpoint runs/long_ctx --output my-model --dtype bfloat16",
@@ -85,6 +86,6 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  return run_program("export", [&] { return run(argc, argv); });
+int ringtrain::export_command(int argc, char** argv) {
+  return run_program("export", [&] { return run_export(argc, argv); });
 }

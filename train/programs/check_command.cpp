@@ -1,4 +1,4 @@
-// The program `check`: is this run right? One step of a user's own config, held against the reference in double.
+// The command `check`: is this run right? One step of a user's own config, held against the reference in double.
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -6,6 +6,7 @@
 
 #include "data/token_manifest.h"
 #include "framework/config/read_config.h"
+#include "framework/dump/dump_comparison.h"
 #include "framework/output/output_file.h"
 #include "framework/profile/hash_progress.h"
 #include "framework/profile/progress.h"
@@ -15,6 +16,7 @@
 #include "train/check/check_report.h"
 #include "train/models/model_source.h"
 #include "train/programs/command_line.h"
+#include "train/programs/commands.h"
 #include "train/programs/program.h"
 #include "train/run/run_folder.h"
 
@@ -22,9 +24,29 @@ using namespace ringtrain;
 
 namespace {
 
-constexpr const char* writer = "ringtrain check";
+constexpr const char* check_writer = "ringtrain check";
 
-int run(int argc, char** argv, Launcher& launcher) {
+/// Two dumps that are compared, and how.
+struct DumpPair {
+  std::vector<std::string> folders;
+  Tolerance tolerance;
+  const CLI::Option *relative_option = nullptr, *absolute_option = nullptr;
+};
+
+/// Prints where the dumps differ. Returns the exit code.
+int compare_pair(const DumpPair& pair) {
+  const DumpReader a(pair.folders[0]), b(pair.folders[1]);
+  Tolerance tolerance = default_tolerance(a.index(), b.index());
+  if (pair.relative_option->count() > 0) {
+    tolerance = {.relative = pair.tolerance.relative, .absolute = pair.tolerance.relative * 1e-3};
+  }
+  if (pair.absolute_option->count() > 0) tolerance.absolute = pair.tolerance.absolute;
+  const DumpComparison comparison = compare_dumps(a, b, tolerance);
+  print_result(report(comparison, a, b, tolerance));
+  return comparison.agree() ? 0 : static_cast<int>(ExitCode::numeric);
+}
+
+int run_check(int argc, char** argv, Launcher& launcher) {
   CommandLine app{
       "Is this run right? Does one step of a config as it is, on its own mesh, device, data and weights, and holds it "
       "against a reference in double: inputs, every layer's tensors, nll, loss, gradients, and the weights after the "
@@ -36,7 +58,7 @@ int run(int argc, char** argv, Launcher& launcher) {
   CheckOptions options;
   options.train.dump.step = 1;
   bool overwrite = false, of_properties = false;
-  app.add_option("--config", config_path, "FILE", "the YAML config of the run")->required();
+  app.add_option("--config", config_path, "FILE", "the YAML config of the run");
   app.add_option("--set", settings, "KEY.PATH=VALUE", "change one key of the config, as of train; may be repeated")
       ->allow_extra_args(false);
   app.add_option("--init-from", options.train.start.init_from, "PATH", "begin with these weights, as of train");
@@ -51,12 +73,30 @@ int run(int argc, char** argv, Launcher& launcher) {
   app.add_option("--dump", options.train.dump.folder, "DIR",
                  "the folder for the step's tensors, which all ranks must see; a former dump in it is replaced "
                  "(default: <config's name>.check)");
-  app.add_flag("--keep", options.keep, "keep the dump of a right run, too, for scripts/compare-dumps");
+  app.add_flag("--keep", options.keep, "keep the dump of a right run, too, for --compare");
+  DumpPair pair;
+  auto* const compare =
+      app.add_option("--compare", pair.folders, "A B",
+                     "instead of a run: name the first tensor and element in which two dumps of a step differ (train "
+                     "--dump-step, check --keep), and all that do; ends with 5 if one does")
+          ->expected(2);
+  pair.relative_option =
+      app.add_real("--tolerance", pair.tolerance.relative, RealRange::at_least(0), "X",
+                   "with --compare: the largest difference that counts as none, as a part of the tensor's maximum "
+                   "(default: 1e-12 between two float64 dumps, 1e-5 with float32, 0.05 with bfloat16)")
+          ->needs(compare);
+  pair.absolute_option =
+      app.add_real("--absolute", pair.tolerance.absolute, RealRange::at_least(0), "X",
+                   "with --compare: the largest difference that counts as none, whatever the maximum (default: a "
+                   "thousandth of the tolerance; some gradients are zero but for rounding)")
+          ->needs(compare);
   auto* const output_option =
       app.add_option("--output", output, "FILE.json", "write what was found to FILE as well; replaces a former one");
   app.add_flag("--overwrite", overwrite, "let --output replace any file that this run does not use")
       ->needs(output_option);
   if (!parse_command_line(app, argc, argv, launcher.is_rank_zero())) return 0;
+  if (compare->count() > 0) return launcher.is_rank_zero() ? compare_pair(pair) : 0;
+  if (config_path.empty()) fail(ExitCode::usage, "--config is required, unless --compare names two dumps");
   if (output_option->count() > 0 && output.empty()) fail(ExitCode::usage, "--output is empty; name a file");
 
   const Log log = [&](const std::string& line) {
@@ -80,8 +120,8 @@ int run(int argc, char** argv, Launcher& launcher) {
       return files;
     };
     file.emplace(output,
-                 OutputRules({"a check's findings", "--output"}, OutputMark::json(writer), OutputInputs::of(inputs),
-                             overwrite ? Overwrite::yes : Overwrite::no),
+                 OutputRules({"a check's findings", "--output"}, OutputMark::json(check_writer),
+                             OutputInputs::of(inputs), overwrite ? Overwrite::yes : Overwrite::no),
                  ExitCode::usage);
   }
   std::optional<Progress> progress;
@@ -109,7 +149,7 @@ int run(int argc, char** argv, Launcher& launcher) {
   if (!launcher.is_rank_zero()) return 0;
   print_result(text);
   if (file) {
-    file->file().write(marked_json(writer, json_text(json, 2)) + "\n");
+    file->file().write(marked_json(check_writer, json_text(json, 2)) + "\n");
     file->publish();
   }
   return right ? 0 : static_cast<int>(ExitCode::numeric);
@@ -117,6 +157,6 @@ int run(int argc, char** argv, Launcher& launcher) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  return run_rank_program("check", [&](Launcher& launcher) { return run(argc, argv, launcher); });
+int ringtrain::check_command(int argc, char** argv) {
+  return run_rank_program("check", [&](Launcher& launcher) { return run_check(argc, argv, launcher); });
 }
