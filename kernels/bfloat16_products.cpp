@@ -8,7 +8,6 @@
 
 #include "framework/error.h"
 #include "kernels/cpu/pairs.h"
-#include "kernels/cpu/tiles.h"
 
 namespace ringtrain {
 
@@ -45,10 +44,8 @@ BFloat16Products chosen() {
   if (const char* const name = std::getenv("RINGTRAIN_BFLOAT16")) {
     if (std::string_view(name) == "widened") return BFloat16Products::widened;
     if (std::string_view(name) == "pairs") return BFloat16Products::pairs;
-    if (std::string_view(name) == "tiles") return BFloat16Products::tiles;
-    fail(ExitCode::usage, "RINGTRAIN_BFLOAT16 is {}; it may be widened, pairs or tiles", name);
+    fail(ExitCode::usage, "RINGTRAIN_BFLOAT16 is {}; it may be widened or pairs", name);
   }
-  if (cpu::tiles::available()) return BFloat16Products::tiles;
   if (!cpu::dot_is_an_instruction) return BFloat16Products::widened;
   // A pair is two products. On some processors the instruction runs at half the multiply-add's rate or less.
   constexpr std::int64_t count = 2000;
@@ -73,19 +70,8 @@ void use_bfloat16_products(BFloat16Products products) {
 }
 
 const char* bfloat16_products_text() {
-  switch (bfloat16_products()) {
-    case BFloat16Products::widened:
-      return "float32";
-    case BFloat16Products::pairs:
-      return cpu::dot_is_an_instruction ? "AVX512-BF16" : "AVX512-BF16 emulated";
-    case BFloat16Products::tiles:
-      return cpu::tiles::available() ? "AMX" : "AMX emulated";
-  }
-  return "";
-}
-
-const char* bfloat16_sums_text() {
-  return bfloat16_products() == BFloat16Products::tiles ? "by tiles" : "one by one";
+  if (bfloat16_products() == BFloat16Products::widened) return "float32";
+  return cpu::dot_is_an_instruction ? "AVX512-BF16" : "AVX512-BF16 emulated";
 }
 
 }  // namespace ringtrain

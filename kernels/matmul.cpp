@@ -67,13 +67,9 @@ constexpr auto stored = [](auto*, const auto*, std::int64_t) {};
 template <class S, class A, class C, class Start, class Finish>
 void multiply(Stream& stream, std::int64_t M, std::int64_t N, std::int64_t K, const Operand<S>& a, const Operand<S>& b,
               C* c, Start&& start, Finish&& finish) {
-  const auto by = [&]<class P>() {
+  cpu::dispatch_packed<S, A>([&]<class P>() {
     cpu::gemm::multiply<S, A, P>(stream, M, N, K, a, b, c, std::forward<Start>(start), std::forward<Finish>(finish));
-  };
-  if constexpr (std::is_same_v<S, BFloat16>) {
-    if (bfloat16_products() == BFloat16Products::tiles) return by.template operator()<cpu::Tiled>();
-  }
-  cpu::dispatch_packed<S, A>(by);
+  });
 }
 
 }  // namespace

@@ -344,7 +344,6 @@ CheckpointManifest RankTrainer::manifest_at(std::int64_t step) const {
   manifest.run = run_.id;
   manifest.tokenizer_hash = run_.corpus.tokenizer_hash();
   manifest.dtype = name_of(run_.config.training.dtype);
-  if (const std::string sums = bfloat16_sums(run_.config.training); !sums.empty()) manifest.bfloat16_sums = sums;
   manifest.base = run_.start.base;
   manifest.model = {name_of(run_.config.model.architecture), run_.table.count()};
   if (!run_.model.is_transformer()) manifest.model.definition = run_.model.name;

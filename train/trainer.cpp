@@ -195,7 +195,6 @@ std::vector<AgreedValue> facts_of(const Run& run) {
     facts.push_back({difference.key, difference.after});
   }
   facts.push_back({"the model's definition", run.model.name});
-  facts.push_back({bfloat16_sums_name, bfloat16_sums(run.config.training)});
   facts.push_back({"the data's hash", run.data_hash});
   facts.push_back({"the evaluation targets' hash", run.targets ? run.targets->hash : "none"});
   facts.push_back({"the checkpoint to begin with", run.start.source ? run.start.source->identity : "none"});

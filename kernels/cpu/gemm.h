@@ -4,9 +4,8 @@
 // not on how the product is cut into tiles, on their sizes, or on the number of threads.
 //
 // Operands are stored in S, packed as P, and summed in A. P is A, to which packing widens S, or a Pair of bfloat16
-// (cpu/pairs.h), whose chains have the same bits, or Tiled (cpu/tiles.h), whose sums have an order of their own. A
-// result that is stored in A is summed where it stands. One that is stored in less is summed in the scratch and rounded
-// once, when it is complete.
+// (cpu/pairs.h), whose chains have the same bits. A result that is stored in A is summed where it stands. One that is
+// stored in less is summed in the scratch and rounded once, when it is complete.
 //
 // As in Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008): a part of B is packed into
 // panels that are read straight through and shared by all threads; a tile packs its rows of A. A panel of B stays in
@@ -22,7 +21,6 @@
 #include "framework/stream.h"
 #include "kernels/cpu/loops.h"
 #include "kernels/cpu/pairs.h"
-#include "kernels/cpu/tiles.h"
 
 namespace ringtrain::cpu::gemm {
 
@@ -32,18 +30,12 @@ inline constexpr int column_vectors = 2;
 inline constexpr int panel_height = (vector_registers - column_vectors - 1) / column_vectors;
 template <class T>
 inline constexpr std::int64_t panel_width = column_vectors* lanes<T>;
-template <>
-inline constexpr std::int64_t panel_width<Tiled> = tiles::block;
 /// Elements between two k of a packed panel of A: panel_height, rounded up to whole vectors.
 template <class T>
 inline constexpr std::int64_t panel_slot = (panel_height + lanes<T> - 1) / lanes<T>* lanes<T>;
 
-/// Rows of C that one pass over a panel of B makes.
-template <class P>
-inline constexpr std::int64_t rows_at_once = std::is_same_v<P, Tiled> ? tiles::block : panel_height;
 /// The most rows of a tile: a block of them, packed, stays in L2.
-template <class P>
-inline constexpr std::int64_t max_rows = std::is_same_v<P, Tiled> ? 256 : 18 * panel_height;
+inline constexpr std::int64_t max_rows = 18 * panel_height;
 /// Packed elements of a panel over a whole depth_block, which has no odd end.
 template <class P>
 inline constexpr std::int64_t panel_elements = packed_terms<P>(depth_block) * panel_width<P>;
@@ -152,20 +144,6 @@ void pack_panel(const Operand<S>& b, std::int64_t k, std::int64_t depth, std::in
   }
 }
 
-/// What tiles take of pairs: those beyond the depth, up to a whole tile, are 0.
-inline void pack_panel(const Operand<BFloat16>& b, std::int64_t k, std::int64_t depth, std::int64_t column,
-                       std::int64_t width, Tiled* to) {
-  constexpr std::int64_t wide = panel_width<Tiled>;
-  const std::int64_t deep = packed_terms<Tiled>(depth);
-  auto* const pairs = reinterpret_cast<Pair*>(to);
-  if (b.transposed) {
-    pack_transposed(b.at(k, column), b.stride, width, depth, pairs, wide);
-  } else {
-    pack_plain(b.at(k, column), b.stride, width, b.stride - column, depth, pairs, wide);
-  }
-  std::fill(to + deep * wide, to + parts_of(deep, tiles::side) * tiles::side * wide, Tiled{0});
-}
-
 /// C[MR, panel_width] += A panel [K, panel_slot] x B panel [K, panel_width], K packed elements deep.
 template <class T, int MR>
 [[gnu::noinline]] void multiply_panels(std::int64_t K, const T* a, const T* b, SumOf<T>* c, std::int64_t c_stride) {
@@ -225,7 +203,7 @@ template <class S, class A, class P, class Start>
 void multiply_tile(const Operand<S>& a, const Part& part, const P* packed, const Tile& tile, A* c,
                    std::int64_t c_stride, Start&& start) {
   constexpr std::int64_t wide = panel_width<P>, slot = panel_slot<P>, deep = packed_terms<P>(depth_block);
-  alignas(64) P rows_of_a[max_rows<P> / panel_height * slot * deep];
+  alignas(64) P rows_of_a[max_rows / panel_height * slot * deep];
   // Panels of almost equal height: a last panel of one row would cost nearly as much as a full one.
   const std::int64_t heights = parts_of(tile.rows, panel_height);
   const auto first_row = [&](std::int64_t panel) { return panel * tile.rows / heights; };
@@ -265,69 +243,6 @@ void multiply_tile(const Operand<S>& a, const Part& part, const P* packed, const
   }
 }
 
-/// Packs a tile of A for tiles: rows [row, row + count), `side` pairs from k on; where `depth` terms end, and beyond
-/// the rows, 0.
-inline void pack_tile(const Operand<BFloat16>& a, std::int64_t row, std::int64_t count, std::int64_t k,
-                      std::int64_t depth, Tiled* to) {
-  constexpr std::int64_t side = tiles::side;
-  auto* const pairs = reinterpret_cast<Pair*>(to);
-  if (!a.transposed) {
-    cpu::pack_rows(pairs, side, a.at(row, k), a.stride, count, depth);
-  } else {  // terms lie apart: as columns first
-    alignas(64) Pair columns[side * side] = {};
-    pack_plain(a.at(row, k), a.stride, count, a.stride - row, depth, columns, side);
-    constexpr std::int64_t W = lanes<float>;
-    for (std::int64_t p = 0; p < side; p += W) {
-      for (std::int64_t r = 0; r < side; r += W) {
-        Vector<float> square[W];  // of words, moved as numbers: nothing computes with them
-        for (std::int64_t i = 0; i < W; ++i) std::memcpy(&square[i], columns + (p + i) * side + r, sizeof(square[i]));
-        transpose<float>(square);
-        for (std::int64_t i = 0; i < W; ++i) std::memcpy(to + (r + i) * side + p, &square[i], sizeof(square[i]));
-      }
-    }
-  }
-  std::fill(to + count * side, to + tiles::elements, Tiled{0});
-}
-
-/// multiply_tile by the tiles of AMX.
-template <class Start>
-void multiply_tile(const Operand<BFloat16>& a, const Part& part, const Tiled* packed, const Tile& tile, float* c,
-                   std::int64_t c_stride, Start&& start) {
-  constexpr std::int64_t wide = panel_width<Tiled>, side = tiles::side, high = rows_at_once<Tiled>;
-  constexpr std::int64_t most_deep = packed_terms<Tiled>(depth_block) / side;
-  alignas(64) Tiled rows_of_a[max_rows<Tiled> / side * most_deep * tiles::elements];
-  alignas(64) float sums[high * wide];
-  const bool by_instruction = tiles::available();
-  const tiles::Configured configured(by_instruction);
-  const std::int64_t heights = parts_of(tile.rows, high);
-  for (std::int64_t block = 0; block < part.blocks(); ++block) {
-    const std::int64_t k = part.k + block * depth_block, depth = std::min(depth_block, part.k + part.depth - k);
-    const std::int64_t deep = parts_of(depth, 2 * side);  // in tiles
-    const auto tiles_of_a = [&](std::int64_t row) { return rows_of_a + row / side * deep * tiles::elements; };
-    for (std::int64_t row = 0; row < tile.rows; row += side) {
-      for (std::int64_t i = 0; i < deep; ++i) {
-        pack_tile(a, tile.row + row, std::min(side, tile.rows - row), k + i * 2 * side,
-                  std::min(2 * side, depth - i * 2 * side), tiles_of_a(row) + i * tiles::elements);
-      }
-    }
-    for (std::int64_t i = 0; i < tile.panels; ++i) {
-      const Tiled* const b_panel = packed + (block * part.panels<Tiled>() + tile.panel + i) * panel_elements<Tiled>;
-      const std::int64_t offset = (tile.panel + i) * wide, column = part.column + offset;
-      const std::int64_t width = std::min(wide, part.columns - offset);
-      for (std::int64_t row = 0; row < heights * high; row += high) {
-        const std::int64_t height = std::min(high, tile.rows - row);
-        const auto product = by_instruction ? tiles::multiply : tiles::multiply_emulated;
-        product(deep, height > side, tiles_of_a(row), b_panel, sums);
-        for (std::int64_t r = 0; r < height; ++r) {
-          float* const to = c + (tile.row + row + r) * c_stride + offset;
-          if (k == 0) start(to, column, width);
-          for_vectors<float>(0, width, [&](auto at) { at.put(to, at(to) + at(sums + r * wide)); });
-        }
-      }
-    }
-  }
-}
-
 /// Tiles of this many rows and panels.
 struct Grid {
   std::int64_t rows, panels;
@@ -335,16 +250,14 @@ struct Grid {
 
 /// The tiles with which so many workers finish M rows and so many panels soonest. The bits of the result do not hang on
 /// it.
-template <class P>
-Grid grid_of(std::int64_t M, std::int64_t panels, int workers) {
+inline Grid grid_of(std::int64_t M, std::int64_t panels, std::int64_t width, int workers) {
   constexpr double pack_row = 16;  // packing a row of A costs about as much as multiplying it with so many columns
-  constexpr std::int64_t height = rows_at_once<P>, width = panel_width<P>;
-  const std::int64_t heights = parts_of(M, height), min_down = parts_of(M, max_rows<P>);
+  const std::int64_t heights = parts_of(M, panel_height), min_down = parts_of(M, max_rows);
   Grid best{};
   double best_cost = 0;
   for (std::int64_t down = min_down; down <= std::min(heights, min_down + 4 * workers); ++down) {
     for (std::int64_t across = 1; across <= std::min<std::int64_t>(panels, 4 * workers); ++across) {
-      const Grid grid{parts_of(heights, down) * height, parts_of(panels, across)};
+      const Grid grid{parts_of(heights, down) * panel_height, parts_of(panels, across)};
       const std::int64_t tiles = parts_of(M, grid.rows) * parts_of(panels, grid.panels);
       // Rounds of tiles, and half a tile: others may slow a worker, and the rest then waits for its last one.
       const double rounds = static_cast<double>(parts_of(tiles, workers)) + (workers > 1 ? 0.5 : 0);
@@ -396,7 +309,7 @@ void multiply(Stream& stream, std::int64_t M, std::int64_t N, std::int64_t K, co
     const std::int64_t width = std::min(columns, N - column), across = parts_of(width, wide);
     for (std::int64_t first = 0; first < M; first += band) {
       const std::int64_t rows = std::min(band, M - first);
-      const Grid grid = grid_of<P>(rows, across, pool.workers());
+      const Grid grid = grid_of(rows, across, wide, pool.workers());
       const std::int64_t tiles_across = parts_of(across, grid.panels);
       const Operand<S> a_band{a.at(first, 0), a.stride, a.transposed};
       C* const c_band = c + first * N + column;

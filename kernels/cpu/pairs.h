@@ -22,11 +22,9 @@ struct Simd<Pair> {
   using Vector = Words;
 };
 
-/// Terms of a sum in one packed element of type P: 2 in a Pair, and in what tiles take (cpu/tiles.h).
+/// Terms of a sum in one packed element of type P: 2 in a Pair.
 template <class P>
-inline constexpr std::int64_t terms_of = 1;
-template <>
-inline constexpr std::int64_t terms_of<Pair> = 2;
+inline constexpr std::int64_t terms_of = std::is_same_v<P, Pair> ? 2 : 1;
 /// Returns how many packed elements hold so many terms; the last may lack one, which is then 0.
 template <class P>
 constexpr std::int64_t packed_terms(std::int64_t terms) {
@@ -34,7 +32,7 @@ constexpr std::int64_t packed_terms(std::int64_t terms) {
 }
 /// The type that sums of products of packed elements have.
 template <class P>
-using SumOf = std::conditional_t<terms_of<P> == 2, float, P>;
+using SumOf = std::conditional_t<std::is_same_v<P, Pair>, float, P>;
 
 /// Whether dot() is an instruction here.
 #if defined(RINGTRAIN_AVX512_BF16)
@@ -219,15 +217,12 @@ inline void pack_along_rows(Pair* to, std::int64_t to_stride, const BFloat16* fr
   }
 }
 
-/// Calls body.template operator()<P>() with the type that attention's products of S take, and linear layers' where they
-/// take no tiles: A, or Pair where this process multiplies bfloat16 two at a time (kernels/bfloat16_products.h).
+/// Calls body.template operator()<P>() with the type that products of S take: A, or Pair where this process multiplies
+/// bfloat16 two at a time (kernels/bfloat16_products.h).
 template <class S, class A, class Body>
 decltype(auto) dispatch_packed(Body&& body) {
   if constexpr (std::is_same_v<S, BFloat16>) {
-    const BFloat16Products products = bfloat16_products();
-    if (products == BFloat16Products::pairs || (products == BFloat16Products::tiles && dot_is_an_instruction)) {
-      return body.template operator()<Pair>();
-    }
+    if (bfloat16_products() == BFloat16Products::pairs) return body.template operator()<Pair>();
   }
   return body.template operator()<A>();
 }

@@ -48,7 +48,7 @@ struct CheckpointManifest {
   std::string tokenizer_hash = {};  // whose tokens these data are (data/tokenizer/tokenizer.h); "": they do not say
   std::string run = {};             // which run made it, the same for all of its checkpoints; "": it does not say
   std::string dtype;                // of weights and moments
-  std::optional<std::string> bfloat16_sums = {};  // how a CPU added bfloat16 products (kernels/bfloat16_products.h)
+  std::optional<std::string> bfloat16_sums = {};  // in manifests of earlier versions; it has no effect
   struct Model {                                  // the model in short
     std::string architecture;
     std::int64_t parameters = 0;

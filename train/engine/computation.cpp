@@ -25,20 +25,9 @@ void choose_computation(const std::string& device, const std::string& dtype, Tra
   training.offload = Offload::none;
 }
 
-namespace {
-
-bool multiplies_bfloat16(const TrainingConfig& training) {
-  return training.device == Device::Kind::cpu && training.dtype == DType::bfloat16;
-}
-
-}  // namespace
-
 std::string bfloat16_instructions(const TrainingConfig& training) {
-  return multiplies_bfloat16(training) ? bfloat16_products_text() : "";
-}
-
-std::string bfloat16_sums(const TrainingConfig& training) {
-  return multiplies_bfloat16(training) ? bfloat16_sums_text() : "";
+  const bool multiplies = training.device == Device::Kind::cpu && training.dtype == DType::bfloat16;
+  return multiplies ? bfloat16_products_text() : "";
 }
 
 }  // namespace ringtrain

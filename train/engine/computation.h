@@ -13,13 +13,8 @@ struct TrainingConfig;
 /// the flag for what this build or the device cannot do.
 void choose_computation(const std::string& device, const std::string& dtype, TrainingConfig& training);
 
-/// Returns the instructions that multiply bfloat16 in this process, "AMX", "AVX512-BF16" or "float32"; empty for a run
-/// on GPUs or of another dtype.
+/// Returns the instructions that multiply bfloat16 in this process, "AVX512-BF16" or "float32"; empty for a run on GPUs
+/// or of another dtype. The numbers do not depend on them (kernels/bfloat16_products.h), so ranks may differ.
 std::string bfloat16_instructions(const TrainingConfig& training);
-/// Returns in which order they add products (kernels/bfloat16_products.h), empty likewise. Numbers depend on this
-/// alone: ranks agree on it.
-std::string bfloat16_sums(const TrainingConfig& training);
-/// The name of that fact where ranks do not agree.
-inline constexpr const char* bfloat16_sums_name = "how linear layers add bfloat16 products (RINGTRAIN_BFLOAT16)";
 
 }  // namespace ringtrain

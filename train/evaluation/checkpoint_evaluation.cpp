@@ -261,7 +261,6 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
                               {"--layout", name_of(config.mesh.layout)},
                               {"--shard-weights", name_of(config.training.shard)},
                               {"--threads-per-rank", std::to_string(options.threads_per_rank)},
-                              {bfloat16_sums_name, bfloat16_sums(config.training)},
                               {"the context lengths", fmt::format("{}", fmt::join(request.context_lengths, ", "))},
                               {"--stride", std::to_string(request.stride)},
                               {"--by-position", request.by_position ? "yes" : "no"},

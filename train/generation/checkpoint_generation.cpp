@@ -177,7 +177,7 @@ GenerationRequest request_of(const GenerationOptions& options, const ModelSource
 
 /// Returns the facts that all ranks must have alike.
 std::vector<AgreedValue> facts_of(const GenerationOptions& options, const ModelSource& source,
-                                  const TrainingConfig& training, const GenerationRequest& request) {
+                                  const GenerationRequest& request) {
   const SamplingOptions& s = options.sampling;
   Hasher hasher;
   hasher.update(request.prompt.data(), request.prompt.size() * sizeof(request.prompt[0]));
@@ -185,7 +185,6 @@ std::vector<AgreedValue> facts_of(const GenerationOptions& options, const ModelS
           {"the prompt's hash", hasher.digest()},
           {"--max-new-tokens", std::to_string(options.max_new_tokens)},
           {"--threads-per-rank", std::to_string(options.threads_per_rank)},
-          {bfloat16_sums_name, bfloat16_sums(training)},
           {"the sampling flags",
            fmt::format("{} {} {} {} {} {}", s.temperature, s.top_k, s.top_p, s.min_p, s.repetition_penalty, s.seed)}};
 }
@@ -260,7 +259,7 @@ GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Lau
 
   TokenPrinter printer(options, own.tokenizer.get(), print);
   const auto generate_on_rank = [&](Communicator& world) {
-    require_agreement(world, facts_of(options, source, config.training, request));
+    require_agreement(world, facts_of(options, source, request));
     ThreadPool pool(threads);
     const Device device = device_of(config.training, world.rank(), here);
     require_carrier(config.mesh.backend, world, device, launcher.ranks_are_processes());

@@ -11,7 +11,6 @@
 #include "framework/config/read_config.h"
 #include "framework/config/training_stages.h"
 #include "framework/error.h"
-#include "train/engine/computation.h"
 #include "train/models/adapters/adapted_model.h"
 
 namespace ringtrain {
@@ -82,13 +81,6 @@ RunStart resumed(Checkpoint checkpoint, const Config& config, const std::string&
   start.base = manifest.base;
   start.run = manifest.run;
   log(fmt::format("resuming from {}: {} steps, {} tokens done", start.source->path, start.step, start.tokens));
-  const std::string sums = bfloat16_sums(config.training);
-  if (const std::string before = manifest.bfloat16_sums.value_or(sums); !sums.empty() && sums != before) {
-    log(fmt::format(
-        "linear layers add bfloat16 products {} now, and {} before: losses agree with those of an undisturbed run to "
-        "rounding, not to the bit (RINGTRAIN_BFLOAT16)",
-        sums, before));
-  }
   return start;
 }
 

@@ -60,34 +60,6 @@ TEST_F(BFloat16Run, WithSinksSoftcapsAdaptersAndShardsIsRight) {
   EXPECT_EQ(wrong(check_run(options, [](const std::string&) {})), "");
 }
 
-// Tiles add linear layers' products in an order of their own: within the same bounds, and the same from run to run.
-TEST_F(BFloat16Run, ByTilesIsRightAndTellsAResumeThatIsNot) {
-  const std::vector<std::string> mesh{"mesh.sequence=2", "mesh.data=2"};
-  const StartRequest again{.resume = true, .resume_path = "", .init_from = ""};
-  {
-    const Multiplying products(BFloat16Products::tiles);
-    for (const Architecture architecture : {Architecture::llama, Architecture::gemma2}) {
-      const CheckReport report =
-          check(half({"model.architecture=" + std::string(name_of(architecture)), "mesh.sequence=3"}));
-      EXPECT_EQ(wrong(report), "");
-    }
-    run(half(mesh), "tiles");
-    run(half(mesh), "stopped", {}, 3);
-    EXPECT_EQ(run(half(mesh), "stopped", again).logged("linear layers add"), "");
-    EXPECT_EQ(losses("stopped"), losses("tiles"));
-    EXPECT_EQ(state(checkpoint("stopped", 6)), state(checkpoint("tiles", 6)));
-    run(half(mesh), "moved", {}, 3);
-  }
-  const Multiplying products(BFloat16Products::widened);
-  EXPECT_EQ(run(half(mesh), "moved", again).logged("linear layers add"),
-            "linear layers add bfloat16 products one by one now, and by tiles before: losses agree with those of an "
-            "undisturbed run to rounding, not to the bit (RINGTRAIN_BFLOAT16)");
-  run(half(mesh), "widened");
-  const auto one = losses("widened"), by_tiles = losses("tiles");
-  EXPECT_NE(one, by_tiles) << "tiles were not taken";
-  for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(one[i], by_tiles[i], 0x1p-9 * one[i]) << "step " << i + 1;
-}
-
 TEST_F(BFloat16Run, BitsDependOnTheMeshAlone) {
   // One micro-batch: those of sharded weights add up over ranks one by one.
   const std::vector<std::string> mesh{"mesh.sequence=2", "mesh.data=2", "training.micro_batch_size=2"};

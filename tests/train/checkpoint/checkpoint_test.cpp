@@ -76,6 +76,13 @@ TEST(Manifest, NeedNotSayWhoseTokensTheDataAre) {
             std::string::npos);
 }
 
+// Earlier versions wrote the key for runs in bfloat16.
+TEST(Manifest, MayNameTheOrderOfSums) {
+  CheckpointManifest manifest = some_manifest();
+  manifest.bfloat16_sums = "one by one";
+  EXPECT_EQ(parse_manifest(to_json(manifest), "m").step, 7);
+}
+
 TEST(Manifest, FindsAnyFlippedBit) {
   const CheckpointManifest manifest = some_manifest();
   const std::string text = to_json(manifest);
