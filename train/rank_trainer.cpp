@@ -167,8 +167,8 @@ void RankTrainer::load() {
   });
 }
 
-void RankTrainer::remember(const std::vector<StepNumbers>& steps) {
-  for (const StepNumbers& step : steps) trend_.add(step.loss, step.grad_norm);
+void RankTrainer::remember(const std::vector<StepReport>& steps) {
+  for (const StepReport& step : steps) trend_.add(step.loss, step.grad_norm);
 }
 
 void RankTrainer::load_state() {
@@ -196,32 +196,21 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   if (state_.rank != 0) return;
   const TrainingConfig& training = run_.at(step).training;
   grace_.add_step(seconds);
-  StepRecord line;
-  line.step = step;
+  StepRecord line{result};
+  line.tokens = tokens_at(step);
+  line.seconds = seconds;
   if (run_.stages.size() > 1) line.stage = {stage_of_step(run_.config.training, step) + 1, training.seq_len};
   line.time = WallClock::now();
-  line.tokens = tokens_at(step);
-  line.loss = result.loss;
-  line.grad_norm = result.norm;
-  line.lr = result.lr;
   line.skipped_steps = step_.skipped();
-  const StepTrend::Verdict verdict = trend_.add(result.loss, result.norm);
-  line.loss_spike = !verdict.loss_spike.empty();
-  line.empty = result.empty;
-  line.seconds = seconds;
+  line.trend = trend_.add(result.loss, result.grad_norm);
   const auto tokens = static_cast<double>(training.global_batch_size * training.seq_len);
   line.tokens_per_second = tokens / seconds;
   line.visible_pairs = result.pairs.forward / static_cast<double>(run_.config.model.num_hidden_layers);
   if (peak_flops_ > 0 && !result.empty) {
     line.mfu = useful_flops_.of(tokens, result.pairs) / seconds / peak_flops_;
   }
-  line.loss_z = verdict.loss_z;
-  line.grad_norm_z = verdict.grad_norm_z;
-  line.ring_wait_seconds = result.ring_wait_seconds;
   line.samples = run_.sample_indices(step);
   line.peak = peaks;
-  line.ring = result.ring;
-  line.audit = result.audit;
   if (first) {
     line.started = {.build = run_.build,
                     .host = host_name(),
@@ -233,20 +222,15 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   }
   if (result.ring) ring_.add(*result.ring, seconds);
   metrics_->write(metrics_line(line));
-  if (line.loss_spike) log(fmt::format("warning: step {}: a loss spike: {}", step, verdict.loss_spike));
+  if (!line.trend.loss_spike.empty()) {
+    log(fmt::format("warning: step {}: a loss spike: {}", step, line.trend.loss_spike));
+  }
   progress_->update(step,
                     result.empty ? "no token to learn from"
-                                 : fmt::format("loss={:.4f} norm={:.3f} lr={:.2e}{}", result.loss, result.norm,
+                                 : fmt::format("loss={:.4f} norm={:.3f} lr={:.2e}{}", result.loss, result.grad_norm,
                                                result.lr, line.mfu ? fmt::format(" mfu={:.1f}%", 100 * *line.mfu) : ""),
                     static_cast<double>(line.tokens - run_.start.tokens));
-  if (run_.callbacks.step) {
-    run_.callbacks.step({.step = step,
-                         .tokens = line.tokens,
-                         .loss = line.loss,
-                         .grad_norm = line.grad_norm,
-                         .lr = line.lr,
-                         .seconds = seconds});
-  }
+  if (run_.callbacks.step) run_.callbacks.step(line);
 }
 
 int RankTrainer::signal_anywhere() {

@@ -18,7 +18,6 @@
 #include "train/step/checkpoint_saver.h"
 #include "train/step/grace_time.h"
 #include "train/step/metrics.h"
-#include "train/step/step_trend.h"
 #include "train/step/training_step.h"
 
 namespace ringtrain {
@@ -33,7 +32,7 @@ class RankTrainer {
   /// then. Changes nothing on the disk.
   void load();
   /// Takes the last steps before the run's start, as its metrics have them. On rank 0 alone, before train().
-  void remember(const std::vector<StepNumbers>& steps);
+  void remember(const std::vector<StepReport>& steps);
   /// After load(), once the run's folder is ready. Trains from the run's start to its last step, or until a signal:
   /// then saves and stops. Returns done, interrupted or terminated, the same on every rank.
   ExitCode train();

@@ -35,7 +35,7 @@
 #include "train/run/checkpoint_space.h"
 #include "train/run/metrics_history.h"
 #include "train/step/schedule.h"
-#include "train/step/z_score.h"
+#include "train/step/step_trend.h"
 #include "train/trace_file.h"
 
 namespace ringtrain {
@@ -239,7 +239,7 @@ EmptySteps foresee_empty_steps(const Corpus& corpus, const SampleOrder& order, c
 
 /// Makes the run's folder ready to go on from where the run begins: the first change of what it holds. Needs its lock.
 /// Returns what its metrics keep of the last steps before.
-std::vector<StepNumbers> begin_folder(const Run& run, const Log& log) {
+std::vector<StepReport> begin_folder(const Run& run, const Log& log) {
   const FolderContent content = run.folder.look();
   if (content.mark() != run.found) {
     fail(ExitCode::usage, "{}: another run has trained here while this one was starting; start it again",
@@ -267,7 +267,7 @@ std::vector<StepNumbers> begin_folder(const Run& run, const Log& log) {
         shown < cut.damaged_lines.size() ? fmt::format(" and {} more", cut.damaged_lines.size() - shown) : "",
         cut.damaged_lines.size() == 1 ? "is" : "are"));
   }
-  return content.metrics.numbers_up_to(run.start.step, ZScore::window);
+  return content.metrics.numbers_up_to(run.start.step, StepTrend::window);
 }
 
 FileLock begin_dump(const Run& run) {

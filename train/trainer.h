@@ -8,7 +8,7 @@
 #include "framework/config/config.h"
 #include "parallel/launch/launcher.h"
 #include "train/run/run.h"
-#include "train/step/training_step.h"
+#include "train/step/step_result.h"
 
 namespace ringtrain {
 

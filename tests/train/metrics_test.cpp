@@ -121,7 +121,7 @@ TEST_F(MetricsTest, KeptStepsAreRemembered) {
   const auto loss_of = [](int step) { return step % 7 == 0 ? std::nan("") : 2 + 0.01 * (step % 5); };
   for (int step = 1; step <= 90; ++step) file << line(step, loss_of(step)) << (step == 40 ? "\nno json\n" : "\n");
   file.close();
-  const std::vector<StepNumbers> kept = MetricsHistory::read(path).numbers_up_to(80, 50);
+  const std::vector<StepReport> kept = MetricsHistory::read(path).numbers_up_to(80, 50);
   ASSERT_EQ(kept.size(), 58u);  // steps 23 to 80: 50 with a loss, 8 without
   for (int i = 0; i < 58; ++i) {
     EXPECT_TRUE(kept[i].loss == loss_of(23 + i) || std::isnan(loss_of(23 + i))) << i;
@@ -131,7 +131,7 @@ TEST_F(MetricsTest, KeptStepsAreRemembered) {
 
   StepTrend whole, resumed, blind;  // the first one has seen every step
   for (int step = 1; step <= 80; ++step) whole.add(loss_of(step), 0);
-  for (const StepNumbers& one : kept) resumed.add(one.loss, one.grad_norm);
+  for (const StepReport& one : kept) resumed.add(one.loss, one.grad_norm);
   EXPECT_FALSE(blind.add(30, 0).loss_z.has_value());
   const StepTrend::Verdict expected = whole.add(30, 0), verdict = resumed.add(30, 0);
   EXPECT_EQ(verdict.loss_z, expected.loss_z);

@@ -8,7 +8,7 @@
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/engine/rank_state.h"
-#include "train/step/loss_spike.h"
+#include "train/step/step_trend.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -198,22 +198,23 @@ TEST_F(BadState, IsNeverSaved) {
   }
 }
 
-TEST(LossSpike, TellsASpikeFromNoiseAndFromASlope) {
-  LossSpike spikes;
-  for (int i = 0; i < 19; ++i) EXPECT_FALSE(spikes.is_spike(2.0 + 0.01 * (i % 5)));
-  EXPECT_FALSE(spikes.is_spike(100)) << "fewer than 20 before it";
-  LossSpike steady;
-  for (int i = 0; i < 60; ++i) EXPECT_FALSE(steady.is_spike(2.0 + 0.02 * (i % 5)));
-  EXPECT_FALSE(steady.is_spike(2.3)) << "more than 6 deviations, but less than a fifth of the mean";
-  EXPECT_TRUE(steady.is_spike(3.0));
-  EXPECT_NE(steady.last_spike().find("3.0000, where the mean of the last 50"), std::string::npos);
-  EXPECT_FALSE(steady.is_spike(2.04));
-  LossSpike slope;
-  for (int i = 0; i < 300; ++i) EXPECT_FALSE(slope.is_spike(4.0 * std::exp(-0.02 * i) + 1)) << i;
-  LossSpike noisy;
-  for (int i = 0; i < 300; ++i) EXPECT_FALSE(noisy.is_spike(2 + std::sin(1.7 * i))) << "half of the mean up and down";
+TEST(StepTrend, TellsASpikeFromNoiseAndFromASlope) {
+  const auto spike = [](StepTrend& trend, double loss) { return trend.add(loss, 1).loss_spike; };
+  StepTrend spikes;
+  for (int i = 0; i < 19; ++i) EXPECT_EQ(spike(spikes, 2.0 + 0.01 * (i % 5)), "");
+  EXPECT_EQ(spike(spikes, 100), "") << "fewer than 20 before it";
+  StepTrend steady;
+  for (int i = 0; i < 60; ++i) EXPECT_EQ(spike(steady, 2.0 + 0.02 * (i % 5)), "");
+  EXPECT_EQ(spike(steady, 2.3), "") << "more than 6 deviations, but less than a fifth of the mean";
+  EXPECT_NE(spike(steady, 3.0).find("3.0000, where the mean of the last 50"), std::string::npos);
+  EXPECT_EQ(spike(steady, 2.04), "");
+  EXPECT_EQ(steady.add(30, std::nan("")).loss_spike, "") << "a skipped step has its own warning";
+  StepTrend slope;
+  for (int i = 0; i < 300; ++i) EXPECT_EQ(spike(slope, 4.0 * std::exp(-0.02 * i) + 1), "") << i;
+  StepTrend noisy;
+  for (int i = 0; i < 300; ++i) EXPECT_EQ(spike(noisy, 2 + std::sin(1.7 * i)), "") << "half of the mean up and down";
   int told = 0;
-  for (int i = 0; i < 60; ++i) told += noisy.is_spike(30) ? 1 : 0;
+  for (int i = 0; i < 60; ++i) told += spike(noisy, 30).empty() ? 0 : 1;
   EXPECT_GE(told, 1);
   EXPECT_LE(told, 3) << "a loss that stays high is told once or a few times";
 }

@@ -14,7 +14,7 @@
 #include "tests/support/folder_test.h"
 #include "tests/train/event_reader.h"
 #include "train/step/metrics.h"
-#include "train/step/z_score.h"
+#include "train/step/step_trend.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -120,13 +120,13 @@ TEST_F(Events, AndMetricsAreWholeAgainAfterAFullDisk) {
   }
 }
 
-TEST(ZScores, AreDeviationsFromTheValuesBefore) {
-  ZScore score;
-  for (int i = 0; i < 20; ++i) EXPECT_FALSE(score.add(i % 2 == 0 ? 1 : 3).has_value());
-  EXPECT_DOUBLE_EQ(score.add(5).value_or(0), 3);  // mean 2, standard deviation 1
-  EXPECT_FALSE(score.add(std::nan("")).has_value());
-  ZScore alike;
-  for (int i = 0; i < 30; ++i) EXPECT_FALSE(alike.add(2).has_value());
+TEST(StepTrend, MeasuresDeviationsFromTheValuesBefore) {
+  StepTrend trend;
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(trend.add(i % 2 == 0 ? 1 : 3, 2).loss_z.has_value());
+  const StepTrend::Verdict verdict = trend.add(5, 4);
+  EXPECT_DOUBLE_EQ(verdict.loss_z.value_or(0), 3);  // mean 2, standard deviation 1
+  EXPECT_FALSE(verdict.grad_norm_z.has_value()) << "all before are alike";
+  EXPECT_FALSE(trend.add(std::nan(""), 1).loss_z.has_value());
 }
 
 }  // namespace

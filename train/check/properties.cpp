@@ -82,7 +82,7 @@ class PropertyCheck {
     run.before_forward = hook;
     const StepResult result = dumped_step(
         run, [](const std::string&) {}, launcher_);
-    Observed observed{.loss = result.loss, .norm = result.norm, .tokens = {}, .nll = {}, .weights = {}};
+    Observed observed{.loss = result.loss, .norm = result.grad_norm, .tokens = {}, .nll = {}, .weights = {}};
     if (!launcher_.is_rank_zero()) return observed;
     const DumpReader dump(run.dump.folder);
     const auto read = [&](const char* name) { return dump.read(*dump.find(name)); };

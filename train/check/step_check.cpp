@@ -98,7 +98,7 @@ class StepCheck {
     compare_loss();
     compare_gradients();
     // A step whose loss or norm is no number changes no weight.
-    if (std::isfinite(result_.loss) && std::isfinite(result_.norm)) compare_update();
+    if (std::isfinite(result_.loss) && std::isfinite(result_.grad_norm)) compare_update();
     return in_order();
   }
 
@@ -195,7 +195,7 @@ class StepCheck {
     }
     const double exact_norm = std::sqrt(squares);
     Compared& norm = compared_["gradient norm"];
-    norm.element(0, result_.norm, exact_norm);
+    norm.element(0, result_.grad_norm, exact_norm);
     norm.allow(sum_in_double(run_.table.count(Part::trainable), exact_norm));
     for (std::size_t r = 0; r < roundings_.size(); ++r) {
       for (auto& [name, rounded] : rounded_gradients_[r])
@@ -224,8 +224,8 @@ class StepCheck {
     const double rate = reference::learning_rate(run_.config, step);
     compared_["learning rate"].element(0, result_.lr, rate);
     compared_["learning rate"].allow(0x1p-50 * rate);
-    const double clip = optimizer.max_grad_norm > 0 && result_.norm > optimizer.max_grad_norm
-                            ? optimizer.max_grad_norm / result_.norm
+    const double clip = optimizer.max_grad_norm > 0 && result_.grad_norm > optimizer.max_grad_norm
+                            ? optimizer.max_grad_norm / result_.grad_norm
                             : 1;
     const double u = precision_of(accumulator(dtype())).sums;
     for (const Parameter& parameter : run_.table.all()) {

@@ -9,7 +9,7 @@
 
 #include "framework/dump/dump_reader.h"
 #include "train/run/run.h"
-#include "train/step/training_step.h"
+#include "train/step/step_result.h"
 
 namespace ringtrain {
 

@@ -21,7 +21,7 @@ MetricsHistory::Line MetricsHistory::understand(const std::string& text, bool en
   if (const std::optional<MetricsEntry> entry = parse_metrics_line(text)) {
     line.step = entry->step;
     line.kind = entry->evaluation ? Kind::evaluation : Kind::train;
-    line.numbers = {number_in(entry->json, "loss"), number_in(entry->json, "grad_norm")};
+    line.numbers = {.loss = number_in(entry->json, "loss"), .grad_norm = number_in(entry->json, "grad_norm")};
     return line;
   }
   if (ended || text.empty()) return line;
@@ -74,8 +74,8 @@ std::int64_t MetricsHistory::last_step() const {
   return last;
 }
 
-std::vector<StepNumbers> MetricsHistory::numbers_up_to(std::int64_t step, std::size_t count) const {
-  std::vector<StepNumbers> numbers;
+std::vector<StepReport> MetricsHistory::numbers_up_to(std::int64_t step, std::size_t count) const {
+  std::vector<StepReport> numbers;
   std::size_t finite = 0;
   for (auto line = lines_.rbegin(); line != lines_.rend() && finite < count; ++line) {
     if (line->kind != Kind::train || line->step > step) continue;

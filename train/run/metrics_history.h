@@ -6,12 +6,9 @@
 #include <string>
 #include <vector>
 
-namespace ringtrain {
+#include "train/run/step_report.h"
 
-/// What a step's line says of its loss and gradient norm; NaN where it has no number.
-struct StepNumbers {
-  double loss = 0, grad_norm = 0;
-};
+namespace ringtrain {
 
 class MetricsHistory {
  public:
@@ -27,9 +24,9 @@ class MetricsHistory {
   /// Returns whether it has the evaluation after `step` steps.
   bool holds_evaluation(std::int64_t step) const;
 
-  /// Returns the numbers of the last steps up to `step`, in their order: as many as it takes that both are finite in
-  /// `count` of them; fewer if there are no more.
-  std::vector<StepNumbers> numbers_up_to(std::int64_t step, std::size_t count) const;
+  /// Returns the loss and the gradient norm of the last steps up to `step`, in their order; NaN where the line has no
+  /// number. Of steps with two finite numbers there are `count`, or fewer if the file has fewer.
+  std::vector<StepReport> numbers_up_to(std::int64_t step, std::size_t count) const;
 
   struct Cut {
     std::int64_t bytes = 0;                   // removed
@@ -47,7 +44,7 @@ class MetricsHistory {
     std::int64_t begin = 0, end = 0;  // bytes of the file, its '\n' included
     std::int64_t step = 0;            // of a torn one: 0 if it does not reach so far
     Kind kind = Kind::damaged;
-    StepNumbers numbers;  // of a step
+    StepReport numbers;  // of a step: its loss and gradient norm
   };
   static Line understand(const std::string& text, bool ended);
   bool written_again(const Line& line, std::int64_t step) const;

@@ -8,18 +8,9 @@
 #include <vector>
 
 #include "train/evaluation/evaluation_statistics.h"
+#include "train/run/step_report.h"
 
 namespace ringtrain {
-
-/// What a step gave: the numbers of its line in metrics.jsonl.
-struct StepReport {
-  std::int64_t step = 0;    // from 1
-  std::int64_t tokens = 0;  // of the run so far
-  double loss = 0;          // nats per target, before the update; NaN of a step without targets
-  double grad_norm = 0;     // before clipping
-  double lr = 0;
-  double seconds = 0;
-};
 
 struct RunCallbacks {
   /// After each step.

@@ -56,14 +56,14 @@ std::string metrics_line(const StepRecord& record) {
     json["stage"] = record.stage.number;
     json["seq_len"] = record.stage.seq_len;
   }
-  if (record.loss_spike) json["loss_spike"] = true;
+  if (!record.trend.loss_spike.empty()) json["loss_spike"] = true;
   json["tokens_per_second"] = six_digits(record.tokens_per_second);
   json["seconds"] = six_digits(record.seconds);
   json["visible_pairs"] = static_cast<std::int64_t>(record.visible_pairs);
   json["ring_wait_seconds"] = six_digits(record.ring_wait_seconds);
   if (record.mfu) json["mfu"] = six_digits(*record.mfu);
-  if (record.loss_z) json["loss_z"] = six_digits(*record.loss_z);
-  if (record.grad_norm_z) json["grad_norm_z"] = six_digits(*record.grad_norm_z);
+  if (record.trend.loss_z) json["loss_z"] = six_digits(*record.trend.loss_z);
+  if (record.trend.grad_norm_z) json["grad_norm_z"] = six_digits(*record.trend.grad_norm_z);
   json["samples"] = record.samples;
   for (const MemoryUse& peak : record.peak) json["peak_bytes"].push_back(peak_json(peak));
   if (record.ring) json["ring"] = to_json(*record.ring);

@@ -13,8 +13,8 @@
 #include "framework/config/mesh_config.h"
 #include "framework/storage/appended_file.h"
 #include "train/evaluation/evaluation_report.h"
-#include "train/step/ring_report.h"
-#include "train/step/step_audit.h"
+#include "train/step/step_result.h"
+#include "train/step/step_trend.h"
 #include "train/step/tensorboard_file.h"
 
 namespace ringtrain {
@@ -37,27 +37,18 @@ struct StepStage {
   std::int64_t seq_len = 0;
 };
 
-/// One optimizer step.
-struct StepRecord {
-  WallClock::time_point time;  // its end
-  std::int64_t step = 0;       // the first is 1
-  StepStage stage;
-  std::int64_t tokens = 0;                 // consumed so far
-  double loss = 0, grad_norm = 0, lr = 0;  // null in the line where they are not finite
-  std::int64_t skipped_steps = 0;          // so far: without an update, for either reason
-  bool empty = false;                      // this one: no sequence has a target
-  bool loss_spike = false;
-  double seconds = 0;  // of this step
+/// The line of an optimizer step. Loss, norm and rate are null in it where they are not finite.
+struct StepRecord : StepResult {
+  WallClock::time_point time = {};  // its end
+  StepStage stage = {};
+  std::int64_t skipped_steps = 0;  // so far: without an update, for either reason
   double tokens_per_second = 0;
-  double visible_pairs = 0;                             // of queries and keys, over the step's sequences
-  std::optional<double> mfu = {};                       // none: the peak is not known
-  std::optional<double> loss_z = {}, grad_norm_z = {};  // beside the steps before; none: too few
-  double ring_wait_seconds = 0;                         // rank 0's share of them spent waiting for ring messages
-  std::vector<std::int64_t> samples;                    // global indices of the step's sequences
-  std::vector<MemoryUse> peak;                          // by rank; none: unchanged since the last line that has it
-  std::optional<RingReport> ring;                       // none: a ring of one
-  std::optional<StepAudit> audit;                       // none: the step was not audited
-  std::optional<ProcessStart> started;                  // in the first line of a process
+  double visible_pairs = 0;                  // of queries and keys, over the step's sequences
+  std::optional<double> mfu = {};            // none: the peak is not known
+  StepTrend::Verdict trend = {};             // compared with the steps before
+  std::vector<std::int64_t> samples = {};    // global indices of the step's sequences
+  std::vector<MemoryUse> peak = {};          // by rank; none: unchanged since the last line that has it
+  std::optional<ProcessStart> started = {};  // in the first line of a process
 };
 
 /// Returns the line of a step, without its end; loss, norm and rate with all their digits.

@@ -1,33 +1,33 @@
-// How a step's loss and gradient norm stand beside those of the steps before it: z-scores and loss spikes. A run that
-// goes on is given the kept lines of its metrics first, so that its numbers are those of a run that never stopped.
+// How a step's loss and gradient norm compare with those of the steps before it: z-scores and loss spikes. A loss is a
+// spike if it exceeds the mean of the losses before it by more than 6 standard deviations and by more than a fifth of
+// the mean. The losses before it include earlier spikes, so a loss that stays high is reported once or a few times.
 #pragma once
 
-#include <cmath>
+#include <cstddef>
+#include <deque>
 #include <optional>
 #include <string>
 
-#include "train/step/loss_spike.h"
-#include "train/step/z_score.h"
-
 namespace ringtrain {
 
+/// Keeps the last `window` finite losses and gradient norms. With fewer than `least` of them before a step, the step
+/// has no z-score and is no spike. A run that resumes is given the kept lines of its metrics first, so that its numbers
+/// are those of a run that never stopped.
 class StepTrend {
  public:
+  static constexpr std::size_t window = 50, least = 20;
+  static constexpr double spike_deviations = 6, spike_share_of_mean = 0.2;
+
   struct Verdict {
-    std::optional<double> loss_z, grad_norm_z;  // none: too few steps before, or no number
-    std::string loss_spike;                     // what the loss jumped to, and from what; empty: it did not
+    /// (value - mean) / standard deviation; none: too few steps before, all of them alike, or the value is not finite.
+    std::optional<double> loss_z, grad_norm_z;
+    std::string loss_spike;  // what the loss jumped to, and from what; empty: it did not
   };
   /// Takes the next step's numbers, finite or not: an empty step has none.
-  Verdict add(double loss, double grad_norm) {
-    Verdict verdict{loss_z_.add(loss), grad_norm_z_.add(grad_norm), ""};
-    const bool updated = std::isfinite(loss) && std::isfinite(grad_norm);
-    if (updated && spikes_.is_spike(loss)) verdict.loss_spike = spikes_.last_spike();
-    return verdict;
-  }
+  Verdict add(double loss, double grad_norm);
 
  private:
-  ZScore loss_z_, grad_norm_z_;
-  LossSpike spikes_;
+  std::deque<double> losses_, grad_norms_;
 };
 
 }  // namespace ringtrain

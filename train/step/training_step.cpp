@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -43,37 +43,39 @@ const Batch& TrainingStep::load_batch(std::int64_t step, std::int64_t micro) {
   return batch;
 }
 
-/// Loads the step's micro-batches. Each rank's batches count its own shard's weights, so the plain sum counts each
-/// target once; the first rank of a ring counts the pairs of its sequences. What one rank cannot read is a SharedError
-/// on all.
-TrainingStep::StepLoad TrainingStep::load_batches(std::int64_t step) {
+/// Loads the step's micro-batches and counts their pairs. Returns the weights of all targets: the step's one
+/// denominator. Each rank's batches count its own shard's weights, so the plain sum counts each target once; the first
+/// rank of a ring counts the pairs of its sequences. What one rank cannot read is a SharedError on all.
+double TrainingStep::load_batches(std::int64_t step, StepResult& result) {
   state_.model->wait_for_batch();  // no wait: the step before was read to its loss
   const Segment sequence{0, 1, run_.at(step).training.seq_len};
-  StepLoad load;
+  std::array<double, 4> sums{};  // one message carries them
+  auto& [weights, forward_pairs, backward_pairs, unreadable_ranks] = sums;
   const std::optional<Error> problem = caught([&] {
     for (std::int64_t micro = 0; micro < run_.micro_batches(step); ++micro) {
       const Batch& batch = load_batch(step, micro);
-      load.weights += batch.weight_sum;
+      weights += batch.weight_sum;
       if (state_.shard.ring_rank > 0) continue;
       const LayerPairs pairs = layer_pairs(masks_, [&](const AttentionMask& mask) {
         return static_cast<double>(visible_pairs(mask, {&sequence, 1}, {&sequence, 1}, batch.B, batch.document_starts));
       });
-      load.forward_pairs += pairs.forward;
-      load.backward_pairs += pairs.backward;
+      forward_pairs += pairs.forward;
+      backward_pairs += pairs.backward;
     }
   });
-  if (problem) load = {.unreadable = 1};
-  auto sums = std::bit_cast<std::array<double, sizeof(StepLoad) / sizeof(double)>>(load);
+  if (problem) unreadable_ranks = 1;
   all_reduce_sum(world_, sums, {"sum of target weights"});
-  load = std::bit_cast<StepLoad>(sums);
-  if (load.unreadable > 0) {
+  if (unreadable_ranks > 0) {
     if (auto shared = shared_error(world_, problem, {"data that cannot be read"})) throw SharedError(*shared);
   }
-  return load;
+  result.pairs = {.forward = forward_pairs, .backward = backward_pairs};
+  result.empty = !(weights > 0);
+  return weights;
 }
 
-/// Forward, backward and reduction of the loaded batches.
-TrainingStep::OwnSums TrainingStep::compute_gradients(std::int64_t step, double denominator, StepDump& dump) {
+/// Forward, backward and reduction of the loaded batches. Returns this rank's sums of the loss (times its denominator)
+/// and of the squared gradients.
+std::pair<double, double> TrainingStep::compute_gradients(std::int64_t step, double denominator, StepDump& dump) {
   TraceTrack* const track = state_.stream.trace();
   const std::int64_t micro_batches = run_.micro_batches(step);
   if (audits(step)) {
@@ -112,26 +114,24 @@ StepResult TrainingStep::run(std::int64_t step) {
   state_.use_rope(run_.at(step).model);
   FirstPass first_pass(
       state_, fmt::format("step of {} tokens{}", run_.at(step).training.seq_len, audits(step) ? ", audited" : ""));
-  const auto [denominator, forward_pairs, backward_pairs, unreadable] = load_batches(step);
   StepResult result;
-  result.pairs = {.forward = forward_pairs, .backward = backward_pairs};
-  result.empty = !(denominator > 0);
+  result.step = step;
+  const double denominator = load_batches(step, result);
   StepDump dump(state_, run_.at(step), run_.dump, step);
-  const OwnSums own = result.empty ? OwnSums{} : compute_gradients(step, denominator, dump);
-
-  // One message tells all ranks the loss, the norm, whether any of them saw a signal, and whether any still writes its
-  // part of a checkpoint: they decide alike.
+  // One message tells all ranks the loss, the norm, how many of them saw SIGINT or another signal, and how many still
+  // write their part of a checkpoint: they decide alike.
+  std::array<double, 5> sums{};
+  auto& [loss, squares, interrupted, terminated, unfinished_saves] = sums;
+  if (!result.empty) std::tie(loss, squares) = compute_gradients(step, denominator, dump);
   const int signal = requested_signal();
-  const StepSums sums = sum_over_ranks({.loss = own.loss,
-                                        .squares = own.squares,
-                                        .interrupted = signal == SIGINT ? 1.0 : 0.0,
-                                        .terminated = signal != 0 && signal != SIGINT ? 1.0 : 0.0,
-                                        .unfinished_saves = saver_.unfinished()},
-                                       /*ring=*/state_.mesh.sequence > 1 && !result.empty, result);
-  result.loss = sums.loss / denominator;  // of an empty step: no number
-  result.norm = result.empty ? result.loss : std::sqrt(sums.squares);
-  result.signal = sums.terminated > 0 ? SIGTERM : sums.interrupted > 0 ? SIGINT : 0;
-  result.unfinished_saves = sums.unfinished_saves;
+  interrupted = signal == SIGINT ? 1 : 0;
+  terminated = signal != 0 && signal != SIGINT ? 1 : 0;
+  unfinished_saves = saver_.unfinished();
+  sum_over_ranks(sums, /*ring=*/state_.mesh.sequence > 1 && !result.empty, result);
+  result.loss = loss / denominator;  // of an empty step: no number
+  result.grad_norm = result.empty ? result.loss : std::sqrt(squares);
+  result.signal = terminated > 0 ? SIGTERM : interrupted > 0 ? SIGINT : 0;
+  result.unfinished_saves = unfinished_saves;
   result.lr = learning_rate(run_.config.lr_scheduler, run_.config.optimizer.lr, run_.config.training.steps, step);
   if (result.empty) {
     skip_empty(step);
@@ -145,7 +145,7 @@ StepResult TrainingStep::run(std::int64_t step) {
     }
     if (result.audit->departures > 0) log_(fmt::format("warning: {}", result.audit->sentence));
   }
-  if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) {
+  if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
     finish(dump);
     handle_nonfinite(step, result);
     return result;
@@ -155,7 +155,8 @@ StepResult TrainingStep::run(std::int64_t step) {
     const Span update(track, "optimizer");
     saver_.let_snapshot_end();  // of the state before this update
     // The optimizer counts its own updates: a skipped step has left no trace in it.
-    state_.optimizer->update(result.lr, step - skipped_, clip_factor(result.norm, run_.config.optimizer.max_grad_norm));
+    state_.optimizer->update(result.lr, step - skipped_,
+                             clip_factor(result.grad_norm, run_.config.optimizer.max_grad_norm));
   }
   state_.parameters.weights_changed();
   first_pass.end();
@@ -198,9 +199,8 @@ std::optional<RopeCheck> TrainingStep::check_rope(std::int64_t step, const Known
   return RopeCheck{.tokens = tokens, .alone = *alone, .behind = *behind, .seconds = seconds_since(start)};
 }
 
-/// Collective. Returns the sums over all ranks, added in rank order. The ring's load travels with them.
-TrainingStep::StepSums TrainingStep::sum_over_ranks(const StepSums& of_this_rank, bool ring, StepResult& result) {
-  auto sums = std::bit_cast<std::array<double, sizeof(StepSums) / sizeof(double)>>(of_this_rank);
+/// Collective. Adds sums over all ranks, in rank order. The ring's load travels with them.
+void TrainingStep::sum_over_ranks(std::span<double> sums, bool ring, StepResult& result) {
   std::vector<double> own(sums.begin(), sums.end());
   if (ring) {
     const RingLoad load = state_.model->take_ring_load();
@@ -215,7 +215,6 @@ TrainingStep::StepSums TrainingStep::sum_over_ranks(const StepSums& of_this_rank
     loads.push_back(rest.subspan(sums.size(), own.size() - sums.size()));
   }
   if (ring) result.ring = ring_report(state_.mesh, loads);
-  return std::bit_cast<StepSums>(sums);
 }
 
 bool TrainingStep::audits(std::int64_t step) const {
@@ -243,13 +242,13 @@ void TrainingStep::handle_nonfinite(std::int64_t step, const StepResult& result)
   ++skipped_in_a_row_;
   if (skips && skipped_in_a_row_ <= training.max_skipped_steps) {
     log_(fmt::format("warning: {}; skipped: weights and moments stay as they are ({} so far)",
-                     nonfinite_numbers(step, result.loss, result.norm), counted(skipped_, "skipped step")));
+                     nonfinite_numbers(step, result.loss, result.grad_norm), counted(skipped_, "skipped step")));
     return;
   }
   NonfiniteStep known;
   known.step = step;
   known.loss = result.loss;
-  known.norm = result.norm;
+  known.norm = result.grad_norm;
   known.in_a_row = skipped_in_a_row_;
   if (skips) known.limit = training.max_skipped_steps;
   known.updates = step - skipped_;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
+#include <utility>
 
 #include "data/loader.h"
 #include "layers/model/step_work.h"
@@ -14,23 +14,10 @@
 #include "train/engine/step_dump.h"
 #include "train/run/run.h"
 #include "train/step/checkpoint_saver.h"
-#include "train/step/ring_report.h"
 #include "train/step/rope_check.h"
-#include "train/step/step_audit.h"
+#include "train/step/step_result.h"
 
 namespace ringtrain {
-
-/// What all ranks know after a step.
-struct StepResult {
-  double loss = 0, norm = 0, lr = 0;
-  LayerPairs pairs;              // over all sequences
-  bool empty = false;            // no sequence has a target: nothing was computed
-  int signal = 0;                // SIGTERM or SIGINT, if any rank has seen one
-  double unfinished_saves = 0;   // ranks that still write
-  double ring_wait_seconds = 0;  // of this rank
-  std::optional<RingReport> ring;
-  std::optional<StepAudit> audit;  // none: the step was not audited
-};
 
 class TrainingStep {
  public:
@@ -49,28 +36,12 @@ class TrainingStep {
   std::int64_t skipped() const { return skipped_; }
 
  private:
-  /// The sums of a step's loss (times its denominator) and of its squared gradients, of this rank.
-  struct OwnSums {
-    double loss = 0, squares = 0;
-  };
-  /// What the ranks add up once a step: numbers, so that one message carries them.
-  struct StepSums {
-    double loss = 0, squares = 0;
-    double interrupted = 0, terminated = 0;  // ranks that have seen SIGINT, or another signal
-    double unfinished_saves = 0;             // ranks that still write their part of a checkpoint
-  };
   const Batch& load_batch(std::int64_t step, std::int64_t micro);
   std::optional<double> loss_of_ends(std::int64_t step, const WindowEnd& end);
-  /// What the batches of a step come to, over dp x sp x accumulation.
-  struct StepLoad {
-    double weights = 0;                            // of all targets: the step's one denominator
-    double forward_pairs = 0, backward_pairs = 0;  // visible, summed over layers
-    double unreadable = 0;                         // ranks that could not read
-  };
-  StepLoad load_batches(std::int64_t step);
-  OwnSums compute_gradients(std::int64_t step, double denominator, StepDump& dump);
+  double load_batches(std::int64_t step, StepResult& result);
+  std::pair<double, double> compute_gradients(std::int64_t step, double denominator, StepDump& dump);
   void finish(StepDump& dump);
-  StepSums sum_over_ranks(const StepSums& of_this_rank, bool ring, StepResult& result);
+  void sum_over_ranks(std::span<double> sums, bool ring, StepResult& result);
   bool audits(std::int64_t step) const;
   void skip_empty(std::int64_t step);
   void handle_nonfinite(std::int64_t step, const StepResult& result);

@@ -183,7 +183,7 @@ TEST_F(CheckedRun, WithFourTimesTheBoundInAnyOneTensorIsWrong) {
     StepResult changed = result;
     const bool number = tensor.name == "loss" || tensor.name == "gradient norm" || tensor.name == "learning rate";
     if (tensor.name == "loss") changed.loss += by;
-    if (tensor.name == "gradient norm") changed.norm += by;
+    if (tensor.name == "gradient norm") changed.grad_norm += by;
     if (tensor.name == "learning rate") changed.lr += by;
     std::filesystem::remove_all(at("changed"));
     std::filesystem::copy(at("dump"), at("changed"));

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "layers/model/step_work.h"
+#include "train/run/step_report.h"
+#include "train/step/ring_report.h"
+#include "train/step/step_audit.h"
+
+namespace ringtrain {
+
+/// What all ranks know after a step. `tokens` and `seconds` are 0: only rank 0 fills them in, for its line of metrics.
+struct StepResult : StepReport {
+  LayerPairs pairs;                // over all sequences
+  bool empty = false;              // no sequence has a target: nothing was computed
+  int signal = 0;                  // SIGTERM or SIGINT, if any rank has seen one
+  double unfinished_saves = 0;     // ranks that still write
+  double ring_wait_seconds = 0;    // that this rank spent waiting for ring messages
+  std::optional<RingReport> ring;  // none: a ring of one
+  std::optional<StepAudit> audit;  // none: the step was not audited
+};
+
+}  // namespace ringtrain
