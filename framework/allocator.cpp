@@ -40,23 +40,9 @@ void* allocate_huge(std::size_t bytes) {
 }  // namespace
 
 const char* name_of(Tag tag) {
-  switch (tag) {
-    case Tag::weights:
-      return "weights";
-    case Tag::gradients:
-      return "gradients";
-    case Tag::optimizer:
-      return "optimizer";
-    case Tag::activations:
-      return "activations";
-    case Tag::ring:
-      return "ring";
-    case Tag::workspace:
-      return "workspace";
-    case Tag::checkpoint:
-      return "checkpoint";
-  }
-  return "?";
+  constexpr std::array names{"weights", "gradients", "optimizer", "activations", "ring", "workspace", "checkpoint"};
+  static_assert(names.size() == tag_count);
+  return names[static_cast<std::size_t>(tag)];
 }
 
 Allocator::Allocator(Device device, Mode mode) : Allocator(device, mode, HostMemory::plain) {

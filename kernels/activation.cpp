@@ -28,26 +28,14 @@ struct Gelu {
   static Vector<T> slope(Vector<T> x) { return two_root_two_over_pi * (1 + static_cast<T>(3 * cubic) * x * x); }
 };
 
-void check_gated(const Stream& stream, const ConstTensorView& y, const ConstTensorView& gate, const ConstTensorView& up,
-                 const CallerLine& line) {
+/// y = activation(gate) * up. on_gpu: the GPU's half of the public function.
+template <template <class> class Activation, class OnGpu>
+void gated_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up,
+                   const CallerLine& line, const OnGpu& on_gpu) {
   check_number(stream, y, "y", line);
   check_like(stream, gate, "gate", y, "y", line);
   check_like(stream, up, "up", y, "y", line);
-}
-
-void check_gated_backward(const Stream& stream, const ConstTensorView& dgate, const ConstTensorView& dup,
-                          const ConstTensorView& dy, const ConstTensorView& gate, const ConstTensorView& up,
-                          const CallerLine& line) {
-  check_number(stream, dy, "dy", line);
-  check_like(stream, dgate, "dgate", dy, "dy", line);
-  check_like(stream, dup, "dup", dy, "dy", line);
-  check_like(stream, gate, "gate", dy, "dy", line);
-  check_like(stream, up, "up", dy, "dy", line);
-}
-
-/// y = activation(gate) * up.
-template <template <class> class Activation>
-void gated_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
+  if (stream.on_cuda()) return on_gpu(stream, y, gate, up);
   dispatch_dtype(y.dtype, [&]<class S, class A>() {
     S* const y_data = y.as<S>();
     const S *const gate_data = gate.as<S>(), *const up_data = up.as<S>();
@@ -58,9 +46,16 @@ void gated_forward(Stream& stream, const TensorView& y, const ConstTensorView& g
   });
 }
 
-template <template <class> class Activation>
+template <template <class> class Activation, class OnGpu>
 void gated_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
-                    const ConstTensorView& gate, const ConstTensorView& up) {
+                    const ConstTensorView& gate, const ConstTensorView& up, const CallerLine& line,
+                    const OnGpu& on_gpu) {
+  check_number(stream, dy, "dy", line);
+  check_like(stream, dgate, "dgate", dy, "dy", line);
+  check_like(stream, dup, "dup", dy, "dy", line);
+  check_like(stream, gate, "gate", dy, "dy", line);
+  check_like(stream, up, "up", dy, "dy", line);
+  if (stream.on_cuda()) return on_gpu(stream, dgate, dup, dy, gate, up);
   dispatch_dtype(dy.dtype, [&]<class S, class A>() {
     S *const dgate_data = dgate.as<S>(), *const dup_data = dup.as<S>();
     const S *const dy_data = dy.as<S>(), *const gate_data = gate.as<S>(), *const up_data = up.as<S>();
@@ -78,30 +73,22 @@ void gated_backward(Stream& stream, const TensorView& dgate, const TensorView& d
 
 void swiglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up,
                     const CallerLine& line) {
-  check_gated(stream, y, gate, up, line);
-  if (stream.on_cuda()) return cuda::swiglu_forward(stream, y, gate, up);
-  gated_forward<Silu>(stream, y, gate, up);
+  gated_forward<Silu>(stream, y, gate, up, line, cuda::swiglu_forward);
 }
 
 void swiglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
                      const ConstTensorView& gate, const ConstTensorView& up, const CallerLine& line) {
-  check_gated_backward(stream, dgate, dup, dy, gate, up, line);
-  if (stream.on_cuda()) return cuda::swiglu_backward(stream, dgate, dup, dy, gate, up);
-  gated_backward<Silu>(stream, dgate, dup, dy, gate, up);
+  gated_backward<Silu>(stream, dgate, dup, dy, gate, up, line, cuda::swiglu_backward);
 }
 
 void geglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up,
                    const CallerLine& line) {
-  check_gated(stream, y, gate, up, line);
-  if (stream.on_cuda()) return cuda::geglu_forward(stream, y, gate, up);
-  gated_forward<Gelu>(stream, y, gate, up);
+  gated_forward<Gelu>(stream, y, gate, up, line, cuda::geglu_forward);
 }
 
 void geglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
                     const ConstTensorView& gate, const ConstTensorView& up, const CallerLine& line) {
-  check_gated_backward(stream, dgate, dup, dy, gate, up, line);
-  if (stream.on_cuda()) return cuda::geglu_backward(stream, dgate, dup, dy, gate, up);
-  gated_backward<Gelu>(stream, dgate, dup, dy, gate, up);
+  gated_backward<Gelu>(stream, dgate, dup, dy, gate, up, line, cuda::geglu_backward);
 }
 
 void gelu_forward(Stream& stream, const TensorView& y, const ConstTensorView& x, const CallerLine& line) {

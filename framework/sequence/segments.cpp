@@ -33,15 +33,9 @@ SegmentList segments_of_range(std::span<const Segment> segments, std::int64_t be
 }
 
 const char* name_of(Layout layout) {
-  switch (layout) {
-    case Layout::contiguous:
-      return "contiguous";
-    case Layout::striped:
-      return "striped";
-    case Layout::zigzag:
-      return "zigzag";
-  }
-  return "?";
+  constexpr std::array names{"contiguous", "striped", "zigzag"};
+  static_assert(names.size() == all_layouts.size());
+  return names[static_cast<std::size_t>(layout)];
 }
 
 SegmentList shard_segments(Layout layout, std::int64_t length, int ranks, int rank, const CallerLine& line) {

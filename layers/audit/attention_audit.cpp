@@ -39,15 +39,9 @@ std::int64_t begin_of(const AuditPlace& place, const ConstTensorView& x) {
 }  // namespace
 
 const char* name_of(AuditedTensor tensor) {
-  switch (tensor) {
-    case AuditedTensor::attention:
-      return "attention";
-    case AuditedTensor::logsumexp:
-      return "logsumexp";
-    case AuditedTensor::query_gradient:
-      return "grad.query";
-  }
-  return "?";
+  constexpr std::array names{"attention", "logsumexp", "grad.query"};
+  static_assert(names.size() == audited_tensors);
+  return names[static_cast<std::size_t>(tensor)];
 }
 
 AttentionAudit::AttentionAudit(Allocator& allocator, const AuditShape& shape)
