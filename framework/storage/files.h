@@ -23,14 +23,16 @@ enum class LockState {
 
 /// What the system says of an open file besides its content. If two are equal, the file was most likely not written to
 /// in between; time stamps are as fine as the file system's clock, a few milliseconds. A hard link that is made or
-/// removed changes ctime and no content: where the number of links differs, ctime is not compared.
+/// removed changes ctime and no content: where the number of links differs, ctime is not compared. A file without any
+/// link has been replaced or removed.
 struct FileStamp {
   std::uint64_t device = 0, inode = 0, links = 0;
   std::int64_t bytes = 0;
   std::int64_t modified_ns = 0, changed_ns = 0;  // mtime and ctime
   friend bool operator==(const FileStamp& one, const FileStamp& other) {
     return one.device == other.device && one.inode == other.inode && one.bytes == other.bytes &&
-           one.modified_ns == other.modified_ns && (one.changed_ns == other.changed_ns || one.links != other.links);
+           one.modified_ns == other.modified_ns &&
+           (one.changed_ns == other.changed_ns || (one.links != other.links && one.links > 0 && other.links > 0));
   }
 };
 
