@@ -27,28 +27,31 @@ A maximum_of(const S* row, std::int64_t V) {
   return result;
 }
 
-/// Returns the sum of exp(row - shift) in double, over blocks of vectors whose own sums run in A. keep: also writes the
-/// exponentials over the row. NaN in the row gives NaN.
+/// Returns the sum of exp(row - shift) in double, over blocks of eight vectors, whose own sums run in A: longer sums of
+/// nearly equal exponentials would all be rounded the same way. keep: also writes the exponentials over the row. NaN in
+/// the row gives NaN.
 template <bool keep, class S, class A>
 double exponentials(S* row, std::int64_t V, A shift) {
-  constexpr std::int64_t block = 2048;
-  double sum = 0;
+  constexpr std::int64_t W = cpu::lanes<A>, block = 8 * W;
+  Vector<double> sums{};
+  double sum_of_tail = 0;
   for (std::int64_t begin = 0; begin < V; begin += block) {
-    const std::int64_t end = std::min(V, begin + block), whole = begin + (end - begin) / cpu::lanes<A> * cpu::lanes<A>;
+    const std::int64_t end = std::min(V, begin + block), whole = begin + (end - begin) / W * W;
     const auto exponential = [=](auto at) {
       const Vector<A> e = cpu::exp2<A>((at(row) - shift) * static_cast<A>(cpu::log2_e));
       if constexpr (keep) at.put(row, e);
       return e;
     };
     Vector<A> partial{};
-    for (std::int64_t i = begin; i < whole; i += cpu::lanes<A>) partial += exponential(cpu::WholeVector<A>{i});
-    for (int lane = 0; lane < cpu::lanes<A>; ++lane) sum += static_cast<double>(partial[lane]);
+    for (std::int64_t i = begin; i < whole; i += W) partial += exponential(cpu::WholeVector<A>{i});
+    const auto* const lanes = reinterpret_cast<const A*>(&partial);
+    for (std::int64_t lane = 0; lane < W; lane += cpu::lanes<double>) sums += cpu::DoublesAt{lane}(lanes);
     if (whole < end) {
       const Vector<A> tail = exponential(cpu::PartVector<A>{whole, end - whole});
-      for (int lane = 0; lane < end - whole; ++lane) sum += static_cast<double>(tail[lane]);
+      for (int lane = 0; lane < end - whole; ++lane) sum_of_tail += static_cast<double>(tail[lane]);
     }
   }
-  return sum;
+  return cpu::horizontal_sum<double>(sums) + sum_of_tail;
 }
 
 }  // namespace

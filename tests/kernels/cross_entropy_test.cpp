@@ -93,6 +93,23 @@ TYPED_TEST(CrossEntropyTest, AgreesWithLogSoftmax) {
   }
 }
 
+// Exponentials of tiny logits differ in their last bits, which a long sum of them in float would all round the same
+// way: 15 units of rounding with 125 in a sum.
+TEST(CrossEntropyRoundingTest, NearlyEqualExponentialsAreNotRoundedAlike) {
+  CpuStream stream;
+  for (const std::int64_t V : {257, 2000, 32000}) {
+    for (const double size : {1e-8, 1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 1e-3, 1e-2}) {
+      Rows<float> rows(40, V, size);
+      const Doubles wide = converted<double>(rows.logits);
+      rows.run(stream, 1, false);
+      for (std::size_t t = 0; t < rows.nll.size(); ++t) {
+        const double nll = reference_nll(wide, static_cast<std::size_t>(V), t, rows.labels[t]);
+        EXPECT_LE(std::abs(rows.nll[t] - nll), 2 * 0x1p-24) << V << " logits of size " << size;
+      }
+    }
+  }
+}
+
 TEST(CrossEntropyGradientTest, AgreesWithDifferences) {
   CpuStream stream;
   Rows<double> rows(7, 19);
