@@ -154,7 +154,7 @@ double Model::forward(const Row& row, Tensors& t) const {
   for (std::int64_t token = 0; token < T; ++token) {
     if (row.labels[token] < 0) continue;
     Vector logits = logits_of(t, token);
-    nll[token] = cross_entropy(logits, row.labels[token]);
+    nll[token] = cross_entropy(logits, row.labels[token], rounds_);
   }
   double sum = 0;
   for (std::int64_t token = 0; token < T; ++token) sum += row.weights[token] * nll[token];
@@ -308,7 +308,7 @@ void Model::head_backward(const Row& row, double denominator, Tensors& t, Tensor
     if (row.labels[token] < 0) continue;
     Vector dlogits = logits_of(t, token);
     const Vector logits = dlogits;
-    cross_entropy(dlogits, row.labels[token]);
+    cross_entropy(dlogits, row.labels[token], rounds_);
     for (double& d : dlogits) d *= row.weights[token] / denominator;
     for (std::size_t i = 0; spec_.final_softcap > 0 && i < dlogits.size(); ++i) {
       dlogits[i] *= softcap_derivative(logits[i], spec_.final_softcap);

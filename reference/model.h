@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -29,14 +28,6 @@ struct Row {
   std::vector<double> weights;          // of the labels
   std::int64_t size() const { return std::ssize(tokens); }
 };
-
-/// How a run takes its sums: products of matrices may be taken in blocks, attention adds token after token.
-enum class Summing { in_blocks, one_by_one };
-
-/// Called where a run rounds, so that a reference can be made that is rounded as well (train/check/rounding.h): with
-/// what sums of `terms` products have made, and, terms being 0, with every tensor that a run stores. Sums over tokens
-/// are told of before they are taken, with what they add.
-using Rounds = std::function<void(Vector& x, std::int64_t terms, Summing summing)>;
 
 class Model {
  public:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 
 namespace ringtrain::reference {
 
@@ -127,10 +128,13 @@ double softcap_derivative(double capped, double c) {
   return 1 - capped / c * (capped / c);
 }
 
-double cross_entropy(Vector& logits, std::int32_t label) {
+double cross_entropy(Vector& logits, std::int32_t label, const Rounds& rounds) {
   const double largest = *std::max_element(logits.begin(), logits.end()), target = logits[label];
-  double sum = 0;
-  for (double& logit : logits) sum += logit = std::exp(logit - largest);
+  const std::int64_t V = std::ssize(logits), terms = std::max<std::int64_t>(8, (V + 511) / 512);
+  Vector groups((V + terms - 1) / terms);
+  for (std::int64_t i = 0; i < V; ++i) groups[i / terms] += logits[i] = std::exp(logits[i] - largest);
+  if (rounds) rounds(groups, terms, Summing::one_by_one);
+  const double sum = std::accumulate(groups.begin(), groups.end(), 0.0);
   for (double& logit : logits) logit /= sum;
   logits[label] -= 1;
   return std::log(sum) + largest - target;

@@ -3,11 +3,20 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace ringtrain::reference {
 
 using Vector = std::vector<double>;
+
+/// How a run takes its sums: products of matrices may be taken in blocks, attention adds token after token.
+enum class Summing { in_blocks, one_by_one };
+
+/// Called where a run rounds, so that a reference can be made that is rounded as well (train/check/rounding.h): with
+/// what sums of `terms` products have made, and, terms being 0, with every tensor that a run stores. Sums over tokens
+/// are told of before they are taken, with what they add.
+using Rounds = std::function<void(Vector& x, std::int64_t terms, Summing summing)>;
 
 /// Returns w[rows, columns] as [columns, rows].
 Vector transposed(const Vector& w, std::int64_t rows, std::int64_t columns);
@@ -38,7 +47,9 @@ double gelu_derivative(double x);
 void softcap(Vector& x, double c);
 double softcap_derivative(double capped, double c);
 
-/// Returns -log softmax(logits)[label], and turns logits into softmax(logits) - onehot(label), its gradient.
-double cross_entropy(Vector& logits, std::int32_t label);
+/// Returns -log softmax(logits)[label], and turns logits into softmax(logits) - onehot(label), its gradient. rounds: is
+/// called with the sums of groups of exponentials, as a run takes them: of eight each, of more where that makes more
+/// than 512 groups.
+double cross_entropy(Vector& logits, std::int32_t label, const Rounds& rounds = {});
 
 }  // namespace ringtrain::reference
