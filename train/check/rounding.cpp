@@ -20,13 +20,15 @@ Precision precision_of(DType dtype) {
 }
 
 void Rounding::operator()(reference::Vector& x, std::int64_t terms, reference::Summing summing) const {
-  const bool in_blocks = precision_.sums > 0x1p-53 && summing == reference::Summing::in_blocks;
+  const bool in_double = precision_.sums <= 0x1p-53;
+  const bool in_blocks = !in_double && summing == reference::Summing::in_blocks;
   const double n = static_cast<double>(in_blocks ? std::min(terms, block + terms / block) : terms);
   const double theta = enlargement() * (terms == 0 ? precision_.stored : precision_.sums * std::sqrt(n));
   for (double& value : x) {
     // SplitMix64 (Steele et al., "Fast splittable pseudorandom number generators", 2014), as a number in [-1, 1).
+    const double known = in_double ? value : static_cast<double>(static_cast<float>(value));
     std::uint64_t z =
-        std::bit_cast<std::uint64_t>(value) + (seed_ + static_cast<std::uint64_t>(terms)) * 0x9E3779B97F4A7C15u;
+        std::bit_cast<std::uint64_t>(known) + (seed_ + static_cast<std::uint64_t>(terms)) * 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     value *= 1 + theta * (static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1p-52 - 1);

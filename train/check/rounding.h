@@ -8,8 +8,9 @@
 //
 // So the reference is computed again with every sum's elements changed by up to u sqrt(n), and every stored tensor's by
 // up to u. What that does to a tensor at the end is what rounding can do to it: through all layers, cancellations and
-// sums that come between. A change is a random function of the element's value, as rounding is a function of it: equal
-// tokens are rounded alike, so that their errors add up.
+// sums that come between. A change is a random function of the element's value in the precision of the run's sums, as
+// rounding is a function of it: equal tokens are rounded alike, and so are exponentials of logits that are nearly
+// equal, so that their errors add up.
 #pragma once
 
 #include <cstdint>
