@@ -5,8 +5,6 @@
 #include "data/tokenizer/bpe_tokenizer.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "data/tokenizer/formats/gguf_tokenizer.h"
-#include "data/tokenizer/formats/rank_files.h"
-#include "data/tokenizer/formats/sentencepiece_model.h"
 #include "data/tokenizer/formats/tokenizer_json.h"
 #include "framework/storage/files.h"
 #include "framework/storage/folder_file.h"
@@ -27,26 +25,43 @@ nlohmann::json parse_json(const std::string& text, const std::string& path) {
   }
 }
 
-/// Returns the path of the tokenizer's file in a folder, "" if it has none.
+/// Returns the path of the tokenizer's file in a folder, "" if it has none: tokenizer.json, or else a file in a form
+/// that is not read, so that the refusal names it.
 std::string find_file_in(const std::string& folder) {
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "tekken.json"}) {
-    std::string path = fmt::format("{}/{}", folder, name);
-    if (path_exists(path, ExitCode::data)) return path;
-  }
-  // Mistral's folders name the version: mistral_instruct_tokenizer_240323.model.v3, tekken_240911.json.
+  if (std::string path = folder + "/tokenizer.json"; path_exists(path, ExitCode::data)) return path;
+  // Some names hold a version: mistral_instruct_tokenizer_240323.model.v3, tekken_240911.json.
   for (const std::string& name : list_directory(folder, ExitCode::data)) {
-    if (name.ends_with(".tiktoken") || name.find("tokenizer.model") != std::string::npos ||
-        (name.starts_with("tekken") && name.ends_with(".json"))) {
-      return fmt::format("{}/{}", folder, name);
-    }
+    const bool pieces = name.find("tokenizer") != std::string::npos && name.find(".model") != std::string::npos;
+    const bool tekken = name.starts_with("tekken") && name.ends_with(".json");
+    if (pieces || tekken || name.ends_with(".tiktoken")) return fmt::format("{}/{}", folder, name);
   }
   return "";
 }
 
 std::string file_in(const std::string& folder) {
   if (std::string path = find_file_in(folder); !path.empty()) return path;
-  fail(ExitCode::data, "the folder {} holds no tokenizer.json, tokenizer.model or tekken.json; name a tokenizer's file",
-       folder);
+  fail(ExitCode::data, "the folder {} holds no tokenizer.json; name a tokenizer's file", folder);
+}
+
+/// Returns the path of the file that load_tokenizer() reads. Throws Error(data) if there is none.
+std::string tokenizer_file(const std::string& path) {
+  if (!path_exists(path, ExitCode::data)) {
+    fail(ExitCode::data, "the tokenizer {} does not exist; name a file, a folder, or bytes", path);
+  }
+  return is_directory(path, ExitCode::data) ? file_in(path) : path;
+}
+
+/// Throws the Error(data) that says how transformers 5 makes a tokenizer.json of another form.
+[[noreturn]] void refuse_form(const std::string& path) {
+  const std::string folder = parent_directory(path);
+  std::string call = fmt::format(R"(PreTrainedTokenizerFast.from_pretrained("{0}").save_pretrained("{0}"))", folder);
+  if (path.ends_with(".tiktoken")) {
+    call = fmt::format(R"(integrations.tiktoken.convert_tiktoken_to_fast(ENCODING, "{}"), )"
+                       "where ENCODING is a tiktoken.Encoding with the model's pattern and special tokens",
+                       folder);
+  }
+  fail(ExitCode::data,
+       "{} is not a tokenizer.json, the only form that is read; make one of it in Python: transformers.{}", path, call);
 }
 
 /// Returns the special token that tokenizer_config.json beside the file calls the end, "" if it names none.
@@ -71,22 +86,30 @@ BpeSpec read_gguf_spec(const std::string& path) {
   }
 }
 
+/// The content of a tokenizer.json, as text and parsed.
+struct Content {
+  std::string text;
+  nlohmann::json json;
+};
+
 /// folder: in which the file was found; "" of a file that was named itself, and may be a link.
-BpeSpec read_spec(const std::string& path, const std::string& folder, const TokenizerOptions& options) {
-  if (folder.empty() && options.pattern.empty() && is_gguf_file(path)) return read_gguf_spec(path);
-  const std::string text = folder.empty() ? read_file(path, ExitCode::data, max_bytes)
-                                          : read_in_folder(folder, file_name(path), ExitCode::data, max_bytes);
+Content read_content(const std::string& path, const std::string& folder) {
+  Content content;
+  std::string& text = content.text;
+  text = folder.empty() ? read_file(path, ExitCode::data, max_bytes)
+                        : read_in_folder(folder, file_name(path), ExitCode::data, max_bytes);
   if (text.empty()) fail(ExitCode::data, "the tokenizer {} is empty (0 bytes)", path);
-  if (is_tiktoken(text)) return read_tiktoken(text, path, options.pattern);
-  if (!options.pattern.empty()) {
-    fail(ExitCode::usage, "--tokenizer-pattern goes with a file in tiktoken's form, which {} is not", path);
-  }
   const std::size_t start = text.find_first_not_of(" \t\r\n");
-  if (start == std::string::npos || text[start] != '{') return read_sentencepiece_model(text, path);
+  if (start == std::string::npos || text[start] != '{') refuse_form(path);
   if (well_formed_prefix(text) != text.size()) fail(ExitCode::data, "{} is damaged: it is no UTF-8", path);
-  const nlohmann::json json = parse_json(text, path);
-  if (json.contains("config") && json.contains("vocab")) return read_tekken(json, path);
-  return read_tokenizer_json(json, path);
+  content.json = parse_json(text, path);
+  if (content.json.contains("config") && content.json.contains("vocab")) refuse_form(path);  // tekken.json
+  return content;
+}
+
+BpeSpec read_spec(const std::string& path, const std::string& folder) {
+  if (folder.empty() && is_gguf_file(path)) return read_gguf_spec(path);
+  return read_tokenizer_json(read_content(path, folder).json, path);
 }
 
 /// Returns whether a tokenizer is what byte_tokenizer_json() writes.
@@ -110,32 +133,19 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokens
   return ids;
 }
 
-std::string tokenizer_file(const std::string& path) {
-  if (!path_exists(path, ExitCode::data)) {
-    fail(ExitCode::data, "the tokenizer {} does not exist; name a file, a folder, or bytes", path);
-  }
-  return is_directory(path, ExitCode::data) ? file_in(path) : path;
-}
-
-std::string tokenizer_file_name(const std::string& path) {
-  const std::string file = tokenizer_file(path), name = file_name(file);
-  const std::string text = read_file(file, ExitCode::data, max_bytes);
-  if (is_tiktoken(text)) return name.ends_with(".tiktoken") ? name : name + ".tiktoken";
-  const std::size_t start = text.find_first_not_of(" \t\r\n");
-  if (start == std::string::npos || text[start] != '{') return "tokenizer.model";
-  const nlohmann::json json = parse_json(text, file);
-  return json.contains("config") && json.contains("vocab") ? "tekken.json" : "tokenizer.json";
-}
-
 bool holds_tokenizer(const std::string& path) {
   if (!is_directory(path, ExitCode::data)) return path_exists(path, ExitCode::data);
   return !find_file_in(path).empty();
 }
 
-std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const TokenizerOptions& options) {
+std::string read_tokenizer_file(const std::string& path) {
+  return read_content(path, "").text;
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   if (path == "bytes") return make_byte_tokenizer();
   const std::string file = tokenizer_file(path);
-  BpeSpec spec = read_spec(file, file == path ? "" : path, options);
+  BpeSpec spec = read_spec(file, file == path ? "" : path);
   if (is_byte_tokenizer(spec)) return make_byte_tokenizer();
   const std::string named = std::exchange(spec.end_of_document, "");
   auto tokenizer = std::make_unique<BpeTokenizer>(spec);
@@ -149,7 +159,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const Tokeniz
 std::string read_tokenizer_identity(const std::string& path) {
   if (path == "bytes") return make_byte_tokenizer()->identity();
   const std::string file = tokenizer_file(path);
-  const BpeSpec spec = read_spec(file, file == path ? "" : path, {});
+  const BpeSpec spec = read_spec(file, file == path ? "" : path);
   check_spec(spec);
   return is_byte_tokenizer(spec) ? make_byte_tokenizer()->identity() : identity_of(spec);
 }

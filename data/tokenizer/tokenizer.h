@@ -57,22 +57,14 @@ class Tokenizer {
   virtual std::size_t find_cut(std::string_view text) const = 0;
 };
 
-struct TokenizerOptions {
-  std::string pattern;  // of a file in tiktoken's form, which holds none; "": that of a known file
-};
-
 /// Returns whether load_tokenizer() would look for a tokenizer in what stands at path: a file, or a folder that holds
-/// one.
+/// one, in a form that is read or not.
 bool holds_tokenizer(const std::string& path);
-/// Returns the path of the file that load_tokenizer() would read. Throws Error(data) if there is none.
-std::string tokenizer_file(const std::string& path);
-/// Returns the name under which a folder holds a tokenizer's file, so that load_tokenizer() finds it there: by its
-/// content, which is none of a GGUF file. Throws Error(data) if it cannot be read.
-std::string tokenizer_file_name(const std::string& path);
-/// Loads a tokenizer: "bytes"; tokenizer.json; a SentencePiece model; a file in tiktoken's form; Mistral's tekken.json;
-/// a GGUF file; or a folder that holds one of the first four. Throws Error(data) that names the file and what in it is
-/// wrong or not supported.
-std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const TokenizerOptions& options = {});
+/// Returns the text of a tokenizer.json. Throws Error(data) if the file is damaged or in another form.
+std::string read_tokenizer_file(const std::string& path);
+/// Loads a tokenizer: "bytes"; tokenizer.json, or a folder that holds it; or a GGUF file. Throws Error(data) that names
+/// the file and what in it is wrong or not supported; of other forms it says how to make a tokenizer.json of them.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
 /// Returns the identity of the tokenizer that load_tokenizer() would load, without making the tables that encoding
 /// needs. Throws as it does, but for a pattern that does not compile, or bytes that have no token.
 std::string read_tokenizer_identity(const std::string& path);

@@ -1,6 +1,6 @@
 // Ids of texts as plain files, for whoever compares them with another program's (tests/tokenizers/oracle_test.py and
 // bench/compare).
-//   tokenizer_probe encode TOKENIZER TEXTS IDS [text|parse] [PATTERN]
+//   tokenizer_probe encode TOKENIZER TEXTS IDS [text|parse]
 //     TEXTS: documents, each a little-endian uint32 of its bytes, then these; IDS: the same with ids as int32. Also
 //     checks that decoding gives the document again, and prints the number of those for which it does not.
 //   tokenizer_probe serve
@@ -9,7 +9,7 @@
 //     the bytes of its ids.
 //   tokenizer_probe chat FOLDER LINES IDS text|parse [answer]
 //     LINES: a conversation each; prints what the format is called.
-//   tokenizer_probe time TOKENIZER TEXTS PASSES [PATTERN]
+//   tokenizer_probe time TOKENIZER TEXTS PASSES
 //     prints the seconds of each pass over all documents, with one encoder and one thread.
 #include <chrono>
 #include <cstdio>
@@ -145,11 +145,9 @@ int run(int argc, char** argv) {
     const SpecialTokens special = std::strcmp(argv[5], "parse") == 0 ? SpecialTokens::parse : SpecialTokens::text;
     return chat(argv[2], argv[3], argv[4], special, argc > 6);
   }
-  const bool encoding = mode == "encode";
-  const int pattern = encoding ? 6 : 5;
-  const auto tokenizer = load_tokenizer(argv[2], {argc > pattern ? argv[pattern] : ""});
+  const auto tokenizer = load_tokenizer(argv[2]);
   const std::vector<std::string> documents = read_documents(argv[3]);
-  if (!encoding) return time(*tokenizer, documents, std::atoi(argv[4]));
+  if (mode != "encode") return time(*tokenizer, documents, std::atoi(argv[4]));
   const bool parse = argc > 5 && std::strcmp(argv[5], "parse") == 0;
   return encode(*tokenizer, documents, argv[4], parse ? SpecialTokens::parse : SpecialTokens::text);
 }

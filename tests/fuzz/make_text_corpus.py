@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Writes tests/fuzz/corpus/tokenizer and json_lines: small files of every form that these readers know. The files are
 kept in the repository; this script is how they came about. (No Zstandard in Python's library: zstd packs that one.)"""
-import base64
 import gzip
 import json
 import pathlib
@@ -9,7 +8,6 @@ import struct
 import subprocess
 
 corpus = pathlib.Path(__file__).parent / "corpus"
-tiny = pathlib.Path(__file__).parents[1] / "tokenizers" / "tiny"
 
 
 def tokenizer(name, pre_tokenizer, normalizer=None, **model):
@@ -58,9 +56,6 @@ def main():
                "model": {"type": "BPE", "unk_token": "?", "byte_fallback": True, "fuse_unk": True,
                          "vocab": {t: i for i, t in enumerate("?\u2581ab")}, "merges": []}}
     (corpus / "tokenizer" / "metaspace").write_text(json.dumps(content), encoding="utf-8")
-    vocab = [{"rank": i, "token_bytes": base64.b64encode(bytes([i])).decode(), "token_str": None} for i in range(128)]
-    config = {"pattern": "\\S+|\\s", "default_vocab_size": 130, "default_num_special_tokens": 2}
-    (corpus / "tokenizer" / "tekken").write_text(json.dumps({"config": config, "vocab": vocab}), encoding="utf-8")
     letters = [*map(chr, range(33, 127)), "\u0120", "\u010a", "th", "the", "<|x|>"]
     gguf("gguf", letters, [1] * (len(letters) - 1) + [3], model="gpt2", pre="smollm", merges=["t h", "th e"],
          eos_token_id=len(letters) - 1)
@@ -69,7 +64,6 @@ def main():
     gguf("gguf_pieces_out", ["<unk>", "\u2581", "a", "b", "\u2581a", "\u2581\u2581", "\u2581\u2581\u2581", "ab", "<s>"],
          [2, 1, 1, 1, 1, 1, 1, 1, 3], model="llama", scores=[0.0, -8.0, -8.0, -8.0, -0.5, -9.0, -9.0, -1.0, 0.0],
          bos_token_id=8, add_bos_token=True)
-    (corpus / "tokenizer" / "pieces").write_bytes((tiny / "sentencepiece.model").read_bytes())
     lines = b'{"text": "one\\u00e9"}\r\n\n{"messages": [{"role": "user", "content": "a"}]}\n{"text": 1}\n[]\n{"text": "b"}'
     (corpus / "json_lines" / "plain").write_bytes(lines)
     (corpus / "json_lines" / "gzip").write_bytes(gzip.compress(lines, mtime=0) + gzip.compress(b"\n{}", mtime=0))

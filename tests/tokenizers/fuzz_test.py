@@ -183,11 +183,11 @@ class Json:
 
 
 class Pieces:
-    """SentencePiece's pieces, as a model or in a GGUF file, and SentencePiece."""
+    """SentencePiece's pieces in a GGUF file, and SentencePiece."""
+    kind = "GGUF"
 
-    def __init__(self, pieces, settings, gguf):
-        self.pieces, self.settings, self.gguf = pieces, settings, gguf
-        self.kind = "GGUF" if gguf else "tokenizer.model"
+    def __init__(self, pieces, settings):
+        self.pieces, self.settings = pieces, settings
 
     def proto(self):
         model = sentencepiece_model_pb2.ModelProto()
@@ -202,11 +202,6 @@ class Pieces:
         return model
 
     def save(self, folder):
-        if not self.gguf:
-            path = folder / "tokenizer.model"
-            path.write_bytes(self.proto().SerializeToString())
-            return path
-
         def string(value):
             data = value.encode("utf-8")
             return struct.pack("<Q", len(data)) + data
@@ -238,11 +233,11 @@ class Pieces:
     def smaller(self):
         for number, piece in enumerate(self.pieces):
             if piece[2] in (drawing.NORMAL, drawing.USER_DEFINED, drawing.CONTROL):
-                yield Pieces(self.pieces[:number] + self.pieces[number + 1:], self.settings, self.gguf)
+                yield Pieces(self.pieces[:number] + self.pieces[number + 1:], self.settings)
         for key, value in self.settings.items():
             if value:
                 rest = [piece for piece in self.pieces if key != "byte_fallback" or piece[2] != drawing.BYTE]
-                yield Pieces(rest, {**self.settings, key: False}, self.gguf)
+                yield Pieces(rest, {**self.settings, key: False})
 
     def golden(self):
         return {"pieces": with_names(self.pieces, lambda piece: piece[0]), **self.settings}
@@ -325,8 +320,8 @@ def draw_case(draw, trained):
     if kind < 0.7:
         return Json(drawing.characters(draw))
     pieces, settings = drawing.pieces(draw, trained)
-    gguf = draw.random() < 0.3 and any(piece[2] == drawing.BYTE for piece in pieces) == settings["byte_fallback"]
-    return Pieces(pieces, settings, gguf)
+    settings["byte_fallback"] = any(piece[2] == drawing.BYTE for piece in pieces)  # GGUF files do not say it
+    return Pieces(pieces, settings)
 
 
 def draw_texts(draw, case):

@@ -4,8 +4,8 @@
     make_tiny.py    (needs the packages tokenizers and sentencepiece; writes tests/tokenizers/tiny/)
 
 byte_level.json is a byte-level BPE of 600 tokens; golden.json has its ids under the splitting of each known family, and
-under one that this program has no scanner for. sentencepiece.model is a BPE of 700 pieces with byte fallback,
-sentencepiece.json the same as a converter writes it.
+under one that this program has no scanner for. sentencepiece.json is a SentencePiece BPE of 700 pieces with byte
+fallback, as a converter writes it: golden.json has SentencePiece's own ids, too.
 """
 import json
 import pathlib
@@ -75,34 +75,21 @@ def main():
     (FOLDER / "sentencepiece.vocab").unlink()
     proto = sentencepiece_model_pb2.ModelProto()
     proto.ParseFromString(model.read_bytes())
-    proto.trainer_spec.input[:] = []
-    proto.trainer_spec.model_prefix = ""
-    model.write_bytes(proto.SerializeToString())
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(model))
-    cases.append({"name": "sentencepiece.model", "text": [pieces.encode(text) for text in TEXTS]})
-
-    # As converters write it: merges in the order of scores, a prefix and a replacement in place of the normaliser.
-    vocab = {piece.piece: i for i, piece in enumerate(proto.pieces)}
-    merges = []
-    for piece in sorted((p for p in proto.pieces if p.type == 1), key=lambda p: -p.score):
-        cuts = [(piece.piece[:i], piece.piece[i:]) for i in range(1, len(piece.piece))]
-        merges += [cut for cut in cuts if cut[0] in vocab and cut[1] in vocab]
-    special = [{"id": i, "content": piece.piece, "single_word": False, "lstrip": False, "rstrip": False,
-                "normalized": False, "special": True} for i, piece in enumerate(proto.pieces) if piece.type in (2, 3)]
-    converted = {
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": special,
-        "normalizer": {"type": "Sequence", "normalizers": [
-            {"type": "Prepend", "prepend": "\u2581"},
-            {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]},
-        "pre_tokenizer": None, "post_processor": None, "decoder": None,
-        "model": {"type": "BPE", "dropout": None, "unk_token": "<unk>", "continuing_subword_prefix": None,
-                  "end_of_word_suffix": None, "fuse_unk": True, "byte_fallback": True, "ignore_merges": False,
-                  "vocab": vocab, "merges": merges}}
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=model.read_bytes())
+    model.unlink()
+    cases.append({"name": "SentencePiece", "text": [pieces.encode(text) for text in TEXTS]})
+    converted = packages.of_pieces(proto.pieces)
     (FOLDER / "sentencepiece.json").write_text(json.dumps(converted, ensure_ascii=False) + "\n", encoding="utf-8")
     metaspace = {"type": "Metaspace", "replacement": "\u2581", "split": False}
     forms = {"Prepend": (converted["normalizer"], None)}
     for scheme in ("first", "always", "never"):
         forms[f"Metaspace {scheme}"] = (None, {**metaspace, "prepend_scheme": scheme})
+    split = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
+    forms["Prepend nothing"] = (converted["normalizer"]["normalizers"][1], split)  # as Gemma's files have it
+    doubled = {"type": "Replace", "pattern": {"Regex": "\\A\u2581"}, "content": "\u2581\u2581"}
+    forms["Prepend as transformers 5 writes it"] = (
+        {"type": "Sequence", "normalizers": [converted["normalizer"]["normalizers"][1], doubled]},
+        {"type": "Sequence", "pretokenizers": [{**metaspace, "prepend_scheme": "always"}]})
     forms["Metaspace split"] = (None, {**metaspace, "prepend_scheme": "first", "split": True})
     marked = [text.replace("<|endoftext|>", "</s>") for text in TEXTS]
     for name, (normalizer, pre_tokenizer) in forms.items():

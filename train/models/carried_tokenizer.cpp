@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "data/tokenizer/formats/gguf_tokenizer.h"
-#include "data/tokenizer/formats/sentencepiece_model.h"
 #include "data/tokenizer/formats/tokenizer_json_writer.h"
 #include "data/tokenizer/tokenizer.h"
 #include "framework/gguf/gguf.h"
@@ -37,7 +36,7 @@ class Carrier {
     } else if (!from.empty() && is_gguf_file(from)) {
       write_gguf(GgufFile::open(from));
     } else if (!from.empty()) {
-      copy_file(from);
+      write("tokenizer.json", read_tokenizer_file(from));
     }
     describe();
     if (const std::string config = write_generation_config(to_, ids_); !config.empty()) {
@@ -60,18 +59,6 @@ class Carrier {
     for (const char* name : carried_files) {
       if (std::string_view(name) == "generation_config.json" && generation_ == OwnGeneration::left) continue;
       if (path_exists(from + "/" + name, code_)) write(name, read_in_folder(from, name, code_, longest));
-    }
-    const std::string file = holds_tokenizer(from) ? file_name(tokenizer_file(from)) : "";
-    if (!file.empty() && !has(file.c_str())) write(file, read_in_folder(from, file, code_, longest));
-  }
-
-  void copy_file(const std::string& from) {
-    const std::string name = tokenizer_file_name(from), text = read_file(from, code_, longest);
-    write(name, text);
-    if (name != "tokenizer.model") return;
-    try {
-      write("tokenizer.json", json_text(json_of_pieces(read_sentencepiece_model(text, from)).file()) + "\n");
-    } catch (const Error&) {  // then transformers reads the model itself
     }
   }
 

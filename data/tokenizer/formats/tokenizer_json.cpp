@@ -236,10 +236,14 @@ class Reader {
       spec_.prepend_mark = true;
     } else if (type == "Replace" && spec_.alphabet == BpeSpec::Alphabet::characters) {
       const json& pattern = member(normalizer, "pattern");
-      if (pattern.value("String", "") != " " || normalizer.value("content", "") != space_mark) {
+      const std::string content = normalizer.value("content", ""), mark(space_mark);
+      if (pattern.value("String", "") == " " && content == space_mark) {
+        spec_.mark_spaces = true;
+      } else if (pattern.value("Regex", "") == "\\A" + mark && content == mark + mark && spec_.mark_spaces) {
+        doubled_mark_ = true;
+      } else {
         refuse("normalizer Replace", json_text(normalizer));
       }
-      spec_.mark_spaces = true;
     } else {
       refuse("the normalizer", type.empty() ? json_text(normalizer) : type);
     }
@@ -247,7 +251,8 @@ class Reader {
 
   void read_pre_tokenizer(const json& pre) {
     if (spec_.alphabet == BpeSpec::Alphabet::characters) {
-      if (pre.is_null()) {
+      if (doubled_mark_) return read_doubled_mark(pre);
+      if (pre.is_null() || (spec_.mark_spaces && is_split_at_spaces(pre))) {
         if (!spec_.mark_spaces) refuse("the pre_tokenizer", "none, with no normalizer that replaces spaces");
         return;
       }
@@ -288,6 +293,25 @@ class Reader {
     }
   }
 
+  /// Gemma's files have this one behind a normalizer that leaves no spaces.
+  bool is_split_at_spaces(const json& pre) const {
+    return type_of(pre) == "Split" && member(pre, "pattern").value("String", "") == " ";
+  }
+
+  /// transformers 5 writes SentencePiece's prefix so: a mark at a text's start becomes two, and Metaspace puts one
+  /// where there is none. Together that is a mark in front of every text, unless a token is found in between.
+  void read_doubled_mark(const json& pre) {
+    const json metaspace{{"type", "Metaspace"},
+                         {"replacement", std::string(space_mark)},
+                         {"prepend_scheme", "always"},
+                         {"split", false}};
+    const bool between = std::ranges::any_of(spec_.added, &AddedToken::normalized);
+    if (pre != json{{"type", "Sequence"}, {"pretokenizers", json::array({metaspace})}} || between) {
+      refuse("the pre_tokenizer", "another one than goes with a normalizer that doubles a text's first mark");
+    }
+    spec_.prepend_mark = true;
+  }
+
   void read_split(const json& split) {
     const json& pattern = member(split, "pattern");
     const auto regex = pattern.find("Regex");
@@ -307,7 +331,7 @@ class Reader {
   const std::string& path_;
   BpeSpec spec_;
   std::unordered_map<std::string, std::int32_t> ids_;
-  bool saw_byte_level_ = false;
+  bool saw_byte_level_ = false, doubled_mark_ = false;
 };
 
 }  // namespace
