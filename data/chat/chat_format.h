@@ -32,7 +32,7 @@ struct ChatTemplate {
 /// Returns what ChatTemplate::hash is of a text, "" of none.
 std::string hash_of_template(std::string_view text);
 /// Returns what stands beside a tokenizer that load_tokenizer() takes: in a folder chat_template.jinja or
-/// tokenizer_config.json, in a GGUF file its keys. Throws Error(data) if one of them is damaged.
+/// tokenizer_config.json. Throws Error(data) if one of them is damaged.
 ChatTemplate read_chat_template(const std::string& tokenizer);
 
 /// Which format a user asks for.

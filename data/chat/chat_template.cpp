@@ -3,7 +3,6 @@
 
 #include "data/chat/chat_format.h"
 #include "framework/error.h"
-#include "framework/gguf/gguf.h"
 #include "framework/storage/files.h"
 #include "framework/storage/folder_file.h"
 #include "framework/storage/hash.h"
@@ -37,19 +36,6 @@ std::string template_in(const nlohmann::json& config) {
   return "";
 }
 
-ChatTemplate read_gguf_template(const std::string& path) {
-  const GgufFile file = GgufFile::open(path);
-  ChatTemplate result{
-      .hash = hash_of_template(file.text("tokenizer.chat_template").value_or("")), .bos = {}, .eos = {}, .path = path};
-  const std::vector<std::string>* const tokens = file.texts("tokenizer.ggml.tokens");
-  for (const bool begins : {true, false}) {
-    const auto id = file.integer(begins ? "tokenizer.ggml.bos_token_id" : "tokenizer.ggml.eos_token_id");
-    if (tokens == nullptr || !id || *id < 0 || *id >= std::ssize(*tokens)) continue;
-    (begins ? result.bos : result.eos) = (*tokens)[static_cast<std::size_t>(*id)];
-  }
-  return result;
-}
-
 }  // namespace
 
 std::string hash_of_template(std::string_view text) {
@@ -59,10 +45,8 @@ std::string hash_of_template(std::string_view text) {
 
 ChatTemplate read_chat_template(const std::string& tokenizer) {
   if (tokenizer == "bytes") return {};
-  const bool folder = is_directory(tokenizer, ExitCode::data);
-  if (!folder && is_gguf_file(tokenizer)) return read_gguf_template(tokenizer);
   ChatTemplate result{.hash = {}, .bos = {}, .eos = {}, .path = tokenizer};
-  if (!folder) return result;
+  if (!is_directory(tokenizer, ExitCode::data)) return result;
   if (const std::string path = tokenizer + "/tokenizer_config.json"; path_exists(path, ExitCode::data)) {
     nlohmann::json config;
     try {

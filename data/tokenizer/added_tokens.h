@@ -14,10 +14,9 @@ namespace ringtrain {
 struct AddedToken {
   std::string content;
   std::int32_t id = 0;
-  bool special = false;       // control: text unless special tokens are parsed
-  bool normalized = false;    // looked for in the normalised text, not in the raw one
-  bool as_it_stands = false;  // if normalized: its content is sought as it is; else that is normalised, too
-  bool single_word = false;   // not within a word
+  bool special = false;      // control: text unless special tokens are parsed
+  bool normalized = false;   // looked for in the normalised text, not in the raw one
+  bool single_word = false;  // not within a word
   bool strip_left = false, strip_right = false;
 
   bool operator==(const AddedToken&) const = default;

@@ -168,8 +168,7 @@ std::span<const std::int32_t> BpeEncoder::merge_piece(std::string_view piece) {
          piece.size(), max_piece_bytes);
   }
   if (model_.spec.whole_pieces_first) {
-    if (const auto found = model_.id_of.find(piece);
-        found != model_.id_of.end() && static_cast<std::size_t>(found->second) < model_.spec.tokens.size()) {
+    if (const auto found = model_.id_of.find(piece); found != model_.id_of.end()) {
       symbols_.assign(1, found->second);
       return symbols_;
     }
@@ -201,7 +200,6 @@ void BpeEncoder::merge_symbols(std::string_view piece) {
   } else {
     merger_.merge(symbols_);
   }
-  if (!bytes) finish_characters();
 }
 
 void BpeEncoder::start_with_characters(std::string_view piece) {
@@ -224,20 +222,6 @@ void BpeEncoder::start_with_characters(std::string_view piece) {
     }
   }
   put_waiting();
-}
-
-void BpeEncoder::finish_characters() {
-  const BpeSpec& spec = model_.spec;
-  if (spec.extra_symbols.empty()) return;
-  finished_.clear();
-  for (const std::int32_t symbol : symbols_) {
-    const auto extra = static_cast<std::size_t>(symbol) - spec.tokens.size();
-    if (extra < spec.extra_symbols.size() && put_bytes(spec.extra_symbols[extra], finished_)) continue;
-    const std::int32_t id = extra < spec.extra_symbols.size() ? spec.unknown : symbol;
-    if (id == spec.unknown && spec.fuse_unknown && !finished_.empty() && finished_.back() == id) continue;
-    finished_.push_back(id);
-  }
-  symbols_.swap(finished_);
 }
 
 bool BpeEncoder::put_bytes(std::string_view character, std::vector<std::int32_t>& symbols) const {

@@ -31,7 +31,6 @@ class BpeEncoder final : public Encoder {
   /// Leaves the tokens of a piece in symbols_.
   void merge_symbols(std::string_view piece);
   void start_with_characters(std::string_view piece);
-  void finish_characters();
   /// Appends the tokens of a character's bytes. Returns false if not all have one, but unknown characters do. Throws
   /// Error(data) if neither.
   bool put_bytes(std::string_view character, std::vector<std::int32_t>& symbols) const;
@@ -44,7 +43,7 @@ class BpeEncoder final : public Encoder {
   std::string lossy_, normalised_, spaced_;
   std::vector<TextSegment> segments_, inner_segments_;
   std::vector<std::size_t> ends_, split_ends_, part_ends_;
-  std::vector<std::int32_t> symbols_, finished_;
+  std::vector<std::int32_t> symbols_;
 };
 
 }  // namespace ringtrain

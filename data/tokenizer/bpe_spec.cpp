@@ -9,7 +9,7 @@
 namespace ringtrain {
 
 void check_spec(const BpeSpec& spec) {
-  const auto symbols = static_cast<std::int64_t>(spec.tokens.size() + spec.extra_symbols.size());
+  const auto symbols = static_cast<std::int64_t>(spec.tokens.size());
   if (spec.tokens.empty()) fail(ExitCode::data, "{} has no tokens; is it whole?", spec.where);
   for (const Merge& merge : spec.merges) {
     for (const std::int32_t symbol : {merge.left, merge.right, merge.product}) {
@@ -39,8 +39,8 @@ std::string identity_of(const BpeSpec& spec) {
     fmt::format_to(end, "{} {}\n", static_cast<int>(split.kind), split.pattern);
   }
   for (const AddedToken& token : spec.added) {
-    fmt::format_to(end, "{} {} {}{}{}{}{}{}\n", token.id, token.content, token.special, token.normalized,
-                   token.single_word, token.strip_left, token.strip_right, token.as_it_stands ? " as it stands" : "");
+    fmt::format_to(end, "{} {} {}{}{}{}{}\n", token.id, token.content, token.special, token.normalized,
+                   token.single_word, token.strip_left, token.strip_right);
   }
   // What few files have comes last: all others keep the identity that their token files name.
   if (spec.metaspace && (spec.mark_spaces || spec.prepend_mark)) {

@@ -48,7 +48,6 @@ struct BpeSpec {
   bool metaspace = false;         // what stands between added tokens gets its marks after normalising:
   Prefix prefix = Prefix::never;  // ... one in front, unless there is one
   bool split_at_spaces = false;   // ... and every U+2581 starts a piece
-  std::vector<std::string> extra_symbols;       // ids from tokens.size() on: characters that merge and are no tokens
   std::array<std::int32_t, 256> byte_tokens{};  // -1: none
   std::int32_t unknown = -1;
   bool fuse_unknown = false;

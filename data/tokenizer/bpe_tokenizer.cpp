@@ -30,17 +30,14 @@ BpeTokenizer::BpeTokenizer(BpeSpec spec) {
     if (model_.spec.tokens[i].empty() || !merged[i]) continue;
     model_.id_of.try_emplace(model_.spec.tokens[i], static_cast<std::int32_t>(i));
   }
-  for (std::size_t i = 0; i < model_.spec.extra_symbols.size(); ++i) {
-    model_.id_of.try_emplace(model_.spec.extra_symbols[i], static_cast<std::int32_t>(model_.spec.tokens.size() + i));
-  }
   vocab_size_ = static_cast<std::int64_t>(model_.spec.tokens.size());
   std::vector<AddedToken> raw, normalised;
   for (const AddedToken& token : model_.spec.added) {
     vocab_size_ = std::max<std::int64_t>(vocab_size_, token.id + std::int64_t{1});
-    if (!token.as_it_stands) added_text_[token.id] = token.content;
+    added_text_[token.id] = token.content;
     if (token.special) special_.insert(token.id);
     (token.normalized ? normalised : raw).push_back(token);
-    if (token.normalized && !token.as_it_stands) {
+    if (token.normalized) {
       std::string storage;
       normalised.back().content = model_.normalise(token.content, Preceding::nothing, storage);
     }
@@ -85,7 +82,7 @@ void BpeTokenizer::find_whole_pieces() {
   BpeEncoder encoder(model_, SpecialTokens::text);
   WholePieces whole(model_.id_of.size());
   for (const auto& [piece, id] : model_.id_of) {
-    if (piece.size() > PieceCache::max_bytes || static_cast<std::size_t>(id) >= model_.spec.tokens.size()) continue;
+    if (piece.size() > PieceCache::max_bytes) continue;
     try {
       const auto tokens = encoder.merge_piece(piece);
       if (tokens.size() == 1 && tokens[0] == id) whole.put(piece, id);
@@ -129,11 +126,10 @@ void BpeTokenizer::find_cuts(const std::vector<AddedToken>& normalised) {
   const auto mark = model_.id_of.find(space_mark);
   std::unordered_set<std::int32_t> others(model_.spec.byte_tokens.begin(), model_.spec.byte_tokens.end());
   others.insert(model_.spec.unknown);
-  model_.parts_at_marks = mark != model_.id_of.end() &&
-                          static_cast<std::size_t>(mark->second) < model_.spec.tokens.size() &&
-                          std::ranges::none_of(model_.spec.merges, [&](const Merge& merge) {
-                            return others.contains(merge.left) || others.contains(merge.right);
-                          });
+  model_.parts_at_marks =
+      mark != model_.id_of.end() && std::ranges::none_of(model_.spec.merges, [&](const Merge& merge) {
+        return others.contains(merge.left) || others.contains(merge.right);
+      });
   can_cut_ = can_cut_ && (model_.parts_at_marks || model_.spec.split_at_spaces);
 }
 

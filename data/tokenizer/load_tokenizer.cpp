@@ -4,7 +4,6 @@
 
 #include "data/tokenizer/bpe_tokenizer.h"
 #include "data/tokenizer/byte_tokenizer.h"
-#include "data/tokenizer/formats/gguf_tokenizer.h"
 #include "data/tokenizer/formats/tokenizer_json.h"
 #include "framework/storage/files.h"
 #include "framework/storage/folder_file.h"
@@ -77,15 +76,6 @@ std::string configured_end(const std::string& folder) {
   return content != end->end() && content->is_string() ? content->get<std::string>() : "";
 }
 
-/// Reads the tokenizer of a GGUF file, which is a model's and damaged in a model's way: here it is data.
-BpeSpec read_gguf_spec(const std::string& path) {
-  try {
-    return read_gguf_tokenizer(GgufFile::open(path));
-  } catch (const Error& error) {
-    throw Error(ExitCode::data, error.what());
-  }
-}
-
 /// The content of a tokenizer.json, as text and parsed.
 struct Content {
   std::string text;
@@ -94,6 +84,7 @@ struct Content {
 
 /// folder: in which the file was found; "" of a file that was named itself, and may be a link.
 Content read_content(const std::string& path, const std::string& folder) {
+  if (folder.empty()) refuse_gguf_file(path, ExitCode::data);
   Content content;
   std::string& text = content.text;
   text = folder.empty() ? read_file(path, ExitCode::data, max_bytes)
@@ -108,7 +99,6 @@ Content read_content(const std::string& path, const std::string& folder) {
 }
 
 BpeSpec read_spec(const std::string& path, const std::string& folder) {
-  if (folder.empty() && is_gguf_file(path)) return read_gguf_spec(path);
   return read_tokenizer_json(read_content(path, folder).json, path);
 }
 
@@ -147,10 +137,9 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   const std::string file = tokenizer_file(path);
   BpeSpec spec = read_spec(file, file == path ? "" : path);
   if (is_byte_tokenizer(spec)) return make_byte_tokenizer();
-  const std::string named = std::exchange(spec.end_of_document, "");
   auto tokenizer = std::make_unique<BpeTokenizer>(spec);
   if (!tokenizer->end_of_document()) {
-    spec.end_of_document = named.empty() ? configured_end(parent_directory(file)) : named;
+    spec.end_of_document = configured_end(parent_directory(file));
     if (!spec.end_of_document.empty()) tokenizer = std::make_unique<BpeTokenizer>(std::move(spec));
   }
   return tokenizer;

@@ -62,8 +62,8 @@ class Tokenizer {
 bool holds_tokenizer(const std::string& path);
 /// Returns the text of a tokenizer.json. Throws Error(data) if the file is damaged or in another form.
 std::string read_tokenizer_file(const std::string& path);
-/// Loads a tokenizer: "bytes"; tokenizer.json, or a folder that holds it; or a GGUF file. Throws Error(data) that names
-/// the file and what in it is wrong or not supported; of other forms it says how to make a tokenizer.json of them.
+/// Loads a tokenizer: "bytes"; tokenizer.json, or a folder that holds it. Throws Error(data) that names the file and
+/// what in it is wrong or not supported; of other forms it says how to make a tokenizer.json of them.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
 /// Returns the identity of the tokenizer that load_tokenizer() would load, without making the tables that encoding
 /// needs. Throws as it does, but for a pattern that does not compile, or bytes that have no token.

@@ -27,4 +27,8 @@ void check_link_in_folder(const std::string& folder, const std::string& name, Ex
 /// what was read since may belong to two files. (`touch`, `chmod` and `mv` give a new stamp as well.)
 void require_unchanged(const File& file, const FileStamp& before);
 
+/// Throws Error(code) that names the command of the extras if what is at path is a regular file that begins with
+/// "GGUF": such a file is no model and no tokenizer before a folder has been made of it.
+void refuse_gguf_file(const std::string& path, ExitCode code);
+
 }  // namespace ringtrain

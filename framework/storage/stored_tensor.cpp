@@ -17,8 +17,6 @@ static_assert(std::endian::native == std::endian::little, "files of weights are 
 
 namespace {
 
-constexpr std::int64_t quantized_block = 32;
-
 template <class T>
 T load(const char* from) {
   T value;
@@ -37,29 +35,6 @@ void decode_halves(const char* from, std::int64_t count, Real* to) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<Real>(value(load<std::uint16_t>(from + 2 * i)));
 }
 
-/// A block of 4-bit numbers: byte i holds element i in its low half and element i + 16 in its high half.
-template <class Real>
-void decode_nibbles(const char* from, Real scale, Real low, Real* to) {
-  for (std::int64_t i = 0; i < quantized_block / 2; ++i) {
-    const auto byte = static_cast<unsigned char>(from[i]);
-    to[i] = static_cast<Real>(byte & 0xFU) * scale + low;
-    to[i + quantized_block / 2] = static_cast<Real>(byte >> 4) * scale + low;
-  }
-}
-
-template <class Real>
-void decode_block(StoredType type, const char* from, Real* to) {
-  const auto scale = static_cast<Real>(float16_value(load<std::uint16_t>(from)));
-  if (type == StoredType::q8_0) {
-    for (std::int64_t i = 0; i < quantized_block; ++i)
-      to[i] = scale * static_cast<Real>(load<std::int8_t>(from + 2 + i));
-  } else if (type == StoredType::q4_0) {
-    decode_nibbles(from + 2, scale, -8 * scale, to);
-  } else {
-    decode_nibbles(from + 4, scale, static_cast<Real>(float16_value(load<std::uint16_t>(from + 2))), to);
-  }
-}
-
 template <class Real>
 std::uint16_t half_bits(StoredType type, Real value) {
   return type == StoredType::float16 ? float16_bits(value) : bfloat16_bits(value);
@@ -67,33 +42,9 @@ std::uint16_t half_bits(StoredType type, Real value) {
 
 }  // namespace
 
-std::int64_t block_elements(StoredType type) {
-  return type == StoredType::q8_0 || type == StoredType::q4_0 || type == StoredType::q4_1 ? quantized_block : 1;
-}
-
-std::int64_t block_bytes(StoredType type) {
-  switch (type) {
-    case StoredType::float64:
-      return 8;
-    case StoredType::float32:
-      return 4;
-    case StoredType::float16:
-    case StoredType::bfloat16:
-      return 2;
-    case StoredType::q8_0:
-      return 2 + quantized_block;
-    case StoredType::q4_0:
-      return 2 + quantized_block / 2;
-    case StoredType::q4_1:
-      return 4 + quantized_block / 2;
-    case StoredType::unsupported:
-      break;
-  }
-  fail(ExitCode::internal, "a tensor of an unsupported type has no known size");
-}
-
 std::int64_t stored_bytes(StoredType type, std::int64_t elements) {
-  return elements / block_elements(type) * block_bytes(type);
+  ensure(type != StoredType::unsupported, "a tensor of an unsupported type has no known size");
+  return elements * (type == StoredType::float64 ? 8 : type == StoredType::float32 ? 4 : 2);
 }
 
 template <class Real>
@@ -107,10 +58,9 @@ void decode(StoredType type, const char* from, std::int64_t count, Real* to) {
       return decode_halves<float16_value>(from, count, to);
     case StoredType::bfloat16:
       return decode_halves<bfloat16_value>(from, count, to);
-    default:
-      break;
+    case StoredType::unsupported:
+      fail(ExitCode::internal, "a tensor of an unsupported type is not read");
   }
-  for (std::int64_t i = 0; i < count; i += quantized_block, from += block_bytes(type)) decode_block(type, from, to + i);
 }
 
 template <class Real>
@@ -180,22 +130,14 @@ void StoredTensorReader::read(const StoredTensor& tensor, std::int64_t begin, st
     opened_ = tensor.file;
     end_ = -1;
   }
-  const std::int64_t width = block_elements(tensor.type), size = block_bytes(tensor.type), end = begin + count;
-  const std::int64_t max_blocks = (std::int64_t{1} << 17) / width;
-  std::vector<Real> aside;  // of slices that begin or end inside a block
-  while (begin < end) {
-    const std::int64_t first = begin / width, blocks = std::min((end + width - 1) / width - first, max_blocks);
-    read_bytes(tensor.offset + first * size, blocks * size);
-    const std::int64_t from = first * width, until = std::min(end, (first + blocks) * width);
-    if (from == begin && until == from + blocks * width) {
-      decode(tensor.type, bytes_.data(), until - begin, to);
-    } else {
-      aside.resize(blocks * width);
-      decode(tensor.type, bytes_.data(), blocks * width, aside.data());
-      std::copy(aside.begin() + (begin - from), aside.begin() + (until - from), to);
-    }
-    to += until - begin;
-    begin = until;
+  constexpr std::int64_t most = std::int64_t{1} << 17;
+  while (count > 0) {
+    const std::int64_t part = std::min(count, most);
+    read_bytes(tensor.offset + stored_bytes(tensor.type, begin), stored_bytes(tensor.type, part));
+    decode(tensor.type, bytes_.data(), part, to);
+    begin += part;
+    count -= part;
+    to += part;
   }
   require_unchanged(file_, tensors_.stamps[tensor.file]);
 }

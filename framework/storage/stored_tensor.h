@@ -1,5 +1,5 @@
-// Tensors in files of other programs: their element types, plain or in blocks of quantized numbers, and any slice of
-// them as float32 or float64. safetensors.h and gguf.h say where the tensors of a file lie.
+// Tensors in files of other programs: their element types, and any slice of them as float32 or float64. safetensors.h
+// says where the tensors of a file lie.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,13 @@
 
 namespace ringtrain {
 
-/// q8_0, q4_0, q4_1: GGUF's blocks of 32 numbers with one float16 scale; q4_1 also has a float16 minimum.
-enum class StoredType : std::uint8_t { float64, float32, float16, bfloat16, q8_0, q4_0, q4_1, unsupported };
+enum class StoredType : std::uint8_t { float64, float32, float16, bfloat16, unsupported };
 
-/// Returns the elements of a block: 1 for plain types.
-std::int64_t block_elements(StoredType type);
-/// Returns the bytes of a block. Requires a supported type.
-std::int64_t block_bytes(StoredType type);
-/// Returns the bytes of elements, a whole number of blocks.
+/// Returns the bytes of elements. Requires a supported type.
 std::int64_t stored_bytes(StoredType type, std::int64_t elements);
 
-/// Writes the `count` numbers of whole blocks to `to`, little-endian in the file; from may have any alignment. Real:
-/// float or double. Exact but for float64 as float32, which is rounded to nearest.
+/// Writes `count` numbers to `to`, little-endian in the file; from may have any alignment. Real: float or double. Exact
+/// but for float64 as float32, which is rounded to nearest.
 template <class Real>
 void decode(StoredType type, const char* from, std::int64_t count, Real* to);
 

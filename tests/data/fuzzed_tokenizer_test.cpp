@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "data/tokenizer/bpe_tokenizer.h"
-#include "data/tokenizer/formats/pieces.h"
 #include "data/tokenizer/formats/tokenizer_json.h"
 #include "data/tokenizer/splitter.h"
 #include "framework/text/utf8.h"
@@ -36,18 +35,6 @@ std::vector<std::string> run_of_bytes(const std::string& name) {
 }
 
 BpeSpec spec_of(const json& one) {
-  if (one.contains("pieces")) {
-    std::vector<Piece> pieces;
-    for (const json& piece : one["pieces"]) {
-      if (piece.is_object()) {
-        for (const std::string& text : run_of_bytes(piece["run"])) pieces.push_back({text, 0, Piece::byte});
-      } else {
-        pieces.push_back({piece[0], piece[1], piece[2]});
-      }
-    }
-    const PieceRules rules{.byte_fallback = one["byte_fallback"], .space_in_front = one["add_dummy_prefix"]};
-    return spec_of_pieces(pieces, rules, "a test");
-  }
   json file = one["tokenizer"];
   json vocabulary = json::object();
   for (const json& token : file["model"]["vocab"]) {
@@ -75,27 +62,19 @@ std::optional<std::vector<std::int32_t>> ids_of(const json& one, const std::stri
 
 TEST(FuzzedTokenizer, IdsAreThoseOfTheReferenceProgramsOrRefused) {
   std::ifstream file(testing::source_folder() + "/tests/tokenizers/fuzzed.json");
-  int same = 0, refused = 0;
+  int same = 0;
   for (const json& one : json::parse(file)) {
     const auto special = one["parse"].get<bool>() ? SpecialTokens::parse : SpecialTokens::text;
     const auto ids = ids_of(one, one["text"], special);
-    (ids ? same : refused) += 1;
-    if (ids) {
-      EXPECT_EQ(*ids, one["ids"].get<std::vector<std::int32_t>>()) << one.dump();
-    }
+    if (!ids) continue;
+    ++same;
+    EXPECT_EQ(*ids, one["ids"].get<std::vector<std::int32_t>>()) << one.dump();
   }
-  EXPECT_GT(same, 30);
-  EXPECT_LT(refused, same / 2);
+  EXPECT_GE(same, 10);
 }
 
-class AddedAndDefined : public ::testing::Test {
+class AddedTokens : public ::testing::Test {
  protected:
-  static std::vector<std::string> tokens_of(const BpeSpec& spec, const std::string& text) {
-    const BpeTokenizer tokenizer(spec);
-    std::vector<std::string> tokens;
-    for (const std::int32_t id : tokenizer.encode(text)) tokens.push_back(tokenizer.token_text(id));
-    return tokens;
-  }
   /// A tokenizer.json of the letters a and b with added tokens, Metaspace "always" and unknown characters.
   static json letters(const std::vector<std::pair<std::string, json>>& added) {
     json file = {{"version", "1.0"}, {"added_tokens", json::array()}};
@@ -114,43 +93,13 @@ class AddedAndDefined : public ::testing::Test {
   }
 };
 
-TEST_F(AddedAndDefined, SymbolsOfUsersAreFoundFirstAndNeverMerged) {
-  std::vector<Piece> pieces = {{"<unk>", 0, Piece::unknown}, {"\n", 0, Piece::user_defined}};
-  for (const char* text : {"\u2581\u2581", "\u2581\u2581\u2581\u2581", "<x>", "<x"}) {
-    pieces.push_back({text, 0, Piece::user_defined});
-  }
-  float score = 0;
-  for (const char* text : {"\u2581a", "ab", "<x>a", "\u2581", "a", "b", "<", "x", ">"}) {
-    pieces.push_back({text, score -= 1, Piece::normal});
-  }
-  const BpeSpec spec = spec_of_pieces(pieces, {.byte_fallback = false, .space_in_front = true}, "a test");
-  using Tokens = std::vector<std::string>;
-  // One mark in front of the text, none after a symbol; the longest symbol at each place.
-  EXPECT_EQ(tokens_of(spec, "ab\nab"), (Tokens{" a", "b", "\n", "ab"}));
-  EXPECT_EQ(tokens_of(spec, "a\n      a"), (Tokens{" a", "\n", "    ", "  ", "a"}));
-  EXPECT_EQ(tokens_of(spec, "   a"), (Tokens{"    ", "a"}));
-  EXPECT_EQ(tokens_of(spec, "<x>a<xa"), (Tokens{" ", "<x>", "a", "<x", "a"}));
-  const BpeTokenizer tokenizer(spec);
-  EXPECT_EQ(tokenizer.decode(tokenizer.encode("a\n      <x>  b")), "a\n      <x>  b");
-  // A long text may be cut where no symbol lies.
-  std::string text;
-  for (int i = 0; i < 40; ++i) text += "ab a\n   ab <x>  b";
-  const std::size_t cut = tokenizer.find_cut(text);
-  ASSERT_GT(cut, 0U);
-  std::vector<std::int32_t> halves;
-  const auto encoder = tokenizer.make_encoder(SpecialTokens::text);
-  encoder->encode(std::string_view(text).substr(0, cut), halves, Preceding::nothing);
-  encoder->encode(std::string_view(text).substr(cut), halves, Preceding::text);
-  EXPECT_EQ(halves, tokenizer.encode(text));
-}
-
-TEST_F(AddedAndDefined, MetaspaceComesAfterNormalizedTokens) {
+TEST_F(AddedTokens, MetaspaceComesAfterNormalizedTokens) {
   const json file = letters({{"a b", {{"normalized", true}}}, {"x", {{"normalized", true}}}});
   EXPECT_EQ(ids(file, "a a b"), (std::vector<std::int32_t>{3, 1, 3, 4}));
   EXPECT_EQ(ids(file, "xa"), (std::vector<std::int32_t>{5, 3, 1}));
 }
 
-TEST_F(AddedAndDefined, WordsAreThoseOfUnicode) {
+TEST_F(AddedTokens, WordsAreThoseOfUnicode) {
   const json file = letters({{"<x>", {{"single_word", true}}}});
   const auto stands = [&](const std::string& text) { return std::ranges::count(ids(file, text), 4) == 1; };
   for (const char* text : {"\u00b2<x>", "<x>\u00bd", "-<x>-", "\u200b<x>"}) EXPECT_TRUE(stands(text)) << text;
@@ -160,14 +109,14 @@ TEST_F(AddedAndDefined, WordsAreThoseOfUnicode) {
   }
 }
 
-TEST_F(AddedAndDefined, TokensThatTakeTheSameWhiteSpaceAreTheReferences) {
+TEST_F(AddedTokens, TokensThatTakeTheSameWhiteSpaceAreTheReferences) {
   const json file = letters({{"<r>", {{"rstrip", true}}}, {"<l>", {{"lstrip", true}}}, {" ", json::object()}});
   EXPECT_EQ(ids(file, "<r> \t<l>a"), (std::vector<std::int32_t>{4, 6, 5, 3, 1}));
   EXPECT_EQ(ids(file, "<r>\t a"), (std::vector<std::int32_t>{4, 6, 3, 1}));
   EXPECT_EQ(ids(file, "<r> \ta"), (std::vector<std::int32_t>{4, 6, 3, 0, 1}));  // the tab is text again
 }
 
-TEST_F(AddedAndDefined, IdsThatTokenizersItselfGivesDifferentlyAreRefused) {
+TEST_F(AddedTokens, IdsThatTokenizersItselfGivesDifferentlyAreRefused) {
   json file = letters({{"<x>", json::object()}, {"<y>", json::object()}});
   EXPECT_NO_THROW(read_tokenizer_json(file, "a test"));
   file["added_tokens"][1]["id"] = 9;

@@ -1,6 +1,6 @@
-// Fuzzes a model from elsewhere to the end: any GGUF file, or any folder of a config.json and a model.safetensors, says
-// a few tokens or is refused with an Error. The readers alone would not show what their numbers do to the tables behind
-// them. An input is a GGUF file, or config.json, a zero byte, and the safetensors file.
+// Fuzzes a model from elsewhere to the end: any folder of a config.json and a model.safetensors says a few tokens or is
+// refused with an Error. The readers alone would not show what their numbers do to the tables behind them. An input is
+// config.json, a zero byte, and the safetensors file.
 #include <filesystem>
 
 #include "parallel/launch/launch.h"
@@ -13,11 +13,7 @@ using namespace ringtrain;
 
 /// Writes the input as a model. Returns its path.
 std::string write_model(const std::string& input) {
-  const std::string file = fuzz::folder() + "/model.gguf", folder = fuzz::folder() + "/model";
-  if (input.starts_with("GGUF")) {
-    fuzz::write(file, input);
-    return file;
-  }
+  const std::string folder = fuzz::folder() + "/model";
   std::filesystem::create_directory(folder);
   const std::size_t end = std::min(input.find('\0'), input.size());
   fuzz::write(folder + "/config.json", input.substr(0, end));

@@ -133,4 +133,4 @@ for key, shape in tensors.items():
     data += bytes(-len(data) % 32)
     gguf += text(key) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), 0, len(data))
     data += values(elements(shape))
-(CORPUS / "generate" / "tiny_gguf").write_bytes(gguf + bytes(-len(gguf) % 32) + data)
+(CORPUS / "gguf" / "model").write_bytes(gguf + bytes(-len(gguf) % 32) + data)

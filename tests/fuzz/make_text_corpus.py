@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/fuzz/corpus/tokenizer and json_lines: small files of every form that these readers know. The files are
-kept in the repository; this script is how they came about. (No Zstandard in Python's library: zstd packs that one.)"""
+"""Writes tests/fuzz/corpus/tokenizer, json_lines, and the tokenizers in gguf: small files of every form that these
+readers know. The files are kept in the repository; this script is how they came about. (No Zstandard in Python's
+library: zstd packs that one.)"""
 import gzip
 import json
 import pathlib
@@ -39,7 +40,7 @@ def gguf(name, texts, types, **others):
 
     entries = {"tokens": texts, "token_type": types, **others}
     content = b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries)) + b"".join(entry(*item) for item in entries.items())
-    (corpus / "tokenizer" / name).write_bytes(content + bytes(-len(content) % 32))
+    (corpus / "gguf" / name).write_bytes(content + bytes(-len(content) % 32))
 
 
 def main():
@@ -57,11 +58,11 @@ def main():
                          "vocab": {t: i for i, t in enumerate("?\u2581ab")}, "merges": []}}
     (corpus / "tokenizer" / "metaspace").write_text(json.dumps(content), encoding="utf-8")
     letters = [*map(chr, range(33, 127)), "\u0120", "\u010a", "th", "the", "<|x|>"]
-    gguf("gguf", letters, [1] * (len(letters) - 1) + [3], model="gpt2", pre="smollm", merges=["t h", "th e"],
+    gguf("merges", letters, [1] * (len(letters) - 1) + [3], model="gpt2", pre="smollm", merges=["t h", "th e"],
          eos_token_id=len(letters) - 1)
-    gguf("gguf_pieces", ["?", "\u2581", "a", "\u2581a", "<0x0A>", "<s>"], [2, 1, 1, 1, 6, 3], model="llama",
+    gguf("pieces", ["?", "\u2581", "a", "\u2581a", "<0x0A>", "<s>"], [2, 1, 1, 1, 6, 3], model="llama",
          scores=[0.0, -1.0, -2.0, -0.5, 0.0, 0.0], add_space_prefix=True)
-    gguf("gguf_pieces_out", ["<unk>", "\u2581", "a", "b", "\u2581a", "\u2581\u2581", "\u2581\u2581\u2581", "ab", "<s>"],
+    gguf("more_pieces", ["<unk>", "\u2581", "a", "b", "\u2581a", "\u2581\u2581", "\u2581\u2581\u2581", "ab", "<s>"],
          [2, 1, 1, 1, 1, 1, 1, 1, 3], model="llama", scores=[0.0, -8.0, -8.0, -8.0, -0.5, -9.0, -9.0, -1.0, 0.0],
          bos_token_id=8, add_bos_token=True)
     lines = b'{"text": "one\\u00e9"}\r\n\n{"messages": [{"role": "user", "content": "a"}]}\n{"text": 1}\n[]\n{"text": "b"}'

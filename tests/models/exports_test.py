@@ -21,6 +21,7 @@ except ImportError as error:
     named_python.skip(error)
 
 FOLDERS = pathlib.Path(__file__).resolve().parent / "folders"
+GGUF = FOLDERS.parents[1] / "extras" / "gguf" / "model" / "model.gguf"
 BIN = pathlib.Path(os.environ["RINGTRAIN_BIN"])
 KEYS = ["model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
         "head_dim", "intermediate_size", "n_inner", "n_positions", "max_position_embeddings", "sliding_window",
@@ -32,14 +33,9 @@ def load(folder):
 
 
 def check(name, output):
-    checkpoint = FOLDERS / name / ("model.gguf" if name == "gguf" else "")
-    command = [BIN / "export", "--checkpoint", checkpoint, "--output", output, "--max-shard-size", "20KB"]
+    command = [BIN / "export", "--checkpoint", FOLDERS / name, "--output", output, "--max-shard-size", "20KB"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     written = load(output)
-    tokens = torch.arange(40)[None] * 7 % 48
-    if name == "gguf":
-        written(tokens)  # what it computes is compared in folders_test.cpp
-        return
     source = load(FOLDERS / name)
     for (ours, value), (theirs, other) in zip(written.state_dict().items(), source.state_dict().items(), strict=True):
         assert ours == theirs and torch.equal(value, other), f"{name}: {ours} is not {theirs}"
@@ -50,6 +46,7 @@ def check(name, output):
         if key == "head_dim" and other is None and value is not None:  # of Qwen2, whose class has no such key
             other = source.config.hidden_size // source.config.num_attention_heads
         assert value == other, f"{name}: {key} is {value}, was {other}"
+    tokens = torch.arange(40)[None] * 7 % 48
     with torch.no_grad():
         assert torch.equal(written(tokens).logits, source(tokens).logits), name
     print(f"{name}: {len(written.state_dict())} tensors, transformers {transformers.__version__}")
@@ -61,6 +58,10 @@ def main():
     for folder in sorted(FOLDERS.iterdir()):
         with tempfile.TemporaryDirectory() as temporary:
             check(folder.name, os.path.join(temporary, "out"))
+    with tempfile.TemporaryDirectory() as temporary:  # what it computes is compared in extras/gguf/gguf_model_test.cpp
+        output = os.path.join(temporary, "out")
+        subprocess.run([BIN / "gguf", "--input", GGUF, "--output", output], check=True, stdout=subprocess.DEVNULL)
+        load(output)(torch.arange(40)[None])
 
 
 if __name__ == "__main__":

@@ -22,11 +22,6 @@ std::string folder_of(const std::string& name) {
   return source_folder() + "/tests/models/folders/" + name;
 }
 
-/// Returns the path that a program is given: the folder, or the GGUF file in it.
-std::string model_of_folder(const std::string& name) {
-  return name == "gguf" ? folder_of(name) + "/model.gguf" : folder_of(name);
-}
-
 nlohmann::json expected_of(const std::string& name) {
   return nlohmann::json::parse(content_of(folder_of(name) + "/expected.json"));
 }
@@ -65,8 +60,7 @@ TEST_P(Folders, ComputeWhatTransformersDoes) {
   const std::vector<double> theirs = expected["nll"];
   const std::string data = tokens_of(expected);
   for (const std::int64_t ring : {1, 2, 3}) {
-    EXPECT_LT(relative_difference(nll(model_of_folder(GetParam()), data, expected, ring), theirs), 1e-9)
-        << ring << " ranks";
+    EXPECT_LT(relative_difference(nll(folder_of(GetParam()), data, expected, ring), theirs), 1e-9) << ring << " ranks";
   }
 }
 
@@ -97,12 +91,12 @@ TEST_P(WrittenFolders, ComeOutAsTheyWentIn) {
   EXPECT_EQ(nll(at("out"), data, expected, 1), nll(folder_of(GetParam()), data, expected, 1));
 }
 
-/// Those in float64, or in a GGUF file's mixture: read, and written in float32.
+/// Those in float64: read, and written in float32.
 class NarrowedFolders : public Folders {};
 
 TEST_P(NarrowedFolders, ComeOutRoundedToFloat32) {
   const nlohmann::json expected = expected_of(GetParam());
-  const ModelSource source = open_model(model_of_folder(GetParam()));
+  const ModelSource source = open_model(folder_of(GetParam()));
   export_model(source, {.output = at("out"), .dtype = StoredType::float32});
   const std::string data = tokens_of(expected);
   const std::vector<double> theirs = expected["nll"];
@@ -112,7 +106,7 @@ TEST_P(NarrowedFolders, ComeOutRoundedToFloat32) {
 const std::vector<const char*> written{"llama",   "llama_tied", "mistral", "qwen2",       "qwen3",
                                        "smollm3", "olmo2",      "olmo3",   "gemma2",      "gemma3",
                                        "phi3",    "granite",    "gpt2",    "gpt2_untied", "gpt2_original"};
-const std::vector<const char*> narrowed{"llama_float64", "gguf"};
+const std::vector<const char*> narrowed{"llama_float64"};
 INSTANTIATE_TEST_SUITE_P(Of, WrittenFolders, ::testing::ValuesIn(written));
 INSTANTIATE_TEST_SUITE_P(Of, NarrowedFolders, ::testing::ValuesIn(narrowed));
 INSTANTIATE_TEST_SUITE_P(Of, Folders, ::testing::ValuesIn(written));

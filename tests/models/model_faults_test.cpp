@@ -1,7 +1,6 @@
 // Folders and files that do not hold the model that they should: one sentence each, with the tensor's name.
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -11,7 +10,6 @@
 #include "framework/storage/safetensors.h"
 #include "framework/storage/safetensors_writer.h"
 #include "layers/model_parameters.h"
-#include "tests/support/gguf_metadata.h"
 #include "tests/support/paths.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
@@ -179,41 +177,6 @@ TEST_F(ModelFaults, AnIdOfAFolderThatIsNoTokenNeverComesToTheModel) {
   EXPECT_NE(exported.err.find("bos_token_id: 300 is no token of this model"), std::string::npos) << exported.err;
 }
 
-TEST_F(ModelFaults, AnIdOfAGgufFileThatIsNoTokenNeverComesToTheModel) {
-  const std::string model = source_folder() + "/tests/models/folders/gguf/model.gguf";
-  for (const std::int64_t id : foreign_ids) {
-    GgufMetadata metadata;
-    metadata.put_number("tokenizer.ggml.bos_token_id", id);
-    metadata.write_into(model, at("bad.gguf"));
-    expect_refused_begin("bad.gguf", id, "bad.gguf: tokenizer.ggml.bos_token_id", folder);
-  }
-}
-
-TEST_F(ModelFaults, AGgufFilesTokenTableIsAVocabulary) {
-  std::string file = content_of(source_folder() + "/tests/models/folders/gguf/model.gguf");
-  const std::string name = "token_embd.weight";
-  const std::size_t rows = file.find(name) + name.size() + sizeof(std::uint32_t) + sizeof(std::uint64_t);
-  const std::uint64_t one = 1;
-  std::memcpy(file.data() + rows, &one, sizeof one);
-  std::ofstream(at("one.gguf"), std::ios::binary) << file;
-  const std::string sentence = error_of(ExitCode::checkpoint, [&] { open_model(at("one.gguf")); });
-  EXPECT_NE(sentence.find("token_embd.weight has 1 rows, but a vocabulary has 2 to"), std::string::npos) << sentence;
-}
-
-TEST_F(ModelFaults, AGgufFilesSizesAreThoseThatAConfigMayHave) {
-  for (const char* key : {"block_count", "feed_forward_length"}) {
-    std::string file = content_of(source_folder() + "/tests/models/folders/gguf/model.gguf");
-    const std::string name = std::string("llama.") + key;
-    const std::size_t value = file.find(name) + name.size() + sizeof(std::uint32_t);  // behind its type
-    const std::uint32_t many = 160'000'000;  // layers: 4 GB of their descriptions
-    std::memcpy(file.data() + value, &many, sizeof many);
-    std::ofstream(at("many.gguf"), std::ios::binary) << file;
-    const std::string sentence = error_of(ExitCode::checkpoint, [&] { open_model(at("many.gguf")); });
-    EXPECT_NE(sentence.find("many.gguf"), std::string::npos) << sentence;
-    EXPECT_NE(sentence.find("160000000"), std::string::npos) << sentence;
-  }
-}
-
 TEST_F(ModelFaults, WhatIsNoModelIsSaid) {
   error_of(ExitCode::checkpoint, [&] { open_model(at("nothing")); });
   fs::copy(copy_of("llama", [](Tensors&) {}), at("bare"));
@@ -223,8 +186,9 @@ TEST_F(ModelFaults, WhatIsNoModelIsSaid) {
   fs::remove(at("bare/model.safetensors"));
   EXPECT_NE(error_of(ExitCode::checkpoint, [&] { open_model(at("bare")); }).find("neither model.safetensors"),
             std::string::npos);
-  std::ofstream(at("text.gguf")) << "GGUF and then nothing that could be a model";
-  EXPECT_NE(error_of(ExitCode::checkpoint, [&] { open_model(at("text.gguf")); }).find("version"), std::string::npos);
+  std::ofstream(at("model.gguf")) << "GGUF, which a command of its own converts";
+  EXPECT_NE(error_of(ExitCode::checkpoint, [&] { open_model(at("model.gguf")); }).find("ringtrain gguf --input"),
+            std::string::npos);
 }
 
 }  // namespace

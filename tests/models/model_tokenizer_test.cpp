@@ -4,7 +4,6 @@
 #include <fstream>
 
 #include "data/tokenizer/tokenizer.h"
-#include "tests/support/gguf_metadata.h"
 #include "tests/support/paths.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
@@ -54,16 +53,6 @@ class ModelTokenizer : public TrainTest {
         {"pre_tokenizer", metaspace},
         {"decoder", metaspace},
         {"model", model}}.dump();
-  }
-  /// Writes a model with the same pieces by SentencePiece's rules, as a GGUF file.
-  void write_gguf(const std::string& name, const std::vector<float>& scores) const {
-    GgufMetadata metadata;
-    metadata.put("tokenizer.ggml.model", "llama");
-    metadata.put("tokenizer.ggml.tokens", {"<unk>", "</s>", "\u2581", "a", "b", "\u2581a", "ab"});
-    metadata.put_numbers("tokenizer.ggml.scores", 6, scores);
-    metadata.put_numbers("tokenizer.ggml.token_type", 5, std::vector<std::int32_t>{2, 3, 1, 1, 1, 1, 1});
-    metadata.put("tokenizer.ggml.eos_token_id", 1U);
-    metadata.write_into(source_folder() + "/tests/models/folders/gguf/model.gguf", at(name));
   }
   void prepare(const std::string& tokenizer, const std::string& output) const {
     const ChildResult result =
@@ -204,58 +193,6 @@ TEST_F(ModelTokenizer, ARunWithoutItsTokenizerKnowsItsTokensToo) {
   named.insert(named.end(), {"--tokenizer", "model"});
   expect_code(run_child("generate", named, folder), 0);
   expect_code(run_child("generate", prompt, folder), 3, {"another tokenizer than bytes", "--tokenizer"});
-}
-
-TEST_F(ModelTokenizer, PiecesInAGgufFileGoAlongAsATokenizerJson) {
-  write_gguf("model.gguf", {0, 0, -9, -9, -9, -2, -1});
-  prepare("model.gguf", "pieces.h5");
-  std::ofstream(at("run.yaml")) << "model: {from: model.gguf}\n"
-                                   "data: {train: pieces.h5}\n"
-                                   "training: {seq_len: 16, global_batch_size: 2, steps: 1, dtype: float64}\n";
-  expect_code(train({"--init-from", "model.gguf", "--set", "data.train=other.h5"}), 3, {"tokens of another tokenizer"});
-  expect_code(train({"--init-from", "model.gguf"}), 0);
-  const std::string identity = read_tokenizer_identity(at("model.gguf"));
-  EXPECT_EQ(read_checkpoint_manifest(checkpoint("run", 1)).tokenizer_hash, identity);
-  expect_code(run_child("generate", {"--checkpoint", "run", "--prompt", "ab a", "--max-new-tokens", "4"}, folder), 0,
-              {"prompt: 3 tokens in "});
-
-  for (const char* source : {"run", "model.gguf"}) {
-    const std::string output = std::string("out_of_") + source;
-    const ChildResult exported = run_child("export", {"--checkpoint", source, "--output", output}, folder);
-    expect_code(exported, 0);
-    EXPECT_NE(exported.out.find("carried along: generation_config.json, tokenizer.json, tokenizer_config.json\n"),
-              std::string::npos);
-    EXPECT_EQ(exported.err, "");
-    EXPECT_EQ(content_of(at(output + "/tokenizer.json")), content_of(at("run/tokenizer/tokenizer.json")));
-    EXPECT_EQ(read_tokenizer_identity(at(output)), identity);
-    EXPECT_EQ(json::parse(content_of(at(output + "/tokenizer_config.json"))),
-              json({{"tokenizer_class", "PreTrainedTokenizerFast"},
-                    {"clean_up_tokenization_spaces", false},
-                    {"eos_token", "</s>"},
-                    {"unk_token", "<unk>"}}));
-    expect_code(evaluate(output, "pieces.h5"), 0);
-  }
-  expect_code(evaluate("out_of_run", "other.h5"), 3, {"tokens of another tokenizer"});
-  prepare("out_of_run", "again.h5");
-  for (const char* model : {"model.gguf", "run"}) expect_code(evaluate(model, "again.h5"), 0);
-}
-
-TEST_F(ModelTokenizer, PiecesThatNoTokenizerJsonHoldsStayBehindAndItIsSaid) {
-  write_gguf("model.gguf", {0, 0, -9, -9, -9, -1, -1});
-  prepare("model.gguf", "pieces.h5");
-  std::ofstream(at("run.yaml")) << "model: {from: model.gguf}\n"
-                                   "data: {train: pieces.h5}\n"
-                                   "training: {seq_len: 16, global_batch_size: 2, steps: 1, dtype: float64}\n";
-  const std::string told =
-      "the tokenizer does not go along: " + std::string("model.gguf: the pieces 5 and 6 have one score");
-  const ChildResult trained = train({"--init-from", "model.gguf"});
-  expect_code(trained, 0);
-  EXPECT_NE((trained.out + trained.err).find(told), std::string::npos) << trained.out << trained.err;
-  EXPECT_FALSE(fs::exists(at("run/tokenizer/tokenizer.json")));
-  const ChildResult exported = run_child("export", {"--checkpoint", "model.gguf", "--output", "out"}, folder);
-  expect_code(exported, 0, {"export: " + told});
-  EXPECT_NE(exported.out.find("carried along: generation_config.json\n"), std::string::npos) << exported.out;
-  EXPECT_FALSE(fs::exists(at("out/tokenizer.json")));
 }
 
 TEST_F(ModelTokenizer, ATokenizerThatCannotBeReadIsSaidAndNoMore) {

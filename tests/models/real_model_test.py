@@ -4,7 +4,7 @@
 usage: tests/models/real_model_test.py [--short] [PART]...
 
 Parts (all but books are done if none is named):
-  same       the GGUF file, the folder, and an export of the GGUF file are one model; GPL-3's nll is the known one
+  same       the folder and what is made of the GGUF file are one model; GPL-3's nll is the known one
   rings      rings of 1, 2 and 4, three layouts: the same nll to 1e-9 in float64
   strided    evaluate --stride against Hugging Face's recipe in Python, to 1e-6 in float64
   trained    20 steps on a mesh of 2x2, exported; nll of transformers 5 and 4 against the trainer's own, to 1e-5
@@ -162,21 +162,19 @@ def check(what, found, expected, tolerance):
 def same(folder, short):
     tokens = 256 if short else 1023
     prepare([excerpt(tokens)[0]], f"{folder}/gpl3.h5", "--validation-fraction", "0")
-    run("export", "--checkpoint", GGUF, "--output", f"{folder}/exported")
-    with open(f"{folder}/exported/tokenizer.json") as file, open(f"{FOLDER}/tokenizer.json") as reference:
-        exported, made = json.load(file), json.load(reference)
-    assert exported["model"]["vocab"] == made["model"]["vocab"], "the tokenizer went along"
+    run("gguf", "--input", GGUF, "--output", f"{folder}/converted")
+    with open(f"{folder}/converted/tokenizer.json") as file, open(f"{FOLDER}/tokenizer.json") as reference:
+        converted, made = json.load(file), json.load(reference)
+    assert converted["model"]["vocab"] == made["model"]["vocab"], "the tokenizer went along"
     length = 128 if short else 512
     nll = [evaluate(model, f"{folder}/gpl3.h5", [length], "--stride", length // 2)[0]["nll"]
-           for model in (GGUF, FOLDER, f"{folder}/exported")]
+           for model in (FOLDER, f"{folder}/converted")]
     expected = SHORT_NLL if short else LONG_NLL  # of transformers 5, in float64
-    for name, value in zip(("GGUF file", "folder", "export of the GGUF file"), nll):
+    for name, value in zip(("folder", "folder of the GGUF file"), nll):
         check(f"{name}, float32", value, expected, 2e-5)
-    for model in (GGUF, FOLDER):
-        peak = peak_bytes("generate", "--checkpoint", model, "--tokens", "5,6,7", "--max-new-tokens", 2)
-        print(f"  {os.path.basename(model)}: {peak / 2**20:.0f} MiB at most, for {WEIGHTS / 2**20:.0f} MiB of weights",
-              flush=True)
-        assert peak <= WEIGHTS + 64 * 2**20, "at most 64 MiB beyond the plan"
+    peak = peak_bytes("generate", "--checkpoint", FOLDER, "--tokens", "5,6,7", "--max-new-tokens", 2)
+    print(f"  {peak / 2**20:.0f} MiB at most, for {WEIGHTS / 2**20:.0f} MiB of weights", flush=True)
+    assert peak <= WEIGHTS + 64 * 2**20, "at most 64 MiB beyond the plan"
 
 
 SHORT_NLL, LONG_NLL = 3.3138064624, 2.9853402516
@@ -273,23 +271,24 @@ print(json.dumps({"version": transformers.__version__, "said": said}))
 
 
 def tuned(folder, _):
-    interpreter = python("RINGTRAIN_PYTHON")
+    interpreter, model = python("RINGTRAIN_PYTHON"), f"{folder}/model"
+    run("gguf", "--input", GGUF, "--output", model)
     with open(f"{folder}/chats.jsonl", "w") as file:
         for number in range(24):
             question, answer = list(ANSWERS.items())[number % len(ANSWERS)]
             messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
             file.write(json.dumps({"messages": messages, "number": number}) + "\n")
-    prepared = run("prepare", "--input", f"{folder}/chats.jsonl", "--tokenizer", GGUF, "--output",
+    prepared = run("prepare", "--input", f"{folder}/chats.jsonl", "--tokenizer", model, "--output",
                    f"{folder}/chats.h5", "--validation-fraction", "0").stdout
     assert "24, written in the template of SmolLM2" in prepared, prepared
     with open(f"{folder}/run.yaml", "w") as file:
-        file.write(f"model: {{from: {GGUF}}}\n"
+        file.write(f"model: {{from: {model}}}\n"
                    f"data: {{train: {folder}/chats.h5, packing: whole}}\n"
                    f"training: {{seq_len: 128, global_batch_size: 2, steps: 30, dtype: float32}}\n"
                    f"optimizer: {{lr: 2.0e-4, weight_decay: 0}}\n"
                    f"lr_scheduler: {{warmup_steps: 3}}\n"
                    f"checkpoint: {{interval: 0}}\n")
-    run("train", "--config", f"{folder}/run.yaml", "--init-from", GGUF, "--output", f"{folder}/run")
+    run("train", "--config", f"{folder}/run.yaml", "--init-from", model, "--output", f"{folder}/run")
     run("export", "--checkpoint", f"{folder}/run", "--output", f"{folder}/exported")
     for question, answer in ANSWERS.items():
         with open(f"{folder}/chat.json", "w") as file:

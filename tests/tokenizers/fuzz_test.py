@@ -17,6 +17,7 @@ import pathlib
 import random
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -26,11 +27,12 @@ import time
 
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "support"), str(HERE.parent / "extras" / "gguf")]
 PACKAGES = ["tokenizers==0.23.3", "sentencepiece==0.2.3", "protobuf==7.36.2"]
 
 import drawing  # noqa: E402  (the path above comes first)
 import environment  # noqa: E402
+import pieces_file  # noqa: E402
 
 if not os.environ.get("RINGTRAIN_PYTHON_RUNS"):
     python = environment.python_with("tokenizer-references", PACKAGES)
@@ -183,7 +185,7 @@ class Json:
 
 
 class Pieces:
-    """SentencePiece's pieces in a GGUF file, and SentencePiece."""
+    """SentencePiece's pieces in a GGUF file, converted, and SentencePiece."""
     kind = "GGUF"
 
     def __init__(self, pieces, settings):
@@ -202,23 +204,14 @@ class Pieces:
         return model
 
     def save(self, folder):
-        def string(value):
-            data = value.encode("utf-8")
-            return struct.pack("<Q", len(data)) + data
-
-        def numbers(kind, form, values):
-            return struct.pack("<IIQ", 9, kind, len(values)) + struct.pack(f"<{len(values)}{form}", *values)
-
-        texts, scores, kinds = zip(*self.pieces)
-        values = {"model": struct.pack("<I", 8) + string("llama"),
-                  "tokens": struct.pack("<IIQ", 9, 8, len(texts)) + b"".join(map(string, texts)),
-                  "scores": numbers(6, "f", scores), "token_type": numbers(5, "i", kinds),
-                  "add_space_prefix": struct.pack("<I?", 7, self.settings["add_dummy_prefix"])}
-        content = b"GGUF" + struct.pack("<IQQ", 3, 0, len(values))
-        content += b"".join(string("tokenizer.ggml." + key) + value for key, value in values.items())
-        path = folder / "tokenizer.gguf"
-        path.write_bytes(content + bytes(-len(content) % 32))
-        return path
+        path, output = folder / "tokenizer.gguf", folder / "converted"
+        pieces_file.write(self.pieces, path, add_space_prefix=self.settings["add_dummy_prefix"])
+        shutil.rmtree(output, ignore_errors=True)
+        try:
+            pieces_file.convert(pathlib.Path(os.environ["RINGTRAIN_BIN"]) / "gguf", path, output)
+        except subprocess.CalledProcessError as error:
+            raise Crash(f"gguf: {error.returncode} {error.stderr}") from error
+        return output
 
     def reference(self, parse):
         if parse:

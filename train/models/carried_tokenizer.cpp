@@ -4,10 +4,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "data/tokenizer/formats/gguf_tokenizer.h"
 #include "data/tokenizer/formats/tokenizer_json_writer.h"
 #include "data/tokenizer/tokenizer.h"
-#include "framework/gguf/gguf.h"
 #include "framework/storage/files.h"
 #include "framework/storage/folder_file.h"
 #include "framework/storage/strict_json.h"
@@ -28,13 +26,12 @@ class Carrier {
   Carrier(const std::string& to, const EndIds& ids, OwnGeneration generation, ExitCode code)
       : to_(to), ids_(ids), generation_(generation), code_(code) {}
 
-  CarriedTokenizer carry(const std::string& from) {
+  std::vector<std::string> carry(const std::string& from, const std::map<std::string, std::string>& made) {
+    for (const auto& [name, content] : made) write(name, content);
     if (from == "bytes") {
       write("tokenizer.json", json_text(byte_tokenizer_json()) + "\n");
     } else if (!from.empty() && is_directory(from, code_)) {
       copy_folder(from);
-    } else if (!from.empty() && is_gguf_file(from)) {
-      write_gguf(GgufFile::open(from));
     } else if (!from.empty()) {
       write("tokenizer.json", read_tokenizer_file(from));
     }
@@ -42,8 +39,8 @@ class Carrier {
     if (const std::string config = write_generation_config(to_, ids_); !config.empty()) {
       write("generation_config.json", config);
     }
-    std::ranges::sort(result_.files);
-    return std::move(result_);
+    std::ranges::sort(files_);
+    return std::move(files_);
   }
 
  private:
@@ -51,27 +48,15 @@ class Carrier {
 
   void write(const std::string& name, const std::string& content) {
     write_file(to_ + "/" + name, content, code_);
-    if (std::ranges::find(result_.files, name) == result_.files.end()) result_.files.push_back(name);
+    if (std::ranges::find(files_, name) == files_.end()) files_.push_back(name);
   }
-  bool has(const char* name) const { return std::ranges::find(result_.files, name) != result_.files.end(); }
+  bool has(const char* name) const { return std::ranges::find(files_, name) != files_.end(); }
 
   void copy_folder(const std::string& from) {
     for (const char* name : carried_files) {
       if (std::string_view(name) == "generation_config.json" && generation_ == OwnGeneration::left) continue;
       if (path_exists(from + "/" + name, code_)) write(name, read_in_folder(from, name, code_, longest));
     }
-  }
-
-  /// Writes what a GGUF file says of its tokenizer.
-  void write_gguf(const GgufFile& file) {
-    try {
-      if (!file.text("tokenizer.ggml.model")) return;
-      write("tokenizer.json", json_text(gguf_tokenizer_json(file)) + "\n");
-    } catch (const Error& error) {  // weights go without
-      result_.remark = fmt::format("the tokenizer does not go along: {}", error.what());
-      return;
-    }
-    if (const auto chat = file.text("tokenizer.chat_template")) write("chat_template.jinja", *chat);
   }
 
   /// Writes the tokenizer_config.json that makes transformers take a tokenizer.json as it is, and text after decoding
@@ -99,7 +84,7 @@ class Carrier {
   const EndIds& ids_;
   OwnGeneration generation_;
   ExitCode code_;
-  CarriedTokenizer result_;
+  std::vector<std::string> files_;
 };
 
 }  // namespace
@@ -108,9 +93,10 @@ void check_carried_files(const std::string& folder) {
   for (const char* name : carried_files) check_link_in_folder(folder, name, ExitCode::checkpoint);
 }
 
-CarriedTokenizer carry_tokenizer(const std::string& from, const std::string& to, const EndIds& ids,
-                                 OwnGeneration generation, ExitCode code) {
-  return Carrier(to, ids, generation, code).carry(from);
+std::vector<std::string> carry_tokenizer(const std::string& from, const std::string& to, const EndIds& ids,
+                                         OwnGeneration generation, ExitCode code,
+                                         const std::map<std::string, std::string>& made) {
+  return Carrier(to, ids, generation, code).carry(from, made);
 }
 
 }  // namespace ringtrain

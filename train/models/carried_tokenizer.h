@@ -2,7 +2,7 @@
 // or beside a token file. transformers' AutoTokenizer loads what stands there then.
 #pragma once
 
-#include <optional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,11 +10,6 @@
 #include "train/models/hugging_face_config.h"
 
 namespace ringtrain {
-
-struct CarriedTokenizer {
-  std::vector<std::string> files;     // names
-  std::optional<std::string> remark;  // why a tokenizer does not go along
-};
 
 /// Throws Error(checkpoint) that names link and target if a file that would be copied from a folder is a link out of
 /// it.
@@ -24,9 +19,11 @@ void check_carried_files(const std::string& folder);
 enum class OwnGeneration { kept, left };
 
 /// Puts a tokenizer with its chat template into a folder that exists, and a generation_config.json with these ids.
-/// from: what load_tokenizer() takes; "": no tokenizer. Throws Error(code) if a file cannot be read or written, or is a
+/// Returns the names of the files. from: what load_tokenizer() takes; "": no tokenizer. made: files in place of these,
+/// their contents by name. Throws Error(code) if a file cannot be read or written, or is a
 /// link that leads out of its folder.
-CarriedTokenizer carry_tokenizer(const std::string& from, const std::string& to, const EndIds& ids,
-                                 OwnGeneration generation, ExitCode code);
+std::vector<std::string> carry_tokenizer(const std::string& from, const std::string& to, const EndIds& ids,
+                                         OwnGeneration generation, ExitCode code,
+                                         const std::map<std::string, std::string>& made = {});
 
 }  // namespace ringtrain

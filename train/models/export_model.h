@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,15 +20,16 @@ struct ExportOptions {
   StoredType dtype = StoredType::float32;         // or float16, bfloat16
   std::int64_t max_shard_bytes = 50'000'000'000;  // transformers 5's default
   bool base_config_changes = false;               // a PEFT folder is written even if it loses keys of the model
-  std::string like = {};  // a folder or GGUF file whose tokenizer is carried along; "": that of the source
+  std::string like = {};                          // a folder whose tokenizer is carried along; "": that of the source
+  std::map<std::string, std::string> tokenizer_files = {};  // or what was made for a source without: content by name
 };
 
 struct ExportSummary {
-  std::int64_t parameters = 0;     // tied ones once
-  std::int64_t bytes = 0;          // of tensors
-  std::vector<std::string> files;  // of weights, in order
-  CarriedTokenizer carried;        // from `like`
-  std::string lost;                // the keys that a PEFT folder does not hold, with both values; "": none
+  std::int64_t parameters = 0;       // tied ones once
+  std::int64_t bytes = 0;            // of tensors
+  std::vector<std::string> files;    // of weights, in order
+  std::vector<std::string> carried;  // files of the tokenizer
+  std::string lost;                  // the keys that a PEFT folder does not hold, with both values; "": none
 };
 
 /// Throws Error(usage) unless an export of the model at `source` may go to options.output, as far as it can be told

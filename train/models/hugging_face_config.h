@@ -54,8 +54,8 @@ struct HuggingFaceConfigExtras {
 
 /// Returns the text of a config.json for a resolved model: rope_parameters (transformers 5) and rope_theta and
 /// rope_scaling (4), dtype and torch_dtype. ntk, which transformers lacks, is written as the theta that it amounts to;
-/// a Llama with a sliding window as a Mistral, which it is. The text has been read back: it means this very model. Throws
-/// Error(usage) that names the keys which the model's class cannot hold: a sliding window with GPT-2, say.
+/// a Llama with a sliding window as a Mistral, which it is. The text has been read back: it means this very model.
+/// Throws Error(usage) that names the keys which the model's class cannot hold: a sliding window with GPT-2, say.
 std::string write_hugging_face_config(const ModelConfig& model, const HuggingFaceConfigExtras& extras);
 
 }  // namespace ringtrain

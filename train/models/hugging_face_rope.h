@@ -13,11 +13,11 @@ namespace ringtrain {
 
 struct ModelConfig;
 
-/// Sets the rotary keys of a model whose max_position_embeddings and windows are set, as transformers 5 would. A section
-/// without rope_theta has the file's own, or else the class's default. Where the trained length is not given it is
-/// max_position_embeddings, which a log says. A class whose layers with a window rotate apart has a section for each kind
-/// of layer, or an older file's keys (rope_local_base_freq). Throws Error(checkpoint), also where old and new keys of one
-/// file do not say the same.
+/// Sets the rotary keys of a model whose max_position_embeddings and windows are set, as transformers 5 would. A
+/// section without rope_theta has the file's own, or else the class's default. Where the trained length is not given it
+/// is max_position_embeddings, which a log says. A class whose layers with a window rotate apart has a section for each
+/// kind of layer, or an older file's keys (rope_local_base_freq). Throws Error(checkpoint), also where old and new keys
+/// of one file do not say the same.
 void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::vector<std::string>& logs);
 
 /// Adds rope_parameters, rope_theta and rope_scaling, as the class has them. Requires a type other than ntk.

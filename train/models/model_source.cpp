@@ -8,7 +8,7 @@
 #include "data/vocabulary.h"
 #include "framework/config/training_stages.h"
 #include "framework/error.h"
-#include "framework/gguf/gguf.h"
+#include "framework/storage/folder_file.h"
 #include "framework/storage/hash.h"
 #include "framework/storage/safetensors.h"
 #include "layers/model_parameters.h"
@@ -17,7 +17,6 @@
 #include "train/models/adapters/peft_folder.h"
 #include "train/models/carried_tokenizer.h"
 #include "train/models/checkpoint_weights.h"
-#include "train/models/gguf_model.h"
 #include "train/models/hugging_face_config.h"
 #include "train/models/hugging_face_names.h"
 #include "train/models/placed_weights.h"
@@ -43,26 +42,6 @@ std::string identity_of(const StoredTensors& stored) {
     text += fmt::format("{} {}\n", size, hash_bytes(bytes));
   }
   return hash_bytes(text);
-}
-
-/// Adds what begins and ends a text: of the ids that a file names, the tokens of the model. Ids of other vocabularies
-/// are common there (defaults of a class), and hurt only who uses them. where: the file and its keys, to be completed
-/// by "bos" or the end's role.
-void add_ends(ModelSource& source, const std::string& where, const EndIds& ids, const char* end_role = "eos") {
-  const Vocabulary vocabulary(source.model.vocab_size);
-  const auto named = [&](const char* role) { return fmt::format("{}{}_token_id", where, role); };
-  if (ids.begin && vocabulary.has(*ids.begin)) {
-    if (!source.begin_token) source.begin_token = vocabulary.token(*ids.begin, ExitCode::checkpoint, named("bos"));
-  } else if (ids.begin && source.no_begin_token.empty()) {
-    source.no_begin_token = vocabulary.refusal(*ids.begin, named("bos"));
-  }
-  for (const std::int64_t end : ids.ends) {
-    if (!vocabulary.has(end)) {
-      source.no_end_tokens.push_back(vocabulary.refusal(end, named(end_role)));
-    } else if (std::ranges::find(source.end_tokens, end) == source.end_tokens.end()) {
-      source.end_tokens.push_back(vocabulary.token(end, ExitCode::checkpoint, named(end_role)));
-    }
-  }
 }
 
 /// Adds what a folder's generation_config.json says of it, if it has one.
@@ -91,26 +70,6 @@ ModelSource open_hugging_face_folder(const std::string& folder) {
   return with_weights(std::move(source), std::move(placed), table);
 }
 
-ModelSource open_gguf_file(const std::string& path) {
-  const GgufFile file = GgufFile::open(path);
-  ModelSource source;
-  source.path = source.tokenizer = path;
-  source.model = read_gguf_model(file);
-  source.context_length = source.model.max_position_embeddings;
-  for (const char* role : {"bos", "eos", "eot", "eom"}) {  // of a turn, of a message: they end a text, too
-    const auto id = file.integer(fmt::format("tokenizer.ggml.{}_token_id", role));
-    if (!id) continue;
-    const bool begins = std::string_view(role) == "bos";
-    add_ends(source, path + ": tokenizer.ggml.", begins ? EndIds{*id, {}} : EndIds{{}, {*id}}, role);
-  }
-  PlacedModel placed;
-  placed.stored = file.tensors();
-  placed.places = gguf_places(source.model);
-  placed.is_constant = [](std::string_view) { return false; };
-  const ParameterTable table = make_parameter_table(source.model);
-  return with_weights(std::move(source), std::move(placed), table);
-}
-
 /// What happens to adapters, which are read together with their base.
 enum class Adapters { with_their_base, refused };
 
@@ -132,13 +91,30 @@ ModelSource open_transformer(const std::string& path, Adapters adapters) {
   if (is_directory(path, ExitCode::checkpoint) && holds_safetensors(path)) {
     fail(ExitCode::checkpoint, "{}: has safetensors but no config.json, which says what model they are", path);
   }
-  if (is_gguf_file(path)) return open_gguf_file(path);
+  refuse_gguf_file(path, ExitCode::checkpoint);
   Checkpoint checkpoint = open_checkpoint(path);
   require_none(checkpoint.config.model.lora.on());
   return model_of(std::move(checkpoint));
 }
 
 }  // namespace
+
+void add_ends(ModelSource& source, const std::string& where, const EndIds& ids, const char* end_role) {
+  const Vocabulary vocabulary(source.model.vocab_size);
+  const auto named = [&](const char* role) { return fmt::format("{}{}_token_id", where, role); };
+  if (ids.begin && vocabulary.has(*ids.begin)) {
+    if (!source.begin_token) source.begin_token = vocabulary.token(*ids.begin, ExitCode::checkpoint, named("bos"));
+  } else if (ids.begin && source.no_begin_token.empty()) {
+    source.no_begin_token = vocabulary.refusal(*ids.begin, named("bos"));
+  }
+  for (const std::int64_t end : ids.ends) {
+    if (!vocabulary.has(end)) {
+      source.no_end_tokens.push_back(vocabulary.refusal(end, named(end_role)));
+    } else if (std::ranges::find(source.end_tokens, end) == source.end_tokens.end()) {
+      source.end_tokens.push_back(vocabulary.token(end, ExitCode::checkpoint, named(end_role)));
+    }
+  }
+}
 
 std::optional<std::string> beyond_context(const ModelSource& source, std::int64_t length, const char* what) {
   if (length <= source.context_length || model_spec(source.model).positions != Positions::rope) return std::nullopt;
@@ -213,8 +189,7 @@ ModelSource model_of(Checkpoint checkpoint) {
 
 ModelSource open_model(const std::string& path, const ModelDefinition& definition) {
   if (!definition.is_transformer()) {
-    if (path_exists(path, ExitCode::checkpoint) &&
-        (is_peft_folder(path) || is_hugging_face_folder(path) || is_gguf_file(path))) {
+    if (path_exists(path, ExitCode::checkpoint) && (is_peft_folder(path) || is_hugging_face_folder(path))) {
       fail(ExitCode::checkpoint,
            "{}: holds no weights of the model \"{}\" of this program, which are in the checkpoints of its runs alone",
            path, definition.name);

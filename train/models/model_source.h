@@ -1,7 +1,6 @@
 // A model that lies somewhere, recognized by what stands at its path: a run's folder (its newest checkpoint), a
-// checkpoint, a Hugging Face folder (config.json beside safetensors), a PEFT folder of adapters, or a GGUF file.
-// Wherever a program takes a checkpoint it takes each of them. Reading holds a slice of a tensor at a time, never a
-// whole model.
+// checkpoint, a Hugging Face folder (config.json beside safetensors), or a PEFT folder of adapters. Wherever a program
+// takes a checkpoint it takes each of them. Reading holds a slice of a tensor at a time, never a whole model.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +30,7 @@ struct ModelSource {
   std::string no_begin_token;               // a sentence on the id that it names and that is none
   std::vector<std::int32_t> end_tokens;     // each ends a text, where the source names tokens of the model
   std::vector<std::string> no_end_tokens;   // a sentence for each id that it names and that is none
-  std::string tokenizer;                    // a folder that may hold one, or a GGUF file; "": there is none
+  std::string tokenizer;                    // a folder that may hold one; "": there is none
   std::vector<std::string> logs;            // what a person should know of it, a sentence each
   std::optional<Checkpoint> checkpoint;     // none of a model from elsewhere
   std::shared_ptr<const ModelSource> base;  // of adapters (model.lora): the model beside whose weights they stand
@@ -76,6 +75,11 @@ ModelReader model_reader(const std::function<void(const std::string&)>& log);
 
 /// The same for a plan, which needs no weights: a folder with a Hugging Face config.json alone is enough.
 ModelReader planned_model_reader(const std::function<void(const std::string&)>& log);
+
+/// Adds what begins and ends a text: of the ids that a file names, the tokens of the model. Ids of other vocabularies
+/// are common there (defaults of a class), and hurt only who uses them. where: the file and its keys, to be completed
+/// by "bos" or the end's role.
+void add_ends(ModelSource& source, const std::string& where, const EndIds& ids, const char* end_role = "eos");
 
 /// Returns the source of a model whose path and config are set, with the parameters of the table in these files. Throws
 /// Error(checkpoint) as check_placed_model() does.

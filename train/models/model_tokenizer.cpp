@@ -91,9 +91,9 @@ std::optional<std::string> keep_tokenizer(const ModelSource* source, const Corpu
   const bool own = source && !source->tokenizer.empty() && holds_tokenizer(source->tokenizer);
   const std::string from = own ? source->tokenizer : tokenizer_of_data(corpus, remark);
   OutputFolder output(folder, ExitCode::usage);
-  const CarriedTokenizer carried = carry_tokenizer(from, output.content(), ids, OwnGeneration::kept, ExitCode::usage);
+  carry_tokenizer(from, output.content(), ids, OwnGeneration::kept, ExitCode::usage);
   output.publish();
-  return carried.remark ? carried.remark : remark;
+  return remark;
 }
 
 }  // namespace ringtrain

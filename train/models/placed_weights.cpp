@@ -26,9 +26,7 @@ const StoredTensor& tensor_at(const PlacedModel& model, const TensorPlace& place
   }
   if (tensor->type == StoredType::unsupported) {
     fail(ExitCode::checkpoint,
-         "{}: {} is of type {}, which cannot be read; take the model's folder or file in F32, F16 or BF16 (of GGUF "
-         "files "
-         "also Q8_0, Q4_0 and Q4_1 are read)",
+         "{}: {} is of type {}, which cannot be read; take the model's folder in F32, F16 or BF16",
          model.stored.files[tensor->file], place.name, plain_text(tensor->type_name));
   }
   return *tensor;
@@ -69,8 +67,6 @@ class PlacedWeights final : public WeightSource {
           return reader_.read(tensor, place.first + begin, to.numel(), out);
         case TensorPlace::Form::transposed:
           return read_transposed(tensor, place, parameter.shape[0], begin, to.numel(), out);
-        case TensorPlace::Form::interleaved:
-          return read_interleaved(tensor, place, begin, to.numel(), out);
       }
     });
   }
@@ -121,19 +117,6 @@ class PlacedWeights final : public WeightSource {
       const std::int64_t from = begin - (kept.begin - place.first) * in;
       const std::int64_t part = std::min(count, std::ssize(kept.values) - from);
       std::copy_n(kept.values.begin() + from, part, to);
-      begin += part;
-      count -= part;
-      to += part;
-    }
-  }
-
-  template <class Real>
-  void read_interleaved(const StoredTensor& tensor, const TensorPlace& place, std::int64_t begin, std::int64_t count,
-                        Real* to) {
-    const std::int64_t width = tensor.elements() / tensor.shape[0];
-    while (count > 0) {
-      const std::int64_t within = begin % width, part = std::min(count, width - within);
-      reader_.read(tensor, interleaved_row(begin / width, place.head_dim) * width + within, part, to);
       begin += part;
       count -= part;
       to += part;

@@ -9,9 +9,4 @@ std::vector<std::int64_t> shape_of(const Parameter& parameter) {
   return shape;
 }
 
-std::int64_t interleaved_row(std::int64_t row, std::int64_t head_dim) {
-  const std::int64_t head = row / head_dim, within = row % head_dim, half = head_dim / 2;
-  return head * head_dim + 2 * (within % half) + within / half;
-}
-
 }  // namespace ringtrain

@@ -1,5 +1,5 @@
 // Where a parameter of ours lies in a file of another program: the tensor's name and shape there, and how its elements
-// are arranged. hugging_face_names.h and gguf_model.h say where; placed_weights.h reads. Pure values.
+// are arranged. hugging_face_names.h says where; placed_weights.h reads. Pure values.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,12 @@ struct TensorPlace {
   enum class Form {
     plain,       // the parameter is a run of the tensor's elements
     transposed,  // the tensor is [in, out ...]: the parameter [out, in] is a run of its columns, transposed
-    interleaved  // rows of each head in pairs (2j, 2j + 1) that rotate together; ours are j and j + head_dim / 2
   };
 
   std::string name;
   std::vector<std::int64_t> shape;  // of the tensor
   Form form = Form::plain;
-  std::int64_t first = 0;     // the element (plain) or column (transposed) of the tensor at which the parameter begins
-  std::int64_t head_dim = 0;  // interleaved
+  std::int64_t first = 0;  // the element (plain) or column (transposed) of the tensor at which the parameter begins
 };
 
 /// Returns the place of a parameter.
@@ -30,8 +28,5 @@ using Places = std::function<TensorPlace(const Parameter&)>;
 
 /// Returns the shape of a parameter.
 std::vector<std::int64_t> shape_of(const Parameter& parameter);
-
-/// Returns the row of an interleaved tensor that is row `row` of the parameter.
-std::int64_t interleaved_row(std::int64_t row, std::int64_t head_dim);
 
 }  // namespace ringtrain

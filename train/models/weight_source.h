@@ -1,5 +1,5 @@
-// The weights of a model that lies somewhere, by our global names, whatever the format: a checkpoint of a run, a
-// Hugging Face folder, a GGUF file. model_source.h opens one.
+// The weights of a model that lies somewhere, by our global names, whatever the format: a checkpoint of a run, or
+// a Hugging Face folder. model_source.h opens one.
 #pragma once
 
 #include <cstdint>

@@ -83,7 +83,7 @@ int run_evaluate(int argc, char** argv, Launcher& launcher) {
   std::vector<std::string> tasks;
   TaskRequest task;
   app.add_option("--checkpoint", options.checkpoint, "PATH",
-                 "a run (its newest checkpoint), a checkpoint, a Hugging Face folder or a GGUF file")
+                 "a run (its newest checkpoint), a checkpoint, or a Hugging Face folder")
       ->required();
   app.add_option("--data", options.data, "FILE", "the token file")->required();
   app.add_tokens("--context-lengths", options.request.context_lengths, "N,N,...",

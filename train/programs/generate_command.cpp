@@ -51,7 +51,7 @@ int run_generate(int argc, char** argv, Launcher& launcher) {
   GenerationOptions options;
   std::string mesh = "1x1", prompt_file, chat_file, special_tokens = "text", dash;
   app.add_option("--checkpoint", options.checkpoint, "PATH",
-                 "a run (its newest checkpoint), a checkpoint, a Hugging Face folder or a GGUF file")
+                 "a run (its newest checkpoint), a checkpoint, or a Hugging Face folder")
       ->required();
   auto* prompt = app.add_option("--prompt", options.prompt, "TEXT", "the prompt: it comes by one of these five");
   auto* file = app.add_option("--prompt-file", prompt_file, "FILE", "a file that is the prompt");

@@ -248,12 +248,11 @@ void prepare_text_corpus(const Arguments& arguments) {
   TextOptions options = text_options(arguments, *tokenizer);
   options.chats = &chats;
   std::optional<OutputFolder> kept;
-  CarriedTokenizer carried;
   if (arguments.tokenizer != "bytes") {
     kept.emplace(tokenizer_beside(arguments.output), ExitCode::usage);
     EndIds ends{{}, {options.document_end}};
     if (const auto end = chats.end_of_answer()) ends.add({{}, {*end}});
-    carried = carry_tokenizer(arguments.tokenizer, kept->content(), ends, OwnGeneration::left, ExitCode::usage);
+    carry_tokenizer(arguments.tokenizer, kept->content(), ends, OwnGeneration::left, ExitCode::usage);
   }
   std::unique_ptr<Progress> hashing;
   const SourceList sources =
@@ -285,7 +284,6 @@ void prepare_text_corpus(const Arguments& arguments) {
                     summary.sources_hash));
   print_chats(chats, summary);
   if (kept) print("  kept in", tokenizer_beside(arguments.output));
-  if (carried.remark) print("log", *carried.remark);
   print_left_out(sources, summary);
   if (summary.validation_documents == 0 && arguments.validation_fraction > 0) {
     print("log", "one document alone cannot be split: there is no validation part");

@@ -57,10 +57,9 @@ int run_train(int argc, char** argv, Launcher& launcher) {
                                 "go on from a checkpoint, or from the newest intact one of a run's folder; without a "
                                 "path, of the folder of --output, or afresh if there is none")
                      ->expected(0, 1);
-  app.add_option(
-      "--init-from", options.start.init_from, "PATH",
-      "start a new run with the weights alone of a run, a checkpoint, a Hugging Face folder or a GGUF file: new "
-      "optimizer, data, length, rope scaling");
+  app.add_option("--init-from", options.start.init_from, "PATH",
+                 "start a new run with the weights alone of a run, a checkpoint, or a Hugging Face folder: new "
+                 "optimizer, data, length, rope scaling");
   app.add_option("--stop-after", options.stop_after, "N",
                  "save and end after step N; the schedule stays that of the config")
       ->check(at_least(1));
@@ -82,7 +81,7 @@ int run_train(int argc, char** argv, Launcher& launcher) {
                      "check every hash of a checkpoint, or of all checkpoints of a run's folder, and nothing "
                      "else; ends with 4 if one is damaged, or if the base of its adapters is gone");
   app.add_flag("--hash-base", hash_base,
-               "with --verify-checkpoint: hash a base that is a Hugging Face folder or a GGUF file, too, not only "
+               "with --verify-checkpoint: hash a base that is a Hugging Face folder, too, not only "
                "compare its size")
       ->needs(verify);
   if (!parse_command_line(app, argc, argv, launcher.is_rank_zero())) return 0;

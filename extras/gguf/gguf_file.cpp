@@ -1,15 +1,15 @@
-#include "framework/gguf/gguf.h"
+#include "extras/gguf/gguf_file.h"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
 #include "framework/error.h"
 #include "framework/storage/folder_file.h"
 #include "framework/storage/plain_text.h"
+#include "framework/storage/stored_tensor.h"
 
 namespace ringtrain {
 
@@ -28,10 +28,10 @@ class HeaderBytes {
   explicit HeaderBytes(const std::string& path)
       : file_(File::open(path, ExitCode::checkpoint)), stamp_(file_.stamp()), size_(stamp_.bytes) {}
 
-  /// Returns the file, of which the whole header has been read.
-  const File& whole_file() const {
+  /// Returns the stamp of the file, of which the whole header has been read.
+  const FileStamp& stamp() const {
     require_unchanged(file_, stamp_);
-    return file_;
+    return stamp_;
   }
 
   std::int64_t position() const { return position_; }
@@ -161,47 +161,22 @@ GgufValue read_value(HeaderBytes& bytes, ValueType type) {
   return read_list<std::int64_t>(count, [&] { return read_integer(bytes, element); });
 }
 
-/// A type of tensors. Those that are not in the list are unsupported, and of a size that nobody here knows.
-struct TensorType {
-  std::uint32_t number;
-  StoredType type;
-  std::string_view name;
-};
-constexpr std::array tensor_types{
-    TensorType{0, StoredType::float32, "F32"},   TensorType{1, StoredType::float16, "F16"},
-    TensorType{2, StoredType::q4_0, "Q4_0"},     TensorType{3, StoredType::q4_1, "Q4_1"},
-    TensorType{8, StoredType::q8_0, "Q8_0"},     TensorType{28, StoredType::float64, "F64"},
-    TensorType{30, StoredType::bfloat16, "BF16"}};
-
-/// Names of types that are not read, for messages.
-constexpr std::array<std::pair<std::uint32_t, std::string_view>, 8> unread_types{
-    {{6, "Q5_0"}, {7, "Q5_1"}, {10, "Q2_K"}, {11, "Q3_K"}, {12, "Q4_K"}, {13, "Q5_K"}, {14, "Q6_K"}, {15, "Q8_K"}}};
-
-std::string name_of_type(std::uint32_t type) {
-  const auto* const known = std::ranges::find(tensor_types, type, &TensorType::number);
-  if (known != tensor_types.end()) return std::string(known->name);
-  for (const auto& [number, name] : unread_types) {
-    if (number == type) return std::string(name);
-  }
-  return fmt::format("number {} of GGUF", type);
-}
-
-/// Sets the bytes of a tensor of a supported type.
-void set_bytes(StoredTensor& tensor, const HeaderBytes& bytes) {
+/// Sets the bytes of a tensor of a type that is read.
+void set_bytes(GgufTensor& tensor, const HeaderBytes& bytes) {
   std::int64_t elements = 1, all = 0;
   bool fits = true;
   for (const std::int64_t size : tensor.shape) fits = fits && !__builtin_mul_overflow(elements, size, &elements);
   fits = fits && !__builtin_mul_overflow(elements, std::int64_t{8}, &all);
   if (!fits || elements / 2 > bytes.size())
     bytes.refuse("has the shape {}, too large for this file", shape_text(tensor.shape));
-  if (tensor.shape.empty() || tensor.shape.back() % block_elements(tensor.type) != 0) {
+  if (tensor.shape.empty() || tensor.shape.back() % tensor.type->elements != 0) {
     bytes.refuse("has the shape {}, whose rows are no whole blocks of {}", shape_text(tensor.shape), tensor.type_name);
   }
-  tensor.bytes = stored_bytes(tensor.type, elements);
+  tensor.bytes = elements / tensor.type->elements * tensor.type->bytes;
 }
 
-StoredTensor read_tensor(HeaderBytes& bytes) {
-  StoredTensor tensor;
+GgufTensor read_tensor(HeaderBytes& bytes) {
+  GgufTensor tensor;
   tensor.name = bytes.text();
   bytes.set_subject("tensor " + plain_text(tensor.name));
   const auto dimensions = bytes.number<std::uint32_t>();
@@ -212,12 +187,9 @@ StoredTensor read_tensor(HeaderBytes& bytes) {
     tensor.shape.insert(tensor.shape.begin(), static_cast<std::int64_t>(size));
   }
   const auto type = bytes.number<std::uint32_t>();
-  const auto* const known = std::ranges::find(tensor_types, type, &TensorType::number);
-  tensor.type_name = name_of_type(type);
-  if (known != tensor_types.end()) {
-    tensor.type = known->type;
-    set_bytes(tensor, bytes);
-  }
+  tensor.type = find_gguf_type(type);
+  tensor.type_name = gguf_type_name(type);
+  if (tensor.type) set_bytes(tensor, bytes);
   const auto offset = bytes.number<std::uint64_t>();
   if (offset > static_cast<std::uint64_t>(bytes.size())) bytes.refuse("begins beyond the file, at {}", offset);
   tensor.offset = static_cast<std::int64_t>(offset);  // from the data's start, as yet
@@ -225,10 +197,10 @@ StoredTensor read_tensor(HeaderBytes& bytes) {
 }
 
 /// Throws unless the tensors lie in the file, one behind the other.
-void check_places(std::vector<StoredTensor>& tensors, std::int64_t data, std::int64_t alignment, HeaderBytes& bytes) {
-  std::ranges::sort(tensors, {}, [](const StoredTensor& tensor) { return std::pair(tensor.offset, tensor.bytes); });
+void check_places(std::vector<GgufTensor>& tensors, std::int64_t data, std::int64_t alignment, HeaderBytes& bytes) {
+  std::ranges::sort(tensors, {}, [](const GgufTensor& tensor) { return std::pair(tensor.offset, tensor.bytes); });
   std::int64_t end = 0;
-  for (StoredTensor& tensor : tensors) {
+  for (GgufTensor& tensor : tensors) {
     bytes.set_subject("tensor " + plain_text(tensor.name));
     if (tensor.offset % alignment != 0) bytes.refuse("begins at {}, no multiple of {}", tensor.offset, alignment);
     if (tensor.offset < end) bytes.refuse("begins at {}, inside the one before it", tensor.offset);
@@ -259,7 +231,7 @@ GgufFile GgufFile::open(const std::string& path) {
     const ValueType type = read_type(bytes);
     if (!file.metadata_.emplace(std::move(key), read_value(bytes, type)).second) bytes.refuse("stands there twice");
   }
-  std::vector<StoredTensor> tensors;
+  std::vector<GgufTensor> tensors;
   for (std::int64_t i = 0; i < tensor_count; ++i) {
     bytes.set_subject("its header");
     tensors.push_back(read_tensor(bytes));
@@ -271,13 +243,23 @@ GgufFile GgufFile::open(const std::string& path) {
   }
   const std::int64_t data = (bytes.position() + alignment - 1) / alignment * alignment;
   check_places(tensors, data, alignment, bytes);
-  file.tensors_.add_file(bytes.whole_file());
-  for (StoredTensor& tensor : tensors) {
+  file.stamp_ = bytes.stamp();
+  for (GgufTensor& tensor : tensors) {
     bytes.set_subject("tensor " + plain_text(tensor.name));
     std::string name = tensor.name;
-    if (!file.tensors_.tensors.emplace(std::move(name), std::move(tensor)).second) bytes.refuse("stands there twice");
+    if (!file.tensors_.emplace(std::move(name), std::move(tensor)).second) bytes.refuse("stands there twice");
   }
   return file;
+}
+
+File GgufFile::reopen() const {
+  File opened = File::open(path_, ExitCode::checkpoint);
+  require_unchanged(opened);
+  return opened;
+}
+
+void GgufFile::require_unchanged(const File& opened) const {
+  ringtrain::require_unchanged(opened, stamp_);
 }
 
 template <class T>
@@ -318,16 +300,6 @@ const std::vector<double>* GgufFile::reals(std::string_view key) const {
 std::optional<bool> GgufFile::truth(std::string_view key) const {
   const auto* const found = value<bool>(key, "true or false");
   return found ? std::optional(*found) : std::nullopt;
-}
-
-bool is_gguf_file(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return false;
-  const File file = File::open(path, ExitCode::checkpoint);
-  std::array<char, magic.size()> first{};
-  if (file.size() < std::ssize(magic)) return false;
-  file.read_at(0, first.data(), first.size());
-  return std::string_view(first.data(), first.size()) == magic;
 }
 
 }  // namespace ringtrain

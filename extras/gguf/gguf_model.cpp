@@ -1,15 +1,15 @@
-#include "train/models/gguf_model.h"
+#include "extras/gguf/gguf_model.h"
 
 #include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
 
-#include "framework/config/model_config.h"
+#include "extras/gguf/gguf_weights.h"
 #include "framework/error.h"
 #include "framework/storage/plain_text.h"
 #include "layers/check_model.h"
-#include "layers/model_spec.h"
+#include "layers/model_parameters.h"
 
 namespace ringtrain {
 
@@ -83,7 +83,7 @@ void refuse_unknown(const GgufFile& file) {
            plain_text(key));
     }
   }
-  if (file.tensors().find("rope_freqs.weight")) {
+  if (file.tensors().contains("rope_freqs.weight")) {
     fail(ExitCode::checkpoint,
          "{}: has rope_freqs.weight, scaled rotary frequencies, which are not read from GGUF files; use the model's "
          "Hugging Face folder",
@@ -104,33 +104,6 @@ RopeScalingConfig read_scaling(const GgufFile& file, const Keys& keys) {
     scaling.original_max_position_embeddings = keys.count("rope.scaling.original_context_length");
   }
   return scaling;
-}
-
-/// What GGUF calls a module of a layer.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 9> layer_modules{
-    {{"input_layernorm", "attn_norm"},
-     {"self_attn.q_proj", "attn_q"},
-     {"self_attn.k_proj", "attn_k"},
-     {"self_attn.v_proj", "attn_v"},
-     {"self_attn.o_proj", "attn_output"},
-     {"post_attention_layernorm", "ffn_norm"},
-     {"mlp.gate_proj", "ffn_gate"},
-     {"mlp.up_proj", "ffn_up"},
-     {"mlp.down_proj", "ffn_down"}}};
-
-std::string gguf_name(const std::string& name) {
-  constexpr std::string_view layers = "model.layers.";
-  const std::string kind = name.substr(name.rfind('.'));
-  if (name == "model.embed_tokens.weight") return "token_embd.weight";
-  if (name == "model.norm.weight") return "output_norm.weight";
-  if (name == "lm_head.weight") return "output.weight";
-  const std::size_t dot = name.find('.', layers.size());
-  const std::string layer = name.substr(layers.size(), dot - layers.size());
-  const std::string module = name.substr(dot + 1, name.size() - kind.size() - dot - 1);
-  const auto* const known =
-      std::ranges::find(layer_modules, module, &std::pair<std::string_view, std::string_view>::first);
-  ensure(known != layer_modules.end(), "every module of a Llama has a name in GGUF");
-  return "blk." + layer + "." + std::string(known->second) + kind;
 }
 
 }  // namespace
@@ -165,31 +138,34 @@ ModelConfig read_gguf_model(const GgufFile& file) {
     keys.refuse("attention.head_count_kv", fmt::format("{}, which does not divide the {} heads",
                                                        model.num_key_value_heads, model.num_attention_heads));
   }
-  const StoredTensor* const embedding = file.tensors().find("token_embd.weight");
-  if (!embedding || embedding->shape.size() != 2) {
+  const auto embedding = file.tensors().find("token_embd.weight");
+  if (embedding == file.tensors().end() || embedding->second.shape.size() != 2) {
     fail(ExitCode::checkpoint, "{}: has no matrix token_embd.weight", file.path());
   }
-  model.vocab_size = embedding->shape[0];
+  model.vocab_size = embedding->second.shape[0];
   if (model.vocab_size < 2 || model.vocab_size > most_tokens) {
     fail(ExitCode::checkpoint, "{}: token_embd.weight has {} rows, but a vocabulary has 2 to {} tokens", file.path(),
          model.vocab_size, most_tokens);
   }
-  model.tie_word_embeddings = file.tensors().find("output.weight") == nullptr;
+  model.tie_word_embeddings = !file.tensors().contains("output.weight");
   check_model_of_file(model, file.path());
   return model;
 }
 
-Places gguf_places(const ModelConfig& model) {
-  return [head_dim = model.head_dim](const Parameter& parameter) {
-    TensorPlace place{.name = gguf_name(parameter.name), .shape = shape_of(parameter)};
-    const bool rotates =
-        parameter.name.find(".q_proj.") != std::string::npos || parameter.name.find(".k_proj.") != std::string::npos;
-    if (rotates) {
-      place.form = TensorPlace::Form::interleaved;
-      place.head_dim = head_dim;
-    }
-    return place;
-  };
+ModelSource open_gguf_model(const GgufFile& file) {
+  ModelSource source;
+  source.path = file.path();
+  source.model = read_gguf_model(file);
+  source.context_length = source.model.max_position_embeddings;
+  for (const char* role : {"bos", "eos", "eot", "eom"}) {  // of a turn, of a message: they end a text, too
+    const auto id = file.integer(fmt::format("tokenizer.ggml.{}_token_id", role));
+    if (!id) continue;
+    const bool begins = std::string_view(role) == "bos";
+    add_ends(source, file.path() + ": tokenizer.ggml.", begins ? EndIds{*id, {}} : EndIds{{}, {*id}}, role);
+  }
+  check_gguf_weights(file, make_parameter_table(source.model));
+  source.open_weights = [file, head_dim = source.model.head_dim] { return read_gguf_weights(file, head_dim); };
+  return source;
 }
 
 }  // namespace ringtrain

@@ -1,4 +1,4 @@
-#include "data/tokenizer/formats/gguf_tokenizer.h"
+#include "extras/gguf/gguf_tokenizer.h"
 
 #include <algorithm>
 #include <optional>
@@ -6,12 +6,12 @@
 #include <string_view>
 #include <vector>
 
-#include "data/tokenizer/formats/pieces.h"
 #include "data/tokenizer/formats/tokenizer_json.h"
-#include "data/tokenizer/formats/tokenizer_json_writer.h"
 #include "data/tokenizer/splitter.h"
+#include "extras/gguf/pieces.h"
 #include "framework/error.h"
 #include "framework/storage/plain_text.h"
+#include "framework/storage/strict_json.h"
 
 namespace ringtrain {
 
@@ -55,11 +55,6 @@ class Tokens {
   const std::string& text(std::int64_t id) const { return (*texts_)[id]; }
   std::uint64_t type(std::int64_t id) const {
     return types_ == nullptr ? Piece::normal : static_cast<std::uint64_t>((*types_)[id]);
-  }
-  /// Returns the text of the token that a key names, "" if it names none.
-  std::string text_of(const char* key) const {
-    const auto id = file_.integer(key);
-    return id && *id >= 0 && *id < size() ? text(*id) : "";
   }
   template <class Values>
   const Values* same_length(const Values* values, const char* key) const {
@@ -140,7 +135,7 @@ TokenizerJson byte_level_json(const GgufFile& file) {
   return result;
 }
 
-BpeSpec read_pieces(const GgufFile& file) {
+TokenizerJson pieces_json(const GgufFile& file) {
   const Tokens tokens(file);
   const std::vector<double>* const scores =
       tokens.same_length(file.reals("tokenizer.ggml.scores"), "tokenizer.ggml.scores");
@@ -157,23 +152,53 @@ BpeSpec read_pieces(const GgufFile& file) {
   for (std::int64_t id = 0; id < tokens.size(); ++id) {
     pieces.push_back({tokens.text(id), static_cast<float>((*scores)[id]), tokens.type(id)});
   }
-  return spec_of_pieces(pieces, {.space_in_front = file.truth("tokenizer.ggml.add_space_prefix").value_or(true)},
-                        file.path());
+  return json_of_pieces(pieces, file.truth("tokenizer.ggml.add_space_prefix").value_or(true), file.path());
+}
+
+/// Puts tokens at the ends of every text, as transformers does unless it is told not to: begin and end are ids of
+/// tokens that the vocabulary has.
+void put_around(TokenizerJson& json, std::optional<std::int64_t> begin, std::optional<std::int64_t> end) {
+  if (!begin && !end) return;
+  Json single = Json::array(), pair = Json::array(), tokens = Json::object();
+  const auto put = [&](const std::optional<std::int64_t>& id, Json& list, int type) {
+    if (!id) return;
+    for (const auto& [token, value] : json.vocabulary.items()) {
+      if (value != *id) continue;
+      list.push_back({{"SpecialToken", {{"id", token}, {"type_id", type}}}});
+      tokens[token] = {{"id", token}, {"ids", {*id}}, {"tokens", {token}}};
+    }
+  };
+  const auto put_text = [&](const char* name, Json& list, int type) {
+    put(begin, list, type);
+    list.push_back({{"Sequence", {{"id", name}, {"type_id", type}}}});
+    put(end, list, type);
+  };
+  put_text("A", single, 0);
+  put_text("A", pair, 0);
+  put_text("B", pair, 1);
+  json.post_processor = {
+      {"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", tokens}};
 }
 
 }  // namespace
 
 Json gguf_tokenizer_json(const GgufFile& file) {
-  TokenizerJson json = checked_model_of(file) == "gpt2" ? byte_level_json(file) : json_of_pieces(read_pieces(file));
-  json.put_around(end_token(file, "bos"), end_token(file, "eos"));
-  return json.file();
+  try {
+    TokenizerJson json = checked_model_of(file) == "gpt2" ? byte_level_json(file) : pieces_json(file);
+    put_around(json, end_token(file, "bos"), end_token(file, "eos"));
+    const Json content = json.file();
+    check_spec(read_tokenizer_json(content, file.path()));  // it can be read
+    return content;
+  } catch (const Error& error) {  // a key of another type, too: the model may be a good one all the same
+    throw Error(ExitCode::data, error.what());
+  }
 }
 
-BpeSpec read_gguf_tokenizer(const GgufFile& file) {
-  BpeSpec spec = checked_model_of(file) == "gpt2" ? read_tokenizer_json(byte_level_json(file).file(), file.path())
-                                                  : read_pieces(file);
-  spec.end_of_document = Tokens(file).text_of("tokenizer.ggml.eos_token_id");
-  return spec;
+std::map<std::string, std::string> gguf_tokenizer_files(const GgufFile& file) {
+  if (!file.text("tokenizer.ggml.model")) return {};
+  std::map<std::string, std::string> files{{"tokenizer.json", json_text(gguf_tokenizer_json(file)) + "\n"}};
+  if (const auto chat = file.text("tokenizer.chat_template")) files["chat_template.jinja"] = *chat;
+  return files;
 }
 
 }  // namespace ringtrain

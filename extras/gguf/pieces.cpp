@@ -1,4 +1,4 @@
-#include "data/tokenizer/formats/pieces.h"
+#include "extras/gguf/pieces.h"
 
 #include <algorithm>
 #include <charconv>
@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "data/tokenizer/bpe.h"
 #include "framework/error.h"
 #include "framework/text/utf8.h"
 
@@ -13,6 +14,9 @@ namespace ringtrain {
 
 namespace {
 
+using Json = nlohmann::json;
+
+constexpr const char* space_mark = "\xE2\x96\x81";  // U+2581
 constexpr std::size_t max_bytes = 1024;  // of a piece; SentencePiece makes none of more than 16 characters by itself
 
 std::uint32_t first_character_bytes(std::string_view text) {
@@ -47,11 +51,18 @@ void check_pieces(const std::vector<Piece>& pieces, const std::string& path) {
   }
 }
 
-/// Makes the merges of a list of pieces. SentencePiece merges two neighbours whenever together they are a piece, the
-/// piece of the highest score first, and of these the leftmost.
+/// Throws Error(data) that says what of the pieces a tokenizer.json cannot hold.
+template <class... Values>
+[[noreturn]] void refuse(const std::string& path, fmt::format_string<Values...> what, Values&&... values) {
+  fail(ExitCode::data, "{}: {}, which tokenizer.json cannot say with the same ids", path,
+       fmt::format(what, std::forward<Values>(values)...));
+}
+
+/// Makes the merges of a list of pieces, each with a text of its own. SentencePiece merges two neighbours whenever
+/// together they are a piece, the piece of the highest score first, and of these the leftmost.
 class MergeMaker {
  public:
-  explicit MergeMaker(const std::vector<Piece>& pieces) : pieces_(pieces) {
+  MergeMaker(const std::vector<Piece>& pieces, const std::string& path) : pieces_(pieces), path_(path) {
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       if (pieces[i].type == Piece::normal) order_.push_back(i);
     }
@@ -59,31 +70,32 @@ class MergeMaker {
     for (const std::size_t i : order_) ids_.try_emplace(pieces[i].text, static_cast<std::int32_t>(i));
   }
 
-  /// Fills in merges and the extra symbols.
-  void fill(BpeSpec& spec) {
-    spec.merges = all_merges(spec.extra_symbols);
-    keep_taken(spec.merges);
-    count_ranks(spec.merges);
+  /// Returns the merges by rank, of which each has its own.
+  std::vector<Merge> make() const {
+    std::vector<Merge> merges = all_merges();
+    keep_taken(merges);
+    count_ranks(merges);
+    for (std::size_t i = 1; i < merges.size(); ++i) {
+      if (merges[i].rank != merges[i - 1].rank) continue;
+      refuse(path_, "the pieces {} and {} have one score", merges[i - 1].product, merges[i].product);
+    }
+    return merges;
   }
 
  private:
   /// Returns every pair of symbols that makes a piece. Their rank is that of the piece's score.
-  std::vector<Merge> all_merges(std::vector<std::string>& extra_symbols) {
-    // Characters that stand in pieces and are none themselves still merge.
+  std::vector<Merge> all_merges() const {
     const auto symbol = [&](std::string_view text) -> std::int32_t {
       if (const auto found = ids_.find(text); found != ids_.end()) return found->second;
-      if (!is_character(text)) return -1;
-      extra_symbols.emplace_back(text);
-      const auto id = static_cast<std::int32_t>(pieces_.size() + extra_symbols.size() - 1);
-      ids_.emplace(text, id);
-      return id;
+      // SentencePiece merges such a character all the same.
+      if (is_character(text)) refuse(path_, "'{}' stands in a piece and is none itself", text);
+      return -1;
     };
     std::vector<Merge> merges;
     std::uint32_t rank = 0;
     for (std::size_t k = 0; k < order_.size(); ++k) {
       const std::string_view text = pieces_[order_[k]].text;
       if (k > 0 && pieces_[order_[k]].score != pieces_[order_[k - 1]].score) ++rank;
-      if (ids_.at(text) != static_cast<std::int32_t>(order_[k])) continue;  // a second piece of one text
       for (std::size_t cut = 0; cut < text.size();) {
         cut += first_character_bytes(text.substr(cut));
         if (cut >= text.size()) break;
@@ -171,44 +183,62 @@ class MergeMaker {
   }
 
   const std::vector<Piece>& pieces_;
+  const std::string& path_;
   std::vector<std::size_t> order_;  // of normal pieces: by score, then by place
   std::unordered_map<std::string_view, std::int32_t> ids_;
 };
 
+Json sequence(const char* list, Json parts) {
+  return {{"type", "Sequence"}, {list, std::move(parts)}};
+}
+
+/// Adds the pieces to the vocabulary, and those that stand for no text to the added tokens.
+void put_pieces(const std::vector<Piece>& pieces, const std::string& path, TokenizerJson& json) {
+  std::size_t bytes = 0;
+  for (std::size_t id = 0; id < pieces.size(); ++id) {
+    const auto& [text, score, type] = pieces[id];
+    const auto [place, is_new] = json.vocabulary.emplace(text, id);
+    if (!is_new) refuse(path, "the pieces {} and {} are the same", place->get<std::size_t>(), id);
+    if (type == Piece::normal) continue;
+    if (type == Piece::unused) fail(ExitCode::data, "{} has an unused piece ({}), which is not read", path, text);
+    if (type == Piece::user_defined) refuse(path, "the piece '{}' was defined by users", text);
+    if (is_character(text)) refuse(path, "piece {} is a character and no text", id);
+    if (type == Piece::byte) {
+      unsigned value = 256;
+      if (text.size() == 6) std::from_chars(text.data() + 3, text.data() + 5, value, 16);
+      if (value > 255) fail(ExitCode::data, "{}: piece {} is {}, which is no byte", path, id, text);
+      if (text != fmt::format("<0x{:02X}>", value)) refuse(path, "the piece of a byte is named {}", text);
+      ++bytes;
+      continue;
+    }
+    if (type == Piece::unknown) json.unknown = text;
+    json.add(text, static_cast<std::int64_t>(id), true);
+  }
+  if (bytes != 0 && bytes != 256) refuse(path, "only {} of the 256 bytes have pieces", bytes);
+  if (bytes == 0 && json.unknown.is_null()) refuse(path, "neither bytes nor unknown characters have a piece");
+  json.byte_fallback = bytes != 0;
+}
+
 }  // namespace
 
-BpeSpec spec_of_pieces(const std::vector<Piece>& pieces, const PieceRules& rules, const std::string& path) {
+TokenizerJson json_of_pieces(const std::vector<Piece>& pieces, bool space_in_front, const std::string& path) {
   check_pieces(pieces, path);
-  BpeSpec spec;
-  spec.where = path;
-  spec.alphabet = BpeSpec::Alphabet::characters;
-  spec.prepend_mark = rules.space_in_front;
-  spec.mark_spaces = true;
-  spec.fuse_unknown = true;
-  spec.byte_tokens.fill(-1);
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const Piece& piece = pieces[i];
-    const auto id = static_cast<std::int32_t>(i);
-    spec.tokens.push_back(piece.text);
-    if (piece.type == Piece::normal) continue;
-    // The text of a piece that stands for no text is unknown.
-    if (piece.type != Piece::user_defined && is_character(piece.text)) spec.never_merged.push_back(id);
-    if (piece.type == Piece::byte) {
-      unsigned value = 256;
-      if (piece.text.size() == 6) std::from_chars(piece.text.data() + 3, piece.text.data() + 5, value, 16);
-      if (value > 255) fail(ExitCode::data, "{}: piece {} is {}, which is no byte", path, i, piece.text);
-      if (rules.byte_fallback) spec.byte_tokens[value] = id;
-    } else if (piece.type == Piece::unused) {
-      fail(ExitCode::data, "{} has an unused piece ({}), which this program does not do", path, piece.text);
-    } else {
-      // What users defined is found first, the longest at each place of the normalised text, and merges with nothing.
-      const bool defined = piece.type == Piece::user_defined;
-      if (piece.type == Piece::unknown) spec.unknown = id;
-      spec.added.push_back({piece.text, id, !defined, defined, defined});
-    }
+  TokenizerJson result;
+  put_pieces(pieces, path, result);
+  for (const Merge& merge : MergeMaker(pieces, path).make()) {
+    result.merges.push_back({pieces[merge.left].text, pieces[merge.right].text});
   }
-  MergeMaker(pieces).fill(spec);
-  return spec;
+  result.fuse_unknown = true;
+  Json normalizers = Json::array(), decoders = Json::array();
+  if (space_in_front) normalizers.push_back({{"type", "Prepend"}, {"prepend", space_mark}});
+  normalizers.push_back({{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", space_mark}});
+  decoders.push_back({{"type", "Replace"}, {"pattern", {{"String", space_mark}}}, {"content", " "}});
+  if (result.byte_fallback) decoders.push_back({{"type", "ByteFallback"}});
+  decoders.push_back({{"type", "Fuse"}});
+  if (space_in_front) decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  result.normalizer = sequence("normalizers", std::move(normalizers));
+  result.decoder = sequence("decoders", std::move(decoders));
+  return result;
 }
 
 }  // namespace ringtrain

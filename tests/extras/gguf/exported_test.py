@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""SentencePiece tokenizers inside GGUF files, exported: ids and decoded text against SentencePiece, by ringtrain with
-the GGUF file, by ringtrain with the exported folder, and by transformers with that folder.
+"""SentencePiece tokenizers inside GGUF files, converted: ids and decoded text against SentencePiece, by ringtrain and
+by transformers with the folder that `gguf` makes.
 
     exported_test.py [--megabytes N] [--random N] [NAME]...
 
@@ -12,25 +12,25 @@ import argparse
 import os
 import pathlib
 import random
-import struct
 import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+TESTS = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TESTS / "support"))
 import named_python  # noqa: E402
 
 named_python.use()
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path[:0] = [str(TESTS / "extras" / "gguf"), str(TESTS / "tokenizers")]
 
 import oracle_test as oracle  # noqa: E402  (the path above comes first; skips where packages are missing)
 import packages  # noqa: E402
+import pieces_file  # noqa: E402
 import sentencepiece  # noqa: E402
 from sentencepiece import sentencepiece_model_pb2  # noqa: E402
 
 NAMES = ["mistral_v1.model", "mistral_v3.model"]
-MODELS = {"mistral_v1.model": "llama", "mistral_v3.model": "mistral"}  # the class of transformers that it goes with
 CONTROL, USER_DEFINED = 3, 4
 # Reads documents, writes ids in the probe's form, and what decoding them gives in the form of documents.
 TRANSFORMERS = """
@@ -56,38 +56,19 @@ print(transformers.__version__)
 """
 
 
-def write_gguf(pieces, path):
-    """Writes what llama.cpp's converter makes of a model's pieces."""
-    def text(value):
-        data = value.encode("utf-8")
-        return struct.pack("<Q", len(data)) + data
-
-    def numbers(kind, form, values):
-        return struct.pack("<IIQ", 9, kind, len(values)) + struct.pack(f"<{len(values)}{form}", *values)
-
-    tokens = struct.pack("<IIQ", 9, 8, len(pieces)) + b"".join(text(piece.piece) for piece in pieces)
-    values = {"model": struct.pack("<I", 8) + text("llama"), "tokens": tokens,
-              "scores": numbers(6, "f", [piece.score for piece in pieces]),
-              "token_type": numbers(5, "i", [piece.type for piece in pieces]),
-              "bos_token_id": struct.pack("<II", 4, 1), "eos_token_id": struct.pack("<II", 4, 2)}
-    content = b"GGUF" + struct.pack("<IQQ", 3, 0, len(values))
-    content += b"".join(text("tokenizer.ggml." + key) + value for key, value in values.items())
-    path.write_bytes(content + bytes(-len(content) % 32))
-
-
-def export(name, folder):
-    """Returns SentencePiece with a tokenizer's pieces, the GGUF file that holds them, and the folder of its export."""
+def converted(name, folder):
+    """Returns SentencePiece with a tokenizer's pieces, and the folder that is made of a GGUF file that holds them."""
     model = sentencepiece_model_pb2.ModelProto()
     model.ParseFromString(packages.tokenizer(name).read_bytes())
     for piece in model.pieces:
         if piece.type == USER_DEFINED:
             piece.type = CONTROL  # as the converter does, since the model's own files call them special
-    gguf, output = folder / (name + ".gguf"), folder / (name + ".exported")
-    write_gguf(model.pieces, gguf)
-    source = packages.ROOT / "tests/models/folders" / MODELS[name]
-    command = [oracle.BIN / "export", "--checkpoint", source, "--like", gguf, "--output", output]
-    subprocess.run(command, check=True, capture_output=True)
-    return sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString()), gguf, output
+    gguf, output = folder / (name + ".gguf"), folder / (name + ".converted")
+    pieces = [(piece.piece, piece.score, piece.type) for piece in model.pieces]
+    pieces_file.write(pieces, gguf, bos_token_id=1, eos_token_id=2)
+    told = pieces_file.convert(oracle.BIN / "gguf", gguf, output)
+    assert told is None, told
+    return sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString()), output
 
 
 def run_texts():
@@ -111,12 +92,11 @@ def any_texts(count):
     return ["".join(character() for _ in range(draw.randrange(1, 40))) for _ in range(count)]
 
 
-def programs(gguf, output, folder):
+def programs(output, folder):
     """Yields names of who gives ids for the packed texts, and whether they have decoded them, too."""
     texts, ids, decoded = folder / "texts", folder / "ids", folder / "decoded"
-    for name, path in (("ringtrain, GGUF", gguf), ("ringtrain, folder", output)):
-        subprocess.run([oracle.BIN / "tokenizer_probe", "encode", path, texts, ids], check=True, capture_output=True)
-        yield name, False
+    subprocess.run([oracle.BIN / "tokenizer_probe", "encode", output, texts, ids], check=True, capture_output=True)
+    yield "ringtrain", False
     for python in dict.fromkeys([sys.executable, os.environ.get("RINGTRAIN_PYTHON_4", sys.executable)]):
         if subprocess.run([python, "-c", "import transformers"], capture_output=True).returncode != 0:
             print(f"  {python} has no transformers: left out")
@@ -128,12 +108,12 @@ def programs(gguf, output, folder):
 
 def compare(name, groups, folder):
     """Prints what differs. Returns the number of texts that do."""
-    reference, gguf, output = export(name, folder)
+    reference, output = converted(name, folder)
     bad = 0
     for group, texts in groups.items():
         oracle.pack(texts, folder / "texts")
         expected = [reference.encode(text) for text in texts]
-        for program, decodes in programs(gguf, output, folder):
+        for program, decodes in programs(output, folder):
             wrong = 0
             decoded = oracle.unpack_texts(folder / "decoded") if decodes else iter(lambda: None, 0)
             for text, ids, right, again in zip(texts, oracle.unpack(folder / "ids"), expected, decoded):

@@ -11,7 +11,8 @@
 #include <variant>
 #include <vector>
 
-#include "framework/storage/stored_tensor.h"
+#include "extras/gguf/gguf_tensor.h"
+#include "framework/storage/files.h"
 
 namespace ringtrain {
 
@@ -26,8 +27,11 @@ class GgufFile {
 
   const std::string& path() const { return path_; }
   const std::map<std::string, GgufValue, std::less<>>& metadata() const { return metadata_; }
-  /// Shapes have the outermost dimension first, as everywhere here; the file has them the other way round.
-  const StoredTensors& tensors() const { return tensors_; }
+  const std::map<std::string, GgufTensor, std::less<>>& tensors() const { return tensors_; }
+  /// Opens the file once more. Throws Error(checkpoint) if it is no more what its header was read of.
+  File reopen() const;
+  /// Throws Error(checkpoint) unless a file that reopen() returned is still what its header was read of.
+  void require_unchanged(const File& opened) const;
 
   // Each returns the value of a key, nothing if it is absent. Throws Error(checkpoint) if it has another type.
   std::optional<std::int64_t> integer(std::string_view key) const;
@@ -44,10 +48,8 @@ class GgufFile {
 
   std::string path_;
   std::map<std::string, GgufValue, std::less<>> metadata_;
-  StoredTensors tensors_;
+  std::map<std::string, GgufTensor, std::less<>> tensors_;
+  FileStamp stamp_;
 };
-
-/// Returns whether a regular file begins as a GGUF file does.
-bool is_gguf_file(const std::string& path);
 
 }  // namespace ringtrain

@@ -4,10 +4,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "data/tokenizer/formats/gguf_tokenizer.h"
 #include "data/tokenizer/tokenizer.h"
+#include "extras/gguf/gguf_tokenizer.h"
 #include "tests/data/data_fixture.h"
-#include "tests/support/gguf_metadata.h"
+#include "tests/extras/gguf/gguf_metadata.h"
 
 namespace ringtrain {
 namespace {
@@ -63,9 +63,15 @@ class GgufTokenizer : public DataTest {
     metadata.put("tokenizer.ggml.eos_token_id", 2U);
     return metadata;
   }
-  std::unique_ptr<Tokenizer> load(const Metadata& metadata) const {
+  /// Returns the tokenizer.json of a file with these keys.
+  json converted(const Metadata& metadata) const {
     metadata.write(at("model.gguf"));
-    return load_tokenizer(at("model.gguf"));
+    return gguf_tokenizer_json(GgufFile::open(at("model.gguf")));
+  }
+  /// Returns the tokenizer of the folder that is made of a file with these keys.
+  std::unique_ptr<Tokenizer> load(const Metadata& metadata) const {
+    text("out/tokenizer.json", converted(metadata).dump());
+    return load_tokenizer(at("out"));
   }
   void expect_refused(const Metadata& metadata, const std::string& part) const {
     const std::string told = error_of(ExitCode::data, [&] { load(metadata); });
@@ -109,31 +115,23 @@ TEST_F(GgufTokenizer, HasTheIdentityOfTheTokenizerJsonThatItWasMadeOf) {
   EXPECT_NE(tokenizer->identity(), load(byte_level("gpt-2"))->identity());
   EXPECT_EQ(tokenizer->vocab_size(), 601);
   EXPECT_EQ(tokenizer->end_of_document(), tokenizer->find_special("<|endoftext|>"));
-  EXPECT_EQ(load(pieces())->end_of_document(), 2);
 }
 
-TEST_F(GgufTokenizer, GoesOutAsATokenizerJsonOfTheSameIdentity) {
+TEST_F(GgufTokenizer, ASpaceThatPiecesGetInFrontIsTakenAwayAgain) {
   const json golden = tiny_json("golden.json");
   for (const bool space_in_front : {true, false}) {
     Metadata metadata = pieces();
     if (!space_in_front) metadata.put_truth("tokenizer.ggml.add_space_prefix", false);
-    const auto inside = load(metadata);
-    const json file = gguf_tokenizer_json(GgufFile::open(at("model.gguf")));
-    text("out/tokenizer.json", file.dump());
-    const auto outside = load_tokenizer(at("out"));
-    EXPECT_EQ(outside->identity(), inside->identity());
-    EXPECT_EQ(read_tokenizer_identity(at("model.gguf")), inside->identity());
+    const auto tokenizer = load(metadata);
+    const json file = converted(metadata);
     EXPECT_EQ(file["decoder"]["decoders"].back()["type"], space_in_front ? "Strip" : "Fuse");
     EXPECT_EQ(file["post_processor"], nullptr);
     for (const json& one : golden["texts"]) {
-      const std::vector<std::int32_t> ids = inside->encode(one.get<std::string>());
-      EXPECT_EQ(outside->encode(one.get<std::string>()), ids) << one;
-      EXPECT_EQ(outside->decode(ids), inside->decode(ids)) << one;
+      const auto text = one.get<std::string>();
+      if (text.find("\u2581") != std::string::npos) continue;  // SentencePiece's own space
+      EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text);
     }
   }
-  const auto inside = load(byte_level("smollm"));
-  text("out/tokenizer.json", gguf_tokenizer_json(GgufFile::open(at("model.gguf"))).dump());
-  EXPECT_EQ(load_tokenizer(at("out"))->identity(), inside->identity());
 }
 
 TEST_F(GgufTokenizer, TheTokensAtTheEndsOfATextGoOutAsThePostProcessor) {
@@ -142,7 +140,7 @@ TEST_F(GgufTokenizer, TheTokensAtTheEndsOfATextGoOutAsThePostProcessor) {
   metadata.put_truth("tokenizer.ggml.add_bos_token", true);
   metadata.put_truth("tokenizer.ggml.add_eos_token", false);
   const std::string identity = load(metadata)->identity();
-  const json file = gguf_tokenizer_json(GgufFile::open(at("model.gguf")));
+  const json file = converted(metadata);
   const json text_a{{"Sequence", {{"id", "A"}, {"type_id", 0}}}}, text_b{{"Sequence", {{"id", "B"}, {"type_id", 1}}}};
   const auto begin = [](int type) { return json{{"SpecialToken", {{"id", "<s>"}, {"type_id", type}}}}; };
   EXPECT_EQ(file["post_processor"],

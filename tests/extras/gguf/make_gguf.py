@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""Makes tests/models/folders/gguf: a tiny random Llama as llama.cpp stores it, with a tensor of each type that is read,
+"""Makes tests/extras/gguf/model: a tiny random Llama as llama.cpp stores it, with a tensor of each type that is read,
 and what transformers computes with the same numbers in float64.
 
 Run as `python make_gguf.py` with NumPy, PyTorch and transformers; neither the build nor the tests need it."""
 import json
 import os
+import pathlib
 import struct
+import sys
 
 import numpy as np
 import torch
 import transformers
 
-import make_folders
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "models"))
+import make_folders  # noqa: E402  (the path above comes first)
 
 V, C, H, G, D, F, L = make_folders.VOCABULARY, 32, 4, 2, 8, 64, 2
 TYPES = {"attn_q": "Q4_1", "attn_k": "Q4_0", "attn_v": "Q8_0", "attn_output": "F16", "ffn_gate": "BF16",
@@ -74,7 +78,7 @@ def write_gguf(path, metadata, tensors):
 
 
 def main():
-    folder = os.path.join(make_folders.HERE, "gguf")
+    folder = HERE / "model"
     os.makedirs(folder, exist_ok=True)
     random = np.random.default_rng(3)
     shapes = {"token_embd": (V, C), "output_norm": (C,), "output": (V, C)}

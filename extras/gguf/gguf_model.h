@@ -2,20 +2,17 @@
 // query and key weights are interleaved for its own rotary embedding.
 #pragma once
 
-#include <string_view>
-
-#include "framework/gguf/gguf.h"
-#include "train/models/tensor_place.h"
+#include "extras/gguf/gguf_file.h"
+#include "train/models/model_source.h"
 
 namespace ringtrain {
-
-struct ModelConfig;
 
 /// Returns the model of a file, resolved. Throws Error(checkpoint) that names the key: another architecture, a key that
 /// is missing, or one that asks for what no layer here computes.
 ModelConfig read_gguf_model(const GgufFile& file);
 
-/// Returns where the parameters of such a model lie.
-Places gguf_places(const ModelConfig& model);
+/// Returns the model of a file without its tokenizer, as open_model() returns others. Throws as read_gguf_model() and
+/// check_gguf_weights() do.
+ModelSource open_gguf_model(const GgufFile& file);
 
 }  // namespace ringtrain

@@ -1,0 +1,40 @@
+"""GGUF files with SentencePiece's pieces, for the tests in Python."""
+import pathlib
+import struct
+import subprocess
+
+MODEL = pathlib.Path(__file__).resolve().parent / "model" / "model.gguf"
+ALIGNMENT = 32
+
+
+def text(value):
+    data = value.encode("utf-8")
+    return struct.pack("<Q", len(data)) + data
+
+
+def write(pieces, path, **others):
+    """Writes the tiny model with the tokenizer that llama.cpp's converter makes of pieces (text, score, type). others:
+    keys of the tokenizer with a number or a truth value."""
+    def numbers(kind, form, values):
+        return struct.pack("<IIQ", 9, kind, len(values)) + struct.pack(f"<{len(values)}{form}", *values)
+
+    texts, scores, kinds = zip(*pieces)
+    values = {"model": struct.pack("<I", 8) + text("llama"),
+              "tokens": struct.pack("<IIQ", 9, 8, len(texts)) + b"".join(map(text, texts)),
+              "scores": numbers(6, "f", scores), "token_type": numbers(5, "i", kinds)}
+    for key, value in others.items():
+        values[key] = struct.pack("<I?", 7, value) if isinstance(value, bool) else struct.pack("<II", 4, value)
+    entries = b"".join(text("tokenizer.ggml." + key) + value for key, value in values.items())
+    # Tensors keep their places only if all moves by a multiple of the alignment.
+    padding = text("padding") + struct.pack("<I", 8) + struct.pack("<Q", 0)
+    spaces = -len(entries + padding) % ALIGNMENT
+    entries += padding[:-8] + text(" " * spaces)
+    model = MODEL.read_bytes().replace(b"tokenizer.ggml.", b"tokenizer.lost.")
+    count = struct.unpack_from("<Q", model, 16)[0] + len(values) + 1
+    path.write_bytes(model[:16] + struct.pack("<Q", count) + entries + model[24:])
+
+
+def convert(program, path, output):
+    """Makes a folder of a GGUF file. Returns the sentence that says why it has no tokenizer, None if it has one."""
+    result = subprocess.run([program, "--input", path, "--output", output], check=True, capture_output=True, text=True)
+    return result.stderr if "the tokenizer does not go along" in result.stderr else None
