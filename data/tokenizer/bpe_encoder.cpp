@@ -8,7 +8,6 @@
 namespace ringtrain {
 
 namespace {
-constexpr std::string_view space_mark = "\xE2\x96\x81";        // U+2581
 constexpr std::size_t max_piece_bytes = std::size_t{4} << 20;  // merging takes some 20 bytes of memory for each
 }  // namespace
 

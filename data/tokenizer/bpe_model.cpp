@@ -6,8 +6,6 @@ namespace ringtrain {
 
 namespace {
 
-constexpr std::string_view space_mark = "\xE2\x96\x81";  // U+2581
-
 /// Returns text with spaces as U+2581, and one in front if asked for.
 std::string marked(std::string_view text, bool in_front, bool spaces) {
   std::string result;

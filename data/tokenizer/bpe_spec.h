@@ -4,12 +4,16 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/bpe.h"
 
 namespace ringtrain {
+
+/// How SentencePiece writes a space: U+2581.
+inline constexpr std::string_view space_mark = "\xE2\x96\x81";
 
 struct BpeSpec {
   /// What merging starts from.

@@ -10,7 +10,6 @@ namespace ringtrain {
 
 namespace {
 
-constexpr std::string_view space_mark = "\xE2\x96\x81";  // U+2581
 /// What the known families end a document with.
 constexpr std::string_view end_of_sentence =  // two literals: \x9Ce would be one number
     "<\xEF\xBD\x9C"

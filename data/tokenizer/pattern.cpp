@@ -11,9 +11,9 @@ namespace ringtrain {
 namespace {
 
 // \s and \S to stand within brackets, written out as the property White_Space: PCRE2's \s also takes U+180E.
-constexpr std::string_view white_space =
+constexpr std::string_view white_space_class =
     R"(\x{09}-\x{0D}\x{20}\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
-constexpr std::string_view no_white_space =
+constexpr std::string_view no_white_space_class =
     R"(\x{00}-\x{08}\x{0E}-\x{1F}\x{21}-\x{84}\x{86}-\x{9F}\x{A1}-\x{167F}\x{1681}-\x{1FFF}\x{200B}-\x{2027})"
     R"(\x{202A}-\x{202E}\x{2030}-\x{205E}\x{2060}-\x{2FFF}\x{3001}-\x{10FFFF})";
 
@@ -39,7 +39,7 @@ class Reader {
         read_brackets();
       } else if (rest_.starts_with('\\')) {
         if (rest_.starts_with("\\S") || rest_.starts_with("\\s")) {
-          result_ += fmt::format("[{}]", take(2) == "\\s" ? white_space : no_white_space);
+          result_ += fmt::format("[{}]", take(2) == "\\s" ? white_space_class : no_white_space_class);
         } else {
           read_escape();
         }
@@ -189,7 +189,7 @@ class Reader {
   /// Within brackets. Returns whether it is a single character.
   bool read_item() {
     if (rest_.starts_with("\\s") || rest_.starts_with("\\S")) {
-      result_ += take(2) == "\\s" ? white_space : no_white_space;
+      result_ += take(2) == "\\s" ? white_space_class : no_white_space_class;
       return false;
     }
     if (rest_.starts_with('\\')) return read_escape();

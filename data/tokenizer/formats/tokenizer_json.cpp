@@ -16,7 +16,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::int64_t max_tokens = 1 << 24;
-constexpr std::string_view space_mark = "\xE2\x96\x81";  // U+2581
 
 /// Returns the byte that each character of byte-level vocabularies stands for: printable ones for themselves, the other
 /// 68 as U+0100 and on (GPT-2's bytes_to_unicode).
