@@ -18,7 +18,7 @@ namespace ringtrain {
 
 namespace {
 
-using Kind = NcclOperation::Kind;
+using OperationKind = NcclOperation::Kind;
 
 ncclDataType_t summed_type(DType dtype) {
   switch (dtype) {
@@ -106,10 +106,10 @@ Request NcclCommunicator::exchange(const ConstTensorView& send, int to, const Te
   nccl_->throw_if_aborted();
   std::vector<NcclOperation> halves;  // NCCL need not know of those without bytes: neither side posts them
   if (to != no_peer && send.bytes() > 0) {
-    halves.push_back({Kind::send, send.data, nullptr, send.bytes(), ncclUint8, to});
+    halves.push_back({OperationKind::send, send.data, nullptr, send.bytes(), ncclUint8, to});
   }
   if (from != no_peer && receive.bytes() > 0) {
-    halves.push_back({Kind::receive, nullptr, receive.data, receive.bytes(), ncclUint8, from});
+    halves.push_back({OperationKind::receive, nullptr, receive.data, receive.bytes(), ncclUint8, from});
   }
   if (halves.empty()) return {};
 
@@ -154,15 +154,16 @@ Request NcclCommunicator::reduce_scatter(const TensorView& x, const CallSite& si
   const ncclDataType_t type = summed_type(x.dtype);
   return collective(x, site, [&](const TensorView& slice, int owner) {
     const auto count = static_cast<std::size_t>(slice.numel());
-    return owner == no_peer ? NcclOperation{Kind::reduce_scatter, x.data, slice.data, count, type, no_peer}
-                            : NcclOperation{Kind::reduce, slice.data, slice.data, count, type, owner};
+    return owner == no_peer ? NcclOperation{OperationKind::reduce_scatter, x.data, slice.data, count, type, no_peer}
+                            : NcclOperation{OperationKind::reduce, slice.data, slice.data, count, type, owner};
   });
 }
 
 Request NcclCommunicator::all_gather(const TensorView& x, const CallSite& site) {
   return collective(x, site, [&](const TensorView& slice, int owner) {
-    return owner == no_peer ? NcclOperation{Kind::all_gather, slice.data, x.data, slice.bytes(), ncclUint8, no_peer}
-                            : NcclOperation{Kind::broadcast, slice.data, slice.data, slice.bytes(), ncclUint8, owner};
+    return owner == no_peer
+               ? NcclOperation{OperationKind::all_gather, slice.data, x.data, slice.bytes(), ncclUint8, no_peer}
+               : NcclOperation{OperationKind::broadcast, slice.data, slice.data, slice.bytes(), ncclUint8, owner};
   });
 }
 
