@@ -1,5 +1,5 @@
-// Opening a token file: size and hash against the manifest first, then its headers, then its content's rules. Reading:
-// pread at the tokens' offset, compared with what was hashed, widened through a small buffer on the stack.
+// Opening a token file: size and hash against the manifest first, then the rules for its datasets and their content.
+// Reading: pread at the tokens' offset, compared with what was hashed, widened through a small buffer on the stack.
 #include "data/token_file.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include "data/block_checksums.h"
 #include "data/token_manifest.h"
 #include "framework/storage/files.h"
-#include "framework/storage/hdf5_file.h"
+#include "framework/storage/hdf5_datasets.h"
 
 namespace ringtrain {
 
@@ -17,27 +17,21 @@ namespace {
 
 constexpr std::int64_t slice_tokens = 8192;
 
-/// Of a file whose manifest fits it.
-constexpr const char* not_ours_now =
-    "an earlier version of this program made it so, or another program: make it again with prepare";
-
 class Hdf5TokenFile final : public TokenFile {
  public:
-  /// checksums: of this file.
-  Hdf5TokenFile(File file, std::unique_ptr<const BlockChecksums> checksums)
-      : path_(file.path()),
-        checksums_(std::move(checksums)),
-        file_(Hdf5Reader::open(std::move(file), ExitCode::data, not_ours_now)) {}
+  /// manifest and checksums: of this file.
+  Hdf5TokenFile(File file, TokenManifest manifest, std::unique_ptr<const BlockChecksums> checksums)
+      : path_(file.path()), manifest_(std::move(manifest)), checksums_(std::move(checksums)), file_(std::move(file)) {}
 
   const std::string& path() const override { return path_; }
-  std::int64_t vocab_size() const override { return vocab_size_; }
+  std::int64_t vocab_size() const override { return manifest_.vocab_size; }
   std::int32_t end_of_document() const override { return end_of_document_; }
-  const std::string& tokenizer_hash() const override { return tokenizer_hash_; }
+  const std::string& tokenizer_hash() const override { return manifest_.tokenizer_hash; }
   double bytes_per_token(std::int64_t document) const override;
   std::int64_t token_count() const override { return tokens_->count(); }
   bool has_weights() const override { return weights_ != nullptr; }
   std::span<const std::int64_t> document_offsets() const override { return offsets_; }
-  std::int64_t first_validation_document() const override { return first_validation_document_; }
+  std::int64_t first_validation_document() const override { return manifest_.first_validation_document; }
   const std::string& hash() const override { return checksums_->hash(); }
 
   void read(std::int64_t begin, std::span<std::int32_t> out) const override {
@@ -53,7 +47,7 @@ class Hdf5TokenFile final : public TokenFile {
     }
   }
 
-  void check_layout(const TokenManifest& manifest);
+  void check_layout();
   void check_content();
 
  private:
@@ -61,7 +55,7 @@ class Hdf5TokenFile final : public TokenFile {
   void read_elements(const Hdf5Dataset& dataset, std::int64_t begin, void* data, std::int64_t count) const {
     ensure(begin >= 0 && count >= 0 && count <= dataset.count() - begin, "a slice within the dataset");
     const auto element = static_cast<std::int64_t>(size_of(dataset.type));
-    checksums_->read(file_.file(), dataset.offset + begin * element, data, static_cast<std::size_t>(count * element));
+    checksums_->read(file_, dataset.offset + begin * element, data, static_cast<std::size_t>(count * element));
   }
   /// Calls body(elements, begin) over elements [begin, begin + count) of a dataset, as type Element, in slices.
   template <class Element, class Body>
@@ -82,42 +76,35 @@ class Hdf5TokenFile final : public TokenFile {
       for_slices<std::uint32_t>(*tokens_, begin, count, body);
     }
   }
-  void read_tokenizer();
+  const Hdf5Dataset* dataset(const char* name, std::initializer_list<Hdf5Type> types) const;
+  void check_numbers();
+  void read_document_bytes();
   void check_offsets() const;
 
   std::string path_;
+  TokenManifest manifest_;
   std::unique_ptr<const BlockChecksums> checksums_;
-  Hdf5Reader file_;
+  File file_;
   const Hdf5Dataset* tokens_ = nullptr;
   const Hdf5Dataset* weights_ = nullptr;
-  std::int64_t vocab_size_ = 0;
   std::int32_t end_of_document_ = 0;
-  std::string tokenizer_hash_;
-  std::int64_t byte_count_ = -1;              // of all text; -1: not known
   std::vector<std::int64_t> document_bytes_;  // [documents]; none: not known
-  std::int64_t first_validation_document_ = 0;
   std::vector<std::int64_t> offsets_;
 };
 
-void Hdf5TokenFile::check_layout(const TokenManifest& manifest) {
-  std::vector<TokenManifest::Dataset> found;
-  for (const Hdf5Dataset& dataset : file_.datasets()) {
-    if (dataset.dims.size() != 1) {
-      fail(ExitCode::data, "{}: dataset {} has {} dimensions, not one", path_, dataset.name, dataset.dims.size());
-    }
-    found.push_back({dataset.name, name_of(dataset.type), dataset.count(), dataset.offset});
+const Hdf5Dataset* Hdf5TokenFile::dataset(const char* name, std::initializer_list<Hdf5Type> types) const {
+  const Hdf5Dataset* one = find_dataset(manifest_.datasets, name);
+  if (!one) return nullptr;
+  if (one->dims.size() != 1) {
+    fail(ExitCode::data, "{}: dataset {} has {} dimensions, not one", path_, name, one->dims.size());
   }
-  if (found != manifest.datasets) {
-    fail(ExitCode::data, "{} holds other datasets than its manifest says; make it again with prepare", path_);
+  if (std::ranges::find(types, one->type) == types.end()) {
+    fail(ExitCode::data, "{}: dataset {} is of type {}, which is not one it can have", path_, name, name_of(one->type));
   }
-  const auto dataset = [&](const char* name, std::initializer_list<Hdf5Type> types) {
-    const Hdf5Dataset* one = file_.find(name);
-    if (one && std::ranges::find(types, one->type) == types.end()) {
-      fail(ExitCode::data, "{}: dataset {} is of type {}, which is not one it can have", path_, name,
-           name_of(one->type));
-    }
-    return one;
-  };
+  return one;
+}
+
+void Hdf5TokenFile::check_layout() {
   tokens_ = dataset("tokens", {Hdf5Type::uint16, Hdf5Type::uint32});
   weights_ = dataset("weights", {Hdf5Type::float32});
   const Hdf5Dataset* offsets = dataset("document_offsets", {Hdf5Type::int64});
@@ -128,40 +115,29 @@ void Hdf5TokenFile::check_layout(const TokenManifest& manifest) {
     fail(ExitCode::data, "{} has {} weights for {} tokens", path_, weights_->count(), tokens_->count());
   }
   if (tokens_->count() == 0 || offsets->count() < 2) fail(ExitCode::data, "{} holds no token", path_);
-  if (const auto version = file_.integer("format_version"); version != token_format_version) {
-    fail(ExitCode::data, "{} has format version {}, and this program reads {}: make it again with prepare", path_,
-         version, token_format_version);
-  }
-  vocab_size_ = file_.integer("vocab_size");
-  if (vocab_size_ < 2 || vocab_size_ > INT32_MAX) {
-    fail(ExitCode::data, "{} says its vocabulary has {} tokens; it must have 2 to {}", path_, vocab_size_, INT32_MAX);
-  }
-  read_tokenizer();
+  check_numbers();
   offsets_.resize(offsets->count());
   read_elements(*offsets, 0, offsets_.data(), offsets->count());
-  first_validation_document_ = file_.integer("first_validation_document");
+  read_document_bytes();
 }
 
-/// Reads what newer files say of themselves.
-void Hdf5TokenFile::read_tokenizer() {
-  const Hdf5Attributes& attributes = file_.attributes();
-  end_of_document_ = last_token(vocab_size_);
-  if (attributes.contains("end_of_document")) {
-    const std::int64_t token = file_.integer("end_of_document");
-    if (token < 0 || token >= vocab_size_) {
-      fail(ExitCode::data, "{} says that token {} ends a document, but its vocabulary has {} tokens", path_, token,
-           vocab_size_);
-    }
-    end_of_document_ = static_cast<std::int32_t>(token);
+void Hdf5TokenFile::check_numbers() {
+  const std::int64_t vocab_size = manifest_.vocab_size;
+  if (vocab_size < 2 || vocab_size > INT32_MAX) {
+    fail(ExitCode::data, "{} says its vocabulary has {} tokens; it must have 2 to {}", path_, vocab_size, INT32_MAX);
   }
-  if (attributes.contains("tokenizer_hash")) tokenizer_hash_ = file_.text("tokenizer_hash");
-  if (attributes.contains("byte_count")) {
-    byte_count_ = file_.integer("byte_count");
-    if (byte_count_ < 0) fail(ExitCode::data, "{} says its text has {} bytes", path_, byte_count_);
+  const std::int64_t end = manifest_.end_of_document.value_or(last_token(vocab_size));
+  if (end >= vocab_size) {
+    fail(ExitCode::data, "{} says that token {} ends a document, but its vocabulary has {} tokens", path_, end,
+         vocab_size);
   }
-  const Hdf5Dataset* bytes = file_.find("document_bytes");
+  end_of_document_ = static_cast<std::int32_t>(end);
+}
+
+void Hdf5TokenFile::read_document_bytes() {
+  const Hdf5Dataset* bytes = dataset("document_bytes", {Hdf5Type::int64});
   if (!bytes) return;
-  if (bytes->type != Hdf5Type::int64 || bytes->count() + 1 != file_.find("document_offsets")->count()) {
+  if (bytes->count() + 1 != std::ssize(offsets_)) {
     fail(ExitCode::data, "{}: dataset document_bytes must have an int64 for each document", path_);
   }
   document_bytes_.resize(bytes->count());
@@ -179,8 +155,7 @@ double Hdf5TokenFile::bytes_per_token(std::int64_t document) const {
     const auto at = static_cast<std::size_t>(document);
     return mean(document_bytes_[at], offsets_[at + 1] - offsets_[at] - 1);
   }
-  if (byte_count_ >= 0) return mean(byte_count_, token_count() - static_cast<std::int64_t>(offsets_.size()) + 1);
-  return 0;
+  return mean(manifest_.byte_count.value_or(0), token_count() - std::ssize(offsets_) + 1);
 }
 
 void Hdf5TokenFile::check_offsets() const {
@@ -195,20 +170,20 @@ void Hdf5TokenFile::check_offsets() const {
          offsets_.back(), token_count());
   }
   const auto documents = static_cast<std::int64_t>(offsets_.size()) - 1;
-  if (first_validation_document_ < 0 || first_validation_document_ > documents) {
-    fail(ExitCode::data, "{}: its validation part starts at document {} of {}", path_, first_validation_document_,
-         documents);
+  if (manifest_.first_validation_document > documents) {
+    fail(ExitCode::data, "{}: its validation part starts at document {} of {}", path_,
+         manifest_.first_validation_document, documents);
   }
 }
 
 void Hdf5TokenFile::check_content() {
   check_offsets();
-  const auto limit = static_cast<std::uint32_t>(vocab_size_);
+  const auto limit = static_cast<std::uint32_t>(manifest_.vocab_size);
   for_tokens(0, token_count(), [&](const auto& slice, std::int64_t begin) {
     if (std::ranges::max(slice) < limit) return;
     const auto bad = std::ranges::find_if(slice, [&](auto token) { return token >= limit; });
     fail(ExitCode::data, "{}: token {} is {}, beyond the file's vocabulary of {}", path_, begin + (bad - slice.begin()),
-         *bad, vocab_size_);
+         *bad, manifest_.vocab_size);
   });
   if (!weights_) return;
   for_slices<float>(*weights_, 0, token_count(), [&](std::span<const float> slice, std::int64_t begin) {
@@ -229,7 +204,7 @@ std::unique_ptr<TokenFile> TokenFile::open(const std::string& path) {
   File opened = File::open(path, ExitCode::data);
   const std::int64_t bytes = opened.size();
   if (bytes == 0) fail(ExitCode::data, "the token file {} is empty (0 bytes); make it again with prepare", path);
-  const TokenManifest manifest = read_manifest(path);
+  TokenManifest manifest = read_manifest(path);
   if (bytes != manifest.bytes) {
     fail(ExitCode::data, "{} has {} bytes where its manifest says {}: it was {}; make it again with prepare", path,
          bytes, manifest.bytes, bytes < manifest.bytes ? "cut short" : "changed");
@@ -239,8 +214,8 @@ std::unique_ptr<TokenFile> TokenFile::open(const std::string& path) {
     fail(ExitCode::data, "{} is damaged: its XXH3-128 is {}, its manifest says {}; make it again with prepare", path,
          checksums->hash(), manifest.hash);
   }
-  auto file = std::make_unique<Hdf5TokenFile>(std::move(opened), std::move(checksums));
-  file->check_layout(manifest);
+  auto file = std::make_unique<Hdf5TokenFile>(std::move(opened), std::move(manifest), std::move(checksums));
+  file->check_layout();
   file->check_content();
   return file;
 }

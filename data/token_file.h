@@ -1,7 +1,7 @@
 // Token files: FILE.h5 (contiguous datasets `tokens` uint16 or uint32, `document_offsets` int64 [documents + 1],
-// optional `weights` float32) with FILE.h5.manifest.json beside it (size, XXH3-128, where each dataset's bytes lie).
-// Size and hash are verified before the headers are read (framework/storage/hdf5_header.h). Tokens are then read at
-// their offset, and what is read is compared with what was hashed (data/block_checksums.h).
+// optional `weights` float32) with FILE.h5.manifest.json beside it (data/token_manifest.h). Size and hash are verified
+// before any dataset is read. What is then read at the manifest's offsets is compared with what was hashed
+// (data/block_checksums.h).
 #pragma once
 
 #include <cstdint>

@@ -32,6 +32,8 @@ Hdf5Writer create_file(const std::string& path, const TokenFilePlan& plan) {
   } else if (!plan.source_hashes.empty()) {
     attributes[hashes_name] = plan.source_hashes;
   }
+  if (!plan.tokenizer_hash.empty()) attributes["tokenizer_hash"] = plan.tokenizer_hash;
+  if (plan.byte_count) attributes["byte_count"] = *plan.byte_count;
   attributes["format_version"] = token_format_version;
   attributes["vocab_size"] = plan.vocab_size;
   attributes["end_of_document"] = std::int64_t{plan.end_of_document};
@@ -129,10 +131,12 @@ std::string TokenFileWriter::finish() {
   TokenManifest manifest;
   manifest.bytes = file_size(output_.partial(), ExitCode::usage);
   manifest.hash = hash_file(output_.partial(), ExitCode::usage);
-  const Hdf5Reader layout = Hdf5Reader::open(output_.partial(), ExitCode::internal);
-  for (const Hdf5Dataset& dataset : layout.datasets()) {
-    manifest.datasets.push_back({dataset.name, name_of(dataset.type), dataset.count(), dataset.offset});
-  }
+  manifest.vocab_size = plan_.vocab_size;
+  manifest.end_of_document = plan_.end_of_document;
+  manifest.first_validation_document = plan_.first_validation_document;
+  manifest.tokenizer_hash = plan_.tokenizer_hash;
+  manifest.byte_count = plan_.byte_count;
+  manifest.datasets = file_.datasets();
   // The manifest first: where the token file stands, all of it does.
   output_.check();
   const bool left_over = path_exists(manifest_.path());

@@ -1,6 +1,7 @@
 #include "data/token_manifest.h"
 
 #include "framework/storage/files.h"
+#include "framework/storage/hash.h"
 #include "framework/storage/strict_json.h"
 
 namespace ringtrain {
@@ -9,6 +10,12 @@ namespace {
 
 constexpr const char* format_name = "ringtrain-tokens";
 constexpr std::int64_t max_bytes = 1 << 20;
+
+/// Returns the hash of a manifest's content: of its JSON with sorted names and without spaces, but for the hash itself.
+std::string content_hash(nlohmann::json manifest) {
+  manifest.erase("hash");
+  return hash_bytes(json_text(manifest));
+}
 
 TokenManifest parse(const std::string& text, const std::string& path) {
   const nlohmann::json json = parse_strict_json(text);
@@ -26,7 +33,13 @@ TokenManifest parse(const std::string& text, const std::string& path) {
   }
   TokenManifest manifest;
   TokenManifest::visit_members(manifest, reader);
+  std::string stated;
+  reader.hash("hash", stated);
   reader.finish();
+  require_within(manifest.datasets, manifest.bytes);
+  if (const std::string found = content_hash(json); found != stated) {
+    throw std::runtime_error(fmt::format("its content has hash {}, but it states {}", found, stated));
+  }
   return manifest;
 }
 
@@ -60,6 +73,7 @@ std::string to_json(const TokenManifest& manifest) {
   writer("format", format_name);
   writer("format_version", token_format_version);
   TokenManifest::visit_members(manifest, writer);
+  writer.hash("hash", content_hash(writer.json));
   return json_text(writer.json, 2) + "\n";
 }
 

@@ -1,39 +1,38 @@
-// FILE.h5.manifest.json: what a token file must look like before its headers are read. Strict: every key is known,
-// present and of its type, so that a garbled manifest is an error and never a guess. Its list of datasets is no index:
-// types, counts and offsets are read from the file's own headers, and both must say the same.
+// FILE.h5.manifest.json: all that is read of a token file but for the elements of its datasets, which are read where
+// the manifest says that they lie. It carries a hash of itself. Strict: every key is known, of its type and, but for
+// those that may be missing, there, so that a garbled manifest is an error and never a guess.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "framework/storage/hdf5_datasets.h"
+
 namespace ringtrain {
 
-inline constexpr std::int64_t token_format_version = 1;
+inline constexpr std::int64_t token_format_version = 2;
 
 struct TokenManifest {
-  struct Dataset {
-    std::string name, type;
-    std::int64_t count = 0;   // elements
-    std::int64_t offset = 0;  // bytes from the start of the file
-    friend bool operator==(const Dataset&, const Dataset&) = default;
-
-    template <class Self, class Visit>
-    static void visit_members(Self& self, Visit& visit) {
-      visit("name", self.name);
-      visit("type", self.type);
-      visit("count", self.count);
-      visit("offset", self.offset);
-    }
-  };
   std::int64_t bytes = 0;  // of the file
   std::string hash;        // XXH3-128 of the file
-  std::vector<Dataset> datasets;
+  std::int64_t vocab_size = 0;
+  std::optional<std::int64_t> end_of_document = {};  // none: the vocabulary's last
+  std::int64_t first_validation_document = 0;
+  std::string tokenizer_hash = {};              // "": not known
+  std::optional<std::int64_t> byte_count = {};  // of the text behind all tokens; none: not known
+  std::vector<Hdf5Dataset> datasets = {};       // they lie within the file
 
   template <class Self, class Visit>
   static void visit_members(Self& self, Visit& visit) {
     visit("bytes", self.bytes);
     visit.hash("xxh3_128", self.hash);
+    visit("vocab_size", self.vocab_size);
+    visit.optional("end_of_document", self.end_of_document);
+    visit("first_validation_document", self.first_validation_document);
+    visit.optional_hash("tokenizer_hash", self.tokenizer_hash);
+    visit.optional("byte_count", self.byte_count);
     visit("datasets", self.datasets);
   }
 };

@@ -245,10 +245,10 @@ CorpusSummary prepare_text(const SourceList& list, const PrepareOptions& options
   plan.documents = summary.documents;
   plan.first_validation_document = summary.documents - summary.validation_documents;
   plan.weights = spill.has_weights();
+  plan.tokenizer_hash = tokenizer.identity();
+  plan.byte_count = summary.bytes;
   plan.attributes = {{"kind", "text"},
                      {"tokenizer_kind", tokenizer.kind()},
-                     {"tokenizer_hash", tokenizer.identity()},
-                     {"byte_count", summary.bytes},
                      {"sources_hash", summary.sources_hash},
                      {"seed", static_cast<std::int64_t>(options.seed)}};
   plan.source_hashes = std::move(hashes);

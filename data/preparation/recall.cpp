@@ -178,8 +178,8 @@ RecallSummary prepare_recall(const RecallOptions& options, const WriteProgress& 
   plan.documents = summary.documents;
   plan.first_validation_document = summary.documents - summary.validation_documents;
   plan.weights = true;
+  plan.byte_count = summary.bytes;
   plan.attributes = {{"kind", "recall"},
-                     {"byte_count", summary.bytes},
                      {"source_hashes", ""},
                      {"sources_hash", ""},
                      {"seed", static_cast<std::int64_t>(options.prepare.seed)},

@@ -13,7 +13,7 @@ namespace ringtrain {
 namespace {
 
 constexpr const char* format_name = "ringtrain dump";
-constexpr std::int64_t format_version = 1;
+constexpr std::int64_t format_version = 2;
 constexpr std::int64_t largest_index = 16 << 20;
 constexpr std::string_view part_prefix = "rank-", part_suffix = ".h5";
 constexpr const char *index_name = "index.json", *lock_name = "lock";
@@ -22,10 +22,11 @@ std::string index_path(const std::string& folder) {
   return folder + "/" + index_name;
 }
 
-/// Returns whether a file of this name is what an index that was not finished left behind.
-bool is_unfinished_index(const std::string& name) {
+/// Returns whether a file of this name is a part, the list of one, or what an index that was not finished left behind.
+bool is_part_of_dump(const std::string& name) {
+  const std::string part = name.ends_with(".json") ? name.substr(0, name.rfind('.')) : name;
   const std::optional<UniqueName> unfinished = parse_unique_name(name, "partial");
-  return unfinished && unfinished->base == index_name;
+  return rank_of_dump_part(part) || (unfinished && unfinished->base == index_name);
 }
 
 /// Throws for sizes and names that no dump has: sizes are multiplied, and names are printed.
@@ -56,7 +57,9 @@ DumpIndex index_from(const std::string& text) {
   std::int64_t version = 0;
   reader("format", format);
   reader("format_version", version);
-  if (format != format_name || version != format_version) throw std::runtime_error("it is no dump of this version");
+  if (format != format_name || version != format_version) {
+    throw std::runtime_error("it is of another version of this program; remove it, and make the dump again");
+  }
   DumpIndex index;
   DumpIndex::visit_members(index, reader);
   reader.finish();
@@ -122,7 +125,7 @@ void check_dump_folder(const std::string& path) {
   }
   read_dump_index(path, ExitCode::usage);
   for (const std::string& name : names) {
-    if (name == index_name || rank_of_dump_part(name) || is_unfinished_index(name)) continue;
+    if (name == index_name || is_part_of_dump(name)) continue;
     fail(ExitCode::usage,
          "{}: holds {} beside a dump; only a dump is replaced, so move it away or choose another folder", path, name);
   }
@@ -136,8 +139,7 @@ FileLock begin_dump_folder(const std::string& path, const DumpIndex& index) {
   begun.tensors.clear();
   write_dump_index(path, begun);
   for (const std::string& name : list_directory(path, ExitCode::usage)) {
-    if (rank_of_dump_part(name) || is_unfinished_index(name))
-      remove_tree(fmt::format("{}/{}", path, name), ExitCode::usage);
+    if (is_part_of_dump(name)) remove_tree(fmt::format("{}/{}", path, name), ExitCode::usage);
   }
   return lock;
 }

@@ -1,6 +1,7 @@
 // The folder of a dump: index.json, which says what step of what run it holds and names all tensors in the order in
-// which the step made them, and the ranks' HDF5 files. The index is there from the beginning, without tensors, and
-// whole when all ranks have written: a dump that was broken off is known as one.
+// which the step made them, and the ranks' HDF5 files, each with its list (rank-0002.000.h5.json). The index is there
+// from the beginning, without tensors, and whole when all ranks have written: a dump that was broken off is known as
+// one.
 #pragma once
 
 #include <cstdint>
@@ -71,7 +72,7 @@ void write_dump_index(const std::string& folder, const DumpIndex& index);
 
 /// Returns the path of a part of a rank's tensors: rank-0002.000.h5.
 std::string dump_part_path(const std::string& folder, int rank, int part);
-/// Returns the rank of a file of this name, none if it is no such file's.
+/// Returns the rank of a part of this name, none if it is no part's.
 std::optional<int> rank_of_dump_part(const std::string& name);
 
 /// Throws Error(usage) if a dump must not be written to this path: something stands there that is no dump, or a dump

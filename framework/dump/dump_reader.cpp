@@ -12,9 +12,9 @@ namespace ringtrain {
 namespace {
 
 template <class T>
-void append_as_double(const Hdf5Reader& file, const Hdf5Dataset& dataset, std::vector<double>& values) {
+void append_as_double(const File& file, const Hdf5Dataset& dataset, std::vector<double>& values) {
   std::vector<T> elements(dataset.count());
-  file.read(dataset, 0, elements.data(), dataset.count());
+  file.read_at(dataset.offset, elements.data(), static_cast<std::size_t>(dataset.bytes()));
   values.assign(elements.begin(), elements.end());
 }
 
@@ -29,13 +29,14 @@ DumpReader::DumpReader(const std::string& folder) : folder_(folder), index_(read
   if (index_.tensors.empty()) refuse("it was broken off; make the dump again");
   for (const std::string& name : list_directory(folder, ExitCode::data)) {
     if (const std::optional<int> rank = rank_of_dump_part(name)) {
-      add({*rank, Hdf5Reader::open(fmt::format("{}/{}", folder, name), ExitCode::data, "make the dump again")});
+      const std::string path = fmt::format("{}/{}", folder, name);
+      add({*rank, File::open(path, ExitCode::data), read_dataset_list(path, ExitCode::data).datasets});
     }
   }
 }
 
 void DumpReader::add(Part part) {
-  const std::vector<Hdf5Dataset>& datasets = part.file.datasets();
+  const std::vector<Hdf5Dataset>& datasets = part.datasets;
   for (std::size_t i = 0; i < datasets.size(); ++i) {
     const std::string& name = datasets[i].name;
     const bool slice = name.ends_with(']');
@@ -46,7 +47,7 @@ void DumpReader::add(Part part) {
       if (datasets[i].type != Hdf5Type::int64) refuse(fmt::format("{} of {} are no rows", name, part.file.path()));
       std::vector<std::int64_t>& rows = rows_[{part.rank, at}];
       rows.resize(datasets[i].count());
-      part.file.read(datasets[i], 0, rows.data(), datasets[i].count());
+      part.file.read_at(datasets[i].offset, rows.data(), static_cast<std::size_t>(datasets[i].bytes()));
     } else {
       pieces_[name.substr(0, cut)].push_back({parts_.size(), i, at});
     }
@@ -75,7 +76,7 @@ const std::vector<std::int64_t>& DumpReader::rows_of(const Piece& piece) const {
 }
 
 std::vector<double> DumpReader::elements_of(const Piece& piece) const {
-  const Hdf5Reader& file = parts_[piece.file].file;
+  const File& file = parts_[piece.file].file;
   const Hdf5Dataset& dataset = dataset_of(piece);
   std::vector<double> values;
   switch (dataset.type) {

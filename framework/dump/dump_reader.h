@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "framework/dump/dump_index.h"
-#include "framework/storage/hdf5_file.h"
+#include "framework/storage/files.h"
+#include "framework/storage/hdf5_datasets.h"
 
 namespace ringtrain {
 
@@ -38,13 +39,14 @@ class DumpReader {
   };
   struct Part {
     int rank = 0;
-    Hdf5Reader file;
+    File file;
+    std::vector<Hdf5Dataset> datasets;
   };
   using RowsKey = std::pair<int, std::int64_t>;  // rank and micro-batch
   void add(Part part);
   [[noreturn]] void refuse(const std::string& what) const;
   [[noreturn]] void refuse_twice(const DumpedTensor& tensor, std::int64_t element) const;
-  const Hdf5Dataset& dataset_of(const Piece& piece) const { return parts_[piece.file].file.datasets()[piece.dataset]; }
+  const Hdf5Dataset& dataset_of(const Piece& piece) const { return parts_[piece.file].datasets[piece.dataset]; }
   const std::vector<std::int64_t>& rows_of(const Piece& piece) const;
   std::vector<double> elements_of(const Piece& piece) const;
   const std::vector<Piece>& pieces_of(const DumpedTensor& tensor) const;

@@ -148,9 +148,11 @@ void TensorDump::write_part() {
   std::vector<Hdf5Dataset> datasets;
   datasets.reserve(complete_.size());
   for (const Piece& piece : complete_) datasets.push_back(piece.dataset);
-  Hdf5Writer file = Hdf5Writer::create(dump_part_path(folder_, rank_, parts_++), datasets, {}, ExitCode::usage);
+  const std::string path = dump_part_path(folder_, rank_, parts_++);
+  Hdf5Writer file = Hdf5Writer::create(path, datasets, {}, ExitCode::usage);
   for (std::size_t i = 0; i < complete_.size(); ++i) file.write(i, 0, complete_[i].data.data(), datasets[i].count());
   file.finish();
+  write_dataset_list(path, {.datasets = file.datasets()}, ExitCode::usage);
   complete_.clear();
   bytes_ = 0;
 }

@@ -36,7 +36,7 @@ class TensorDump {
  public:
   static constexpr std::size_t default_part_bytes = std::size_t{256} << 20;
 
-  /// Writes rank-NNNN.000.h5, rank-NNNN.001.h5, ... into a folder that exists.
+  /// Writes rank-NNNN.000.h5, rank-NNNN.001.h5, ... and the list of each into a folder that exists.
   TensorDump(std::string folder, int rank, std::size_t part_bytes = default_part_bytes);
 
   /// Tensors of other full names than these are not written from here on.

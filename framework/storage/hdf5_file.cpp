@@ -1,4 +1,4 @@
-// The writer of framework/storage/hdf5_file.h. Every use of the HDF5 library stands in this file, inside a Session.
+// Every use of the HDF5 library is in this file, inside a Session.
 #include "framework/storage/hdf5_file.h"
 
 #include <hdf5.h>
@@ -49,10 +49,9 @@ std::string hdf5_message() {
 struct Context {
   const std::string& path;
   ExitCode code;
-  const char* verb;  // "read" or "write"
   template <class Result>
   Result check(Result result, const char* step) const {
-    if (result < 0) fail(code, "cannot {} {}: HDF5, {}: {}", verb, path, step, hdf5_message());
+    if (result < 0) fail(code, "cannot write {}: HDF5, {}: {}", path, step, hdf5_message());
     return result;
   }
 };
@@ -145,7 +144,7 @@ void write_attribute(const Context& context, hid_t file, const std::string& name
   context.check(H5Awrite(attribute, type, data), "attribute value");
 }
 
-/// Keeps links and attributes of a group in its header, where framework/storage/hdf5_header.h reads them.
+/// Keeps links and attributes of a group in its header, however many there are.
 void keep_compact(const Context& context, hid_t properties) {
   context.check(H5Pset_attr_phase_change(properties, 65535, 0), "attribute storage");
   context.check(H5Pset_link_phase_change(properties, 65535, 0), "link storage");
@@ -218,7 +217,7 @@ Hdf5Writer Hdf5Writer::create(const std::string& path, std::vector<Hdf5Dataset> 
   }
 
   {
-    const Context context{path, code, "write"};
+    const Context context{path, code};
     require_memory_for_layout(context, datasets.size());
     const Session session;
     Handle access(access_properties(context), H5Pclose);
@@ -237,9 +236,7 @@ Hdf5Writer Hdf5Writer::create(const std::string& path, std::vector<Hdf5Dataset> 
   writer.datasets_ = std::move(datasets);
   // HDF5 made the file as long as its last dataset needs; now the disk must give the bytes.
   const std::int64_t length = writer.file_.size();
-  for (const Hdf5Dataset& dataset : writer.datasets_) {
-    ensure(dataset.offset + dataset.bytes() <= length, "HDF5 allocates within the file");
-  }
+  require_within(writer.datasets_, length);
   writer.file_.reserve(length);
   return writer;
 }

@@ -1,8 +1,8 @@
-// HDF5 files. The library (serial C API) is neither thread-safe nor crash-safe and trusts what it reads, so it does one
-// thing: it lays out a fresh file, in short calls under one process-wide mutex. Existing files are read by a reader of
-// our own (framework/storage/hdf5_header.h). The bytes of datasets, all contiguous and allocated early, are written and
-// read at their offsets by the operating system: a checkpoint being written never stalls a loader, and a full disk is
-// an error of ours, not a library that cannot close its file. Little-endian on disk and in memory.
+// Writes HDF5 files. The library (serial C API) is neither thread-safe nor crash-safe and trusts what it reads, so it
+// does one thing: it lays out a fresh file, in short calls under one process-wide mutex. It opens none that exists
+// (framework/storage/hdf5_datasets.h says how these are read). The bytes of datasets, all contiguous and allocated
+// early, are written at their offsets by the operating system: a checkpoint being written never stalls a loader, and a
+// full disk is an error of ours, not a library that cannot close its file. Little-endian on disk and in memory.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,11 @@
 #include <variant>
 #include <vector>
 
-#include "framework/dtype.h"
 #include "framework/error.h"
 #include "framework/storage/files.h"
+#include "framework/storage/hdf5_datasets.h"
 
 namespace ringtrain {
-
-enum class Hdf5Type : std::uint8_t { uint8, uint16, uint32, int32, int64, float32, float64 };
-std::size_t size_of(Hdf5Type type);
-const char* name_of(Hdf5Type type);
-/// Returns the file type of a tensor's elements; bfloat16 has none (an internal Error).
-Hdf5Type hdf5_type(DType dtype);
-
-/// A contiguous dataset. Its name may hold '/': groups, made as needed.
-struct Hdf5Dataset {
-  std::string name;
-  Hdf5Type type = Hdf5Type::uint8;
-  std::vector<std::int64_t> dims;  // none: a single element
-  std::int64_t offset = 0;         // of its first byte in the file; set by writer and reader (0 if it has no element)
-  std::int64_t count() const;      // elements
-  std::int64_t bytes() const;
-};
 
 /// An attribute of the file itself.
 using Hdf5Value = std::variant<std::int64_t, double, std::string>;
@@ -59,37 +43,6 @@ class Hdf5Writer {
  private:
   File file_;
   std::vector<Hdf5Dataset> datasets_;
-};
-
-/// An existing file, read-only. It may be hostile: what is not plain is refused, and nothing is read beyond its end.
-/// read() may be called from several threads.
-class Hdf5Reader {
- public:
-  /// Throws Error(code) if it is no HDF5 file or holds what framework/storage/hdf5_header.h does not list; remedy: what
-  /// to do then.
-  static Hdf5Reader open(const std::string& path, ExitCode code, const std::string& remedy = "");
-  /// The same of a file that is open already.
-  static Hdf5Reader open(File file, ExitCode code, const std::string& remedy = "");
-  const File& file() const { return file_; }
-  const std::string& path() const { return file_.path(); }
-  const std::vector<Hdf5Dataset>& datasets() const { return datasets_; }  // by name, sorted
-  const Hdf5Attributes& attributes() const { return attributes_; }
-  /// Returns a dataset; null if there is none of that name.
-  const Hdf5Dataset* find(const std::string& name) const;
-  /// Returns an attribute's value; Error(code) that names it if it is missing or of another type.
-  std::int64_t integer(const std::string& name) const;
-  double number(const std::string& name) const;
-  const std::string& text(const std::string& name) const;
-  /// Reads elements [begin, begin + count) of a dataset of this file into host memory of its type.
-  void read(const Hdf5Dataset& dataset, std::int64_t begin, void* data, std::int64_t count) const;
-
- private:
-  Hdf5Reader() = default;
-  const Hdf5Value& attribute(const std::string& name) const;
-  File file_;
-  ExitCode code_ = ExitCode::internal;
-  std::vector<Hdf5Dataset> datasets_;
-  Hdf5Attributes attributes_;
 };
 
 }  // namespace ringtrain

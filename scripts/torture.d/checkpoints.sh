@@ -13,7 +13,7 @@ RINGTRAIN_TORTURE_SHARD=weights RINGTRAIN_TORTURE_KILLS=50 RINGTRAIN_TORTURE_MPI
 say "Damage, under AddressSanitizer and UndefinedBehaviorSanitizer"
 configure asan -DRINGTRAIN_TESTS=ON
 build asan train_tests framework_tests train
-build/asan/bin/framework_tests --gtest_filter='HeaderTest.*' --gtest_brief=1
+build/asan/bin/framework_tests --gtest_filter='DatasetLists.*' --gtest_brief=1
 RINGTRAIN_TORTURE_FLIPS=2000 RINGTRAIN_TORTURE_SEED=$RANDOM build/asan/bin/train_tests --gtest_filter='Damage.*' \
   --gtest_brief=1
 

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -73,14 +74,17 @@ class DataTest : public testing::FolderTest {
     return at(name);
   }
 
-  /// Writes the manifest that fits a file of any content: what a forger would do.
-  static void seal(const std::string& path, const std::vector<Hdf5Dataset>& datasets) {
+  /// Writes the manifest that fits a file of any content, after the change: what a forger would do.
+  static void seal(
+      const std::string& path, const std::vector<Hdf5Dataset>& datasets,
+      const std::function<void(TokenManifest&)>& change = [](TokenManifest&) {}) {
     TokenManifest manifest;
     manifest.bytes = file_size(path, ExitCode::data);
     manifest.hash = hash_file(path, ExitCode::data);
-    for (const Hdf5Dataset& one : datasets) {
-      manifest.datasets.push_back({one.name, name_of(one.type), one.count(), one.offset});
-    }
+    manifest.vocab_size = 257;
+    manifest.first_validation_document = 1;
+    manifest.datasets = datasets;
+    change(manifest);
     write_file(manifest_path(path), to_json(manifest), ExitCode::data);
   }
 };

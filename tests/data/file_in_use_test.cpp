@@ -25,9 +25,9 @@ class FileInUse : public DataTest {
     content = make_content({5, 70000, 33333, 9}, true);
     path = write("a.h5", content);
     file = TokenFile::open(path);
-    const Hdf5Reader reader = Hdf5Reader::open(path, ExitCode::data);
-    tokens_at = reader.find("tokens")->offset;
-    weights_at = reader.find("weights")->offset;
+    const TokenManifest manifest = read_manifest(path);
+    tokens_at = find_dataset(manifest.datasets, "tokens")->offset;
+    weights_at = find_dataset(manifest.datasets, "weights")->offset;
   }
   /// Overwrites bytes of the file in place, as dd conv=notrunc does.
   template <class T>

@@ -10,6 +10,7 @@
 #include "data/token_file.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "tests/data/data_fixture.h"
+#include "tests/support/hdf5_of_library.h"
 
 namespace ringtrain {
 namespace {
@@ -146,7 +147,7 @@ TEST_F(PrepareTest, DocumentsAreTheTextsShuffledAndSplit) {
   for (std::size_t d = 0; d < found.size(); ++d) {
     EXPECT_EQ(summary.lengths[d], static_cast<std::int64_t>(found[d].size()) + 1);
   }
-  const Hdf5Reader reader = Hdf5Reader::open(at("a.h5"), ExitCode::data);
+  const testing::Hdf5OfLibrary reader(at("a.h5"));
   EXPECT_EQ(reader.integer("byte_count"), list.bytes);
   std::string hashes;
   for (const std::string& one : found) hashes += hash_bytes(one) + "\n";

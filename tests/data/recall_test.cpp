@@ -8,6 +8,7 @@
 
 #include "data/loader.h"
 #include "tests/data/data_fixture.h"
+#include "tests/support/hdf5_of_library.h"
 
 namespace ringtrain {
 namespace {
@@ -110,7 +111,7 @@ TEST_F(RecallTest, FloorsAreThoseOfAnIdealReader) {
   EXPECT_NEAR(summary.training_floor_nll, training / training_weight, 1e-12);
   EXPECT_GE(summary.shortest_distance, length / 2);
   EXPECT_LE(summary.longest_distance, 15 * length / 16);
-  const Hdf5Reader reader = Hdf5Reader::open(at("a.h5"), ExitCode::data);
+  const testing::Hdf5OfLibrary reader(at("a.h5"));
   EXPECT_EQ(reader.number("recall_floor_nll"), 0);
   EXPECT_EQ(reader.number("recall_chance_nll"), std::log(8.0));
   EXPECT_EQ(reader.number("recall_training_floor_nll"), summary.training_floor_nll);

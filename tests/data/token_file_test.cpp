@@ -1,12 +1,12 @@
 // data/token_file.h: what was written is read, and everything that could be wrong with a file on a disk is an
-// Error(data) with a clear sentence, found in the manifest where that can tell, before any header is read.
+// Error(data) with a clear sentence, found in the manifest where that can tell, before any dataset is read.
 #include "data/token_file.h"
 
 #include <cmath>
 #include <fstream>
 
 #include "tests/data/data_fixture.h"
-#include "tests/support/paths.h"
+#include "tests/support/hdf5_of_library.h"
 
 namespace ringtrain {
 namespace {
@@ -18,9 +18,10 @@ class TokenFileTest : public DataTest {
   }
   /// Writes a sealed HDF5 file of any tokens, offsets and weights, valid but for what the arguments make wrong.
   template <class Token>
-  std::string forge(const std::string& name, const std::vector<Token>& tokens, Hdf5Type type,
-                    const std::vector<std::int64_t>& offsets, const std::vector<float>& weights = {},
-                    Hdf5Attributes attributes = {}) const {
+  std::string forge(
+      const std::string& name, const std::vector<Token>& tokens, Hdf5Type type,
+      const std::vector<std::int64_t>& offsets, const std::vector<float>& weights = {},
+      const std::function<void(TokenManifest&)>& change = [](TokenManifest&) {}) const {
     std::string path = at(name);
     std::vector<Hdf5Dataset> datasets{
         {"document_offsets", Hdf5Type::int64, {static_cast<std::int64_t>(offsets.size())}, 0},
@@ -28,16 +29,17 @@ class TokenFileTest : public DataTest {
     if (!weights.empty()) {
       datasets.push_back({"weights", Hdf5Type::float32, {static_cast<std::int64_t>(weights.size())}, 0});
     }
-    attributes.insert({{"format_version", std::int64_t{1}},
-                       {"vocab_size", std::int64_t{257}},
-                       {"first_validation_document", std::int64_t{1}}});
-    Hdf5Writer writer = Hdf5Writer::create(path, datasets, attributes, ExitCode::data);
+    Hdf5Writer writer = Hdf5Writer::create(path, datasets, {}, ExitCode::data);
     writer.write(0, 0, offsets.data(), static_cast<std::int64_t>(offsets.size()));
     writer.write(1, 0, tokens.data(), static_cast<std::int64_t>(tokens.size()));
     if (!weights.empty()) writer.write(2, 0, weights.data(), static_cast<std::int64_t>(weights.size()));
     writer.finish();
-    seal(path, writer.datasets());
+    seal(path, writer.datasets(), change);
     return path;
+  }
+  /// The same with good content, for what the change makes wrong.
+  std::string refusal_of(const std::string& name, const std::function<void(TokenManifest&)>& change) const {
+    return refusal(forge(name, good_tokens, Hdf5Type::uint16, good_offsets, {}, change));
   }
   static void overwrite(const std::string& path, const std::string& content) {  // with no fsync: many times a test
     std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
@@ -160,17 +162,16 @@ TEST_F(TokenFileTest, HostileManifests) {
     write_file(manifest_path(path), text.replace(at, from.size(), to), ExitCode::data);
     return refusal(path);
   };
-  EXPECT_TRUE(holds(with("\"format_version\": 1", "\"format_version\": 2"),
-                    "its format_version is 2, and this one reads 1; make the token file again with prepare"));
-  EXPECT_TRUE(holds(with("\"format_version\": 1", "\"format_version\": 1, \"more\": 0"), "is damaged"));
-  EXPECT_TRUE(holds(with("\"count\": 30", "\"count\": -1"), "count is no count"));
-  EXPECT_TRUE(holds(with("\"count\": 30", "\"count\": 1e3"), "count is no count"));
-  EXPECT_TRUE(holds(with("\"count\": 30", "\"count\": 18446744073709551615"), "count is no count"));
-  EXPECT_TRUE(holds(with("\"count\": 30", "\"count\": 9223372036854775807"), "other datasets"));
-  EXPECT_TRUE(holds(with("\"count\": 30", "\"count\": 31"), "other datasets"));
-  EXPECT_TRUE(holds(with("\"offset\": ", "\"offset\": 1"), "other datasets"));
-  EXPECT_TRUE(holds(with("uint16", "float32"), "other datasets"));
-  EXPECT_TRUE(holds(with("\"tokens\"", "\"wokens\""), "other datasets"));
+  EXPECT_TRUE(holds(with("\"format_version\": 2", "\"format_version\": 3"),
+                    "its format_version is 3, and this one reads 2; make the token file again with prepare"));
+  EXPECT_TRUE(holds(with("\"format_version\": 2", "\"format_version\": 2, \"more\": 0"), "is damaged"));
+  EXPECT_TRUE(holds(with("\"vocab_size\": 257", "\"vocab_size\": -1"), "vocab_size is no count"));
+  EXPECT_TRUE(holds(with("\"vocab_size\": 257", "\"vocab_size\": 1e3"), "vocab_size is no count"));
+  EXPECT_TRUE(holds(with("\"vocab_size\": 257", "\"vocab_size\": 18446744073709551615"), "vocab_size is no count"));
+  EXPECT_TRUE(holds(with("\"vocab_size\": 257", "\"vocab_size\": 258"), "its content has hash"));
+  EXPECT_TRUE(holds(with("\"offset\": ", "\"offset\": 1"), "dataset tokens reaches beyond the file's end"));
+  EXPECT_TRUE(holds(with("uint16", "float16"), "type float16 is none of a dataset"));
+  EXPECT_TRUE(holds(with("\"tokens\"", "\"wokens\""), "its content has hash"));
   EXPECT_TRUE(holds(with("{", "["), "is damaged"));
   for (const std::string text : {"", "null", "[]", "{}", "\"text\"", "{\"format\": 1}"}) {
     write_file(manifest_path(path), text, ExitCode::data);
@@ -182,11 +183,39 @@ TEST_F(TokenFileTest, HostileManifests) {
   EXPECT_TRUE(holds(refusal(path), "bytes, where at most"));
 }
 
-TEST_F(TokenFileTest, SealedGarbageIsStillAnError) {
-  const std::string path = at("text.h5");
-  write_file(path, "no HDF5 at all", ExitCode::data);
-  seal(path, {});
-  EXPECT_TRUE(holds(refusal(path), "HDF5"));
+TEST_F(TokenFileTest, ForgedManifests) {
+  const auto of = [](TokenManifest& manifest, const char* name) -> Hdf5Dataset& {
+    return const_cast<Hdf5Dataset&>(*find_dataset(manifest.datasets, name));
+  };
+  EXPECT_TRUE(holds(refusal_of("none.h5", [](auto& m) { m.datasets.clear(); }), "it has no dataset tokens"));
+  EXPECT_TRUE(holds(refusal_of("name.h5", [&](auto& m) { of(m, "document_offsets").name = "x"; }),
+                    "it has no dataset document_offsets"));
+  EXPECT_TRUE(holds(refusal_of("rank.h5", [&](auto& m) { of(m, "tokens").dims = {5, 1}; }), "has 2 dimensions"));
+  EXPECT_TRUE(holds(refusal_of("type.h5", [&](auto& m) { of(m, "tokens").type = Hdf5Type::uint8; }), "of type uint8"));
+  EXPECT_TRUE(holds(refusal_of("huge.h5", [&](auto& m) { of(m, "tokens").dims = {INT64_MAX}; }),
+                    "dataset tokens is larger than the file"));
+  EXPECT_TRUE(holds(refusal_of("end.h5", [&](auto& m) { of(m, "tokens").offset = m.bytes - 9; }),
+                    "dataset tokens reaches beyond the file's end"));
+  EXPECT_TRUE(holds(refusal_of("same.h5", [&](auto& m) { of(m, "tokens").offset = of(m, "document_offsets").offset; }),
+                    "two datasets share bytes"));
+  EXPECT_TRUE(holds(refusal_of("twice.h5", [&](auto& m) { of(m, "tokens").name = "document_offsets"; }),
+                    "two datasets are called document_offsets"));
+  EXPECT_TRUE(holds(refusal_of("bytes.h5",
+                               [&](auto& m) {
+                                 m.datasets.push_back({"document_bytes", Hdf5Type::int64, {1}, 0});
+                               }),
+                    "document_bytes must have an int64 for each document"));
+  EXPECT_TRUE(holds(refusal_of("vocab.h5", [](auto& m) { m.vocab_size = 0; }), "vocabulary has 0 tokens"));
+  EXPECT_TRUE(holds(refusal_of("wide.h5", [](auto& m) { m.vocab_size = INT64_MAX; }), "it must have 2 to 2147483647"));
+  EXPECT_TRUE(holds(refusal_of("ends.h5", [](auto& m) { m.end_of_document = 257; }), "token 257 ends a document"));
+  EXPECT_TRUE(holds(refusal_of("hash.h5", [](auto& m) { m.tokenizer_hash = "mine"; }), "tokenizer_hash is no hash"));
+  EXPECT_TRUE(holds(refusal_of("text.h5", [](auto& m) { m.byte_count = -1; }), "byte_count is no count"));
+  EXPECT_TRUE(
+      holds(refusal_of("part.h5", [](auto& m) { m.first_validation_document = 3; }), "starts at document 3 of 2"));
+  EXPECT_NO_THROW(TokenFile::open(forge("good.h5", good_tokens, Hdf5Type::uint16, good_offsets, {}, [](auto& m) {
+    m.tokenizer_hash = std::string(32, 'a');
+    m.end_of_document = 0;
+  })));
 }
 
 TEST_F(TokenFileTest, ForgedContent) {
@@ -213,36 +242,26 @@ TEST_F(TokenFileTest, ForgedContent) {
                     "the weight of token 2 is nan"));
   EXPECT_TRUE(holds(refusal(forge("minus.h5", good_tokens, Hdf5Type::uint16, good_offsets, {1, 1, 1, -1, 1})),
                     "the weight of token 3 is -1"));
-  EXPECT_TRUE(holds(
-      refusal(forge("vocab.h5", good_tokens, Hdf5Type::uint16, good_offsets, {}, {{"vocab_size", std::int64_t{0}}})),
-      "vocabulary has 0 tokens"));
-  EXPECT_TRUE(holds(refusal(forge("kind.h5", good_tokens, Hdf5Type::uint16, good_offsets, {}, {{"vocab_size", 257.0}})),
-                    "vocab_size"));
-  EXPECT_TRUE(holds(refusal(forge("part.h5", good_tokens, Hdf5Type::uint16, good_offsets, {},
-                                  {{"first_validation_document", std::int64_t{3}}})),
-                    "starts at document 3 of 2"));
-  EXPECT_TRUE(holds(refusal(forge("version.h5", good_tokens, Hdf5Type::uint16, good_offsets, {},
-                                  {{"format_version", std::int64_t{9}}})),
-                    "format version 9, and this program reads 1: make it again with prepare"));
 }
 
 TEST_F(TokenFileTest, FilesOfEarlierVersionsAreToBeMadeAgain) {
-  // They kept their attributes in dense storage, as this file of the fuzzers' corpus does.
-  const std::string path = at("earlier.h5");
-  write_file(
-      path,
-      read_file(testing::source_folder() + "/tests/fuzz/corpus/token_file/bad-many-attributes.h5", ExitCode::data),
-      ExitCode::data);
-  seal(path, {});
-  const std::string told = refusal(path);
-  EXPECT_TRUE(holds(told, "more attributes than an object keeps in its header"));
-  EXPECT_TRUE(
-      holds(told, "an earlier version of this program made it so, or another program: make it again with prepare"));
+  // What the manifest of the first version held.
+  const std::string path = write("earlier.h5", make_content({30}));
+  write_file(manifest_path(path),
+             R"({"format": "ringtrain-tokens", "format_version": 1, "bytes": 2268,
+                 "xxh3_128": "0123456789abcdef0123456789abcdef",
+                 "datasets": [{"name": "tokens", "type": "uint16", "count": 30, "offset": 2208}]})",
+             ExitCode::data);
+  EXPECT_TRUE(holds(refusal(path),
+                    "is of another version of this program: its format_version is 1, and this one reads 2; make the "
+                    "token file again with prepare"));
 }
 
 TEST_F(TokenFileTest, BytesOfTextAreKnownWhereTheFileSaysThem) {
-  const auto bytes_per_token = [&](const std::string& name, const Hdf5Attributes& attributes) {
-    TokenFileWriter writer(at(name), {300, 10, 2, 2, false, {}, attributes});
+  const auto bytes_per_token = [&](const std::string& name, std::optional<std::int64_t> byte_count) {
+    TokenFilePlan plan{300, 10, 2, 2, false, {}, {}};
+    plan.byte_count = byte_count;
+    TokenFileWriter writer(at(name), plan);
     for (int document = 0; document < 2; ++document) {
       writer.append(std::vector<std::int32_t>{1, 2, 3, 4});
       writer.end_document();
@@ -251,13 +270,56 @@ TEST_F(TokenFileTest, BytesOfTextAreKnownWhereTheFileSaysThem) {
     return TokenFile::open(at(name))->bytes_per_token(0);
   };
   EXPECT_EQ(bytes_per_token("silent.h5", {}), 0);
-  EXPECT_EQ(bytes_per_token("bytes.h5", {{"byte_count", std::int64_t{8}}}), 1);
-  EXPECT_EQ(bytes_per_token("words.h5", {{"byte_count", std::int64_t{28}}}), 3.5);
-  EXPECT_TRUE(holds(error_of(ExitCode::data,
-                             [&] {
-                               bytes_per_token("bad.h5", {{"byte_count", std::int64_t{-1}}});
-                             }),
-                    "says its text has -1 bytes"));
+  EXPECT_EQ(bytes_per_token("bytes.h5", 8), 1);
+  EXPECT_EQ(bytes_per_token("words.h5", 28), 3.5);
+}
+
+TEST_F(TokenFileTest, OtherProgramsFindInTheFileWhatTheManifestSays) {
+  TokenFilePlan plan{300, 4, 1, 1, false, "abc\n", {{"kind", "text"}}};
+  plan.tokenizer_hash = std::string(32, 'b');
+  plan.byte_count = 9;
+  TokenFileWriter writer(at("a.h5"), plan);
+  writer.append(std::vector<std::int32_t>{1, 2, 3});
+  writer.end_document();
+  writer.finish();
+  const testing::Hdf5OfLibrary library(at("a.h5"));
+  const TokenManifest manifest = read_manifest(at("a.h5"));
+  for (const Hdf5Dataset& dataset : manifest.datasets) EXPECT_EQ(dataset.offset, library.offset(dataset.name));
+  EXPECT_EQ(library.values("tokens"), (std::vector<double>{1, 2, 3, 299}));
+  EXPECT_EQ(library.integer("format_version"), 2);
+  EXPECT_EQ(library.integer("vocab_size"), manifest.vocab_size);
+  EXPECT_EQ(library.integer("end_of_document"), manifest.end_of_document);
+  EXPECT_EQ(library.integer("first_validation_document"), manifest.first_validation_document);
+  EXPECT_EQ(library.integer("byte_count"), manifest.byte_count);
+  EXPECT_EQ(library.text("tokenizer_hash"), manifest.tokenizer_hash);
+  EXPECT_EQ(library.text("source_hashes"), "abc\n");
+}
+
+TEST_F(TokenFileTest, FilesByH5pyOpenAndForgedOnesAreRefused) {
+  // tests/fuzz/make_corpus.py made them: layouts by h5py, hashes by the package xxhash.
+  int good = 0, bad = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(testing::source_folder() + "/tests/fuzz/corpus/token_file")) {
+    const std::string name = entry.path().filename().string(), path = at(name);
+    const std::string bytes = read_file(entry.path().string(), ExitCode::data);
+    const std::size_t end = bytes.find('\0');
+    write_file(manifest_path(path), bytes.substr(0, end), ExitCode::data);
+    write_file(path, bytes.substr(end + 1), ExitCode::data);
+    if (name.starts_with("bad-")) {
+      EXPECT_TRUE(holds(refusal(path), path)) << name;
+      ++bad;
+      continue;
+    }
+    const auto file = TokenFile::open(path);
+    std::vector<std::int32_t> tokens(5);
+    file->read(0, tokens);
+    EXPECT_EQ(tokens, (std::vector<std::int32_t>{1, 2, 256, 3, 256})) << name;
+    EXPECT_EQ(file->document_offsets()[1], 3) << name;
+    EXPECT_EQ(file->end_of_document(), name == "good-said" ? 0 : 256) << name;
+    ++good;
+  }
+  EXPECT_EQ(good, 7);
+  EXPECT_EQ(bad, 6);
 }
 
 TEST_F(TokenFileTest, WriterNeverOverwrites) {

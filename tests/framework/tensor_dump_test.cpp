@@ -155,7 +155,10 @@ TEST_F(Dump, ThatIsNotWholeIsRefused) {
   const std::string missing = error_of(ExitCode::data, [&] { lacking.read(lacking.index().tensors[0]); });
   EXPECT_NE(missing.find("it holds 8 of the 12 elements of layer.1.x"), std::string::npos) << missing;
 
-  std::filesystem::copy(dump_part_path(at("dump"), 0, 0), dump_part_path(at("dump"), 1, 0));
+  const std::string part = dump_part_path(at("dump"), 0, 0), other = dump_part_path(at("dump"), 1, 0);
+  std::filesystem::copy(part, other);
+  std::filesystem::copy(dataset_list_path(part), dataset_list_path(other),
+                        std::filesystem::copy_options::overwrite_existing);
   DumpIndex index = lacking.index();
   const DumpReader twice(at("dump"));
   error_of(ExitCode::data, [&] { twice.read(twice.index().tensors[0]); });
@@ -241,10 +244,10 @@ TEST_F(Dump, ComparisonsNamePlaceRanksAndShapes) {
   // The elements of row 4, sequence 1, position 1, with another sign.
   const std::string path = dump_part_path(at("b"), 0, 0);
   {
-    const Hdf5Reader reader = Hdf5Reader::open(path, ExitCode::data);
+    const DatasetList list = read_dataset_list(path, ExitCode::data);
     const std::array values{-40.0, -41.0};
     File::open_for_update(path, ExitCode::data)
-        .write_at(reader.find("layer.1.x/1")->offset + 2 * 8, values.data(), sizeof(values));
+        .write_at(find_dataset(list.datasets, "layer.1.x/1")->offset + 2 * 8, values.data(), sizeof(values));
   }
   const DumpReader a(at("a")), b(at("b"));
   const DumpComparison comparison = compare_dumps(a, b, default_tolerance(a.index(), b.index()));

@@ -1,5 +1,5 @@
-// Fuzzes the readers of both manifests, of checkpoints and of token files: any text is a manifest or an Error. A
-// checkpoint's is accepted only as it would be written again.
+// Fuzzes the readers of both manifests, of checkpoints and of token files, and of lists of datasets: any text is one or
+// an Error. A checkpoint's is accepted only as it would be written again. What a list names lies in its file.
 #include "data/token_manifest.h"
 #include "framework/storage/hash.h"
 #include "tests/fuzz/fuzz_file.h"
@@ -14,5 +14,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   const std::string path = fuzz::folder() + "/tokens.h5";
   fuzz::write(manifest_path(path), text);
   fuzz::accepted(ExitCode::data, [&] { read_manifest(path); });
+  const std::string state = fuzz::folder() + "/state.h5";
+  fuzz::write(state, std::string(4096, 'x'));
+  fuzz::write(dataset_list_path(state), text);
+  fuzz::accepted(ExitCode::checkpoint, [&] {
+    const File file = File::open(state, ExitCode::checkpoint);
+    for (const Hdf5Dataset& dataset : read_dataset_list(state, ExitCode::checkpoint).datasets) {
+      std::string values(static_cast<std::size_t>(dataset.bytes()), '\0');
+      file.read_at(dataset.offset, values.data(), values.size());
+    }
+  });
   return 0;
 }

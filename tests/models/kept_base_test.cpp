@@ -81,7 +81,8 @@ TEST_F(KeptBase, OutlivesTheRunThatDeletesIt) {
   run(adapters(), "lora", from(at("base")));
   const std::string of_run = checkpoint("base", 4), kept = kept_base_path(at("lora"), of_run);
   const double before = nll(at("lora"));
-  for (const std::string name : {"/manifest.json", "/config.yaml", "/state-00000-of-00001.h5"}) {
+  for (const std::string name :
+       {"/manifest.json", "/config.yaml", "/state-00000-of-00001.h5", "/state-00000-of-00001.h5.json"}) {
     EXPECT_EQ(inode(kept + name), inode(of_run + name)) << name << " was copied";
   }
   EXPECT_FALSE(has(go_on(), "warning"));

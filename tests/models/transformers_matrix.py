@@ -137,14 +137,14 @@ def write_tokens(path, tokens, vocabulary):
     with h5py.File(path, "w") as file:
         file["tokens"] = np.array(tokens, dtype="<u2")
         file["document_offsets"] = np.array([0, len(tokens)], dtype="<i8")
-        for name, value in (("format_version", 1), ("vocab_size", vocabulary), ("first_validation_document", 1)):
-            file.attrs[name] = np.int64(value)
     with h5py.File(path) as file, open(path, "rb") as data, open(path + ".manifest.json", "w") as out:
-        types = {"<u2": "uint16", "<i8": "int64"}
-        datasets = [{"name": name, "type": types[d.dtype.str], "count": int(d.size), "offset": d.id.get_offset()}
+        datasets = [{"name": name, "type": d.dtype.name, "shape": list(d.shape), "offset": d.id.get_offset()}
                     for name, d in file.items()]
-        json.dump({"format": "ringtrain-tokens", "format_version": 1, "bytes": os.path.getsize(path),
-                   "xxh3_128": xxhash.xxh3_128_hexdigest(data.read()), "datasets": datasets}, out)
+        manifest = {"format": "ringtrain-tokens", "format_version": 2, "bytes": os.path.getsize(path),
+                    "xxh3_128": xxhash.xxh3_128_hexdigest(data.read()), "vocab_size": vocabulary,
+                    "first_validation_document": 1, "datasets": datasets}
+        compact = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
+        json.dump(dict(manifest, hash=xxhash.xxh3_128_hexdigest(compact)), out)
 
 
 def program(name, *arguments):

@@ -55,11 +55,11 @@ class DumpedStep : public TrainTest {
   /// Gives the first `count` float64 of a dumped tensor's file another sign.
   static void turn_sign(const std::string& dump, int rank, const std::string& dataset, std::size_t count) {
     const std::string path = dump_part_path(dump, rank, 0);
-    const Hdf5Reader reader = Hdf5Reader::open(path, ExitCode::data);
-    const Hdf5Dataset* const found = reader.find(dataset);
+    const DatasetList list = read_dataset_list(path, ExitCode::data);
+    const Hdf5Dataset* const found = find_dataset(list.datasets, dataset);
     ASSERT_NE(found, nullptr) << dataset;
     std::vector<double> values(count);
-    reader.read(*found, 0, values.data(), static_cast<std::int64_t>(count));
+    File::open(path, ExitCode::data).read_at(found->offset, values.data(), count * sizeof(double));
     for (double& value : values) value = -value;
     File::open_for_update(path, ExitCode::data).write_at(found->offset, values.data(), count * sizeof(double));
   }

@@ -173,7 +173,8 @@ TEST_F(Outputs, OfAllProgramsReplaceAFormerOneAndNothingElse) {
   const std::vector<std::string> of_run{"runs/run/config.yaml", "runs/run/metrics.jsonl", "runs/run/lock",
                                         saved + "manifest.json", saved + "config.yaml"};
   std::vector<std::string> scored = of_run;
-  scored.insert(scored.end(), {"text.h5", "text.h5.manifest.json", saved + "state-00000-of-00001.h5"});
+  scored.insert(scored.end(), {"text.h5", "text.h5.manifest.json", saved + "state-00000-of-00001.h5",
+                               saved + "state-00000-of-00001.h5.json"});
   const std::vector<ProgramOutput> outputs{
       {"train",
        {"--config", "run.yaml", "--output", "runs/traced", "--trace"},
@@ -383,7 +384,8 @@ TEST_F(Outputs, InputsThatAreNoFilesAreRefusedAtOnce) {
   ASSERT_EQ(::mkfifo(at("other.h5.manifest.json").c_str(), 0600), 0);
   expect_refused(train_with({"--set", "data.train=other.h5"}), 3, "other.h5.manifest.json: it is a FIFO");
   ASSERT_EQ(train_with({}).code, 0);
-  for (const std::string name : {"manifest.json", "config.yaml", "state-00000-of-00001.h5"}) {
+  for (const std::string name :
+       {"manifest.json", "config.yaml", "state-00000-of-00001.h5", "state-00000-of-00001.h5.json"}) {
     const std::string path = checkpoint("runs/run", 2) + "/" + name;
     fs::rename(path, at("kept"));
     ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);

@@ -16,7 +16,7 @@
 #include "framework/config/read_config.h"
 #include "framework/standard_streams.h"
 #include "framework/storage/files.h"
-#include "framework/storage/hdf5_file.h"
+#include "framework/storage/hdf5_datasets.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint_folder.h"
@@ -92,7 +92,7 @@ TEST_F(Programs, NothingThatANameHoldsReachesTheTerminalRaw) {
   fs::create_directory(at("model"));
   std::ofstream(at("model/config.json")) << R"({"architectures": ["\u001b[2JForCausalLM"], "model_type": "\u001b[2J"})";
   fs::create_directory(at("dump"));
-  std::ofstream(at("dump/index.json")) << R"({"format": "ringtrain dump", "format_version": 1, "step": 1, "data": 1,
+  std::ofstream(at("dump/index.json")) << R"({"format": "ringtrain dump", "format_version": 2, "step": 1, "data": 1,
     "sequence": 1, "layout": "\u001b[2J", "device": "cpu", "dtype": "\u001b]0;x\u0007", "sequences": 1,
     "sequence_length": 1, "tensors": [{"name": "\u001b[2J", "kind": "parameter", "shape": [1]}]})";
   std::ofstream(at("text.txt")) << "some text";
@@ -374,8 +374,8 @@ TEST_F(Programs, ALossThatIsNoNumberIsCodeFiveAndTouchesNothing) {
   // A checkpoint, well sealed, with one weight so large that scores overflow.
   ASSERT_EQ(train_with({"--stop-after", "2"}).code, 0);
   const std::string saved = checkpoint("runs/run", 2), file = state_file(saved);
-  const Hdf5Reader reader = Hdf5Reader::open(file, ExitCode::checkpoint);
-  const Hdf5Dataset* norm = reader.find("weights/model.norm.weight");
+  const DatasetList list = read_dataset_list(file, ExitCode::checkpoint);
+  const Hdf5Dataset* norm = find_dataset(list.datasets, "weights/model.norm.weight");
   ASSERT_NE(norm, nullptr);
   const double huge = 1e308;
   File::open_for_update(file, ExitCode::checkpoint).write_at(norm->offset, &huge, sizeof huge);

@@ -7,7 +7,7 @@
 #include "data/token_file_writer.h"
 #include "framework/config/read_config.h"
 #include "framework/random.h"
-#include "framework/storage/hdf5_file.h"
+#include "framework/storage/hdf5_datasets.h"
 #include "tests/train/train_fixture.h"
 
 namespace ringtrain::testing {
@@ -36,7 +36,7 @@ std::string TrainTest::write_tokens(const std::string& name, const TextPlan& pla
     file.tokens += length + 1;
     documents.push_back(std::move(text));
   }
-  file.attributes = {{"byte_count", 2 * (file.tokens - file.documents)}};
+  file.byte_count = 2 * (file.tokens - file.documents);
   TokenFileWriter writer(at(name), file);
   for (const auto& text : documents) {
     if (plan.weights) {
@@ -124,17 +124,17 @@ std::map<std::string, std::vector<double>> TrainTest::state(const std::string& c
   std::map<std::string, std::vector<double>> tensors;
   for (const auto& entry : std::filesystem::directory_iterator(checkpoint)) {
     if (entry.path().extension() != ".h5") continue;
-    const Hdf5Reader reader = Hdf5Reader::open(entry.path().string(), ExitCode::checkpoint);
-    for (const Hdf5Dataset& dataset : reader.datasets()) {
+    const File file = File::open(entry.path().string(), ExitCode::checkpoint);
+    for (const Hdf5Dataset& dataset : read_dataset_list(file.path(), ExitCode::checkpoint).datasets) {
       const std::size_t bracket = dataset.name.find('[');
       const auto begin = bracket == std::string::npos ? 0 : std::stoll(dataset.name.substr(bracket + 1));
       std::vector<double>& values = tensors[dataset.name.substr(0, bracket)];
       values.resize(std::max(values.size(), static_cast<std::size_t>(begin + dataset.count())), NAN);
       if (dataset.type == Hdf5Type::float64) {
-        reader.read(dataset, 0, values.data() + begin, dataset.count());
+        file.read_at(dataset.offset, values.data() + begin, static_cast<std::size_t>(dataset.bytes()));
       } else {
         std::vector<float> narrow(dataset.count());
-        reader.read(dataset, 0, narrow.data(), dataset.count());
+        file.read_at(dataset.offset, narrow.data(), static_cast<std::size_t>(dataset.bytes()));
         std::copy(narrow.begin(), narrow.end(), values.begin() + begin);
       }
     }

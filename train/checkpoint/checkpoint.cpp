@@ -117,7 +117,7 @@ CopyStream::Event take_snapshot(RankState& state, CopyStream& copies) {
   return last;
 }
 
-CheckpointFile write_state(RankState& state, const std::string& folder, std::int64_t step) {
+std::array<CheckpointFile, 2> write_state(RankState& state, const std::string& folder, std::int64_t step) {
   const ParameterTable& table = state.parameters.table();
   const DType dtype = state.state_dtype();
   std::vector<Hdf5Dataset> datasets;
@@ -136,7 +136,9 @@ CheckpointFile write_state(RankState& state, const std::string& folder, std::int
     }
   }
   const std::string name = state_file_name(state.rank, state.mesh.size());
-  Hdf5Writer writer = Hdf5Writer::create(folder + "/" + name, std::move(datasets),
+  const std::string path = folder + "/" + name;
+  // The attributes are for other programs. With them the file has the bytes that it had in earlier versions.
+  Hdf5Writer writer = Hdf5Writer::create(path, std::move(datasets),
                                          {{"format_version", std::int64_t{2}}, {"step", step}}, ExitCode::checkpoint);
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const auto& [kind, slice] = sources[i];
@@ -149,7 +151,8 @@ CheckpointFile write_state(RankState& state, const std::string& folder, std::int
     });
   }
   writer.finish();
-  return describe_file(folder, name);
+  write_dataset_list(path, {step, writer.datasets()}, ExitCode::checkpoint);
+  return {describe_file(folder, name), describe_file(folder, dataset_list_path(name))};
 }
 
 std::string nonfinite_weights(RankState& state) {

@@ -1,10 +1,11 @@
 // The state of a run on disk: global tensors by name, cut into slices, whatever the mesh. A checkpoint holds a file for
 // each rank of the run that made it, state-RANK-of-RANKS.h5, with the slices whose optimizer state that rank owned:
 // datasets weights/NAME and, by the names of the optimizer's state, first_moment/NAME and so on where a slice is the
-// whole tensor, else weights/NAME[BEGIN:END] and so on, elements of the flattened tensor. Any mesh opens them. No
-// function here communicates.
+// whole tensor, else weights/NAME[BEGIN:END] and so on, elements of the flattened tensor. Its list beside it says where
+// they lie (framework/storage/hdf5_datasets.h). Any mesh opens them. No function here communicates.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -19,11 +20,11 @@ namespace ringtrain {
 /// Returns an event after the copies: until it was passed nobody may change what they read. On a CPU all is done when
 /// the call returns.
 CopyStream::Event take_snapshot(RankState& state, CopyStream& copies);
-/// Writes this rank's file into a folder that exists and brings it to the disk. Returns size and hash, read back.
-/// The values are those of the snapshot; of a state that has none, the present ones, which nobody may change meanwhile.
-/// May run on another thread than the rank's. Throws Error(checkpoint); Error(numeric) that names the tensor if a value
-/// is not finite.
-CheckpointFile write_state(RankState& state, const std::string& folder, std::int64_t step);
+/// Writes this rank's file and its list into a folder that exists and brings both to the disk. Returns the size and
+/// hash of each, read back. The values are those of the snapshot; of a state that has none, the present ones, which
+/// nobody may change meanwhile. May run on another thread than the rank's. Throws Error(checkpoint); Error(numeric)
+/// that names the tensor if a value is not finite.
+std::array<CheckpointFile, 2> write_state(RankState& state, const std::string& folder, std::int64_t step);
 
 /// Returns the name of the first of this rank's slices of the weights with a value that is not finite, as a checkpoint
 /// would have it; "" if there is none.

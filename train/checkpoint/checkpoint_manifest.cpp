@@ -10,6 +10,7 @@
 #include "framework/storage/files.h"
 #include "framework/storage/folder_file.h"
 #include "framework/storage/hash.h"
+#include "framework/storage/hdf5_datasets.h"
 #include "framework/storage/plain_text.h"
 #include "framework/storage/strict_json.h"
 
@@ -18,8 +19,8 @@ namespace ringtrain {
 namespace {
 
 constexpr const char* format_name = "ringtrain checkpoint";
-constexpr std::int64_t format_version = 2;
-constexpr std::int64_t largest_manifest = 16 << 20;  // a rank takes about 120 bytes
+constexpr std::int64_t format_version = 3;
+constexpr std::int64_t largest_manifest = 16 << 20;  // a rank takes about 250 bytes
 
 /// Throws what no run can have, however well it is sealed.
 void require_possible(const CheckpointManifest& manifest) {
@@ -33,11 +34,13 @@ void require_possible(const CheckpointManifest& manifest) {
   require(tokens >= samples, fmt::format("{} tokens are fewer than its {} samples", tokens, samples));
   require(manifest.skipped_steps <= step,
           fmt::format("{} skipped steps are more than its {} steps", manifest.skipped_steps, step));
-  require(manifest.ranks >= 1 && static_cast<std::size_t>(manifest.ranks) + 1 == manifest.files.size(),
+  require(manifest.ranks >= 1 && 2 * static_cast<std::size_t>(manifest.ranks) + 1 == manifest.files.size(),
           fmt::format("{} ranks and a config do not leave {} files", manifest.ranks, manifest.files.size()));
-  for (std::int64_t rank = 0; rank <= manifest.ranks; ++rank) {
-    const std::string& name = manifest.files[rank].name;
-    const std::string expected = rank < manifest.ranks ? state_file_name(rank, manifest.ranks) : config_file_name;
+  for (std::int64_t i = 0; i <= 2 * manifest.ranks; ++i) {
+    const std::string& name = manifest.files[i].name;
+    const std::string state = state_file_name(i / 2, manifest.ranks);
+    const std::string of_rank = i % 2 == 0 ? state : dataset_list_path(state);
+    const std::string expected = i < 2 * manifest.ranks ? of_rank : config_file_name;
     require(name == expected, fmt::format("a file is called {}, not {}", plain_text(name), expected));
   }
 }
@@ -75,8 +78,8 @@ CheckpointManifest parse_manifest(const std::string& text, const std::string& pa
     reader("format_version", version);
     if (version != format_version) {
       fail(ExitCode::checkpoint,
-           "{}: has format version {}, but this program reads version {}; use it with the version of the program that "
-           "made it, or train anew into another --output",
+           "{}: has format version {}, but this program reads version {}; export it with the version of the program "
+           "that made it, or train anew into another --output",
            path, version, format_version);
     }
     CheckpointManifest::visit_members(manifest, reader);

@@ -48,8 +48,7 @@ struct CheckpointManifest {
   std::string tokenizer_hash = {};  // whose tokens these data are (data/tokenizer/tokenizer.h); "": they do not say
   std::string run = {};             // which run made it, the same for all of its checkpoints; "": it does not say
   std::string dtype;                // of weights and moments
-  std::optional<std::string> bfloat16_sums = {};  // in manifests of earlier versions; it has no effect
-  struct Model {                                  // the model in short
+  struct Model {                    // the model in short
     std::string architecture;
     std::int64_t parameters = 0;
     std::optional<std::string> definition = {};  // of a model of a program's own: its name; none: the transformer
@@ -62,7 +61,7 @@ struct CheckpointManifest {
     }
   } model;
   std::optional<BaseModel> base = {};  // of a run with lora, whose files hold what is trained alone
-  std::int64_t ranks = 0;              // of the run that made it: as many state files
+  std::int64_t ranks = 0;              // of the run that made it: as many state files, each with its list
   std::vector<CheckpointFile> files;
 
   template <class Self, class Visit>
@@ -73,7 +72,6 @@ struct CheckpointManifest {
     visit("skipped_steps", self.skipped_steps);
     visit("data_hash", self.data_hash);
     visit("dtype", self.dtype);
-    visit.optional("bfloat16_sums", self.bfloat16_sums);
     visit.optional_hash("tokenizer_hash", self.tokenizer_hash);
     visit.optional_hash("run", self.run);
     visit("model", self.model);
@@ -91,8 +89,8 @@ inline constexpr const char* config_file_name = "config.yaml";
 /// Returns the manifest as JSON, its own hash included.
 std::string to_json(const CheckpointManifest& manifest);
 /// Returns the manifest of the text, which must be what to_json makes of it, to the byte, with counts that a run can
-/// have and the state files of as many ranks as it says, and the config; path only names it. Throws Error(checkpoint)
-/// that says what is wrong with it.
+/// have and the state files and lists of as many ranks as it says, and the config; path only names it. Throws
+/// Error(checkpoint) that says what is wrong with it.
 CheckpointManifest parse_manifest(const std::string& text, const std::string& path);
 
 /// Reads the manifest of a checkpoint's folder and nothing else. Throws Error(checkpoint).

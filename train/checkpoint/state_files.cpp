@@ -37,8 +37,8 @@ std::string tensor_name(const std::string& kind, const Parameter& parameter) {
 }
 
 StateFiles::StateFiles(const std::string& folder, const CheckpointManifest& manifest) : path_(folder) {
-  for (const CheckpointFile& file : manifest.files) {
-    if (file.name != config_file_name) add_file(folder + "/" + file.name, file, manifest.step);
+  for (std::size_t i = 0; i + 1 < manifest.files.size(); i += 2) {  // the last one is the config
+    add_file(folder, manifest.files[i], manifest.files[i + 1], manifest.step);
   }
   for (auto& [name, pieces] : pieces_) {
     std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
@@ -71,26 +71,28 @@ const std::vector<StateFiles::Piece>& StateFiles::whole_tensor(const std::string
   return found->second;
 }
 
-void StateFiles::add_file(const std::string& path, const CheckpointFile& file, std::int64_t step) {
-  const Hdf5Reader reader = Hdf5Reader::open(path, ExitCode::checkpoint,
-                                             "an earlier version of this program made it so, or another program: use "
-                                             "it with that one, or train anew into another --output");
-  if (const std::int64_t own = reader.integer("step"); own != step) {
+void StateFiles::add_file(const std::string& folder, const CheckpointFile& file, const CheckpointFile& list,
+                          std::int64_t step) {
+  const std::string path = folder + "/" + file.name, list_path = folder + "/" + list.name;
+  const DatasetList found = read_dataset_list(path, ExitCode::checkpoint);
+  if (found.step != step) {
     fail(ExitCode::checkpoint, "{}: is of step {}, but the manifest beside it of step {}: files of two checkpoints",
-         path, own, step);
+         list_path, found.step.value_or(0), step);
   }
-  for (const Hdf5Dataset& dataset : reader.datasets()) {
+  for (const Hdf5Dataset& dataset : found.datasets) {
     Piece piece{0, dataset.count(), dataset.type, paths_.size(), dataset.offset};
     std::string name = dataset.name;
     if (const std::size_t bracket = name.find('['); bracket != std::string::npos) {
-      read_range(path, name, bracket, piece);
+      read_range(list_path, name, bracket, piece);
       name.resize(bracket);
     }
     pieces_[name].push_back(piece);
   }
   paths_.push_back(path);
-  stamps_.push_back(file.stamp.value_or(reader.file().stamp()));
-  require_unchanged(reader.file(), stamps_.back());
+  const File state = File::open(path, ExitCode::checkpoint);
+  stamps_.push_back(file.stamp.value_or(state.stamp()));
+  require_unchanged(state, stamps_.back());
+  if (list.stamp) require_unchanged(File::open(list_path, ExitCode::checkpoint), *list.stamp);
 }
 
 void StateFiles::read(std::size_t file, std::int64_t offset, void* data, std::size_t bytes) {

@@ -1,5 +1,5 @@
 // The state files of a checkpoint put together: which slices of which tensors they hold, and where. Knows no rank and
-// no mesh; what it reads, the header of each file, may be hostile.
+// no mesh; what it reads, the list of each file, may be hostile.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 #include "framework/parameter_table.h"
 #include "framework/storage/files.h"
-#include "framework/storage/hdf5_file.h"
+#include "framework/storage/hdf5_datasets.h"
 #include "train/checkpoint/checkpoint_manifest.h"
 
 namespace ringtrain {
@@ -31,8 +31,8 @@ class StateFiles {
     std::int64_t offset = 0;  // bytes, in the file
   };
 
-  /// Reads the headers of all state files of a checkpoint's folder. Throws Error(checkpoint) if one is not plain, or is
-  /// of another step than the manifest.
+  /// Reads the lists of all state files of a checkpoint's folder. Throws Error(checkpoint) if one is damaged, or is of
+  /// another step than the manifest.
   StateFiles(const std::string& folder, const CheckpointManifest& manifest);
   /// Returns the pieces of a tensor after checking that they hold each of its elements once, in the right type.
   const std::vector<Piece>& whole_tensor(const std::string& kind, const Parameter& parameter, DType dtype) const;
@@ -41,7 +41,7 @@ class StateFiles {
   void read(std::size_t file, std::int64_t offset, void* data, std::size_t bytes);
 
  private:
-  void add_file(const std::string& path, const CheckpointFile& file, std::int64_t step);
+  void add_file(const std::string& folder, const CheckpointFile& file, const CheckpointFile& list, std::int64_t step);
 
   std::string path_;
   std::vector<std::string> paths_;

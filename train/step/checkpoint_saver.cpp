@@ -106,7 +106,7 @@ void CheckpointSaver::begin(const CheckpointManifest& manifest) {
   seconds_ = seconds_since(begun);
   start([this] {
     CopyStream::synchronize(snapshot_taken_);
-    own_file_ = write_state(state_, partial_, manifest_.step);
+    own_files_ = write_state(state_, partial_, manifest_.step);
   });
   if (state_.snapshot.empty()) finish();
 }
@@ -176,21 +176,28 @@ bool CheckpointSaver::failed_anywhere(const std::optional<Error>& own) {
   return true;
 }
 
-/// Collective. Lists every rank's file in the manifest.
+/// Collective. Lists every rank's files in the manifest.
 void CheckpointSaver::gather_files() {
-  const auto half = [&](std::size_t at) {
-    return static_cast<std::int64_t>(std::stoull(own_file_.hash.substr(at, 16), nullptr, 16));
-  };
-  const std::array<std::int64_t, 4> own{own_file_.bytes, half(0), half(16), std::llround(work_seconds_ * 1e9)};
+  std::vector<std::int64_t> own{std::llround(work_seconds_ * 1e9)};
+  for (const CheckpointFile& file : own_files_) {
+    own.push_back(file.bytes);
+    for (const std::size_t half : {0U, 16U}) {
+      own.push_back(static_cast<std::int64_t>(std::stoull(file.hash.substr(half, 16), nullptr, 16)));
+    }
+  }
   const std::vector<std::int64_t> all = all_gather(*state_.world, own, {"files of a checkpoint"});
   const int ranks = state_.mesh.size();
   std::int64_t slowest = 0;
   for (int rank = 0; rank < ranks; ++rank) {
-    const std::int64_t* entry = all.data() + 4 * rank;
-    slowest = std::max(slowest, entry[3]);
-    manifest_.files.push_back(
-        {state_file_name(rank, ranks), entry[0],
-         fmt::format("{:016x}{:016x}", static_cast<std::uint64_t>(entry[1]), static_cast<std::uint64_t>(entry[2]))});
+    const std::int64_t* entry = all.data() + own.size() * static_cast<std::size_t>(rank);
+    slowest = std::max(slowest, *entry++);
+    const std::string state = state_file_name(rank, ranks);
+    for (const std::string& name : {state, dataset_list_path(state)}) {
+      manifest_.files.push_back(
+          {name, entry[0],
+           fmt::format("{:016x}{:016x}", static_cast<std::uint64_t>(entry[1]), static_cast<std::uint64_t>(entry[2]))});
+      entry += 3;
+    }
   }
   seconds_ += 1e-9 * static_cast<double>(slowest);
 }

@@ -5,6 +5,7 @@
 // loop: each adds unfinished() to a reduction, and all call advance() with the sum. At most one save is in flight.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <future>
@@ -69,9 +70,9 @@ class CheckpointSaver {
   Phase phase_ = Phase::idle;
   bool last_ = false;
   CheckpointManifest manifest_;
-  std::string partial_;          // the folder of the save under way
-  std::int64_t saved_step_ = 0;  // by this run; 0: none yet
-  CheckpointFile own_file_;
+  std::string partial_;                      // the folder of the save under way
+  std::int64_t saved_step_ = 0;              // by this run; 0: none yet
+  std::array<CheckpointFile, 2> own_files_;  // state and list
   CopyStream snapshots_;
   CopyStream::Event snapshot_taken_;  // the thread that writes waits for it, and so does the next update
   std::vector<std::string> prune_logs_;

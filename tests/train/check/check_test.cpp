@@ -8,7 +8,7 @@
 #include <regex>
 
 #include "framework/config/read_config.h"
-#include "framework/storage/hdf5_file.h"
+#include "framework/storage/hdf5_datasets.h"
 #include "layers/model_parameters.h"
 #include "tests/support/paths.h"
 #include "tests/train/check/check_fixture.h"
@@ -170,20 +170,19 @@ TEST_F(CheckedRun, IsCutByTokensAndLayers) {
 /// Adds to an element of a dumped tensor, in the file.
 void change(const DumpReader& dump, const std::string& name, double by) {
   for (const std::string& file : list_directory(dump.folder(), ExitCode::data)) {
-    if (!file.starts_with("rank-")) continue;
+    if (!rank_of_dump_part(file)) continue;
     const std::string path = dump.folder() + "/" + file;
-    const Hdf5Reader reader = Hdf5Reader::open(path, ExitCode::data);
-    for (const Hdf5Dataset& dataset : reader.datasets()) {
+    for (const Hdf5Dataset& dataset : read_dataset_list(path, ExitCode::data).datasets) {
       if ((!dataset.name.starts_with(name + "/") && !dataset.name.starts_with(name + "[")) || dataset.count() == 0) {
         continue;
       }
       const auto add = [&]<class T>() {
         T value{};
-        const std::int64_t at = dataset.count() / 2;
-        reader.read(dataset, at, &value, 1);
+        const std::int64_t at = dataset.offset + dataset.count() / 2 * static_cast<std::int64_t>(sizeof(T));
+        File opened = File::open_for_update(path, ExitCode::data);
+        opened.read_at(at, &value, sizeof(T));
         value = static_cast<T>(value + by);
-        File::open_for_update(path, ExitCode::data)
-            .write_at(dataset.offset + static_cast<std::uint64_t>(at) * sizeof(T), &value, sizeof(T));
+        opened.write_at(at, &value, sizeof(T));
       };
       if (dataset.type == Hdf5Type::int32) return add.operator()<std::int32_t>();
       return add.operator()<double>();

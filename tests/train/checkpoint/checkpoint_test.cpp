@@ -47,7 +47,9 @@ CheckpointManifest some_manifest() {
           .dtype = "float32",
           .model = {.architecture = "llama", .parameters = 99},
           .ranks = 1,
-          .files = {{"state-00000-of-00001.h5", 12, std::string(32, 'f')}, {"config.yaml", 7, std::string(32, 'e')}}};
+          .files = {{"state-00000-of-00001.h5", 12, std::string(32, 'f')},
+                    {"state-00000-of-00001.h5.json", 9, std::string(32, 'd')},
+                    {"config.yaml", 7, std::string(32, 'e')}}};
 }
 
 TEST(Manifest, SurvivesTheWayThroughJson) {
@@ -61,7 +63,7 @@ TEST(Manifest, SurvivesTheWayThroughJson) {
   EXPECT_EQ(back.dtype, "float32");
   EXPECT_EQ(back.model.architecture, "llama");
   EXPECT_EQ(back.model.parameters, 99);
-  ASSERT_EQ(back.files.size(), 2u);
+  ASSERT_EQ(back.files.size(), 3u);
   EXPECT_EQ(back.files[0].bytes, 12);
 }
 
@@ -74,13 +76,6 @@ TEST(Manifest, NeedNotSayWhoseTokensTheDataAre) {
   manifest.tokenizer_hash = "mine";
   EXPECT_NE(error_of(ExitCode::checkpoint, [&] { parse_manifest(to_json(manifest), "m"); }).find("is no hash"),
             std::string::npos);
-}
-
-// Earlier versions wrote the key for runs in bfloat16.
-TEST(Manifest, MayNameTheOrderOfSums) {
-  CheckpointManifest manifest = some_manifest();
-  manifest.bfloat16_sums = "one by one";
-  EXPECT_EQ(parse_manifest(to_json(manifest), "m").step, 7);
 }
 
 TEST(Manifest, FindsAnyFlippedBit) {
@@ -115,6 +110,8 @@ TEST(Manifest, WithCountsThatNoRunHasIsDamagedHoweverWellItIsSealed) {
   EXPECT_NE(refused([](auto& m) { m.skipped_steps = 8; }).find("skipped"), std::string::npos);
   EXPECT_NE(refused([](auto& m) { m.files[0].name = "state-00001-of-00001.h5"; }).find("a file is called"),
             std::string::npos);
+  EXPECT_NE(refused([](auto& m) { m.files[1].name = "state-00000-of-00001.json"; }).find("a file is called"),
+            std::string::npos);
   EXPECT_NE(refused([](auto& m) { m.files.pop_back(); }).find("files"), std::string::npos);
 }
 
@@ -134,10 +131,10 @@ TEST(Manifest, IsTakenOnlyAsItIsWritten) {
 
 TEST(Manifest, OfAnEarlierVersionSaysWhatToDo) {
   std::string text = to_json(some_manifest());
-  const std::string version = "\"format_version\": 2";
-  text.replace(text.find(version), version.size(), "\"format_version\": 1");
+  const std::string version = "\"format_version\": 3";
+  text.replace(text.find(version), version.size(), "\"format_version\": 2");
   const std::string sentence = error_of(ExitCode::checkpoint, [&] { parse_manifest(text, "m"); });
-  EXPECT_NE(sentence.find("has format version 1, but this program reads version 2; use it with the version"),
+  EXPECT_NE(sentence.find("has format version 2, but this program reads version 3; export it with the version"),
             std::string::npos)
       << sentence;
 }
@@ -169,6 +166,10 @@ TEST_F(CheckpointTest, EveryKindOfDamageIsNamed) {
             std::string::npos);
   EXPECT_NE(damaged([&] { fs::resize_file(state_file(bad), 1000); }).find("has 1000 bytes"), std::string::npos);
   EXPECT_NE(damaged([&] { fs::resize_file(state_file(bad), 0); }).find("has 0 bytes"), std::string::npos);
+  EXPECT_NE(damaged([&] { fs::remove(state_file(bad) + ".json"); }).find("of-00001.h5.json: is missing"),
+            std::string::npos);
+  EXPECT_NE(damaged([&] { flip_bit(state_file(bad) + ".json", 40); }).find("of-00001.h5.json: has hash"),
+            std::string::npos);
   EXPECT_NE(damaged([&] { flip_bit(bad + "/config.yaml", 40); }).find("config.yaml: has hash"), std::string::npos);
   EXPECT_NE(damaged([&] { std::ofstream(bad + "/manifest.json"); }).find("manifest.json"), std::string::npos);
   EXPECT_NE(damaged([&] { std::ofstream(bad + "/manifest.json") << "[1, 2"; }).find("manifest.json"),

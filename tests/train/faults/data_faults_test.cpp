@@ -1,6 +1,6 @@
 // Token files that change while a run reads them: whichever rank finds it, all end together with its error, and a save
 // under way is seen through.
-#include "framework/storage/hdf5_file.h"
+#include "data/token_manifest.h"
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/engine/rank_state.h"
@@ -97,7 +97,7 @@ using FileOfARun = TrainTest;
 
 TEST_F(FileOfARun, ThatIsOverwrittenInPlaceEndsItWithTheLastCheckpointIntact) {
   const std::string data = write_tokens("text.h5", {});
-  const std::int64_t offset = Hdf5Reader::open(data, ExitCode::data).find("tokens")->offset;
+  const std::int64_t offset = find_dataset(read_manifest(data).datasets, "tokens")->offset;
   const Config config = tiny(data, {"training.global_batch_size=4", "training.steps=9", "mesh.data=2",
                                     "checkpoint.interval=2", "checkpoint.keep=20"});
   ringtrain::Run prepared =

@@ -276,7 +276,7 @@ class Damage : public Torture {
     run(config({"mesh.data=2", "training.steps=4", "checkpoint.interval=2"}), "run");
     good = checkpoint("run", 4);
     for (const auto& entry : fs::directory_iterator(good)) files.push_back(entry.path().filename().string());
-    ASSERT_EQ(files.size(), 4u);
+    ASSERT_EQ(files.size(), 6u);
   }
   /// Expects the checkpoint of step 4 to be refused for this file, and the one of step 2 to be taken instead.
   void expect_found(const std::string& file, const std::string& what) {
@@ -316,14 +316,14 @@ TEST_F(Damage, RandomBitsTurned) {
   open_checkpoint(good);
 }
 
-TEST_F(Damage, AForgersHeadersAreRefusedOrHarmless) {
-  // Bits turned in a state file whose manifest was made to fit: the hash says nothing, the reader is on its own.
+TEST_F(Damage, AForgersListsAreRefusedOrHarmless) {
+  // Bits turned in a state file's list, and a manifest made to fit: the hash says nothing, the reader is on its own.
   std::mt19937_64 random(7);
-  const std::string path = state_file(good, 0, 2);
+  const std::string path = dataset_list_path(state_file(good, 0, 2));
   const Checkpoint intact = open_checkpoint(good);
   int refused = 0;
   for (int i = 0; i < amount("RINGTRAIN_TORTURE_FLIPS", 300); ++i) {
-    const std::uint64_t bit = random() % (std::uint64_t{2048} * 8);
+    const std::uint64_t bit = random() % (fs::file_size(path) * 8);
     turn_bit(path, bit);
     CheckpointManifest forged = intact.manifest;
     for (CheckpointFile& file : forged.files) file = describe_file(good, file.name);

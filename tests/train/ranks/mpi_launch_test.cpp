@@ -8,7 +8,7 @@
 #include <csignal>
 #include <random>
 
-#include "framework/storage/hdf5_file.h"
+#include "data/token_manifest.h"
 #include "tests/train/launch_fixture.h"
 #include "train/checkpoint/checkpoint_folder.h"
 
@@ -83,8 +83,8 @@ TEST_F(Launched, AKilledLauncherLeavesNothing) {
 }
 
 TEST_F(Launched, ATokenFileThatIsOverwrittenEndsAllRanksWithTheLastCheckpointIntact) {
-  const Hdf5Reader reader = Hdf5Reader::open(data, ExitCode::data);
-  const Hdf5Dataset& tokens = *reader.find("tokens");
+  const TokenManifest manifest = read_manifest(data);
+  const Hdf5Dataset& tokens = *find_dataset(manifest.datasets, "tokens");
   Child child = start(endless);
   wait_for_steps(5);
   // Token 300 of a vocabulary of 23, as cp or rsync --inplace would write it.
