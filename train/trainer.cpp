@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
 #include <functional>
 #include <optional>
 
@@ -179,13 +178,6 @@ std::string data_report(const Run& run) {
                         run.targets->hash);
   }
   return text;
-}
-
-/// Returns a path from the root on, by its names alone: another host may have other links.
-std::string whole_path(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::path whole = std::filesystem::absolute(path, error).lexically_normal();
-  return (whole.has_filename() ? whole : whole.parent_path()).string();
 }
 
 /// What all ranks must agree about before they start: their config, key by key, their data, and where they begin.

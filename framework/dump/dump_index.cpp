@@ -53,13 +53,8 @@ void require_possible(const DumpIndex& index) {
 DumpIndex index_from(const std::string& text) {
   const nlohmann::json json = parse_strict_json(text);
   JsonReader reader(json);
-  std::string format;
-  std::int64_t version = 0;
-  reader("format", format);
-  reader("format_version", version);
-  if (format != format_name || version != format_version) {
-    throw std::runtime_error("it is of another version of this program; remove it, and make the dump again");
-  }
+  reader.format(format_name, format_version,
+                "it is of another version of this program; remove it, and make the dump again");
   DumpIndex index;
   DumpIndex::visit_members(index, reader);
   reader.finish();

@@ -352,6 +352,12 @@ std::string parent_directory(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
+std::string whole_path(const std::string& path) {
+  std::error_code error;
+  const fs::path whole = fs::absolute(path, error).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).string();
+}
+
 std::string file_name(const std::string& path) {
   const fs::path whole(path);
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();

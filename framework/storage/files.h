@@ -129,6 +129,8 @@ bool path_exists(const std::string& path, ExitCode code = ExitCode::usage);
 bool is_directory(const std::string& path, ExitCode code = ExitCode::usage);
 /// Returns "." for a bare name.
 std::string parent_directory(const std::string& path);
+/// Returns a path from the root on, by its names alone: another host may have other links. Without a slash at its end.
+std::string whole_path(const std::string& path);
 /// Returns the last component.
 std::string file_name(const std::string& path);
 std::int64_t file_size(const std::string& path, ExitCode code);

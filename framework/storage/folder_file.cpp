@@ -2,10 +2,8 @@
 
 #include <sys/stat.h>
 
-#include <array>
 #include <filesystem>
 #include <optional>
-#include <string_view>
 #include <system_error>
 
 namespace ringtrain {
@@ -77,12 +75,7 @@ void require_unchanged(const File& file, const FileStamp& before) {
 
 void refuse_gguf_file(const std::string& path, ExitCode code) {
   std::error_code error;
-  std::array<char, 4> first{};
-  if (!fs::is_regular_file(path, error)) return;
-  const File file = File::open(path, code);
-  if (file.size() < std::ssize(first)) return;
-  file.read_at(0, first.data(), first.size());
-  if (std::string_view(first.data(), first.size()) != "GGUF") return;
+  if (!fs::is_regular_file(path, error) || !begins_with(path, "GGUF", code)) return;
   fail(code, "{}: is a GGUF file; make a Hugging Face folder of it with ringtrain gguf --input {} --output FOLDER",
        path, path);
 }

@@ -132,11 +132,7 @@ DatasetList read_dataset_list(const std::string& file, ExitCode code) {
   try {
     const nlohmann::json json = parse_strict_json(text);
     JsonReader reader(json);
-    std::string format;
-    std::int64_t version = 0;
-    reader("format", format);
-    reader("format_version", version);
-    if (format != list_format || version != list_version) throw std::runtime_error("it is no list of this version");
+    reader.format(list_format, list_version, "it is no list of this version");
     DatasetList list;
     DatasetList::visit_members(list, reader);
     reader.finish();

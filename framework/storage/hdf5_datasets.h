@@ -1,5 +1,5 @@
 // The datasets of an HDF5 file, and the list of them that a reader uses. HDF5's library crashes on damaged files, and
-// parsing its headers takes a parser. So nobody here opens such a file as HDF5: a list beside it, or a manifest, says
+// parsing its headers takes a parser. So no code here opens such a file as HDF5: a list next to it, or a manifest, says
 // where the bytes of each dataset lie, and they are read there. Lists may be hostile: each is checked against the size
 // of its file before anything is read.
 #pragma once

@@ -164,6 +164,14 @@ void JsonReader::hash(const char* name, std::string& to) {
   }
 }
 
+void JsonReader::format(const char* name, std::int64_t version, const char* refusal) {
+  std::string stated;
+  std::int64_t stated_version = 0;
+  (*this)("format", stated);
+  (*this)("format_version", stated_version);
+  if (stated != name || stated_version != version) throw std::runtime_error(refusal);
+}
+
 void JsonReader::finish() const {
   if (asked_ != object_.size()) throw std::runtime_error("an object has members that are not known");
 }

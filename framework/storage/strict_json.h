@@ -58,6 +58,8 @@ class JsonReader {
   void optional(const char* name, std::optional<T>& to) {
     if (object_.contains(name)) (*this)(name, to.emplace());
   }
+  /// Reads "format" and "format_version". Throws `refusal` if they are not these.
+  void format(const char* name, std::int64_t version, const char* refusal);
   /// Throws if the object has a member that nobody asked for.
   void finish() const;
 

@@ -61,16 +61,6 @@ class Adapters : public TrainTest {
     more.insert(more.end(), {"lora.rank=3", "lora.alpha=6", "lora.targets=[q_proj, v_proj, down_proj]"});
     return more;
   }
-  static StartRequest from(const std::string& path) {
-    StartRequest start;
-    start.init_from = path;
-    return start;
-  }
-  static StartRequest resumed() {
-    StartRequest start;
-    start.resume = true;
-    return start;
-  }
   double nll(const std::string& model) const { return nll(model, data_, 32, 8); }
   /// The same of the last 8 tokens of a file, or of 8 before each of several places.
   static double nll(const std::string& model, const std::string& data, std::int64_t length = 64, int blocks = 1) {

@@ -32,16 +32,6 @@ class KeptBase : public TrainTest {
     return tiny(data_, more);
   }
   Config adapters() const { return config({"training.steps=4", "lora.rank=3", "lora.targets=[q_proj, down_proj]"}); }
-  static StartRequest from(const std::string& path) {
-    StartRequest start;
-    start.init_from = path;
-    return start;
-  }
-  static StartRequest resumed() {
-    StartRequest start;
-    start.resume = true;
-    return start;
-  }
   /// Runs a training as run() does. Returns all that it said.
   std::string words_of(const Config& config, const std::string& output, const StartRequest& start) const {
     ::testing::internal::CaptureStderr();

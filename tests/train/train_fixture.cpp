@@ -66,6 +66,18 @@ std::string TrainTest::write_document(const std::string& name, std::int64_t voca
   return at(name);
 }
 
+StartRequest TrainTest::from(const std::string& path) {
+  StartRequest start;
+  start.init_from = path;
+  return start;
+}
+
+StartRequest TrainTest::resumed() {
+  StartRequest start;
+  start.resume = true;
+  return start;
+}
+
 Config TrainTest::tiny(const std::string& data, const std::vector<std::string>& settings) const {
   const std::string text = fmt::format(R"(
 model: {{vocab_size: 23, hidden_size: 16, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2, intermediate_size: 24}}

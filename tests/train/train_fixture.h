@@ -48,6 +48,9 @@ class TrainTest : public FolderTest {
     std::vector<std::string> logs;
     std::string logged(const std::string& part) const;  // the first log that holds part, "" if none does
   };
+  /// Returns what --init-from PATH and --resume ask for.
+  static StartRequest from(const std::string& path);
+  static StartRequest resumed();
   /// Runs a training into the folder of this name.
   Outcome run(const Config& config, const std::string& output, const StartRequest& start = {},
               std::int64_t stop_after = 0) const;

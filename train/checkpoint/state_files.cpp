@@ -1,7 +1,6 @@
 #include "train/checkpoint/state_files.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "framework/error.h"
 #include "framework/storage/folder_file.h"
@@ -36,10 +35,9 @@ std::string tensor_name(const std::string& kind, const Parameter& parameter) {
   return kind + "/" + parameter.name;
 }
 
-StateFiles::StateFiles(const std::string& folder, const CheckpointManifest& manifest) : path_(folder) {
-  for (std::size_t i = 0; i + 1 < manifest.files.size(); i += 2) {  // the last one is the config
-    add_file(folder, manifest.files[i], manifest.files[i + 1], manifest.step);
-  }
+StateFiles::StateFiles(const std::string& folder, const CheckpointManifest& manifest)
+    : path_(folder), files_(manifest.files), step_(manifest.step) {
+  for (std::size_t file = 0; file + 1 < files_.size(); file += 2) add_file(file);  // the last one is the config
   for (auto& [name, pieces] : pieces_) {
     std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
   }
@@ -71,16 +69,15 @@ const std::vector<StateFiles::Piece>& StateFiles::whole_tensor(const std::string
   return found->second;
 }
 
-void StateFiles::add_file(const std::string& folder, const CheckpointFile& file, const CheckpointFile& list,
-                          std::int64_t step) {
-  const std::string path = folder + "/" + file.name, list_path = folder + "/" + list.name;
-  const DatasetList found = read_dataset_list(path, ExitCode::checkpoint);
-  if (found.step != step) {
+void StateFiles::add_file(std::size_t file) {
+  const std::string list_path = path_ + "/" + files_[file + 1].name;
+  const DatasetList found = read_dataset_list(path_ + "/" + files_[file].name, ExitCode::checkpoint);
+  if (found.step != step_) {
     fail(ExitCode::checkpoint, "{}: is of step {}, but the manifest beside it of step {}: files of two checkpoints",
-         list_path, found.step.value_or(0), step);
+         list_path, found.step.value_or(0), step_);
   }
   for (const Hdf5Dataset& dataset : found.datasets) {
-    Piece piece{0, dataset.count(), dataset.type, paths_.size(), dataset.offset};
+    Piece piece{0, dataset.count(), dataset.type, file, dataset.offset};
     std::string name = dataset.name;
     if (const std::size_t bracket = name.find('['); bracket != std::string::npos) {
       read_range(list_path, name, bracket, piece);
@@ -88,20 +85,18 @@ void StateFiles::add_file(const std::string& folder, const CheckpointFile& file,
     }
     pieces_[name].push_back(piece);
   }
-  paths_.push_back(path);
-  const File state = File::open(path, ExitCode::checkpoint);
-  stamps_.push_back(file.stamp.value_or(state.stamp()));
-  require_unchanged(state, stamps_.back());
-  if (list.stamp) require_unchanged(File::open(list_path, ExitCode::checkpoint), *list.stamp);
+  for (const std::size_t i : {file, file + 1}) {
+    require_unchanged(File::open(path_ + "/" + files_[i].name, ExitCode::checkpoint), files_[i].stamp.value());
+  }
 }
 
 void StateFiles::read(std::size_t file, std::int64_t offset, void* data, std::size_t bytes) {
   if (!open_.is_open() || opened_ != file) {
-    open_ = File::open(paths_[file], ExitCode::checkpoint);
+    open_ = File::open(path_ + "/" + files_[file].name, ExitCode::checkpoint);
     opened_ = file;
   }
   open_.read_at(offset, data, bytes);
-  require_unchanged(open_, stamps_[file]);
+  require_unchanged(open_, files_[file].stamp.value());
 }
 
 }  // namespace ringtrain

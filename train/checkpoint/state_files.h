@@ -32,7 +32,7 @@ class StateFiles {
   };
 
   /// Reads the lists of all state files of a checkpoint's folder. Throws Error(checkpoint) if one is damaged, or is of
-  /// another step than the manifest.
+  /// another step than the manifest, which must have been verified.
   StateFiles(const std::string& folder, const CheckpointManifest& manifest);
   /// Returns the pieces of a tensor after checking that they hold each of its elements once, in the right type.
   const std::vector<Piece>& whole_tensor(const std::string& kind, const Parameter& parameter, DType dtype) const;
@@ -41,11 +41,11 @@ class StateFiles {
   void read(std::size_t file, std::int64_t offset, void* data, std::size_t bytes);
 
  private:
-  void add_file(const std::string& folder, const CheckpointFile& file, const CheckpointFile& list, std::int64_t step);
+  void add_file(std::size_t file);
 
   std::string path_;
-  std::vector<std::string> paths_;
-  std::vector<FileStamp> stamps_;
+  std::vector<CheckpointFile> files_;  // of the manifest
+  std::int64_t step_;
   std::map<std::string, std::vector<Piece>> pieces_;
   File open_;
   std::size_t opened_ = 0;  // which of the files it is

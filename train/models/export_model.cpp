@@ -217,8 +217,7 @@ std::string lost_keys(const ModelSource& source, bool may_be_lost) {
   if (keys.empty() || may_be_lost) return keys;
   fail(ExitCode::usage,
        "{}: a PEFT folder would be another model than this run, which changed the config of its base {}: {}; export "
-       "with "
-       "--merge, or lose these keys with --base-config-changes ok",
+       "with --merge, or lose these keys with --base-config-changes ok",
        source.path, source.base->path, keys);
 }
 

@@ -33,7 +33,7 @@ bool may_be_deleted(const std::string& checkpoint) {
 
 /// Returns the file in a base's folder that says which run needs it.
 std::string mark_path(const std::string& base_path, const std::string& run_folder) {
-  const std::string whole = fs::absolute(run_folder).lexically_normal().string();
+  const std::string whole = whole_path(run_folder);
   return fmt::format("{}/{}{}-{}", base_path, needed_by, file_name(whole), hash_bytes(whole).substr(0, 8));
 }
 
@@ -76,8 +76,7 @@ void keep_base(const ModelSource& source, const std::string& run_folder) {
   if (!base.checkpoint || is_same_checkpoint(kept_base_path(run_folder, base.path), *base.checkpoint)) return;
   if (link_base(*base.checkpoint, run_folder) || !may_be_deleted(base.path)) return;
   try {
-    const std::string whole = fs::absolute(run_folder).lexically_normal().string();
-    write_file(mark_path(base.path, run_folder), whole + "\n", ExitCode::checkpoint);
+    write_file(mark_path(base.path, run_folder), whole_path(run_folder) + "\n", ExitCode::checkpoint);
   } catch (const Error&) {  // base_warning() says so, now and at each save
   }
 }
@@ -94,9 +93,8 @@ std::optional<std::string> base_warning(const BaseModel& base, const std::string
   if (marked || !may_be_deleted(base.path)) return std::nullopt;
   return fmt::format(
       "warning: the base of these adapters, {}, belongs to a run that may delete it (checkpoint.keep), and nothing can "
-      "read them without it; neither hard links in {} nor a file {}... beside it could be made: copy it to a place "
-      "that "
-      "no run cleans up, and start from there",
+      "read them without it; neither hard links in {} nor a file {}... beside it could be made: copy it to where no "
+      "run cleans up, and start from there",
       base.path, kept_folder(run_folder), needed_by);
 }
 
