@@ -23,25 +23,13 @@
 #include "train/engine/computation.h"
 #include "train/engine/memory_check.h"
 #include "train/evaluation/evaluator.h"
-#include "train/evaluation/long_perplexity.h"
 #include "train/evaluation/scored_part.h"
-#include "train/evaluation/tasks/task_samples.h"
-#include "train/evaluation/tasks/task_scores.h"
 #include "train/models/load_weights.h"
 #include "train/models/model_tokenizer.h"
 
 namespace ringtrain {
 
-namespace {
-
-/// Returns the request with what it leaves to the checkpoint's config.
-EvaluationRequest resolved(EvaluationRequest request, const EvaluationConfig& config) {
-  if (request.target_tokens == EvaluationOptions::of_the_checkpoint) request.target_tokens = config.target_tokens;
-  if (request.target_blocks == EvaluationOptions::of_the_checkpoint) request.target_blocks = config.target_blocks;
-  return request;
-}
-
-void check_lengths(const EvaluationOptions& options, const EvaluationRequest& request, const Config& config) {
+void check_lengths(const EvaluationRequest& request, const Config& config) {
   check_request(request, request.stride > 0 ? "--stride" : "--context-lengths and --target-tokens");
   const auto& lengths = request.context_lengths;
   const ModelSpec spec = model_spec(config.model);
@@ -50,10 +38,19 @@ void check_lengths(const EvaluationOptions& options, const EvaluationRequest& re
          "--context-lengths: {} is beyond this {}'s table of model.max_position_embeddings = {} positions",
          lengths.back(), spec.architecture, spec.max_position_embeddings);
   }
-  if (options.mesh.sequence > lengths.front()) {
+  if (config.mesh.sequence > lengths.front()) {
     fail(ExitCode::usage, "--mesh: {} sequence ranks are more than the shortest context length, {}",
-         options.mesh.sequence, lengths.front());
+         config.mesh.sequence, lengths.front());
   }
+}
+
+namespace {
+
+/// Returns the request with what it leaves to the checkpoint's config.
+EvaluationRequest resolved(EvaluationRequest request, const EvaluationConfig& config) {
+  if (request.target_tokens == EvaluationOptions::of_the_checkpoint) request.target_tokens = config.target_tokens;
+  if (request.target_blocks == EvaluationOptions::of_the_checkpoint) request.target_blocks = config.target_blocks;
+  return request;
 }
 
 std::unique_ptr<TokenFile> open_data(const EvaluationOptions& options, const Config& config) {
@@ -97,47 +94,6 @@ void apply_settings(Config& config, const std::vector<std::string>& settings) {
   config.model = parse_config(to_yaml(changed), "the model", settings, ConfigUse::know, check_model).model;
 }
 
-/// The model of --against, under the config by which it is evaluated beside the checkpoint.
-struct OtherModel {
-  ModelSource source;
-  Config config;
-  ParameterTable table;
-};
-
-/// Returns nothing if it was not asked for. config: that of the checkpoint's evaluation, whose mesh and dtype both
-/// have.
-std::optional<OtherModel> other_model(const EvaluationOptions& options, const ModelSource& own, const Config& config,
-                                      const TokenFile& file, const EvaluationRequest& request) {
-  if (options.against.empty()) return std::nullopt;
-  if (config.training.device == Device::Kind::cuda) {
-    fail(ExitCode::usage, "--against: the logits of two models are compared on the CPU; give --device cpu");
-  }
-  OtherModel other{open_model(options.against), {}, {}};
-  const ModelConfig& model = other.source.model;
-  if (model.vocab_size != config.model.vocab_size) {
-    fail(ExitCode::usage,
-         "--against {}: its vocabulary has {} tokens, but that of {} has {}, so their predictions do not compare",
-         other.source.path, model.vocab_size, own.path, config.model.vocab_size);
-  }
-  check_tokens(other.source, file);
-  const std::string one = tokenizer_identity(own), another = tokenizer_identity(other.source);
-  if (!one.empty() && !another.empty() && one != another) {
-    fail(ExitCode::usage, "--against {}: it has another tokenizer than {} (hashes {} and {})", other.source.path,
-         own.path, another, one);
-  }
-  other.config = config;
-  other.config.model = model;
-  other.table = make_parameter_table(model);
-  check_lengths(options, request, other.config);
-  for (const std::string& line : other.source.logs) {
-    write_message(stderr, fmt::format("evaluate: --against: {}\n", line));
-  }
-  if (const auto beyond = beyond_context(other.source, request.context_lengths.back(), "--context-lengths")) {
-    write_message(stderr, fmt::format("evaluate: --against: {}\n", *beyond));
-  }
-  return other;
-}
-
 MemoryUse sum_of(MemoryUse a, const MemoryUse& b) {
   for (std::size_t tag = 0; tag < a.by_tag.size(); ++tag) a.by_tag[tag] += b.by_tag[tag];
   a.total += b.total;
@@ -161,39 +117,161 @@ std::vector<RankPlan> plans_together(const std::vector<RankPlan>& one, const std
   return plans;
 }
 
-std::vector<std::int64_t> documents_of(const EvaluationTargets& targets) {
-  std::vector<std::int64_t> documents;
-  for (const TargetBlock& block : targets.blocks) documents.push_back(block.document);
-  return documents;
+/// What is known of an evaluation before its ranks start.
+struct PreparedEvaluation {
+  ModelSource source;
+  Config config;
+  EvaluationRequest request;
+  std::unique_ptr<TokenFile> file;
+  ScoredChoice part;
+  EvaluationTargets targets;
+  ParameterTable table;
+  RankPurpose purpose;
+  std::vector<std::unique_ptr<PreparedMetric>> metrics;  // one for each of the options'
+
+  EvaluationSubject subject() const { return {source, config, *file, request, targets}; }
+};
+
+/// Returns the config under which the options' model is evaluated.
+Config config_for(const ModelSource& source, const EvaluationOptions& options) {
+  Config config = config_of(source);
+  apply_settings(config, options.settings);
+  config.mesh.data = options.mesh.data;
+  config.mesh.sequence = options.mesh.sequence;
+  if (options.layout) config.mesh.layout = *options.layout;
+  config.mesh.threads_per_rank = options.threads_per_rank;
+  config.mesh.backend = Backend::automatic;  // as the ranks of this evaluation are started
+  choose_computation(options.device, options.dtype, config.training);
+  if (options.shard_weights) config.training.shard = Shard::weights;
+  return config;
 }
 
-/// Returns the texts of --tasks; nothing if they were not asked for.
-std::optional<TaskSamples> samples_of(const EvaluationOptions& options, const ModelSource& source, const Config& config,
-                                      const EvaluationRequest& request) {
-  if (!options.tasks) return std::nullopt;
-  if (config.training.device == Device::Kind::cuda) {
-    fail(ExitCode::usage, "--tasks: candidates are compared on the CPU; give --device cpu");
-  }
-  const std::unique_ptr<Tokenizer> tokenizer = load_model_tokenizer(source);
-  if (!tokenizer) {
-    fail(ExitCode::usage, "--tasks: {} has no tokenizer, so no text can be written in its tokens", source.path);
-  }
-  if (tokenizer->vocab_size() > config.model.vocab_size) {
-    fail(ExitCode::usage, "--tasks: the tokenizer of {} has {} tokens, but the model's vocabulary {}", source.path,
-         tokenizer->vocab_size(), config.model.vocab_size);
-  }
-  return make_task_samples(options.tasks->kinds, request.context_lengths, options.tasks->settings, *tokenizer,
-                           config.model.vocab_size);
+/// Returns what a user should know of a model, its tokens, and its lengths.
+std::vector<std::string> remarks(const EvaluationOptions& options, const PreparedEvaluation& prepared) {
+  std::vector<std::string> lines = prepared.source.logs;
+  if (const auto remark = check_tokens(prepared.source, *prepared.file)) lines.push_back(*remark);
+  const bool rescaled = std::ranges::any_of(options.settings, [](const std::string& one) {
+    return one.starts_with("model.rope_") || one.starts_with("model.max_position_embeddings");
+  });
+  const std::int64_t longest = prepared.request.context_lengths.back();
+  const auto beyond = beyond_context(prepared.source, longest, "--context-lengths");
+  if (beyond && !rescaled) lines.push_back(*beyond + " (by --set)");
+  return lines;
 }
 
-/// Returns the texts of --longppl; nothing if it was not asked for.
-std::optional<LongPplTexts> texts_of(const EvaluationOptions& options, const ModelSource& source, const TokenFile& file,
-                                     const EvaluationTargets& targets, const EvaluationRequest& request) {
-  if (!options.longppl) return std::nullopt;
-  std::unique_ptr<Tokenizer> tokenizer = load_model_tokenizer(source);
-  if (!tokenizer && file.tokenizer_hash() == read_tokenizer_identity("bytes")) tokenizer = load_tokenizer("bytes");
-  const auto& [key, given] = *options.longppl;
-  return long_texts(file, targets, request.context_lengths.back(), key, tokenizer.get(), given ? &*given : nullptr);
+/// Opens the model and the file, and chooses what is scored. log: whether this process prints remarks. What it returns
+/// stays where it is: metrics refer to it.
+std::unique_ptr<const PreparedEvaluation> prepare_evaluation(const EvaluationOptions& options, bool log) {
+  auto result = std::make_unique<PreparedEvaluation>();
+  PreparedEvaluation& prepared = *result;
+  prepared.source = open_model(options.checkpoint, options.model);
+  const ModelSource& source = prepared.source;
+  Config& config = prepared.config;
+  config = config_for(source, options);
+  EvaluationRequest& request = prepared.request;
+  request = resolved(options.request, config.evaluation);
+  check_lengths(request, config);
+  prepared.file = open_data(options, config);
+  for (const std::string& line : remarks(options, prepared)) {
+    if (log) write_message(stderr, fmt::format("evaluate: {}\n", line));
+  }
+  std::optional<bool> trained_on;  // of a model from elsewhere nobody knows
+  if (source.checkpoint) {
+    trained_on = was_trained_on(prepared.file->hash(), config.data, source.checkpoint->manifest.data_hash);
+  }
+  prepared.part = choose_part(*prepared.file, request.part, trained_on);
+  request.part = prepared.part.part;
+  prepared.targets = choose_targets(*prepared.file, request);
+  prepared.table = options.model.table(config.model);
+  prepared.purpose = {.training = false, .evaluation_lengths = request.context_lengths};
+  for (const auto& metric : options.metrics) prepared.metrics.push_back(metric->prepare(prepared.subject()));
+  return result;
+}
+
+std::vector<RankPlan> plans_of(const PreparedEvaluation& prepared, const ModelDefinition& model) {
+  std::vector<RankPlan> plans = plan_ranks(prepared.config, prepared.table, prepared.purpose, model);
+  for (const auto& metric : prepared.metrics) {
+    if (const auto more = metric->plans(prepared.purpose); !more.empty()) plans = plans_together(plans, more);
+  }
+  return plans;
+}
+
+/// Returns what all processes must have read alike.
+std::vector<AgreedValue> agreed_values(const EvaluationOptions& options, const PreparedEvaluation& prepared) {
+  const EvaluationRequest& request = prepared.request;
+  std::vector<AgreedValue> values{{"the checkpoint", prepared.source.identity},
+                                  {"--data", prepared.file->hash()},
+                                  {"--set", fmt::format("{}", fmt::join(options.settings, " "))},
+                                  {"--layout", name_of(prepared.config.mesh.layout)},
+                                  {"--shard-weights", name_of(prepared.config.training.shard)},
+                                  {"--threads-per-rank", std::to_string(options.threads_per_rank)},
+                                  {"the context lengths", fmt::format("{}", fmt::join(request.context_lengths, ", "))},
+                                  {"--stride", std::to_string(request.stride)},
+                                  {"--by-position", request.by_position ? "yes" : "no"},
+                                  {"the targets' hash", prepared.targets.hash}};
+  std::string names;
+  for (const auto& metric : options.metrics) names += " --" + metric->name();
+  values.push_back({"the metrics", names});
+  for (std::size_t i = 0; i < prepared.metrics.size(); ++i) {
+    values.push_back({"--" + options.metrics[i]->name(), prepared.metrics[i]->identity()});
+  }
+  return values;
+}
+
+/// Shows the sequences that a rank has scored, of all that its data rank scores.
+class ScoredSequences {
+ public:
+  /// shown: whether it is shown here at all.
+  ScoredSequences(const PreparedEvaluation& prepared, bool shown) {
+    if (!shown) return;
+    const std::int64_t data_ranks = prepared.config.mesh.data;
+    std::int64_t own = 0;
+    const auto add = [&](std::int64_t sequences) { own += (sequences + data_ranks - 1) / data_ranks; };
+    for (const std::int64_t length : prepared.request.context_lengths) {
+      add(std::ssize(spans_of(*prepared.file, prepared.request, prepared.targets, length)));
+    }
+    for (const auto& metric : prepared.metrics) add(metric->sequences());
+    progress_ = std::make_unique<Progress>("evaluate", own);
+  }
+
+  /// Takes the tokens of one more sequence.
+  void add(std::int64_t tokens) {
+    ++sequences_;
+    tokens_ += tokens;
+    if (progress_) progress_->update(sequences_, "", static_cast<double>(tokens_));
+  }
+
+ private:
+  std::unique_ptr<Progress> progress_;
+  std::int64_t sequences_ = 0, tokens_ = 0;
+};
+
+/// What one rank has found; the same on every rank.
+struct RankFindings {
+  std::vector<LengthResult> results;
+  std::vector<MetricResult> metrics;
+  std::vector<TokenScore> scores;
+};
+
+/// Collective. Evaluates on one rank, whose model is loaded.
+RankFindings evaluate_on(RankState& state, const PreparedEvaluation& prepared, bool per_token) {
+  RankFindings found;
+  std::vector<std::unique_ptr<TargetScorer>> scorers;  // of each metric
+  TargetScorer* scorer = nullptr;
+  for (const auto& metric : prepared.metrics) {
+    scorers.push_back(metric->make_scorer(state, prepared.purpose));
+    if (scorers.back()) scorer = scorers.back().get();
+  }
+  ScoredSequences scored(prepared, state.rank == 0);
+  abort_on_error(*state.world, [&] {
+    const auto count = [&](std::int64_t tokens) { scored.add(tokens); };
+    found.results = *evaluate_targets(state, *prepared.file, prepared.request, prepared.targets, count, nullptr,
+                                      per_token ? &found.scores : nullptr, scorer);
+    for (std::size_t i = 0; i < scorers.size(); ++i) {
+      found.metrics.push_back(prepared.metrics[i]->evaluate(state, scorers[i].get(), count));
+    }
+  });
+  return found;
 }
 
 }  // namespace
@@ -205,134 +283,32 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   const std::vector<int> here = launcher.ranks_here(launch.ranks);
   const int threads = threads_per_rank(options.threads_per_rank, static_cast<int>(here.size()));
   require_runnable(std::ssize(here), threads);
-  const ModelSource source = open_model(options.checkpoint, options.model);
-  for (const std::string& line : source.logs) {
-    if (launcher.is_rank_zero()) write_message(stderr, fmt::format("evaluate: {}\n", line));
-  }
-  Config config = config_of(source);
-  apply_settings(config, options.settings);
-  config.mesh.data = options.mesh.data;
-  config.mesh.sequence = options.mesh.sequence;
-  if (options.layout) config.mesh.layout = *options.layout;
-  config.mesh.threads_per_rank = options.threads_per_rank;
-  config.mesh.backend = Backend::automatic;  // as the ranks of this evaluation are started
-  choose_computation(options.device, options.dtype, config.training);
-  if (options.shard_weights) config.training.shard = Shard::weights;
-  EvaluationRequest request = resolved(options.request, config.evaluation);
-  check_lengths(options, request, config);
-  const auto file = open_data(options, config);
-  if (const auto remark = check_tokens(source, *file); remark && launcher.is_rank_zero()) {
-    write_message(stderr, fmt::format("evaluate: {}\n", *remark));
-  }
-  const bool rescaled = std::ranges::any_of(options.settings, [](const std::string& one) {
-    return one.starts_with("model.rope_") || one.starts_with("model.max_position_embeddings");
-  });
-  const auto beyond = beyond_context(source, request.context_lengths.back(), "--context-lengths");
-  if (beyond && !rescaled && launcher.is_rank_zero()) {
-    write_message(stderr, fmt::format("evaluate: {} (by --set)\n", *beyond));
-  }
-  std::optional<bool> trained_on;  // of a model from elsewhere nobody knows
-  if (source.checkpoint) {
-    trained_on = was_trained_on(file->hash(), config.data, source.checkpoint->manifest.data_hash);
-  }
-  const ScoredChoice part = choose_part(*file, request.part, trained_on);
-  request.part = part.part;
-  const EvaluationTargets targets = choose_targets(*file, request);
+  const auto evaluation = prepare_evaluation(options, launcher.is_rank_zero());
+  const PreparedEvaluation& prepared = *evaluation;
+  const Config& config = prepared.config;
+  check_memory(config, plans_of(prepared, options.model), {here, launcher.ranks_of_process(launch.ranks)});
 
-  const std::optional<LongPplTexts> longppl = texts_of(options, source, *file, targets, request);
-
-  const std::optional<TaskSamples> tasks = samples_of(options, source, config, request);
-  const std::optional<OtherModel> other = other_model(options, source, config, *file, request);
-
-  const RankPurpose purpose{.training = false, .evaluation_lengths = request.context_lengths};
-  const ParameterTable table = options.model.table(config.model);
-  std::vector<RankPlan> plans = plan_ranks(config, table, purpose, options.model);
-  if (other) plans = plans_together(plans, plan_ranks(other->config, other->table, purpose));
-  check_memory(config, plans, {here, launcher.ranks_of_process(launch.ranks)});
-
-  std::vector<LengthResult> results;
-  std::vector<LengthComparison> comparison_result;
-  std::optional<TaskSummary> task_result;
-  std::optional<LongPplResult> longppl_result;
+  RankFindings found;
   const auto evaluate_rank = [&](Communicator& world) {
-    require_agreement(world, {{"the checkpoint", source.identity},
-                              {"--data", file->hash()},
-                              {"--set", fmt::format("{}", fmt::join(options.settings, " "))},
-                              {"--layout", name_of(config.mesh.layout)},
-                              {"--shard-weights", name_of(config.training.shard)},
-                              {"--threads-per-rank", std::to_string(options.threads_per_rank)},
-                              {"the context lengths", fmt::format("{}", fmt::join(request.context_lengths, ", "))},
-                              {"--stride", std::to_string(request.stride)},
-                              {"--by-position", request.by_position ? "yes" : "no"},
-                              {"--against", other ? other->source.identity : ""},
-                              {"--tasks", tasks ? tasks->tokens->hash() : ""},
-                              {"--longppl", longppl ? key_set_text(longppl->set) : ""},
-                              {"the targets' hash", targets.hash}});
+    require_agreement(world, agreed_values(options, prepared));
     ThreadPool pool(threads);
     const Device device = device_of(config.training, world.rank(), here);
     require_carrier(config.mesh.backend, world, device, launcher.ranks_are_processes());
-    RankState state(config, table, purpose, world.rank(), device, pool, &world, nullptr, options.model);
-    load_weights(state, source);
-    std::unique_ptr<RankState> other_state;
-    std::optional<Comparison> comparison;
-    if (other) {
-      other_state =
-          std::make_unique<RankState>(other->config, other->table, purpose, world.rank(), device, pool, &world);
-      load_weights(*other_state, other->source);
-      comparison.emplace(*other_state, request, std::ssize(targets.blocks));
-    }
-    EvaluationProgress tell;
-    std::unique_ptr<Progress> progress;
-    std::int64_t spans_done = 0, tokens_done = 0;
-    const auto tell_more = [&](std::int64_t tokens) {
-      if (tell) tell(spans_done + 1, tokens_done + tokens);
-    };
-    if (world.rank() == 0) {
-      std::int64_t own_spans = 0;
-      for (const std::int64_t length : request.context_lengths) {
-        own_spans += (std::ssize(spans_of(*file, request, targets, length)) + config.mesh.data - 1) / config.mesh.data;
-      }
-      if (longppl) own_spans += (long_ppl_spans(*longppl) + config.mesh.data - 1) / config.mesh.data;
-      if (tasks) own_spans += (std::ssize(tasks->spans) + config.mesh.data - 1) / config.mesh.data;
-      progress = std::make_unique<Progress>("evaluate", own_spans);
-      tell = [&](std::int64_t done, std::int64_t tokens) {
-        spans_done = done;
-        tokens_done = tokens;
-        progress->update(done, "", static_cast<double>(tokens));
-      };
-    }
-    abort_on_error(world, [&] {
-      std::vector<TokenScore> scores;
-      auto own = evaluate_targets(state, *file, request, targets, tell, nullptr, per_token ? &scores : nullptr,
-                                  comparison ? &*comparison : nullptr);
-      if (world.rank() == launcher.process()) {
-        results = std::move(*own);
-        if (per_token) *per_token = std::move(scores);
-      }
-      if (comparison) {
-        auto found = comparison->finish(world, documents_of(targets));
-        if (world.rank() == launcher.process()) comparison_result = std::move(found);
-      }
-      if (longppl) {
-        auto found = evaluate_long_perplexity(state, *file, *longppl, source.path, tell_more);
-        if (world.rank() == launcher.process()) longppl_result = std::move(found);
-      }
-      if (tasks) {
-        auto found = evaluate_tasks(state, *tasks, options.tasks->greedy, tell_more);
-        if (world.rank() == launcher.process()) task_result = std::move(found);
-      }
-      if (other_state) other_state->close();
-      state.close();
-    });
+    RankState state(config, prepared.table, prepared.purpose, world.rank(), device, pool, &world, nullptr,
+                    options.model);
+    load_weights(state, prepared.source);
+    RankFindings own = evaluate_on(state, prepared, per_token != nullptr);
+    abort_on_error(world, [&] { state.close(); });
+    if (world.rank() == launcher.process()) found = std::move(own);
   };
   launcher.launch({launch.ranks, config.mesh.timeout_seconds}, evaluate_rank);
-  EvaluationSummary summary =
-      summary_of(source.path, config.training.seq_len, file->path(), part, targets, std::move(results));
-  summary.blocks = targets.blocks;
-  if (other) summary.against = other->source.path;
-  summary.comparison = std::move(comparison_result);
-  summary.tasks = std::move(task_result);
-  summary.longppl = std::move(longppl_result);
+  if (per_token) *per_token = std::move(found.scores);
+  EvaluationSummary summary = summary_of(prepared.source.path, config.training.seq_len, prepared.file->path(),
+                                         prepared.part, prepared.targets, std::move(found.results));
+  summary.blocks = prepared.targets.blocks;
+  for (std::size_t i = 0; i < found.metrics.size(); ++i) {
+    summary.metrics.emplace_back(options.metrics[i]->name(), std::move(found.metrics[i]));
+  }
   return summary;
 }
 

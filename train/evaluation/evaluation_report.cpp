@@ -44,6 +44,63 @@ std::string position_table(const EvaluationSummary& summary) {
       "context", "position", "targets", "nll", "95% of nll", "cut", "95% of cut", rows);
 }
 
+/// Returns the line that says what was scored.
+std::string scored_line(const EvaluationSummary& summary) {
+  const std::string scored =
+      fmt::format("scored: {}\n{} target tokens", part_text(summary.data, summary.part), summary.target_tokens);
+  const std::string documents = counted(summary.documents, "document");
+  if (summary.stride > 0) {
+    return fmt::format("{}, all of {}, by windows that move by {} tokens; hash {}\n\n", scored, documents,
+                       summary.stride, summary.target_hash);
+  }
+  return fmt::format("{} in {} of {}, the same at every length; hash {}\n\n", scored,
+                     counted(summary.target_blocks, "block"), documents, summary.target_hash);
+}
+
+/// Returns a row of the table for each context length.
+std::string length_rows(const EvaluationSummary& summary) {
+  std::string text;
+  for (const LengthResult& result : summary.results) {
+    const bool first = &result == &summary.results.front();
+    text += fmt::format("{:>8}{}  {:>10.4f}  {:>8.4f}  {:>10}  {:>18}  {:>9}  {:>20}\n", result.context_length,
+                        result.context_length > summary.trained_length ? "*" : " ", result.perplexity, result.nll.value,
+                        number_text(result.bits_per_byte), interval_text(summary, result.nll.ci95),
+                        first ? "-" : fmt::format("{:+.4f}", result.delta.value),
+                        first ? "-" : interval_text(summary, result.delta.ci95));
+  }
+  return text;
+}
+
+/// Returns what must be said about the numbers.
+std::string table_notes(const EvaluationSummary& summary) {
+  const LengthResult &shortest = summary.results.front(), &longest = summary.results.back();
+  std::string text;
+  if (summary.long_enough < summary.long_enough_for_shortest) {
+    text += fmt::format(
+        "Of the {} that are long enough for {} tokens, {} are so for {}: other longest contexts score other "
+        "documents.\n",
+        counted(summary.long_enough_for_shortest, "document"), shortest.context_length, summary.long_enough,
+        longest.context_length);
+  }
+  if (std::ranges::any_of(summary.results, [](const LengthResult& one) { return !std::isfinite(one.bits_per_byte); })) {
+    text += "The token file does not say how many bytes of text it holds, so bits/byte is not known.\n";
+  }
+  if (std::ranges::any_of(summary.results,
+                          [&](const LengthResult& one) { return one.context_length > summary.trained_length; })) {
+    text += fmt::format("*: longer than the {} tokens this model was trained on\n", summary.trained_length);
+  }
+  if (summary.stride > 0 && summary.stride == shortest.context_length) {
+    text +=
+        "The windows do not overlap: the first token of each is not scored, and the next ones have little before "
+        "them.\n";
+  }
+  if (summary.documents < min_documents) {
+    text += fmt::format("With {}, fewer than {}, a confidence interval over documents would mean nothing.\n",
+                        counted(summary.documents, "document"), min_documents);
+  }
+  return text;
+}
+
 }  // namespace
 
 EvaluationSummary summary_of(const std::string& checkpoint, std::int64_t trained_length, const std::string& data,
@@ -102,61 +159,20 @@ nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary) {
                                                        {"cut_ci95", {bucket.cut.ci95.low, bucket.cut.ci95.high}}});
     }
   }
-  if (!summary.comparison.empty()) json["against"] = comparison_json(summary.against, summary.comparison);
-  if (summary.longppl) json["longppl"] = long_ppl_json(*summary.longppl);
-  if (summary.tasks) json["tasks"] = tasks_json(*summary.tasks);
+  for (const auto& [name, result] : summary.metrics) json[name] = result.json;
   return json;
 }
 
 std::string evaluation_table(const EvaluationSummary& summary) {
-  const bool intervals = summary.documents >= min_documents;
-  const bool bytes_known = std::ranges::all_of(
-      summary.results, [](const LengthResult& result) { return std::isfinite(result.bits_per_byte); });
-  const std::string scored =
-      fmt::format("scored: {}\n{} target tokens", part_text(summary.data, summary.part), summary.target_tokens);
-  const std::string documents = counted(summary.documents, "document");
-  std::string text = summary.stride > 0
-                         ? fmt::format("{}, all of {}, by windows that move by {} tokens; hash {}\n\n", scored,
-                                       documents, summary.stride, summary.target_hash)
-                         : fmt::format("{} in {} of {}, the same at every length; hash {}\n\n", scored,
-                                       counted(summary.target_blocks, "block"), documents, summary.target_hash);
+  std::string text = scored_line(summary);
   text += fmt::format("{:>9}  {:>10}  {:>8}  {:>10}  {:>18}  {:>9}  {:>20}\n", "context", "perplexity", "nll",
                       "bits/byte", "95% of nll", "change", "95% of change");
-  bool beyond = false;
-  for (const LengthResult& result : summary.results) {
-    const bool past = result.context_length > summary.trained_length;
-    beyond |= past;
-    const bool first = &result == &summary.results.front();
-    text +=
-        fmt::format("{:>8}{}  {:>10.4f}  {:>8.4f}  {:>10}  {:>18}  {:>9}  {:>20}\n", result.context_length,
-                    past ? "*" : " ", result.perplexity, result.nll.value, number_text(result.bits_per_byte),
-                    interval_text(summary, result.nll.ci95), first ? "-" : fmt::format("{:+.4f}", result.delta.value),
-                    first ? "-" : interval_text(summary, result.delta.ci95));
-  }
+  text += length_rows(summary);
   text += "\nnll in nats a target token; change: nll minus that of the shortest context, paired by document";
-  text += intervals ? "; intervals:\nratio estimator over documents with Student's t\n" : "\n";
-  if (summary.long_enough < summary.long_enough_for_shortest) {
-    text += fmt::format(
-        "Of the {} that are long enough for {} tokens, {} are so for {}: other longest contexts score other "
-        "documents.\n",
-        counted(summary.long_enough_for_shortest, "document"), summary.results.front().context_length,
-        summary.long_enough, summary.results.back().context_length);
-  }
-  if (!bytes_known) text += "The token file does not say how many bytes of text it holds, so bits/byte is not known.\n";
-  if (beyond) text += fmt::format("*: longer than the {} tokens this model was trained on\n", summary.trained_length);
-  if (summary.stride > 0 && summary.stride == summary.results.front().context_length) {
-    text +=
-        "The windows do not overlap: the first token of each is not scored, and the next ones have little before "
-        "them.\n";
-  }
-  if (!intervals) {
-    text += fmt::format("With {}, fewer than {}, a confidence interval over documents would mean nothing.\n",
-                        counted(summary.documents, "document"), min_documents);
-  }
+  text += summary.documents >= min_documents ? "; intervals:\nratio estimator over documents with Student's t\n" : "\n";
+  text += table_notes(summary);
   text += position_table(summary);
-  if (!summary.comparison.empty()) text += comparison_table(summary.against, summary.comparison, intervals);
-  if (summary.longppl) text += long_ppl_lines(*summary.longppl, intervals);
-  if (summary.tasks) text += task_tables(*summary.tasks);
+  for (const auto& [name, result] : summary.metrics) text += result.lines;
   return text;
 }
 

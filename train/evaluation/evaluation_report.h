@@ -5,14 +5,13 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "train/evaluation/comparison.h"
+#include "train/evaluation/evaluation_metric.h"
 #include "train/evaluation/evaluation_statistics.h"
 #include "train/evaluation/evaluation_targets.h"
-#include "train/evaluation/long_perplexity.h"
 #include "train/evaluation/scored_part.h"
-#include "train/evaluation/tasks/task_scores.h"
 
 namespace ringtrain {
 
@@ -29,10 +28,7 @@ struct EvaluationSummary {
   std::int64_t long_enough = 0, long_enough_for_shortest = 0;  // documents, as in EvaluationTargets
   std::vector<TargetBlock> blocks;                             // what is scored; none: it is not listed
   std::vector<LengthResult> results;
-  std::string against;                       // the other model's path; "": there is none
-  std::vector<LengthComparison> comparison;  // with it, one a length
-  std::optional<TaskSummary> tasks;          // nothing: they were not asked for
-  std::optional<LongPplResult> longppl;      // nothing: it was not asked for
+  std::vector<std::pair<std::string, MetricResult>> metrics;  // by the name of their field
 };
 
 /// Below so many documents an interval over documents means nothing.

@@ -104,6 +104,56 @@ EvaluationTargets short_documents(const TokenFile& file, const EvaluationRequest
   return targets;
 }
 
+/// Returns the documents that are long enough for the longest context, and counts them in the targets.
+std::vector<Candidates> eligible_documents(const TokenFile& file, const EvaluationRequest& request,
+                                           EvaluationTargets& targets) {
+  const auto offsets = file.document_offsets();
+  const std::int64_t shortest = request.context_lengths.front(), longest = request.context_lengths.back();
+  const std::int64_t M = request.target_tokens;
+  std::vector<Candidates> eligible;
+  std::int64_t longest_document = 0;
+  for (std::int64_t document = first_document(file, request, targets); document + 1 < std::ssize(offsets); ++document) {
+    const auto d = static_cast<std::size_t>(document);
+    longest_document = std::max(longest_document, offsets[d + 1] - offsets[d]);
+    const Candidates candidates = candidates_of(document, offsets[d], offsets[d + 1], longest, M);
+    if (candidates.count > 0) eligible.push_back(candidates);
+    if (candidates_of(document, offsets[d], offsets[d + 1], shortest, M).count > 0) ++targets.long_enough_for_shortest;
+  }
+  if (eligible.empty()) {
+    fail(ExitCode::data,
+         "{}: no {}document has more than {} tokens (the longest has {}), so nothing can be scored at a context length "
+         "of {}; choose shorter context lengths, or a file with longer documents",
+         file.path(), targets.part == ScoredPart::whole ? "" : "validation ", longest, longest_document, longest);
+  }
+  targets.long_enough = std::ssize(eligible);
+  return eligible;
+}
+
+/// Returns blocks in rounds: one of each document in turn, in an order of their own.
+std::vector<TargetBlock> draw_blocks(const TokenFile& file, const EvaluationRequest& request,
+                                     const std::vector<Candidates>& eligible) {
+  const std::int64_t M = request.target_tokens;
+  const Permutation order(eligible.size(), seed, Purpose::evaluation_targets, 0);
+  std::vector<TargetBlock> blocks;
+  bool any = true;
+  for (std::int64_t round = 0; any && std::ssize(blocks) < request.target_blocks; ++round) {
+    any = false;
+    for (std::size_t i = 0; i < eligible.size() && std::ssize(blocks) < request.target_blocks; ++i) {
+      const Candidates& candidates = eligible[order(i)];
+      if (round >= candidates.count) continue;
+      any = true;
+      const Permutation ends(
+          static_cast<std::uint64_t>(candidates.count),
+          random_bits(seed, Purpose::evaluation_targets, static_cast<std::uint64_t>(candidates.document)),
+          Purpose::evaluation_targets, 1);
+      const std::int64_t end =
+          candidates.first_end + M * static_cast<std::int64_t>(ends(static_cast<std::uint64_t>(round)));
+      if (has_target(file, end, M)) blocks.push_back({candidates.document, end});
+    }
+  }
+  return blocks;
+}
+
 }  // namespace
 
 void check_context_lengths(const std::vector<std::int64_t>& lengths, const std::string& source) {
@@ -162,56 +212,16 @@ std::vector<TargetSpan> spans_of(const TokenFile& file, const EvaluationRequest&
 EvaluationTargets choose_targets(const TokenFile& file, const EvaluationRequest& request) {
   if (request.short_documents) return short_documents(file, request);
   if (request.stride > 0) return whole_documents(file, request);
-  const auto offsets = file.document_offsets();
-  const auto documents = static_cast<std::int64_t>(offsets.size()) - 1;
   EvaluationTargets targets;
-  const std::int64_t first = first_document(file, request, targets);
-  const std::int64_t longest = request.context_lengths.back(), M = request.target_tokens;
-
-  std::vector<Candidates> eligible;
-  std::int64_t longest_document = 0;
-  for (std::int64_t document = first; document < documents; ++document) {
-    const auto d = static_cast<std::size_t>(document);
-    longest_document = std::max(longest_document, offsets[d + 1] - offsets[d]);
-    const Candidates candidates = candidates_of(document, offsets[d], offsets[d + 1], longest, M);
-    if (candidates.count > 0) eligible.push_back(candidates);
-    const std::int64_t shortest = request.context_lengths.front();
-    if (candidates_of(document, offsets[d], offsets[d + 1], shortest, M).count > 0) ++targets.long_enough_for_shortest;
-  }
-  if (eligible.empty()) {
-    fail(ExitCode::data,
-         "{}: no {}document has more than {} tokens (the longest has {}), so nothing can be scored at a context length "
-         "of {}; choose shorter context lengths, or a file with longer documents",
-         file.path(), targets.part == ScoredPart::whole ? "" : "validation ", longest, longest_document, longest);
-  }
-
-  targets.long_enough = std::ssize(eligible);
-  const Permutation order(eligible.size(), seed, Purpose::evaluation_targets, 0);
-  std::set<std::int64_t> used;
-  const auto wanted = static_cast<std::size_t>(request.target_blocks);
-  bool any = true;
-  for (std::int64_t round = 0; any && targets.blocks.size() < wanted; ++round) {
-    any = false;
-    for (std::size_t i = 0; i < eligible.size() && targets.blocks.size() < wanted; ++i) {
-      const Candidates& candidates = eligible[order(i)];
-      if (round >= candidates.count) continue;
-      any = true;
-      const Permutation blocks(
-          static_cast<std::uint64_t>(candidates.count),
-          random_bits(seed, Purpose::evaluation_targets, static_cast<std::uint64_t>(candidates.document)),
-          Purpose::evaluation_targets, 1);
-      const std::int64_t end =
-          candidates.first_end + M * static_cast<std::int64_t>(blocks(static_cast<std::uint64_t>(round)));
-      if (!has_target(file, end, M)) continue;
-      targets.blocks.push_back({candidates.document, end});
-      used.insert(candidates.document);
-    }
-  }
+  const std::vector<Candidates> eligible = eligible_documents(file, request, targets);
+  targets.blocks = draw_blocks(file, request, eligible);
   if (targets.blocks.empty()) {
     fail(ExitCode::data, "{}: no block of {} tokens has a token whose weight is not 0; nothing can be scored",
-         file.path(), M);
+         file.path(), request.target_tokens);
   }
-  targets.documents = static_cast<std::int64_t>(used.size());
+  std::set<std::int64_t> used;
+  for (const TargetBlock& block : targets.blocks) used.insert(block.document);
+  targets.documents = std::ssize(used);
   targets.hash = hash_of(targets.blocks);
   return targets;
 }

@@ -123,25 +123,70 @@ class TokenScores {
   std::vector<std::int64_t> first_;  // score of each span, over all lengths
 };
 
+/// The sums of every block at every length, [lengths][blocks]: what the spans of this data rank add.
+class BlockTable {
+ public:
+  BlockTable(std::int64_t lengths, std::int64_t blocks)
+      : blocks_(blocks), flat_(lengths * blocks * values_per_block, 0.0) {}
+
+  void add(std::int64_t i, std::int64_t block, const BlockSums& sums) {
+    double* const to = flat_.data() + (i * blocks_ + block) * values_per_block;
+    to[0] += sums.nll;
+    to[1] += sums.weight;
+    to[2] += sums.bytes;
+    to[3] += sums.targets;
+  }
+
+  /// Collective. Returns the results of all ranks.
+  std::vector<LengthResult> finish(Communicator& world, std::span<const std::int64_t> lengths,
+                                   std::span<const std::int64_t> documents) {
+    all_reduce_sum(world, std::span<double>(flat_), {"evaluation"});
+    std::vector<std::vector<BlockSums>> sums(lengths.size());
+    const double* at = flat_.data();
+    for (auto& row : sums) {
+      for (std::int64_t block = 0; block < blocks_; ++block, at += values_per_block)
+        row.push_back({at[0], at[1], at[2], at[3]});
+    }
+    return summarise(lengths, sums, documents);
+  }
+
+ private:
+  std::int64_t blocks_;
+  std::vector<double> flat_;
+};
+
+void require_finite(const std::vector<LengthResult>& results) {
+  for (const LengthResult& result : results) {
+    if (std::isfinite(result.nll.value)) continue;
+    fail(ExitCode::numeric, "evaluation at context length {} gives a loss of {}: the weights are not usable",
+         result.context_length, std::isnan(result.nll.value) ? NAN : result.nll.value);  // without its sign
+  }
+}
+
 }  // namespace
+
+std::vector<std::int64_t> documents_of(const EvaluationTargets& targets) {
+  std::vector<std::int64_t> documents;
+  documents.reserve(targets.blocks.size());
+  for (const TargetBlock& block : targets.blocks) documents.push_back(block.document);
+  return documents;
+}
 
 std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, const TokenFile& file,
                                                           const EvaluationRequest& request,
                                                           const EvaluationTargets& targets,
                                                           const EvaluationProgress& progress,
                                                           const EvaluationStop& stop,
-                                                          std::vector<TokenScore>* per_token, Comparison* comparison) {
+                                                          std::vector<TokenScore>* per_token, TargetScorer* scorer) {
   const std::int64_t blocks = std::ssize(targets.blocks);
-  const auto lengths = static_cast<std::int64_t>(request.context_lengths.size());
-  // (nll, weight, bytes, targets) of every length and block: what the spans of this data rank add.
-  std::vector<double> flat(lengths * blocks * values_per_block, 0.0);
+  BlockTable table(std::ssize(request.context_lengths), blocks);
   std::optional<TokenScores> scores;
   if (per_token) scores.emplace(file, request, targets);
   std::optional<PositionTable> positions;
   if (request.by_position) positions.emplace(request, blocks);
-  const auto nothing = [&] { comparison ? comparison->score_nothing(state) : state.model->evaluate_nothing(); };
-  std::int64_t done = 0, tokens = 0, spans_before = 0;
-  for (std::int64_t i = 0; i < lengths; ++i) {
+  const auto nothing = [&] { scorer ? scorer->score_nothing(state) : state.model->evaluate_nothing(); };
+  std::int64_t spans_before = 0;
+  for (std::int64_t i = 0; i < std::ssize(request.context_lengths); ++i) {
     const auto spans = spans_of(file, request, targets, request.context_lengths[i]);
     std::vector<ReadSpan> read;
     for (const TargetSpan& span : spans) {
@@ -149,48 +194,25 @@ std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, cons
     }
     const auto pass = [&](std::int64_t index) {
       const TargetSpan& span = spans[index];
+      const std::int64_t first = span.length - span.targets;
       const TensorView nll = state.evaluation_nll.view().prefix({1, state.batch.T});
-      if (comparison) {
-        comparison->score(state, nll);
-        comparison->add(i, span.block, state.batch, nll, span.length - span.targets);
-      } else {
-        state.model->evaluate(state.batch, nll);
-      }
-      const BlockSums sums = sums_of_shard(state.batch, nll, span.length - span.targets, file.end_of_document(),
-                                           file.bytes_per_token(targets.blocks[span.block].document));
+      scorer ? scorer->score(state, nll) : state.model->evaluate(state.batch, nll);
+      if (scorer) scorer->add(i, span.block, state.batch, nll, first);
+      table.add(i, span.block,
+                sums_of_shard(state.batch, nll, first, file.end_of_document(),
+                              file.bytes_per_token(targets.blocks[span.block].document)));
       if (scores) scores->add(spans_before + index, span, state.batch, nll);
       if (positions) positions->add(i, span.block, state.batch, nll);
-      double* out = flat.data() + (i * blocks + span.block) * values_per_block;
-      out[0] += sums.nll;
-      out[1] += sums.weight;
-      out[2] += sums.bytes;
-      out[3] += sums.targets;
-      tokens += span.length;
-      if (progress && state.rank == 0) progress(++done, tokens);
+      if (progress) progress(span.length);
     };
     if (!for_each_span(state, file, read, {pass, nothing, stop})) return std::nullopt;
     spans_before += std::ssize(spans);
   }
-  all_reduce_sum(*state.world, std::span<double>(flat), {"evaluation"});
+  const std::vector<std::int64_t> documents = documents_of(targets);
+  std::vector<LengthResult> results = table.finish(*state.world, request.context_lengths, documents);
   if (scores) *per_token = scores->gather(*state.world);
-
-  std::vector<std::vector<BlockSums>> sums(lengths);
-  std::vector<std::int64_t> documents;
-  documents.reserve(targets.blocks.size());
-  for (const TargetBlock& block : targets.blocks) documents.push_back(block.document);
-  const double* at = flat.data();
-  for (auto& row : sums) {
-    for (std::int64_t block = 0; block < blocks; ++block, at += values_per_block)
-      row.push_back({at[0], at[1], at[2], at[3]});
-  }
-  std::vector<LengthResult> results = summarise(request.context_lengths, sums, documents);
   if (positions) positions->finish(*state.world, documents, results);
-  for (const LengthResult& result : results) {
-    if (!std::isfinite(result.nll.value)) {
-      fail(ExitCode::numeric, "evaluation at context length {} gives a loss of {}: the weights are not usable",
-           result.context_length, std::isnan(result.nll.value) ? NAN : result.nll.value);  // without its sign
-    }
-  }
+  require_finite(results);
   return results;
 }
 

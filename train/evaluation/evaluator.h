@@ -11,15 +11,14 @@
 
 #include "data/token_file.h"
 #include "train/engine/rank_state.h"
-#include "train/evaluation/comparison.h"
+#include "train/evaluation/evaluation_metric.h"
 #include "train/evaluation/evaluation_statistics.h"
 #include "train/evaluation/evaluation_targets.h"
 
 namespace ringtrain {
 
-/// Told on rank 0 after each of its data rank's sequences (the spans of all lengths): how many are done, and their
-/// tokens.
-using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t tokens)>;
+/// Called on every rank after each of its data rank's sequences, with the sequence's tokens.
+using EvaluationProgress = std::function<void(std::int64_t tokens)>;
 
 /// One scored token at one context length.
 struct TokenScore {
@@ -32,14 +31,16 @@ struct TokenScore {
 /// communicate.
 using EvaluationStop = std::function<bool()>;
 
+/// Returns the document of each block.
+std::vector<std::int64_t> documents_of(const EvaluationTargets& targets);
+
 /// Collective over state.world: all ranks pass the same file, request and targets, and get the same results; none if
 /// stop has said so. What one rank cannot read is a SharedError on all. Allocates no tensor. progress and stop may be
 /// null. per_token, if not null, gets every scored token with a weight, by length and in the order of the blocks: 16
-/// bytes of every rank for each target of each length. comparison, if not null, scores the same targets with another
-/// model, too, whose finish() the caller calls.
+/// bytes of every rank for each target of each length. scorer, if not null, scores in place of the model.
 std::optional<std::vector<LengthResult>> evaluate_targets(
     RankState& state, const TokenFile& file, const EvaluationRequest& request, const EvaluationTargets& targets,
     const EvaluationProgress& progress, const EvaluationStop& stop, std::vector<TokenScore>* per_token = nullptr,
-    Comparison* comparison = nullptr);
+    TargetScorer* scorer = nullptr);
 
 }  // namespace ringtrain

@@ -1,4 +1,4 @@
-// LongPPL: the perplexity of key tokens alone (train/evaluation/key_tokens.h). A model reads each text whole. The
+// LongPPL: the perplexity of key tokens alone (extras/long_context/key_tokens.h). A model reads each text whole. The
 // evaluator, which finds the key tokens, is the model itself, or the one whose set was saved. Of each document that an
 // evaluation scores the text is what the longest context length holds of it, without its end token.
 #pragma once
@@ -7,15 +7,17 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/token_file.h"
 #include "data/tokenizer/tokenizer.h"
+#include "extras/long_context/key_tokens.h"
 #include "train/engine/rank_state.h"
+#include "train/evaluation/evaluation_metric.h"
 #include "train/evaluation/evaluation_statistics.h"
 #include "train/evaluation/evaluation_targets.h"
-#include "train/evaluation/key_tokens.h"
 
 namespace ringtrain {
 
@@ -55,9 +57,6 @@ struct LongPplResult {
 LongPplTexts long_texts(const TokenFile& file, const EvaluationTargets& targets, std::int64_t longest,
                         const KeyTokenOptions& options, const Tokenizer* tokenizer, const KeySet* given);
 
-/// Returns how many sequences are read for the texts.
-std::int64_t long_ppl_spans(const LongPplTexts& texts);
-
 /// Collective over state.world: all ranks pass the same and get the same. The model reads every text once, and, where
 /// key tokens are to be found, each short window. progress may be null: told on every rank of each sequence's tokens.
 LongPplResult evaluate_long_perplexity(RankState& state, const TokenFile& file, const LongPplTexts& texts,
@@ -68,5 +67,16 @@ LongPplResult evaluate_long_perplexity(RankState& state, const TokenFile& file, 
 nlohmann::ordered_json long_ppl_json(const LongPplResult& result);
 /// Returns lines for people. intervals: whether documents are enough for them.
 std::string long_ppl_lines(const LongPplResult& result, bool intervals);
+
+struct LongPplRequest {
+  KeyTokenOptions options;
+  std::string key_tokens = {};  // a saved set, whose options count; "": key tokens are found by this model
+  std::string save_path = {};   // where the set is written; "": nowhere
+};
+
+/// The metric `--longppl`, on the texts of the longest context length. found, if not null, receives the result, and
+/// must outlive the evaluation.
+std::shared_ptr<const EvaluationMetric> long_perplexity(LongPplRequest request,
+                                                        std::optional<LongPplResult>* found = nullptr);
 
 }  // namespace ringtrain

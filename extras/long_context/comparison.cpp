@@ -1,26 +1,28 @@
-#include "train/evaluation/comparison.h"
+#include "extras/long_context/comparison.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "extras/long_context/logits_scores.h"
 #include "framework/error.h"
 #include "parallel/collectives.h"
 #include "train/evaluation/passes/batch_targets.h"
-#include "train/evaluation/passes/logits_scores.h"
+#include "train/models/load_weights.h"
 
 namespace ringtrain {
 
-Comparison::Comparison(RankState& other, const EvaluationRequest& request, std::int64_t blocks)
-    : other_(other),
+Comparison::Comparison(const ComparedModel& other, const RankPurpose& purpose, const EvaluationRequest& request,
+                       std::int64_t blocks, ThreadPool& pool, Communicator& world)
+    : other_(other.config, other.table, purpose, world.rank(), Device::cpu(), pool, &world),
       lengths_(request.context_lengths),
       blocks_(blocks),
       columns_(request.by_position ? position_bucket(lengths_.back()) + 2 : 1),
-      other_nll_(other.evaluation_nll.view().numel()),
+      other_nll_(other_.evaluation_nll.view().numel()),
       divergence_(other_nll_.size()),
       sums_(std::ssize(lengths_) * blocks * columns_ * values, 0.0) {
-  if (other.gpus) other.gpus->set_lockstep(true);  // to its end: nobody counts which of its passes are first ones
+  load_weights(other_, other.source);
 }
 
 void Comparison::score(RankState& state, const TensorView& nll) {
@@ -91,8 +93,9 @@ ComparedTargets Comparison::summarised(std::int64_t i, std::int64_t column, std:
   return result;
 }
 
-std::vector<LengthComparison> Comparison::finish(Communicator& world, std::span<const std::int64_t> documents) {
-  all_reduce_sum(world, std::span<double>(sums_), {"comparison of two models"});
+std::vector<LengthComparison> Comparison::finish(std::span<const std::int64_t> documents) {
+  all_reduce_sum(*other_.world, std::span<double>(sums_), {"comparison of two models"});
+  other_.close();
   std::vector<LengthComparison> results;
   for (std::int64_t i = 0; i < std::ssize(lengths_); ++i) {
     LengthComparison result{lengths_[i], summarised(i, 0, documents), {}};

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "data/loader.h"
+#include "extras/long_context/comparison.h"
 #include "layers/model_parameters.h"
 #include "parallel/launch/launcher.h"
 #include "tests/train/train_fixture.h"
@@ -28,18 +29,24 @@ class ComparisonTest : public TrainTest {
     run(tiny(data(), {"training.steps=1", "model.initializer_range=0.4", fmt::format("training.seed={}", seed)}), name);
     return at(name);
   }
-  EvaluationOptions options(const std::string& checkpoint, const std::string& against) {
+  EvaluationOptions options(const std::string& checkpoint) {
     EvaluationOptions options;
     options.checkpoint = checkpoint;
-    options.against = against;
     options.data = data();
     options.request = {{16, 70}, 8, 30};
     options.request.by_position = true;
     return options;
   }
-  static EvaluationSummary evaluate(const EvaluationOptions& options) {
+  struct Found {
+    EvaluationSummary summary;
+    std::vector<LengthComparison> comparison;
+  };
+  static Found evaluate(EvaluationOptions options, const std::string& against) {
+    Found found;
+    options.metrics = {against_model(against, &found.comparison)};
     Launcher launcher;
-    return evaluate_checkpoint(options, launcher);
+    found.summary = evaluate_checkpoint(options, launcher);
+    return found;
   }
 
  private:
@@ -49,11 +56,11 @@ class ComparisonTest : public TrainTest {
 TEST_F(ComparisonTest, AModelDivergesFromItselfByExactlyNothing) {
   const std::string one = model("run", 1);
   for (const int ranks : {1, 3}) {
-    EvaluationOptions same = options(one, one);
+    EvaluationOptions same = options(one);
     same.mesh.sequence = ranks;
-    const EvaluationSummary summary = evaluate(same);
-    ASSERT_EQ(summary.comparison.size(), 2U);
-    for (const LengthComparison& length : summary.comparison) {
+    const std::vector<LengthComparison> comparison = evaluate(same, one).comparison;
+    ASSERT_EQ(comparison.size(), 2U);
+    for (const LengthComparison& length : comparison) {
       EXPECT_EQ(length.all.kl.value, 0);
       EXPECT_EQ(length.all.difference.value, 0);
       EXPECT_FALSE(length.by_position.empty());
@@ -65,10 +72,9 @@ TEST_F(ComparisonTest, AModelDivergesFromItselfByExactlyNothing) {
 // The witness holds each model's logits of a whole window, and adds up probabilities by their definition.
 TEST_F(ComparisonTest, EqualsAWitnessWithBothDistributions) {
   const std::string one = model("one", 1), two = model("two", 2);
-  const EvaluationSummary summary = evaluate(options(one, two)), alone = [&] {
-    EvaluationOptions without = options(one, "");
-    return evaluate(without);
-  }();
+  const auto [summary, comparison] = evaluate(options(one), two);
+  Launcher launcher;
+  const EvaluationSummary alone = evaluate_checkpoint(options(one), launcher);
   const auto file = TokenFile::open(data());
   constexpr std::int64_t length = 70, targets = 8;
   struct Sums {
@@ -128,7 +134,7 @@ TEST_F(ComparisonTest, EqualsAWitnessWithBothDistributions) {
       add(buckets[std::min(last, length)]);
     }
   }
-  const LengthComparison& found = summary.comparison.at(1);
+  const LengthComparison& found = comparison.at(1);
   EXPECT_GT(of_targets.kl / of_targets.weight, 1e-3);
   EXPECT_NEAR(found.all.kl.value, of_targets.kl / of_targets.weight, 1e-12);
   EXPECT_NEAR(found.all.difference.value, of_targets.difference / of_targets.weight, 1e-12);
@@ -140,22 +146,22 @@ TEST_F(ComparisonTest, EqualsAWitnessWithBothDistributions) {
   }
   for (std::size_t i = 0; i < 2; ++i) {  // what was there before is as it was
     EXPECT_NEAR(summary.results[i].nll.value, alone.results[i].nll.value, 1e-13);
-    EXPECT_NEAR(summary.results[i].nll.value - summary.comparison[i].all.against_nll.value,
-                summary.comparison[i].all.difference.value, 1e-12);
+    EXPECT_NEAR(summary.results[i].nll.value - comparison[i].all.against_nll.value, comparison[i].all.difference.value,
+                1e-12);
   }
   const auto json = evaluation_json(summary).at("against");
   EXPECT_EQ(json.at("results").at(1).at("kl").get<double>(), found.all.kl.value);
   EXPECT_EQ(json.at("results").at(1).at("by_position").size(), buckets.size());
-  EXPECT_NE(evaluation_table(summary).find("Against " + summary.against), std::string::npos);
+  EXPECT_NE(evaluation_table(summary).find("Against " + open_model(two).path), std::string::npos);
 }
 
 TEST_F(ComparisonTest, DivergenceGrowsWithTheErrorOfTheta) {
   const std::string one = model("run", 1);
   double before = 0;
   for (const char* const theta : {"450000", "100000", "20000"}) {  // the model's own is 500000
-    EvaluationOptions wrong = options(one, one);
+    EvaluationOptions wrong = options(one);
     wrong.settings = {std::string("model.rope_theta=") + theta};
-    const double kl = evaluate(wrong).comparison.at(1).all.kl.value;
+    const double kl = evaluate(wrong, one).comparison.at(1).all.kl.value;
     EXPECT_GT(kl, 1.5 * before) << theta;
     EXPECT_GT(kl, 1e-9) << theta;
     before = kl;
@@ -164,16 +170,15 @@ TEST_F(ComparisonTest, DivergenceGrowsWithTheErrorOfTheta) {
 
 TEST_F(ComparisonTest, DoesNotDependOnTheMesh) {
   const std::string one = model("one", 1), two = model("two", 2);
-  const EvaluationSummary reference = evaluate(options(one, two));
   for (const auto& [data_ranks, sequence, shards] : {std::tuple{1, 4, false}, {2, 2, true}, {4, 1, true}}) {
-    EvaluationOptions other = options(one, two);
+    EvaluationOptions other = options(one);
     other.mesh.data = data_ranks;
     other.mesh.sequence = sequence;
     other.shard_weights = shards;
     other.request.target_blocks = 29;  // so that a data rank of several has no span in the end
-    EvaluationOptions alone = options(one, two);
+    EvaluationOptions alone = options(one);
     alone.request.target_blocks = 29;
-    const EvaluationSummary expected = evaluate(alone), found = evaluate(other);
+    const Found expected = evaluate(alone, two), found = evaluate(other, two);
     for (std::size_t i = 0; i < 2; ++i) {
       EXPECT_NEAR(found.comparison[i].all.kl.value, expected.comparison[i].all.kl.value, 1e-12);
       EXPECT_NEAR(found.comparison[i].all.difference.value, expected.comparison[i].all.difference.value, 1e-11);
@@ -186,7 +191,7 @@ TEST_F(ComparisonTest, OtherVocabulariesAreRefused) {
   const std::string one = model("one", 1);
   const std::string more = write_tokens("more.h5", {.vocab_size = 29, .documents = 60, .shortest = 80, .longest = 200});
   run(tiny(more, {"training.steps=1", "model.vocab_size=29"}), "wide");
-  const std::string sentence = error_of(ExitCode::usage, [&] { evaluate(options(one, at("wide"))); });
+  const std::string sentence = error_of(ExitCode::usage, [&] { evaluate(options(one), at("wide")); });
   EXPECT_NE(sentence.find("29 tokens"), std::string::npos) << sentence;
   EXPECT_NE(sentence.find("23"), std::string::npos) << sentence;
 }

@@ -1,4 +1,4 @@
-#include "train/evaluation/long_perplexity.h"
+#include "extras/long_context/long_perplexity.h"
 
 #include <fmt/format.h>
 
@@ -11,8 +11,10 @@
 #include "framework/error.h"
 #include "framework/storage/hash.h"
 #include "parallel/collectives.h"
+#include "train/evaluation/evaluation_report.h"
 #include "train/evaluation/passes/batch_targets.h"
 #include "train/evaluation/passes/shared_spans.h"
+#include "train/models/model_tokenizer.h"
 
 namespace ringtrain {
 
@@ -109,6 +111,37 @@ LongPplSums sums_of(const LongText& text, const double* values, bool finds, cons
   return sums;
 }
 
+/// Returns the sums of all texts. values: of each token; first: the first token of each text.
+LongPplResult result_of(const LongPplTexts& texts, const std::string& evaluator, const std::vector<double>& values,
+                        const std::vector<std::int64_t>& first) {
+  LongPplResult result;
+  result.set = texts.set;
+  result.own_contrast = texts.finds();
+  if (texts.finds()) {
+    result.set.evaluator = evaluator;
+    result.set.texts.resize(texts.texts.size());
+  }
+  std::vector<DocumentSum> key, all;
+  for (std::size_t i = 0; i < texts.texts.size(); ++i) {
+    const LongText& text = texts.texts[i];
+    const LongPplSums sums = sums_of(text, values.data() + first[i] * values_per_token, texts.finds(),
+                                     result.set.options, result.set.texts[i]);
+    result.documents.push_back(text.document);
+    result.sums.push_back(sums);
+    result.key_tokens += sums.key_tokens;
+    result.tokens += sums.tokens;
+    if (sums.key_weight > 0) key.push_back({text.document, sums.key_nll, sums.key_weight});
+    if (sums.weight > 0) all.push_back({text.document, sums.nll, sums.weight});
+  }
+  result.key_nll = estimate_over(key);
+  result.nll = estimate_over(all);
+  if (!std::isfinite(result.nll.value)) {
+    fail(ExitCode::numeric, "--longppl: the mean loss of the texts is {}: the weights are not usable",
+         result.nll.value);
+  }
+  return result;
+}
+
 }  // namespace
 
 LongPplTexts long_texts(const TokenFile& file, const EvaluationTargets& targets, std::int64_t longest,
@@ -133,10 +166,6 @@ LongPplTexts long_texts(const TokenFile& file, const EvaluationTargets& targets,
          most, options.trunc_len);
   }
   return result;
-}
-
-std::int64_t long_ppl_spans(const LongPplTexts& texts) {
-  return std::ssize(passes_of(texts));
 }
 
 LongPplResult evaluate_long_perplexity(RankState& state, const TokenFile& file, const LongPplTexts& texts,
@@ -166,33 +195,7 @@ LongPplResult evaluate_long_perplexity(RankState& state, const TokenFile& file, 
   };
   for_each_span(state, file, spans, {score, [&] { state.model->evaluate_nothing(); }});
   all_reduce_sum(*state.world, std::span<double>(values), {"LongPPL"});
-
-  LongPplResult result;
-  result.set = texts.set;
-  result.own_contrast = texts.finds();
-  if (texts.finds()) {
-    result.set.evaluator = evaluator;
-    result.set.texts.resize(texts.texts.size());
-  }
-  std::vector<DocumentSum> key, all;
-  for (std::size_t i = 0; i < texts.texts.size(); ++i) {
-    const LongText& text = texts.texts[i];
-    result.documents.push_back(text.document);
-    result.sums.push_back(sums_of(text, values.data() + first[i] * values_per_token, texts.finds(), result.set.options,
-                                  result.set.texts[i]));
-    const LongPplSums& sums = result.sums.back();
-    result.key_tokens += sums.key_tokens;
-    result.tokens += sums.tokens;
-    if (sums.key_weight > 0) key.push_back({text.document, sums.key_nll, sums.key_weight});
-    if (sums.weight > 0) all.push_back({text.document, sums.nll, sums.weight});
-  }
-  result.key_nll = estimate_over(key);
-  result.nll = estimate_over(all);
-  if (!std::isfinite(result.nll.value)) {
-    fail(ExitCode::numeric, "--longppl: the mean loss of the texts is {}: the weights are not usable",
-         result.nll.value);
-  }
-  return result;
+  return result_of(texts, evaluator, values, first);
 }
 
 nlohmann::ordered_json long_ppl_json(const LongPplResult& result) {
@@ -246,6 +249,68 @@ std::string long_ppl_lines(const LongPplResult& result, bool intervals) {
     text += "Another model has other key tokens: compare models on one set (--save-path, --key-tokens).\n";
   }
   return text;
+}
+
+namespace {
+
+class PreparedLongPpl : public PreparedMetric {
+ public:
+  PreparedLongPpl(const EvaluationSubject& subject, LongPplTexts texts, std::optional<LongPplResult>* found)
+      : subject_(subject), texts_(std::move(texts)), found_(found) {}
+  std::string identity() const override { return key_set_text(texts_.set); }
+  std::int64_t sequences() const override { return std::ssize(passes_of(texts_)); }
+  MetricResult evaluate(RankState& state, TargetScorer* /*scorer*/,
+                        const std::function<void(std::int64_t)>& progress) const override {
+    LongPplResult result = evaluate_long_perplexity(state, subject_.file, texts_, subject_.source.path, progress);
+    const bool intervals = subject_.targets.documents >= min_documents;
+    MetricResult shown{long_ppl_json(result), long_ppl_lines(result, intervals), key_set_text(result.set)};
+    if (found_ && state.rank == 0) *found_ = std::move(result);
+    return shown;
+  }
+
+ private:
+  const EvaluationSubject subject_;
+  const LongPplTexts texts_;
+  std::optional<LongPplResult>* found_;
+};
+
+class LongPplMetric : public EvaluationMetric {
+ public:
+  LongPplMetric(LongPplRequest request, std::optional<LongPplResult>* found)
+      : request_(std::move(request)), found_(found) {
+    if (!request_.key_tokens.empty()) given_ = read_key_set(request_.key_tokens);
+  }
+  std::string name() const override { return "longppl"; }
+  std::vector<std::string> inputs() const override {
+    return given_ ? std::vector{request_.key_tokens} : std::vector<std::string>{};
+  }
+  std::optional<MetricOutput> output() const override {
+    if (request_.save_path.empty()) return std::nullopt;
+    return MetricOutput{
+        request_.save_path, {"the key tokens of an evaluation", "--save-path"}, OutputMark::begins(key_set_head)};
+  }
+  std::unique_ptr<PreparedMetric> prepare(const EvaluationSubject& subject) const override {
+    std::unique_ptr<Tokenizer> tokenizer = load_model_tokenizer(subject.source);
+    if (!tokenizer && subject.file.tokenizer_hash() == read_tokenizer_identity("bytes")) {
+      tokenizer = load_tokenizer("bytes");
+    }
+    return std::make_unique<PreparedLongPpl>(
+        subject,
+        long_texts(subject.file, subject.targets, subject.request.context_lengths.back(), request_.options,
+                   tokenizer.get(), given_ ? &*given_ : nullptr),
+        found_);
+  }
+
+ private:
+  LongPplRequest request_;
+  std::optional<KeySet> given_;
+  std::optional<LongPplResult>* found_;
+};
+
+}  // namespace
+
+std::shared_ptr<const EvaluationMetric> long_perplexity(LongPplRequest request, std::optional<LongPplResult>* found) {
+  return std::make_shared<LongPplMetric>(std::move(request), found);
 }
 
 }  // namespace ringtrain

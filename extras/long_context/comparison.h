@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "train/engine/rank_state.h"
+#include "train/evaluation/evaluation_metric.h"
 #include "train/evaluation/evaluation_statistics.h"
 #include "train/evaluation/evaluation_targets.h"
 
@@ -31,22 +33,28 @@ struct LengthComparison {
   std::vector<ComparedTargets> by_position;  // ascending; empty: it was not asked for
 };
 
-class Comparison {
- public:
-  /// other: the other model's rank of the same mesh, layout and dtype, on the CPU; it must outlive this. blocks: how
-  /// many there are. Holds 16 bytes for each token of a rank's sequence, and 40 for each length, block and bucket.
-  Comparison(RankState& other, const EvaluationRequest& request, std::int64_t blocks);
+struct ComparedModel {
+  ModelSource source;
+  Config config;
+  ParameterTable table;
+};
 
-  /// Collective over the ring and, where weights are sharded, over all ranks. Runs state.batch through both models.
-  /// nll: float64 [1, T] that receives the checkpoint's.
-  void score(RankState& state, const TensorView& nll);
-  /// Takes part in what others do in score(), of a rank without a sequence.
-  void score_nothing(RankState& state);
-  /// Takes what score() found, of the targets of a block at the i-th length: those from position first_target on, and
-  /// all others by their position if they are asked for.
-  void add(std::int64_t i, std::int64_t block, const Batch& batch, const TensorView& nll, std::int64_t first_target);
-  /// Collective. Returns what all ranks have found, one a length. documents: of each block.
-  std::vector<LengthComparison> finish(Communicator& world, std::span<const std::int64_t> documents);
+class Comparison : public TargetScorer {
+ public:
+  /// Collective over world. other: the other model and its config, of the same mesh, layout, and dtype, on the CPU;
+  /// pool and world must outlive this. blocks: how many there are. Besides the other model it holds 16 bytes for each
+  /// token of a rank's sequence, and 40 for each length, block, and bucket.
+  Comparison(const ComparedModel& other, const RankPurpose& purpose, const EvaluationRequest& request,
+             std::int64_t blocks, ThreadPool& pool, Communicator& world);
+
+  /// Runs state.batch through both models. nll receives the checkpoint's.
+  void score(RankState& state, const TensorView& nll) override;
+  void score_nothing(RankState& state) override;
+  /// Takes the targets of a block, and, if they are asked for, all other predictions by their position.
+  void add(std::int64_t i, std::int64_t block, const Batch& batch, const TensorView& nll,
+           std::int64_t first_target) override;
+  /// Collective, at the end. Returns what all ranks have found, one a length. documents: of each block.
+  std::vector<LengthComparison> finish(std::span<const std::int64_t> documents);
 
  private:
   double* at(std::int64_t i, std::int64_t block, std::int64_t column) {
@@ -55,7 +63,7 @@ class Comparison {
   ComparedTargets summarised(std::int64_t i, std::int64_t column, std::span<const std::int64_t> documents);
 
   static constexpr std::int64_t values = 5;  // weight, targets, nll, nll of the other, divergence
-  RankState& other_;
+  RankState other_;
   std::vector<std::int64_t> lengths_;
   std::int64_t blocks_, columns_;  // column 0: the targets; then the buckets of positions
   std::vector<double> other_nll_, divergence_, sums_;
@@ -66,5 +74,9 @@ nlohmann::ordered_json comparison_json(const std::string& against, const std::ve
 /// Returns a table for people. intervals: whether documents are enough for them.
 std::string comparison_table(const std::string& against, const std::vector<LengthComparison>& comparison,
                              bool intervals);
+
+/// The metric `--against`: another model, as open_model() takes it, on the same targets. found, if not null, receives
+/// the comparison of each length, and must outlive the evaluation.
+std::shared_ptr<const EvaluationMetric> against_model(std::string path, std::vector<LengthComparison>* found = nullptr);
 
 }  // namespace ringtrain

@@ -1,4 +1,4 @@
-#include "train/evaluation/tasks/task_samples.h"
+#include "extras/long_context/task_samples.h"
 
 #include <algorithm>
 #include <set>

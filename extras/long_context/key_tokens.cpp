@@ -1,4 +1,4 @@
-#include "train/evaluation/key_tokens.h"
+#include "extras/long_context/key_tokens.h"
 
 #include <algorithm>
 #include <cmath>

@@ -8,8 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "extras/long_context/task_samples.h"
 #include "train/engine/rank_state.h"
-#include "train/evaluation/tasks/task_samples.h"
+#include "train/evaluation/evaluation_metric.h"
 
 namespace ringtrain {
 
@@ -49,5 +50,14 @@ TaskSummary evaluate_tasks(RankState& state, const TaskSamples& samples, bool gr
 nlohmann::ordered_json tasks_json(const TaskSummary& summary);
 /// Returns heat maps as text: of each task the share of right answers by length and depth, and the nll of the answers.
 std::string task_tables(const TaskSummary& summary);
+
+struct TaskRequest {
+  std::vector<TaskKind> kinds;  // in this order
+  TaskSettings settings;
+  bool greedy = false;  // also report how often greedy text has the answer
+};
+
+/// The metric `--tasks`, at every context length of the evaluation.
+std::shared_ptr<const EvaluationMetric> long_context_tasks(TaskRequest request);
 
 }  // namespace ringtrain

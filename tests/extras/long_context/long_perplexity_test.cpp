@@ -3,6 +3,7 @@
 #include <set>
 
 #include "data/loader.h"
+#include "extras/long_context/long_perplexity.h"
 #include "framework/storage/files.h"
 #include "layers/model_parameters.h"
 #include "parallel/launch/launcher.h"
@@ -85,12 +86,18 @@ class LongPplTest : public TrainTest {
     options.checkpoint = checkpoint;
     options.data = data();
     options.request = {{16, 150}, 8, 20};
-    options.longppl = LongPplRequest{contrast, std::nullopt};
     return options;
   }
-  static EvaluationSummary evaluate(const EvaluationOptions& options) {
+  struct Found {
+    EvaluationSummary summary;
+    LongPplResult longppl;
+  };
+  static Found evaluate(EvaluationOptions options, const LongPplRequest& request = {contrast}) {
+    std::optional<LongPplResult> found;
+    options.metrics = {long_perplexity(request, &found)};
     Launcher launcher;
-    return evaluate_checkpoint(options, launcher);
+    EvaluationSummary summary = evaluate_checkpoint(options, launcher);
+    return {std::move(summary), found.value()};
   }
   static constexpr KeyTokenOptions contrast{.trunc_len = 30, .sliding_window = 13, .alpha = 0.15, .beta = -2.9};
   bool weights_ = false;
@@ -102,7 +109,7 @@ class LongPplTest : public TrainTest {
 // The witness reads every token's short window in full, and picks key tokens by the words of the paper.
 TEST_F(LongPplTest, EqualsAWitnessThatReadsEachWindow) {
   const std::string checkpoint = model("run", 1);
-  const EvaluationSummary summary = evaluate(options(checkpoint));
+  const auto [summary, result] = evaluate(options(checkpoint));
   const auto file = TokenFile::open(data());
   const ModelSource source = open_model(checkpoint);
   Config config = source.checkpoint->config;
@@ -140,8 +147,6 @@ TEST_F(LongPplTest, EqualsAWitnessThatReadsEachWindow) {
       }
     }
   });
-  ASSERT_TRUE(summary.longppl);
-  const LongPplResult& result = *summary.longppl;
   ASSERT_GT(keys, 10);
   ASSERT_LT(keys, scored / 2);
   EXPECT_EQ(result.key_tokens, keys);
@@ -158,14 +163,14 @@ TEST_F(LongPplTest, EqualsAWitnessThatReadsEachWindow) {
 
 TEST_F(LongPplTest, DoesNotDependOnTheMesh) {
   const std::string checkpoint = model("run", 1);
-  const LongPplResult reference = *evaluate(options(checkpoint)).longppl;
+  const LongPplResult reference = evaluate(options(checkpoint)).longppl;
   ASSERT_GT(reference.key_tokens, 10);
   for (const auto& [data_ranks, sequence] : {std::pair{1, 4}, {2, 2}, {3, 1}}) {
     EvaluationOptions other = options(checkpoint);
     other.mesh.data = data_ranks;
     other.mesh.sequence = sequence;
     other.shard_weights = data_ranks == 2;
-    const LongPplResult found = *evaluate(other).longppl;
+    const LongPplResult found = evaluate(other).longppl;
     EXPECT_EQ(found.set.texts, reference.set.texts);
     EXPECT_NEAR(found.key_nll.value, reference.key_nll.value, 1e-11);
     EXPECT_NEAR(found.nll.value, reference.nll.value, 1e-11);
@@ -174,7 +179,7 @@ TEST_F(LongPplTest, DoesNotDependOnTheMesh) {
 
 TEST_F(LongPplTest, CheckpointsCompareOnOneSavedSet) {
   const std::string one = model("one", 1), two = model("two", 2);
-  const LongPplResult own = *evaluate(options(one)).longppl;
+  const LongPplResult own = evaluate(options(one)).longppl;
   const std::string path = at("keys.json");
   write_file(path, key_set_text(own.set), ExitCode::usage);
   const KeySet read = read_key_set(path);
@@ -182,43 +187,41 @@ TEST_F(LongPplTest, CheckpointsCompareOnOneSavedSet) {
   EXPECT_EQ(read.evaluator, own.set.evaluator);
   EXPECT_EQ(read.options, own.set.options);
 
-  EvaluationOptions again = options(one);
-  again.longppl->given = read;
-  const LongPplResult same = *evaluate(again).longppl;
+  const LongPplRequest saved{.options = {}, .key_tokens = path};
+  const LongPplResult same = evaluate(options(one), saved).longppl;
   EXPECT_EQ(same.key_nll.value, own.key_nll.value);
   EXPECT_FALSE(same.own_contrast);
   EvaluationOptions other = options(two);
-  const LongPplResult others_own = *evaluate(other).longppl;
+  const LongPplResult others_own = evaluate(other).longppl;
   EXPECT_NE(others_own.set.texts, own.set.texts);
-  other.longppl->given = read;
-  const EvaluationSummary summary = evaluate(other);
-  EXPECT_EQ(summary.longppl->key_tokens, own.key_tokens);
-  EXPECT_EQ(summary.longppl->set.texts, own.set.texts);
-  EXPECT_NE(evaluation_table(summary).find("contrast of another model: " + own.set.evaluator), std::string::npos);
+  const Found found = evaluate(other, saved);
+  EXPECT_EQ(found.longppl.key_tokens, own.key_tokens);
+  EXPECT_EQ(found.longppl.set.texts, own.set.texts);
+  EXPECT_NE(evaluation_table(found.summary).find("contrast of another model: " + own.set.evaluator), std::string::npos);
   other.request.part = ScoredPart::whole;  // other documents
-  EXPECT_NE(error_of(ExitCode::data, [&] { evaluate(other); }).find("not document"), std::string::npos);
+  EXPECT_NE(error_of(ExitCode::data, [&] { evaluate(other, saved); }).find("not document"), std::string::npos);
 }
 
 TEST_F(LongPplTest, WeightsOfAFileCount) {
   weights_ = true;
-  const EvaluationSummary summary = evaluate(options(model("run", 1)));
+  const LongPplResult result = evaluate(options(model("run", 1))).longppl;
   const auto file = TokenFile::open(data());
   double weight = 0;
-  for (const std::int64_t document : summary.longppl->documents) {
+  for (const std::int64_t document : result.documents) {
     const std::int64_t begin = file->document_offsets()[document], end = file->document_offsets()[document + 1] - 1;
     std::vector<float> weights(std::min<std::int64_t>(150, end - begin));
     file->read_weights(begin, weights);
     for (std::size_t i = 1; i < weights.size(); ++i) weight += static_cast<double>(weights[i]);
   }
   double found = 0;
-  for (const LongPplSums& sums : summary.longppl->sums) found += sums.weight;
+  for (const LongPplSums& sums : result.sums) found += sums.weight;
   EXPECT_NEAR(found, weight, 1e-9);
 }
 
 TEST_F(LongPplTest, WhatCannotBeIsRefused) {
-  EvaluationOptions wrong = options(model("run", 1));
-  wrong.longppl->options.trunc_len = 150;
-  EXPECT_NE(error_of(ExitCode::usage, [&] { evaluate(wrong); }).find("--trunc-len 150"), std::string::npos);
+  const EvaluationOptions asked = options(model("run", 1));
+  EXPECT_NE(error_of(ExitCode::usage, [&] { evaluate(asked, {{.trunc_len = 150}}); }).find("--trunc-len 150"),
+            std::string::npos);
   const std::string path = at("keys.json");
   const auto refused = [&](const std::string& text) {
     write_file(path, text, ExitCode::usage);

@@ -1,4 +1,4 @@
-#include "train/evaluation/tasks/task_text.h"
+#include "extras/long_context/task_text.h"
 
 #include <fmt/format.h>
 

@@ -8,8 +8,8 @@
 
 #include "data/token_file.h"
 #include "data/tokenizer/tokenizer.h"
+#include "extras/long_context/task_text.h"
 #include "train/evaluation/passes/shared_spans.h"
-#include "train/evaluation/tasks/task_text.h"
 
 namespace ringtrain {
 

@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "data/loader.h"
+#include "extras/long_context/task_samples.h"
+#include "extras/long_context/task_scores.h"
 #include "layers/model_parameters.h"
 #include "parallel/launch/launcher.h"
 #include "tests/train/train_fixture.h"
 #include "train/engine/rank_state.h"
 #include "train/evaluation/checkpoint_evaluation.h"
-#include "train/evaluation/tasks/task_samples.h"
-#include "train/evaluation/tasks/task_scores.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -324,7 +324,7 @@ TEST_F(TasksTest, AModelWithoutATokenizerIsRefused) {
   options.checkpoint = at("run");
   options.data = data;
   options.request = {{100}, 8, 4};
-  options.tasks = TaskRequest{{TaskKind::single}, {}, false};
+  options.metrics = {long_context_tasks({{TaskKind::single}, {}, false})};
   Launcher launcher;
   EXPECT_NE(error_of(ExitCode::usage, [&] { evaluate_checkpoint(options, launcher); }).find("no tokenizer"),
             std::string::npos);

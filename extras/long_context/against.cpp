@@ -1,0 +1,98 @@
+// The metric --against: opens the other model, and compares it with the checkpoint.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "extras/long_context/comparison.h"
+#include "framework/error.h"
+#include "framework/standard_streams.h"
+#include "train/evaluation/checkpoint_evaluation.h"
+#include "train/models/model_tokenizer.h"
+#include "train/run/run_folder.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// Throws Error(usage) unless both models predict the same tokens.
+void check_tokens_of(const ModelSource& other, const EvaluationSubject& subject) {
+  const ModelSource& own = subject.source;
+  if (other.model.vocab_size != subject.config.model.vocab_size) {
+    fail(ExitCode::usage,
+         "--against {}: its vocabulary has {} tokens, but that of {} has {}, so their predictions do not compare",
+         other.path, other.model.vocab_size, own.path, subject.config.model.vocab_size);
+  }
+  check_tokens(other, subject.file);
+  const std::string one = tokenizer_identity(own), another = tokenizer_identity(other);
+  if (!one.empty() && !another.empty() && one != another) {
+    fail(ExitCode::usage, "--against {}: it has another tokenizer than {} (hashes {} and {})", other.path, own.path,
+         another, one);
+  }
+}
+
+/// The other model, under the config of the checkpoint's evaluation.
+class PreparedAgainst : public PreparedMetric {
+ public:
+  PreparedAgainst(const std::string& path, const EvaluationSubject& subject, std::vector<LengthComparison>* found)
+      : subject_(subject), other_{open_model(path), subject.config, {}}, found_(found) {
+    check_tokens_of(other_.source, subject);
+    other_.config.model = other_.source.model;
+    other_.table = make_parameter_table(other_.config.model);
+    check_lengths(subject.request, other_.config);
+    std::vector<std::string> remarks = other_.source.logs;
+    const std::int64_t longest = subject.request.context_lengths.back();
+    if (const auto beyond = beyond_context(other_.source, longest, "--context-lengths")) remarks.push_back(*beyond);
+    for (const std::string& line : remarks) write_message(stderr, fmt::format("evaluate: --against: {}\n", line));
+  }
+
+  std::string identity() const override { return other_.source.identity; }
+  std::vector<RankPlan> plans(const RankPurpose& purpose) const override {
+    return plan_ranks(other_.config, other_.table, purpose);
+  }
+  std::unique_ptr<TargetScorer> make_scorer(RankState& state, const RankPurpose& purpose) const override {
+    return std::make_unique<Comparison>(other_, purpose, subject_.request, std::ssize(subject_.targets.blocks),
+                                        state.stream.pool(), *state.world);
+  }
+  MetricResult evaluate(RankState& state, TargetScorer* scorer,
+                        const std::function<void(std::int64_t)>& /*progress*/) const override {
+    std::vector<LengthComparison> comparison = static_cast<Comparison*>(scorer)->finish(documents_of(subject_.targets));
+    const std::string& path = other_.source.path;
+    const bool intervals = subject_.targets.documents >= min_documents;
+    MetricResult result{comparison_json(path, comparison), comparison_table(path, comparison, intervals), {}};
+    if (found_ && state.rank == 0) *found_ = std::move(comparison);
+    return result;
+  }
+
+ private:
+  const EvaluationSubject subject_;
+  ComparedModel other_;
+  std::vector<LengthComparison>* found_;
+};
+
+class AgainstModel : public EvaluationMetric {
+ public:
+  AgainstModel(std::string path, std::vector<LengthComparison>* found) : path_(std::move(path)), found_(found) {}
+  std::string name() const override { return "against"; }
+  std::vector<std::string> inputs() const override { return files_of_model(path_); }
+  std::unique_ptr<PreparedMetric> prepare(const EvaluationSubject& subject) const override {
+    if (subject.config.training.device == Device::Kind::cuda) {
+      fail(ExitCode::usage, "--against: the logits of two models are compared on the CPU; give --device cpu");
+    }
+    return std::make_unique<PreparedAgainst>(path_, subject, found_);
+  }
+
+ private:
+  std::string path_;
+  std::vector<LengthComparison>* found_;
+};
+
+}  // namespace
+
+std::shared_ptr<const EvaluationMetric> against_model(std::string path, std::vector<LengthComparison>* found) {
+  return std::make_shared<AgainstModel>(std::move(path), found);
+}
+
+}  // namespace ringtrain

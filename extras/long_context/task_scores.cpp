@@ -1,0 +1,255 @@
+#include "extras/long_context/task_scores.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "extras/long_context/logits_scores.h"
+#include "framework/counted.h"
+#include "framework/error.h"
+#include "parallel/collectives.h"
+#include "train/models/model_tokenizer.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr std::int64_t values_per_trial = 3;  // nll of its tokens, right, tokens that are not the likeliest
+
+/// Returns 1 if the first candidate is the likeliest, 1 / n if it is one of n that are.
+template <class S>
+double right_of(const S* row, const std::vector<std::int32_t>& candidates) {
+  const auto own = widened(row[candidates.front()]);
+  std::int64_t alike = 0;
+  for (const std::int32_t one : candidates) {
+    const auto other = widened(row[one]);
+    if (other > own) return 0;
+    alike += other == own ? 1 : 0;
+  }
+  return 1.0 / static_cast<double>(alike);
+}
+
+/// The trials of each text, which stand together.
+std::vector<std::pair<std::int64_t, std::int64_t>> trials_by_text(const TaskSamples& samples) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges(samples.spans.size(), {0, 0});
+  for (std::int64_t i = 0; i < std::ssize(samples.trials); ++i) {
+    auto& [begin, end] = ranges[samples.trials[i].text];
+    if (begin == end) begin = i;
+    end = i + 1;
+  }
+  return ranges;
+}
+
+/// What the trials of all texts gave, each by the rank that holds its tokens.
+class TrialScores {
+ public:
+  explicit TrialScores(const TaskSamples& samples)
+      : samples_(samples), by_text_(trials_by_text(samples)), values_(samples.trials.size() * values_per_trial, 0.0) {}
+
+  /// Collective over the ring. Scores the text in state.batch: rows that follow each other go through the head
+  /// together.
+  void score(RankState& state, std::int64_t text) {
+    const std::unique_ptr<LogitsPass> pass = state.model->begin_logits(state.batch);
+    const auto* const labels = state.batch.labels().as<std::int32_t>();
+    const auto* const positions = state.batch.positions().as<std::int32_t>();
+    for (std::int64_t begin = 0, end = 0; begin < state.batch.T; begin = std::max(end, begin + 1)) {
+      if (labels[begin] < 0) continue;
+      const std::int64_t most = std::min(begin + pass->most_rows(), state.batch.T);
+      end = begin + 1;
+      while (end < most && labels[end] >= 0) ++end;
+      const TensorView logits = pass->rows(begin, end);
+      const std::int64_t V = logits.dim(1);
+      dispatch_dtype(logits.dtype, [&]<class S, class>() {
+        for (std::int64_t t = begin; t < end; ++t) {
+          take(logits.as<S>() + (t - begin) * V, V, text, positions[t] + 1, labels[t]);
+        }
+      });
+    }
+  }
+
+  /// Collective. Returns values_per_trial for each trial.
+  const std::vector<double>& finish(Communicator& world) {
+    all_reduce_sum(world, std::span<double>(values_), {"tasks of an evaluation"});
+    return values_;
+  }
+
+ private:
+  /// Takes the row that predicts a token of a text.
+  template <class S>
+  void take(const S* row, std::int64_t V, std::int64_t text, std::int64_t token, std::int32_t label) {
+    for (std::int64_t i = by_text_[text].first; i < by_text_[text].second; ++i) {
+      const TaskTrial& trial = samples_.trials[i];
+      if (token < trial.first || token >= trial.first + trial.tokens) continue;
+      double* const to = values_.data() + i * values_per_trial;
+      to[0] += log_sum_exp(row, V) - static_cast<double>(widened(row[label]));
+      if (token == trial.decisive) to[1] = right_of(row, trial.candidates);
+      if (std::ranges::max_element(row, row + V, {}, [](auto x) { return widened(x); }) - row != label) to[2] += 1;
+    }
+  }
+
+  const TaskSamples& samples_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> by_text_;
+  std::vector<double> values_;
+};
+
+/// Returns the sums of all trials by task, length, and depth.
+std::vector<TaskResult> results_of(const TaskSamples& samples, const std::vector<double>& values) {
+  const std::vector<TaskCell> row(static_cast<std::size_t>(samples.settings.depths));
+  std::vector<TaskResult> results;
+  for (const TaskKind kind : samples.kinds) results.push_back({kind, std::vector(samples.lengths.size(), row), {}});
+  for (std::size_t i = 0; i < samples.trials.size(); ++i) {
+    const TaskTrial& trial = samples.trials[i];
+    const double* const from = values.data() + i * values_per_trial;
+    const TaskCell one{1, from[1], from[2] == 0 ? 1.0 : 0.0, from[0], static_cast<double>(trial.tokens)};
+    if (!std::isfinite(one.nll)) {
+      fail(ExitCode::numeric,
+           "--tasks: the loss of an answer of task {} at context length {} is {}: the weights are "
+           "not usable",
+           name_of(samples.kinds[trial.task]), samples.lengths[trial.length], one.nll);
+    }
+    results[trial.task].cells[trial.length][trial.depth] += one;
+    results[trial.task].all += one;
+  }
+  return results;
+}
+
+}  // namespace
+
+TaskCell& TaskCell::operator+=(const TaskCell& other) {
+  trials += other.trials;
+  right += other.right;
+  exact += other.exact;
+  nll += other.nll;
+  tokens += other.tokens;
+  return *this;
+}
+
+double deviations(const TaskCell& cell, double chance) {
+  return (cell.right - cell.trials * chance) / std::sqrt(cell.trials * chance * (1 - chance));
+}
+
+TaskSummary evaluate_tasks(RankState& state, const TaskSamples& samples, bool greedy,
+                           const std::function<void(std::int64_t tokens)>& progress) {
+  TrialScores scores(samples);
+  const auto pass = [&](std::int64_t text) {
+    scores.score(state, text);
+    if (progress) progress(samples.spans[text].length);
+  };
+  for_each_span(state, *samples.tokens, samples.spans, {pass, [&] { state.model->evaluate_nothing(); }, {}, "tasks"});
+  return {samples.settings, samples.lengths, greedy, results_of(samples, scores.finish(*state.world))};
+}
+
+nlohmann::ordered_json tasks_json(const TaskSummary& summary) {
+  const TaskSettings& settings = summary.settings;
+  const auto with_numbers = [&](nlohmann::ordered_json json, const TaskCell& cell) {
+    json["trials"] = std::llround(cell.trials);
+    json["accuracy"] = cell.right / cell.trials;
+    json["nll"] = cell.nll / cell.tokens;
+    if (summary.greedy) json["greedy_match"] = cell.exact / cell.trials;
+    return json;
+  };
+  nlohmann::ordered_json json{{"chance", summary.chance()},
+                              {"candidates", settings.candidates},
+                              {"seed", settings.seed},
+                              {"samples", settings.samples},
+                              {"depths", nlohmann::ordered_json::array()},
+                              {"results", nlohmann::ordered_json::array()}};
+  for (std::int64_t depth = 0; depth < settings.depths; ++depth) json["depths"].push_back(depth_share(settings, depth));
+  for (const TaskResult& task : summary.tasks) {
+    nlohmann::ordered_json row = with_numbers({{"task", name_of(task.kind)}}, task.all);
+    row["deviations_from_chance"] = deviations(task.all, summary.chance());
+    for (std::size_t i = 0; i < task.cells.size(); ++i) {
+      for (std::size_t depth = 0; depth < task.cells[i].size(); ++depth) {
+        if (task.cells[i][depth].trials == 0) continue;
+        row["cells"].push_back(with_numbers({{"context_length", summary.lengths[i]},
+                                             {"depth", depth_share(settings, static_cast<std::int64_t>(depth))}},
+                                            task.cells[i][depth]));
+      }
+    }
+    json["results"].push_back(std::move(row));
+  }
+  return json;
+}
+
+std::string task_tables(const TaskSummary& summary) {
+  const TaskSettings& settings = summary.settings;
+  std::string text = fmt::format("\nTasks: right answers in %, the likeliest of {} candidates; chance is {:.1f}%\n",
+                                 settings.candidates, 100 * summary.chance());
+  std::string head = fmt::format("{:>9}", "context");
+  for (std::int64_t depth = 0; depth < settings.depths; ++depth) {
+    head += fmt::format("  {:>7}", fmt::format("{:.0f}%", 100 * depth_share(settings, depth)));
+  }
+  for (const TaskResult& task : summary.tasks) {
+    const TaskCell& all = task.all;
+    text += fmt::format("\n{}: {:.1f}% of {}, {:+.1f} standard deviations from chance; nll of answers {:.4f}",
+                        name_of(task.kind), 100 * all.right / all.trials, counted(std::llround(all.trials), "answer"),
+                        deviations(all, summary.chance()), all.nll / all.tokens);
+    if (summary.greedy) text += fmt::format("; greedy text has {:.1f}%", 100 * all.exact / all.trials);
+    text += fmt::format("\n{} | nll of the answers\n", head);
+    for (std::size_t i = 0; i < task.cells.size(); ++i) {
+      std::string rights = fmt::format("{:>9}", summary.lengths[i]), nlls;
+      for (const TaskCell& cell : task.cells[i]) {
+        rights +=
+            fmt::format("  {:>7}", cell.trials == 0 ? "-" : fmt::format("{:.0f}", 100 * cell.right / cell.trials));
+        nlls += fmt::format("  {:>7}", cell.trials == 0 ? "-" : fmt::format("{:.3f}", cell.nll / cell.tokens));
+      }
+      text += fmt::format("{} |{}\n", rights, nlls);
+    }
+  }
+  return text + "\ncolumns: the depth of the needle in the text; nll: nats a token of the answers alone\n";
+}
+
+namespace {
+
+class PreparedTasks : public PreparedMetric {
+ public:
+  PreparedTasks(TaskSamples samples, bool greedy) : samples_(std::move(samples)), greedy_(greedy) {}
+  std::string identity() const override { return samples_.tokens->hash(); }
+  std::int64_t sequences() const override { return std::ssize(samples_.spans); }
+  MetricResult evaluate(RankState& state, TargetScorer* /*scorer*/,
+                        const std::function<void(std::int64_t)>& progress) const override {
+    const TaskSummary summary = evaluate_tasks(state, samples_, greedy_, progress);
+    return {tasks_json(summary), task_tables(summary), {}};
+  }
+
+ private:
+  const TaskSamples samples_;
+  const bool greedy_;
+};
+
+class TaskMetric : public EvaluationMetric {
+ public:
+  explicit TaskMetric(TaskRequest request) : request_(std::move(request)) {}
+  std::string name() const override { return "tasks"; }
+  std::unique_ptr<PreparedMetric> prepare(const EvaluationSubject& subject) const override {
+    const std::int64_t vocab_size = subject.config.model.vocab_size;
+    if (subject.config.training.device == Device::Kind::cuda) {
+      fail(ExitCode::usage, "--tasks: candidates are compared on the CPU; give --device cpu");
+    }
+    const std::unique_ptr<Tokenizer> tokenizer = load_model_tokenizer(subject.source);
+    if (!tokenizer) {
+      fail(ExitCode::usage, "--tasks: {} has no tokenizer, so no text can be written in its tokens",
+           subject.source.path);
+    }
+    if (tokenizer->vocab_size() > vocab_size) {
+      fail(ExitCode::usage, "--tasks: the tokenizer of {} has {} tokens, but the model's vocabulary {}",
+           subject.source.path, tokenizer->vocab_size(), vocab_size);
+    }
+    return std::make_unique<PreparedTasks>(
+        make_task_samples(request_.kinds, subject.request.context_lengths, request_.settings, *tokenizer, vocab_size),
+        request_.greedy);
+  }
+
+ private:
+  TaskRequest request_;
+};
+
+}  // namespace
+
+std::shared_ptr<const EvaluationMetric> long_context_tasks(TaskRequest request) {
+  return std::make_shared<TaskMetric>(std::move(request));
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,91 @@
+// What an evaluation can do besides perplexity: a metric chooses its texts, scores them, and gives a field of the JSON
+// and lines of the table. The extras have metrics; the core has none.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/loader.h"
+#include "data/token_file.h"
+#include "framework/output/output_file.h"
+#include "train/engine/rank_state.h"
+#include "train/evaluation/evaluation_targets.h"
+#include "train/models/model_source.h"
+
+namespace ringtrain {
+
+/// What an evaluation is about to score. All of it outlives what a metric makes of it.
+struct EvaluationSubject {
+  const ModelSource& source;
+  const Config& config;  // the model's, with mesh, device, and dtype of this evaluation
+  const TokenFile& file;
+  const EvaluationRequest& request;
+  const EvaluationTargets& targets;
+};
+
+/// Scores an evaluation's own targets in place of Model::evaluate(), on one rank. Destroyed before the rank's state.
+class TargetScorer {
+ public:
+  virtual ~TargetScorer() = default;
+  /// Collective over the ring and, where weights are sharded, over all ranks. nll: float64 [1, T] of state.batch.
+  virtual void score(RankState& state, const TensorView& nll) = 0;
+  /// Takes part in what others do in score(), on a rank without a sequence.
+  virtual void score_nothing(RankState& state) = 0;
+  /// Takes what score() found of a block at the i-th length. Targets are scored from position first_target on.
+  virtual void add(std::int64_t i, std::int64_t block, const Batch& batch, const TensorView& nll,
+                   std::int64_t first_target) = 0;
+};
+
+struct MetricResult {
+  nlohmann::ordered_json json;  // the field of `evaluate --output`
+  std::string lines;            // for people
+  std::string file_text;        // of EvaluationMetric::output()
+};
+
+/// A metric whose texts are chosen, in one process. Used by the threads of its ranks.
+class PreparedMetric {
+ public:
+  virtual ~PreparedMetric() = default;
+  /// Returns what all processes must have alike.
+  virtual std::string identity() const = 0;
+  /// Returns how many sequences evaluate() reads, over all data ranks.
+  virtual std::int64_t sequences() const { return 0; }
+  /// Returns what ranks hold besides the model's own RankState; none: nothing.
+  virtual std::vector<RankPlan> plans(const RankPurpose& /*purpose*/) const { return {}; }
+  /// Collective over state.world. Returns null unless the metric scores the evaluation's own targets; one at most does.
+  virtual std::unique_ptr<TargetScorer> make_scorer(RankState& /*state*/, const RankPurpose& /*purpose*/) const {
+    return nullptr;
+  }
+  /// Collective over state.world, after the targets. All ranks return the same. scorer: this metric's own, which has
+  /// scored the targets; progress: called on every rank with the tokens of each sequence. Throws Error(numeric) if the
+  /// weights are not usable.
+  virtual MetricResult evaluate(RankState& state, TargetScorer* scorer,
+                                const std::function<void(std::int64_t tokens)>& progress) const = 0;
+};
+
+/// A file that a metric writes besides.
+struct MetricOutput {
+  std::string path;
+  OutputKind kind;
+  OutputMark mark;
+};
+
+/// A metric that was asked for.
+class EvaluationMetric {
+ public:
+  virtual ~EvaluationMetric() = default;
+  /// Returns the name of its JSON field. "--" and the name is the flag that asks for it.
+  virtual std::string name() const = 0;
+  /// Returns the files that it reads, which no output may replace.
+  virtual std::vector<std::string> inputs() const { return {}; }
+  virtual std::optional<MetricOutput> output() const { return std::nullopt; }
+  /// Chooses the texts. No communication. Throws Error(usage, data, checkpoint).
+  virtual std::unique_ptr<PreparedMetric> prepare(const EvaluationSubject& subject) const = 0;
+};
+
+}  // namespace ringtrain

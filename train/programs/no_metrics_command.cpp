@@ -1,0 +1,36 @@
+// evaluate without the extras: it has no metrics, and refuses their flags.
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "train/programs/metric_flags.h"
+
+namespace ringtrain {
+
+namespace {
+
+class NoMetrics : public MetricFlags {
+ public:
+  std::vector<std::shared_ptr<const EvaluationMetric>> metrics() const override { return {}; }
+};
+
+constexpr std::array<std::string_view, 14> flags{
+    "--against",   "--tasks",        "--task-samples", "--task-depths", "--task-candidates",
+    "--task-seed", "--greedy-match", "--longppl",      "--trunc-len",   "--sliding-window",
+    "--alpha",     "--beta",         "--save-path",    "--key-tokens"};
+
+}  // namespace
+
+std::unique_ptr<MetricFlags> add_metric_flags(CommandLine& /*app*/, int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i], name = argument.substr(0, argument.find('='));
+    if (std::ranges::find(flags, name) == flags.end()) continue;
+    fail(ExitCode::usage,
+         "evaluate: {} belongs to the extras, which this build leaves out: cmake --preset full && cmake --build "
+         "--preset full builds them",
+         name);
+  }
+  return std::make_unique<NoMetrics>();
+}
+
+}  // namespace ringtrain
