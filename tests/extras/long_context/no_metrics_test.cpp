@@ -1,0 +1,50 @@
+// A build without the extras refuses each flag of their metrics, and no other.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+#include <string>
+
+#include "tests/support/error_of.h"
+#include "tests/support/paths.h"
+#include "train/programs/metric_flags.h"
+
+namespace ringtrain::testing {
+namespace {
+
+/// Returns the flags that a source adds to a command line.
+std::set<std::string> flags_of(const std::string& path) {
+  std::ifstream file(source_folder() + "/" + path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::regex added(R"(add_\w+(?:<\w+>)?\(\s*"(--[a-z-]+)\")");
+  std::set<std::string> flags;
+  for (std::sregex_iterator at(text.begin(), text.end(), added), end; at != end; ++at) flags.insert((*at)[1]);
+  return flags;
+}
+
+void add_to_a_core_build(const std::string& argument) {
+  CommandLine app("a test", "evaluate");
+  std::string program = "evaluate", given = argument;
+  char* arguments[] = {program.data(), given.data()};
+  EXPECT_TRUE(add_metric_flags(app, 2, arguments)->metrics().empty());
+}
+
+TEST(NoMetrics, RefusesTheFlagsOfTheExtrasAndNoOther) {
+  const std::set<std::string> extras = flags_of("extras/long_context/metrics_command.cpp");
+  EXPECT_EQ(extras.size(), 14U);
+  for (const std::string& flag : extras) {
+    for (const std::string& argument : {flag, flag + "=3"}) {
+      const std::string sentence = error_of(ExitCode::usage, [&] { add_to_a_core_build(argument); });
+      EXPECT_NE(sentence.find(flag + " belongs to the extras"), std::string::npos) << sentence;
+      EXPECT_NE(sentence.find("--preset full"), std::string::npos) << sentence;
+    }
+  }
+  const std::set<std::string> core = flags_of("train/programs/evaluate_command.cpp");
+  EXPECT_GE(core.size(), 12U);
+  for (const std::string& flag : core) EXPECT_NO_THROW(add_to_a_core_build(flag)) << flag;
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
