@@ -4,14 +4,8 @@
 
 #include "data/loader.h"
 #include "extras/long_context/comparison.h"
-#include "layers/model_parameters.h"
-#include "parallel/launch/launcher.h"
-#include "tests/train/train_fixture.h"
-#include "train/engine/rank_state.h"
-#include "train/evaluation/checkpoint_evaluation.h"
+#include "tests/train/evaluation/evaluation_fixture.h"
 #include "train/evaluation/evaluation_report.h"
-#include "train/models/load_weights.h"
-#include "train/models/model_source.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -84,17 +78,7 @@ TEST_F(ComparisonTest, EqualsAWitnessWithBothDistributions) {
   std::map<std::int64_t, Sums> buckets;
   std::map<std::string, std::vector<std::vector<double>>> probabilities;  // of each model, by block and position
   for (const std::string& path : {one, two}) {
-    const ModelSource source = open_model(path);
-    Config config = source.checkpoint->config;
-    config.mesh = {.data = 1, .sequence = 1};
-    config.mesh.threads_per_rank = 1;
-    config.training.loss_chunk = length;
-    const ParameterTable table = make_parameter_table(config.model);
-    launch_threads({1, 60}, [&](Communicator& world) {
-      ThreadPool pool(1);
-      RankState state(config, table, {.training = false, .evaluation_lengths = {length}}, 0, Device::cpu(), pool,
-                      &world);
-      load_weights(state, source);
+    on_model(path, length, [&](RankState& state) {
       for (const TargetBlock& block : summary.blocks) {
         const std::int64_t begin = block.end - length;
         load_spans(state.batch, *file, {&begin, 1}, length, length, state.shard);

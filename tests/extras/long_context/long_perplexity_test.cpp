@@ -5,14 +5,8 @@
 #include "data/loader.h"
 #include "extras/long_context/long_perplexity.h"
 #include "framework/storage/files.h"
-#include "layers/model_parameters.h"
-#include "parallel/launch/launcher.h"
-#include "tests/train/train_fixture.h"
-#include "train/engine/rank_state.h"
-#include "train/evaluation/checkpoint_evaluation.h"
+#include "tests/train/evaluation/evaluation_fixture.h"
 #include "train/evaluation/evaluation_report.h"
-#include "train/models/load_weights.h"
-#include "train/models/model_source.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -111,20 +105,11 @@ TEST_F(LongPplTest, EqualsAWitnessThatReadsEachWindow) {
   const std::string checkpoint = model("run", 1);
   const auto [summary, result] = evaluate(options(checkpoint));
   const auto file = TokenFile::open(data());
-  const ModelSource source = open_model(checkpoint);
-  Config config = source.checkpoint->config;
-  config.model = source.model;
-  config.mesh = {.data = 1, .sequence = 1};
-  config.mesh.threads_per_rank = 1;
-  const ParameterTable table = make_parameter_table(config.model);
   double key_nll = 0, nll = 0;
   std::int64_t keys = 0, tokens = 0, scored = 0;
   std::set<std::int64_t> documents;
   for (const TargetBlock& block : summary.blocks) documents.insert(block.document);
-  launch_threads({1, 60}, [&](Communicator& world) {
-    ThreadPool pool(1);
-    RankState state(config, table, {.training = false, .evaluation_lengths = {150}}, 0, Device::cpu(), pool, &world);
-    load_weights(state, source);
+  on_model(checkpoint, 150, [&](RankState& state) {
     const auto nll_of = [&](std::int64_t begin, std::int64_t target) {  // of a token, read from `begin`
       load_spans(state.batch, *file, {&begin, 1}, target - begin, 1, state.shard);
       const TensorView values = state.evaluation_nll.view().prefix({1, state.batch.T});

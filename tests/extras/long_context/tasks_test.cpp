@@ -8,11 +8,7 @@
 #include "data/loader.h"
 #include "extras/long_context/task_samples.h"
 #include "extras/long_context/task_scores.h"
-#include "layers/model_parameters.h"
-#include "parallel/launch/launcher.h"
-#include "tests/train/train_fixture.h"
-#include "train/engine/rank_state.h"
-#include "train/evaluation/checkpoint_evaluation.h"
+#include "tests/train/evaluation/evaluation_fixture.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -142,19 +138,15 @@ class TasksTest : public TrainTest {
     settings.samples = each;
     return make_task_samples(all_tasks, lengths, settings, *load_tokenizer("bytes"), 257);
   }
-  static void on_ranks(const Config& config, const std::function<void(RankState&)>& body) {
-    const ParameterTable table = make_parameter_table(config.model);
-    const RankPurpose purpose{.training = false, .evaluation_lengths = {1300}};
-    launch_threads({static_cast<int>(config.mesh.data * config.mesh.sequence), 120}, [&](Communicator& world) {
-      ThreadPool pool(1);
-      RankState state(config, table, purpose, world.rank(), Device::cpu(), pool, &world);
+  static void on_random(const Config& config, const std::function<void(RankState&)>& body) {
+    on_ranks(config, {1300}, [&](RankState& state) {
       state.model->initialise(5);
       body(state);
     });
   }
   static TaskSummary evaluate(const Config& config, const TaskSamples& samples) {
     TaskSummary summary;
-    on_ranks(config, [&](RankState& state) {
+    on_random(config, [&](RankState& state) {
       TaskSummary own = evaluate_tasks(state, samples, true, nullptr);
       if (state.rank == 0) summary = std::move(own);
     });
@@ -216,7 +208,7 @@ TEST_F(TasksTest, EqualsAWitnessWithAllLogits) {
   const TaskSamples made = samples(1, {1000});
   const Config one = config({"training.loss_chunk=1300"});
   std::map<TaskKind, TaskCell> expected;
-  on_ranks(one, [&](RankState& state) {
+  on_random(one, [&](RankState& state) {
     for (std::int64_t text = 0; text < std::ssize(made.spans); ++text) {
       const ReadSpan& span = made.spans[text];
       load_spans(state.batch, *made.tokens, {&span.begin, 1}, span.length, span.length, state.shard);
@@ -299,7 +291,7 @@ TEST_F(TasksTest, DoNotDependOnTheMesh) {
 TEST_F(TasksTest, AModelOfEqualLogitsHasExactlyChance) {
   const TaskSamples made = samples(1, {1000});
   TaskSummary found;
-  on_ranks(config(), [&](RankState& state) {
+  on_random(config(), [&](RankState& state) {
     state.parameters.clear_weights();
     found = evaluate_tasks(state, made, true, nullptr);
   });

@@ -3,14 +3,43 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "layers/model_parameters.h"
 #include "tests/train/train_fixture.h"
 #include "train/engine/rank_state.h"
 #include "train/evaluation/checkpoint_evaluation.h"
 #include "train/evaluation/evaluator.h"
+#include "train/models/load_weights.h"
+#include "train/models/model_source.h"
 
 namespace ringtrain::testing {
+
+/// Runs body on every rank of the config's mesh, with the state of one that evaluates sequences of these lengths.
+inline void on_ranks(const Config& config, const std::vector<std::int64_t>& lengths,
+                     const std::function<void(RankState&)>& body) {
+  const RankPurpose purpose{.training = false, .evaluation_lengths = lengths};
+  const ParameterTable table = make_parameter_table(config.model);
+  launch_threads({static_cast<int>(config.mesh.data * config.mesh.sequence), 120}, [&](Communicator& world) {
+    ThreadPool pool(1);
+    RankState state(config, table, purpose, world.rank(), Device::cpu(), pool, &world);
+    body(state);
+  });
+}
+
+/// Runs body on one rank that has a run's model, whose head takes a sequence at once.
+inline void on_model(const std::string& run, std::int64_t longest, const std::function<void(RankState&)>& body) {
+  const ModelSource source = open_model(run);
+  Config config = source.checkpoint->config;
+  config.mesh = {.data = 1, .sequence = 1};
+  config.mesh.threads_per_rank = 1;
+  config.training.loss_chunk = longest;
+  on_ranks(config, {longest}, [&](RankState& state) {
+    load_weights(state, source);
+    body(state);
+  });
+}
 
 class EvaluationTest : public TrainTest {
  protected:
@@ -20,15 +49,11 @@ class EvaluationTest : public TrainTest {
   /// Evaluates a model whose weights `set` makes, on a mesh.
   std::vector<LengthResult> evaluate(const Config& config, const TokenFile& file, const EvaluationRequest& request,
                                      const std::function<void(RankState&)>& set) {
-    const RankPurpose purpose{.training = false, .evaluation_lengths = request.context_lengths};
-    const ParameterTable table = make_parameter_table(config.model);
     const EvaluationTargets targets = choose_targets(file, request);
     std::vector<std::vector<LengthResult>> results(config.mesh.data * config.mesh.sequence);
-    launch_threads({static_cast<int>(results.size()), 60}, [&](Communicator& world) {
-      ThreadPool pool(1);
-      RankState state(config, table, purpose, world.rank(), Device::cpu(), pool, &world);
+    on_ranks(config, request.context_lengths, [&](RankState& state) {
       set(state);
-      results[world.rank()] = evaluate_targets(state, file, request, targets, nullptr, nullptr).value();
+      results[state.rank] = evaluate_targets(state, file, request, targets, nullptr, nullptr).value();
     });
     for (const auto& other : results) {  // every rank knows the same
       EXPECT_EQ(other.size(), results[0].size());

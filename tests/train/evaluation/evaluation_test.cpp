@@ -244,10 +244,7 @@ TEST_F(EvaluationTest, ByPositionEachPredictionOfAWindowIsInItsBucket) {
   const auto first_of = [&](std::int64_t position) {
     return std::ranges::find_if(bounds, [&](const auto& one) { return position <= one.second; })->first;
   };
-  const ParameterTable table = make_parameter_table(config.model);
-  launch_threads({1, 60}, [&](Communicator& world) {
-    ThreadPool pool(1);
-    RankState state(config, table, {.training = false, .evaluation_lengths = {100}}, 0, Device::cpu(), pool, &world);
+  on_ranks(config, {100}, [&](RankState& state) {
     initialise(state);
     for (const TargetBlock& block : choose_targets(*file, request).blocks) {
       for (const std::int64_t length : request.context_lengths) {

@@ -51,10 +51,7 @@ TEST_F(EvaluationTest, AStrideGivesEachTokenTheContextOfItsWindow) {
   constexpr std::int64_t length = 24, stride = 10;
   double nll = 0, weight = 0;
   std::int64_t scored = 0;
-  const ParameterTable table = make_parameter_table(config.model);
-  launch_threads({1, 60}, [&](Communicator& world) {
-    ThreadPool pool(1);
-    RankState state(config, table, {.training = false, .evaluation_lengths = {length}}, 0, Device::cpu(), pool, &world);
+  on_ranks(config, {length}, [&](RankState& state) {
     initialise(state);
     for (std::size_t d = 2; d < 5; ++d) {
       for (std::int64_t token = 1; token < offsets[d + 1] - offsets[d]; ++token) {
