@@ -54,6 +54,49 @@ double exponentials(S* row, std::int64_t V, A shift) {
   return cpu::horizontal_sum<double>(sums) + sum_of_tail;
 }
 
+/// Writes the gradient over a row of logits: factor times softmax, less 1 at the label, under a softcap.
+template <class S, class A>
+void write_gradient(S* row, std::int64_t V, std::int64_t label, A largest, double sum, double factor, double softcap) {
+  const auto of_label = static_cast<double>(cpu::widened(row[label]));
+  const auto scale = static_cast<A>(factor / sum);
+  const double p = std::exp(of_label - static_cast<double>(largest)) / sum;
+  const double bent = softcap > 0 ? of_label / softcap : 0;
+  const auto inverse = softcap > 0 ? static_cast<A>(1 / softcap) : A{0};
+  cpu::for_vectors<A>(0, V, [=](auto at) {
+    const Vector<A> logit = at(row), tanh = logit * inverse;
+    const Vector<A> slope = cpu::exp2<A>((logit - largest) * static_cast<A>(cpu::log2_e)) * scale;
+    at.put(row, softcap > 0 ? slope * (1 - tanh * tanh) : slope);
+  });
+  row[label] = cpu::rounded_to<S>((p - 1) * factor * (1 - bent * bent));
+}
+
+/// The same over a row of the logits' exponentials, without a softcap.
+template <class A>
+void scale_exponentials(A* row, std::int64_t V, std::int64_t label, double sum, double factor) {
+  const auto scale = static_cast<A>(factor / sum);
+  const double of_others = static_cast<double>(row[label]) / sum - 1;
+  cpu::for_vectors<A>(0, V, [=](auto at) { at.put(row, at(row) * scale); });
+  row[label] = static_cast<A>(of_others * factor);
+}
+
+/// Returns a row's loss; slopes: and writes its gradient over it.
+template <class S, class A>
+double loss_of(S* row, std::int64_t V, std::int64_t label, bool slopes, double factor, double softcap) {
+  const A largest = maximum_of<A>(row, V);
+  const double anchor = static_cast<double>(largest) - static_cast<double>(cpu::widened(row[label]));
+  // A softcap asks the logits for their slopes; and what is kept in bfloat16 would be rounded twice.
+  if constexpr (std::is_same_v<S, A>) {
+    if (slopes && softcap == 0) {
+      const double sum = exponentials<true>(row, V, largest);
+      scale_exponentials(row, V, label, sum, factor);
+      return std::log(sum) + anchor;
+    }
+  }
+  const double sum = exponentials<false>(row, V, largest);
+  if (slopes) write_gradient(row, V, label, largest, sum, factor, softcap);
+  return std::log(sum) + anchor;
+}
+
 }  // namespace
 
 void cap_logits(Stream& stream, const TensorView& x, double softcap) {
@@ -86,34 +129,8 @@ void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& n
       S* const row = data + t * V;  // [V]
       const std::int64_t label = label_data[t];
       const bool counts = label >= 0, slopes = gradient && counts && weight_data[t] != 0;
-      nll_data[t] = 0;
-      if (counts) {
-        const A largest = maximum_of<A>(row, V);
-        const double of_label = static_cast<double>(cpu::widened(row[label]));
-        // A softcap asks the logits for their slopes; and what is kept in bfloat16 would be rounded twice.
-        const bool keep = slopes && softcap == 0 && std::is_same_v<S, A>;
-        const double sum = keep ? exponentials<true>(row, V, largest) : exponentials<false>(row, V, largest);
-        nll_data[t] = std::log(sum) + (static_cast<double>(largest) - of_label);
-        if (slopes) {
-          const double factor = static_cast<double>(weight_data[t]) / denominator;
-          const auto scale = static_cast<A>(factor / sum);
-          if (keep) {
-            const double of_others = static_cast<double>(cpu::widened(row[label])) / sum - 1;
-            cpu::for_vectors<A>(0, V, [=](auto at) { at.put(row, at(row) * scale); });
-            row[label] = cpu::rounded_to<S>(of_others * factor);
-          } else {
-            const double p = std::exp(of_label - static_cast<double>(largest)) / sum;
-            const double bent = softcap > 0 ? of_label / softcap : 0;
-            const auto inverse = softcap > 0 ? static_cast<A>(1 / softcap) : A{0};
-            cpu::for_vectors<A>(0, V, [=](auto at) {
-              const Vector<A> logit = at(row), tanh = logit * inverse;
-              const Vector<A> slope = cpu::exp2<A>((logit - largest) * static_cast<A>(cpu::log2_e)) * scale;
-              at.put(row, softcap > 0 ? slope * (1 - tanh * tanh) : slope);
-            });
-            row[label] = cpu::rounded_to<S>((p - 1) * factor * (1 - bent * bent));
-          }
-        }
-      }
+      const double factor = slopes ? static_cast<double>(weight_data[t]) / denominator : 0;
+      nll_data[t] = counts ? loss_of<S, A>(row, V, label, slopes, factor, softcap) : 0;
       if (gradient && !slopes) std::fill_n(row, V, S{});
     });
   });

@@ -3,6 +3,7 @@
 #include "kernels/norm.h"
 
 #include <cmath>
+#include <initializer_list>
 
 #include "kernels/check.h"
 #include "kernels/cpu/loops.h"
@@ -18,40 +19,35 @@ struct Sizes {
   std::int64_t T, C;
 };
 
-/// The tensors of a call, as their names in the header.
-struct Call {
-  const Stream& stream;
-  const CallerLine& line;
-
-  Sizes sizes_of(const ConstTensorView& x) const {
-    check_number(stream, x, "x", line);
-    check_argument(stream, x, "x", {{"T", any_size}, {"C", any_size}}, x.dtype, line);
-    return {x.dim(0), x.dim(1)};
-  }
-  void check_rows(const ConstTensorView& y, const char* name, const ConstTensorView& x) const {
-    check_argument(stream, y, name, {{"T", x.dim(0)}, {"C", x.dim(1)}}, x.dtype, line);
-  }
-  void check_weight(const ConstTensorView& w, const char* name, const ConstTensorView& x) const {
-    check_argument(stream, w, name, {{"C", x.dim(1)}}, x.dtype, line);
-  }
-  void check_statistics(const ConstTensorView& rstd, const char* name, const ConstTensorView& x) const {
-    check_argument(stream, rstd, name, {{"T", x.dim(0)}}, accumulator(x.dtype), line);
-  }
-  /// Of a weight, in the accumulator of its dtype; empty where it is frozen.
-  void check_gradient(const ConstTensorView& dw, const char* name, const ConstTensorView& x) const {
-    if (!dw.empty()) check_argument(stream, dw, name, {{"C", x.dim(1)}}, accumulator(x.dtype), line);
-  }
+/// Tensors of a call, by their names in the header.
+struct Named {
+  ConstTensorView tensor;
+  const char* name;
 };
+using AllNamed = std::initializer_list<Named>;
+
+/// Checks x [T, C] and what goes with it: rows like it, weights [C], statistics [T], and gradients of weights [C],
+/// which are empty where they are frozen. Returns T and C.
+Sizes check_call(const Stream& stream, const CallerLine& line, const ConstTensorView& x, AllNamed rows,
+                 AllNamed weights, AllNamed statistics, AllNamed gradients = {}) {
+  check_number(stream, x, "x", line);
+  check_argument(stream, x, "x", {{"T", any_size}, {"C", any_size}}, x.dtype, line);
+  const std::int64_t T = x.dim(0), C = x.dim(1);
+  const DType sums = accumulator(x.dtype);
+  for (const auto& [y, name] : rows) check_argument(stream, y, name, {{"T", T}, {"C", C}}, x.dtype, line);
+  for (const auto& [w, name] : weights) check_argument(stream, w, name, {{"C", C}}, x.dtype, line);
+  for (const auto& [rstd, name] : statistics) check_argument(stream, rstd, name, {{"T", T}}, sums, line);
+  for (const auto& [dw, name] : gradients) {
+    if (!dw.empty()) check_argument(stream, dw, name, {{"C", C}}, sums, line);
+  }
+  return {T, C};
+}
 
 }  // namespace
 
 void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const ConstTensorView& x,
                      const ConstTensorView& w, double eps, double offset, const CallerLine& line) {
-  const Call call{stream, line};
-  const auto [T, C] = call.sizes_of(x);
-  call.check_rows(y, "y", x);
-  call.check_weight(w, "w", x);
-  call.check_statistics(rstd, "rstd", x);
+  const auto [T, C] = check_call(stream, line, x, {{y, "y"}}, {{w, "w"}}, {{rstd, "rstd"}});
   if (stream.on_cuda()) return cuda::rmsnorm_forward(stream, y, rstd, x, w, eps, offset);
   dispatch_dtype(x.dtype, [&, T = T, C = C]<class S, class A>() {
     const auto from = static_cast<A>(offset);
@@ -77,13 +73,7 @@ void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd
 void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const ConstTensorView& dy,
                       const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& rstd, bool accumulate,
                       double offset, const CallerLine& line) {
-  const Call call{stream, line};
-  const auto [T, C] = call.sizes_of(x);
-  call.check_rows(dx, "dx", x);
-  call.check_rows(dy, "dy", x);
-  call.check_weight(w, "w", x);
-  call.check_statistics(rstd, "rstd", x);
-  call.check_gradient(dw, "dw", x);
+  const auto [T, C] = check_call(stream, line, x, {{dx, "dx"}, {dy, "dy"}}, {{w, "w"}}, {{rstd, "rstd"}}, {{dw, "dw"}});
   if (stream.on_cuda()) return cuda::rmsnorm_backward(stream, dx, dw, dy, x, w, rstd, accumulate, offset);
   dispatch_dtype(x.dtype, [&, T = T, C = C]<class S, class A>() {
     const auto from = static_cast<A>(offset);
@@ -114,13 +104,7 @@ void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw
 void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,
                        const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& b, double eps,
                        const CallerLine& line) {
-  const Call call{stream, line};
-  const auto [T, C] = call.sizes_of(x);
-  call.check_rows(y, "y", x);
-  call.check_weight(w, "w", x);
-  call.check_weight(b, "b", x);
-  call.check_statistics(mean, "mean", x);
-  call.check_statistics(rstd, "rstd", x);
+  const auto [T, C] = check_call(stream, line, x, {{y, "y"}}, {{w, "w"}, {b, "b"}}, {{mean, "mean"}, {rstd, "rstd"}});
   if (stream.on_cuda()) return cuda::layernorm_forward(stream, y, mean, rstd, x, w, b, eps);
   dispatch_dtype(x.dtype, [&, T = T, C = C]<class S, class A>() {
     S* const y_data = y.as<S>();
@@ -149,15 +133,8 @@ void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& 
                         const ConstTensorView& dy, const ConstTensorView& x, const ConstTensorView& w,
                         const ConstTensorView& mean, const ConstTensorView& rstd, bool accumulate,
                         const CallerLine& line) {
-  const Call call{stream, line};
-  const auto [T, C] = call.sizes_of(x);
-  call.check_rows(dx, "dx", x);
-  call.check_rows(dy, "dy", x);
-  call.check_weight(w, "w", x);
-  call.check_statistics(mean, "mean", x);
-  call.check_statistics(rstd, "rstd", x);
-  call.check_gradient(dw, "dw", x);
-  call.check_gradient(db, "db", x);
+  const auto [T, C] = check_call(stream, line, x, {{dx, "dx"}, {dy, "dy"}}, {{w, "w"}},
+                                 {{mean, "mean"}, {rstd, "rstd"}}, {{dw, "dw"}, {db, "db"}});
   if (stream.on_cuda()) return cuda::layernorm_backward(stream, dx, dw, db, dy, x, w, mean, rstd, accumulate);
   dispatch_dtype(x.dtype, [&, T = T, C = C]<class S, class A>() {
     S* const dx_data = dx.as<S>();

@@ -290,22 +290,11 @@ class BackwardTask {
 
   /// Sets the scores of pairs that the mask or the documents forbid to -inf, on lanes `used`.
   void mask_scores(const Tile& queries, LocalRange run, LocalRange used) {
-    constexpr std::int64_t bound = std::int64_t{1} << 30;
     for (std::int64_t i = run.begin; i < run.end; ++i) {
       const std::int64_t query = queries.position(i);
-      const PositionRange seen = keys_seen_by(call_.shape.mask, {query, query});
-      const auto from = static_cast<Integer<A>>(std::clamp(seen.first - tile_.start, -bound, bound));
-      const auto to = static_cast<Integer<A>>(std::clamp(seen.last - tile_.start, -bound, bound));
-      A* s = scratch_.p + (i - run.begin) * call_.keys.size();
-      for (std::int64_t lane = used.begin; lane < used.end; lane += W) {
-        const Integers<A> position = load_integers<A>(scratch_.position + lane);
-        Integers<A> visible_lanes = (position >= from) & (position <= to);
-        if (query_documents_) {
-          const auto document = static_cast<Integer<A>>(query_documents_[queries.begin + i]);
-          visible_lanes &= load_integers<A>(scratch_.document + lane) == document;
-        }
-        store(s + lane, visible_lanes ? load(s + lane) : broadcast<A>(-infinity));
-      }
+      hide_scores(scratch_.p + (i - run.begin) * call_.keys.size(), used, scratch_.position, scratch_.document,
+                  keys_seen_by(call_.shape.mask, {query, query}), tile_.start,
+                  query_documents_ ? query_documents_ + queries.begin + i : nullptr);
     }
   }
 

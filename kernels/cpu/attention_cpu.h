@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "framework/const_tensor_view.h"
 #include "framework/stream.h"
@@ -72,6 +73,22 @@ class ScratchParts {
   std::byte* memory_;
   std::size_t taken_ = 0;
 };
+
+/// Sets scores to -inf on the lanes `run`, whole vectors, but where the position (from the tile's first, `origin`, on)
+/// is one that is seen, and the document the one given, if one is (null: there are none).
+template <class A>
+void hide_scores(A* scores, LocalRange run, const Integer<A>* positions, const Integer<A>* documents,
+                 const PositionRange& seen, std::int64_t origin, const std::int32_t* document) {
+  constexpr std::int64_t bound = std::int64_t{1} << 30;  // beyond every tile, and within any lane type
+  const auto from = static_cast<Integer<A>>(std::clamp(seen.first - origin, -bound, bound));
+  const auto to = static_cast<Integer<A>>(std::clamp(seen.last - origin, -bound, bound));
+  for (std::int64_t lane = run.begin; lane < run.end; lane += lanes<A>) {
+    const Integers<A> position = load_integers<A>(positions + lane);
+    Integers<A> visible_lanes = (position >= from) & (position <= to);
+    if (document) visible_lanes &= load_integers<A>(documents + lane) == static_cast<Integer<A>>(*document);
+    store(scores + lane, visible_lanes ? load(scores + lane) : broadcast<A>(-std::numeric_limits<A>::infinity()));
+  }
+}
 
 /// Scratch of one worker, in bytes; and the counters of the whole backward call.
 template <class S, class A>

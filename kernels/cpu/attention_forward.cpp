@@ -158,27 +158,16 @@ class ForwardTask {
 
   /// Sets the scores of pairs that the mask or the documents forbid to -inf.
   void mask_scores(std::int64_t panel, const Tile& keys, LocalRange run) {
-    // Queries that see a key are an interval; relative to the tile's first position it fits any lane type once clamped.
-    constexpr std::int64_t bound = std::int64_t{1} << 30;
     for (std::int64_t j = run.begin; j < run.end; ++j) {
+      A* const s = scratch_.s + (j - run.begin) * width;
       if (j == keys.count) {  // the key that a last pair lacks
-        std::fill_n(scratch_.s + (j - run.begin) * width, width, -infinity);
+        std::fill_n(s, width, -infinity);
         break;
       }
       const std::int64_t key = keys.position(j);
-      const PositionRange seen = queries_that_see(call_.shape.mask, {key, key});
-      const auto from = static_cast<Integer<A>>(std::clamp(seen.first - tile_.start, -bound, bound));
-      const auto to = static_cast<Integer<A>>(std::clamp(seen.last - tile_.start, -bound, bound));
-      A* s = scratch_.s + (j - run.begin) * width;
-      for (std::int64_t lane = 0; lane < width; lane += W) {
-        const Integers<A> position = load_integers<A>(scratch_.position + panel * width + lane);
-        Integers<A> visible_lanes = (position >= from) & (position <= to);
-        if (key_documents_) {
-          const auto document = static_cast<Integer<A>>(key_documents_[keys.begin + j]);
-          visible_lanes &= load_integers<A>(scratch_.document + panel * width + lane) == document;
-        }
-        store(s + lane, visible_lanes ? load(s + lane) : broadcast<A>(-infinity));
-      }
+      hide_scores(s, {0, width}, scratch_.position + panel * width, scratch_.document + panel * width,
+                  queries_that_see(call_.shape.mask, {key, key}), tile_.start,
+                  key_documents_ ? key_documents_ + keys.begin + j : nullptr);
     }
   }
 

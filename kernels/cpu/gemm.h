@@ -58,43 +58,6 @@ struct Operand {
   }
 };
 
-/// One round of a transpose: rows i and i + side exchange their off-diagonal squares of `side` lanes.
-template <class T, int side, std::size_t... lane>
-void exchange_squares(Vector<T> (&row)[lanes<T>], std::index_sequence<lane...>) {
-  constexpr int W = lanes<T>;
-  for (int i = 0; i < W; ++i) {
-    if ((i & side) != 0) continue;
-    const Vector<T> a = row[i], b = row[i + side];
-    row[i] = __builtin_shufflevector(a, b, ((lane & side) != 0 ? W + lane - side : lane)...);
-    row[i + side] = __builtin_shufflevector(a, b, ((lane & side) != 0 ? W + lane : lane + side)...);
-  }
-}
-
-/// Transposes a square of vectors in registers.
-template <class T>
-void transpose(Vector<T> (&row)[lanes<T>]) {
-  constexpr auto all = std::make_index_sequence<lanes<T>>{};
-  exchange_squares<T, 1>(row, all);
-  if constexpr ((lanes<T>) > 2) exchange_squares<T, 2>(row, all);
-  if constexpr ((lanes<T>) > 4) exchange_squares<T, 4>(row, all);
-  if constexpr ((lanes<T>) > 8) exchange_squares<T, 8>(row, all);
-}
-
-/// to[p * slot + i] = from[i * stride + p] for i < count and p < depth; 0 up to the next whole vector.
-template <class S, class A>
-void pack_transposed(const S* from, std::int64_t stride, std::int64_t count, std::int64_t depth, A* to,
-                     std::int64_t slot) {
-  constexpr std::int64_t W = lanes<A>;
-  for (std::int64_t i0 = 0; i0 < count; i0 += W) {
-    for_vectors<A>(0, depth, [&](auto at) {
-      Vector<A> row[W];
-      for (std::int64_t i = 0; i < W; ++i) row[i] = i0 + i < count ? at(from + (i0 + i) * stride) : Vector<A>{};
-      transpose<A>(row);
-      for (std::int64_t p = 0; p < std::min(W, depth - at.i); ++p) store(to + (at.i + p) * slot + i0, row[p]);
-    });
-  }
-}
-
 /// to[p * slot + i] = from[p * stride + i] for i < count and p < depth. Up to the next whole vector, slots hold
 /// whatever follows in memory, as far as `readable` elements of a row go: no sum that is kept reads them.
 template <class S, class A>
@@ -111,11 +74,7 @@ void pack_plain(const S* from, std::int64_t stride, std::int64_t count, std::int
   }
 }
 
-/// The two, of pairs: to[p * slot + i] = terms 2 p and 2 p + 1 of element i.
-inline void pack_transposed(const BFloat16* from, std::int64_t stride, std::int64_t count, std::int64_t depth, Pair* to,
-                            std::int64_t slot) {
-  cpu::pack_transposed(to, slot, from, stride, count, depth);
-}
+/// The same of pairs: to[p * slot + i] = terms 2 p and 2 p + 1 of element i.
 inline void pack_plain(const BFloat16* from, std::int64_t stride, std::int64_t count, std::int64_t readable,
                        std::int64_t depth, Pair* to, std::int64_t slot) {
   constexpr std::int64_t W = lanes<Pair>;
@@ -138,7 +97,7 @@ template <class S, class P>
 void pack_panel(const Operand<S>& b, std::int64_t k, std::int64_t depth, std::int64_t column, std::int64_t width,
                 P* to) {
   if (b.transposed) {
-    pack_transposed(b.at(k, column), b.stride, width, depth, to, panel_width<P>);
+    pack_transposed(to, panel_width<P>, b.at(k, column), b.stride, width, depth);
   } else {
     pack_plain(b.at(k, column), b.stride, width, b.stride - column, depth, to, panel_width<P>);
   }
@@ -215,7 +174,7 @@ void multiply_tile(const Operand<S>& a, const Part& part, const P* packed, const
       if (a.transposed) {
         pack_plain(a.at(row, k), a.stride, height, a.stride - row, depth, to, slot);
       } else {
-        pack_transposed(a.at(row, k), a.stride, height, depth, to, slot);
+        pack_transposed(to, slot, a.at(row, k), a.stride, height, depth);
       }
     }
     for (std::int64_t i = 0; i < tile.panels; ++i) {
@@ -269,6 +228,84 @@ inline Grid grid_of(std::int64_t M, std::int64_t panels, std::int64_t width, int
   return best;
 }
 
+/// How a product is cut: parts of B of `depth` by `columns`, and bands of rows whose sums lie in the scratch at a time.
+struct Cut {
+  std::int64_t band, depth, columns;
+};
+
+/// Depth first, as far as four blocks; then as many columns as fit, in parts of almost equal width. Beside their panels
+/// lie the sums of a band's rows: of C in place none, for its rows are one band.
+template <class P>
+Cut cut_of(std::int64_t M, std::int64_t N, std::int64_t K, bool in_place) {
+  constexpr std::int64_t wide = panel_width<P>, deepest = 4;
+  constexpr std::int64_t held = static_cast<std::int64_t>(Stream::scratch_bytes / sizeof(P)) / panel_elements<P>;
+  const std::int64_t band = in_place ? M : std::min(M, max_band);
+  const std::int64_t band_blocks = in_place ? 0 : parts_of(band, packed_terms<P>(depth_block));
+  const std::int64_t depths = parts_of(K, depth_block), depth_parts = parts_of(depths, std::min(deepest, held));
+  const std::int64_t blocks = parts_of(depths, depth_parts);
+  const std::int64_t panels = parts_of(N, wide), column_parts = parts_of(panels, held / (blocks + band_blocks));
+  return {band, blocks * depth_block, parts_of(panels, column_parts) * wide};
+}
+
+/// A band of rows of C, `width` columns from `column` on; a: its rows of A; sums: [rows, stride], in C itself or not.
+template <class S, class A, class C>
+struct Band {
+  Operand<S> a;
+  std::int64_t rows, column, width;
+  C* c;
+  A* sums;
+  std::int64_t stride;
+};
+
+/// Multiplies a band by all depths of B, packed part by part. N: columns of C.
+template <class S, class A, class P, class C, class Start, class Finish>
+void multiply_band(ThreadPool& pool, const Band<S, A, C>& band, const Operand<S>& b, std::int64_t N, std::int64_t K,
+                   std::int64_t depth, P* packed, Start&& start, Finish&& finish) {
+  constexpr std::int64_t wide = panel_width<P>;
+  const std::int64_t across = parts_of(band.width, wide);
+  const Grid grid = grid_of(band.rows, across, wide, pool.workers());
+  const std::int64_t tiles_across = parts_of(across, grid.panels);
+  for (std::int64_t k = 0; k < K; k += depth) {
+    const Part part{k, std::min(depth, K - k), band.column, band.width};
+    pool.run(part.blocks() * across, [&](std::int64_t task, int) {
+      const std::int64_t at = k + task / across * depth_block, offset = task % across * wide;
+      pack_panel(b, at, std::min(depth_block, k + part.depth - at), band.column + offset,
+                 std::min(wide, part.columns - offset), packed + task * panel_elements<P>);
+    });
+    pool.run(parts_of(band.rows, grid.rows) * tiles_across, [&](std::int64_t task, int) {
+      const std::int64_t row = task / tiles_across * grid.rows, panel = task % tiles_across * grid.panels;
+      const Tile tile{row, std::min(grid.rows, band.rows - row), panel, std::min(grid.panels, across - panel)};
+      multiply_tile(band.a, part, packed, tile, band.sums, band.stride, start);
+      if constexpr (!std::is_same_v<C, A>) {
+        if (k + depth < K) return;
+        const std::int64_t offset = tile.panel * wide, count = std::min(tile.panels * wide, band.width - offset);
+        for (std::int64_t i = tile.row; i < tile.row + tile.rows; ++i) {
+          finish(band.c + i * N + offset, band.sums + i * band.stride + offset, count);
+        }
+      }
+    });
+  }
+}
+
+/// A product without terms: finish(start) everywhere.
+template <class A, class P, class C, class Start, class Finish>
+void multiply_nothing(std::int64_t M, std::int64_t N, C* c, Start&& start, Finish&& finish) {
+  constexpr std::int64_t wide = panel_width<P>;
+  for (std::int64_t row = 0; row < M; ++row) {
+    for (std::int64_t column = 0; column < N; column += wide) {
+      const std::int64_t columns = std::min(wide, N - column);
+      C* const to = c + row * N + column;
+      if constexpr (std::is_same_v<C, A>) {
+        start(to, column, columns);
+      } else {
+        A sums[wide];
+        start(sums, column, columns);
+        finish(to, sums, columns);
+      }
+    }
+  }
+}
+
 /// C[M, N] = finish(start + A[M, K] B[K, N]). start(to, column, columns) writes the first term of a piece of a row to
 /// its sums. finish(to, sums, columns) writes complete sums to a piece of a row of C; if C is of A, its sums stand in
 /// it and nothing is left to do.
@@ -276,70 +313,26 @@ template <class S, class A, class P, class C, class Start, class Finish>
 void multiply(Stream& stream, std::int64_t M, std::int64_t N, std::int64_t K, const Operand<S>& a, const Operand<S>& b,
               C* c, Start&& start, Finish&& finish) {
   constexpr bool in_place = std::is_same_v<C, A>;
-  constexpr std::int64_t wide = panel_width<P>, deepest = 4;
   if (M == 0 || N == 0) return;
-  if (K == 0) {
-    for (std::int64_t row = 0; row < M; ++row) {
-      for (std::int64_t column = 0; column < N; column += wide) {
-        const std::int64_t columns = std::min(wide, N - column);
-        C* const to = c + row * N + column;
-        if constexpr (in_place) {
-          start(to, column, columns);
-        } else {
-          A sums[wide];
-          start(sums, column, columns);
-          finish(to, sums, columns);
-        }
-      }
-    }
-    return;
-  }
+  if (K == 0) return multiply_nothing<A, P>(M, N, c, start, finish);
   P* const packed = stream.scratch<P>().data();
-  ThreadPool& pool = stream.pool();
-  constexpr std::int64_t held = static_cast<std::int64_t>(Stream::scratch_bytes / sizeof(P)) / panel_elements<P>;
-  // Depth first, as far as four blocks; then as many columns as fit, in parts of almost equal width. Beside their
-  // panels lie the sums of `band` rows: of C in place none, for its rows are one band.
-  const std::int64_t band = in_place ? M : std::min(M, max_band),
-                     band_blocks = in_place ? 0 : parts_of(band, packed_terms<P>(depth_block));
-  const std::int64_t depths = parts_of(K, depth_block), depth_parts = parts_of(depths, std::min(deepest, held));
-  const std::int64_t blocks = parts_of(depths, depth_parts), depth = blocks * depth_block;
-  const std::int64_t panels = parts_of(N, wide), column_parts = parts_of(panels, held / (blocks + band_blocks));
-  const std::int64_t columns = parts_of(panels, column_parts) * wide;
-  for (std::int64_t column = 0; column < N; column += columns) {
-    const std::int64_t width = std::min(columns, N - column), across = parts_of(width, wide);
-    for (std::int64_t first = 0; first < M; first += band) {
-      const std::int64_t rows = std::min(band, M - first);
-      const Grid grid = grid_of(rows, across, wide, pool.workers());
-      const std::int64_t tiles_across = parts_of(across, grid.panels);
-      const Operand<S> a_band{a.at(first, 0), a.stride, a.transposed};
-      C* const c_band = c + first * N + column;
-      A* sums;  // [rows, sum_stride]
+  const Cut cut = cut_of<P>(M, N, K, in_place);
+  const std::int64_t panels = cut.depth / depth_block * parts_of(cut.columns, panel_width<P>);
+  for (std::int64_t column = 0; column < N; column += cut.columns) {
+    for (std::int64_t first = 0; first < M; first += cut.band) {
+      Band<S, A, C> band{.a = {a.at(first, 0), a.stride, a.transposed},
+                         .rows = std::min(cut.band, M - first),
+                         .column = column,
+                         .width = std::min(cut.columns, N - column),
+                         .c = c + first * N + column,
+                         .sums = nullptr,
+                         .stride = in_place ? N : cut.columns};
       if constexpr (in_place) {
-        sums = c_band;
+        band.sums = band.c;
       } else {
-        sums = reinterpret_cast<A*>(packed + blocks * parts_of(columns, wide) * panel_elements<P>);
+        band.sums = reinterpret_cast<A*>(packed + panels * panel_elements<P>);
       }
-      const std::int64_t sum_stride = in_place ? N : columns;
-      for (std::int64_t k = 0; k < K; k += depth) {
-        const Part part{k, std::min(depth, K - k), column, width};
-        pool.run(part.blocks() * across, [&](std::int64_t task, int) {
-          const std::int64_t at = k + task / across * depth_block, offset = task % across * wide;
-          pack_panel(b, at, std::min(depth_block, k + part.depth - at), column + offset,
-                     std::min(wide, part.columns - offset), packed + task * panel_elements<P>);
-        });
-        pool.run(parts_of(rows, grid.rows) * tiles_across, [&](std::int64_t task, int) {
-          const std::int64_t row = task / tiles_across * grid.rows, panel = task % tiles_across * grid.panels;
-          const Tile tile{row, std::min(grid.rows, rows - row), panel, std::min(grid.panels, across - panel)};
-          multiply_tile(a_band, part, packed, tile, sums, sum_stride, start);
-          if constexpr (!in_place) {
-            if (k + depth < K) return;
-            const std::int64_t offset = tile.panel * wide, count = std::min(tile.panels * wide, width - offset);
-            for (std::int64_t i = tile.row; i < tile.row + tile.rows; ++i) {
-              finish(c_band + i * N + offset, sums + i * sum_stride + offset, count);
-            }
-          }
-        });
-      }
+      multiply_band(stream.pool(), band, b, N, K, cut.depth, packed, start, finish);
     }
   }
 }

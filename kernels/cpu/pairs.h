@@ -10,7 +10,7 @@
 #include <type_traits>
 
 #include "kernels/bfloat16_products.h"
-#include "kernels/cpu/attention_simd.h"
+#include "kernels/cpu/loops.h"
 
 namespace ringtrain::cpu {
 
@@ -165,11 +165,19 @@ inline void pack_rows(Pair* to, std::int64_t to_stride, const BFloat16* from, st
   }
 }
 
-/// The same, transposed: to[p, r]. Of pairs, also 0 up to the next whole vector of r.
+/// The same, transposed: to[p, r], and 0 up to the next whole vector of r.
 template <class A, class S>
 void pack_transposed(A* to, std::int64_t to_stride, const S* from, std::int64_t stride, std::int64_t rows,
                      std::int64_t columns) {
-  transpose(to, to_stride, from, stride, rows, columns);
+  constexpr std::int64_t W = lanes<A>;
+  for (std::int64_t r = 0; r < rows; r += W) {
+    for_vectors<A>(0, columns, [&](auto at) {
+      Vector<A> square[W];
+      for (std::int64_t i = 0; i < W; ++i) square[i] = r + i < rows ? at(from + (r + i) * stride) : Vector<A>{};
+      transpose<A>(square);
+      for (std::int64_t p = 0; p < std::min(W, columns - at.i); ++p) store(to + (at.i + p) * to_stride + r, square[p]);
+    });
+  }
 }
 inline void pack_transposed(Pair* to, std::int64_t to_stride, const BFloat16* from, std::int64_t stride,
                             std::int64_t rows, std::int64_t columns) {
