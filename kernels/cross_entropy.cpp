@@ -71,12 +71,12 @@ void write_gradient(S* row, std::int64_t V, std::int64_t label, A largest, doubl
 }
 
 /// The same over a row of the logits' exponentials, without a softcap.
-template <class A>
-void scale_exponentials(A* row, std::int64_t V, std::int64_t label, double sum, double factor) {
+template <class S, class A>
+void scale_exponentials(S* row, std::int64_t V, std::int64_t label, double sum, double factor) {
   const auto scale = static_cast<A>(factor / sum);
-  const double of_others = static_cast<double>(row[label]) / sum - 1;
+  const double of_others = static_cast<double>(cpu::widened(row[label])) / sum - 1;
   cpu::for_vectors<A>(0, V, [=](auto at) { at.put(row, at(row) * scale); });
-  row[label] = static_cast<A>(of_others * factor);
+  row[label] = cpu::rounded_to<S>(of_others * factor);
 }
 
 /// Returns a row's loss; slopes: and writes its gradient over it.
@@ -85,15 +85,13 @@ double loss_of(S* row, std::int64_t V, std::int64_t label, bool slopes, double f
   const A largest = maximum_of<A>(row, V);
   const double anchor = static_cast<double>(largest) - static_cast<double>(cpu::widened(row[label]));
   // A softcap asks the logits for their slopes; and what is kept in bfloat16 would be rounded twice.
-  if constexpr (std::is_same_v<S, A>) {
-    if (slopes && softcap == 0) {
-      const double sum = exponentials<true>(row, V, largest);
-      scale_exponentials(row, V, label, sum, factor);
-      return std::log(sum) + anchor;
-    }
+  const bool keep = slopes && softcap == 0 && std::is_same_v<S, A>;
+  const double sum = keep ? exponentials<true>(row, V, largest) : exponentials<false>(row, V, largest);
+  if (keep) {
+    scale_exponentials<S, A>(row, V, label, sum, factor);
+  } else if (slopes) {
+    write_gradient(row, V, label, largest, sum, factor, softcap);
   }
-  const double sum = exponentials<false>(row, V, largest);
-  if (slopes) write_gradient(row, V, label, largest, sum, factor, softcap);
   return std::log(sum) + anchor;
 }
 

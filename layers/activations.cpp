@@ -105,26 +105,25 @@ Activations::Activations(Allocator& allocator, const ModelSpec& spec, const Exec
       fetched_(static_cast<std::size_t>(layers_)) {
   const DType dtype = shape.dtype, sums = accumulator(dtype);
   const std::int64_t most = max_batch_tokens(shape), training = trains ? shape.max_sequences * shape.max_tokens : 0;
-  const auto make = [&](PerLayer& tensors, const char* name, std::int64_t width, bool keep) {
-    tensors.make(allocator, name, dtype, {training, width}, {most, width}, layers_, keep, offload_);
+  const auto make = [&](PerLayer& tensors, const char* name, DType type, std::int64_t width, bool keep) {
+    tensors.make(allocator, name, type, {training, width}, {most, width}, layers_, keep, offload_);
   };
   const auto make_shared = [&](const char* name, DType type, std::int64_t tokens, std::int64_t width) {
     return allocator.make(Tag::activations, fmt::format("shared {}", name), type, {tokens, width});
   };
-  make(input_, "input", C_, trains);
-  make(query_, "query", H_ * D_, saved_.everything && !query_key_norm_);
-  make(key_value_, "key and value", 2 * G_ * D_, saved_.everything);
-  make(attention_, "attention out", H_ * D_, saved_.attention);
-  logsumexp_.make(allocator, "attention logsumexp", sums, {training, H_}, {most, H_}, layers_, saved_.attention,
-                  offload_);
-  make(after_attention_, "after attention", C_, saved_.everything);
+  make(input_, "input", dtype, C_, trains);
+  make(query_, "query", dtype, H_ * D_, saved_.everything && !query_key_norm_);
+  make(key_value_, "key and value", dtype, 2 * G_ * D_, saved_.everything);
+  make(attention_, "attention out", dtype, H_ * D_, saved_.attention);
+  make(logsumexp_, "attention logsumexp", sums, H_, saved_.attention);
+  make(after_attention_, "after attention", dtype, C_, saved_.everything);
   if (saved_.everything) {
-    if (gated_) make(gate_, "feedforward gate", F_, true);
-    make(up_, "feedforward up", F_, true);
+    if (gated_) make(gate_, "feedforward gate", dtype, F_, true);
+    make(up_, "feedforward up", dtype, F_, true);
   }
   if (query_key_norm_) {
-    make(query_projection_, "query before its norm", H_ * D_, saved_.everything);
-    make(key_projection_, "key before its norm", G_ * D_, saved_.everything);
+    make(query_projection_, "query before its norm", dtype, H_ * D_, saved_.everything);
+    make(key_projection_, "key before its norm", dtype, G_ * D_, saved_.everything);
     query_statistics_ = make_shared("query norm statistics", sums, most, H_);
     key_statistics_ = make_shared("key norm statistics", sums, most, G_);
   }

@@ -97,15 +97,6 @@ void Head::evaluate(Stream& stream, const DeviceBatch& batch, const ConstTensorV
   }
 }
 
-TensorView Head::logits(Stream& stream, const ConstTensorView& x) {
-  const Span span(stream.trace(), "head");
-  const Weights weights(*this);
-  ensure(x.dim(0) <= chunk_, "logits exist for a chunk of tokens at most");
-  const Chunk c = chunk_from(0, x.dim(0));
-  project(stream, x, c);
-  return c.logits;
-}
-
 class Head::HeldLogits final : public LogitsPass {
  public:
   HeldLogits(const Head& head, Stream& stream, const ConstTensorView& x)
@@ -131,10 +122,9 @@ std::unique_ptr<LogitsPass> Head::begin_logits(Stream& stream, const ConstTensor
 }
 
 double Head::take_loss_sum(Stream& stream) {
-  if (!loss_sum_is_set_) return 0.0;
   double sum = 0.0;
-  copy(stream, host_view(&sum, {1}), loss_sum_);
-  loss_sum_is_set_ = false;
+  take_loss_sum(stream, host_view(&sum, {1}));
+  stream.synchronize();
   return sum;
 }
 

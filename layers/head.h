@@ -32,9 +32,6 @@ class Head {
   /// Takes part in the gathers of a call of the other ranks that this one does not make.
   void hold_weights() const { const Weights weights(*this); }
 
-  /// Returns the logits [n, V] of x[n, C], n no more than a loss chunk: scratch of the head, until its next call.
-  TensorView logits(Stream& stream, const ConstTensorView& x);
-
   /// Returns a pass over the logits of x[n, C], which must outlive it: it holds the weights.
   std::unique_ptr<LogitsPass> begin_logits(Stream& stream, const ConstTensorView& x);
 

@@ -185,12 +185,8 @@ ModelParameters describe_parameters(const ModelSpec& spec, const std::vector<std
   return model;
 }
 
-ParameterTable make_parameter_table(const ModelSpec& spec) {
-  return describe_parameters(spec).table;
-}
-
 ParameterTable make_parameter_table(const ModelConfig& config) {
-  return make_parameter_table(model_spec(config));
+  return describe_parameters(model_spec(config)).table;
 }
 
 ParameterTable make_parameter_table(const Config& config) {
@@ -217,7 +213,7 @@ std::string projection_of(const std::string& name) {
 
 std::vector<std::string> projections_of(const ModelSpec& spec) {
   std::vector<std::string> names;
-  const ParameterTable table = make_parameter_table(spec);
+  const ParameterTable table = describe_parameters(spec).table;
   for (const Parameter& parameter : table.all()) {
     const bool matrix = parameter.shape.rank() == 2 && !parameter.adapter;
     if (parameter.bucket == 1 && matrix) names.push_back(projection_of(parameter.name));

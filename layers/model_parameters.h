@@ -69,9 +69,7 @@ struct ModelParameters {
 ModelParameters describe_parameters(const ModelSpec& spec, const std::vector<std::string>& trainable = {},
                                     const std::vector<InsertedParameters>& inserted = {});
 
-/// Returns the table alone: of a model, all of it trained, or as a config says.
-ParameterTable make_parameter_table(const ModelSpec& spec);
-/// The same of a config's model.
+/// Returns the table alone: of a model, all of it trained.
 ParameterTable make_parameter_table(const ModelConfig& config);
 /// The same of a run, where training.trainable and lora say what is trained.
 ParameterTable make_parameter_table(const Config& config);

@@ -18,10 +18,13 @@ namespace {
 /// Sets the traits of an architecture. The one switch: an architecture that is not here does not build.
 void set_traits(ModelSpec& spec, const ModelConfig& config) {
   switch (config.architecture) {
-    case Architecture::llama:  // Touvron et al., 2023
+    case Architecture::llama:    // Touvron et al., 2023
+    case Architecture::smollm3:  // Bakouch et al., 2025: Llama, whose every fourth layer rotates nothing
+    case Architecture::granite:  // Granite Team, "Granite 3.0", 2024, section 3: Llama, with factors of its streams
       spec.optional_biases = {.query_key_value = true, .attention_output = true, .feedforward = true};
       return;
     case Architecture::mistral:  // Jiang et al., 2023: Llama, mostly with a sliding window, which is a key of its own
+    case Architecture::phi3:     // Abdin et al., "Phi-3", 2024, section 2: Llama, whose files join projections
       return;
     case Architecture::gpt2:  // Radford et al., 2019
       spec.norm.kind = NormKind::layer_norm;
@@ -38,19 +41,11 @@ void set_traits(ModelSpec& spec, const ModelConfig& config) {
       spec.query_key_norm = QueryKeyNorm::head;
       spec.optional_biases = {.query_key_value = true, .attention_output = true};
       return;
-    case Architecture::smollm3:  // Bakouch et al., 2025: Llama, whose every fourth layer rotates nothing
-      spec.optional_biases = {.query_key_value = true, .attention_output = true, .feedforward = true};
-      return;
     case Architecture::olmo2:  // Walsh et al., "2 OLMo 2 Furious", 2025, section 2.2
     case Architecture::olmo3:  // the same, with layers that have a window
       spec.norm_place = NormPlace::after;
       spec.query_key_norm = QueryKeyNorm::whole;
       spec.optional_biases = {.query_key_value = true, .attention_output = true};
-      return;
-    case Architecture::phi3:  // Abdin et al., "Phi-3", 2024, section 2: Llama, whose files join projections
-      return;
-    case Architecture::granite:  // Granite Team, "Granite 3.0", 2024, section 3: Llama, with factors of its streams
-      spec.optional_biases = {.query_key_value = true, .attention_output = true, .feedforward = true};
       return;
     case Architecture::gemma3_text:  // Kamath et al., "Gemma 3", 2025, section 2
       spec.query_key_norm = QueryKeyNorm::head;
@@ -72,10 +67,6 @@ ModelSpec traits_of(const ModelConfig& config) {
   set_traits(spec, config);
   return spec;
 }
-
-}  // namespace
-
-namespace {
 
 bool is_sliding(const ModelConfig& config, std::int64_t layer) {
   if (config.sliding_window == 0) return false;

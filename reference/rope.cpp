@@ -6,60 +6,61 @@
 
 namespace ringtrain::reference {
 
-Rotation rotation(std::int64_t D, double theta, const RopeScalingConfig& scaling, std::int64_t length) {
+namespace {
+
+/// Radians a position by which a pair turns.
+double frequency_of(std::int64_t pair, std::int64_t D, double theta, const RopeScalingConfig& scaling,
+                    std::int64_t length) {
   const double width = static_cast<double>(D), s = scaling.factor, pi = std::numbers::pi;
   const double trained = static_cast<double>(scaling.original_max_position_embeddings);
+  const double i = static_cast<double>(pair), frequency = std::pow(theta, -2 * i / width);
+  switch (scaling.type) {
+    case RopeType::none:
+      break;
+    case RopeType::linear:  // Chen et al., 2023, eq. 4
+      return frequency / s;
+    case RopeType::ntk:  // the larger base of Peng et al., "YaRN", 2023, eq. 16; one pair alone has frequency 1
+      return D > 2 ? std::pow(theta * std::pow(s, width / (width - 2)), -2 * i / width) : frequency;
+    case RopeType::yarn: {  // YaRN, section 3.2: its code's ramp runs over pairs, from beta_fast turns to beta_slow
+      const auto pair_that_turns = [&](double beta) {
+        return width / 2 * std::log(trained / (2 * pi * beta)) / std::log(theta);
+      };
+      double low = pair_that_turns(scaling.beta_fast), high = pair_that_turns(scaling.beta_slow);
+      if (scaling.truncate) low = std::floor(low), high = std::ceil(high);
+      low = std::max(low, 0.0), high = std::min(high, width - 1);
+      if (low == high) high += 0.001;
+      const double ramp = std::clamp((i - low) / (high - low), 0.0, 1.0);
+      return frequency * (ramp / s + (1 - ramp));
+    }
+    case RopeType::llama3: {  // Grattafiori et al., 2024, as in its code: a ramp over the turns of the trained length
+      const double turns = trained * frequency / (2 * pi);
+      const double kept = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
+      const double share = std::clamp(kept, 0.0, 1.0);
+      return frequency * (share + (1 - share) / s);
+    }
+    case RopeType::longrope:  // Ding et al., 2024, section 3.3: a divisor for each pair
+      return frequency / (static_cast<double>(length) > trained ? scaling.long_factor : scaling.short_factor)[pair];
+  }
+  return frequency;
+}
+
+double magnitude_of(const RopeScalingConfig& scaling) {
+  const double s = scaling.factor, trained = static_cast<double>(scaling.original_max_position_embeddings);
+  if (scaling.type != RopeType::yarn && scaling.type != RopeType::longrope) return 1;
+  if (scaling.attention_factor > 0) return scaling.attention_factor;
+  if (s <= 1) return 1;
+  if (scaling.type == RopeType::longrope) return std::sqrt(1 + std::log(s) / std::log(trained));  // Phi-3's code
+  const auto yarn = [&](double mscale) { return 1 + 0.1 * mscale * std::log(s); };
+  const bool both = scaling.mscale > 0 && scaling.mscale_all_dim > 0;  // DeepSeek-V2's code; else YaRN, eq. 22
+  return both ? yarn(scaling.mscale) / yarn(scaling.mscale_all_dim) : yarn(1);
+}
+
+}  // namespace
+
+Rotation rotation(std::int64_t D, double theta, const RopeScalingConfig& scaling, std::int64_t length) {
   Rotation result;
-  for (std::int64_t pair = 0; pair < D / 2; ++pair) {
-    const double i = static_cast<double>(pair);
-    double frequency = std::pow(theta, -2 * i / width);
-    const double turns = trained * frequency / (2 * pi);  // over the trained length
-    switch (scaling.type) {
-      case RopeType::none:
-        break;
-      case RopeType::linear:  // Chen et al., 2023, eq. 4
-        frequency /= s;
-        break;
-      case RopeType::ntk:  // the larger base of Peng et al., "YaRN", 2023, eq. 16; one pair alone has frequency 1
-        if (D > 2) frequency = std::pow(theta * std::pow(s, width / (width - 2)), -2 * i / width);
-        break;
-      case RopeType::yarn: {  // YaRN, section 3.2: the ramp of its code runs over pairs, from beta_fast turns to
-                              // beta_slow
-        const auto pair_that_turns = [&](double beta) {
-          return width / 2 * std::log(trained / (2 * pi * beta)) / std::log(theta);
-        };
-        double low = pair_that_turns(scaling.beta_fast), high = pair_that_turns(scaling.beta_slow);
-        if (scaling.truncate) low = std::floor(low), high = std::ceil(high);
-        low = std::max(low, 0.0), high = std::min(high, width - 1);
-        if (low == high) high += 0.001;
-        const double ramp = std::clamp((i - low) / (high - low), 0.0, 1.0);
-        frequency *= ramp / s + (1 - ramp);
-        break;
-      }
-      case RopeType::llama3: {  // Grattafiori et al., 2024, as in its code: a ramp over the turns
-        const double kept = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
-        const double share = std::clamp(kept, 0.0, 1.0);
-        frequency *= share + (1 - share) / s;
-        break;
-      }
-      case RopeType::longrope:  // Ding et al., 2024, section 3.3: a divisor for each pair
-        frequency /= (static_cast<double>(length) > trained ? scaling.long_factor : scaling.short_factor)[pair];
-        break;
-    }
-    result.frequencies.push_back(frequency);
-  }
-  if (scaling.type == RopeType::yarn || scaling.type == RopeType::longrope) {
-    const auto yarn = [&](double mscale) { return s > 1 ? 1 + 0.1 * mscale * std::log(s) : 1.0; };
-    if (scaling.attention_factor > 0) {
-      result.magnitude = scaling.attention_factor;
-    } else if (scaling.type == RopeType::longrope) {  // Phi-3's code
-      result.magnitude = s > 1 ? std::sqrt(1 + std::log(s) / std::log(trained)) : 1.0;
-    } else if (scaling.mscale > 0 && scaling.mscale_all_dim > 0) {  // DeepSeek-V2's code
-      result.magnitude = yarn(scaling.mscale) / yarn(scaling.mscale_all_dim);
-    } else {  // YaRN, eq. 22
-      result.magnitude = yarn(1);
-    }
-  }
+  for (std::int64_t i = 0; i < D / 2; ++i) result.frequencies.push_back(frequency_of(i, D, theta, scaling, length));
+  result.magnitude = magnitude_of(scaling);
   return result;
 }
 

@@ -58,20 +58,17 @@ __global__ void __launch_bounds__(column_lanes* column_rows)
 /// to[C] += the sums of partial[chunks, C] over chunks.
 void add_chunks(Context& context, float* to, const float* partial, unsigned chunks, std::int64_t C);
 
-/// to[C] += sums over T tokens of term.at<W>(t, c); by W columns if `whole` says that pointers and C allow it.
-template <int W, class Term>
+/// to[C] += sums over T tokens of term.at<W>(t, c); by packs of columns if `whole` says that pointers and C allow it.
+template <int widest, class Term>
 void add_column_sums(Context& context, float* to, std::int64_t T, std::int64_t C, bool whole, const Term& term) {
   if (T == 0 || C == 0 || to == nullptr) return;
   const TokenChunks chunks = chunks_of(T, C, 1);
   auto* const partial = static_cast<float*>(context.partial_sums());
   const dim3 block(column_lanes, column_rows);
-  if (whole) {
+  with_packs<widest>(whole, [&]<int W>() {
     launch<column_sums_kernel<Term, W>>(context, dim3(blocks_for(C, column_lanes * W), chunks.count), block, 0, term,
                                         partial, T, C, chunks.tokens);
-  } else {
-    launch<column_sums_kernel<Term, 1>>(context, dim3(blocks_for(C, column_lanes), chunks.count), block, 0, term,
-                                        partial, T, C, chunks.tokens);
-  }
+  });
   add_chunks(context, to, partial, chunks.count, C);
 }
 

@@ -61,6 +61,21 @@ struct Row {
   __device__ T* pack(int index) const { return data + before + index * W; }
 };
 
+/// Calls body(p, pack) for the thread's packs, some of which are under way at a time.
+template <class T, class Body>
+__device__ __forceinline__ void for_packs(const Row<T>& row, const Body& body) {
+  constexpr int W = Row<T>::W;
+  int p = static_cast<int>(threadIdx.x);
+  for (; p + (packs_under_way - 1) * row_threads < row.packs; p += packs_under_way * row_threads) {
+    Pack<T, W> x[packs_under_way];
+#pragma unroll
+    for (int u = 0; u < packs_under_way; ++u) x[u] = load<W>(row.pack(p + u * row_threads));
+#pragma unroll
+    for (int u = 0; u < packs_under_way; ++u) body(p + u * row_threads, x[u]);
+  }
+  for (; p < row.packs; p += row_threads) body(p, load<W>(row.pack(p)));
+}
+
 template <class T>
 __device__ void fill_with_zeros(const Row<T>& row) {
   Pack<T, Row<T>::W> zeros;
@@ -77,18 +92,9 @@ struct RowSoftmax {
 };
 template <class T>
 __device__ RowSoftmax softmax_of(const Row<T>& row) {
-  constexpr int W = Row<T>::W;
   Softmax own;
   if (row.single() >= 0) own.take(widened(load<1>(row.data + row.single())));
-  int p = static_cast<int>(threadIdx.x);
-  for (; p + (packs_under_way - 1) * row_threads < row.packs; p += packs_under_way * row_threads) {
-    Pack<T, W> x[packs_under_way];
-#pragma unroll
-    for (int u = 0; u < packs_under_way; ++u) x[u] = load<W>(row.pack(p + u * row_threads));
-#pragma unroll
-    for (int u = 0; u < packs_under_way; ++u) own.take(widened(x[u]));
-  }
-  for (; p < row.packs; p += row_threads) own.take(widened(load<W>(row.pack(p))));
+  for_packs(row, [&](int, const Pack<T, Row<T>::W>& x) { own.take(widened(x)); });
 
   __shared__ float maxima[row_threads / 32];
   __shared__ double sums[row_threads / 32];
@@ -110,6 +116,34 @@ __device__ __forceinline__ float under_softcap(float slope, float logit, float i
   return Capped ? slope * fmaf(-tanh, tanh, 1.0f) : slope;
 }
 
+/// Writes the gradient over a row of logits: factor times softmax, less 1 at the label, under a softcap.
+template <bool Capped, class T>
+__device__ __forceinline__ void write_gradient(const Row<T>& row, const RowSoftmax& all, int label, float of_label,
+                                               double factor, float inverse_cap) {
+  constexpr int W = Row<T>::W;
+  const auto scale = static_cast<float>(factor / all.sum);
+  const double p_of_label = static_cast<double>(exponential(of_label, all.largest)) / all.sum;
+  const float slope_of_label =
+      under_softcap<Capped>(static_cast<float>((p_of_label - 1) * factor), of_label, inverse_cap);
+  const int single = row.single();
+  if (single >= 0) {
+    const float logit = widened(row.data[single]);
+    const float of_other = under_softcap<Capped>(exponential(logit, all.largest) * scale, logit, inverse_cap);
+    store(row.data + single, rounded<T>(Pack<float, 1>{{single == label ? slope_of_label : of_other}}));
+  }
+  for_packs(row, [&](int p, const Pack<T, W>& x) {
+    const Pack<float, W> wide = widened(x);
+    const int at = label - row.before - p * W;  // of the label in this pack
+    Pack<float, W> slope;
+#pragma unroll
+    for (int w = 0; w < W; ++w) {
+      const float of_other = exponential(wide.at[w], all.largest) * scale;
+      slope.at[w] = w == at ? slope_of_label : under_softcap<Capped>(of_other, wide.at[w], inverse_cap);
+    }
+    store(row.pack(p), rounded<T>(slope));
+  });
+}
+
 /// Capped: logits have a softcap.
 template <class T, bool Capped>
 __global__ void __launch_bounds__(row_threads)
@@ -118,52 +152,18 @@ __global__ void __launch_bounds__(row_threads)
                          const std::int32_t* const labels,  // [n]
                          const float* const weights,        // [n]
                          const int V, const double denominator, const bool gradient, const float inverse_cap) {
-  constexpr int W = Row<T>::W;
   const std::int64_t t = blockIdx.x;
   const Row<T> row(logits + t * V, V);
   const int label = labels[t];
   const float weight = weights[t];
   const bool slopes = gradient && label >= 0 && weight != 0;
-  if (label < 0) {
-    if (threadIdx.x == 0) nll[t] = 0;
-  } else {
+  if (label < 0 && threadIdx.x == 0) nll[t] = 0;
+  if (label >= 0) {
     const float of_label = widened(row.data[label]);  // before its gradient takes its place
     const RowSoftmax all = softmax_of(row);
-    if (threadIdx.x == 0) {
-      nll[t] = log(all.sum) + (static_cast<double>(all.largest) - static_cast<double>(of_label));
-    }
+    if (threadIdx.x == 0) nll[t] = log(all.sum) + (static_cast<double>(all.largest) - static_cast<double>(of_label));
     if (slopes) {
-      const double factor = static_cast<double>(weight) / denominator;
-      const auto scale = static_cast<float>(factor / all.sum);
-      const double p_of_label = static_cast<double>(exponential(of_label, all.largest)) / all.sum;
-      const float slope_of_label =
-          under_softcap<Capped>(static_cast<float>((p_of_label - 1) * factor), of_label, inverse_cap);
-      const int single = row.single();
-      if (single >= 0) {
-        const float logit = widened(row.data[single]);
-        const float of_other = under_softcap<Capped>(exponential(logit, all.largest) * scale, logit, inverse_cap);
-        store(row.data + single, rounded<T>(Pack<float, 1>{{single == label ? slope_of_label : of_other}}));
-      }
-      const auto put = [&](int p, const Pack<T, W>& x) {
-        const Pack<float, W> wide = widened(x);
-        const int at = label - row.before - p * W;  // of the label in this pack
-        Pack<float, W> slope;
-#pragma unroll
-        for (int w = 0; w < W; ++w) {
-          const float of_other = exponential(wide.at[w], all.largest) * scale;
-          slope.at[w] = w == at ? slope_of_label : under_softcap<Capped>(of_other, wide.at[w], inverse_cap);
-        }
-        store(row.pack(p), rounded<T>(slope));
-      };
-      int p = static_cast<int>(threadIdx.x);
-      for (; p + (packs_under_way - 1) * row_threads < row.packs; p += packs_under_way * row_threads) {
-        Pack<T, W> x[packs_under_way];
-#pragma unroll
-        for (int u = 0; u < packs_under_way; ++u) x[u] = load<W>(row.pack(p + u * row_threads));
-#pragma unroll
-        for (int u = 0; u < packs_under_way; ++u) put(p + u * row_threads, x[u]);
-      }
-      for (; p < row.packs; p += row_threads) put(p, load<W>(row.pack(p)));
+      write_gradient<Capped>(row, all, label, of_label, static_cast<double>(weight) / denominator, inverse_cap);
     }
   }
   if (gradient && !slopes) fill_with_zeros(row);

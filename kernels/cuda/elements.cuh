@@ -88,6 +88,14 @@ inline bool aligned_to(std::size_t bytes, std::initializer_list<const void*> poi
                      [=](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % bytes == 0; });
 }
 
+/// Calls body.template operator()<W>(): W is `widest` if `whole` says that pointers and widths allow such packs,
+/// else 1.
+template <int widest, class Body>
+void with_packs(bool whole, Body&& body) {
+  if (whole) return body.template operator()<widest>();
+  body.template operator()<1>();
+}
+
 /// Calls body.template operator()<float>() or <bf16>(), the types that GPU kernels store.
 template <class Body>
 decltype(auto) dispatch_storage(DType dtype, Body&& body) {

@@ -76,33 +76,18 @@ __global__ void __launch_bounds__(32 * segment_warps)
   store(dtable + id * C + c, sum);
 }
 
-template <class T, int W>
-void look_up(Context& context, const TensorView& y, const ConstTensorView& ids, const ConstTensorView& table,
-             bool accumulate) {
-  const std::int64_t tokens = ids.numel(), C = table.dim(1);
-  const auto across = static_cast<unsigned>(std::clamp<std::int64_t>((C / W + 31) / 32 * 32, 32, max_row_threads));
-  const dim3 block(across, max_row_threads / across);
-  launch<look_up_kernel<T, W>>(context, blocks_for(tokens, block.y), block, 0, y.as<T>(), ids.as<std::int32_t>(),
-                               table.as<T>(), tokens, C, accumulate);
-}
-
-template <class T, int W>
-void add_rows(Context& context, float* dtable, const T* dy, const Sorted& tokens, int n, std::int64_t C) {
-  launch<add_rows_kernel<T, W>>(context, dim3(blocks_for(n, segment_warps), blocks_for(C, 32 * W)),
-                                dim3(32, segment_warps), 0, dtable, dy, tokens, n, C);
-}
-
 }  // namespace
 
 void embedding_forward(Stream& stream, const TensorView& y, const ConstTensorView& ids, const ConstTensorView& table,
                        bool accumulate) {
+  const std::int64_t tokens = ids.numel(), C = table.dim(1);
   dispatch_storage(y.dtype, [&]<class T>() {
-    constexpr int W = pack_width<T>;
-    if (table.dim(1) % W == 0 && aligned_to(16, {y.data, table.data})) {
-      look_up<T, W>(stream.cuda(), y, ids, table, accumulate);
-    } else {
-      look_up<T, 1>(stream.cuda(), y, ids, table, accumulate);
-    }
+    with_packs<pack_width<T>>(C % pack_width<T> == 0 && aligned_to(16, {y.data, table.data}), [&]<int W>() {
+      const auto across = static_cast<unsigned>(std::clamp<std::int64_t>((C / W + 31) / 32 * 32, 32, max_row_threads));
+      const dim3 block(across, max_row_threads / across);
+      launch<look_up_kernel<T, W>>(stream.cuda(), blocks_for(tokens, block.y), block, 0, y.as<T>(),
+                                   ids.as<std::int32_t>(), table.as<T>(), tokens, C, accumulate);
+    });
   });
 }
 
@@ -110,19 +95,16 @@ void embedding_backward(Stream& stream, const TensorView& dtable, const ConstTen
                         const ConstTensorView& dy) {
   const std::int64_t tokens = ids.numel(), rows = dtable.dim(0), C = dtable.dim(1);
   if (C == 0) return;
-  auto* const to = dtable.as<float>();
   dispatch_storage(dy.dtype, [&]<class T>() {
-    constexpr int W = pack_width<T>;
-    const bool whole = C % W == 0 && aligned_to(16, {to, dy.data});
+    const bool whole = C % pack_width<T> == 0 && aligned_to(16, {dtable.data, dy.data});
     for (std::int64_t begin = 0; begin < tokens; begin += max_sorted) {
       const auto n = static_cast<int>(std::min<std::int64_t>(max_sorted, tokens - begin));
       const Sorted sorted = sort(stream.cuda(), ids.as<std::int32_t>() + begin, n, rows);
-      const T* const from = dy.as<T>() + begin * C;
-      if (whole) {
-        add_rows<T, W>(stream.cuda(), to, from, sorted, n, C);
-      } else {
-        add_rows<T, 1>(stream.cuda(), to, from, sorted, n, C);
-      }
+      with_packs<pack_width<T>>(whole, [&]<int W>() {
+        launch<add_rows_kernel<T, W>>(stream.cuda(), dim3(blocks_for(n, segment_warps), blocks_for(C, 32 * W)),
+                                      dim3(32, segment_warps), 0, dtable.as<float>(), dy.as<T>() + begin * C, sorted, n,
+                                      C);
+      });
     }
   });
 }

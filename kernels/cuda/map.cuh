@@ -66,23 +66,16 @@ __global__ void __launch_bounds__(map_threads)
   }
 }
 
-template <class Op, class To, class From, int O, int I, int W>
-void launch_map(Context& context, std::int64_t n, const Op& op, const MapTensors<To, From, O, I>& tensors) {
-  const unsigned blocks = std::max(blocks_for(n / W, map_packs * map_threads), n > 0 ? 1U : 0U);
-  launch<map_kernel<Op, To, From, O, I, W>>(context, blocks, map_threads, 0, op, tensors, n);
-}
-
 template <class Op, class To, class From, int O, int I>
 void map(Context& context, std::int64_t n, const Op& op, const MapTensors<To, From, O, I>& tensors) {
-  constexpr int W = pack_width<To, From>;
+  constexpr int widest = pack_width<To, From>;
   bool whole = true;
-  for (int o = 0; o < O; ++o) whole = whole && aligned_to(alignof(Pack<To, W>), {tensors.out[o]});
-  for (int i = 0; i < I; ++i) whole = whole && aligned_to(alignof(Pack<From, W>), {tensors.in[i]});
-  if (whole) {
-    launch_map<Op, To, From, O, I, W>(context, n, op, tensors);
-  } else {
-    launch_map<Op, To, From, O, I, 1>(context, n, op, tensors);
-  }
+  for (int o = 0; o < O; ++o) whole = whole && aligned_to(alignof(Pack<To, widest>), {tensors.out[o]});
+  for (int i = 0; i < I; ++i) whole = whole && aligned_to(alignof(Pack<From, widest>), {tensors.in[i]});
+  with_packs<widest>(whole, [&]<int W>() {
+    const unsigned blocks = std::max(blocks_for(n / W, map_packs * map_threads), n > 0 ? 1U : 0U);
+    launch<map_kernel<Op, To, From, O, I, W>>(context, blocks, map_threads, 0, op, tensors, n);
+  });
 }
 
 }  // namespace ringtrain::cuda

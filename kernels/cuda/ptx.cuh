@@ -12,54 +12,21 @@ namespace ringtrain::cuda {
 
 #if defined(RINGTRAIN_CUDA_EMULATED)
 
-using cuda_emulator::Where;  // the caller's place, which the emulator names when the lanes of a warp part
+using cuda_emulator::add_release;
+using cuda_emulator::clock_cycles;
+using cuda_emulator::cp_async_16;
+using cuda_emulator::cp_async_commit;
+using cuda_emulator::cp_async_wait;
+using cuda_emulator::exp2_approx;
+using cuda_emulator::ldmatrix_x4;
+using cuda_emulator::ldmatrix_x4_trans;
+using cuda_emulator::let_others_run;
+using cuda_emulator::mma_m16n8k16_bf16;
+using cuda_emulator::shared_address;
+using cuda_emulator::stop_kernel;
 
-inline std::uint32_t shared_address(const void* shared) {
-  return cuda_emulator::shared_address(shared);
-}
-inline void cp_async_16(void* shared, const void* global, bool valid) {
-  cuda_emulator::cp_async_16(shared, global, valid);
-}
-inline void cp_async_commit() {
-  cuda_emulator::cp_async_commit();
-}
-template <int N>
-inline void cp_async_wait() {
-  cuda_emulator::cp_async_wait<N>();
-}
-inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row, Where where = Where::current()) {
-  cuda_emulator::ldmatrix_x4(r, row, where);
-}
-inline void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row, Where where = Where::current()) {
-  cuda_emulator::ldmatrix_x4_trans(r, row, where);
-}
-inline void ldmatrix_x2(std::uint32_t (&r)[2], const void* row, Where where = Where::current()) {
-  cuda_emulator::ldmatrix_x2(r, row, where);
-}
-inline void ldmatrix_x2_trans(std::uint32_t (&r)[2], const void* row, Where where = Where::current()) {
-  cuda_emulator::ldmatrix_x2_trans(r, row, where);
-}
-inline void mma_m16n8k16_bf16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
-                              Where where = Where::current()) {
-  cuda_emulator::mma_m16n8k16_bf16(c, a, b, where);
-}
-inline float exp2_approx(float x) {
-  return cuda_emulator::exp2_approx(x);
-}
 inline int load_acquire(const int* p) {
   return __atomic_load_n(p, __ATOMIC_ACQUIRE);
-}
-inline void add_release(int* p, int n) {
-  cuda_emulator::add_release(p, n);
-}
-inline long long clock_cycles() {
-  return cuda_emulator::clock_cycles();
-}
-inline void let_others_run(Where where = Where::current()) {
-  cuda_emulator::let_others_run(where);
-}
-[[noreturn]] inline void stop_kernel() {
-  cuda_emulator::stop_kernel();
 }
 inline void reduce_add(float* p, float x, float y) {
   atomicAdd(p, x);
@@ -94,7 +61,7 @@ __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-/// Loads four (two) 8 x 8 matrices of 16-bit elements; lane i (of the first 16) names row i % 8 of matrix i / 8.
+/// Loads four 8 x 8 matrices of 16-bit elements; lane i names row i % 8 of matrix i / 8.
 __device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -104,18 +71,6 @@ __device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], const void* r
 __device__ __forceinline__ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(shared_address(row))
-               : "memory");
-}
-__device__ __forceinline__ void ldmatrix_x2(std::uint32_t (&r)[2], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-               : "=r"(r[0]), "=r"(r[1])
-               : "r"(shared_address(row))
-               : "memory");
-}
-__device__ __forceinline__ void ldmatrix_x2_trans(std::uint32_t (&r)[2], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
-               : "=r"(r[0]), "=r"(r[1])
                : "r"(shared_address(row))
                : "memory");
 }

@@ -55,20 +55,18 @@ __global__ void __launch_bounds__(tree_threads)
 /// result = or += the sum of sums[pieces]. One block.
 void add_pieces(Context& context, double* result, const double* sums, int pieces, bool accumulate);
 
-/// result = or += the sum over i < n of term.at<W>(i), by W elements if `whole` says that pointers allow it, in a tree
+/// result = or += the sum over i < n of term.at<W>(i), by packs if `whole` says that pointers allow it, in a tree
 /// that depends on n alone: at most 2048 pieces, each a multiple of 4096 elements.
-template <int W, class Term>
+template <int widest, class Term>
 void sum_over_tree(Context& context, double* result, std::int64_t n, bool whole, bool accumulate, const Term& term) {
   constexpr std::int64_t max_pieces = 2048, grain = 4096;
   static_assert(max_pieces * sizeof(double) <= Context::partial_sums_bytes);
   const std::int64_t piece = std::max<std::int64_t>(1, (n + max_pieces * grain - 1) / (max_pieces * grain)) * grain;
   const unsigned pieces = blocks_for(n, piece);
   auto* const sums = static_cast<double*>(context.partial_sums());
-  if (whole) {
+  with_packs<widest>(whole, [&]<int W>() {
     launch<piece_sums_kernel<Term, W>>(context, pieces, tree_threads, 0, term, n, piece, sums);
-  } else {
-    launch<piece_sums_kernel<Term, 1>>(context, pieces, tree_threads, 0, term, n, piece, sums);
-  }
+  });
   add_pieces(context, result, sums, static_cast<int>(pieces), accumulate);
 }
 

@@ -58,24 +58,17 @@ __global__ void __launch_bounds__(rotate_threads) rotate_kernel(To* const y,    
   }
 }
 
-template <int direction, int W, class To, class From>
-void launch_rotate(Context& context, To* y, const From* x, const float* table, std::int64_t T, int H, int half) {
-  const int across = std::min(half / W, rotate_threads), heads = std::clamp(rotate_threads / across, 1, std::max(H, 1));
-  const dim3 block(static_cast<unsigned>(across), static_cast<unsigned>(heads));
-  launch<rotate_kernel<direction, To, From, W>>(context, blocks_for(T, 1), block, 0, y, x, table, H, half);
-}
-
 template <int direction, class To, class From>
 void rotate(Context& context, const TensorView& y, const ConstTensorView& x, const ConstTensorView& table) {
-  constexpr int W = pack_width<To, From>;
-  const std::int64_t T = x.dim(0);
+  constexpr int widest = pack_width<To, From>;
   const auto H = static_cast<int>(x.dim(1)), half = static_cast<int>(x.dim(2) / 2);
   if (x.numel() == 0) return;
-  if (half % W == 0 && aligned_to(16, {y.data, x.data, table.data})) {
-    launch_rotate<direction, W>(context, y.as<To>(), x.as<From>(), table.as<float>(), T, H, half);
-  } else {
-    launch_rotate<direction, 1>(context, y.as<To>(), x.as<From>(), table.as<float>(), T, H, half);
-  }
+  with_packs<widest>(half % widest == 0 && aligned_to(16, {y.data, x.data, table.data}), [&]<int W>() {
+    const int across = std::min(half / W, rotate_threads), heads = std::clamp(rotate_threads / across, 1, H);
+    const dim3 block(static_cast<unsigned>(across), static_cast<unsigned>(heads));
+    launch<rotate_kernel<direction, To, From, W>>(context, blocks_for(x.dim(0), 1), block, 0, y.as<To>(), x.as<From>(),
+                                                  table.as<float>(), H, half);
+  });
 }
 
 }  // namespace

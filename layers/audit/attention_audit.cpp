@@ -12,23 +12,10 @@ namespace ringtrain {
 namespace {
 
 void widen(std::span<double> to, const ConstTensorView& x, std::int64_t begin) {
-  const auto at = [&](const auto* from) {
-    for (std::size_t i = 0; i < to.size(); ++i) {
-      if constexpr (std::is_same_v<decltype(from), const BFloat16*>) {
-        to[i] = static_cast<double>(from[i].value());
-      } else {
-        to[i] = static_cast<double>(from[i]);
-      }
-    }
-  };
-  switch (x.dtype) {
-    case DType::bfloat16:
-      return at(x.as<BFloat16>() + begin);
-    case DType::float32:
-      return at(x.as<float>() + begin);
-    default:
-      return at(x.as<double>() + begin);
-  }
+  dispatch_dtype(x.dtype, [&]<class S, class A>() {
+    const S* const from = x.as<S>() + begin;
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] = static_cast<double>(widened(from[i]));
+  });
 }
 
 /// Returns where a row begins in x [B, T, H, D].

@@ -275,7 +275,7 @@ TensorView Transformer::decode(const Batch& batch, KeyValueCache& cache, bool wa
     s.head.hold_weights();
     return {};
   }
-  return s.head.logits(s.stream, s.tensors(0, false).output).flat();
+  return s.head.begin_logits(s.stream, s.tensors(0, false).output)->rows(0, 1).flat();
 }
 
 double Transformer::take_loss_sum() {

@@ -9,17 +9,13 @@
 #include "kernels/cuda/attention/attention_calls.cuh"
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/elements.cuh"
 
 namespace ringtrain::cuda {
 
 namespace {
 
 constexpr std::size_t workspace_alignment = 16;
-
-bool aligned(std::initializer_list<const void*> pointers) {
-  return std::all_of(pointers.begin(), pointers.end(),
-                     [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; });
-}
 
 bool tensor_cores_take(DType dtype, std::int64_t D) {
   return dtype == DType::bfloat16 && (D == 64 || D == 128);
@@ -45,44 +41,6 @@ void* aligned_workspace(const TensorView& workspace, std::size_t needed) {
   return reinterpret_cast<void*>(address);
 }
 
-template <class T>
-ForwardCall<T> forward_call(const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
-                            const ConstTensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
-                            const AttentionState& state, const AttentionPhase& phase) {
-  return {shape,
-          token_map(queries),
-          token_map(keys),
-          static_cast<const T*>(q.data),
-          static_cast<const T*>(k.data),
-          static_cast<const T*>(v.data),
-          state.o.as<float>(),
-          state.m.as<float>(),
-          state.l.as<float>(),
-          phase.init,
-          phase.finalize,
-          phase.finalize ? static_cast<T*>(phase.out.data) : nullptr,
-          phase.finalize ? phase.lse.as<float>() : nullptr};
-}
-
-template <class T>
-BackwardCall<T> backward_call(const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
-                              const ConstTensorView& v, const ConstTensorView& dout, const ConstTensorView& lse,
-                              const ConstTensorView& delta, const AttentionTokens& queries, const AttentionTokens& keys,
-                              const TensorView& dq, const TensorView& dk, const TensorView& dv) {
-  return {shape,
-          token_map(queries),
-          token_map(keys),
-          static_cast<const T*>(q.data),
-          static_cast<const T*>(k.data),
-          static_cast<const T*>(v.data),
-          static_cast<const T*>(dout.data),
-          lse.as<float>(),
-          delta.as<float>(),
-          dq.as<float>(),
-          dk.as<float>(),
-          dv.as<float>()};
-}
-
 }  // namespace
 
 // Of whatever chip: a plan is made without one.
@@ -100,18 +58,30 @@ void attention_forward(Stream& stream, const AttentionShape& shape, const ConstT
                        const AttentionState& state, const AttentionPhase& phase, const TensorView& workspace) {
   check_head(shape.D);
   const std::int64_t Tq = token_count(queries.segments), Tk = token_count(keys.segments);
-  if (hopper_takes(stream, shape, q.dtype, Tq, Tk) && aligned({q.data, k.data, v.data, state.o.data, phase.out.data})) {
+  const bool whole = aligned_to(16, {q.data, k.data, v.data, state.o.data, phase.out.data});
+  if (whole && hopper_takes(stream, shape, q.dtype, Tq, Tk)) {
     void* const memory = aligned_workspace(workspace, cuda::attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
     return hopper::forward(stream, shape, q, k, v, queries, keys, state, phase, memory);
   }
-  if (tensor_cores_take(q.dtype, shape.D) && aligned({q.data, k.data, v.data, state.o.data, phase.out.data})) {
-    return tensor_forward(stream.cuda(), forward_call<__nv_bfloat16>(shape, q, k, v, queries, keys, state, phase));
-  }
-  if (q.dtype == DType::bfloat16) {
-    return general_forward(stream.cuda(), forward_call<__nv_bfloat16>(shape, q, k, v, queries, keys, state, phase));
-  }
-  ensure(q.dtype == DType::float32, "attention on CUDA takes bfloat16 and float32");
-  general_forward(stream.cuda(), forward_call<float>(shape, q, k, v, queries, keys, state, phase));
+  dispatch_storage(q.dtype, [&]<class T>() {
+    const ForwardCall<T> call{shape,
+                              token_map(queries),
+                              token_map(keys),
+                              q.as<T>(),
+                              k.as<T>(),
+                              v.as<T>(),
+                              state.o.as<float>(),
+                              state.m.as<float>(),
+                              state.l.as<float>(),
+                              phase.init,
+                              phase.finalize,
+                              phase.finalize ? phase.out.as<T>() : nullptr,
+                              phase.finalize ? phase.lse.as<float>() : nullptr};
+    if constexpr (std::is_same_v<T, bf16>) {
+      if (whole && tensor_cores_take(q.dtype, shape.D)) return tensor_forward(stream.cuda(), call);
+    }
+    general_forward(stream.cuda(), call);
+  });
 }
 
 void attention_backward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
@@ -122,25 +92,23 @@ void attention_backward(Stream& stream, const AttentionShape& shape, const Const
   check_head(shape.D);
   const std::int64_t Tq = token_count(queries.segments), Tk = token_count(keys.segments);
   void* const memory = aligned_workspace(workspace, cuda::attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
-  if (hopper_takes(stream, shape, q.dtype, Tq, Tk) &&
-      aligned({q.data, k.data, v.data, dout.data, dq.data, dk.data, dv.data})) {
+  const bool whole = aligned_to(16, {q.data, k.data, v.data, dout.data, dq.data, dk.data, dv.data});
+  if (whole && hopper_takes(stream, shape, q.dtype, Tq, Tk)) {
     return hopper::backward(stream, shape, q, k, v, dout, lse, delta, queries, keys, dq, dk, dv, accumulate, memory);
   }
   if (!accumulate) {
     cuda::fill(stream, dk, 0);
     cuda::fill(stream, dv, 0);
   }
-  if (tensor_cores_take(q.dtype, shape.D) && aligned({q.data, k.data, v.data, dout.data, dq.data, dk.data, dv.data})) {
-    return tensor_backward(stream.cuda(),
-                           backward_call<__nv_bfloat16>(shape, q, k, v, dout, lse, delta, queries, keys, dq, dk, dv),
-                           memory);
-  }
-  if (q.dtype == DType::bfloat16) {
-    return general_backward(stream.cuda(),
-                            backward_call<__nv_bfloat16>(shape, q, k, v, dout, lse, delta, queries, keys, dq, dk, dv));
-  }
-  ensure(q.dtype == DType::float32, "attention on CUDA takes bfloat16 and float32");
-  general_backward(stream.cuda(), backward_call<float>(shape, q, k, v, dout, lse, delta, queries, keys, dq, dk, dv));
+  dispatch_storage(q.dtype, [&]<class T>() {
+    const BackwardCall<T> call{shape,          token_map(queries), token_map(keys), q.as<T>(),         k.as<T>(),
+                               v.as<T>(),      dout.as<T>(),       lse.as<float>(), delta.as<float>(), dq.as<float>(),
+                               dk.as<float>(), dv.as<float>()};
+    if constexpr (std::is_same_v<T, bf16>) {
+      if (whole && tensor_cores_take(q.dtype, shape.D)) return tensor_backward(stream.cuda(), call, memory);
+    }
+    general_backward(stream.cuda(), call);
+  });
 }
 
 }  // namespace ringtrain::cuda

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "kernels/cuda/attention/attention_calls.cuh"
+#include "kernels/cuda/elements.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/tanh.cuh"
 
@@ -34,25 +35,12 @@ struct Place {
   int row = static_cast<int>(threadIdx.x) / C::per_row, sub = static_cast<int>(threadIdx.x) % C::per_row;
 };
 
-__device__ __forceinline__ float value_of(float x) {
-  return x;
-}
-__device__ __forceinline__ float value_of(__nv_bfloat16 x) {
-  return __bfloat162float(x);
-}
-__device__ __forceinline__ void assign(float& to, float x) {
-  to = x;
-}
-__device__ __forceinline__ void assign(__nv_bfloat16& to, float x) {
-  to = __float2bfloat16_rn(x);
-}
-
 /// Fills a tile from rows `stride` apart; zeros from row `count` on. By the whole block.
 template <class C, class T>
 __device__ __forceinline__ void load_rows(Rows<C>& to, const T* from, std::int64_t stride, int count, int D) {
   for (int i = static_cast<int>(threadIdx.x); i < C::tile * D; i += C::threads) {
     const int row = i / D, d = i % D;
-    to[row][d] = row < count ? value_of(from[row * stride + d]) : 0.0F;
+    to[row][d] = row < count ? widened(from[row * stride + d]) : 0.0F;
   }
 }
 

@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(const __grid_con
     const int d = at.sub + C::per_row * i;
     if (d >= D) continue;
     if (call.last) {
-      assign(call.out[element + d], o[i] * inverse);
+      store(call.out + element + d, rounded<T>(Pack<float, 1>{{o[i] * inverse}}));
     } else {
       call.o[element + d] = o[i];
     }

@@ -300,6 +300,45 @@ __device__ __forceinline__ void add_to_tile(float* to, std::int64_t stride, cons
   }
 }
 
+/// Adds a step's queries to dk and dv, and leaves dS in shared memory.
+template <class C>
+__device__ __forceinline__ void compute_step(Shared<C>& shared, const BackwardCall<bf16>& call, const Tile& queries,
+                                             int stage, float (&dk)[C::D / 8][4], float (&dv)[C::D / 8][4], int warp,
+                                             int lane) {
+  const Work& work = shared.work;
+  float p[C::query_tile / 8][4];  // keys by queries: scores, probabilities, dS
+  multiply_transposed<C>(p, shared.k, shared.q[stage], warp, lane);
+  ScoreTile<C> slopes;
+  if constexpr (C::Capped) cap_scores<C>(p, slopes, work.inner);
+  probabilities<C>(p, shared.rows[stage], work, queries, call.shape.mask, warp, lane);
+  std::uint32_t packed_p[C::query_tile / 16][4];
+  pack<C>(packed_p, p);
+  if constexpr (C::Capped) multiply_by<C>(p, slopes);
+  add_product<C>(dv, packed_p, shared.dout[stage], lane);
+  float dp[C::query_tile / 8][4];
+  multiply_transposed<C>(dp, shared.v, shared.dout[stage], warp, lane);
+  score_gradients<C>(p, dp, shared.rows[stage] + C::query_tile, lane);
+  pack<C>(packed_p, p);
+  store_score_gradients<C>(shared.ds, packed_p, warp, lane);
+  add_product<C>(dk, packed_p, shared.q[stage], lane);
+}
+
+/// Passes on the turn of the step before, if there is one, and waits for that of this step, which it returns. A barrier
+/// follows, then the block adds to dq.
+template <class C>
+__device__ __forceinline__ int* next_turn(const DqSemaphore& semaphore, int* before, const Work& work, std::int64_t h,
+                                          std::int64_t H, const Tile& queries) {
+  const int slot = slot_of(queries, C::query_tile);
+  int* const turn = counter_of(semaphore, work.b * H + h, slot);
+  if (threadIdx.x == 0) {
+    if (before != nullptr) semaphore_release(before);
+    semaphore_acquire(turn, rank_of(semaphore, work.b, slot, work.cursor),
+                      {"attention backward (mma)", "its turn to add dq", "computing"});
+  }
+  __syncwarp();
+  return turn;
+}
+
 /// Grid: a block a tile of keys, key/value head and sequence.
 template <class C, bool Ordered>
 __global__ void __launch_bounds__(C::threads, 1)
@@ -327,12 +366,7 @@ __global__ void __launch_bounds__(C::threads, 1)
   store_rows<C>(shared, fetch<C>(shared, call, step, 0), 0);
   cp_async_commit();
 
-  float dk[C::D / 8][4], dv[C::D / 8][4];
-#pragma unroll
-  for (int n = 0; n < C::D / 8; ++n) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) dk[n][e] = dv[n][e] = 0.0F;
-  }
+  float dk[C::D / 8][4] = {}, dv[C::D / 8][4] = {};
   int* turn = nullptr;  // that this block holds, of the step before
   int stage = 0;
   for (bool more = true; more; stage ^= 1) {
@@ -344,39 +378,15 @@ __global__ void __launch_bounds__(C::threads, 1)
     float next_row = 0.0F;
     if (more) next_row = fetch<C>(shared, call, next, stage ^ 1);
     cp_async_commit();
-
     const Tile queries = step.queries.tile(call.queries, C::query_tile);
-    float p[C::query_tile / 8][4];  // keys by queries: scores, probabilities, dS
-    multiply_transposed<C>(p, shared.k, shared.q[stage], warp, lane);
-    ScoreTile<C> slopes;
-    if constexpr (C::Capped) cap_scores<C>(p, slopes, work.inner);
-    probabilities<C>(p, shared.rows[stage], work, queries, call.shape.mask, warp, lane);
-    std::uint32_t packed_p[C::query_tile / 16][4];
-    pack<C>(packed_p, p);
-    if constexpr (C::Capped) multiply_by<C>(p, slopes);
-    add_product<C>(dv, packed_p, shared.dout[stage], lane);
-    float dp[C::query_tile / 8][4];
-    multiply_transposed<C>(dp, shared.v, shared.dout[stage], warp, lane);
-    score_gradients<C>(p, dp, shared.rows[stage] + C::query_tile, lane);
-    pack<C>(packed_p, p);
-    store_score_gradients<C>(shared.ds, packed_p, warp, lane);
-    add_product<C>(dk, packed_p, shared.q[stage], lane);
+    compute_step<C>(shared, call, queries, stage, dk, dv, warp, lane);
     store_rows<C>(shared, next_row, stage ^ 1);
 
     // The turn of the step before is passed only here, when what it added has long arrived and the fence costs nothing.
     if (Ordered && turn != nullptr) __threadfence();
     __syncthreads();  // dS is complete
     if constexpr (Ordered) {
-      const int slot = slot_of(queries, C::query_tile);
-      const std::int64_t h = work.g * group + step.head;
-      int* const mine = counter_of(semaphore, work.b * call.shape.H + h, slot);
-      if (threadIdx.x == 0) {
-        if (turn != nullptr) semaphore_release(turn);
-        semaphore_acquire(mine, rank_of(semaphore, work.b, slot, work.cursor),
-                          {"attention backward (mma)", "its turn to add dq", "computing"});
-      }
-      __syncwarp();
-      turn = mine;
+      turn = next_turn<C>(semaphore, turn, work, work.g * group + step.head, call.shape.H, queries);
     }
     float dq[C::dq_columns / 8][4];
     multiply_dq<C>(dq, shared, warp, lane);

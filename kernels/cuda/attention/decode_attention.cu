@@ -208,14 +208,13 @@ PieceStates pointers_of(const AttentionState& state) {
 /// of a block as divide those that share a key/value head.
 template <class T, class Body>
 void with_sizes(bool whole, std::int64_t heads, Body&& body) {
-  const auto with_heads = [&]<int W>() {
+  with_packs<pack_width<T>>(whole, [&]<int W>() {
     if (heads % 8 == 0) return body.template operator()<W, 8>();
     if (heads % 4 == 0) return body.template operator()<W, 4>();
     if (heads % 3 == 0) return body.template operator()<W, 3>();
     if (heads % 2 == 0) return body.template operator()<W, 2>();
     body.template operator()<W, 1>();
-  };
-  whole ? with_heads.template operator()<pack_width<T>>() : with_heads.template operator()<1>();
+  });
 }
 
 }  // namespace

@@ -37,10 +37,8 @@ __device__ __forceinline__ void mask_scores(float (&s)[BackwardPlan<D>::queries 
     const int j = row + 8 * half;
     Visible seen = queries_of(tile_mask, j, queries.count);
     if (a.queries.documents != nullptr && seen.from < seen.to) {
-      const std::int32_t document =
-          __ldg(a.keys.documents + static_cast<std::int64_t>(work.b) * a.keys.tokens + keys.begin + j);
-      seen = of_document(
-          seen, a.queries.documents + static_cast<std::int64_t>(work.b) * a.queries.tokens + queries.begin, document);
+      const std::int32_t document = __ldg(a.keys.documents + std::int64_t{work.b} * a.keys.tokens + keys.begin + j);
+      seen = of_document(seen, a.queries.documents + std::int64_t{work.b} * a.queries.tokens + queries.begin, document);
     }
 #pragma unroll
     for (int block = 0; block < query_tile / 8; ++block) {
@@ -160,17 +158,100 @@ __device__ __forceinline__ void write_rows(float* to, const BackwardArguments& a
   }
 }
 
+/// Scores become probabilities. lse: of the tile's queries, in base 2.
+template <int Queries>
+__device__ __forceinline__ void exponentiate(float (&s)[Queries / 2], const float* lse, float scale_log2) {
+#pragma unroll
+  for (int block = 0; block < Queries / 8; ++block) {
+    const float2 of_query = *reinterpret_cast<const float2*>(lse + 8 * block + 2 * static_cast<int>(threadIdx.x % 4));
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float& x = s[4 * block + 2 * half];
+      float& y = s[4 * block + 2 * half + 1];
+      x = exp2_approx(fmaf(x, scale_log2, -of_query.x));
+      y = exp2_approx(fmaf(y, scale_log2, -of_query.y));
+    }
+  }
+}
+
+/// dP becomes dS = P (scale dP - delta). delta: of the tile's queries, times the scale.
+template <int Queries>
+__device__ __forceinline__ void score_gradients(float (&dp)[Queries / 2], const float (&p)[Queries / 2],
+                                                const float* delta, float scale) {
+#pragma unroll
+  for (int block = 0; block < Queries / 8; ++block) {
+    const float2 of_query = *reinterpret_cast<const float2*>(delta + 8 * block + 2 * static_cast<int>(threadIdx.x % 4));
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int i = 4 * block + 2 * half;
+      dp[i] = p[i] * fmaf(dp[i], scale, -of_query.x);
+      dp[i + 1] = p[i + 1] * fmaf(dp[i + 1], scale, -of_query.y);
+    }
+  }
+}
+
+/// Returns the thread's first row of its warpgroup's 64.
+__device__ __forceinline__ int row_of_thread() {
+  return static_cast<int>(threadIdx.x % warpgroup) / 32 * 16 + static_cast<int>(threadIdx.x % 32) / 4;
+}
+
+/// Adds a step's queries to dk and dv, and hands its dq over to who adds it. s, dq: registers, whatever they hold.
+template <int D>
+__device__ __forceinline__ void compute_step(const BackwardArguments& a, BackwardShared<D>& shared, int group,
+                                             const BackwardWork& work, const BackwardStep& step,
+                                             PipelineState<stages>& place, float (&s)[BackwardPlan<D>::queries / 2],
+                                             float (&dq)[32], float (&dk)[D / 2], float (&dv)[D / 2]) {
+  constexpr int query_tile = BackwardPlan<D>::queries;
+  // The warpgroup's part of dq: half of the head (D = 128) or half of the queries (D = 64), 64 by 64 either way.
+  const int half_head = D == 128 ? group : 0, half_queries = D == 128 ? 0 : group;
+  const int stage = place.stage;
+  float dp[query_tile / 2];
+  std::uint32_t p[query_tile / 16][4], ds[query_tile / 16][4];
+  wgmma_fence();
+  start_by_head<D>(s, sum_along_columns(shared.k + group * group_rows * row_bytes), shared.q[stage]);
+  start_by_head<D>(dp, sum_along_columns(shared.v + group * group_rows * row_bytes), shared.dout[stage]);
+  wgmma_wait<1>();
+  wgmma_hold(s);
+  if (step.has(BackwardStep::masked)) mask_scores<D>(s, a, work, group * group_rows + row_of_thread(), step);
+  exponentiate<query_tile>(s, shared.lse[stage], a.scale * log2_of_e);
+  if constexpr (D == 128) {  // of the smaller head both would not fit the registers
+    round_to_fragments<query_tile>(p, s);
+    wgmma_fence();
+    start_by_queries<D>(dv, p, shared.dout[stage]);
+    wgmma_wait<1>();
+  } else {
+    wgmma_wait_behind<0>(all_bits(s), &shared.never);
+    round_to_fragments<query_tile>(p, s);
+  }
+  wgmma_hold(dp);
+  score_gradients<query_tile>(dp, s, shared.delta[stage], a.scale);
+  round_to_fragments<query_tile>(ds, dp);
+  write_ds<query_tile>(shared.ds[stage], ds, group);
+  fence_proxy_async();
+  named_barrier_sync(1, groups * warpgroup);  // dS is complete; and that of two steps before was read by both
+  wgmma_fence();
+  if constexpr (D == 64) start_by_queries<D>(dv, p, shared.dout[stage]);
+  start_by_keys(dq, shared.ds[stage] + half_queries * key_tile * row_bytes,
+                shared.k + half_head * key_tile * row_bytes);
+  start_by_queries<D>(dk, ds, shared.q[stage]);
+  const PipelineState<stages> here = place;
+  place.advance();
+  wgmma_wait<1>();
+  wgmma_hold(dq);
+  here.wait_empty(shared.dq_pipeline);
+  write_dq<query_tile>(shared.dq[stage], dq, 2 * half_head, half_queries * group_rows + row_of_thread());
+  fence_proxy_async();
+  __syncwarp();
+  release(&shared.dq_pipeline.full[stage]);
+  wgmma_wait<0>();
+  wgmma_hold(dk);
+  wgmma_hold(dv);
+  release(&shared.query_pipeline.empty[stage]);
+}
+
 template <int D>
 __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& shared, int group) {
-  using Plan = BackwardPlan<D>;
-  constexpr int query_tile = Plan::queries;
-  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x % warpgroup) / 32;
-  const int t = lane % 4, row_of_group = warp * 16 + lane / 4, row = group * group_rows + row_of_group;
-  const std::uint64_t k_rows = sum_along_columns(shared.k + group * group_rows * row_bytes);
-  const std::uint64_t v_rows = sum_along_columns(shared.v + group * group_rows * row_bytes);
-  // The warpgroup's part of dq: half of the head (D = 128) or half of the queries (D = 64), 64 by 64 either way.
-  const int dq_half_head = D == 128 ? group : 0, dq_half_queries = D == 128 ? 0 : group;
-  const float scale_log2 = a.scale * log2_of_e;
+  const int row = group * group_rows + row_of_thread();
   PipelineState<1> work_place;
   PipelineState<stages> place;
   int at_step = 0;
@@ -181,74 +262,13 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
     float dk[D / 2], dv[D / 2];
 #pragma unroll
     for (int i = 0; i < D / 2; ++i) dk[i] = dv[i] = 0;
-    float s[query_tile / 2], dq[32];
+    float s[BackwardPlan<D>::queries / 2], dq[32];
     for (bool more = true; more;) {
       place.wait_full(shared.query_pipeline);
-      const int stage = place.stage;
       const BackwardStep step = shared.steps[at_step];
       at_step = (at_step + 1) % remembered_steps;
-      float dp[query_tile / 2];
-      std::uint32_t p[query_tile / 16][4], ds[query_tile / 16][4];
-      wgmma_fence();
-      start_by_head<D>(s, k_rows, shared.q[stage]);
-      start_by_head<D>(dp, v_rows, shared.dout[stage]);
-      wgmma_wait<1>();
-      wgmma_hold(s);
-      if (step.has(BackwardStep::masked)) mask_scores<D>(s, a, work, row, step);
-#pragma unroll
-      for (int block = 0; block < query_tile / 8; ++block) {
-        const float2 lse = *reinterpret_cast<const float2*>(&shared.lse[stage][8 * block + 2 * t]);
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          float& x = s[4 * block + 2 * half];
-          float& y = s[4 * block + 2 * half + 1];
-          x = exp2_approx(fmaf(x, scale_log2, -lse.x));
-          y = exp2_approx(fmaf(y, scale_log2, -lse.y));
-        }
-      }
-      if constexpr (D == 128) {  // of the smaller head both would not fit the registers
-        round_to_fragments<query_tile>(p, s);
-        wgmma_fence();
-        start_by_queries<D>(dv, p, shared.dout[stage]);
-        wgmma_wait<1>();
-      } else {
-        wgmma_wait_behind<0>(all_bits(s), &shared.never);
-        round_to_fragments<query_tile>(p, s);
-      }
-      wgmma_hold(dp);
-#pragma unroll
-      for (int block = 0; block < query_tile / 8; ++block) {
-        const float2 delta = *reinterpret_cast<const float2*>(&shared.delta[stage][8 * block + 2 * t]);
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int i = 4 * block + 2 * half;
-          dp[i] = s[i] * fmaf(dp[i], a.scale, -delta.x);
-          dp[i + 1] = s[i + 1] * fmaf(dp[i + 1], a.scale, -delta.y);
-        }
-      }
-      round_to_fragments<query_tile>(ds, dp);
-      write_ds<query_tile>(shared.ds[stage], ds, group);
-      fence_proxy_async();
-      named_barrier_sync(1, groups * warpgroup);  // dS is complete; and that of two steps before was read by both
-      wgmma_fence();
-      if constexpr (D == 64) start_by_queries<D>(dv, p, shared.dout[stage]);
-      start_by_keys(dq, shared.ds[stage] + dq_half_queries * key_tile * row_bytes,
-                    shared.k + dq_half_head * key_tile * row_bytes);
-      start_by_queries<D>(dk, ds, shared.q[stage]);
-      const PipelineState<stages> here = place;
-      place.advance();
+      compute_step<D>(a, shared, group, work, step, place, s, dq, dk, dv);
       more = step.has(BackwardStep::more);
-      wgmma_wait<1>();
-      wgmma_hold(dq);
-      here.wait_empty(shared.dq_pipeline);
-      write_dq<query_tile>(shared.dq[stage], dq, 2 * dq_half_head, dq_half_queries * group_rows + row_of_group);
-      fence_proxy_async();
-      __syncwarp();
-      release(&shared.dq_pipeline.full[stage]);
-      wgmma_wait<0>();
-      wgmma_hold(dk);
-      wgmma_hold(dv);
-      release(&shared.query_pipeline.empty[stage]);
     }
     release(&shared.key_pipeline.empty[0]);
     work_place.advance();
@@ -294,36 +314,21 @@ __global__ void __launch_bounds__(threads, 1) backward_kernel(const __grid_const
   }
 }
 
-template <int D>
-void run_backward(Stream& stream, const AttentionShape& shape, void* workspace, const ConstTensorView& q,
-                  const ConstTensorView& k, const ConstTensorView& v, const ConstTensorView& dout, const TensorView& dq,
-                  BackwardArguments& a) {
-  using Plan = BackwardPlan<D>;
-  Context& context = stream.cuda();
-  a.q = head_map(q, Plan::queries);
-  a.dout = head_map(dout, Plan::queries);
-  a.dq = head_map(dq, Plan::queries);
-  a.k = head_map(k, key_tile);
-  a.v = head_map(v, key_tile);
-  a.semaphore = semaphore_in(workspace, shape, a.queries.tokens, Plan::queries);
-  if (a.deterministic) {
-    prepare_semaphore(context, a.semaphore, shape, a.queries, a.keys, Plan::queries, key_tile);
-  } else {
-    check(cudaMemsetAsync(a.semaphore.next_work, 0, sizeof(int), context.stream()), "zeroing attention's tile counter");
-  }
-  const auto blocks = static_cast<unsigned>(std::min(multiprocessors_for(stream), a.order.count()));
-  arm_waits(context);
-  launch<backward_kernel<D>>(context, dim3(blocks), dim3(threads), sizeof(BackwardShared<D>), a);
-}
-
 }  // namespace
 
 void backward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
               const ConstTensorView& v, const ConstTensorView& dout, const ConstTensorView& lse,
               const ConstTensorView& delta, const AttentionTokens& queries, const AttentionTokens& keys,
               const TensorView& dq, const TensorView& dk, const TensorView& dv, bool accumulate, void* workspace) {
+  Context& context = stream.cuda();
+  const int query_tile = backward_query_tile(shape.D);
   BackwardArguments a{};
   static_cast<CallArguments&>(a) = call_arguments(shape, queries, keys);
+  a.q = head_map(q, query_tile);
+  a.dout = head_map(dout, query_tile);
+  a.dq = head_map(dq, query_tile);
+  a.k = head_map(k, key_tile);
+  a.v = head_map(v, key_tile);
   a.lse = lse.as<float>();
   a.delta = delta.as<float>();
   a.dk = dk.as<float>();
@@ -331,8 +336,18 @@ void backward(Stream& stream, const AttentionShape& shape, const ConstTensorView
   a.order = backward_order(shape, queries, keys, multiprocessors_for(stream));
   a.deterministic = shape.deterministic;
   a.sums = accumulate ? Sums::added : Sums::stored;
-  shape.D == 64 ? run_backward<64>(stream, shape, workspace, q, k, v, dout, dq, a)
-                : run_backward<128>(stream, shape, workspace, q, k, v, dout, dq, a);
+  a.semaphore = semaphore_in(workspace, shape, a.queries.tokens, query_tile);
+  if (a.deterministic) {
+    prepare_semaphore(context, a.semaphore, shape, a.queries, a.keys, query_tile, key_tile);
+  } else {
+    check(cudaMemsetAsync(a.semaphore.next_work, 0, sizeof(int), context.stream()), "zeroing attention's tile counter");
+  }
+  arm_waits(context);
+  const auto blocks = static_cast<unsigned>(std::min(multiprocessors_for(stream), a.order.count()));
+  const auto run = [&]<int D>() {
+    launch<backward_kernel<D>>(context, dim3(blocks), dim3(threads), sizeof(BackwardShared<D>), a);
+  };
+  shape.D == 64 ? run.template operator()<64>() : run.template operator()<128>();
 }
 
 std::size_t workspace_bytes(const AttentionShape& shape, std::int64_t Tq) {

@@ -139,8 +139,7 @@ __device__ __forceinline__ void mask_scores(float (&s)[key_tile / 2], const Forw
       const int i = row + 8 * half < queries.count ? row + 8 * half : 0;  // rows beyond the tile's end are not stored
       const std::int32_t document =
           __ldg(a.queries.documents + static_cast<std::int64_t>(work.b) * a.queries.tokens + queries.begin + i);
-      seen = of_document(seen, a.keys.documents + static_cast<std::int64_t>(work.b) * a.keys.tokens + keys.begin,
-                         document);
+      seen = of_document(seen, a.keys.documents + std::int64_t{work.b} * a.keys.tokens + keys.begin, document);
     }
 #pragma unroll
     for (int j = 0; j < key_tile / 8; ++j) {
@@ -364,7 +363,9 @@ __global__ void __launch_bounds__(ForwardPlan<D>::threads, 1)
   using Plan = ForwardPlan<D>;
   auto& shared = *dynamic_shared<ForwardShared<D>>();
   if (threadIdx.x == 0) {
-    tma_prefetch(&a.q), tma_prefetch(&a.k), tma_prefetch(&a.v);
+    tma_prefetch(&a.q);
+    tma_prefetch(&a.k);
+    tma_prefetch(&a.v);
     constexpr int computing_warps = 4 * Plan::groups;
     shared.q_pipeline.init(1, computing_warps);
     shared.k_pipeline.init(1, computing_warps);
@@ -382,33 +383,33 @@ __global__ void __launch_bounds__(ForwardPlan<D>::threads, 1)
   }
 }
 
-template <int D>
-void run_forward(Stream& stream, const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
-                 ForwardArguments& a) {
-  using Plan = ForwardPlan<D>;
-  Context& context = stream.cuda();
-  a.q = head_map(q, Plan::queries);
-  a.k = head_map(k, key_tile);
-  a.v = head_map(v, key_tile);
-  const auto blocks = static_cast<unsigned>(std::min(multiprocessors_for(stream), a.order.count()));
-  arm_waits(context);
-  launch<forward_kernel<D>>(context, dim3(blocks), dim3(Plan::threads), sizeof(ForwardShared<D>), a);
-}
-
 }  // namespace
 
 void forward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
              const ConstTensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
              const AttentionState& state, const AttentionPhase& phase, void* workspace) {
+  Context& context = stream.cuda();
   ForwardArguments a{};
   static_cast<CallArguments&>(a) = call_arguments(shape, queries, keys);
   a.order = forward_order(shape, queries, keys, multiprocessors_for(stream));
-  a.first = phase.init, a.last = phase.finalize;
-  a.o = state.o.as<float>(), a.m = state.m.as<float>(), a.l = state.l.as<float>();
-  if (phase.finalize) a.out = static_cast<__nv_bfloat16*>(phase.out.data), a.lse = phase.lse.as<float>();
+  a.q = head_map(q, forward_query_tile(shape.D));
+  a.k = head_map(k, key_tile);
+  a.v = head_map(v, key_tile);
+  a.first = phase.init;
+  a.last = phase.finalize;
+  a.o = state.o.as<float>();
+  a.m = state.m.as<float>();
+  a.l = state.l.as<float>();
+  a.out = phase.finalize ? static_cast<__nv_bfloat16*>(phase.out.data) : nullptr;
+  a.lse = phase.finalize ? phase.lse.as<float>() : nullptr;
   a.counter = static_cast<int*>(workspace);
-  check(cudaMemsetAsync(a.counter, 0, sizeof(int), stream.cuda().stream()), "zeroing attention's tile counter");
-  shape.D == 64 ? run_forward<64>(stream, q, k, v, a) : run_forward<128>(stream, q, k, v, a);
+  check(cudaMemsetAsync(a.counter, 0, sizeof(int), context.stream()), "zeroing attention's tile counter");
+  arm_waits(context);
+  const auto blocks = static_cast<unsigned>(std::min(multiprocessors_for(stream), a.order.count()));
+  const auto run = [&]<int D>() {
+    launch<forward_kernel<D>>(context, dim3(blocks), dim3(ForwardPlan<D>::threads), sizeof(ForwardShared<D>), a);
+  };
+  shape.D == 64 ? run.template operator()<64>() : run.template operator()<128>();
 }
 
 }  // namespace ringtrain::cuda::hopper

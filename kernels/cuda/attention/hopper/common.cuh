@@ -39,19 +39,19 @@ enum class Pipeline { forward_queries, forward_keys, forward_values, backward_ke
 __device__ __forceinline__ WaitNames wait_names(Pipeline pipeline, bool full) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const char* const role = warp >= 4 ? "computing" : warp == 0 ? "loader" : "adder of dq";
+  const char* const kernel =
+      pipeline < Pipeline::backward_keys ? "attention forward (Hopper)" : "attention backward (Hopper)";
   switch (pipeline) {
     case Pipeline::forward_queries:
-      return {"attention forward (Hopper)", full ? "a full buffer of queries" : "an empty buffer of queries", role};
-    case Pipeline::forward_keys:
-      return {"attention forward (Hopper)", full ? "a full buffer of keys" : "an empty buffer of keys", role};
-    case Pipeline::forward_values:
-      return {"attention forward (Hopper)", full ? "a full buffer of values" : "an empty buffer of values", role};
-    case Pipeline::backward_keys:
-      return {"attention backward (Hopper)", full ? "a full buffer of keys" : "an empty buffer of keys", role};
     case Pipeline::backward_queries:
-      return {"attention backward (Hopper)", full ? "a full buffer of queries" : "an empty buffer of queries", role};
+      return {kernel, full ? "a full buffer of queries" : "an empty buffer of queries", role};
+    case Pipeline::forward_keys:
+    case Pipeline::backward_keys:
+      return {kernel, full ? "a full buffer of keys" : "an empty buffer of keys", role};
+    case Pipeline::forward_values:
+      return {kernel, full ? "a full buffer of values" : "an empty buffer of values", role};
     case Pipeline::backward_dq:
-      return {"attention backward (Hopper)", full ? "a full buffer of dq" : "an empty buffer of dq", role};
+      return {kernel, full ? "a full buffer of dq" : "an empty buffer of dq", role};
   }
   return {"", "", role};
 }
@@ -205,49 +205,47 @@ struct Visible {
   }
 };
 
+/// Returns the first token of [low, high) whose document is the one given or a later one; beyond: a later one.
+template <bool beyond>
+__device__ __forceinline__ int first_of_document(const std::int32_t* documents, int low, int high,
+                                                 std::int32_t document) {
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    const std::int32_t here = __ldg(documents + middle);
+    if (beyond ? here <= document : here < document) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
 /// Narrows a range of a tile's tokens to those of one document; `documents` are the tile's.
 __device__ __forceinline__ Visible of_document(Visible range, const std::int32_t* documents, std::int32_t document) {
-  int low = range.from, high = range.to;
-  while (low < high) {
-    const int middle = (low + high) / 2;
-    if (__ldg(documents + middle) < document)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  const int from = low;
-  high = range.to;
-  while (low < high) {
-    const int middle = (low + high) / 2;
-    if (__ldg(documents + middle) <= document)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return {from, low};
+  const int from = first_of_document<false>(documents, range.from, range.to, document);
+  return {from, first_of_document<true>(documents, from, range.to, document)};
+}
+
+/// Returns which of `count` tokens, `stride` apart from 0 on, lie at [first, last].
+__device__ __forceinline__ Visible tokens_between(int first, int last, int stride, int count) {
+  const auto divided = [&](int x) {
+    return static_cast<int>(static_cast<unsigned>(x) / static_cast<unsigned>(stride));
+  };
+  const int from = first <= 0 ? 0 : divided(first + stride - 1), to = last < 0 ? 0 : divided(last) + 1;
+  const int end = to < count ? to : count;
+  return {from < end ? from : end, end};
 }
 
 /// Returns the keys that query i of a tile sees by position, and the queries, of `queries` ones, that see key j.
 __device__ __forceinline__ Visible keys_of(const TileMask& tile_mask, int i) {
-  const int last = tile_mask.query_stride * i - tile_mask.low, before = tile_mask.query_stride * i - tile_mask.high;
-  const int from = before <= 0 ? 0
-                               : static_cast<int>(static_cast<unsigned>(before + tile_mask.key_stride - 1) /
-                                                  static_cast<unsigned>(tile_mask.key_stride));
-  const int to =
-      last < 0 ? 0 : static_cast<int>(static_cast<unsigned>(last) / static_cast<unsigned>(tile_mask.key_stride)) + 1;
-  const int end = to < tile_mask.keys ? to : tile_mask.keys;
-  return {from < end ? from : end, end};
+  const int query = tile_mask.query_stride * i;
+  return tokens_between(query - tile_mask.high, query - tile_mask.low, tile_mask.key_stride, tile_mask.keys);
 }
 __device__ __forceinline__ Visible queries_of(const TileMask& tile_mask, int j, int queries) {
   if (j >= tile_mask.keys) return {0, 0};
-  const int first = tile_mask.low + tile_mask.key_stride * j, last = tile_mask.high + tile_mask.key_stride * j;
-  const int from = first <= 0 ? 0
-                              : static_cast<int>(static_cast<unsigned>(first + tile_mask.query_stride - 1) /
-                                                 static_cast<unsigned>(tile_mask.query_stride));
-  const int to =
-      last < 0 ? 0 : static_cast<int>(static_cast<unsigned>(last) / static_cast<unsigned>(tile_mask.query_stride)) + 1;
-  const int end = to < queries ? to : queries;
-  return {from < end ? from : end, end};
+  const int key = tile_mask.key_stride * j;
+  return tokens_between(tile_mask.low + key, tile_mask.high + key, tile_mask.query_stride, queries);
 }
 
 /// Returns two numbers rounded to bfloat16, the first in the lower half.

@@ -94,25 +94,17 @@ __device__ __forceinline__ void wgmma_hold(float (&d)[N]) {
 #define RINGTRAIN_WGMMA_REGISTERS_64                                        \
   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
-#define RINGTRAIN_WGMMA_SUMS_64(how)                                                                              \
-  how(d[0]), how(d[1]), how(d[2]), how(d[3]), how(d[4]), how(d[5]), how(d[6]), how(d[7]), how(d[8]), how(d[9]),   \
-      how(d[10]), how(d[11]), how(d[12]), how(d[13]), how(d[14]), how(d[15]), how(d[16]), how(d[17]), how(d[18]), \
-      how(d[19]), how(d[20]), how(d[21]), how(d[22]), how(d[23]), how(d[24]), how(d[25]), how(d[26]), how(d[27]), \
-      how(d[28]), how(d[29]), how(d[30]), how(d[31])
+// The sums from d[i] on, as an instruction's operands; how: reads or writes.
+#define RINGTRAIN_WGMMA_SUMS_8(how, i) \
+  how(d[i]), how(d[i + 1]), how(d[i + 2]), how(d[i + 3]), how(d[i + 4]), how(d[i + 5]), how(d[i + 6]), how(d[i + 7])
+#define RINGTRAIN_WGMMA_SUMS_32(how, i)                                                                    \
+  RINGTRAIN_WGMMA_SUMS_8(how, i), RINGTRAIN_WGMMA_SUMS_8(how, i + 8), RINGTRAIN_WGMMA_SUMS_8(how, i + 16), \
+      RINGTRAIN_WGMMA_SUMS_8(how, i + 24)
 #define RINGTRAIN_WGMMA_REGISTERS_128                                                \
   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "          \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}"
-#define RINGTRAIN_WGMMA_SUMS_128                                                                              \
-  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), \
-      "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),  \
-      "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), \
-      "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), \
-      "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), \
-      "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), \
-      "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), \
-      "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
 
 /// Both operands in shared memory. Transpose: the operand's rows (a) or columns (b) are contiguous, instead of the 16
 /// of the sum.
@@ -124,14 +116,14 @@ __device__ __forceinline__ void wgmma_ss(float (&d)[N / 2], std::uint64_t a, std
         "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " RINGTRAIN_WGMMA_REGISTERS_64
         ", %32, %33, p, 1, 1, %35, %36;\n}"
-        : RINGTRAIN_WGMMA_SUMS_64("+f")
+        : RINGTRAIN_WGMMA_SUMS_32("+f", 0)
         : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(int{TransposeA}), "n"(int{TransposeB}));
   } else {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " RINGTRAIN_WGMMA_REGISTERS_128
         ", %64, %65, p, 1, 1, %67, %68;\n}"
-        : RINGTRAIN_WGMMA_SUMS_128
+        : RINGTRAIN_WGMMA_SUMS_32("+f", 0), RINGTRAIN_WGMMA_SUMS_32("+f", 32)
         : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(int{TransposeA}), "n"(int{TransposeB}));
   }
 }
@@ -146,14 +138,14 @@ __device__ __forceinline__ void wgmma_rs(float (&d)[N / 2], const std::uint32_t 
         "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " RINGTRAIN_WGMMA_REGISTERS_64
         ", {%32, %33, %34, %35}, %36, p, 1, 1, %38;\n}"
-        : RINGTRAIN_WGMMA_SUMS_64("+f")
+        : RINGTRAIN_WGMMA_SUMS_32("+f", 0)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)), "n"(int{TransposeB}));
   } else {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " RINGTRAIN_WGMMA_REGISTERS_128
         ", {%64, %65, %66, %67}, %68, p, 1, 1, %70;\n}"
-        : RINGTRAIN_WGMMA_SUMS_128
+        : RINGTRAIN_WGMMA_SUMS_32("+f", 0), RINGTRAIN_WGMMA_SUMS_32("+f", 32)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)), "n"(int{TransposeB}));
   }
 }
@@ -165,14 +157,14 @@ __device__ __forceinline__ void wgmma_ss_first(float (&d)[32], std::uint64_t a, 
       "{\n.reg .pred p;\nsetp.ne.b32 p, 0, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " RINGTRAIN_WGMMA_REGISTERS_64
       ", %32, %33, p, 1, 1, %34, %35;\n}"
-      : RINGTRAIN_WGMMA_SUMS_64("=f")
+      : RINGTRAIN_WGMMA_SUMS_32("=f", 0)
       : "l"(a), "l"(b), "n"(int{TransposeA}), "n"(int{TransposeB}));
 }
 
 #undef RINGTRAIN_WGMMA_REGISTERS_64
-#undef RINGTRAIN_WGMMA_SUMS_64
+#undef RINGTRAIN_WGMMA_SUMS_8
 #undef RINGTRAIN_WGMMA_REGISTERS_128
-#undef RINGTRAIN_WGMMA_SUMS_128
+#undef RINGTRAIN_WGMMA_SUMS_32
 
 #endif
 
