@@ -14,14 +14,15 @@ std::string text_of(DType dtype, const Shape& shape) {
 
 }  // namespace
 
-void refuse_tensor(const ConstTensorView& x, const Shape& shape, DType dtype, const char* what,
-                   const std::source_location& place) {
+void check_tensor(const ConstTensorView& x, const Shape& shape, DType dtype, const char* what,
+                  std::source_location place) {
+  if (x.shape == shape && x.dtype == dtype) return;
   fail(ExitCode::internal, "{}:{}: internal error: {}: it is {}, where {} is wanted", place.file_name(), place.line(),
        what, text_of(x.dtype, x.shape), text_of(dtype, shape));
 }
 
-void refuse_flat(const ConstTensorView& x, const ConstTensorView& like, const char* what,
-                 const std::source_location& place) {
+void check_flat(const ConstTensorView& x, const ConstTensorView& like, const char* what, std::source_location place) {
+  if (x.numel() == like.numel() && x.dtype == like.dtype) return;
   fail(ExitCode::internal, "{}:{}: internal error: {}: one is {}, the other {}", place.file_name(), place.line(), what,
        text_of(x.dtype, x.shape), text_of(like.dtype, like.shape));
 }

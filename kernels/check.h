@@ -14,17 +14,14 @@
 
 namespace ringtrain {
 
-/// Throws Error(internal) that names the place, what should hold, and what was found beside it.
-[[noreturn]] void refuse_tensor(const ConstTensorView& x, const Shape& shape, DType dtype, const char* what,
-                                const std::source_location& place);
-[[noreturn]] void refuse_flat(const ConstTensorView& x, const ConstTensorView& like, const char* what,
-                              const std::source_location& place);
+/// Throws Error(internal) that names the place, what should hold, and what was found beside it, unless x has this shape
+/// and dtype.
+void check_tensor(const ConstTensorView& x, const Shape& shape, DType dtype, const char* what,
+                  std::source_location place = std::source_location::current());
 
-inline void check_tensor(const ConstTensorView& x, const Shape& shape, DType dtype, const char* what,
-                         std::source_location place = std::source_location::current()) {
-  if (!(x.shape == shape && x.dtype == dtype)) [[unlikely]]
-    refuse_tensor(x, shape, dtype, what, place);
-}
+/// The same for kernels that see their tensors flat: unless x has as many elements as another tensor, and its dtype.
+void check_flat(const ConstTensorView& x, const ConstTensorView& like, const char* what,
+                std::source_location place = std::source_location::current());
 
 /// Holds every id of a table of `rows` rows against it, before anything is read or added there. ids: int32, on the
 /// host; each from `lowest` to rows - 1. The pass over them costs nothing beside the rows that they name.
@@ -59,12 +56,5 @@ void check_like(const Stream& stream, const ConstTensorView& x, const char* name
 /// Refuses a call unless x has as many elements as another tensor, and its dtype.
 void check_as_long(const Stream& stream, const ConstTensorView& x, const char* name, const ConstTensorView& other,
                    const char* other_name, const CallerLine& line);
-
-/// For kernels that see their tensors flat.
-inline void check_flat(const ConstTensorView& x, const ConstTensorView& like, const char* what,
-                       std::source_location place = std::source_location::current()) {
-  if (!(x.numel() == like.numel() && x.dtype == like.dtype)) [[unlikely]]
-    refuse_flat(x, like, what, place);
-}
 
 }  // namespace ringtrain

@@ -10,23 +10,23 @@
 namespace ringtrain {
 
 FeedforwardWorkspace::FeedforwardWorkspace(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape,
-                                           const Saved& saved, bool trains)
-    : C_(spec.hidden_size), F_(spec.intermediate_size), norm_statistics_(Norm::statistics_per_token(spec.norm)) {
+                                           const Saved& saved, bool trains) {
+  const std::int64_t C = spec.hidden_size, F = spec.intermediate_size;
   const bool whole = shape.feedforward_chunk == 0;
   const std::int64_t most = Activations::max_batch_tokens(shape);
   chunk_ = whole ? most : std::min(most, shape.feedforward_chunk);
-  const auto make = [&](const char* name, std::int64_t width) {
-    return allocator.make(whole ? Tag::activations : Tag::workspace, name, shape.dtype, {chunk_, width});
+  const auto make = [&](const char* name, DType dtype, std::int64_t width) {
+    return allocator.make(whole ? Tag::activations : Tag::workspace, name, dtype, {chunk_, width});
   };
-  normed_ = make("feedforward chunk normed", C_);
-  statistics_ = allocator.make(whole ? Tag::activations : Tag::workspace, "feedforward chunk norm statistics",
-                               accumulator(shape.dtype), {chunk_, norm_statistics_});
+  const DType dtype = shape.dtype;
+  normed_ = make("feedforward chunk normed", dtype, C);
+  statistics_ = make("feedforward chunk norm statistics", accumulator(dtype), Norm::statistics_per_token(spec.norm));
   if (!saved.everything) {  // else chunks are rows of what a layer keeps
-    if (spec.gated_feedforward) gate_ = make("feedforward chunk gate", F_);
-    up_ = make("feedforward chunk up", F_);
+    if (spec.gated_feedforward) gate_ = make("feedforward chunk gate", dtype, F);
+    up_ = make("feedforward chunk up", dtype, F);
   }
-  product_ = make("feedforward chunk product", F_);
-  if (trains) normed_gradient_ = make("feedforward chunk normed gradient", C_);
+  product_ = make("feedforward chunk product", dtype, F);
+  if (trains) normed_gradient_ = make("feedforward chunk normed gradient", dtype, C);
 }
 
 Feedforward::Feedforward(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids,

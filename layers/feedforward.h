@@ -19,15 +19,15 @@ class FeedforwardWorkspace {
 
   /// Returns the tokens of a chunk.
   std::int64_t chunk() const { return chunk_; }
-  TensorView normed(std::int64_t n) const { return normed_.view().prefix({n, C_}); }
-  TensorView normed_gradient(std::int64_t n) const { return normed_gradient_.view().prefix({n, C_}); }
-  TensorView statistics(std::int64_t n) const { return statistics_.view().prefix({n, norm_statistics_}); }
-  TensorView gate(std::int64_t n) const { return gate_.view().prefix({n, F_}); }
-  TensorView up(std::int64_t n) const { return up_.view().prefix({n, F_}); }
-  TensorView product(std::int64_t n) const { return product_.view().prefix({n, F_}); }
+  TensorView normed(std::int64_t n) const { return normed_.view().rows(0, n); }
+  TensorView normed_gradient(std::int64_t n) const { return normed_gradient_.view().rows(0, n); }
+  TensorView statistics(std::int64_t n) const { return statistics_.view().rows(0, n); }
+  TensorView gate(std::int64_t n) const { return gate_.view().rows(0, n); }
+  TensorView up(std::int64_t n) const { return up_.view().rows(0, n); }
+  TensorView product(std::int64_t n) const { return product_.view().rows(0, n); }
 
  private:
-  std::int64_t chunk_, C_, F_, norm_statistics_;
+  std::int64_t chunk_;
   Tensor normed_, normed_gradient_, statistics_, gate_, up_, product_;
 };
 

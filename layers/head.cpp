@@ -17,31 +17,29 @@ Head::Head(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& sh
       norm_(parameters, ids.final_norm, spec.norm),
       head_(parameters, ids.head),
       chunk_(std::min(shape.loss_chunk, tokens)),
-      C_(spec.hidden_size),
-      V_(spec.vocab_size),
-      norm_statistics_(Norm::statistics_per_token(spec.norm)),
       factor_(spec.logit_factor),
       softcap_(spec.final_softcap) {
   ensure(shape.loss_chunk >= 1, "a loss chunk has at least one token");
+  const std::int64_t C = spec.hidden_size, statistics = Norm::statistics_per_token(spec.norm);
   const auto make = [&](const char* name, DType dtype, const Shape& dims) {
     return allocator.make(Tag::workspace, name, dtype, dims);
   };
-  logits_ = make("loss chunk logits", shape.dtype, {chunk_, V_});
-  normed_ = make("loss chunk normed", shape.dtype, {chunk_, C_});
-  statistics_ = make("loss chunk norm statistics", accumulator(shape.dtype), {chunk_, norm_statistics_});
+  logits_ = make("loss chunk logits", shape.dtype, {chunk_, spec.vocab_size});
+  normed_ = make("loss chunk normed", shape.dtype, {chunk_, C});
+  statistics_ = make("loss chunk norm statistics", accumulator(shape.dtype), {chunk_, statistics});
   nll_ = make("loss chunk nll", DType::float64, {chunk_});
   loss_sum_ = make("loss sum", DType::float64, {1});
-  if (parameters.has_gradients()) normed_gradient_ = make("loss chunk normed gradient", shape.dtype, {chunk_, C_});
+  if (parameters.has_gradients()) normed_gradient_ = make("loss chunk normed gradient", shape.dtype, {chunk_, C});
 }
 
 Head::Chunk Head::chunk_from(std::int64_t begin, std::int64_t tokens) const {
   const std::int64_t end = std::min(tokens, begin + chunk_), n = end - begin;
   return {.begin = begin,
           .end = end,
-          .normed = normed_.view().prefix({n, C_}),
-          .statistics = statistics_.view().prefix({n, norm_statistics_}),
-          .logits = logits_.view().prefix({n, V_}),
-          .nll = nll_.view().prefix({n})};
+          .normed = normed_.view().rows(0, n),
+          .statistics = statistics_.view().rows(0, n),
+          .logits = logits_.view().rows(0, n),
+          .nll = nll_.view().rows(0, n)};
 }
 
 void Head::project(Stream& stream, const ConstTensorView& x, const Chunk& c) const {

@@ -67,7 +67,7 @@ class Head {
   bool tied_;
   Norm norm_;
   Linear head_;
-  std::int64_t chunk_, C_, V_, norm_statistics_;
+  std::int64_t chunk_;
   double factor_, softcap_;  // of logits
   Tensor logits_, normed_, normed_gradient_, statistics_, nll_, loss_sum_;
   bool loss_sum_is_set_ = false;  // else what is there does not count: a constructor touches no tensor

@@ -28,15 +28,13 @@ class TableWriter {
 
   void begin_bucket(int bucket) { bucket_ = bucket; }
 
-  int matrix(const std::string& name, std::int64_t rows, std::int64_t columns, double stddev) {
-    return add({.name = name + ".weight", .shape = {rows, columns}, .decay = true, .init_stddev = stddev});
-  }
-  int matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
-    return matrix(name, rows, columns, stddev_);
+  /// factor: of the standard deviation with which it begins.
+  int matrix(const std::string& name, std::int64_t rows, std::int64_t columns, double factor = 1.0) {
+    return add({.name = name + ".weight", .shape = {rows, columns}, .decay = true, .init_stddev = stddev_ * factor});
   }
   LinearIds linear(const std::string& name, std::int64_t out, std::int64_t in, bool bias, double factor = 1.0) {
     LinearIds ids;
-    ids.weight = matrix(name, out, in, stddev_ * factor);
+    ids.weight = matrix(name, out, in, factor);
     if (bias) ids.bias = vector(name + ".bias", out, 0.0);
     if (lora_.on() && std::ranges::find(lora_.targets, projection_of(name + ".weight")) != lora_.targets.end()) {
       // A has the variance of PEFT's kaiming_uniform_(a=sqrt(5)), which is uniform; B is zero.

@@ -30,16 +30,30 @@ Tokens tokens_of(const Row& row) {
 
 }  // namespace
 
+/// Half of a block: its norms, "" where there is none, and the tensors that these give and read.
+struct Model::Half {
+  std::string norm_before, norm_after, normed, product;
+};
+
 struct Model::Layer {
-  explicit Layer(std::int64_t which)
+  Layer(std::int64_t which, NormPlace place)
       : index(which),
         input(which == 0 ? "embedding" : "layer." + std::to_string(which - 1) + ".output"),
         tensor("layer." + std::to_string(which) + "."),
-        weight("model.layers." + std::to_string(which) + ".") {}
+        weight("model.layers." + std::to_string(which) + ".") {
+    const auto norm = [&](bool exists, const char* name) { return exists ? weight + name : std::string(); };
+    const bool before = norms_before(place), after = norms_after(place);
+    attention = {norm(before, "input_layernorm"), norm(after, "post_attention_layernorm"), tensor + "attention_norm",
+                 tensor + "attention_output"};
+    feedforward = {norm(before, after ? "pre_feedforward_layernorm" : "post_attention_layernorm"),
+                   norm(after, "post_feedforward_layernorm"), tensor + "feedforward_norm",
+                   tensor + "feedforward_output"};
+  }
   std::string gradient(const char* name) const { return "grad." + tensor + name; }
 
   std::int64_t index;
   std::string input, tensor, weight;  // the tensor that it reads; what names begin with
+  Half attention, feedforward;
 };
 
 Model::Model(ModelSpec spec, Tensors weights, Rounds rounds)
@@ -144,11 +158,11 @@ double Model::forward(const Row& row, Tensors& t) const {
   // Each half of a block is added to the residual stream: normed first (Radford et al., 2019, section 2.3), or at its
   // end (Walsh et al., "2 OLMo 2 Furious", 2025, section 2.2), or both (Kamath et al., "Gemma 3", 2025, section 2).
   for (std::int64_t layer = 0; layer < spec_.num_hidden_layers(); ++layer) {
-    attention_forward(Layer(layer), row, t);
-    feedforward_forward(Layer(layer), t);
+    attention_forward(layer_at(layer), row, t);
+    feedforward_forward(layer_at(layer), t);
   }
 
-  const Vector& last = t.at(Layer(spec_.num_hidden_layers()).input);
+  const Vector& last = t.at(layer_at(spec_.num_hidden_layers()).input);
   keep(t, "final_norm", normed("model.norm", last));
   Vector nll(T);
   for (std::int64_t token = 0; token < T; ++token) {
@@ -162,48 +176,38 @@ double Model::forward(const Row& row, Tensors& t) const {
   return sum;
 }
 
-Model::BlockNorms Model::norms_of(const Layer& layer) const {
-  switch (spec_.norm_place) {
-    case NormPlace::before:
-      return {layer.weight + "input_layernorm", "", layer.weight + "post_attention_layernorm", ""};
-    case NormPlace::after:
-      return {"", layer.weight + "post_attention_layernorm", "", layer.weight + "post_feedforward_layernorm"};
-    case NormPlace::both:
-      break;
-  }
-  return {layer.weight + "input_layernorm", layer.weight + "post_attention_layernorm",
-          layer.weight + "pre_feedforward_layernorm", layer.weight + "post_feedforward_layernorm"};
+Model::Layer Model::layer_at(std::int64_t index) const {
+  return {index, spec_.norm_place};
 }
 
-const Vector& Model::half_input(const std::string& norm, const std::string& tensor, const Vector& input,
-                                Tensors& t) const {
-  return norm.empty() ? input : keep(t, tensor, normed(norm, input));
+const Vector& Model::half_input(const Half& half, const Vector& input, Tensors& t) const {
+  return half.norm_before.empty() ? input : keep(t, half.normed, normed(half.norm_before, input));
 }
 
-Vector Model::half_output(const std::string& norm, const std::string& tensor, Vector product, Tensors& t) const {
-  if (norm.empty()) {
+Vector Model::half_output(const Half& half, Vector product, Tensors& t) const {
+  if (half.norm_after.empty()) {
     if (spec_.residual_factor == 1) return product;
     for (double& each : product) each *= spec_.residual_factor;
     return summed(summed(std::move(product), 0), 0);  // before and after it is scaled
   }
-  return summed(normed(norm, keep(t, tensor, std::move(product))), 0);
+  return summed(normed(half.norm_after, keep(t, half.product, std::move(product))), 0);
 }
 
-Vector Model::half_output_backward(const std::string& norm, const std::string& tensor, const Vector& residual,
-                                   Tensors& t, Tensors& gradients) const {
-  if (norm.empty()) {
+Vector Model::half_output_backward(const Half& half, const Vector& residual, Tensors& t, Tensors& gradients) const {
+  if (half.norm_after.empty()) {
     if (spec_.residual_factor == 1) return residual;
     Vector scaled = residual;
     for (double& each : scaled) each *= spec_.residual_factor;
     return summed(std::move(scaled), 0);
   }
-  return keep(t, "grad." + tensor, norm_backward(norm, residual, t.at(tensor), gradients));
+  return keep(t, "grad." + half.product, norm_backward(half.norm_after, residual, t.at(half.product), gradients));
 }
 
-void Model::half_input_backward(const std::string& norm, const std::string& tensor, Vector dinput, const Vector& input,
-                                Vector& residual, Tensors& t, Tensors& gradients) const {
-  if (norm.empty()) return add(residual, dinput);
-  add(residual, norm_backward(norm, keep(t, "grad." + tensor, std::move(dinput)), input, gradients));
+void Model::half_input_backward(const Half& half, Vector dinput, const Vector& input, Vector& residual, Tensors& t,
+                                Tensors& gradients) const {
+  if (half.norm_before.empty()) return add(residual, dinput);
+  const Vector& dnormed = keep(t, "grad." + half.normed, std::move(dinput));
+  add(residual, norm_backward(half.norm_before, dnormed, input, gradients));
 }
 
 Vector Model::logits_of(const Tensors& t, std::int64_t token) const {
@@ -227,8 +231,7 @@ void Model::attention_forward(const Layer& layer, const Row& row, Tensors& t) co
   const std::int64_t C = spec_.hidden_size, D = spec_.head_dim;
   const std::int64_t HD = spec_.num_attention_heads * D, GD = spec_.num_key_value_heads * D;
   const Vector& input = t.at(layer.input);
-  const BlockNorms norms = norms_of(layer);
-  const Vector& x = half_input(norms.before_attention, layer.tensor + "attention_norm", input, t);
+  const Vector& x = half_input(layer.attention, input, t);
   const std::string name = layer.weight + "self_attn.";
   Vector q = keep(t, layer.tensor + "query_projection", project(name + "q_proj", x, C, HD));
   Vector k = keep(t, layer.tensor + "key_projection", project(name + "k_proj", x, C, GD));
@@ -250,8 +253,7 @@ void Model::attention_forward(const Layer& layer, const Row& row, Tensors& t) co
   Forward heads = reference::forward(attention_of(layer), query, key, v, tokens, tokens);
   const Vector& out =
       keep(t, layer.tensor + "attention", summed(std::move(heads.out), row.size(), Summing::one_by_one));
-  Vector residual =
-      half_output(norms.after_attention, layer.tensor + "attention_output", project(name + "o_proj", out, HD, C), t);
+  Vector residual = half_output(layer.attention, project(name + "o_proj", out, HD, C), t);
   add(residual, input);
   keep(t, layer.tensor + "attention_residual", std::move(residual));
 }
@@ -260,20 +262,18 @@ void Model::feedforward_forward(const Layer& layer, Tensors& t) const {
   const std::int64_t C = spec_.hidden_size, F = spec_.intermediate_size;
   const Vector& input = t.at(layer.tensor + "attention_residual");
   const std::string name = layer.weight + "mlp.";
-  const BlockNorms norms = norms_of(layer);
-  const Vector& x = half_input(norms.before_feedforward, layer.tensor + "feedforward_norm", input, t);
+  const Vector& x = half_input(layer.feedforward, input, t);
   const Vector& up = keep(t, layer.tensor + "up", project(name + "up_proj", x, C, F));
+  const auto activation = spec_.activation == Activation::gelu ? gelu : silu;
   Vector product(up.size());
   if (spec_.gated_feedforward) {  // SwiGLU and GEGLU: Shazeer, 2020, eq. 5
     const Vector& gate = keep(t, layer.tensor + "gate", project(name + "gate_proj", x, C, F));
-    const bool is_gelu = spec_.activation == Activation::gelu;
-    for (std::size_t i = 0; i < up.size(); ++i) product[i] = (is_gelu ? gelu(gate[i]) : silu(gate[i])) * up[i];
+    for (std::size_t i = 0; i < up.size(); ++i) product[i] = activation(gate[i]) * up[i];
   } else {
-    for (std::size_t i = 0; i < up.size(); ++i) product[i] = gelu(up[i]);
+    for (std::size_t i = 0; i < up.size(); ++i) product[i] = activation(up[i]);
   }
-  Vector output =
-      half_output(norms.after_feedforward, layer.tensor + "feedforward_output",
-                  project(name + "down_proj", keep(t, layer.tensor + "activation", std::move(product)), F, C), t);
+  const Vector& activated = keep(t, layer.tensor + "activation", std::move(product));
+  Vector output = half_output(layer.feedforward, project(name + "down_proj", activated, F, C), t);
   add(output, input);
   keep(t, layer.tensor + "output", std::move(output));
 }
@@ -282,7 +282,7 @@ void Model::backward(const Row& row, double denominator, Tensors& t, Tensors& gr
   const std::int64_t C = spec_.hidden_size;
   head_backward(row, denominator, t, gradients);
   for (std::int64_t index = spec_.num_hidden_layers(); index-- > 0;) {
-    const Layer layer(index);
+    const Layer layer = layer_at(index);
     // The gradient of the residual stream: of the layer's output, then of what lies between its halves, then of its
     // input. Each half adds its own share to what passes it by.
     Vector residual = t.at(layer.gradient("output"));
@@ -323,38 +323,36 @@ void Model::head_backward(const Row& row, double denominator, Tensors& t, Tensor
                            C, V);
   }
   const Vector& dnormed = keep(t, "grad.final_norm", summed(std::move(dx), V));
-  const std::string last = Layer(spec_.num_hidden_layers()).input;
+  const std::string last = layer_at(spec_.num_hidden_layers()).input;
   keep(t, "grad." + last, norm_backward("model.norm", dnormed, t.at(last), gradients));
 }
 
 Vector Model::feedforward_backward(const Layer& layer, Vector residual, Tensors& t, Tensors& gradients) const {
   const std::int64_t T = std::ssize(residual) / spec_.hidden_size, C = spec_.hidden_size, F = spec_.intermediate_size;
   const std::string name = layer.weight + "mlp.";
-  const BlockNorms norms = norms_of(layer);
   const Vector &input = t.at(layer.tensor + "attention_residual"), &up = t.at(layer.tensor + "up");
-  const Vector& x = norms.before_feedforward.empty() ? input : t.at(layer.tensor + "feedforward_norm");
-  const Vector doutput =
-      half_output_backward(norms.after_feedforward, layer.tensor + "feedforward_output", residual, t, gradients);
+  const Vector& x = layer.feedforward.norm_before.empty() ? input : t.at(layer.feedforward.normed);
+  const Vector doutput = half_output_backward(layer.feedforward, residual, t, gradients);
   Vector dproduct(T * F);
   project_backward(name + "down_proj", dproduct, doutput, t.at(layer.tensor + "activation"), F, C, gradients);
   dproduct = keep(t, layer.gradient("activation"), std::move(dproduct));
 
+  const bool is_gelu = spec_.activation == Activation::gelu;
+  const auto activation = is_gelu ? gelu : silu, slope = is_gelu ? gelu_derivative : silu_derivative;
   Vector dx(T * C), dup(up.size());
   if (spec_.gated_feedforward) {
     const Vector& gate = t.at(layer.tensor + "gate");
     Vector dgate(gate.size());
     for (std::size_t i = 0; i < up.size(); ++i) {
-      const bool is_gelu = spec_.activation == Activation::gelu;
-      dup[i] = dproduct[i] * (is_gelu ? gelu(gate[i]) : silu(gate[i]));
-      dgate[i] = dproduct[i] * up[i] * (is_gelu ? gelu_derivative(gate[i]) : silu_derivative(gate[i]));
+      dup[i] = dproduct[i] * activation(gate[i]);
+      dgate[i] = dproduct[i] * up[i] * slope(gate[i]);
     }
     project_backward(name + "gate_proj", dx, keep(t, layer.gradient("gate"), std::move(dgate)), x, C, F, gradients);
   } else {
-    for (std::size_t i = 0; i < up.size(); ++i) dup[i] = dproduct[i] * gelu_derivative(up[i]);
+    for (std::size_t i = 0; i < up.size(); ++i) dup[i] = dproduct[i] * slope(up[i]);
   }
   project_backward(name + "up_proj", dx, keep(t, layer.gradient("up"), std::move(dup)), x, C, F, gradients);
-  half_input_backward(norms.before_feedforward, layer.tensor + "feedforward_norm", std::move(dx), input, residual, t,
-                      gradients);
+  half_input_backward(layer.feedforward, std::move(dx), input, residual, t, gradients);
   return residual;
 }
 
@@ -364,10 +362,8 @@ Vector Model::attention_backward(const Layer& layer, const Row& row, Vector resi
   const std::int64_t HD = spec_.num_attention_heads * D, GD = spec_.num_key_value_heads * D;
   const std::string name = layer.weight + "self_attn.";
   const auto tensor = [&](const char* which) -> const Vector& { return t.at(layer.tensor + which); };
-  const BlockNorms norms = norms_of(layer);
   const Vector& input = t.at(layer.input);
-  const Vector doutput =
-      half_output_backward(norms.after_attention, layer.tensor + "attention_output", residual, t, gradients);
+  const Vector doutput = half_output_backward(layer.attention, residual, t, gradients);
   Vector dout(T * HD);
   project_backward(name + "o_proj", dout, doutput, tensor("attention"), HD, C, gradients);
   const Vector& dattention = keep(t, layer.gradient("attention"), std::move(dout));
@@ -393,14 +389,13 @@ Vector Model::attention_backward(const Layer& layer, const Row& row, Vector resi
     dk = norm_backward(name + "k_norm", dk, tensor("key_projection"), gradients);
   }
 
-  const Vector& x = norms.before_attention.empty() ? input : tensor("attention_norm");
+  const Vector& x = layer.attention.norm_before.empty() ? input : t.at(layer.attention.normed);
   Vector dx(T * C);
   project_backward(name + "q_proj", dx, keep(t, layer.gradient("query_projection"), std::move(dq)), x, C, HD,
                    gradients);
   project_backward(name + "k_proj", dx, keep(t, layer.gradient("key_projection"), std::move(dk)), x, C, GD, gradients);
   project_backward(name + "v_proj", dx, summed(dv, 0), x, C, GD, gradients);
-  half_input_backward(norms.before_attention, layer.tensor + "attention_norm", std::move(dx), input, residual, t,
-                      gradients);
+  half_input_backward(layer.attention, std::move(dx), input, residual, t, gradients);
   return residual;
 }
 

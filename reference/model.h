@@ -43,8 +43,10 @@ class Model {
   const ModelSpec& spec() const { return spec_; }
 
  private:
-  /// Names of layer I's tensors and weights.
+  /// Names of layer I's tensors and weights, and of those around its halves.
+  struct Half;
   struct Layer;
+  Layer layer_at(std::int64_t index) const;
   void attention_forward(const Layer& layer, const Row& row, Tensors& t) const;
   void feedforward_forward(const Layer& layer, Tensors& t) const;
   void head_backward(const Row& row, double denominator, Tensors& t, Tensors& gradients) const;
@@ -58,20 +60,14 @@ class Model {
   /// Adds project()'s gradient to dx, and those of its weights to `gradients`.
   void project_backward(const std::string& name, Vector& dx, const Vector& dy, const Vector& x, std::int64_t I,
                         std::int64_t O, Tensors& gradients) const;
-  /// Names of the norms around a block's halves, "" where there is none.
-  struct BlockNorms {
-    std::string before_attention, after_attention, before_feedforward, after_feedforward;
-  };
-  BlockNorms norms_of(const Layer& layer) const;
-  /// Returns what half a block computes from: its input, or, kept under the tensor's name, that normed.
-  const Vector& half_input(const std::string& norm, const std::string& tensor, const Vector& input, Tensors& t) const;
+  /// Returns what half a block computes from: its input, or, kept, that normed.
+  const Vector& half_input(const Half& half, const Vector& input, Tensors& t) const;
   /// Returns what half a block adds to the residual stream: a product, or, the product being kept, that normed.
-  Vector half_output(const std::string& norm, const std::string& tensor, Vector product, Tensors& t) const;
+  Vector half_output(const Half& half, Vector product, Tensors& t) const;
   /// The gradients of both: of the product, from that of the residual stream; to which that of the input is added.
-  Vector half_output_backward(const std::string& norm, const std::string& tensor, const Vector& residual, Tensors& t,
-                              Tensors& gradients) const;
-  void half_input_backward(const std::string& norm, const std::string& tensor, Vector dinput, const Vector& input,
-                           Vector& residual, Tensors& t, Tensors& gradients) const;
+  Vector half_output_backward(const Half& half, const Vector& residual, Tensors& t, Tensors& gradients) const;
+  void half_input_backward(const Half& half, Vector dinput, const Vector& input, Vector& residual, Tensors& t,
+                           Tensors& gradients) const;
   /// Returns a norm's weight, from 1 on where the model counts it so.
   Vector norm_weight(const std::string& name) const;
   Vector normed(const std::string& name, const Vector& x) const;

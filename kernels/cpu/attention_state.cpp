@@ -1,4 +1,4 @@
-// The passes over the state alone: reset, finish, and backward's delta. A task is a run of rows (b, t).
+// The passes over the state alone: reset, finish, and backward's delta. Tokens are independent.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,18 +9,6 @@
 namespace ringtrain::cpu {
 
 namespace {
-
-constexpr std::int64_t rows_per_task = 64;
-
-/// Calls body(b, t) for every token of [B, T], spread over the pool.
-template <class Body>
-void for_tokens(ThreadPool& pool, std::int64_t B, std::int64_t T, const Body& body) {
-  const std::int64_t tokens = B * T;
-  pool.run((tokens + rows_per_task - 1) / rows_per_task, [&](std::int64_t task, int) {
-    const std::int64_t end = std::min(tokens, (task + 1) * rows_per_task);
-    for (std::int64_t token = task * rows_per_task; token < end; ++token) body(token / T, token % T);
-  });
-}
 
 /// Returns sum over d of x[d] * y[d], in double, in eight strands.
 template <class T>
@@ -43,8 +31,9 @@ void attention_reset(ThreadPool& pool, const AttentionState& state) {
   dispatch_float(state.o.dtype, [&]<class T>() {
     const std::int64_t B = state.o.dim(0), Tq = state.o.dim(1), H = state.o.dim(2), D = state.o.dim(3);
     T *o = state.o.as<T>(), *m = state.m.as<T>(), *l = state.l.as<T>();
-    for_tokens(pool, B, Tq, [&](std::int64_t b, std::int64_t t) {
-      std::fill_n(o + (b * Tq + t) * H * D, H * D, T{0});
+    for_rows(pool, B * Tq, H * D, [&](std::int64_t token) {
+      const std::int64_t b = token / Tq, t = token % Tq;
+      std::fill_n(o + token * H * D, H * D, T{0});
       for (std::int64_t h = 0; h < H; ++h) {
         m[(b * H + h) * Tq + t] = -std::numeric_limits<T>::infinity();
         l[(b * H + h) * Tq + t] = 0;
@@ -60,13 +49,14 @@ void attention_finalize(ThreadPool& pool, const AttentionState& state, const Ten
     S* out = out_view.as<S>();
     A* lse = lse_view.as<A>();
     const A *o = state.o.as<A>(), *m = state.m.as<A>(), *l = state.l.as<A>();
-    for_tokens(pool, B, Tq, [&](std::int64_t b, std::int64_t t) {
+    for_rows(pool, B * Tq, H * D, [&](std::int64_t token) {
+      const std::int64_t b = token / Tq, t = token % Tq;
       for (std::int64_t h = 0; h < H; ++h) {
         const std::int64_t row = (b * H + h) * Tq + t;
         const A sum = l[row];
         lse[row] = sum == 0 ? -std::numeric_limits<A>::infinity() : m[row] + std::log(sum);
         const A inverse = sum == 0 ? A{0} : A{1} / sum;
-        const std::int64_t begin = ((b * Tq + t) * H + h) * D;
+        const std::int64_t begin = (token * H + h) * D;
         for_vectors<A>(begin, begin + D, [=](auto at) { at.put(out, at(o) * inverse); });
       }
     });
@@ -79,9 +69,10 @@ void attention_delta(ThreadPool& pool, const TensorView& delta_view, const Const
     const std::int64_t B = out_view.dim(0), Tq = out_view.dim(1), H = out_view.dim(2), D = out_view.dim(3);
     A* delta = delta_view.as<A>();
     const S *dout = dout_view.as<S>(), *out = out_view.as<S>();
-    for_tokens(pool, B, Tq, [&](std::int64_t b, std::int64_t t) {
+    for_rows(pool, B * Tq, H * D, [&](std::int64_t token) {
+      const std::int64_t b = token / Tq, t = token % Tq;
       for (std::int64_t h = 0; h < H; ++h) {
-        const std::int64_t row = ((b * Tq + t) * H + h) * D;
+        const std::int64_t row = (token * H + h) * D;
         delta[(b * H + h) * Tq + t] = static_cast<A>(dot(dout + row, out + row, D));
       }
     });

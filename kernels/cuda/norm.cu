@@ -229,24 +229,15 @@ __global__ void __launch_bounds__(loop_threads) backward_loop_kernel(const Backw
   }
 }
 
-/// The terms of dw and db, for widths that the first kernel does not take.
-template <class T, bool layer>
-struct WeightTerm {
+/// The terms of dw, or of db, for widths that the first kernel does not take.
+template <class T, bool layer, bool of_bias>
+struct GradientTerm {
   Backward<T> call;
   template <int W>
   __device__ Pack<float, W> at(std::int64_t t, std::int64_t c) const {
     static_assert(W == 1);
-    const float mean = layer ? call.mean[t] : 0.0f;
-    return {{widened(call.dy[t * call.C + c]) * (widened(call.x[t * call.C + c]) - mean) * call.rstd[t]}};
-  }
-};
-template <class T>
-struct BiasTerm {
-  Backward<T> call;
-  template <int W>
-  __device__ Pack<float, W> at(std::int64_t t, std::int64_t c) const {
-    static_assert(W == 1);
-    return {{widened(call.dy[t * call.C + c])}};
+    const float dy = widened(call.dy[t * call.C + c]), mean = layer ? call.mean[t] : 0.0f;
+    return {{of_bias ? dy : dy * (widened(call.x[t * call.C + c]) - mean) * call.rstd[t]}};
   }
 };
 
@@ -273,8 +264,8 @@ void backward(Context& context, const Backward<T>& call) {
     return launch_backward<T, layer, 1>(context, call);
   }
   // First the parameters' gradients, then dx: dx may be the memory of dy.
-  add_column_sums<1>(context, call.dw, call.T_, call.C, false, WeightTerm<T, layer>{call});
-  if constexpr (layer) add_column_sums<1>(context, call.db, call.T_, call.C, false, BiasTerm<T>{call});
+  add_column_sums<1>(context, call.dw, call.T_, call.C, false, GradientTerm<T, layer, false>{call});
+  if constexpr (layer) add_column_sums<1>(context, call.db, call.T_, call.C, false, GradientTerm<T, layer, true>{call});
   launch<backward_loop_kernel<T, layer>>(context, blocks_for(call.T_, 1), loop_threads, 0, call);
 }
 
