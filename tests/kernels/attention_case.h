@@ -13,6 +13,7 @@
 
 #include "framework/random.h"
 #include "kernels/attention.h"
+#include "kernels/attention_sinks.h"
 #include "kernels/cpu/attention_simd.h"
 #include "reference/attention.h"
 #include "tests/support/attention_state.h"
@@ -28,6 +29,7 @@ struct AttentionCase {
   SegmentList queries;
   std::vector<SegmentList> blocks;
   std::int64_t document_length = 0;  // mean length; 0: one document, no ids
+  std::vector<double> sinks = {};    // [H], or none
 };
 
 inline std::int32_t document_at(const AttentionCase& c, std::int64_t b, std::int64_t position) {
@@ -36,23 +38,29 @@ inline std::int32_t document_at(const AttentionCase& c, std::int64_t b, std::int
   return static_cast<std::int32_t>(2 * (shifted / period) + (rest >= c.document_length / 2 ? 1 : 0));
 }
 
+inline std::vector<std::int64_t> positions_of(const SegmentList& segments) {
+  std::vector<std::int64_t> positions;
+  for (const Segment& segment : segments) {
+    for (std::int64_t i = 0; i < segment.count; ++i) positions.push_back(segment.position(i));
+  }
+  return positions;
+}
+
 /// Tokens of one shard, for the kernels and for the reference.
 struct Shard {
   SegmentList segments;
-  std::vector<std::int64_t> positions;
-  std::vector<std::int32_t> documents;  // [B, T]
+  reference::Tokens of_reference;
 
-  Shard(const AttentionCase& c, const SegmentList& list) : segments(list) {
-    for (const Segment& segment : list) {
-      for (std::int64_t i = 0; i < segment.count; ++i) positions.push_back(segment.position(i));
-    }
+  Shard(const AttentionCase& c, const SegmentList& list) : segments(list), of_reference{positions_of(list), {}} {
     for (std::int64_t b = 0; c.document_length > 0 && b < c.shape.B; ++b) {
-      for (std::int64_t position : positions) documents.push_back(document_at(c, b, position));
+      for (std::int64_t position : of_reference.positions)
+        of_reference.documents.push_back(document_at(c, b, position));
     }
   }
-  std::int64_t T() const { return static_cast<std::int64_t>(positions.size()); }
+  std::int64_t T() const { return std::ssize(of_reference.positions); }
   AttentionTokens tokens(std::int64_t B) const {
-    return {segments, documents.empty() ? TensorView{} : host_view(documents.data(), {B, T()})};
+    if (of_reference.documents.empty()) return {segments, {}};
+    return {segments, host_view(of_reference.documents.data(), {B, T()})};
   }
 };
 
@@ -68,11 +76,13 @@ std::vector<double> widened(const std::vector<T>& x) {
   return {x.begin(), x.end()};
 }
 
-/// All inputs and outputs of a case. k, v, dk, dv: one vector for each block.
-template <class T>
+/// All inputs and outputs of a case, stored as S, summed as A. k, v, dk, dv: one vector for each block.
+template <class S, class A = S>
 struct Problem {
-  std::vector<T> q, dout, out, lse, delta, dq;
-  std::vector<std::vector<T>> k, v, dk, dv;
+  std::vector<S> q, dout, out;
+  std::vector<A> o, m, l, lse, delta, dq, dsinks;  // o, m, l: the state before it is finished
+  std::vector<std::vector<S>> k, v;
+  std::vector<std::vector<A>> dk, dv;
 };
 
 template <class T>
@@ -90,57 +100,86 @@ Problem<T> make_inputs(const AttentionCase& c) {
   return run;
 }
 
-/// Returns memory that serves as the workspace of any call of a case whose tensors have the dtype.
-inline std::vector<std::uint8_t> workspace_memory(const Stream& stream, const AttentionCase& c, DType dtype) {
-  std::int64_t largest = 0;
-  for (const SegmentList& block : c.blocks) largest = std::max(largest, token_count(block));
-  return std::vector<std::uint8_t>(attention_workspace_bytes(stream, c.shape, dtype, token_count(c.queries), largest),
-                                   0xFF);
-}
+/// Calls of the kernels over a case, forward over all blocks, then backward over all.
+template <class S, class A>
+class Calls {
+ public:
+  Calls(Problem<S, A>& run, const AttentionCase& c, int workers)
+      : run_(run), c_(c), pool_(workers), stream_(pool_), queries_(c, c.queries) {
+    std::int64_t largest = 0;
+    for (const SegmentList& block : c.blocks) {
+      keys_.emplace_back(c, block);
+      largest = std::max(largest, keys_.back().T());
+    }
+    workspace_.assign(attention_workspace_bytes(stream_, c.shape, DTypeOf<S>::value, queries_.T(), largest), 0xFF);
+    for (const double sink : c.sinks) sinks_.push_back(cpu::rounded_to<S>(static_cast<A>(sink)));
+  }
 
-/// Runs forward over all blocks, then backward over all; dk and dv continue what the run already holds, if anything.
+  void forward() {
+    for (std::vector<A>* x : {&run_.m, &run_.l, &run_.lse, &run_.delta}) x->assign(elements(by_row()), A{7});
+    run_.o.assign(elements(by_token()), A{7});
+    run_.out.assign(elements(by_token()), S{});
+    const TensorView out = view(run_.out, by_token()), lse = view(run_.lse, by_row());
+    const AttentionState state{view(run_.o, by_token()), view(run_.m, by_row()), view(run_.l, by_row())};
+    testing::reset_state(stream_, state);
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      attention_forward(stream_, c_.shape, view(run_.q, by_token()), view(run_.k[i], by_key(i)),
+                        view(run_.v[i], by_key(i)), tokens(queries_), tokens(keys_[i]), state, {}, workspace());
+    }
+    if (sinks_.empty()) return attention_finalize(stream_, state, out, lse);
+    attention_sinks_finalize(stream_, state, out, lse, view(sinks_, {c_.shape.H}));
+  }
+
+  /// Gradients continue what the run already holds, if anything; those of sinks begin with 3.
+  void backward() {
+    run_.dq.resize(run_.q.size());
+    run_.dk.resize(keys_.size()), run_.dv.resize(keys_.size());
+    const TensorView dout = view(run_.dout, by_token()), lse = view(run_.lse, by_row());
+    const TensorView delta = view(run_.delta, by_row());
+    attention_delta(stream_, delta, dout, view(run_.out, by_token()));
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      const bool begun = !run_.dk[i].empty();  // by another rank
+      run_.dk[i].resize(run_.k[i].size(), A{1e30F});
+      run_.dv[i].resize(run_.v[i].size(), A{1e30F});
+      attention_backward(stream_, c_.shape, view(run_.q, by_token()), view(run_.k[i], by_key(i)),
+                         view(run_.v[i], by_key(i)), dout, lse, delta, tokens(queries_), tokens(keys_[i]),
+                         view(run_.dq, by_token()), view(run_.dk[i], by_key(i)), view(run_.dv[i], by_key(i)),
+                         workspace(), /*accumulate=*/begun);
+    }
+    if (sinks_.empty()) return;
+    run_.dsinks.assign(sinks_.size(), A{3});
+    attention_sinks_backward(stream_, view(run_.dsinks, {c_.shape.H}), lse, delta, view(sinks_, {c_.shape.H}));
+  }
+
+ private:
+  Shape by_token() const { return {c_.shape.B, queries_.T(), c_.shape.H, c_.shape.D}; }
+  Shape by_row() const { return {c_.shape.B, c_.shape.H, queries_.T()}; }
+  Shape by_key(std::size_t block) const { return {c_.shape.B, keys_[block].T(), c_.shape.G, c_.shape.D}; }
+  static std::size_t elements(const Shape& shape) { return static_cast<std::size_t>(shape.numel()); }
+  AttentionTokens tokens(const Shard& shard) const { return shard.tokens(c_.shape.B); }
+  TensorView workspace() { return view(workspace_, {std::ssize(workspace_)}); }
+  template <class T>
+  static TensorView view(std::vector<T>& x, const Shape& shape) {
+    return host_view(x.data(), shape);
+  }
+
+  Problem<S, A>& run_;
+  const AttentionCase& c_;
+  ThreadPool pool_;
+  Stream stream_;
+  Shard queries_;
+  std::vector<Shard> keys_;
+  std::vector<std::uint8_t> workspace_;
+  std::vector<S> sinks_;
+};
+
+/// Runs forward, then backward; dk and dv continue what the run already holds, if anything.
 template <class T>
 void compute(Problem<T>& run, const AttentionCase& c, int workers) {
-  ThreadPool pool(workers);
-  Stream stream(pool);
-  const auto& s = c.shape;
-  const Shard queries(c, c.queries);
-  const std::int64_t Tq = queries.T();
-  std::vector<std::uint8_t> memory = workspace_memory(stream, c, DTypeOf<T>::value);
-  const TensorView workspace = host_view(memory.data(), {static_cast<std::int64_t>(memory.size())});
-
-  const Shape by_token{s.B, Tq, s.H, s.D}, by_row{s.B, s.H, Tq};
-  const auto elements = [](const Shape& shape) { return static_cast<std::size_t>(shape.numel()); };
-  run.out.assign(elements(by_token), T{7});
-  run.lse.assign(elements(by_row), T{7});
-  run.delta.assign(elements(by_row), T{7});
-  run.dq.assign(elements(by_token), T{0});
-  std::vector<T> l(elements(by_row), T{7});
-  const TensorView q = host_view(run.q.data(), by_token), out = host_view(run.out.data(), by_token);
-  const TensorView lse = host_view(run.lse.data(), by_row);
-  const AttentionState state{out, lse, host_view(l.data(), by_row)};
-  testing::reset_state(stream, state);
-  for (std::size_t i = 0; i < c.blocks.size(); ++i) {
-    const Shard keys(c, c.blocks[i]);
-    const Shape kv{s.B, keys.T(), s.G, s.D};
-    attention_forward(stream, s, q, host_view(run.k[i].data(), kv), host_view(run.v[i].data(), kv), queries.tokens(s.B),
-                      keys.tokens(s.B), state, {}, workspace);
-  }
-  attention_finalize(stream, state, out, lse);
-  const TensorView dout = host_view(run.dout.data(), by_token), delta = host_view(run.delta.data(), by_row);
-  attention_delta(stream, delta, dout, out);
-  run.dk.resize(c.blocks.size()), run.dv.resize(c.blocks.size());
-  for (std::size_t i = 0; i < c.blocks.size(); ++i) {
-    const Shard keys(c, c.blocks[i]);
-    const Shape kv{s.B, keys.T(), s.G, s.D};
-    const bool begun = !run.dk[i].empty();  // by another rank
-    run.dk[i].resize(run.k[i].size(), T{1e30F});
-    run.dv[i].resize(run.v[i].size(), T{1e30F});
-    attention_backward(stream, s, q, host_view(run.k[i].data(), kv), host_view(run.v[i].data(), kv), dout, lse, delta,
-                       queries.tokens(s.B), keys.tokens(s.B), host_view(run.dq.data(), by_token),
-                       host_view(run.dk[i].data(), kv), host_view(run.dv[i].data(), kv), workspace,
-                       /*accumulate=*/begun);
-  }
+  Calls<T, T> calls(run, c, workers);
+  run.dq.clear();
+  calls.forward();
+  calls.backward();
 }
 
 /// Joins blocks [B, Tk_i, G, D] along their tokens.
@@ -175,6 +214,12 @@ inline void expect_close(const std::vector<double>& actual, const std::vector<do
   EXPECT_LE(worst, allowed) << what << ": achieved/allowed " << worst / allowed;
 }
 
+inline SegmentList all_keys(const AttentionCase& c) {
+  SegmentList all;
+  for (const SegmentList& block : c.blocks) all.insert(all.end(), block.begin(), block.end());
+  return all;
+}
+
 struct Expected {
   reference::Forward forward;
   reference::Backward backward;
@@ -183,11 +228,8 @@ struct Expected {
 template <class T>
 Expected expect_of(const Problem<T>& run, const AttentionCase& c) {
   const auto& s = c.shape;
-  const reference::Attention a{s.B, s.H, s.G, s.D, s.scale, s.mask.causal, s.mask.window, s.softcap, {}};
-  SegmentList all;
-  for (const SegmentList& block : c.blocks) all.insert(all.end(), block.begin(), block.end());
-  const Shard queries(c, c.queries), keys(c, all);
-  const reference::Tokens from{queries.positions, queries.documents}, to{keys.positions, keys.documents};
+  const reference::Attention a{s.B, s.H, s.G, s.D, s.scale, s.mask.causal, s.mask.window, s.softcap, c.sinks};
+  const reference::Tokens from = Shard(c, c.queries).of_reference, to = Shard(c, all_keys(c)).of_reference;
   const auto q = widened(run.q), k = joined(c, run.k), v = joined(c, run.v);
   reference::Forward forward = reference::forward(a, q, k, v, from, to);
   reference::Backward backward = reference::backward(a, q, k, v, forward.out, widened(run.dout), from, to);
@@ -205,6 +247,8 @@ void check(const AttentionCase& c, double tolerance, int workers = 2) {
   expect_close(widened(run.dq), expected.backward.dq, tolerance, "dq");
   expect_close(joined(c, run.dk), expected.backward.dk, tolerance, "dk");
   expect_close(joined(c, run.dv), expected.backward.dv, tolerance, "dv");
+  for (T& gradient : run.dsinks) gradient -= 3;
+  expect_close(widened(run.dsinks), expected.backward.dsinks, tolerance, "dsinks");
 }
 
 inline void check_both(const AttentionCase& c) {

@@ -1,7 +1,5 @@
-// Attention forward and backward against the plain reference in double, and against finite differences: masks,
-// documents, grouped heads, odd sizes, shards of every layout, blocks in any order, rows without keys.
-#include <numeric>
-
+// Attention forward and backward against the plain reference in double: masks, documents, grouped heads, odd sizes,
+// shards of every layout, blocks in any order, rows without keys.
 #include "tests/kernels/attention_case.h"
 
 namespace ringtrain {
@@ -143,31 +141,6 @@ TEST(Attention, EmptyShards) {
       {"a block of none between two", shape_of(1, 2, 2, 16), {{0, 1, 70}}, {{{0, 1, 30}}, {}, {{30, 1, 40}}}, 50});
   check_both(
       {"an empty segment", shape_of(1, 2, 2, 16), {{0, 1, 30}, {99, 1, 0}, {40, 1, 30}}, {{{5, 1, 0}, {0, 1, 70}}}});
-}
-
-TEST(Attention, GradientsByFiniteDifferences) {
-  const AttentionCase c = whole("finite differences", shape_of(1, 2, 1, 4, true, 7), 11, 6);
-  Problem<double> run = make_inputs<double>(c);
-  compute(run, c, 1);
-  const auto loss = [&](const Problem<double>& inputs) {
-    Problem<double> copy = inputs;
-    compute(copy, c, 1);
-    return std::inner_product(copy.out.begin(), copy.out.end(), copy.dout.begin(), 0.0);
-  };
-  const double h = 1e-5;
-  const auto difference = [&](std::vector<double>& x, std::size_t i) {
-    const double before = x[i];
-    x[i] = before + h;
-    const double up = loss(run);
-    x[i] = before - h;
-    const double down = loss(run);
-    x[i] = before;
-    return (up - down) / (2 * h);
-  };
-  const std::vector<double> dq = run.dq, dk = run.dk[0], dv = run.dv[0];
-  for (std::size_t i = 0; i < dq.size(); ++i) EXPECT_NEAR(dq[i], difference(run.q, i), 1e-8) << "dq " << i;
-  for (std::size_t i = 0; i < dk.size(); ++i) EXPECT_NEAR(dk[i], difference(run.k[0], i), 1e-8) << "dk " << i;
-  for (std::size_t i = 0; i < dv.size(); ++i) EXPECT_NEAR(dv[i], difference(run.v[0], i), 1e-8) << "dv " << i;
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 #include <string>
 
 #include "framework/random.h"
-#include "kernels/attention_sinks.h"
 #include "kernels/cpu/pairs.h"
 #include "kernels/matmul.h"
 #include "tests/kernels/attention_case.h"
@@ -23,66 +22,33 @@ namespace {
 
 using namespace ringtrain::testing;
 
-/// One run of the attention kernels, forward over all blocks and back, in bfloat16 or in float32.
-struct AttentionRun {
-  Floats m, l, sum, dq, dsinks;
-  std::vector<Floats> dk, dv;
-  Floats out_widened, delta, lse;
-};
-
+/// One run of the attention kernels, forward over all blocks and back, in bfloat16 or in float32; out_of: the outputs
+/// that backward goes on with, if not its own.
 template <class S>
-AttentionRun run_attention(const AttentionCase& c, const Problem<float>& in, const Floats& out_of, bool sinks,
-                           int workers) {
-  const auto stored = [](const Floats& x) {
-    std::vector<S> y;
-    for (const float value : x) y.push_back(cpu::rounded_to<S>(value));
-    return y;
-  };
-  CpuStream stream(workers);
-  const auto& s = c.shape;
-  const Shard queries(c, c.queries);
-  const std::int64_t Tq = queries.T();
-  std::vector<std::uint8_t> memory = workspace_memory(stream, c, DTypeOf<S>::value);
-  const TensorView workspace = view_of(memory);
-  const Shape by_token{s.B, Tq, s.H, s.D}, by_row{s.B, s.H, Tq};
-  AttentionRun run;
-  const auto n = static_cast<std::size_t>(by_token.numel()), rows = static_cast<std::size_t>(by_row.numel());
-  run.m.resize(rows), run.l.resize(rows), run.sum.resize(n), run.lse.resize(rows), run.delta.resize(rows);
-  run.dq.assign(n, 0.25F);
-  std::vector<S> q = stored(in.q), dout = stored(in.dout), out(n),
-                 sink = stored(wide(rounded(normals<float>(s.H, 77))));
-  const AttentionState state{view_of(run.sum, by_token), view_of(run.m, by_row), view_of(run.l, by_row)};
-  for (std::size_t i = 0; i < c.blocks.size(); ++i) {
-    const Shard keys(c, c.blocks[i]);
-    const Shape kv{s.B, keys.T(), s.G, s.D};
-    std::vector<S> k = stored(in.k[i]), v = stored(in.v[i]);
-    attention_forward(stream, s, view_of(q, by_token), view_of(k, kv), view_of(v, kv), queries.tokens(s.B),
-                      keys.tokens(s.B), state, {.init = i == 0, .finalize = false, .out = {}, .lse = {}}, workspace);
+struct AttentionRun : Problem<S, float> {
+  Floats out_widened;
+
+  AttentionRun(const AttentionCase& c, const Problem<float>& in, const Floats& out_of, int workers) {
+    const auto stored = [](const Floats& x) {
+      std::vector<S> y;
+      for (const float value : x) y.push_back(cpu::rounded_to<S>(value));
+      return y;
+    };
+    this->q = stored(in.q), this->dout = stored(in.dout);
+    for (const Floats& block : in.k) this->k.push_back(stored(block));
+    for (const Floats& block : in.v) this->v.push_back(stored(block));
+    Calls<S, float> calls(*this, c, workers);
+    calls.forward();
+    for (const S value : this->out) out_widened.push_back(widened(value));
+    this->out = stored(out_of.empty() ? out_widened : out_of);
+    this->dq.assign(in.q.size(), 0.25F);
+    this->dk.resize(in.k.size()), this->dv.resize(in.k.size());
+    for (std::size_t i = 0; i < in.k.size(); ++i) {
+      this->dk[i] = this->dv[i] = Floats(in.k[i].size(), 0.5F);
+    }
+    calls.backward();
   }
-  if (sinks) {
-    attention_sinks_finalize(stream, state, view_of(out, by_token), view_of(run.lse, by_row), view_of(sink));
-  } else {
-    attention_finalize(stream, state, view_of(out, by_token), view_of(run.lse, by_row));
-  }
-  for (const S value : out) run.out_widened.push_back(widened(value));
-  out = stored(out_of.empty() ? run.out_widened : out_of);  // both go on with the same outputs
-  attention_delta(stream, view_of(run.delta, by_row), view_of(dout, by_token), view_of(out, by_token));
-  for (std::size_t i = 0; i < c.blocks.size(); ++i) {
-    const Shard keys(c, c.blocks[i]);
-    const Shape kv{s.B, keys.T(), s.G, s.D};
-    std::vector<S> k = stored(in.k[i]), v = stored(in.v[i]);
-    run.dk.emplace_back(in.k[i].size(), 0.5F), run.dv.emplace_back(in.v[i].size(), 0.5F);
-    attention_backward(stream, s, view_of(q, by_token), view_of(k, kv), view_of(v, kv), view_of(dout, by_token),
-                       view_of(run.lse, by_row), view_of(run.delta, by_row), queries.tokens(s.B), keys.tokens(s.B),
-                       view_of(run.dq, by_token), view_of(run.dk[i], kv), view_of(run.dv[i], kv), workspace);
-  }
-  if (sinks) {
-    run.dsinks.assign(static_cast<std::size_t>(s.H), 0.5F);
-    attention_sinks_backward(stream, view_of(run.dsinks), view_of(run.lse, by_row), view_of(run.delta, by_row),
-                             view_of(sink));
-  }
-  return run;
-}
+};
 
 /// Cases whose tiles, pairs and panels are whole, and cases where none is.
 std::vector<AttentionCase> attention_cases() {
@@ -139,9 +105,11 @@ TEST(BFloat16Kernels, AttentionRoundsProbabilitiesAndTheirGradientAlone) {
   for (const AttentionCase& c : attention_cases()) {
     for (const bool sinks : {false, true}) {
       SCOPED_TRACE(c.name + (sinks ? " with sinks" : ""));
+      AttentionCase of = c;
+      for (const float sink : wide(rounded(normals<float>(sinks ? c.shape.H : 0, 77)))) of.sinks.push_back(sink);
       const Problem<float> in = stored_inputs(c);
-      const AttentionRun half = run_attention<BFloat16>(c, in, {}, sinks, 2);
-      const AttentionRun full = run_attention<float>(c, in, half.out_widened, sinks, 3);
+      const AttentionRun<BFloat16> half(of, in, {}, 2);
+      const AttentionRun<float> full(of, in, half.out_widened, 3);
       // Scores were never rounded, nor the state between two blocks.
       EXPECT_TRUE(half.m == full.m && half.l == full.l);
       EXPECT_TRUE(half.dsinks == full.dsinks);
@@ -158,14 +126,14 @@ TEST(BFloat16Kernels, AttentionRoundsProbabilitiesAndTheirGradientAlone) {
         EXPECT_LE(relative_error(actual, expected), 0x1p-8) << what;
       };
       // Nothing that adds up is left as bfloat16: most of its numbers have bits below.
-      for (const Floats& sums : {half.sum, half.dq, joined(half.dk), joined(half.dv)}) {
+      for (const Floats& sums : {half.o, half.dq, joined(half.dk), joined(half.dv)}) {
         const auto changed = [](float x) { return x != 0 && x != 0.25F && x != 0.5F; };
         const auto fine = [](float x) { return (std::bit_cast<std::uint32_t>(x) & 0xffffU) != 0; };
         const auto rows = std::ranges::count_if(sums, changed);
         if (rows < 200) continue;  // of one token
         EXPECT_GE(std::ranges::count_if(sums, [&](float x) { return changed(x) && fine(x); }), 0.9 * rows);
       }
-      near(half.sum, full.sum, 0, "o");
+      near(half.o, full.o, 0, "o");
       near(half.dq, full.dq, 0.25F, "dq");
       near(joined(half.dk), joined(full.dk), 0.5F, "dk");
       near(joined(half.dv), joined(full.dv), 0.5F, "dv");
@@ -183,11 +151,10 @@ TEST(BFloat16Pairs, GiveAttentionTheBitsOfSingleTerms) {
   for (const AttentionCase& c : attention_cases()) {
     SCOPED_TRACE(c.name);
     const Problem<float> in = stored_inputs(c);
-    const auto run = [&] { return run_attention<BFloat16>(c, in, {}, false, 2); };
-    const AttentionRun one = with_products(BFloat16Products::widened, run);
-    const AttentionRun two = with_products(BFloat16Products::pairs, run);
+    const auto run = [&] { return AttentionRun<BFloat16>(c, in, {}, 2); };
+    const auto one = with_products(BFloat16Products::widened, run), two = with_products(BFloat16Products::pairs, run);
     EXPECT_TRUE(one.m == two.m && one.l == two.l) << "m, l";
-    EXPECT_TRUE(one.sum == two.sum) << "o";
+    EXPECT_TRUE(one.o == two.o) << "o";
     EXPECT_TRUE(one.out_widened == two.out_widened) << "out";
     EXPECT_TRUE(one.dq == two.dq) << "dq";
     EXPECT_TRUE(one.dk == two.dk) << "dk";
@@ -269,7 +236,7 @@ TEST(BFloat16Kernels, GradientsOfAttentionDegradeWithNoLength) {
     const AttentionCase c = whole("length", shape_of(1, 1, 1, 16), T);
     Problem<float> in = make_inputs<float>(c);
     for (Floats* x : {&in.q, &in.dout, &in.k[0], &in.v[0]}) *x = wide(rounded(*x));
-    const AttentionRun half = run_attention<BFloat16>(c, in, {}, false, 2);
+    const AttentionRun<BFloat16> half(c, in, {}, 2);
     Problem<double> exact;
     const auto doubles = [](const Floats& x) { return std::vector<double>(x.begin(), x.end()); };
     exact.q = doubles(in.q), exact.dout = doubles(in.dout);

@@ -276,27 +276,22 @@ TEST(BFloat16Kernels, ProductsRoundOnceHoweverDeep) {
     SCOPED_TRACE("T " + std::to_string(T) + " I " + std::to_string(I) + " O " + std::to_string(O));
     Pair x(T * I, 1), w(O * I, 2), dy(T * O, 3), bias(O, 4), residual(T * O, 5), y(T * O, 6), dx(T * I, 7);
     const Shape xs{T, I}, ys{T, O}, ws{O, I};
-    for (const bool biased : {false, true}) {
-      linear_forward(stream, view_of(y.half, ys), view_of(x.half, xs), view_of(w.half, ws),
-                     biased ? view_of(bias.half) : TensorView{});
-      linear_forward(stream, view_of(y.full, ys), view_of(x.full, xs), view_of(w.full, ws),
-                     biased ? view_of(bias.full) : TensorView{});
-      expect_bits(y.half, y.full, "y");
-      linear_forward(stream, view_of(y.half, ys), view_of(x.half, xs), view_of(w.half, ws),
-                     biased ? view_of(bias.half) : TensorView{}, view_of(residual.half, ys));
-      linear_forward(stream, view_of(y.full, ys), view_of(x.full, xs), view_of(w.full, ws),
-                     biased ? view_of(bias.full) : TensorView{}, view_of(residual.full, ys));
-      expect_bits(y.half, y.full, "y beside a residual");  // rounded once: the residual joins the sums
-    }
-    linear_backward_input(stream, view_of(dx.half, xs), view_of(dy.half, ys), view_of(w.half, ws), false);
-    linear_backward_input(stream, view_of(dx.full, xs), view_of(dy.full, ys), view_of(w.full, ws), false);
-    expect_bits(dx.half, dx.full, "dx");
     Floats dw[2], dbias[2];
     for (int i = 0; i < 2; ++i) dw[i] = random_vector<float>(O * I, 8), dbias[i] = random_vector<float>(O, 9);
-    linear_backward_weight(stream, view_of(dw[0], ws), view_of(dbias[0]), view_of(dy.half, ys), view_of(x.half, xs),
-                           true);
-    linear_backward_weight(stream, view_of(dw[1], ws), view_of(dbias[1]), view_of(dy.full, ys), view_of(x.full, xs),
-                           true);
+    const auto run = [&](int i, bool biased, bool beside, auto of) {
+      const ConstTensorView b = biased ? of(bias, {O}) : TensorView{};
+      linear_forward(stream, of(y, ys), of(x, xs), of(w, ws), b, beside ? of(residual, ys) : TensorView{});
+      linear_backward_input(stream, of(dx, xs), of(dy, ys), of(w, ws), false);
+      linear_backward_weight(stream, view_of(dw[i], ws), view_of(dbias[i]), of(dy, ys), of(x, xs), true);
+    };
+    for (const bool biased : {false, true}) {
+      for (const bool beside : {false, true}) {
+        run(0, biased, beside, [](Pair& p, const Shape& shape) { return view_of(p.half, shape); });
+        run(1, biased, beside, [](Pair& p, const Shape& shape) { return view_of(p.full, shape); });
+        expect_bits(y.half, y.full, beside ? "y beside a residual" : "y");  // rounded once: it joins the sums
+      }
+    }
+    expect_bits(dx.half, dx.full, "dx");
     EXPECT_TRUE(dw[0] == dw[1]) << "dw";
     EXPECT_TRUE(dbias[0] == dbias[1]) << "dbias";
 

@@ -159,6 +159,10 @@ TEST_F(WrongUses, TheTensorsOfAttentionAreNamed) {
   expect_refused("workspace has 16 bytes, but must have attention_workspace_bytes, " + needed, [&] {
     attention_forward(stream, shape, view(q), view(k), view(k), tokens, tokens, state, {}, workspace);
   });
+  shape.scale = 0;
+  expect_refused("AttentionShape::scale is 0, but must be above 0", [&] {
+    attention_forward(stream, shape, view(q), view(k), view(k), tokens, tokens, state, {}, workspace);
+  });
   shape.G = 3;
   expect_refused(
       "an AttentionShape of B = 1, H = 4, G = 3, D = 8: B must be 0 or more, H, G and D 1 or more, and H a multiple of "

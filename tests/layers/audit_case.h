@@ -18,13 +18,9 @@ namespace ringtrain::testing {
 
 /// A model of two layers, four query heads of 16 and two key/value heads.
 inline ModelConfig audited_model(std::int64_t window = 0) {
-  ModelConfig config;
-  config.architecture = Architecture::llama;
-  config.vocab_size = 31;
+  ModelConfig config = small_llama();
   config.hidden_size = 32;
   config.num_hidden_layers = 2;
-  config.num_attention_heads = 4;
-  config.num_key_value_heads = 2;
   config.head_dim = 16;
   config.intermediate_size = 40;
   config.rope_theta = 1000;

@@ -24,10 +24,7 @@ Outcome train(const ModelConfig& config, RunOptions options, const Sequences& se
     const double loss = rank.model.take_loss_sum();
     const std::lock_guard lock(mutex);
     outcome.loss += loss;
-    if (rank.sequence_group.rank() != 1) return;
-    for (int id = 0; id < static_cast<int>(rank.table.all().size()); ++id) {
-      if (rank.parameters.trains(id)) outcome.gradients[rank.table[id].name] = elements(rank.parameters.gradient(id));
-    }
+    if (rank.sequence_group.rank() == 1) outcome.gradients = trained_gradients(rank);
   });
   return outcome;
 }
@@ -69,20 +66,12 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(FrozenMemory, NothingIsKeptForLayersThatBackwardDoesNotReach) {
   const ModelConfig config = small_llama();
-  const auto plan = [&](const std::vector<std::string>& trainable) {
-    ThreadPool pool(1);
-    Stream stream(pool);
-    Allocator allocator(Device::cpu(), Allocator::Mode::plan);
-    const ParameterTable table = describe_parameters(model_spec(config), trainable).table;
-    ParameterStore parameters(allocator, table, stream, {.dtype = DType::float32, .gradients = true});
+  const auto plan_of = [&](const std::vector<std::string>& trainable) {
     ExecutionShape shape;
-    shape.max_sequences = 1;
     shape.max_tokens = shape.max_ring_tokens = 4096;
-    shape.recompute = Recompute::none;
-    const Transformer model(config, shape, allocator, parameters, stream, nullptr);
-    return allocator.peak();
+    return plan(config, shape, trainable).use;
   };
-  const MemoryUse all = plan({}), last = plan({"model.layers.2.*"}), middle = plan({"model.layers.1.*"});
+  const MemoryUse all = plan_of({}), last = plan_of({"model.layers.2.*"}), middle = plan_of({"model.layers.1.*"});
   const auto kept = [](const MemoryUse& use) { return static_cast<std::int64_t>(use[Tag::activations]); };
   EXPECT_EQ(kept(all) - kept(middle), kept(middle) - kept(last));  // a layer's
   EXPECT_GT(kept(middle), kept(last));

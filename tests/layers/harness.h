@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -48,14 +49,10 @@ struct Sequences {
 /// Returns random sequences; a document ends with probability 1/8 at each token where documents are asked for.
 inline Sequences random_sequences(const ModelConfig& config, std::int64_t B, std::int64_t S, bool documents,
                                   std::uint64_t seed) {
-  Sequences result{.B = B,
-                   .S = S,
-                   .has_documents = documents,
-                   .tokens = {},
-                   .labels = {},
-                   .positions = {},
-                   .documents = {},
-                   .weights = {}};
+  Sequences result;
+  result.B = B;
+  result.S = S;
+  result.has_documents = documents;
   const auto draw = [&](std::uint64_t what, std::int64_t b, std::int64_t i, std::int64_t bound) {
     const auto index = static_cast<std::uint64_t>(b * (S + 1) + i);
     return static_cast<std::int32_t>(splitmix64((seed * 16 + what) * 0x10000 + index) %
@@ -205,6 +202,22 @@ inline ExecutionShape shape_of(const RunOptions& options, const Sequences& large
           .audit_rows = options.audit_rows};
 }
 
+/// What a rank of a model would allocate.
+struct Plan {
+  MemoryUse use;
+  std::vector<PlannedTensor> tensors;
+};
+inline Plan plan(const ModelConfig& config, const ExecutionShape& shape, const std::vector<std::string>& trainable = {},
+                 bool trains = true) {
+  ThreadPool pool(1);
+  Allocator allocator(Device::cpu(), Allocator::Mode::plan);
+  ComputeDevice compute(allocator, pool, nullptr);
+  const ParameterTable table = describe_parameters(model_spec(config), trainable).table;
+  ParameterStore parameters(allocator, table, compute.stream(), {.dtype = shape.dtype, .gradients = trains});
+  const Transformer model(config, shape, allocator, parameters, compute.stream(), nullptr);
+  return {allocator.peak(), allocator.live()};
+}
+
 /// Everything one rank of a test has, at hand for its body.
 struct RankModel {
   RankModel(const ModelConfig& config, const RunOptions& run_options, const Sequences& largest,
@@ -260,6 +273,15 @@ inline void on_ring(const ModelConfig& config, const RunOptions& options, const 
     RankModel rank(config, options, largest, world);
     body(rank);
   });
+}
+
+/// Returns a rank's gradients of what is trained, by the parameters' names.
+inline std::map<std::string, std::vector<double>> trained_gradients(RankModel& rank) {
+  std::map<std::string, std::vector<double>> gradients;
+  for (int id = 0; id < static_cast<int>(rank.table.all().size()); ++id) {
+    if (rank.parameters.trains(id)) gradients[rank.table[id].name] = elements(rank.parameters.gradient(id));
+  }
+  return gradients;
 }
 
 /// What a ring made of one micro-batch.

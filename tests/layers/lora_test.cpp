@@ -7,8 +7,8 @@
 #include <numeric>
 #include <string>
 
-#include "reference/model.h"
 #include "tests/layers/harness.h"
+#include "tests/layers/reference_pass.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -85,10 +85,8 @@ Outcome run(const ModelConfig& config, const RunOptions& options, const Sequence
     const std::lock_guard lock(mutex);
     outcome.loss += loss;
     outcome.evaluated += evaluated;
-    for (int id = 0; id < static_cast<int>(rank.table.all().size()); ++id) {
-      if (!rank.parameters.trains(id)) continue;
-      const std::vector<double> own = elements(rank.parameters.gradient(id));
-      std::vector<double>& sum = outcome.gradients[rank.table[id].name];
+    for (const auto& [name, own] : trained_gradients(rank)) {
+      std::vector<double>& sum = outcome.gradients[name];
       sum.resize(own.size());
       for (std::size_t i = 0; i < own.size(); ++i) sum[i] += own[i];
     }
@@ -96,33 +94,14 @@ Outcome run(const ModelConfig& config, const RunOptions& options, const Sequence
   return outcome;
 }
 
-/// Returns what run() does, of the reference with these weights; the gradients are those of weights.
+/// Returns what run() does, which trains twice, of the reference with these weights; the gradients are those of
+/// weights.
 Outcome reference_of(const ModelConfig& config, const Sequences& sequences, const Values& values) {
-  reference::Tensors weights;
-  for (const auto& [name, of_name] : values) weights[name] = reference::Vector(of_name.begin(), of_name.end());
-  const reference::Model model(model_spec(config), weights);
-  Outcome outcome;
-  reference::Tensors gradients;
-  for (std::int64_t b = 0; b < sequences.B; ++b) {
-    const auto cut = [&]<class T>(const std::vector<T>& x) {
-      return std::vector<T>(x.begin() + b * sequences.S, x.begin() + (b + 1) * sequences.S);
-    };
-    const reference::Row row{
-        .tokens = cut(sequences.tokens),
-        .labels = cut(sequences.labels),
-        .documents = sequences.has_documents ? cut(sequences.documents) : std::vector<std::int32_t>{},
-        .positions = cut(sequences.positions),
-        .weights = cut(sequences.weights)};
-    reference::Tensors tensors;
-    outcome.loss += 2 * model.forward(row, tensors);  // run() trains twice
-    for (const double nll : tensors.at("nll")) outcome.evaluated += nll;
-    model.backward(row, 3.0, tensors, gradients);
+  ReferencePass pass = reference_pass({model_spec(config), values}, sequences, 3.0);
+  for (auto& [name, gradient] : pass.gradients) {
+    for (double& value : gradient) value *= 2;
   }
-  for (const auto& [name, gradient] : gradients) {
-    std::vector<double>& twice = outcome.gradients[name];
-    for (const double value : gradient) twice.push_back(2 * value);
-  }
-  return outcome;
+  return {2 * pass.loss_sum, std::accumulate(pass.nll.begin(), pass.nll.end(), 0.0), std::move(pass.gradients)};
 }
 
 /// Holds a gradient of an adapter against that of the matrix beside it.
@@ -250,16 +229,9 @@ TEST(Lora, TrainableNamesWhatIsTrainedBesideAdapters) {
 
 TEST(Lora, AdaptersHaveScratchOfTheirRank) {
   const auto workspace = [](const ModelConfig& config, std::int64_t tokens) {
-    ThreadPool pool(1);
-    Stream stream(pool);
-    Allocator allocator(Device::cpu(), Allocator::Mode::plan);
-    const ParameterTable table = make_parameter_table(config);
-    ParameterStore parameters(allocator, table, stream, {.dtype = DType::float32, .gradients = true});
     ExecutionShape shape;
-    shape.max_sequences = 1;
     shape.max_tokens = shape.max_ring_tokens = tokens;
-    const Transformer model(config, shape, allocator, parameters, stream, nullptr);
-    return static_cast<std::int64_t>(allocator.peak()[Tag::workspace]);
+    return static_cast<std::int64_t>(plan(config, shape).use[Tag::workspace]);
   };
   ModelConfig config = with_adapters(small_llama(), attention);
   config.lora.rank = 16;

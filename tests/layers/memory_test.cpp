@@ -34,21 +34,6 @@ ExecutionShape planned_shape(std::int64_t S, int ranks, Recompute recompute) {
           .documents = true};
 }
 
-struct Plan {
-  MemoryUse use;
-  std::vector<PlannedTensor> tensors;
-};
-
-Plan plan(const ModelConfig& config, const ExecutionShape& shape) {
-  ThreadPool pool(1);
-  Allocator allocator(Device::cpu(), Allocator::Mode::plan);
-  ComputeDevice compute(allocator, pool, nullptr);
-  const ParameterTable table = make_parameter_table(config);
-  ParameterStore parameters(allocator, table, compute.stream(), {.dtype = shape.dtype, .gradients = true});
-  const Transformer model(config, shape, allocator, parameters, compute.stream(), nullptr);
-  return {allocator.peak(), allocator.live()};
-}
-
 /// Expects of a rank's plan the activations that the formula says.
 void check_activations(const ModelConfig& c, Recompute policy) {
   SCOPED_TRACE(name_of(c.architecture));
@@ -180,15 +165,9 @@ TEST(MemoryPlan, AModelThatOnlyEvaluatesKeepsNothingALayer) {
   shallow.num_hidden_layers = 1;
   deep.num_hidden_layers = 12;
   const auto activations = [](const ModelConfig& config) {
-    ThreadPool pool(1);
-    Stream stream(pool);
-    Allocator allocator(Device::cpu(), Allocator::Mode::plan);
-    const ParameterTable table = make_parameter_table(config);
-    ParameterStore parameters(allocator, table, stream, {.dtype = DType::float32, .gradients = false});
     ExecutionShape shape = planned_shape(8192, 4, Recompute::none);
     shape.max_tokens = 0;
-    const Transformer model(config, shape, allocator, parameters, stream, nullptr);
-    return allocator.peak()[Tag::activations];
+    return plan(config, shape, {}, /*trains=*/false).use[Tag::activations];
   };
   EXPECT_EQ(activations(shallow), activations(deep));
 }

@@ -1,6 +1,9 @@
 // The plain double reference (reference/model.h) over sequences of a test, with the weights that a run has there.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <cmath>
 #include <vector>
 
 #include "layers/model_parameters.h"
@@ -47,6 +50,17 @@ inline ReferencePass reference_pass(const reference::Model& model, const Sequenc
     if (backward) model.backward(row, denominator, t, pass.gradients);
   }
   return pass;
+}
+
+/// Holds a run against it.
+inline void expect_agreement(const RunResult& run, const ReferencePass& pass, const ParameterTable& table) {
+  EXPECT_NEAR(run.loss_sum, pass.loss_sum, 1e-12 * std::abs(pass.loss_sum));
+  for (const Parameter& parameter : table.all()) {
+    const auto begin = run.gradients.begin() + parameter.offset;
+    ASSERT_EQ(std::ssize(pass.gradients.at(parameter.name)), parameter.shape.numel());
+    EXPECT_LE(relative_difference({begin, begin + parameter.shape.numel()}, pass.gradients.at(parameter.name)), 1e-11)
+        << parameter.name;
+  }
 }
 
 }  // namespace ringtrain::testing

@@ -1,5 +1,4 @@
-// What tests of single kernels share: a CPU stream with its pool, "the same bits for any number of workers", and
-// central differences of a scalar function in double.
+// What tests of single kernels share: a CPU stream with its pool, and "the same bits for any number of workers".
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,28 +29,6 @@ void expect_same_bits_for_any_workers(Result&& result) {
     ASSERT_EQ(got.size(), expected.size());
     EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(got[0])), 0) << workers << " workers";
   }
-}
-
-/// Returns d loss() / d x by central differences; x is put back.
-template <class Loss>
-std::vector<double> numeric_gradient(std::vector<double>& x, Loss&& loss, double h = 1e-5) {
-  std::vector<double> gradient(x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const double kept = x[i];
-    x[i] = kept + h;
-    const double above = loss();
-    x[i] = kept - h;
-    const double below = loss();
-    x[i] = kept;
-    gradient[i] = (above - below) / (2 * h);
-  }
-  return gradient;
-}
-
-inline double dot(const std::vector<double>& a, const std::vector<double>& b) {
-  double sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-  return sum;
 }
 
 /// What a kernel of T may differ from the double reference, in max|difference| / max|reference|.

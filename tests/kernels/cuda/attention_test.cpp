@@ -3,10 +3,6 @@
 #include "tests/kernels/cuda/gpu_attention.h"
 #include "tests/support/gpu.h"
 
-#if defined(RINGTRAIN_CUDA_EMULATED)
-#include <cuda_emulator.h>
-#endif
-
 namespace ringtrain::gpu {
 namespace {
 
@@ -14,11 +10,7 @@ class GpuAttention : public testing::GpuTest {
  protected:
   void SetUp() override {
     GpuTest::SetUp();
-    if (IsSkipped()) return;
-#if defined(RINGTRAIN_CUDA_EMULATED)
-    cuda_emulator::reset();
-    cuda_emulator::set_devices({1, 80, 8, std::size_t{1} << 30});  // the portable path
-#endif
+    if (!IsSkipped()) use_devices(80, 8);  // the portable path
   }
 };
 
@@ -80,9 +72,7 @@ TEST_F(GpuAttention, HeadSizesAndGroups) {
 
 /// Cards with less shared memory have a cut of their own for heads of 128.
 TEST_F(GpuAttention, SmallSharedMemory) {
-#if defined(RINGTRAIN_CUDA_EMULATED)
-  cuda_emulator::set_devices({1, 86, 8, std::size_t{1} << 30});
-#endif
+  use_devices(86, 8);
   Gpu gpu;
   for (bool causal : {true, false}) {
     Case c = whole("small", shape_of(1, 2, 1, 128, causal), 150, 60);
@@ -171,10 +161,7 @@ TEST_F(GpuAttention, LargeScores) {
 /// Both paths, and heads of 128 with the cuts of either size of shared memory.
 TEST_F(GpuAttention, Softcaps) {
   for (const int chip : {80, 86}) {
-#if defined(RINGTRAIN_CUDA_EMULATED)
-    cuda_emulator::reset();
-    cuda_emulator::set_devices({1, chip, 8, std::size_t{1} << 30});
-#endif
+    use_devices(chip, 8);
     Gpu gpu;
     for (const double softcap : {0.5, 4.0}) {
       for (const AttentionMask mask : {AttentionMask{true, 0}, AttentionMask{false, 0}, AttentionMask{true, 70}}) {
@@ -279,16 +266,6 @@ TEST_F(GpuAttention, RingIsAsExactAsOneRank) {
   expect_ring_as_exact(gpu, whole("window", shape_of(1, 1, 1, 128, true, 50), S), S, DType::bfloat16);
   expect_ring_as_exact(gpu, whole("all at once", shape_of(1, 1, 1, 64, true, 50), S, 40), S, DType::bfloat16);
   expect_ring_as_exact(gpu, whole("all at once", shape_of(1, 2, 1, 20, true, 50), S, 40), S, DType::float32);
-}
-
-void expect_same(const Outputs& a, const Outputs& b) {
-  const auto same = [](const Numbers& x, const Numbers& y) {
-    return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(double)) == 0;
-  };
-  EXPECT_TRUE(same(a.out, b.out) && same(a.lse, b.lse)) << "forward";
-  EXPECT_TRUE(same(a.dq, b.dq)) << "dq";
-  for (std::size_t i = 0; i < a.dk.size(); ++i)
-    EXPECT_TRUE(same(a.dk[i], b.dk[i]) && same(a.dv[i], b.dv[i])) << "dk, dv";
 }
 
 /// Masks, segments and documents under which turns must be counted right: were one not, its block would wait for ever.

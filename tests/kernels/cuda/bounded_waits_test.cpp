@@ -1,8 +1,6 @@
 // A hang becomes a sentence: with bounded waits (gpu_tests_bounded) a signal that never comes ends the kernel with an
 // error that names the wait, where and whose it was. The emulator loses the signal.
 #if defined(RINGTRAIN_CUDA_EMULATED)
-#include <cuda_emulator.h>
-
 #include "framework/cuda/wait_report.h"
 #include "kernels/cuda/bounded_wait.cuh"
 #include "tests/kernels/cuda/gpu_attention.h"
@@ -29,8 +27,7 @@ class BoundedWaits : public testing::GpuTest {
 
   /// Returns the error of attention on a device of this capability where the nth signal is lost.
   static std::string error_of(int capability, Signal signal, int nth, bool deterministic = true) {
-    cuda_emulator::reset();
-    cuda_emulator::set_devices({1, capability, 3, std::size_t{1} << 30});
+    use_devices(capability, 3);
     cuda::clear_wait_report();
     std::string what;
     try {

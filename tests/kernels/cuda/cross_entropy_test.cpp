@@ -71,11 +71,7 @@ TEST_F(GpuCrossEntropyTest, UnderASoftcap) {
         on_both([&](Stream& stream, auto at) { cap_logits(stream, at(capped), softcap); });
         expect_agrees(capped, "capped");
       }
-    }
-  }
-  // The gradient is that of one and the same capped logits.
-  for (const DType dtype : storage_types) {
-    for (const std::int64_t V : {1, 7, 300, 5003}) {
+      // The gradient is that of one and the same capped logits.
       forget();
       std::vector<double> numbers = random_vector<double>(4 * V, 1, 2);
       for (double& x : numbers) x = 3 * std::tanh(x / 3);

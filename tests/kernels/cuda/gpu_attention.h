@@ -18,9 +18,13 @@
 #include "framework/random.h"
 #include "framework/system/compute_device.h"
 #include "kernels/attention.h"
-#include "reference/attention.h"
+#include "tests/kernels/attention_case.h"
 #include "tests/support/attention_state.h"
 #include "tests/support/rounded_attention.h"
+
+#if defined(RINGTRAIN_CUDA_EMULATED)
+#include <cuda_emulator.h>
+#endif
 
 namespace ringtrain::gpu {
 
@@ -110,38 +114,24 @@ class DeviceTensor {
   Gpu* gpu_;
 };
 
-/// One rank's queries, and the key blocks it meets in order. Inputs, and documents if there are any, are functions of
-/// (sequence, position), so that the same tokens have the same numbers however they are sharded.
-struct Case {
-  std::string name;
-  AttentionShape shape;
-  SegmentList queries;
-  std::vector<SegmentList> blocks;
-  std::int64_t document_length = 0;             // mean length; 0: one document, no ids
+/// Makes the emulator's devices like this, in a fresh state; nothing on a real GPU.
+inline void use_devices([[maybe_unused]] int capability, [[maybe_unused]] int multiprocessors) {
+#if defined(RINGTRAIN_CUDA_EMULATED)
+  cuda_emulator::reset();
+  cuda_emulator::set_devices({1, capability, multiprocessors, std::size_t{1} << 30});
+#endif
+}
+
+/// A case of this folder's kernels. Inputs are functions of (sequence, position), so that the same tokens have the same
+/// numbers however they are sharded.
+struct Case : AttentionCase {
+  Case(AttentionCase c) : AttentionCase(std::move(c)) {}
+  Case(std::string of_name, const AttentionShape& of_shape, SegmentList of_queries, std::vector<SegmentList> of_blocks,
+       std::int64_t of_documents = 0)
+      : AttentionCase{std::move(of_name), of_shape, std::move(of_queries), std::move(of_blocks), of_documents} {}
   bool first = true, last = true;               // whether the ends are told, or reset and finish are called
   std::int64_t planted = -1, planted_end = -1;  // keys and values at these positions are NaN on the device
 };
-
-inline std::vector<std::int64_t> positions_of(const SegmentList& segments) {
-  std::vector<std::int64_t> positions;
-  for (const Segment& segment : segments) {
-    for (std::int64_t i = 0; i < segment.count; ++i) positions.push_back(segment.position(i));
-  }
-  return positions;
-}
-
-inline reference::Tokens tokens_of(const Case& c, const SegmentList& segments) {
-  reference::Tokens tokens{positions_of(segments), {}};
-  for (std::int64_t b = 0; c.document_length > 0 && b < c.shape.B; ++b) {
-    for (std::int64_t position : tokens.positions) {
-      // Lengths alternate between half and one and a half times the mean; sequences are offset against each other.
-      const std::int64_t shifted = position + 3 * b, period = 2 * c.document_length, rest = shifted % period;
-      tokens.documents.push_back(
-          static_cast<std::int32_t>(2 * (shifted / period) + (rest >= c.document_length / 2 ? 1 : 0)));
-    }
-  }
-  return tokens;
-}
 
 /// Returns [B, T, heads, D] of normals for these tokens, rounded to dtype; other seeds give other numbers.
 inline Numbers inputs_of(const Case& c, DType dtype, const SegmentList& segments, std::int64_t heads,
@@ -180,8 +170,8 @@ struct Outputs {
 class DeviceTokens {
  public:
   DeviceTokens(Gpu& gpu, const Case& c, const SegmentList& segments) : segments_(segments) {
-    const reference::Tokens tokens = tokens_of(c, segments);
     if (c.document_length == 0) return;
+    const reference::Tokens tokens = Shard(c, segments).of_reference;
     documents_.push_back(DeviceTensor(gpu, DType::int32, {c.shape.B, token_count(segments)},
                                       Numbers(tokens.documents.begin(), tokens.documents.end())));
   }
@@ -243,16 +233,15 @@ inline Outputs run(Gpu& gpu, const Case& c, DType dtype, const Outputs* begun = 
   return outputs;
 }
 
-/// Joins blocks [B, Tk_i, G, D] along their tokens.
-inline Numbers joined(std::int64_t B, const std::vector<Numbers>& blocks) {
-  Numbers all;
-  for (std::int64_t b = 0; b < B; ++b) {
-    for (const Numbers& block : blocks) {
-      const auto n = static_cast<std::ptrdiff_t>(block.size()) / B;
-      all.insert(all.end(), block.begin() + b * n, block.begin() + (b + 1) * n);
-    }
+inline void expect_same(const Outputs& a, const Outputs& b) {
+  const auto same = [](const Numbers& x, const Numbers& y) {
+    return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(double)) == 0;
+  };
+  EXPECT_TRUE(same(a.out, b.out) && same(a.lse, b.lse)) << "forward";
+  EXPECT_TRUE(same(a.dq, b.dq)) << "dq";
+  for (std::size_t i = 0; i < a.dk.size(); ++i) {
+    EXPECT_TRUE(same(a.dk[i], b.dk[i]) && same(a.dv[i], b.dv[i])) << "dk, dv";
   }
-  return all;
 }
 
 /// What a case should give: exact, and as bfloat16 rounds.
@@ -265,9 +254,8 @@ struct Expected {
 inline Expected expected_of(const Case& c, DType dtype) {
   const AttentionShape& s = c.shape;
   const reference::Attention a{s.B, s.H, s.G, s.D, s.scale, s.mask.causal, s.mask.window, s.softcap, {}};
-  SegmentList all;
-  for (const SegmentList& block : c.blocks) all.insert(all.end(), block.begin(), block.end());
-  const reference::Tokens queries = tokens_of(c, c.queries), keys = tokens_of(c, all);
+  const SegmentList all = all_keys(c);
+  const reference::Tokens queries = Shard(c, c.queries).of_reference, keys = Shard(c, all).of_reference;
   const Numbers q = inputs_of(c, dtype, c.queries, s.H, 1), dout = inputs_of(c, dtype, c.queries, s.H, 2);
   const Numbers k = inputs_of(c, dtype, all, s.G, 3), v = inputs_of(c, dtype, all, s.G, 4);
   Expected expected{reference::forward(a, q, k, v, queries, keys), {}, {}};
@@ -322,7 +310,7 @@ inline void check(Gpu& gpu, const Case& c, DType dtype) {
   SCOPED_TRACE(c.name + (dtype == DType::bfloat16 ? ", bfloat16" : ", float32"));
   const Outputs got = run(gpu, c, dtype);
   const Expected e = expected_of(c, dtype);
-  const Numbers dk = joined(c.shape.B, got.dk), dv = joined(c.shape.B, got.dv);
+  const Numbers dk = joined(c, got.dk), dv = joined(c, got.dv);
   expect_exact(got.lse, e.forward.lse, "lse");
   if (dtype == DType::float32) {
     expect_exact(got.out, e.forward.out, "out");
@@ -335,16 +323,6 @@ inline void check(Gpu& gpu, const Case& c, DType dtype) {
     expect_rounded(dk, e.backward.dk, e.rounded.dk, "dk");
     expect_rounded(dv, e.backward.dv, e.rounded.dv, "dv");
   }
-}
-
-inline AttentionShape shape_of(std::int64_t B, std::int64_t H, std::int64_t G, std::int64_t D, bool causal = true,
-                               std::int64_t window = 0) {
-  return {B, H, G, D, 1 / std::sqrt(static_cast<double>(D)), {causal, window}};
-}
-
-inline Case whole(const std::string& name, const AttentionShape& shape, std::int64_t T,
-                  std::int64_t document_length = 0) {
-  return {name, shape, {{0, 1, T}}, {{{0, 1, T}}}, document_length};
 }
 
 }  // namespace ringtrain::gpu
