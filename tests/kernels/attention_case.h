@@ -38,6 +38,44 @@ inline std::int32_t document_at(const AttentionCase& c, std::int64_t b, std::int
   return static_cast<std::int32_t>(2 * (shifted / period) + (rest >= c.document_length / 2 ? 1 : 0));
 }
 
+inline AttentionShape shape_of(std::int64_t B, std::int64_t H, std::int64_t G, std::int64_t D, bool causal = true,
+                               std::int64_t window = 0) {
+  return {B, H, G, D, 1 / std::sqrt(static_cast<double>(D)), {causal, window}};
+}
+
+inline AttentionCase whole(const std::string& name, const AttentionShape& shape, std::int64_t T,
+                           std::int64_t document_length = 0) {
+  return {name, shape, {{0, 1, T}}, {{{0, 1, T}}}, document_length};
+}
+
+/// Cases of few queries or keys, of rows that see none, and of segments of any kind, with heads of D elements.
+inline std::vector<AttentionCase> awkward_cases(std::int64_t D) {
+  const std::int64_t far = 5'000'000'000;
+  const AttentionShape causal = shape_of(1, 2, 1, D);
+  return {{"no keys", causal, {{0, 1, 70}}, {{}}},
+          {"no queries", causal, {}, {{{0, 1, 70}}}},
+          {"nothing", causal, {}, {{}}},
+          {"a block of none between two", causal, {{0, 1, 70}}, {{{0, 1, 30}}, {}, {{30, 1, 40}}}, 50},
+          {"an empty segment", causal, {{0, 1, 30}, {99, 1, 0}, {40, 1, 30}}, {{{5, 1, 0}, {0, 1, 70}}}},
+          {"queries before every key", shape_of(2, 2, 1, D), {{0, 1, 230}}, {{{100, 1, 130}}, {{400, 1, 10}}}},
+          {"none at all", causal, {{0, 1, 70}}, {{{70, 1, 70}}}},
+          {"documents apart", shape_of(1, 2, 2, D, false), {{0, 1, 70}}, {{{90, 1, 100}}}, 40},
+          // Most queries of every tile fall between two keys and see none, their neighbours do: no clipping helps here.
+          {"between keys", shape_of(1, 2, 1, D, true, 2), {{0, 1, 690}}, {{{0, 5, 140}}}},
+          {"out of the window", shape_of(1, 2, 2, D, true, 20), {{100, 1, 70}}, {{{0, 1, 90}}}},
+          {"beyond 32 bits", shape_of(1, 2, 2, D), {{far, 1, 80}}, {{{far - 100, 1, 150}}, {{3, 1, 40}}}},
+          {"beyond 32 bits, striped, window",
+           shape_of(1, 2, 2, D, true, 300),
+           {{far + 31, 3, 290}},
+           {{{far, 3, 290}}, {{far + 2, 3, 290}}}},
+          {"three segments",
+           causal,
+           {{5, 1, 170}, {199, 1, 0}, {200, 2, 33}, {300, 1, 164}},
+           {{{0, 3, 50}, {200, 1, 180}, {450, 1, 9}}},
+           120},
+          {"zigzag", causal, {{0, 1, 200}, {700, 1, 150}}, {{{200, 1, 170}, {600, 1, 100}}}}};
+}
+
 inline std::vector<std::int64_t> positions_of(const SegmentList& segments) {
   std::vector<std::int64_t> positions;
   for (const Segment& segment : segments) {
@@ -254,16 +292,6 @@ void check(const AttentionCase& c, double tolerance, int workers = 2) {
 inline void check_both(const AttentionCase& c) {
   check<double>(c, 1e-11);
   check<float>(c, cpu::fused ? 2e-6 : 4e-6);  // scores and gradients round twice as often
-}
-
-inline AttentionShape shape_of(std::int64_t B, std::int64_t H, std::int64_t G, std::int64_t D, bool causal = true,
-                               std::int64_t window = 0) {
-  return {B, H, G, D, 1 / std::sqrt(static_cast<double>(D)), {causal, window}};
-}
-
-inline AttentionCase whole(const std::string& name, const AttentionShape& shape, std::int64_t T,
-                           std::int64_t document_length = 0) {
-  return {name, shape, {{0, 1, T}}, {{{0, 1, T}}}, document_length};
 }
 
 }  // namespace ringtrain

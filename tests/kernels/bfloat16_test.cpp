@@ -45,6 +45,13 @@ struct Pair {
       : half(random_halves(n, seed, stddev)), full(wide(half)) {}
 };
 
+/// Calls body(of, i) with of(pair, shape) a view of the pair's bfloat16 numbers, i = 0, and then of its float32 ones.
+template <class Body>
+void in_both(const Body& body) {
+  body([](Pair& p, const Shape& s) { return view_of(p.half, s); }, 0);
+  body([](Pair& p, const Shape& s) { return view_of(p.full, s); }, 1);
+}
+
 const std::int64_t lengths[] = {1, 7, 8, 31, 100, 20000};
 
 TEST(BFloat16Vectors, RoundToNearestEvenAsOneNumberDoes) {
@@ -77,24 +84,21 @@ TEST(BFloat16Kernels, ElementwiseRoundOnce) {
   for (const std::int64_t n : lengths) {
     const std::string size = " of " + std::to_string(n);
     Pair x(n, 1), y(n, 2);
-    scale(stream, view_of(x.half), 0.3);
-    scale(stream, view_of(x.full), 0.3);
+    in_both([&](auto of, int) { scale(stream, of(x, {n}), 0.3); });
     expect_bits(x.half, x.full, "scale" + size);
     x.full = wide(x.half);
-    add(stream, view_of(y.half), view_of(x.half));
-    add(stream, view_of(y.full), view_of(x.full));
+    in_both([&](auto of, int) { add(stream, of(y, {n}), of(x, {n})); });
     expect_bits(y.half, y.full, "add" + size);
     fill(stream, view_of(y.half), 0.3);
     expect_bits(y.half, Floats(y.half.size(), 0.3F), "fill" + size);
     double squares[2];
-    sum_of_squares(stream, host_view(squares, {1}), view_of(x.half), false);
-    sum_of_squares(stream, host_view(squares + 1, {1}), view_of(x.full), false);
+    Pair normals(n, 3);
+    in_both([&](auto of, int i) {
+      sum_of_squares(stream, host_view(squares + i, {1}), of(x, {n}), false);
+      fill_normal(stream, of(normals, {n}), 0.02, 3, 5);
+    });
     EXPECT_EQ(squares[0], squares[1]);
-    Halves half(x.half.size());
-    Floats full(x.full.size());
-    fill_normal(stream, view_of(half), 0.02, 3, 5);
-    fill_normal(stream, view_of(full), 0.02, 3, 5);
-    expect_bits(half, full, "fill_normal" + size);
+    expect_bits(normals.half, normals.full, "fill_normal" + size);
   }
 }
 
@@ -136,7 +140,7 @@ TEST(BFloat16Kernels, NormsRoundOnceAndSumInFloat32) {
           mean[i].resize(x.full.size() / w.full.size()), rstd[i] = mean[i];
           dw[i] = random_vector<float>(C, 7), db[i] = random_vector<float>(C, 8);
         }
-        const auto run = [&](int i, auto of) {
+        in_both([&](auto of, int i) {
           const TensorView mean_view = view_of(mean[i]), rstd_view = view_of(rstd[i]);
           if (layer) {
             layernorm_forward(stream, of(y, shape), mean_view, rstd_view, of(x, shape), of(w, {C}), of(b, {C}), 1e-5);
@@ -147,9 +151,7 @@ TEST(BFloat16Kernels, NormsRoundOnceAndSumInFloat32) {
             rmsnorm_backward(stream, of(dx, shape), view_of(dw[i]), of(dy, shape), of(x, shape), of(w, {C}), rstd_view,
                              accumulate, 1);
           }
-        };
-        run(0, [](Pair& p, const Shape& s) { return view_of(p.half, s); });
-        run(1, [](Pair& p, const Shape& s) { return view_of(p.full, s); });
+        });
         expect_bits(y.half, y.full, "y");
         expect_bits(dx.half, dx.full, "dx");
         EXPECT_TRUE(mean[0] == mean[1] && rstd[0] == rstd[1]);
@@ -169,12 +171,12 @@ TEST(BFloat16Kernels, RopeRoundsOnce) {
     Floats table(static_cast<std::size_t>(T * D));
     rope_table(stream, view_of(table, {T, D}), view_of(positions), rope_frequencies(D, 1e4, {}));
     Pair x(T * H * D, 1), dx(T * H * D, 2);
-    rope_forward(stream, view_of(x.half, shape), view_of(table, {T, D}));
-    rope_forward(stream, view_of(x.full, shape), view_of(table, {T, D}));
-    expect_bits(x.half, x.full, "rotated");
     Floats gradient = random_vector<float>(T * H * D, 3);  // sums, which were never rounded
-    rope_backward(stream, view_of(dx.half, shape), view_of(gradient, shape), view_of(table, {T, D}));
-    rope_backward(stream, view_of(dx.full, shape), view_of(gradient, shape), view_of(table, {T, D}));
+    in_both([&](auto of, int) {
+      rope_forward(stream, of(x, shape), view_of(table, {T, D}));
+      rope_backward(stream, of(dx, shape), view_of(gradient, shape), view_of(table, {T, D}));
+    });
+    expect_bits(x.half, x.full, "rotated");
     expect_bits(dx.half, dx.full, "rotated back");
   }
 }
@@ -186,14 +188,16 @@ TEST(BFloat16Kernels, EmbeddingGathersAndAddsInFloat32) {
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i * i % rows);
   Pair table(rows * C, 1), y(T * C, 2), dy(T * C, 3);
   for (const bool accumulate : {false, true}) {
-    embedding_forward(stream, view_of(y.half, {T, C}), view_of(ids), view_of(table.half, {rows, C}), accumulate);
-    embedding_forward(stream, view_of(y.full, {T, C}), view_of(ids), view_of(table.full, {rows, C}), accumulate);
+    in_both([&](auto of, int) {
+      embedding_forward(stream, of(y, {T, C}), view_of(ids), of(table, {rows, C}), accumulate);
+    });
     expect_bits(y.half, y.full, "embedding");
     y.full = wide(y.half);
   }
   Floats sums[2] = {random_vector<float>(rows * C, 4), random_vector<float>(rows * C, 4)};
-  embedding_backward(stream, view_of(sums[0], {rows, C}), view_of(ids), view_of(dy.half, {T, C}));
-  embedding_backward(stream, view_of(sums[1], {rows, C}), view_of(ids), view_of(dy.full, {T, C}));
+  in_both([&](auto of, int i) {
+    embedding_backward(stream, view_of(sums[i], {rows, C}), view_of(ids), of(dy, {T, C}));
+  });
   EXPECT_TRUE(sums[0] == sums[1]);
 }
 
@@ -203,8 +207,7 @@ TEST(BFloat16Kernels, CrossEntropyRoundsItsGradientOnce) {
     for (const auto& [n, V] : {std::pair<std::int64_t, std::int64_t>{3, 5}, {6, 257}, {2, 5000}}) {
       Pair logits(n * V, 1, 3);
       if (softcap > 0) {
-        cap_logits(stream, view_of(logits.half), softcap);
-        cap_logits(stream, view_of(logits.full), softcap);
+        in_both([&, n = n, V = V](auto of, int) { cap_logits(stream, of(logits, {n, V}), softcap); });
         expect_bits(logits.half, logits.full, "capped");
         logits.full = wide(logits.half);
       }
@@ -213,10 +216,9 @@ TEST(BFloat16Kernels, CrossEntropyRoundsItsGradientOnce) {
       const Floats weights(labels.size(), 0.7F);
       const Halves before = logits.half;
       std::vector<double> nll[2] = {std::vector<double>(labels.size()), std::vector<double>(labels.size())};
-      cross_entropy(stream, view_of(logits.half, {n, V}), view_of(nll[0]), view_of(labels), view_of(weights), 3, true,
-                    softcap);
-      cross_entropy(stream, view_of(logits.full, {n, V}), view_of(nll[1]), view_of(labels), view_of(weights), 3, true,
-                    softcap);
+      in_both([&, n = n, V = V](auto of, int i) {
+        cross_entropy(stream, of(logits, {n, V}), view_of(nll[i]), view_of(labels), view_of(weights), 3, true, softcap);
+      });
       EXPECT_TRUE(nll[0] == nll[1]);
       for (std::int64_t t = 0; t < n; ++t) {  // the plain formula in double, to half a unit of the last place and 1e-5
         const BFloat16* const row = before.data() + t * V;
@@ -278,7 +280,7 @@ TEST(BFloat16Kernels, ProductsRoundOnceHoweverDeep) {
     const Shape xs{T, I}, ys{T, O}, ws{O, I};
     Floats dw[2], dbias[2];
     for (int i = 0; i < 2; ++i) dw[i] = random_vector<float>(O * I, 8), dbias[i] = random_vector<float>(O, 9);
-    const auto run = [&](int i, bool biased, bool beside, auto of) {
+    const auto run = [&, I = I, O = O](bool biased, bool beside, auto of, int i) {
       const ConstTensorView b = biased ? of(bias, {O}) : TensorView{};
       linear_forward(stream, of(y, ys), of(x, xs), of(w, ws), b, beside ? of(residual, ys) : TensorView{});
       linear_backward_input(stream, of(dx, xs), of(dy, ys), of(w, ws), false);
@@ -286,8 +288,7 @@ TEST(BFloat16Kernels, ProductsRoundOnceHoweverDeep) {
     };
     for (const bool biased : {false, true}) {
       for (const bool beside : {false, true}) {
-        run(0, biased, beside, [](Pair& p, const Shape& shape) { return view_of(p.half, shape); });
-        run(1, biased, beside, [](Pair& p, const Shape& shape) { return view_of(p.full, shape); });
+        in_both([&](auto of, int i) { run(biased, beside, of, i); });
         expect_bits(y.half, y.full, beside ? "y beside a residual" : "y");  // rounded once: it joins the sums
       }
     }
@@ -330,18 +331,14 @@ TEST(BFloat16Kernels, DecodeAttentionSumsAsFloat32Does) {
       const AttentionShape shape{.B = 1, .H = H, .G = G, .D = D, .scale = 0.3, .mask = {}};
       Pair q(H * D, 1), k(T * G * D, 2), v(T * G * D, 3);
       Floats results[2];
-      for (int i = 0; i < 2; ++i) {
+      in_both([&, H = H, G = G, D = D](auto of, int i) {
         Floats& all = results[i];
         all.assign(static_cast<std::size_t>(H * (D + 2)), 77);
         Floats workspace(static_cast<std::size_t>(decode_attention_workspace(shape, T)), 77);
         const AttentionState state{host_view(all.data(), {1, 1, H, D}), host_view(all.data() + H * D, {1, H, 1}),
                                    host_view(all.data() + H * D + H, {1, H, 1})};
-        const auto attend = [&](auto of) {
-          decode_attention(stream, shape, of(q, {H, D}), of(k, {T, G, D}), of(v, {T, G, D}), state, view_of(workspace));
-        };
-        if (i == 0) attend([](Pair& p, const Shape& s) { return view_of(p.half, s); });
-        if (i == 1) attend([](Pair& p, const Shape& s) { return view_of(p.full, s); });
-      }
+        decode_attention(stream, shape, of(q, {H, D}), of(k, {T, G, D}), of(v, {T, G, D}), state, view_of(workspace));
+      });
       EXPECT_TRUE(results[0] == results[1]) << T;
     }
   }

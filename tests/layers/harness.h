@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -180,6 +181,7 @@ struct RunOptions {
   bool offload = false;
   std::vector<std::string> trainable = {};
   std::int64_t audit_rows = 0;
+  std::function<std::unique_ptr<Communicator>(Communicator&)> around = {};  // what the ring's messages go through
 };
 
 /// Returns the shape for batches like these, on one rank of options.ranks.
@@ -269,8 +271,9 @@ struct RankModel {
 /// Calls body on every rank of a ring.
 inline void on_ring(const ModelConfig& config, const RunOptions& options, const Sequences& largest,
                     const std::function<void(RankModel&)>& body) {
-  launch_threads({.ranks = options.ranks, .timeout_seconds = 30}, [&](Communicator& world) {
-    RankModel rank(config, options, largest, world);
+  launch_threads({.ranks = options.ranks, .timeout_seconds = 120}, [&](Communicator& world) {
+    const std::unique_ptr<Communicator> outer = options.around ? options.around(world) : nullptr;
+    RankModel rank(config, options, largest, outer ? *outer : world);
     body(rank);
   });
 }
@@ -292,9 +295,10 @@ struct RunResult {
   std::vector<std::vector<double>> by_rank;  // gradients of each
 };
 
-/// Runs one train_step and puts the ranks' results together.
+/// Runs one train_step and puts the ranks' results together. after: sees each rank at the end, one at a time.
 inline RunResult run_training(const ModelConfig& config, const RunOptions& options, const Sequences& sequences,
-                              double denominator) {
+                              double denominator, const std::function<void(const RankModel&)>& after = {}) {
+  std::mutex mutex;
   RunResult result;
   const auto N = static_cast<std::size_t>(options.ranks);
   result.rank_losses.resize(N);
@@ -304,6 +308,8 @@ inline RunResult run_training(const ModelConfig& config, const RunOptions& optio
     rank.train(sequences, denominator);
     result.rank_losses[r] = rank.model.take_loss_sum();
     result.by_rank[r] = elements(rank.stream, flat_gradients(rank.parameters));
+    const std::lock_guard lock(mutex);
+    if (after) after(rank);
   });
   result.gradients.assign(result.by_rank[0].size(), 0.0);
   for (std::size_t r = 0; r < N; ++r) {

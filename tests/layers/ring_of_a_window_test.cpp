@@ -90,6 +90,10 @@ class CountingCommunicator : public ForwardingCommunicator {
   Traffic& traffic_;
 };
 
+auto counted(Traffic& traffic) {
+  return [&traffic](Communicator& world) { return std::make_unique<CountingCommunicator>(world, traffic); };
+}
+
 TEST(RingOfAWindow, LayersSendWhatTheirMaskNeeds) {
   ModelConfig config = small_llama();
   config.num_hidden_layers = 6;
@@ -102,12 +106,8 @@ TEST(RingOfAWindow, LayersSendWhatTheirMaskNeeds) {
     SCOPED_TRACE(name);
     const Sequences sequences = random_sequences(config, 1, 256, /*documents=*/false, 8);  // 4 of 256: as 1K of 64K
     Traffic traffic;
-    const RunOptions options{.ranks = ranks, .layout = layout};
-    launch_threads({.ranks = ranks, .timeout_seconds = 60}, [&](Communicator& world) {
-      CountingCommunicator counting(world, traffic);
-      RankModel rank(config, options, sequences, counting);
-      rank.train(sequences, sequences.denominator());
-    });
+    run_training(config, {.ranks = ranks, .layout = layout, .around = counted(traffic)}, sequences,
+                 sequences.denominator());
     const auto of = [&](std::int64_t layer) { return traffic.sent.at({"ring keys and values", layer}); };
     const auto [full_messages, full_bytes] = of(5);
     std::int64_t bytes = full_bytes;
@@ -151,36 +151,22 @@ class WindowAtLength : public ::testing::Test {
     return config;
   }
 
-  struct Run {
-    double loss_sum = 0;
-    std::vector<double> gradients;
+  struct Run : RunResult {
     // Bytes of the rank that has most: of activations and the ring's buffers, and of all else.
     std::size_t grows = 0, rest = 0;
     Traffic traffic;
   };
   static void train(Run& run, Layout layout, int ranks, std::int64_t tokens) {
     const Sequences sequences = random_sequences(model(), 1, tokens, /*documents=*/false, 8);
-    const RunOptions options{.ranks = ranks, .layout = layout, .feedforward_chunk = 512, .loss_chunk = 512};
-    std::vector<double> losses(static_cast<std::size_t>(ranks));
-    std::vector<std::vector<double>> gradients(static_cast<std::size_t>(ranks));
-    launch_threads({.ranks = ranks, .timeout_seconds = 120}, [&](Communicator& world) {
-      CountingCommunicator counting(world, run.traffic);
-      RankModel rank(model(), options, sequences, counting);
-      rank.train(sequences, sequences.denominator());
-      const auto self = static_cast<std::size_t>(world.rank());
-      losses[self] = rank.model.take_loss_sum();
-      gradients[self] = elements(flat_gradients(rank.parameters));
-      const std::lock_guard lock(run.traffic.mutex);
-      const MemoryUse& peak = rank.allocator.peak();
-      const std::size_t grows = peak[Tag::activations] + peak[Tag::ring];
-      run.grows = std::max(run.grows, grows);
-      run.rest = std::max(run.rest, peak.total - grows);
-    });
-    run.gradients.assign(gradients[0].size(), 0.0);
-    for (std::size_t rank = 0; rank < losses.size(); ++rank) {
-      run.loss_sum += losses[rank];
-      for (std::size_t i = 0; i < run.gradients.size(); ++i) run.gradients[i] += gradients[rank][i];
-    }
+    const RunOptions options{
+        .ranks = ranks, .layout = layout, .feedforward_chunk = 512, .loss_chunk = 512, .around = counted(run.traffic)};
+    static_cast<RunResult&>(run) =
+        run_training(model(), options, sequences, sequences.denominator(), [&](const RankModel& rank) {
+          const MemoryUse& peak = rank.allocator.peak();
+          const std::size_t grows = peak[Tag::activations] + peak[Tag::ring];
+          run.grows = std::max(run.grows, grows);
+          run.rest = std::max(run.rest, peak.total - grows);
+        });
   }
 };
 

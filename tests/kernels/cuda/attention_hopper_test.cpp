@@ -78,28 +78,9 @@ TEST_P(HopperAttention, BeginsAndEndsAState) {
   check(gpu, {"hidden keys alone", shape(1, 2, 1), all, {{{270, 1, 40}}}}, DType::bfloat16);
 }
 
-TEST_P(HopperAttention, SegmentsOfAnyKind) {
+TEST_P(HopperAttention, AwkwardShards) {
   Gpu gpu;
-  const std::int64_t far = 5'000'000'000;
-  check(gpu, {"beyond 32 bits", shape(1, 2, 2), {{far, 1, 80}}, {{{far - 100, 1, 150}}, {{3, 1, 40}}}},
-        DType::bfloat16);
-  check(gpu,
-        {"beyond 32 bits, striped, window",
-         shape(1, 2, 2, true, 300),
-         {{far + 31, 3, 290}},
-         {{{far, 3, 290}}, {{far + 2, 3, 290}}}},
-        DType::bfloat16);
-  check(gpu,
-        {"three segments",
-         shape(1, 2, 1),
-         {{5, 1, 170}, {199, 1, 0}, {200, 2, 33}, {300, 1, 164}},
-         {{{0, 3, 50}, {200, 1, 180}, {450, 1, 9}}},
-         120},
-        DType::bfloat16);
-  check(gpu, {"rows without keys", shape(2, 2, 1), {{0, 1, 230}}, {{{100, 1, 130}}, {{400, 1, 10}}}}, DType::bfloat16);
-  check(gpu, {"between keys", shape(1, 2, 1, true, 2), {{0, 1, 690}}, {{{0, 5, 140}}}}, DType::bfloat16);
-  check(gpu, {"zigzag", shape(1, 2, 1), {{0, 1, 200}, {700, 1, 150}}, {{{200, 1, 170}, {600, 1, 100}}}},
-        DType::bfloat16);
+  for (const Case& c : awkward_cases(GetParam())) check(gpu, c, DType::bfloat16);
 }
 
 TEST_P(HopperAttention, LargeScores) {
