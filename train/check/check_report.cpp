@@ -113,25 +113,4 @@ nlohmann::ordered_json check_json(const CheckReport& report) {
   return json;
 }
 
-bool all_hold(const std::vector<Property>& properties) {
-  return std::ranges::all_of(properties, [](const Property& property) { return property.holds; });
-}
-
-std::string properties_report(const std::vector<Property>& properties) {
-  std::string text;
-  for (const Property& property : properties) {
-    text += fmt::format("  {}    {}\n", property.holds ? "holds" : "WRONG", property.name);
-    if (!property.holds) text += fmt::format("           {}\n", property.found);
-  }
-  return text + (all_hold(properties) ? "right: all properties hold\n" : "wrong: a property does not hold\n");
-}
-
-nlohmann::ordered_json properties_json(const std::vector<Property>& properties) {
-  nlohmann::ordered_json json{{"right", all_hold(properties)}};
-  for (const Property& property : properties) {
-    json["properties"].push_back({{"name", property.name}, {"holds", property.holds}, {"found", property.found}});
-  }
-  return json;
-}
-
 }  // namespace ringtrain

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "train/check/check.h"
-#include "train/check/properties.h"
 
 namespace ringtrain {
 
@@ -19,9 +18,5 @@ double share_of_bound(const CheckedTensor& tensor);
 std::string check_report(const CheckReport& report);
 /// Returns the same as JSON, every tensor on its own (docs/debugging.md has its fields).
 nlohmann::ordered_json check_json(const CheckReport& report);
-/// The same of properties: a line for each, and what was found of those that do not hold.
-std::string properties_report(const std::vector<Property>& properties);
-nlohmann::ordered_json properties_json(const std::vector<Property>& properties);
-bool all_hold(const std::vector<Property>& properties);
 
 }  // namespace ringtrain

@@ -26,40 +26,21 @@ namespace {
 
 constexpr const char* check_writer = "ringtrain check";
 
-/// Two dumps that are compared, and how.
-struct DumpPair {
-  std::vector<std::string> folders;
-  Tolerance tolerance;
-  const CLI::Option *relative_option = nullptr, *absolute_option = nullptr;
-};
-
-/// Prints where the dumps differ. Returns the exit code.
-int compare_pair(const DumpPair& pair) {
-  const DumpReader a(pair.folders[0]), b(pair.folders[1]);
-  Tolerance tolerance = default_tolerance(a.index(), b.index());
-  if (pair.relative_option->count() > 0) {
-    tolerance = {.relative = pair.tolerance.relative, .absolute = pair.tolerance.relative * 1e-3};
-  }
-  if (pair.absolute_option->count() > 0) tolerance.absolute = pair.tolerance.absolute;
-  const DumpComparison comparison = compare_dumps(a, b, tolerance);
-  print_result(report(comparison, a, b, tolerance));
-  return comparison.agree() ? 0 : static_cast<int>(ExitCode::numeric);
-}
-
-int run_check(int argc, char** argv, Launcher& launcher) {
-  CommandLine app{
-      "Is this run right? Does one step of a config as it is, on its own mesh, device, data and weights, and holds it "
-      "against a reference in double: inputs, every layer's tensors, nll, loss, gradients, and the weights after the "
-      "step. Names the first tensor that departs by more than rounding can explain, with rank, place and both values. "
-      "Ends with 0 if the run is right, with 5 if it is wrong.",
-      "check"};
-  std::string config_path, output;
+struct CheckFlags {
+  std::string config, output;
   std::vector<std::string> settings;
   CheckOptions options;
+  bool overwrite = false;
+  std::vector<std::string> dumps;       // two that are compared, instead of a run
+  double relative = -1, absolute = -1;  // of their tolerance; below 0: the default
+};
+
+void add_run_flags(CommandLine& app, CheckFlags& flags) {
+  CheckOptions& options = flags.options;
   options.train.dump.step = 1;
-  bool overwrite = false, of_properties = false;
-  app.add_option("--config", config_path, "FILE", "the YAML config of the run");
-  app.add_option("--set", settings, "KEY.PATH=VALUE", "change one key of the config, as of train; may be repeated")
+  app.add_option("--config", flags.config, "FILE", "the YAML config of the run");
+  app.add_option("--set", flags.settings, "KEY.PATH=VALUE",
+                 "change one key of the config, as of train; may be repeated")
       ->allow_extra_args(false);
   app.add_option("--init-from", options.train.start.init_from, "PATH", "begin with these weights, as of train");
   app.add_tokens("--tokens", options.tokens, "N", "cut the sequences to N tokens: the reference's time grows with N^2")
@@ -68,62 +49,76 @@ int run_check(int argc, char** argv, Launcher& launcher) {
   app.add_option("--steps", options.train.dump.step, "N", "do N steps, and check the last of them")
       ->capture_default_str()
       ->check(at_least(1));
-  app.add_flag("--properties", of_properties,
-               "instead of the reference, at full length: what a changed token, layout, ring or mask must not change");
   app.add_option("--dump", options.train.dump.folder, "DIR",
                  "the folder for the step's tensors, which all ranks must see; a former dump in it is replaced "
                  "(default: <config's name>.check)");
   app.add_flag("--keep", options.keep, "keep the dump of a right run, too, for --compare");
-  DumpPair pair;
+}
+
+void add_comparison_flags(CommandLine& app, CheckFlags& flags) {
   auto* const compare =
-      app.add_option("--compare", pair.folders, "A B",
+      app.add_option("--compare", flags.dumps, "A B",
                      "instead of a run: name the first tensor and element in which two dumps of a step differ (train "
                      "--dump-step, check --keep), and all that do; ends with 5 if one does")
           ->expected(2);
-  pair.relative_option =
-      app.add_real("--tolerance", pair.tolerance.relative, RealRange::at_least(0), "X",
-                   "with --compare: the largest difference that counts as none, as a part of the tensor's maximum "
-                   "(default: 1e-12 between two float64 dumps, 1e-5 with float32, 0.05 with bfloat16)")
-          ->needs(compare);
-  pair.absolute_option =
-      app.add_real("--absolute", pair.tolerance.absolute, RealRange::at_least(0), "X",
-                   "with --compare: the largest difference that counts as none, whatever the maximum (default: a "
-                   "thousandth of the tolerance; some gradients are zero but for rounding)")
-          ->needs(compare);
-  auto* const output_option =
-      app.add_option("--output", output, "FILE.json", "write what was found to FILE as well; replaces a former one");
-  app.add_flag("--overwrite", overwrite, "let --output replace any file that this run does not use")
-      ->needs(output_option);
-  if (!parse_command_line(app, argc, argv, launcher.is_rank_zero())) return 0;
-  if (compare->count() > 0) return launcher.is_rank_zero() ? compare_pair(pair) : 0;
-  if (config_path.empty()) fail(ExitCode::usage, "--config is required, unless --compare names two dumps");
-  if (output_option->count() > 0 && output.empty()) fail(ExitCode::usage, "--output is empty; name a file");
+  app.add_real("--tolerance", flags.relative, RealRange::at_least(0), "X",
+               "with --compare: the largest difference that counts as none, as a part of the tensor's maximum "
+               "(default: 1e-12 between two float64 dumps, 1e-5 with float32, 0.05 with bfloat16)")
+      ->needs(compare);
+  app.add_real("--absolute", flags.absolute, RealRange::at_least(0), "X",
+               "with --compare: the largest difference that counts as none, whatever the maximum (default: a "
+               "thousandth of the tolerance; some gradients are zero but for rounding)")
+      ->needs(compare);
+}
 
-  const Log log = [&](const std::string& line) {
-    if (launcher.is_rank_zero()) write_message(stderr, fmt::format("check: {}\n", line));
-  };
-  TrainOptions& train = options.train;
-  train.config = read_config(config_path, settings, ConfigUse::run, check_model, model_reader(log));
-  train.output = train.config.name + ".check.run";  // never made
-  if (train.dump.folder.empty()) train.dump.folder = train.config.name + ".check";
-  std::optional<OutputFile> file;
-  if (!output.empty() && launcher.is_rank_zero()) {
-    const auto inputs = [&] {
-      std::vector<std::string> files{config_path};
-      for (const DataSource& source : train.config.data.train) {
-        files.insert(files.end(), {source.path, manifest_path(source.path)});
-      }
-      if (!train.start.init_from.empty()) {
-        const std::vector<std::string> weights = files_of_model(train.start.init_from);
-        files.insert(files.end(), weights.begin(), weights.end());
-      }
-      return files;
-    };
-    file.emplace(output,
-                 OutputRules({"a check's findings", "--output"}, OutputMark::json(check_writer),
-                             OutputInputs::of(inputs), overwrite ? Overwrite::yes : Overwrite::no),
-                 ExitCode::usage);
+/// Declares the command line, and refuses what cannot be. Returns false if only help was wanted.
+bool parse(CheckFlags& flags, int argc, char** argv, bool prints) {
+  CommandLine app{
+      "Is this run right? Does one step of a config as it is, on its own mesh, device, data and weights, and holds it "
+      "against a reference in double: inputs, every layer's tensors, nll, loss, gradients, and the weights after the "
+      "step. Names the first tensor that departs by more than rounding can explain, with rank, place and both values. "
+      "Ends with 0 if the run is right, with 5 if it is wrong.",
+      "check"};
+  add_run_flags(app, flags);
+  add_comparison_flags(app, flags);
+  auto* const output = app.add_option("--output", flags.output, "FILE.json",
+                                      "write what was found to FILE as well; replaces a former one");
+  app.add_flag("--overwrite", flags.overwrite, "let --output replace any file that this run does not use")
+      ->needs(output);
+  if (!parse_command_line(app, argc, argv, prints)) return false;
+  if (!flags.dumps.empty()) return true;
+  if (flags.config.empty()) fail(ExitCode::usage, "--config is required, unless --compare names two dumps");
+  if (output->count() > 0 && flags.output.empty()) fail(ExitCode::usage, "--output is empty; name a file");
+  return true;
+}
+
+/// Prints where the dumps differ. Returns the exit code.
+int compare_pair(const CheckFlags& flags) {
+  const DumpReader a(flags.dumps[0]), b(flags.dumps[1]);
+  Tolerance tolerance = default_tolerance(a.index(), b.index());
+  if (flags.relative >= 0) tolerance = {.relative = flags.relative, .absolute = flags.relative * 1e-3};
+  if (flags.absolute >= 0) tolerance.absolute = flags.absolute;
+  const DumpComparison comparison = compare_dumps(a, b, tolerance);
+  print_result(report(comparison, a, b, tolerance));
+  return comparison.agree() ? 0 : static_cast<int>(ExitCode::numeric);
+}
+
+/// Returns the files that the run reads, which the findings may not replace.
+std::vector<std::string> inputs_of(const CheckFlags& flags) {
+  const TrainOptions& train = flags.options.train;
+  std::vector<std::string> files{flags.config};
+  for (const DataSource& source : train.config.data.train) {
+    files.insert(files.end(), {source.path, manifest_path(source.path)});
   }
+  if (!train.start.init_from.empty()) {
+    const std::vector<std::string> weights = files_of_model(train.start.init_from);
+    files.insert(files.end(), weights.begin(), weights.end());
+  }
+  return files;
+}
+
+/// Runs the check, and shows its progress. What it returns is rank 0's.
+CheckReport run_check(CheckOptions options, const Log& log, Launcher& launcher) {
   std::optional<Progress> progress;
   options.told = [&](std::int64_t done, std::int64_t total) {
     if (!progress) progress.emplace("check", total);
@@ -131,32 +126,40 @@ int run_check(int argc, char** argv, Launcher& launcher) {
   };
   std::optional<HashProgress> hashing;  // of data and checkpoints, before the run begins
   if (launcher.is_rank_zero()) hashing.emplace("check");
-  bool right = true;
-  std::string text;
-  nlohmann::ordered_json json;
-  if (of_properties) {
-    const std::vector<Property> properties = check_properties(options, log, launcher);
-    right = all_hold(properties);
-    text = properties_report(properties);
-    json = properties_json(properties);
-  } else {
-    const CheckReport report = check_run(options, log, launcher);
-    progress.reset();
-    right = report.first() == nullptr;
-    text = check_report(report);
-    json = check_json(report);
+  return check_run(options, log, launcher);
+}
+
+int check(int argc, char** argv, Launcher& launcher) {
+  CheckFlags flags;
+  if (!parse(flags, argc, argv, launcher.is_rank_zero())) return 0;
+  if (!flags.dumps.empty()) return launcher.is_rank_zero() ? compare_pair(flags) : 0;
+  const Log log = [&](const std::string& line) {
+    if (launcher.is_rank_zero()) write_message(stderr, fmt::format("check: {}\n", line));
+  };
+  TrainOptions& train = flags.options.train;
+  train.config = read_config(flags.config, flags.settings, ConfigUse::run, check_model, model_reader(log));
+  train.output = train.config.name + ".check.run";  // never made
+  if (train.dump.folder.empty()) train.dump.folder = train.config.name + ".check";
+  std::optional<OutputFile> file;
+  if (!flags.output.empty() && launcher.is_rank_zero()) {
+    file.emplace(flags.output,
+                 OutputRules({"a check's findings", "--output"}, OutputMark::json(check_writer),
+                             OutputInputs::of([&] { return inputs_of(flags); }),
+                             flags.overwrite ? Overwrite::yes : Overwrite::no),
+                 ExitCode::usage);
   }
+  const CheckReport report = run_check(flags.options, log, launcher);
   if (!launcher.is_rank_zero()) return 0;
-  print_result(text);
+  print_result(check_report(report));
   if (file) {
-    file->file().write(marked_json(check_writer, json_text(json, 2)) + "\n");
+    file->file().write(marked_json(check_writer, json_text(check_json(report), 2)) + "\n");
     file->publish();
   }
-  return right ? 0 : static_cast<int>(ExitCode::numeric);
+  return report.first() == nullptr ? 0 : static_cast<int>(ExitCode::numeric);
 }
 
 }  // namespace
 
 int ringtrain::check_command(int argc, char** argv) {
-  return run_rank_program("check", [&](Launcher& launcher) { return run_check(argc, argv, launcher); });
+  return run_rank_program("check", [&](Launcher& launcher) { return check(argc, argv, launcher); });
 }
