@@ -46,9 +46,7 @@ void add_run_flags(CommandLine& app, CheckFlags& flags) {
   app.add_tokens("--tokens", options.tokens, "N", "cut the sequences to N tokens: the reference's time grows with N^2")
       ->check(at_least(1));
   app.add_option("--layers", options.layers, "K", "cut the model to its first K layers")->check(at_least(1));
-  app.add_option("--steps", options.train.dump.step, "N", "do N steps, and check the last of them")
-      ->capture_default_str()
-      ->check(at_least(1));
+  app.add_option("--steps", options.train.dump.step, "N", "do N steps, and check the last of them")->check(at_least(1));
   app.add_option("--dump", options.train.dump.folder, "DIR",
                  "the folder for the step's tensors, which all ranks must see; a former dump in it is replaced "
                  "(default: <config's name>.check)");

@@ -82,31 +82,26 @@ inline CLI::Validator one_of(const std::vector<std::string>& words) {
 }
 
 /// What a real number may be: finite, and within bounds.
-class RealRange {
- public:
-  static RealRange any() { return {-infinity, infinity, "a finite number", false}; }
-  static RealRange at_least(double low) { return {low, infinity, fmt::format("{} or more", low)}; }
+struct RealRange {
+  double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();
+  std::string meaning = "";  // of the bounds, as help names them
+
+  static RealRange any() { return {}; }
+  static RealRange at_least(double low) { return {.least = low, .meaning = fmt::format("{} or more", low)}; }
   static RealRange above(double low) {
-    return {std::nextafter(low, infinity), infinity, fmt::format("more than {}", low)};
+    return {.least = std::nextafter(low, low + 1), .meaning = fmt::format("more than {}", low)};
   }
   static RealRange within(double low, double high) { return {low, high, fmt::format("from {} to {}", low, high)}; }
 
   CLI::Validator validator() const {
     const auto check = [*this](std::string& text) {
       const std::optional<double> value = number_of<double>(text);
-      const bool fits = value && std::isfinite(*value) && *value >= low_ && *value <= high_;
-      return fits ? std::string() : fmt::format("{} must be a finite number: {}", text, meaning_);
+      const bool fits = value && std::isfinite(*value) && *value >= least && *value <= most;
+      const std::string wanted = meaning.empty() ? "a finite number" : meaning;
+      return fits ? std::string() : fmt::format("{} must be a finite number: {}", text, wanted);
     };
-    return CLI::Validator(check, bounds_are_told_ ? bounds_mark + meaning_ : "");
+    return CLI::Validator(check, meaning.empty() ? "" : bounds_mark + meaning);
   }
-
- private:
-  static constexpr double infinity = std::numeric_limits<double>::infinity();
-  RealRange(double low, double high, std::string meaning, bool bounds_are_told = true)
-      : low_(low), high_(high), meaning_(std::move(meaning)), bounds_are_told_(bounds_are_told) {}
-  double low_, high_;
-  std::string meaning_;
-  bool bounds_are_told_;
 };
 
 /// A command line of CLI11 whose every number is checked.
@@ -114,7 +109,8 @@ class CommandLine : public CLI::App {
  public:
   using CLI::App::App;
 
-  /// Adds an option of text, of whole numbers, or of names; of one or of several. type: what help calls its value.
+  /// Adds an option of text, of whole numbers, or of names; of one or of several. type: what help calls its value. Help
+  /// shows a default that is neither 0 nor empty.
   template <class Value>
   CLI::Option* add_option(const std::string& name, Value& value, const std::string& type,
                           const std::string& description) {
@@ -123,6 +119,9 @@ class CommandLine : public CLI::App {
                   "a real number has a range: add_real()");
     CLI::Option* const option = CLI::App::add_option(name, value, description)->type_name(type);
     if constexpr (std::is_integral_v<Element> && !std::is_same_v<Element, bool>) option->check(whole_number<Element>());
+    if constexpr (std::is_same_v<Element, Value> && !std::is_enum_v<Value>) {
+      if (value != Value{}) option->capture_default_str();
+    }
     return option;
   }
   CLI::Option* add_real(const std::string& name, double& value, const RealRange& range, const std::string& type,

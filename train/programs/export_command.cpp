@@ -32,7 +32,6 @@ int run_export(int argc, char** argv) {
   std::string changes = "refused";
   app.add_option("--base-config-changes", changes, "refused|ok",
                  "of a PEFT folder: whether it may lose keys of the model in which the run differs from its base")
-      ->capture_default_str()
       ->check(one_of({"refused", "ok"}));
   if (!parse_command_line(app, argc, argv)) return 0;
 

@@ -21,11 +21,9 @@ struct ExportFlags {
   void add_to(CommandLine& app) {
     app.add_option("--output", output, "DIR", "the folder to make; it must not exist")->required();
     app.add_option("--dtype", dtype, "float32|bfloat16|float16", "of the weights, rounded to nearest")
-        ->capture_default_str()
         ->check(one_of({"float32", "bfloat16", "float16"}));
     app.add_option("--max-shard-size", shard, "SIZE",
-                   "the largest file of weights, e.g. 5GB; a larger tensor has its own file")
-        ->capture_default_str();
+                   "the largest file of weights, e.g. 5GB; a larger tensor has its own file");
   }
   /// Returns what they say. Throws Error(usage) for a size that is none.
   ExportOptions options() const {

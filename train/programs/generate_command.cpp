@@ -42,89 +42,106 @@ std::string read_standard_input(std::int64_t most) {
   return text;
 }
 
-int run_generate(int argc, char** argv, Launcher& launcher) {
+struct GenerateFlags {
+  GenerationOptions options;
+  std::string mesh = "1x1", prompt_file, chat_file, dash;
+};
+
+/// The prompt: where it comes from, and how it becomes tokens.
+void add_prompt_flags(CommandLine& app, GenerateFlags& flags) {
+  GenerationOptions& options = flags.options;
+  app.add_option("--prompt", options.prompt, "TEXT", "the prompt: it comes by one of these five");
+  app.add_option("--prompt-file", flags.prompt_file, "FILE", "a file that is the prompt");
+  app.add_option("--chat", flags.chat_file, "FILE.json",
+                 "a JSON file with a list of messages: the model answers the last one");
+  auto* tokens =
+      app.add_option("--tokens", options.tokens, "I,I,...", "the prompt as token ids; the new ones are printed as ids")
+          ->delimiter(',')
+          ->check(whole_number<std::int32_t>());
+  app.add_option("STDIN", flags.dash, "-", "-: the standard input is the prompt")->check(one_of({"-"}));
+  app.add_option("--tokenizer", options.tokenizer, "PATH",
+                 "bytes, a folder or a file (default: the model's own; of a run that has none bytes)");
+  app.add_choice<bool>("--special-tokens", options.parse_special, {{"text", false}, {"parse", true}},
+                       "what <|im_start|> and its like are within the prompt")
+      ->default_str("text")
+      ->excludes(tokens);
+  app.add_flag("--begin-token", options.begin_token, "put the token that begins a text before the prompt");
+}
+
+/// How each new token is chosen.
+void add_sampling_flags(CommandLine& app, SamplingOptions& sampling) {
+  const auto add_real = [&](const char* name, double& value, const char* type, const char* description) {
+    app.add_real(name, value, RealRange::any(), type, description)->capture_default_str();
+  };
+  add_real("--temperature", sampling.temperature, "T",
+           "0: always the likeliest token; else draws, from the distribution of logits / temperature");
+  app.add_option("--top-k", sampling.top_k, "K", "draw among the K likeliest tokens; 0: all")->capture_default_str();
+  add_real("--top-p", sampling.top_p, "P", "draw among the fewest likeliest tokens whose probabilities sum to P");
+  add_real("--min-p", sampling.min_p, "P", "draw among tokens at least P times as probable as the likeliest");
+  add_real("--repetition-penalty", sampling.repetition_penalty, "R",
+           "divides the positive logits of tokens that were there, multiplies the negative ones");
+  app.add_option("--seed", sampling.seed, "S", "of the draws: the same seed gives the same text")
+      ->capture_default_str();
+}
+
+/// Declares the command line. Returns false if only help was wanted.
+bool parse(GenerateFlags& flags, int argc, char** argv, bool prints) {
   CommandLine app{
       "Writes text after a prompt, as a model would go on. Text goes to stdout as it comes, rates to stderr. "
       "Keys and values stay on the rank that holds their positions.\n\n"
       "example: generate --checkpoint runs/long_ctx --prompt \"int main(\" --max-new-tokens 200 --temperature 0.8\n",
       "generate"};
-  GenerationOptions options;
-  std::string mesh = "1x1", prompt_file, chat_file, special_tokens = "text", dash;
+  GenerationOptions& options = flags.options;
   app.add_option("--checkpoint", options.checkpoint, "PATH",
                  "a run (its newest checkpoint), a checkpoint, or a Hugging Face folder")
       ->required();
-  auto* prompt = app.add_option("--prompt", options.prompt, "TEXT", "the prompt: it comes by one of these five");
-  auto* file = app.add_option("--prompt-file", prompt_file, "FILE", "a file that is the prompt");
-  auto* chat = app.add_option("--chat", chat_file, "FILE.json",
-                              "a JSON file with a list of messages: the model answers the last one");
-  auto* tokens =
-      app.add_option("--tokens", options.tokens, "I,I,...", "the prompt as token ids; the new ones are printed as ids")
-          ->delimiter(',')
-          ->check(whole_number<std::int32_t>());
-  auto* standard_input =
-      app.add_option("STDIN", dash, "-", "-: the standard input is the prompt")->check(one_of({"-"}));
-  app.add_option("--tokenizer", options.tokenizer, "PATH",
-                 "bytes, a folder or a file (default: the model's own; of a run that has none bytes)");
-  app.add_option("--special-tokens", special_tokens, "text|parse",
-                 "what <|im_start|> and its like are within the prompt")
-      ->check(one_of({"text", "parse"}))
-      ->capture_default_str()
-      ->excludes(tokens);
-  app.add_flag("--begin-token", options.begin_token, "put the token that begins a text before the prompt");
-  app.add_tokens("--max-new-tokens", options.max_new_tokens, "N", "how many tokens to add at most")
-      ->capture_default_str()
-      ->check(at_least(1));
-  SamplingOptions& sampling = options.sampling;
-  app.add_real("--temperature", sampling.temperature, RealRange::any(), "T",
-               "0: always the likeliest token; else draws, from the "
-               "distribution of logits / temperature")
-      ->capture_default_str();
-  app.add_option("--top-k", sampling.top_k, "K", "draw among the K likeliest tokens; 0: all")->capture_default_str();
-  app.add_real("--top-p", sampling.top_p, RealRange::any(), "P",
-               "draw among the fewest likeliest tokens whose probabilities sum to P")
-      ->capture_default_str();
-  app.add_real("--min-p", sampling.min_p, RealRange::any(), "P",
-               "draw among tokens at least P times as probable as the likeliest")
-      ->capture_default_str();
-  app.add_real("--repetition-penalty", sampling.repetition_penalty, RealRange::any(), "R",
-               "divides the positive logits of tokens that were there, multiplies the negative ones")
-      ->capture_default_str();
-  app.add_option("--seed", sampling.seed, "S", "of the draws: the same seed gives the same text")
-      ->capture_default_str();
+  add_prompt_flags(app, flags);
+  app.add_tokens("--max-new-tokens", options.max_new_tokens, "N", "how many tokens to add at most")->check(at_least(1));
+  add_sampling_flags(app, options.sampling);
   app.add_option("--stop", options.stops, "TEXT", "end before this text; may be given several times")
       ->expected(1)
       ->take_all()
-      ->excludes(tokens);
+      ->excludes(app.get_option("--tokens"));
   app.add_flag("--raw", options.raw, "print bytes as they come: nothing is replaced or left out, no newline is added")
-      ->excludes(tokens);
-  app.add_option("--mesh", mesh, "1xN", "sequence ranks that share prompt and cache")->capture_default_str();
+      ->excludes(app.get_option("--tokens"));
+  app.add_option("--mesh", flags.mesh, "1xN", "sequence ranks that share prompt and cache");
   app.add_computation(options);
-  if (!parse_command_line(app, argc, argv, launcher.is_rank_zero())) return 0;
-
-  const auto sources = {prompt, file, chat, tokens, standard_input};
-  if (std::ranges::count_if(sources, [](const CLI::Option* source) { return source->count() > 0; }) != 1) {
+  if (!parse_command_line(app, argc, argv, prints)) return false;
+  const auto sources = {"--prompt", "--prompt-file", "--chat", "--tokens", "STDIN"};
+  if (std::ranges::count_if(sources, [&](const char* source) { return app.count(source) > 0; }) != 1) {
     fail(ExitCode::usage,
          "give the prompt by one of --prompt, --prompt-file, --chat, --tokens and -; see generate --help");
   }
-  options.sequence_ranks = read_mesh(mesh);
-  options.chat = !chat_file.empty();
-  options.parse_special = special_tokens == "parse";
-  if (const std::string& source = options.chat ? chat_file : prompt_file; !source.empty()) {
-    options.read_prompt = [&](std::int64_t most) { return read_file(source, ExitCode::usage, most); };
+  return true;
+}
+
+/// Completes the options by what several flags say together.
+void settle(GenerateFlags& flags, const Launcher& launcher) {
+  GenerationOptions& options = flags.options;
+  options.sequence_ranks = read_mesh(flags.mesh);
+  options.chat = !flags.chat_file.empty();
+  if (const std::string& file = options.chat ? flags.chat_file : flags.prompt_file; !file.empty()) {
+    options.read_prompt = [&](std::int64_t most) { return read_file(file, ExitCode::usage, most); };
   }
-  if (standard_input->count() > 0) {
+  if (!flags.dash.empty()) {
     if (launcher.processes() > 1) {
       fail(ExitCode::usage, "-: of several processes one alone has the standard input; give --prompt-file");
     }
     options.read_prompt = read_standard_input;
   }
-  for (const std::string& stop : options.stops) {
-    if (stop.empty()) fail(ExitCode::usage, "--stop: a text that ends the text has at least one character");
+  if (std::ranges::count(options.stops, std::string()) > 0) {
+    fail(ExitCode::usage, "--stop: a text that ends the text has at least one character");
   }
+}
+
+int run_generate(int argc, char** argv, Launcher& launcher) {
+  GenerateFlags flags;
+  if (!parse(flags, argc, argv, launcher.is_rank_zero())) return 0;
+  settle(flags, launcher);
   if (launcher.is_rank_zero()) require_results();
-  const GenerationSummary summary = generate_from_checkpoint(options, launcher, write_results);
+  const GenerationSummary summary = generate_from_checkpoint(flags.options, launcher, write_results);
   if (!launcher.is_rank_zero()) return 0;
-  if (!options.raw) write_results("\n");
+  if (!flags.options.raw) write_results("\n");
   for (const std::string& sentence : summary.remarks) write_message(stderr, "generate: " + sentence + "\n");
   write_message(stderr, "generate: " + summary_text(summary) + "\n");
   return 0;

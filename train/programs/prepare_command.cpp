@@ -26,21 +26,84 @@
 namespace ringtrain {
 namespace {
 
-struct Arguments {
+struct PrepareFlags {
   std::vector<std::string> inputs;
-  std::string output, synthetic;
-  std::string tokenizer = "bytes", special_tokens = "text", document_start, document_end;
-  JsonRules json;
-  std::string chat = "template";
-  bool skip_broken_lines = false;
-  int threads = 0;
-  double validation_fraction = 0.1;
+  std::string synthetic;
+  PrepareOptions file;
   std::int64_t seed = 1234;
-  std::int64_t documents = 1000, length = 4096, pairs = 16;
+  std::string tokenizer = "bytes", document_start, document_end;
+  ChatChoice chat = ChatChoice::of_template;
+  TextOptions text;
+  int threads = 0;  // 0: all cores
+  RecallOptions recall{.documents = 1000, .length = 4096, .pairs = 16, .prepare = {}};
 };
 
+void add_file_flags(CommandLine& app, PrepareFlags& flags) {
+  app.add_option("--input", flags.inputs, "PATH",
+                 "Files and folders of text, or patterns; folders with all below them");
+  app.add_option("--output", flags.file.output, "FILE.h5", "The token file to make; it must not exist yet")->required();
+  app.add_real("--validation-fraction", flags.file.validation_fraction, RealRange::within(0, 0.99), "X",
+               "Share of the documents that training never sees; above 0 it is at least one document")
+      ->capture_default_str();
+  app.add_option("--seed", flags.seed, "S", "Of the documents' order, and of all that is synthetic")
+      ->check(at_least(0));
+}
+
+void add_text_flags(CommandLine& app, PrepareFlags& flags) {
+  app.add_option("--tokenizer", flags.tokenizer, "PATH", "bytes, or a tokenizer.json, or a folder that holds one");
+  app.add_choice<SpecialTokens>("--special-tokens", flags.text.special,
+                                {{"text", SpecialTokens::text}, {"parse", SpecialTokens::parse}},
+                                "What <|endoftext|> and its like are within texts")
+      ->default_str("text");
+  app.add_option("--document-start", flags.document_start, "TOKEN",
+                 "A special token before each document (default: none)");
+  app.add_option("--document-end", flags.document_end, "TOKEN",
+                 "The special token after each document (default: the tokenizer's own)");
+  app.add_option("--text-field", flags.text.json.text_field, "NAME", "JSONL: the field that holds a document's text");
+  app.add_option("--train-on", flags.text.json.train_on, "ROLE",
+                 "JSONL with conversations: the roles that are learned, the others weigh 0 (default: assistant)")
+      ->delimiter(',');
+  app.add_choice<ChatChoice>(
+         "--chat", flags.chat,
+         {{"template", ChatChoice::of_template}, {"chatml", ChatChoice::chatml}, {"plain", ChatChoice::plain}},
+         "JSONL with conversations: written as the tokenizer's chat template does, if it is known here; in "
+         "ChatML; as plain lines of role and content")
+      ->default_str("template");
+  app.add_flag("--skip-broken-lines", flags.text.skip_broken_lines, "JSONL: leave broken lines out, and count them");
+  app.add_option("--threads", flags.threads, "N", "That tokenize (default: one a core)")->check(within(1, 1024));
+}
+
+void add_recall_flags(CommandLine& app, PrepareFlags& flags) {
+  app.add_option("--synthetic", flags.synthetic, "recall", "Make a corpus instead of reading one")
+      ->check(one_of({"recall"}));
+  app.add_option("--documents", flags.recall.documents, "N",
+                 "recall: how many long documents; 16 short ones come with each for training");
+  app.add_tokens("--length", flags.recall.length, "L", "recall: tokens of a long one, its end token included");
+  app.add_option("--pairs", flags.recall.pairs, "P", "recall: pairs to be recalled over more than half of L");
+}
+
+/// Throws Error(usage) for flags that do not go together.
+void check_flags(const CommandLine& app, const PrepareFlags& flags) {
+  if (flags.file.output.empty()) fail(ExitCode::usage, "--output is empty; name the token file to make");
+  if (flags.inputs.empty() == flags.synthetic.empty()) {
+    fail(ExitCode::usage, "give either --input or --synthetic; see prepare --help");
+  }
+  const auto refuse = [&](std::initializer_list<const char*> options, const char* wanted, const char* given) {
+    for (const char* option : options) {
+      if (app.count(option) > 0) fail(ExitCode::usage, "{} goes with {}, not with {}", option, wanted, given);
+    }
+  };
+  if (flags.synthetic.empty()) {
+    refuse({"--documents", "--length", "--pairs"}, "--synthetic recall", "--input");
+  } else {
+    refuse({"--tokenizer", "--special-tokens", "--document-start", "--document-end", "--text-field", "--train-on",
+            "--chat", "--skip-broken-lines", "--threads"},
+           "--input", "--synthetic recall");
+  }
+}
+
 /// Declares the command line. Returns false if only help was wanted.
-bool parse(Arguments& arguments, int argc, char** argv) {
+bool parse(PrepareFlags& flags, int argc, char** argv) {
   CommandLine app(
       "Make a token file for train and evaluate.\n"
       "Text: every file becomes a document, and of .jsonl files every line; .gz and .zst files are decompressed. "
@@ -57,80 +120,28 @@ bool parse(Arguments& arguments, int argc, char** argv) {
       "  prepare --synthetic recall --documents 500 --length 4096 --output recall.h5\n\n"
       "Exit codes: 0 done, 2 usage or an output that cannot be written, 3 an input that cannot be read, "
       "130 or 143 after SIGINT or SIGTERM. Whatever the end, but for 0 nothing is left.");
-  app.add_option("--input", arguments.inputs, "PATH",
-                 "Files and folders of text, or patterns; folders with all below them");
-  app.add_option("--output", arguments.output, "FILE.h5", "The token file to make; it must not exist yet")->required();
-  app.add_real("--validation-fraction", arguments.validation_fraction, RealRange::within(0, 0.99), "X",
-               "Share of the documents that training never sees; above 0 it is at least one document")
-      ->capture_default_str();
-  app.add_option("--seed", arguments.seed, "S", "Of the documents' order, and of all that is synthetic")
-      ->check(at_least(0))
-      ->capture_default_str();
-  app.add_option("--tokenizer", arguments.tokenizer, "PATH", "bytes, or a tokenizer.json, or a folder that holds one")
-      ->capture_default_str();
-  app.add_option("--special-tokens", arguments.special_tokens, "text|parse",
-                 "What <|endoftext|> and its like are within texts")
-      ->check(one_of({"text", "parse"}))
-      ->capture_default_str();
-  app.add_option("--document-start", arguments.document_start, "TOKEN",
-                 "A special token before each document (default: none)");
-  app.add_option("--document-end", arguments.document_end, "TOKEN",
-                 "The special token after each document (default: the tokenizer's own)");
-  auto* text_field =
-      app.add_option("--text-field", arguments.json.text_field, "NAME", "JSONL: the field that holds a document's text")
-          ->capture_default_str();
-  app.add_option("--train-on", arguments.json.train_on, "ROLE",
-                 "JSONL with conversations: the roles that are learned, the others weigh 0 (default: assistant)")
-      ->delimiter(',');
-  app.add_option("--chat", arguments.chat, "template|chatml|plain",
-                 "JSONL with conversations: written as the tokenizer's chat template does, if it is known here; in "
-                 "ChatML; as plain lines of role and content")
-      ->check(one_of({"template", "chatml", "plain"}))
-      ->capture_default_str();
-  app.add_flag("--skip-broken-lines", arguments.skip_broken_lines, "JSONL: leave broken lines out, and count them");
-  app.add_option("--threads", arguments.threads, "N", "That tokenize (default: one a core)")->check(within(1, 1024));
-  app.add_option("--synthetic", arguments.synthetic, "recall", "Make a corpus instead of reading one")
-      ->check(one_of({"recall"}));
-  const char* only = "recall: ";
-  app.add_option("--documents", arguments.documents, "N",
-                 std::string(only) + "how many long documents; 16 short ones come with each for training")
-      ->capture_default_str();
-  app.add_tokens("--length", arguments.length, "L", std::string(only) + "tokens of a long one, its end token included")
-      ->capture_default_str();
-  app.add_option("--pairs", arguments.pairs, "P", std::string(only) + "pairs to be recalled over more than half of L")
-      ->capture_default_str();
+  add_file_flags(app, flags);
+  add_text_flags(app, flags);
+  add_recall_flags(app, flags);
   if (!parse_command_line(app, argc, argv)) return false;
-
-  arguments.json.text_field_named = text_field->count() > 0;
-  if (arguments.output.empty()) fail(ExitCode::usage, "--output is empty; name the token file to make");
-  if (arguments.inputs.empty() == arguments.synthetic.empty()) {
-    fail(ExitCode::usage, "give either --input or --synthetic; see prepare --help");
-  }
-  for (const char* option : {"--documents", "--length", "--pairs"}) {
-    if (arguments.synthetic.empty() && app.count(option) > 0) {
-      fail(ExitCode::usage, "{} goes with --synthetic recall, not with --input", option);
-    }
-  }
-  for (const char* option : {"--tokenizer", "--special-tokens", "--document-start", "--document-end", "--text-field",
-                             "--train-on", "--chat", "--skip-broken-lines", "--threads"}) {
-    if (!arguments.synthetic.empty() && app.count(option) > 0) {
-      fail(ExitCode::usage, "{} goes with --input, not with --synthetic recall", option);
-    }
-  }
+  check_flags(app, flags);
+  flags.file.seed = static_cast<std::uint64_t>(flags.seed);
+  flags.recall.prepare = flags.file;
+  flags.text.threads = flags.threads > 0 ? flags.threads : available_cores();
+  flags.text.json.text_field_named = app.count("--text-field") > 0;
   return true;
 }
 
-void print(const char* name, const std::string& value) {
-  print_result(fmt::format("  {:<22} {}\n", name, value));
+/// Prints a line of the summary.
+template <class... Values>
+void print(std::string_view name, fmt::format_string<Values...> format, Values&&... values) {
+  print_result(fmt::format("  {:<22} {}\n", name, fmt::format(format, std::forward<Values>(values)...)));
 }
 
+/// Returns e.g. "1,234,567".
 std::string grouped(std::int64_t count) {
-  const std::string digits = std::to_string(count);  // of a count: never negative
-  std::string text;
-  for (std::size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
-    text += digits[i];
-  }
+  std::string text = std::to_string(count);  // of a count: never negative
+  for (std::int64_t i = std::ssize(text) - 3; i > 0; i -= 3) text.insert(static_cast<std::size_t>(i), ",");
   return text;
 }
 
@@ -150,9 +161,9 @@ void print_lengths(const std::vector<std::int64_t>& lengths) {
   constexpr double widest = 24;
   const std::int64_t longest = *std::ranges::max_element(lengths);
   const auto all = static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
-  print("longest document", grouped(longest) + " tokens");
+  print("longest document", "{} tokens", grouped(longest));
   bool seen = false;
-  print("lengths", fmt::format("{:>13}  {:>6}", "documents", "tokens"));
+  print("lengths", "{:>13}  {:>6}", "documents", "tokens");
   for (std::int64_t begin = 0, end = shortest; begin <= longest; begin = end, end *= step) {
     std::int64_t documents = 0, tokens = 0;
     for (const std::int64_t length : lengths) {
@@ -166,19 +177,18 @@ void print_lengths(const std::vector<std::int64_t>& lengths) {
     const std::string name = begin == 0 ? fmt::format("  below {}", short_count(end))
                                         : fmt::format("  {} to {}", short_count(begin), short_count(end));
     const std::string bar(static_cast<std::size_t>(std::lround(share * widest)), '#');
-    print(name.c_str(),
-          fmt::format("{:>13}  {:>5.1f}%{}{}", grouped(documents), share * 100, bar.empty() ? "" : "  ", bar));
+    print(name, "{:>13}  {:>5.1f}%{}{}", grouped(documents), share * 100, bar.empty() ? "" : "  ", bar);
   }
 }
 
 void print_summary(const std::string& path, const CorpusSummary& summary) {
   print_result(path + "\n");
-  print("documents", grouped(summary.documents));
-  print("  for validation", grouped(summary.validation_documents));
-  print("tokens", grouped(summary.tokens));
-  print("  for validation", grouped(summary.validation_tokens));
+  print("documents", "{}", grouped(summary.documents));
+  print("  for validation", "{}", grouped(summary.validation_documents));
+  print("tokens", "{}", grouped(summary.tokens));
+  print("  for validation", "{}", grouped(summary.validation_tokens));
   print_lengths(summary.lengths);
-  print("hash", summary.hash);
+  print("hash", "{}", summary.hash);
 }
 
 /// Returns the id of a special token that the user named with an option.
@@ -188,142 +198,131 @@ std::int32_t special_token(const Tokenizer& tokenizer, const std::string& conten
   return *id;
 }
 
-TextOptions text_options(const Arguments& arguments, const Tokenizer& tokenizer) {
-  TextOptions options;
+/// Sets the tokenizer, and the tokens that stand around documents.
+void set_tokenizer(PrepareFlags& flags, const Tokenizer& tokenizer) {
+  TextOptions& options = flags.text;
   options.tokenizer = &tokenizer;
-  options.special = arguments.special_tokens == "parse" ? SpecialTokens::parse : SpecialTokens::text;
-  options.json = arguments.json;
-  options.skip_broken_lines = arguments.skip_broken_lines;
-  options.threads = arguments.threads > 0 ? arguments.threads : available_cores();
-  if (!arguments.document_start.empty()) {
-    options.document_start = special_token(tokenizer, arguments.document_start, "--document-start");
+  if (!flags.document_start.empty()) {
+    options.document_start = special_token(tokenizer, flags.document_start, "--document-start");
   }
-  if (!arguments.document_end.empty()) {
-    options.document_end = special_token(tokenizer, arguments.document_end, "--document-end");
+  if (!flags.document_end.empty()) {
+    options.document_end = special_token(tokenizer, flags.document_end, "--document-end");
   } else if (const auto end = tokenizer.end_of_document()) {
     options.document_end = *end;
   } else {
     fail(ExitCode::usage, "the tokenizer {} has no token that is known to end documents; name one with --document-end",
-         arguments.tokenizer);
+         flags.tokenizer);
   }
-  return options;
-}
-
-ChatChoice chat_choice(const std::string& name) {
-  return name == "chatml" ? ChatChoice::chatml : name == "plain" ? ChatChoice::plain : ChatChoice::of_template;
 }
 
 void print_chats(const ChatFormat& chats, const CorpusSummary& summary) {
   if (summary.conversations > 0) {
-    print("chats", fmt::format("{}, written in {}", grouped(summary.conversations), chats.name()));
+    print("chats", "{}, written in {}", grouped(summary.conversations), chats.name());
   }
   if (summary.learned_tokens < summary.tokens) {
-    print("learned",
-          fmt::format("{} tokens, {:.1f}%; the others are context alone", grouped(summary.learned_tokens),
-                      100 * static_cast<double>(summary.learned_tokens) / static_cast<double>(summary.tokens)));
+    print("learned", "{} tokens, {:.1f}%; the others are context alone", grouped(summary.learned_tokens),
+          100 * static_cast<double>(summary.learned_tokens) / static_cast<double>(summary.tokens));
   }
   if (summary.left_out_systems > 0) {
-    print("log", fmt::format("the template writes a system message only before a last message of the user: {} left out",
-                             grouped(summary.left_out_systems)));
+    print("log", "the template writes a system message only before a last message of the user: {} left out",
+          grouped(summary.left_out_systems));
   }
 }
 
 void print_left_out(const SourceList& sources, const CorpusSummary& summary) {
-  print("left out",
-        fmt::format("{} duplicates, {} binary, {} empty, {} unreadable, {} special files, {} links out of the inputs",
-                    sources.duplicates, sources.binary + summary.binary, sources.empty, sources.unreadable,
-                    sources.special, sources.links));
+  print("left out", "{} duplicates, {} binary, {} empty, {} unreadable, {} special files, {} links out of the inputs",
+        sources.duplicates, sources.binary + summary.binary, sources.empty, sources.unreadable, sources.special,
+        sources.links);
   if (std::ranges::any_of(sources.sources, [](const Source& source) { return is_json_lines(source.path); })) {
-    print("lines left out", fmt::format("{} broken, {} without text", summary.broken_lines, summary.empty_lines));
+    print("lines left out", "{} broken, {} without text", summary.broken_lines, summary.empty_lines);
   }
   if (summary.replaced > 0) {
-    print("replaced", fmt::format("{} stretches of bytes that are no UTF-8, by U+FFFD", grouped(summary.replaced)));
+    print("replaced", "{} stretches of bytes that are no UTF-8, by U+FFFD", grouped(summary.replaced));
   }
 }
 
-void prepare_text_corpus(const Arguments& arguments) {
-  TokenFileWriter::check_output(arguments.output);
-  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(arguments.tokenizer);
-  const ChatFormat chats(*tokenizer, read_chat_template(arguments.tokenizer), chat_choice(arguments.chat));
-  TextOptions options = text_options(arguments, *tokenizer);
-  options.chats = &chats;
-  std::optional<OutputFolder> kept;
-  if (arguments.tokenizer != "bytes") {
-    kept.emplace(tokenizer_beside(arguments.output), ExitCode::usage);
-    EndIds ends{{}, {options.document_end}};
-    if (const auto end = chats.end_of_answer()) ends.add({{}, {*end}});
-    carry_tokenizer(arguments.tokenizer, kept->content(), ends, OwnGeneration::left, ExitCode::usage);
-  }
-  std::unique_ptr<Progress> hashing;
-  const SourceList sources =
-      find_sources(arguments.inputs, [&](std::int64_t files, std::int64_t all, std::int64_t bytes) {
-        if (!hashing) hashing = std::make_unique<Progress>("prepare", all);
-        hashing->update(files, "hashing", static_cast<double>(bytes), "bytes");
+/// Puts the files of the tokenizer into a folder that exists.
+void keep_tokenizer_files(const PrepareFlags& flags, const ChatFormat& chats, const std::string& folder) {
+  EndIds ends{{}, {flags.text.document_end}};
+  if (const auto end = chats.end_of_answer()) ends.add({{}, {*end}});
+  carry_tokenizer(flags.tokenizer, folder, ends, OwnGeneration::left, ExitCode::usage);
+}
+
+SourceList hash_sources(const std::vector<std::string>& inputs) {
+  std::optional<Progress> progress;
+  return find_sources(inputs, [&](std::int64_t files, std::int64_t all, std::int64_t bytes) {
+    if (!progress) progress.emplace("prepare", all);
+    progress->update(files, "hashing", static_cast<double>(bytes), "bytes");
+  });
+}
+
+CorpusSummary write_tokens(const SourceList& sources, const PrepareFlags& flags) {
+  Progress reading("prepare", sources.bytes);
+  std::optional<Progress> writing;
+  return prepare_text(
+      sources, flags.file, flags.text,
+      [&](std::int64_t bytes) { reading.update(bytes, "tokenizing", static_cast<double>(bytes), "bytes"); },
+      [&](std::int64_t tokens, std::int64_t all) {
+        reading.finish();
+        if (!writing) writing.emplace("prepare", all);
+        writing->update(tokens, "writing", static_cast<double>(tokens));
       });
-  hashing.reset();
-  CorpusSummary summary;
-  {
-    auto progress = std::make_unique<Progress>("prepare", sources.bytes);
-    bool tokenizing = true;
-    summary = prepare_text(
-        sources, {arguments.output, arguments.validation_fraction, static_cast<std::uint64_t>(arguments.seed)}, options,
-        [&](std::int64_t bytes) { progress->update(bytes, "tokenizing", static_cast<double>(bytes), "bytes"); },
-        [&](std::int64_t tokens, std::int64_t all) {
-          if (tokenizing) progress = std::make_unique<Progress>("prepare", all);
-          tokenizing = false;
-          progress->update(tokens, "writing", static_cast<double>(tokens));
-        });
+}
+
+void prepare_text_corpus(PrepareFlags& flags) {
+  TokenFileWriter::check_output(flags.file.output);
+  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(flags.tokenizer);
+  const ChatFormat chats(*tokenizer, read_chat_template(flags.tokenizer), flags.chat);
+  set_tokenizer(flags, *tokenizer);
+  flags.text.chats = &chats;
+  std::optional<OutputFolder> kept;
+  if (flags.tokenizer != "bytes") {
+    kept.emplace(tokenizer_beside(flags.file.output), ExitCode::usage);
+    keep_tokenizer_files(flags, chats, kept->content());
   }
+  const SourceList sources = hash_sources(flags.inputs);
+  const CorpusSummary summary = write_tokens(sources, flags);
   if (kept) kept->publish();
-  print_summary(arguments.output, summary);
-  print("tokenizer", fmt::format("{}, {} tokens, {} ends a document; hash {}", tokenizer->kind(),
-                                 grouped(tokenizer->vocab_size()), options.document_end, tokenizer->identity()));
-  print("text",
-        fmt::format("{} bytes, {:.2f} a token, sources' hash {}", grouped(summary.bytes),
-                    static_cast<double>(summary.bytes) / static_cast<double>(summary.tokens - summary.documents),
-                    summary.sources_hash));
+  print_summary(flags.file.output, summary);
+  print("tokenizer", "{}, {} tokens, {} ends a document; hash {}", tokenizer->kind(), grouped(tokenizer->vocab_size()),
+        flags.text.document_end, tokenizer->identity());
+  print("text", "{} bytes, {:.2f} a token, sources' hash {}", grouped(summary.bytes),
+        static_cast<double>(summary.bytes) / static_cast<double>(summary.tokens - summary.documents),
+        summary.sources_hash);
   print_chats(chats, summary);
-  if (kept) print("  kept in", tokenizer_beside(arguments.output));
+  if (kept) print("  kept in", "{}", tokenizer_beside(flags.file.output));
   print_left_out(sources, summary);
-  if (summary.validation_documents == 0 && arguments.validation_fraction > 0) {
+  if (summary.validation_documents == 0 && flags.file.validation_fraction > 0) {
     print("log", "one document alone cannot be split: there is no validation part");
   }
 }
 
-void prepare_recall_corpus(const Arguments& arguments) {
-  const RecallOptions options{
-      arguments.documents,
-      arguments.length,
-      arguments.pairs,
-      {arguments.output, arguments.validation_fraction, static_cast<std::uint64_t>(arguments.seed)}};
-  const std::int64_t validation = validation_count(options.documents, arguments.validation_fraction);
+void prepare_recall_corpus(const RecallOptions& options) {
+  const std::int64_t validation = validation_count(options.documents, options.prepare.validation_fraction);
   Progress progress("prepare", options.documents + recall_short * (options.documents - validation));
   const RecallSummary summary = prepare_recall(options, [&](std::int64_t documents, std::int64_t tokens) {
     progress.update(documents, "writing", static_cast<double>(tokens));
   });
   progress.finish();
-  print_summary(arguments.output, summary);
-  print("recall", fmt::format("{} keys a document, {} values a key, from {} to {} tokens back", options.pairs,
-                              recall_values, summary.shortest_distance, summary.longest_distance));
-  print("floor",
-        fmt::format("{:.6f} nats a target of validation (perplexity {:.4f}) if the context covers the distance",
-                    summary.floor_nll, std::exp(summary.floor_nll)));
-  print("chance", fmt::format("{:.6f} nats (perplexity {:.4f}) if it does not", summary.chance_nll,
-                              std::exp(summary.chance_nll)));
-  print("training floor",
-        fmt::format("{:.6f} nats: keys asked for the first time cannot be predicted", summary.training_floor_nll));
+  print_summary(options.prepare.output, summary);
+  print("recall", "{} keys a document, {} values a key, from {} to {} tokens back", options.pairs, recall_values,
+        summary.shortest_distance, summary.longest_distance);
+  print("floor", "{:.6f} nats a target of validation (perplexity {:.4f}) if the context covers the distance",
+        summary.floor_nll, std::exp(summary.floor_nll));
+  print("chance", "{:.6f} nats (perplexity {:.4f}) if it does not", summary.chance_nll, std::exp(summary.chance_nll));
+  print("training floor", "{:.6f} nats: keys asked for the first time cannot be predicted", summary.training_floor_nll);
 }
 
 int run_prepare(int argc, char** argv) {
-  Arguments arguments;
-  if (!parse(arguments, argc, argv)) return 0;
+  PrepareFlags flags;
+  if (!parse(flags, argc, argv)) return 0;
   const SignalGuard guard;
   announce_signals({.program = "prepare", .first = "", .second = "ended at once; nothing was written"});
   const HashProgress hashing("prepare");
-  if (arguments.synthetic.empty()) {
-    prepare_text_corpus(arguments);
+  if (flags.synthetic.empty()) {
+    prepare_text_corpus(flags);
   } else {
-    prepare_recall_corpus(arguments);
+    prepare_recall_corpus(flags.recall);
   }
   return 0;
 }
