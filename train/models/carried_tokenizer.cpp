@@ -1,8 +1,8 @@
 #include "train/models/carried_tokenizer.h"
 
-#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "data/tokenizer/formats/tokenizer_json_writer.h"
 #include "data/tokenizer/tokenizer.h"
@@ -39,8 +39,7 @@ class Carrier {
     if (const std::string config = write_generation_config(to_, ids_); !config.empty()) {
       write("generation_config.json", config);
     }
-    std::ranges::sort(files_);
-    return std::move(files_);
+    return {files_.begin(), files_.end()};
   }
 
  private:
@@ -48,9 +47,8 @@ class Carrier {
 
   void write(const std::string& name, const std::string& content) {
     write_file(to_ + "/" + name, content, code_);
-    if (std::ranges::find(files_, name) == files_.end()) files_.push_back(name);
+    files_.insert(name);
   }
-  bool has(const char* name) const { return std::ranges::find(files_, name) != files_.end(); }
 
   void copy_folder(const std::string& from) {
     for (const char* name : carried_files) {
@@ -62,7 +60,7 @@ class Carrier {
   /// Writes the tokenizer_config.json that makes transformers take a tokenizer.json as it is, and text after decoding
   /// as it comes, where there is none.
   void describe() {
-    if (!has("tokenizer.json") || has("tokenizer_config.json")) return;
+    if (!files_.contains("tokenizer.json") || files_.contains("tokenizer_config.json")) return;
     const nlohmann::json tokenizer =
         parse_strict_json(read_file(to_ + "/tokenizer.json", code_, longest), {.bytes = longest});
     nlohmann::json config{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
@@ -84,7 +82,7 @@ class Carrier {
   const EndIds& ids_;
   OwnGeneration generation_;
   ExitCode code_;
-  std::vector<std::string> files_;
+  std::set<std::string> files_;
 };
 
 }  // namespace

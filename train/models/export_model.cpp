@@ -160,13 +160,6 @@ std::string shard_name(std::size_t shard, std::size_t shards) {
   return shards == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, shards);
 }
 
-/// Returns the text of the index of shards, as Python's json.dumps(indent=2, sort_keys=True) makes it.
-std::string index_of(const ExportSummary& summary, const std::map<std::string, std::string>& file_of) {
-  const nlohmann::json json{{"metadata", {{"total_parameters", summary.parameters}, {"total_size", summary.bytes}}},
-                            {"weight_map", file_of}};
-  return json_text(json, 2) + "\n";
-}
-
 void write_weights(const ModelSource& source, const ExportOptions& options, const OutputFolder& output,
                    ExportSummary& summary) {
   const std::string& folder = output.content();
@@ -174,7 +167,9 @@ void write_weights(const ModelSource& source, const ExportOptions& options, cons
   const bool adapters = source.model.lora.on();
   const std::vector<Export> tensors = adapters ? adapter_tensors_of(source, table) : tensors_of(source.model, table);
   std::vector<std::int64_t> bytes;
+  std::map<std::string_view, const Export*> by_name;
   for (const Export& tensor : tensors) {
+    by_name[tensor.name] = &tensor;
     bytes.push_back(stored_bytes(options.dtype, tensor.elements()));
     summary.parameters += tensor.elements();
     summary.bytes += bytes.back();
@@ -189,22 +184,22 @@ void write_weights(const ModelSource& source, const ExportOptions& options, cons
   output.require_room(summary.bytes, largest);
   const std::unique_ptr<WeightSource> weights = source.open_weights();
   TensorCopy copy(*weights, options.dtype, summary.parameters);
-  std::map<std::string, std::string> file_of;
+  nlohmann::json index{{"metadata", {{"total_parameters", summary.parameters}, {"total_size", summary.bytes}}}};
   for (std::size_t shard = 0; shard < shards.size(); ++shard) {
-    summary.files.push_back(adapters ? adapter_weights_file : shard_name(shard, shards.size()));
+    const std::string& name =
+        summary.files.emplace_back(adapters ? adapter_weights_file : shard_name(shard, shards.size()));
     std::vector<SafetensorsWriter::Entry> entries;
-    std::map<std::string_view, const Export*> by_name;
     for (const std::size_t i : shards[shard]) {
       entries.push_back({tensors[i].name, options.dtype, tensors[i].shape});
-      by_name[tensors[i].name] = &tensors[i];
-      file_of[tensors[i].name] = summary.files.back();
+      index["weight_map"][tensors[i].name] = name;
     }
-    SafetensorsWriter file(folder + "/" + summary.files.back(), std::move(entries));
+    SafetensorsWriter file(folder + "/" + name, std::move(entries));
     for (const StoredTensor& tensor : file.tensors()) copy.copy(*by_name.at(tensor.name), file);
     file.finish();
   }
   if (shards.size() > 1) {
-    write_file(folder + "/model.safetensors.index.json", index_of(summary, file_of), ExitCode::checkpoint);
+    // As Python's json.dumps(indent=2, sort_keys=True) makes it.
+    write_file(folder + "/model.safetensors.index.json", json_text(index, 2) + "\n", ExitCode::checkpoint);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 #include <string_view>
 #include <utility>
 
@@ -28,18 +29,15 @@ constexpr std::int64_t largest_file = 1 << 20;
 constexpr std::int64_t default_full_layers = 28, default_rope_interval = 4;
 
 /// Keys that change nothing of what is computed here: names, remarks, how others run it.
-constexpr std::array<std::string_view, 53> harmless{
+constexpr std::array<std::string_view, 49> harmless{
     "_attn_implementation_autoset",
     "_name_or_path",
     "_num_labels",
-    "architectures",
     "attn_implementation",
-    "bos_token_id",
     "cache_implementation",
     "chunk_size_feed_forward",
     "decoder_start_token_id",
     "dtype",
-    "eos_token_id",
     "finetuning_task",
     "forced_bos_token_id",
     "forced_eos_token_id",
@@ -50,7 +48,6 @@ constexpr std::array<std::string_view, 53> harmless{
     "label2id",
     "max_length",
     "max_window_layers",
-    "model_type",
     "n_ctx",
     "n_special",
     "num_labels",
@@ -127,37 +124,31 @@ constexpr std::array<std::string_view, 6> dropouts{"attention_dropout", "hidden_
                                                    "embd_pdrop",        "attn_pdrop",     "mlp_dropout"};
 
 std::string known_classes() {
-  std::vector<const char*> names;
-  names.reserve(families.size());
-  for (const Family& family : families) names.push_back(family.name);
-  return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{}", fmt::join(families | std::views::transform(&Family::name), ", "));
 }
 
 const Family& read_family(JsonKeys& keys) {
-  const auto by = [&](auto&& holds) { return std::find_if(families.begin(), families.end(), holds); };
+  const auto family_that = [&](const char* key, auto&& holds) {
+    const auto* const found = std::ranges::find_if(families, holds);
+    if (found != families.end()) return found;
+    keys.refuse(key, "{} is not computed here; what is: {}", shown(keys.at(key)), known_classes());
+  };
   const Family* of_type = nullptr;
   if (keys.has("model_type")) {
     const std::string type = keys.text("model_type", "");
-    const auto* const found = by([&](const Family& family) { return type == name_of(family.architecture); });
-    if (found == families.end()) {
-      keys.refuse("model_type", "{} is not computed here; what is: {}", shown(keys.at("model_type")), known_classes());
-    }
-    of_type = found;
+    of_type = family_that("model_type", [&](const Family& family) { return type == name_of(family.architecture); });
   }
   if (!keys.has("architectures")) {
     if (of_type == nullptr) keys.refuse("model_type", "is missing, and so is architectures: is it a model's file?");
     return *of_type;
   }
   const std::vector<std::string> names = keys.texts("architectures");
-  const auto* const found = by([&](const Family& family) { return names.size() == 1 && names[0] == family.name; });
-  if (found == families.end()) {
-    keys.refuse("architectures", "{} is not computed here; what is: {}", shown(keys.at("architectures")),
-                known_classes());
+  const Family* const named =
+      family_that("architectures", [&](const Family& family) { return names.size() == 1 && names[0] == family.name; });
+  if (of_type != nullptr && of_type != named) {
+    keys.refuse("architectures", "is {}, but model_type is {}", named->name, name_of(of_type->architecture));
   }
-  if (of_type != nullptr && of_type != found) {
-    keys.refuse("architectures", "is {}, but model_type is {}", found->name, name_of(of_type->architecture));
-  }
-  return *found;
+  return *named;
 }
 
 /// Returns what a size's key says. GPT-2's class takes the names of the others for its own, too.
@@ -282,7 +273,7 @@ void read_layers(JsonKeys& keys, const Family& family, ModelConfig& model) {
 }
 
 void read_sizes(JsonKeys& keys, const Family& family, ModelConfig& model) {
-  const Family::Keys& key = family.keys;
+  const SizeKeys& key = family.keys;
   const Family::Sizes& sizes = family.sizes;
   model.vocab_size = keys.integer("vocab_size", sizes.vocab_size);
   model.hidden_size = read_size(keys, key.hidden_size, llama_keys.hidden_size, sizes.hidden_size);
@@ -350,13 +341,9 @@ void read_gpt2(JsonKeys& keys, ModelConfig& model) {
   require_activation(keys, "activation_function", {"gelu_new", "gelu_pytorch_tanh"});
 }
 
-void settle_other_keys(JsonKeys& keys, const Family& family, std::vector<std::string>& logs) {
+void settle_other_keys(JsonKeys& keys, std::vector<std::string>& logs) {
   for (const Refusal& refusal : refusals) {
-    const std::string_view key = refusal.key;
-    if (family.query_scalar > 0 && key == "query_pre_attn_scalar") continue;
-    if (family.layer_positions && key == "no_rope_layers") continue;
-    if (family.softcaps && key.ends_with("_logit_softcapping")) continue;
-    if (family.multipliers && (key.ends_with("_multiplier") || key == "logits_scaling")) continue;
+    if (keys.asked(refusal.key)) continue;  // the class has it
     if (!keys.has(refusal.key) || keys.at(refusal.key) == parse_strict_json(refusal.harmless)) continue;
     keys.refuse(refusal.key, "is {}; {}", shown(keys.at(refusal.key)), refusal.why);
   }
@@ -433,7 +420,7 @@ HuggingFaceConfig parse_hugging_face_config(const std::string& text, const std::
     read_gpt2(keys, model);
   }
   config.ends = read_ends(keys);
-  settle_other_keys(keys, family, config.logs);
+  settle_other_keys(keys, config.logs);
   check_model_of_file(model, path);
   return config;
 }

@@ -116,7 +116,7 @@ void put_ends(const EndIds& ids, json& out) {
   if (ids.ends.size() > 1) out["eos_token_id"] = ids.ends;
 }
 
-void write_sizes(const ModelConfig& model, const Family::Keys& key, json& out) {
+void write_sizes(const ModelConfig& model, const SizeKeys& key, json& out) {
   out["vocab_size"] = model.vocab_size;
   out[key.hidden_size] = model.hidden_size;
   out[key.layers] = model.num_hidden_layers;

@@ -20,11 +20,15 @@ enum class WindowKeys {
   pattern,    // sliding_window, of all layers but every window_pattern-th, or as layer_types says
 };
 
+/// What a class calls the sizes of a model.
+struct SizeKeys {
+  const char *hidden_size, *layers, *heads, *intermediate_size, *positions, *eps;
+};
+inline constexpr SizeKeys llama_keys{"hidden_size",       "num_hidden_layers",       "num_attention_heads",
+                                     "intermediate_size", "max_position_embeddings", "rms_norm_eps"};
+inline constexpr SizeKeys gpt2_keys{"n_embd", "n_layer", "n_head", "n_inner", "n_positions", "layer_norm_epsilon"};
+
 struct Family {
-  /// What a class calls the sizes of a model.
-  struct Keys {
-    const char *hidden_size, *layers, *heads, *intermediate_size, *positions, *eps;
-  };
   /// What it takes for sizes that a file has not; 0: 4 hidden_size, as many as heads, hidden_size / heads.
   struct Sizes {
     std::int64_t vocab_size, hidden_size, intermediate_size, layers, heads, key_value_heads, head_dim, positions;
@@ -32,8 +36,8 @@ struct Family {
 
   Architecture architecture;  // its name is the class's model_type
   const char* name;           // of the class
-  const Keys& keys;
   Sizes sizes;
+  const SizeKeys& keys = llama_keys;
   WindowKeys window = WindowKeys::none;
   std::int64_t absent_window = 4096;  // sliding_window where a file has it not; 0: none
   std::int64_t window_pattern = 0;    // of WindowKeys::pattern,
@@ -59,37 +63,28 @@ struct Family {
   bool own_projections() const { return rotary && !joined; }
 };
 
-inline constexpr Family::Keys llama_keys{"hidden_size",       "num_hidden_layers",       "num_attention_heads",
-                                         "intermediate_size", "max_position_embeddings", "rms_norm_eps"};
-inline constexpr Family::Keys gpt2_keys{"n_embd", "n_layer", "n_head", "n_inner", "n_positions", "layer_norm_epsilon"};
-
 inline constexpr std::array<Family, 12> families{{
     {.architecture = Architecture::llama,
      .name = "LlamaForCausalLM",
-     .keys = llama_keys,
      .sizes = {32000, 4096, 11008, 32, 32, 0, 0, 2048},
      .attention_bias = true,
      .mlp_bias = true,
      .any_head_dim = false},
     {.architecture = Architecture::mistral,
      .name = "MistralForCausalLM",
-     .keys = llama_keys,
      .sizes = {32000, 4096, 14336, 32, 32, 8, 0, 131072},
      .window = WindowKeys::length},
     {.architecture = Architecture::qwen2,
      .name = "Qwen2ForCausalLM",
-     .keys = llama_keys,
      .sizes = {151936, 4096, 22016, 32, 32, 32, 0, 32768},
      .window = WindowKeys::layers},
     {.architecture = Architecture::qwen3,
      .name = "Qwen3ForCausalLM",
-     .keys = llama_keys,
      .sizes = {151936, 4096, 22016, 32, 32, 32, 128, 32768},
      .window = WindowKeys::layers,
      .attention_bias = true},
     {.architecture = Architecture::smollm3,
      .name = "SmolLM3ForCausalLM",
-     .keys = llama_keys,
      .sizes = {128256, 2048, 11008, 36, 16, 4, 0, 32768},
      .window = WindowKeys::unrotated,
      .theta = 2000000,
@@ -99,13 +94,11 @@ inline constexpr std::array<Family, 12> families{{
      .mlp_bias = true},
     {.architecture = Architecture::olmo2,
      .name = "Olmo2ForCausalLM",
-     .keys = llama_keys,
      .sizes = {50304, 4096, 11008, 32, 32, 0, 0, 2048},
      .eps = 1e-5,
      .attention_bias = true},
     {.architecture = Architecture::olmo3,
      .name = "Olmo3ForCausalLM",
-     .keys = llama_keys,
      .sizes = {50304, 4096, 11008, 32, 32, 0, 0, 2048},
      .window = WindowKeys::pattern,
      .window_pattern = 4,
@@ -115,7 +108,6 @@ inline constexpr std::array<Family, 12> families{{
      .attention_bias = true},
     {.architecture = Architecture::gemma2,
      .name = "Gemma2ForCausalLM",
-     .keys = llama_keys,
      .sizes = {256000, 2304, 9216, 26, 8, 4, 256, 8192},
      .window = WindowKeys::pattern,
      .window_pattern = 2,
@@ -129,7 +121,6 @@ inline constexpr std::array<Family, 12> families{{
      .any_head_dim = false},
     {.architecture = Architecture::phi3,
      .name = "Phi3ForCausalLM",
-     .keys = llama_keys,
      .sizes = {32064, 3072, 8192, 32, 32, 0, 0, 4096},
      .window = WindowKeys::length,
      .absent_window = 0,
@@ -139,7 +130,6 @@ inline constexpr std::array<Family, 12> families{{
      .any_head_dim = false},
     {.architecture = Architecture::granite,
      .name = "GraniteForCausalLM",
-     .keys = llama_keys,
      .sizes = {32000, 4096, 11008, 32, 32, 0, 0, 2048},
      .multipliers = true,
      .attention_bias = true,
@@ -147,7 +137,6 @@ inline constexpr std::array<Family, 12> families{{
      .any_head_dim = false},
     {.architecture = Architecture::gemma3_text,
      .name = "Gemma3ForCausalLM",
-     .keys = llama_keys,
      .sizes = {262208, 2304, 9216, 26, 8, 4, 256, 131072},
      .window = WindowKeys::pattern,
      .window_pattern = 6,
@@ -161,8 +150,8 @@ inline constexpr std::array<Family, 12> families{{
      .any_head_dim = false},
     {.architecture = Architecture::gpt2,
      .name = "GPT2LMHeadModel",
-     .keys = gpt2_keys,
      .sizes = {50257, 768, 0, 12, 12, 0, 0, 1024},
+     .keys = gpt2_keys,
      .eps = 1e-5,
      .tied = true,
      .rotary = false,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
 #include <utility>
 
 #include "framework/config/model_config.h"
@@ -102,28 +101,6 @@ TensorPlace joined_place(const Parameter& parameter, const ModelConfig& model) {
   return place;
 }
 
-/// Where a module stands in its class, from first to last; a layer's modules among themselves.
-constexpr std::array<std::string_view, 16> llama_order{"model.embed_tokens",
-                                                       "self_attn.q_proj",
-                                                       "self_attn.k_proj",
-                                                       "self_attn.v_proj",
-                                                       "self_attn.o_proj",
-                                                       "self_attn.q_norm",
-                                                       "self_attn.k_norm",
-                                                       "mlp.gate_proj",
-                                                       "mlp.up_proj",
-                                                       "mlp.down_proj",
-                                                       "input_layernorm",
-                                                       "post_attention_layernorm",
-                                                       "pre_feedforward_layernorm",
-                                                       "post_feedforward_layernorm",
-                                                       "model.norm",
-                                                       "lm_head"};
-constexpr std::array<std::string_view, 14> gpt2_order{
-    "model.embed_tokens", "model.embed_positions", "input_layernorm",  "self_attn.q_proj",
-    "self_attn.k_proj",   "self_attn.v_proj",      "self_attn.o_proj", "post_attention_layernorm",
-    "mlp.up_proj",        "mlp.down_proj",         "model.norm",       "lm_head"};
-
 }  // namespace
 
 Places hugging_face_places(const ModelConfig& model, bool prefixed) {
@@ -142,15 +119,12 @@ bool is_constant_buffer(std::string_view name) {
 }
 
 std::vector<const Parameter*> in_class_order(const ModelConfig& model, const ParameterTable& table) {
-  using Order = std::span<const std::string_view>;
-  const Order order = family_of(model.architecture).rotary ? Order(llama_order) : Order(gpt2_order);
   std::vector<const Parameter*> parameters;
   for (const Parameter& parameter : table.all()) parameters.push_back(&parameter);
-  // Buckets ascend: embedding, layers, final norm and head.
-  std::ranges::stable_sort(parameters, {}, [&](const Parameter* parameter) {
-    const auto place = std::ranges::find(order, std::string_view(parts_of(parameter->name).module));
-    ensure(place != order.end(), "every module has a place in its class");
-    return std::pair(parameter->bucket, place - order.begin());
+  if (!family_of(model.architecture).rotary) return parameters;
+  // Buckets ascend: embedding, layers, final norm and head. The norms of a layer come after all else of it.
+  std::ranges::stable_sort(parameters, {}, [](const Parameter* parameter) {
+    return std::pair(parameter->bucket, parameter->name.find("layernorm") != std::string::npos);
   });
   return parameters;
 }

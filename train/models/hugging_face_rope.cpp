@@ -21,6 +21,35 @@ struct Rope {
   bool operator==(const Rope&) const = default;
 };
 
+/// A number that a type of scaling uses: what a section calls it.
+struct ScalingNumber {
+  RopeType type;
+  const char* key;
+  double RopeScalingConfig::*value;
+  bool required = false;  // else null or absent leaves it as it is; a factor then follows from the two lengths
+};
+constexpr std::array scaling_numbers{
+    ScalingNumber{RopeType::linear, "factor", &RopeScalingConfig::factor, true},
+    ScalingNumber{RopeType::yarn, "factor", &RopeScalingConfig::factor},
+    ScalingNumber{RopeType::yarn, "attention_factor", &RopeScalingConfig::attention_factor},
+    ScalingNumber{RopeType::yarn, "beta_fast", &RopeScalingConfig::beta_fast},
+    ScalingNumber{RopeType::yarn, "beta_slow", &RopeScalingConfig::beta_slow},
+    ScalingNumber{RopeType::yarn, "mscale", &RopeScalingConfig::mscale},
+    ScalingNumber{RopeType::yarn, "mscale_all_dim", &RopeScalingConfig::mscale_all_dim},
+    ScalingNumber{RopeType::llama3, "factor", &RopeScalingConfig::factor, true},
+    ScalingNumber{RopeType::llama3, "low_freq_factor", &RopeScalingConfig::low_freq_factor, true},
+    ScalingNumber{RopeType::llama3, "high_freq_factor", &RopeScalingConfig::high_freq_factor, true},
+    ScalingNumber{RopeType::longrope, "factor", &RopeScalingConfig::factor},
+    ScalingNumber{RopeType::longrope, "attention_factor", &RopeScalingConfig::attention_factor},
+};
+
+/// Returns whether some type uses a key.
+bool is_scaling_key(const std::string& key) {
+  return std::ranges::any_of(scaling_numbers, [&](const ScalingNumber& number) { return key == number.key; }) ||
+         key == "original_max_position_embeddings" || key == "truncate" || key == "short_factor" ||
+         key == "long_factor";
+}
+
 RopeType read_type(JsonKeys& section, const Family& family) {
   std::string type = "default";
   if (section.has("type")) type = section.text("type", type);
@@ -31,38 +60,21 @@ RopeType read_type(JsonKeys& section, const Family& family) {
     }
     type = current;
   }
+  const bool longrope_alone = family.trained_length > 0;  // its files of 2024 say su or yarn
   if (type == "default") return RopeType::none;
-  if (family.trained_length > 0) {  // its files of 2024 say su or yarn
-    if (type == "longrope" || type == "su" || type == "yarn") return RopeType::longrope;
+  if (type == "longrope" || type == "su" || (longrope_alone && type == "yarn")) return RopeType::longrope;
+  if (longrope_alone) {
     section.refuse("rope_type", "{} is nothing that a {} has: default, longrope", shown(type), family.name);
   }
-  if (type == "linear") return RopeType::linear;
-  if (type == "yarn") return RopeType::yarn;
-  if (type == "llama3") return RopeType::llama3;
-  if (type == "longrope" || type == "su") return RopeType::longrope;  // su: its name of 2024
+  for (const RopeType known : {RopeType::linear, RopeType::yarn, RopeType::llama3}) {
+    if (type == name_of(known)) return known;
+  }
   if (type == "dynamic") {
     section.refuse("rope_type",
                    "dynamic frequencies change with the length of each batch, so they cannot be trained with; put "
                    "yarn there, or default, and for a config of your own model.rope_scaling.type ntk");
   }
   section.refuse("rope_type", "{} is not computed here; what is: default, linear, yarn, llama3, longrope", shown(type));
-}
-
-/// Returns a number that must be there.
-double required(JsonKeys& section, const char* key, RopeType type) {
-  if (!section.has(key)) section.refuse(key, "is missing, but rope_type {} needs it", name_of(type));
-  return section.real(key, 0);
-}
-
-/// Returns a number, or `other` where it is absent or null.
-double optional(JsonKeys& section, const char* key, double other) {
-  return section.has(key) ? section.real(key, other) : other;
-}
-
-double read_attention_factor(JsonKeys& section) {
-  const double factor = optional(section, "attention_factor", 0);
-  if (section.has("attention_factor") && factor <= 0) section.refuse("attention_factor", "must be above 0");
-  return factor;
 }
 
 void refuse_partial(JsonKeys& keys) {
@@ -104,48 +116,30 @@ void read_trained_length(JsonKeys& keys, JsonKeys& section, const Family& family
 /// Reads what the type uses. Other keys of these names are passed over, as in transformers, and a log says so.
 void read_scaling(JsonKeys& keys, JsonKeys& section, const Family& family, const ModelConfig& model,
                   RopeScalingConfig& scaling, std::vector<std::string>& logs) {
-  const RopeScalingConfig defaults;
-  switch (scaling.type) {
-    case RopeType::none:
-    case RopeType::ntk:
-      break;
-    case RopeType::linear:
-      scaling.factor = required(section, "factor", scaling.type);
-      break;
-    case RopeType::yarn:
-      scaling.factor = optional(section, "factor", 0);  // null: of the two lengths
-      scaling.attention_factor = read_attention_factor(section);
-      scaling.beta_fast = optional(section, "beta_fast", defaults.beta_fast);
-      scaling.beta_slow = optional(section, "beta_slow", defaults.beta_slow);
-      scaling.mscale = optional(section, "mscale", 0);
-      scaling.mscale_all_dim = optional(section, "mscale_all_dim", 0);
-      scaling.truncate = section.flag("truncate", true);
-      break;
-    case RopeType::llama3:
-      scaling.factor = required(section, "factor", scaling.type);
-      scaling.low_freq_factor = required(section, "low_freq_factor", scaling.type);
-      scaling.high_freq_factor = required(section, "high_freq_factor", scaling.type);
-      break;
-    case RopeType::longrope:
-      scaling.factor = optional(section, "factor", 0);
-      scaling.attention_factor = read_attention_factor(section);
-      scaling.short_factor = section.reals("short_factor");
-      scaling.long_factor = section.reals("long_factor");
-      break;
+  for (const ScalingNumber& number : scaling_numbers) {
+    if (number.type != scaling.type) continue;
+    if (section.has(number.key)) {
+      scaling.*number.value = section.real(number.key, 0);
+    } else if (number.required) {
+      section.refuse(number.key, "is missing, but rope_type {} needs it", name_of(scaling.type));
+    }
+    if (number.value == &RopeScalingConfig::attention_factor && section.has(number.key) &&
+        scaling.attention_factor <= 0) {
+      section.refuse(number.key, "must be above 0");
+    }
+  }
+  if (scaling.type == RopeType::yarn) scaling.truncate = section.flag("truncate", true);
+  if (scaling.type == RopeType::longrope) {
+    scaling.short_factor = section.reals("short_factor");
+    scaling.long_factor = section.reals("long_factor");
   }
   if (needs_trained_length(scaling.type)) read_trained_length(keys, section, family, model, scaling, logs);
 }
 
 void settle_other_keys(JsonKeys& section, RopeType type, std::vector<std::string>& logs) {
-  constexpr std::array<std::string_view, 11> known{"factor",           "original_max_position_embeddings",
-                                                   "attention_factor", "beta_fast",
-                                                   "beta_slow",        "mscale",
-                                                   "mscale_all_dim",   "truncate",
-                                                   "low_freq_factor",  "high_freq_factor",
-                                                   "short_factor"};
   section.names("finetuned");  // a remark of YaRN's authors
   for (const std::string& key : section.unasked()) {
-    if (key == "long_factor" || std::find(known.begin(), known.end(), key) != known.end()) {
+    if (is_scaling_key(key)) {
       logs.push_back(fmt::format("{}: {} has no effect with rope_type {}, as in transformers", section.path(), key,
                                  type == RopeType::none ? "default" : name_of(type)));
     } else if (key == "full_attention" || key == "sliding_attention") {
@@ -185,22 +179,15 @@ bool filled(JsonKeys& keys, const char* name) {
 
 /// Returns the section that transformers has for a model's scaling, without theta.
 json section_of(const RopeScalingConfig& scaling) {
-  json section;
-  section["rope_type"] = name_of(scaling.type);
-  section["factor"] = scaling.factor;
-  if (scaling.type == RopeType::linear) return section;
-  section["original_max_position_embeddings"] = scaling.original_max_position_embeddings;
-  if (scaling.attention_factor > 0) section["attention_factor"] = scaling.attention_factor;
-  if (scaling.type == RopeType::yarn) {
-    section["beta_fast"] = scaling.beta_fast;
-    section["beta_slow"] = scaling.beta_slow;
-    if (scaling.mscale > 0) section["mscale"] = scaling.mscale;
-    if (scaling.mscale_all_dim > 0) section["mscale_all_dim"] = scaling.mscale_all_dim;
-    if (!scaling.truncate) section["truncate"] = false;
-  } else if (scaling.type == RopeType::llama3) {
-    section["low_freq_factor"] = scaling.low_freq_factor;
-    section["high_freq_factor"] = scaling.high_freq_factor;
-  } else {
+  json section{{"rope_type", name_of(scaling.type)}};
+  for (const ScalingNumber& number : scaling_numbers) {
+    if (number.type == scaling.type && scaling.*number.value > 0) section[number.key] = scaling.*number.value;
+  }
+  if (needs_trained_length(scaling.type)) {
+    section["original_max_position_embeddings"] = scaling.original_max_position_embeddings;
+  }
+  if (!scaling.truncate) section["truncate"] = false;
+  if (scaling.type == RopeType::longrope) {
     section["short_factor"] = scaling.short_factor;
     section["long_factor"] = scaling.long_factor;
   }

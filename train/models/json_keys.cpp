@@ -10,27 +10,30 @@ namespace ringtrain {
 
 namespace {
 
-std::optional<double> real_of(const nlohmann::json& value) {
-  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
-}
-
-std::optional<std::string> text_of(const nlohmann::json& value) {
-  return value.is_string() ? std::optional(value.get<std::string>()) : std::nullopt;
-}
-
-/// Returns what takes a list, each of whose items `take` takes.
+/// Returns a value of a type, or nothing.
 template <class T>
-auto list_of(std::optional<T> (*take)(const nlohmann::json&)) {
-  return [take](const nlohmann::json& value) -> std::optional<std::vector<T>> {
-    std::vector<T> list;
-    if (!value.is_array()) return std::nullopt;
-    for (const nlohmann::json& item : value) {
-      std::optional<T> one = take(item);
-      if (!one) return std::nullopt;
-      list.push_back(*std::move(one));
-    }
-    return list;
-  };
+std::optional<T> value_of(const nlohmann::json& from) {
+  if constexpr (std::is_same_v<T, std::int64_t>) {
+    return whole_number(from);
+  } else {
+    const bool fits = std::is_same_v<T, bool>     ? from.is_boolean()
+                      : std::is_same_v<T, double> ? from.is_number()
+                                                  : from.is_string();
+    return fits ? std::optional(from.get<T>()) : std::nullopt;
+  }
+}
+
+/// Returns the values of a list, or nothing.
+template <class T>
+std::optional<std::vector<T>> list_of(const nlohmann::json& from) {
+  std::vector<T> list;
+  if (!from.is_array()) return std::nullopt;
+  for (const nlohmann::json& item : from) {
+    std::optional<T> one = value_of<T>(item);
+    if (!one) return std::nullopt;
+    list.push_back(*std::move(one));
+  }
+  return list;
 }
 
 }  // namespace
@@ -85,43 +88,38 @@ void JsonKeys::refuse(const std::string& key, const std::string& what) const {
   fail(ExitCode::checkpoint, "{}: {}{}: {}", path_, prefix_, excerpt(key), what);
 }
 
-void JsonKeys::refuse_type(const std::string& key, const char* wanted) const {
-  refuse(key, fmt::format("is {}, but must be {}", shown(object_.at(key)), wanted));
-}
-
-template <class T, class Take>
-T JsonKeys::value(const std::string& key, T other, const char* wanted, const Take& take) {
+template <class T>
+T JsonKeys::value(const std::string& key, T other, const char* wanted,
+                  std::optional<T> (*take)(const nlohmann::json&)) {
   const nlohmann::json* const found = find(key);
   if (found == nullptr) return other;
   std::optional<T> taken = take(*found);
-  if (!taken) refuse_type(key, wanted);
+  if (!taken) refuse(key, "is {}, but must be {}", shown(*found), wanted);
   return *std::move(taken);
 }
 
 std::int64_t JsonKeys::integer(const std::string& key, std::int64_t other) {
-  return value(key, other, "a whole number", whole_number);
+  return value(key, other, "a whole number", value_of<std::int64_t>);
 }
 
 double JsonKeys::real(const std::string& key, double other) {
-  return value(key, other, "a number", real_of);
+  return value(key, other, "a number", value_of<double>);
 }
 
 bool JsonKeys::flag(const std::string& key, bool other) {
-  return value(key, other, "true or false", [](const nlohmann::json& json) {
-    return json.is_boolean() ? std::optional(json.get<bool>()) : std::nullopt;
-  });
+  return value(key, other, "true or false", value_of<bool>);
 }
 
 std::string JsonKeys::text(const std::string& key, const std::string& other) {
-  return value(key, other, "text", text_of);
+  return value(key, other, "text", value_of<std::string>);
 }
 
 std::vector<double> JsonKeys::reals(const std::string& key) {
-  return value(key, std::vector<double>{}, "a list of numbers", list_of<double>(real_of));
+  return value({key}, {}, "a list of numbers", list_of<double>);
 }
 
 std::vector<std::string> JsonKeys::texts(const std::string& key) {
-  return value(key, std::vector<std::string>{}, "a list of names", list_of<std::string>(text_of));
+  return value({key}, {}, "a list of names", list_of<std::string>);
 }
 
 std::vector<std::string> JsonKeys::unasked() const {

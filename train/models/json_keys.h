@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -34,6 +35,7 @@ class JsonKeys {
   /// Returns the value of a key that exists.
   const nlohmann::json& at(const std::string& key);
 
+  bool asked(const std::string& key) const { return asked_.contains(key); }
   /// Returns the keys that nobody asked for.
   std::vector<std::string> unasked() const;
   const std::string& path() const { return path_; }
@@ -48,9 +50,8 @@ class JsonKeys {
 
  private:
   /// Returns what take() makes of the key's value, of a key that is not there `other`. Throws where it makes nothing.
-  template <class T, class Take>
-  T value(const std::string& key, T other, const char* wanted, const Take& take);
-  [[noreturn]] void refuse_type(const std::string& key, const char* wanted) const;
+  template <class T>
+  T value(const std::string& key, T other, const char* wanted, std::optional<T> (*take)(const nlohmann::json&));
   const nlohmann::json* find(const std::string& key);
 
   const nlohmann::json& object_;

@@ -9,12 +9,15 @@ namespace ringtrain {
 
 namespace {
 
+bool has_tokenizer(const ModelSource& source) {
+  return !source.tokenizer.empty() && holds_tokenizer(source.tokenizer);
+}
+
 /// Returns the hash of the tokenizer that a model from elsewhere brings along, "" if it brings none. Sets *remark where
 /// it cannot be read.
 std::string own_tokenizer_hash(const ModelSource& source, std::optional<std::string>& remark) {
   try {
-    if (source.tokenizer.empty() || !holds_tokenizer(source.tokenizer)) return "";
-    return read_tokenizer_identity(source.tokenizer);
+    return has_tokenizer(source) ? read_tokenizer_identity(source.tokenizer) : "";
   } catch (const Error& error) {
     remark = fmt::format("whether the tokens are those of {} is not known, as its tokenizer is not read: {}",
                          source.path, error.what());
@@ -43,7 +46,7 @@ std::string tokenizer_of_data(const Corpus& corpus, std::optional<std::string>& 
 std::optional<std::string> check_tokens(const ModelSource& source, const TokenFile& file) {
   std::optional<std::string> remark;
   if (file.tokenizer_hash().empty()) return remark;
-  const bool has_own = !source.tokenizer.empty() && holds_tokenizer(source.tokenizer);
+  const bool has_own = has_tokenizer(source);
   const std::string hash =
       source.checkpoint ? source.checkpoint->manifest.tokenizer_hash : own_tokenizer_hash(source, remark);
   if (hash.empty() || hash == file.tokenizer_hash()) return remark;
@@ -65,7 +68,7 @@ void check_tokenizer(const ModelSource& source, const Tokenizer& tokenizer, cons
 }
 
 std::unique_ptr<Tokenizer> load_model_tokenizer(const ModelSource& source) {
-  if (!source.tokenizer.empty() && holds_tokenizer(source.tokenizer)) return load_tokenizer(source.tokenizer);
+  if (has_tokenizer(source)) return load_tokenizer(source.tokenizer);
   const bool of_bytes =
       source.checkpoint && source.checkpoint->manifest.tokenizer_hash == read_tokenizer_identity("bytes");
   return of_bytes ? load_tokenizer("bytes") : nullptr;
@@ -88,8 +91,7 @@ std::optional<std::string> keep_tokenizer(const ModelSource* source, const Corpu
   ids.add({{}, {corpus.files.front()->end_of_document()}});
   ids.add(read_generation_config(tokenizer_beside(corpus.files.front()->path())));
   std::optional<std::string> remark;
-  const bool own = source && !source->tokenizer.empty() && holds_tokenizer(source->tokenizer);
-  const std::string from = own ? source->tokenizer : tokenizer_of_data(corpus, remark);
+  const std::string from = source && has_tokenizer(*source) ? source->tokenizer : tokenizer_of_data(corpus, remark);
   OutputFolder output(folder, ExitCode::usage);
   carry_tokenizer(from, output.content(), ids, OwnGeneration::kept, ExitCode::usage);
   output.publish();

@@ -12,7 +12,7 @@ namespace ringtrain {
 
 namespace {
 
-constexpr std::int64_t band_bytes = std::int64_t{16} << 20;
+constexpr std::int64_t band_elements = std::int64_t{2} << 20;
 
 const StoredTensor& tensor_at(const PlacedModel& model, const TensorPlace& place) {
   const StoredTensor* const tensor = model.stored.find(place.name);
@@ -61,48 +61,34 @@ class PlacedWeights final : public WeightSource {
     const TensorPlace place = model_->places(parameter);
     const StoredTensor& tensor = tensor_at(*model_, place);
     dispatch_float(to.dtype, [&]<class Real>() {
-      Real* const out = to.as<Real>();
-      switch (place.form) {
-        case TensorPlace::Form::plain:
-          return reader_.read(tensor, place.first + begin, to.numel(), out);
-        case TensorPlace::Form::transposed:
-          return read_transposed(tensor, place, parameter.shape[0], begin, to.numel(), out);
+      if (place.form == TensorPlace::Form::plain) {
+        reader_.read(tensor, place.first + begin, to.numel(), to.as<Real>());
+      } else {
+        read_transposed(tensor, place, parameter.shape[0], begin, to.numel(), to.as<Real>());
       }
     });
   }
 
  private:
-  /// Rows of a parameter that is held transposed: the columns of the tensor that were read last.
-  template <class Real>
+  /// Rows of a parameter that is held transposed: the columns of the tensor that were read last. Every number that a
+  /// file can hold is one in double.
   struct Band {
     std::string name;
     std::int64_t begin = 0, end = 0;  // columns of the tensor
-    std::vector<Real> values;         // [end - begin, in]
+    std::vector<double> values;       // [end - begin, in]
   };
 
-  template <class Real>
-  Band<Real>& band() {
-    if constexpr (sizeof(Real) == 4) {
-      return narrow_;
-    } else {
-      return wide_;
-    }
-  }
-
   /// Fills the band with columns from `begin` on, as many as it holds but none at or behind `end`.
-  template <class Real>
   void fill_band(const StoredTensor& tensor, std::int64_t begin, std::int64_t end) {
-    Band<Real>& kept = band<Real>();
-    if (kept.name == tensor.name && kept.begin <= begin && begin < kept.end) return;
+    if (band_.name == tensor.name && band_.begin <= begin && begin < band_.end) return;
     const std::int64_t in = tensor.shape[0], out = tensor.shape[1];
-    const std::int64_t columns =
-        std::min(end - begin, std::max<std::int64_t>(1, band_bytes / (in * std::int64_t{sizeof(Real)})));
-    kept = {tensor.name, begin, begin + columns, std::vector<Real>(static_cast<std::size_t>(columns * in))};
-    std::vector<Real> row(columns);
+    const std::int64_t columns = std::min(end - begin, std::max<std::int64_t>(1, band_elements / in));
+    band_ = {tensor.name, begin, begin + columns, std::vector<double>(static_cast<std::size_t>(columns * in))};
+    std::vector<double> row(columns);
     for (std::int64_t i = 0; i < in; ++i) {
       reader_.read(tensor, i * out + begin, columns, row.data());
       for (std::int64_t o = 0; o < columns; ++o) {
-        kept.values[o * in + i] = row[o];
+        band_.values[o * in + i] = row[o];
       }
     }
   }
@@ -112,21 +98,19 @@ class PlacedWeights final : public WeightSource {
                        std::int64_t count, Real* to) {
     const std::int64_t in = tensor.shape[0];
     while (count > 0) {
-      fill_band<Real>(tensor, place.first + begin / in, place.first + rows);
-      const Band<Real>& kept = band<Real>();
-      const std::int64_t from = begin - (kept.begin - place.first) * in;
-      const std::int64_t part = std::min(count, std::ssize(kept.values) - from);
-      std::copy_n(kept.values.begin() + from, part, to);
+      fill_band(tensor, place.first + begin / in, place.first + rows);
+      const std::int64_t from = begin - (band_.begin - place.first) * in;
+      const std::int64_t part = std::min(count, std::ssize(band_.values) - from);
+      const auto first = band_.values.begin() + from;
+      to = std::transform(first, first + part, to, [](double value) { return static_cast<Real>(value); });
       begin += part;
       count -= part;
-      to += part;
     }
   }
 
   std::shared_ptr<const PlacedModel> model_;
   StoredTensorReader reader_;
-  Band<float> narrow_;
-  Band<double> wide_;
+  Band band_;
 };
 
 }  // namespace

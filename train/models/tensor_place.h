@@ -27,6 +27,10 @@ struct TensorPlace {
 using Places = std::function<TensorPlace(const Parameter&)>;
 
 /// Returns the shape of a parameter.
-std::vector<std::int64_t> shape_of(const Parameter& parameter);
+inline std::vector<std::int64_t> shape_of(const Parameter& parameter) {
+  std::vector<std::int64_t> shape;
+  for (int dim = 0; dim < parameter.shape.rank(); ++dim) shape.push_back(parameter.shape[dim]);
+  return shape;
+}
 
 }  // namespace ringtrain

@@ -1,5 +1,4 @@
 #include "train/models/adapters/peft_folder.h"
-#include "train/models/hugging_face_families.h"
 
 #include <fmt/ranges.h>
 
@@ -22,6 +21,7 @@
 #include "layers/model_spec.h"
 #include "train/models/adapters/adapted_model.h"
 #include "train/models/hugging_face_config.h"
+#include "train/models/hugging_face_families.h"
 #include "train/models/json_keys.h"
 
 namespace ringtrain {
@@ -114,21 +114,17 @@ bool ends_with_any(const std::string& module, const std::vector<std::string>& en
   return std::ranges::any_of(ends, [&](const std::string& end) { return module.ends_with(end); });
 }
 
-}  // namespace
-
-bool is_peft_folder(const std::string& folder) {
-  return is_directory(folder, ExitCode::checkpoint) &&
-         path_exists(folder + "/" + adapter_config_file, ExitCode::checkpoint);
-}
-
-namespace {
-
 /// Returns what people call an architecture whose projections lie in one tensor.
 const char* joined_name(Architecture architecture) {
   return architecture == Architecture::gpt2 ? "GPT-2" : "Phi-3";
 }
 
 }  // namespace
+
+bool is_peft_folder(const std::string& folder) {
+  return is_directory(folder, ExitCode::checkpoint) &&
+         path_exists(folder + "/" + adapter_config_file, ExitCode::checkpoint);
+}
 
 ModelSource open_peft_folder(const std::string& folder) {
   const std::string path = folder + "/" + adapter_config_file;
