@@ -36,7 +36,6 @@ std::int64_t context_of(const Config& config) {
 
 /// What turns the prompt into tokens, and tokens into text.
 struct PromptTokenizer {
-  std::string path;                      // as load_tokenizer() takes it
   std::unique_ptr<Tokenizer> tokenizer;  // null where both are ids
   std::unique_ptr<ChatFormat> chats;     // where the prompt is a conversation
 };
@@ -44,7 +43,7 @@ struct PromptTokenizer {
 PromptTokenizer tokenizer_of(const GenerationOptions& options, const ModelSource& source) {
   PromptTokenizer result;
   if (!options.tokens.empty()) return result;
-  std::string& path = result.path = options.tokenizer;
+  std::string path = options.tokenizer;
   if (path.empty() && !source.tokenizer.empty() && holds_tokenizer(source.tokenizer)) path = source.tokenizer;
   if (path.empty() && source.checkpoint) path = "bytes";
   if (path.empty()) {
@@ -289,17 +288,12 @@ std::string rate_text(std::int64_t tokens, double seconds) {
 }
 
 std::string ending_text(const GenerationSummary& summary) {
-  switch (summary.ending) {
-    case Ending::max_new_tokens:
-      return "--max-new-tokens is reached";
-    case Ending::end_of_document:
-      return "the document ended";
-    case Ending::stop_string:
-      return "a stop string came";
-    case Ending::context:
-      return fmt::format("the model's context of {} tokens is full", summary.context);
+  if (summary.ending == Ending::context) {
+    return fmt::format("the model's context of {} tokens is full", summary.context);
   }
-  return "";
+  return summary.ending == Ending::stop_string       ? "a stop string came"
+         : summary.ending == Ending::end_of_document ? "the document ended"
+                                                     : "--max-new-tokens is reached";
 }
 
 }  // namespace

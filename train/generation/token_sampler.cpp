@@ -21,15 +21,12 @@ void check_sampling(const SamplingOptions& options) {
   require(options.repetition_penalty > 0 && std::isfinite(options.repetition_penalty), "--repetition-penalty",
           options.repetition_penalty, "a positive number; 1 is none");
   if (options.temperature > 0) return;
-  const auto refuse = [](bool set, const char* flag) {
-    if (set) {
-      fail(ExitCode::usage, "{} has no effect at --temperature 0, where nothing is drawn; give a temperature, e.g. 1",
-           flag);
-    }
-  };
-  refuse(options.top_k != 0, "--top-k");
-  refuse(options.top_p != 1, "--top-p");
-  refuse(options.min_p != 0, "--min-p");
+  const char* const set = options.top_k != 0   ? "--top-k"
+                          : options.top_p != 1 ? "--top-p"
+                          : options.min_p != 0 ? "--min-p"
+                                               : nullptr;
+  if (set == nullptr) return;
+  fail(ExitCode::usage, "{} has no effect at --temperature 0, where nothing is drawn; give a temperature, e.g. 1", set);
 }
 
 TokenSampler::TokenSampler(const SamplingOptions& options, std::int64_t vocab_size)
@@ -41,9 +38,7 @@ TokenSampler::TokenSampler(const SamplingOptions& options, std::int64_t vocab_si
 
 void TokenSampler::add(std::int32_t token) {
   ensure(token >= 0 && token < std::ssize(scores_), "a token of the vocabulary");
-  if (is_there_[token]) return;
   is_there_[token] = true;
-  there_.push_back(token);
 }
 
 void TokenSampler::read(const ConstTensorView& logits) {
@@ -56,16 +51,12 @@ void TokenSampler::read(const ConstTensorView& logits) {
   if (sum != 0) {
     fail(ExitCode::numeric, "the model's logits hold a value that is not finite: the weights are not usable");
   }
-  if (options_.repetition_penalty != 1) {
-    for (const std::int32_t token : there_) {
-      double& score = scores_[token];
-      score = score < 0 ? score * options_.repetition_penalty : score / options_.repetition_penalty;
-    }
+  if (options_.repetition_penalty == 1) return;
+  for (std::size_t token = 0; token < scores_.size(); ++token) {
+    if (!is_there_[token]) continue;
+    double& score = scores_[token];
+    score = score < 0 ? score * options_.repetition_penalty : score / options_.repetition_penalty;
   }
-}
-
-std::int32_t TokenSampler::likeliest() const {
-  return static_cast<std::int32_t>(std::ranges::max_element(scores_) - scores_.begin());  // the first of equals
 }
 
 double TokenSampler::weight(std::int32_t token) const {
@@ -113,7 +104,8 @@ void TokenSampler::keep_min_p() {
 
 std::int32_t TokenSampler::sample(const ConstTensorView& logits, std::uint64_t index) {
   read(logits);
-  const std::int32_t best = likeliest();
+  // The first of equals.
+  const auto best = static_cast<std::int32_t>(std::ranges::max_element(scores_) - scores_.begin());
   if (options_.temperature == 0) return best;
   largest_ = scores_[best];
   kept_.resize(scores_.size());

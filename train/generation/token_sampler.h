@@ -36,7 +36,6 @@ class TokenSampler {
  private:
   /// Fills scores_ from the logits, repetition penalty included.
   void read(const ConstTensorView& logits);
-  std::int32_t likeliest() const;
   /// Sorts the likeliest `count` tokens of kept_ to its front: by score, then by id.
   void sort_front(std::size_t count);
   void keep_top_k();
@@ -48,9 +47,8 @@ class TokenSampler {
   SamplingOptions options_;
   std::vector<double> scores_;      // [V]
   std::vector<std::int32_t> kept_;  // tokens that may be drawn
-  std::vector<std::int32_t> there_;
-  std::vector<bool> is_there_;  // [V]
-  double largest_ = 0;          // of the scores
+  std::vector<bool> is_there_;      // [V]
+  double largest_ = 0;              // of the scores
 };
 
 }  // namespace ringtrain
