@@ -67,6 +67,8 @@ def save(name, number):
     model = model.to(dtype)
     limit = shard_limit(model, shards)
     model.save_pretrained(folder, max_shard_size=limit)
+    if name != "llama":  # one is enough: all say which token ends a text, as config.json does
+        os.remove(os.path.join(folder, "generation_config.json"))
     return folder, {"dtype": str(dtype).removeprefix("torch."), "max_shard_size": limit}
 
 
