@@ -4,7 +4,6 @@
 
 #include "framework/dump/tensor_dump.h"
 #include "framework/profile/trace.h"
-#include "kernels/attention.h"
 #include "kernels/attention_sinks.h"
 #include "kernels/elementwise.h"
 #include "kernels/rope.h"
@@ -157,35 +156,23 @@ void RingAttention::finish_heads(Stream& stream, const DeviceBatch& batch, const
   dump_tensor(stream, "key", key);
 }
 
-AttentionShape RingAttention::shape_of(std::int64_t sequences) const {
+AttentionCall RingAttention::over_ring(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const {
   AttentionShape shape = shape_;
-  shape.B = sequences;
-  return shape;
-}
-
-std::int64_t RingAttention::flops(std::int64_t pairs, std::int64_t products) const {
-  return 2 * products * pairs * shape_.D * shape_.H;
+  shape.B = batch.B();
+  const TensorView query = t.query.reshape({shape.B, batch.T(), shape.H, shape.D});
+  const AttentionTokens own = batch.token_positions();
+  return {stream, *ring_, pass_, shape, query, t.key_value, own.segments, batch.documents(), workspace_};
 }
 
 void RingAttention::attend(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
-  const AttentionShape shape = shape_of(batch.B());
-  const Shape heads{batch.B(), batch.T(), shape.H, shape.D};
-  const TensorView query = t.query.reshape(heads);
-  audit_->begin_forward(stream, layer_, query);
-  const AttentionState state{.o = t.attention_sum.reshape(heads), .m = t.logsumexp, .l = t.row_sum};
-  ring_->forward(stream, pass_, t.key_value, batch.documents(), [&](const RingBlock& block) {
-    const Span span(stream.trace(), "attention kernel",
-                    {{"pairs", block.pairs}, {"flops", flops(block.pairs, /*products=*/2)}});
-    const AttentionPhase phase{.init = block.first,
-                               .finalize = block.last && sinks_ < 0,
-                               .out = t.attention.reshape(heads),
-                               .lse = t.logsumexp};
-    attention_forward(stream, shape, query, block.k, block.v, batch.token_positions(), block.tokens, state, phase,
-                      workspace_);
-    audit_->add_forward(stream, layer_, block);
-  });
-  if (sinks_ >= 0) attention_sinks_finalize(stream, state, t.attention.reshape(heads), t.logsumexp, sinks());
-  audit_->end_forward(stream, layer_, t.attention.reshape(heads), t.logsumexp, sinks());
+  AttentionCall call = over_ring(stream, batch, t);
+  const TensorView attention = t.attention.reshape(call.query.shape);
+  const AttentionState state{.o = t.attention_sum.reshape(call.query.shape), .m = t.logsumexp, .l = t.row_sum};
+  audit_->begin_forward(stream, layer_, call.query);
+  call.watch = [&](const RingBlock& block) { audit_->add_forward(stream, layer_, block); };
+  call.forward(state, {.finalize = sinks_ < 0, .out = attention, .lse = t.logsumexp});
+  if (sinks_ >= 0) attention_sinks_finalize(stream, state, attention, t.logsumexp, sinks());
+  audit_->end_forward(stream, layer_, attention, t.logsumexp, sinks());
   dump_tensor(stream, "attention", t.attention);
   dump_tensor(stream, "logsumexp", t.logsumexp);
 }
@@ -228,7 +215,6 @@ TensorView RingAttention::output_gradient(Stream& stream, const BlockTensors& t)
 
 void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
   const Span span(stream.trace(), "attention backward");
-  const Shape heads{batch.B(), batch.T(), shape_.H, shape_.D};
   dump_gradient(stream, "attention_residual", t.residual_gradient);
   const TensorView projected = output_gradient(stream, t);
   output_.backward_weight(stream, projected, t.attention);
@@ -236,76 +222,71 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
   dump_gradient(stream, "attention", t.attention_gradient);
   if (output_norm_.exists()) normalise(stream, t);  // its place had another use
 
-  // Delta and the logsumexp are those of the whole row, never of a block.
-  const TensorView query = t.query.reshape(heads), dout = t.attention_gradient.reshape(heads);
-  audit_->begin_backward(stream, layer_, t.attention.reshape(heads), dout);
-  const TensorView& delta = t.delta;
-  attention_delta(stream, delta, dout, t.attention.reshape(heads));
-  dump_tensor(stream, "delta", delta);
+  AttentionCall call = over_ring(stream, batch, t);
+  const Shape& heads = call.query.shape;
+  const TensorView attention = t.attention.reshape(heads), dout = t.attention_gradient.reshape(heads);
+  audit_->begin_backward(stream, layer_, attention, dout);
+  attention_delta(stream, t.delta, dout, attention);
+  dump_tensor(stream, "delta", t.delta);
   if (sinks_ >= 0 && parameters_->trains(sinks_)) {
-    attention_sinks_backward(stream, parameters_->gradient_to_add_to(sinks_), t.logsumexp, delta, sinks());
+    attention_sinks_backward(stream, parameters_->gradient_to_add_to(sinks_), t.logsumexp, t.delta, sinks());
   }
-  const TensorView& dquery = t.attention;  // O is not needed any more
-  const TensorView& dquery_sum = t.attention_sum;
-  const TensorView& dkv_sum = t.key_value_gradient_sum;
-  const TensorView dkey = flat_part(t.key_value_gradient, 0), dvalue = flat_part(t.key_value_gradient, 1);
-  // Without a norm the input is the residual stream itself, whose gradient this adds to.
-  const bool normed = norm_.exists();
-  const TensorView& input = input_of(t);
-  const TensorView& dinput = normed ? t.after_attention : t.residual_gradient;  // the feedforward is done with it
-  const auto apply_rope_backward = [&](const TensorView& gradient, const TensorView& sum) {
-    if (rope_) {
-      rope_backward(stream, split_heads(gradient, shape_.D), split_heads(sum, shape_.D),
-                    batch.rope_table(frequencies_));
-    } else {
-      convert(stream, gradient, sum);
-    }
-  };
-  fill(stream, dquery_sum, 0.0);
-  const auto visit = [&](const RingBlock& block) {
-    if (block.pairs == 0) return;  // a part that no query here sees
-    const Span kernel(stream.trace(), "attention kernel",
-                      {{"pairs", block.pairs}, {"flops", flops(block.pairs, /*products=*/5)}});
-    const AttentionTokens own{batch.token_positions().segments, block.sequences_of(batch.documents())};
-    const auto of = [&](const TensorView& x) { return block.sequences_of(x); };
-    attention_backward(stream, shape_of(block.sequences), of(query), block.k, block.v, of(dout), of(t.logsumexp),
-                       of(delta), own, block.tokens, of(dquery_sum.reshape(heads)), block.dk, block.dv, workspace_,
-                       block.accumulate);
-    audit_->add_backward(stream, layer_, block);
-  };
-  const auto while_keys_return = [&] {
-    const Span of_queries(stream.trace(), "query backward");
-    audit_->end_backward(stream, layer_, dquery_sum.reshape(heads));
-    dump_gradient(stream, "query", dquery_sum);
-    apply_rope_backward(dquery, dquery_sum);
-    if (query_key_norm_) {
-      const TensorView gradient = rows_of(dquery, query_width_);
-      query_norm_.backward(stream, gradient, gradient, rows_of(t.query_projection, query_width_), t.query_statistics,
-                           /*accumulate=*/false);
-    }
-    dump_gradient(stream, "query_projection", dquery);
-    query_.backward_weight(stream, dquery, input);
-    query_.backward_input(stream, dinput, dquery, /*accumulate=*/!normed);
-  };
-  ring_->backward(stream, pass_, t.key_value, batch.documents(), dkv_sum, visit, while_keys_return);
+  call.watch = [&](const RingBlock& block) { audit_->add_backward(stream, layer_, block); };
+  call.backward({.dout = dout,
+                 .lse = t.logsumexp,
+                 .delta = t.delta,
+                 .dq = t.attention_sum.reshape(heads),
+                 .dkv = t.key_value_gradient_sum},
+                /*overlap=*/[&] { query_backward(stream, batch, t); });
+  key_value_backward(stream, batch, t);
+  if (!norm_.exists()) return;
+  dump_gradient(stream, "attention_norm", t.after_attention);
+  norm_.backward(stream, t.residual_gradient, t.after_attention, t.input, t.statistics, /*accumulate=*/true);
+}
 
-  dump_gradient(stream, "key", flat_part(dkv_sum, 0));
-  dump_gradient(stream, "value", flat_part(dkv_sum, 1));
-  apply_rope_backward(dkey, flat_part(dkv_sum, 0));
+const TensorView& RingAttention::input_gradient(const BlockTensors& t) const {
+  return norm_.exists() ? t.after_attention : t.residual_gradient;
+}
+
+void RingAttention::rotate_back(Stream& stream, const DeviceBatch& batch, const TensorView& gradient,
+                                const TensorView& sum) const {
+  if (!rope_) return convert(stream, gradient, sum);
+  rope_backward(stream, split_heads(gradient, shape_.D), split_heads(sum, shape_.D), batch.rope_table(frequencies_));
+}
+
+void RingAttention::query_backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
+  const Span span(stream.trace(), "query backward");
+  const TensorView &dquery_sum = t.attention_sum, &dquery = t.attention;  // O is not needed any more
+  audit_->end_backward(stream, layer_, dquery_sum.reshape({batch.B(), batch.T(), shape_.H, shape_.D}));
+  dump_gradient(stream, "query", dquery_sum);
+  rotate_back(stream, batch, dquery, dquery_sum);
+  if (query_key_norm_) {
+    const TensorView gradient = rows_of(dquery, query_width_);
+    query_norm_.backward(stream, gradient, gradient, rows_of(t.query_projection, query_width_), t.query_statistics,
+                         /*accumulate=*/false);
+  }
+  dump_gradient(stream, "query_projection", dquery);
+  query_.backward_weight(stream, dquery, input_of(t));
+  query_.backward_input(stream, input_gradient(t), dquery, /*accumulate=*/!norm_.exists());
+}
+
+void RingAttention::key_value_backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
+  const TensorView dkey_sum = flat_part(t.key_value_gradient_sum, 0), dkey = flat_part(t.key_value_gradient, 0);
+  const TensorView dvalue_sum = flat_part(t.key_value_gradient_sum, 1), dvalue = flat_part(t.key_value_gradient, 1);
+  dump_gradient(stream, "key", dkey_sum);
+  dump_gradient(stream, "value", dvalue_sum);
+  rotate_back(stream, batch, dkey, dkey_sum);
   if (query_key_norm_) {
     const TensorView gradient = rows_of(dkey, key_width_);
     key_norm_.backward(stream, gradient, gradient, rows_of(t.key_projection, key_width_), t.key_statistics,
                        /*accumulate=*/false);
   }
   dump_gradient(stream, "key_projection", dkey);
-  convert(stream, dvalue, flat_part(dkv_sum, 1));
-  key_.backward_weight(stream, dkey, input);
-  value_.backward_weight(stream, dvalue, input);
-  key_.backward_input(stream, dinput, dkey, /*accumulate=*/true);
-  value_.backward_input(stream, dinput, dvalue, /*accumulate=*/true);
-  if (!normed) return;
-  dump_gradient(stream, "attention_norm", dinput);
-  norm_.backward(stream, t.residual_gradient, dinput, t.input, t.statistics, /*accumulate=*/true);
+  convert(stream, dvalue, dvalue_sum);
+  key_.backward_weight(stream, dkey, input_of(t));
+  value_.backward_weight(stream, dvalue, input_of(t));
+  key_.backward_input(stream, input_gradient(t), dkey, /*accumulate=*/true);
+  value_.backward_input(stream, input_gradient(t), dvalue, /*accumulate=*/true);
 }
 
 }  // namespace ringtrain

@@ -1,7 +1,6 @@
 // The first half of a block: y = x + Wo attention(norm(x)), or with a norm or a factor of what Wo gives, where
 // attention meets one block of keys and values at a time as the ring brings them (Liu et al., "Ring Attention with
-// Blockwise Transformers", 2023). The ring owns the order and the communication; this file gives it the visitor,
-// forward and backward.
+// Blockwise Transformers", 2023). The ring owns the order and the communication; AttentionCall gives it the visitor.
 #pragma once
 
 #include "layers/activations.h"
@@ -10,7 +9,7 @@
 #include "layers/key_value_cache.h"
 #include "layers/linear.h"
 #include "layers/norm.h"
-#include "parallel/ring/ring.h"
+#include "parallel/attention/attention_call.h"
 
 namespace ringtrain {
 
@@ -47,11 +46,15 @@ class RingAttention {
   void attend(Stream& stream, const DeviceBatch& batch, const BlockTensors& t);
   /// Returns the sinks, or nothing.
   TensorView sinks() const;
-  /// Returns the floating point operations of so many matrix products over the pairs: forward has two, backward five.
-  std::int64_t flops(std::int64_t pairs, std::int64_t products) const;
-  /// Returns the shape of a call on so many sequences.
-  AttentionShape shape_of(std::int64_t sequences) const;
+  AttentionCall over_ring(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const;
   void add_to_residual(Stream& stream, const BlockTensors& t) const;
+  /// Returns where the gradient of what the projections read is added up: without a norm the input is the residual
+  /// stream itself; else in a tensor that the feedforward is done with.
+  const TensorView& input_gradient(const BlockTensors& t) const;
+  /// Makes the gradient of heads of the sum for the rotated ones, or only rounds it where the layer does not rotate.
+  void rotate_back(Stream& stream, const DeviceBatch& batch, const TensorView& gradient, const TensorView& sum) const;
+  void query_backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t);
+  void key_value_backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t);
   /// Takes a tensor, or its gradient, into the stream's dump, if there is one.
   void dump_tensor(Stream& stream, const char* name, const ConstTensorView& x) const;
   void dump_gradient(Stream& stream, const char* name, const ConstTensorView& x) const;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "framework/allocator.h"
@@ -12,13 +11,12 @@
 #include "framework/error.h"
 #include "framework/system/compute_device.h"
 #include "framework/thread_pool.h"
-#include "kernels/attention.h"
 #include "kernels/elementwise.h"
+#include "parallel/attention/attention_call.h"
 #include "parallel/collectives.h"
 #include "parallel/launch/agreement.h"
 #include "parallel/launch/communicator_factory.h"
 #include "parallel/launch/launch.h"
-#include "parallel/ring/ring.h"
 
 namespace ringtrain {
 
@@ -42,19 +40,33 @@ SegmentList segments_of_positions(std::span<const std::int64_t> positions) {
   return segments;
 }
 
-/// Returns a position that both segments have, or -1. As the first common element of two arithmetic progressions.
+/// Returns a position that both segments have, or -1.
 std::int64_t common_position(const Segment& a, const Segment& b) {
-  const std::int64_t first = std::max(a.start, b.start), last = std::min(a.last(), b.last());
-  const std::int64_t step = std::gcd(a.stride, b.stride);
-  if (first > last || (b.start - a.start) % step != 0) return -1;
-  const Segment& sparse = a.stride >= b.stride ? a : b;
-  const Segment& dense = a.stride >= b.stride ? b : a;
-  const std::int64_t period = dense.stride / step;  // of the sparse one's elements, one in so many is the dense one's
-  std::int64_t i = std::max<std::int64_t>(0, (first - sparse.start + sparse.stride - 1) / sparse.stride);
-  for (std::int64_t tried = 0; tried < period && i < sparse.count && sparse.position(i) <= last; ++tried, ++i) {
-    if ((sparse.position(i) - dense.start) % dense.stride == 0) return sparse.position(i);
+  const auto& [sparse, dense] = a.stride >= b.stride ? std::pair(a, b) : std::pair(b, a);
+  for (std::int64_t i = 0; i < sparse.count && sparse.position(i) <= dense.last(); ++i) {
+    const std::int64_t ahead = sparse.position(i) - dense.start;
+    if (ahead >= 0 && ahead % dense.stride == 0) return sparse.position(i);
   }
   return -1;
+}
+
+/// Returns the extents of a rank's segments: [B * segments].
+std::vector<SegmentExtent> extents_of(const SegmentList& segments, std::span<const std::int32_t> documents,
+                                      std::int64_t B) {
+  std::vector<SegmentExtent> extents;
+  std::int64_t first = 0;  // token of all sequences
+  for (std::int64_t b = 0; b < B; ++b) {
+    for (const Segment& segment : segments) {
+      const std::int64_t last = first + segment.count - 1;
+      extents.push_back({segment.start, segment.last()});
+      if (!documents.empty()) {
+        extents.back().first_document = documents[first];
+        extents.back().last_document = documents[last];
+      }
+      first = last + 1;
+    }
+  }
+  return extents;
 }
 
 void check_positions(std::span<const std::int64_t> positions, const AttentionOverRingOptions& options,
@@ -90,18 +102,20 @@ void check_documents(std::span<const std::int32_t> documents, std::int64_t B, st
 }
 
 /// Returns every rank's values, of any number.
-std::vector<std::vector<std::int64_t>> gather_lists(Communicator& ranks, std::vector<std::int64_t> values,
-                                                    const CallSite& site) {
-  const std::array<std::int64_t, 1> own{std::ssize(values)};
-  const std::vector<std::int64_t> sizes = all_gather(ranks, own, site);
-  const std::int64_t longest = *std::ranges::max_element(sizes);
-  std::vector<std::vector<std::int64_t>> lists(sizes.size());
-  if (longest == 0) return lists;
-  values.resize(longest);
-  const std::vector<std::int64_t> all = all_gather(ranks, values, site);
-  for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
-    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(rank) * longest;
-    lists[rank].assign(begin, begin + sizes[rank]);
+template <class T>
+std::vector<std::vector<T>> gather_lists(Communicator& ranks, const std::vector<T>& own) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(std::int64_t) == 0);
+  constexpr CallSite site{"tokens of all ranks"};
+  const std::vector<std::int64_t> sizes = all_gather(ranks, std::array<std::int64_t, 1>{std::ssize(own)}, site);
+  const std::size_t longest = sizeof(T) * static_cast<std::size_t>(*std::ranges::max_element(sizes));
+  std::vector<std::int64_t> words(longest / sizeof(std::int64_t));
+  std::ranges::copy(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(words)).begin());
+  const std::vector<std::int64_t> all = all_gather(ranks, words, site);
+  std::vector<std::vector<T>> lists;
+  for (const std::int64_t size : sizes) {
+    const auto begin = std::as_bytes(std::span(all)).begin() + static_cast<std::ptrdiff_t>(longest * lists.size());
+    std::vector<T>& list = lists.emplace_back(size);
+    std::copy_n(begin, sizeof(T) * list.size(), std::as_writable_bytes(std::span(list)).begin());
   }
   return lists;
 }
@@ -130,10 +144,28 @@ void check_options(const AttentionOverRingOptions& o, Communicator& ranks) {
                             {"backward", o.backward ? "true" : "false"}});
 }
 
-std::int64_t largest_anywhere(Communicator& ranks, std::int64_t value) {
-  std::array<std::int64_t, 1> values{value};
-  all_reduce_max(ranks, values, {"the largest shard"});
-  return values[0];
+constexpr std::int64_t no_tokens = -1;
+
+/// Throws if the masks of ranks differ, or some have document ids and others have none. told [ranks, 3]: causal,
+/// window, and whether a rank has ids, or no_tokens. Returns whether they have them.
+bool check_alike(std::span<const std::int64_t> told, int rank, const CallerLine& line) {
+  const auto own = told.subspan(3 * static_cast<std::size_t>(rank), 3);
+  std::int64_t with_documents = no_tokens;
+  for (std::size_t other = 0; other < told.size() / 3; ++other) {
+    const auto theirs = told.subspan(3 * other, 3);
+    if (theirs[0] != own[0] || theirs[1] != own[1]) {
+      refuse_call(
+          line, fmt::format("rank {} has the mask causal = {}, window = {}, but rank {} causal = {}, window = {}", rank,
+                            own[0] != 0, own[1], other, theirs[0] != 0, theirs[1]));
+    }
+    if (theirs[2] == no_tokens) continue;
+    if (with_documents != no_tokens && theirs[2] != with_documents) {
+      refuse_call(line,
+                  fmt::format("some ranks have document ids, others (rank {}) have none", theirs[2] == 0 ? other : 0));
+    }
+    with_documents = theirs[2];
+  }
+  return with_documents > 0;
 }
 
 /// Throws if two ranks have a token. Goes through the segments by their first positions, so that only those are
@@ -163,6 +195,8 @@ void check_apart(const std::vector<SegmentList>& segments, const CallerLine& lin
 }  // namespace
 
 struct AttentionOverRing::State {
+  using Named = std::pair<const char*, ConstTensorView>;
+
   State(Communicator& world, const AttentionOverRingOptions& given)
       : options(given),
         pool(threads_per_rank(given.threads, world.size())),
@@ -174,7 +208,8 @@ struct AttentionOverRing::State {
         host_ranks(world.split(0)) {
     const auto& [B, T, H, G, D, dtype, device, scale, backward, deterministic, threads] = options;
     ranks->set_stream(stream);
-    const std::int64_t longest = largest_anywhere(*host_ranks, T);
+    std::int64_t longest = T;
+    all_reduce_max(*host_ranks, {&longest, 1}, {"the largest shard"});
     const DType sums = accumulator(dtype);
     ring = std::make_unique<Ring>(allocator, ranks.get(), ranks->size(),
                                   RingCapacity{.tokens = B * longest,
@@ -213,23 +248,29 @@ struct AttentionOverRing::State {
     pass();
     if (first) gpus->set_lockstep(false);
   }
-  /// Returns the tokens of each sequence now.
-  std::int64_t T() const { return token_count(segments[ranks->rank()]); }
-  /// Copies own keys and values to where the ring sends them from, and returns them as [2, B, T, G, D].
-  TensorView load(const ConstTensorView& k, const ConstTensorView& v) {
-    const TensorView both = key_value.view().prefix({2, shape.B, T(), shape.G, shape.D});
+  /// Refuses a call before set_tokens, or with tensors that are not of those tokens.
+  void check(std::initializer_list<Named> of_queries, std::initializer_list<Named> of_keys, const ConstTensorView& lse,
+             const CallerLine& line) const {
+    require_call(has_tokens, "AttentionOverRing::set_tokens comes before forward and backward", line);
+    const auto& [B, T_max, H, G, D, dtype, device, scale, backward, deterministic, threads] = options;
+    const std::int64_t T = token_count(own);
+    for (const auto& [name, x] : of_queries) {
+      require_argument(x, name, {{"B", B}, {"T", T}, {"H", H}, {"D", D}}, dtype, device, line);
+    }
+    for (const auto& [name, x] : of_keys) {
+      require_argument(x, name, {{"B", B}, {"T", T}, {"G", G}, {"D", D}}, dtype, device, line);
+    }
+    require_argument(lse, "lse", {{"B", B}, {"H", H}, {"T", T}}, accumulator(dtype), device, line);
+  }
+  /// Copies own keys and values to where the ring sends them from.
+  AttentionCall call(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v) {
+    const TensorView both = key_value.view().prefix({2, shape.B, token_count(own), shape.G, shape.D});
     copy(stream, both.select(0), k);
     copy(stream, both.select(1), v);
-    return both;
+    return {stream, *ring, /*layer=*/0, shape, q, both, own, own_documents, workspace};
   }
-  TensorView own_documents() const { return with_documents ? documents.view().prefix({shape.B, T()}) : TensorView{}; }
-  AttentionTokens own_tokens() const { return {segments[ranks->rank()], own_documents()}; }
-  /// Throws if set_tokens has not been called.
-  void require_tokens(const CallerLine& line) const {
-    if (segments.empty()) {
-      refuse_call(line, "AttentionOverRing::set_tokens comes before forward and backward");
-    }
-  }
+  /// Returns where sums of rows [B, T, H, D] go, before x is rounded from them: x itself if it is of their type.
+  TensorView sums_of(const TensorView& x) const { return wide.empty() ? x : wide.view().prefix(x.shape); }
 
   AttentionOverRingOptions options;
   ThreadPool pool;
@@ -242,8 +283,9 @@ struct AttentionOverRing::State {
   std::unique_ptr<Ring> ring;
   AttentionShape shape;
   Tensor key_value, documents, row_sum, wide, key_value_gradient, delta, workspace;
-  std::vector<SegmentList> segments;  // by rank; none before set_tokens
-  bool with_documents = false;
+  SegmentList own;
+  TensorView own_documents;
+  bool has_tokens = false;
   bool went_forward = false, went_backward = false;
 };
 
@@ -260,84 +302,36 @@ void AttentionOverRing::set_tokens(std::span<const std::int64_t> positions, std:
   const std::int64_t B = s.options.B, T = std::ssize(positions);
   check_positions(positions, s.options, line);
   check_documents(documents, B, T, line);
-  // Each rank tells: mask, whether it has documents, then its segments, and of each sequence the documents of each.
-  const SegmentList own = segments_of_positions(positions);
-  std::vector<std::int64_t> told{mask.causal, mask.window, T == 0 ? -1 : !documents.empty(), std::ssize(own)};
-  for (const Segment& segment : own) told.insert(told.end(), {segment.start, segment.stride, segment.count});
-  for (std::int64_t b = 0; b < B; ++b) {
-    std::int64_t first = b * T;
-    for (const Segment& segment : own) {
-      const std::int64_t last = first + segment.count - 1;
-      if (documents.empty()) {
-        told.insert(told.end(), {0, 0});
-      } else {
-        told.insert(told.end(), {documents[first], documents[last]});
-      }
-      first = last + 1;
-    }
-  }
-  const auto all = gather_lists(*s.host_ranks, std::move(told), {"tokens of all ranks"});
-
-  std::vector<SegmentList> segments;
+  SegmentList own = segments_of_positions(positions);
+  const std::array<std::int64_t, 3> told{mask.causal, mask.window, T == 0 ? no_tokens : !documents.empty()};
+  const bool with_documents =
+      check_alike(all_gather(*s.host_ranks, told, {"tokens of all ranks"}), s.ranks->rank(), line);
+  const std::vector<SegmentList> segments = gather_lists(*s.host_ranks, own);
   std::vector<ShardExtents> extents;
-  std::int64_t with_documents = -1;
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    auto next = all[rank].begin();
-    const bool causal = *next++ != 0;
-    const std::int64_t window = *next++, has_documents = *next++, count = *next++;
-    if (AttentionMask{causal, window} != mask) {
-      refuse_call(line,
-                  fmt::format("rank {} has the mask causal = {}, window = {}, but rank {} causal = {}, window = {}",
-                              s.ranks->rank(), mask.causal, mask.window, rank, causal, window));
-    }
-    if (has_documents >= 0 && with_documents >= 0 && has_documents != with_documents) {
-      refuse_call(
-          line, fmt::format("some ranks have document ids, others (rank {}) have none", has_documents == 0 ? rank : 0));
-    }
-    if (has_documents >= 0) with_documents = has_documents;
-    SegmentList& of_rank = segments.emplace_back();
-    for (std::int64_t i = 0; i < count; ++i, next += 3) of_rank.push_back({next[0], next[1], next[2]});
-    ShardExtents& extent = extents.emplace_back(B);
-    for (auto& of_sequence : extent) {
-      for (const Segment& segment : of_rank) {
-        of_sequence.push_back(
-            {segment.start, segment.last(), static_cast<std::int32_t>(next[0]), static_cast<std::int32_t>(next[1])});
-        next += 2;
-      }
-    }
+  for (const auto& flat : gather_lists(*s.host_ranks, extents_of(own, documents, B))) {
+    const std::ptrdiff_t count = std::ssize(flat) / B;
+    ShardExtents& shard = extents.emplace_back();
+    for (auto at = flat.begin(); std::ssize(shard) < B; at += count) shard.emplace_back(at, at + count);
   }
   check_apart(segments, line);
-  s.segments = std::move(segments);
-  s.with_documents = with_documents > 0;
+  s.ring->begin(mask, extents, segments, B);
+  s.has_tokens = true;
+  s.own = std::move(own);
   s.shape.mask = mask;
-  if (s.with_documents && T > 0) {
-    copy(s.stream, s.own_documents(), host_view(documents.data(), {B, T}));
+  s.own_documents = with_documents ? s.documents.view().prefix({B, T}) : TensorView{};
+  if (with_documents && T > 0) {
+    copy(s.stream, s.own_documents, host_view(documents.data(), {B, T}));
     s.stream.synchronize();  // the caller's memory may change
   }
-  s.ring->begin(mask, extents, s.segments, B);
 }
 
 void AttentionOverRing::forward(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
                                 const TensorView& out, const TensorView& lse, const CallerLine& line) {
   State& s = *state_;
-  const auto& [B, H, G, D, scale, mask, deterministic, softcap] = s.shape;
-  const DType dtype = s.options.dtype, sums = accumulator(dtype);
-  const Device device = s.options.device;
-  s.require_tokens(line);
-  const std::int64_t T = s.T();
-  require_argument(q, "q", {{"B", B}, {"T", T}, {"H", H}, {"D", D}}, dtype, device, line);
-  require_argument(k, "k", {{"B", B}, {"T", T}, {"G", G}, {"D", D}}, dtype, device, line);
-  require_argument(v, "v", {{"B", B}, {"T", T}, {"G", G}, {"D", D}}, dtype, device, line);
-  require_argument(out, "out", {{"B", B}, {"T", T}, {"H", H}, {"D", D}}, dtype, device, line);
-  require_argument(lse, "lse", {{"B", B}, {"H", H}, {"T", T}}, sums, device, line);
-  const TensorView kv = s.load(k, v);
-  const AttentionState state{
-      .o = s.wide.empty() ? out : s.wide.view().prefix(out.shape), .m = lse, .l = s.row_sum.view().prefix(lse.shape)};
-  const auto visit = [&](const RingBlock& block) {
-    const AttentionPhase phase{.init = block.first, .finalize = block.last, .out = out, .lse = lse};
-    attention_forward(s.stream, s.shape, q, block.k, block.v, s.own_tokens(), block.tokens, state, phase, s.workspace);
-  };
-  s.through_ring(s.went_forward, [&] { s.ring->forward(s.stream, /*layer=*/0, kv, s.own_documents(), visit); });
+  s.check({{"q", q}, {"out", out}}, {{"k", k}, {"v", v}}, lse, line);
+  const AttentionCall call = s.call(q, k, v);
+  const AttentionState state{.o = s.sums_of(out), .m = lse, .l = s.row_sum.view().prefix(lse.shape)};
+  s.through_ring(s.went_forward, [&] { call.forward(state, {.finalize = true, .out = out, .lse = lse}); });
   s.stream.synchronize();
 }
 
@@ -346,40 +340,20 @@ void AttentionOverRing::backward(const ConstTensorView& dout, const ConstTensorV
                                  const TensorView& dq, const TensorView& dk, const TensorView& dv,
                                  const CallerLine& line) {
   State& s = *state_;
-  const auto& [B, H, G, D, scale, mask, deterministic, softcap] = s.shape;
-  const DType dtype = s.options.dtype, sums = accumulator(dtype);
-  const Device device = s.options.device;
-  if (!s.options.backward) {
-    refuse_call(line, "this AttentionOverRing was made without memory for backward");
-  }
-  s.require_tokens(line);
-  const std::int64_t T = s.T();
-  for (const auto& [name, x] : {std::pair{"dout", dout}, {"q", q}, {"out", out}, {"dq", dq}}) {
-    require_argument(x, name, {{"B", B}, {"T", T}, {"H", H}, {"D", D}}, dtype, device, line);
-  }
-  for (const auto& [name, x] : {std::pair{"k", k}, {"v", v}, {"dk", dk}, {"dv", dv}}) {
-    require_argument(x, name, {{"B", B}, {"T", T}, {"G", G}, {"D", D}}, dtype, device, line);
-  }
-  require_argument(lse, "lse", {{"B", B}, {"H", H}, {"T", T}}, sums, device, line);
-  const TensorView kv = s.load(k, v);
-  const TensorView delta = s.delta.view().prefix(lse.shape);
-  const TensorView dkv = s.key_value_gradient.view().prefix(kv.shape);
-  const TensorView dq_sum = s.wide.empty() ? dq : s.wide.view().prefix(dq.shape);
-  attention_delta(s.stream, delta, dout, out);
-  fill(s.stream, dq_sum, 0);
-  const auto visit = [&](const RingBlock& block) {
-    if (block.pairs == 0) return;  // a part that no query here sees
-    AttentionShape shape = s.shape;
-    shape.B = block.sequences;
-    const auto of = [&](const ConstTensorView& x) { return block.sequences_of(x); };
-    const AttentionTokens own{s.own_tokens().segments, block.sequences_of(s.own_documents())};
-    attention_backward(s.stream, shape, of(q), block.k, block.v, of(dout), of(lse), of(delta), own, block.tokens,
-                       block.sequences_of(dq_sum), block.dk, block.dv, s.workspace, block.accumulate);
-  };
-  s.through_ring(s.went_backward, [&] { s.ring->backward(s.stream, /*layer=*/0, kv, s.own_documents(), dkv, visit); });
-  convert(s.stream, dq, dq_sum);
-  convert(s.stream, dk, dkv.select(0));
-  convert(s.stream, dv, dkv.select(1));
+  require_call(s.options.backward, "this AttentionOverRing was made without memory for backward", line);
+  s.check({{"dout", dout}, {"q", q}, {"out", out}, {"dq", dq}}, {{"k", k}, {"v", v}, {"dk", dk}, {"dv", dv}}, lse,
+          line);
+  const AttentionCall call = s.call(q, k, v);
+  const AttentionGradients gradients{.dout = dout,
+                                     .lse = lse,
+                                     .delta = s.delta.view().prefix(lse.shape),
+                                     .dq = s.sums_of(dq),
+                                     .dkv = s.key_value_gradient.view().prefix(call.key_value.shape)};
+  attention_delta(s.stream, s.delta.view().prefix(lse.shape), dout, out);
+  s.through_ring(s.went_backward, [&] { call.backward(gradients); });
+  convert(s.stream, dq, gradients.dq);
+  convert(s.stream, dk, gradients.dkv.select(0));
+  convert(s.stream, dv, gradients.dkv.select(1));
   s.stream.synchronize();
 }
 

@@ -1,0 +1,47 @@
+#include "parallel/attention/attention_call.h"
+
+#include "framework/profile/trace.h"
+#include "kernels/elementwise.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// Returns the floating-point operations of so many matrix products over the pairs: forward has two, backward five.
+std::int64_t flops(const AttentionShape& shape, std::int64_t pairs, std::int64_t products) {
+  return 2 * products * pairs * shape.D * shape.H;
+}
+
+}  // namespace
+
+void AttentionCall::forward(const AttentionState& state, AttentionPhase result) const {
+  const bool finalize = result.finalize;
+  ring.forward(stream, pass, key_value, documents, [&](const RingBlock& block) {
+    const Span span(stream.trace(), "attention kernel",
+                    {{"pairs", block.pairs}, {"flops", flops(shape, block.pairs, /*products=*/2)}});
+    result.init = block.first;
+    result.finalize = finalize && block.last;
+    attention_forward(stream, shape, query, block.k, block.v, {segments, documents}, block.tokens, state, result,
+                      workspace);
+    if (watch) watch(block);
+  });
+}
+
+void AttentionCall::backward(const AttentionGradients& gradients, const std::function<void()>& overlap) const {
+  fill(stream, gradients.dq, 0.0);
+  const auto visit = [&](const RingBlock& block) {
+    if (block.pairs == 0) return;  // a part that no query here sees
+    const Span span(stream.trace(), "attention kernel",
+                    {{"pairs", block.pairs}, {"flops", flops(shape, block.pairs, /*products=*/5)}});
+    AttentionShape of_block = shape;
+    of_block.B = block.sequences;
+    const auto of = [&](const ConstTensorView& x) { return block.sequences_of(x); };
+    attention_backward(stream, of_block, of(query), block.k, block.v, of(gradients.dout), of(gradients.lse),
+                       of(gradients.delta), {segments, of(documents)}, block.tokens, block.sequences_of(gradients.dq),
+                       block.dk, block.dv, workspace, block.accumulate);
+    if (watch) watch(block);
+  };
+  ring.backward(stream, pass, key_value, documents, gradients.dkv, visit, overlap);
+}
+
+}  // namespace ringtrain
