@@ -5,28 +5,14 @@
 // computation, on a communicator of their own, and all ranks call in the same order. Sums run in rank order.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "framework/allocator.h"
-#include "framework/config/choices.h"
-#include "framework/parameter_table.h"
-#include "framework/stream.h"
-#include "parallel/collectives.h"
-#include "parallel/parameter_slices.h"
+#include "parallel/bucket_gradients.h"
+#include "parallel/bucket_weights.h"
 
 namespace ringtrain {
-
-/// What a store holds. One rank alone has nothing to shard.
-struct StoreOptions {
-  DType dtype = DType::float32;
-  bool gradients = false;  // in the accumulator of dtype
-  Shard shard = Shard::optimizer;
-  int ranks = 1, rank = 0;
-  SumOrder order = SumOrder::by_rank;
-};
 
 class ParameterStore {
  public:
@@ -37,13 +23,15 @@ class ParameterStore {
   /// if options.rank is not among options.ranks, or world has another number of ranks.
   ParameterStore(Allocator& allocator, const ParameterTable& table, Stream& stream, const StoreOptions& options,
                  Communicator* world = nullptr);
+  ParameterStore(const ParameterStore&) = delete;
+  ParameterStore& operator=(const ParameterStore&) = delete;
 
   /// Returns the table of its parameters.
-  const ParameterTable& table() const { return *table_; }
+  const ParameterTable& table() const { return context_.table; }
   /// Returns whether it has memory for gradients.
-  bool has_gradients() const { return options_.gradients; }
+  bool has_gradients() const { return context_.options.gradients; }
   /// Returns the dtype of its weights.
-  DType dtype() const { return options_.dtype; }
+  DType dtype() const { return context_.options.dtype; }
 
   // ---- Weights -----------------------------------------------------------------------------------------------------
 
@@ -51,21 +39,21 @@ class ParameterStore {
   // one with a bucket or an id that the table does not have, or of what the store was made without.
 
   /// Begins to bring a bucket's weights here, beside whatever runs: nothing if they are here or on their way.
-  void prefetch(int bucket);
+  void prefetch(int bucket) { weights_.prefetch(bucket); }
   /// Makes a bucket's weights usable until release(bucket); calls may nest. Afterwards they stay until another bucket
   /// needs their place or weights_changed() is called.
-  void acquire(int bucket);
+  void acquire(int bucket) { weights_.acquire(bucket); }
   /// Ends what one acquire(bucket) began.
-  void release(int bucket);
+  void release(int bucket) { weights_.release(bucket); }
   /// Returns a weight of a bucket that is acquired, in its parameter's shape. (Where weights are whole and the bucket
   /// is not due to be gathered, nobody asks who has acquired it.)
-  TensorView weight(int id) const;
+  TensorView weight(int id) const { return weights_.weight(parameter_of("weight", id)); }
   /// To be called by all ranks when the owners have changed their slices (an update, a load): each bucket is gathered
   /// when it is next prefetched or acquired.
   void weights_changed();
   /// Gathers at once what weights_changed() has left to be gathered, where weights are whole: for who reads them and is
   /// no layer. All ranks call it.
-  void gather_changed();
+  void gather_changed() { weights_.gather_changed(); }
 
   // ---- Gradients ---------------------------------------------------------------------------------------------------
 
@@ -100,71 +88,32 @@ class ParameterStore {
   /// Returns which weights this rank holds for good and must be given: all, or its slices. weights() finds them.
   std::vector<ParameterSlice> held() const;
   /// Returns a slice's weights, those that layers compute with: of one that this rank holds.
-  TensorView weights(const ParameterSlice& slice) const;
+  TensorView weights(const ParameterSlice& slice) const { return weights_.held(slice); }
   /// Returns the summed gradients of this rank's slices from one to another, with the padding between them (zero).
   /// They follow each other in memory where follows().
-  TensorView gradients(const ParameterSlice& first, const ParameterSlice& last) const;
+  TensorView gradients(const ParameterSlice& first, const ParameterSlice& last) const {
+    return gradients_.sums(first, last);
+  }
   /// Returns those of one slice.
   TensorView gradients(const ParameterSlice& slice) const { return gradients(slice, slice); }
   /// Returns whether a slice begins where another one ends.
   bool follows(const ParameterSlice& slice, const ParameterSlice& before) const;
   /// Sets all weights that this rank holds to zero, padding too: touches all memory at once.
-  void clear_weights();
+  void clear_weights() { weights_.clear(); }
 
  private:
   static constexpr int none = -1;
-  /// Memory for one bucket at a time.
-  struct Place {
-    Tensor weights;     // the bucket's trainable part, then its frozen one
-    int bucket = none;  // whose weights they are
-    int users = 0;      // acquired and not released
-    std::array<AllGather, both_parts.size()> gathers;
-    Tensor gradients;
-  };
-  struct Reduction {
-    Tensor staging;
-    ReduceScatter scatter;
-    int bucket = none;
-  };
-
-  bool shards_weights() const { return options_.shard == Shard::weights; }
-  bool shards_gradients() const { return options_.shard != Shard::optimizer; }
-  void check_bucket(const char* call, int bucket) const;
   const Parameter& parameter_of(const char* call, int id) const;
   const Parameter& trained_parameter(const char* call, int id) const;
-  Communicator& ranks_for(const char* call) const;
-  std::size_t place_of(int bucket) const;
-  std::size_t staging_of(int bucket) const;
-  void make_places(Allocator& allocator);
-  void make_stagings(Allocator& allocator);
-  Slice owned(int bucket, Part part) const;
-  TensorView own_part(const Tensor& shard, int bucket, Part part) const;
-  std::int64_t place_in_shard(const ParameterSlice& slice) const;
-  TensorView place_weights(int bucket, Part part) const;
-  TensorView bucket_gradients(int bucket) const;
-  void finish_gathers(Place& place);
-  void begin_gather(int bucket);
-  /// Returns the next bucket below one that has something to train; -1: none.
+  /// Returns the next bucket below one that has something to train; none: there is none.
   int trained_below(int bucket) const;
-  void zero_padding(int bucket);
-  void reduce(int bucket);
-  void finish_reduction(Reduction& reduction);
 
-  const ParameterTable* table_;
-  Stream* stream_;
-  StoreOptions options_;
+  StoreContext context_;
   std::vector<ParameterSlice> slices_, frozen_slices_;
-  std::vector<std::vector<std::int64_t>> shard_offsets_;  // by part
-  std::vector<Tensor> weights_;                           // by part: flat, or this rank's slices
-  Tensor gradients_;                                      // the same of the trainable part
-  std::vector<Place> places_;
-  std::vector<bool> changed_;       // of each bucket, where weights are whole: its owners', and not gathered since
-  std::vector<AllGather> gathers_;  // the same: those under way
-  std::vector<Reduction> reductions_;
+  BucketWeights weights_;
+  BucketGradients gradients_;
   std::vector<bool> has_gradient_;  // of each parameter
-  std::vector<bool> has_sum_;       // of each bucket: its slice holds sums of this step
   bool last_ = true;
-  bool padding_is_zero_ = false;
   int finished_ = 0, buckets_to_finish_ = 0;    // of a step
   int to_finish_ = none;                        // the next bucket to finish in this micro-batch; none: all are
   std::unique_ptr<Communicator> communicator_;  // goes first: it takes back what an exception left under way

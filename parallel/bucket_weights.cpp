@@ -1,0 +1,140 @@
+#include "parallel/bucket_weights.h"
+
+#include <algorithm>
+
+#include "kernels/elementwise.h"
+
+namespace ringtrain {
+
+namespace {
+
+void finish(std::span<AllGather> gathers) {
+  for (AllGather& gather : gathers) {
+    if (gather.pending()) gather.finish();
+  }
+}
+
+}  // namespace
+
+BucketWeights::BucketWeights(Allocator& allocator, const StoreContext& context)
+    : context_(context), sharded_(context.options.shard == Shard::weights) {
+  const DType dtype = context.options.dtype;
+  for (const Part part : both_parts) {
+    const std::int64_t size = sharded_ ? context.offsets[index_of(part)].back() : context.table.flat_size(part);
+    const char* const name = part == Part::frozen ? "frozen weights" : "weights";
+    if (size > 0) held_[index_of(part)] = allocator.make(Tag::weights, name, dtype, {size});
+  }
+  if (!sharded_) {
+    places_.resize(context.table.buckets());
+    for (std::size_t bucket = 0; bucket < places_.size(); ++bucket) places_[bucket].bucket = static_cast<int>(bucket);
+    return;
+  }
+  for (const std::int64_t size : context.place_sizes(both_parts)) {
+    const std::string name = fmt::format("gathered weights {}", places_.size());
+    Place& place = places_.emplace_back();
+    if (size > 0) place.memory = allocator.make(Tag::weights, name, dtype, {size});
+  }
+}
+
+TensorView BucketWeights::of_bucket(int bucket, Part part) const {
+  const ParameterTable& table = context_.table;
+  if (!sharded_) {
+    return held_[index_of(part)].view().flat(table.bucket_begin(bucket, part), table.bucket_end(bucket, part));
+  }
+  const std::int64_t begin = part == Part::frozen ? table.bucket_size(bucket, Part::trainable) : 0;
+  return places_[place_of(bucket)].memory.view().flat(begin, begin + table.bucket_size(bucket, part));
+}
+
+void BucketWeights::prefetch(int bucket) {
+  context_.check_bucket("prefetch", bucket);
+  Place& place = places_[place_of(bucket)];
+  if (place.bucket == bucket) return;
+  if (place.users != 0) {
+    fail(ExitCode::usage,
+         "acquire: bucket {} is to take the place of bucket {}, which is not released; a layer holds its weights for "
+         "its forward or backward alone",
+         bucket, place.bucket);
+  }
+  finish(place.gathers);  // of a bucket that nobody came for
+  Communicator& ranks = context_.ranks_for("acquire");
+  place.bucket = bucket;
+  for (const Part part : both_parts) {
+    if (context_.table.bucket_size(bucket, part) == 0 || (part == Part::frozen && !sharded_)) continue;
+    const TensorView gathered = of_bucket(bucket, part);
+    if (const Slice own = context_.owned(bucket, part); sharded_ && own.count() > 0) {
+      copy_in_order(context_.stream, gathered.flat(own.begin, own.end),
+                    context_.own_part(held_[index_of(part)], bucket, part));
+    }
+    place.gathers[index_of(part)].start(ranks, gathered,
+                                        {.operation = "gathering the weights of a bucket", .layer = bucket});
+  }
+}
+
+void BucketWeights::acquire(int bucket) {
+  prefetch(bucket);
+  Place& place = places_[place_of(bucket)];
+  finish(place.gathers);
+  if (sharded_) ++place.users;
+}
+
+void BucketWeights::release(int bucket) {
+  context_.check_bucket("release", bucket);
+  if (!sharded_) return;
+  Place& place = places_[place_of(bucket)];
+  if (place.bucket != bucket || place.users == 0) {
+    fail(ExitCode::usage, "release: bucket {} is not acquired; each acquire has one release", bucket);
+  }
+  --place.users;
+}
+
+TensorView BucketWeights::weight(const Parameter& parameter) const {
+  const Place& place = places_[place_of(parameter.bucket)];
+  const bool here = place.bucket == parameter.bucket && std::ranges::none_of(place.gathers, &AllGather::pending);
+  if (!sharded_ && !here) [[unlikely]] {
+    fail(ExitCode::usage,
+         "weight: {} is read before its bucket {} was gathered from the ranks that changed it; hold a WeightsGuard of "
+         "that bucket",
+         parameter.name, parameter.bucket);
+  }
+  if (sharded_ && (!here || place.users == 0)) [[unlikely]] {
+    fail(ExitCode::usage,
+         "weight: {} is read while its bucket {} is not acquired, so another may stand in its place; hold a "
+         "WeightsGuard of that bucket",
+         parameter.name, parameter.bucket);
+  }
+  const std::int64_t begin = parameter.offset - context_.table.bucket_begin(parameter.bucket, parameter.part);
+  return of_bucket(parameter.bucket, parameter.part)
+      .flat(begin, begin + parameter.shape.numel())
+      .reshape(parameter.shape);
+}
+
+void BucketWeights::changed() {
+  if (!sharded_) context_.ranks_for("weights_changed");
+  for (int bucket = 0; bucket < context_.table.buckets(); ++bucket) {
+    Place& place = places_[place_of(bucket)];
+    if (place.users != 0) {
+      fail(ExitCode::usage, "weights_changed: bucket {} is not released; weights change while no layer uses them",
+           place.bucket);
+    }
+    finish(place.gathers);  // of a bucket that nobody came for
+    if (sharded_ || context_.table.bucket_size(bucket, Part::trainable) > 0) place.bucket = none;
+  }
+}
+
+void BucketWeights::gather_changed() {
+  for (int bucket = 0; !sharded_ && bucket < context_.table.buckets(); ++bucket) acquire(bucket);
+}
+
+TensorView BucketWeights::held(const ParameterSlice& slice) const {
+  const Parameter& parameter = context_.table[slice.parameter];
+  const std::int64_t begin = sharded_ ? context_.begin_in_shard(slice) : parameter.offset + slice.begin;
+  return held_[index_of(parameter.part)].view().flat(begin, begin + slice.count());
+}
+
+void BucketWeights::clear() {
+  for (const Tensor& weights : held_) {
+    if (!weights.empty()) fill(context_.stream, weights, 0);
+  }
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,58 @@
+// What the weights and the gradients of one rank's store (parameter_store.h) have in common: the table, where this
+// rank's slices lie in a buffer of its slices alone, and which place a bucket has while it is in use. No communication.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "framework/config/choices.h"
+#include "framework/parameter_table.h"
+#include "framework/stream.h"
+#include "parallel/collectives.h"
+#include "parallel/parameter_slices.h"
+
+namespace ringtrain {
+
+/// What a store holds. One rank alone has nothing to shard.
+struct StoreOptions {
+  DType dtype = DType::float32;
+  bool gradients = false;  // in the accumulator of dtype
+  Shard shard = Shard::optimizer;
+  int ranks = 1, rank = 0;
+  SumOrder order = SumOrder::by_rank;
+};
+
+struct StoreContext {
+  /// Error(usage) if the options' rank is not among its ranks, or world (may be null) has another number of ranks.
+  StoreContext(const ParameterTable& parameters, Stream& rank_stream, const StoreOptions& given,
+               const Communicator* world);
+
+  /// Error(usage) that names the call if the table has no such bucket.
+  void check_bucket(const char* call, int bucket) const;
+  /// Returns the communicator of what is gathered and reduced. Error(usage) that names the call if there is none.
+  Communicator& ranks_for(const char* call) const;
+  /// Returns this rank's slice of a bucket's part, within the bucket.
+  Slice owned(int bucket, Part part) const {
+    return slice_of(table.bucket_size(bucket, part), options.ranks, options.rank);
+  }
+  /// Returns where that slice is in a buffer of this rank's slices alone.
+  TensorView own_part(const Tensor& shard, int bucket, Part part) const;
+  /// Returns where a slice begins in this rank's slices, padding included.
+  std::int64_t begin_in_shard(const ParameterSlice& slice) const;
+  /// Returns the place that a bucket has when it is in use. Layers take turns, so that one comes, or its gradients are
+  /// reduced, while its neighbour is computed with. The ends of the model, its largest buckets, share a place unless
+  /// they are used together.
+  std::size_t place_of(int bucket) const;
+  /// Returns the elements that each place needs for these parts of its largest bucket.
+  std::vector<std::int64_t> place_sizes(std::span<const Part> parts) const;
+
+  const ParameterTable& table;
+  Stream& stream;
+  StoreOptions options;
+  std::array<std::vector<std::int64_t>, both_parts.size()> offsets;  // by part: shard_offsets
+  Communicator* communicator = nullptr;                              // null: nothing is ever gathered or reduced
+};
+
+}  // namespace ringtrain
