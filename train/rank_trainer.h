@@ -79,7 +79,7 @@ class RankTrainer {
   bool peaks_logged_ = false;             // of memory, after the first step
   std::unique_ptr<MetricsFile> metrics_;  // rank 0
   std::unique_ptr<Progress> progress_;    // rank 0
-  RingSummary ring_;                      // rank 0, of a ring of several
+  RingReport ring_;                       // rank 0, of a ring of several
   GraceTime grace_;                       // rank 0
   double grace_logged_ = 0;               // rank 0: the seconds logged, 0: none yet
   CheckpointSaver saver_;                 // goes before state_: its thread reads it

@@ -66,7 +66,7 @@ class Model {
   virtual AttentionAudit& audit();
   /// Returns what the ring's passes since the last call did and waited for, and reset it. Nothing of a model without a
   /// ring.
-  virtual RingLoad take_ring_load() { return {}; }
+  virtual RingLoads take_ring_loads() { return {}; }
 };
 
 }  // namespace ringtrain

@@ -294,8 +294,8 @@ AttentionAudit& Transformer::audit() {
   return state_->audit;
 }
 
-RingLoad Transformer::take_ring_load() {
-  return state_->ring.take_load();
+RingLoads Transformer::take_ring_loads() {
+  return state_->ring.take_loads();
 }
 
 }  // namespace ringtrain

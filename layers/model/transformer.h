@@ -46,7 +46,7 @@ class Transformer : public Model {
   void take_loss_sum(const TensorView& sum) override;
   void forget_loss_sum() override;
   AttentionAudit& audit() override;
-  RingLoad take_ring_load() override;
+  RingLoads take_ring_loads() override;
 
  private:
   struct State;

@@ -70,7 +70,7 @@ class Ring {
   }
   /// Returns what the passes since the last call did and waited for (the exposed communication), and reset it. On a GPU
   /// these are times of its stream, for whose end this waits: call it where a value has just been read.
-  RingLoad take_load() { return times_.take(); }
+  RingLoads take_loads() { return times_.take(); }
 
  private:
   void pass(Stream& stream, const RingCall& call, const RingTensors& own, const Visitor& visitor,

@@ -57,7 +57,7 @@ double imbalance(std::span<const double> loads) {
   return *std::max_element(loads.begin(), loads.end()) * static_cast<double>(loads.size()) / sum;
 }
 
-double RingPassLoad::wait_seconds() const {
+double RingLoad::wait_seconds() const {
   return std::accumulate(hop_waits.begin(), hop_waits.end(), 0.0);
 }
 

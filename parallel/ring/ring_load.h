@@ -2,6 +2,7 @@
 // even they are, and what a rank waited for others. Pure.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -24,14 +25,12 @@ double imbalance(std::span<const double> loads);
 
 /// What one rank's forward (or backward) passes through the ring were, summed over layers and micro-batches. Seconds
 /// are of whoever computes: a GPU's own, not of the host that runs ahead of it.
-struct RingPassLoad {
+struct RingLoad {
   std::int64_t pairs = 0;         // that attention visited
   double compute_seconds = 0;     // in the visitor
   std::vector<double> hop_waits;  // [N + 1] seconds, by the hop that had to wait; the last: for the pass's own end
   double wait_seconds() const;
 };
-struct RingLoad {
-  RingPassLoad forward, backward;
-};
+using RingLoads = std::array<RingLoad, 2>;  // forward, backward
 
 }  // namespace ringtrain

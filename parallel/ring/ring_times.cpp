@@ -9,17 +9,17 @@ void RingTimes::read_some() {
   if (clock_.size() > many_events && clock_.passed()) read();
 }
 
-RingLoad RingTimes::take() {
+RingLoads RingTimes::take() {
   clock_.wait();
   read();
-  RingLoad load = std::move(load_);
+  RingLoads loads = std::move(loads_);
   reset();
-  return load;
+  return loads;
 }
 
 void RingTimes::read() {
   for (const Timed& time : timed_) {
-    RingPassLoad& of = load_of(time.backward);
+    RingLoad& of = loads_[time.backward];
     (time.is_wait ? of.hop_waits[time.hop] : of.compute_seconds) += clock_.seconds(time.from, time.to);
   }
   timed_.clear();
@@ -27,10 +27,7 @@ void RingTimes::read() {
 }
 
 void RingTimes::reset() {
-  for (RingPassLoad* one : {&load_.forward, &load_.backward}) {
-    *one = {};
-    one->hop_waits.assign(ring_size_ + 1, 0.0);
-  }
+  for (RingLoad& one : loads_) one = {.hop_waits = std::vector<double>(ring_size_ + 1, 0.0)};
 }
 
 }  // namespace ringtrain

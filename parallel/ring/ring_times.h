@@ -18,7 +18,7 @@ class RingTimes {
   template <class Body>
   void visit(Stream& stream, bool backward, std::int64_t pairs, const Body& body) {
     time(stream, {.backward = backward}, body);
-    load_of(backward).pairs += pairs;
+    loads_[backward].pairs += pairs;
   }
   /// The same of waiting. hop: which one cannot go on before; ring_size: the end of the pass.
   template <class Body>
@@ -29,7 +29,7 @@ class RingTimes {
   /// Reads the events of passes that are done, if there are many: a long evaluation has. Waits for nothing.
   void read_some();
   /// Returns what the passes since the last call were, for whose end it waits.
-  RingLoad take();
+  RingLoads take();
 
  private:
   struct Timed {
@@ -46,12 +46,11 @@ class RingTimes {
     what.to = clock_.record(stream);
     timed_.push_back(what);
   }
-  RingPassLoad& load_of(bool backward) { return backward ? load_.backward : load_.forward; }
   void read();
   void reset();
 
   int ring_size_;
-  RingLoad load_;
+  RingLoads loads_;
   StreamClock clock_;
   std::vector<Timed> timed_;
 };

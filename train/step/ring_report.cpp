@@ -11,91 +11,64 @@ namespace ringtrain {
 
 namespace {
 
-/// Appends a pass: pairs, seconds of work, waits by hop.
-void append(std::vector<double>& values, const RingPassLoad& pass) {
-  values.push_back(static_cast<double>(pass.pairs));
-  values.push_back(pass.compute_seconds);
-  values.insert(values.end(), pass.hop_waits.begin(), pass.hop_waits.end());
-}
-
-/// The numbers of all ranks, [world][passes][2 + N + 1].
-struct Gathered {
-  std::span<const std::span<const double>> loads;
-  const Mesh& mesh;
-
-  double of(int rank, int pass, int field) const {
-    const int fields = mesh.sequence + 3;
-    return loads[rank]
-                [static_cast<std::size_t>(pass) * static_cast<std::size_t>(fields) + static_cast<std::size_t>(field)];
-  }
-  /// Returns the imbalance of the most uneven ring.
-  double worst_imbalance(int pass, int field) const {
-    double worst = 1;
-    for (int data = 0; data < mesh.data; ++data) {
-      std::vector<double> ring;
-      ring.reserve(mesh.sequence);
-      for (int s = 0; s < mesh.sequence; ++s) ring.push_back(of(data * mesh.sequence + s, pass, field));
-      worst = std::max(worst, imbalance(ring));
-    }
-    return worst;
-  }
-  RingPassReport report(int pass) const {
-    RingPassReport result;
-    result.time_imbalance = worst_imbalance(pass, 1);
-    for (int hop = 0; hop <= mesh.sequence; ++hop) {
-      double sum = 0;
-      for (int rank = 0; rank < mesh.size(); ++rank) sum += of(rank, pass, 2 + hop);
-      result.hop_waits.push_back(sum / mesh.size());
-    }
-    return result;
-  }
-};
-
-nlohmann::ordered_json pass_json(const RingPassReport& pass) {
-  nlohmann::ordered_json json{{"time_imbalance", six_digits(pass.time_imbalance)},
-                              {"hop_wait_seconds", nlohmann::ordered_json::array()}};
-  for (const double wait : pass.hop_waits) json["hop_wait_seconds"].push_back(six_digits(wait));
-  return json;
-}
-
-void add_to(RingPassReport& sum, const RingPassReport& pass) {
-  sum.time_imbalance += pass.time_imbalance;
-  for (std::size_t hop = 0; hop < pass.hop_waits.size(); ++hop) sum.hop_waits[hop] += pass.hop_waits[hop];
-}
+constexpr std::array names{"forward", "backward"};
 
 /// Returns a pass's line, from sums over so many steps.
-std::string line_of(const char* name, const RingPassReport& sum, double seconds, int steps) {
+std::string line_of(const RingReport& sum, std::size_t pass, int steps) {
   constexpr std::size_t max_hops = 9;  // of a longer ring, those with the longest waits
-  std::vector<std::size_t> hops(sum.hop_waits.size());
+  const std::vector<double>& waits = sum.hop_waits[pass];
+  std::vector<std::size_t> hops(waits.size());
   std::iota(hops.begin(), hops.end(), std::size_t{0});
   if (hops.size() > max_hops) {
-    std::ranges::stable_sort(hops, [&](std::size_t a, std::size_t b) { return sum.hop_waits[a] > sum.hop_waits[b]; });
+    std::ranges::stable_sort(hops, [&](std::size_t a, std::size_t b) { return waits[a] > waits[b]; });
     hops.resize(max_hops);
     std::ranges::sort(hops);
   }
   std::string by_hop;
   for (const std::size_t hop : hops) {
-    by_hop +=
-        fmt::format("{}{} {:.1f}", by_hop.empty() ? "" : ", ",
-                    hop + 1 == sum.hop_waits.size() ? "end" : std::to_string(hop), sum.hop_waits[hop] / steps * 1e3);
+    by_hop += fmt::format("{}{} {:.1f}", by_hop.empty() ? "" : ", ",
+                          hop + 1 == waits.size() ? "end" : std::to_string(hop), waits[hop] / steps * 1e3);
   }
-  const double waits = std::accumulate(sum.hop_waits.begin(), sum.hop_waits.end(), 0.0);
+  const double waited = std::accumulate(waits.begin(), waits.end(), 0.0);
   return fmt::format(
       "  {:<9} slowest rank's attention takes {:.3f} x the mean; exposed communication {:.1f} ms a step, "
       "{:.1f}% of it; ms by hop: {}",
-      fmt::format("{}:", name), sum.time_imbalance / steps, waits / steps * 1e3, 100 * waits / seconds, by_hop);
+      fmt::format("{}:", names[pass]), sum.time_imbalance[pass] / steps, waited / steps * 1e3,
+      100 * waited / sum.seconds, by_hop);
 }
 
 }  // namespace
 
-void append(std::vector<double>& values, const RingLoad& own) {
-  append(values, own.forward);
-  append(values, own.backward);
+void append(std::vector<double>& values, const RingLoads& own) {
+  for (const RingLoad& pass : own) {
+    values.push_back(static_cast<double>(pass.pairs));
+    values.push_back(pass.compute_seconds);
+    values.insert(values.end(), pass.hop_waits.begin(), pass.hop_waits.end());
+  }
 }
 
 RingReport ring_report(const Mesh& mesh, std::span<const std::span<const double>> loads) {
-  const Gathered gathered{loads, mesh};
-  return {gathered.worst_imbalance(0, 0), gathered.report(0), gathered.report(1)};
+  const auto N = static_cast<std::size_t>(mesh.sequence), fields = N + 3;  // of a pass: pairs, seconds, waits by hop
+  const auto worst_imbalance = [&](std::size_t field) {                    // of the most uneven ring
+    double worst = 1;
+    for (std::size_t first = 0; first < loads.size(); first += N) {
+      std::vector<double> ring;
+      for (const auto& load : loads.subspan(first, N)) ring.push_back(load[field]);
+      worst = std::max(worst, imbalance(ring));
+    }
+    return worst;
+  };
+  RingReport report;
+  report.pairs_imbalance = worst_imbalance(0);
+  for (std::size_t pass = 0; pass < names.size(); ++pass) {
+    report.time_imbalance[pass] = worst_imbalance(pass * fields + 1);
+    for (std::size_t hop = 0; hop <= N; ++hop) {
+      double sum = 0;
+      for (const auto& load : loads) sum += load[pass * fields + 2 + hop];
+      report.hop_waits[pass].push_back(sum / mesh.size());
+    }
+  }
+  return report;
 }
 
 double six_digits(double value) {
@@ -103,30 +76,38 @@ double six_digits(double value) {
 }
 
 nlohmann::ordered_json to_json(const RingReport& report) {
-  return {{"pairs_imbalance", six_digits(report.pairs_imbalance)},
-          {"forward", pass_json(report.forward)},
-          {"backward", pass_json(report.backward)}};
+  nlohmann::ordered_json json{{"pairs_imbalance", six_digits(report.pairs_imbalance)}};
+  for (std::size_t pass = 0; pass < names.size(); ++pass) {
+    auto waits = nlohmann::ordered_json::array();
+    for (const double wait : report.hop_waits[pass]) waits.push_back(six_digits(wait));
+    json[names[pass]] = {{"time_imbalance", six_digits(report.time_imbalance[pass])}, {"hop_wait_seconds", waits}};
+  }
+  return json;
 }
 
-void RingSummary::add(const RingReport& report, double seconds) {
-  if (++steps_ <= 2) {  // the second takes the first one's place
-    sum_ = report;
-    seconds_ = seconds;
+void RingReport::add(const RingReport& step, double step_seconds) {
+  if (++steps <= 2) {  // the second takes the first one's place
+    const int added = steps;
+    *this = step;
+    seconds = step_seconds;
+    steps = added;
     return;
   }
-  sum_.pairs_imbalance += report.pairs_imbalance;
-  add_to(sum_.forward, report.forward);
-  add_to(sum_.backward, report.backward);
-  seconds_ += seconds;
+  pairs_imbalance += step.pairs_imbalance;
+  for (std::size_t pass = 0; pass < names.size(); ++pass) {
+    time_imbalance[pass] += step.time_imbalance[pass];
+    for (std::size_t hop = 0; hop < hop_waits[pass].size(); ++hop) hop_waits[pass][hop] += step.hop_waits[pass][hop];
+  }
+  seconds += step_seconds;
 }
 
-std::vector<std::string> RingSummary::lines() const {
-  if (steps_ == 0) return {};
-  const int counted = std::max(steps_ - 1, 1);
+std::vector<std::string> RingReport::lines() const {
+  if (steps == 0) return {};
+  const int counted = std::max(steps - 1, 1);
   return {fmt::format(
               "ring attention over {} ranks, mean of {} steps: the busiest rank has {:.3f} x the mean query-key pairs",
-              sum_.forward.hop_waits.size() - 1, counted, sum_.pairs_imbalance / counted),
-          line_of("forward", sum_.forward, seconds_, counted), line_of("backward", sum_.backward, seconds_, counted)};
+              hop_waits[0].size() - 1, counted, pairs_imbalance / counted),
+          line_of(*this, 0, counted), line_of(*this, 1, counted)};
 }
 
 }  // namespace ringtrain

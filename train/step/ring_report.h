@@ -3,6 +3,7 @@
 // (What a layout will give is parallel/ring/ring_load.h.)
 #pragma once
 
+#include <array>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
@@ -14,19 +15,26 @@
 
 namespace ringtrain {
 
-/// Forward or backward of one step, over all ranks.
-struct RingPassReport {
-  double time_imbalance = 1;      // the busiest rank's seconds in attention over the mean of its ring; the worst ring's
-  std::vector<double> hop_waits;  // [N + 1] mean seconds of a rank, by the hop that had to wait; the last: the end
-};
-
+/// Of a step, or sums over the steps of a run. What there are two of is of forward and of backward.
 struct RingReport {
-  double pairs_imbalance = 1;  // as time_imbalance, of pairs of queries and keys
-  RingPassReport forward, backward;
+  /// The pairs of queries and keys that the busiest rank has, over the mean of its ring; the worst ring's.
+  double pairs_imbalance = 1;
+  /// The same of seconds in attention.
+  std::array<double, 2> time_imbalance{1, 1};
+  /// [N + 1] mean seconds of a rank, by the hop that had to wait; the last: the end.
+  std::array<std::vector<double>, 2> hop_waits;
+  double seconds = 0;  // of the steps that count
+  int steps = 0;       // that were added, all
+
+  /// Adds a step that took so long. The first of several steps does not count: it meets cold caches and untouched
+  /// memory.
+  void add(const RingReport& step, double step_seconds);
+  /// Returns three lines for people, with means over the steps that were added; none if there was no step.
+  std::vector<std::string> lines() const;
 };
 
 /// Appends what a rank tells the others of its load: the same number of values on every rank of a mesh.
-void append(std::vector<double>& values, const RingLoad& own);
+void append(std::vector<double>& values, const RingLoads& own);
 /// Returns what all ranks' loads come to. loads: of the mesh's ranks, in order, as append() wrote them.
 RingReport ring_report(const Mesh& mesh, std::span<const std::span<const double>> loads);
 
@@ -34,20 +42,5 @@ RingReport ring_report(const Mesh& mesh, std::span<const std::span<const double>
 double six_digits(double value);
 /// Returns the report as a JSON object.
 nlohmann::ordered_json to_json(const RingReport& report);
-
-/// Means over the steps of a run.
-class RingSummary {
- public:
-  /// seconds: of the step.
-  void add(const RingReport& report, double seconds);
-  /// Returns three lines for people; none if there was no step. The first of several steps does not count: it meets
-  /// cold caches and untouched memory.
-  std::vector<std::string> lines() const;
-
- private:
-  RingReport sum_;  // of the steps that count
-  double seconds_ = 0;
-  int steps_ = 0;  // all
-};
 
 }  // namespace ringtrain

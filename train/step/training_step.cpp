@@ -177,7 +177,7 @@ std::optional<double> TrainingStep::loss_of_ends(std::int64_t step, const Window
   if (auto shared = shared_error(world_, problem, {"data that cannot be read"})) throw SharedError(*shared);
   state_.model->evaluate(batch, {});
   std::array<double, 2> sums{state_.model->take_loss_sum(), batch.weight_sum};
-  state_.model->take_ring_load();
+  state_.model->take_ring_loads();
   all_reduce_sum(world_, sums, {"loss of a check of the rope"});
   if (!(sums[1] > 0)) return std::nullopt;
   return sums[0] / sums[1];
@@ -203,9 +203,9 @@ std::optional<RopeCheck> TrainingStep::check_rope(std::int64_t step, const Known
 void TrainingStep::sum_over_ranks(std::span<double> sums, bool ring, StepResult& result) {
   std::vector<double> own(sums.begin(), sums.end());
   if (ring) {
-    const RingLoad load = state_.model->take_ring_load();
-    result.ring_wait_seconds = load.forward.wait_seconds() + load.backward.wait_seconds();
-    append(own, load);
+    const RingLoads loads = state_.model->take_ring_loads();
+    result.ring_wait_seconds = loads[0].wait_seconds() + loads[1].wait_seconds();
+    append(own, loads);
   }
   const std::vector<double> all = all_gather(world_, own, {"sum of loss and gradient norm"});
   std::ranges::fill(sums, 0.0);

@@ -28,11 +28,13 @@ class DeviceTimes : public GpuTest {
 
 constexpr std::int64_t T = 8;
 
+constexpr std::size_t forward = 0, backward = 1;  // of RingLoads
+
 /// Passes of a contiguous ring, where a visit is two kernels. Returns each rank's load.
-std::vector<RingLoad> loads_of(int ranks, milliseconds kernel, milliseconds copy, std::int64_t min_part = T,
-                               bool causal = true, bool overlap = false) {
+std::vector<RingLoads> loads_of(int ranks, milliseconds kernel, milliseconds copy, std::int64_t min_part = T,
+                                bool causal = true, bool overlap = false) {
   cuda_emulator::set_durations({.kernel = kernel, .device_copy = copy, .instant_host = true});
-  std::vector<RingLoad> loads(ranks);
+  std::vector<RingLoads> loads(ranks);
   launch_threads({.ranks = ranks, .timeout_seconds = 60}, [&](Communicator& world) {
     ThreadPool pool(1);
     Allocator allocator(Device::cuda(0));
@@ -70,46 +72,46 @@ std::vector<RingLoad> loads_of(int ranks, milliseconds kernel, milliseconds copy
     });
     EXPECT_EQ(waits(), before) << "the host waits for the GPU in a pass";
     stream.synchronize();
-    loads[world.rank()] = ring.take_load();
-    EXPECT_EQ(ring.take_load().forward.wait_seconds(), 0);
-    EXPECT_EQ(ring.take_load().backward.compute_seconds, 0);
+    loads[world.rank()] = ring.take_loads();
+    EXPECT_EQ(ring.take_loads()[forward].wait_seconds(), 0);
+    EXPECT_EQ(ring.take_loads()[backward].compute_seconds, 0);
   });
   return loads;
 }
 
 TEST_F(DeviceTimes, AWaitIsSeenWhereCommunicationIsSlow) {
   const auto loads = loads_of(2, milliseconds(5), milliseconds(100));
-  EXPECT_NEAR(loads[0].forward.compute_seconds, 0.010, 1e-5);  // its own block
-  EXPECT_NEAR(loads[1].forward.compute_seconds, 0.020, 1e-5);  // two
-  EXPECT_NEAR(loads[1].backward.compute_seconds, 0.020, 1e-5);
+  EXPECT_NEAR(loads[0][forward].compute_seconds, 0.010, 1e-5);  // its own block
+  EXPECT_NEAR(loads[1][forward].compute_seconds, 0.020, 1e-5);  // two
+  EXPECT_NEAR(loads[1][backward].compute_seconds, 0.020, 1e-5);
   // The copy of 100 ms begins when the hop of two kernels does.
-  EXPECT_NEAR(loads[1].forward.hop_waits[1], 0.090, 1e-5);
-  EXPECT_EQ(loads[1].forward.hop_waits[0], 0);
+  EXPECT_NEAR(loads[1][forward].hop_waits[1], 0.090, 1e-5);
+  EXPECT_EQ(loads[1][forward].hop_waits[0], 0);
   // Gradients leave behind hop 0's kernels and are wanted before hop 1; the last ones come back at the end.
-  EXPECT_NEAR(loads[1].backward.hop_waits[1], 0.100, 1e-5);
-  EXPECT_NEAR(loads[0].backward.hop_waits[2], 0.110, 1e-5);
+  EXPECT_NEAR(loads[1][backward].hop_waits[1], 0.100, 1e-5);
+  EXPECT_NEAR(loads[0][backward].hop_waits[2], 0.110, 1e-5);
 }
 
 TEST_F(DeviceTimes, NoneIsSeenWhereComputingHidesIt) {
   const auto loads = loads_of(2, milliseconds(50), milliseconds(1));
-  EXPECT_NEAR(loads[1].forward.compute_seconds, 0.200, 1e-5);
-  EXPECT_EQ(loads[1].forward.hop_waits[1], 0);
-  EXPECT_NEAR(loads[1].backward.hop_waits[1], 0.001, 1e-5);  // gradients of a whole block, which nothing hides
+  EXPECT_NEAR(loads[1][forward].compute_seconds, 0.200, 1e-5);
+  EXPECT_EQ(loads[1][forward].hop_waits[1], 0);
+  EXPECT_NEAR(loads[1][backward].hop_waits[1], 0.001, 1e-5);  // gradients of a whole block, which nothing hides
 }
 
 TEST_F(DeviceTimes, GradientsInPartsHideBehindEachOther) {
   const auto loads = loads_of(2, milliseconds(50), milliseconds(20), T / 2);
-  EXPECT_NEAR(loads[1].backward.compute_seconds, 0.400, 1e-5);  // two blocks of two parts
-  EXPECT_EQ(loads[1].forward.hop_waits[1], 0);
-  EXPECT_EQ(loads[1].backward.hop_waits[1], 0);
-  EXPECT_NEAR(loads[1].backward.hop_waits[2], 0.040, 1e-5);  // the second part's return: dk and dv
+  EXPECT_NEAR(loads[1][backward].compute_seconds, 0.400, 1e-5);  // two blocks of two parts
+  EXPECT_EQ(loads[1][forward].hop_waits[1], 0);
+  EXPECT_EQ(loads[1][backward].hop_waits[1], 0);
+  EXPECT_NEAR(loads[1][backward].hop_waits[2], 0.040, 1e-5);  // the second part's return: dk and dv
   const auto busy = loads_of(2, milliseconds(50), milliseconds(20), T / 2, /*causal=*/true, /*overlap=*/true);
-  EXPECT_EQ(busy[1].backward.hop_waits[2], 0);  // something else is computed
+  EXPECT_EQ(busy[1][backward].hop_waits[2], 0);  // something else is computed
   // Three, of which every one meets every block: each block's gradients go through all of them.
-  for (const RingLoad& load : loads_of(3, milliseconds(50), milliseconds(20), T / 2, /*causal=*/false)) {
-    EXPECT_EQ(load.backward.hop_waits[1], 0);
-    EXPECT_EQ(load.backward.hop_waits[2], 0);
-    EXPECT_LE(load.backward.hop_waits[3], 0.080 + 1e-5);  // one stream may carry both its part home and its peer's
+  for (const RingLoads& load : loads_of(3, milliseconds(50), milliseconds(20), T / 2, /*causal=*/false)) {
+    EXPECT_EQ(load[backward].hop_waits[1], 0);
+    EXPECT_EQ(load[backward].hop_waits[2], 0);
+    EXPECT_LE(load[backward].hop_waits[3], 0.080 + 1e-5);  // one stream may carry both its part home and its peer's
   }
 }
 

@@ -70,12 +70,12 @@ class FullRing {
                 [&](const RingBlock& block) {
                   attention_forward(stream_, shape_, q_, block.k, block.v, own(), block.tokens, state, {}, workspace_);
                 },
-                &RingLoad::forward);
+                /*backward=*/false);
   }
   /// Sends forward's blocks and computes nothing.
   Times transfers() {
     return pass([] {}, [&](const Ring::Visitor& visitor) { ring_.forward(stream_, 0, kv_, {}, visitor); },
-                [](const RingBlock&) {}, &RingLoad::forward);
+                [](const RingBlock&) {}, /*backward=*/false);
   }
   /// Its numbers mean nothing; kernels take as long as ever.
   Times backward() {
@@ -85,7 +85,7 @@ class FullRing {
                   attention_backward(stream_, shape_, q_, block.k, block.v, q_, m_, l_, own(), block.tokens, o_,
                                      block.dk, block.dv, workspace_, block.accumulate);
                 },
-                &RingLoad::backward);
+                /*backward=*/true);
   }
 
  private:
@@ -97,7 +97,7 @@ class FullRing {
   AttentionTokens own() const { return {segments_[world_.rank()], {}}; }
   /// Returns medians over passes. The end of a pass, where gradients come back, is not counted as a hop's waiting.
   template <class Prepare, class Run, class Visit>
-  Times pass(const Prepare& prepare, const Run& run, const Visit& visit, RingPassLoad RingLoad::*of) {
+  Times pass(const Prepare& prepare, const Run& run, const Visit& visit, bool backward) {
     std::vector<double> computing, waiting;
     for (int i = 0; i < passes + 1; ++i) {
       ring_.begin(mask_, extents_, segments_, 1);
@@ -109,7 +109,7 @@ class FullRing {
         visit(block);
         if (block.hop == 0) first_hop += seconds_now() - start;
       });
-      const RingPassLoad load = ring_.take_load().*of;
+      const RingLoad load = ring_.take_loads()[backward];
       if (i == 0) continue;  // touches memory for the first time
       computing.push_back(first_hop);
       waiting.push_back(load.wait_seconds() - load.hop_waits.back());

@@ -35,7 +35,7 @@ bool for_each_span(RankState& state, const TokenFile& file, std::span<const Read
     first_pass.end();
   }
   state.model->forget_loss_sum();
-  state.model->take_ring_load();
+  state.model->take_ring_loads();
   return !stopped;
 }
 
