@@ -1,7 +1,7 @@
 // The files of a run: opened, verified, and matched with the model.
 #include "data/corpus.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <numeric>
 #include <span>

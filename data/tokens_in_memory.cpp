@@ -1,6 +1,6 @@
 #include "data/tokens_in_memory.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // "1 document", "3 documents".
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdint>
 #include <string>

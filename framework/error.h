@@ -4,7 +4,7 @@
 // refuse_call() is for arguments of public functions, whose fault is that of the caller.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <source_location>
 #include <stdexcept>

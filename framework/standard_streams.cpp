@@ -1,7 +1,7 @@
 #include "framework/standard_streams.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <stdio_ext.h>
 #include <unistd.h>

@@ -6,6 +6,13 @@
 
 namespace ringtrain {
 
+void fail_start(ExitCode code, const std::string& what, const std::system_error& error) {
+  fail(code,
+       "cannot start {}: {}; ask for fewer, or raise the limit on processes and threads (ulimit -u, a container's "
+       "limit) or on memory (ulimit -v)",
+       what, error.code().message());
+}
+
 int gpu_of_thread() noexcept {
 #if RINGTRAIN_CUDA
   return cuda::chosen_device();

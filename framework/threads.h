@@ -1,15 +1,12 @@
-// The one place that starts threads (tests/structure holds it). The system may have none to give (ulimit -u, a
-// container's limit on processes, ulimit -v): that is an error with a sentence, or work that is done without one. A new
-// thread works on the GPU of the thread that starts it; without one of its own it would make a context on GPU 0.
+// Starts threads, as run_aside.h does and nothing else (tests/structure holds it). The system may have none to give
+// (ulimit -u, a container's limit on processes, ulimit -v): that is an error with a sentence, or work that is done
+// without one. A new thread works on the GPU of the thread that starts it; without one of its own it would make a
+// context on GPU 0.
 #pragma once
 
-#include <fmt/format.h>
-
-#include <future>
 #include <string>
 #include <system_error>
 #include <thread>
-#include <type_traits>
 #include <utility>
 
 #include "framework/error.h"
@@ -17,12 +14,7 @@
 namespace ringtrain {
 
 /// Throws Error(code): `what` ("compute thread 3 of 8 of a rank") could not be started, and what to look at.
-[[noreturn]] inline void fail_start(ExitCode code, const std::string& what, const std::system_error& error) {
-  fail(code,
-       "cannot start {}: {}; ask for fewer, or raise the limit on processes and threads (ulimit -u, a container's "
-       "limit) or on memory (ulimit -v)",
-       what, error.code().message());
-}
+[[noreturn]] void fail_start(ExitCode code, const std::string& what, const std::system_error& error);
 
 /// Returns the GPU that the calling thread chose (framework/cuda/current_device.h), or -1.
 int gpu_of_thread() noexcept;
@@ -57,19 +49,6 @@ Thread start_thread(ExitCode code, const std::string& what, Body body) {
     return Thread(std::thread(on_own_gpu(std::move(body))));
   } catch (const std::system_error& error) {
     fail_start(code, what, error);
-  }
-}
-
-/// Runs work on a thread of its own, or here and now if the system has none to give. Returns its result to come.
-template <class Work>
-auto run_aside(Work work) -> std::future<std::invoke_result_t<Work>> {
-  try {
-    return std::async(std::launch::async, on_own_gpu(work));
-  } catch (const std::system_error&) {
-    std::packaged_task<std::invoke_result_t<Work>()> task(std::move(work));
-    auto result = task.get_future();
-    task();
-    return result;
   }
 }
 

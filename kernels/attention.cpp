@@ -1,7 +1,7 @@
 // Checks shapes and dtypes of every attention call, then branches on the device.
 #include "kernels/attention.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 

@@ -1,6 +1,6 @@
 #include "kernels/check.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 

@@ -1,7 +1,7 @@
 // Flat tensors on the CPU: fixed chunks over the pool; sums in double over a fixed tree.
 #include "kernels/elementwise.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstring>
 

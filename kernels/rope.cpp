@@ -1,7 +1,7 @@
 // Rotary frequencies, in double on the host, and the rotation on the CPU.
 #include "kernels/rope.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "layers/activations.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "layers/key_value_cache.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "layers/model_spec.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // What every communicator asks of an exchange, whatever carries it.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "framework/checks/argument_check.h"
 #include "parallel/communicator.h"

@@ -1,9 +1,8 @@
 #include "parallel/rank_zero.h"
 
 #include <chrono>
-#include <future>
 
-#include "framework/threads.h"
+#include "framework/run_aside.h"
 #include "parallel/collectives.h"
 
 namespace ringtrain {

@@ -1,6 +1,6 @@
 #include "data/chat/conversation.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 // template here writes is refused, never dropped.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>

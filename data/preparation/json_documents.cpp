@@ -1,6 +1,6 @@
 #include "data/preparation/json_documents.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "extras/long_context/logits_scores.h"
 #include "framework/error.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "extras/long_context/logits_scores.h"
 #include "framework/counted.h"

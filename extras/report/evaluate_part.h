@@ -2,7 +2,7 @@
 // and heat maps of tasks.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace ringtrain {

@@ -1,7 +1,7 @@
 // A run as a page shows it, and what its metrics come to.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

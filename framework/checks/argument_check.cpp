@@ -1,6 +1,6 @@
 #include "framework/checks/argument_check.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 

@@ -1,6 +1,6 @@
 #include "framework/config/config_problems.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <limits>

@@ -1,6 +1,6 @@
 #include "framework/config/config_reference.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 // together (config_check.h). Problems gather in ConfigProblems and end in one Error.
 #include "framework/config/read_config.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <filesystem>

@@ -1,6 +1,6 @@
 #include "framework/config/training_stages.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <set>

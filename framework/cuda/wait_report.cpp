@@ -1,7 +1,7 @@
 #include "framework/cuda/wait_report.h"
 
 #include <cuda_runtime.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <atomic>
 #include <map>

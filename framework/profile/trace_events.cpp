@@ -1,6 +1,6 @@
 #include "framework/profile/trace_events.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <iterator>

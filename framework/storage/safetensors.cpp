@@ -1,6 +1,6 @@
 #include "framework/storage/safetensors.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

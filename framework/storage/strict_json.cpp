@@ -1,6 +1,6 @@
 #include "framework/storage/strict_json.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <vector>

@@ -1,6 +1,6 @@
 #include "layers/model/step_work.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

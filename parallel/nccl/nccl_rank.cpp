@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <future>
 #include <numeric>
 #include <random>
 #include <utility>
@@ -10,7 +9,7 @@
 #include "framework/cuda/check.h"
 #include "framework/cuda/context.h"
 #include "framework/cuda/kernel_loading.h"
-#include "framework/threads.h"
+#include "framework/run_aside.h"
 #include "parallel/call_history.h"
 #include "parallel/collectives.h"
 #include "parallel/nccl/thread_blocks.h"

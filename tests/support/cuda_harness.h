@@ -5,7 +5,7 @@
 #pragma once
 
 #include <cuda_runtime.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <chrono>
 #include <cstdio>

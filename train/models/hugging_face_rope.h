@@ -2,7 +2,7 @@
 // rope_scaling with rope_type or type (4 and before), to model.rope_theta and model.rope_scaling and back.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

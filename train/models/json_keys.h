@@ -2,7 +2,7 @@
 // for shows at the end. A value of the wrong type is an Error(checkpoint) that names file and key.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdint>
 #include <nlohmann/json.hpp>

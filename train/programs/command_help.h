@@ -2,7 +2,7 @@
 // words. For command_line.h alone.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <string>

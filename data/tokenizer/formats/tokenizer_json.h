@@ -4,7 +4,7 @@
 // choice.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "data/tokenizer/bpe_spec.h"

@@ -1,5 +1,6 @@
 // No false alarm, and no loose bound: random configs are right, and of each kind of tensor some run comes within a
 // thirtieth of its bound.
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
