@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,7 +62,9 @@ class PreparedAgainst : public PreparedMetric {
     std::vector<LengthComparison> comparison = static_cast<Comparison*>(scorer)->finish(documents_of(subject_.targets));
     const std::string& path = other_.source.path;
     const bool intervals = subject_.targets.documents >= min_documents;
-    MetricResult result{comparison_json(path, comparison), comparison_table(path, comparison, intervals), {}};
+    MetricResult result{std::make_shared<const nlohmann::ordered_json>(comparison_json(path, comparison)),
+                        comparison_table(path, comparison, intervals),
+                        {}};
     if (found_ && state.rank == 0) *found_ = std::move(comparison);
     return result;
   }

@@ -264,7 +264,8 @@ class PreparedLongPpl : public PreparedMetric {
                         const std::function<void(std::int64_t)>& progress) const override {
     LongPplResult result = evaluate_long_perplexity(state, subject_.file, texts_, subject_.source.path, progress);
     const bool intervals = subject_.targets.documents >= min_documents;
-    MetricResult shown{long_ppl_json(result), long_ppl_lines(result, intervals), key_set_text(result.set)};
+    MetricResult shown{std::make_shared<const nlohmann::ordered_json>(long_ppl_json(result)),
+                       long_ppl_lines(result, intervals), key_set_text(result.set)};
     if (found_ && state.rank == 0) *found_ = std::move(result);
     return shown;
   }

@@ -212,7 +212,7 @@ class PreparedTasks : public PreparedMetric {
   MetricResult evaluate(RankState& state, TargetScorer* /*scorer*/,
                         const std::function<void(std::int64_t)>& progress) const override {
     const TaskSummary summary = evaluate_tasks(state, samples_, greedy_, progress);
-    return {tasks_json(summary), task_tables(summary), {}};
+    return {std::make_shared<const nlohmann::ordered_json>(tasks_json(summary)), task_tables(summary), {}};
   }
 
  private:

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,7 +42,7 @@ class TargetScorer {
 };
 
 struct MetricResult {
-  nlohmann::ordered_json json;  // the field of `evaluate --output`
+  std::shared_ptr<const nlohmann::ordered_json> json;  // the field of `evaluate --output`
   std::string lines;            // for people
   std::string file_text;        // of EvaluationMetric::output()
 };

@@ -160,7 +160,7 @@ nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary) {
                                                        {"cut_ci95", {bucket.cut.ci95.low, bucket.cut.ci95.high}}});
     }
   }
-  for (const auto& [name, result] : summary.metrics) json[name] = result.json;
+  for (const auto& [name, result] : summary.metrics) json[name] = *result.json;
   return json;
 }
 

@@ -6,6 +6,7 @@
 
 #include "framework/error.h"
 #include "parallel/collectives.h"
+#include "train/evaluation/evaluation_metric.h"
 #include "train/evaluation/passes/batch_targets.h"
 #include "train/evaluation/passes/shared_spans.h"
 

@@ -11,11 +11,12 @@
 
 #include "data/token_file.h"
 #include "train/engine/rank_state.h"
-#include "train/evaluation/evaluation_metric.h"
 #include "train/evaluation/evaluation_statistics.h"
 #include "train/evaluation/evaluation_targets.h"
 
 namespace ringtrain {
+
+class TargetScorer;
 
 /// Called on every rank after each of its data rank's sequences, with the sequence's tokens.
 using EvaluationProgress = std::function<void(std::int64_t tokens)>;
