@@ -80,7 +80,7 @@ TEST_P(HopperAttention, BeginsAndEndsAState) {
 
 TEST_P(HopperAttention, AwkwardShards) {
   Gpu gpu;
-  for (const Case& c : awkward_cases(GetParam())) check(gpu, c, DType::bfloat16);
+  for (const AttentionCase& c : awkward_cases(GetParam())) check(gpu, c, DType::bfloat16);
 }
 
 TEST_P(HopperAttention, LargeScores) {

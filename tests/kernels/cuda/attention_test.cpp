@@ -101,7 +101,7 @@ TEST_F(GpuAttention, BeginsAndEndsAState) {
 
 TEST_F(GpuAttention, AwkwardShards) {
   Gpu gpu;
-  for (const Case& c : awkward_cases(64)) check_paths(gpu, c);
+  for (const AttentionCase& c : awkward_cases(64)) check_paths(gpu, c);
   const Case before{"before", shape_of(2, 2, 1, 64), {{0, 1, 230}}, {{{100, 1, 130}}, {{400, 1, 10}}}};
   const Outputs got = run(gpu, before, DType::bfloat16);
   EXPECT_TRUE(std::all_of(got.lse.begin(), got.lse.begin() + 100, [](double x) { return x == -INFINITY; }));
