@@ -11,7 +11,7 @@ import os
 import torch
 import transformers
 
-from make_golden import weight
+from make_golden import compute_in_double, weight
 
 CLASSES = {"llama": ("LlamaConfig", "LlamaForCausalLM"), "mistral": ("MistralConfig", "MistralForCausalLM"),
            "qwen2": ("Qwen2Config", "Qwen2ForCausalLM"), "qwen3": ("Qwen3Config", "Qwen3ForCausalLM")}
@@ -76,8 +76,6 @@ def check(path):
 
 
 if __name__ == "__main__":
-    torch.set_default_dtype(torch.float64)
-    torch.float32 = torch.float = torch.float64
-    torch.Tensor.float = torch.Tensor.double
+    compute_in_double()
     for golden_file in sorted(glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__)), "*.json"))):
         check(golden_file)

@@ -18,6 +18,7 @@ try:
     import torch
     import transformers
     from check_golden import make_model
+    from make_golden import compute_in_double
 except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
@@ -127,9 +128,7 @@ def check_generate(folder, name, output, model):
 
 
 def main():
-    torch.set_default_dtype(torch.float64)
-    torch.float32 = torch.float = torch.float64
-    torch.Tensor.float = torch.Tensor.double
+    compute_in_double()
     with tempfile.TemporaryDirectory(prefix="programs-") as temporary:
         folder = pathlib.Path(temporary)
         texts = folder / "texts"

@@ -13,6 +13,7 @@ import sys
 import torch
 import transformers
 
+from make_golden import compute_in_double
 from make_hugging_face import CLASSES, nll_of
 
 TOLERANCE = 1e-9
@@ -54,7 +55,5 @@ def main(path):
 
 if __name__ == "__main__":
     transformers.logging.set_verbosity_error()
-    torch.set_default_dtype(torch.float64)
-    torch.float32 = torch.float = torch.float64
-    torch.Tensor.float = torch.Tensor.double
+    compute_in_double()
     sys.exit(main(sys.argv[1]))

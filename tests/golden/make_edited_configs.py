@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes edited_configs.json for tests/train/models/edited_configs_test.cpp: configs of hugging_face.json, edited by hand
-as people edit them, and the mean nll that transformers computes in float64 from each.
+"""Writes edited_configs.json for tests/train/models/hugging_face_golden_test.cpp: configs of hugging_face.json, edited by
+hand as people edit them, and the mean nll that transformers computes in float64 from each.
 
 Run as `python make_edited_configs.py` with PyTorch and transformers; neither the build nor the tests need it."""
 import json
@@ -9,6 +9,7 @@ import os
 import torch
 import transformers
 
+from make_golden import compute_in_double
 from make_hugging_face import CLASSES, nll_of
 
 LINEAR = {"rope_type": "linear", "factor": 8.0}
@@ -91,7 +92,5 @@ def main():
 
 if __name__ == "__main__":
     transformers.logging.set_verbosity_error()
-    torch.set_default_dtype(torch.float64)
-    torch.float32 = torch.float = torch.float64
-    torch.Tensor.float = torch.Tensor.double
+    compute_in_double()
     main()

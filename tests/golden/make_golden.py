@@ -35,6 +35,13 @@ def uniform(stream, index):
     return (splitmix64((stream << 32) + index) >> 11) * 2.0**-52 - 1.0
 
 
+def compute_in_double():
+    """Lets "float32" mean float64: transformers computes norms and rotary angles in float32 whatever a model's dtype."""
+    torch.set_default_dtype(torch.float64)
+    torch.float32 = torch.float = torch.float64
+    torch.Tensor.float = torch.Tensor.double
+
+
 def weight(stream, name, shape):
     """Matrices: +-0.35; biases: +-0.1; norms: 1 +- 0.1. stream: the parameter's place in the list."""
     count = math.prod(shape)

@@ -15,7 +15,7 @@ import tempfile
 import torch
 import transformers
 
-from make_golden import splitmix64, weight
+from make_golden import compute_in_double, splitmix64, weight
 
 CLASSES = {"llama": ("LlamaConfig", "LlamaForCausalLM"), "mistral": ("MistralConfig", "MistralForCausalLM"),
            "qwen2": ("Qwen2Config", "Qwen2ForCausalLM"), "qwen3": ("Qwen3Config", "Qwen3ForCausalLM"),
@@ -197,9 +197,7 @@ def make_case(kind, rope, tied, layers, gradients):
 if __name__ == "__main__":
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    torch.set_default_dtype(torch.float64)
-    torch.float32 = torch.float = torch.float64
-    torch.Tensor.float = torch.Tensor.double
+    compute_in_double()
     cases = []
     for kind in CLASSES:
         ropes = {"phi3": PHI3_ROPES, "gpt2": ["default"]}.get(kind, LATER_ROPES if kind in LATER else ROPES)

@@ -1,15 +1,21 @@
 // Tiny models of every class of transformers, with every kind of rotary scaling, tied and untied heads, windows and
 // biases: config.json as transformers saved it, and nll and gradients as transformers computed them in float64
-// (tests/golden/make_hugging_face.py), on one rank and on a ring of 3.
+// (tests/golden/make_hugging_face.py), on one rank and on a ring of 3. And configs of these that people edit by hand:
+// keys of transformers 4 beside those of 5, keys of other classes (make_edited_configs.py, with 5.24.0): what
+// transformers computes from each is computed here, too, or the key is refused by name.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "tests/layers/harness.h"
+#include "tests/support/error_of.h"
 #include "tests/support/paths.h"
 #include "train/models/hugging_face_config.h"
 
@@ -20,11 +26,12 @@ using nlohmann::json;
 
 constexpr double tolerance = 1e-9;
 
+json golden_file(const std::string& name) {
+  return json::parse(std::ifstream(source_folder() + "/tests/golden/" + name));
+}
+
 const json& all_cases() {
-  static const json cases = [] {
-    std::ifstream file(source_folder() + "/tests/golden/hugging_face.json");
-    return json::parse(file);
-  }();
+  static const json cases = golden_file("hugging_face.json");
   return cases;
 }
 
@@ -112,6 +119,77 @@ INSTANTIATE_TEST_SUITE_P(Classes, HuggingFaceGolden,
                          ::testing::Values("llama", "mistral", "qwen2", "qwen3", "smollm3", "olmo2", "olmo3", "gemma2",
                                            "gemma3_text", "phi3", "granite", "gpt2"),
                          [](const auto& test) { return std::string(test.param); });
+
+constexpr const char* other_scaling =
+    "rope_scaling: says otherwise than rope_parameters.full_attention; remove the one that is not meant";
+constexpr const char* other_theta =
+    "rope_theta: says otherwise than rope_parameters.full_attention; remove the one that is not meant";
+
+/// What is said of an edited config.
+struct Said {
+  const char* refusal = "";  // "": it is computed as transformers does
+  const char* log = "";
+};
+const std::map<std::string, Said> said_of_edits{
+    {"gemma2_another_pattern",
+     {"sliding_window_pattern: is 3, but Gemma2ForCausalLM does not read it; give layer_types instead"}},
+    {"olmo3_another_pattern",
+     {"sliding_window_pattern: is 3, but Olmo3ForCausalLM does not read it; give layer_types instead"}},
+    {"phi3_trained_length_within",
+     {"",
+      "original_max_position_embeddings = 16 within the rotary keys has no effect, as in transformers; the "
+      "trained length is 4096, the default of Phi3ForCausalLM"}},
+    {"phi3_both_trained_lengths",
+     {"",
+      "original_max_position_embeddings = 4096 within the rotary keys has no effect, as in transformers; the "
+      "trained length is 32, given outside of them"}},
+    {"gemma3_text_another_scaling", {other_scaling}},
+    {"gemma3_text_another_theta", {other_theta}},
+    {"gemma3_text_another_trained_length",
+     {"original_max_position_embeddings: is 16, but Gemma3ForCausalLM computes with 64; give the length that "
+      "is meant in rope_parameters.full_attention alone"}},
+    {"gemma3_text_another_local_theta",
+     {"rope_local_base_freq: says otherwise than rope_parameters.sliding_attention; remove the one that is not "
+      "meant"}},
+    {"olmo3_another_scaling", {other_scaling}},
+    {"olmo3_another_theta", {other_theta}},
+    {"olmo3_another_trained_length",
+     {"original_max_position_embeddings: is 16, but Olmo3ForCausalLM computes with 64; give the length that "
+      "is meant in rope_parameters.full_attention alone"}},
+    {"llama_another_theta", {"rope_theta: says otherwise than rope_parameters; remove the one that is not meant"}},
+    {"llama_another_theta_in_the_older_section",
+     {"rope_theta: says otherwise than rope_scaling; remove the one that is not meant"}},
+    {"llama_an_older_section_without_theta",
+     {"rope_scaling: says otherwise than rope_parameters; remove the one that is not meant"}},
+    {"llama_both_trained_lengths",
+     {"",
+      "original_max_position_embeddings = 32 within the rotary keys has no effect, as in transformers; the "
+      "trained length is 64, given outside of them"}}};
+
+TEST(EditedConfigs, AreReadAsTransformersReadsThemOrRefused) {
+  std::size_t said = 0;
+  for (const json& edit : golden_file("edited_configs.json")) {
+    const std::string name = edit["name"], prefix = "DIR/config.json: ";
+    SCOPED_TRACE(name);
+    const auto known = said_of_edits.find(name);
+    const auto [refusal, log] = known == said_of_edits.end() ? Said{} : known->second;
+    if (known != said_of_edits.end()) ++said;
+    const json& model = *std::ranges::find_if(all_cases(), [&](const json& one) { return one["name"] == edit["of"]; });
+    json content = model["config"];
+    content.merge_patch(edit["patch"]);
+    const auto read = [&] { return parse_hugging_face_config(content.dump(), "DIR/config.json"); };
+    if (*refusal) {
+      EXPECT_EQ(error_of(ExitCode::checkpoint, read), prefix + refusal);
+      continue;
+    }
+    const HuggingFaceConfig config = read();
+    EXPECT_EQ(config.logs, *log ? std::vector{prefix + log} : std::vector<std::string>{});
+    const std::vector<double> nll = run_evaluation(config.model, RunOptions{}, sequences_of(model["tokens"])).nll;
+    const double mean = std::accumulate(nll.begin(), nll.end(), 0.0) / static_cast<double>(nll.size());
+    EXPECT_NEAR(mean / edit["nll"].get<double>(), 1, 1e-12);
+  }
+  EXPECT_EQ(said, said_of_edits.size());
+}
 
 }  // namespace
 }  // namespace ringtrain::testing
