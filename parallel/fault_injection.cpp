@@ -1,9 +1,12 @@
 #include "parallel/fault_injection.h"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -27,23 +30,14 @@ struct Fault {
 };
 
 Fault read_fault(const std::string& text) {
-  std::vector<std::string> parts(1);
-  for (const char letter : text) {
-    if (letter == ':') {
-      parts.emplace_back();
-    } else {
-      parts.back() += letter;
-    }
-  }
+  constexpr std::array<std::string_view, 5> actions{"kill", "stop", "slow", "diverge", "throw"};
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, ':');) parts.push_back(part);
   Fault fault;
   const auto number = [](std::string_view part, int& value) { return take_number(part, value) && part.empty(); };
-  const auto known = [](const std::string& action) {
-    for (const std::string_view one : {"kill", "stop", "slow", "diverge", "throw"}) {
-      if (action == one) return true;
-    }
-    return false;
-  };
-  if (parts.size() != 4 || !number(parts[0], fault.rank) || !number(parts[2], fault.count) || !known(parts[3])) {
+  if (parts.size() != 4 || !number(parts[0], fault.rank) || !number(parts[2], fault.count) ||
+      std::ranges::find(actions, parts[3]) == actions.end()) {
     fail(ExitCode::usage,
          "RINGTRAIN_FAULT={}: must be RANK:OPERATION:COUNT:ACTION, action kill, stop, slow, diverge "
          "or throw",

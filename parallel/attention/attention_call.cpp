@@ -5,20 +5,14 @@
 
 namespace ringtrain {
 
-namespace {
-
-/// Returns the floating-point operations of so many matrix products over the pairs: forward has two, backward five.
-std::int64_t flops(const AttentionShape& shape, std::int64_t pairs, std::int64_t products) {
-  return 2 * products * pairs * shape.D * shape.H;
-}
-
-}  // namespace
+// Operations of floating point: two for a pair, an element of a head and each product, of which forward has two and
+// backward five.
 
 void AttentionCall::forward(const AttentionState& state, AttentionPhase result) const {
   const bool finalize = result.finalize;
   ring.forward(stream, pass, key_value, documents, [&](const RingBlock& block) {
     const Span span(stream.trace(), "attention kernel",
-                    {{"pairs", block.pairs}, {"flops", flops(shape, block.pairs, /*products=*/2)}});
+                    {{"pairs", block.pairs}, {"flops", 2 * 2 * block.pairs * shape.D * shape.H}});
     result.init = block.first;
     result.finalize = finalize && block.last;
     attention_forward(stream, shape, query, block.k, block.v, {segments, documents}, block.tokens, state, result,
@@ -32,7 +26,7 @@ void AttentionCall::backward(const AttentionGradients& gradients, const std::fun
   const auto visit = [&](const RingBlock& block) {
     if (block.pairs == 0) return;  // a part that no query here sees
     const Span span(stream.trace(), "attention kernel",
-                    {{"pairs", block.pairs}, {"flops", flops(shape, block.pairs, /*products=*/5)}});
+                    {{"pairs", block.pairs}, {"flops", 2 * 5 * block.pairs * shape.D * shape.H}});
     AttentionShape of_block = shape;
     of_block.B = block.sequences;
     const auto of = [&](const ConstTensorView& x) { return block.sequences_of(x); };

@@ -171,24 +171,18 @@ bool check_alike(std::span<const std::int64_t> told, int rank, const CallerLine&
 /// Throws if two ranks have a token. Goes through the segments by their first positions, so that only those are
 /// compared whose positions reach into each other's.
 void check_apart(const std::vector<SegmentList>& segments, const CallerLine& line) {
-  struct Held {
-    Segment segment;
-    std::size_t rank;
-  };
-  std::vector<Held> all, open;
+  std::vector<std::pair<Segment, std::size_t>> all;
   for (std::size_t rank = 0; rank < segments.size(); ++rank) {
-    for (const Segment& segment : segments[rank]) all.push_back({segment, rank});
+    for (const Segment& segment : segments[rank]) all.emplace_back(segment, rank);
   }
-  std::ranges::sort(all, {}, [](const Held& one) { return std::pair(one.segment.start, one.rank); });
-  for (const Held& next : all) {
-    std::erase_if(open, [&](const Held& one) { return one.segment.last() < next.segment.start; });
-    for (const Held& one : open) {
-      const std::int64_t both = one.rank == next.rank ? -1 : common_position(one.segment, next.segment);
+  std::ranges::sort(all, {}, [](const auto& one) { return std::pair(one.first.start, one.second); });
+  for (auto one = all.begin(); one != all.end(); ++one) {
+    for (auto next = one + 1; next != all.end() && next->first.start <= one->first.last(); ++next) {
+      const std::int64_t both = one->second == next->second ? -1 : common_position(one->first, next->first);
       if (both < 0) continue;
-      refuse_call(line, fmt::format("ranks {} and {} both have the token at position {}", std::min(one.rank, next.rank),
-                                    std::max(one.rank, next.rank), both));
+      const auto [low, high] = std::minmax(one->second, next->second);
+      refuse_call(line, fmt::format("ranks {} and {} both have the token at position {}", low, high, both));
     }
-    open.push_back(next);
   }
 }
 

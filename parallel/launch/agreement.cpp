@@ -39,8 +39,7 @@ std::string broadcast_text(Communicator& communicator, std::string text) {
 
 /// Returns the value of the fact of this name, null if there is none: a config key that has its default.
 const std::string* value_in(const std::vector<AgreedValue>& facts, const std::string& name) {
-  const auto found =
-      std::find_if(facts.begin(), facts.end(), [&](const AgreedValue& fact) { return fact.name == name; });
+  const auto found = std::ranges::find(facts, name, &AgreedValue::name);
   return found == facts.end() ? nullptr : &found->value;
 }
 

@@ -13,7 +13,22 @@
 namespace ringtrain {
 
 #if !RINGTRAIN_MPI
-class MpiWorld {};  // there is none
+/// Stands for what a build without MPI never makes.
+class MpiWorld {
+ public:
+  int rank() const { return 0; }
+  int size() const { return 1; }
+  std::vector<int> ranks_here() const { return {0}; }
+  void set_timeout(double) {}
+  void finish(int) {}
+  void abort(const Error&) {}
+  std::string first_error() { return {}; }
+  std::string report() { return {}; }
+  bool is_reporter() { return true; }
+};
+static std::unique_ptr<Communicator> make_mpi_communicator(MpiWorld&) {
+  return nullptr;
+}
 #endif
 
 namespace {
@@ -113,8 +128,6 @@ void Launcher::check(const LaunchOptions& options) const {
   }
 }
 
-#if RINGTRAIN_MPI
-
 int Launcher::process() const {
   return world_ ? world_->rank() : 0;
 }
@@ -154,28 +167,5 @@ Launcher::ErrorReport Launcher::fail(const Error& error) {
   const std::string calls = world_->report();
   return {world_->is_reporter(), world_->first_error(), of_ranks ? calls : ""};
 }
-
-#else
-
-int Launcher::process() const {
-  return 0;
-}
-int Launcher::processes() const {
-  return 1;
-}
-std::vector<int> Launcher::ranks_here(int ranks) const {
-  return ranks_of_process(ranks);
-}
-void Launcher::launch(const LaunchOptions& options, const RankBody& body) {
-  check(options);
-  launch_threads(
-      options, [&](Communicator& world) { run_rank(world, body); }, &calls_);
-}
-void Launcher::finish(int) {}
-Launcher::ErrorReport Launcher::fail(const Error& error) {
-  return {true, error.what(), error.code() == ExitCode::rank ? calls_ : ""};
-}
-
-#endif
 
 }  // namespace ringtrain

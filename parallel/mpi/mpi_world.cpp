@@ -1,5 +1,6 @@
 #include "parallel/mpi/mpi_world.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
 #include <unistd.h>
@@ -8,6 +9,8 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <span>
+#include <type_traits>
 #include <utility>
 
 #include "framework/profile/clock.h"
@@ -265,11 +268,9 @@ void MpiWorld::finish(int exit_code) {
   ensure(pending_.empty(), "a program ends with nothing under way");
   sockets_.send({RankMessage::Kind::goodbye, rank(), ExitCode::done, "", ""});
   const auto missing = [&] {
-    std::string ranks;
+    std::vector<int> ranks;
     for (int other = 0; other < size(); ++other) {
-      if (other != rank() && !peers_[other].goodbye) {
-        ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", other);
-      }
+      if (other != rank() && !peers_[other].goodbye) ranks.push_back(other);
     }
     return ranks;
   };
@@ -278,7 +279,7 @@ void MpiWorld::finish(int exit_code) {
     throw_if_failed();
     if (waited.seconds() > timeout_seconds_) {
       fail_with(ExitCode::rank, fmt::format("{} waited {} s at the end (mesh.timeout_seconds): not there yet: rank {}",
-                                            name(rank()), timeout_seconds_, missing()));
+                                            name(rank()), timeout_seconds_, fmt::join(missing(), ", ")));
     }
     heard_from_ranks_.wait_for(lock, std::chrono::milliseconds(200));
   }
@@ -311,8 +312,7 @@ Request MpiWorld::exchange(const ConstTensorView& send, const TensorView& receiv
   Exchange& act = pending_[request.id];
   act.site = site;
   act.owner = owner;
-  act.call = history_.started(site, peers.to, peers.to == no_peer ? 0 : send.bytes(), peers.from,
-                              peers.from == no_peer ? 0 : receive.bytes());
+  act.call = history_.started(site, peers.to, send.bytes(), peers.from, receive.bytes());
   guarded([&] {
     // The send first, so that its announcement comes to the peer before the leave to send that answers the peer's own.
     // Over TCP a process that has leave puts all its data into the connection, and its answer to an announcement that
@@ -352,16 +352,11 @@ void MpiWorld::post_receive(Half& half, const TensorView& buffer, int peer, int 
 /// Tags below header_tags are contexts', of headers; each context has a part of the others for its data. Messages of
 /// one context keep their order, so those that share a tag do, too.
 int MpiWorld::data_tag(const Header& header, int context) const {
+  static_assert(std::has_unique_object_representations_v<Header>);
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  const auto take = [&](const void* data, std::size_t bytes) {
-    for (std::size_t i = 0; i < bytes; ++i) {
-      hash = (hash ^ static_cast<const unsigned char*>(data)[i]) * 0x100000001b3;
-    }
-  };
-  take(&header.bytes, sizeof header.bytes);
-  take(&header.layer, sizeof header.layer);
-  take(&header.hop, sizeof header.hop);
-  take(header.operation, sizeof header.operation);
+  for (const std::byte byte : std::as_bytes(std::span(&header, 1))) {
+    hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3;
+  }
   const std::int64_t tags = (std::int64_t{session_.max_tag()} + 1 - header_tags) / header_tags;  // of a context
   const std::int64_t tag = header_tags + context * tags + static_cast<std::int64_t>(hash >> 32) % tags;
   return static_cast<int>(tag);
@@ -465,12 +460,12 @@ void MpiWorld::barrier(const std::vector<int>& members, int context, const CallS
                            [&](Request request) { return exchange_of(request).done(); });
       },
       [&] {
-        std::string missing;
+        std::vector<int> missing;
         for (const Request request : requests) {
           const Half& receive = exchange_of(request).receive;
-          if (!receive.done) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", receive.peer);
+          if (!receive.done) missing.push_back(receive.peer);
         }
-        return fmt::format("{}: not there yet: rank {}", described(site), missing);
+        return fmt::format("{}: not there yet: rank {}", described(site), fmt::join(missing, ", "));
       });
   history_.finished(call);
   for (const Request request : requests) {

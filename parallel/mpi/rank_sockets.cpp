@@ -41,10 +41,6 @@ struct Greeting {
   std::int32_t rank;
 };
 
-std::string text_of_errno() {
-  return std::strerror(errno);
-}
-
 /// Closes a socket when an exception leaves before it is handed on.
 class Descriptor {
  public:
@@ -137,32 +133,26 @@ std::string string_of(const std::array<char, 256>& host) {
   return {host.data(), ::strnlen(host.data(), host.size())};
 }
 
-void append(std::string& text, std::uint32_t number) {
-  text.append(reinterpret_cast<const char*>(&number), sizeof number);
-}
-
 /// Returns a message as it is sent: kind, code, the lengths of both texts, the texts. All hosts have one byte order.
 std::string encoded(const RankMessage& message) {
-  std::string text;
-  append(text, static_cast<std::uint32_t>(message.kind));
-  append(text, static_cast<std::uint32_t>(message.code));
-  append(text, static_cast<std::uint32_t>(message.sentence.size()));
-  append(text, static_cast<std::uint32_t>(message.calls.size()));
-  return text + message.sentence + message.calls;
+  const std::array<std::uint32_t, 4> header{
+      static_cast<std::uint32_t>(message.kind), static_cast<std::uint32_t>(message.code),
+      static_cast<std::uint32_t>(message.sentence.size()), static_cast<std::uint32_t>(message.calls.size())};
+  return std::string(reinterpret_cast<const char*>(header.data()), sizeof header) + message.sentence + message.calls;
 }
 
 }  // namespace
 
 RankSockets::RankSockets(int rank, int ranks, const AllGather& all_gather)
     : rank_(rank), peers_(static_cast<std::size_t>(ranks)), wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-  if (wake_ < 0) fail(ExitCode::rank, "rank {}: no event descriptor: {}", rank, text_of_errno());
+  if (wake_ < 0) fail(ExitCode::rank, "rank {}: no event descriptor: {}", rank, std::strerror(errno));
   const Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in any = socket_address(htonl(INADDR_ANY), 0);
   socklen_t length = sizeof any;
   if (listener.get() < 0 || ::bind(listener.get(), reinterpret_cast<sockaddr*>(&any), sizeof any) != 0 ||
       ::listen(listener.get(), ranks + 16) != 0 ||
       ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&any), &length) != 0) {
-    fail(ExitCode::rank, "rank {}: cannot listen for the other ranks: {}", rank, text_of_errno());
+    fail(ExitCode::rank, "rank {}: cannot listen for the other ranks: {}", rank, std::strerror(errno));
   }
   Address own{};
   ::gethostname(own.host.data(), own.host.size() - 1);

@@ -14,10 +14,6 @@ namespace ringtrain {
 
 namespace {
 
-std::int64_t min_part(const RingCapacity& capacity, Device device) {
-  return capacity.min_part > 0 ? capacity.min_part : default_min_part(device, capacity.G);
-}
-
 /// Refuses a ring whose ranks are not those of its communicator; returns its size.
 int checked_size(const Allocator& allocator, const Communicator* ranks, int size, const CallerLine& line) {
   if (size < 1) refuse_call(line, fmt::format("a ring of {} ranks, but it has one or more", size));
@@ -37,7 +33,7 @@ Ring::Ring(Allocator& allocator, Communicator* sequence_group, int ring_size, co
     : size_(checked_size(allocator, sequence_group, ring_size, line)),
       rank_(sequence_group ? sequence_group->rank() : 0),
       device_(allocator.device()),
-      min_part_(min_part(capacity, allocator.device())),
+      min_part_(capacity.min_part > 0 ? capacity.min_part : default_min_part(allocator.device(), capacity.G)),
       buffers_(allocator, capacity, ring_size),
       times_(ring_size) {
   if (ring_size == 1 || !sequence_group) return;
@@ -131,11 +127,9 @@ void Ring::pass(Stream& stream, const RingCall& call, const RingTensors& own, co
   try {
     RingPass(stream, call.layer, {key_ranks_.get(), gradient_ranks_.get(), buffers_, batch, times_}, own)
         .run(visitor, overlap);
-  } catch (const Error& error) {
-    if (key_ranks_) key_ranks_->abort(error);
-    throw;
   } catch (const std::exception& error) {
-    if (key_ranks_) key_ranks_->abort(Error(ExitCode::internal, error.what()));
+    const auto* const known = dynamic_cast<const Error*>(&error);
+    if (key_ranks_) key_ranks_->abort(known ? *known : Error(ExitCode::internal, error.what()));
     throw;
   }
 }

@@ -33,7 +33,7 @@ class Ring {
  public:
   using Visitor = RingVisitor;
 
-  /// Makes buffers under Tag::ring (their bytes: ring_bytes) and splits two communicators off `sequence_group` (keys
+  /// Makes buffers under Tag::ring (see RingBuffers) and splits two communicators off `sequence_group` (keys
   /// and values; gradients), so it is collective unless that is null: then planning only. A ring of one allocates
   /// nothing.
   Ring(Allocator& allocator, Communicator* sequence_group, int ring_size, const RingCapacity& capacity,
@@ -64,10 +64,6 @@ class Ring {
 
   /// Returns the plan of the current micro-batch, of one of its schedules.
   const RingPlan& plan(int schedule = 0) const { return batches_[schedule].plan(); }
-  /// Returns the bytes of the ring's buffers: the stated formula, see docs/architecture.md.
-  static std::size_t ring_bytes(const RingCapacity& capacity, int ring_size) {
-    return RingBuffers::bytes(capacity, ring_size);
-  }
   /// Returns what the passes since the last call did and waited for (the exposed communication), and reset it. On a GPU
   /// these are times of its stream, for whose end this waits: call it where a value has just been read.
   RingLoads take_loads() { return times_.take(); }

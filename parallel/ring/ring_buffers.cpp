@@ -13,13 +13,6 @@ namespace {
 constexpr std::size_t buffer_of(int hop) {
   return static_cast<std::size_t>((hop - 1) % 2);
 }
-int block_buffers(int ring_size) {
-  return std::min(ring_size - 1, 2);
-}
-/// Only a ring of three or more has runs of hops that start away from the owner, who adds them.
-bool has_return_buffer(int ring_size) {
-  return ring_size > 2;
-}
 
 Shape block_shape(std::int64_t B, std::int64_t T, const RingCapacity& capacity) {
   return {2, B, T, capacity.G, capacity.D};
@@ -35,33 +28,15 @@ RingBuffers::RingBuffers(Allocator& allocator, const RingCapacity& capacity, int
   const auto make = [&](const std::string& name, DType dtype, const Shape& shape) {
     return allocator.make(Tag::ring, name, dtype, shape);
   };
-  for (int i = 0; i < block_buffers(ring_size); ++i) {
+  for (int i = 0; i < std::min(ring_size - 1, 2); ++i) {
     blocks_.push_back(make(fmt::format("ring keys and values {}", i), capacity.dtype, block));
     if (capacity.documents) {
       documents_.push_back(make(fmt::format("ring document ids {}", i), DType::int32, {capacity.tokens}));
     }
     if (capacity.backward) gradients_.push_back(make(fmt::format("ring gradients {}", i), sums, gradients));
   }
-  if (capacity.backward && has_return_buffer(ring_size)) returned_ = make("ring gradients returned", sums, gradients);
-}
-
-std::size_t RingBuffers::bytes(const RingCapacity& capacity, int ring_size) {
-  if (ring_size == 1) return 0;
-  const auto rounded = [](std::int64_t bytes) {  // as the allocator does
-    return std::max<std::size_t>(64, (static_cast<std::size_t>(bytes) + 63) / 64 * 64);
-  };
-  const auto block = [&](std::int64_t tokens, DType dtype) {
-    return rounded(2 * tokens * capacity.G * capacity.D * static_cast<std::int64_t>(size_of(dtype)));
-  };
-  const std::size_t ids = rounded(capacity.tokens * static_cast<std::int64_t>(size_of(DType::int32)));
-  const auto buffers = static_cast<std::size_t>(block_buffers(ring_size));
-  std::size_t bytes = buffers * block(capacity.tokens, capacity.dtype);
-  if (capacity.documents) bytes += buffers * ids;
-  if (capacity.backward) {
-    bytes += (buffers + (has_return_buffer(ring_size) ? 1 : 0)) *
-             block(capacity.gradient_tokens, accumulator(capacity.dtype));
-  }
-  return bytes;
+  // Only a ring of three or more has runs of hops that start away from the owner, who adds them.
+  if (capacity.backward && ring_size > 2) returned_ = make("ring gradients returned", sums, gradients);
 }
 
 TensorView RingBuffers::keys_and_values(int hop, std::int64_t B, std::int64_t T) const {

@@ -25,10 +25,8 @@ struct RingCapacity {
 
 class RingBuffers {
  public:
-  /// Makes them under Tag::ring; a ring of one has none.
+  /// Makes them under Tag::ring (their bytes: docs/architecture.md); a ring of one has none.
   RingBuffers(Allocator& allocator, const RingCapacity& capacity, int ring_size);
-  /// Returns their bytes: the stated formula, see docs/architecture.md.
-  static std::size_t bytes(const RingCapacity& capacity, int ring_size);
 
   const RingCapacity& capacity() const { return capacity_; }
   /// Returns what belongs to the block met at a hop > 0, of B sequences of T tokens: [2, B, T, G, D], keys first.

@@ -11,6 +11,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "framework/copy_stream.h"
 #include "parallel/call_history.h"
 #include "parallel/check_exchange.h"
@@ -172,9 +174,8 @@ Request ThreadCommunicator::exchange(const ConstTensorView& send, int to, const 
   Lock lock(world_.mutex);
   const Request request{++requests_};
   Exchange& act = pending_[request.id];
-  act.call = self_.history.started(
-      site, to == no_peer ? no_peer : group_->world_rank(to), to == no_peer ? 0 : send.bytes(),
-      from == no_peer ? no_peer : group_->world_rank(from), from == no_peer ? 0 : receive.bytes());
+  const auto of_world = [&](int peer) { return peer == no_peer ? no_peer : group_->world_rank(peer); };
+  act.call = self_.history.started(site, of_world(to), send.bytes(), of_world(from), receive.bytes());
   act.send.sends = true;
   act.send.buffer = send;
   act.receive.buffer = act.receive.target = receive;
@@ -321,13 +322,11 @@ void ThreadCommunicator::barrier(const CallSite& site) {
   await(
       lock, [&] { return group_->barriers != mine; },
       [&] {
-        std::string missing;
+        std::vector<int> missing;
         for (int rank = 0; rank < size(); ++rank) {
-          if (!group_->in_barrier[rank]) {
-            missing += fmt::format("{}{}", missing.empty() ? "" : ", ", group_->world_rank(rank));
-          }
+          if (!group_->in_barrier[rank]) missing.push_back(group_->world_rank(rank));
         }
-        return fmt::format("{}: not there yet: rank {}", described(site), missing);
+        return fmt::format("{}: not there yet: rank {}", described(site), fmt::join(missing, ", "));
       });
   self_.history.finished(call);
 }
