@@ -325,7 +325,6 @@ Plan make_plan(const PlanRequest& request) {
   plan.run = run_times(step_case(plan.request, table, plan.memory), steps, seconds / steps);
   plan.hours = plan.run.seconds() / 3600;
   plan.device_hours = plan.hours * static_cast<double>(config.mesh.data * config.mesh.sequence);
-  plan.price = plan.device_hours * request.device_price;
   if (request.longest_context)
     plan.longest_context = longest_context(plan.request.config, request.hardware, request.model);
   return plan;

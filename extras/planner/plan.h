@@ -24,7 +24,6 @@ struct PlanRequest {
   double tokens = 0;  // of the whole training; 0: those of the config's steps
   Disturbance disturbance = {};
   double mean_document = 0;     // tokens, with packing documents; 0: one document a sequence
-  double device_price = 0;      // of an hour of a device, in whatever currency; 0: not known
   bool longest_context = true;  // find it, too: it plans some thirty other lengths
   Tell tell = {};
   /// Memory and messages are those of this model. Its time is that of the transformer that the config describes: what
@@ -102,7 +101,7 @@ struct Plan {
   double tokens_per_second = 0, mfu = 0;
   double tokens = 0;  // of all steps
   RunTimes run;       // of all steps
-  double hours = 0, device_hours = 0, price = 0;
+  double hours = 0, device_hours = 0;
   std::int64_t longest_context = 0;  // tokens that fit with this mesh; 0: none does, or not asked for
 };
 

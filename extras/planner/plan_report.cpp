@@ -184,7 +184,6 @@ std::string hours_text(const Plan& plan) {
   text += fmt::format("; a checkpoint takes {}, and {} lie on the disk at a time",
                       human_bytes(static_cast<double>(run.checkpoint_bytes)), checkpoints_at_a_time(plan));
   text += fmt::format("; in all {:.4g} hours, {:.4g} device hours", plan.hours, plan.device_hours);
-  if (plan.price > 0) text += fmt::format(", price {:.4g}", plan.price);
   return text + "\n";
 }
 
@@ -306,7 +305,6 @@ ordered_json plan_json(const Plan& plan) {
                    {"at_a_time", checkpoints_at_a_time(plan)}};
   json["hours"] = plan.hours;
   json["device_hours"] = plan.device_hours;
-  if (plan.price > 0) json["price"] = plan.price;
   return json;
 }
 

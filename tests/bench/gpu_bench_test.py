@@ -43,14 +43,6 @@ class Measures(unittest.TestCase):
         self.assertTrue(self.report["emulated"])
         self.assertIn("nothing measured here counts", self.done.stdout)
 
-    def test_plan_takes_no_hardware_file_from_the_emulator(self):
-        plan, output = pathlib.Path(PROGRAM).parent / "plan", pathlib.Path(self.folder.name) / "card.yaml"
-        done = subprocess.run([str(plan), "--measure", "--gpu-bench", str(self.path), "--hardware", "h100", "--output",
-                               str(output)], capture_output=True, text=True, timeout=60, check=False)
-        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
-        self.assertIn("its figures are the emulator's", done.stderr)
-        self.assertFalse(output.exists())
-
     def test_every_figure_is_a_number_with_a_unit_and_is_printed(self):
         for row in self.report["rows"]:
             self.assertTrue(math.isfinite(row["value"]), row)

@@ -39,7 +39,7 @@ constexpr std::array commands{
     Command{"generate", "continue a text, or answer a chat", generate_command},
     Command{"export", "write a model as a Hugging Face folder", export_command},
     Command{"check", "hold a config on its mesh against the model in plain double", check_command},
-    Command{"plan", "memory, time and price of a run, before it", nullptr, true},
+    Command{"plan", "memory and time of a run, before it", nullptr, true},
     Command{"report", "a page about a run, or about two", nullptr, true},
     Command{"gguf", "turn a GGUF file into a Hugging Face folder", nullptr, true},
     Command{"launch", "start a program as MPI processes: ringtrain launch -n N -- train ..."},

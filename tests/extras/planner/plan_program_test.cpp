@@ -87,11 +87,6 @@ TEST_F(PlanProgram, RefusesWhatItCannotPlan) {
   refused("--config configs/tiny.yaml --devices 4", "--search");
   refused("--config configs/tiny.yaml --hardware h200 --set training.dtype=float64", "peak_flops for float64");
   refused("--measure", "--measure needs --output");
-  const std::string measured = "--measure --output '" + at("card.yaml") + "' --gpu-bench '" + at("bench.json") + "'";
-  std::ofstream(at("bench.json")) << R"({"program": "gpu_bench", "emulated": true, "quick": false, "rows": []})";
-  refused(measured, "--gpu-bench needs one --hardware");
-  refused(measured + " --hardware h100", "its figures are the emulator's");
-  EXPECT_FALSE(std::filesystem::exists(at("card.yaml")));
   refused("--config configs/tiny.yaml --straggler 1:2", "there is no rank 1 of 1");
   refused("--config configs/tiny.yaml --mesh 2x2 --slow-link 1:4:10", "there is no rank 4 of 4");
   refused("--config configs/tiny.yaml --mesh 2x2 --slow-link 1:2:10", "ranks 1 and 2 are of two rings, of 2 ranks");
@@ -100,39 +95,35 @@ TEST_F(PlanProgram, RefusesWhatItCannotPlan) {
   for (const char* number : {"nan", "inf", "-1"}) {
     refused(std::string("--config configs/tiny.yaml --jitter ") + number, "must be a finite number");
     refused(std::string("--config configs/tiny.yaml --documents ") + number, "must be a finite number");
-    refused(std::string("--config configs/tiny.yaml --price cpu=") + number, "must be HARDWARE=PRICE");
   }
   refused("--config configs/tiny.yaml --tokens 1e300T", "at most 1e+18");
   refused("--config configs/tiny.yaml --set data.packing=concat --documents 9", "every token sees all before it");
-  refused("--config configs/tiny.yaml --hardware cpu,h200", "several need --search");
-  refused("--config configs/tiny.yaml --price h100=2.5", "h100 is not among --hardware");
   refused("--config configs/tiny.yaml --search --devices 0", "0 is no whole number from 1 to");
   std::ofstream(at("other.json")) << "{}";
   refused("--config configs/tiny.yaml --output '" + at("other.json") + "'", "is not a plan");
 }
 
-TEST_F(PlanProgram, DecidesAcrossHardware) {
-  const std::string output = "--output '" + at("plan.json") + "'";
-  const Result result = run(
-      "--config configs/long_ctx_gpu.yaml --hardware h100,h200 --search --devices 2,4 --tokens 1B --price h100=2.5 " +
-      output);
-  ASSERT_EQ(result.code, 0) << result.text;
-  std::ifstream file(at("plan.json"));
-  const json rows = json::parse(file).at("decisions");
-  ASSERT_EQ(rows.size(), 4u);
-  EXPECT_EQ(rows[2].at("hardware"), "h200");
-  EXPECT_EQ(rows[2].at("devices"), 2);
-  EXPECT_NEAR(rows[1].at("price").get<double>(), 2.5 * rows[1].at("device_hours").get<double>(), 1e-9);
-  EXPECT_FALSE(rows[2].contains("price"));
-  EXPECT_NE(result.text.find(rows[3].at("flags")), std::string::npos) << result.text;
+TEST_F(PlanProgram, TheFlagsOfASearchGiveItsPlan) {
+  const std::string gpu = "--config configs/long_ctx_gpu.yaml --hardware h100 --output '" + at("plan.json") + "' ";
+  const auto plan = [&](const std::string& arguments) {
+    const Result result = run(gpu + arguments);
+    EXPECT_EQ(result.code, 0) << result.text;
+    return json::parse(std::ifstream(at("plan.json")));
+  };
+  const json searched = plan("--search --devices 4 --tokens 1B");
+  const json again = plan(searched.at("flags"));  // with the steps of 1e9 tokens
+  for (const char* field : {"mesh", "step_seconds", "tokens", "hours", "memory_needed"}) {
+    EXPECT_EQ(again.at(field), searched.at(field)) << field;
+  }
+  EXPECT_GE(again.at("tokens").get<double>(), 1e9);
+  EXPECT_EQ(again.at("mesh").at("data").get<int>() * again.at("mesh").at("sequence").get<int>(), 4);
 }
 
-TEST_F(PlanProgram, WhatDoesNotFitHasACodeAWayOutAndNoPrice) {
+TEST_F(PlanProgram, WhatDoesNotFitHasACodeAndAWayOut) {
   const std::string output = "--output '" + at("plan.json") + "'";
   for (const char* how : {"", "--search --devices 2 "}) {
-    const Result result =
-        run("--config configs/long_ctx_gpu.yaml --hardware h100 --price h100=2.5 --set training.seq_len=8388608 " +
-            std::string(how) + output);
+    const Result result = run("--config configs/long_ctx_gpu.yaml --hardware h100 --set training.seq_len=8388608 " +
+                              std::string(how) + output);
     EXPECT_EQ(result.code, 2) << result.text;
     for (const char* part : {"no number of devices lowers", "it would fit on", "does not fit: it needs"}) {
       EXPECT_NE(result.text.find(part), std::string::npos) << result.text;
@@ -141,7 +132,6 @@ TEST_F(PlanProgram, WhatDoesNotFitHasACodeAWayOutAndNoPrice) {
     std::ifstream file(at("plan.json"));
     const std::string text(std::istreambuf_iterator<char>(file), {});
     EXPECT_EQ(text.find("\"hours\""), std::string::npos);
-    EXPECT_EQ(text.find("\"price\""), std::string::npos);
   }
 }
 

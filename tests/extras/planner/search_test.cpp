@@ -1,11 +1,15 @@
 // extras/planner/search.h: all ways that divide the batch are there, the best first, and the reasons are true.
+// extras/planner/advice.h: where nothing fits, it says what would, and that does.
 #include "extras/planner/search.h"
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <regex>
 #include <set>
 
+#include "extras/planner/advice.h"
 #include "framework/config/read_config.h"
 #include "layers/check_model.h"
 #include "tests/support/error_of.h"
@@ -117,6 +121,42 @@ TEST(Search, DevicesThatNothingDividesAreRefused) {
   EXPECT_NE(sentence.find("no mesh of 7 devices"), std::string::npos) << sentence;
   const std::string longer = error_of(ExitCode::usage, [] { search_plans(gpu_request({}), 8192, {1}); });
   EXPECT_NE(longer.find("and 4096 ranks"), std::string::npos) << longer;
+}
+
+/// Returns the advice for the nearest way to fit the request on so many devices.
+std::string advice_of(PlanRequest& request, std::int64_t devices) {
+  const SearchResult found = search_plans(request, devices);
+  EXPECT_FALSE(found.candidates.front().fits);
+  request.config = config_of(request.config, found.candidates.front());
+  return fmt::format("{}", fmt::join(advice(request.config, request.hardware), "\n"));
+}
+
+TEST(Advice, SaysWhatWouldFitAndItDoes) {
+  PlanRequest request = gpu_request({"training.seq_len=524288"});
+  request.hardware.memory_bytes = 20e9;
+  const std::string text = advice_of(request, 2);
+  EXPECT_NE(text.find("of the 18.6 GiB that a device has"), std::string::npos) << text;
+  EXPECT_NE(text.find("no number of devices lowers weights"), std::string::npos) << text;
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(text, found, std::regex("would fit on (\\d+) devices"))) << text;
+  Config config = request.config;
+  config.mesh.data = config.training.global_batch_size = config.training.micro_batch_size = 1;
+  config.mesh.sequence = std::stoll(found[1]);
+  EXPECT_TRUE(memory_need(config, request.hardware).fits(request.hardware));
+  config.mesh.sequence /= 2;
+  EXPECT_FALSE(memory_need(config, request.hardware).fits(request.hardware));
+  ASSERT_TRUE(std::regex_search(text, found, std::regex("training.seq_len up to (\\d+)"))) << text;
+  config = request.config;
+  config.training.seq_len = std::stoll(found[1]);
+  EXPECT_TRUE(memory_need(config, request.hardware).fits(request.hardware));
+  EXPECT_NE(text.find("there is room on a100,"), std::string::npos) << text;
+}
+
+TEST(Advice, SaysWhereNoNumberOfDevicesIsEnough) {
+  PlanRequest request = gpu_request({});
+  request.hardware.memory_bytes = 1e9;  // less than a chunk of logits and the places of gathered weights
+  const std::string text = advice_of(request, 4);
+  EXPECT_NE(text.find("it fits on no number of devices up to 65536"), std::string::npos) << text;
 }
 
 }  // namespace
