@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <set>
 #include <system_error>
 
@@ -20,118 +21,160 @@ namespace ringtrain {
 namespace {
 
 constexpr std::int64_t largest_file = 1 << 20;
-constexpr std::int64_t max_ranks = std::int64_t{1} << 30;
 
-/// Reads maps of known keys; the first mistake is an Error.
-class Reader {
- public:
-  explicit Reader(const std::string& path) : path_(path) {}
+/// Refuses a file: the first mistake is an Error.
+struct Reader {
+  const std::string& path;
 
   [[noreturn]] void refuse(int line, const std::string& what) const {
-    fail(ExitCode::usage, "{}:{}: {}", path_, line, what);
+    fail(ExitCode::usage, "{}:{}: {}", path, line, what);
   }
-
-  /// Calls read(entry) for each entry of a map whose keys are all known and appear once; those required are there.
-  template <class Read>
-  void map(const YamlValue& value, const std::string& name, const std::vector<std::string>& known,
-           const std::vector<std::string>& required, const Read& read) const {
-    if (value.kind != YamlValue::Kind::map) {
-      refuse(value.line,
-             fmt::format("{} is {}, but must be a map of {}", name, described(value), fmt::join(known, ", ")));
-    }
-    std::set<std::string> seen;
-    for (const YamlEntry& entry : value.entries) {
-      if (std::ranges::find(known, entry.key) == known.end()) {
-        const std::string nearest = nearest_name(entry.key, known);
-        refuse(entry.line, fmt::format("{} has no key {}{}", name, entry.key,
-                                       nearest.empty() ? fmt::format("; it has {}", fmt::join(known, ", "))
-                                                       : "; did you mean " + nearest + "?"));
-      }
-      if (!seen.insert(entry.key).second) refuse(entry.line, fmt::format("{} is given twice", entry.key));
-      read(entry);
-    }
-    for (const std::string& key : required) {
-      if (!seen.contains(key)) refuse(value.line, fmt::format("{} needs {}", name, key));
-    }
-  }
-  void real(const YamlEntry& entry, const RealRange& range, double& out) const {
-    read_real(entry.value, range, out, report(entry));
-  }
-  void integer(const YamlEntry& entry, IntegerRange range, std::int64_t& out) const {
-    read_integer(entry.value, range, out, report(entry));
-  }
-  int word(const YamlEntry& entry, const std::vector<std::string>& words) const {
-    return read_word(entry.value, words, report(entry));
-  }
-  void text(const YamlEntry& entry, std::string& out) const { read_text(entry.value, out, report(entry)); }
-
- private:
-  ReportProblem report(const YamlEntry& entry) const {
+  ReportProblem problem(const YamlEntry& entry) const {
     return [this, key = entry.key](int line, const std::string& what) { refuse(line, key + " " + what); };
   }
-  const std::string& path_;
 };
 
-constexpr RealRange rate{0, 1e30, true};
-constexpr RealRange share{0, 1, true};
-constexpr RealRange seconds{0, 1e6};
+/// A key of a map, and what becomes of its value.
+template <class Of>
+struct Field {
+  std::string key;
+  bool required;
+  std::function<void(const Reader&, const YamlEntry&, Of&)> read;
+};
+template <class Of>
+using Fields = std::vector<Field<Of>>;
 
-LinkLevel read_level(const Reader& reader, const YamlValue& value) {
-  LinkLevel level;
-  reader.map(value, "a level", {"ranks", "bandwidth", "latency", "core_bandwidth"}, {"ranks", "bandwidth"},
-             [&](const YamlEntry& entry) {
-               if (entry.key == "ranks") reader.integer(entry, {1, max_ranks}, level.ranks);
-               if (entry.key == "bandwidth") reader.real(entry, rate, level.bandwidth);
-               if (entry.key == "latency") reader.real(entry, seconds, level.latency);
-               if (entry.key == "core_bandwidth") reader.real(entry, rate, level.core_bandwidth);
-             });
-  return level;
+template <class Of>
+std::string keys_of(const Fields<Of>& fields) {
+  std::vector<std::string> keys;
+  for (const Field<Of>& field : fields) keys.push_back(field.key);
+  return fmt::format("{}", fmt::join(keys, ", "));
 }
 
-void read_levels(const Reader& reader, const YamlEntry& entry, std::vector<LinkLevel>& levels) {
-  if (entry.value.kind != YamlValue::Kind::list || entry.value.items.empty()) {
-    reader.refuse(entry.line,
-                  "levels must be a list of {ranks, bandwidth, latency, core_bandwidth}, the fastest first");
+/// Reads a map whose keys are all known and appear once; those required are there.
+template <class Of>
+void read_map(const Reader& reader, const YamlValue& value, const std::string& name, const Fields<Of>& fields,
+              Of& out) {
+  if (value.kind != YamlValue::Kind::map) {
+    reader.refuse(value.line,
+                  fmt::format("{} is {}, but must be a map of {}", name, described(value), keys_of(fields)));
   }
-  for (const YamlValue& item : entry.value.items) {
-    levels.push_back(read_level(reader, item));
-    if (levels.size() == 1) continue;
-    const std::int64_t inner = levels[levels.size() - 2].ranks, outer = levels.back().ranks;
-    if (outer <= inner || outer % inner != 0) {
-      reader.refuse(item.line, fmt::format("a level of {} ranks cannot hold groups of {}", outer, inner));
+  std::vector<std::string> missing;
+  for (const Field<Of>& field : fields) missing.push_back(field.key);
+  const std::vector<std::string> known = missing;
+  for (const YamlEntry& entry : value.entries) {
+    const auto field = std::ranges::find(fields, entry.key, &Field<Of>::key);
+    if (field == fields.end()) {
+      const std::string nearest = nearest_name(entry.key, known);
+      reader.refuse(entry.line,
+                    fmt::format("{} has no key {}{}", name, entry.key,
+                                nearest.empty() ? "; it has " + keys_of(fields) : "; did you mean " + nearest + "?"));
+    }
+    if (std::erase(missing, entry.key) == 0) reader.refuse(entry.line, fmt::format("{} is given twice", entry.key));
+    field->read(reader, entry, out);
+  }
+  for (const Field<Of>& field : fields) {
+    if (field.required && std::ranges::count(missing, field.key) > 0) {
+      reader.refuse(value.line, fmt::format("{} needs {}", name, field.key));
     }
   }
 }
 
-void read_blocks(const Reader& reader, const YamlEntry& entry, std::vector<BlockShare>& blocks) {
-  if (entry.value.kind != YamlValue::Kind::list) {
-    reader.refuse(entry.line, "attention_blocks must be a list of {tokens, share}, the shortest first");
-  }
-  for (const YamlValue& item : entry.value.items) {
-    BlockShare block;
-    reader.map(item, "a block", {"tokens", "share"}, {"tokens", "share"}, [&](const YamlEntry& part) {
-      if (part.key == "tokens") reader.integer(part, {1, max_ranks}, block.tokens);
-      if (part.key == "share") reader.real(part, share, block.share);
-    });
-    if (!blocks.empty() && block.tokens <= blocks.back().tokens) {
-      reader.refuse(item.line, fmt::format("a block of {} tokens stands behind one of {}: the shortest comes first",
-                                           block.tokens, blocks.back().tokens));
-    }
-    blocks.push_back(block);
-  }
+template <class Of>
+Field<Of> real(const char* key, double Of::*member, const RealRange& range, bool required = false) {
+  return {key, required, [=](const Reader& reader, const YamlEntry& entry, Of& out) {
+            read_real(entry.value, range, out.*member, reader.problem(entry));
+          }};
+}
+template <class Of>
+Field<Of> integer(const char* key, std::int64_t Of::*member, const IntegerRange& range, bool required = false) {
+  return {key, required, [=](const Reader& reader, const YamlEntry& entry, Of& out) {
+            read_integer(entry.value, range, out.*member, reader.problem(entry));
+          }};
+}
+Field<Hardware> section(const char* key, const Fields<Hardware>& fields, bool required = false) {
+  return {key, required, [=](const Reader& reader, const YamlEntry& entry, Hardware& out) {
+            read_map(reader, entry.value, key, fields, out);
+          }};
+}
+/// A list of maps; required: of one at least. misplaced: what is wrong with an item behind another; "": nothing.
+template <class Of>
+Field<Hardware> list(const char* key, std::vector<Of> Hardware::*member, const char* item_name, const char* order,
+                     const Fields<Of>& fields, std::string (*misplaced)(const Of&, const Of&), bool required = false) {
+  return {key, required, [=](const Reader& reader, const YamlEntry& entry, Hardware& hardware) {
+            if (entry.value.kind != YamlValue::Kind::list || (required && entry.value.items.empty())) {
+              reader.refuse(entry.line,
+                            fmt::format("{} must be a list of {{{}}}, the {} first", key, keys_of(fields), order));
+            }
+            std::vector<Of>& items = hardware.*member;
+            for (const YamlValue& value : entry.value.items) {
+              Of item;
+              read_map(reader, value, item_name, fields, item);
+              const std::string wrong = items.empty() ? "" : misplaced(items.back(), item);
+              if (!wrong.empty()) reader.refuse(value.line, wrong);
+              items.push_back(item);
+            }
+          }};
 }
 
-void read_node(const Reader& reader, const YamlEntry& entry, Hardware& hardware) {
-  reader.map(entry.value, "node", {"ranks", "memory", "storage_bandwidth"}, {"ranks", "memory"},
-             [&](const YamlEntry& part) {
-               if (part.key == "ranks") reader.integer(part, {1, max_ranks}, hardware.node_ranks);
-               if (part.key == "memory") reader.real(part, rate, hardware.node_memory);
-               if (part.key == "storage_bandwidth") reader.real(part, rate, hardware.node_storage_bandwidth);
-             });
+std::string misplaced_level(const LinkLevel& inner, const LinkLevel& outer) {
+  if (outer.ranks > inner.ranks && outer.ranks % inner.ranks == 0) return "";
+  return fmt::format("a level of {} ranks cannot hold groups of {}", outer.ranks, inner.ranks);
+}
+std::string misplaced_block(const BlockShare& before, const BlockShare& block) {
+  if (block.tokens > before.tokens) return "";
+  return fmt::format("a block of {} tokens stands behind one of {}: the shortest comes first", block.tokens,
+                     before.tokens);
 }
 
-/// By RatesOf.
-const std::vector<std::string> rates_names{"ringtrain", "others", "others alone"};
+/// Returns the keys of a hardware file.
+Fields<Hardware> hardware_fields() {
+  using H = Hardware;
+  constexpr RealRange rate{0, 1e30, true}, share{0, 1, true}, seconds{0, 1e6};
+  constexpr IntegerRange count{0, 1 << 20}, group{1, std::int64_t{1} << 30};
+  constexpr bool required = true;
+  const auto read_name = [](const Reader& reader, const YamlEntry& entry, H& out) {
+    read_text(entry.value, out.name, reader.problem(entry));
+  };
+  const auto read_rates_of = [](const Reader& reader, const YamlEntry& entry, H& out) {
+    const std::vector<std::string> by_rates{"ringtrain", "others", "others alone"};
+    out.rates = static_cast<RatesOf>(read_word(entry.value, by_rates, reader.problem(entry)));
+  };
+  return {{"name", required, read_name},
+          {"rates_of", false, read_rates_of},
+          integer("cores", &H::cores, count),
+          section("peak_flops",
+                  {real("bfloat16", &H::peak_bfloat16, rate), real("float32", &H::peak_float32, rate),
+                   real("float64", &H::peak_float64, rate)},
+                  required),
+          section("efficiency",
+                  {real("matmul", &H::matmul_efficiency, share, required),
+                   real("attention_forward", &H::attention_forward_efficiency, share, required),
+                   real("attention_backward", &H::attention_backward_efficiency, share, required)},
+                  required),
+          list("attention_blocks", &H::attention_blocks, "a block", "shortest",
+               {integer("tokens", &BlockShare::tokens, group, required),
+                real("share", &BlockShare::share, share, required)},
+               misplaced_block),
+          integer("multiprocessors", &H::multiprocessors, count),
+          section("memory",
+                  {real("bytes", &H::memory_bytes, rate, required),
+                   real("bandwidth", &H::memory_bandwidth, rate, required)},
+                  required),
+          real("host_bandwidth", &H::host_bandwidth, rate),
+          real("kernel_seconds", &H::kernel_seconds, seconds),
+          section("pair_seconds", {real("forward", &H::pair_seconds_forward, seconds, required),
+                                   real("backward", &H::pair_seconds_backward, seconds, required)}),
+          real("product_bandwidth", &H::product_bandwidth, rate),
+          list("levels", &H::levels, "a level", "fastest",
+               {integer("ranks", &LinkLevel::ranks, group, required),
+                real("bandwidth", &LinkLevel::bandwidth, rate, required), real("latency", &LinkLevel::latency, seconds),
+                real("core_bandwidth", &LinkLevel::core_bandwidth, rate)},
+               misplaced_level, required),
+          section("node",
+                  {integer("ranks", &H::node_ranks, group, required), real("memory", &H::node_memory, rate, required),
+                   real("storage_bandwidth", &H::node_storage_bandwidth, rate)})};
+}
 
 /// Returns the folders that may hold hardware files, the likeliest first.
 std::vector<std::string> hardware_folders() {
@@ -178,10 +221,6 @@ Hardware by_rails(Hardware hardware) {
   return hardware;
 }
 
-const std::string& name_of(RatesOf rates) {
-  return rates_names[static_cast<std::size_t>(rates)];
-}
-
 std::string told_rates(const Hardware& hardware) {
   if (hardware.rates == RatesOf::ringtrain) return "";
   return fmt::format("{}: rates are published ones of other libraries; {}", hardware.name,
@@ -210,7 +249,7 @@ std::int64_t Hardware::ranks_of_machine(std::int64_t world) const {
 }
 
 Hardware parse_hardware(const std::string& text, const std::string& path) {
-  const Reader reader(path);
+  const Reader reader{path};
   YamlValue root;
   try {
     root = parse_yaml(text);
@@ -218,73 +257,19 @@ Hardware parse_hardware(const std::string& text, const std::string& path) {
     reader.refuse(error.line(), error.what());
   }
   Hardware hardware;
-  reader.map(
-      root, "a hardware file",
-      {"name", "rates_of", "cores", "peak_flops", "efficiency", "attention_blocks", "multiprocessors", "memory",
-       "host_bandwidth", "kernel_seconds", "pair_seconds", "product_bandwidth", "levels", "node"},
-      {"name", "peak_flops", "efficiency", "memory", "levels"}, [&](const YamlEntry& entry) {
-        const YamlValue& value = entry.value;
-        if (entry.key == "name") reader.text(entry, hardware.name);
-        if (entry.key == "cores") reader.integer(entry, {0, 1 << 20}, hardware.cores);
-        if (entry.key == "multiprocessors") reader.integer(entry, {0, 1 << 20}, hardware.multiprocessors);
-        if (entry.key == "host_bandwidth") reader.real(entry, rate, hardware.host_bandwidth);
-        if (entry.key == "product_bandwidth") reader.real(entry, rate, hardware.product_bandwidth);
-        if (entry.key == "kernel_seconds") reader.real(entry, seconds, hardware.kernel_seconds);
-        if (entry.key == "levels") read_levels(reader, entry, hardware.levels);
-        if (entry.key == "attention_blocks") read_blocks(reader, entry, hardware.attention_blocks);
-        if (entry.key == "node") read_node(reader, entry, hardware);
-        if (entry.key == "rates_of") hardware.rates = static_cast<RatesOf>(reader.word(entry, rates_names));
-        if (entry.key == "peak_flops") {
-          reader.map(value, "peak_flops", {"bfloat16", "float32", "float64"}, {}, [&](const YamlEntry& peak) {
-            reader.real(peak, rate,
-                        peak.key == "bfloat16"  ? hardware.peak_bfloat16
-                        : peak.key == "float32" ? hardware.peak_float32
-                                                : hardware.peak_float64);
-          });
-        }
-        if (entry.key == "efficiency") {
-          const std::vector<std::string> keys{"matmul", "attention_forward", "attention_backward"};
-          reader.map(value, "efficiency", keys, keys, [&](const YamlEntry& part) {
-            reader.real(part, share,
-                        part.key == "matmul"              ? hardware.matmul_efficiency
-                        : part.key == "attention_forward" ? hardware.attention_forward_efficiency
-                                                          : hardware.attention_backward_efficiency);
-          });
-        }
-        if (entry.key == "pair_seconds") {
-          reader.map(
-              value, "pair_seconds", {"forward", "backward"}, {"forward", "backward"}, [&](const YamlEntry& part) {
-                reader.real(part, seconds,
-                            part.key == "forward" ? hardware.pair_seconds_forward : hardware.pair_seconds_backward);
-              });
-        }
-        if (entry.key == "memory") {
-          reader.map(value, "memory", {"bytes", "bandwidth"}, {"bytes", "bandwidth"}, [&](const YamlEntry& part) {
-            reader.real(part, rate, part.key == "bytes" ? hardware.memory_bytes : hardware.memory_bandwidth);
-          });
-        }
-      });
+  read_map(reader, root, "a hardware file", hardware_fields(), hardware);
   return hardware;
 }
 
 std::string hardware_yaml(const Hardware& h) {
-  std::string text = "# Written by plan --measure, from what the product's own kernels took.\n";
-  text += fmt::format("name: {}\n", quoted_yaml(h.name));
-  if (h.rates != RatesOf::ringtrain) text += fmt::format("rates_of: {}\n", name_of(h.rates));
-  if (h.cores > 0) text += fmt::format("cores: {}\n# Of one core: the best rate seen.\n", h.cores);
-  std::string peaks;
-  for (const auto& [name, peak] :
-       {std::pair{"float32", h.peak_float32}, {"float64", h.peak_float64}, {"bfloat16", h.peak_bfloat16}}) {
-    if (peak > 0) peaks += fmt::format("{}{}: {:.17e}", peaks.empty() ? "" : ", ", name, peak);
-  }
-  text += fmt::format("peak_flops: {{{}}}\n", peaks);
-  text += fmt::format("efficiency: {{matmul: {:.17g}, attention_forward: {:.17g}, attention_backward: {:.17g}}}\n",
-                      h.matmul_efficiency, h.attention_forward_efficiency, h.attention_backward_efficiency);
-  if (!h.attention_blocks.empty()) text += "attention_blocks:\n";
-  for (const BlockShare& block : h.attention_blocks) {
-    text += fmt::format("  - {{tokens: {}, share: {:.17g}}}\n", block.tokens, block.share);
-  }
-  if (h.multiprocessors > 0) text += fmt::format("multiprocessors: {}\n", h.multiprocessors);
+  const LinkLevel& level = h.levels.front();
+  std::string text = fmt::format(
+      "# Written by plan --measure, from what the product's own kernels took.\n"
+      "name: {}\ncores: {}\n# Of one core: the best rate seen.\n"
+      "peak_flops: {{float32: {:.17e}, float64: {:.17e}, bfloat16: {:.17e}}}\n"
+      "efficiency: {{matmul: {:.17g}, attention_forward: {:.17g}, attention_backward: {:.17g}}}\n",
+      quoted_yaml(h.name), h.cores, h.peak_float32, h.peak_float64, h.peak_bfloat16, h.matmul_efficiency,
+      h.attention_forward_efficiency, h.attention_backward_efficiency);
   if (h.pair_seconds_forward > 0 || h.pair_seconds_backward > 0) {
     text += fmt::format("pair_seconds: {{forward: {:.17g}, backward: {:.17g}}}  # of a score, besides its products\n",
                         h.pair_seconds_forward, h.pair_seconds_backward);
@@ -293,32 +278,14 @@ std::string hardware_yaml(const Hardware& h) {
     text += fmt::format("product_bandwidth: {:.17e}  # of one device: rows that products read and write\n",
                         h.product_bandwidth);
   }
-  text += fmt::format("memory: {{bytes: {:.17e}, bandwidth: {:.17e}}}\n", h.memory_bytes, h.memory_bandwidth);
-  if (h.host_bandwidth > 0) text += fmt::format("host_bandwidth: {:.17e}\n", h.host_bandwidth);
-  text += fmt::format("kernel_seconds: {:.17g}\nlevels:\n", h.kernel_seconds);
-  for (const LinkLevel& level : h.levels) {
-    const std::string core =
-        level.core_bandwidth > 0 ? fmt::format(", core_bandwidth: {:.17e}", level.core_bandwidth) : "";
-    text += fmt::format("  - {{ranks: {}, bandwidth: {:.17e}, latency: {:.17g}{}}}\n", level.ranks, level.bandwidth,
-                        level.latency, core);
-  }
-  if (h.node_ranks > 0) {
-    const std::string storage =
-        h.node_storage_bandwidth > 0 ? fmt::format(", storage_bandwidth: {:.17e}", h.node_storage_bandwidth) : "";
-    text += fmt::format("node: {{ranks: {}, memory: {:.17e}{}}}\n", h.node_ranks, h.node_memory, storage);
-  }
-  return text;
+  return text + fmt::format(
+                    "memory: {{bytes: {:.17e}, bandwidth: {:.17e}}}\nkernel_seconds: {:.17g}\n"
+                    "levels:\n  - {{ranks: {}, bandwidth: {:.17e}, latency: {:.17g}}}\n",
+                    h.memory_bytes, h.memory_bandwidth, h.kernel_seconds, level.ranks, level.bandwidth, level.latency);
 }
 
 Hardware read_hardware(const std::string& path) {
-  const File file = File::open(path, ExitCode::usage);
-  const std::int64_t bytes = file.size();
-  if (bytes > largest_file) {
-    fail(ExitCode::usage, "{} has {} bytes: no hardware file has more than {}", path, bytes, largest_file);
-  }
-  std::string text(static_cast<std::size_t>(bytes), '\0');
-  file.read_at(0, text.data(), text.size());
-  return parse_hardware(text, path);
+  return parse_hardware(read_file(path, ExitCode::usage, largest_file), path);
 }
 
 std::vector<std::string> hardware_names() {

@@ -79,8 +79,6 @@ struct Hardware {
 /// goes by the links of all ranks of the group at once, as far as the first level itself is no slower.
 Hardware by_rails(Hardware hardware);
 
-/// Returns its word in a file.
-const std::string& name_of(RatesOf rates);
 /// Returns what a user should know of rates that are not ringtrain's own, a sentence; "" of others.
 std::string told_rates(const Hardware& hardware);
 
@@ -89,7 +87,7 @@ Hardware read_hardware(const std::string& path);
 /// The same, from text; `path` only names it in messages.
 Hardware parse_hardware(const std::string& text, const std::string& path);
 
-/// Returns any hardware as the YAML that parse_hardware takes back to the same values.
+/// Returns what measure_hardware() has filled in as the YAML that parse_hardware takes back to the same values.
 std::string hardware_yaml(const Hardware& hardware);
 
 /// Returns the file that a name stands for: itself if there is such a file, else NAME.yaml of the first folder that has
