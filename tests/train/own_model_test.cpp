@@ -156,9 +156,9 @@ TEST_F(OwnModel, IsPlannedForHardware) {
   PlanRequest request;
   request.config = tiny(data, {"mesh.data=2", "mesh.sequence=2", "training.dtype=float32"});
   request.hardware = read_hardware(source_folder() + "/configs/hardware/a100.yaml");
-  const Plan without = make_plan(request);
+  const ringtrain::Plan without = make_plan(request);
   request.model = gated_model();
-  const Plan plan = make_plan(request);
+  const ringtrain::Plan plan = make_plan(request);
   const std::int64_t own = 2 * request.config.model.hidden_size * request.config.model.hidden_size;
   EXPECT_EQ(plan.parameters, without.parameters + own);
   EXPECT_GT(plan.need.device, without.need.device);
