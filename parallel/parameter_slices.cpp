@@ -25,8 +25,19 @@ std::vector<ParameterSlice> owned_slices(const ParameterTable& table, Part part,
 
 std::vector<std::int64_t> owned_elements(const ParameterTable& table, Part part, int ranks) {
   std::vector<std::int64_t> elements(ranks, 0);
-  for (int rank = 0; rank < ranks; ++rank) {
-    for (const ParameterSlice& slice : owned_slices(table, part, ranks, rank)) elements[rank] += slice.count();
+  int bucket = -1, rank = 0;
+  for (const Parameter& parameter : table.all()) {
+    if (parameter.part != part) continue;
+    // Parameters and slices both ascend: the last rank of one parameter may be the first of the next.
+    if (parameter.bucket != bucket) rank = 0;
+    bucket = parameter.bucket;
+    const std::int64_t size = table.bucket_size(bucket, part);
+    const std::int64_t begin = parameter.offset - table.bucket_begin(bucket, part);
+    const std::int64_t end = begin + parameter.shape.numel();
+    for (Slice owned = slice_of(size, ranks, rank);; owned = slice_of(size, ranks, ++rank)) {
+      elements[rank] += std::max<std::int64_t>(0, std::min(end, owned.end) - std::max(begin, owned.begin));
+      if (owned.end >= end || rank + 1 == ranks) break;
+    }
   }
   return elements;
 }

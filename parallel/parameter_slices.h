@@ -23,7 +23,7 @@ struct ParameterSlice {
 /// slices together are each element once.
 std::vector<ParameterSlice> owned_slices(const ParameterTable& table, Part part, int ranks, int rank);
 
-/// Returns how many elements each of `ranks` owns of a part, by rank.
+/// Returns how many elements each of `ranks` owns of a part, by rank: what owned_slices() adds up to, for all at once.
 std::vector<std::int64_t> owned_elements(const ParameterTable& table, Part part, int ranks);
 
 /// Returns where a rank's slice of each bucket's part begins in a buffer of its slices alone, padding included, and
