@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "data/tokenizer/bpe.h"
+#include "data/tokenizer/bpe_spec.h"
 #include "framework/error.h"
 #include "framework/text/utf8.h"
 
@@ -16,7 +17,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* space_mark = "\xE2\x96\x81";  // U+2581
 constexpr std::size_t max_bytes = 1024;  // of a piece; SentencePiece makes none of more than 16 characters by itself
 
 std::uint32_t first_character_bytes(std::string_view text) {

@@ -149,7 +149,7 @@ TEST(Allocator, MemoryIsNotResidentUntilWritten) {
 }
 
 TEST(AllocatorDeathTest, ATensorThatOutlivesItEndsTheProcess) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_DEATH(
       {
         Tensor tensor;

@@ -12,7 +12,7 @@ Parameter parameter(const char* name, const Shape& shape, int bucket, Part part 
   return {.name = name, .shape = shape, .bucket = bucket, .part = part};
 }
 
-class ParameterTableTest : public testing::Test {
+class ParameterTableTest : public ::testing::Test {
  protected:
   ParameterTableTest() {
     embedding = table.add(parameter("embedding", {3, 5}, 0));

@@ -25,7 +25,7 @@ TEST(Layouts, EveryPositionStandsOnOneRankOnce) {
   for (const Layout layout : all_layouts) {
     for (std::int64_t S = 0; S <= 40; ++S) {
       for (int N = 1; N <= 9; ++N) {
-        SCOPED_TRACE(testing::Message() << name_of(layout) << " S=" << S << " N=" << N);
+        SCOPED_TRACE(::testing::Message() << name_of(layout) << " S=" << S << " N=" << N);
         std::vector<int> holders(S);
         std::int64_t previous_size = S;
         for (int rank = 0; rank < N; ++rank) {

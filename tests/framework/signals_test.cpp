@@ -16,9 +16,9 @@
 namespace ringtrain {
 namespace {
 
-class SignalsDeathTest : public testing::Test {
+class SignalsDeathTest : public ::testing::Test {
  protected:
-  SignalsDeathTest() { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
+  SignalsDeathTest() { ::testing::FLAGS_gtest_death_test_style = "threadsafe"; }
 };
 
 TEST_F(SignalsDeathTest, TheFirstIsARequest) {
@@ -30,7 +30,7 @@ TEST_F(SignalsDeathTest, TheFirstIsARequest) {
           raise(signal);
           std::_Exit(requested_signal() == signal ? 0 : 2);
         },
-        testing::ExitedWithCode(0), "");
+        ::testing::ExitedWithCode(0), "");
   }
 }
 
@@ -41,9 +41,9 @@ TEST_F(SignalsDeathTest, TheSecondEndsAtOnceUnsaved) {
     raise(second);
     std::_Exit(0);
   };
-  EXPECT_EXIT(twice(SIGINT, SIGINT), testing::ExitedWithCode(8), "^$");
-  EXPECT_EXIT(twice(SIGTERM, SIGTERM), testing::ExitedWithCode(8), "^$");
-  EXPECT_EXIT(twice(SIGINT, SIGTERM), testing::ExitedWithCode(8), "^$");
+  EXPECT_EXIT(twice(SIGINT, SIGINT), ::testing::ExitedWithCode(8), "^$");
+  EXPECT_EXIT(twice(SIGTERM, SIGTERM), ::testing::ExitedWithCode(8), "^$");
+  EXPECT_EXIT(twice(SIGINT, SIGTERM), ::testing::ExitedWithCode(8), "^$");
 }
 
 TEST_F(SignalsDeathTest, SayWhatTheyBringAbout) {
@@ -57,13 +57,13 @@ TEST_F(SignalsDeathTest, SayWhatTheyBringAbout) {
   };
   const std::string first = "train: SIGINT: finishing step 8; a second SIGINT or SIGTERM ends at once, unsaved\n",
                     last = "train: SIGTERM: ended; step 5 is saved\n";
-  EXPECT_EXIT(announced({SIGINT}, false), testing::ExitedWithCode(0), "^" + first + "$");
-  EXPECT_EXIT(announced({SIGINT, SIGTERM}, false), testing::ExitedWithCode(8), "^" + first + last + "$");
-  EXPECT_EXIT(announced({SIGINT, SIGTERM}, true), testing::ExitedWithCode(143), "^" + first + last + "$");
+  EXPECT_EXIT(announced({SIGINT}, false), ::testing::ExitedWithCode(0), "^" + first + "$");
+  EXPECT_EXIT(announced({SIGINT, SIGTERM}, false), ::testing::ExitedWithCode(8), "^" + first + last + "$");
+  EXPECT_EXIT(announced({SIGINT, SIGTERM}, true), ::testing::ExitedWithCode(143), "^" + first + last + "$");
   // Warnings end nothing, and are told once.
-  EXPECT_EXIT(announced({SIGUSR1, SIGUSR1, SIGHUP}, false), testing::ExitedWithCode(0),
+  EXPECT_EXIT(announced({SIGUSR1, SIGUSR1, SIGHUP}, false), ::testing::ExitedWithCode(0),
               "^train: SIGUSR1: finishing step 8\n$");
-  EXPECT_EXIT(announced({SIGUSR1, SIGINT}, false), testing::ExitedWithCode(0), "SIGUSR1: finishing step 8\n" + first);
+  EXPECT_EXIT(announced({SIGUSR1, SIGINT}, false), ::testing::ExitedWithCode(0), "SIGUSR1: finishing step 8\n" + first);
   EXPECT_EXIT(
       {
         const SignalGuard guard;
@@ -72,7 +72,7 @@ TEST_F(SignalsDeathTest, SayWhatTheyBringAbout) {
         raise(SIGUSR1);
         std::_Exit(0);
       },
-      testing::ExitedWithCode(0), "^x{200}: SIGUSR1: x{200}\n$");
+      ::testing::ExitedWithCode(0), "^x{200}: SIGUSR1: x{200}\n$");
 }
 
 TEST_F(SignalsDeathTest, WarningsNeverEndARunThatSaves) {
@@ -83,14 +83,14 @@ TEST_F(SignalsDeathTest, WarningsNeverEndARunThatSaves) {
         raise(SIGTERM);  // as Slurm ends a job that it has warned
         std::_Exit(requested_signal() == SIGHUP ? 0 : 2);
       },
-      testing::ExitedWithCode(0), "");
+      ::testing::ExitedWithCode(0), "");
   EXPECT_EXIT(
       {
         const SignalGuard guard;
         for (const int signal : {SIGUSR1, SIGTERM, SIGTERM}) raise(signal);
         std::_Exit(0);
       },
-      testing::ExitedWithCode(8), "");
+      ::testing::ExitedWithCode(8), "");
 }
 
 TEST_F(SignalsDeathTest, AnIgnoredHangUpStaysIgnored) {
@@ -103,7 +103,7 @@ TEST_F(SignalsDeathTest, AnIgnoredHangUpStaysIgnored) {
         raise(SIGHUP);
         std::_Exit(requested_signal() == 0 ? 0 : 2);
       },
-      testing::ExitedWithCode(0), "");
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(SignalsDeathTest, BeforeAndAfterTheRunAProgramTakesWarnings) {
@@ -115,7 +115,7 @@ TEST_F(SignalsDeathTest, BeforeAndAfterTheRunAProgramTakesWarnings) {
           raise(signal);
           std::_Exit(0);
         },
-        testing::ExitedWithCode(143), "");
+        ::testing::ExitedWithCode(143), "");
     EXPECT_EXIT(
         {
           set_program_signals();
@@ -123,7 +123,7 @@ TEST_F(SignalsDeathTest, BeforeAndAfterTheRunAProgramTakesWarnings) {
           raise(signal);  // the run is over: its end has a code of its own
           std::_Exit(0);
         },
-        testing::ExitedWithCode(0), "");
+        ::testing::ExitedWithCode(0), "");
   }
 }
 
@@ -136,7 +136,7 @@ TEST_F(SignalsDeathTest, AWriteThatNobodyReadsIsAnError) {
         close(ends[0]);
         std::_Exit(write(ends[1], "x", 1) < 0 && errno == EPIPE ? 0 : 2);
       },
-      testing::ExitedWithCode(0), "");
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(SignalsDeathTest, AfterTheGuardTheFormerHandlersStand) {
@@ -146,7 +146,7 @@ TEST_F(SignalsDeathTest, AfterTheGuardTheFormerHandlersStand) {
         raise(SIGTERM);
         std::_Exit(0);
       },
-      testing::KilledBySignal(SIGTERM), "");
+      ::testing::KilledBySignal(SIGTERM), "");
 }
 
 TEST_F(SignalsDeathTest, ASecondGuardStartsAfresh) {
@@ -159,7 +159,7 @@ TEST_F(SignalsDeathTest, ASecondGuardStartsAfresh) {
         const SignalGuard guard;
         std::_Exit(requested_signal());
       },
-      testing::ExitedWithCode(0), "");
+      ::testing::ExitedWithCode(0), "");
   const SignalGuard guard;
   EXPECT_THROW(SignalGuard(), Error);
 }

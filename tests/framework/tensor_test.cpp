@@ -40,7 +40,7 @@ TEST(Shape, RefusesWhatItCannotHold) {
   }
 }
 
-class TensorViewTest : public testing::Test {
+class TensorViewTest : public ::testing::Test {
  protected:
   TensorViewTest() : data(24) { std::iota(data.begin(), data.end(), 0.0f); }
   std::vector<float> data;
