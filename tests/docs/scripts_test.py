@@ -141,7 +141,7 @@ class Removals(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.checkout = pathlib.Path(temporary.name)
         shutil.copytree(ROOT / "scripts", self.checkout / "scripts")
-        for folder in ("configs", "framework", "bench"):
+        for folder in ("configs", "framework", "bench", "tests"):
             (self.checkout / folder).symlink_to(ROOT / folder)
 
     def stand_ins(self, folder, names, body=None):
@@ -208,8 +208,13 @@ class Removals(unittest.TestCase):
             self.assertTrue(pathlib.Path(older).exists() and pathlib.Path(other).exists(), result.stdout)
         self.assertEqual(result.returncode, 0, result.stdout)
         folders = log.read_text().splitlines()
-        self.assertEqual((len(folders), len(set(folders))), (len(names), 1))
-        self.assertFalse(pathlib.Path(folders[0]).exists())
+        self.assertEqual((len(folders), len(set(folders))), (len(names), len(names)))  # several run at a time
+        self.assertFalse(any(pathlib.Path(folder).parent.exists() for folder in folders))
+
+    def test_a_finding_ends_fuzzing_with_an_error(self):
+        names = [path.name.removesuffix("_fuzz.cpp") for path in (ROOT / "tests" / "fuzz").glob("*_fuzz.cpp")]
+        self.stand_ins("build/fuzz/bin", [f"fuzz_{name}" for name in names], '[ "${0##*/}" != fuzz_report ]')
+        self.assertNotEqual(self.run_script("fuzz 1 1").returncode, 0)
 
 
 class FetchedModel(unittest.TestCase):
