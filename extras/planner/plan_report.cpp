@@ -226,6 +226,33 @@ ordered_json mask_json(const MaskPlan& of) {
           {"hop", hop_json(of.hop)}};
 }
 
+ordered_json stages_json(const std::vector<StagePlan>& stages) {
+  ordered_json list = ordered_json::array();
+  for (const StagePlan& stage : stages) {
+    list.push_back({{"first_step", stage.first_step},
+                    {"last_step", stage.last_step},
+                    {"seq_len", stage.seq_len},
+                    {"global_batch_size", stage.global_batch_size},
+                    {"step_seconds", stage.step_seconds},
+                    {"tokens_per_second", stage.tokens_per_second},
+                    {"mfu", stage.mfu}});
+  }
+  return list;
+}
+
+/// Adds what the whole run takes.
+void add_run(const Plan& plan, ordered_json& json) {
+  const RunTimes& run = plan.run;
+  json["evaluations"] = {{"count", run.evaluations}, {"seconds", run.evaluation_seconds}};
+  json["saves"] = {{"count", run.saves},
+                   {"seconds", run.save_seconds},
+                   {"last_seconds", run.last_save_seconds},
+                   {"bytes", run.checkpoint_bytes},
+                   {"at_a_time", checkpoints_at_a_time(plan)}};
+  json["hours"] = plan.hours;
+  json["device_hours"] = plan.device_hours;
+}
+
 }  // namespace
 
 std::string plan_report(const Plan& plan) {
@@ -284,27 +311,11 @@ ordered_json plan_json(const Plan& plan) {
   for (const MaskPlan& of : plan.masks) json["ring"].push_back(mask_json(of));
   json["tokens_per_second"] = plan.tokens_per_second;
   json["mfu"] = plan.mfu;
-  for (const StagePlan& stage : plan.stages) {
-    json["stages"].push_back({{"first_step", stage.first_step},
-                              {"last_step", stage.last_step},
-                              {"seq_len", stage.seq_len},
-                              {"global_batch_size", stage.global_batch_size},
-                              {"step_seconds", stage.step_seconds},
-                              {"tokens_per_second", stage.tokens_per_second},
-                              {"mfu", stage.mfu}});
-  }
+  if (!plan.stages.empty()) json["stages"] = stages_json(plan.stages);
   json["peak_flops"] = plan.rates.peak;
   json["tokens"] = plan.tokens;
   json["steps"] = plan.run.steps;
-  if (!plan.fits) return json;  // what cannot run takes no hours
-  json["evaluations"] = {{"count", plan.run.evaluations}, {"seconds", plan.run.evaluation_seconds}};
-  json["saves"] = {{"count", plan.run.saves},
-                   {"seconds", plan.run.save_seconds},
-                   {"last_seconds", plan.run.last_save_seconds},
-                   {"bytes", plan.run.checkpoint_bytes},
-                   {"at_a_time", checkpoints_at_a_time(plan)}};
-  json["hours"] = plan.hours;
-  json["device_hours"] = plan.device_hours;
+  if (plan.fits) add_run(plan, json);  // what cannot run takes no hours
   return json;
 }
 
