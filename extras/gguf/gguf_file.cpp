@@ -39,7 +39,6 @@ class HeaderBytes {
   std::int64_t left() const { return std::min(size_, longest_header) - position_; }
   /// What is being read, for messages.
   void set_subject(std::string subject) { subject_ = std::move(subject); }
-  const std::string& subject() const { return subject_; }
 
   template <class... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
@@ -106,25 +105,13 @@ ValueType read_type(HeaderBytes& bytes) {
 }
 
 std::int64_t read_integer(HeaderBytes& bytes, ValueType type) {
-  switch (type) {
-    case ValueType::u8:
-      return bytes.number<std::uint8_t>();
-    case ValueType::i8:
-      return bytes.number<std::int8_t>();
-    case ValueType::u16:
-      return bytes.number<std::uint16_t>();
-    case ValueType::i16:
-      return bytes.number<std::int16_t>();
-    case ValueType::u32:
-      return bytes.number<std::uint32_t>();
-    case ValueType::i32:
-      return bytes.number<std::int32_t>();
-    case ValueType::i64:
-      return bytes.number<std::int64_t>();
-    default:
-      break;
+  using enum ValueType;
+  std::uint64_t value = 0;  // its low bytes come first, as in the file
+  bytes.read(&value, bytes_of(type));
+  if (type == i8 || type == i16 || type == i32 || type == i64) {
+    const auto missing = 64 - 8 * bytes_of(type);  // bits, which are those of the sign
+    return static_cast<std::int64_t>(value << missing) >> missing;
   }
-  const auto value = bytes.number<std::uint64_t>();
   if (value > INT64_MAX) bytes.refuse("holds {}, too large a number", value);
   return static_cast<std::int64_t>(value);
 }
@@ -237,7 +224,7 @@ GgufFile GgufFile::open(const std::string& path) {
     tensors.push_back(read_tensor(bytes));
   }
   bytes.set_subject("its header");
-  const std::int64_t alignment = file.integer("general.alignment").value_or(default_alignment);
+  const std::int64_t alignment = file.get("general.alignment", default_alignment);
   if (alignment < 1 || alignment > 65536 || !std::has_single_bit(static_cast<std::uint64_t>(alignment))) {
     bytes.refuse("says general.alignment is {}, no power of two up to 65536", alignment);
   }
@@ -262,44 +249,11 @@ void GgufFile::require_unchanged(const File& opened) const {
   ringtrain::require_unchanged(opened, stamp_);
 }
 
-template <class T>
-const T* GgufFile::value(std::string_view key, const char* wanted) const {
-  const auto found = metadata_.find(key);
-  if (found == metadata_.end()) return nullptr;
-  if (const T* const value = std::get_if<T>(&found->second)) return value;
-  fail(ExitCode::checkpoint, "{}: key {} is not {}", path_, key, wanted);
-}
-
-std::optional<std::int64_t> GgufFile::integer(std::string_view key) const {
-  const auto* const found = value<std::int64_t>(key, "a whole number");
-  return found ? std::optional(*found) : std::nullopt;
-}
-
-std::optional<double> GgufFile::real(std::string_view key) const {
-  const auto* const found = value<double>(key, "a real number");
-  return found ? std::optional(*found) : std::nullopt;
-}
-
-std::optional<std::string> GgufFile::text(std::string_view key) const {
-  const auto* const found = value<std::string>(key, "text");
-  return found ? std::optional(*found) : std::nullopt;
-}
-
-const std::vector<std::string>* GgufFile::texts(std::string_view key) const {
-  return value<std::vector<std::string>>(key, "a list of texts");
-}
-
-const std::vector<std::int64_t>* GgufFile::integers(std::string_view key) const {
-  return value<std::vector<std::int64_t>>(key, "a list of whole numbers");
-}
-
-const std::vector<double>* GgufFile::reals(std::string_view key) const {
-  return value<std::vector<double>>(key, "a list of real numbers");
-}
-
-std::optional<bool> GgufFile::truth(std::string_view key) const {
-  const auto* const found = value<bool>(key, "true or false");
-  return found ? std::optional(*found) : std::nullopt;
+std::string_view GgufFile::wanted(const GgufValue& value) {
+  constexpr std::array<std::string_view, std::variant_size_v<GgufValue>> names{
+      "a whole number",          "a real number",          "true or false",  "text",
+      "a list of whole numbers", "a list of real numbers", "a list of texts"};
+  return names[value.index()];
 }
 
 }  // namespace ringtrain

@@ -5,13 +5,14 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "extras/gguf/gguf_tensor.h"
+#include "framework/error.h"
 #include "framework/storage/files.h"
 
 namespace ringtrain {
@@ -33,18 +34,29 @@ class GgufFile {
   /// Throws Error(checkpoint) unless a file that reopen() returned is still what its header was read of.
   void require_unchanged(const File& opened) const;
 
-  // Each returns the value of a key, nothing if it is absent. Throws Error(checkpoint) if it has another type.
-  std::optional<std::int64_t> integer(std::string_view key) const;
-  std::optional<double> real(std::string_view key) const;
-  std::optional<std::string> text(std::string_view key) const;
-  const std::vector<std::string>* texts(std::string_view key) const;
-  const std::vector<std::int64_t>* integers(std::string_view key) const;
-  const std::vector<double>* reals(std::string_view key) const;
-  std::optional<bool> truth(std::string_view key) const;
+  /// Returns the value of a key, null if it is absent. T: one of GgufValue's. Throws Error(checkpoint) if it has
+  /// another type.
+  template <class T>
+  const T* find(std::string_view key) const {
+    const auto found = metadata_.find(key);
+    if (found == metadata_.end()) return nullptr;
+    if (const T* const value = std::get_if<T>(&found->second)) return value;
+    refuse("key {} is not {}", key, wanted(GgufValue(T())));
+  }
+  /// The same, or `other` if it is absent.
+  template <class T>
+  T get(std::string_view key, T other) const {
+    const T* const value = find<T>(key);
+    return value != nullptr ? *value : other;
+  }
+  /// Throws Error(checkpoint) that begins with the path.
+  template <class... Args>
+  [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
+    fail(ExitCode::checkpoint, "{}: {}", path_, fmt::format(format, std::forward<Args>(args)...));
+  }
 
  private:
-  template <class T>
-  const T* value(std::string_view key, const char* wanted) const;
+  static std::string_view wanted(const GgufValue& value);
 
   std::string path_;
   std::map<std::string, GgufValue, std::less<>> metadata_;

@@ -44,20 +44,20 @@ class Keys {
   explicit Keys(const GgufFile& file) : file_(file) {}
 
   std::int64_t count(const std::string& key) const {
-    const std::optional<std::int64_t> value = file_.integer(key_prefix + key);
-    if (!value) fail(ExitCode::checkpoint, "{}: has no key {}{}", file_.path(), key_prefix, key);
+    const auto* const value = file_.find<std::int64_t>(key_prefix + key);
+    if (value == nullptr) file_.refuse("has no key {}{}", key_prefix, key);
     return checked(key, *value);
   }
   std::int64_t count(const std::string& key, std::int64_t other) const {
-    return checked(key, file_.integer(key_prefix + key).value_or(other));
+    return checked(key, file_.get(key_prefix + key, other));
   }
   double real(const std::string& key, double other) const {
-    const double value = file_.real(key_prefix + key).value_or(other);
+    const double value = file_.get(key_prefix + key, other);
     if (!(value > 0 && value < 1e12)) refuse(key, fmt::format("{}: must be a number above 0", value));
     return value;
   }
   [[noreturn]] void refuse(const std::string& key, const std::string& what) const {
-    fail(ExitCode::checkpoint, "{}: key {}{} is {}", file_.path(), key_prefix, key, what);
+    file_.refuse("key {}{} is {}", key_prefix, key, what);
   }
 
  private:
@@ -70,30 +70,27 @@ class Keys {
 };
 
 void refuse_unknown(const GgufFile& file) {
-  const std::string architecture = file.text("general.architecture").value_or("");
+  const std::string architecture = file.get<std::string>("general.architecture", "");
   if (architecture + "." != key_prefix) {
-    fail(ExitCode::checkpoint,
-         "{}: is of architecture \"{}\"; of GGUF files llama is read; use the model's Hugging Face folder", file.path(),
-         plain_text(architecture));
+    file.refuse("is of architecture \"{}\"; of GGUF files llama is read; use the model's Hugging Face folder",
+                plain_text(architecture));
   }
   for (const auto& [key, value] : file.metadata()) {
     if (key.starts_with(key_prefix) &&
         std::ranges::find(known_keys, std::string_view(key).substr(key_prefix.size())) == known_keys.end()) {
-      fail(ExitCode::checkpoint, "{}: has the key {}, which asks for what is not known here", file.path(),
-           plain_text(key));
+      file.refuse("has the key {}, which asks for what is not known here", plain_text(key));
     }
   }
   if (file.tensors().contains("rope_freqs.weight")) {
-    fail(ExitCode::checkpoint,
-         "{}: has rope_freqs.weight, scaled rotary frequencies, which are not read from GGUF files; use the model's "
-         "Hugging Face folder",
-         file.path());
+    file.refuse(
+        "has rope_freqs.weight, scaled rotary frequencies, which are not read from GGUF files; use the model's Hugging "
+        "Face folder");
   }
 }
 
 RopeScalingConfig read_scaling(const GgufFile& file, const Keys& keys) {
   RopeScalingConfig scaling;
-  const std::string type = file.text(key_prefix + "rope.scaling.type").value_or("none");
+  const std::string type = file.get<std::string>(key_prefix + "rope.scaling.type", "none");
   if (type == "none") return scaling;
   if (type != "linear" && type != "yarn") {
     keys.refuse("rope.scaling.type", fmt::format("\"{}\"; none, linear and yarn are read", plain_text(type)));
@@ -122,7 +119,8 @@ ModelConfig read_gguf_model(const GgufFile& file) {
   model.rope_theta = keys.real("rope.freq_base", 10000);
   model.rope_scaling = read_scaling(file, keys);
   model.max_position_embeddings = keys.count("context_length");
-  if (model.hidden_size % model.num_attention_heads != 0 && !file.integer(key_prefix + "attention.key_length")) {
+  if (model.hidden_size % model.num_attention_heads != 0 &&
+      file.find<std::int64_t>(key_prefix + "attention.key_length") == nullptr) {
     keys.refuse("attention.head_count", fmt::format("{}, which does not divide embedding_length {}",
                                                     model.num_attention_heads, model.hidden_size));
   }
@@ -140,12 +138,11 @@ ModelConfig read_gguf_model(const GgufFile& file) {
   }
   const auto embedding = file.tensors().find("token_embd.weight");
   if (embedding == file.tensors().end() || embedding->second.shape.size() != 2) {
-    fail(ExitCode::checkpoint, "{}: has no matrix token_embd.weight", file.path());
+    file.refuse("has no matrix token_embd.weight");
   }
   model.vocab_size = embedding->second.shape[0];
   if (model.vocab_size < 2 || model.vocab_size > most_tokens) {
-    fail(ExitCode::checkpoint, "{}: token_embd.weight has {} rows, but a vocabulary has 2 to {} tokens", file.path(),
-         model.vocab_size, most_tokens);
+    file.refuse("token_embd.weight has {} rows, but a vocabulary has 2 to {} tokens", model.vocab_size, most_tokens);
   }
   model.tie_word_embeddings = !file.tensors().contains("output.weight");
   check_model_of_file(model, file.path());
@@ -158,8 +155,8 @@ ModelSource open_gguf_model(const GgufFile& file) {
   source.model = read_gguf_model(file);
   source.context_length = source.model.max_position_embeddings;
   for (const char* role : {"bos", "eos", "eot", "eom"}) {  // of a turn, of a message: they end a text, too
-    const auto id = file.integer(fmt::format("tokenizer.ggml.{}_token_id", role));
-    if (!id) continue;
+    const auto* const id = file.find<std::int64_t>(fmt::format("tokenizer.ggml.{}_token_id", role));
+    if (id == nullptr) continue;
     const bool begins = std::string_view(role) == "bos";
     add_ends(source, file.path() + ": tokenizer.ggml.", begins ? EndIds{*id, {}} : EndIds{{}, {*id}}, role);
   }

@@ -1,7 +1,6 @@
 #include "extras/gguf/gguf_tokenizer.h"
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,11 +43,12 @@ constexpr Splitting splittings[] = {
 /// What every tokenizer in a GGUF file has: a text and a type for each token.
 class Tokens {
  public:
-  explicit Tokens(const GgufFile& file) : file_(file), texts_(file.texts("tokenizer.ggml.tokens")) {
+  explicit Tokens(const GgufFile& file)
+      : file_(file), texts_(file.find<std::vector<std::string>>("tokenizer.ggml.tokens")) {
     if (texts_ == nullptr || texts_->empty()) {
-      fail(ExitCode::data, "{}: has no tokenizer (no key tokenizer.ggml.tokens); name another one", file.path());
+      file.refuse("has no tokenizer (no key tokenizer.ggml.tokens); name another one");
     }
-    types_ = same_length(file.integers("tokenizer.ggml.token_type"), "tokenizer.ggml.token_type");
+    types_ = list<std::int64_t>("tokenizer.ggml.token_type");
   }
 
   std::int64_t size() const { return std::ssize(*texts_); }
@@ -56,10 +56,12 @@ class Tokens {
   std::uint64_t type(std::int64_t id) const {
     return types_ == nullptr ? Piece::normal : static_cast<std::uint64_t>((*types_)[id]);
   }
-  template <class Values>
-  const Values* same_length(const Values* values, const char* key) const {
+  /// Returns a key's list with an element for each token, null if there is none.
+  template <class Element>
+  const std::vector<Element>* list(const char* key) const {
+    const auto* const values = file_.find<std::vector<Element>>(key);
     if (values != nullptr && std::ssize(*values) != size()) {
-      fail(ExitCode::data, "{}: key {} has {} elements for {} tokens", file_.path(), key, values->size(), size());
+      file_.refuse("key {} has {} elements for {} tokens", key, values->size(), size());
     }
     return values;
   }
@@ -72,22 +74,21 @@ class Tokens {
 
 /// Returns "gpt2" or "llama". Throws Error(data) for any other kind of tokenizer, and where there is none.
 std::string checked_model_of(const GgufFile& file) {
-  std::string model = file.text("tokenizer.ggml.model").value_or("");
+  std::string model = file.get<std::string>("tokenizer.ggml.model", "");
   if (model == "gpt2" || model == "llama") return model;
-  fail(ExitCode::data, "{}: {}; name a tokenizer's file", file.path(),
-       model.empty()
-           ? "holds no tokenizer"
-           : "its tokenizer is of the kind \"" + plain_text(model) + "\"; of GGUF files gpt2 and llama are read");
+  if (model.empty()) file.refuse("holds no tokenizer; name a tokenizer's file");
+  file.refuse("its tokenizer is of the kind \"{}\"; of GGUF files gpt2 and llama are read; name a tokenizer's file",
+              plain_text(model));
 }
 
 const Splitting& splitting_of(const GgufFile& file) {
-  const std::string name = file.text("tokenizer.ggml.pre").value_or("");
+  const std::string name = file.get<std::string>("tokenizer.ggml.pre", "");
   const auto* const known = std::ranges::find(splittings, std::string_view(name), &Splitting::name);
   if (known == std::end(splittings)) {
-    fail(ExitCode::data,
-         "{}: key tokenizer.ggml.pre is \"{}\", a way of splitting text that is not known here; use the "
-         "model's tokenizer.json",
-         file.path(), plain_text(name));
+    file.refuse(
+        "key tokenizer.ggml.pre is \"{}\", a way of splitting text that is not known here; use the model's "
+        "tokenizer.json",
+        plain_text(name));
   }
   return *known;
 }
@@ -106,10 +107,10 @@ Json pre_tokenizer_of(const Splitting& splitting) {
   return {{"type", "Sequence"}, {"pretokenizers", parts}};
 }
 
-/// Returns the id that a key names if another key says that it stands at an end of every text.
-std::optional<std::int64_t> end_token(const GgufFile& file, const std::string& name) {
-  if (!file.truth("tokenizer.ggml.add_" + name + "_token").value_or(false)) return std::nullopt;
-  return file.integer("tokenizer.ggml." + name + "_token_id");
+/// Returns the id that a key names if another key says that it stands at an end of every text, else null.
+const std::int64_t* end_token(const GgufFile& file, const std::string& name) {
+  if (!file.get("tokenizer.ggml.add_" + name + "_token", false)) return nullptr;
+  return file.find<std::int64_t>("tokenizer.ggml." + name + "_token_id");
 }
 
 TokenizerJson byte_level_json(const GgufFile& file) {
@@ -120,13 +121,12 @@ TokenizerJson byte_level_json(const GgufFile& file) {
     const std::uint64_t type = tokens.type(id);
     if (type == Piece::unused) continue;  // padding
     if (!result.vocabulary.emplace(tokens.text(id), id).second) {
-      fail(ExitCode::data, "{}: the tokens {} and {} are the same", file.path(),
-           result.vocabulary[tokens.text(id)].get<std::int64_t>(), id);
+      file.refuse("the tokens {} and {} are the same", result.vocabulary[tokens.text(id)].get<std::int64_t>(), id);
     }
     if (type != Piece::normal && type != Piece::byte) result.add(tokens.text(id), id, type != Piece::user_defined);
   }
-  const std::vector<std::string>* const rules = file.texts("tokenizer.ggml.merges");
-  if (rules == nullptr) fail(ExitCode::data, "{}: has no key tokenizer.ggml.merges", file.path());
+  const auto* const rules = file.find<std::vector<std::string>>("tokenizer.ggml.merges");
+  if (rules == nullptr) file.refuse("has no key tokenizer.ggml.merges");
   for (const std::string& rule : *rules) result.merges.push_back(rule);
   if (splitting.nfc) result.normalizer = {{"type", "NFC"}};
   result.pre_tokenizer = pre_tokenizer_of(splitting);
@@ -137,31 +137,28 @@ TokenizerJson byte_level_json(const GgufFile& file) {
 
 TokenizerJson pieces_json(const GgufFile& file) {
   const Tokens tokens(file);
-  const std::vector<double>* const scores =
-      tokens.same_length(file.reals("tokenizer.ggml.scores"), "tokenizer.ggml.scores");
-  if (scores == nullptr) fail(ExitCode::data, "{}: has no key tokenizer.ggml.scores", file.path());
-  if (file.truth("tokenizer.ggml.remove_extra_whitespaces").value_or(false)) {
-    fail(ExitCode::data, "{}: key tokenizer.ggml.remove_extra_whitespaces is true, which this program does not do",
-         file.path());
+  const std::vector<double>* const scores = tokens.list<double>("tokenizer.ggml.scores");
+  if (scores == nullptr) file.refuse("has no key tokenizer.ggml.scores");
+  if (file.get("tokenizer.ggml.remove_extra_whitespaces", false)) {
+    file.refuse("key tokenizer.ggml.remove_extra_whitespaces is true, which this program does not do");
   }
   if (file.metadata().contains("tokenizer.ggml.precompiled_charsmap")) {
-    fail(ExitCode::data, "{}: key tokenizer.ggml.precompiled_charsmap is a table that this program does not apply",
-         file.path());
+    file.refuse("key tokenizer.ggml.precompiled_charsmap is a table that this program does not apply");
   }
   std::vector<Piece> pieces;
   for (std::int64_t id = 0; id < tokens.size(); ++id) {
     pieces.push_back({tokens.text(id), static_cast<float>((*scores)[id]), tokens.type(id)});
   }
-  return json_of_pieces(pieces, file.truth("tokenizer.ggml.add_space_prefix").value_or(true), file.path());
+  return json_of_pieces(pieces, file.get("tokenizer.ggml.add_space_prefix", true), file.path());
 }
 
 /// Puts tokens at the ends of every text, as transformers does unless it is told not to: begin and end are ids of
 /// tokens that the vocabulary has.
-void put_around(TokenizerJson& json, std::optional<std::int64_t> begin, std::optional<std::int64_t> end) {
-  if (!begin && !end) return;
+void put_around(TokenizerJson& json, const std::int64_t* begin, const std::int64_t* end) {
+  if (begin == nullptr && end == nullptr) return;
   Json single = Json::array(), pair = Json::array(), tokens = Json::object();
-  const auto put = [&](const std::optional<std::int64_t>& id, Json& list, int type) {
-    if (!id) return;
+  const auto put = [&](const std::int64_t* id, Json& list, int type) {
+    if (id == nullptr) return;
     for (const auto& [token, value] : json.vocabulary.items()) {
       if (value != *id) continue;
       list.push_back({{"SpecialToken", {{"id", token}, {"type_id", type}}}});
@@ -195,9 +192,9 @@ Json gguf_tokenizer_json(const GgufFile& file) {
 }
 
 std::map<std::string, std::string> gguf_tokenizer_files(const GgufFile& file) {
-  if (!file.text("tokenizer.ggml.model")) return {};
+  if (file.find<std::string>("tokenizer.ggml.model") == nullptr) return {};
   std::map<std::string, std::string> files{{"tokenizer.json", json_text(gguf_tokenizer_json(file)) + "\n"}};
-  if (const auto chat = file.text("tokenizer.chat_template")) files["chat_template.jinja"] = *chat;
+  if (const auto* const chat = file.find<std::string>("tokenizer.chat_template")) files["chat_template.jinja"] = *chat;
   return files;
 }
 

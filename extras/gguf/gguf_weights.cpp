@@ -102,24 +102,21 @@ void check_gguf_weights(const GgufFile& file, const ParameterTable& table) {
     const std::string& name = *used.insert(gguf_name(parameter.name)).first;
     const auto found = file.tensors().find(name);
     if (found == file.tensors().end()) {
-      fail(ExitCode::checkpoint, "{}: has no tensor {}, which this model needs", file.path(), name);
+      file.refuse("has no tensor {}, which this model needs", name);
     }
     if (const auto shape = shape_of(parameter); found->second.shape != shape) {
-      fail(ExitCode::checkpoint, "{}: {} is {}, but this model's is {}", file.path(), name,
-           shape_text(found->second.shape), shape_text(shape));
+      file.refuse("{} is {}, but this model's is {}", name, shape_text(found->second.shape), shape_text(shape));
     }
     if (!found->second.type) {
-      fail(
-          ExitCode::checkpoint,
-          "{}: {} is of type {}, which is not read; take the model's Hugging Face folder, or a file in F32, F16, BF16, "
+      file.refuse(
+          "{} is of type {}, which is not read; take the model's Hugging Face folder, or a file in F32, F16, BF16, "
           "Q8_0, Q4_0 or Q4_1",
-          file.path(), name, found->second.type_name);
+          name, found->second.type_name);
     }
   }
   for (const auto& [name, tensor] : file.tensors()) {
     if (used.contains(name)) continue;
-    fail(ExitCode::checkpoint, "{}: has {}, which a model of these keys does not: it would be ignored", file.path(),
-         plain_text(name));
+    file.refuse("has {}, which a model of these keys does not: it would be ignored", plain_text(name));
   }
 }
 

@@ -71,14 +71,14 @@ TEST_F(Gguf, KeysAndTensorsAreRead) {
   parts.entries.push_back(text("l") + u32(9) + u32(8) + u64(2) + text("x") + text(""));
   parts.entries.push_back(text("n") + u32(9) + u32(1) + u64(3) + "\1\2\xff");
   const GgufFile file = open(parts.file());
-  EXPECT_EQ(file.text("general.architecture"), "llama");
-  EXPECT_EQ(file.integer("i"), -7);
-  EXPECT_EQ(file.real("f"), 0.5);
-  EXPECT_EQ(*file.texts("l"), (std::vector<std::string>{"x", ""}));
+  EXPECT_EQ(*file.find<std::string>("general.architecture"), "llama");
+  EXPECT_EQ(*file.find<std::int64_t>("i"), -7);
+  EXPECT_EQ(*file.find<double>("f"), 0.5);
+  EXPECT_EQ(*file.find<std::vector<std::string>>("l"), (std::vector<std::string>{"x", ""}));
   EXPECT_EQ(std::get<std::vector<std::int64_t>>(file.metadata().find("n")->second),
             (std::vector<std::int64_t>{1, 2, -1}));
-  EXPECT_EQ(file.integer("none"), std::nullopt);
-  error_of(ExitCode::checkpoint, [&] { file.integer("f"); });
+  EXPECT_EQ(file.find<std::int64_t>("none"), nullptr);
+  error_of(ExitCode::checkpoint, [&] { file.find<std::int64_t>("f"); });
   const GgufTensor& tensor = file.tensors().at("a");
   EXPECT_EQ(tensor.shape, (std::vector<std::int64_t>{2, 32}));
   EXPECT_EQ(tensor.bytes, 68);
