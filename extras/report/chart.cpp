@@ -175,7 +175,7 @@ std::string curve(const Chart& chart, const ChartSeries& series, const Axes& axe
   return svg;
 }
 
-std::string drawn_mark(const std::string& kind, double x) {
+std::string drawn_mark(std::string_view kind, double x) {
   const double low = height - bottom;
   if (kind == "resume") return fmt::format("<path class=\"resume\" d=\"M{:.1f} {}V{}\">", x, top, low);
   if (kind == "spike") return fmt::format("<path class=\"spike\" d=\"M{:.1f} {}l4 -8h-8z\">", x, top + 2);
@@ -190,23 +190,20 @@ std::string marks_of(const Chart& chart, const Axes& axes) {
     std::int64_t count = 0;
   };
   constexpr double apart = 4;
-  static const std::map<std::string, std::string> words{
-      {"resume", "resumed"}, {"spike", "loss spike"}, {"nonfinite", "no number"}, {"empty", "nothing to learn from"}};
-  std::map<std::string, std::map<int, Place>> kinds;
-  for (const ChartMark& mark : chart.marks) {
-    if (mark.x < axes.low_x || mark.x > axes.high_x) continue;
-    Place& place = kinds[mark.kind][static_cast<int>(axes.x(mark.x) / apart)];
-    if (place.count++ == 0) place = {axes.x(mark.x), mark.x, mark.x, 1};
-    place.last = mark.x;
-  }
   std::string svg;
-  for (const auto& [kind, places] : kinds) {
+  for (const auto& [kind, words, legend] : mark_kinds) {
+    std::map<int, Place> places;
+    for (const ChartMark& mark : chart.marks) {
+      if (mark.kind != kind || mark.x < axes.low_x || mark.x > axes.high_x) continue;
+      Place& place = places[static_cast<int>(axes.x(mark.x) / apart)];
+      if (place.count++ == 0) place = {axes.x(mark.x), mark.x, mark.x, 1};
+      place.last = mark.x;
+    }
     for (const auto& [bucket, place] : places) {
-      const std::string told = place.count == 1
-                                   ? fmt::format("{} {:.0f}: {}", chart.x_name, place.first, words.at(kind))
-                                   : fmt::format("{} {:.0f} to {:.0f}: {} x {}", chart.x_name, place.first, place.last,
-                                                 place.count, words.at(kind));
-      svg += drawn_mark(kind, place.x) + "<title>" + told + "</title></path>\n";
+      std::string told = fmt::format("{} {:.0f}", chart.x_name, place.first);
+      if (place.count > 1) told += fmt::format(" to {:.0f}", place.last);
+      told += place.count > 1 ? fmt::format(": {} x {}", place.count, words) : fmt::format(": {}", words);
+      svg += fmt::format("{}<title>{}</title></path>\n", drawn_mark(kind, place.x), told);
     }
   }
   return svg;

@@ -2,8 +2,10 @@
 // what happened. Its size is bounded, however many points there are.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ringtrain {
@@ -18,17 +20,27 @@ struct ChartSeries {
   std::vector<ChartPoint> points;  // x ascending
 };
 
-/// Something that happened at x: "resume", "spike", "nonfinite" or "empty", the classes of a page's style.
+/// What can happen at a step: its class in a page's style, its words at the mark, and those that explain the mark.
+struct MarkKind {
+  std::string_view name, words, legend;
+};
+inline constexpr std::array mark_kinds{
+    MarkKind{"empty", "nothing to learn from", "Tick at the bottom: nothing to learn from"},
+    MarkKind{"nonfinite", "no number", "\u2715: loss or norm was no number"},
+    MarkKind{"resume", "resumed", "Dashed line: the run was resumed"},
+    MarkKind{"spike", "loss spike", "\u25bc: a loss spike"}};
+
+/// Something that happened at x.
 struct ChartMark {
   double x = 0;
-  std::string kind;
+  std::string_view kind;  // a name of mark_kinds
 };
 
 struct Chart {
   std::string title, unit;
   std::string x_name = "step";
-  std::vector<ChartSeries> series;  // up to eight; those without a point are left out
-  std::vector<ChartMark> marks;
+  std::vector<ChartSeries> series = {};  // up to eight; those without a point are left out
+  std::vector<ChartMark> marks = {};
   bool smooth = false;  // many points: the curve is their moving average, and they stand behind it
   bool log_x = false;   // each x is a tick, and lies by its logarithm; every point is a dot
   bool zero = false;    // the axis shows 0, with a line

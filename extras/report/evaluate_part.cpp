@@ -31,7 +31,7 @@ json list_in(const json& object, const char* name) {
 /// Returns a chart of all lengths' buckets of positions.
 Chart position_chart(const json& rows, const char* title, const char* unit, const char* value, const char* interval,
                      bool meaningful) {
-  Chart chart{.title = title, .unit = unit, .x_name = "position", .series = {}, .marks = {}, .log_x = true};
+  Chart chart{.title = title, .unit = unit, .x_name = "position", .log_x = true};
   for (const json& row : rows) {
     if (chart.series.size() == most_lengths) break;
     chart.series.push_back(
@@ -73,25 +73,25 @@ std::string against_part(const json& against, bool meaningful) {
 }
 
 std::string longppl_part(const json& longppl) {
-  Rows rows{{"", ""}};
-  rows.push_back({"LongPPL, the perplexity of key tokens", four_digits(number_in(longppl, "longppl"))});
-  rows.push_back({"key tokens", four_digits(number_in(longppl, "n_key_token"))});
-  rows.push_back({"perplexity of all tokens", four_digits(number_in(longppl, "ppl"))});
-  rows.push_back({"tokens", four_digits(number_in(longppl, "n_token"))});
-  rows.push_back(
-      {"key by the contrast of",
-       fmt::format("{}: {}", longppl.value("own_contrast", json()) == true ? "this model itself" : "another model",
-                   text_in(longppl, "evaluator"))});
-  rows.push_back({"trunc_len, sliding_window, alpha, beta",
-                  fmt::format("{}, {}, {}, {}", json_text(longppl.value("trunc_len", json())),
-                              json_text(longppl.value("sliding_window", json())),
-                              json_text(longppl.value("alpha", json())), json_text(longppl.value("beta", json())))});
-  return heading("LongPPL") + table(rows, "facts");
+  const auto number = [&](const char* name) { return four_digits(number_in(longppl, name)); };
+  const auto setting = [&](const char* name) { return json_text(longppl.value(name, json())); };
+  const char* const whose = longppl.value("own_contrast", json()) == true ? "this model itself" : "another model";
+  return heading("LongPPL") +
+         table({{"", ""},
+                {"LongPPL, the perplexity of key tokens", number("longppl")},
+                {"key tokens", number("n_key_token")},
+                {"perplexity of all tokens", number("ppl")},
+                {"tokens", number("n_token")},
+                {"key by the contrast of", fmt::format("{}: {}", whose, text_in(longppl, "evaluator"))},
+                {"trunc_len, sliding_window, alpha, beta",
+                 fmt::format("{}, {}, {}, {}", setting("trunc_len"), setting("sliding_window"), setting("alpha"),
+                             setting("beta"))}},
+               "facts");
 }
 
 /// Returns a task's cells as a map, of what they call `value`.
 HeatMap task_map(const json& task, const json& depths, const char* value, std::string unit) {
-  HeatMap map{.title = text_in(task, "task"), .unit = std::move(unit), .columns = {}, .rows = {}, .values = {}};
+  HeatMap map{.title = text_in(task, "task"), .unit = std::move(unit)};
   for (const json& depth : depths) {
     map.columns.push_back(fmt::format("{:.0f}%", 100 * (depth.is_number() ? depth.get<double>() : std::nan(""))));
   }

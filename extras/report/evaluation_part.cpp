@@ -25,18 +25,13 @@ std::string evaluation_charts(const ShownRuns& runs) {
   Chart level{.title = "Negative log-likelihood",
               .unit = "nats a token, by context; last evaluation",
               .x_name = "context",
-              .series = {},
-              .marks = {},
               .log_x = true};
   Chart change{.title = "Change from the shortest context",
                .unit = "nats a token, paired by document",
                .x_name = "context",
-               .series = {},
-               .marks = {},
                .log_x = true,
                .zero = true};
-  Chart over{
-      .title = "Negative log-likelihood", .unit = "nats a token, by step and context", .series = {}, .marks = {}};
+  Chart over{.title = "Negative log-likelihood", .unit = "nats a token, by step and context"};
   for (const ShownRun& shown : runs) {
     const std::string name = runs.size() > 1 ? shown.name : "";
     level.series.push_back({name, {}});

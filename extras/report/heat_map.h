@@ -9,9 +9,9 @@ namespace ringtrain {
 
 struct HeatMap {
   std::string title, unit;
-  std::vector<std::string> columns, rows;   // their names
-  std::vector<std::vector<double>> values;  // [rows][columns]; NaN: the cell is empty
-  double low = 0, high = 1;                 // values of no colour, and of all of it
+  std::vector<std::string> columns = {}, rows = {};  // their names
+  std::vector<std::vector<double>> values = {};      // [rows][columns]; NaN: the cell is empty
+  double low = 0, high = 1;                          // values of no colour, and of all of it
 };
 
 /// Returns a figure; "" if no cell has a value.

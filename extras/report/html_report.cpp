@@ -202,8 +202,7 @@ std::string planned_and_measured(const ShownRun& shown) {
 
 // --- Training.
 
-std::vector<ChartMark> marks_of(const ShownRun& shown) {
-  std::vector<ChartMark> marks;
+void add_marks(const ShownRun& shown, std::vector<ChartMark>& marks) {
   for (const StepRow& row : shown.metrics.steps) {
     const auto x = static_cast<double>(row.step);
     if (row.started && &row != &shown.metrics.steps.front()) marks.push_back({x, "resume"});
@@ -211,7 +210,6 @@ std::vector<ChartMark> marks_of(const ShownRun& shown) {
     if (row.empty) marks.push_back({x, "empty"});
     if (!row.empty && (!std::isfinite(row.loss) || !std::isfinite(row.grad_norm))) marks.push_back({x, "nonfinite"});
   }
-  return marks;
 }
 
 std::string curves(const ShownRuns& runs) {
@@ -223,9 +221,7 @@ std::string curves(const ShownRuns& runs) {
   };
   std::string html = heading("Training");
   std::vector<ChartMark> marks;
-  for (const ShownRun& shown : runs) {
-    for (const ChartMark& mark : marks_of(shown)) marks.push_back(mark);
-  }
+  for (const ShownRun& shown : runs) add_marks(shown, marks);
   std::string figures;
   bool averaged = false;
   for (const Curve& one :
@@ -236,7 +232,7 @@ std::string curves(const ShownRuns& runs) {
         Curve{"Loss", "standard deviations from the steps before", &StepRow::loss_z, 1, true},
         Curve{"Gradient norm", "standard deviations likewise", &StepRow::grad_norm_z, 1, true},
         Curve{"Waiting for the ring", "seconds of rank 0, a step", &StepRow::ring_wait_seconds, 1, false}}) {
-    Chart chart{.title = one.title, .unit = one.unit, .series = {}, .marks = {}, .smooth = one.field != &StepRow::lr};
+    Chart chart{.title = one.title, .unit = one.unit, .smooth = one.field != &StepRow::lr};
     if (one.marked) chart.marks = marks;
     for (const ShownRun& shown : runs) {
       ChartSeries series{runs.size() > 1 ? shown.name : "", points_of(shown, one.field)};
@@ -248,15 +244,8 @@ std::string curves(const ShownRuns& runs) {
   }
   html += "<p class=\"soft\">By step; the last value stands beside each name.";
   if (averaged) html += " Thick: an average over a fiftieth of the steps; thin: each step.";
-  const std::map<std::string, const char*> legend{{"resume", "Dashed line: the run was resumed"},
-                                                  {"spike", "\u25bc: a loss spike"},
-                                                  {"nonfinite", "\u2715: loss or norm was no number"},
-                                                  {"empty", "Tick at the bottom: nothing to learn from"}};
-  for (const auto& [kind, words] : legend) {
-    const std::string& wanted = kind;
-    if (std::ranges::any_of(marks, [&](const ChartMark& mark) { return mark.kind == wanted; })) {
-      html += fmt::format(" {}.", words);
-    }
+  for (const MarkKind& kind : mark_kinds) {
+    if (std::ranges::count(marks, kind.name, &ChartMark::kind) > 0) html += fmt::format(" {}.", kind.legend);
   }
   return html + "</p>\n<div class=\"charts\">\n" + figures + "</div>\n";
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 
 namespace ringtrain {
@@ -57,22 +58,13 @@ p.soft{break-after:avoid}
 
 std::string escaped(std::string_view text) {
   std::string html;
+  constexpr std::string_view special = "<>&\"";
+  constexpr std::array entities{"&lt;", "&gt;", "&amp;", "&quot;"};
   for (const char c : text) {
-    switch (c) {
-      case '<':
-        html += "&lt;";
-        break;
-      case '>':
-        html += "&gt;";
-        break;
-      case '&':
-        html += "&amp;";
-        break;
-      case '"':
-        html += "&quot;";
-        break;
-      default:
-        html += static_cast<unsigned char>(c) < ' ' ? ' ' : c;  // markup has no control characters
+    if (const std::size_t found = special.find(c); found != std::string_view::npos) {
+      html += entities[found];
+    } else {
+      html += static_cast<unsigned char>(c) < ' ' ? ' ' : c;  // markup has no control characters
     }
   }
   return html;

@@ -36,18 +36,37 @@ ReportedRun reported_run(const std::string& folder) {
   return run;
 }
 
-/// Returns the times of a file of `plan --output`.
-PlannedTimes read_plan(const std::string& path) {
+/// Returns what take makes of a JSON file. Throws Error(usage) with `complaint` if it is another kind of file.
+template <class Take>
+auto read_output(const std::string& path, const char* complaint, const Take& take) {
   constexpr std::int64_t most = 16 << 20;
   try {
-    const nlohmann::json plan = parse_strict_json(read_file(path, ExitCode::usage, most));
-    if (plan.at("kind") != "plan") throw std::invalid_argument("it is another kind of file");
-    return {plan.at("hardware"), plan.at("step_seconds"), plan.at("tokens_per_second"), plan.at("mfu")};
+    return take(parse_strict_json(read_file(path, ExitCode::usage, most)));
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    fail(ExitCode::usage, "{}: is no plan of plan --output: {}", path, error.what());
+    fail(ExitCode::usage, "{}: {}: {}", path, complaint, error.what());
   }
+}
+
+void require_kind(const nlohmann::json& file, const char* key, const char* kind) {
+  if (file.at(key) != kind) throw std::invalid_argument("it is another kind of file");
+}
+
+/// Returns the times of a file of `plan --output`.
+PlannedTimes read_plan(const std::string& path) {
+  return read_output(path, "is no plan of plan --output", [](const nlohmann::json& plan) -> PlannedTimes {
+    require_kind(plan, "kind", "plan");
+    return {plan.at("hardware"), plan.at("step_seconds"), plan.at("tokens_per_second"), plan.at("mfu")};
+  });
+}
+
+/// Returns what a file of `evaluate --output` holds.
+nlohmann::json read_evaluation(const std::string& path) {
+  return read_output(path, "holds no results of evaluate --output", [](nlohmann::json evaluation) {
+    require_kind(evaluation, "written_by", "ringtrain evaluate");
+    return evaluation;
+  });
 }
 
 /// Returns the page. Throws Error(usage) if what it shows of an evaluation has another form.
@@ -63,18 +82,38 @@ RunReport page_of(const std::vector<ReportedRun>& runs) {
   }
 }
 
-/// Returns what a file of `evaluate --output` holds.
-nlohmann::json read_evaluation(const std::string& path) {
-  constexpr std::int64_t most = 16 << 20;
-  try {
-    nlohmann::json evaluation = parse_strict_json(read_file(path, ExitCode::usage, most));
-    if (evaluation.at("written_by") != "ringtrain evaluate") throw std::invalid_argument("it is another kind of file");
-    return evaluation;
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    fail(ExitCode::usage, "{}: holds no results of evaluate --output: {}", path, error.what());
+/// The command line, as it was given.
+struct Given {
+  std::string folder, other, output, plan, evaluation;
+  bool overwrite = false;
+};
+
+void add_options(CommandLine& app, Given& given) {
+  app.add_option("RUN", given.folder, "DIR", "a run's folder")->required();
+  app.add_option("OTHER", given.other, "DIR", "the folder of a run to compare it with");
+  app.add_option("--output", given.output, "FILE.html",
+                 "the page (default: report.html in the run's folder, of two comparison.html in the second's); "
+                 "replaces a former one");
+  app.add_option("--plan", given.plan, "FILE.json",
+                 "what plan --output wrote of this run: its times stand beside the measured ones");
+  app.add_option("--evaluation", given.evaluation, "FILE.json",
+                 "what evaluate --output wrote: by position, LongPPL, against another model, tasks");
+  app.add_flag("--overwrite", given.overwrite, "let --output replace any file but those that are read");
+}
+
+/// Returns the runs that the page shows.
+std::vector<ReportedRun> runs_of(const Given& given) {
+  const bool two = !given.other.empty();
+  if (two && !given.plan.empty()) fail(ExitCode::usage, "--plan {}: goes with one run, not with two", given.plan);
+  std::vector<ReportedRun> runs{reported_run(given.folder)};
+  if (two) runs.push_back(reported_run(given.other));
+  if (two && !given.evaluation.empty()) {
+    fail(ExitCode::usage, "--evaluation {}: goes with one run, not with two", given.evaluation);
   }
+  runs[0].evaluation_path = given.evaluation;
+  if (!given.evaluation.empty()) runs[0].evaluation = read_evaluation(given.evaluation);
+  if (!given.plan.empty()) runs[0].plan = read_plan(given.plan);
+  return runs;
 }
 
 int run(int argc, char** argv) {
@@ -83,46 +122,23 @@ int run(int argc, char** argv) {
       "the ring's waits. Of two runs it shows both in one, and how they differ. It has no scripts and fetches nothing. "
       "E.g.: report runs/long_ctx",
       "report"};
-  std::string folder, other, output, plan, evaluation;
-  bool overwrite = false;
-  app.add_option("RUN", folder, "DIR", "a run's folder")->required();
-  auto* const other_option = app.add_option("OTHER", other, "DIR", "the folder of a run to compare it with");
-  auto* const output_option =
-      app.add_option("--output", output, "FILE.html",
-                     "the page (default: report.html in the run's folder, of two comparison.html in the second's); "
-                     "replaces a former one");
-  auto* const plan_option = app.add_option("--plan", plan, "FILE.json",
-                                           "what plan --output wrote of this run: its times stand beside "
-                                           "the measured ones");
-  auto* const evaluation_option =
-      app.add_option("--evaluation", evaluation, "FILE.json",
-                     "what evaluate --output wrote: by position, LongPPL, against another model, tasks");
-  app.add_flag("--overwrite", overwrite, "let --output replace any file but those that are read");
+  Given given;
+  add_options(app, given);
   if (!parse_command_line(app, argc, argv)) return 0;
-  const bool two = other_option->count() > 0;
-  if (two && plan_option->count() > 0) fail(ExitCode::usage, "--plan {}: goes with one run, not with two", plan);
-  std::vector<ReportedRun> runs{reported_run(folder)};
-  if (two) runs.push_back(reported_run(other));
-  if (two && evaluation_option->count() > 0) {
-    fail(ExitCode::usage, "--evaluation {}: goes with one run, not with two", evaluation);
-  }
-  if (evaluation_option->count() > 0) {
-    runs[0].evaluation_path = evaluation;
-    runs[0].evaluation = read_evaluation(evaluation);
-  }
-  if (plan_option->count() > 0) runs[0].plan = read_plan(plan);
-  const RunReport report = page_of(runs);
+  const RunReport report = page_of(runs_of(given));
   if (!report.warning.empty()) write_message(stderr, "warning: " + report.warning + "\n");
-  if (output_option->count() == 0) output = two ? other + "/comparison.html" : folder + "/report.html";
+  const bool two = !given.other.empty();
+  const std::string usual = two ? given.other + "/comparison.html" : given.folder + "/report.html";
+  const std::string output = given.output.empty() ? usual : given.output;
   const auto inputs = [&] {
-    std::vector<std::string> files = files_of_run(folder);
-    const std::vector<std::string> more = two ? files_of_run(other) : std::vector<std::string>{};
+    std::vector<std::string> files = files_of_run(given.folder);
+    const std::vector<std::string> more = two ? files_of_run(given.other) : std::vector<std::string>{};
     files.insert(files.end(), more.begin(), more.end());
     return files;
   };
   OutputFile file(output,
                   OutputRules({"a page of report", "--output"}, OutputMark::begins(report_head),
-                              OutputInputs::of(inputs), overwrite ? Overwrite::yes : Overwrite::no),
+                              OutputInputs::of(inputs), given.overwrite ? Overwrite::yes : Overwrite::no),
                   ExitCode::usage);
   file.file().write(report.page);
   file.publish();
