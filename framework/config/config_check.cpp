@@ -1,6 +1,6 @@
 #include "framework/config/config_check.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "framework/config/config.h"
 #include "framework/config/rope_scaling_check.h"
@@ -150,7 +150,7 @@ void check_build(const Config& config, ConfigProblems& problems) {
 
 void resolve_and_check(Config& config, ConfigUse use, ConfigProblems& problems) {
   check_heads(config.model, problems);
-  check_rope_scaling(config.model, problems);
+  check_rope_scaling(config, problems);
   check_batch(config, problems);
   check_evaluation(config, problems);
   check_optimizer(config, problems);

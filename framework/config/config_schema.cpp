@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -29,9 +30,10 @@ ConfigKey key_of(const char* path, Get get, const char* doc, const Read& read, c
 }
 
 template <class Get>
-ConfigKey integer(const char* path, Get get, IntegerRange range, const char* doc, bool required = false) {
+ConfigKey integer(const char* path, Get get, IntegerRange range, const char* doc, bool required = false,
+                  decltype(read_integer)* read_one = read_integer) {
   const auto read = [=](const YamlValue& value, std::int64_t& out, const ReportProblem& report) {
-    read_integer(value, range, out, report);
+    read_one(value, range, out, report);
   };
   return key_of(
       path, get, doc, read, [](std::int64_t value) { return std::to_string(value); },
@@ -40,11 +42,7 @@ ConfigKey integer(const char* path, Get get, IntegerRange range, const char* doc
 /// A number of tokens.
 template <class Get>
 ConfigKey tokens(const char* path, Get get, IntegerRange range, const char* doc, bool required = false) {
-  ConfigKey key = integer(path, get, range, doc, required);
-  key.read = [=](Config& config, const YamlValue& value, const ReportProblem& report) {
-    read_tokens(value, range, get(config), report);
-  };
-  return key;
+  return integer(path, get, range, doc, required, read_tokens);
 }
 template <class Get>
 ConfigKey real(const char* path, Get get, RealRange range, const char* doc) {
@@ -261,6 +259,8 @@ void read_lengths(const YamlValue& value, std::vector<std::int64_t>& out, const 
   [](auto& config) -> auto& { \
     return config.path;       \
   }
+/// The name of a key and its member, which are the same text.
+#define KEY(path) #path, MEMBER(path)
 // NOLINTEND(bugprone-macro-parentheses)
 
 // Upper ends keep every product that a memory plan forms within 64 bits.
@@ -269,72 +269,58 @@ constexpr std::int64_t k = 1024, m = k * k;
 std::vector<ConfigKey> make_table() {
   return {
       source_of_model(),
-      word("model.architecture", MEMBER(model.architecture), architecture_names),
-      integer("model.vocab_size", MEMBER(model.vocab_size), {2, 16 * m},
-              "tokens of the model; bytes take 257: 256 ends a document"),
-      integer("model.hidden_size", MEMBER(model.hidden_size), {1, 256 * k}, "width of the residual stream"),
-      integer("model.num_hidden_layers", MEMBER(model.num_hidden_layers), {1, 8 * k}, "blocks"),
-      integer("model.num_attention_heads", MEMBER(model.num_attention_heads), {1, 4 * k}, "query heads"),
-      integer("model.num_key_value_heads", MEMBER(model.num_key_value_heads), {0, 4 * k}, "0: as many as query heads"),
-      integer("model.head_dim", MEMBER(model.head_dim), {0, 1 * k}, "0: hidden_size / num_attention_heads"),
-      integer("model.intermediate_size", MEMBER(model.intermediate_size), {1, 1 * m}, "width of the feedforward"),
-      real("model.rope_theta", MEMBER(model.rope_theta), {1, 1e15, true}, "base of the rotary frequencies"),
-      word("model.rope_scaling.type", MEMBER(model.rope_scaling.type), rope_type_names),
-      real("model.rope_scaling.factor", MEMBER(model.rope_scaling.factor), {0, 1e6},
+      word(KEY(model.architecture), architecture_names),
+      integer(KEY(model.vocab_size), {2, 16 * m}, "tokens of the model; bytes take 257: 256 ends a document"),
+      integer(KEY(model.hidden_size), {1, 256 * k}, "width of the residual stream"),
+      integer(KEY(model.num_hidden_layers), {1, 8 * k}, "blocks"),
+      integer(KEY(model.num_attention_heads), {1, 4 * k}, "query heads"),
+      integer(KEY(model.num_key_value_heads), {0, 4 * k}, "0: as many as query heads"),
+      integer(KEY(model.head_dim), {0, 1 * k}, "0: hidden_size / num_attention_heads"),
+      integer(KEY(model.intermediate_size), {1, 1 * m}, "width of the feedforward"),
+      real(KEY(model.rope_theta), {1, 1e15, true}, "base of the rotary frequencies"),
+      word(KEY(model.rope_scaling.type), rope_type_names),
+      real(KEY(model.rope_scaling.factor), {0, 1e6},
            "new length / trained length; 0 with yarn or longrope: from the two lengths"),
-      tokens("model.rope_scaling.original_max_position_embeddings",
-             MEMBER(model.rope_scaling.original_max_position_embeddings), {0, 1024 * m},
+      tokens(KEY(model.rope_scaling.original_max_position_embeddings), {0, 1024 * m},
              "yarn, llama3, longrope: the length that was trained"),
-      real("model.rope_scaling.attention_factor", MEMBER(model.rope_scaling.attention_factor), {0, 1000},
+      real(KEY(model.rope_scaling.attention_factor), {0, 1000},
            "yarn, longrope: of cosines and sines; 0: what the papers derive from factor"),
-      real("model.rope_scaling.beta_fast", MEMBER(model.rope_scaling.beta_fast), {0, 1e6, true},
+      real(KEY(model.rope_scaling.beta_fast), {0, 1e6, true},
            "yarn: what turns more often over the trained length is left as it is"),
-      real("model.rope_scaling.beta_slow", MEMBER(model.rope_scaling.beta_slow), {0, 1e6, true},
-           "yarn: what turns less often is interpolated"),
-      real("model.rope_scaling.mscale", MEMBER(model.rope_scaling.mscale), {0, 1000},
+      real(KEY(model.rope_scaling.beta_slow), {0, 1e6, true}, "yarn: what turns less often is interpolated"),
+      real(KEY(model.rope_scaling.mscale), {0, 1000},
            "yarn: with mscale_all_dim, of the derived attention factor; 0: not used"),
-      real("model.rope_scaling.mscale_all_dim", MEMBER(model.rope_scaling.mscale_all_dim), {0, 1000},
-           "yarn: see mscale"),
-      flag("model.rope_scaling.truncate", MEMBER(model.rope_scaling.truncate),
-           "yarn: the ends of the ramp are rounded outwards to whole pairs"),
-      real("model.rope_scaling.low_freq_factor", MEMBER(model.rope_scaling.low_freq_factor), {0, 1e6, true},
+      real(KEY(model.rope_scaling.mscale_all_dim), {0, 1000}, "yarn: see mscale"),
+      flag(KEY(model.rope_scaling.truncate), "yarn: the ends of the ramp are rounded outwards to whole pairs"),
+      real(KEY(model.rope_scaling.low_freq_factor), {0, 1e6, true},
            "llama3: what turns less often over the trained length is interpolated"),
-      real("model.rope_scaling.high_freq_factor", MEMBER(model.rope_scaling.high_freq_factor), {0, 1e6, true},
-           "llama3: what turns more often is left as it is"),
-      factors("model.rope_scaling.short_factor", MEMBER(model.rope_scaling.short_factor),
+      real(KEY(model.rope_scaling.high_freq_factor), {0, 1e6, true}, "llama3: what turns more often is left as it is"),
+      factors(KEY(model.rope_scaling.short_factor),
               "longrope: divides each frequency, for sequences up to the trained length"),
-      factors("model.rope_scaling.long_factor", MEMBER(model.rope_scaling.long_factor),
-              "longrope: the same for longer sequences"),
-      tokens("model.max_position_embeddings", MEMBER(model.max_position_embeddings), {0, 1024 * m},
+      factors(KEY(model.rope_scaling.long_factor), "longrope: the same for longer sequences"),
+      tokens(KEY(model.max_position_embeddings), {0, 1024 * m},
              "gpt2: the size of its position table; others: the length the model is meant for, 0: unsaid"),
-      tokens("model.sliding_window", MEMBER(model.sliding_window), {0, 1024 * m},
-             "a token sees itself and the W - 1 before it; 0: all"),
-      choices("model.layer_types", MEMBER(model.layer_types), layer_type_names,
+      tokens(KEY(model.sliding_window), {0, 1024 * m}, "a token sees itself and the W - 1 before it; 0: all"),
+      choices(KEY(model.layer_types), layer_type_names,
               "which layers have the window, from the first on; a shorter list repeats; []: all"),
-      choices("model.layer_positions", MEMBER(model.layer_positions), layer_positions_names,
+      choices(KEY(model.layer_positions), layer_positions_names,
               "which layers rotate queries and keys, likewise; []: all"),
-      real("model.sliding_rope_theta", MEMBER(model.sliding_rope_theta), {0, 1e15},
+      real(KEY(model.sliding_rope_theta), {0, 1e15},
            "rope_theta of layers with the window, which rope_scaling leaves alone; 0: these are as the others"),
-      real("model.query_pre_attn_scalar", MEMBER(model.query_pre_attn_scalar), {0, 1e6},
-           "attention's scores are divided by its root; 0: head_dim"),
-      real("model.attention_softcap", MEMBER(model.attention_softcap), {0, 1e6},
-           "c: a score s becomes c tanh(s / c), before the mask; 0: it stays"),
-      flag("model.attention_sinks", MEMBER(model.attention_sinks),
-           "each head has a learned score beside its keys', whose weight goes to no value"),
-      real("model.embedding_multiplier", MEMBER(model.embedding_multiplier), {0, 1e6},
-           "of rows of the token table; 0: the architecture's own"),
-      real("model.residual_multiplier", MEMBER(model.residual_multiplier), {0, 1e6, true},
+      real(KEY(model.query_pre_attn_scalar), {0, 1e6}, "attention's scores are divided by its root; 0: head_dim"),
+      real(KEY(model.attention_softcap), {0, 1e6}, "c: a score s becomes c tanh(s / c), before the mask; 0: it stays"),
+      flag(KEY(model.attention_sinks), "each head has a learned score beside its keys', whose weight goes to no value"),
+      real(KEY(model.embedding_multiplier), {0, 1e6}, "of rows of the token table; 0: the architecture's own"),
+      real(KEY(model.residual_multiplier), {0, 1e6, true},
            "of what attention and feedforward add to the residual stream"),
-      real("model.logits_scaling", MEMBER(model.logits_scaling), {0, 1e6, true}, "logits are divided by it"),
-      real("model.final_softcap", MEMBER(model.final_softcap), {0, 1e6}, "as attention_softcap, of logits"),
-      real("model.rms_norm_eps", MEMBER(model.rms_norm_eps), {0, 1, true}, "of every norm"),
-      real("model.initializer_range", MEMBER(model.initializer_range), {0, 10},
-           "standard deviation of the initial weights"),
-      flag("model.tie_word_embeddings", MEMBER(model.tie_word_embeddings), "the head is the embedding's transpose"),
-      flag("model.attention_bias", MEMBER(model.attention_bias),
+      real(KEY(model.logits_scaling), {0, 1e6, true}, "logits are divided by it"),
+      real(KEY(model.final_softcap), {0, 1e6}, "as attention_softcap, of logits"),
+      real(KEY(model.rms_norm_eps), {0, 1, true}, "of every norm"),
+      real(KEY(model.initializer_range), {0, 10}, "standard deviation of the initial weights"),
+      flag(KEY(model.tie_word_embeddings), "the head is the embedding's transpose"),
+      flag(KEY(model.attention_bias),
            "llama, qwen3, smollm3, olmo2, olmo3, gemma2, gemma3_text, granite: q, k, v and o projections have biases"),
-      flag("model.mlp_bias", MEMBER(model.mlp_bias),
-           "llama, smollm3, granite: gate, up and down projections have biases"),
+      flag(KEY(model.mlp_bias), "llama, smollm3, granite: gate, up and down projections have biases"),
 
       integer("lora.rank", MEMBER(model.lora.rank), {0, 4 * k},
               "of the adapters that are trained beside a base (--init-from), which stays as it is; 0: none"),
@@ -342,116 +328,99 @@ std::vector<ConfigKey> make_table() {
       words("lora.targets", MEMBER(model.lora.targets), "projection",
             "which of a layer have one: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"),
 
-      key_of("data.train", MEMBER(data.train), "a path, or a list of {path, weight}", read_sources, write_sources, "",
-             true),
-      text("data.validation", MEMBER(data.validation), "empty: the first file's own validation part"),
-      word("data.packing", MEMBER(data.packing), packing_names,
-           "documents: attention and positions restart at each | whole: and none is cut that fits a window | concat: "
-           "one "
-           "stream"),
+      key_of(KEY(data.train), "a path, or a list of {path, weight}", read_sources, write_sources, "", true),
+      text(KEY(data.validation), "empty: the first file's own validation part"),
+      word(KEY(data.packing), packing_names,
+           "documents: attention and positions restart at each | whole: and none is cut that fits a window | "
+           "concat: one stream"),
 
-      integer("mesh.data", MEMBER(mesh.data), {1, 1 * k}, "data-parallel ranks"),
-      integer("mesh.sequence", MEMBER(mesh.sequence), {1, 1 * k}, "ranks that share each sequence: the ring"),
-      word("mesh.layout", MEMBER(mesh.layout), named(all_layouts)),
-      word("mesh.backend", MEMBER(mesh.backend), backend_names),
-      integer("mesh.threads_per_rank", MEMBER(mesh.threads_per_rank), {0, 1 * k}, "0: cores / ranks, at least 1"),
-      real("mesh.timeout_seconds", MEMBER(mesh.timeout_seconds), {0, 1e6, true},
-           "a call that waits longer ends the run"),
+      integer(KEY(mesh.data), {1, 1 * k}, "data-parallel ranks"),
+      integer(KEY(mesh.sequence), {1, 1 * k}, "ranks that share each sequence: the ring"),
+      word(KEY(mesh.layout), named(all_layouts)),
+      word(KEY(mesh.backend), backend_names),
+      integer(KEY(mesh.threads_per_rank), {0, 1 * k}, "0: cores / ranks, at least 1"),
+      real(KEY(mesh.timeout_seconds), {0, 1e6, true}, "a call that waits longer ends the run"),
 
-      tokens("training.seq_len", MEMBER(training.seq_len), {1, 1024 * m}, "tokens of a sequence", true),
-      integer("training.global_batch_size", MEMBER(training.global_batch_size), {1, 1 * m},
-              "sequences per optimizer step, over the whole mesh"),
-      integer("training.micro_batch_size", MEMBER(training.micro_batch_size), {1, 64 * k},
-              "sequences per data rank at a time"),
-      integer("training.steps", MEMBER(training.steps), {1, 1'000'000'000}, "optimizer steps", true),
+      tokens(KEY(training.seq_len), {1, 1024 * m}, "tokens of a sequence", true),
+      integer(KEY(training.global_batch_size), {1, 1 * m}, "sequences per optimizer step, over the whole mesh"),
+      integer(KEY(training.micro_batch_size), {1, 64 * k}, "sequences per data rank at a time"),
+      integer(KEY(training.steps), {1, 1'000'000'000}, "optimizer steps", true),
+      key_of(KEY(training.stages),
+             "what changes from a step on, one entry a stage: {from_step, seq_len, global_batch_size, rope_theta, "
+             "rope_scaling}; what an entry leaves out stays; rope_scaling is given whole",
+             read_stages, write_stages, "a list of maps, ascending by from_step, each 2 to training.steps"),
       key_of(
-          "training.stages", MEMBER(training.stages),
-          "what changes from a step on, one entry a stage: {from_step, seq_len, global_batch_size, rope_theta, "
-          "rope_scaling}; "
-          "what an entry leaves out stays; rope_scaling is given whole",
-          [](const YamlValue& value, std::vector<TrainingStage>& out, const ReportProblem& report) {
-            read_stages(value, out, config_keys(), report);
-          },
-          [](const std::vector<TrainingStage>& stages) { return write_stages(stages, config_keys()); },
-          "a list of maps, ascending by from_step, each 2 to training.steps"),
-      key_of(
-          "training.seed", MEMBER(training.seed), "of the weights and of the order of the data", read_unsigned,
+          KEY(training.seed), "of the weights and of the order of the data", read_unsigned,
           [](std::uint64_t seed) { return std::to_string(seed); }, "0 to 18446744073709551615"),
-      word("training.device", MEMBER(training.device), device_names),
-      word("training.dtype", MEMBER(training.dtype), named(std::array{DType::float32, DType::float64, DType::bfloat16}),
+      word(KEY(training.device), device_names),
+      word(KEY(training.dtype), named(std::array{DType::float32, DType::float64, DType::bfloat16}),
            "float32 | float64 | bfloat16 on cpu, bfloat16 | float32 on cuda"),
-      word("training.recompute", MEMBER(training.recompute), recompute_names,
+      word(KEY(training.recompute), recompute_names,
            "none | keep_attention | full: what backward makes again, to keep less"),
-      word("training.offload", MEMBER(training.offload), offload_names,
+      word(KEY(training.offload), offload_names,
            "none | activations | activations+optimizer: what waits for its use in host memory (cuda)"),
-      word("training.shard", MEMBER(training.shard), shard_names,
+      word(KEY(training.shard), shard_names,
            "optimizer | gradients | weights: what all ranks share out, each with what stands before it"),
       words(
-          "training.trainable", MEMBER(training.trainable), "pattern",
+          KEY(training.trainable), "pattern",
           "patterns of parameters' names (* stands for any text): the rest is frozen; [] trains all, or with lora the "
           "adapters"),
-      tokens("training.feedforward_chunk", MEMBER(training.feedforward_chunk), {0, 1024 * m}, "tokens; 0: all at once"),
-      tokens("training.loss_chunk", MEMBER(training.loss_chunk), {1, 1024 * m}, "tokens whose logits exist at a time"),
-      flag("training.deterministic", MEMBER(training.deterministic),
-           "the same bits from run to run (always so on cpu)"),
-      word("training.on_nonfinite", MEMBER(training.on_nonfinite), on_nonfinite_names,
+      tokens(KEY(training.feedforward_chunk), {0, 1024 * m}, "tokens; 0: all at once"),
+      tokens(KEY(training.loss_chunk), {1, 1024 * m}, "tokens whose logits exist at a time"),
+      flag(KEY(training.deterministic), "the same bits from run to run (always so on cpu)"),
+      word(KEY(training.on_nonfinite), on_nonfinite_names,
            "stop | skip: what a loss or gradient that is NaN or infinite does; weights and moments stay as they are"),
-      integer("training.max_skipped_steps", MEMBER(training.max_skipped_steps), {0, 1'000'000'000},
+      integer(KEY(training.max_skipped_steps), {0, 1'000'000'000},
               "with on_nonfinite skip: as many in a row at most, one more ends the run"),
-      integer("training.audit.interval", MEMBER(training.audit.interval), {0, 1'000'000'000},
+      integer(KEY(training.audit.interval), {0, 1'000'000'000},
               "steps between audits: rows of attention, drawn at random, are computed again in double and compared; 0: "
               "never"),
-      integer("training.audit.rows", MEMBER(training.audit.rows), {1, 64}, "rows that each rank audits in such a step"),
-      word("training.audit.on_failure", MEMBER(training.audit.on_failure), on_failure_names,
+      integer(KEY(training.audit.rows), {1, 64}, "rows that each rank audits in such a step"),
+      word(KEY(training.audit.on_failure), on_failure_names,
            "stop | warn: a row that departs ends the run before the step's update, or is logged and passed over"),
 
-      word("optimizer.name", MEMBER(optimizer.name), optimizer_names,
-           "adamw, decoupled decay, none on norms and biases"),
-      real("optimizer.lr", MEMBER(optimizer.lr), {0, 100}, "peak learning rate"),
+      word(KEY(optimizer.name), optimizer_names, "adamw, decoupled decay, none on norms and biases"),
+      real(KEY(optimizer.lr), {0, 100}, "peak learning rate"),
       key_of(
           "optimizer.betas", MEMBER(optimizer), "decay of the first and second moment", read_betas,
           [](const OptimizerConfig& optimizer) { return fmt::format("[{}, {}]", optimizer.beta1, optimizer.beta2); },
           "two numbers, each from 0 to below 1"),
-      real("optimizer.eps", MEMBER(optimizer.eps), {0, 1, true}, "added to the root of the second moment"),
-      real("optimizer.weight_decay", MEMBER(optimizer.weight_decay), {0, 1000}, "times the learning rate, a step"),
-      real("optimizer.max_grad_norm", MEMBER(optimizer.max_grad_norm), {0, 1e9}, "0: no clipping"),
+      real(KEY(optimizer.eps), {0, 1, true}, "added to the root of the second moment"),
+      real(KEY(optimizer.weight_decay), {0, 1000}, "times the learning rate, a step"),
+      real(KEY(optimizer.max_grad_norm), {0, 1e9}, "0: no clipping"),
 
-      word("lr_scheduler.type", MEMBER(lr_scheduler.type), schedule_names),
-      integer("lr_scheduler.warmup_steps", MEMBER(lr_scheduler.warmup_steps), {0, 1'000'000'000},
-              "steps over which the rate rises"),
-      real("lr_scheduler.min_lr_ratio", MEMBER(lr_scheduler.min_lr_ratio), {0, 1}, "last rate / peak rate"),
-      real("lr_scheduler.decay_ratio", MEMBER(lr_scheduler.decay_ratio), {0, 1},
-           "wsd: the last share of the steps, over which the rate falls"),
+      word(KEY(lr_scheduler.type), schedule_names),
+      integer(KEY(lr_scheduler.warmup_steps), {0, 1'000'000'000}, "steps over which the rate rises"),
+      real(KEY(lr_scheduler.min_lr_ratio), {0, 1}, "last rate / peak rate"),
+      real(KEY(lr_scheduler.decay_ratio), {0, 1}, "wsd: the last share of the steps, over which the rate falls"),
 
-      integer("checkpoint.interval", MEMBER(checkpoint.interval), {-1, 1'000'000'000},
+      integer(KEY(checkpoint.interval), {-1, 1'000'000'000},
               "steps; 0: only at the end; -1: never, but where a signal stops the run"),
-      integer("checkpoint.keep", MEMBER(checkpoint.keep), {1, 1'000'000}, "older ones are deleted"),
-      flag("checkpoint.background", MEMBER(checkpoint.background),
+      integer(KEY(checkpoint.keep), {1, 1'000'000}, "older ones are deleted"),
+      flag(KEY(checkpoint.background),
            "written from a snapshot while training goes on; false: training waits, and no snapshot is held"),
-      word("checkpoint.on_failure", MEMBER(checkpoint.on_failure), on_failure_names,
+      word(KEY(checkpoint.on_failure), on_failure_names,
            "stop | warn: a save or a metrics line that the disk refuses ends the run, or is logged and passed over"),
 
-      integer("evaluation.interval", MEMBER(evaluation.interval), {0, 1'000'000'000}, "steps; 0: never"),
+      integer(KEY(evaluation.interval), {0, 1'000'000'000}, "steps; 0: never"),
       key_of(
-          "evaluation.context_lengths", MEMBER(evaluation.context_lengths), "tokens, ascending", read_lengths,
+          KEY(evaluation.context_lengths), "tokens, ascending", read_lengths,
           [](const std::vector<std::int64_t>& lengths) { return fmt::format("[{}]", fmt::join(lengths, ", ")); },
           "a list of ascending lengths, each 1 to 1073741824"),
-      tokens("evaluation.target_tokens", MEMBER(evaluation.target_tokens), {1, 1024 * m},
-             "tokens that each block scores, the same at every length"),
-      integer("evaluation.target_blocks", MEMBER(evaluation.target_blocks), {1, 1 * m},
-              "blocks, over the documents; of whole documents: how many"),
-      flag("evaluation.whole_documents", MEMBER(evaluation.whole_documents),
+      tokens(KEY(evaluation.target_tokens), {1, 1024 * m}, "tokens that each block scores, the same at every length"),
+      integer(KEY(evaluation.target_blocks), {1, 1 * m}, "blocks, over the documents; of whole documents: how many"),
+      flag(KEY(evaluation.whole_documents),
            "score documents of at most training.seq_len tokens as a whole, instead of blocks at context_lengths"),
-      flag("evaluation.on_training_data", MEMBER(evaluation.on_training_data),
+      flag(KEY(evaluation.on_training_data),
            "true: where there is no validation part, training text is scored; else such a run is refused"),
 
-      flag("metrics.tensorboard", MEMBER(metrics.tensorboard),
-           "write what metrics.jsonl has as TensorBoard events, too, into the run's folder"),
-      real("metrics.peak_flops", MEMBER(metrics.peak_flops), {0, 1e20},
+      flag(KEY(metrics.tensorboard), "write what metrics.jsonl has as TensorBoard events, too, into the run's folder"),
+      real(KEY(metrics.peak_flops), {0, 1e20},
            "FLOP/s of one rank at its dense peak, as `plan` prints it: metrics get `mfu`; 0: they do not"),
   };
 }
 
+#undef KEY
 #undef MEMBER
 
 }  // namespace
@@ -459,6 +428,11 @@ std::vector<ConfigKey> make_table() {
 const std::vector<ConfigKey>& config_keys() {
   static const std::vector<ConfigKey> table = make_table();
   return table;
+}
+
+const ConfigKey* find_key(std::string_view path) {
+  const auto found = std::ranges::find(config_keys(), path, &ConfigKey::path);
+  return found == config_keys().end() ? nullptr : &*found;
 }
 
 }  // namespace ringtrain

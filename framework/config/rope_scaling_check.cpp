@@ -1,67 +1,46 @@
 #include "framework/config/rope_scaling_check.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "framework/config/model_config.h"
+#include "framework/config/config.h"
+#include "framework/config/config_schema.h"
 
 namespace ringtrain {
 
 namespace {
 
-using Types = std::vector<RopeType>;
-
-/// A key of the section, the types that use it, and whether it was given a value of its own.
+/// A key of the section, and the types that use it.
 struct Use {
-  const char* key;
-  Types types;
-  bool (*is_set)(const RopeScalingConfig&);
-  std::string (*text)(const RopeScalingConfig&);
+  std::string key;
+  std::vector<RopeType> types;
 };
 
-template <auto member>
-Use use_of(const char* key, Types types) {
-  return {key, std::move(types),
-          [](const RopeScalingConfig& scaling) { return scaling.*member != RopeScalingConfig{}.*member; },
-          [](const RopeScalingConfig& scaling) { return fmt::format("{}", scaling.*member); }};
-}
-
 const std::vector<Use>& uses() {
-  using S = RopeScalingConfig;
+  using enum RopeType;
   static const std::vector<Use> all{
-      {"model.rope_scaling.factor",
-       {RopeType::linear, RopeType::ntk, RopeType::yarn, RopeType::llama3, RopeType::longrope},
-       [](const S& scaling) { return scaling.factor != 0 && scaling.factor != 1; },
-       [](const S& scaling) { return fmt::format("{}", scaling.factor); }},
+      {"model.rope_scaling.factor", {linear, ntk, yarn, llama3, longrope}},
       // linear and ntk have no use for it, but a reader may.
-      use_of<&S::original_max_position_embeddings>(
-          "model.rope_scaling.original_max_position_embeddings",
-          {RopeType::linear, RopeType::ntk, RopeType::yarn, RopeType::llama3, RopeType::longrope}),
-      use_of<&S::attention_factor>("model.rope_scaling.attention_factor", {RopeType::yarn, RopeType::longrope}),
-      use_of<&S::beta_fast>("model.rope_scaling.beta_fast", {RopeType::yarn}),
-      use_of<&S::beta_slow>("model.rope_scaling.beta_slow", {RopeType::yarn}),
-      use_of<&S::mscale>("model.rope_scaling.mscale", {RopeType::yarn}),
-      use_of<&S::mscale_all_dim>("model.rope_scaling.mscale_all_dim", {RopeType::yarn}),
-      use_of<&S::truncate>("model.rope_scaling.truncate", {RopeType::yarn}),
-      use_of<&S::low_freq_factor>("model.rope_scaling.low_freq_factor", {RopeType::llama3}),
-      use_of<&S::high_freq_factor>("model.rope_scaling.high_freq_factor", {RopeType::llama3}),
-      use_of<&S::short_factor>("model.rope_scaling.short_factor", {RopeType::longrope}),
-      use_of<&S::long_factor>("model.rope_scaling.long_factor", {RopeType::longrope}),
+      {"model.rope_scaling.original_max_position_embeddings", {linear, ntk, yarn, llama3, longrope}},
+      {"model.rope_scaling.attention_factor", {yarn, longrope}},
+      {"model.rope_scaling.beta_fast", {yarn}},
+      {"model.rope_scaling.beta_slow", {yarn}},
+      {"model.rope_scaling.mscale", {yarn}},
+      {"model.rope_scaling.mscale_all_dim", {yarn}},
+      {"model.rope_scaling.truncate", {yarn}},
+      {"model.rope_scaling.low_freq_factor", {llama3}},
+      {"model.rope_scaling.high_freq_factor", {llama3}},
+      {"model.rope_scaling.short_factor", {longrope}},
+      {"model.rope_scaling.long_factor", {longrope}},
   };
   return all;
 }
 
-bool uses_key(const Use& use, RopeType type) {
-  return std::find(use.types.begin(), use.types.end(), type) != use.types.end();
-}
-
 /// Returns "linear, yarn or llama3".
-std::string one_of(const Types& types) {
+std::string one_of(const std::vector<RopeType>& types) {
   std::string text;
   for (const RopeType& type : types) {
     const char* const joint = &type == &types.front() ? "" : &type == &types.back() ? " or " : ", ";
@@ -71,11 +50,15 @@ std::string one_of(const Types& types) {
 }
 
 /// Adds a problem for each key that was set and that the type does not use.
-void check_unused(const RopeScalingConfig& scaling, ConfigProblems& problems) {
+void check_unused(const Config& config, ConfigProblems& problems) {
+  const RopeScalingConfig& scaling = config.model.rope_scaling;
   for (const Use& use : uses()) {
-    if (uses_key(use, scaling.type) || !use.is_set(scaling)) continue;
+    const ConfigKey& key = *find_key(use.key);
+    const std::string value = key.write(config);
+    const bool is_default = value == key.write(Config{}) || (&use == &uses().front() && scaling.factor == 1);
+    if (is_default || std::ranges::find(use.types, scaling.type) != use.types.end()) continue;
     problems.add(use.key, fmt::format("{} has no effect with model.rope_scaling.type {}; choose {}, or leave it out",
-                                      use.text(scaling), name_of(scaling.type), one_of(use.types)));
+                                      value, name_of(scaling.type), one_of(use.types)));
   }
 }
 
@@ -133,13 +116,14 @@ void check_lists(const ModelConfig& model, ConfigProblems& problems) {
 
 }  // namespace
 
-void check_rope_scaling(ModelConfig& model, ConfigProblems& problems) {
+void check_rope_scaling(Config& config, ConfigProblems& problems) {
+  ModelConfig& model = config.model;
   const RopeScalingConfig& scaling = model.rope_scaling;
   for (const Use& use : uses()) {
-    if (!problems.clean({use.key})) return;
+    if (!problems.clean({use.key.c_str()})) return;
   }
   if (!problems.clean({"model.rope_scaling.type", "model.max_position_embeddings", "model.head_dim"})) return;
-  check_unused(scaling, problems);
+  check_unused(config, problems);
   check_trained_length(scaling, problems);
   resolve_factor(model, problems);
   if (scaling.type == RopeType::llama3 && scaling.low_freq_factor >= scaling.high_freq_factor) {

@@ -5,10 +5,10 @@
 
 namespace ringtrain {
 
-struct ModelConfig;
+struct Config;
 
 /// Resolves model.rope_scaling.factor, and adds a problem for every key that the type needs and lacks, or cannot use.
 /// Keys that already have a problem are left alone. Needs model.head_dim resolved.
-void check_rope_scaling(ModelConfig& model, ConfigProblems& problems);
+void check_rope_scaling(Config& config, ConfigProblems& problems);
 
 }  // namespace ringtrain

@@ -27,12 +27,7 @@ class TreeBuilder : public YAML::EventHandler {
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     refuse_anchor(mark, anchor);
-    add({.kind = YamlValue::Kind::null,
-         .line = mark.line + 1,
-         .text = {},
-         .quoted = false,
-         .items = {},
-         .entries = {}});
+    add(made(mark, YamlValue::Kind::null));
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
     throw YamlError(mark.line + 1, "an alias (*name) is not supported; write the value itself");
@@ -41,12 +36,10 @@ class TreeBuilder : public YAML::EventHandler {
                 const std::string& value) override {
     refuse_anchor(mark, anchor);
     refuse_tag(mark, tag);
-    add({.kind = YamlValue::Kind::scalar,
-         .line = mark.line + 1,
-         .text = value,
-         .quoted = tag == "!",
-         .items = {},
-         .entries = {}});
+    YamlValue scalar = made(mark, YamlValue::Kind::scalar);
+    scalar.text = value;
+    scalar.quoted = tag == "!";
+    add(std::move(scalar));
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
@@ -66,6 +59,12 @@ class TreeBuilder : public YAML::EventHandler {
     YamlEntry entry;  // of a map: the key that waits for its value
   };
 
+  static YamlValue made(const YAML::Mark& mark, YamlValue::Kind kind) {
+    YamlValue value;
+    value.kind = kind;
+    value.line = mark.line + 1;
+    return value;
+  }
   static void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (anchor != 0)
       throw YamlError(mark.line + 1, "an anchor (&name) is not supported; write the value where it is used");
@@ -83,8 +82,7 @@ class TreeBuilder : public YAML::EventHandler {
       throw YamlError(mark.line + 1, fmt::format("is nested deeper than {} levels", deepest));
     }
     stack_.push_back({});
-    stack_.back().value.kind = kind;
-    stack_.back().value.line = mark.line + 1;
+    stack_.back().value = made(mark, kind);
   }
   void close() {
     YamlValue value = std::move(stack_.back().value);
