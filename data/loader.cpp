@@ -176,13 +176,7 @@ void fill_sequence(Batch& batch, std::int64_t b, const TokenFile& file, std::int
 
 void load_windows(Batch& batch, const Corpus& corpus, std::span<const Sample> samples, std::int64_t seq_len,
                   Packing packing, const ShardSpec& shard) {
-  begin_batch(batch, static_cast<std::int64_t>(samples.size()), seq_len, parts_documents(packing), shard);
-  for (std::size_t b = 0; b < samples.size(); ++b) {
-    const auto file = static_cast<std::size_t>(samples[b].file);
-    const WindowRange window = corpus.window(file, samples[b].window, seq_len);
-    fill_sequence(batch, static_cast<std::int64_t>(b), *corpus.files[file], window.begin,
-                  {seq_len, window.tokens, 0, parts_documents(packing)});
-  }
+  load_window_ends(batch, corpus, samples, seq_len, packing, shard, {.tokens = seq_len, .whole = true});
 }
 
 void load_window_ends(Batch& batch, const Corpus& corpus, std::span<const Sample> samples, std::int64_t seq_len,

@@ -86,10 +86,6 @@ Sampler::Sampler(std::vector<std::int64_t> windows, std::vector<double> weights,
   }
 }
 
-std::int64_t Sampler::windows() const {
-  return first_window_.back();
-}
-
 Sample Sampler::sample(std::int64_t i) const {
   ensure(i >= 0, "samples count from 0");
   const auto period = static_cast<std::int64_t>(pattern_.size());

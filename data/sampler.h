@@ -23,7 +23,7 @@ class Sampler {
   /// Returns the i-th sample, from 0.
   Sample sample(std::int64_t i) const;
   /// Returns the windows of all files.
-  std::int64_t windows() const;
+  std::int64_t windows() const { return first_window_.back(); }
 
  private:
   std::vector<std::int64_t> windows_, first_window_;

@@ -1,6 +1,6 @@
 #include "data/chat/chat_format.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
@@ -55,6 +55,21 @@ constexpr std::string_view turn_start = "<|im_start|>", turn_end = "<|im_end|>";
 constexpr const char* smollm2_system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
 constexpr const char* qwen_system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
 constexpr const char* llama_dates = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n";
+
+bool is_chatml(ChatStyle style) {
+  return style == ChatStyle::chatml || style == ChatStyle::smollm2 || style == ChatStyle::qwen2_5 ||
+         style == ChatStyle::qwen3;
+}
+bool is_llama3(ChatStyle style) {
+  return style == ChatStyle::llama3 || style == ChatStyle::llama3_1;
+}
+bool is_gemma(ChatStyle style) {
+  return style == ChatStyle::gemma || style == ChatStyle::gemma_no_bos || style == ChatStyle::gemma3;
+}
+/// Returns whether a format writes the token that begins a text.
+bool needs_bos(ChatStyle style) {
+  return style != ChatStyle::plain && !is_chatml(style) && style != ChatStyle::gemma_no_bos;
+}
 
 /// Returns whether Python's own trimming takes a code point away.
 bool is_python_space(char32_t code) {
@@ -162,6 +177,9 @@ class Writer {
     text(content, learned);
     mark("<|eot_id|>", learned);
   }
+  void llama3(std::span<const Message> messages) {
+    for (const Message& message : messages) llama3(message.role, trimmed(message.content), message.learned);
+  }
   void llama3_header(const std::string& role) {
     mark("<|start_header_id|>");
     text(role);
@@ -172,9 +190,7 @@ class Writer {
     const bool system = conversation.front().role == "system";
     begin_text();
     llama3("system", llama_dates + std::string(system ? trimmed(conversation.front().content) : ""), false);
-    for (const Message& message : std::span(conversation).subspan(system ? 1 : 0)) {
-      llama3(message.role, trimmed(message.content), message.learned);
-    }
+    llama3(std::span(conversation).subspan(system ? 1 : 0));
   }
 
   void llama2(const Conversation& conversation) {
@@ -247,7 +263,59 @@ class Writer {
       parts_.push_back({.text = " " + message.content + "\n", .learned = message.learned, .own_stretch = true});
     }
   }
-  void plain_answer() { parts_.push_back({.text = "assistant:", .learned = false, .own_stretch = true}); }
+
+  void write(const Conversation& conversation, ChatStyle style, std::int64_t* left_out) {
+    using System = Spaces::System;
+    switch (style) {
+      case ChatStyle::plain:
+        return plain(conversation);
+      case ChatStyle::chatml:
+        for (const Message& message : conversation) chatml(message);
+        return;
+      case ChatStyle::smollm2:
+        return chatml_with_system(conversation, smollm2_system);
+      case ChatStyle::qwen2_5:
+        return chatml_with_system(conversation, qwen_system);
+      case ChatStyle::qwen3:
+        return qwen3(conversation);
+      case ChatStyle::llama3:
+        begin_text();
+        return llama3(conversation);
+      case ChatStyle::llama3_1:
+        return llama3_1(conversation);
+      case ChatStyle::llama2:
+        return llama2(conversation);
+      case ChatStyle::mistral_v0_1:
+        return mistral(conversation, {"", " ", " ", "", " "}, left_out);
+      case ChatStyle::mistral_v0_2:
+        return mistral(conversation, {"", " ", " ", "", ""}, left_out);
+      case ChatStyle::mistral_v1:
+        return mistral(conversation, {" ", " ", " ", " ", "", false, System::first_turn}, left_out);
+      case ChatStyle::mistral_v3:
+        return mistral(conversation, {"", " ", "", " ", "", true, System::last_turn}, left_out);
+      case ChatStyle::mistral_nemo:
+        return mistral(conversation, {"", "", "", "", "", false, System::last_turn}, left_out);
+      case ChatStyle::gemma:
+      case ChatStyle::gemma_no_bos:
+      case ChatStyle::gemma3:
+        return gemma(conversation, needs_bos(style), style == ChatStyle::gemma3);
+    }
+  }
+
+  /// Writes the beginning of an answer, which the formats without markers of turns do not have.
+  void ask_for_answer(ChatStyle style) {
+    if (style == ChatStyle::plain) {
+      parts_.push_back({.text = "assistant:", .learned = false, .own_stretch = true});
+    } else if (is_llama3(style)) {
+      llama3_header("assistant");
+    } else if (is_gemma(style)) {
+      mark("<start_of_turn>");
+      text("model\n");
+    } else if (is_chatml(style)) {
+      mark(turn_start);
+      text("assistant\n");
+    }
+  }
 
   std::vector<DocumentPart> take() { return std::move(parts_); }
 
@@ -273,40 +341,12 @@ class Writer {
   std::vector<DocumentPart> parts_;
 };
 
-/// Returns whether a format writes the token that begins a text, and that which ends it.
-bool needs_bos(ChatStyle style) {
-  switch (style) {
-    case ChatStyle::plain:
-    case ChatStyle::chatml:
-    case ChatStyle::smollm2:
-    case ChatStyle::qwen2_5:
-    case ChatStyle::qwen3:
-    case ChatStyle::gemma_no_bos:
-      return false;
-    default:
-      return true;
-  }
-}
-
 std::string_view end_of(ChatStyle style, const ChatTemplate& from) {
-  switch (style) {
-    case ChatStyle::plain:
-      return "";
-    case ChatStyle::chatml:
-    case ChatStyle::smollm2:
-    case ChatStyle::qwen2_5:
-    case ChatStyle::qwen3:
-      return turn_end;
-    case ChatStyle::llama3:
-    case ChatStyle::llama3_1:
-      return "<|eot_id|>";
-    case ChatStyle::gemma:
-    case ChatStyle::gemma_no_bos:
-    case ChatStyle::gemma3:
-      return "<end_of_turn>";
-    default:
-      return from.eos;
-  }
+  if (style == ChatStyle::plain) return "";
+  if (is_chatml(style)) return turn_end;
+  if (is_llama3(style)) return "<|eot_id|>";
+  if (is_gemma(style)) return "<end_of_turn>";
+  return from.eos;
 }
 
 }  // namespace
@@ -362,67 +402,9 @@ std::vector<DocumentPart> ChatFormat::parts(const Conversation& conversation, bo
       std::ranges::any_of(conversation, [](const Message& m) { return m.reasoning.has_value(); })) {
     refuse("it does not write \"reasoning_content\"");
   }
-  using Spaces = Writer::Spaces;
-  using System = Spaces::System;
   Writer writer(tokenizer_, template_);
-  switch (style_) {
-    case ChatStyle::plain:
-      writer.plain(conversation);
-      if (asks_for_answer) writer.plain_answer();
-      return writer.take();
-    case ChatStyle::chatml:
-      for (const Message& message : conversation) writer.chatml(message);
-      break;
-    case ChatStyle::smollm2:
-      writer.chatml_with_system(conversation, smollm2_system);
-      break;
-    case ChatStyle::qwen2_5:
-      writer.chatml_with_system(conversation, qwen_system);
-      break;
-    case ChatStyle::qwen3:
-      writer.qwen3(conversation);
-      break;
-    case ChatStyle::llama3:
-      writer.begin_text();
-      for (const Message& message : conversation) {
-        writer.llama3(message.role, trimmed(message.content), message.learned);
-      }
-      break;
-    case ChatStyle::llama3_1:
-      writer.llama3_1(conversation);
-      break;
-    case ChatStyle::llama2:
-      writer.llama2(conversation);
-      return writer.take();
-    case ChatStyle::mistral_v0_1:
-      writer.mistral(conversation, {"", " ", " ", "", " "}, left_out);
-      return writer.take();
-    case ChatStyle::mistral_v0_2:
-      writer.mistral(conversation, {"", " ", " ", "", ""}, left_out);
-      return writer.take();
-    case ChatStyle::mistral_v1:
-      writer.mistral(conversation, {" ", " ", " ", " ", "", false, System::first_turn}, left_out);
-      return writer.take();
-    case ChatStyle::mistral_v3:
-      writer.mistral(conversation, {"", " ", "", " ", "", true, System::last_turn}, left_out);
-      return writer.take();
-    case ChatStyle::mistral_nemo:
-      writer.mistral(conversation, {"", "", "", "", "", false, System::last_turn}, left_out);
-      return writer.take();
-    case ChatStyle::gemma:
-    case ChatStyle::gemma_no_bos:
-    case ChatStyle::gemma3:
-      writer.gemma(conversation, style_ != ChatStyle::gemma_no_bos, style_ == ChatStyle::gemma3);
-      break;
-  }
-  if (!asks_for_answer) return writer.take();
-  if (style_ == ChatStyle::llama3 || style_ == ChatStyle::llama3_1) {
-    writer.llama3_header("assistant");
-  } else {
-    const bool gemma = end_of(style_, template_) != turn_end;
-    writer.mark(gemma ? "<start_of_turn>" : turn_start);
-    writer.text(gemma ? "model\n" : "assistant\n");
-  }
+  writer.write(conversation, style_, left_out);
+  if (asks_for_answer) writer.ask_for_answer(style_);
   return writer.take();
 }
 

@@ -2,24 +2,15 @@
 #include <nlohmann/json.hpp>
 
 #include "data/chat/chat_format.h"
+#include "data/tokenizer/formats/tokenizer_json.h"
 #include "framework/error.h"
 #include "framework/storage/files.h"
 #include "framework/storage/folder_file.h"
 #include "framework/storage/hash.h"
-#include "framework/storage/strict_json.h"
 
 namespace ringtrain {
 
 namespace {
-
-/// Returns the content of a special token in tokenizer_config.json, "" if it names none.
-std::string token_in(const nlohmann::json& config, const char* role) {
-  const auto found = config.find(role);
-  if (found == config.end()) return "";
-  if (found->is_string()) return found->get<std::string>();
-  if (!found->is_object() || !found->contains("content") || !(*found)["content"].is_string()) return "";
-  return (*found)["content"].get<std::string>();
-}
 
 /// Returns the template in tokenizer_config.json: one text, or a list of named ones of which "default" counts.
 std::string template_in(const nlohmann::json& config) {
@@ -47,19 +38,9 @@ ChatTemplate read_chat_template(const std::string& tokenizer) {
   if (tokenizer == "bytes") return {};
   ChatTemplate result{.hash = {}, .bos = {}, .eos = {}, .path = tokenizer};
   if (!is_directory(tokenizer, ExitCode::data)) return result;
-  if (const std::string path = tokenizer + "/tokenizer_config.json"; path_exists(path, ExitCode::data)) {
-    nlohmann::json config;
-    try {
-      config = parse_strict_json(read_in_folder(tokenizer, "tokenizer_config.json", ExitCode::data));
-    } catch (const Error&) {
-      throw;
-    } catch (const std::exception& error) {
-      fail(ExitCode::data, "{} is damaged: {}", path, error.what());
-    }
-    if (config.is_object()) {
-      result = {hash_of_template(template_in(config)), token_in(config, "bos_token"), token_in(config, "eos_token"),
-                path};
-    }
+  if (const nlohmann::json config = read_tokenizer_config(tokenizer); config.is_object()) {
+    result = {hash_of_template(template_in(config)), token_in(config, "bos_token"), token_in(config, "eos_token"),
+              tokenizer + "/tokenizer_config.json"};
   }
   if (const std::string path = tokenizer + "/chat_template.jinja"; path_exists(path, ExitCode::data)) {
     result.hash = hash_of_template(read_in_folder(tokenizer, "chat_template.jinja", ExitCode::data));

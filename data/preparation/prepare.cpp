@@ -114,7 +114,7 @@ class BatchEncoder {
   std::vector<std::unique_ptr<Encoder>> encoders_;
 };
 
-/// Puts encoded blocks together to documents.
+/// Puts encoded blocks together to documents, and these into the token file.
 class DocumentCollector {
  public:
   DocumentCollector(const SourceList& list, const TextOptions& options, TokenSpill& spill, CorpusSummary& summary)
@@ -151,17 +151,64 @@ class DocumentCollector {
     sources_.push_back(static_cast<std::uint32_t>(block.source));
   }
 
-  /// Throws Error(usage) if a role that is to be learned never occurred, but some conversation did.
-  void check_roles() const {
-    if (roles_.empty()) return;
+  /// Counts the documents, after the last. Throws Error(usage) if a role that is to be learned never occurred, but some
+  /// conversation did; Error(data) if there is no document.
+  void finish(double validation_fraction) {
     for (const std::string& role : options_.json.train_on) {
-      if (roles_.contains(role)) continue;
+      if (roles_.empty() || roles_.contains(role)) continue;
       fail(ExitCode::usage, "--train-on {}: no message has this role; there are: {}", role, fmt::join(roles_, ", "));
     }
+    summary_.documents = spill_.documents();
+    if (summary_.documents == 0) {
+      fail(ExitCode::data, "the inputs hold no document: {} broken lines, {} lines without text, {} binary files",
+           summary_.broken_lines, summary_.empty_lines, summary_.binary);
+    }
+    summary_.validation_documents = validation_count(summary_.documents, validation_fraction);
+    summary_.tokens = spill_.tokens() + summary_.documents;
+    summary_.learned_tokens = summary_.tokens - spill_.weightless_tokens();
   }
 
-  /// Returns the source of a document.
-  std::size_t source_of(std::int64_t document) const { return sources_[document]; }
+  /// Returns the plan of a file with the documents in this order.
+  TokenFilePlan plan(const Permutation& order, std::uint64_t seed) {
+    TokenFilePlan plan;
+    std::set<std::uint32_t> named;  // sources in plan.source_hashes
+    for (std::int64_t i = 0; i < summary_.documents; ++i) {
+      const auto document = static_cast<std::int64_t>(order(static_cast<std::uint64_t>(i)));
+      summary_.bytes += plan.document_bytes.emplace_back(spill_.text_bytes(document));
+      const std::uint32_t source = sources_[document];
+      if (named.insert(source).second) plan.source_hashes += list_.sources[source].hash + "\n";
+    }
+    summary_.sources_hash = hash_bytes(plan.source_hashes);
+    plan.vocab_size = options_.tokenizer->vocab_size();
+    plan.end_of_document = options_.document_end;
+    plan.tokens = summary_.tokens;
+    plan.documents = summary_.documents;
+    plan.first_validation_document = summary_.documents - summary_.validation_documents;
+    plan.weights = spill_.has_weights();
+    plan.tokenizer_hash = options_.tokenizer->identity();
+    plan.byte_count = summary_.bytes;
+    plan.attributes = {{"kind", "text"},
+                       {"tokenizer_kind", options_.tokenizer->kind()},
+                       {"sources_hash", summary_.sources_hash},
+                       {"seed", static_cast<std::int64_t>(seed)}};
+    return plan;
+  }
+
+  /// Writes the documents in this order.
+  void write(TokenFileWriter& writer, const Permutation& order, const CopyProgress& progress) {
+    std::int64_t written = 0;
+    for (std::int64_t i = 0; i < summary_.documents; ++i) {
+      throw_if_signalled();
+      const auto document = static_cast<std::int64_t>(order(static_cast<std::uint64_t>(i)));
+      const std::int64_t length = spill_.length(document) + 1;
+      spill_.for_document(document, [&](auto tokens, auto weights) { writer.append(tokens, weights); });
+      writer.end_document();
+      summary_.lengths.push_back(length);
+      if (i >= summary_.documents - summary_.validation_documents) summary_.validation_tokens += length;
+      written += length;
+      if (progress) progress(written, summary_.tokens);
+    }
+  }
 
  private:
   const SourceList& list_;
@@ -206,63 +253,15 @@ std::int64_t validation_count(std::int64_t documents, double fraction) {
 CorpusSummary prepare_text(const SourceList& list, const PrepareOptions& options, const TextOptions& text,
                            const ReadProgress& reading, const CopyProgress& writing) {
   ensure(text.tokenizer != nullptr && text.chats != nullptr, "a tokenizer, and how it writes chats");
-  const Tokenizer& tokenizer = *text.tokenizer;
   TokenFileWriter::check_output(options.output);
   CorpusSummary summary;
-  TokenSpill spill(options.output, tokenizer.vocab_size());
+  TokenSpill spill(options.output, text.tokenizer->vocab_size());
   DocumentCollector collector(list, text, spill, summary);
   tokenize(list, text, collector, reading);
-  collector.check_roles();
-  summary.documents = spill.documents();
-  if (summary.documents == 0) {
-    fail(ExitCode::data, "the inputs hold no document: {} broken lines, {} lines without text, {} binary files",
-         summary.broken_lines, summary.empty_lines, summary.binary);
-  }
-  summary.validation_documents = validation_count(summary.documents, options.validation_fraction);
-  summary.tokens = spill.tokens() + summary.documents;
-  summary.learned_tokens = summary.tokens - spill.weightless_tokens();
-
-  // The document at place i of the file.
+  collector.finish(options.validation_fraction);
   const Permutation order(static_cast<std::uint64_t>(summary.documents), options.seed, Purpose::document_order, 0);
-  const auto document_at = [&](std::int64_t i) {
-    return static_cast<std::int64_t>(order(static_cast<std::uint64_t>(i)));
-  };
-
-  TokenFilePlan plan;
-  std::string hashes;  // a line a source, by its first document's place in the file
-  std::vector<bool> named(list.sources.size());
-  for (std::int64_t i = 0; i < summary.documents; ++i) {
-    summary.bytes += spill.text_bytes(document_at(i));
-    plan.document_bytes.push_back(spill.text_bytes(document_at(i)));
-    const std::size_t source = collector.source_of(document_at(i));
-    if (!named[source]) hashes += list.sources[source].hash + "\n";
-    named[source] = true;
-  }
-  summary.sources_hash = hash_bytes(hashes);
-  plan.vocab_size = tokenizer.vocab_size();
-  plan.end_of_document = text.document_end;
-  plan.tokens = summary.tokens;
-  plan.documents = summary.documents;
-  plan.first_validation_document = summary.documents - summary.validation_documents;
-  plan.weights = spill.has_weights();
-  plan.tokenizer_hash = tokenizer.identity();
-  plan.byte_count = summary.bytes;
-  plan.attributes = {{"kind", "text"},
-                     {"tokenizer_kind", tokenizer.kind()},
-                     {"sources_hash", summary.sources_hash},
-                     {"seed", static_cast<std::int64_t>(options.seed)}};
-  plan.source_hashes = std::move(hashes);
-  TokenFileWriter writer(options.output, plan);
-  std::int64_t written = 0;
-  for (std::int64_t i = 0; i < summary.documents; ++i) {
-    throw_if_signalled();
-    spill.for_document(document_at(i), [&](auto tokens, auto weights) { writer.append(tokens, weights); });
-    writer.end_document();
-    summary.lengths.push_back(spill.length(document_at(i)) + 1);
-    written += summary.lengths.back();
-    if (i >= plan.first_validation_document) summary.validation_tokens += summary.lengths.back();
-    if (writing) writing(written, summary.tokens);
-  }
+  TokenFileWriter writer(options.output, collector.plan(order, options.seed));
+  collector.write(writer, order, writing);
   summary.hash = writer.finish();
   return summary;
 }

@@ -16,6 +16,20 @@ constexpr std::string_view end_of_sentence =  // two literals: \x9Ce would be on
     "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>";
 constexpr std::string_view known_ends[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", end_of_sentence};
 
+/// Notes each byte's token. Throws Error(data) if a character of plain text has none.
+void find_byte_symbols(BpeModel& model) {
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    const char c = static_cast<char>(byte);
+    const auto found = model.id_of.find(std::string_view(&c, 1));
+    const bool plain = byte == '\n' || (byte >= ' ' && byte <= '~');
+    if (found == model.id_of.end() && plain) {
+      fail(ExitCode::data, "{} has no token for the byte 0x{:02X}, so it is no tokenizer of any bytes",
+           model.spec.where, byte);
+    }
+    model.byte_symbols[byte] = found == model.id_of.end() ? -1 : found->second;
+  }
+}
+
 }  // namespace
 
 BpeTokenizer::BpeTokenizer(BpeSpec spec) {
@@ -43,33 +57,14 @@ BpeTokenizer::BpeTokenizer(BpeSpec spec) {
   }
   model_.raw_added = AddedTokenFinder(std::move(raw));
   model_.normalised_added = AddedTokenFinder(normalised);
-  if (bytes) {
-    for (std::size_t byte = 0; byte < 256; ++byte) {
-      const char c = static_cast<char>(byte);
-      const auto found = model_.id_of.find(std::string_view(&c, 1));
-      const bool plain = byte == '\n' || (byte >= ' ' && byte <= '~');
-      if (found == model_.id_of.end() && plain) {
-        fail(ExitCode::data, "{} has no token for the byte 0x{:02X}, so it is no tokenizer of any bytes",
-             model_.spec.where, byte);
-      }
-      model_.byte_symbols[byte] = found == model_.id_of.end() ? -1 : found->second;
-    }
-  }
+  if (bytes) find_byte_symbols(model_);
   model_.merges = MergeTable(model_.spec.merges);
   if (bytes) model_.byte_pairs = BytePairs(model_.merges, model_.byte_symbols);
   find_whole_pieces();
   for (const BpeSpec::Split& split : model_.spec.splits) {
-    switch (split.kind) {
-      case BpeSpec::Split::Kind::pattern:
-        model_.splitters.push_back(make_splitter(split.pattern, model_.spec.where));
-        break;
-      case BpeSpec::Split::Kind::individual_digits:
-        model_.splitters.push_back(make_digits_splitter(true));
-        break;
-      case BpeSpec::Split::Kind::digits:
-        model_.splitters.push_back(make_digits_splitter(false));
-        break;
-    }
+    model_.splitters.push_back(split.kind == BpeSpec::Split::Kind::pattern
+                                   ? make_splitter(split.pattern, model_.spec.where)
+                                   : make_digits_splitter(split.kind == BpeSpec::Split::Kind::individual_digits));
   }
   find_cuts(normalised);
   choose_end_of_document();

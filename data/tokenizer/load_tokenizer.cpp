@@ -37,17 +37,14 @@ std::string find_file_in(const std::string& folder) {
   return "";
 }
 
-std::string file_in(const std::string& folder) {
-  if (std::string path = find_file_in(folder); !path.empty()) return path;
-  fail(ExitCode::data, "the folder {} holds no tokenizer.json; name a tokenizer's file", folder);
-}
-
 /// Returns the path of the file that load_tokenizer() reads. Throws Error(data) if there is none.
 std::string tokenizer_file(const std::string& path) {
   if (!path_exists(path, ExitCode::data)) {
     fail(ExitCode::data, "the tokenizer {} does not exist; name a file, a folder, or bytes", path);
   }
-  return is_directory(path, ExitCode::data) ? file_in(path) : path;
+  if (!is_directory(path, ExitCode::data)) return path;
+  if (std::string found = find_file_in(path); !found.empty()) return found;
+  fail(ExitCode::data, "the folder {} holds no tokenizer.json; name a tokenizer's file", path);
 }
 
 /// Throws the Error(data) that says how transformers 5 makes a tokenizer.json of another form.
@@ -61,19 +58,6 @@ std::string tokenizer_file(const std::string& path) {
   }
   fail(ExitCode::data,
        "{} is not a tokenizer.json, the only form that is read; make one of it in Python: transformers.{}", path, call);
-}
-
-/// Returns the special token that tokenizer_config.json beside the file calls the end, "" if it names none.
-std::string configured_end(const std::string& folder) {
-  const std::string path = folder + "/tokenizer_config.json";
-  if (!path_exists(path, ExitCode::data)) return "";
-  const nlohmann::json json = parse_json(read_in_folder(folder, "tokenizer_config.json", ExitCode::data), path);
-  const auto end = json.is_object() ? json.find("eos_token") : json.end();
-  if (end == json.end()) return "";
-  if (end->is_string()) return end->get<std::string>();
-  if (!end->is_object()) return "";
-  const auto content = end->find("content");
-  return content != end->end() && content->is_string() ? content->get<std::string>() : "";
 }
 
 /// The content of a tokenizer.json, as text and parsed.
@@ -139,7 +123,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   if (is_byte_tokenizer(spec)) return make_byte_tokenizer();
   auto tokenizer = std::make_unique<BpeTokenizer>(spec);
   if (!tokenizer->end_of_document()) {
-    spec.end_of_document = configured_end(parent_directory(file));
+    spec.end_of_document = token_in(read_tokenizer_config(parent_directory(file)), "eos_token");
     if (!spec.end_of_document.empty()) tokenizer = std::make_unique<BpeTokenizer>(std::move(spec));
   }
   return tokenizer;

@@ -92,10 +92,6 @@ bool is_word(char32_t c) {
   return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_PC;
 }
 
-std::string unicode_version() {
-  return utf8proc_unicode_version();
-}
-
 bool is_plain_nfc(std::string_view text) {
   const auto* at = reinterpret_cast<const unsigned char*>(text.data());
   const unsigned char* const end = at + text.size();

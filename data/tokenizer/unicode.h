@@ -30,9 +30,6 @@ const std::uint8_t* code_classes();
 /// Returns whether a code point belongs to a word: \w of the Unicode Standard's UTS 18, with the joiners.
 bool is_word(char32_t c);
 
-/// Returns the version of Unicode behind these tables, e.g. "15.0.0".
-std::string unicode_version();
-
 /// Returns whether well-formed text is certainly in the form NFC: no code point in it could change or compose.
 bool is_plain_nfc(std::string_view text);
 /// Returns well-formed text in the form NFC. Throws Error(internal) where memory is short.

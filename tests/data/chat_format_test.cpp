@@ -188,7 +188,7 @@ TEST_F(ChatFormatTest, TheTemplateIsFoundBesideTheTokenizer) {
   EXPECT_EQ(read_chat_template(at("folder")).hash, hash_of_template(one));
   EXPECT_EQ(read_chat_template("bytes").hash, "");
   text("folder/tokenizer_config.json", "{");
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { read_chat_template(at("folder")); }), "is damaged"));
+  expect_error(ExitCode::data, "is damaged", [&] { read_chat_template(at("folder")); });
 }
 
 }  // namespace

@@ -90,6 +90,7 @@ class DataTest : public testing::FolderTest {
 };
 
 using testing::error_of;
+using testing::expect_error;
 
 inline ::testing::AssertionResult holds(const std::string& text, const std::string& part) {
   if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();

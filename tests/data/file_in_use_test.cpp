@@ -75,7 +75,7 @@ TEST_F(FileInUse, WeightsAreCheckedAsTokensAre) {
   for (const float weight : {NAN, -1.0f, 0.25f}) {
     overwrite(weights_at + 4 * 5000, weight);
     std::vector<float> weights(10);
-    EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { file->read_weights(4995, weights); }), "was changed"));
+    expect_error(ExitCode::data, "was changed", [&] { file->read_weights(4995, weights); });
   }
 }
 
@@ -136,9 +136,10 @@ TEST_F(FileInUse, EveryByteOfEveryBlockCounts) {
     char byte = static_cast<char>(bytes[at_byte] ^ 1);
     File::open_for_update(at("plain"), ExitCode::data).write_at(at_byte, &byte, 1);
     char found = 0;
-    EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { checksums.read(plain, at_byte, &found, 1); }),
-                      fmt::format("its bytes {} to {}", at_byte / block * block,
-                                  std::min(at_byte / block * block + block, size) - 1)));
+    expect_error(
+        ExitCode::data,
+        fmt::format("its bytes {} to {}", at_byte / block * block, std::min(at_byte / block * block + block, size) - 1),
+        [&] { checksums.read(plain, at_byte, &found, 1); });
     File::open_for_update(at("plain"), ExitCode::data).write_at(at_byte, &bytes[at_byte], 1);
   }
   write_file(at("nothing"), "", ExitCode::data);

@@ -135,8 +135,8 @@ TEST_F(LoaderTest, DocumentsByHand) {
   EXPECT_EQ(corpus.window_count(0, 4, &dropped), 1);
   EXPECT_EQ(dropped, 2);
   EXPECT_EQ(corpus.window_count(0, 6, nullptr), 1);
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { corpus.window_count(0, 7, nullptr); }),
-                    "has 7 tokens for training, and one window of training.seq_len 7 needs 8"));
+  expect_error(ExitCode::data, "has 7 tokens for training, and one window of training.seq_len 7 needs 8",
+               [&] { corpus.window_count(0, 7, nullptr); });
 
   Allocator allocator(Device::cpu());
   Batch batch(allocator, 2, 3, DType::float32);
@@ -302,7 +302,7 @@ TEST_F(LoaderTest, WindowsStayInTheTrainingPart) {
   EXPECT_EQ(dropped, 49);
   content.validation_documents = 4;
   const Corpus none = corpus_of(content);
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { none.window_count(0, 1, nullptr); }), "has 0 tokens"));
+  expect_error(ExitCode::data, "has 0 tokens", [&] { none.window_count(0, 1, nullptr); });
 }
 
 TEST_F(LoaderTest, LoadingAllocatesNoTensors) {
@@ -340,16 +340,10 @@ TEST_F(LoaderTest, CorpusOpensChecksAndHashes) {
   const Corpus corpus = open_corpus(DataConfig{{{a, 1}}, b, Packing::documents}, 257);
   EXPECT_EQ(corpus.validation().path(), b);
   EXPECT_EQ(open_corpus(DataConfig{{{a, 1}}, "", Packing::documents}, 257).validation().path(), a);
-  EXPECT_TRUE(holds(error_of(ExitCode::data,
-                             [&] {
-                               hash({{c, 1}});
-                             }),
-                    "has tokens up to 299, but model.vocab_size is 257; it must be at least 300"));
-  EXPECT_TRUE(holds(error_of(ExitCode::data,
-                             [&] {
-                               open_corpus(DataConfig{{{a, 1}}, c, Packing::documents}, 257);
-                             }),
-                    "c.h5"));
+  expect_error(ExitCode::data, "has tokens up to 299, but model.vocab_size is 257; it must be at least 300", [&] {
+    hash({{c, 1}});
+  });
+  expect_error(ExitCode::data, "c.h5", [&] { open_corpus(DataConfig{{{a, 1}}, c, Packing::documents}, 257); });
 }
 
 TEST_F(LoaderTest, AWindowWithoutATargetIsToldFromOneWithATarget) {

@@ -174,8 +174,8 @@ TEST_F(PrepareJson, ChatsAreCountedAndWhatIsMeantForNobodyIsTold) {
 
   TextOptions misspelt = options();
   misspelt.json.train_on = {"assistant", "asistant"};
-  EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { prepare({at("chat.jsonl")}, "none.h5", misspelt); }),
-                    "--train-on asistant: no message has this role; there are: assistant, user"));
+  expect_error(ExitCode::usage, "--train-on asistant: no message has this role; there are: assistant, user",
+               [&] { prepare({at("chat.jsonl")}, "none.h5", misspelt); });
   EXPECT_FALSE(path_exists(at("none.h5")));
   text("both.jsonl", R"({"text": "t", "messages": [{"role": "user", "content": "a"}]})");
   EXPECT_TRUE(holds(refusal("both.jsonl", options()), "both.jsonl:1: there are a conversation and \"text\""));
@@ -255,9 +255,9 @@ TEST_F(PrepareJson, TheFileKnowsItsTokenizerAndItsBytes) {
   prepare({at("a.txt")}, "bytes.h5", options());
   DataConfig config;
   config.train = {{at("a.h5"), 1}, {at("bytes.h5"), 1}};
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { open_corpus(config, 1000); }), "different tokenizers"));
+  expect_error(ExitCode::data, "different tokenizers", [&] { open_corpus(config, 1000); });
   config.train = {{at("a.h5"), 1}};
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { open_corpus(config, 257); }), "model.vocab_size is 257"));
+  expect_error(ExitCode::data, "model.vocab_size is 257", [&] { open_corpus(config, 257); });
 }
 
 TEST_F(PrepareJson, PatternsNameManyFiles) {
@@ -266,7 +266,7 @@ TEST_F(PrepareJson, PatternsNameManyFiles) {
   text("in/b.txt", "third");
   prepare({at("in/a*.txt")}, "a.h5", options());
   EXPECT_EQ(documents("a.h5"), (std::vector<std::string>{"first", "second"}));
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { find_sources({at("in/*.jsonl")}, nullptr); }), "nothing matches"));
+  expect_error(ExitCode::data, "nothing matches", [&] { find_sources({at("in/*.jsonl")}, nullptr); });
 }
 
 TEST_F(PrepareJson, BinaryTextsShowOnceTheyAreUnpacked) {

@@ -93,7 +93,7 @@ TEST_F(PrepareTest, ALinkOutOfTheInputsIsCountedAndNotFollowed) {
   EXPECT_EQ(list.links, 5);
   EXPECT_EQ(names(find_sources({at("in/key")}, nullptr)), (std::vector<std::string>{"in/key"}));
   fs::remove(at("in/a"));
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { find_sources({at("in")}, nullptr); }), "5 links out of the inputs"));
+  expect_error(ExitCode::data, "5 links out of the inputs", [&] { find_sources({at("in")}, nullptr); });
 }
 
 TEST_F(PrepareTest, LateNulByteMakesAFileBinary) {
@@ -103,12 +103,12 @@ TEST_F(PrepareTest, LateNulByteMakesAFileBinary) {
 }
 
 TEST_F(PrepareTest, InputsThatCannotServe) {
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { find_sources({at("no")}, nullptr); }), "in"));
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { find_sources({at("no")}, nullptr); }), "No such file or directory"));
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { find_sources({folder}, nullptr); }), "hold no text"));
+  expect_error(ExitCode::data, "in", [&] { find_sources({at("no")}, nullptr); });
+  expect_error(ExitCode::data, "No such file or directory", [&] { find_sources({at("no")}, nullptr); });
+  expect_error(ExitCode::data, "hold no text", [&] { find_sources({folder}, nullptr); });
   text("empty", "");
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { find_sources({folder}, nullptr); }), "1 empty"));
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [] { find_sources({"/dev/null"}, nullptr); }), "neither a file"));
+  expect_error(ExitCode::data, "1 empty", [&] { find_sources({folder}, nullptr); });
+  expect_error(ExitCode::data, "neither a file", [] { find_sources({"/dev/null"}, nullptr); });
 }
 
 TEST_F(PrepareTest, DocumentsAreTheTextsShuffledAndSplit) {
@@ -174,17 +174,13 @@ TEST_F(PrepareTest, SourceThatChangesBetweenTheTwoLooks) {
   text("a", "first content");
   const SourceList list = find_sources({at("a")}, nullptr);
   text("a", "other content");  // of the same length
-  EXPECT_TRUE(holds(error_of(ExitCode::data,
-                             [&] {
-                               prepare_text(list, {at("a.h5"), 0, 1}, bytes(), nullptr, nullptr);
-                             }),
-                    "changed while it was being read"));
+  expect_error(ExitCode::data, "changed while it was being read", [&] {
+    prepare_text(list, {at("a.h5"), 0, 1}, bytes(), nullptr, nullptr);
+  });
   text("a", "short");
-  EXPECT_TRUE(holds(error_of(ExitCode::data,
-                             [&] {
-                               prepare_text(list, {at("a.h5"), 0, 1}, bytes(), nullptr, nullptr);
-                             }),
-                    "changed while it was being read"));
+  expect_error(ExitCode::data, "changed while it was being read", [&] {
+    prepare_text(list, {at("a.h5"), 0, 1}, bytes(), nullptr, nullptr);
+  });
   EXPECT_EQ(list_directory(folder, ExitCode::data), std::vector<std::string>{"a"});  // nothing is left
 }
 
@@ -192,11 +188,9 @@ TEST_F(PrepareTest, ExistingOutputIsLeftAlone) {
   text("a", "content");
   text("a.h5", "precious");
   const SourceList list = find_sources({at("a")}, nullptr);
-  EXPECT_TRUE(holds(error_of(ExitCode::usage,
-                             [&] {
-                               prepare_text(list, {at("a.h5"), 0, 1}, bytes(), nullptr, nullptr);
-                             }),
-                    "never overwritten"));
+  expect_error(ExitCode::usage, "never overwritten", [&] {
+    prepare_text(list, {at("a.h5"), 0, 1}, bytes(), nullptr, nullptr);
+  });
   EXPECT_EQ(read_file(at("a.h5"), ExitCode::data), "precious");
 }
 

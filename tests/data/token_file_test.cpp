@@ -95,17 +95,14 @@ TEST_F(TokenFileTest, SameContentSameHash) {
             TokenFile::open(write("b.h5", make_content({9, 4})))->hash());
 }
 
-TEST_F(TokenFileTest, MissingFile) {
+TEST_F(TokenFileTest, WhatIsNoTokenFile) {
   EXPECT_TRUE(holds(refusal(at("no.h5")), "no.h5 does not exist"));
-}
-
-TEST_F(TokenFileTest, EmptyFile) {
+  EXPECT_TRUE(holds(refusal(folder), "is a folder"));
   write_file(at("a.h5"), "", ExitCode::data);
   EXPECT_TRUE(holds(refusal(at("a.h5")), "is empty"));
-}
-
-TEST_F(TokenFileTest, Folder) {
-  EXPECT_TRUE(holds(refusal(folder), "is a folder"));
+  const std::string path = write("b.h5", make_content({30}));
+  remove_tree(manifest_path(path), ExitCode::data);
+  EXPECT_TRUE(holds(refusal(path), "has no manifest"));
 }
 
 TEST_F(TokenFileTest, TruncatedAnywhere) {
@@ -128,12 +125,6 @@ TEST_F(TokenFileTest, BitFlippedAnywhere) {
     overwrite(path, damaged);
     ASSERT_TRUE(holds(refusal(path), "is damaged: its XXH3-128 is")) << "byte " << at;
   }
-}
-
-TEST_F(TokenFileTest, ManifestMissing) {
-  const std::string path = write("a.h5", make_content({30}));
-  remove_tree(manifest_path(path), ExitCode::data);
-  EXPECT_TRUE(holds(refusal(path), "has no manifest"));
 }
 
 TEST_F(TokenFileTest, BitFlipsAllOverTheManifestAreFound) {
@@ -325,7 +316,7 @@ TEST_F(TokenFileTest, FilesByH5pyOpenAndForgedOnesAreRefused) {
 TEST_F(TokenFileTest, WriterNeverOverwrites) {
   const std::string path = write("a.h5", make_content({30}));
   const std::string before = read_file(path, ExitCode::data);
-  EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { write("a.h5", make_content({50})); }), "never overwritten"));
+  expect_error(ExitCode::usage, "never overwritten", [&] { write("a.h5", make_content({50})); });
   EXPECT_EQ(read_file(path, ExitCode::data), before);
   EXPECT_EQ(list_directory(folder, ExitCode::data), (std::vector<std::string>{"a.h5", "a.h5.manifest.json"}));
 }
@@ -357,8 +348,8 @@ TEST_F(TokenFileTest, LeftoversOfAKilledRunAreReplacedAndNothingElse) {
             (std::vector<std::string>{"a.h5", "a.h5.manifest.json", "a.h5.partial"}));
   for (const std::string other : {"{}", R"({"format": "another"})", "text"}) {
     write_file(at("c.h5.manifest.json"), other, ExitCode::data);
-    EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { write("c.h5", make_content({30})); }),
-                      "exists and is not the manifest of a token file"));
+    expect_error(ExitCode::usage, "exists and is not the manifest of a token file",
+                 [&] { write("c.h5", make_content({30})); });
     EXPECT_EQ(read_file(at("c.h5.manifest.json"), ExitCode::data), other);
     EXPECT_FALSE(path_exists(at("c.h5")));
   }
@@ -379,12 +370,11 @@ TEST_F(TokenFileTest, OneWriterAtATime) {
 }
 
 TEST_F(TokenFileTest, WriterRefusesAFullDiskAndAFolderThatIsNotThere) {
-  const std::string sentence = error_of(ExitCode::usage, [&] {
+  expect_error(ExitCode::usage, "No space left on device: needs", [&] {
     TokenFileWriter(at("a.h5"), {257, std::int64_t{1} << 55, 1, 1, false, {}, {}});
   });
-  EXPECT_TRUE(holds(sentence, "No space left on device: needs"));
   EXPECT_TRUE(list_directory(folder, ExitCode::data).empty());
-  EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { write("no/a.h5", make_content({30})); }), "does not exist"));
+  expect_error(ExitCode::usage, "does not exist", [&] { write("no/a.h5", make_content({30})); });
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ TEST_F(TokenizerTest, UnknownPatternsKeepTheMeaningOfWhiteSpace) {
     EXPECT_EQ(split_pieces("(?:" + std::string(pattern) + ")", text), split_pieces(std::string(pattern), text))
         << pattern;
   }
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [] { make_splitter("(", "a.json"); }), "a.json"));
+  expect_error(ExitCode::data, "a.json", [] { make_splitter("(", "a.json"); });
 }
 
 TEST_F(TokenizerTest, IllFormedBytesAreReplacedByMaximalSubparts) {
@@ -277,8 +277,8 @@ TEST_F(TokenizerTest, WholePiecesComeFirstWhereTheFileSaysSo) {
 
 TEST_F(TokenizerTest, AFolderHoldsATokenizerJson) {
   std::filesystem::create_directories(at("folder"));
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { load_tokenizer(at("folder")); }), "holds no tokenizer.json"));
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { load_tokenizer(at("none")); }), "does not exist"));
+  expect_error(ExitCode::data, "holds no tokenizer.json", [&] { load_tokenizer(at("folder")); });
+  expect_error(ExitCode::data, "does not exist", [&] { load_tokenizer(at("none")); });
   EXPECT_FALSE(holds_tokenizer(at("folder")));
   std::filesystem::copy_file(tiny("byte_level.json"), at("folder/tokenizer.json"));
   EXPECT_EQ(load_tokenizer(at("folder"))->kind(), "byte-level BPE");
@@ -287,7 +287,7 @@ TEST_F(TokenizerTest, AFolderHoldsATokenizerJson) {
     EXPECT_EQ(read_tokenizer_identity(path), load_tokenizer(path)->identity()) << path;
   }
   EXPECT_NE(read_tokenizer_identity(at("folder")), read_tokenizer_identity(tiny("sentencepiece.json")));
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { read_tokenizer_identity(at("none")); }), "does not exist"));
+  expect_error(ExitCode::data, "does not exist", [&] { read_tokenizer_identity(at("none")); });
 }
 
 // The calls were tried with transformers 5.24.0 on Mistral's SentencePiece model (also as a Llama's, and as a Gemma's
@@ -355,7 +355,7 @@ TEST_F(TokenizerTest, WhatIsNotDoneIsRefusedByName) {
   lacking["added_tokens"] = json::array();
   EXPECT_TRUE(holds(refusal(lacking), "0x61"));
   std::ofstream(at("cut.json")) << good.dump().substr(0, 5000);
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { load_tokenizer(at("cut.json")); }), "cut.json is damaged"));
+  expect_error(ExitCode::data, "cut.json is damaged", [&] { load_tokenizer(at("cut.json")); });
 }
 
 }  // namespace

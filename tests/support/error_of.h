@@ -23,6 +23,15 @@ std::string error_of(ExitCode code, Action&& action) {
   return "";
 }
 
+/// Expects an action to throw an Error of this code whose sentence has this part.
+template <class Action>
+void expect_error(ExitCode code, const std::string& part, Action&& action,
+                  const CallerLine& here = CallerLine::current()) {
+  const ::testing::ScopedTrace trace(here.file_name(), static_cast<int>(here.line()), "expect_error");
+  const std::string found = error_of(code, action);
+  EXPECT_NE(found.find(part), std::string::npos) << "\"" << part << "\" is not in \"" << found << "\"";
+}
+
 /// Expects a call, in the same statement, to be refused as its caller's mistake: with this sentence behind the place of
 /// the call.
 template <class Call>

@@ -109,22 +109,20 @@ def pack(texts, path):
             file.write(struct.pack("<I", len(data)) + data)
 
 
-def unpack(path):
-    data = path.read_bytes()
-    at = 0
+def records(path):
+    data, at = path.read_bytes(), 0
     while at < len(data):
         size = struct.unpack_from("<I", data, at)[0]
-        yield struct.unpack_from(f"<{size // 4}i", data, at + 4)
+        yield data[at + 4:at + 4 + size]
         at += 4 + size
+
+
+def unpack(path):
+    return (struct.unpack(f"<{len(ids) // 4}i", ids) for ids in records(path))
 
 
 def unpack_texts(path):
-    data = path.read_bytes()
-    at = 0
-    while at < len(data):
-        size = struct.unpack_from("<I", data, at)[0]
-        yield data[at + 4:at + 4 + size].decode("utf-8")
-        at += 4 + size
+    return (text.decode("utf-8") for text in records(path))
 
 
 def compare(name, path, groups, folder):

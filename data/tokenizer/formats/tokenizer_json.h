@@ -14,6 +14,12 @@ namespace ringtrain {
 /// Throws Error(data) that names the file and the member at fault.
 BpeSpec read_tokenizer_json(const nlohmann::json& json, const std::string& path);
 
+/// Returns the object in a folder's tokenizer_config.json; anything else if there is none. Throws Error(data) if it is
+/// damaged.
+nlohmann::json read_tokenizer_config(const std::string& folder);
+/// Returns the content of a special token ("eos_token") in it, "" if it names none.
+std::string token_in(const nlohmann::json& config, const char* role);
+
 /// Returns the character that stands for a byte in byte-level vocabularies, as UTF-8: GPT-2's bytes_to_unicode.
 std::string byte_level_character(unsigned char byte);
 

@@ -5,12 +5,6 @@
 
 namespace ringtrain {
 
-namespace {
-
-using Json = nlohmann::json;
-
-}  // namespace
-
 void TokenizerJson::add(const std::string& content, std::int64_t id, bool special) {
   added_tokens.push_back({{"id", id},
                           {"content", content},
@@ -21,7 +15,7 @@ void TokenizerJson::add(const std::string& content, std::int64_t id, bool specia
                           {"special", special}});
 }
 
-Json TokenizerJson::file() const {
+nlohmann::json TokenizerJson::file() const {
   return {{"version", "1.0"},
           {"truncation", nullptr},
           {"padding", nullptr},
@@ -43,13 +37,13 @@ Json TokenizerJson::file() const {
             {"merges", merges}}}};
 }
 
-Json byte_tokenizer_json() {
+nlohmann::json byte_tokenizer_json() {
   TokenizerJson result;
   for (int byte = 0; byte < 256; ++byte) {
     result.vocabulary[byte_level_character(static_cast<unsigned char>(byte))] = byte;
   }
   result.add(std::string(end_of_document_text), end_of_document, true);
-  const Json byte_level{
+  const nlohmann::json byte_level{
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
   result.pre_tokenizer = result.decoder = byte_level;
   return result.file();

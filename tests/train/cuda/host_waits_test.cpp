@@ -1,5 +1,7 @@
 // The host never waits for the device inside a step, but where the loss and the norm are logged: every call that waits
 // for it, or may, is counted, in every setting. Nor does a step make an event or a stream, or ask for memory.
+#include <fmt/ranges.h>
+
 #include "tests/support/gpu.h"
 #include "tests/train/train_fixture.h"
 #include "train/engine/rank_state.h"
