@@ -9,36 +9,15 @@
 
 namespace ringtrain {
 
-class ConstTensorView {
+class ConstTensorView : public ViewOf<const void> {
  public:
   ConstTensorView() = default;
   /// Views the same memory.
   ConstTensorView(const TensorView& view)  // NOLINT(google-explicit-constructor): reading is always allowed
-      : data(view.data), shape(view.shape), dtype(view.dtype), device(view.device) {}
+      : ViewOf{view.data, view.shape, view.dtype, view.device} {}
   /// Views all of a tensor, which must outlive it.
   ConstTensorView(const Tensor& tensor) : ConstTensorView(tensor.view()) {}  // NOLINT(google-explicit-constructor)
 
-  const void* data = nullptr;
-  Shape shape;
-  DType dtype = DType::float32;
-  Device device;
-
-  /// Returns whether it has no memory: of a plan, or of nothing.
-  bool empty() const { return data == nullptr; }
-  /// Returns the number of elements.
-  std::int64_t numel() const { return shape.numel(); }
-  /// Returns the bytes of all elements.
-  std::size_t bytes() const { return static_cast<std::size_t>(shape.numel()) * size_of(dtype); }
-  /// Returns the size of a dimension, from 0; unchecked.
-  std::int64_t dim(int index) const { return shape[index]; }
-
-  /// Returns the data as const T*; refuses a T that is not the dtype. On device memory: a device pointer.
-  template <class T>
-  const T* as(const CallerLine& line = CallerLine::current()) const {
-    if (DTypeOf<T>::value != dtype) [[unlikely]]
-      refuse_dtype(shape, dtype, DTypeOf<T>::value, line);
-    return static_cast<const T*>(data);
-  }
   /// Returns rows [begin, end) of the first dimension.
   ConstTensorView rows(std::int64_t begin, std::int64_t end, const CallerLine& line = CallerLine::current()) const {
     return writable().rows(begin, end, line);

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "framework/error.h"
 
@@ -12,40 +13,18 @@ namespace ringtrain {
 
 enum class DType : std::uint8_t { float32, float64, bfloat16, int32, int64, uint8 };
 
-constexpr std::size_t size_of(DType dtype) {
-  switch (dtype) {
-    case DType::float32:
-      return 4;
-    case DType::float64:
-      return 8;
-    case DType::bfloat16:
-      return 2;
-    case DType::int32:
-      return 4;
-    case DType::int64:
-      return 8;
-    case DType::uint8:
-      return 1;
-  }
-  return 0;
-}
+struct DTypeEntry {
+  const char* name;
+  std::size_t bytes;
+};
+inline constexpr DTypeEntry dtypes[] = {{"float32", 4}, {"float64", 8}, {"bfloat16", 2},
+                                        {"int32", 4},   {"int64", 8},   {"uint8", 1}};  // in the order of DType
 
+constexpr std::size_t size_of(DType dtype) {
+  return dtypes[static_cast<std::size_t>(dtype)].bytes;
+}
 constexpr const char* name_of(DType dtype) {
-  switch (dtype) {
-    case DType::float32:
-      return "float32";
-    case DType::float64:
-      return "float64";
-    case DType::bfloat16:
-      return "bfloat16";
-    case DType::int32:
-      return "int32";
-    case DType::int64:
-      return "int64";
-    case DType::uint8:
-      return "uint8";
-  }
-  return "?";
+  return dtypes[static_cast<std::size_t>(dtype)].name;
 }
 
 /// Returns the type in which sums of `dtype` are kept, and what must not be rounded between two uses: the running state
@@ -79,29 +58,17 @@ constexpr T widened(T x) {
 template <class T>
 struct DTypeOf;
 template <>
-struct DTypeOf<BFloat16> {
-  static constexpr DType value = DType::bfloat16;
-};
+struct DTypeOf<BFloat16> : std::integral_constant<DType, DType::bfloat16> {};
 template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::float32;
-};
+struct DTypeOf<float> : std::integral_constant<DType, DType::float32> {};
 template <>
-struct DTypeOf<double> {
-  static constexpr DType value = DType::float64;
-};
+struct DTypeOf<double> : std::integral_constant<DType, DType::float64> {};
 template <>
-struct DTypeOf<std::int32_t> {
-  static constexpr DType value = DType::int32;
-};
+struct DTypeOf<std::int32_t> : std::integral_constant<DType, DType::int32> {};
 template <>
-struct DTypeOf<std::int64_t> {
-  static constexpr DType value = DType::int64;
-};
+struct DTypeOf<std::int64_t> : std::integral_constant<DType, DType::int64> {};
 template <>
-struct DTypeOf<std::uint8_t> {
-  static constexpr DType value = DType::uint8;
-};
+struct DTypeOf<std::uint8_t> : std::integral_constant<DType, DType::uint8> {};
 
 /// Calls body.template operator()<S, A>() with the type that dtype is stored in and that of its accumulator: <float,
 /// float>, <double, double> or <BFloat16, float>. Any other dtype is our own fault.

@@ -11,32 +11,11 @@
 #include <system_error>
 
 #include "framework/error.h"
+#include "framework/text/utf8.h"
 
 namespace ringtrain {
 
 namespace {
-
-/// The character that a text begins with. bytes: 0 if it begins with none.
-struct Character {
-  char32_t code = 0;
-  std::size_t bytes = 0;
-};
-
-Character first_character(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return {lead, 1};
-  const std::size_t bytes = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || text.size() < bytes) return {};
-  char32_t code = lead & (0x7fU >> bytes);
-  for (std::size_t i = 1; i < bytes; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return {};
-    code = code << 6 | (byte(i) & 0x3fU);
-  }
-  constexpr char32_t least[] = {0x80, 0x800, 0x10000};  // a longer form than needed is none
-  if (code < least[bytes - 2] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return {};
-  return {code, bytes};
-}
 
 /// Returns whether a terminal may do something at this character: C0 and C1 controls, and marks of direction.
 bool steers_a_terminal(char32_t code) {
@@ -61,20 +40,18 @@ std::string visible(std::string_view text) {
   std::string result;
   result.reserve(text.size());
   while (!text.empty()) {
-    const Character character = first_character(text);
-    if (character.bytes == 0) {
-      result += fmt::format("\\x{:02x}", static_cast<unsigned char>(text.front()));
-      text.remove_prefix(1);
-      continue;
-    }
-    if (!steers_a_terminal(character.code)) {
-      result += text.substr(0, character.bytes);
-    } else if (character.bytes == 1) {
-      result += fmt::format("\\x{:02x}", static_cast<std::uint32_t>(character.code));
+    const Utf8Sequence sequence = first_sequence(text);
+    const std::string_view character = text.substr(0, sequence.bytes);
+    const auto* const bytes = reinterpret_cast<const unsigned char*>(text.data());
+    const char32_t code = sequence.well_formed ? decode_utf8(bytes).value : 0;
+    if (sequence.well_formed && !steers_a_terminal(code)) {
+      result += character;
+    } else if (sequence.well_formed && sequence.bytes > 1) {
+      result += fmt::format("\\u{{{:x}}}", static_cast<std::uint32_t>(code));
     } else {
-      result += fmt::format("\\u{{{:x}}}", static_cast<std::uint32_t>(character.code));
+      for (const unsigned char byte : character) result += fmt::format("\\x{:02x}", byte);
     }
-    text.remove_prefix(character.bytes);
+    text.remove_prefix(sequence.bytes);
   }
   return result;
 }

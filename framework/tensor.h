@@ -50,8 +50,10 @@ class Shape {
 /// Refuses to read a tensor as elements of another dtype.
 [[noreturn]] void refuse_dtype(const Shape& shape, DType dtype, DType wanted, const CallerLine& line);
 
-struct TensorView {
-  void* data = nullptr;
+/// What each view is made of. Void: void, or const void where elements are only read.
+template <class Void>
+struct ViewOf {
+  Void* data = nullptr;
   Shape shape;
   DType dtype = DType::float32;
   Device device;
@@ -65,13 +67,16 @@ struct TensorView {
   /// Returns the size of a dimension, from 0; unchecked.
   std::int64_t dim(int index) const { return shape[index]; }
 
-  /// Returns the data as T*; refuses a T that is not the dtype. On device memory: a device pointer.
+  /// Returns the data as T*, or const T*; refuses a T that is not the dtype. On device memory: a device pointer.
   template <class T>
-  T* as(const CallerLine& line = CallerLine::current()) const {
+  auto as(const CallerLine& line = CallerLine::current()) const {
     if (DTypeOf<T>::value != dtype) [[unlikely]]
       refuse_dtype(shape, dtype, DTypeOf<T>::value, line);
-    return static_cast<T*>(data);
+    return static_cast<std::conditional_t<std::is_const_v<Void>, const T*, T*>>(data);
   }
+};
+
+struct TensorView : ViewOf<void> {
   // Parts and other shapes of the same memory; each refuses what lies outside.
   /// Returns rows [begin, end) of the first dimension.
   TensorView rows(std::int64_t begin, std::int64_t end, const CallerLine& line = CallerLine::current()) const;

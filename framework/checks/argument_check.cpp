@@ -19,16 +19,6 @@ std::string text_of(std::initializer_list<NamedSize> dims) {
   return text + "]";
 }
 
-bool equal(const Shape& shape, std::initializer_list<NamedSize> dims) {
-  if (shape.rank() != static_cast<int>(dims.size())) return false;
-  int dim = 0;
-  for (const NamedSize& wanted : dims) {
-    const std::int64_t size = shape[dim++];
-    if (wanted.size != any_size && size != wanted.size) return false;
-  }
-  return true;
-}
-
 std::string without_memory(const ConstTensorView& x, const char* name) {
   return fmt::format("{} is null, but must have memory for {} element{}", name, x.numel(), x.numel() == 1 ? "" : "s");
 }
@@ -37,7 +27,7 @@ std::string without_memory(const ConstTensorView& x, const char* name) {
 
 void refuse_argument(const ConstTensorView& x, const char* name, std::initializer_list<NamedSize> dims, DType dtype,
                      Device device, const CallerLine& line) {
-  if (!equal(x.shape, dims)) {
+  if (!has_sizes(x.shape, dims)) {
     refuse_call(line, fmt::format("{} has the shape {}, but must have {}", name, x.shape.to_string(), text_of(dims)));
   }
   if (x.dtype != dtype) {

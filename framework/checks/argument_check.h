@@ -21,6 +21,17 @@ struct NamedSize {
   std::int64_t size;
 };
 
+/// Returns whether a shape has these dimensions.
+inline bool has_sizes(const Shape& shape, std::initializer_list<NamedSize> dims) {
+  if (shape.rank() != static_cast<int>(dims.size())) return false;
+  int dim = 0;
+  for (const NamedSize& wanted : dims) {
+    const std::int64_t size = shape[dim++];
+    if (wanted.size != any_size && size != wanted.size) return false;
+  }
+  return true;
+}
+
 /// Refuses a call whose tensor is not as require_argument asks.
 [[noreturn]] void refuse_argument(const ConstTensorView& x, const char* name, std::initializer_list<NamedSize> dims,
                                   DType dtype, Device device, const CallerLine& line);
@@ -32,12 +43,7 @@ void require_memory(const ConstTensorView& x, const char* name, const CallerLine
 /// the caller's line, which the sentence begins with (refuse_call).
 inline void require_argument(const ConstTensorView& x, const char* name, std::initializer_list<NamedSize> dims,
                              DType dtype, Device device, const CallerLine& line) {
-  bool fits = x.shape.rank() == static_cast<int>(dims.size()) && x.dtype == dtype && x.device == device;
-  int dim = 0;
-  for (const NamedSize& wanted : dims) {
-    fits = fits && (wanted.size == any_size || x.shape[dim] == wanted.size);
-    ++dim;
-  }
+  const bool fits = has_sizes(x.shape, dims) && x.dtype == dtype && x.device == device;
   if (!fits || (x.data == nullptr && x.numel() > 0)) [[unlikely]]
     refuse_argument(x, name, dims, dtype, device, line);
 }

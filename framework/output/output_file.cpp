@@ -123,10 +123,7 @@ void OutputRules::require_mark(const std::string& path, ExitCode code) const {
 
 std::string read_former_output(const std::string& path, const OutputRules& rules, ExitCode code) {
   rules.require_mark(path, code);
-  const File file = File::peek(path, code);
-  std::string content(static_cast<std::size_t>(file.size()), '\0');
-  file.read_at(0, content.data(), content.size());
-  return content;
+  return File::peek(path, code).content(INT64_MAX);
 }
 
 void check_output(const std::string& path, const OutputRules& rules, ExitCode code) {

@@ -1,17 +1,10 @@
 #include "framework/profile/hash_progress.h"
 
-#include <chrono>
 #include <utility>
 
+#include "framework/profile/clock.h"
+
 namespace ringtrain {
-
-namespace {
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
 
 HashProgress::HashProgress(std::string task, double patience, std::FILE* file)
     : task_(std::move(task)),
@@ -21,10 +14,10 @@ HashProgress::HashProgress(std::string task, double patience, std::FILE* file)
 
 void HashProgress::show(const std::string& path, std::int64_t done, std::int64_t bytes) {
   if (done == 0) {
-    begun_ = now();
+    begun_ = std::chrono::steady_clock::now();
     progress_.reset();
   }
-  if (now() - begun_ < patience_) return;
+  if (seconds_since(begun_) < patience_) return;
   if (!progress_) {
     progress_.emplace(task_, bytes, file_);
     done_before_ = done;

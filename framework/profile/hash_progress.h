@@ -1,6 +1,7 @@
 // A word on stderr while a large file is hashed, which nobody would wait for in silence.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <optional>
@@ -22,10 +23,10 @@ class HashProgress {
   std::string task_;
   double patience_;
   std::FILE* file_;
-  double begun_ = 0;                  // the file under way, in seconds of a steady clock
-  std::int64_t done_before_ = 0;      // of it, when progress_ was made
-  std::optional<Progress> progress_;  // none: it has not taken long yet
-  HashListener listener_;             // last to be made, first to go: it uses all of the above
+  std::chrono::steady_clock::time_point begun_;  // the file under way
+  std::int64_t done_before_ = 0;                 // of it, when progress_ was made
+  std::optional<Progress> progress_;             // none: it has not taken long yet
+  HashListener listener_;                        // last to be made, first to go: it uses all of the above
 };
 
 }  // namespace ringtrain

@@ -186,6 +186,14 @@ void File::read_at(std::int64_t offset, void* data, std::size_t bytes) const {
   }
 }
 
+std::string File::content(std::int64_t max_bytes) const {
+  const std::int64_t bytes = size();
+  if (bytes > max_bytes) fail(code_, "{} has {} bytes, where at most {} make sense", path_, bytes, max_bytes);
+  std::string text(static_cast<std::size_t>(bytes), '\0');
+  read_at(0, text.data(), text.size());
+  return text;
+}
+
 void File::prefetch(std::int64_t offset, std::int64_t bytes) const {
   ::posix_fadvise(descriptor_, offset, bytes, POSIX_FADV_WILLNEED);
 }
@@ -391,12 +399,7 @@ bool begins_with(const std::string& path, std::string_view head, ExitCode code) 
 }
 
 std::string read_file(const std::string& path, ExitCode code, std::int64_t max_bytes) {
-  const File file = File::open(path, code);
-  const std::int64_t size = file.size();
-  if (size > max_bytes) fail(code, "{} has {} bytes, where at most {} make sense", path, size, max_bytes);
-  std::string content(static_cast<std::size_t>(size), '\0');
-  file.read_at(0, content.data(), content.size());
-  return content;
+  return File::open(path, code).content(max_bytes);
 }
 
 void require_regular_or_absent(const std::string& path, ExitCode code) {
@@ -437,10 +440,6 @@ void rename_to_new(const std::string& from, const std::string& to, ExitCode code
     return rename_path(from, to, code);
   }
   sync_directory(parent_directory(to), code);
-}
-
-void sync_file(const std::string& path, ExitCode code) {
-  File::open(path, code).sync();
 }
 
 void sync_directory(const std::string& path, ExitCode code) {

@@ -64,6 +64,8 @@ class File {
   FileStamp stamp() const;
   /// Reads exactly `bytes` bytes from `offset`; an end of file before that is an Error.
   void read_at(std::int64_t offset, void* data, std::size_t bytes) const;
+  /// Reads the whole content; an Error if it is longer than max_bytes.
+  std::string content(std::int64_t max_bytes) const;
   /// Asks the system to have these bytes in memory soon, and waits for nothing. Never an Error: it is a hint.
   void prefetch(std::int64_t offset, std::int64_t bytes) const;
   void write_at(std::int64_t offset, const void* data, std::size_t bytes);
@@ -160,8 +162,6 @@ void rename_to_new(const std::string& from, const std::string& to, ExitCode code
 /// Gives the file at `from` a second name, `to`: a hard link, with no copy of its content. Returns false if the file
 /// system refuses, as it does for another file system, for one without links, and for files of other users.
 bool link_file(const std::string& from, const std::string& to);
-/// Returns when the content of an existing file has reached the disk, whoever wrote it.
-void sync_file(const std::string& path, ExitCode code);
 void sync_directory(const std::string& path, ExitCode code);
 /// Makes a folder and those above it; content with one that exists.
 void make_directories(const std::string& path, ExitCode code);

@@ -49,12 +49,7 @@ File open_in_folder(const std::string& folder, const std::string& name, ExitCode
 }
 
 std::string read_in_folder(const std::string& folder, const std::string& name, ExitCode code, std::int64_t max_bytes) {
-  const File file = open_in_folder(folder, name, code);
-  const std::int64_t size = file.size();
-  if (size > max_bytes) fail(code, "{} has {} bytes, where at most {} make sense", file.path(), size, max_bytes);
-  std::string content(static_cast<std::size_t>(size), '\0');
-  file.read_at(0, content.data(), content.size());
-  return content;
+  return open_in_folder(folder, name, code).content(max_bytes);
 }
 
 void check_link_in_folder(const std::string& folder, const std::string& name, ExitCode code) {

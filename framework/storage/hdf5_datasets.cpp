@@ -21,6 +21,11 @@ constexpr TypeEntry types[] = {{Hdf5Type::uint8, "uint8", 1},    {Hdf5Type::uint
                                {Hdf5Type::int64, "int64", 8},    {Hdf5Type::float32, "float32", 4},
                                {Hdf5Type::float64, "float64", 8}};
 
+/// Returns the entry of a name; the end of types for none.
+const TypeEntry* find_type(std::string_view name) {
+  return std::ranges::find(types, name, [](const TypeEntry& one) { return std::string_view(one.name); });
+}
+
 constexpr const char* list_format = "ringtrain datasets";
 constexpr std::int64_t list_version = 1;
 
@@ -47,21 +52,9 @@ const char* name_of(Hdf5Type type) {
 }
 
 Hdf5Type hdf5_type(DType dtype) {
-  switch (dtype) {
-    case DType::float32:
-      return Hdf5Type::float32;
-    case DType::float64:
-      return Hdf5Type::float64;
-    case DType::int32:
-      return Hdf5Type::int32;
-    case DType::int64:
-      return Hdf5Type::int64;
-    case DType::uint8:
-      return Hdf5Type::uint8;
-    case DType::bfloat16:
-      break;
-  }
-  fail(ExitCode::internal, "internal error: {} has no file type", name_of(dtype));
+  const TypeEntry* found = find_type(name_of(dtype));
+  if (found == std::end(types)) fail(ExitCode::internal, "internal error: {} has no file type", name_of(dtype));
+  return found->type;
 }
 
 std::int64_t Hdf5Dataset::count() const {
@@ -75,7 +68,7 @@ std::int64_t Hdf5Dataset::bytes() const {
 }
 
 void Hdf5Dataset::take_type(const std::string& type_name) {
-  const auto* found = std::ranges::find(types, type_name, [](const TypeEntry& one) { return std::string(one.name); });
+  const TypeEntry* found = find_type(type_name);
   if (found == std::end(types)) throw std::runtime_error("type " + plain_text(type_name) + " is none of a dataset");
   type = found->type;
 }

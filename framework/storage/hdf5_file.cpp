@@ -89,23 +89,9 @@ class Handle {
 };
 
 hid_t file_type(Hdf5Type type) {
-  switch (type) {
-    case Hdf5Type::uint8:
-      return H5T_STD_U8LE;
-    case Hdf5Type::uint16:
-      return H5T_STD_U16LE;
-    case Hdf5Type::uint32:
-      return H5T_STD_U32LE;
-    case Hdf5Type::int32:
-      return H5T_STD_I32LE;
-    case Hdf5Type::int64:
-      return H5T_STD_I64LE;
-    case Hdf5Type::float32:
-      return H5T_IEEE_F32LE;
-    case Hdf5Type::float64:
-      return H5T_IEEE_F64LE;
-  }
-  return -1;
+  const hid_t in_file[] = {H5T_STD_U8LE,  H5T_STD_U16LE,  H5T_STD_U32LE, H5T_STD_I32LE,
+                           H5T_STD_I64LE, H5T_IEEE_F32LE, H5T_IEEE_F64LE};
+  return in_file[static_cast<std::size_t>(type)];  // in the order of Hdf5Type
 }
 
 hid_t access_properties(const Context& context) {
@@ -185,21 +171,10 @@ std::int64_t create_dataset(const Context& context, hid_t file, const Hdf5Datase
   return static_cast<std::int64_t>(offset);
 }
 
-}  // namespace
-
-// ---- Hdf5Writer ----------------------------------------------------------------------------------------------------
-
-Hdf5Writer Hdf5Writer::create(const std::string& path, std::vector<Hdf5Dataset> datasets,
-                              const Hdf5Attributes& attributes, ExitCode code, Hdf5Place place) {
-  // HDF5 writes some KiB of layout when it closes the file, and cannot recover if that fails: look for room first.
-  std::int64_t bytes = 1 << 20;
-  for (const Hdf5Dataset& dataset : datasets) {
-    for (const std::int64_t dim : dataset.dims) ensure(dim >= 0, "a dataset's dimension is not negative");
-    bytes += dataset.bytes();
-  }
-  for (const auto& [name, value] : attributes) {
-    if (const auto* text = std::get_if<std::string>(&value)) bytes += static_cast<std::int64_t>(text->size());
-  }
+/// Throws if the disk does not give these bytes. HDF5 writes some KiB of layout when it closes the file, and cannot
+/// recover if that fails.
+void require_room(const Context& context, std::int64_t bytes, Hdf5Place place) {
+  const auto& [path, code] = context;
   check_writable(parent_directory(path), code);
   const std::int64_t free = free_bytes(parent_directory(path), code);
   if (bytes > free) {
@@ -208,28 +183,46 @@ Hdf5Writer Hdf5Writer::create(const std::string& path, std::vector<Hdf5Dataset> 
          "folder",
          path, bytes, free);
   }
-  {  // the system's own words if it exists, cannot be made, or may not become so large (a quota, a limit)
-    File probe = place == Hdf5Place::new_file ? File::create(path, code) : File::open_for_update(path, code);
-    ensure(probe.size() == 0, "a file is laid out where nothing is");
-    probe.reserve(bytes);
-    probe.truncate(0);
-    probe.close();
-  }
+  // The system's own words if it exists, cannot be made, or may not become so large (a quota, a limit).
+  File probe = place == Hdf5Place::new_file ? File::create(path, code) : File::open_for_update(path, code);
+  ensure(probe.size() == 0, "a file is laid out where nothing is");
+  probe.reserve(bytes);
+  probe.truncate(0);
+  probe.close();
+}
 
-  {
-    const Context context{path, code};
-    require_memory_for_layout(context, datasets.size());
-    const Session session;
-    Handle access(access_properties(context), H5Pclose);
-    Handle creation(context.check(H5Pcreate(H5P_FILE_CREATE), "creation properties"), H5Pclose);
-    keep_compact(context, creation);
-    context.check(H5Pset_obj_track_times(creation, false), "no times");
-    Handle file(context.check(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation, access), "new file"), H5Fclose);
-    for (Hdf5Dataset& dataset : datasets) dataset.offset = create_dataset(context, file, dataset);
-    for (const auto& [name, value] : attributes) write_attribute(context, file, name, value);
-    context.check(H5Fflush(file, H5F_SCOPE_GLOBAL), "flush");
-    context.check(H5Fclose(file.release()), "close");
+/// Makes the file with its attributes and datasets, whose offsets it sets.
+void lay_out(const Context& context, std::vector<Hdf5Dataset>& datasets, const Hdf5Attributes& attributes) {
+  require_memory_for_layout(context, datasets.size());
+  const Session session;
+  Handle access(access_properties(context), H5Pclose);
+  Handle creation(context.check(H5Pcreate(H5P_FILE_CREATE), "creation properties"), H5Pclose);
+  keep_compact(context, creation);
+  context.check(H5Pset_obj_track_times(creation, false), "no times");
+  Handle file(context.check(H5Fcreate(context.path.c_str(), H5F_ACC_TRUNC, creation, access), "new file"), H5Fclose);
+  for (Hdf5Dataset& dataset : datasets) dataset.offset = create_dataset(context, file, dataset);
+  for (const auto& [name, value] : attributes) write_attribute(context, file, name, value);
+  context.check(H5Fflush(file, H5F_SCOPE_GLOBAL), "flush");
+  context.check(H5Fclose(file.release()), "close");
+}
+
+}  // namespace
+
+// ---- Hdf5Writer ----------------------------------------------------------------------------------------------------
+
+Hdf5Writer Hdf5Writer::create(const std::string& path, std::vector<Hdf5Dataset> datasets,
+                              const Hdf5Attributes& attributes, ExitCode code, Hdf5Place place) {
+  std::int64_t bytes = 1 << 20;  // of layout
+  for (const Hdf5Dataset& dataset : datasets) {
+    for (const std::int64_t dim : dataset.dims) ensure(dim >= 0, "a dataset's dimension is not negative");
+    bytes += dataset.bytes();
   }
+  for (const auto& [name, value] : attributes) {
+    if (const auto* text = std::get_if<std::string>(&value)) bytes += static_cast<std::int64_t>(text->size());
+  }
+  const Context context{path, code};
+  require_room(context, bytes, place);
+  lay_out(context, datasets, attributes);
 
   Hdf5Writer writer;
   writer.file_ = File::open_for_update(path, code);

@@ -44,7 +44,7 @@ TEST(TensorText, ReadsEveryDtype) {
 }
 
 TEST(TensorText, RefusesMemoryOfADevice) {
-  const TensorView elsewhere{.data = nullptr, .shape = {1}, .dtype = DType::float32, .device = Device::cuda(0)};
+  const TensorView elsewhere{nullptr, {1}, DType::float32, Device::cuda(0)};
   testing::expect_refused("x lies on cuda:0, but must lie on cpu", [&] { to_text(elsewhere); });
   testing::expect_refused("a lies on cuda:0, but must lie on cpu", [&] { first_difference(elsewhere, elsewhere); });
 }

@@ -225,7 +225,7 @@ TEST_F(TraceTest, AFormerOneIsReplacedWholeAndNothingElse) {
   EXPECT_EQ(list_directory(folder, ExitCode::data), std::vector<std::string>{"trace.json"});
   for (const std::string other : {"", "something else", R"({"displayTimeUnit":"ms","traceEvents":[]})"}) {
     std::ofstream(at("trace.json")) << other;
-    EXPECT_NE(error_of(ExitCode::usage, [&] { write(trace); }).find("is not a timeline"), std::string::npos);
+    expect_error(ExitCode::usage, "is not a timeline", [&] { write(trace); });
     std::ifstream file(at("trace.json"));
     EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), other);
   }

@@ -204,7 +204,8 @@ void CheckpointSaver::gather_files() {
 
 /// Rank 0, on its thread: what makes the files a checkpoint.
 void CheckpointSaver::publish() {
-  sync_file(run_.folder.metrics_path(), ExitCode::checkpoint);  // a checkpoint never knows more than the metrics do
+  // A checkpoint never knows more than the metrics do.
+  File::open(run_.folder.metrics_path(), ExitCode::checkpoint).sync();
   write_and_sync(partial_ + "/" + config_file_name, to_yaml(run_.config));
   manifest_.files.push_back(describe_file(partial_, config_file_name));
   write_and_sync(partial_ + "/manifest.json", to_json(manifest_));
