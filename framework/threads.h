@@ -1,5 +1,5 @@
-// Starts threads, as run_aside.h does and nothing else (tests/structure holds it). The system may have none to give
-// (ulimit -u, a container's limit on processes, ulimit -v): that is an error with a sentence, or work that is done
+// Starts threads, as system/run_aside.h does and nothing else (tests/structure holds it). The system may have none to
+// give (ulimit -u, a container's limit on processes, ulimit -v): that is an error with a sentence, or work that is done
 // without one. A new thread works on the GPU of the thread that starts it; without one of its own it would make a
 // context on GPU 0.
 #pragma once

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "framework/run_aside.h"
+#include "framework/system/run_aside.h"
 #include "parallel/collectives.h"
 
 namespace ringtrain {

@@ -1,7 +1,5 @@
 #include "extras/long_context/comparison.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>

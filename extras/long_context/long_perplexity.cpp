@@ -1,7 +1,5 @@
 #include "extras/long_context/long_perplexity.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>

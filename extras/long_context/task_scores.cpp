@@ -1,7 +1,5 @@
 #include "extras/long_context/task_scores.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>

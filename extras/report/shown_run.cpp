@@ -1,7 +1,5 @@
 #include "extras/report/shown_run.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>

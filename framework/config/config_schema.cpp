@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -345,10 +344,15 @@ std::vector<ConfigKey> make_table() {
       integer(KEY(training.global_batch_size), {1, 1 * m}, "sequences per optimizer step, over the whole mesh"),
       integer(KEY(training.micro_batch_size), {1, 64 * k}, "sequences per data rank at a time"),
       integer(KEY(training.steps), {1, 1'000'000'000}, "optimizer steps", true),
-      key_of(KEY(training.stages),
-             "what changes from a step on, one entry a stage: {from_step, seq_len, global_batch_size, rope_theta, "
-             "rope_scaling}; what an entry leaves out stays; rope_scaling is given whole",
-             read_stages, write_stages, "a list of maps, ascending by from_step, each 2 to training.steps"),
+      key_of(
+          KEY(training.stages),
+          "what changes from a step on, one entry a stage: {from_step, seq_len, global_batch_size, rope_theta, "
+          "rope_scaling}; what an entry leaves out stays; rope_scaling is given whole",
+          [](const YamlValue& value, std::vector<TrainingStage>& out, const ReportProblem& report) {
+            read_stages(value, out, config_keys(), report);
+          },
+          [](const std::vector<TrainingStage>& stages) { return write_stages(stages, config_keys()); },
+          "a list of maps, ascending by from_step, each 2 to training.steps"),
       key_of(
           KEY(training.seed), "of the weights and of the order of the data", read_unsigned,
           [](std::uint64_t seed) { return std::to_string(seed); }, "0 to 18446744073709551615"),
@@ -428,11 +432,6 @@ std::vector<ConfigKey> make_table() {
 const std::vector<ConfigKey>& config_keys() {
   static const std::vector<ConfigKey> table = make_table();
   return table;
-}
-
-const ConfigKey* find_key(std::string_view path) {
-  const auto found = std::ranges::find(config_keys(), path, &ConfigKey::path);
-  return found == config_keys().end() ? nullptr : &*found;
 }
 
 }  // namespace ringtrain

@@ -53,7 +53,7 @@ std::string one_of(const std::vector<RopeType>& types) {
 void check_unused(const Config& config, ConfigProblems& problems) {
   const RopeScalingConfig& scaling = config.model.rope_scaling;
   for (const Use& use : uses()) {
-    const ConfigKey& key = *find_key(use.key);
+    const ConfigKey& key = *std::ranges::find(config_keys(), use.key, &ConfigKey::path);
     const std::string value = key.write(config);
     const bool is_default = value == key.write(Config{}) || (&use == &uses().front() && scaling.factor == 1);
     if (is_default || std::ranges::find(use.types, scaling.type) != use.types.end()) continue;

@@ -9,7 +9,7 @@
 #include "framework/cuda/check.h"
 #include "framework/cuda/context.h"
 #include "framework/cuda/kernel_loading.h"
-#include "framework/run_aside.h"
+#include "framework/system/run_aside.h"
 #include "parallel/call_history.h"
 #include "parallel/collectives.h"
 #include "parallel/nccl/thread_blocks.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "framework/error.h"
-#include "framework/run_aside.h"
+#include "framework/system/run_aside.h"
 #include "tests/support/error_of.h"
 
 namespace ringtrain {

@@ -92,7 +92,7 @@ TEST(Doors, JsonIsWrittenByOneFunction) {
 // on GPU 0, of half a gigabyte, for every process of the machine.
 TEST(Doors, ThreadsAreStartedInOnePlace) {
   EXPECT_EQ(lines_with(R"(std::async|jthread|pthread_create|std::thread\b(?!::hardware_concurrency))",
-                       {"framework/run_aside.h", "framework/threads.h"}),
+                       {"framework/system/run_aside.h", "framework/threads.h"}),
             "");
   EXPECT_EQ(lines_with("cudaSetDevice", {"framework/cuda/current_device.cpp"}), "");
 }

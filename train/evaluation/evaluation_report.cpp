@@ -1,7 +1,5 @@
 #include "train/evaluation/evaluation_report.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>

@@ -1,7 +1,5 @@
 #include "train/models/hugging_face_rope.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>

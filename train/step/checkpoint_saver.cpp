@@ -9,8 +9,8 @@
 
 #include "framework/config/read_config.h"
 #include "framework/profile/clock.h"
-#include "framework/run_aside.h"
 #include "framework/storage/files.h"
+#include "framework/system/run_aside.h"
 #include "parallel/collectives.h"
 #include "parallel/shared_error.h"
 #include "train/models/adapters/kept_base.h"

@@ -8,7 +8,7 @@
 
 #include "cuda_emulator.h"
 #include "framework/cuda/current_device.h"
-#include "framework/run_aside.h"
+#include "framework/system/run_aside.h"
 
 namespace ringtrain {
 namespace {
