@@ -176,7 +176,7 @@ class Names(unittest.TestCase):
         for path in files(PRODUCT + OTHERS) + [ROOT / "CMakeLists.txt", ROOT / "CMakePresets.json"]:
             text = without_comments(read(path)) if path.suffix in CODE else read(path)
             known |= identifiers(text)
-            known.add(path.stem)  # benchmarks and fuzzers are named for their files
+            known |= {path.stem, "fuzz_" + path.stem.removesuffix("_fuzz")}  # as benchmarks and fuzzers are named
             functions |= called(text)
         found, wrong = 0, []
         for page in pages.PAGES:

@@ -53,7 +53,7 @@ TEST_F(TraceTest, SpansNestAndCarryTheirNumbers) {
   TraceTrack* const track = &trace.rank(1).work;
   {
     const Span outer(track, "outer", {{"layer", 3}, {"absent", -1}});
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // what the span must show
     { const Span inner(track, "inner", {}, "its reason"); }
     { const Span inner(track, "second", {{"zero", 0}}); }
   }

@@ -24,7 +24,7 @@ TEST(ClockOffset, IsWithinItsErrorWhateverTheClocksBeginWith) {
     const auto skewed = [&](std::int64_t time) { return time - begin + ahead + (time - begin) * rank / 1000; };
     const auto now = [&] { return skewed(true_time()); };
     const ClockPair first = read_clocks(world, now);
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // so that their speeds differ by enough
     const ClockPair last = read_clocks(world, now);
     const ClockMapping clock(first, last);
     EXPECT_LT(clock.error(), 1'000'000'000);

@@ -94,6 +94,7 @@ TEST(Communicator, KeepsTheOrderBetweenTwoRanks) {
       const int shift = static_cast<int>(random() % N);
       const auto s = static_cast<std::size_t>(shift);
       if (next[s] == messages) continue;
+      // Both here and below, sleeps vary who comes first.
       if (random() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
       const int to = (world.rank() + shift) % N, from = (world.rank() - shift + N) % N, i = next[s]++;
       Box& box = boxes[s].emplace_back(Box{content(world.rank(), to, i), content(0, 0, i), from, i, {}});
@@ -184,7 +185,7 @@ TEST(Communicator, SplitsByColourInRankOrderAndAgain) {
 TEST(Communicator, WaitsWithoutSpinning) {
   run_ranks({.ranks = 2}, [](Communicator& world) {
     if (world.rank() == 0) {
-      std::this_thread::sleep_for(milliseconds(300));
+      std::this_thread::sleep_for(milliseconds(300));  // the wait that is measured
       world.barrier(test_site);
       return;
     }
@@ -232,12 +233,13 @@ TEST(ThreadCommunicatorFailure, SizesMustAgree) {
     const auto start = steady_clock::now();
     const Error error = error_of({.ranks = 3, .timeout_seconds = long_timeout}, [&](Communicator& world) {
       if (world.rank() == 2) world.barrier(test_site);
-      if ((world.rank() == 0) == receiver_first) std::this_thread::sleep_for(milliseconds(50));
+      if ((world.rank() == 0) == receiver_first)
+        std::this_thread::sleep_for(milliseconds(50));  // either order gives the sentence
       if (world.rank() == 0)
         world.wait(world.exchange(view_of(sent), 1, {}, no_peer, {.operation = "three", .hop = 1}));
       if (world.rank() == 1) world.wait(world.exchange({}, no_peer, view_of(received), 0, {.operation = "four"}));
     });
-    EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(20));
+    EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(60));
     expect_words(error, ExitCode::rank, {"rank 0 sends 24 bytes (three, hop 1) to rank 1", "expects 32 bytes (four)"});
   }
 }
@@ -259,7 +261,7 @@ TEST(ThreadCommunicatorFailure, AbortWakesEveryWaitEverywhere) {
     };
     if (world.rank() == 4) {  // from a thread that is no rank's
       std::thread([&] {
-        std::this_thread::sleep_for(milliseconds(100));
+        std::this_thread::sleep_for(milliseconds(100));  // most wait by then; all end, whenever
         pair->abort(Error(ExitCode::numeric, "the first error"));
         pair->abort(Error(ExitCode::data, "a second one"));
       }).join();
@@ -280,7 +282,7 @@ TEST(ThreadCommunicatorFailure, AbortWakesEveryWaitEverywhere) {
   });
   expect_words(error, ExitCode::numeric, {"the first error"});
   EXPECT_EQ(ended, 4 + 3 * 5);
-  EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(20));
+  EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(60));
 }
 
 TEST(ThreadCommunicatorFailure, UnwindingLeavesNoBufferInUse) {

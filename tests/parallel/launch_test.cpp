@@ -11,6 +11,7 @@
 
 #include "framework/cores.h"
 #include "parallel/launch/communicator_factory.h"
+#include "tests/support/wait_until.h"
 
 namespace ringtrain {
 namespace {
@@ -55,7 +56,7 @@ TEST(Launch, OneRanksErrorEndsAllAsItIs) {
                 &sentence),
             ExitCode::checkpoint);
   EXPECT_EQ(sentence, "rank 2 cannot save");
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
 }
 
 TEST(Launch, TheFirstOfSeveralErrorsWins) {
@@ -63,7 +64,15 @@ TEST(Launch, TheFirstOfSeveralErrorsWins) {
   EXPECT_EQ(code_of(
                 3,
                 [](Communicator& world) {
-                  std::this_thread::sleep_for(std::chrono::milliseconds(100 * (2 - world.rank())));
+                  const auto another_failed = [&] {
+                    try {
+                      world.throw_if_aborted();
+                    } catch (const Error&) {
+                      return true;
+                    }
+                    return false;
+                  };
+                  EXPECT_TRUE(world.rank() == 2 || testing::wait_until(another_failed));
                   fail(ExitCode::data, "error of rank {}", world.rank());
                 },
                 &sentence),
@@ -93,7 +102,7 @@ TEST(Launch, OtherExceptionsAreOurOwnFault) {
 TEST(Launch, ARankThatComputesOnEndsWithTheProcess) {
   const auto body = [](Communicator& world) {
     if (world.rank() == 0) fail(ExitCode::numeric, "rank 0 sees NaN");
-    std::this_thread::sleep_for(std::chrono::seconds(100));
+    std::this_thread::sleep_for(std::chrono::seconds(100));  // it computes
   };
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(launch_threads({.ranks = 3, .unwinding_seconds = 0.3}, body), ::testing::ExitedWithCode(5),

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
@@ -55,6 +56,23 @@ TEST(Structure, NothingIncludesAnExtraButItself) {
     for (const std::string& header : included) {
       const std::string extra = extra_of(header);
       if (!extra.empty() && extra != extra_of(file)) found += file + " includes " + header + "\n";
+    }
+  }
+  EXPECT_EQ(found, "");
+}
+
+// Other tests see of the emulator of CUDA what they steer it by, and it sees nothing of them or of the product.
+TEST(Structure, TheEmulatorOfCudaIsAFolderOfItsOwn) {
+  const std::string emulator = "tests/cuda_emulator/";
+  const auto exists = [&](const std::string& path) { return std::filesystem::exists(source_folder() + "/" + path); };
+  std::string found;
+  for (const auto& [file, included] : read_includes(source_folder(), {"tests"})) {
+    const bool inside = file.starts_with(emulator);
+    const std::string folder = file.substr(0, file.rfind('/') + 1);
+    for (const std::string& header : included) {
+      const bool of_emulator = exists(emulator + header) || header.starts_with(emulator);
+      const bool own = of_emulator || exists(emulator + "include/" + header) || exists(folder + header);
+      if (inside ? !own : of_emulator) found += file + " includes " + header + "\n";
     }
   }
   EXPECT_EQ(found, "");

@@ -12,11 +12,11 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "framework/config/read_config.h"
 #include "tests/support/paths.h"
+#include "tests/support/wait_until.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
 
@@ -70,17 +70,12 @@ class LaunchTest : public TrainTest {
     }
     return found;
   }
-  void expect_nothing_left(int tenths = 20) const {
-    for (int i = 0; i < tenths && !left_behind().empty(); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    }
+  void expect_nothing_left() const {
+    if (wait_until([&] { return left_behind().empty(); })) return;
     for (const std::string& process : left_behind()) ADD_FAILURE() << "left behind: " << process;
   }
   void wait_for_steps(std::size_t steps) const {
-    for (int i = 0; i < 3000 && (!std::filesystem::exists(at("runs/run/metrics.jsonl")) || lines() < steps); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    ASSERT_GE(lines(), steps);
+    ASSERT_TRUE(wait_until([&] { return std::filesystem::exists(at("runs/run/metrics.jsonl")) && lines() >= steps; }));
   }
   std::size_t lines() const {
     const std::string text = content_of(at("runs/run/metrics.jsonl"));

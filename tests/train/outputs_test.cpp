@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <thread>
 
 #include "data/token_file.h"
 #include "data/token_file_writer.h"
@@ -364,8 +363,7 @@ TEST_F(Outputs, APrepareThatIsStoppedLeavesNothing) {
       const auto names = list_directory(folder, ExitCode::data);
       return std::ranges::any_of(names, [](const std::string& name) { return name.starts_with("r.h5.partial"); });
     };
-    for (int i = 0; i < 20000 && !writing(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(15));
-    EXPECT_TRUE(writing());
+    EXPECT_TRUE(wait_until(writing));
     ::kill(child.id(), signal);
     const ChildResult result = child.wait();
     EXPECT_EQ(result.code, 128 + signal) << result.err;

@@ -10,7 +10,6 @@
 #include <regex>
 #include <set>
 #include <sstream>
-#include <thread>
 #include <tuple>
 
 #include "framework/config/read_config.h"
@@ -398,9 +397,7 @@ TEST_F(Programs, ASignalSaves) {
     Child child("train",
                 {"--config", "run.yaml", "--output", output, "--set", "training.steps=1000000", "--set", "mesh.data=2"},
                 folder);
-    for (int i = 0; i < 600 && !(fs::exists(at(output) + "/metrics.jsonl") && metrics(output).size() > 2); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
+    ASSERT_TRUE(wait_until([&] { return fs::exists(at(output) + "/metrics.jsonl") && metrics(output).size() > 2; }));
     ::kill(child.id(), signal);
     const ChildResult result = child.wait();
     EXPECT_EQ(result.code, 128 + signal) << result.err;
@@ -422,14 +419,9 @@ TEST_F(Programs, ASignalSaysWhatItDoesAndASecondOneEndsAtOnceUnsaved) {
                "--set", "training.global_batch_size=24"},
               folder);
   ::unsetenv("RINGTRAIN_FAULT");
-  const auto wait_for = [&](const std::string& words) {
-    for (int i = 0; i < 6000 && content_of(at("stderr.txt")).find(words) == std::string::npos; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-  };
-  wait_for("slow");
+  wait_for_words("slow");
   ::kill(child.id(), SIGINT);
-  wait_for("SIGINT");
+  wait_for_words("SIGINT");
   ::kill(child.id(), SIGTERM);
   const ChildResult result = child.wait();
   EXPECT_EQ(result.code, 8) << result.err;
@@ -448,9 +440,7 @@ TEST_F(Programs, AFolderTakesOneRunAtATime) {
   std::vector<std::string> first{"--config", "run.yaml"};
   first.insert(first.end(), endless.begin(), endless.end());
   Child child("train", first, folder);
-  for (int i = 0; i < 600 && CheckpointFolder(at("shared/checkpoints")).steps().empty(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
+  ASSERT_TRUE(wait_until([&] { return !CheckpointFolder(at("shared/checkpoints")).steps().empty(); }));
   fs::create_directory(at("elsewhere"));  // where its own output goes
   std::vector<std::string> other{"--config", "../run.yaml", "--resume"};
   other.insert(other.end(), endless.begin(), endless.end());

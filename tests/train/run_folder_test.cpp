@@ -7,7 +7,6 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "framework/config/read_config.h"
 #include "framework/storage/files.h"
@@ -94,9 +93,7 @@ TEST_F(RunFolders, WithoutLocksItIsSaidAndALivingOwnerIsSeen) {
   // It names one that lives and is this program.
   std::ofstream(at("long.yaml")) << to_yaml(config({"training.steps=1000000", "checkpoint.interval=0"}));
   Child first("train", {"--config", "long.yaml", "--output", "long"}, folder);
-  for (int i = 0; i < 2000 && !fs::exists(at("long/metrics.jsonl")); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(15));
-  }
+  ASSERT_TRUE(wait_until([&] { return fs::exists(at("long/metrics.jsonl")); }));
   const ChildResult second = run_child("train", {"--config", "long.yaml", "--output", "long", "--resume"}, folder);
   EXPECT_EQ(second.code, 2) << second.err;
   EXPECT_NE(second.err.find(fmt::format("of process {}, by long/lock", first.id())), std::string::npos) << second.err;

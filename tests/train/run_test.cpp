@@ -41,7 +41,7 @@ TEST(RankZero, MayOutlastTheTimeout) {
   std::atomic<bool> done{false};
   launch_threads({.ranks = 3, .timeout_seconds = 1}, [&](Communicator& world) {
     run_on_rank_zero(world, [&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+      std::this_thread::sleep_for(std::chrono::milliseconds(2500));  // longer than the timeout
       done = true;
     });
     EXPECT_TRUE(done);

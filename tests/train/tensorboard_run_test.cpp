@@ -14,6 +14,7 @@
 #include "data/token_file.h"
 #include "tests/support/folder_test.h"
 #include "tests/support/paths.h"
+#include "tests/support/wait_until.h"
 #include "tests/train/event_reader.h"
 #include "tests/train/faulty_disk.h"
 
@@ -162,7 +163,7 @@ TEST_F(TensorBoardRun, TensorBoardReadsTheMetricsAlsoAfterAKill) {
     std::ifstream file(at("run/metrics.jsonl"));
     return std::count(std::istreambuf_iterator<char>(file), {}, '\n');
   };
-  while (written() < 28 && ::waitpid(child, nullptr, WNOHANG) == 0) ::usleep(2000);
+  EXPECT_TRUE(wait_until([&] { return written() >= 28; }));
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   const auto killed = written();

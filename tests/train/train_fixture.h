@@ -13,6 +13,7 @@
 #include "framework/error.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder_test.h"
+#include "tests/support/wait_until.h"
 #include "train/trainer.h"
 
 namespace ringtrain::testing {
@@ -26,6 +27,9 @@ struct TextPlan {
   bool weights = false;  // then about half of the tokens have a weight of 0
   std::uint64_t seed = 1;
 };
+
+/// Returns everything in a file.
+std::string content_of(const std::string& path);
 
 class TrainTest : public FolderTest {
  protected:
@@ -42,6 +46,11 @@ class TrainTest : public FolderTest {
   /// Returns the tiny config (double, llama, 24 sequences of 37 tokens a step, 30 steps,
   /// clipped at nearly every one) after the settings.
   Config tiny(const std::string& data, const std::vector<std::string>& settings = {}) const;
+
+  /// Returns once a Child of this folder has written the words to its stderr.
+  void wait_for_words(const std::string& words) const {
+    ASSERT_TRUE(wait_until([&] { return content_of(at("stderr.txt")).find(words) != std::string::npos; })) << words;
+  }
 
   struct Outcome {
     ExitCode code = ExitCode::done;
@@ -73,7 +82,5 @@ double relative_difference(const std::vector<double>& a, const std::vector<doubl
 void expect_same_state(const std::map<std::string, std::vector<double>>& found,
                        const std::map<std::string, std::vector<double>>& reference, const std::string& prefix,
                        double tolerance);
-/// Returns everything in a file.
-std::string content_of(const std::string& path);
 
 }  // namespace ringtrain::testing

@@ -34,7 +34,7 @@ class NcclFailure : public GpuRanks {
     try {
       launch_threads({.ranks = ranks, .timeout_seconds = long_timeout}, body);
     } catch (const Error& error) {
-      EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(20)) << error.what();
+      EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(60)) << error.what();
       return error;
     }
     ADD_FAILURE() << "no error";
@@ -239,7 +239,7 @@ TEST_F(NcclFailure, AnErrorOfAnotherRankFreesTheGpu) {
     const auto part = rank.ranks->split(0);
     connect(rank);
     if (world.rank() == 2) {
-      std::this_thread::sleep_for(milliseconds(200));
+      std::this_thread::sleep_for(milliseconds(200));  // most wait by then; all end, whenever
       fail(ExitCode::numeric, "a bad number");
     }
     const Tensor sent = rank.make(100, 0), received = rank.make(100, 0);
@@ -289,7 +289,7 @@ TEST_F(NcclFailure, AbortEndsEveryRelatedCommunicator) {
       const Tensor x = rank.make(100, 0);
       if (world.rank() == 3) {  // from a thread that is no rank's
         std::thread([&] {
-          std::this_thread::sleep_for(milliseconds(100));
+          std::this_thread::sleep_for(milliseconds(100));  // most wait by then; all end, whenever
           (from_part ? *part : *rank.ranks).abort(Error(ExitCode::checkpoint, "the first error"));
         }).join();
       }
@@ -320,7 +320,7 @@ TEST_F(NcclFailure, AllCommunicatorsAreAbortedAtOnce) {
     part->wait(part->exchange(x, other, received, other, {"connecting"}));
     rank.stream.synchronize();
     if (world.rank() == 1) {
-      std::this_thread::sleep_for(milliseconds(100));
+      std::this_thread::sleep_for(milliseconds(100));  // most wait by then; all end, whenever
       fail(ExitCode::numeric, "a bad number");
     }
     part->wait(part->exchange({}, no_peer, received, 1, test_site));
@@ -378,7 +378,7 @@ TEST_F(NcclFailure, ARankThatDiesWhileOthersConnectToItEndsThem) {
     GpuRank rank(world, Carrier::nccl, long_timeout);
     const Tensor x = rank.make(100, 0);
     if (world.rank() == 1) {
-      std::this_thread::sleep_for(milliseconds(200));
+      std::this_thread::sleep_for(milliseconds(200));  // most wait by then; all end, whenever
       fail(ExitCode::data, "no more");
     }
     rank.ranks->exchange(x, 1, {}, no_peer, test_site);  // waits for rank 1 to take its side

@@ -43,7 +43,7 @@ void barrier_without_two(Communicator& world) {
   if (world.rank() % 2 == 0) {
     world.barrier(test_site);
   } else {
-    std::this_thread::sleep_for(std::chrono::seconds(20));
+    std::this_thread::sleep_for(std::chrono::seconds(100));  // a slow rank
   }
 }
 
@@ -79,7 +79,7 @@ void abort_from_another_thread(Communicator& world) {
   const auto pair = world.split(world.rank() / 2);
   if (world.rank() == 3) {
     std::thread([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // most wait by then; all end, whenever
       pair->abort(Error(ExitCode::numeric, "the first error"));
       pair->abort(Error(ExitCode::data, "a second one"));
     }).join();
@@ -119,7 +119,7 @@ void one_leaves_without_a_word(Communicator& world) {
 
 void one_computes_while_another_fails(Communicator& world) {
   if (world.rank() == 0) fail(ExitCode::numeric, "rank 0 sees NaN");
-  std::this_thread::sleep_for(std::chrono::seconds(60));
+  std::this_thread::sleep_for(std::chrono::seconds(100));  // it computes
 }
 
 void one_comes_to_the_end_alone(Communicator& world) {

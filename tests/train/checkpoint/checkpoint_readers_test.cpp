@@ -9,7 +9,6 @@
 #include <map>
 #include <set>
 #include <sstream>
-#include <thread>
 
 #include "framework/config/read_config.h"
 #include "framework/storage/files.h"
@@ -260,9 +259,7 @@ TEST_F(CheckpointReaders, OfARunThatKeepsOneFindOne) {
   std::ofstream(at("run.yaml")) << to_yaml(
       config({"training.steps=1000000", "checkpoint.interval=1", "checkpoint.keep=1"}));
   Child child("train", {"--config", "run.yaml", "--output", "run"}, folder);
-  for (int i = 0; i < 1200 && CheckpointFolder(at("run/checkpoints")).steps().empty(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
+  ASSERT_TRUE(wait_until([&] { return !CheckpointFolder(at("run/checkpoints")).steps().empty(); }));
   fs::create_directory(at("readers"));  // their output goes there
   for (int i = 0; i < 100; ++i) EXPECT_NO_THROW(open_checkpoint(at("run")));
   for (int i = 0; i < 5; ++i) {

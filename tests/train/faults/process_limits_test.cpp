@@ -7,7 +7,6 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "framework/config/read_config.h"
 #include "tests/train/child_process.h"
@@ -114,9 +113,7 @@ TEST_F(ProcessLimits, WarningsSaveLikeSigterm) {
     const std::string output = fmt::format("signal{}", signal);
     Child child("train", {"--config", "run.yaml", "--output", output, "--set", "training.steps=1000000"}, folder,
                 [] { ::signal(SIGHUP, SIG_DFL); });
-    for (int i = 0; i < 6000 && !(fs::exists(at(output) + "/metrics.jsonl") && metrics(output).size() > 2); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
+    ASSERT_TRUE(wait_until([&] { return fs::exists(at(output) + "/metrics.jsonl") && metrics(output).size() > 2; }));
     for (int i = 0; i < 3; ++i) ::kill(child.id(), signal);
     ::kill(child.id(), SIGTERM);  // as a scheduler goes on; the run has been asked, but nobody has insisted
     const ChildResult result = child.wait_at_most(120);

@@ -96,7 +96,7 @@ TEST_F(Soak, MemoryIsFlatAndTheLossThatOfTheUndisturbedRun) {
     const Clock::time_point begun = Clock::now();
     std::vector<Sample> samples;
     while (since(begun) < every) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // between samples
       const Sample sample = sample_of(child.id());
       ASSERT_GT(sample.resident, 0) << "it ended by itself: " << child.wait().err;
       samples.push_back(sample);

@@ -223,7 +223,7 @@ class Killed : public Torture {
     std::int64_t promised = 0;
     while (done < kills) {
       Child child = start();
-      std::this_thread::sleep_for(std::chrono::duration<double>(moment(random)));
+      std::this_thread::sleep_for(std::chrono::duration<double>(moment(random)));  // any moment will do
       if (const pid_t target = victim(child); target > 0) ::kill(target, SIGKILL);
       const ChildResult result = child.wait();
       promised = std::max(promised, announced(result.err));

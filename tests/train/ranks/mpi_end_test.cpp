@@ -4,6 +4,7 @@
 
 #include <csignal>
 
+#include "tests/support/wait_until.h"
 #include "tests/train/faulty_disk.h"
 #include "tests/train/launch_fixture.h"
 #include "train/checkpoint/checkpoint_folder.h"
@@ -72,9 +73,7 @@ TEST_F(AtTheEnd, AnMpirunThatHangsWithoutARankEndsAsItWasAskedTo) {
         at(name));
   };
   Child asked = launched("asked"), unasked = launched("unasked");
-  for (int i = 0; i < 3000 && !std::filesystem::exists(at("asked/begun")); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  ASSERT_TRUE(wait_until([&] { return std::filesystem::exists(at("asked/begun")); }));
   ::kill(asked.id(), SIGTERM);
   ChildResult result = asked.wait_at_most(60);
   EXPECT_EQ(result.code, 143) << result.err;
@@ -101,7 +100,7 @@ TEST_F(AtTheEnd, AKilledKeeperIsOneSentence) {
   EXPECT_EQ(result.code, 6) << result.err;
   EXPECT_EQ(count_of(result.err, "launch: the process that keeps mpirun has ended without a word"), 1u) << result.err;
   EXPECT_EQ(result.err.find("scripts/launch: line"), std::string::npos) << "bash's own words\n" << result.err;
-  expect_nothing_left(300);
+  expect_nothing_left();
 }
 
 TEST_F(AtTheEnd, RootsLeaveForMpirunIsToldOnce) {

@@ -28,7 +28,7 @@ RankBody once_connected(double seconds, const std::function<void(GpuRank&)>& act
     const auto part = rank.ranks->split(0);
     connect_all(rank);
     if (world.rank() == culprit) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the others wait by then
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // most wait by then; all end, whenever
       act(rank);
     }
     around(rank);
@@ -68,7 +68,7 @@ void die_while_another_connects(Communicator& world) {
   const Tensor x = rank.make(100, 0);
   world.barrier({"joined"});
   if (world.rank() == culprit) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // most wait by then; all end, whenever
     die();
   }
   if (world.rank() == 0) rank.ranks->exchange(x, culprit, {}, no_peer, test_site);
