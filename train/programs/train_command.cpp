@@ -33,6 +33,117 @@ std::string run_folder_of(const std::string& path) {
   return "";
 }
 
+/// What the command line says.
+struct TrainFlags {
+  TrainOptions options;
+  std::string config_path, resume_path, output, trace_steps, verify_path;
+  std::vector<std::string> settings;
+  bool help_config = false, hash_base = false;
+  CLI::Option *resume = nullptr, *trace = nullptr, *dump_step = nullptr, *verify = nullptr;
+};
+
+/// Adds the flags that say what is trained, and from where to where.
+void add_run_flags(CommandLine& app, TrainFlags& flags) {
+  app.add_option("--config", flags.config_path, "FILE",
+                 "the YAML config of the run; with --resume, the run's own serves if none is given");
+  app.add_option("--output", flags.output, "DIR", "the run's folder (default: runs/<config's name>)");
+  app.add_option("--set", flags.settings, "KEY.PATH=VALUE",
+                 "change one key of the config, e.g. --set mesh.sequence=2; may be repeated")
+      ->allow_extra_args(false);
+  flags.resume = app.add_option("--resume", flags.resume_path, "[PATH]",
+                                "go on from a checkpoint, or from the newest intact one of a run's folder; without a "
+                                "path, of the folder of --output, or afresh if there is none")
+                     ->expected(0, 1);
+  app.add_option("--init-from", flags.options.start.init_from, "PATH",
+                 "start a new run with the weights alone of a run, a checkpoint, or a Hugging Face folder: new "
+                 "optimizer, data, length, rope scaling");
+  app.add_option("--stop-after", flags.options.stop_after, "N",
+                 "save and end after step N; the schedule stays that of the config")
+      ->check(at_least(1));
+}
+
+/// Adds the flags of what a run leaves besides.
+void add_recording_flags(CommandLine& app, TrainFlags& flags) {
+  TraceRequest& trace = flags.options.trace;
+  flags.trace = app.add_option("--trace", trace.path, "FILE.json",
+                               "write a timeline of every rank to FILE (Chrome trace format: open it in "
+                               "ui.perfetto.dev); replaces a former one");
+  app.add_flag("--overwrite", trace.overwrite, "let --trace replace any file that this run does not use")
+      ->needs(flags.trace);
+  app.add_option("--trace-steps", flags.trace_steps, "A:B", "with --trace: only steps A to B");
+  flags.dump_step = app.add_option("--dump-step", flags.options.dump.step, "N",
+                                   "write every named tensor of step N into --dump: inputs, activations, "
+                                   "gradients; see check --compare")
+                        ->check(at_least(1));
+  app.add_option("--dump", flags.options.dump.folder, "DIR",
+                 "the folder for --dump-step; a former dump in it is replaced")
+      ->needs(flags.dump_step);
+}
+
+/// Adds the flags that do something else than a run.
+void add_other_flags(CommandLine& app, TrainFlags& flags) {
+  app.add_flag("--dry-run", flags.options.dry_run,
+               "check everything and print config, mesh and memory plan; write nothing");
+  flags.verify =
+      app.add_option("--verify-checkpoint", flags.verify_path, "PATH",
+                     "check every hash of a checkpoint, or of all checkpoints of a run's folder, and nothing "
+                     "else; ends with 4 if one is damaged, or if the base of its adapters is gone");
+  app.add_flag("--hash-base", flags.hash_base,
+               "with --verify-checkpoint: hash a base that is a Hugging Face folder, too, not only "
+               "compare its size")
+      ->needs(flags.verify);
+}
+
+void verify(const TrainFlags& flags) {
+  std::set<std::string> found;  // bases, which all checkpoints of a run share
+  verify_checkpoints(
+      flags.verify_path, [](const std::string& line) { print_result(line + "\n"); },
+      [&](const Checkpoint& checkpoint) {
+        const auto& base = checkpoint.manifest.base;
+        if (!base || found.contains(base->hash)) return;
+        open_base(*base, checkpoint.path, flags.hash_base ? BaseCheck::hash : BaseCheck::size);
+        found.insert(base->hash);
+      });
+}
+
+/// Completes the options from the config and the flags. Returns the path of the model that the config's model.from
+/// names; "" if it names none.
+std::string read_options(TrainFlags& flags, const Log& log) {
+  TrainOptions& options = flags.options;
+  options.start.resume = flags.resume->count() > 0;
+  options.start.resume_path = flags.resume_path;
+  if (flags.config_path.empty() && options.start.resume) {
+    const std::string run_folder = run_folder_of(flags.resume_path.empty() ? flags.output : flags.resume_path);
+    if (!run_folder.empty()) flags.config_path = RunFolder(run_folder).config_path();
+    if (flags.output.empty()) flags.output = run_folder;
+  }
+  if (flags.config_path.empty()) {
+    fail(ExitCode::usage, "--config is required; only --resume RUN, with a run's folder that has one, needs none");
+  }
+  if (flags.trace->count() > 0 && options.trace.path.empty()) fail(ExitCode::usage, "--trace is empty; name a file");
+  options.trace.inputs = {flags.config_path};
+  std::string model_from;
+  const ModelReader model_at = [&, read = model_reader(log)](const std::string& path) {
+    model_from = path;
+    return read(path);
+  };
+  options.config = read_config(flags.config_path, flags.settings, ConfigUse::run, check_model, model_at);
+  options.output = flags.output.empty() ? "runs/" + options.config.name : flags.output;
+  if (flags.dump_step->count() > 0 && options.dump.folder.empty()) {
+    fail(ExitCode::usage, "--dump-step {}: needs --dump DIR", options.dump.step);
+  }
+  if (!flags.trace_steps.empty()) read_trace_steps(flags.trace_steps, options.trace);
+  options.build = version_text().substr(0, version_text().find('\n'));
+  return model_from;
+}
+
+void dry_run(const Run& run, const Log& log, const Launcher& launcher) {
+  if (launcher.is_rank_zero()) print_result(dry_run_report(run, launcher));
+  flush_results();
+  check_plan_memory(run, launcher);
+  if (launcher.is_rank_zero()) check_space(checkpoint_space(run), log);
+}
+
 int run_train(int argc, char** argv, Launcher& launcher) {
   CommandLine app{
       "Train a long-context transformer on a mesh of data x sequence ranks: threads of this process, or processes of "
@@ -42,112 +153,35 @@ int run_train(int argc, char** argv, Launcher& launcher) {
       "and "
       "SIGPWR save and end, too, however often they come.",
       "train"};
-  std::string config_path, resume_path, output, trace_steps, verify_path;
-  std::vector<std::string> settings;
-  TrainOptions options;
-  bool dry_run = false, help_config = false, hash_base = false;
-  app.add_flag("--help-config", help_config, "print every key of a config: default, values, meaning; and exit");
-  app.add_option("--config", config_path, "FILE",
-                 "the YAML config of the run; with --resume, the run's own serves if none is given");
-  app.add_option("--output", output, "DIR", "the run's folder (default: runs/<config's name>)");
-  app.add_option("--set", settings, "KEY.PATH=VALUE",
-                 "change one key of the config, e.g. --set mesh.sequence=2; may be repeated")
-      ->allow_extra_args(false);
-  auto* resume = app.add_option("--resume", resume_path, "[PATH]",
-                                "go on from a checkpoint, or from the newest intact one of a run's folder; without a "
-                                "path, of the folder of --output, or afresh if there is none")
-                     ->expected(0, 1);
-  app.add_option("--init-from", options.start.init_from, "PATH",
-                 "start a new run with the weights alone of a run, a checkpoint, or a Hugging Face folder: new "
-                 "optimizer, data, length, rope scaling");
-  app.add_option("--stop-after", options.stop_after, "N",
-                 "save and end after step N; the schedule stays that of the config")
-      ->check(at_least(1));
-  auto* trace = app.add_option("--trace", options.trace.path, "FILE.json",
-                               "write a timeline of every rank to FILE (Chrome trace format: open it in "
-                               "ui.perfetto.dev); replaces a former one");
-  app.add_flag("--overwrite", options.trace.overwrite, "let --trace replace any file that this run does not use")
-      ->needs(trace);
-  app.add_option("--trace-steps", trace_steps, "A:B", "with --trace: only steps A to B");
-  auto* const dump_step = app.add_option("--dump-step", options.dump.step, "N",
-                                         "write every named tensor of step N into --dump: inputs, activations, "
-                                         "gradients; see check --compare")
-                              ->check(at_least(1));
-  app.add_option("--dump", options.dump.folder, "DIR", "the folder for --dump-step; a former dump in it is replaced")
-      ->needs(dump_step);
-  app.add_flag("--dry-run", dry_run, "check everything and print config, mesh and memory plan; write nothing");
-  auto* verify =
-      app.add_option("--verify-checkpoint", verify_path, "PATH",
-                     "check every hash of a checkpoint, or of all checkpoints of a run's folder, and nothing "
-                     "else; ends with 4 if one is damaged, or if the base of its adapters is gone");
-  app.add_flag("--hash-base", hash_base,
-               "with --verify-checkpoint: hash a base that is a Hugging Face folder, too, not only "
-               "compare its size")
-      ->needs(verify);
+  TrainFlags flags;
+  app.add_flag("--help-config", flags.help_config, "print every key of a config: default, values, meaning; and exit");
+  add_run_flags(app, flags);
+  add_recording_flags(app, flags);
+  add_other_flags(app, flags);
   if (!parse_command_line(app, argc, argv, launcher.is_rank_zero())) return 0;
-  if (help_config) {
+  if (flags.help_config) {
     if (launcher.is_rank_zero()) print_result(config_reference());
     return 0;
   }
   std::optional<HashProgress> hashing;  // of data and checkpoints, before the run begins
   if (launcher.is_rank_zero()) hashing.emplace("train");
-  if (verify->count() > 0) {
-    if (launcher.is_rank_zero()) {
-      std::set<std::string> found;  // bases, which all checkpoints of a run share
-      verify_checkpoints(
-          verify_path, [](const std::string& line) { print_result(line + "\n"); },
-          [&](const Checkpoint& checkpoint) {
-            const auto& base = checkpoint.manifest.base;
-            if (!base || found.contains(base->hash)) return;
-            open_base(*base, checkpoint.path, hash_base ? BaseCheck::hash : BaseCheck::size);
-            found.insert(base->hash);
-          });
-    }
+  if (flags.verify->count() > 0) {
+    if (launcher.is_rank_zero()) verify(flags);
     return 0;
   }
-  if (config_path.empty() && resume->count() > 0) {
-    const std::string run_folder = run_folder_of(resume_path.empty() ? output : resume_path);
-    if (!run_folder.empty()) config_path = RunFolder(run_folder).config_path();
-    if (output.empty()) output = run_folder;
-  }
-  if (config_path.empty()) {
-    fail(ExitCode::usage, "--config is required; only --resume RUN, with a run's folder that has one, needs none");
-  }
-
-  if (trace->count() > 0 && options.trace.path.empty()) fail(ExitCode::usage, "--trace is empty; name a file");
-  options.trace.inputs = {config_path};
   const Log log = [&](const std::string& line) {
     if (launcher.is_rank_zero()) write_message(stderr, fmt::format("train: {}\n", line));
   };
-  std::string model_from;
-  const ModelReader model_at = [&, read = model_reader(log)](const std::string& path) {
-    model_from = path;
-    return read(path);
-  };
-  options.config = read_config(config_path, settings, ConfigUse::run, check_model, model_at);
-  options.output = output.empty() ? "runs/" + options.config.name : output;
-  options.start.resume = resume->count() > 0;
-  options.start.resume_path = resume_path;
-  if (dump_step->count() > 0 && options.dump.folder.empty()) {
-    fail(ExitCode::usage, "--dump-step {}: needs --dump DIR", options.dump.step);
-  }
-  if (!trace_steps.empty()) read_trace_steps(trace_steps, options.trace);
-  options.dry_run = dry_run;
-  options.build = version_text().substr(0, version_text().find('\n'));
-  const Run prepared = prepare_run(options, log, launcher);
-  if (!model_from.empty() && !prepared.start.source) {
+  const std::string model_from = read_options(flags, log);
+  const Run run = prepare_run(flags.options, log, launcher);
+  if (!model_from.empty() && !run.start.source) {
     log(fmt::format("model.from takes the sizes of {} alone: the weights are random; --init-from {} takes them, too",
                     model_from, model_from));
   }
   hashing.reset();
-  if (dry_run) {
-    if (launcher.is_rank_zero()) print_result(dry_run_report(prepared, launcher));
-    flush_results();
-    check_plan_memory(prepared, launcher);
-    if (launcher.is_rank_zero()) check_space(checkpoint_space(prepared), log);
-    return 0;
-  }
-  return static_cast<int>(train(prepared, log, launcher));
+  if (!flags.options.dry_run) return static_cast<int>(train(run, log, launcher));
+  dry_run(run, log, launcher);
+  return 0;
 }
 
 }  // namespace
