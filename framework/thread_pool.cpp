@@ -5,6 +5,7 @@
 
 #include "framework/cores.h"
 #include "framework/error.h"
+#include "framework/threads.h"
 
 namespace ringtrain {
 
@@ -41,7 +42,7 @@ void spin_until(Condition&& there) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int workers, const CallerLine& line) : cores_(available_cores()) {
+ThreadPool::ThreadPool(int workers, const CallerLine& line) : workers_(workers), cores_(available_cores()) {
   if (workers < 1) refuse_call(line, fmt::format("a ThreadPool of {} workers, but it has 1 or more", workers));
   workers_of_process.fetch_add(workers);
   threads_.reserve(workers - 1);
@@ -59,7 +60,7 @@ ThreadPool::ThreadPool(int workers, const CallerLine& line) : cores_(available_c
 }
 
 ThreadPool::~ThreadPool() {
-  workers_of_process.fetch_sub(workers());
+  workers_of_process.fetch_sub(workers_);
   end_workers(threads_, mutex_, stop_, start_);
 }
 

@@ -11,9 +11,10 @@
 #include <vector>
 
 #include "framework/error.h"
-#include "framework/threads.h"
 
 namespace ringtrain {
+
+class Thread;  // framework/threads.h
 
 class ThreadPool {
  public:
@@ -25,7 +26,7 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   /// Returns the threads that work, the caller's included.
-  int workers() const { return static_cast<int>(threads_.size()) + 1; }
+  int workers() const { return workers_; }
 
   /// Calls body(task, worker) for every task in [0, tasks), worker in [0, workers()), and returns when all are done.
   /// Rethrows the first exception of a task. Only the owning rank's thread calls it, and never from inside a task.
@@ -47,7 +48,7 @@ class ThreadPool {
   void take_tasks(const Job& job, std::int64_t tasks, int worker);
   bool may_spin() const;
 
-  const int cores_;
+  const int workers_, cores_;
   std::vector<Thread> threads_;
   std::mutex mutex_;
   std::condition_variable start_, finished_;

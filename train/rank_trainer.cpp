@@ -1,5 +1,4 @@
 #include "train/rank_trainer.h"
-#include "train/engine/computation.h"
 
 #include <algorithm>
 #include <chrono>
@@ -15,9 +14,14 @@
 #include "parallel/launch/launch.h"
 #include "parallel/shared_error.h"
 #include "parallel/traced_communicator.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/engine/computation.h"
 #include "train/evaluation/evaluation_report.h"
 #include "train/evaluation/evaluator.h"
 #include "train/models/load_weights.h"
+#include "train/models/model_source.h"
+#include "train/step/nonfinite.h"
+#include "train/step/rope_check.h"
 
 namespace ringtrain {
 
@@ -36,7 +40,7 @@ RankTrainer::RankTrainer(const Run& run, Communicator& world, Device device, Thr
       grace_(!state_.snapshot.empty()),
       saver_(
           state_, run, [this] { metrics_->flush(); }, [this](const std::string& line) { log(line); }),
-      step_(run, state_, saver_, [this](const std::string& line) { log(line); }) {
+      step_(run, run.corpus, state_, saver_, run.start.skipped_steps) {
   if (state_.rank == 0) progress_ = std::make_unique<Progress>("train", run.last_step);
 }
 
@@ -68,7 +72,7 @@ ExitCode RankTrainer::train() {
 StepResult RankTrainer::steps_until(std::int64_t last) {
   StepResult result;
   abort_on_error(world_, [&] {
-    for (std::int64_t step = run_.start.step + 1; step <= last; ++step) result = step_.run(step);
+    for (std::int64_t step = run_.start.step + 1; step <= last; ++step) result = do_step(step);
     state_.close();
   });
   return result;
@@ -90,10 +94,29 @@ void RankTrainer::end_with_audit(const StepAudit& audit) {
   fail(ExitCode::numeric, "{}; {}", audit.sentence, saver_.what_is_saved());
 }
 
+/// Does a step, and tells what came of it. Ends the run if its numbers are not finite and the config does not let it go
+/// on; a save under way is then of a state that was good.
+StepResult RankTrainer::do_step(std::int64_t step) {
+  const StepResult result = step_.run(step);
+  const TrainingConfig& training = run_.at(step).training;
+  if (result.audit && result.audit->departures > 0 && !result.audit->ends_run) {
+    log(fmt::format("warning: {}", result.audit->sentence));
+  }
+  if (!result.dumped.empty()) log(result.dumped);
+  const std::int64_t most = training.on_nonfinite == OnNonfinite::skip ? training.max_skipped_steps : 0;  // in a row
+  if (result.nonfinite > most) {
+    saver_.finish();
+    throw Error(ExitCode::numeric,
+                nonfinite_sentence(run_, state_, result, step - step_.skipped(), saver_.what_is_saved()));
+  }
+  if (result.empty || result.nonfinite > 0) log(skipped_text(result, training.global_batch_size, step_.skipped()));
+  return result;
+}
+
 ExitCode RankTrainer::run_steps() {
   std::int64_t done = run_.start.step;
   int signal = signal_anywhere();  // one that came during the start has nothing to save
-  if (signal == 0 && run_.evaluates_first) signal = evaluate(run_.start.step);
+  if (signal == 0 && run_.start.evaluates_first) signal = evaluate(run_.start.step);
   bool stopped = false;
   for (std::int64_t step = run_.start.step + 1; step <= run_.last_step && signal == 0 && !stopped; ++step) {
     trace_step(step);
@@ -101,14 +124,14 @@ ExitCode RankTrainer::run_steps() {
     announce_stage(step);
     check_rope(step);
     const auto start = std::chrono::steady_clock::now();
-    const StepResult result = step_.run(step);
+    const StepResult result = do_step(step);
     record(step, result, seconds_since(start));
     if (result.audit && result.audit->ends_run) end_with_audit(*result.audit);
     require_no_allocation("a step");
     signal = result.signal;
 
     // A signal breaks an evaluation off, or leaves it out: saving comes first, and a resumed run makes up for it.
-    if (run_.targets && step % run_.config.evaluation.interval == 0 && signal == 0) signal = evaluate(step);
+    if (run_.evaluation && step % run_.config.evaluation.interval == 0 && signal == 0) signal = evaluate(step);
     done = step;
     stopped = stop_wanted(step);
     save(step, signal != 0 || stopped, result.unfinished_saves);
@@ -140,19 +163,19 @@ void RankTrainer::announce_stage(std::int64_t step) {
 
 /// Before the first step with rotary positions or a length that the weights may not know.
 void RankTrainer::check_rope(std::int64_t step) {
-  const ModelSource* const source = run_.start.source ? &*run_.start.source : nullptr;
+  const std::shared_ptr<const ModelSource>& source = run_.start.source;
   const bool begins = run_.start.weights_only && step == run_.start.step + 1;
   const int stage = stage_of_step(run_.config.training, step);
   if (!begins && (stage == 0 || step != first_step_of(run_.config.training, stage))) return;
   KnownRope known;
-  if (source != nullptr) known = {.model = source->model, .length = source->context_length};
+  if (source) known = {.model = source->model, .length = source->context_length};
   if (!begins) {
     known.model = run_.at(step - 1).model;
     for (int before = 0; before < stage; ++before) {
       known.length = std::max(known.length, run_.stages[static_cast<std::size_t>(before)].training.seq_len);
     }
   }
-  const std::optional<RopeCheck> check = step_.check_rope(step, known);
+  const std::optional<RopeCheck> check = ringtrain::check_rope(run_, run_.corpus, state_, step, known);
   require_no_allocation("a check of the rope");
   if (!check) return;
   log(rope_check_text(*check, run_.at(step)));
@@ -199,7 +222,8 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   StepRecord line{result};
   line.tokens = tokens_at(step);
   line.seconds = seconds;
-  if (run_.stages.size() > 1) line.stage = {stage_of_step(run_.config.training, step) + 1, training.seq_len};
+  if (run_.stages.size() > 1) line.stage = stage_of_step(run_.config.training, step) + 1;
+  line.seq_len = training.seq_len;
   line.time = WallClock::now();
   line.skipped_steps = step_.skipped();
   line.trend = trend_.add(result.loss, result.grad_norm);
@@ -248,7 +272,8 @@ bool RankTrainer::stop_wanted(std::int64_t step) {
 }
 
 int RankTrainer::evaluate(std::int64_t step) {
-  if (!run_.targets) return 0;  // this run does not evaluate
+  if (!run_.evaluation) return 0;
+  const auto& [request, targets, scored] = *run_.evaluation;
   state_.use_rope(run_.at(step).model);
   const Span span(state_.stream.trace(), "evaluation", {{"step", step}});
   announce(fmt::format("leaving the evaluation after step {} and saving{}", step, grace_.bound()));
@@ -261,16 +286,16 @@ int RankTrainer::evaluate(std::int64_t step) {
     return signal != 0;
   };
   const std::optional<std::vector<LengthResult>> results =
-      evaluate_targets(state_, run_.corpus.validation(), run_.evaluation, *run_.targets, nullptr, stop);
+      evaluate_targets(state_, run_.corpus.validation(), request, targets, nullptr, stop);
   require_no_allocation("an evaluation");
   if (!results) {
     log(fmt::format("the evaluation after step {} is broken off; --resume makes up for it", step));
     return signal;
   }
   if (state_.rank != 0) return 0;
-  metrics_->write(metrics_line(step, WallClock::now(),
-                               summary_of("", run_.at(step).training.seq_len, run_.corpus.validation().path(),
-                                          run_.scored, *run_.targets, *results)));
+  metrics_->write(metrics_line(
+      step, WallClock::now(),
+      summary_of("", run_.at(step).training.seq_len, run_.corpus.validation().path(), scored, targets, *results)));
   std::string text = fmt::format("evaluation after step {}:", step);
   for (const LengthResult& result : *results) {
     text +=
@@ -324,8 +349,8 @@ CheckpointManifest RankTrainer::manifest_at(std::int64_t step) const {
   manifest.samples = sequences_done(run_.config.training, step);
   manifest.tokens = tokens_at(step);
   manifest.skipped_steps = step_.skipped();
-  manifest.data_hash = run_.data_hash;
-  manifest.run = run_.id;
+  manifest.data_hash = run_.corpus.hash();
+  manifest.run = run_.start.run;
   manifest.tokenizer_hash = run_.corpus.tokenizer_hash();
   manifest.dtype = name_of(run_.config.training.dtype);
   manifest.base = run_.start.base;

@@ -9,11 +9,9 @@
 #include <vector>
 
 #include "framework/profile/progress.h"
-#include "framework/profile/trace.h"
 #include "layers/model/step_work.h"
 #include "parallel/shared_error.h"
 #include "train/engine/rank_state.h"
-#include "train/run/metrics_history.h"
 #include "train/run/run.h"
 #include "train/step/checkpoint_saver.h"
 #include "train/step/grace_time.h"
@@ -42,6 +40,7 @@ class RankTrainer {
 
  private:
   ExitCode run_steps();
+  StepResult do_step(std::int64_t step);
   [[noreturn]] void end_with(const SharedError& error);
   [[noreturn]] void end_with_audit(const StepAudit& audit);
   void load_state();

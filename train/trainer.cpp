@@ -12,6 +12,7 @@
 #include "framework/config/training_stages.h"
 #include "framework/cores.h"
 #include "framework/counted.h"
+#include "framework/dump/dump_index.h"
 #include "framework/error.h"
 #include "framework/profile/progress.h"
 #include "framework/sequence/mesh.h"
@@ -29,6 +30,7 @@
 #include "train/engine/memory_check.h"
 #include "train/engine/memory_report.h"
 #include "train/models/adapters/kept_base.h"
+#include "train/models/model_source.h"
 #include "train/models/model_tokenizer.h"
 #include "train/rank_trainer.h"
 #include "train/run/checkpoint_space.h"
@@ -164,20 +166,19 @@ std::string data_report(const Run& run) {
       text += fmt::format("stage {} from step {}: {}; ", i + 1, first, stage_text(run.stages[i]));
     text +=
         fmt::format("data: {} windows of {} tokens, hash {}; {} steps of {} sequences are {:.2f} epochs, {} tokens\n",
-                    windows, stage.seq_len, run.data_hash, steps, stage.global_batch_size,
+                    windows, stage.seq_len, run.corpus.hash(), steps, stage.global_batch_size,
                     static_cast<double>(sequences) / static_cast<double>(windows), sequences * stage.seq_len);
   }
   if (const std::string told = empty_steps_text(run.empty_steps); !told.empty()) text += "data: " + told + "\n";
-  if (run.targets) {
-    const std::string what =
-        run.evaluation.short_documents
-            ? fmt::format("{}, each whole,", counted(run.targets->documents, "document"))
-            : fmt::format("{} of {} tokens from {}", counted(std::ssize(run.targets->blocks), "block"),
-                          run.evaluation.target_tokens, counted(run.targets->documents, "document"));
-    text += fmt::format("evaluation: {} of {}, hash {}\n", what, part_text(run.corpus.validation().path(), run.scored),
-                        run.targets->hash);
-  }
-  return text;
+  if (!run.evaluation) return text;
+  const auto& [request, targets, scored] = *run.evaluation;
+  const std::string documents = counted(targets.documents, "document");
+  const std::string what = request.short_documents
+                               ? fmt::format("{}, each whole,", documents)
+                               : fmt::format("{} of {} tokens from {}", counted(std::ssize(targets.blocks), "block"),
+                                             request.target_tokens, documents);
+  return text + fmt::format("evaluation: {} of {}, hash {}\n", what, part_text(run.corpus.validation().path(), scored),
+                            targets.hash);
 }
 
 /// What all ranks must agree about before they start: their config, key by key, their data, and where they begin.
@@ -187,13 +188,13 @@ std::vector<AgreedValue> facts_of(const Run& run) {
     facts.push_back({difference.key, difference.after});
   }
   facts.push_back({"the model's definition", run.model.name});
-  facts.push_back({"the data's hash", run.data_hash});
-  facts.push_back({"the evaluation targets' hash", run.targets ? run.targets->hash : "none"});
+  facts.push_back({"the data's hash", run.corpus.hash()});
+  facts.push_back({"the evaluation targets' hash", run.evaluation ? run.evaluation->targets.hash : "none"});
   facts.push_back({"the checkpoint to begin with", run.start.source ? run.start.source->identity : "none"});
   facts.push_back({"the last step", std::to_string(run.last_step)});
   facts.push_back({"the timeline's file (--trace)", run.trace.path.empty() ? "none" : run.trace.path});
   facts.push_back({"the step to dump", run.dump.folder.empty() ? "none" : std::to_string(run.dump.step)});
-  facts.push_back({"an evaluation to make up for", run.evaluates_first ? "yes" : "no"});
+  facts.push_back({"an evaluation to make up for", run.start.evaluates_first ? "yes" : "no"});
   return facts;
 }
 
@@ -209,22 +210,71 @@ TraceRequest traced(const TrainOptions& options) {
   return trace;
 }
 
-/// Throws Error(usage) unless the step that is to be dumped is one of the run's.
-void check_dump_step(const DumpRequest& dump, std::int64_t done, std::int64_t last) {
-  if (dump.step <= done || dump.step > last) {
-    fail(ExitCode::usage, "--dump-step {}: this run does the steps {} to {}", dump.step, done + 1, last);
-  }
+/// Returns the content of the run's folder, after checks of all that the run is to write. Where the refusal to begin
+/// there is only told, of a plan, the plan is that of an empty folder.
+FolderContent look_at_outputs(const TrainOptions& options, const RunFolder& folder, const TraceRequest& trace,
+                              const Log& log, const Launcher& launcher) {
+  if (launcher.is_rank_zero()) folder.check_writable();  // no other process writes into it
+  check_trace(trace, launcher);
+  if (!options.dump.folder.empty() && launcher.is_rank_zero()) check_dump_folder(options.dump.folder);
+  FolderContent content = folder.look();
+  const auto refusal = caught([&] { check_folder(options.start, folder, content, options.config); });
+  if (!refusal) return content;
+  if (!options.dry_run) throw Error(*refusal);
+  log(fmt::format("this is the plan of a new run, which would not start here: {}", refusal->what()));
+  return {};
 }
 
-/// Returns the steps to come that teach nothing, and tells of them. Throws Error(usage) if one of them is to be dumped.
-EmptySteps foresee_empty_steps(const Corpus& corpus, const SampleOrder& order, const Config& config,
-                               const RunStart& start, const DumpRequest& dump, const Log& log) {
-  const EmptyWindows windows(corpus, order, config);
-  if (!dump.folder.empty() && is_empty_step(windows, order, config.training, dump.step)) {
+/// Chooses what the run's evaluations score; nothing if it has none.
+std::optional<RunEvaluation> choose_evaluation(const Config& config, const Corpus& corpus, const Log& log) {
+  if (config.evaluation.interval <= 0) return std::nullopt;
+  RunEvaluation evaluation{
+      .request = {config.evaluation.context_lengths, config.evaluation.target_tokens, config.evaluation.target_blocks},
+      .targets = {},
+      .scored = {}};
+  EvaluationRequest& request = evaluation.request;
+  request.short_documents = config.evaluation.whole_documents;
+  if (request.short_documents) request.stride = config.evaluation.context_lengths.front();
+  check_request(request, "evaluation");
+  evaluation.scored = choose_part(corpus, config);
+  request.part = evaluation.scored.part;
+  log(fmt::format("evaluation: scores {}", part_text(corpus.validation().path(), evaluation.scored)));
+  evaluation.targets = choose_targets(corpus.validation(), request);
+  return evaluation;
+}
+
+/// Decides where the run begins, of which all but this and what follows from it is known.
+RunStart start_of(const Run& run, const StartRequest& request, const FolderContent& content, const Log& log) {
+  const std::string data_hash = run.corpus.hash();
+  RunStart start = choose_start(request, run.folder, content, run.config, data_hash, log, run.model);
+  if (start.source && start.weights_only) {  // else the data are the checkpoint's own
+    for (const auto& file : run.corpus.files) {
+      if (const auto remark = check_tokens(*start.source, *file)) log(*remark);
+    }
+  }
+  if (start.run.empty()) start.run = hash_bytes(to_yaml(run.config) + data_hash);
+  start.found = content.mark();
+  // A run that is stopped by a signal saves at once: the next one makes up for the evaluation.
+  start.evaluates_first = run.evaluation && start.step > 0 && content.metrics.bytes() > 0 &&
+                          start.step % run.config.evaluation.interval == 0 &&
+                          !content.metrics.holds_evaluation(start.step);
+  return start;
+}
+
+/// Returns the steps to come that teach nothing, and tells of them. Throws Error(usage) if the step that is to be
+/// dumped is one of them, or none of the run's.
+EmptySteps foresee_empty_steps(const Run& run, const Log& log) {
+  const DumpRequest& dump = run.dump;
+  if (!dump.folder.empty() && (dump.step <= run.start.step || dump.step > run.last_step)) {
+    fail(ExitCode::usage, "--dump-step {}: this run does the steps {} to {}", dump.step, run.start.step + 1,
+         run.last_step);
+  }
+  const EmptyWindows windows(run.corpus, run.order, run.config);
+  if (!dump.folder.empty() && is_empty_step(windows, run.order, run.config.training, dump.step)) {
     fail(ExitCode::usage, "--dump-step {}: the step has no token to learn from, and is skipped; dump another one",
          dump.step);
   }
-  EmptySteps steps = find_empty_steps(windows, order, config.training, start.step);
+  EmptySteps steps = find_empty_steps(windows, run.order, run.config.training, run.start.step);
   if (const std::string told = empty_steps_text(steps); !told.empty()) log("data.train: " + told);
   return steps;
 }
@@ -233,18 +283,17 @@ EmptySteps foresee_empty_steps(const Corpus& corpus, const SampleOrder& order, c
 /// Returns what its metrics keep of the last steps before.
 std::vector<StepReport> begin_folder(const Run& run, const Log& log) {
   const FolderContent content = run.folder.look();
-  if (content.mark() != run.found) {
+  if (content.mark() != run.start.found) {
     fail(ExitCode::usage, "{}: another run has trained here while this one was starting; start it again",
          run.folder.path());
   }
   run.folder.begin(run.config);
-  const ModelSource* const source = run.start.source ? &*run.start.source : nullptr;
-  if (const auto remark = keep_tokenizer(source, run.corpus, run.folder.path())) log(*remark);
+  if (const auto remark = keep_tokenizer(run.start.source.get(), run.corpus, run.folder.path())) log(*remark);
   if (run.start.base) {
-    keep_base(*source, run.folder.path());
+    keep_base(*run.start.source, run.folder.path());
     if (const auto warning = base_warning(*run.start.base, run.folder.path())) log(*warning);
   }
-  run.checkpoints.continue_from(run.start.step, log);
+  run.folder.checkpoints().continue_from(run.start.step, log);
   const MetricsHistory::Cut cut = content.metrics.cut(run.start.step);
   if (cut.bytes > 0) {
     log(fmt::format("{}: cut {} bytes of steps after {}, which this run makes again", run.folder.metrics_path(),
@@ -301,73 +350,25 @@ Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& lau
   launcher.check(launch_options(config.mesh));
   check_ring(config);
   const RunFolder folder(options.output);
-  if (launcher.is_rank_zero()) folder.check_writable();  // no other process writes into it
   const TraceRequest trace = traced(options);
-  check_trace(trace, launcher);
-  if (!options.dump.folder.empty() && launcher.is_rank_zero()) check_dump_folder(options.dump.folder);
-  FolderContent content = folder.look();
-  const auto refusal = caught([&] { check_folder(options.start, folder, content, config); });  // before data is hashed
-  if (refusal && !options.dry_run) throw Error(*refusal);
-  if (refusal) {
-    log(fmt::format("this is the plan of a new run, which would not start here: {}", refusal->what()));
-    content = {};
-  }
+  const FolderContent content = look_at_outputs(options, folder, trace, log, launcher);  // before data is hashed
   Corpus corpus = open_corpus(config.data, config.model.vocab_size, options.open_tokens);
-  std::string hash = corpus.hash();
-  SampleOrder order = make_order(corpus, config, log);
+  RunSteps steps{.config = config,
+                 .stages = configs_of_stages(config),
+                 .order = make_order(corpus, config, log),
+                 .dump = options.dump};
   for (const std::string& remark : schedule_remarks(config.lr_scheduler, config.training.steps)) log(remark);
-  EvaluationRequest request{config.evaluation.context_lengths, config.evaluation.target_tokens,
-                            config.evaluation.target_blocks};
-  std::optional<EvaluationTargets> targets;
-  ScoredChoice scored;
-  if (config.evaluation.interval > 0) {
-    request.short_documents = config.evaluation.whole_documents;
-    if (request.short_documents) request.stride = config.evaluation.context_lengths.front();
-    check_request(request, "evaluation");
-    scored = choose_part(corpus, config);
-    request.part = scored.part;
-    log(fmt::format("evaluation: scores {}", part_text(corpus.validation().path(), scored)));
-    targets = choose_targets(corpus.validation(), request);
-  }
-  RunStart start = choose_start(options.start, folder, content, config, hash, log, options.model);
-  if (start.source && start.weights_only) {  // else the data are the checkpoint's own
-    for (const auto& file : corpus.files) {
-      if (const auto remark = check_tokens(*start.source, *file)) log(*remark);
-    }
-  }
-  std::string id = start.run.empty() ? hash_bytes(to_yaml(config) + hash) : start.run;
-  const std::int64_t last =
-      options.stop_after > 0 ? std::min(options.stop_after, config.training.steps) : config.training.steps;
-  if (!options.dump.folder.empty()) check_dump_step(options.dump, start.step, last);
-  EmptySteps empty_steps = foresee_empty_steps(corpus, order, config, start, options.dump, log);
-  // A run that is stopped by a signal saves at once: the next one makes up for the evaluation.
-  const bool evaluates_first = targets && start.step > 0 && content.metrics.bytes() > 0 &&
-                               start.step % config.evaluation.interval == 0 &&
-                               !content.metrics.holds_evaluation(start.step);
-  return {.config = config,
-          .model = options.model,
-          .stages = configs_of_stages(config),
-          .table = options.model.table(config),
-          .corpus = std::move(corpus),
-          .data_hash = std::move(hash),
-          .id = std::move(id),
-          .order = std::move(order),
-          .evaluation = std::move(request),
-          .targets = std::move(targets),
-          .scored = scored,
-          .folder = folder,
-          .found = content.mark(),
-          .checkpoints = CheckpointFolder(folder.checkpoints_path()),
-          .start = std::move(start),
-          .empty_steps = std::move(empty_steps),
-          .last_step = last,
-          .evaluates_first = evaluates_first,
-          .before_forward = {},
-          .trace = trace,
-          .dump = options.dump,
-          .callbacks = options.callbacks,
-          .build = options.build,
-          .ranks = launcher.description()};
+  Run run{std::move(steps), std::move(corpus), folder, options.model};
+  run.evaluation = choose_evaluation(config, run.corpus, log);
+  run.start = start_of(run, options.start, content, log);
+  run.last_step = options.stop_after > 0 ? std::min(options.stop_after, config.training.steps) : config.training.steps;
+  run.empty_steps = foresee_empty_steps(run, log);
+  run.table = options.model.table(config);
+  run.trace = trace;
+  run.callbacks = options.callbacks;
+  run.build = options.build;
+  run.ranks = launcher.description();
+  return run;
 }
 
 std::string dry_run_report(const Run& run, const Launcher& launcher) {
@@ -387,7 +388,7 @@ void check_plan_memory(const Run& run, const Launcher& launcher) {
 
 ExitCode train(const Run& run, const Log& log, Launcher& launcher) {
   check_plan_memory(run, launcher);
-  if (run.start.step >= run.last_step && !run.evaluates_first) {
+  if (run.start.step >= run.last_step && !run.start.evaluates_first) {
     log(fmt::format("step {} is done already, and the run ends after step {}: nothing to do", run.start.step,
                     run.last_step));
     return ExitCode::done;

@@ -6,6 +6,7 @@
 
 #include "extras/long_context/logits_scores.h"
 #include "framework/error.h"
+#include "layers/logits_pass.h"
 #include "parallel/collectives.h"
 #include "train/evaluation/passes/batch_targets.h"
 #include "train/models/load_weights.h"

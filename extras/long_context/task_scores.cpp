@@ -8,6 +8,7 @@
 #include "extras/long_context/logits_scores.h"
 #include "framework/counted.h"
 #include "framework/error.h"
+#include "layers/logits_pass.h"
 #include "parallel/collectives.h"
 #include "train/models/model_tokenizer.h"
 

@@ -18,11 +18,11 @@
 #include <string>
 #include <vector>
 
-#include "framework/output/output_file.h"
-
 namespace ringtrain {
 
 class File;
+class OutputFile;  // framework/output/output_file.h
+class OutputMark;
 
 /// A count or an index shown with a span; -1: means nothing here and is not shown. Its name outlives the trace (a
 /// literal).

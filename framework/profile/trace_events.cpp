@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "framework/output/output_file.h"
+
 namespace ringtrain {
 
 namespace {

@@ -1,6 +1,7 @@
 #include "layers/model/model.h"
 
 #include "framework/error.h"
+#include "layers/logits_pass.h"
 
 namespace ringtrain {
 

@@ -10,13 +10,14 @@
 
 #include "data/batch.h"
 #include "framework/tensor.h"
-#include "layers/audit/attention_audit.h"
-#include "layers/key_value_cache.h"
-#include "layers/logits_pass.h"
-#include "layers/model_spec.h"
 #include "parallel/ring/ring_load.h"
 
 namespace ringtrain {
+
+class AttentionAudit;  // layers/audit/attention_audit.h
+class KeyValueCache;   // layers/key_value_cache.h
+class LogitsPass;      // layers/logits_pass.h
+struct RopeSpec;       // layers/model_spec.h
 
 class Model {
  public:

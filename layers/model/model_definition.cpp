@@ -5,6 +5,7 @@
 #include "framework/config/config.h"
 #include "framework/error.h"
 #include "layers/check_model.h"
+#include "layers/model/inserted_layer.h"
 #include "layers/model/transformer.h"
 #include "layers/model_parameters.h"
 
@@ -51,7 +52,7 @@ ModelDefinition transformer_with(std::string name, Insertions layers) {
   return model;
 }
 
-ConfigRule rule_of(const ModelDefinition& model) {
+std::function<void(const Config&, ConfigProblems&)> rule_of(const ModelDefinition& model) {
   return [table = model.parameters](const Config& config, ConfigProblems& problems) {
     check_model_with(config, problems, [&] { return table(config.model, {}); });
   };

@@ -9,13 +9,21 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/config/model_config.h"
-#include "framework/config/read_config.h"
 #include "framework/parameter_table.h"
-#include "layers/model/inserted_layer.h"
-#include "layers/model/model.h"
 
 namespace ringtrain {
+
+class Allocator;
+class Communicator;
+class ConfigProblems;
+struct Config;
+struct ExecutionShape;  // layers/execution_shape.h
+struct LayerInsertion;  // layers/model/inserted_layer.h
+class Model;            // layers/model/model.h
+struct ModelConfig;
+struct ModelSpec;
+class ParameterStore;
+class Stream;
 
 /// What a rank's model is made of. All of it outlives the model.
 struct ModelContext {
@@ -56,8 +64,9 @@ const ModelDefinition& transformer_definition();
 ModelDefinition transformer_with(std::string name,
                                  std::function<std::vector<LayerInsertion>(const ModelSpec& spec)> layers);
 
-/// Returns what read_config holds a config of such a model against: check_model with the model's own parameters.
-ConfigRule rule_of(const ModelDefinition& model);
+/// Returns the ConfigRule by which read_config checks a config of such a model: check_model with the model's own
+/// parameters.
+std::function<void(const Config&, ConfigProblems&)> rule_of(const ModelDefinition& model);
 
 /// Throws Error(usage) unless a definition has a name and both functions.
 void check_definition(const ModelDefinition& model);

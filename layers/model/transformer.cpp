@@ -10,6 +10,7 @@
 #include "layers/device_batch.h"
 #include "layers/embedding.h"
 #include "layers/head.h"
+#include "layers/logits_pass.h"
 #include "layers/model_parameters.h"
 #include "parallel/ring/ring.h"
 

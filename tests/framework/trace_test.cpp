@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "framework/error.h"
+#include "framework/output/output_file.h"
 #include "framework/storage/files.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder_test.h"

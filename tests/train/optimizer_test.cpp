@@ -9,6 +9,7 @@
 #include "framework/config/config.h"
 #include "framework/random.h"
 #include "tests/support/flat_store.h"
+#include "train/engine/update_rule.h"
 
 namespace ringtrain {
 namespace {

@@ -14,6 +14,7 @@
 #include "tests/support/error_of.h"
 #include "tests/support/folder_test.h"
 #include "tests/support/wait_until.h"
+#include "train/engine/rank_state.h"
 #include "train/trainer.h"
 
 namespace ringtrain::testing {

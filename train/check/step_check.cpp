@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "framework/dump/dump_comparison.h"
+#include "layers/model_spec.h"
 #include "reference/adamw.h"
 #include "train/check/reference_adapters.h"
 #include "train/check/reference_rows.h"

@@ -6,6 +6,8 @@
 #include "framework/config/config.h"
 #include "kernels/elementwise.h"
 #include "layers/model_parameters.h"
+#include "train/engine/offloaded_update.h"
+#include "train/engine/update_rule.h"
 
 namespace ringtrain {
 
@@ -36,6 +38,8 @@ Optimizer::Optimizer(Allocator& allocator, const OptimizerConfig& config, Parame
   }
   sum_ = allocator.make(Tag::workspace, "gradient norm", DType::float64, {1});
 }
+
+Optimizer::~Optimizer() = default;
 
 std::int64_t Optimizer::elements() const {
   return slices().empty() ? 0 : slices().back().offset + slices().back().count();

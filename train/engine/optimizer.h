@@ -13,11 +13,12 @@
 #include "framework/allocator.h"
 #include "framework/stream.h"
 #include "parallel/parameter_store.h"
-#include "train/engine/offloaded_update.h"
-#include "train/engine/update_rule.h"
 
 namespace ringtrain {
 
+class OffloadedUpdate;  // train/engine/offloaded_update.h
+class UpdateRule;       // train/engine/update_rule.h
+struct SliceUpdate;
 struct OptimizerConfig;
 
 class Optimizer {
@@ -26,6 +27,7 @@ class Optimizer {
   /// host memory. rule: null for the config's own. parameters and stream must outlive it.
   Optimizer(Allocator& allocator, const OptimizerConfig& config, ParameterStore& parameters, Stream& stream,
             bool offload = false, std::unique_ptr<UpdateRule> rule = nullptr);
+  ~Optimizer();
 
   /// Sets all state to zero: that before the first step.
   void reset();

@@ -6,7 +6,10 @@
 
 #include "framework/config/config.h"
 #include "framework/config/training_stages.h"
+#include "layers/key_value_cache.h"
+#include "layers/model_spec.h"
 #include "parallel/launch/communicator_factory.h"
+#include "train/engine/update_rule.h"
 
 #if RINGTRAIN_CUDA
 #include "framework/cuda/context.h"
@@ -137,39 +140,51 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
                              .sequence_group = sequence_group.get()})),
       batch(allocator.host(), shape.max_sequences, batch_tokens(shape), config.training.dtype) {
   if (!model) fail(ExitCode::usage, "the model \"{}\" was not made: make returned none", definition.name);
-  const std::int64_t evaluated = shape.max_evaluation_tokens;
-  if (evaluated > 0 && !purpose.generates()) {
-    evaluation_nll = allocator.host().make(Tag::workspace, "evaluation nll", DType::float64, {evaluated});
-  }
   if (purpose.generates()) {
-    const std::int64_t prompt = shard_tokens(config.mesh, purpose.prompt_tokens - 1, shard.ring_rank);
-    cache = std::make_unique<KeyValueCache>(allocator, model_spec(config.model), config.training.dtype,
-                                            KeyValueCache::capacity_of(prompt, purpose.new_tokens, mesh.sequence),
-                                            mesh.sequence, sequence_group.get());
-    if (!device.is_cpu() && rank == 0) {
-      logits = allocator.host().make(Tag::workspace, "logits", config.training.dtype, {config.model.vocab_size});
-    }
+    make_generation(config, purpose);
+  } else if (shape.max_evaluation_tokens > 0) {
+    evaluation_nll =
+        allocator.host().make(Tag::workspace, "evaluation nll", DType::float64, {shape.max_evaluation_tokens});
   }
   staging = allocator.host().make(Tag::checkpoint, "staging", state_dtype(), {staging_elements});
-  if (purpose.training) {
-    const std::int64_t micro_batches = most_micro_batches(config);
-    for (std::int64_t number = 2; number <= micro_batches; ++number) {
-      later_batches.emplace_back(allocator.host(), shape.max_sequences, most_tokens(config, shard.ring_rank, number),
-                                 config.training.dtype);
-    }
-    step_sums = allocator.host().make(Tag::workspace, "loss and gradient norm", DType::float64, {2});
-    optimizer = std::make_unique<Optimizer>(allocator, config.optimizer, parameters, stream,
-                                            config.training.offload == Offload::activations_and_optimizer);
-    if (config.checkpoint.background && config.checkpoint.interval > 0) {
-      snapshot = allocator.host().make(Tag::checkpoint, "snapshot", state_dtype(),
-                                       {1 + std::ssize(optimizer->state_names()), optimizer->elements()});
-      if (!device.is_cpu() && !parameters.frozen_slices().empty() && !config.model.lora.on()) {
-        const ParameterSlice& last = parameters.frozen_slices().back();
-        frozen_snapshot = allocator.host().make(Tag::checkpoint, "snapshot of frozen weights", parameters.dtype(),
-                                                {last.offset + last.count()});
-      }
-    }
+  if (!purpose.training) return;
+  make_training(config);
+  if (config.checkpoint.background && config.checkpoint.interval > 0) make_snapshot(config);
+}
+
+RankState::~RankState() = default;
+
+void RankState::make_generation(const Config& config, const RankPurpose& purpose) {
+  const std::int64_t prompt = shard_tokens(config.mesh, purpose.prompt_tokens - 1, shard.ring_rank);
+  cache = std::make_unique<KeyValueCache>(allocator, model_spec(config.model), config.training.dtype,
+                                          KeyValueCache::capacity_of(prompt, purpose.new_tokens, mesh.sequence),
+                                          mesh.sequence, sequence_group.get());
+  if (allocator.device().is_cpu() || rank != 0) return;
+  logits = allocator.host().make(Tag::workspace, "logits", config.training.dtype, {config.model.vocab_size});
+}
+
+void RankState::make_training(const Config& config) {
+  const std::int64_t micro_batches = most_micro_batches(config);
+  for (std::int64_t number = 2; number <= micro_batches; ++number) {
+    later_batches.emplace_back(allocator.host(), shape.max_sequences, most_tokens(config, shard.ring_rank, number),
+                               config.training.dtype);
   }
+  step_sums = allocator.host().make(Tag::workspace, "loss and gradient norm", DType::float64, {2});
+  optimizer = std::make_unique<Optimizer>(allocator, config.optimizer, parameters, stream,
+                                          config.training.offload == Offload::activations_and_optimizer);
+}
+
+void RankState::make_snapshot(const Config& config) {
+  snapshot = allocator.host().make(Tag::checkpoint, "snapshot", state_dtype(),
+                                   {1 + std::ssize(optimizer->state_names()), optimizer->elements()});
+  if (allocator.device().is_cpu() || parameters.frozen_slices().empty() || config.model.lora.on()) return;
+  const ParameterSlice& last = parameters.frozen_slices().back();
+  frozen_snapshot = allocator.host().make(Tag::checkpoint, "snapshot of frozen weights", parameters.dtype(),
+                                          {last.offset + last.count()});
+}
+
+void RankState::use_rope(const ModelConfig& config) {
+  model->set_ropes(model_spec(config).ropes);
 }
 
 void RankState::close() {

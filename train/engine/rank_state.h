@@ -13,18 +13,17 @@
 
 #include "data/batch.h"
 #include "framework/allocator.h"
-#include "framework/profile/trace.h"
 #include "framework/sequence/mesh.h"
 #include "framework/system/compute_device.h"
-#include "layers/key_value_cache.h"
+#include "layers/execution_shape.h"
+#include "layers/model/model.h"
 #include "layers/model/model_definition.h"
-#include "parallel/communicator.h"
 #include "parallel/parameter_store.h"
 #include "train/engine/optimizer.h"
 
 namespace ringtrain {
 
-struct Config;
+class KeyValueCache;  // layers/key_value_cache.h
 struct TrainingConfig;
 
 /// What a rank is for: sizes all its buffers.
@@ -50,6 +49,7 @@ class RankState {
   RankState(const Config& config, const ParameterTable& table, const RankPurpose& purpose, int rank, Device device,
             ThreadPool& pool, Communicator* world, RankTrace* trace = nullptr,
             const ModelDefinition& definition = transformer_definition());
+  ~RankState();
 
   const Mesh mesh;
   const int rank;
@@ -83,7 +83,7 @@ class RankState {
   void close();
 
   /// Lets the model's rotary positions turn as this config says: of a stage, or of the model that a run begins with.
-  void use_rope(const ModelConfig& config) { model->set_ropes(model_spec(config).ropes); }
+  void use_rope(const ModelConfig& config);
   /// Returns where a micro-batch of a step is loaded.
   Batch& batch_of(std::int64_t micro) { return micro == 0 ? batch : later_batches[micro - 1]; }
 
@@ -91,6 +91,11 @@ class RankState {
   DType state_dtype() const { return accumulator(parameters.dtype()); }
 
   static constexpr std::int64_t staging_elements = std::int64_t{1} << 18;
+
+ private:
+  void make_generation(const Config& config, const RankPurpose& purpose);
+  void make_training(const Config& config);
+  void make_snapshot(const Config& config);
 };
 
 /// Returns the device of the rank at a place among this machine's ranks: the CPU, or one of its GPUs, which they take

@@ -4,8 +4,10 @@
 #include <optional>
 #include <utility>
 
+#include "data/batch.h"
 #include "framework/config/config.h"
-#include "layers/model_parameters.h"
+#include "framework/dump/tensor_dump.h"
+#include "train/engine/rank_state.h"
 
 namespace ringtrain {
 
@@ -22,14 +24,9 @@ DumpIndex dump_index_of(const Config& config, std::int64_t step) {
 }
 
 StepDump::StepDump(RankState& state, const Config& config, const DumpRequest& request, std::int64_t step)
-    : state_(state),
-      config_(config),
-      folder_(request.folder),
-      step_(step),
-      update_(request.update),
-      told_(!request.wanted) {
-  if (folder_.empty() || step != request.step) return;
-  dump_ = std::make_unique<TensorDump>(folder_, state.rank);
+    : state_(state), config_(config), request_(request) {
+  if (request.folder.empty() || step != request.step) return;
+  dump_ = std::make_unique<TensorDump>(request.folder, state.rank);
   if (request.wanted) dump_->choose(request.wanted);
   write_own("", [&](const ParameterSlice& slice) { return state.optimizer->weights(slice); });
   const std::vector<ParameterSlice> frozen = state.parameters.frozen_slices();
@@ -37,7 +34,7 @@ StepDump::StepDump(RankState& state, const Config& config, const DumpRequest& re
       Part::frozen, "", [&](int) -> const std::vector<ParameterSlice>& { return frozen; },
       [&](const ParameterSlice& slice) { return state_.parameters.weights(slice); });
   const std::vector<std::string>& kept = state.optimizer->state_names();
-  for (std::size_t i = 0; update_ && i < kept.size(); ++i) {
+  for (std::size_t i = 0; request.update && i < kept.size(); ++i) {
     write_own(kept[i] + ".", [&](const ParameterSlice& slice) { return state.optimizer->state(i, slice); });
   }
   state.stream.set_dump(dump_.get());
@@ -63,6 +60,12 @@ void StepDump::write_parameters(Part part, const std::string& prefix, const Slic
   }
 }
 
+template <class View>
+void StepDump::write_own(const std::string& prefix, const View& view_of) {
+  const auto own = [this](int) -> const std::vector<ParameterSlice>& { return state_.optimizer->slices(); };
+  write_parameters(Part::trainable, prefix, own, view_of);
+}
+
 void StepDump::begin_micro_batch(const Batch& batch, std::int64_t first_sequence) {
   if (!dump_) return;
   std::vector<std::int64_t> rows;
@@ -81,7 +84,7 @@ void StepDump::end_of_gradients() {
 }
 
 void StepDump::end_of_update() {
-  if (!dump_ || !update_) return;
+  if (!dump_ || !request_.update) return;
   write_own("updated.", [&](const ParameterSlice& slice) { return state_.optimizer->weights(slice); });
   // A rank tells of slices that others have updated, of each parameter those of another rank: together they show that
   // what was updated has reached the others.
@@ -109,11 +112,12 @@ std::string StepDump::finish(Communicator& world) {
   dump_->finish();
   world.barrier({"end of a dump"});  // the index says that all ranks have written
   if (state_.rank != 0) return "";
-  DumpIndex index = dump_index_of(config_, step_);
+  DumpIndex index = dump_index_of(config_, request_.step);
   index.tensors = dump_->tensors();
-  write_dump_index(folder_, index);
-  if (!told_) return "";
-  return fmt::format("step {}: {} tensors are in {}, for check --compare", step_, index.tensors.size(), folder_);
+  write_dump_index(request_.folder, index);
+  if (request_.wanted) return "";
+  return fmt::format("step {}: {} tensors are in {}, for check --compare", request_.step, index.tensors.size(),
+                     request_.folder);
 }
 
 }  // namespace ringtrain

@@ -6,15 +6,16 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
-
-#include "data/batch.h"
-#include "framework/dump/tensor_dump.h"
-#include "train/engine/rank_state.h"
 
 namespace ringtrain {
 
+class Batch;         // data/batch.h
+class Communicator;  // parallel/communicator.h
 struct Config;
+struct DumpIndex;  // framework/dump/dump_index.h
+enum class Part;
+class RankState;   // train/engine/rank_state.h
+class TensorDump;  // framework/dump/tensor_dump.h
 
 /// The dump that a run is asked for.
 struct DumpRequest {
@@ -30,7 +31,7 @@ DumpIndex dump_index_of(const Config& config, std::int64_t step);
 class StepDump {
  public:
   /// If step is the one of the request: dumps the weights, and what the rank's stream is given until finish(). Else all
-  /// of this class does nothing. state and config must outlive it.
+  /// of this class does nothing. state, config and request must outlive it.
   StepDump(RankState& state, const Config& config, const DumpRequest& request, std::int64_t step);
   ~StepDump();
   StepDump(const StepDump&) = delete;
@@ -52,16 +53,11 @@ class StepDump {
   template <class Slices, class View>
   void write_parameters(Part part, const std::string& prefix, const Slices& slices_of, const View& view_of);
   template <class View>
-  void write_own(const std::string& prefix, const View& view_of) {
-    const auto own = [this](int) -> const std::vector<ParameterSlice>& { return state_.optimizer->slices(); };
-    write_parameters(Part::trainable, prefix, own, view_of);
-  }
+  void write_own(const std::string& prefix, const View& view_of);
 
   RankState& state_;
   const Config& config_;
-  const std::string folder_;
-  const std::int64_t step_;
-  const bool update_, told_;
+  const DumpRequest& request_;
   std::unique_ptr<TensorDump> dump_;  // null: another step
 };
 

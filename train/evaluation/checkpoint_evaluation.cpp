@@ -16,6 +16,7 @@
 #include "framework/profile/progress.h"
 #include "framework/standard_streams.h"
 #include "layers/check_model.h"
+#include "layers/model_parameters.h"
 #include "layers/model_spec.h"
 #include "parallel/launch/agreement.h"
 #include "parallel/launch/communicator_factory.h"

@@ -8,6 +8,7 @@
 #include "framework/error.h"
 #include "framework/profile/clock.h"
 #include "kernels/elementwise.h"
+#include "layers/key_value_cache.h"
 #include "parallel/collectives.h"
 #include "train/engine/first_pass.h"
 

@@ -14,7 +14,7 @@ namespace ringtrain {
 CheckpointSpace checkpoint_space(const Run& run) {
   const CheckpointConfig& config = run.config.checkpoint;
   const std::int64_t saves = saves_to_come(config, run.start.step, run.last_step);
-  const auto steps = run.checkpoints.steps();
+  const auto steps = run.folder.checkpoints().steps();
   const std::int64_t there = std::ranges::count_if(steps, [&](std::int64_t step) { return step <= run.start.step; });
   const std::int64_t most = most_at_a_time(config, there + saves);
   return {.folder = run.folder.path(),

@@ -113,7 +113,6 @@ MetricsHistory::Cut MetricsHistory::cut(std::int64_t step) const {
     ++number;
     if (written_again(line, step)) {
       cut.bytes += line.end - line.begin;
-      if (cut.first_step == 0) cut.first_step = line.step;
       continue;
     }
     if (line.kind == Kind::damaged || line.kind == Kind::torn) cut.damaged_lines.push_back(number);

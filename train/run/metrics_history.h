@@ -30,7 +30,6 @@ class MetricsHistory {
 
   struct Cut {
     std::int64_t bytes = 0;                   // removed
-    std::int64_t first_step = 0;              // of the lines removed
     std::vector<std::int64_t> damaged_lines;  // kept; numbers before the cut, from 1
   };
   /// Removes from the file, which must be as it was read, what a run that goes on from `step` writes again: lines of

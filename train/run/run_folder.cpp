@@ -1,12 +1,13 @@
 #include "train/run/run_folder.h"
 
+#include <fmt/ranges.h>
+
 #include <filesystem>
 #include <string_view>
 
 #include "framework/config/read_config.h"
 #include "framework/error.h"
 #include "layers/check_model.h"
-#include "train/checkpoint/checkpoint_folder.h"
 #include "train/models/adapters/kept_base.h"
 #include "train/models/hugging_face_config.h"
 #include "train/models/model_source.h"
@@ -88,11 +89,14 @@ std::vector<std::string> files_of_model(const std::string& path) {
   return files;
 }
 
+std::string FolderContent::mark() const {
+  return fmt::format("{} and {} bytes", fmt::join(checkpoints, ", "), metrics.bytes());
+}
+
 FolderContent RunFolder::look() const {
   FolderContent content;
-  const CheckpointFolder checkpoints(checkpoints_path());
-  content.checkpoints = checkpoints.steps();
-  content.says_nothing_saved = checkpoints.says_nothing_saved();
+  content.checkpoints = checkpoints().steps();
+  content.says_nothing_saved = checkpoints().says_nothing_saved();
   content.config = read_resolved(*this);
   content.metrics = MetricsHistory::read(metrics_path());
   if (content.metrics.is_foreign()) {
@@ -121,8 +125,7 @@ FileLock RunFolder::lock(const std::function<void(const std::string&)>& log) con
 void RunFolder::begin(const Config& config) const {
   make_directories(checkpoints_path(), ExitCode::usage);
   ringtrain::check_writable(checkpoints_path(), ExitCode::usage);
-  const CheckpointFolder checkpoints(checkpoints_path());
-  if (checkpoints.steps().empty()) checkpoints.say_nothing_saved();         // before there are metrics
+  if (checkpoints().steps().empty()) checkpoints().say_nothing_saved();     // before there are metrics
   for (const std::string& name : list_directory(path_, ExitCode::usage)) {  // of a start that was killed
     const std::optional<UniqueName> parts = parse_unique_name(name, "partial");
     const bool ours = parts && (parts->base == file_name(config_path()) || parts->base == file_name(metrics_path()));

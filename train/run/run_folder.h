@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/config/config.h"
-#include "framework/storage/files.h"
+#include "train/checkpoint/checkpoint_folder.h"
 #include "train/run/metrics_history.h"
 
 namespace ringtrain {
@@ -20,13 +19,6 @@ std::vector<std::string> files_of_run(const std::string& path);
 /// The same of whatever open_model() takes: also the files of a Hugging Face folder, or the one file that path is.
 std::vector<std::string> files_of_model(const std::string& path);
 
-/// What changes when a run trains into its folder.
-struct FolderMark {
-  std::vector<std::int64_t> checkpoints;
-  std::int64_t metrics_bytes = 0;
-  friend bool operator==(const FolderMark&, const FolderMark&) = default;
-};
-
 /// What stands in a run's folder before a run begins there.
 struct FolderContent {
   std::vector<std::int64_t> checkpoints;  // steps of the complete ones, by name
@@ -36,7 +28,8 @@ struct FolderContent {
 
   /// Returns whether anything would be lost by a run from step 0.
   bool empty() const { return checkpoints.empty() && metrics.last_step() == 0; }
-  FolderMark mark() const { return {checkpoints, metrics.bytes()}; }
+  /// Returns what is another text once a run has trained there.
+  std::string mark() const;
 };
 
 class RunFolder {
@@ -46,6 +39,7 @@ class RunFolder {
   std::string config_path() const { return path_ + "/config.yaml"; }
   std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
   std::string checkpoints_path() const { return path_ + "/checkpoints"; }
+  CheckpointFolder checkpoints() const { return CheckpointFolder(checkpoints_path()); }
   std::string lock_path() const { return path_ + "/lock"; }
   std::string events_path() const { return path_ + "/events.out.tfevents.0.ringtrain"; }  // of TensorBoard
 

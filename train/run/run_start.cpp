@@ -11,7 +11,10 @@
 #include "framework/config/read_config.h"
 #include "framework/config/training_stages.h"
 #include "framework/error.h"
+#include "train/checkpoint/checkpoint_folder.h"
 #include "train/models/adapters/adapted_model.h"
+#include "train/models/model_source.h"
+#include "train/run/run_folder.h"
 
 namespace ringtrain {
 
@@ -73,9 +76,8 @@ RunStart resumed(Checkpoint checkpoint, const Config& config, const std::string&
   RunStart start;
   check_resumable(checkpoint, config, data_hash, log);
   const CheckpointManifest manifest = checkpoint.manifest;
-  start.source = model_of(std::move(checkpoint));
+  start.source = std::make_shared<const ModelSource>(model_of(std::move(checkpoint)));
   start.step = manifest.step;
-  start.samples = manifest.samples;
   start.tokens = manifest.tokens;
   start.skipped_steps = manifest.skipped_steps;
   start.base = manifest.base;
@@ -221,7 +223,7 @@ RunStart choose_start(const StartRequest& request, const RunFolder& folder, cons
     return resumed(std::move(checkpoint), config, data_hash, log);
   }
   if (request.resume) {
-    std::optional<Checkpoint> newest = CheckpointFolder(folder.checkpoints_path()).newest_intact(log, model);
+    std::optional<Checkpoint> newest = folder.checkpoints().newest_intact(log, model);
     if (newest) return resumed(*std::move(newest), config, data_hash, log);
     log(fmt::format("{}: there is no checkpoint to resume from; starting afresh", folder.path()));
   } else if (!content.empty()) {
@@ -229,17 +231,18 @@ RunStart choose_start(const StartRequest& request, const RunFolder& folder, cons
   }
   RunStart start;
   if (!request.init_from.empty()) {
-    start.source = open_model(request.init_from, model);
-    start.weights_only = true;
-    for (const std::string& line : start.source->logs) log(line);
-    std::int64_t& layers = start.source->model.num_hidden_layers;
+    ModelSource source = open_model(request.init_from, model);
+    for (const std::string& line : source.logs) log(line);
+    std::int64_t& layers = source.model.num_hidden_layers;
     if (request.layers > 0) layers = std::min(layers, request.layers);
-    check_weights_fit(*start.source, config, log, model);
+    check_weights_fit(source, config, log, model);
     if (config.model.lora.on()) {
-      start.base = base_of(*start.source);
-    } else if (start.source->model.lora.on()) {
-      start.source = merged(*std::move(start.source));
+      start.base = base_of(source);
+    } else if (source.model.lora.on()) {
+      source = merged(std::move(source));
     }
+    start.source = std::make_shared<const ModelSource>(std::move(source));
+    start.weights_only = true;
     log(fmt::format("starting with the weights of {}", start.source->path));
   } else if (config.model.lora.on()) {
     fail(ExitCode::usage,

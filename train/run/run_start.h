@@ -2,15 +2,21 @@
 // between a checkpoint's config and this one, and says what does.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
-#include "train/checkpoint/checkpoint_folder.h"
-#include "train/models/model_source.h"
-#include "train/run/run_folder.h"
+#include "layers/model/model_definition.h"
+#include "train/checkpoint/checkpoint_manifest.h"
 
 namespace ringtrain {
+
+struct Checkpoint;  // train/checkpoint/checkpoint_folder.h
+struct FolderContent;
+struct ModelSource;  // train/models/model_source.h
+class RunFolder;     // train/run/run_folder.h
 
 /// What the command line says about the beginning.
 struct StartRequest {
@@ -21,14 +27,16 @@ struct StartRequest {
 };
 
 struct RunStart {
-  std::optional<ModelSource> source;  // of the weights; of a resume it is a checkpoint
-  bool weights_only = false;          // --init-from
-  std::int64_t step = 0;              // done before this run begins
-  std::int64_t samples = 0;           // sequences consumed
-  std::int64_t tokens = 0;
-  std::int64_t skipped_steps = 0;      // of the steps done: without an update
-  std::optional<BaseModel> base = {};  // with lora: whose weights stay as they are, and in their own files
-  std::string run = {};                // of the checkpoint that the run goes on from; "": a new run, or it does not say
+  std::shared_ptr<const ModelSource> source;  // of the weights, of a resume a checkpoint; null: they are random
+  bool weights_only = false;                  // --init-from
+  std::int64_t step = 0;                      // done before this run begins
+  std::int64_t tokens = 0;                    // of these steps
+  std::int64_t skipped_steps = 0;             // of the steps done: without an update
+  std::optional<BaseModel> base = {};         // with lora: whose weights stay as they are, and in their own files
+  std::string run = {};    // which run this is, for its checkpoints; choose_start: that of the one to go on from, ""
+                           // for a new run, or if it does not say
+  std::string found = {};  // FolderContent::mark() when it was decided how to begin
+  bool evaluates_first = false;  // a signal broke off the evaluation of the step that the run goes on from
 };
 
 using Log = std::function<void(const std::string&)>;

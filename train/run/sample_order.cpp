@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "data/corpus.h"
 #include "framework/config/config.h"
 #include "framework/config/training_stages.h"
 

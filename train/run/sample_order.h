@@ -6,13 +6,13 @@
 #include <map>
 #include <vector>
 
-#include "data/corpus.h"
 #include "data/sampler.h"
 #include "framework/config/training_config.h"
 
 namespace ringtrain {
 
 struct Config;
+struct Corpus;  // data/corpus.h
 
 class SampleOrder {
  public:

@@ -2,18 +2,26 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <exception>
+#include <future>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "framework/config/read_config.h"
+#include "framework/copy_stream.h"
 #include "framework/profile/clock.h"
 #include "framework/storage/files.h"
+#include "framework/storage/hdf5_datasets.h"
 #include "framework/system/run_aside.h"
 #include "parallel/collectives.h"
 #include "parallel/shared_error.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/engine/rank_state.h"
 #include "train/models/adapters/kept_base.h"
+#include "train/run/run.h"
 
 namespace ringtrain {
 
@@ -54,30 +62,51 @@ void write_and_sync(const std::string& path, const std::string& content) {
 
 }  // namespace
 
+/// A save under way.
+struct CheckpointSaver::Save {
+  CheckpointManifest manifest;
+  std::string partial;                      // its folder
+  bool publishing = false;                  // all ranks have written
+  CopyStream::Event snapshot_taken;         // the thread that writes waits for it, and so does the next update
+  std::array<CheckpointFile, 2> own_files;  // state and list
+  std::vector<std::string> prune_logs;
+  double seconds = 0;                      // snapshot and the slowest rank's writing
+  double work_seconds = 0;                 // of this rank's thread; valid when it has ended
+  std::future<std::optional<Error>> work;  // last to be made, first to go: it uses all of the above
+};
+
 CheckpointSaver::CheckpointSaver(RankState& state, const Run& run, std::function<void()> prepare, Log log)
-    : state_(state), run_(run), prepare_(std::move(prepare)), log_(std::move(log)) {
-  snapshots_.set_stream(state_.stream);
+    : state_(state),
+      run_(run),
+      prepare_(std::move(prepare)),
+      log_(std::move(log)),
+      snapshots_(std::make_unique<CopyStream>()) {
+  snapshots_->set_stream(state_.stream);
 }
 
 CheckpointSaver::~CheckpointSaver() = default;  // the future waits for its thread
 
-double CheckpointSaver::unfinished() const {
-  return work_.valid() && work_.wait_for(std::chrono::seconds(0)) != std::future_status::ready ? 1 : 0;
+void CheckpointSaver::let_snapshot_end() const {
+  if (save_) snapshots_->wait(save_->snapshot_taken);
 }
 
-void CheckpointSaver::start(std::function<void()> work) {
-  work_ = run_aside([this, work = std::move(work)] {
+double CheckpointSaver::unfinished() const {
+  return save_ && save_->work.wait_for(std::chrono::seconds(0)) != std::future_status::ready ? 1 : 0;
+}
+
+void CheckpointSaver::start(std::function<void(Save&)> work) {
+  save_->work = run_aside([save = save_.get(), work = std::move(work)] {
     const auto begun = std::chrono::steady_clock::now();
-    std::optional<Error> problem = problem_of(work);
-    work_seconds_ = seconds_since(begun);
+    std::optional<Error> problem = problem_of([&] { work(*save); });
+    save->work_seconds = seconds_since(begun);
     return problem;
   });
 }
 
 void CheckpointSaver::begin(const CheckpointManifest& manifest) {
-  if (phase_ != Phase::idle) {
+  if (save_) {
     const auto start = std::chrono::steady_clock::now();
-    const std::int64_t before = manifest_.step;
+    const std::int64_t before = save_->manifest.step;
     finish();
     const double waited = seconds_since(start);
     if (state_.rank == 0 && waited > unnoticed) {
@@ -87,43 +116,43 @@ void CheckpointSaver::begin(const CheckpointManifest& manifest) {
                       manifest.step, waited, before));
     }
   }
-  manifest_ = manifest;
-  manifest_.ranks = state_.mesh.size();
-  manifest_.files.clear();
+  auto save = std::make_unique<Save>();
+  save->manifest = manifest;
+  save->manifest.ranks = state_.mesh.size();
+  save->manifest.files.clear();
   const auto begun = std::chrono::steady_clock::now();
-  partial_.clear();
   std::optional<Error> problem;
   if (state_.rank == 0) {
     problem = problem_of([&] {
       prepare_();
-      partial_ = run_.checkpoints.make_partial(manifest_.step);
+      save->partial = run_.folder.checkpoints().make_partial(manifest.step);
     });
   }
-  if (failed_anywhere(problem)) return;
-  partial_ = run_.checkpoints.path() + "/" + name_of_rank_zero(*state_.world, file_name(partial_));
-  phase_ = Phase::writing;
-  snapshot_taken_ = state_.snapshot.empty() ? snapshots_.record() : take_snapshot(state_, snapshots_);
-  seconds_ = seconds_since(begun);
-  start([this] {
-    CopyStream::synchronize(snapshot_taken_);
-    own_files_ = write_state(state_, partial_, manifest_.step);
+  if (failed_anywhere(problem, *save)) return;
+  save->partial = run_.folder.checkpoints_path() + "/" + name_of_rank_zero(*state_.world, file_name(save->partial));
+  save->snapshot_taken = state_.snapshot.empty() ? snapshots_->record() : take_snapshot(state_, *snapshots_);
+  save->seconds = seconds_since(begun);
+  save_ = std::move(save);
+  start([this](Save& own) {
+    CopyStream::synchronize(own.snapshot_taken);
+    own.own_files = write_state(state_, own.partial, own.manifest.step);
   });
   if (state_.snapshot.empty()) finish();
 }
 
 void CheckpointSaver::advance(double unfinished) {
-  if (phase_ == Phase::idle || unfinished > 0) return;
-  if (failed_anywhere(work_.get())) return;
-  if (phase_ == Phase::writing) {
+  if (!save_ || unfinished > 0) return;
+  if (failed_anywhere(save_->work.get(), *save_)) return;
+  if (!save_->publishing) {
     gather_files();
-    phase_ = Phase::publishing;
-    start([this] {
-      if (state_.rank == 0) publish();
+    save_->publishing = true;
+    start([this](Save& own) {
+      if (state_.rank == 0) publish(own);
     });
   } else {
-    phase_ = Phase::idle;
-    saved_step_ = manifest_.step;
-    if (state_.rank == 0) announce();
+    const std::unique_ptr<Save> saved = std::move(save_);
+    saved_step_ = saved->manifest.step;
+    if (state_.rank == 0) announce(*saved);
   }
 }
 
@@ -134,8 +163,8 @@ std::string CheckpointSaver::what_is_saved() const {
 }
 
 void CheckpointSaver::finish() {
-  while (phase_ != Phase::idle) {
-    work_.wait_for(std::chrono::milliseconds(200));
+  while (save_) {
+    save_->work.wait_for(std::chrono::milliseconds(200));
     std::int64_t busy = unfinished() > 0 ? 1 : 0;
     all_reduce_max(*state_.world, {&busy, 1}, {"waiting for a save"});
     advance(static_cast<double>(busy));
@@ -150,19 +179,19 @@ void CheckpointSaver::save_last(const CheckpointManifest& manifest) {
 }
 
 /// Collective. Returns whether any rank has a problem, which then is told or thrown, and the partial folder removed.
-bool CheckpointSaver::failed_anywhere(const std::optional<Error>& own) {
+bool CheckpointSaver::failed_anywhere(const std::optional<Error>& own, const Save& save) {
   const std::optional<SharedError> problem = shared_error(*state_.world, own, {"outcome of a save"});
   if (!problem) return false;
-  phase_ = Phase::idle;
+  const std::unique_ptr<Save> ended = std::move(save_);  // none is under way from here on
   if (state_.rank == 0) {
     // The first problem is the one to tell; what cannot be removed now is swept by the next resume.
     problem_of([&] {
-      if (!partial_.empty()) remove_tree(partial_, ExitCode::checkpoint);
+      if (!save.partial.empty()) remove_tree(save.partial, ExitCode::checkpoint);
     });
   }
   state_.world->barrier({"end of a failed save"});  // nobody ends the run before the folder is gone
   if (problem->code() == ExitCode::numeric) {
-    const bool updated = manifest_.step > manifest_.skipped_steps;  // else no learning rate was ever used
+    const bool updated = save.manifest.step > save.manifest.skipped_steps;  // else no learning rate was ever used
     throw Error(ExitCode::numeric,
                 fmt::format("{}; {}{}", problem->what(), what_is_saved(), updated ? "; lower optimizer.lr" : ""));
   }
@@ -171,15 +200,15 @@ bool CheckpointSaver::failed_anywhere(const std::optional<Error>& own) {
   }
   if (state_.rank == 0) {
     log_(fmt::format("warning: the save of step {} failed, and training goes on (checkpoint.on_failure: warn): {}",
-                     manifest_.step, problem->what()));
+                     save.manifest.step, problem->what()));
   }
   return true;
 }
 
 /// Collective. Lists every rank's files in the manifest.
 void CheckpointSaver::gather_files() {
-  std::vector<std::int64_t> own{std::llround(work_seconds_ * 1e9)};
-  for (const CheckpointFile& file : own_files_) {
+  std::vector<std::int64_t> own{std::llround(save_->work_seconds * 1e9)};
+  for (const CheckpointFile& file : save_->own_files) {
     own.push_back(file.bytes);
     for (const std::size_t half : {0U, 16U}) {
       own.push_back(static_cast<std::int64_t>(std::stoull(file.hash.substr(half, 16), nullptr, 16)));
@@ -193,37 +222,40 @@ void CheckpointSaver::gather_files() {
     slowest = std::max(slowest, *entry++);
     const std::string state = state_file_name(rank, ranks);
     for (const std::string& name : {state, dataset_list_path(state)}) {
-      manifest_.files.push_back(
+      save_->manifest.files.push_back(
           {name, entry[0],
            fmt::format("{:016x}{:016x}", static_cast<std::uint64_t>(entry[1]), static_cast<std::uint64_t>(entry[2]))});
       entry += 3;
     }
   }
-  seconds_ += 1e-9 * static_cast<double>(slowest);
+  save_->seconds += 1e-9 * static_cast<double>(slowest);
 }
 
 /// Rank 0, on its thread: what makes the files a checkpoint.
-void CheckpointSaver::publish() {
+void CheckpointSaver::publish(Save& save) {
   // A checkpoint never knows more than the metrics do.
   File::open(run_.folder.metrics_path(), ExitCode::checkpoint).sync();
-  write_and_sync(partial_ + "/" + config_file_name, to_yaml(run_.config));
-  manifest_.files.push_back(describe_file(partial_, config_file_name));
-  write_and_sync(partial_ + "/manifest.json", to_json(manifest_));
-  sync_directory(partial_, ExitCode::checkpoint);
-  run_.checkpoints.publish(manifest_.step, partial_);
-  prune_logs_.clear();
-  run_.checkpoints.prune(run_.config.checkpoint.keep, manifest_, left_alone_,
-                         [this](const std::string& line) { prune_logs_.push_back(line); });
+  const CheckpointFolder checkpoints = run_.folder.checkpoints();
+  CheckpointManifest& manifest = save.manifest;
+  const std::string& partial = save.partial;
+  write_and_sync(partial + "/" + config_file_name, to_yaml(run_.config));
+  manifest.files.push_back(describe_file(partial, config_file_name));
+  write_and_sync(partial + "/manifest.json", to_json(manifest));
+  sync_directory(partial, ExitCode::checkpoint);
+  checkpoints.publish(manifest.step, partial);
+  checkpoints.prune(run_.config.checkpoint.keep, manifest, left_alone_,
+                    [&](const std::string& line) { save.prune_logs.push_back(line); });
 }
 
-void CheckpointSaver::announce() {
-  last_seconds_ = seconds_ + work_seconds_;  // the latter of publishing
-  log_(fmt::format("saved {} in {:.2f} s", run_.checkpoints.complete(manifest_.step), last_seconds_));
-  for (const std::string& line : prune_logs_) log_(line);
-  if (manifest_.base) {
-    if (const auto warning = base_warning(*manifest_.base, run_.folder.path())) log_(*warning);
+void CheckpointSaver::announce(const Save& save) {
+  last_seconds_ = save.seconds + save.work_seconds;  // the latter of publishing
+  const std::string path = run_.folder.checkpoints().complete(save.manifest.step);
+  log_(fmt::format("saved {} in {:.2f} s", path, last_seconds_));
+  for (const std::string& line : save.prune_logs) log_(line);
+  if (save.manifest.base) {
+    if (const auto warning = base_warning(*save.manifest.base, run_.folder.path())) log_(*warning);
   }
-  if (run_.callbacks.checkpoint) run_.callbacks.checkpoint(manifest_.step, run_.checkpoints.complete(manifest_.step));
+  if (run_.callbacks.checkpoint) run_.callbacks.checkpoint(save.manifest.step, path);
 }
 
 }  // namespace ringtrain

@@ -5,26 +5,27 @@
 // loop: each adds unfinished() to a reduction, and all call advance() with the sum. At most one save is in flight.
 #pragma once
 
-#include <array>
-#include <chrono>
+#include <cstdint>
 #include <functional>
-#include <future>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
-#include <vector>
-
-#include "framework/copy_stream.h"
-#include "train/checkpoint/checkpoint.h"
-#include "train/run/run.h"
 
 namespace ringtrain {
+
+struct CheckpointManifest;  // train/checkpoint/checkpoint_manifest.h
+class CopyStream;           // framework/copy_stream.h
+class Error;
+class RankState;  // train/engine/rank_state.h
+struct Run;       // train/run/run.h
 
 class CheckpointSaver {
  public:
   /// prepare and log are called on rank 0 alone, by the thread that calls the methods: prepare before a save begins,
   /// which fails if it throws an Error. state and run must outlive it.
-  CheckpointSaver(RankState& state, const Run& run, std::function<void()> prepare, Log log);
+  CheckpointSaver(RankState& state, const Run& run, std::function<void()> prepare,
+                  std::function<void(const std::string&)> log);
   /// Waits for this rank's thread. A save that was not finished leaves a partial folder, which the next resume sweeps.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
@@ -34,7 +35,7 @@ class CheckpointSaver {
   /// snapshot it returns when all is done. manifest.ranks and files are filled here.
   void begin(const CheckpointManifest& manifest);
   /// Lets what the stream is given from now on, an update, run after the snapshot that is under way. No communication.
-  void let_snapshot_end() const { snapshots_.wait(snapshot_taken_); }
+  void let_snapshot_end() const;
   /// Returns 1 while this rank has something to write, else 0. No communication.
   double unfinished() const;
   /// Collective if a save is under way, else nothing. unfinished: the sum over all ranks, taken before.
@@ -56,30 +57,23 @@ class CheckpointSaver {
   // A state with a value that is not finite is never saved: Error(numeric) under both.
 
  private:
-  enum class Phase { idle, writing, publishing };
-  void start(std::function<void()> work);
-  bool failed_anywhere(const std::optional<Error>& own);
+  struct Save;
+  void start(std::function<void(Save&)> work);
+  bool failed_anywhere(const std::optional<Error>& own, const Save& save);
   void gather_files();
-  void publish();
-  void announce();
+  void publish(Save& save);
+  void announce(const Save& save);
 
   RankState& state_;
   const Run& run_;
   const std::function<void()> prepare_;
-  const Log log_;
-  Phase phase_ = Phase::idle;
+  const std::function<void(const std::string&)> log_;
+  const std::unique_ptr<CopyStream> snapshots_;
   bool last_ = false;
-  CheckpointManifest manifest_;
-  std::string partial_;                      // the folder of the save under way
-  std::int64_t saved_step_ = 0;              // by this run; 0: none yet
-  std::array<CheckpointFile, 2> own_files_;  // state and list
-  CopyStream snapshots_;
-  CopyStream::Event snapshot_taken_;  // the thread that writes waits for it, and so does the next update
-  std::vector<std::string> prune_logs_;
-  std::set<std::string> left_alone_;        // what pruning has told of: once is enough
-  double seconds_ = 0, last_seconds_ = 0;   // of the save under way: snapshot, the slowest rank's writing, publishing
-  double work_seconds_ = 0;                 // of this rank's thread; valid when it has ended
-  std::future<std::optional<Error>> work_;  // last to be made, first to go: it uses all of the above
+  std::int64_t saved_step_ = 0;       // by this run; 0: none yet
+  double last_seconds_ = 0;           // that its save took
+  std::set<std::string> left_alone_;  // what pruning has told of: once is enough
+  std::unique_ptr<Save> save_;        // under way; null: none. Last to be made, first to go: its thread uses the above
 };
 
 }  // namespace ringtrain

@@ -52,9 +52,9 @@ nlohmann::ordered_json start_json(const ProcessStart& start) {
 std::string metrics_line(const StepRecord& record) {
   nlohmann::ordered_json json{{"skipped_steps", record.skipped_steps}};
   if (record.empty) json["empty"] = true;
-  if (record.stage.number > 0) {
-    json["stage"] = record.stage.number;
-    json["seq_len"] = record.stage.seq_len;
+  if (record.stage > 0) {
+    json["stage"] = record.stage;
+    json["seq_len"] = record.seq_len;
   }
   if (!record.trend.loss_spike.empty()) json["loss_spike"] = true;
   json["tokens_per_second"] = six_digits(record.tokens_per_second);

@@ -31,17 +31,12 @@ struct ProcessStart {
   std::string bfloat16_products;  // the instructions of a CPU run in bfloat16: "AVX512-BF16"; else empty
 };
 
-/// The stage of a step, of a run that has several.
-struct StepStage {
-  int number = 0;  // from 1; 0: the run has one stage, and its lines say nothing of it
-  std::int64_t seq_len = 0;
-};
-
 /// The line of an optimizer step. Loss, norm and rate are null in it where they are not finite.
 struct StepRecord : StepResult {
   WallClock::time_point time = {};  // its end
-  StepStage stage = {};
-  std::int64_t skipped_steps = 0;  // so far: without an update, for either reason
+  int stage = 0;                    // from 1; 0: the run has one alone, and its lines say nothing of it
+  std::int64_t seq_len = 0;         // of the stage
+  std::int64_t skipped_steps = 0;   // so far: without an update, for either reason
   double tokens_per_second = 0;
   double visible_pairs = 0;                  // of queries and keys, over the step's sequences
   std::optional<double> mfu = {};            // none: the peak is not known

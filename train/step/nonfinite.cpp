@@ -4,6 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <vector>
+
+#include "framework/counted.h"
+#include "parallel/shared_error.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/engine/rank_state.h"
+#include "train/models/model_source.h"
+#include "train/run/run.h"
 
 namespace ringtrain {
 
@@ -26,38 +35,57 @@ std::string samples_text(const std::vector<std::int64_t>& samples) {
   return text;
 }
 
-/// Returns what to do if the weights are finite.
-std::string advice(const NonfiniteStep& known) {
-  const std::string samples = samples_text(known.samples);
-  if (known.updates > 0) return "lower optimizer.lr, or look at " + samples;
-  if (known.checkpoint.empty()) return "no update was made yet: look at model.initializer_range, or at " + samples;
-  return fmt::format("no update was made yet: look at the weights of {}, or at {}", known.checkpoint, samples);
+/// Returns "step 5: the loss is nan and the gradient's norm 3.5".
+std::string numbers_text(const StepResult& result) {
+  return fmt::format("step {}: the loss is {} and the gradient's norm {}", result.step, number_text(result.loss),
+                     number_text(result.grad_norm));
+}
+
+/// Returns what to do if the weights are finite. checkpoint: whose weights the run began with; "": its own initial
+/// ones.
+std::string advice(const std::string& samples, std::int64_t updates, const std::string& checkpoint) {
+  if (updates > 0) return "lower optimizer.lr, or look at " + samples;
+  if (checkpoint.empty()) return "no update was made yet: look at model.initializer_range, or at " + samples;
+  return fmt::format("no update was made yet: look at the weights of {}, or at {}", checkpoint, samples);
 }
 
 /// Returns whose fault it is that the weights are no numbers, and what to do.
-std::string advice_on_weights(const NonfiniteStep& known) {
-  if (known.updates > 0) return "an update before has overflowed: lower optimizer.lr";
-  if (!known.checkpoint.empty()) return fmt::format("they are those of {}: begin with others", known.checkpoint);
+std::string advice_on_weights(std::int64_t updates, const std::string& checkpoint) {
+  if (updates > 0) return "an update before has overflowed: lower optimizer.lr";
+  if (!checkpoint.empty()) return fmt::format("they are those of {}: begin with others", checkpoint);
   return "they are the initial ones: lower model.initializer_range";
 }
 
 }  // namespace
 
-std::string nonfinite_numbers(std::int64_t step, double loss, double norm) {
-  return fmt::format("step {}: the loss is {} and the gradient's norm {}", step, number_text(loss), number_text(norm));
+std::string skipped_text(const StepResult& result, std::int64_t sequences, std::int64_t skipped) {
+  std::string why = numbers_text(result);
+  if (result.empty) {
+    why = fmt::format(
+        "step {}: {} a token to learn from (weights of 0, or documents of one token)", result.step,
+        sequences == 1 ? "its sequence does not have" : fmt::format("none of its {} sequences has", sequences));
+  }
+  return fmt::format("warning: {}; skipped: weights and moments stay as they are ({} so far)", why,
+                     counted(skipped, "skipped step"));
 }
 
-std::string nonfinite_sentence(const NonfiniteStep& known) {
-  std::string text = nonfinite_numbers(known.step, known.loss, known.norm);
-  if (known.limit) {
-    text += fmt::format(", the {}. in a row (training.max_skipped_steps is {})", known.in_a_row, *known.limit);
+std::string nonfinite_sentence(const Run& run, RankState& state, const StepResult& result, std::int64_t updates,
+                               const std::string& saved) {
+  const std::string own = nonfinite_weights(state);
+  const auto bad = shared_error(*state.world, own.empty() ? std::nullopt : std::optional(Error(ExitCode::numeric, own)),
+                                {"weights that are no numbers"});
+  const std::string checkpoint = run.start.source ? run.start.source->path : "";
+  std::string text = numbers_text(result);
+  if (run.config.training.on_nonfinite == OnNonfinite::skip) {
+    text += fmt::format(", the {}. in a row (training.max_skipped_steps is {})", result.nonfinite,
+                        run.config.training.max_skipped_steps);
   }
-  if (!known.bad_weights.empty()) {
-    return fmt::format("{}; {} holds a value that is not finite, and {}; {}", text, known.bad_weights,
-                       advice_on_weights(known), known.saved);
+  if (bad) {
+    return fmt::format("{}; {} holds a value that is not finite, and {}; {}", text, bad->what(),
+                       advice_on_weights(updates, checkpoint), saved);
   }
-  return fmt::format("{}; the weights are still those of step {}, {}; {}", text, known.step - known.in_a_row,
-                     known.saved, advice(known));
+  return fmt::format("{}; the weights are still those of step {}, {}; {}", text, result.step - result.nonfinite, saved,
+                     advice(samples_text(run.sample_indices(result.step)), updates, checkpoint));
 }
 
 }  // namespace ringtrain

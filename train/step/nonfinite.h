@@ -1,30 +1,26 @@
-// What a run says when loss or gradient are no numbers: the numbers, and advice that fits what is known. A learning
-// rate that was never used is not at fault, and weights that are no numbers cannot be trained on.
+// What a run says of a step that made no update, and with what it ends if loss or gradient are no numbers: the numbers,
+// and advice that fits what is known. A learning rate that was never used is not at fault, and weights that are no
+// numbers cannot be trained on.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <vector>
+
+#include "train/step/step_result.h"
 
 namespace ringtrain {
 
-/// What is known of a step whose loss or gradient norm is not finite.
-struct NonfiniteStep {
-  std::int64_t step = 0;
-  double loss = 0, norm = 0;
-  std::int64_t in_a_row = 1;          // such steps
-  std::optional<std::int64_t> limit;  // of them; none: the first one ends the run
-  std::int64_t updates = 0;           // that the weights have had, those before a resume among them
-  std::string checkpoint;             // whose weights the run began with; "": its own initial ones
-  std::string bad_weights;            // the first tensor of the weights with a value that is not finite; "": none
-  std::vector<std::int64_t> samples;  // of the step, in order
-  std::string saved;                  // what the run has saved, as a clause
-};
+class RankState;  // train/engine/rank_state.h
+struct Run;       // train/run/run.h
 
-/// Returns "step 5: the loss is nan and the gradient's norm 3.5".
-std::string nonfinite_numbers(std::int64_t step, double loss, double norm);
-/// Returns the sentence that a run ends with.
-std::string nonfinite_sentence(const NonfiniteStep& known);
+/// Returns the warning of a step that is skipped: an empty one, or one whose numbers are not finite. sequences: of the
+/// step. skipped: steps so far.
+std::string skipped_text(const StepResult& result, std::int64_t sequences, std::int64_t skipped);
+
+/// Collective, after a step whose numbers are not finite: all ranks look for weights that are not, either. Returns the
+/// sentence that the run ends with. updates: that the weights have had, those before a resume among them. saved: what
+/// the run has saved, as a clause.
+std::string nonfinite_sentence(const Run& run, RankState& state, const StepResult& result, std::int64_t updates,
+                               const std::string& saved);
 
 }  // namespace ringtrain

@@ -3,10 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 
-#include "framework/config/config.h"
+#include "data/loader.h"
+#include "framework/profile/clock.h"
 #include "layers/model_spec.h"
+#include "parallel/collectives.h"
+#include "parallel/shared_error.h"
+#include "train/engine/first_pass.h"
 #include "train/run/run_start.h"
+#include "train/run/run_steps.h"
 
 namespace ringtrain {
 
@@ -36,6 +43,24 @@ std::string todo(std::int64_t length, const KnownRope& known) {
       static_cast<double>(length) / static_cast<double>(known.length), known.length);
 }
 
+/// Collective. Returns the mean loss of the ends of the sequences of a step's first micro-batches.
+std::optional<double> loss_of_ends(const RunSteps& run, const Corpus& corpus, RankState& state, std::int64_t step,
+                                   const WindowEnd& end) {
+  const Config& config = run.at(step);
+  state.model->wait_for_batch();
+  const std::optional<Error> problem = caught([&] {
+    load_window_ends(state.batch, corpus, run.samples_of(step, state.mesh.data_index(state.rank), 0),
+                     config.training.seq_len, config.data.packing, state.shard, end);
+  });
+  if (auto shared = shared_error(*state.world, problem, {"data that cannot be read"})) throw SharedError(*shared);
+  state.model->evaluate(state.batch, {});
+  std::array<double, 2> sums{state.model->take_loss_sum(), state.batch.weight_sum};
+  state.model->take_ring_loads();
+  all_reduce_sum(*state.world, sums, {"loss of a check of the rope"});
+  if (!(sums[1] > 0)) return std::nullopt;
+  return sums[0] / sums[1];
+}
+
 }  // namespace
 
 std::int64_t rope_check_tokens(const Config& config, const KnownRope& known) {
@@ -45,6 +70,23 @@ std::int64_t rope_check_tokens(const Config& config, const KnownRope& known) {
   const std::int64_t tokens = std::min({most_tokens, known.length > 0 ? known.length : length, length});
   if (tokens < config.mesh.sequence) return 0;
   return tokens == length && !rescales(config.model, known.model) ? 0 : tokens;
+}
+
+std::optional<RopeCheck> check_rope(const RunSteps& run, const Corpus& corpus, RankState& state, std::int64_t step,
+                                    const KnownRope& known) {
+  const Config& config = run.at(step);
+  const std::int64_t tokens = rope_check_tokens(config, known);
+  if (tokens == 0) return std::nullopt;
+  const auto start = std::chrono::steady_clock::now();
+  const Span span(state.stream.trace(), "check of the rope");
+  FirstPass first_pass(state, fmt::format("check of the rope at {} tokens", tokens));
+  state.use_rope(known.model);
+  const auto alone = loss_of_ends(run, corpus, state, step, {.tokens = tokens, .whole = false});
+  state.use_rope(config.model);
+  const auto behind = loss_of_ends(run, corpus, state, step, {.tokens = tokens, .whole = true});
+  first_pass.end();
+  if (!alone || !behind) return std::nullopt;
+  return RopeCheck{.tokens = tokens, .alone = *alone, .behind = *behind, .seconds = seconds_since(start)};
 }
 
 std::string rope_check_text(const RopeCheck& check, const Config& config) {

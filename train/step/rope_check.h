@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "framework/config/model_config.h"
@@ -11,6 +12,9 @@
 namespace ringtrain {
 
 struct Config;
+struct Corpus;    // data/corpus.h
+class RankState;  // train/engine/rank_state.h
+struct RunSteps;  // train/run/run_steps.h
 
 /// The rotary positions that weights know.
 struct KnownRope {
@@ -30,6 +34,13 @@ struct RopeCheck {
 /// there is nothing to check, for both ways would be the same, no positions turn, or the ring is longer. config: of
 /// one stage.
 std::int64_t rope_check_tokens(const Config& config, const KnownRope& known);
+
+/// Collective. Compares the rotary positions of a step to come with those that the weights know, on the ends of the
+/// sequences of its first micro-batches: two forward passes. It allocates nothing and leaves nothing behind. Returns
+/// nothing where rope_check_tokens() has nothing to check, or no end has a target. Throws SharedError on all ranks if
+/// one of them cannot read its data.
+std::optional<RopeCheck> check_rope(const RunSteps& run, const Corpus& corpus, RankState& state, std::int64_t step,
+                                    const KnownRope& known);
 
 /// Returns what the check has found, for the log.
 std::string rope_check_text(const RopeCheck& check, const Config& config);

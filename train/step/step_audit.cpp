@@ -5,18 +5,20 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "framework/counted.h"
+#include "layers/audit/attention_audit.h"
 #include "parallel/collectives.h"
 #include "parallel/shared_error.h"
+#include "train/engine/rank_state.h"
+#include "train/run/run_steps.h"
 #include "train/step/ring_report.h"
 
 namespace ringtrain {
 
 namespace {
 
-std::string described(const Run& run, const RankState& state, std::int64_t step, const AuditDeparture& found) {
+std::string described(const RunSteps& run, const RankState& state, std::int64_t step, const AuditDeparture& found) {
   const AuditPlace& place = found.place;
   return fmt::format(
       "layer.{}.{} departs at head {}, sequence {}, position {}, element {}, made by rank {} on {}{}: the run has "
@@ -30,11 +32,24 @@ std::string described(const Run& run, const RankState& state, std::int64_t step,
 
 }  // namespace
 
-StepAudit audit_over_ranks(const Run& run, const RankState& state, std::int64_t step, const AuditReport& own) {
+bool is_audited(const RunSteps& run, std::int64_t step) {
+  const std::int64_t interval = run.config.training.audit.interval;
+  return interval > 0 && step % interval == 0;
+}
+
+void begin_audit(const RunSteps& run, RankState& state, std::int64_t step) {
+  const TrainingConfig& training = run.config.training;
+  state.model->audit().begin_step(training.seed, step, state.rank, run.micro_batches(step), training.micro_batch_size,
+                                  state.batch.T);
+}
+
+StepAudit end_audit(const RunSteps& run, RankState& state, std::int64_t step) {
+  const AuditReport own = state.model->audit().take_report();
   std::vector<double> numbers{static_cast<double>(own.rows), static_cast<double>(own.departures)};
   numbers.insert(numbers.end(), own.error.begin(), own.error.end());
   const std::vector<double> all = all_gather(*state.world, numbers, {"audit of attention"});
   StepAudit audit;
+  audit.error.resize(audited_tensors);
   for (std::size_t at = 0; at < all.size(); at += numbers.size()) {
     audit.rows += static_cast<std::int64_t>(all[at]);
     audit.departures += static_cast<std::int64_t>(all[at + 1]);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "layers/model/step_work.h"
 #include "train/run/step_report.h"
@@ -14,11 +15,13 @@ namespace ringtrain {
 struct StepResult : StepReport {
   LayerPairs pairs;                // over all sequences
   bool empty = false;              // no sequence has a target: nothing was computed
+  std::int64_t nonfinite = 0;      // steps in a row, up to this one, whose loss or norm is not finite
   int signal = 0;                  // SIGTERM or SIGINT, if any rank has seen one
   double unfinished_saves = 0;     // ranks that still write
   double ring_wait_seconds = 0;    // that this rank spent waiting for ring messages
   std::optional<RingReport> ring;  // none: a ring of one
   std::optional<StepAudit> audit;  // none: the step was not audited
+  std::string dumped;              // what rank 0 says of the step's dump; "": there is none
 };
 
 }  // namespace ringtrain

@@ -4,6 +4,7 @@
 
 #include "data/loader.h"
 #include "extras/long_context/comparison.h"
+#include "layers/logits_pass.h"
 #include "tests/train/evaluation/evaluation_fixture.h"
 #include "train/evaluation/evaluation_report.h"
 

@@ -8,6 +8,7 @@
 #include "data/loader.h"
 #include "extras/long_context/task_samples.h"
 #include "extras/long_context/task_scores.h"
+#include "layers/logits_pass.h"
 #include "tests/train/evaluation/evaluation_fixture.h"
 
 namespace ringtrain::testing {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "layers/audit/attention_audit.h"
 #include "layers/model_parameters.h"
 #include "tests/train/train_fixture.h"
 #include "train/engine/rank_state.h"

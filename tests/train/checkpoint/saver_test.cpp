@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "framework/config/read_config.h"
+#include "framework/copy_stream.h"
 #include "framework/storage/files.h"
 #include "layers/model_parameters.h"
 #include "parallel/launch/launch.h"

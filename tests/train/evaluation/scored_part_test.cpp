@@ -95,8 +95,8 @@ TEST_F(ScoredPartTest, AFileThatIsNotTrainedOnIsScoredWhole) {
       prepare_run({.config = config(plain, {"data.validation=" + other}), .output = at("run"), .start = {}}, log);
   EXPECT_NE(outcome.logged("evaluation: scores all of " + other + ", which was not trained on"), "");
   EXPECT_NE(dry_run_report(ready).find("of all of " + other + ", which was not trained on"), std::string::npos);
-  ASSERT_TRUE(ready.targets.has_value());
-  const EvaluationTargets targets = ready.targets.value_or(EvaluationTargets{});
+  ASSERT_TRUE(ready.evaluation.has_value());
+  const EvaluationTargets targets = ready.evaluation.value_or(RunEvaluation{}).targets;
   EXPECT_GT(targets.documents, 6) << "more than its validation part";
   const auto before_that_part = [](const TargetBlock& block) { return block.document < 54; };
   EXPECT_TRUE(std::ranges::any_of(targets.blocks, before_that_part));

@@ -21,6 +21,7 @@
 #include "framework/config/read_config.h"
 #include "framework/error.h"
 #include "layers/check_model.h"
+#include "layers/model_parameters.h"
 #include "tests/layers/harness.h"
 #include "train/models/hugging_face_config.h"
 #include "train/models/hugging_face_names.h"

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "layers/model_parameters.h"
 #include "tests/layers/harness.h"
 #include "tests/support/error_of.h"
 #include "tests/support/paths.h"

@@ -11,6 +11,7 @@
 
 #include "framework/config/read_config.h"
 #include "framework/standard_streams.h"
+#include "layers/audit/attention_audit.h"
 #include "layers/check_model.h"
 #include "train/engine/rank_state.h"
 #include "train/programs/program.h"

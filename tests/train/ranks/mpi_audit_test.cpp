@@ -1,5 +1,6 @@
 // The audit of attention (training.audit) where ranks are processes: a right run has no alarm and the bits of a run
 // without audits; a bit that flips on one rank ends them all with 5, and rank 0 tells where it is.
+#include "framework/config/read_config.h"
 #include "tests/train/launch_fixture.h"
 
 namespace ringtrain::testing {

@@ -1,0 +1,52 @@
+#include "train/step/step_batches.h"
+
+#include <array>
+#include <optional>
+
+#include "data/loader.h"
+#include "parallel/collectives.h"
+#include "parallel/ring/ring_load.h"
+#include "parallel/shared_error.h"
+#include "train/engine/rank_state.h"
+#include "train/run/run_steps.h"
+
+namespace ringtrain {
+
+StepBatches::StepBatches(const RunSteps& run, const Corpus& corpus, RankState& state)
+    : run_(run), corpus_(corpus), state_(state), masks_(mask_counts(run.config.model, run.config.training)) {}
+
+/// Each rank's batches count its own shard's weights, so the plain sum counts each target once; the first rank of a
+/// ring counts the pairs of its sequences.
+double StepBatches::load(StepResult& result) {
+  state_.model->wait_for_batch();  // no wait: the step before was read to its loss
+  const Config& config = run_.at(result.step);
+  const Segment sequence{0, 1, config.training.seq_len};
+  const int data_rank = state_.mesh.data_index(state_.rank);
+  std::array<double, 4> sums{};  // one message carries them
+  auto& [weights, forward_pairs, backward_pairs, unreadable_ranks] = sums;
+  const std::optional<Error> problem = caught([&] {
+    for (std::int64_t micro = 0; micro < run_.micro_batches(result.step); ++micro) {
+      const Span span(state_.stream.trace(), "batch", {{"micro", micro}});
+      Batch& batch = state_.batch_of(micro);
+      load_windows(batch, corpus_, run_.samples_of(result.step, data_rank, micro), config.training.seq_len,
+                   config.data.packing, state_.shard);
+      weights += batch.weight_sum;
+      if (state_.shard.ring_rank > 0) continue;
+      const LayerPairs pairs = layer_pairs(masks_, [&](const AttentionMask& mask) {
+        return static_cast<double>(visible_pairs(mask, {&sequence, 1}, {&sequence, 1}, batch.B, batch.document_starts));
+      });
+      forward_pairs += pairs.forward;
+      backward_pairs += pairs.backward;
+    }
+  });
+  if (problem) unreadable_ranks = 1;
+  all_reduce_sum(*state_.world, sums, {"sum of target weights"});
+  if (unreadable_ranks > 0) {
+    if (auto shared = shared_error(*state_.world, problem, {"data that cannot be read"})) throw SharedError(*shared);
+  }
+  result.pairs = {.forward = forward_pairs, .backward = backward_pairs};
+  result.empty = !(weights > 0);
+  return weights;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,31 @@
+// The batches of a step on one rank.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "layers/model/step_work.h"
+#include "train/step/step_result.h"
+
+namespace ringtrain {
+
+struct Corpus;    // data/corpus.h
+class RankState;  // train/engine/rank_state.h
+struct RunSteps;  // train/run/run_steps.h
+
+class StepBatches {
+ public:
+  /// run, corpus and state must outlive it.
+  StepBatches(const RunSteps& run, const Corpus& corpus, RankState& state);
+  /// Collective. Loads the micro-batches of step result.step into the state's and counts their pairs. Returns the
+  /// weights of all targets: the step's one denominator. Throws SharedError on all ranks if one cannot read its data.
+  double load(StepResult& result);
+
+ private:
+  const RunSteps& run_;
+  const Corpus& corpus_;
+  RankState& state_;
+  const std::vector<MaskCount> masks_;
+};
+
+}  // namespace ringtrain
