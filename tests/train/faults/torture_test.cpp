@@ -14,6 +14,7 @@
 
 #include "framework/config/read_config.h"
 #include "framework/storage/files.h"
+#include "framework/storage/hdf5_datasets.h"
 #include "tests/support/paths.h"
 #include "tests/train/child_process.h"
 #include "tests/train/faulty_disk.h"
