@@ -10,6 +10,7 @@
 #include "extras/long_context/comparison.h"
 #include "framework/error.h"
 #include "framework/standard_streams.h"
+#include "layers/model_parameters.h"
 #include "train/evaluation/checkpoint_evaluation.h"
 #include "train/models/model_tokenizer.h"
 #include "train/run/run_folder.h"

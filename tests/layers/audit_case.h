@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "framework/random.h"
+#include "layers/audit/attention_audit.h"
 #include "tests/layers/harness.h"
 
 namespace ringtrain::testing {
