@@ -13,7 +13,6 @@ namespace ringtrain {
 ParameterStore::ParameterStore(Allocator& allocator, const ParameterTable& table, Stream& stream,
                                const StoreOptions& options, Communicator* world)
     : table_(table),
-      options_(options),
       context_(std::make_unique<StoreContext>(table, stream, options, world)),
       slices_(owned_slices(table, Part::trainable, options.ranks, options.rank)),
       frozen_slices_(owned_slices(table, Part::frozen, options.ranks, options.rank)),
@@ -32,6 +31,14 @@ ParameterStore::ParameterStore(Allocator& allocator, const ParameterTable& table
 }
 
 ParameterStore::~ParameterStore() = default;
+
+bool ParameterStore::has_gradients() const {
+  return context_->options.gradients;
+}
+
+DType ParameterStore::dtype() const {
+  return context_->options.dtype;
+}
 
 void ParameterStore::prefetch(int bucket) {
   weights_->prefetch(bucket);
@@ -86,11 +93,12 @@ const Parameter& ParameterStore::trained_parameter(const char* call, int id) con
 }
 
 void ParameterStore::weights_changed() {
-  if (options_.ranks > 1) weights_->changed();
+  if (context_->options.ranks > 1) weights_->changed();
 }
 
 std::vector<ParameterSlice> ParameterStore::held() const {
-  const auto [ranks, rank] = weights_->sharded() ? std::pair(options_.ranks, options_.rank) : std::pair(1, 0);
+  const auto [ranks, rank] =
+      weights_->sharded() ? std::pair(context_->options.ranks, context_->options.rank) : std::pair(1, 0);
   std::vector<ParameterSlice> held = owned_slices(table(), Part::trainable, ranks, rank);
   std::ranges::copy(owned_slices(table(), Part::frozen, ranks, rank), std::back_inserter(held));
   std::ranges::sort(held, {}, &ParameterSlice::parameter);

@@ -9,7 +9,6 @@
 #include <memory>
 #include <vector>
 
-#include "framework/config/choices.h"
 #include "framework/parameter_table.h"
 #include "framework/stream.h"
 #include "parallel/collectives.h"
@@ -21,15 +20,7 @@ class Allocator;
 class BucketGradients;
 class BucketWeights;
 struct StoreContext;
-
-/// What a store holds. One rank alone has nothing to shard.
-struct StoreOptions {
-  DType dtype = DType::float32;
-  bool gradients = false;  // in the accumulator of dtype
-  Shard shard = Shard::optimizer;
-  int ranks = 1, rank = 0;
-  SumOrder order = SumOrder::by_rank;
-};
+struct StoreOptions;
 
 class ParameterStore {
  public:
@@ -47,9 +38,9 @@ class ParameterStore {
   /// Returns the table of its parameters.
   const ParameterTable& table() const { return table_; }
   /// Returns whether it has memory for gradients.
-  bool has_gradients() const { return options_.gradients; }
+  bool has_gradients() const;
   /// Returns the dtype of its weights.
-  DType dtype() const { return options_.dtype; }
+  DType dtype() const;
 
   // ---- Weights -----------------------------------------------------------------------------------------------------
 
@@ -125,7 +116,6 @@ class ParameterStore {
   int trained_below(int bucket) const;
 
   const ParameterTable& table_;
-  const StoreOptions options_;
   std::unique_ptr<StoreContext> context_;
   std::vector<ParameterSlice> slices_, frozen_slices_;
   std::unique_ptr<BucketWeights> weights_;

@@ -7,12 +7,22 @@
 #include <span>
 #include <vector>
 
+#include "framework/config/choices.h"
 #include "framework/parameter_table.h"
 #include "framework/stream.h"
+#include "parallel/collectives.h"
 #include "parallel/parameter_slices.h"
-#include "parallel/parameter_store.h"
 
 namespace ringtrain {
+
+/// What a store holds. One rank alone has nothing to shard.
+struct StoreOptions {
+  DType dtype = DType::float32;
+  bool gradients = false;  // in the accumulator of dtype
+  Shard shard = Shard::optimizer;
+  int ranks = 1, rank = 0;
+  SumOrder order = SumOrder::by_rank;
+};
 
 struct StoreContext {
   /// Error(usage) if the options' rank is not among its ranks, or world (may be null) has another number of ranks.

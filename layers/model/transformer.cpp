@@ -13,6 +13,7 @@
 #include "layers/logits_pass.h"
 #include "layers/model_parameters.h"
 #include "parallel/ring/ring.h"
+#include "parallel/store_context.h"
 
 namespace ringtrain {
 

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "parallel/launch/launch.h"
+#include "parallel/store_context.h"
 #include "tests/parallel/run_ranks.h"
 #include "tests/parallel/watched_communicator.h"
 #include "tests/support/error_of.h"

@@ -53,6 +53,17 @@ CLI::Validator whole_number() {
   return CLI::Validator(check, "");
 }
 
+/// Throws Error(usage) for a file or a folder whose name is empty: a variable of a shell that was not set.
+inline void refuse_empty_paths(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    if (type.find("FILE") == std::string::npos && type.find("PATH") == std::string::npos) continue;
+    for (const std::string& path : option->results()) {
+      if (path.empty()) fail(ExitCode::usage, "{} is empty; name a file or leave it out", option->get_name());
+    }
+  }
+}
+
 /// Returns the check of a whole number that has no upper bound of its own.
 inline CLI::Validator at_least(std::int64_t least) {
   const auto check = [least](std::string& text) {
@@ -194,6 +205,7 @@ inline bool parse_command_line(CommandLine& app, int argc, char** argv, bool pri
     // CLI11 2.1 would ask for the required options first.
     if (std::any_of(argv + 1, argv + argc, asks_for_version)) throw CLI::CallForVersion(version_text(), 0);
     app.parse(argc, argv);
+    refuse_empty_paths(app);
     return true;
   } catch (const CLI::Success& asked) {
     if (prints) app.exit(asked);

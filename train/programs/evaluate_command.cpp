@@ -38,7 +38,7 @@ void read_mesh(std::string_view text, MeshConfig& mesh) {
 
 struct Arguments {
   EvaluationOptions options;
-  std::optional<std::string> output, per_token;
+  std::string output, per_token;  // "": not asked for
   bool overwrite = false;
 };
 
@@ -105,7 +105,7 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
       "stdout.",
       "evaluate"};
   EvaluationOptions& options = arguments.options;
-  std::string mesh = "1x1", output, per_token;
+  std::string mesh = "1x1";
   app.add_option("--checkpoint", options.checkpoint, "PATH",
                  "a run (its newest checkpoint), a checkpoint, or a Hugging Face folder")
       ->required();
@@ -130,8 +130,8 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
       ->allow_extra_args(false);
   const std::unique_ptr<MetricFlags> metrics = add_metric_flags(app, argc, argv);
   app.add_computation(options);
-  auto* const output_option = app.add_option("--output", output, "FILE.json",
-                                             "write the results as JSON, too; replaces those of a former evaluation");
+  app.add_option("--output", arguments.output, "FILE.json",
+                 "write the results as JSON, too; replaces those of a former evaluation");
   auto* const per_token_option =
       app.add_option("--per-token", per_token, "FILE.jsonl",
                      "write the score of every token, a line of JSON each; replaces a former file of this kind");
@@ -140,8 +140,6 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
   if (!parse_command_line(app, argc, argv, print)) return false;
   read_mesh(mesh, options.mesh);
   if (layout_option->count() > 0) options.layout = layout;
-  if (output_option->count() > 0) arguments.output = output;
-  if (per_token_option->count() > 0) arguments.per_token = per_token;
   check_context_lengths(options.request.context_lengths, "--context-lengths");
   options.metrics = metrics->metrics();
   return true;
@@ -151,11 +149,11 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
 class Outputs {
  public:
   explicit Outputs(const Arguments& arguments) : arguments_(arguments) {
-    if (arguments.output) {
-      open(results_, *arguments.output, {"the results of an evaluation", "--output"}, OutputMark::json(writer));
+    if (!arguments.output.empty()) {
+      open(results_, arguments.output, {"the results of an evaluation", "--output"}, OutputMark::json(writer));
     }
-    if (arguments.per_token) {
-      open(tokens_, *arguments.per_token, {"the scores of an evaluation's tokens", "--per-token"},
+    if (!arguments.per_token.empty()) {
+      open(tokens_, arguments.per_token, {"the scores of an evaluation's tokens", "--per-token"},
            OutputMark::begins(per_token_head));
     }
     for (const auto& metric : arguments.options.metrics) {
@@ -196,7 +194,7 @@ int run_evaluate(int argc, char** argv, Launcher& launcher) {
   if (prints) hashing.emplace("evaluate");
   std::vector<TokenScore> tokens;
   const EvaluationSummary summary =
-      evaluate_checkpoint(arguments.options, launcher, arguments.per_token ? &tokens : nullptr);
+      evaluate_checkpoint(arguments.options, launcher, arguments.per_token.empty() ? nullptr : &tokens);
   if (!prints) return 0;
   print_result(evaluation_table(summary));
   outputs->write(summary, tokens);

@@ -134,9 +134,9 @@ TEST_F(ComparisonTest, EqualsAWitnessWithBothDistributions) {
     EXPECT_NEAR(summary.results[i].nll.value - comparison[i].all.against_nll.value, comparison[i].all.difference.value,
                 1e-12);
   }
-  const auto json = evaluation_json(summary).at("against");
-  EXPECT_EQ(json.at("results").at(1).at("kl").get<double>(), found.all.kl.value);
-  EXPECT_EQ(json.at("results").at(1).at("by_position").size(), buckets.size());
+  const auto object = evaluation_json(summary).at("against");
+  EXPECT_EQ(object.at("results").at(1).at("kl").get<double>(), found.all.kl.value);
+  EXPECT_EQ(object.at("results").at(1).at("by_position").size(), buckets.size());
   EXPECT_NE(evaluation_table(summary).find("Against " + open_model(two).path), std::string::npos);
 }
 

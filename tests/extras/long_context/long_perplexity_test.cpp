@@ -138,10 +138,10 @@ TEST_F(LongPplTest, EqualsAWitnessThatReadsEachWindow) {
   EXPECT_EQ(result.tokens, tokens);
   EXPECT_NEAR(result.key_nll.value, key_nll / static_cast<double>(keys), 1e-12);
   EXPECT_NEAR(result.nll.value, nll / static_cast<double>(scored), 1e-12);
-  const auto json = evaluation_json(summary).at("longppl");
-  EXPECT_NEAR(json.at("longppl").get<double>(), std::exp(key_nll / static_cast<double>(keys)), 1e-11);
-  EXPECT_EQ(json.at("n_key_token"), keys);
-  EXPECT_EQ(json.at("documents").size(), documents.size());
+  const auto object = evaluation_json(summary).at("longppl");
+  EXPECT_NEAR(object.at("longppl").get<double>(), std::exp(key_nll / static_cast<double>(keys)), 1e-11);
+  EXPECT_EQ(object.at("n_key_token"), keys);
+  EXPECT_EQ(object.at("documents").size(), documents.size());
   EXPECT_NE(evaluation_table(summary).find("contrast of this model itself: " + result.set.evaluator),
             std::string::npos);
 }
