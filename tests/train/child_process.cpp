@@ -3,9 +3,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <regex>
 #include <thread>
 
 #include "tests/support/paths.h"
@@ -47,6 +47,36 @@ void replace_stream(int stream, const char* path, int flags) {
   const int file = ::open(path, flags);
   ::dup2(file, stream);
   if (file != stream) ::close(file);
+}
+
+void break_pipe(int stream) {
+  int ends[2];
+  if (::pipe(ends) != 0) ::_exit(125);
+  ::close(ends[0]);
+  ::dup2(ends[1], stream);
+  ::close(ends[1]);
+}
+
+const std::map<std::string, std::function<void()>> broken_streams{
+    {"full", [] { replace_stream(STDERR_FILENO, "/dev/full", O_WRONLY); }},
+    {"gone", [] { break_pipe(STDERR_FILENO); }},
+    {"closed", [] {
+       for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(stream);
+     }}};
+
+void expect_end(const ChildResult& result, int code, const std::vector<std::string>& parts, const CallerLine& here) {
+  const ::testing::ScopedTrace trace(here.file_name(), static_cast<int>(here.line()), "the program's end");
+  EXPECT_EQ(result.code, code) << result.err;
+  EXPECT_TRUE(holds_all(result.err, parts));
+}
+
+void expect_refused(const ChildResult& result, int code, const std::vector<std::string>& parts,
+                    const CallerLine& here) {
+  expect_end(result, code, parts, here);
+  const ::testing::ScopedTrace trace(here.file_name(), static_cast<int>(here.line()), "the refusal");
+  EXPECT_EQ(result.out, "");
+  static const std::regex last_line("(^|\n)[a-z]+: [^\n]*\n$");
+  EXPECT_TRUE(std::regex_search(result.err, last_line)) << result.err;
 }
 
 ChildResult Child::wait_at_most(double seconds) {

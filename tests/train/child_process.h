@@ -5,8 +5,11 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
+
+#include "framework/error.h"
 
 namespace ringtrain::testing {
 
@@ -42,8 +45,19 @@ inline ChildResult run_child(const std::string& program, const std::vector<std::
   return Child(program, arguments, folder, before_start).wait();
 }
 
-/// What a child may do before its program starts: give it a limit (RLIMIT_FSIZE, ...), or a file as a stream.
+/// Expects a program to have ended with this code, and to have said every part on stderr.
+void expect_end(const ChildResult& result, int code, const std::vector<std::string>& parts = {},
+                const CallerLine& here = CallerLine::current());
+/// The same, of a program that refuses: it has nothing for stdout, and its last line on stderr begins with its name.
+void expect_refused(const ChildResult& result, int code, const std::vector<std::string>& parts,
+                    const CallerLine& here = CallerLine::current());
+
+/// What a child may do before its program starts: give it a limit (RLIMIT_FSIZE, ...), a file as a stream, or a pipe
+/// that nobody reads.
 void limit(int resource, std::int64_t most);
 void replace_stream(int stream, const char* path, int flags);
+void break_pipe(int stream);
+/// What may have become of the stream of messages when a program starts: it is full, nobody reads it, it is closed.
+extern const std::map<std::string, std::function<void()>> broken_streams;
 
 }  // namespace ringtrain::testing

@@ -3,54 +3,18 @@
 #include <filesystem>
 #include <fstream>
 
-#include "framework/dump/dump_comparison.h"
-#include "framework/dump/dump_reader.h"
-#include "tests/support/paths.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
 
 namespace ringtrain::testing {
 namespace {
 
-class DumpedStep : public TrainTest {
+class DumpedStep : public TextTest {
  protected:
-  using Hook = std::function<void(RankState& state, std::int64_t step)>;
-  void SetUp() override {
-    TrainTest::SetUp();
-    TextPlan text;
-    text.weights = true;
-    data = write_tokens("text.h5", text);
-  }
+  DumpedStep() : TextTest({.weights = true}) {}
   /// Six sequences a step, one step.
-  Config small(std::vector<std::string> settings) const {
-    settings.insert(settings.begin(), {"training.global_batch_size=6", "training.steps=1"});
-    return tiny(data, settings);
-  }
-  /// Runs a training into NAME and dumps one step into NAME.dump. Returns the dump's path.
-  std::string run_dumped(const Config& config, const std::string& name, std::int64_t step, const Hook& hook = {}) {
-    TrainOptions options;
-    options.config = config;
-    options.output = at(name);
-    options.dump = {.folder = at(name) + ".dump", .step = step};
-    const auto log = [&](const std::string&) {};
-    ringtrain::Run prepared = prepare_run(options, log);
-    prepared.before_forward = hook;
-    EXPECT_EQ(train(prepared, log), ExitCode::done);
-    return options.dump.folder;
-  }
-  static DumpComparison compare(const std::string& a, const std::string& b) {
-    const DumpReader of_a(a), of_b(b);
-    const Tolerance tolerance = default_tolerance(of_a.index(), of_b.index());
-    DumpComparison comparison = compare_dumps(of_a, of_b, tolerance);
-    if (!comparison.agree()) ::testing::Test::RecordProperty("report", report(comparison, of_a, of_b, tolerance));
-    return comparison;
-  }
-  static void expect_agreement(const std::string& a, const std::string& b, std::size_t min_tensors) {
-    const DumpReader of_a(a), of_b(b);
-    const Tolerance tolerance = default_tolerance(of_a.index(), of_b.index());
-    const DumpComparison comparison = compare_dumps(of_a, of_b, tolerance);
-    EXPECT_TRUE(comparison.agree()) << report(comparison, of_a, of_b, tolerance);
-    EXPECT_GE(comparison.tensors.size(), min_tensors);
+  Config small(const std::vector<std::string>& settings) const {
+    return tiny(data, joined({"training.global_batch_size=6", "training.steps=1"}, settings));
   }
   /// Gives the first `count` float64 of a dumped tensor's file another sign.
   static void turn_sign(const std::string& dump, int rank, const std::string& dataset, std::size_t count) {
@@ -63,61 +27,41 @@ class DumpedStep : public TrainTest {
     for (double& value : values) value = -value;
     File::open_for_update(path, ExitCode::data).write_at(found->offset, values.data(), count * sizeof(double));
   }
-  std::string data;
 };
 
 TEST_F(DumpedStep, IsTheSameOnEveryMeshAndLayout) {
   const std::string one = run_dumped(small({}), "1x1", 1);
   const DumpReader reader(one);
-  for (const char* const name : {"model.embed_tokens.weight",
-                                 "input.tokens",
-                                 "input.documents",
-                                 "embedding",
-                                 "layer.0.attention_norm",
-                                 "layer.1.query",
-                                 "layer.1.key",
-                                 "layer.1.value",
-                                 "layer.1.attention",
-                                 "layer.1.logsumexp",
-                                 "layer.1.gate",
-                                 "layer.1.output",
-                                 "final_norm",
-                                 "logits",
-                                 "nll",
-                                 "grad.logits",
-                                 "grad.layer.1.output",
-                                 "grad.layer.0.activation",
-                                 "grad.layer.0.query",
-                                 "grad.layer.0.key",
-                                 "grad.layer.0.value",
-                                 "grad.embedding",
-                                 "grad.model.layers.1.self_attn.q_proj.weight"}) {
-    EXPECT_NE(reader.find(name), nullptr) << name;
-  }
+  const auto expect_there = [&](std::initializer_list<std::string> names) {
+    for (const std::string& name : names) EXPECT_NE(reader.find(name), nullptr) << name;
+  };
+  expect_there({"model.embed_tokens.weight", "input.tokens", "input.documents", "embedding", "layer.0.attention_norm"});
+  expect_there({"layer.1.query", "layer.1.key", "layer.1.value", "layer.1.attention", "layer.1.logsumexp"});
+  expect_there({"layer.1.gate", "layer.1.output", "final_norm", "logits", "nll", "grad.logits", "grad.layer.1.output"});
+  expect_there({"grad.layer.0.activation", "grad.layer.0.query", "grad.layer.0.key", "grad.layer.0.value"});
+  expect_there({"grad.embedding", "grad.model.layers.1.self_attn.q_proj.weight"});
   const auto place = [&](const char* name) { return reader.find(name) - reader.index().tensors.data(); };
   EXPECT_LT(place("layer.0.output"), place("layer.1.query")) << "in the order of the step";
   EXPECT_LT(place("layer.1.output"), place("grad.layer.1.output"));
   EXPECT_LT(place("grad.layer.1.query"), place("grad.layer.0.output"));
 
-  expect_agreement(run_dumped(small({"mesh.data=2", "mesh.sequence=3", "mesh.layout=striped"}), "2x3", 1), one, 90);
-  expect_agreement(
-      run_dumped(small({"mesh.data=3", "mesh.sequence=2", "mesh.layout=zigzag", "training.micro_batch_size=2",
-                        "training.feedforward_chunk=0", "training.recompute=full"}),
-                 "3x2", 1),
-      one, 90);
-  expect_agreement(run_dumped(small({"mesh.sequence=3", "mesh.layout=contiguous", "training.loss_chunk=1000",
-                                     "training.recompute=keep_attention", "training.feedforward_chunk=5"}),
-                              "1x3", 1),
-                   one, 90);
+  const std::vector<std::vector<std::string>> meshes{
+      {"mesh.data=2", "mesh.sequence=3", "mesh.layout=striped"},
+      {"mesh.data=3", "mesh.sequence=2", "mesh.layout=zigzag", "training.micro_batch_size=2",
+       "training.feedforward_chunk=0", "training.recompute=full"},
+      {"mesh.sequence=3", "mesh.layout=contiguous", "training.loss_chunk=1000", "training.recompute=keep_attention",
+       "training.feedforward_chunk=5"}};
+  for (const auto& mesh : meshes) {
+    SCOPED_TRACE(mesh.front());
+    EXPECT_GE(expect_dumps_agree(run_dumped(small(mesh), mesh.front(), 1), one).tensors.size(), 90U);
+  }
 }
 
 TEST_F(DumpedStep, OfGpt2AndALaterStepIsTheSameToo) {
   const std::vector<std::string> gpt2{"model.architecture=gpt2", "model.num_key_value_heads=4",
                                       "model.max_position_embeddings=37", "data.packing=concat", "training.steps=2"};
   const std::string one = run_dumped(small(gpt2), "one", 2);
-  auto settings = gpt2;
-  settings.insert(settings.end(), {"mesh.data=2", "mesh.sequence=3"});
-  const DumpReader a(one), b(run_dumped(small(settings), "six", 2));
+  const DumpReader a(one), b(run_dumped(small(joined(gpt2, {"mesh.data=2", "mesh.sequence=3"})), "six", 2));
   EXPECT_EQ(a.find("input.documents"), nullptr);
   // Adam divides by the size of a gradient, so what one step rounds is larger in the next.
   const Tolerance tolerance{.relative = 1e-9, .absolute = 1e-12};
@@ -139,9 +83,8 @@ TEST_F(DumpedStep, ChangesNoBitOfTheRun) {
                                  std::string("training.recompute=") + recompute});
     run_dumped(config, with, 2);
     run(config, without);
-    EXPECT_EQ(losses(with), losses(without));
+    expect_same_bits(with, without);
     EXPECT_EQ(numbers(with, "grad_norm"), numbers(without, "grad_norm"));
-    EXPECT_EQ(state(checkpoint(with, 3)), state(checkpoint(without, 3)));
     EXPECT_EQ(losses(with).size(), 3u);
   }
 }
@@ -159,7 +102,8 @@ TEST_F(DumpedStep, LocatesAFaultOfALayer) {
       for (std::int64_t i = 0; i < row.numel(); ++i) row.as<double>()[i] = -row.as<double>()[i];
     }
   });
-  const DumpComparison comparison = compare(right, wrong);
+  const DumpReader a(right), b(wrong);
+  const DumpComparison comparison = compare_dumps(a, b, default_tolerance(a.index(), b.index()));
   ASSERT_NE(comparison.first(), nullptr);
   EXPECT_EQ(comparison.first()->name, "layer.1.query_projection");
   EXPECT_EQ(comparison.first()->place, "sequence 0, position 0, column 5");
@@ -176,51 +120,41 @@ TEST_F(DumpedStep, ComparisonNamesTensorPlaceAndRank) {
   const ChildResult found =
       run_child("check", {"--compare", right, wrong, "--tolerance", "1e-12", "--absolute", "0"}, folder);
   EXPECT_EQ(found.code, 5) << found.err;
-  EXPECT_NE(found.out.find("first difference: grad.layer.0.gate at sequence 5, position 1, column 0\n"),
-            std::string::npos)
-      << found.out;
-  EXPECT_NE(found.out.find("(rank 4)"), std::string::npos) << found.out;
-  EXPECT_NE(found.out.find("\n2 of "), std::string::npos) << found.out;
-  EXPECT_NE(found.out.find("  grad.layer.0.up    1 of 5328 elements"), std::string::npos) << found.out;
+  EXPECT_TRUE(holds_all(found.out, {"first difference: grad.layer.0.gate at sequence 5, position 1, column 0\n",
+                                    "(rank 4)", "\n2 of ", "  grad.layer.0.up    1 of 5328 elements"}));
   EXPECT_EQ(run_child("check", {"--compare", right, wrong, "--tolerance", "3"}, folder).code, 0);
 }
 
 TEST_F(DumpedStep, FromTheCommandLine) {
-  std::ofstream(at("tiny.yaml")) << "model: {vocab_size: 23, hidden_size: 16, num_hidden_layers: 1, "
-                                    "num_attention_heads: 2, intermediate_size: 24}\n"
-                                    "data: {train: \"" +
-                                        data +
-                                        "\"}\n"
-                                        "mesh: {threads_per_rank: 1}\n"
-                                        "training: {seq_len: 16, global_batch_size: 2, micro_batch_size: 1, steps: 2}\n"
-                                        "optimizer: {name: adamw, lr: 1.0e-2}\n";
+  write_config(tiny(data, {"training.seq_len=16", "training.global_batch_size=2", "training.steps=2",
+                           "training.dtype=float32", "data.packing=concat"}));
   int runs = 0;
   const auto train_with = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), {"--config", at("tiny.yaml"), "--output", at("run" + std::to_string(runs++))});
-    return run_child("train", more, folder);
+    return run_child("train", joined({"--config", "run.yaml", "--output", at("run" + std::to_string(runs++))}, more),
+                     folder);
   };
   const ChildResult first = train_with({"--dump-step", "2", "--dump", at("a")});
   ASSERT_EQ(first.code, 0) << first.err;
-  EXPECT_NE(first.err.find("tensors are in " + at("a")), std::string::npos) << first.err;
+  EXPECT_TRUE(holds(first.err, "tensors are in " + at("a")));
   const ChildResult again = train_with({"--dump-step", "2", "--dump", at("a"), "--set", "mesh.sequence=2"});
   ASSERT_EQ(again.code, 0) << again.err;  // a former dump is replaced
   ASSERT_EQ(train_with({"--dump-step", "2", "--dump", at("b")}).code, 0);
 
   const ChildResult compared = run_child("check", {"--compare", "a", "b"}, folder);
   EXPECT_EQ(compared.code, 0) << compared.out << compared.err;
-  EXPECT_NE(compared.out.find("tensors agree within 1e-05"), std::string::npos) << compared.out;
+  EXPECT_TRUE(holds(compared.out, "tensors agree within 1e-05"));
 
   EXPECT_EQ(train_with({"--dump-step", "2"}).code, 2);
   EXPECT_EQ(train_with({"--dump", at("c")}).code, 2);
   const ChildResult late = train_with({"--dump-step", "3", "--dump", at("c")});
   EXPECT_EQ(late.code, 2);
-  EXPECT_NE(late.err.find("--dump-step 3: this run does the steps 1 to 2"), std::string::npos) << late.err;
+  EXPECT_TRUE(holds(late.err, "--dump-step 3: this run does the steps 1 to 2"));
   EXPECT_FALSE(std::filesystem::exists(at("c")));
   std::filesystem::create_directory(at("mine"));
   std::ofstream(at("mine/thesis.txt")) << "mine";
   const ChildResult refused = train_with({"--dump-step", "1", "--dump", at("mine")});
   EXPECT_EQ(refused.code, 2);
-  EXPECT_NE(refused.err.find("only a dump is replaced"), std::string::npos) << refused.err;
+  EXPECT_TRUE(holds(refused.err, "only a dump is replaced"));
   EXPECT_EQ(content_of(at("mine/thesis.txt")), "mine");
   EXPECT_EQ(run_child("check", {"--compare", at("a"), at("mine")}, folder).code, 3);
   EXPECT_EQ(run_child("check", {"--compare", at("a")}, folder).code, 2);

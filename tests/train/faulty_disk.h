@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/paths.h"
+#include "tests/train/child_process.h"
 
 namespace ringtrain::testing {
 
@@ -33,6 +34,13 @@ class FaultyDisk {
   }
   std::vector<std::string> names_;
 };
+
+/// Runs a program on such a disk.
+inline ChildResult run_on_faulty_disk(const std::map<std::string, std::string>& settings, const std::string& program,
+                                      const std::vector<std::string>& arguments, const std::string& folder) {
+  const FaultyDisk disk(settings);
+  return run_child(program, arguments, folder);
+}
 
 // A sanitizer's runtime wants to come before any library that is preloaded.
 #ifdef RINGTRAIN_SANITIZED

@@ -116,11 +116,7 @@ TEST_F(Heap, AProgramGivesBackWhatABufferHeld) {
 TEST_F(Heap, StepsAskForNoLargeBlock) {
   constexpr std::size_t first_large = 13;  // 4 KiB and more; a tensor of this run has 32 KiB at least
   constexpr int more_steps = 4;            // the second to the fifth
-  TextPlan text;
-  text.documents = 40;
-  text.shortest = 500;
-  text.longest = 3000;
-  const std::string data = write_tokens("text.h5", text);
+  const std::string data = write_tokens("text.h5", {.documents = 40, .shortest = 500, .longest = 3000});
   for (const std::string recompute : {"none", "keep_attention", "full"}) {
     for (const int sequence : {1, 4}) {
       // 8,192 tokens, so that a block that grows with tokens, tiles or documents is large; a short window, to be quick.

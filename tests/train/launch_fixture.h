@@ -8,13 +8,11 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "framework/config/read_config.h"
 #include "tests/support/paths.h"
 #include "tests/support/wait_until.h"
 #include "tests/train/child_process.h"
@@ -34,25 +32,27 @@ class Variable {
   const char* name_;
 };
 
-class LaunchTest : public TrainTest {
+class LaunchTest : public SplitTextTest {
  protected:
   static constexpr int ranks = 4;
 
   void SetUp() override {
-    TrainTest::SetUp();
+    SplitTextTest::SetUp();
     ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // of the children: MPI libraries keep memory
-    data = write_split_tokens();
-    std::ofstream(at("run.yaml")) << to_yaml(
+    write_config(
         tiny(data, {"training.steps=40", "training.global_batch_size=2", "mesh.data=2", "mesh.sequence=2",
                     "mesh.timeout_seconds=3", "checkpoint.interval=2", "evaluation.interval=2",
                     "evaluation.context_lengths=[16,32]", "evaluation.target_tokens=8", "evaluation.target_blocks=4"}));
     token_.emplace("RINGTRAIN_TEST_TOKEN", std::filesystem::path(folder).filename().string());
   }
   Child start(const std::vector<std::string>& more = {}, const std::function<void()>& before_start = {}) const {
-    std::vector<std::string> arguments{"-n",      std::to_string(ranks), "--", binary_folder() + "/train", "--config",
-                                       "run.yaml"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return Child(source_folder() + "/scripts/launch", arguments, folder, before_start);
+    return launched(joined({"train", "--config", "run.yaml"}, more), before_start);
+  }
+  /// Starts a program as this many ranks.
+  Child launched(std::vector<std::string> command, const std::function<void()>& before_start = {}) const {
+    command[0] = binary_folder() + "/" + command[0];
+    return Child(source_folder() + "/scripts/launch", joined({"-n", std::to_string(ranks), "--"}, command), folder,
+                 before_start);
   }
   /// Returns the processes that this test started and that are still there.
   std::vector<std::string> left_behind() const {
@@ -81,7 +81,6 @@ class LaunchTest : public TrainTest {
     const std::string text = content_of(at("runs/run/metrics.jsonl"));
     return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
   }
-  std::string data;
 
  private:
   std::optional<Variable> token_;

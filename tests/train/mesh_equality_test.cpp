@@ -9,19 +9,16 @@
 namespace ringtrain::testing {
 namespace {
 
-class MeshEquality : public TrainTest {
+class MeshEquality : public TextTest {
  protected:
+  MeshEquality() : TextTest({.weights = true}) {}
   void SetUp() override {
-    TrainTest::SetUp();
-    TextPlan text;
-    text.weights = true;
-    data = write_tokens("text.h5", text);
+    TextTest::SetUp();
     run(tiny(data), "reference");
   }
 
   /// Trains on every dp x sp of so many ranks and compares with one rank. Layouts and micro-batches take turns.
   void expect_equal_to_one_rank(int ranks) {
-    const auto reference = state(checkpoint("reference", 30));
     const auto reference_losses = losses("reference");
     ASSERT_EQ(reference_losses.size(), 30u);
     const auto reference_norms = numbers("reference", "grad_norm");
@@ -35,20 +32,13 @@ class MeshEquality : public TrainTest {
       const int micro = data_ranks <= 6 && turn % 2 == 0 ? 2 : 1;
       const std::string name = fmt::format("{}x{}", data_ranks, sequence);
       SCOPED_TRACE(name + " " + layout);
-      run(tiny(data, {fmt::format("mesh.data={}", data_ranks), fmt::format("mesh.sequence={}", sequence),
-                      "mesh.layout=" + layout, fmt::format("training.micro_batch_size={}", micro)}),
+      run(tiny(data, joined(mesh_of(data_ranks, sequence),
+                            {"mesh.layout=" + layout, fmt::format("training.micro_batch_size={}", micro)})),
           name);
-      const auto found = losses(name);
-      ASSERT_EQ(found.size(), reference_losses.size());
-      for (std::size_t i = 0; i < found.size(); ++i)
-        EXPECT_NEAR(found[i], reference_losses[i], 1e-9 * reference_losses[i]);
-      const auto norms = numbers(name, "grad_norm");
-      for (std::size_t i = 0; i < norms.size(); ++i)
-        EXPECT_NEAR(norms[i], reference_norms[i], 1e-9 * reference_norms[i]);
-      expect_same_state(state(checkpoint(name, 30)), reference, "weights/", 1e-9);
+      expect_same_numbers(name, "reference");
+      expect_close(numbers(name, "grad_norm"), reference_norms, 1e-9);
     }
   }
-  std::string data;
 };
 
 TEST_F(MeshEquality, TwoRanks) {
@@ -70,38 +60,26 @@ TEST_F(MeshEquality, EightRanks) {
 TEST_F(MeshEquality, OneRankTwiceHasTheSameBits) {
   run(tiny(data, {"mesh.sequence=2", "mesh.data=2"}), "first");
   run(tiny(data, {"mesh.sequence=2", "mesh.data=2", "mesh.threads_per_rank=3"}), "second");  // any number of threads
-  EXPECT_EQ(losses("first"), losses("second"));
-  EXPECT_EQ(state(checkpoint("first", 30)), state(checkpoint("second", 30)));
+  expect_same_bits("first", "second");
 }
 
 TEST_F(MeshEquality, Float32LossesAgreeClosely) {
   run(tiny(data, {"training.dtype=float32"}), "one");
-  const auto reference = losses("one");
   for (const auto& [data_ranks, sequence] : {std::pair{2, 2}, {1, 8}, {8, 1}, {2, 3}}) {
     const std::string name = fmt::format("{}x{}", data_ranks, sequence);
-    run(tiny(data, {"training.dtype=float32", fmt::format("mesh.data={}", data_ranks),
-                    fmt::format("mesh.sequence={}", sequence)}),
-        name);
-    const auto found = losses(name);
-    ASSERT_EQ(found.size(), reference.size());
-    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], reference[i], 1e-4 * reference[i]) << name;
+    SCOPED_TRACE(name);
+    run(tiny(data, joined({"training.dtype=float32"}, mesh_of(data_ranks, sequence))), name);
+    expect_close(losses(name), losses("one"), 1e-4);
   }
-  // and stay close to those of double
-  const auto exact = losses("reference");
-  for (std::size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(reference[i], exact[i], 1e-4 * exact[i]);
+  expect_close(losses("one"), losses("reference"), 1e-4);  // and stay close to those of double
 }
 
 TEST_F(MeshEquality, Gpt2OnOneStreamOfDocuments) {
   const std::vector<std::string> gpt2{"model.architecture=gpt2", "model.num_key_value_heads=4",
                                       "model.max_position_embeddings=37", "data.packing=concat"};
   run(tiny(data, gpt2), "one");
-  const auto reference = losses("one");
-  auto settings = gpt2;
-  settings.insert(settings.end(), {"mesh.data=2", "mesh.sequence=3", "training.recompute=full"});
-  run(tiny(data, settings), "six");
-  const auto found = losses("six");
-  ASSERT_EQ(found.size(), reference.size());
-  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], reference[i], 1e-9 * reference[i]);
+  run(tiny(data, joined(gpt2, {"mesh.data=2", "mesh.sequence=3", "training.recompute=full"})), "six");
+  expect_close(losses("six"), losses("one"), 1e-9);
   // A key's bias shifts all scores of a query alike, so its gradient is zero, and Adam moves it by rounding alone.
   auto six = state(checkpoint("six", 30)), one = state(checkpoint("one", 30));
   for (const std::string layer : {"0", "1"}) {
@@ -119,14 +97,9 @@ TEST_F(MeshEquality, Qwen) {
     const std::vector<std::string> model{"model.architecture=" + architecture, "model.sliding_window=12",
                                          "training.steps=12"};
     run(tiny(data, model), architecture);
-    auto settings = model;
-    settings.insert(settings.end(), {"mesh.data=2", "mesh.sequence=3", "training.recompute=none"});
-    run(tiny(data, settings), architecture + "_six");
-    const auto reference = losses(architecture), found = losses(architecture + "_six");
-    ASSERT_EQ(found.size(), reference.size());
-    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], reference[i], 1e-9 * reference[i]);
-    expect_same_state(state(checkpoint(architecture + "_six", 12)), state(checkpoint(architecture, 12)), "weights/",
-                      1e-9);
+    run(tiny(data, joined(model, {"mesh.data=2", "mesh.sequence=3", "training.recompute=none"})),
+        architecture + "_six");
+    expect_same_numbers(architecture + "_six", architecture);
   }
 }
 

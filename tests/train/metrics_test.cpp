@@ -136,7 +136,7 @@ TEST_F(MetricsTest, KeptStepsAreRemembered) {
   const StepTrend::Verdict expected = whole.add(30, 0), verdict = resumed.add(30, 0);
   EXPECT_EQ(verdict.loss_z, expected.loss_z);
   EXPECT_EQ(verdict.loss_spike, expected.loss_spike);
-  EXPECT_NE(verdict.loss_spike.find("mean of the last 50"), std::string::npos) << verdict.loss_spike;
+  EXPECT_TRUE(holds(verdict.loss_spike, "mean of the last 50"));
 }
 
 }  // namespace

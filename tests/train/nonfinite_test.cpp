@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <set>
 
-#include "framework/storage/files.h"
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/engine/rank_state.h"
@@ -20,31 +19,17 @@ struct Injection {
   bool in_loss;  // else in one element of the gradients that the rank sums
 };
 
-class Nonfinite : public TrainTest, public ::testing::WithParamInterface<Injection> {
+class Nonfinite : public TextTest, public ::testing::WithParamInterface<Injection> {
  protected:
-  void SetUp() override {
-    TrainTest::SetUp();
-    data = write_tokens("text.h5", {});
-  }
   Config config(const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> settings{"training.global_batch_size=4",
-                                      "training.steps=9",
-                                      "checkpoint.interval=2",
-                                      "mesh.data=2",
-                                      "mesh.sequence=2",
-                                      "checkpoint.keep=20"};
-    settings.insert(settings.end(), more.begin(), more.end());
-    return tiny(data, settings);
+    return tiny(data, joined({"training.global_batch_size=4", "training.steps=9", "checkpoint.interval=2",
+                              "mesh.data=2", "mesh.sequence=2", "checkpoint.keep=20"},
+                             more));
   }
   /// Trains with the injection in these steps.
   Outcome run_broken(const Config& settings, const std::string& output, const std::set<std::int64_t>& steps,
                      const StartRequest& start = {}) const {
-    Outcome outcome;
-    const Log log = [&](const std::string& line) { outcome.logs.push_back(line); };
-    ringtrain::Run prepared =
-        prepare_run({.config = settings, .output = at(output), .start = start, .stop_after = 0, .trace = {}}, log);
-    const Injection injection = GetParam();
-    prepared.before_forward = [&steps, injection](RankState& state, std::int64_t step) {
+    const auto inject = [&steps, injection = GetParam()](RankState& state, std::int64_t step) {
       if (state.rank != 3 || !steps.contains(step)) return;
       if (injection.in_loss) {
         state.batch.weights().as<double>()[0] = injection.value;
@@ -54,30 +39,25 @@ class Nonfinite : public TrainTest, public ::testing::WithParamInterface<Injecti
         state.parameters.gradients(state.parameters.slices().back()).as<double>()[0] = injection.value;
       }
     };
-    outcome.code = train(prepared, log);
-    return outcome;
+    return run_with({.config = settings, .output = at(output), .start = start}, inject);
   }
-  std::string data;
-  const StartRequest resume{.resume = true, .resume_path = "", .init_from = ""};
 };
 
-using BadState = TrainTest;
-using BadWeights = TrainTest;
+using BadState = TextTest;
+using BadWeights = TextTest;
 
 TEST_P(Nonfinite, StopEndsAllRanksInThatStepWithTheStateBeforeIt) {
   run(config(), "whole");
-  const std::string sentence = error_of(ExitCode::numeric, [&] { run_broken(config(), "run", {5}); });
-  EXPECT_NE(sentence.find("step 5: the loss is"), std::string::npos) << sentence;
-  EXPECT_NE(sentence.find("still those of step 4, the last checkpoint, of step 4, is intact"), std::string::npos)
-      << sentence;
+  expect_error(ExitCode::numeric,
+               {"step 5: the loss is", "still those of step 4, the last checkpoint, of step 4, is intact"},
+               [&] { run_broken(config(), "run", {5}); });
   const std::string first = error_of(ExitCode::numeric, [&] { run_broken(config(), "none", {1}); });
-  EXPECT_NE(first.find("nothing was saved yet"), std::string::npos) << first;
-  EXPECT_EQ(first.find("checkpoint"), std::string::npos) << first;
+  EXPECT_TRUE(holds(first, "nothing was saved yet"));
+  EXPECT_FALSE(holds(first, "checkpoint"));
   EXPECT_EQ(numbers("run", "step"), (std::vector<double>{1, 2, 3, 4}));
-  EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 4);  // also if its save was still under way
-  run(config(), "run", resume);
-  EXPECT_EQ(losses("run"), losses("whole"));
-  EXPECT_EQ(state(checkpoint("run", 9)), state(checkpoint("whole", 9)));
+  EXPECT_EQ(saved_step("run"), 4);  // also if its save was still under way
+  run(config(), "run", resumed());
+  expect_same_bits("run", "whole");
 }
 
 TEST_P(Nonfinite, SkipLeavesWeightsAndMomentsAndCounts) {
@@ -103,71 +83,63 @@ TEST_P(Nonfinite, ASkippedStepIsOneThatNeverWasButForItsSamples) {
   run_broken(skip, "whole", {5});
   run_broken(config({"training.on_nonfinite=skip", "lr_scheduler.type=constant", "training.steps=6"}), "parts", {5});
   EXPECT_EQ(open_checkpoint(at("parts")).manifest.skipped_steps, 1);
-  run(skip, "parts", resume);
+  run(skip, "parts", resumed());
   EXPECT_EQ(numbers("parts", "skipped_steps"), (std::vector<double>{0, 0, 0, 0, 1, 1, 1, 1, 1}));
   EXPECT_EQ(state(checkpoint("parts", 9)), state(checkpoint("whole", 9)));
 }
 
 TEST_P(Nonfinite, MoreThanTheLimitInARowEndTheRun) {
   const Config skip = config({"training.on_nonfinite=skip", "training.max_skipped_steps=2"});
-  const std::string sentence = error_of(ExitCode::numeric, [&] { run_broken(skip, "run", {2, 3, 5, 6, 7}); });
-  EXPECT_NE(sentence.find("step 7"), std::string::npos) << sentence;
-  EXPECT_NE(sentence.find("3. in a row (training.max_skipped_steps is 2)"), std::string::npos) << sentence;
-  EXPECT_NE(sentence.find("still those of step 4"), std::string::npos) << sentence;
+  expect_error(ExitCode::numeric, {"step 7", "3. in a row (training.max_skipped_steps is 2)", "still those of step 4"},
+               [&] {
+                 run_broken(skip, "run", {2, 3, 5, 6, 7});
+               });
 }
 
 TEST_P(Nonfinite, SaysWhatItKnowsAndNoMore) {
   const Injection injection = GetParam();
   // Before the first update the rate is not at fault; and no shuffled list has a "from" and a "to".
   const std::string first = error_of(ExitCode::numeric, [&] { run_broken(config(), "first", {1}); });
-  EXPECT_EQ(first.find("optimizer.lr"), std::string::npos) << first;
-  EXPECT_NE(first.find("nothing was saved yet; no update was made yet: look at model.initializer_range, or at samples"),
-            std::string::npos)
-      << first;
+  EXPECT_FALSE(holds(first, "optimizer.lr"));
+  EXPECT_TRUE(
+      holds(first, "nothing was saved yet; no update was made yet: look at model.initializer_range, or at samples"));
   const std::string fifth = error_of(ExitCode::numeric, [&] { run_broken(config(), "run", {5}); });
   run(config(), "whole");
   const auto samples = metrics("whole")[4].at("samples").get<std::vector<std::int64_t>>();
-  EXPECT_NE(fifth.find(fmt::format("; lower optimizer.lr, or look at samples {}, {}, {}, {}", samples[0], samples[1],
-                                   samples[2], samples[3])),
-            std::string::npos)
-      << fifth;
+  EXPECT_TRUE(holds(fifth, fmt::format("; lower optimizer.lr, or look at samples {}, {}, {}, {}", samples[0],
+                                       samples[1], samples[2], samples[3])));
   // Weights of another run, in which they were good: neither rate nor initial values.
-  const StartRequest others{.resume = false, .resume_path = "", .init_from = at("whole")};
+  const StartRequest others = from(at("whole"));
   const std::string with = error_of(ExitCode::numeric, [&] { run_broken(config(), "with", {1}, others); });
-  EXPECT_NE(with.find("no update was made yet: look at the weights of " + at("whole")), std::string::npos) << with;
-  EXPECT_EQ(with.find("optimizer.lr"), std::string::npos) << with;
+  EXPECT_TRUE(holds(with, "no update was made yet: look at the weights of " + at("whole")));
+  EXPECT_FALSE(holds(with, "optimizer.lr"));
   for (const std::string& one : {first, fifth, with}) {
-    EXPECT_EQ(one.find("-nan"), std::string::npos) << one;
+    EXPECT_FALSE(holds(one, "-nan"));
     EXPECT_TRUE(!std::isnan(injection.value) || one.find("nan") != std::string::npos) << one;
   }
 }
 
 TEST_F(BadWeights, AreNamedWithWhatMadeThem) {
-  const std::string data = write_tokens("text.h5", {});
   const Config settings = tiny(data, {"training.steps=4", "training.global_batch_size=2", "mesh.data=2"});
   // From step `first` on, a weight that rank 1 owns is no number: from the start, or after updates.
   const auto sentence_of = [&](const std::string& output, std::int64_t first, const StartRequest& start) {
-    ringtrain::Run prepared =
-        prepare_run({.config = settings, .output = at(output), .start = start}, [](const std::string&) {});
-    prepared.before_forward = [first](RankState& state, std::int64_t step) {
+    const auto spoil = [first](RankState& state, std::int64_t step) {
       if (step == first && state.rank == 1)
         state.optimizer->weights(state.optimizer->slices().back()).as<double>()[0] = NAN;
     };
-    return error_of(ExitCode::numeric, [&] { train(prepared, [](const std::string&) {}); });
+    return error_of(ExitCode::numeric,
+                    [&] { run_with({.config = settings, .output = at(output), .start = start}, spoil); });
   };
   const std::string initial = sentence_of("initial", 1, {});
-  EXPECT_NE(initial.find("; weights/"), std::string::npos) << initial;
-  EXPECT_NE(initial.find("holds a value that is not finite, and they are the initial ones: lower "
-                         "model.initializer_range; nothing was saved yet"),
-            std::string::npos)
-      << initial;
-  EXPECT_EQ(initial.find("optimizer.lr"), std::string::npos) << initial;
+  EXPECT_TRUE(holds_all(initial, {"; weights/",
+                                  "holds a value that is not finite, and they are the initial ones: lower "
+                                  "model.initializer_range; nothing was saved yet"}));
+  EXPECT_FALSE(holds(initial, "optimizer.lr"));
   const std::string later = sentence_of("later", 3, {});
-  EXPECT_NE(later.find("an update before has overflowed: lower optimizer.lr; nothing was saved yet"), std::string::npos)
-      << later;
+  EXPECT_TRUE(holds(later, "an update before has overflowed: lower optimizer.lr; nothing was saved yet"));
   run(settings, "good");
-  const std::string others = sentence_of("with", 1, {.resume = false, .resume_path = "", .init_from = at("good")});
-  EXPECT_NE(others.find("they are those of " + at("good")), std::string::npos) << others;
+  const std::string others = sentence_of("with", 1, from(at("good")));
+  EXPECT_TRUE(holds(others, "they are those of " + at("good")));
 }
 
 INSTANTIATE_TEST_SUITE_P(OnRank3, Nonfinite,
@@ -178,23 +150,19 @@ INSTANTIATE_TEST_SUITE_P(OnRank3, Nonfinite,
 
 TEST_F(BadState, IsNeverSaved) {
   // An update that overflows: finite gradients, a finite loss, and weights that are not numbers any more.
-  const std::string data = write_tokens("text.h5", {});
   for (const auto* policy : {"checkpoint.on_failure=stop", "checkpoint.on_failure=warn"}) {
     std::filesystem::remove_all(at("run"));
     const Config config = tiny(
         data, {"training.steps=4", "training.global_batch_size=2", "checkpoint.interval=1", "mesh.data=2", policy});
-    ringtrain::Run prepared = prepare_run(
-        {.config = config, .output = at("run"), .start = {}, .stop_after = 0, .trace = {}}, [](const std::string&) {});
-    prepared.before_forward = [](RankState& state, std::int64_t step) {
+    const auto spoil = [](RankState& state, std::int64_t step) {
       if (step != 3 || state.rank != 1) return;
       const ParameterSlice& own = state.optimizer->slices().back();
       state.optimizer->state(1, own).as<double>()[0] = INFINITY;  // its update is 0 from now on, silently
     };
-    const std::string sentence = error_of(ExitCode::numeric, [&] { train(prepared, [](const std::string&) {}); });
-    EXPECT_NE(sentence.find("step 3: second_moment/"), std::string::npos) << sentence;
-    EXPECT_NE(sentence.find("the last checkpoint, of step 2, is intact; lower optimizer.lr"), std::string::npos)
-        << sentence;
-    EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 2);
+    const auto spoiled = [&] { run_with({.config = config, .output = at("run"), .start = {}}, spoil); };
+    expect_error(ExitCode::numeric,
+                 {"step 3: second_moment/", "the last checkpoint, of step 2, is intact; lower optimizer.lr"}, spoiled);
+    EXPECT_EQ(saved_step("run"), 2);
   }
 }
 
@@ -206,7 +174,7 @@ TEST(StepTrend, TellsASpikeFromNoiseAndFromASlope) {
   StepTrend steady;
   for (int i = 0; i < 60; ++i) EXPECT_EQ(spike(steady, 2.0 + 0.02 * (i % 5)), "");
   EXPECT_EQ(spike(steady, 2.3), "") << "more than 6 deviations, but less than a fifth of the mean";
-  EXPECT_NE(spike(steady, 3.0).find("3.0000, where the mean of the last 50"), std::string::npos);
+  EXPECT_TRUE(holds(spike(steady, 3.0), "3.0000, where the mean of the last 50"));
   EXPECT_EQ(spike(steady, 2.04), "");
   EXPECT_EQ(steady.add(30, std::nan("")).loss_spike, "") << "a skipped step has its own warning";
   StepTrend slope;

@@ -10,8 +10,6 @@
 #include <map>
 
 #include "data/token_file.h"
-#include "data/token_file_writer.h"
-#include "framework/config/read_config.h"
 #include "framework/output/output_file.h"
 #include "framework/storage/files.h"
 #include "tests/support/paths.h"
@@ -23,31 +21,26 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Outputs : public TrainTest {
+class Outputs : public TextTest {
  protected:
+  Outputs() : TextTest({.validation_documents = 20}) {}
   void SetUp() override {
-    TrainTest::SetUp();
-    TextPlan text;
-    text.validation_documents = 20;
-    data = write_tokens("text.h5", text);
-    std::ofstream(at("run.yaml")) << to_yaml(tiny(data, {"training.steps=2", "training.global_batch_size=2"}));
+    TextTest::SetUp();
+    write_config(tiny(data, {"training.steps=2", "training.global_batch_size=2"}));
   }
   ChildResult train_with(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), {"--config", "run.yaml"});
-    return run_child("train", arguments, folder);
+    return run_child("train", joined({"--config", "run.yaml"}, arguments), folder);
   }
-  ChildResult evaluate_to(const std::string& output, std::vector<std::string> more = {}) const {
-    more.insert(more.begin(), {"--checkpoint", "runs/run", "--data", "text.h5", "--context-lengths", "16",
-                               "--target-tokens", "8", "--target-blocks", "4", "--output", output});
-    return run_child("evaluate", more, folder);
+  ChildResult evaluate_to(const std::string& output, const std::vector<std::string>& more = {},
+                          const std::string& checkpoint = "runs/run") const {
+    return run_child("evaluate",
+                     joined({"--checkpoint", checkpoint, "--data", "text.h5", "--context-lengths", "16",
+                             "--target-tokens", "8", "--target-blocks", "4", "--output", output},
+                            more),
+                     folder);
   }
   ChildResult prepare_with(const std::vector<std::string>& arguments) const {
     return run_child("prepare", arguments, folder);
-  }
-  static void expect_refused(const ChildResult& result, int code, const std::string& part) {
-    EXPECT_EQ(result.code, code) << result.err;
-    EXPECT_TRUE(result.out.empty()) << result.out;
-    EXPECT_NE(result.err.find(part), std::string::npos) << part << " is not in: " << result.err;
   }
   /// Returns all files below the test's folder with their content, but what a child printed.
   std::map<std::string, std::string> snapshot() const {
@@ -67,88 +60,53 @@ class Outputs : public TrainTest {
     fs::create_symlink("text.h5", at("link"));
     ASSERT_EQ(::mkfifo(at("fifo").c_str(), 0600), 0);
   }
-  std::string data;
+  /// What an output's name may be, and what is said of it.
+  const std::vector<std::pair<std::string, std::string>> bad_names{{"text.h5", "text.h5: is "},
+                                                                   {"link", "it is a link"},
+                                                                   {"fifo", "it is a FIFO"},
+                                                                   {".", "it is a folder"},
+                                                                   {"", "is empty"}};
 };
 
+// What follows says what is told; OfAllProgramsReplaceAFormerOneAndNothingElse tries every output.
 TEST_F(Outputs, AnEvaluationReplacesAFormerOneAndNothingElse) {
   ASSERT_EQ(train_with({}).code, 0);
   make_obstacles("result.json");
   fs::create_directory(at("runs/run/tokenizer"));
   std::ofstream(at("runs/run/tokenizer/chat_template.jinja")) << "mine";
-  const std::string state = fs::relative(state_file(checkpoint("runs/run", 2)), folder).string();
   const auto before = snapshot();
-  for (const bool overwrite : {false, true}) {
-    const std::vector<std::string> flag =
-        overwrite ? std::vector<std::string>{"--overwrite"} : std::vector<std::string>{};
-    for (const std::string& input :
-         {std::string("text.h5"), std::string("text.h5.manifest.json"), std::string("runs/run/config.yaml"),
-          std::string("runs/run/metrics.jsonl"), state}) {
-      expect_refused(evaluate_to(input, flag), 2, input + ": is ");
-    }
+  const std::string saved = "runs/run/checkpoints/step-00000002";
+  for (const auto& flag : {std::vector<std::string>{}, {"--overwrite"}}) {
+    for (const auto& [name, part] : bad_names) expect_refused(evaluate_to(name, flag), 2, {part});
     for (const std::string input : {"config.yaml", "metrics.jsonl", "lock", "tokenizer/chat_template.jinja"}) {
       // Of the run around the checkpoint.
-      std::vector<std::string> arguments{"--checkpoint",
-                                         "runs/run/checkpoints/step-00000002",
-                                         "--data",
-                                         "text.h5",
-                                         "--context-lengths",
-                                         "16",
-                                         "--output",
-                                         "runs/run/" + input};
-      arguments.insert(arguments.end(), flag.begin(), flag.end());
-      expect_refused(run_child("evaluate", arguments, folder), 2, "which this run uses");
+      expect_refused(evaluate_to("runs/run/" + input, flag, saved), 2, {"which this run uses"});
     }
-    expect_refused(evaluate_to("link", flag), 2, "it is a link");
-    expect_refused(evaluate_to("fifo", flag), 2, "it is a FIFO");
-    expect_refused(evaluate_to(".", flag), 2, "it is a folder");
-    expect_refused(evaluate_to("", flag), 2, "is empty");
   }
-  expect_refused(evaluate_to("run.yaml"), 2, "run.yaml: exists and is not the results of an evaluation");
-  expect_refused(evaluate_to("logs.txt"), 2, "give --overwrite");
+  expect_refused(evaluate_to("run.yaml"), 2, {"run.yaml: exists and is not the results of an evaluation"});
+  expect_refused(evaluate_to("logs.txt"), 2, {"give --overwrite"});
   EXPECT_EQ(snapshot(), before);
-  for (int i = 0; i < 2; ++i) {  // new, then over the former one
-    const ChildResult result = evaluate_to("result.json");
-    EXPECT_EQ(result.code, 0) << result.err;
-  }
-  EXPECT_EQ(evaluate_to("logs.txt", {"--overwrite"}).code, 0);
+  EXPECT_EQ(evaluate_to("result.json").code, 0);
   auto after = snapshot();
-  EXPECT_EQ(after.at("logs.txt"), after.at("result.json"));
   EXPECT_TRUE(nlohmann::json::parse(after.at("result.json")).contains("results"));
   after.erase("result.json");
-  after["logs.txt"] = "mine";
   EXPECT_EQ(after, before);
 }
 
 TEST_F(Outputs, ATimelineReplacesAFormerOneAndNothingElse) {
   make_obstacles("trace.json");
   const auto before = snapshot();
-  for (const bool overwrite : {false, true}) {
-    const auto refused = [&](const std::string& output, const std::string& part) {
-      std::vector<std::string> arguments{"--trace", output};
-      if (overwrite) arguments.emplace_back("--overwrite");
-      expect_refused(train_with(arguments), 2, part);
-      arguments.emplace_back("--dry-run");
-      expect_refused(train_with(arguments), 2, part);
-    };
-    for (const std::string input : {"text.h5", "text.h5.manifest.json", "run.yaml"}) {
-      refused(input, input + ": is ");
-    }
-    refused("link", "it is a link");
-    refused("fifo", "it is a FIFO");
-    refused(".", "it is a folder");
-    refused("", "is empty");
+  for (const auto& flag : {std::vector<std::string>{}, {"--overwrite"}, {"--dry-run"}, {"--dry-run", "--overwrite"}}) {
+    for (const auto& [name, part] : bad_names) expect_refused(train_with(joined({"--trace", name}, flag)), 2, {part});
   }
-  expect_refused(train_with({"--trace", "logs.txt"}), 2, "logs.txt: exists and is not a timeline of ringtrain");
+  expect_refused(train_with({"--trace", "logs.txt"}), 2, {"logs.txt: exists and is not a timeline of ringtrain"});
   EXPECT_EQ(snapshot(), before);
-  for (const std::string run : {"one", "two"}) {
-    const ChildResult result = train_with({"--trace", "trace.json", "--output", run});
-    EXPECT_EQ(result.code, 0) << result.err;
-  }
+  EXPECT_EQ(train_with({"--trace", "trace.json", "--output", "one"}).code, 0);
   EXPECT_TRUE(nlohmann::json::parse(content_of(at("trace.json"))).contains("traceEvents"));
   EXPECT_EQ(content_of(at("trace.json.partial/precious")), "mine");
   // A file of the run itself, which is not there yet when the run begins.
   const ChildResult result = train_with({"--trace", "three/metrics.jsonl", "--overwrite", "--output", "three"});
-  EXPECT_NE(result.err.find("the timeline is lost: three/metrics.jsonl: is"), std::string::npos) << result.err;
+  EXPECT_TRUE(holds(result.err, "the timeline is lost: three/metrics.jsonl: is"));
   EXPECT_EQ(metrics("three").size(), 2u);
 }
 
@@ -171,9 +129,9 @@ TEST_F(Outputs, OfAllProgramsReplaceAFormerOneAndNothingElse) {
   const std::string saved = "runs/run/checkpoints/step-00000002/";
   const std::vector<std::string> of_run{"runs/run/config.yaml", "runs/run/metrics.jsonl", "runs/run/lock",
                                         saved + "manifest.json", saved + "config.yaml"};
-  std::vector<std::string> scored = of_run;
-  scored.insert(scored.end(), {"text.h5", "text.h5.manifest.json", saved + "state-00000-of-00001.h5",
-                               saved + "state-00000-of-00001.h5.json"});
+  const std::vector<std::string> scored = joined(
+      of_run,
+      {"text.h5", "text.h5.manifest.json", saved + "state-00000-of-00001.h5", saved + "state-00000-of-00001.h5.json"});
   const std::vector<ProgramOutput> outputs{
       {"train",
        {"--config", "run.yaml", "--output", "runs/traced", "--trace"},
@@ -215,8 +173,7 @@ TEST_F(Outputs, OfAllProgramsReplaceAFormerOneAndNothingElse) {
   ASSERT_EQ(::mkfifo(at("fifo").c_str(), 0600), 0);
   for (const ProgramOutput& output : outputs) {
     const auto write_to = [&](const std::string& path, bool overwrite) {
-      std::vector<std::string> arguments = output.arguments;
-      arguments.push_back(path);
+      std::vector<std::string> arguments = joined(output.arguments, {path});
       if (overwrite) arguments.emplace_back("--overwrite");
       fs::remove_all(at("runs/traced"));
       return run_child(output.program, arguments, folder);
@@ -271,7 +228,7 @@ TEST_F(Outputs, AnExportKeepsOutOfARunsCheckpoints) {
        {"runs/run/checkpoints/step-00000001", "runs/run/checkpoints/mine", "runs/run/checkpoints/step-00000002/model",
         "shortcut/step-00000001", "runs/../runs/run/./checkpoints/deep/er"}) {
     expect_refused(run_child("export", {"--checkpoint", "runs/run", "--output", output}, folder), 2,
-                   "lies among the checkpoints of the run");
+                   {"lies among the checkpoints of the run"});
     EXPECT_EQ(snapshot(), before);
   }
   fs::create_directories(at("my/checkpoints"));  // that is no run's
@@ -282,10 +239,10 @@ TEST_F(Outputs, LockAndMetricsAreWrittenThroughNoLinkAndOverNothing) {
   std::ofstream(at("precious")) << "12\n";
   fs::create_directory(at("run"));
   fs::create_symlink("../precious", at("run/lock"));
-  expect_refused(train_with({"--output", "run"}), 2, "run/lock: it is a link");
+  expect_refused(train_with({"--output", "run"}), 2, {"run/lock: it is a link"});
   fs::remove(at("run/lock"));
   fs::copy(at("text.h5"), at("run/lock"));
-  expect_refused(train_with({"--output", "run"}), 2, "run/lock: is no lock");
+  expect_refused(train_with({"--output", "run"}), 2, {"run/lock: is no lock"});
   EXPECT_EQ(content_of(at("run/lock")), content_of(data));
   ASSERT_EQ(train_with({"--output", "other", "--stop-after", "1"}).code, 0);
   fs::rename(at("other/metrics.jsonl"), at("elsewhere"));
@@ -302,7 +259,7 @@ TEST_F(Outputs, OfTwoEvaluationsTheSecondIsTold) {
     const OutputRules rules({"the results of an evaluation", "--output"}, OutputMark::none(),
                             OutputInputs::none("a test"), Overwrite::no);
     const OutputFile writing(at("result.json"), rules, ExitCode::usage);
-    expect_refused(evaluate_to("result.json"), 2, "process " + std::to_string(::getpid()) + " is writing it now");
+    expect_refused(evaluate_to("result.json"), 2, {"process " + std::to_string(::getpid()) + " is writing it now"});
   }
   EXPECT_EQ(evaluate_to("result.json").code, 0);
 }
@@ -334,21 +291,21 @@ TEST_F(Outputs, OfTwoPreparesOneWritesAndTheOtherIsTold) {
     EXPECT_NO_THROW(TokenFile::open(output));
   }
   for (const std::string& name : list_directory(folder, ExitCode::data)) {
-    EXPECT_EQ(name.find(".partial"), std::string::npos) << name;
+    EXPECT_FALSE(holds(name, ".partial"));
   }
 }
 
 TEST_F(Outputs, PrepareRefusesWhatMeansNothing) {
   std::ofstream(at("a.txt")) << "text";
   const auto before = snapshot();
-  expect_refused(prepare_with({"--input", "a.txt", "--output", ""}), 2, "--output is empty");
+  expect_refused(prepare_with({"--input", "a.txt", "--output", ""}), 2, {"--output is empty"});
   for (const std::string fraction : {"nan", "-nan", "inf", "-0.1", "1"}) {
     expect_refused(prepare_with({"--input", "a.txt", "--output", "a.h5", "--validation-fraction=" + fraction}), 2,
-                   "--validation-fraction");
+                   {"--validation-fraction"});
   }
   for (const std::string seed : {"-1", "-9223372036854775808", "18446744073709551615", "x"}) {
-    expect_refused(prepare_with({"--input", "a.txt", "--output", "a.h5", "--seed=" + seed}), 2, "--seed");
-    expect_refused(prepare_with({"--synthetic", "recall", "--output", "a.h5", "--seed=" + seed}), 2, "--seed");
+    expect_refused(prepare_with({"--input", "a.txt", "--output", "a.h5", "--seed=" + seed}), 2, {"--seed"});
+    expect_refused(prepare_with({"--synthetic", "recall", "--output", "a.h5", "--seed=" + seed}), 2, {"--seed"});
   }
   EXPECT_EQ(snapshot(), before);
 }
@@ -374,13 +331,13 @@ TEST_F(Outputs, APrepareThatIsStoppedLeavesNothing) {
 
 TEST_F(Outputs, InputsThatAreNoFilesAreRefusedAtOnce) {
   ASSERT_EQ(::mkfifo(at("fifo").c_str(), 0600), 0);
-  expect_refused(run_child("train", {"--config", "fifo"}, folder), 2, "fifo: it is a FIFO");
-  expect_refused(run_child("train", {"--config", "/dev/zero"}, folder), 2, "/dev/zero: it is a device");
-  expect_refused(train_with({"--set", "data.train=fifo"}), 3, "fifo: it is a FIFO");
-  expect_refused(train_with({"--set", "data.train=/dev/zero"}), 3, "/dev/zero: it is a device");
+  expect_refused(run_child("train", {"--config", "fifo"}, folder), 2, {"fifo: it is a FIFO"});
+  expect_refused(run_child("train", {"--config", "/dev/zero"}, folder), 2, {"/dev/zero: it is a device"});
+  expect_refused(train_with({"--set", "data.train=fifo"}), 3, {"fifo: it is a FIFO"});
+  expect_refused(train_with({"--set", "data.train=/dev/zero"}), 3, {"/dev/zero: it is a device"});
   fs::copy(data, at("other.h5"));
   ASSERT_EQ(::mkfifo(at("other.h5.manifest.json").c_str(), 0600), 0);
-  expect_refused(train_with({"--set", "data.train=other.h5"}), 3, "other.h5.manifest.json: it is a FIFO");
+  expect_refused(train_with({"--set", "data.train=other.h5"}), 3, {"other.h5.manifest.json: it is a FIFO"});
   ASSERT_EQ(train_with({}).code, 0);
   for (const std::string name :
        {"manifest.json", "config.yaml", "state-00000-of-00001.h5", "state-00000-of-00001.h5.json"}) {
@@ -390,7 +347,7 @@ TEST_F(Outputs, InputsThatAreNoFilesAreRefusedAtOnce) {
     const ChildResult verified =
         run_child("train", {"--verify-checkpoint", "runs/run/checkpoints/step-00000002"}, folder);
     EXPECT_EQ(verified.code, 4) << verified.err;
-    EXPECT_NE((verified.out + verified.err).find(name), std::string::npos) << verified.out << verified.err;
+    EXPECT_TRUE(holds((verified.out + verified.err), name)) << verified.out << verified.err;
     fs::remove(path);
     fs::rename(at("kept"), path);
   }
@@ -400,9 +357,7 @@ TEST_F(Outputs, MeshesAndThreadsHaveBounds) {
   ASSERT_EQ(train_with({}).code, 0);
   const std::vector<std::string> plain{"--checkpoint", "runs/run", "--data", "text.h5", "--context-lengths", "2048"};
   const auto refused = [&](const std::vector<std::string>& more, const std::string& part) {
-    std::vector<std::string> arguments = plain;
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    expect_refused(run_child("evaluate", arguments, folder), 2, part);
+    expect_refused(run_child("evaluate", joined(plain, more), folder), 2, {part});
   };
   refused({"--mesh", "4096x4096"}, "from 1 to 1024");
   refused({"--mesh", "1024x1024"}, "1048576 ranks");
@@ -414,11 +369,9 @@ TEST_F(Outputs, MeshesAndThreadsHaveBounds) {
                                          "--set",    "training.global_batch_size=1024",
                                          "--set",    "mesh.threads_per_rank=1024",
                                          "--output", "million"};
-  expect_refused(train_with(million), 2, "");
-  std::vector<std::string> dry = million;
-  dry.emplace_back("--dry-run");
-  const ChildResult result = train_with(dry);
-  EXPECT_NE(result.out.find("memory of all 1048576 ranks"), std::string::npos) << result.out << result.err;
+  expect_refused(train_with(million), 2, {});
+  const ChildResult result = train_with(joined(million, {"--dry-run"}));
+  EXPECT_TRUE(holds(result.out, "memory of all 1048576 ranks")) << result.err;
   EXPECT_LT(result.out.size(), std::size_t{1} << 17);
   EXPECT_LT(result.peak_resident_bytes, std::int64_t{512} << 20);
   EXPECT_FALSE(fs::exists(at("million")));

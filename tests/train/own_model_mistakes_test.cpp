@@ -8,17 +8,11 @@
 namespace ringtrain::testing {
 namespace {
 
-class OwnModelMistakes : public TrainTest {
+class OwnModelMistakes : public SplitTextTest {
  protected:
-  void SetUp() override {
-    TrainTest::SetUp();
-    data = write_split_tokens();
-  }
   /// Trains one step with a layer behind the first block. Its parameters are those of the gate.
   void train_with(std::function<std::unique_ptr<InsertedLayer>(const LayerContext&)> make,
                   const std::vector<std::string>& settings = {}, const std::string& output = "run") {
-    std::vector<std::string> all{"training.steps=1", "training.global_batch_size=6"};
-    all.insert(all.end(), settings.begin(), settings.end());
     TrainOptions options;
     options.model = transformer_with("wrong", [make](const ModelSpec& spec) {
       const Shape matrix{spec.hidden_size, spec.hidden_size};
@@ -28,16 +22,13 @@ class OwnModelMistakes : public TrainTest {
       layer.make = make;
       return std::vector{layer};
     });
-    options.config = tiny(data, all);
+    options.config = tiny(data, joined({"training.steps=1", "training.global_batch_size=6"}, settings));
     options.output = at(output);
-    const Log log = [](const std::string&) {};
-    train(prepare_run(options, log), log);
+    run_with(options);
   }
   void expect_sentence(const std::string& part, ExitCode code, const std::function<void()>& body) {
-    const std::string sentence = error_of(code, body);
-    EXPECT_NE(sentence.find(part), std::string::npos) << sentence;
+    expect_error(code, {part}, body);
   }
-  std::string data;
 };
 
 /// A gate that leaves something of its backward out.
@@ -106,9 +97,9 @@ TEST_F(OwnModelMistakes, AForgottenGradientIsNamed) {
 }
 
 TEST_F(OwnModelMistakes, AWrongShapeIsNamedBesideTheRightOne) {
-  const std::string sentence = error_of(ExitCode::usage, [&] { train_with(make_layer<WrongShapes>); });
-  EXPECT_NE(sentence.find("own_model_mistakes_test.cpp:"), std::string::npos) << sentence;
-  EXPECT_NE(sentence.find("w has the shape [16, 16], but must have [O = 3, I = 16]"), std::string::npos) << sentence;
+  expect_error(ExitCode::usage,
+               {"own_model_mistakes_test.cpp:", "w has the shape [16, 16], but must have [O = 3, I = 16]"},
+               [&] { train_with(make_layer<WrongShapes>); });
 }
 
 TEST_F(OwnModelMistakes, WeightsOfAnotherBucketAreNamed) {
@@ -156,10 +147,8 @@ TEST_F(OwnModelMistakes, TheReferenceOfAnotherModelIsNotOffered) {
   options.train.config = tiny(data, {"training.steps=1"});
   options.train.output = at("checked");
   Launcher launcher;
-  expect_sentence("the reference is of the transformer alone", ExitCode::usage, [&] {
-    check_run(
-        options, [](const std::string&) {}, launcher);
-  });
+  expect_sentence("the reference is of the transformer alone", ExitCode::usage,
+                  [&] { check_run(options, quiet, launcher); });
 }
 
 TEST_F(OwnModelMistakes, AdaptersOfABaseWithoutTheLayersAreRefused) {
@@ -170,27 +159,23 @@ TEST_F(OwnModelMistakes, AdaptersOfABaseWithoutTheLayersAreRefused) {
 
 TEST_F(OwnModelMistakes, WrongDefinitionsAreNamed) {
   const auto refused = [&](const std::function<void()>& body) { return error_of(ExitCode::usage, body); };
-  EXPECT_NE(refused([] { transformer_with("", {}); }).find("no name"), std::string::npos);
-  EXPECT_NE(refused([] {
-              transformer_with("transformer", [](const ModelSpec&) { return std::vector<LayerInsertion>{}; });
-            }).find("another name"),
-            std::string::npos);
+  EXPECT_TRUE(holds(refused([] { transformer_with("", {}); }), "no name"));
+  EXPECT_TRUE(holds(
+      refused([] { transformer_with("transformer", [](const ModelSpec&) { return std::vector<LayerInsertion>{}; }); }),
+      "another name"));
   const auto table_with = [](LayerInsertion layer) {
     transformer_with("wrong", [layer](const ModelSpec&) { return std::vector{layer}; }).table(small_llama());
   };
-  EXPECT_NE(refused([&] { table_with({.behind = 3}); }).find("behind block 3"), std::string::npos);
-  EXPECT_NE(refused([&] {
-              table_with({.parameters = {{.name = "model.norm.weight", .shape = {2}}}});
-            }).find("one of that name already"),
-            std::string::npos);
-  EXPECT_NE(refused([&] { table_with({.parameters = {{.name = "", .shape = {2}}}}); }).find("which is no name"),
-            std::string::npos);
-  EXPECT_NE(refused([] {
-              ModelDefinition half;
-              half.name = "half";
-              check_definition(half);
-            }).find("the model \"half\" lacks parameters"),
-            std::string::npos);
+  EXPECT_TRUE(holds(refused([&] { table_with({.behind = 3}); }), "behind block 3"));
+  EXPECT_TRUE(holds(refused([&] { table_with({.parameters = {{.name = "model.norm.weight", .shape = {2}}}}); }),
+                    "one of that name already"));
+  EXPECT_TRUE(holds(refused([&] { table_with({.parameters = {{.name = "", .shape = {2}}}}); }), "which is no name"));
+  EXPECT_TRUE(holds(refused([] {
+                      ModelDefinition half;
+                      half.name = "half";
+                      check_definition(half);
+                    }),
+                    "the model \"half\" lacks parameters"));
 }
 
 }  // namespace

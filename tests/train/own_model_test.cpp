@@ -8,8 +8,6 @@
 #include "examples/model/gate.h"
 #include "extras/planner/plan.h"
 #include "framework/checks/gradient_check.h"
-#include "framework/dump/dump_comparison.h"
-#include "framework/dump/dump_reader.h"
 #include "tests/layers/harness.h"
 #include "tests/support/paths.h"
 #include "tests/train/child_process.h"
@@ -21,35 +19,17 @@
 namespace ringtrain::testing {
 namespace {
 
-class OwnModel : public TrainTest {
+class OwnModel : public SplitTextTest {
  protected:
-  void SetUp() override {
-    TrainTest::SetUp();
-    data = write_split_tokens();
-  }
   TrainOptions options_of(const std::vector<std::string>& settings, const std::string& output) const {
-    TrainOptions options;
-    options.model = gated_model();
-    options.config = tiny(data, settings);
-    options.output = at(output);
-    return options;
-  }
-  static void train_with(const TrainOptions& options) {
-    const Log log = [](const std::string&) {};
-    EXPECT_EQ(train(prepare_run(options, log), log), ExitCode::done);
+    return {.config = tiny(data, settings), .output = at(output), .start = {}, .model = gated_model()};
   }
   void train_own(const std::vector<std::string>& settings, const std::string& output, bool resume = false,
                  std::int64_t stop_after = 0) {
     TrainOptions options = options_of(settings, output);
     options.start.resume = resume;
     options.stop_after = stop_after;
-    train_with(options);
-  }
-  void expect_same_run(const std::string& found, const std::string& reference) {
-    const auto a = losses(found), b = losses(reference);
-    ASSERT_EQ(a.size(), b.size());
-    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-9 * b[i]) << found << " step " << i + 1;
-    expect_same_state(state(checkpoint(found, 30)), state(checkpoint(reference, 30)), "weights/", 1e-9);
+    EXPECT_EQ(run_with(options).code, ExitCode::done);
   }
   double perplexity(std::int64_t data_ranks, std::int64_t sequence_ranks) {
     EvaluationOptions options;
@@ -63,7 +43,6 @@ class OwnModel : public TrainTest {
     Launcher launcher;
     return evaluate_checkpoint(options, launcher).results.back().perplexity;
   }
-  std::string data;
 };
 
 /// Expects the gradients of all parameters to be those of finite differences to 1e-6: all elements of the gate's own,
@@ -126,7 +105,7 @@ TEST_F(OwnModel, MeshesAndShardingGiveOneRanksRun) {
   for (const char* shard : {"optimizer", "gradients", "weights"}) {
     const std::string policy = std::string("training.shard=") + shard;
     train_own({"mesh.data=2", "mesh.sequence=2", policy}, shard);
-    expect_same_run(shard, "reference");
+    expect_same_numbers(shard, "reference");
   }
 }
 
@@ -134,7 +113,7 @@ TEST_F(OwnModel, ResumesAndEvaluatesOnOtherMeshes) {
   train_own({}, "reference");
   train_own({"mesh.data=2", "mesh.sequence=2"}, "one", false, 12);
   train_own({"mesh.data=1", "mesh.sequence=3", "training.recompute=full"}, "one", true);
-  expect_same_run("one", "reference");
+  expect_same_numbers("one", "reference");
   const double alone = perplexity(1, 1);
   for (const auto& [dp, sp] : {std::pair{2, 2}, {1, 3}}) EXPECT_NEAR(perplexity(dp, sp), alone, 1e-9 * alone);
 }
@@ -170,19 +149,17 @@ TEST_F(OwnModel, ADumpIsTheSameOnEveryMesh) {
   const auto dumped = [&](const std::string& name, const std::vector<std::string>& settings) {
     TrainOptions options = options_of(settings, name);
     options.dump = {.folder = at(name) + ".dump", .step = 2};
-    train_with(options);
-    return options.dump.folder;
+    EXPECT_EQ(run_with(options).code, ExitCode::done);
   };
-  const DumpReader one(dumped("one", {"training.steps=2"}));
-  const DumpReader four(dumped("four", {"training.steps=2", "mesh.data=2", "mesh.sequence=2"}));
+  dumped("one", {"training.steps=2"});
+  const DumpReader one(at("one.dump"));
+  dumped("four", {"training.steps=2", "mesh.data=2", "mesh.sequence=2"});
   for (const char* const name :
        {"layer.0.inserted_output", "grad.layer.0.inserted_output", "model.gate.weight", "grad.model.gate_up.weight"}) {
     EXPECT_NE(one.find(name), nullptr) << name;
   }
   EXPECT_EQ(one.find("layer.1.inserted_output"), nullptr);
-  const Tolerance tolerance = default_tolerance(one.index(), four.index());
-  const DumpComparison comparison = compare_dumps(one, four, tolerance);
-  EXPECT_TRUE(comparison.agree()) << report(comparison, one, four, tolerance);
+  expect_dumps_agree(at("four.dump"), at("one.dump"));
 }
 
 // Each greedy token against forward passes that know no cache; and the same text from rings.
@@ -235,14 +212,10 @@ TEST_F(OwnModel, AndTheTransformerRefuseEachOthersCheckpoints) {
   run(tiny(data, {"training.steps=2"}), "built-in");
   const auto refused = [&](const std::function<void()>& body) { return error_of(ExitCode::checkpoint, body); };
   const std::string own = refused([&] { open_model(at("own")); });
-  EXPECT_NE(own.find("holds the model \"gated\" of a program of its own"), std::string::npos) << own;
+  EXPECT_TRUE(holds(own, "holds the model \"gated\" of a program of its own"));
   EXPECT_EQ(own.find('\n'), std::string::npos);
-  StartRequest resume;
-  resume.resume = true;
-  EXPECT_NE(refused([&] { run(tiny(data, {"training.steps=4"}), "own", resume); }).find("\"gated\""),
-            std::string::npos);
-  const std::string other = refused([&] { open_model(at("built-in"), gated_model()); });
-  EXPECT_NE(other.find("holds ringtrain's own transformer"), std::string::npos) << other;
+  EXPECT_TRUE(holds(refused([&] { run(tiny(data, {"training.steps=4"}), "own", resumed()); }), "\"gated\""));
+  EXPECT_TRUE(holds(refused([&] { open_model(at("built-in"), gated_model()); }), "holds ringtrain's own transformer"));
   refused([&] { train_own({"training.steps=4"}, "built-in", true); });
   for (const std::vector<std::string>& command :
        {std::vector<std::string>{"export", "--checkpoint", "own", "--output", "folder"},
@@ -250,7 +223,7 @@ TEST_F(OwnModel, AndTheTransformerRefuseEachOthersCheckpoints) {
         {"generate", "--checkpoint", "own", "--tokens", "1", "2"}}) {
     const ChildResult result = run_child(command[0], {command.begin() + 1, command.end()}, folder);
     EXPECT_EQ(result.code, 4) << command[0] << ": " << result.err;
-    EXPECT_NE(result.err.find("holds the model \"gated\" of a program of its own"), std::string::npos) << result.err;
+    EXPECT_TRUE(holds(result.err, "holds the model \"gated\" of a program of its own"));
   }
 }
 

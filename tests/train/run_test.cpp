@@ -13,15 +13,14 @@
 namespace ringtrain::testing {
 namespace {
 
-class RunTest : public TrainTest {};
+class RunTest : public TextTest {};
 
 TEST_F(RunTest, DataRanksTakeContiguousBlocksOfAStepInOrder) {
-  const std::string data = write_tokens("text.h5", {});
   for (const auto& [ranks, micro] : {std::pair{1, 1}, {2, 3}, {3, 4}, {24, 1}, {1, 24}}) {
     const Config config =
         tiny(data, {fmt::format("mesh.data={}", ranks), fmt::format("training.micro_batch_size={}", micro)});
     const ringtrain::Run prepared =
-        prepare_run({.config = config, .output = at("run"), .start = {}, .stop_after = 0}, [](const std::string&) {});
+        prepare_run({.config = config, .output = at("run"), .start = {}, .stop_after = 0}, quiet);
     for (std::int64_t step = 1; step < 4; ++step) {
       std::vector<std::int64_t> found, expected;
       for (int rank = 0; rank < ranks; ++rank) {

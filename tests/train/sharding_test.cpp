@@ -1,13 +1,11 @@
 // Whole runs that shard their gradients or weights, and runs that freeze a part of the model: the numbers of a run that
 // does neither, checkpoints that all of them can go on from, memory as planned.
-#include <algorithm>
 
 #include "framework/config/read_config.h"
 #include "layers/check_model.h"
 #include "layers/model_parameters.h"
 #include "parallel/launch/launcher.h"
 #include "tests/train/train_fixture.h"
-#include "train/checkpoint/checkpoint_folder.h"
 #include "train/engine/rank_state.h"
 #include "train/evaluation/checkpoint_evaluation.h"
 #include "train/generation/generator.h"
@@ -15,12 +13,8 @@
 namespace ringtrain::testing {
 namespace {
 
-class Sharding : public TrainTest {
+class Sharding : public SplitTextTest {
  protected:
-  void SetUp() override {
-    TrainTest::SetUp();
-    data = write_split_tokens();
-  }
   Config with(std::vector<std::string> settings, Shard shard) const {
     settings.push_back(fmt::format("training.shard={}", name_of(shard)));
     return tiny(data, settings);
@@ -29,47 +23,35 @@ class Sharding : public TrainTest {
   void expect_equal(const std::string& name, const std::vector<std::string>& settings, double tolerance) {
     SCOPED_TRACE(name);
     run(with(settings, Shard::optimizer), name);
-    const auto reference = losses(name);
-    const std::int64_t last = std::ssize(reference);
-    ASSERT_GE(last, 3);
-    const auto weights = state(checkpoint(name, last));
+    ASSERT_GE(last_step(name), 3);
     for (const Shard shard : {Shard::gradients, Shard::weights}) {
       SCOPED_TRACE(name_of(shard));
       const std::string sharded = fmt::format("{}-{}", name, name_of(shard));
       run(with(settings, shard), sharded);
       if (tolerance == 0) {
-        EXPECT_EQ(losses(sharded), reference);
+        expect_same_bits(sharded, name);
         EXPECT_EQ(numbers(sharded, "grad_norm"), numbers(name, "grad_norm"));
-        EXPECT_EQ(state(checkpoint(sharded, last)), weights);
       } else {
-        const auto found = losses(sharded);
-        ASSERT_EQ(found.size(), reference.size());
-        for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], reference[i], tolerance * reference[i]);
-        expect_same_state(state(checkpoint(sharded, last)), weights, "weights/", tolerance);
+        expect_same_numbers(sharded, name, tolerance);
       }
     }
   }
-  std::string data;
 };
 
 const std::vector<std::string> gpt2{"model.architecture=gpt2", "model.num_key_value_heads=4",
                                     "model.max_position_embeddings=37"};
 
-std::vector<std::string> join(std::vector<std::string> one, const std::vector<std::string>& other) {
-  one.insert(one.end(), other.begin(), other.end());
-  return one;
-}
-
 TEST_F(Sharding, ChangesNoBitOfAStepOfOneMicroBatch) {
   const std::vector<std::string> one{"training.steps=3", "training.global_batch_size=4"};
   const std::vector<std::string> ring{"mesh.sequence=3", "mesh.layout=striped", "training.micro_batch_size=4"};
   const std::vector<std::string> grid{"mesh.data=2", "mesh.sequence=2", "training.micro_batch_size=2"};
-  expect_equal("ring", join(one, ring), 0);
-  expect_equal("grid", join(one, join(grid, {"training.dtype=float32", "training.recompute=full"})), 0);
-  expect_equal("untied", join(one, join(grid, {"model.tie_word_embeddings=false", "model.num_hidden_layers=5"})), 0);
-  expect_equal("gpt2", join(one, join(ring, gpt2)), 0);
-  expect_equal("one-layer", join(one, join(grid, {"model.num_hidden_layers=1", "mesh.layout=contiguous"})), 0);
-  expect_equal("frozen", join(one, join(grid, {"training.trainable=[\"*norm*\", \"*.1.mlp.*\"]"})), 0);
+  expect_equal("ring", joined(one, ring), 0);
+  expect_equal("grid", joined(one, joined(grid, {"training.dtype=float32", "training.recompute=full"})), 0);
+  expect_equal("untied", joined(one, joined(grid, {"model.tie_word_embeddings=false", "model.num_hidden_layers=5"})),
+               0);
+  expect_equal("gpt2", joined(one, joined(ring, gpt2)), 0);
+  expect_equal("one-layer", joined(one, joined(grid, {"model.num_hidden_layers=1", "mesh.layout=contiguous"})), 0);
+  expect_equal("frozen", joined(one, joined(grid, {"training.trainable=[\"*norm*\", \"*.1.mlp.*\"]"})), 0);
 }
 
 // Sums over micro-batches and over ranks meet in another order.
@@ -81,14 +63,11 @@ TEST_F(Sharding, OfSeveralMicroBatchesAgreesToRounding) {
 TEST_F(Sharding, MayChangeOnResumeAndSoMayTheMesh) {
   const std::vector<std::string> common{"training.steps=30", "training.global_batch_size=6"};
   run(tiny(data, common), "whole");
-  const StartRequest resume{.resume = true, .resume_path = "", .init_from = ""};
-  run(with(join(common, {"mesh.sequence=2"}), Shard::optimizer), "parts", {}, 10);
-  run(with(join(common, {"mesh.data=2", "mesh.sequence=2"}), Shard::weights), "parts", resume, 20);
-  run(with(join(common, {"mesh.sequence=3"}), Shard::gradients), "parts", resume);
-  const auto reference = losses("whole"), found = losses("parts");
-  ASSERT_EQ(found.size(), 30u);
-  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], reference[i], 1e-9 * reference[i]);
-  expect_same_state(state(checkpoint("parts", 30)), state(checkpoint("whole", 30)), "weights/", 1e-9);
+  run(with(joined(common, {"mesh.sequence=2"}), Shard::optimizer), "parts", {}, 10);
+  run(with(joined(common, {"mesh.data=2", "mesh.sequence=2"}), Shard::weights), "parts", resumed(), 20);
+  run(with(joined(common, {"mesh.sequence=3"}), Shard::gradients), "parts", resumed());
+  EXPECT_EQ(last_step("whole"), 30);
+  expect_same_numbers("parts", "whole");
 }
 
 TEST_F(Sharding, AllocatesWhatIsPlannedToTheByte) {
@@ -98,16 +77,7 @@ TEST_F(Sharding, AllocatesWhatIsPlannedToTheByte) {
       SCOPED_TRACE(name);
       const Config config = with({"training.steps=1", fmt::format("mesh.sequence={}", ranks)}, shard);
       run(config, name);
-      const auto peaks = metrics(name).at(0).at("peak_bytes");
-      const ParameterTable table = make_parameter_table(config);
-      for (const RankPlan& plan : plan_ranks(config, table, training_purpose(config))) {
-        for (const int rank : plan.ranks) {
-          for (int tag = 0; tag < tag_count; ++tag) {
-            EXPECT_EQ(peaks[rank].at(name_of(static_cast<Tag>(tag))).get<std::size_t>(),
-                      plan.peak[static_cast<Tag>(tag)]);
-          }
-        }
-      }
+      expect_planned_peaks(name, config);
     }
   }
 }
@@ -167,7 +137,7 @@ TEST_F(Freezing, LeavesWhatIsFrozenAsItWasToTheBit) {
   std::size_t frozen = 0, moments = 0;
   for (const auto& [name, values] : last) {
     if (!name.starts_with("weights/")) {
-      EXPECT_NE(name.find(".mlp."), std::string::npos) << name;  // no state for what is frozen
+      EXPECT_TRUE(holds(name, ".mlp."));  // no state for what is frozen
       ++moments;
     } else if (name.find(".mlp.") == std::string::npos) {
       EXPECT_EQ(values, first.at(name)) << name;
@@ -182,16 +152,10 @@ TEST_F(Freezing, LeavesWhatIsFrozenAsItWasToTheBit) {
 
 TEST_F(Freezing, IsKeptOnResumeBitForBit) {
   const std::vector<std::string> frozen{"training.steps=6", "mesh.sequence=2", "training.trainable=[\"*.1.*\"]"};
-  const StartRequest resume{.resume = true, .resume_path = "", .init_from = ""};
-  run(tiny(data, frozen), "whole");
-  run(tiny(data, frozen), "parts", {}, 3);
-  run(tiny(data, frozen), "parts", resume);
-  EXPECT_EQ(losses("parts"), losses("whole"));
-  EXPECT_EQ(state(checkpoint("parts", 6)), state(checkpoint("whole", 6)));
-  const std::string sentence = error_of(ExitCode::checkpoint, [&] {
-    run(tiny(data, {"training.steps=9", "mesh.sequence=2", "training.trainable=[\"*\"]"}), "parts", resume);
+  expect_resumes(tiny(data, frozen), {3});
+  expect_error(ExitCode::checkpoint, {"training.trainable"}, [&] {
+    run(tiny(data, {"training.steps=9", "mesh.sequence=2", "training.trainable=[\"*\"]"}), "parts", resumed());
   });
-  EXPECT_NE(sentence.find("training.trainable"), std::string::npos) << sentence;
 }
 
 TEST_F(Freezing, APatternThatMeansNothingIsRefused) {
@@ -199,8 +163,8 @@ TEST_F(Freezing, APatternThatMeansNothingIsRefused) {
     const std::string text = to_yaml(tiny(data));
     return parse_config(text, "run.yaml", {"training.trainable=" + patterns}, ConfigUse::run, check_model);
   };
-  const std::string sentence = error_of(ExitCode::usage, [&] { read("[\"*.mlp.*\", \"*.attention.*\"]"); });
-  EXPECT_NE(sentence.find("\"*.attention.*\" is the name of no parameter"), std::string::npos) << sentence;
+  expect_error(ExitCode::usage, {"\"*.attention.*\" is the name of no parameter"},
+               [&] { read("[\"*.mlp.*\", \"*.attention.*\"]"); });
   error_of(ExitCode::usage, [&] { read("mlp"); });
 }
 

@@ -6,56 +6,34 @@
 #include "framework/config/training_stages.h"
 #include "layers/model_parameters.h"
 #include "tests/train/train_fixture.h"
-#include "train/checkpoint/checkpoint_folder.h"
 #include "train/engine/rank_state.h"
 #include "train/step/rope_check.h"
 
 namespace ringtrain::testing {
 namespace {
 
-class Stages : public TrainTest {
+class Stages : public SplitTextTest {
  protected:
-  void SetUp() override {
-    TrainTest::SetUp();
-    data = write_split_tokens();
-  }
   /// 37 tokens, then 74 with YaRN from step 4 on, then 37 again with another base from step 7 on.
   Config staged(std::vector<std::string> settings = {}) const {
-    settings.insert(settings.begin(),
-                    {"training.steps=9", "training.global_batch_size=4", "checkpoint.interval=1", "checkpoint.keep=20",
-                     "training.stages=[{from_step: 4, seq_len: 74, global_batch_size: 2, rope_scaling: {type: yarn, "
-                     "factor: 2.0, original_max_position_embeddings: 37}}, {from_step: 7, seq_len: 37, "
-                     "global_batch_size: 6, rope_theta: 20000.0, rope_scaling: {type: none}}]"});
-    return tiny(data, settings);
+    return tiny(
+        data, joined({"training.steps=9", "training.global_batch_size=4", "checkpoint.interval=1", "checkpoint.keep=20",
+                      "training.stages=[{from_step: 4, seq_len: 74, global_batch_size: 2, rope_scaling: {type: yarn, "
+                      "factor: 2.0, original_max_position_embeddings: 37}}, {from_step: 7, seq_len: 37, "
+                      "global_batch_size: 6, rope_theta: 20000.0, rope_scaling: {type: none}}]"},
+                     settings));
   }
-  std::vector<nlohmann::json> samples(const std::string& output) const {
-    std::vector<nlohmann::json> all;
-    for (const auto& line : metrics(output)) all.push_back(line.at("samples"));
-    return all;
-  }
-  void expect_same(const std::string& found, const std::string& expected) const {
-    EXPECT_EQ(losses(found), losses(expected));
-    EXPECT_EQ(samples(found), samples(expected));
-    EXPECT_EQ(state(checkpoint(found, 9)), state(checkpoint(expected, 9)));
-  }
-  const StartRequest resume{.resume = true, .resume_path = "", .init_from = ""};
-  std::string data;
 };
 
 TEST_F(Stages, StoppedBesideABoundaryAreBitForBit) {
   for (const char* ring : {"mesh.sequence=1", "mesh.sequence=2"}) {
     SCOPED_TRACE(ring);
     const Config config = staged({ring});
-    const std::string whole = std::string("whole") + ring;
-    run(config, whole);
-    ASSERT_EQ(losses(whole).size(), 9u);
     for (const std::int64_t stop : {2, 3, 4, 6, 7}) {  // before, at and after both boundaries
       SCOPED_TRACE(stop);
-      const std::string parts = fmt::format("{}_{}", whole, stop);
-      run(config, parts, {}, stop);
-      run(config, parts, resume);
-      expect_same(parts, whole);
+      expect_resumes(config, {stop}, fmt::format("{}-{}-", ring, stop));
     }
+    ASSERT_EQ(losses(std::string(ring) + "-2-whole").size(), 9u);
   }
 }
 
@@ -69,8 +47,8 @@ TEST_F(Stages, KilledBesideABoundaryAreBitForBit) {
     for (const std::int64_t last : {7, 6, 4, 3, 2}) {
       SCOPED_TRACE(last);
       for (std::int64_t step = last + 1; step <= 9; ++step) std::filesystem::remove_all(checkpoint(killed, step));
-      run(config, killed, resume);
-      expect_same(killed, whole);
+      run(config, killed, resumed());
+      expect_same_bits(killed, whole);
     }
   }
 }
@@ -82,9 +60,7 @@ TEST_F(Stages, TakeTheSamplesOfTheirLengthOneAfterTheOther) {
   const auto all = [&](const std::string& output, std::size_t begin, std::size_t end) {
     std::vector<std::int64_t> flat;
     const auto steps = samples(output);
-    for (std::size_t i = begin; i < end; ++i) {
-      for (const auto& sample : steps[i]) flat.push_back(sample.get<std::int64_t>());
-    }
+    for (std::size_t i = begin; i < end; ++i) flat.insert(flat.end(), steps[i].begin(), steps[i].end());
     return flat;
   };
   // 3 steps of 4 short ones, 3 of 2 long ones, 3 of 6 short ones: these go on where the first stage ended.
@@ -100,13 +76,11 @@ TEST_F(Stages, TakeTheSamplesOfTheirLengthOneAfterTheOther) {
 
 TEST_F(Stages, ComputeWithTheirOwnLengthAndRope) {
   run(staged(), "staged");
-  const StartRequest from{.resume = false, .resume_path = "", .init_from = checkpoint("staged", 3)};
+  const StartRequest trained = from(checkpoint("staged", 3));
   const std::string yarn = "model.rope_scaling={type: yarn, factor: 2.0, original_max_position_embeddings: 37}";
   const std::vector<std::string> long_ones{"training.steps=1", "training.global_batch_size=2", "training.seq_len=74"};
-  std::vector<std::string> scaled = long_ones;
-  scaled.push_back(yarn);
-  run(tiny(data, scaled), "scaled", from);
-  run(tiny(data, long_ones), "unscaled", from);
+  run(tiny(data, joined(long_ones, {yarn})), "scaled", trained);
+  run(tiny(data, long_ones), "unscaled", trained);
   EXPECT_EQ(losses("scaled")[0], losses("staged")[3]);  // the same weights, samples and rotary positions
   EXPECT_NE(losses("unscaled")[0], losses("staged")[3]);
 }
@@ -116,18 +90,18 @@ TEST_F(Stages, ToComeMayChangeAndThoseThatHaveBegunMayNot) {
   run(config, "run", {}, 5);
   Config other = config;
   other.training.stages[0].seq_len = 60;
-  const std::string refused = error_of(ExitCode::checkpoint, [&] { run(other, "run", resume); });
-  EXPECT_NE(refused.find("stage 2 was [{from_step: 4, seq_len: 74"), std::string::npos) << refused;
-  EXPECT_NE(refused.find("only stages from step 6 on may change"), std::string::npos) << refused;
+  expect_error(ExitCode::checkpoint,
+               {"stage 2 was [{from_step: 4, seq_len: 74", "only stages from step 6 on may change"},
+               [&] { run(other, "run", resumed()); });
   other = config;
   other.training.stages.erase(other.training.stages.begin());
-  error_of(ExitCode::checkpoint, [&] { run(other, "run", resume); });
+  error_of(ExitCode::checkpoint, [&] { run(other, "run", resumed()); });
   other = config;
   other.training.stages[1].from_step = 5;
-  error_of(ExitCode::checkpoint, [&] { run(other, "run", resume); });
+  error_of(ExitCode::checkpoint, [&] { run(other, "run", resumed()); });
   other.training.stages[1].from_step = 6;
   other.training.stages[1].seq_len = 80;
-  EXPECT_EQ(run(other, "run", resume).code, ExitCode::done);
+  EXPECT_EQ(run(other, "run", resumed()).code, ExitCode::done);
   EXPECT_EQ(numbers("run", "seq_len"), (std::vector<double>{37, 37, 37, 74, 74, 80, 80, 80, 80}));
 }
 
@@ -135,9 +109,7 @@ TEST_F(Stages, AreEvaluatedAtTheRunsOwnLengths) {
   const std::vector<std::string> evaluation{"evaluation.interval=1", "evaluation.context_lengths=[20, 60]",
                                             "evaluation.target_tokens=8", "evaluation.target_blocks=10"};
   run(staged(evaluation), "staged");
-  std::vector<std::string> plain = evaluation;
-  plain.insert(plain.end(), {"training.steps=9", "training.global_batch_size=4"});
-  run(tiny(data, plain), "plain", {}, 3);
+  run(tiny(data, joined(evaluation, {"training.steps=9", "training.global_batch_size=4"})), "plain", {}, 3);
   const auto staged_lines = metrics("staged", "evaluation"), plain_lines = metrics("plain", "evaluation");
   ASSERT_EQ(staged_lines.size(), 9u);
   ASSERT_EQ(plain_lines.size(), 3u);
@@ -168,22 +140,20 @@ TEST_F(Stages, HoldTheMemoryOfTheirLargest) {
 TEST_F(Stages, TheRopeIsCheckedBeforeTheFirstStepAndAtEachStage) {
   const std::vector<std::string> one{"training.steps=2", "training.global_batch_size=1"};
   run(tiny(data, {"training.steps=5"}), "base");
-  const StartRequest from{.resume = false, .resume_path = "", .init_from = checkpoint("base", 5)};
-  std::vector<std::string> turned = one;
-  turned.emplace_back("model.rope_theta=50.0");
+  const StartRequest base = from(checkpoint("base", 5));
   const auto told_by = [&](const Config& config, const std::string& output, const StartRequest& start) {
     ::testing::internal::CaptureStderr();
     run(config, output, start);
     return ::testing::internal::GetCapturedStderr();
   };
-  EXPECT_EQ(told_by(tiny(data, one), "same", from).find("before any step"), std::string::npos);  // both ways are one
-  const std::string told = told_by(tiny(data, turned), "turned", from);
+  EXPECT_FALSE(holds(told_by(tiny(data, one), "same", base), "before any step"));  // both ways are one
+  const std::string told = told_by(tiny(data, joined(one, {"model.rope_theta=50.0"})), "turned", base);
   const std::string expected =
       fmt::format("the last 37 of 37 tokens, before any step: loss {:.4f} behind the others, {:.4f} alone",
                   losses("turned")[0], losses("same")[0]);
-  EXPECT_NE(told.find(expected), std::string::npos) << told;
+  EXPECT_TRUE(holds(told, expected));
   EXPECT_NE(losses("turned")[0], losses("same")[0]);
-  EXPECT_NE(told_by(staged(), "staged", {}).find("the last 37 of 74 tokens"), std::string::npos);
+  EXPECT_TRUE(holds(told_by(staged(), "staged", {}), "the last 37 of 74 tokens"));
 }
 
 TEST(RopeCheck, WarnsAboveOneNatWithBothSidesAndWhatToDo) {
@@ -192,9 +162,8 @@ TEST(RopeCheck, WarnsAboveOneNatWithBothSidesAndWhatToDo) {
   EXPECT_EQ(rope_check_tokens(config, known), 2048);
   EXPECT_EQ(rope_warning({.tokens = 2048, .alone = 3, .behind = 3.99}, config, known), "");
   const std::string told = rope_warning({.tokens = 2048, .alone = 3, .behind = 5.5}, config, known);
-  EXPECT_NE(told.find("the rope looks wrong"), std::string::npos) << told;
-  EXPECT_NE(told.find("2.500 nats above the 3.000"), std::string::npos) << told;
-  EXPECT_NE(told.find("type yarn, factor 2 and original_max_position_embeddings 8192"), std::string::npos) << told;
+  EXPECT_TRUE(holds_all(told, {"the rope looks wrong", "2.500 nats above the 3.000",
+                               "type yarn, factor 2 and original_max_position_embeddings 8192"}));
   config.training.seq_len = 2048;
   EXPECT_EQ(rope_check_tokens(config, known), 0);  // nothing differs
   config.model.rope_theta *= 2;

@@ -9,17 +9,16 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
-#include "tests/support/folder_test.h"
 #include "tests/train/event_reader.h"
+#include "tests/train/train_fixture.h"
 #include "train/step/metrics.h"
 #include "train/step/step_trend.h"
 
 namespace ringtrain::testing {
 namespace {
 
-class Events : public FolderTest {
+class Events : public TrainTest {
  protected:
   static std::string train_line(int step) {
     return fmt::format(
@@ -31,10 +30,6 @@ class Events : public FolderTest {
     for (int step = 1; step <= steps; ++step) file << train_line(step) << "\n";
     file << R"({"kind":"evaluation","step":3,"results":[{"context_length":64,"nll":1.5}]})"
          << "\nno json\n";
-  }
-  std::string content(const std::string& name) const {
-    std::ifstream stream(at(name), std::ios::binary);
-    return {std::istreambuf_iterator<char>(stream), {}};
   }
 };
 
@@ -52,7 +47,7 @@ TEST_F(Events, HoldTheMetricsAndGoOnWithThem) {
     file.add(train_line(300));
     file.append();
   }
-  const Scalars first = read_events(content("events.out.tfevents.0.ringtrain"), &time);
+  const Scalars first = read_events(content_of(at("events.out.tfevents.0.ringtrain")), &time);
   EXPECT_EQ(first.at({"train/loss", 2}), 2.5F);
   EXPECT_EQ(first.at({"train/loss", 300}), static_cast<float>(5.0 / 300));
   EXPECT_EQ(first.at({"train/tokens", 1}), 64.0F);
@@ -62,7 +57,7 @@ TEST_F(Events, HoldTheMetricsAndGoOnWithThem) {
   // A run that goes on from step 1: step 300 is in neither file.
   write_metrics(1);
   TensorBoardFile again(folder, at("metrics.jsonl"));
-  const Scalars second = read_events(content("events.out.tfevents.0.ringtrain"), &time);
+  const Scalars second = read_events(content_of(at("events.out.tfevents.0.ringtrain")), &time);
   EXPECT_FALSE(second.contains({"train/loss", 300}));
   EXPECT_EQ(second.at({"train/loss", 1}), 5.0F);
 }
@@ -111,12 +106,12 @@ TEST_F(Events, AndMetricsAreWholeAgainAfterAFullDisk) {
     }
     write();
     ASSERT_EQ(told.size(), 2U) << room;
-    EXPECT_NE(told[0].find("wait in memory"), std::string::npos) << told[0];
-    EXPECT_NE(told[1].find("are written"), std::string::npos) << told[1];
+    EXPECT_TRUE(holds(told[0], "wait in memory"));
+    EXPECT_TRUE(holds(told[1], "are written"));
     double time = 0;
-    const Scalars scalars = read_events(content("events.out.tfevents.0.ringtrain"), &time);
+    const Scalars scalars = read_events(content_of(at("events.out.tfevents.0.ringtrain")), &time);
     EXPECT_EQ(scalars.size(), static_cast<std::size_t>(6 * step)) << room;
-    EXPECT_EQ(content("metrics.jsonl"), lines) << room;
+    EXPECT_EQ(content_of(at("metrics.jsonl")), lines) << room;
   }
 }
 

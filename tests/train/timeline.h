@@ -36,7 +36,7 @@ struct TimelineRow {
   }
 };
 
-class TimelineTest : public TrainTest {
+class TimelineTest : public TextTest {
  protected:
   static constexpr double tolerance = 2e-3;  // microseconds: times are written with three digits behind the point
 
@@ -83,11 +83,7 @@ class TimelineTest : public TrainTest {
   }
 
   Outcome run_traced(const Config& config, const std::string& output, const TraceRequest& trace) const {
-    Outcome outcome;
-    const Log log = [&](const std::string& line) { outcome.logs.push_back(line); };
-    const TrainOptions options{.config = config, .output = at(output), .start = {}, .stop_after = 0, .trace = trace};
-    outcome.code = train(prepare_run(options, log), log);
-    return outcome;
+    return run_with({.config = config, .output = at(output), .start = {}, .trace = trace});
   }
 };
 

@@ -1,11 +1,9 @@
 // train --trace on whole runs: the file is JSON, spans of a row nest, there is one span for each hop of the plan, waits
 // belong to hops; the run itself is the same to the bit. A run that fails leaves its timeline, too.
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <tuple>
 
-#include "framework/config/read_config.h"
 #include "layers/model_spec.h"
 #include "parallel/ring/ring_schedule.h"
 #include "tests/train/child_process.h"
@@ -37,18 +35,18 @@ class Timeline : public TimelineTest {
 class TimelineOnMeshes : public Timeline, public ::testing::WithParamInterface<std::tuple<int, int, const char*>> {};
 
 TEST_P(TimelineOnMeshes, ShowsEveryHopOfThePlanAndItsWaits) {
-  const auto [data, sequence, layout] = GetParam();
-  const Config config = tiny(write_tokens("text.h5", {}),
-                             {fmt::format("mesh.data={}", data), fmt::format("mesh.sequence={}", sequence),
-                              fmt::format("mesh.layout={}", layout), "training.steps=3", "training.global_batch_size=4",
-                              "data.packing=concat", "training.recompute=full", "checkpoint.interval=2"});
+  const auto [data_ranks, sequence, layout] = GetParam();
+  const Config config =
+      tiny(data, joined(mesh_of(data_ranks, sequence),
+                        {fmt::format("mesh.layout={}", layout), "training.steps=3", "training.global_batch_size=4",
+                         "data.packing=concat", "training.recompute=full", "checkpoint.interval=2"}));
   const Outcome outcome = run_traced(config, "run", {.path = at("trace.json")});
   EXPECT_NE(outcome.logged("timeline in " + at("trace.json")), "");
   const auto rows = rows_of(at("trace.json"));
-  const std::size_t steps = 3, micro = static_cast<std::size_t>(4 / data), layers = 2;
-  for (const auto& [key, row] : rows) EXPECT_EQ(row.name.find("GPU"), std::string::npos) << row.name;
+  const std::size_t steps = 3, micro = static_cast<std::size_t>(4 / data_ranks), layers = 2;
+  for (const auto& [key, row] : rows) EXPECT_FALSE(holds(row.name, "GPU"));
   std::size_t traffic = 0;
-  for (int d = 0; d < data; ++d) {
+  for (int d = 0; d < data_ranks; ++d) {
     for (int s = 0; s < sequence; ++s) {
       SCOPED_TRACE(fmt::format("data rank {}, sequence rank {}", d, s));
       const TimelineRow& row = rows.at({d, fmt::format("sequence rank {}", s)});
@@ -124,18 +122,17 @@ INSTANTIATE_TEST_SUITE_P(Meshes, TimelineOnMeshes,
                          });
 
 TEST_F(Timeline, ChangesNoBitAndIsOnlyThereWhenAskedFor) {
-  const Config config = tiny(write_tokens("text.h5", {}),
-                             {"training.steps=4", "training.global_batch_size=4", "mesh.data=2", "mesh.sequence=2"});
+  const Config config =
+      tiny(data, {"training.steps=4", "training.global_batch_size=4", "mesh.data=2", "mesh.sequence=2"});
   run(config, "plain");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 3);  // text, its manifest, the run
   run_traced(config, "traced", {.path = at("trace.json")});
-  EXPECT_EQ(losses("plain"), losses("traced"));
-  EXPECT_EQ(state(checkpoint("plain", 4)), state(checkpoint("traced", 4)));
+  expect_same_bits("plain", "traced");
 }
 
 TEST_F(Timeline, HoldsTheStepsThatWereAskedFor) {
-  const Config config = tiny(write_tokens("text.h5", {}), {"training.steps=4", "training.global_batch_size=2",
-                                                           "mesh.sequence=2", "checkpoint.interval=1"});
+  const Config config =
+      tiny(data, {"training.steps=4", "training.global_batch_size=2", "mesh.sequence=2", "checkpoint.interval=1"});
   run_traced(config, "run", {.path = at("trace.json"), .first_step = 2, .last_step = 3});
   const auto rows = rows_of(at("trace.json"));
   for (const char* name : {"sequence rank 0", "sequence rank 1"}) {
@@ -151,9 +148,9 @@ TEST_F(Timeline, HoldsTheStepsThatWereAskedFor) {
 
 TEST_F(Timeline, ShowsGathersAndReductionsUnderTheAttentionOfTheLayerBefore) {
   constexpr int layers = 4;
-  const Config config = tiny(write_tokens("text.h5", {}),
-                             {fmt::format("model.num_hidden_layers={}", layers), "mesh.sequence=3", "training.steps=2",
-                              "training.global_batch_size=1", "training.shard=weights", "training.recompute=full"});
+  const Config config =
+      tiny(data, {fmt::format("model.num_hidden_layers={}", layers), "mesh.sequence=3", "training.steps=2",
+                  "training.global_batch_size=1", "training.shard=weights", "training.recompute=full"});
   run_traced(config, "run", {.path = at("trace.json"), .first_step = 2, .last_step = 2});
   const auto rows = rows_of(at("trace.json"));
   for (int rank = 0; rank < 3; ++rank) {
@@ -203,14 +200,12 @@ TEST_F(Timeline, ShowsGathersAndReductionsUnderTheAttentionOfTheLayerBefore) {
 }
 
 TEST_F(Timeline, OfARunThatFailsIsThereToo) {
-  const Config config = tiny(write_tokens("text.h5", {}), {"mesh.sequence=2"});
-  ringtrain::Run prepared =
-      prepare_run({.config = config, .output = at("run"), .start = {}, .trace = {.path = at("trace.json")}},
-                  [](const std::string&) {});
-  prepared.before_forward = [](RankState& state, std::int64_t step) {
+  const Config config = tiny(data, {"mesh.sequence=2"});
+  const auto spoil = [](RankState& state, std::int64_t step) {
     if (step == 5) state.optimizer->weights(state.optimizer->slices().back()).as<double>()[0] = NAN;
   };
-  error_of(ExitCode::numeric, [&] { train(prepared, [](const std::string&) {}); });
+  const TrainOptions options{.config = config, .output = at("run"), .start = {}, .trace = {.path = at("trace.json")}};
+  error_of(ExitCode::numeric, [&] { run_with(options, spoil); });
   const std::size_t done = metrics("run").size();
   EXPECT_LT(done, 30u);
   const auto rows = rows_of(at("trace.json"));
@@ -219,13 +214,9 @@ TEST_F(Timeline, OfARunThatFailsIsThereToo) {
 }
 
 TEST_F(Timeline, ABadRequestIsRefusedBeforeAnythingStarts) {
-  std::ofstream(at("run.yaml")) << to_yaml(tiny(write_tokens("text.h5", {}), {"training.steps=2"}));
+  write_config(tiny(data, {"training.steps=2"}));
   const auto refused = [&](const std::vector<std::string>& arguments, const std::string& part) {
-    std::vector<std::string> all{"--config", "run.yaml", "--output", "run"};
-    all.insert(all.end(), arguments.begin(), arguments.end());
-    const ChildResult result = run_child("train", all, folder);
-    EXPECT_EQ(result.code, 2) << result.err;
-    EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
+    expect_end(run_child("train", joined({"--config", "run.yaml", "--output", "run"}, arguments), folder), 2, {part});
     EXPECT_FALSE(std::filesystem::exists(at("run")));
   };
   refused({"--trace", "."}, "is a folder");
@@ -234,10 +225,10 @@ TEST_F(Timeline, ABadRequestIsRefusedBeforeAnythingStarts) {
   for (const std::string steps : {"0:2", "3:2", "2", "2:", ":2", "1:2x", "a:b", "1-2"}) {
     refused({"--trace", "trace.json", "--trace-steps", steps}, "--trace-steps " + steps);
   }
-  const ChildResult result = run_child(
-      "train", {"--config", "run.yaml", "--output", "run", "--trace", "run/trace.json", "--trace-steps", "2:2"},
-      folder);
-  EXPECT_EQ(result.code, 0) << result.err;
+  expect_end(run_child("train",
+                       {"--config", "run.yaml", "--output", "run", "--trace", "run/trace.json", "--trace-steps", "2:2"},
+                       folder),
+             0);
   EXPECT_EQ(rows_of(at("run/trace.json")).at({0, "sequence rank 0"}).count("step"), 1u);
 }
 

@@ -8,7 +8,10 @@
 #include "framework/config/read_config.h"
 #include "framework/random.h"
 #include "framework/storage/hdf5_datasets.h"
+#include "layers/model_parameters.h"
 #include "tests/train/train_fixture.h"
+#include "train/checkpoint/checkpoint_folder.h"
+#include "train/engine/rank_state.h"
 
 namespace ringtrain::testing {
 
@@ -72,9 +75,10 @@ StartRequest TrainTest::from(const std::string& path) {
   return start;
 }
 
-StartRequest TrainTest::resumed() {
+StartRequest TrainTest::resumed(const std::string& path) {
   StartRequest start;
   start.resume = true;
+  start.resume_path = path;
   return start;
 }
 
@@ -105,15 +109,28 @@ std::string TrainTest::Outcome::logged(const std::string& part) const {
 
 TrainTest::Outcome TrainTest::run(const Config& config, const std::string& output, const StartRequest& start,
                                   std::int64_t stop_after) const {
+  return run_with({.config = config, .output = at(output), .start = start, .stop_after = stop_after});
+}
+
+TrainTest::Outcome TrainTest::run_with(const TrainOptions& options, const Hook& before_forward) const {
   Outcome outcome;
   const Log log = [&](const std::string& line) { outcome.logs.push_back(line); };
-  TrainOptions options;
-  options.config = config;
-  options.output = at(output);
-  options.start = start;
-  options.stop_after = stop_after;
-  outcome.code = train(prepare_run(options, log), log);
+  ringtrain::Run prepared = prepare_run(options, log);
+  prepared.before_forward = before_forward;
+  outcome.code = train(prepared, log);
   return outcome;
+}
+
+std::string TrainTest::run_dumped(const Config& config, const std::string& name, std::int64_t step,
+                                  const Hook& before_forward) const {
+  const std::string dump = at(name) + ".dump";
+  const TrainOptions options{.config = config, .output = at(name), .start = {}, .dump = {.folder = dump, .step = step}};
+  EXPECT_EQ(run_with(options, before_forward).code, ExitCode::done);
+  return dump;
+}
+
+void TrainTest::write_config(const Config& config, const std::string& name) const {
+  std::ofstream(at(name)) << to_yaml(config);
 }
 
 std::vector<nlohmann::json> TrainTest::metrics(const std::string& output, const std::string& kind) const {
@@ -130,6 +147,12 @@ std::vector<double> TrainTest::numbers(const std::string& output, const std::str
   std::vector<double> values;
   for (const auto& line : metrics(output)) values.push_back(line.at(field).get<double>());
   return values;
+}
+
+std::vector<std::vector<std::int64_t>> TrainTest::samples(const std::string& output) const {
+  std::vector<std::vector<std::int64_t>> all;
+  for (const auto& line : metrics(output)) all.push_back(line.at("samples"));
+  return all;
 }
 
 std::map<std::string, std::vector<double>> TrainTest::state(const std::string& checkpoint) const {
@@ -160,6 +183,98 @@ std::string TrainTest::state_file(const std::string& checkpoint, int rank, int r
 
 std::string TrainTest::checkpoint(const std::string& output, std::int64_t step) const {
   return fmt::format("{}/checkpoints/step-{:08}", at(output), step);
+}
+
+std::int64_t TrainTest::last_step(const std::string& output) const {
+  return metrics(output).back().at("step");
+}
+
+std::int64_t TrainTest::saved_step(const std::string& output) const {
+  return open_checkpoint(at(output)).manifest.step;
+}
+
+std::vector<std::int64_t> TrainTest::saved_steps(const std::string& output) const {
+  return CheckpointFolder(at(output + "/checkpoints")).steps();
+}
+
+std::vector<nlohmann::json> TrainTest::evaluations(const std::string& output) const {
+  std::vector<nlohmann::json> lines = metrics(output, "evaluation");
+  for (nlohmann::json& line : lines) line.erase("time");
+  return lines;
+}
+
+void TrainTest::expect_same_bits(const std::string& found, const std::string& reference) const {
+  const std::int64_t last = last_step(reference);
+  EXPECT_EQ(samples(found), samples(reference)) << found;
+  EXPECT_EQ(losses(found), losses(reference)) << found;
+  EXPECT_EQ(state(checkpoint(found, last)), state(checkpoint(reference, last))) << found;
+}
+
+void TrainTest::expect_same_numbers(const std::string& found, const std::string& reference, double tolerance) const {
+  const std::int64_t last = last_step(reference);
+  expect_close(losses(found), losses(reference), tolerance);
+  expect_same_state(state(checkpoint(found, last)), state(checkpoint(reference, last)), "weights/", tolerance);
+}
+
+void TrainTest::expect_resumes(const Config& config, const std::vector<std::int64_t>& stops,
+                               const std::string& prefix) const {
+  run(config, prefix + "whole");
+  run(config, prefix + "parts", {}, stops.front());
+  for (std::size_t i = 1; i < stops.size(); ++i) run(config, prefix + "parts", resumed(), stops[i]);
+  run(config, prefix + "parts", resumed());
+  expect_same_bits(prefix + "parts", prefix + "whole");
+}
+
+void TrainTest::expect_planned_peaks(const std::string& output, const Config& config) const {
+  const auto peaks = metrics(output).at(0).at("peak_bytes");
+  std::size_t ranks = 0;
+  for (const RankPlan& plan : plan_ranks(config, make_parameter_table(config), training_purpose(config))) {
+    ranks += plan.ranks.size();
+    for (const int rank : plan.ranks) {
+      for (int tag = 0; tag < tag_count; ++tag) {
+        const std::string name = name_of(static_cast<Tag>(tag));
+        EXPECT_EQ(peaks.at(rank).at(name), plan.peak[static_cast<Tag>(tag)]) << name << " of rank " << rank;
+      }
+    }
+  }
+  EXPECT_EQ(peaks.size(), ranks);
+}
+
+std::vector<std::string> joined(std::vector<std::string> one, const std::vector<std::string>& other) {
+  one.insert(one.end(), other.begin(), other.end());
+  return one;
+}
+
+std::vector<std::string> mesh_of(std::int64_t data, std::int64_t sequence) {
+  return {fmt::format("mesh.data={}", data), fmt::format("mesh.sequence={}", sequence)};
+}
+
+::testing::AssertionResult holds(const std::string& text, const std::string& part) {
+  const bool found = text.find(part) != std::string::npos;
+  return ::testing::AssertionResult(found) << (found ? "found: " : "not found: ") << part << "\nin: " << text;
+}
+
+::testing::AssertionResult holds_all(const std::string& text, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) {
+    if (auto one = holds(text, part); !one) return one;
+  }
+  return ::testing::AssertionSuccess();
+}
+
+DumpComparison expect_dumps_agree(const std::string& found, const std::string& reference,
+                                  std::optional<Tolerance> tolerance) {
+  const DumpReader a(found), b(reference);
+  if (!tolerance) tolerance = default_tolerance(a.index(), b.index());
+  DumpComparison comparison = compare_dumps(a, b, *tolerance);
+  EXPECT_TRUE(comparison.agree()) << report(comparison, a, b, *tolerance);
+  return comparison;
+}
+
+void expect_close(const std::vector<double>& found, const std::vector<double>& reference, double tolerance) {
+  ASSERT_EQ(found.size(), reference.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_NEAR(found[i], reference[i], tolerance * std::abs(reference[i])) << "step " << i + 1;
+  }
 }
 
 double relative_difference(const std::vector<double>& a, const std::vector<double>& b) {

@@ -4,12 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "framework/config/config.h"
+#include "framework/dump/dump_comparison.h"
+#include "framework/dump/dump_reader.h"
 #include "framework/error.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder_test.h"
@@ -58,24 +62,89 @@ class TrainTest : public FolderTest {
     std::vector<std::string> logs;
     std::string logged(const std::string& part) const;  // the first log that holds part, "" if none does
   };
-  /// Returns what --init-from PATH and --resume ask for.
+  /// Returns what --init-from PATH and --resume [PATH] ask for.
   static StartRequest from(const std::string& path);
-  static StartRequest resumed();
+  static StartRequest resumed(const std::string& path = "");
   /// Runs a training into the folder of this name.
   Outcome run(const Config& config, const std::string& output, const StartRequest& start = {},
               std::int64_t stop_after = 0) const;
+  /// Runs a training in which every rank calls `before_forward` in each step.
+  using Hook = std::function<void(RankState& state, std::int64_t step)>;
+  Outcome run_with(const TrainOptions& options, const Hook& before_forward = {}) const;
+  /// Runs a training into NAME and dumps one step into NAME.dump. Returns the dump's path.
+  std::string run_dumped(const Config& config, const std::string& name, std::int64_t step,
+                         const Hook& before_forward = {}) const;
+  /// Writes a config for the programs.
+  void write_config(const Config& config, const std::string& name = "run.yaml") const;
   /// Returns the objects of a run's metrics.jsonl of this kind.
   std::vector<nlohmann::json> metrics(const std::string& output, const std::string& kind = "train") const;
   std::vector<double> losses(const std::string& output) const { return numbers(output, "loss"); }
-  /// Returns a field of every step.
+  /// Returns a field of every step, and its samples.
   std::vector<double> numbers(const std::string& output, const std::string& field) const;
+  std::vector<std::vector<std::int64_t>> samples(const std::string& output) const;
   /// Returns all tensors of a checkpoint's state, flattened and put together from all its files, as double.
   std::map<std::string, std::vector<double>> state(const std::string& checkpoint) const;
   std::string checkpoint(const std::string& output, std::int64_t step) const;
+  std::int64_t last_step(const std::string& output) const;   // of its metrics
+  std::int64_t saved_step(const std::string& output) const;  // of its newest checkpoint, which must be whole
+  std::vector<std::int64_t> saved_steps(const std::string& output) const;
+  /// Returns the lines of a run's evaluations, but for when they were made.
+  std::vector<nlohmann::json> evaluations(const std::string& output) const;
+  /// Expects two runs to have the same losses, and the same state after the last step: bits (and the same samples), or
+  /// numbers to rounding.
+  void expect_same_bits(const std::string& found, const std::string& reference) const;
+  void expect_same_numbers(const std::string& found, const std::string& reference, double tolerance = 1e-9) const;
+  /// Expects a run that stops after each of these steps and is resumed ("parts") to be the one that never was
+  /// ("whole").
+  void expect_resumes(const Config& config, const std::vector<std::int64_t>& stops,
+                      const std::string& prefix = "") const;
+  /// Expects the peaks by tag that a run measured to be those of its plan, to the byte.
+  void expect_planned_peaks(const std::string& output, const Config& config) const;
   /// Returns the path of a rank's file of a checkpoint.
   static std::string state_file(const std::string& checkpoint, int rank = 0, int ranks = 1);
 };
 
+/// A test with a token file, text.h5.
+class TextTest : public TrainTest {
+ protected:
+  explicit TextTest(const TextPlan& plan = {}) : plan_(plan) {}
+  void SetUp() override {
+    TrainTest::SetUp();
+    data = write_tokens("text.h5", plan_);
+  }
+  std::string data;
+
+ private:
+  TextPlan plan_;
+};
+/// A test whose text.h5 has a validation part (write_split_tokens).
+class SplitTextTest : public TextTest {
+ protected:
+  SplitTextTest() : TextTest({.longest = 200, .validation_documents = 30}) {}
+};
+
+/// A log that nobody reads.
+inline void quiet(const std::string& /*line*/) {}
+/// Returns the one's settings or arguments, and then the other's.
+std::vector<std::string> joined(std::vector<std::string> one, const std::vector<std::string>& other);
+/// Returns the settings of a mesh.
+std::vector<std::string> mesh_of(std::int64_t data, std::int64_t sequence);
+
+/// Says whether a text holds a part, or every part, and shows both where a test wanted it otherwise.
+::testing::AssertionResult holds(const std::string& text, const std::string& part);
+::testing::AssertionResult holds_all(const std::string& text, const std::vector<std::string>& parts);
+/// Expects an action to fail with this code, in a sentence that holds every part.
+template <class Action>
+void expect_error(ExitCode code, const std::vector<std::string>& parts, Action&& action,
+                  const CallerLine& here = CallerLine::current()) {
+  const ::testing::ScopedTrace trace(here.file_name(), static_cast<int>(here.line()), "an error");
+  EXPECT_TRUE(holds_all(error_of(code, std::forward<Action>(action)), parts));
+}
+/// Expects two dumps to agree, to the tolerance of their types unless another one is given. Returns what was compared.
+DumpComparison expect_dumps_agree(const std::string& found, const std::string& reference,
+                                  std::optional<Tolerance> tolerance = {});
+/// Expects each number to be the reference's to tolerance * |reference|.
+void expect_close(const std::vector<double>& found, const std::vector<double>& reference, double tolerance);
 /// Returns max |a - b| / max |b|.
 double relative_difference(const std::vector<double>& a, const std::vector<double>& b);
 /// Expects all tensors whose name starts with prefix to agree to tolerance * max |reference| each; prints what was

@@ -10,8 +10,6 @@
 #include <set>
 #include <sstream>
 
-#include "framework/config/read_config.h"
-#include "framework/storage/files.h"
 #include "tests/train/child_process.h"
 #include "tests/train/faulty_disk.h"
 #include "tests/train/train_fixture.h"
@@ -22,25 +20,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class CheckpointReaders : public TrainTest {
+class CheckpointReaders : public SplitTextTest {
  protected:
-  void SetUp() override {
-    TrainTest::SetUp();
-    data = write_split_tokens();
-  }
   Config config(const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> settings{"training.steps=6", "training.global_batch_size=2", "checkpoint.interval=2"};
-    settings.insert(settings.end(), more.begin(), more.end());
-    return tiny(data, settings);
+    return tiny(data, joined({"training.steps=6", "training.global_batch_size=2", "checkpoint.interval=2"}, more));
   }
   ChildResult resume() const {
-    std::ofstream(at("run.yaml")) << to_yaml(config());
-    return run_child("train", {"--config", "run.yaml", "--output", "run", "--resume"}, folder);
+    write_config(config());
+    return run_child("train", go_on, folder);
   }
   ChildResult verify(const std::string& path) const {
     return run_child("train", {"--verify-checkpoint", path}, folder);
   }
-  static bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
   static void copy_tree(const std::string& from, const std::string& to) {
     fs::copy(from, to, fs::copy_options::recursive);
   }
@@ -51,7 +42,7 @@ class CheckpointReaders : public TrainTest {
     change(manifest);
     std::ofstream(path + "/manifest.json", std::ios::binary) << to_json(manifest);
   }
-  std::string data;
+  const std::vector<std::string> go_on{"--config", "run.yaml", "--output", "run", "--resume"};
 };
 
 TEST_F(CheckpointReaders, ACopyUnderALaterNameIsToldAndPassedOver) {
@@ -63,15 +54,12 @@ TEST_F(CheckpointReaders, ACopyUnderALaterNameIsToldAndPassedOver) {
   const std::string sentence = "step-00000099: its name says step 99, but its manifest step 4";
   ChildResult result = verify("run");
   EXPECT_EQ(result.code, 4);
-  EXPECT_TRUE(holds(result.out, sentence)) << result.out;
-  EXPECT_TRUE(holds(result.out, "step-50: no checkpoint has this name")) << result.out;
-  EXPECT_TRUE(holds(result.out, "step-00000004: good")) << result.out;
+  EXPECT_TRUE(holds_all(result.out, {sentence, "step-50: no checkpoint has this name", "step-00000004: good"}));
   EXPECT_EQ(verify("run/checkpoints/step-00000099").code, 4);
   result = resume();
-  EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_TRUE(holds(result.err, sentence)) << result.err;
-  EXPECT_TRUE(holds(result.err, "step-50: no checkpoint has this name; it is passed over")) << result.err;
-  EXPECT_TRUE(holds(result.err, "resuming from run/checkpoints/step-00000004")) << result.err;
+  expect_end(result, 0,
+             {sentence, "step-50: no checkpoint has this name; it is passed over",
+              "resuming from run/checkpoints/step-00000004"});
   EXPECT_EQ(numbers("run", "step"), (std::vector<double>{1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(content_of(copy + ".superseded/manifest.json"), manifest);  // set aside, not deleted
   EXPECT_TRUE(fs::exists(brief));
@@ -82,20 +70,17 @@ TEST_F(CheckpointReaders, NothingIsSetAsideIfNoneOpens) {
   fs::rename(checkpoint("run", 4), checkpoint("run", 99));
   fs::rename(checkpoint("run", 2), checkpoint("run", 98));
   const std::string before = content_of(at("run/metrics.jsonl"));
-  const ChildResult result = resume();
-  EXPECT_EQ(result.code, 4) << result.err;
-  EXPECT_TRUE(holds(result.err, "none of the 2 checkpoints is intact")) << result.err;
-  EXPECT_EQ(CheckpointFolder(at("run/checkpoints")).steps(), (std::vector<std::int64_t>{98, 99}));
+  expect_end(resume(), 4, {"none of the 2 checkpoints is intact"});
+  EXPECT_EQ(saved_steps("run"), (std::vector<std::int64_t>{98, 99}));
   EXPECT_EQ(content_of(at("run/metrics.jsonl")), before);
 }
 
 TEST_F(CheckpointReaders, OneRenamedToAnEarlierStepIsTold) {
   run(config(), "run", {}, 4);
   fs::rename(checkpoint("run", 4), checkpoint("run", 1));
-  const ChildResult result = resume();
-  EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_TRUE(holds(result.err, "step-00000001: its name says step 1, but its manifest step 4")) << result.err;
-  EXPECT_TRUE(holds(result.err, "resuming from run/checkpoints/step-00000002")) << result.err;
+  expect_end(
+      resume(), 0,
+      {"step-00000001: its name says step 1, but its manifest step 4", "resuming from run/checkpoints/step-00000002"});
 }
 
 TEST_F(CheckpointReaders, StateOfAnotherStepIsFoundHoweverWellItIsSealed) {
@@ -107,10 +92,9 @@ TEST_F(CheckpointReaders, StateOfAnotherStepIsFoundHoweverWellItIsSealed) {
   seal(checkpoint("run", 4), [](CheckpointManifest&) {});
   ChildResult result = verify("run");
   EXPECT_EQ(result.code, 4) << result.out;
-  EXPECT_TRUE(holds(result.out, "is of step 2, but the manifest beside it of step 4")) << result.out;
+  EXPECT_TRUE(holds(result.out, "is of step 2, but the manifest beside it of step 4"));
   result = resume();
-  EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_TRUE(holds(result.err, "resuming from run/checkpoints/step-00000002")) << result.err;
+  expect_end(result, 0, {"resuming from run/checkpoints/step-00000002"});
 }
 
 TEST_F(CheckpointReaders, CountsThatNoRunHasAreDamage) {
@@ -120,7 +104,7 @@ TEST_F(CheckpointReaders, CountsThatNoRunHasAreDamage) {
     const char* name;
     std::int64_t CheckpointManifest::*member;
   };
-  std::ofstream(at("run.yaml")) << to_yaml(config());
+  write_config(config());
   for (const auto& [name, member] :
        {Count{"samples", &CheckpointManifest::samples}, Count{"tokens", &CheckpointManifest::tokens},
         Count{"skipped_steps", &CheckpointManifest::skipped_steps}, Count{"ranks", &CheckpointManifest::ranks}}) {
@@ -163,10 +147,8 @@ TEST_F(CheckpointReaders, WhatIsReadIsNotDeleted) {
 
 TEST_F(CheckpointReaders, WhatIsNoCheckpointOfThisRunIsNeverDeleted) {
   const std::vector<std::string> one{"training.steps=10", "checkpoint.interval=1", "checkpoint.keep=1"};
-  std::vector<std::string> others = one;
-  others.emplace_back("optimizer.lr=0.0001234");
   run(config(one), "run", {}, 5);
-  run(config(others), "other", {}, 2);
+  run(config(joined(one, {"optimizer.lr=0.0001234"})), "other", {}, 2);
   // A person's folder, an export, another run's checkpoint, one of this run with a note in it, a link to one.
   const std::map<std::int64_t, std::string> parts{{1, "it has no manifest.json"},
                                                   {2, "another run made it"},
@@ -194,10 +176,10 @@ TEST_F(CheckpointReaders, WhatIsNoCheckpointOfThisRunIsNeverDeleted) {
     return files;
   };
   const auto before = content();
-  std::ofstream(at("run.yaml")) << to_yaml(config(one));
-  const ChildResult resumed = run_child("train", {"--config", "run.yaml", "--output", "run", "--resume"}, folder);
+  write_config(config(one));
+  const ChildResult resumed = run_child("train", go_on, folder);
   EXPECT_EQ(resumed.code, 0) << resumed.err;
-  EXPECT_EQ(CheckpointFolder(at("run/checkpoints")).steps(), (std::vector<std::int64_t>{1, 2, 3, 4, 5, 10}));
+  EXPECT_EQ(saved_steps("run"), (std::vector<std::int64_t>{1, 2, 3, 4, 5, 10}));
   EXPECT_TRUE(content() == before);
   EXPECT_EQ(content_of(homonym + "/thesis.txt"), "mine");
   for (const auto& [step, part] : parts) {
@@ -211,7 +193,7 @@ TEST_F(CheckpointReaders, WhatIsNoCheckpointOfThisRunIsNeverDeleted) {
   fs::remove(checkpoint("run", 5) + "/notes.txt");
   std::set<std::string> told;
   const CheckpointFolder checkpoints(at("run/checkpoints"));
-  checkpoints.prune(1, read_checkpoint_manifest(checkpoint("run", 10)), told, [](const std::string&) {});
+  checkpoints.prune(1, read_checkpoint_manifest(checkpoint("run", 10)), told, quiet);
   EXPECT_EQ(checkpoints.steps(), (std::vector<std::int64_t>{1, 2, 3, 4, 10}));
 }
 
@@ -245,19 +227,18 @@ TEST_F(CheckpointReaders, AConfigThatChangesAfterItWasHashedIsNoticed) {
   ::kill(child.id(), SIGCONT);
   const ChildResult result = child.wait();
   EXPECT_EQ(result.code, 4) << result.out;
-  EXPECT_TRUE(holds(result.out, "config.yaml was changed while it was being read")) << result.out;
+  EXPECT_TRUE(holds(result.out, "config.yaml was changed while it was being read"));
 }
 
 TEST_F(CheckpointReaders, ARunGoesOnDeletingWhatItMadeBeforeItWasResumed) {
   run(config({"checkpoint.keep=2"}), "run", {}, 4);
-  run(config({"checkpoint.keep=1", "optimizer.lr=0.0001234"}), "run", {true, "", ""});  // another config since
-  EXPECT_EQ(CheckpointFolder(at("run/checkpoints")).steps(), (std::vector<std::int64_t>{6}));
+  run(config({"checkpoint.keep=1", "optimizer.lr=0.0001234"}), "run", resumed());  // another config since
+  EXPECT_EQ(saved_steps("run"), (std::vector<std::int64_t>{6}));
 }
 
 TEST_F(CheckpointReaders, OfARunThatKeepsOneFindOne) {
   // A run that saves at every step and keeps one. Meanwhile every program that reads it gets one.
-  std::ofstream(at("run.yaml")) << to_yaml(
-      config({"training.steps=1000000", "checkpoint.interval=1", "checkpoint.keep=1"}));
+  write_config(config({"training.steps=1000000", "checkpoint.interval=1", "checkpoint.keep=1"}));
   Child child("train", {"--config", "run.yaml", "--output", "run"}, folder);
   ASSERT_TRUE(wait_until([&] { return !CheckpointFolder(at("run/checkpoints")).steps().empty(); }));
   fs::create_directory(at("readers"));  // their output goes there

@@ -5,9 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 
-#include "framework/config/read_config.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
 #include "train/engine/checkpoint_size.h"
@@ -17,27 +15,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Space : public TrainTest {
+class Space : public TextTest {
  protected:
-  void SetUp() override {
-    TrainTest::SetUp();
-    data = write_tokens("text.h5", {});
-  }
   CheckpointSpace space_of(const Config& config, const StartRequest& start = {}) const {
-    TrainOptions options;
-    options.config = config;
-    options.output = at("run");
-    options.start = start;
-    return checkpoint_space(prepare_run(options, [](const std::string&) {}));
+    return checkpoint_space(prepare_run({.config = config, .output = at("run"), .start = start}, quiet));
   }
-  std::string data;
 };
 
 TEST_F(Space, IsWhatACheckpointTakes) {
   for (const auto& more : {std::vector<std::string>{}, {"mesh.sequence=2", "training.shard=weights"}}) {
-    std::vector<std::string> settings{"training.steps=4", "training.global_batch_size=2", "checkpoint.interval=2"};
-    settings.insert(settings.end(), more.begin(), more.end());
-    const Config config = tiny(data, settings);
+    const Config config =
+        tiny(data, joined({"training.steps=4", "training.global_batch_size=2", "checkpoint.interval=2"}, more));
     const CheckpointSpace space = space_of(config);
     EXPECT_EQ(space.most, 2);
     EXPECT_EQ(space.more, 2);
@@ -67,11 +55,9 @@ TEST_F(Space, CountsSavesAndWhatIsThere) {
       tiny(data, {"training.steps=12", "training.global_batch_size=2", "checkpoint.interval=2", "checkpoint.keep=2"});
   EXPECT_EQ(space_of(config).most, 3);
   run(config, "run", {}, 4);
-  StartRequest resume;
-  resume.resume = true;
-  const CheckpointSpace resumed = space_of(config, resume);
-  EXPECT_EQ(resumed.most, 3);
-  EXPECT_EQ(resumed.more, 1);  // two are there
+  const CheckpointSpace later = space_of(config, resumed());
+  EXPECT_EQ(later.most, 3);
+  EXPECT_EQ(later.more, 1);  // two are there
 }
 
 TEST_F(Space, IsRefusedOrWarnedOf) {
@@ -84,10 +70,10 @@ TEST_F(Space, IsRefusedOrWarnedOf) {
   less.free = 3999;
   check_space(less, log);
   ASSERT_EQ(logs.size(), 1u);
-  EXPECT_NE(logs[0].find("free 1 bytes"), std::string::npos) << logs[0];
+  EXPECT_TRUE(holds(logs[0], "free 1 bytes"));
   less.free = 999;
-  const std::string refusal = error_of(ExitCode::usage, [&] { check_space(less, log); });
-  EXPECT_NE(refusal.find("a checkpoint takes 1000 bytes, and the disk of runs/x has 999 free"), std::string::npos);
+  expect_error(ExitCode::usage, {"a checkpoint takes 1000 bytes, and the disk of runs/x has 999 free"},
+               [&] { check_space(less, log); });
   less.more = 0;  // nothing is saved
   check_space(less, log);
   EXPECT_EQ(logs.size(), 1u);
@@ -99,13 +85,12 @@ TEST_F(Space, OfASmallDiskIsRefusedBeforeTheFirstStep) {
   if (::getuid() != 0 || ::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=64k") != 0) {
     GTEST_SKIP() << "only root may make a small disk";
   }
-  std::ofstream(at("run.yaml")) << to_yaml(tiny(data, {"training.steps=2", "training.global_batch_size=2"}));
+  write_config(tiny(data, {"training.steps=2", "training.global_batch_size=2"}));
   for (const bool dry : {true, false}) {
     std::vector<std::string> arguments{"--config", "run.yaml", "--output", "disk/run"};
     if (dry) arguments.emplace_back("--dry-run");
     const ChildResult result = run_child("train", arguments, folder);
-    EXPECT_EQ(result.code, 2) << result.err;
-    EXPECT_NE(result.err.find("could not save"), std::string::npos) << result.err;
+    expect_end(result, 2, {"could not save"});
     EXPECT_EQ(result.out.find("checkpoints: ") != std::string::npos, dry) << result.out;
     EXPECT_FALSE(fs::exists(disk + "/run"));
   }

@@ -5,8 +5,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "framework/config/read_config.h"
-#include "framework/storage/files.h"
 #include "tests/train/child_process.h"
 #include "tests/train/faulty_disk.h"
 #include "tests/train/train_fixture.h"
@@ -26,7 +24,7 @@ class ResumeFaults : public TrainTest {
                   {"training.global_batch_size=2", "training.dtype=float32", "training.steps=7",
                    "checkpoint.interval=2", "checkpoint.keep=10", "evaluation.interval=2",
                    "evaluation.context_lengths=[16]", "evaluation.target_tokens=8", "evaluation.target_blocks=4"});
-    std::ofstream(at("run.yaml")) << to_yaml(config);
+    write_config(config);
     run(config, "whole");
     // What the resume finds: checkpoints of steps 2, 4 and 5, the last of them damaged; metrics up to step 5, with a
     // line in the middle that is none, and one of step 6 that a power failure cut.
@@ -89,13 +87,10 @@ class ResumeFaults : public TrainTest {
 TEST_F(ResumeFaults, EachCallMayFail) {
   copy_base();
   std::vector<std::string> calls;
-  {
-    const FaultyDisk watched({{"PATH", "run"}, {"READS", "1"}, {"LOG", at("calls.txt")}});
-    const ChildResult result = run_child("train", go_on, folder);
-    ASSERT_EQ(result.code, 0) << result.err;
-    std::ifstream file(at("calls.txt"));
-    for (std::string line; std::getline(file, line);) calls.push_back(line.substr(line.find(' ') + 1));
-  }
+  expect_end(run_on_faulty_disk({{"PATH", "run"}, {"READS", "1"}, {"LOG", at("calls.txt")}}, "train", go_on, folder),
+             0);
+  std::ifstream file(at("calls.txt"));
+  for (std::string line; std::getline(file, line);) calls.push_back(line.substr(line.find(' ') + 1));
   const std::vector<std::string> expected = lines_of("run");
   EXPECT_EQ(expected[3], lines[3]);  // the damaged line
   ASSERT_GT(calls.size(), 100u);
@@ -106,11 +101,8 @@ TEST_F(ResumeFaults, EachCallMayFail) {
   for (std::size_t n = 1; n <= calls.size(); n += stride) {
     copy_base();
     const std::string what = fmt::format("call {} of {}, {}", n, calls.size(), calls[n - 1]);
-    ChildResult result;
-    {
-      const FaultyDisk failing({{"PATH", "run"}, {"READS", "1"}, {"AT", std::to_string(n)}, {"ERROR", "5"}});
-      result = run_child("train", go_on, folder);
-    }
+    const ChildResult result = run_on_faulty_disk(
+        {{"PATH", "run"}, {"READS", "1"}, {"AT", std::to_string(n)}, {"ERROR", "5"}}, "train", go_on, folder);
     ++tried;
     refused += result.code == 0 ? 0 : 1;
     EXPECT_TRUE(result.code == 0 || result.code == 2 || result.code == 4) << what << "\n" << result.err;
@@ -118,10 +110,10 @@ TEST_F(ResumeFaults, EachCallMayFail) {
                                                                   << result.err << content_of(at("run/metrics.jsonl"));
     expect_checkpoints(what + "\n" + result.err);
     if (HasFailure()) return;
-    result = run_child("train", go_on, folder);
-    ASSERT_EQ(result.code, 0) << what << "\n" << result.err;
+    const ChildResult next = run_child("train", go_on, folder);
+    ASSERT_EQ(next.code, 0) << what << "\n" << next.err;
     const std::vector<std::string> now = lines_of("run");
-    ASSERT_EQ(now.size(), expected.size()) << what << "\n" << result.err;
+    ASSERT_EQ(now.size(), expected.size()) << what << "\n" << next.err;
     std::vector<double> losses;
     for (const std::string& line : now) {
       const auto json = nlohmann::json::parse(line, nullptr, false);

@@ -1,26 +1,18 @@
 // A run that was saved and resumed is the run that never stopped: bit for bit on one mesh, to rounding on another, with
 // the same samples, also across the ends of epochs.
+#include <numeric>
+
 #include "tests/train/train_fixture.h"
 
-#include "framework/storage/files.h"
 #include "layers/model_spec.h"
 #include "train/checkpoint/checkpoint_folder.h"
 
 namespace ringtrain::testing {
 namespace {
 
-class Resume : public TrainTest {
+class Resume : public TextTest {
  protected:
-  std::vector<std::vector<std::int64_t>> samples(const std::string& output) const {
-    std::vector<std::vector<std::int64_t>> all;
-    for (const auto& line : metrics(output)) all.push_back(line.at("samples").get<std::vector<std::int64_t>>());
-    return all;
-  }
-  std::vector<std::int64_t> steps(const std::string& output) const {
-    std::vector<std::int64_t> all;
-    for (const auto& line : metrics(output)) all.push_back(line.at("step").get<std::int64_t>());
-    return all;
-  }
+  std::vector<double> steps(const std::string& output) const { return numbers(output, "step"); }
   std::vector<nlohmann::json> trend(const std::string& output) const {
     std::vector<nlohmann::json> all;
     for (const auto& line : metrics(output)) {
@@ -29,10 +21,18 @@ class Resume : public TrainTest {
     }
     return all;
   }
-  static std::vector<std::int64_t> counted(std::int64_t last) {
-    std::vector<std::int64_t> all;
-    for (std::int64_t i = 1; i <= last; ++i) all.push_back(i);
+  static std::vector<double> counted(std::int64_t last) {
+    std::vector<double> all(static_cast<std::size_t>(last));
+    std::iota(all.begin(), all.end(), 1);
     return all;
+  }
+  /// Returns how often a run took each sample.
+  std::map<std::int64_t, int> times_seen(const std::string& output) const {
+    std::map<std::int64_t, int> seen;
+    for (const auto& step : samples(output)) {
+      for (const std::int64_t sample : step) ++seen[sample];
+    }
+    return seen;
   }
   static ModelConfig config_of(Architecture architecture) {
     ModelConfig config;
@@ -42,44 +42,29 @@ class Resume : public TrainTest {
     config.max_position_embeddings = 1;
     return config;
   }
-  const StartRequest resume{.resume = true, .resume_path = "", .init_from = ""};
 };
 
 TEST_F(Resume, ThirtyAndThirtyStepsAreSixtyBitForBit) {
   // 4,500 tokens or so: 122 windows. Sixty steps of 6 sequences are three epochs; each stop lies in another one, and
   // the stop after step 20 (120 sequences) a step before the first epoch's end.
-  const std::string data = write_tokens("text.h5", {});
   const Config config = tiny(data, {"training.steps=60", "training.global_batch_size=6", "mesh.data=2",
                                     "mesh.sequence=2", "checkpoint.interval=7"});
-  run(config, "whole");
-  run(config, "parts", {}, 20);
-  run(config, "parts", resume, 21);
-  run(config, "parts", resume, 30);
-  run(config, "parts", resume, 47);
-  run(config, "parts", resume);
-  EXPECT_EQ(steps("whole"), counted(60));
+  expect_resumes(config, {20, 21, 30, 47});
   EXPECT_EQ(steps("parts"), counted(60));
-  EXPECT_EQ(samples("parts"), samples("whole"));
-  EXPECT_EQ(losses("parts"), losses("whole"));
   EXPECT_EQ(trend("parts"), trend("whole"));  // what a step is beside the steps before it, those before a stop too
-  EXPECT_EQ(state(checkpoint("parts", 60)), state(checkpoint("whole", 60)));
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(content_of(state_file(checkpoint("parts", 60), rank, 4)),
               content_of(state_file(checkpoint("whole", 60), rank, 4)));
   }
 
   // The run did cross an epoch's end: each window is seen once in every epoch, and some three times in all.
-  std::map<std::int64_t, int> seen;
-  for (const auto& step : samples("whole")) {
-    for (const std::int64_t sample : step) ++seen[sample];
-  }
+  const auto seen = times_seen("whole");
   EXPECT_GT(seen.size(), 100u);
   EXPECT_LT(seen.size(), 180u);
   for (const auto& [sample, times] : seen) EXPECT_GE(times, 2) << sample;
 }
 
 TEST_F(Resume, OfEveryArchitectureIsBitForBit) {
-  const std::string data = write_tokens("text.h5", {});
   for (const Architecture architecture : all_architectures) {
     const std::string name = name_of(architecture);
     SCOPED_TRACE(name);
@@ -89,49 +74,31 @@ TEST_F(Resume, OfEveryArchitectureIsBitForBit) {
       settings.emplace_back("model.max_position_embeddings=37");
     }
     const Config config = tiny(data, settings);
-    run(config, name);
-    run(config, name + "_parts", {}, 4);
-    run(config, name + "_parts", resume);
-    EXPECT_EQ(losses(name + "_parts"), losses(name));
-    EXPECT_EQ(state(checkpoint(name + "_parts", 8)), state(checkpoint(name, 8)));
-    EXPECT_EQ(open_checkpoint(checkpoint(name, 8)).manifest.model.architecture, name);
+    expect_resumes(config, {4}, name);
+    EXPECT_EQ(open_checkpoint(checkpoint(name + "whole", 8)).manifest.model.architecture, name);
   }
 }
 
 TEST_F(Resume, AtTheExactEndOfAnEpoch) {
-  const std::string data = write_tokens("text.h5", {});
   // As many sequences a step as make an epoch of four steps, or nearly so: the stop lies within the step that ends it.
   const Config probe = tiny(data, {"training.global_batch_size=6"});
-  const Log quiet = [](const std::string&) {};
-  TrainOptions options{.config = probe, .output = at("probe"), .start = {}, .stop_after = 0};
+  const TrainOptions options{.config = probe, .output = at("probe"), .start = {}};
   const std::int64_t windows = prepare_run(options, quiet).order.of_length(probe.training.seq_len).windows();
   std::int64_t divisor = 2;
   while (windows % divisor != 0 && divisor < windows) ++divisor;
   const std::int64_t batch = windows / divisor;
   const Config config =
       tiny(data, {fmt::format("training.global_batch_size={}", batch), fmt::format("training.steps={}", 3 * divisor)});
-  run(config, "whole");
-  run(config, "parts", {}, divisor);  // one epoch
-  run(config, "parts", resume, 2 * divisor);
-  run(config, "parts", resume);
-  EXPECT_EQ(samples("parts"), samples("whole"));
-  EXPECT_EQ(losses("parts"), losses("whole"));
-  std::map<std::int64_t, int> seen;
-  for (const auto& step : samples("whole")) {
-    for (const std::int64_t sample : step) ++seen[sample];
-  }
+  expect_resumes(config, {divisor, 2 * divisor});  // one epoch, and another
+  const auto seen = times_seen("whole");
   EXPECT_EQ(static_cast<std::int64_t>(seen.size()), windows);
   for (const auto& [sample, times] : seen) EXPECT_EQ(times, 3) << sample;  // epochs are exact
 }
 
 TEST_F(Resume, OnAnotherMeshGoesOnWithTheSameSamplesAndLosses) {
-  const std::string data = write_tokens("text.h5", {});
   const std::vector<std::string> common{"training.global_batch_size=8", "training.steps=40"};
   const auto on = [&](int data_ranks, int sequence, const std::string& layout) {
-    auto settings = common;
-    settings.insert(settings.end(), {fmt::format("mesh.data={}", data_ranks), fmt::format("mesh.sequence={}", sequence),
-                                     "mesh.layout=" + layout});
-    return tiny(data, settings);
+    return tiny(data, joined(joined(common, mesh_of(data_ranks, sequence)), {"mesh.layout=" + layout}));
   };
   run(on(2, 2, "zigzag"), "whole");
   run(on(2, 2, "zigzag"), "saved", {}, 20);
@@ -140,8 +107,7 @@ TEST_F(Resume, OnAnotherMeshGoesOnWithTheSameSamplesAndLosses) {
        {std::tuple{1, 4, "striped"}, {4, 1, "contiguous"}, {1, 1, "zigzag"}}) {
     const std::string name = fmt::format("{}x{}", data_ranks, sequence);
     SCOPED_TRACE(name);
-    const Outcome outcome = run(on(data_ranks, sequence, layout), name,
-                                {.resume = true, .resume_path = checkpoint("saved", 20), .init_from = ""});
+    const Outcome outcome = run(on(data_ranks, sequence, layout), name, resumed(checkpoint("saved", 20)));
     if (std::string_view(layout) != "zigzag") {
       EXPECT_NE(outcome.logged("mesh.layout was zigzag"), "");
     }
@@ -155,28 +121,23 @@ TEST_F(Resume, OnAnotherMeshGoesOnWithTheSameSamplesAndLosses) {
 }
 
 TEST_F(Resume, CutsSupersededMetricsAndMovesLaterCheckpointsAside) {
-  const std::string data = write_tokens("text.h5", {});
   const Config config = tiny(data, {"training.global_batch_size=4", "training.steps=12", "checkpoint.interval=4"});
   run(config, "run");
   ASSERT_EQ(steps("run"), counted(12));
   const auto before = losses("run");
-  const Outcome outcome = run(config, "run", {.resume = true, .resume_path = checkpoint("run", 4), .init_from = ""}, 6);
+  const Outcome outcome = run(config, "run", resumed(checkpoint("run", 4)), 6);
   EXPECT_EQ(steps("run"), counted(6));
   EXPECT_NE(outcome.logged("step-00000012.superseded"), "");
-  EXPECT_EQ(CheckpointFolder(at("run") + "/checkpoints").steps(), (std::vector<std::int64_t>{4, 6}));
-  run(config, "run", resume);
+  EXPECT_EQ(saved_steps("run"), (std::vector<std::int64_t>{4, 6}));
+  run(config, "run", resumed());
   EXPECT_EQ(steps("run"), counted(12));
   EXPECT_EQ(losses("run"), before);
 }
 
 TEST_F(Resume, AllowedChangesAreNotedAndForbiddenOnesRefusedWithBothValues) {
-  const std::string data = write_tokens("text.h5", {});
   const std::vector<std::string> few{"training.global_batch_size=4", "training.steps=4"};
   run(tiny(data, few), "run", {}, 2);
-  const auto changed = [&](std::vector<std::string> settings) {
-    settings.insert(settings.begin(), few.begin(), few.end());
-    return tiny(data, settings);
-  };
+  const auto changed = [&](const std::vector<std::string>& settings) { return tiny(data, joined(few, settings)); };
   for (const auto& [setting, key, before, after] :
        {std::tuple{"training.seq_len=31", "training.seq_len", "37", "31"},
         {"model.vocab_size=29", "model.vocab_size", "23", "29"},
@@ -186,19 +147,19 @@ TEST_F(Resume, AllowedChangesAreNotedAndForbiddenOnesRefusedWithBothValues) {
         {"training.dtype=float32", "training.dtype", "float64", "float32"},
         {"data.packing=concat", "data.packing", "documents", "concat"}}) {
     const std::string metrics_before = content_of(at("run") + "/metrics.jsonl");
-    const std::string sentence = error_of(ExitCode::checkpoint, [&] { run(changed({setting}), "run", resume); });
-    EXPECT_NE(sentence.find(fmt::format("{} was {}, is {}", key, before, after)), std::string::npos) << sentence;
+    expect_error(ExitCode::checkpoint, {fmt::format("{} was {}, is {}", key, before, after)},
+                 [&] { run(changed({setting}), "run", resumed()); });
     EXPECT_EQ(content_of(at("run") + "/metrics.jsonl"), metrics_before);
   }
   TextPlan other;
   other.seed = 2;
-  const std::string sentence =
-      error_of(ExitCode::checkpoint, [&] { run(tiny(write_tokens("other.h5", other), few), "run", resume); });
-  EXPECT_NE(sentence.find("data"), std::string::npos);
+  EXPECT_TRUE(
+      holds(error_of(ExitCode::checkpoint, [&] { run(tiny(write_tokens("other.h5", other), few), "run", resumed()); }),
+            "data"));
 
   const Outcome outcome =
       run(changed({"training.steps=6", "training.recompute=full", "optimizer.lr=2e-2", "training.loss_chunk=64"}),
-          "run", resume);
+          "run", resumed());
   EXPECT_NE(outcome.logged("training.steps was 4, is 6"), "");
   EXPECT_NE(outcome.logged("optimizer.lr was 0.01, is 0.02"), "");
   EXPECT_NE(outcome.logged("training.recompute was keep_attention, is full"), "");
@@ -206,31 +167,27 @@ TEST_F(Resume, AllowedChangesAreNotedAndForbiddenOnesRefusedWithBothValues) {
 }
 
 TEST_F(Resume, WithoutACheckpointStartsAfreshAndSaysSo) {
-  const Config config = tiny(write_tokens("text.h5", {}), {"training.steps=2", "training.global_batch_size=2"});
-  EXPECT_NE(run(config, "run", resume).logged("starting afresh"), "");
+  const Config config = tiny(data, {"training.steps=2", "training.global_batch_size=2"});
+  EXPECT_NE(run(config, "run", resumed()).logged("starting afresh"), "");
   EXPECT_EQ(steps("run"), counted(2));
-  EXPECT_NE(run(config, "run", resume).logged("nothing to do"), "");
+  EXPECT_NE(run(config, "run", resumed()).logged("nothing to do"), "");
   error_of(ExitCode::usage, [&] { run(config, "run"); });  // holds a run
 }
 
 TEST_F(Resume, InitFromTakesWeightsAloneAndMayChangeLengthAndRopeScaling) {
-  const std::string data = write_tokens("text.h5", {});
   run(tiny(data, {"training.steps=5"}), "short");
   const Config longer =
       tiny(data, {"training.seq_len=74", "training.steps=1", "optimizer.lr=0", "model.rope_scaling.type=linear",
                   "model.rope_scaling.factor=2", "training.global_batch_size=4"});
-  run(longer, "long", {.resume = false, .resume_path = "", .init_from = at("short")});  // a run's folder: its newest
+  run(longer, "long", from(at("short")));  // a run's folder: its newest
   EXPECT_EQ(steps("long"), counted(1));
   const auto before = state(checkpoint("short", 5)), after = state(checkpoint("long", 1));
   for (const auto& [name, values] : before) {
     if (!name.starts_with("weights/")) continue;
     EXPECT_EQ(after.at(name), values) << name;  // a rate of 0 keeps them
   }
-  const std::string sentence = error_of(ExitCode::checkpoint, [&] {
-    run(tiny(data, {"model.num_hidden_layers=3"}), "deeper",
-        {.resume = false, .resume_path = "", .init_from = at("short")});
-  });
-  EXPECT_NE(sentence.find("model.num_hidden_layers was 2, is 3"), std::string::npos) << sentence;
+  expect_error(ExitCode::checkpoint, {"model.num_hidden_layers was 2, is 3"},
+               [&] { run(tiny(data, {"model.num_hidden_layers=3"}), "deeper", from(at("short"))); });
 }
 
 }  // namespace

@@ -23,32 +23,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Saver : public TrainTest {
+class Saver : public TextTest {
  protected:
-  void SetUp() override {
-    TrainTest::SetUp();
-    data = write_tokens("text.h5", {});
-  }
   Config config(const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> settings{"training.global_batch_size=4", "training.steps=8", "checkpoint.interval=2",
-                                      "checkpoint.keep=10"};
-    settings.insert(settings.end(), more.begin(), more.end());
-    return tiny(data, settings);
+    return tiny(data, joined({"training.global_batch_size=4", "training.steps=8", "checkpoint.interval=2",
+                              "checkpoint.keep=10"},
+                             more));
   }
   /// Runs the program `train` with this config, into the folder "run".
   ChildResult train_program(const Config& settings, std::vector<std::string> arguments = {}) const {
-    std::ofstream(at("run.yaml")) << to_yaml(settings);
-    arguments.insert(arguments.begin(), {"--config", "run.yaml", "--output", "run"});
-    return run_child("train", arguments, folder);
+    write_config(settings);
+    return run_child("train", joined({"--config", "run.yaml", "--output", "run"}, arguments), folder);
   }
-  std::vector<std::int64_t> saved_steps() const { return CheckpointFolder(at("run/checkpoints")).steps(); }
   /// Returns how many checkpoints are there that are being written.
   std::int64_t half_saved() const {
     const auto names = list_directory(at("run/checkpoints"), ExitCode::data);
     return std::ranges::count_if(names, [](const std::string& name) { return holds(name, ".partial"); });
   }
-  static bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-  std::string data;
 };
 
 TEST_F(Saver, EveryRankWritesItsOwnSlicesAndNoMore) {
@@ -102,9 +93,9 @@ TEST_F(Saver, FilesThatLackAnElementOrHoldOneTwiceAreRefused) {
   auto& files = opened.manifest.files;
   const std::vector<CheckpointFile> first(files.begin(), files.begin() + 2);
   files.erase(files.begin(), files.begin() + 2);
-  EXPECT_TRUE(holds(error_of(ExitCode::checkpoint, [&] { check_state(opened); }), "nowhere"));
+  expect_error(ExitCode::checkpoint, {"nowhere"}, [&] { check_state(opened); });
   for (int i = 0; i < 2; ++i) files.insert(files.begin(), first.begin(), first.end());
-  EXPECT_TRUE(holds(error_of(ExitCode::checkpoint, [&] { check_state(opened); }), "twice"));
+  expect_error(ExitCode::checkpoint, {"twice"}, [&] { check_state(opened); });
 }
 
 TEST_F(Saver, WithoutSnapshotTheSameStateAndLessMemory) {
@@ -137,23 +128,20 @@ TEST_F(Saver, NothingIsSavedWhereTheConfigSaysSo) {
     fs::remove_all(at("run"));
     const ChildResult never = train_program(config({"checkpoint.interval=-1", mesh}));
     ASSERT_EQ(never.code, 0) << never.err;
-    EXPECT_TRUE(holds(never.err, "step 8 is not saved: checkpoint.interval is -1")) << never.err;
-    EXPECT_EQ(saved_steps(), std::vector<std::int64_t>{});
+    EXPECT_TRUE(holds(never.err, "step 8 is not saved: checkpoint.interval is -1"));
+    EXPECT_EQ(saved_steps("run"), std::vector<std::int64_t>{});
     EXPECT_EQ(half_saved(), 0);
   }
 }
 
 TEST_F(Saver, ARunThatASignalStopsIsSavedAlsoWhereTheConfigSaysNever) {
-  ringtrain::Run prepared = prepare_run({.config = config({"checkpoint.interval=-1"}),
-                                         .output = at("run"),
-                                         .start = {.resume = false, .resume_path = "", .init_from = ""}},
-                                        [](auto&) {});
   // Once, though a step has several micro-batches: a second signal would end the program.
-  prepared.before_forward = [raised = false](RankState&, std::int64_t step) mutable {
+  const auto raise_once = [raised = false](RankState&, std::int64_t step) mutable {
     if (step == 3 && !std::exchange(raised, true)) ::raise(SIGTERM);
   };
-  EXPECT_EQ(train(prepared, [](auto&) {}), ExitCode::terminated);
-  EXPECT_EQ(saved_steps(), std::vector<std::int64_t>{3});
+  const TrainOptions options{.config = config({"checkpoint.interval=-1"}), .output = at("run"), .start = {}};
+  EXPECT_EQ(run_with(options, raise_once).code, ExitCode::terminated);
+  EXPECT_EQ(saved_steps("run"), std::vector<std::int64_t>{3});
 }
 
 TEST_F(Saver, TrainingGoesOnDuringASaveAndTheNextOneWaitsAndSaysSo) {
@@ -164,11 +152,10 @@ TEST_F(Saver, TrainingGoesOnDuringASaveAndTheNextOneWaitsAndSaysSo) {
     const ChildResult result = train_program(config({mesh}));
     ASSERT_EQ(result.code, 0) << result.err;
     // Step 6 was reached while step 4 was being written.
-    EXPECT_TRUE(holds(result.err, "step 6 waited ")) << result.err;
-    EXPECT_TRUE(holds(result.err, "for the save of step 4")) << result.err;
-    EXPECT_FALSE(holds(result.err, "for the save of step 6")) << result.err;
+    EXPECT_TRUE(holds_all(result.err, {"step 6 waited ", "for the save of step 4"}));
+    EXPECT_FALSE(holds(result.err, "for the save of step 6"));
     EXPECT_LT(result.err.find("step-00000004 in "), result.err.find("step-00000006 in ")) << result.err;
-    EXPECT_EQ(saved_steps(), (std::vector<std::int64_t>{2, 4, 6, 8}));
+    EXPECT_EQ(saved_steps("run"), (std::vector<std::int64_t>{2, 4, 6, 8}));
     EXPECT_EQ(half_saved(), 0);
   }
 }
@@ -176,9 +163,8 @@ TEST_F(Saver, TrainingGoesOnDuringASaveAndTheNextOneWaitsAndSaysSo) {
 TEST_F(Saver, ASaveMayOutlastTheTimeout) {
   RINGTRAIN_NEEDS_FAULTY_DISK();
   const FaultyDisk slow({{"PATH", "step-00000008.partial-*/manifest.json"}, {"SLOW", "fsync:2500"}});
-  const ChildResult result = train_program(config({"mesh.data=2", "mesh.timeout_seconds=1"}));
-  EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 8);
+  expect_end(train_program(config({"mesh.data=2", "mesh.timeout_seconds=1"})), 0);
+  EXPECT_EQ(saved_step("run"), 8);
 }
 
 TEST_F(Saver, AFullDiskEndsTheRunOrIsToldAndPassedOver) {
@@ -188,16 +174,14 @@ TEST_F(Saver, AFullDiskEndsTheRunOrIsToldAndPassedOver) {
       const FaultyDisk full({{"PATH", "step-00000004.partial-*" + part}, {"AT", "1"}, {"ERROR", "28"}, {"LASTS", "1"}});
       fs::remove_all(at("run"));
       ChildResult result = train_program(config({mesh}));
-      EXPECT_EQ(result.code, 4) << result.err;
-      EXPECT_TRUE(holds(result.err, "No space left on device")) << result.err;
-      EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 2);
+      expect_end(result, 4, {"No space left on device"});
+      EXPECT_EQ(saved_step("run"), 2);
       EXPECT_EQ(half_saved(), 0) << mesh << part << result.err;
       fs::remove_all(at("run"));
       result = train_program(config({mesh, "checkpoint.on_failure=warn"}));
-      EXPECT_EQ(result.code, 0) << result.err;
-      EXPECT_TRUE(holds(result.err, "warning: the save of step 4 failed")) << result.err;
-      EXPECT_EQ(saved_steps(), (std::vector<std::int64_t>{2, 6, 8}));
-      EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 8);
+      expect_end(result, 0, {"warning: the save of step 4 failed"});
+      EXPECT_EQ(saved_steps("run"), (std::vector<std::int64_t>{2, 6, 8}));
+      EXPECT_EQ(saved_step("run"), 8);
     }
   }
 }
@@ -205,9 +189,8 @@ TEST_F(Saver, AFullDiskEndsTheRunOrIsToldAndPassedOver) {
 TEST_F(Saver, TheLastSaveMustSucceedWhateverThePolicy) {
   RINGTRAIN_NEEDS_FAULTY_DISK();
   const FaultyDisk full({{"PATH", "step-00000008.partial"}, {"AT", "3"}, {"ERROR", "28"}, {"LASTS", "1"}});
-  const ChildResult result = train_program(config({"checkpoint.on_failure=warn"}));
-  EXPECT_EQ(result.code, 4) << result.err;
-  EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 6);
+  expect_end(train_program(config({"checkpoint.on_failure=warn"})), 4);
+  EXPECT_EQ(saved_step("run"), 6);
 }
 
 TEST_F(Saver, MetricsThatTheDiskRefusesEndTheRunOrWait) {
@@ -218,23 +201,19 @@ TEST_F(Saver, MetricsThatTheDiskRefusesEndTheRunOrWait) {
   {
     const FaultyDisk full({{"PATH", "run/metrics.jsonl"}, {"AT", "5"}, {"ERROR", "28"}, {"LASTS", "1"}});
     ChildResult result = train_program(waiting);
-    EXPECT_EQ(result.code, 4) << result.err;
-    EXPECT_TRUE(holds(result.err, "metrics.jsonl")) << result.err;
+    expect_end(result, 4, {"metrics.jsonl"});
     fs::remove_all(at("run"));
     result = train_program(warned);  // the last save needs the lines
-    EXPECT_EQ(result.code, 4) << result.err;
-    EXPECT_TRUE(holds(result.err, "warning: metrics wait in memory")) << result.err;
-    EXPECT_TRUE(holds(result.err, "warning: the save of step")) << result.err;  // never knows more than the metrics
-    EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 2);
+    expect_end(result, 4,
+               {"warning: metrics wait in memory", "warning: the save of step"});  // never knows more than the metrics
+    EXPECT_EQ(saved_step("run"), 2);
     EXPECT_EQ(numbers("run", "step").back(), 2);
   }
   EXPECT_EQ(train_program(config(), {"--resume"}).code, 0);
   EXPECT_EQ(numbers("run", "step"), (std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8}));
   fs::remove_all(at("run"));
   const FaultyDisk once({{"PATH", "run/metrics.jsonl"}, {"AT", "6"}, {"ERROR", "28"}});
-  const ChildResult result = train_program(warned);
-  EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_TRUE(holds(result.err, "the lines that waited are written")) << result.err;
+  expect_end(train_program(warned), 0, {"the lines that waited are written"});
   EXPECT_EQ(numbers("run", "step"), (std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8}));
 }
 
@@ -243,7 +222,7 @@ TEST_F(Saver, VerifyNamesWhatIsDamaged) {
   ChildResult result = run_child("train", {"--verify-checkpoint", "run"}, folder);
   EXPECT_EQ(result.code, 0) << result.err;
   for (const auto* step : {"step-00000002: good", "step-00000008: good: step 8, 5 files"}) {
-    EXPECT_TRUE(holds(result.out, step)) << result.out;
+    EXPECT_TRUE(holds(result.out, step));
   }
   const std::string damaged = state_file(checkpoint("run", 4), 1, 2);
   std::string content = content_of(damaged);
@@ -251,8 +230,8 @@ TEST_F(Saver, VerifyNamesWhatIsDamaged) {
   std::ofstream(damaged, std::ios::binary) << content;
   result = run_child("train", {"--verify-checkpoint", "run"}, folder);
   EXPECT_EQ(result.code, 4);
-  EXPECT_TRUE(holds(result.err, "step-00000004/state-00001-of-00002.h5: has hash")) << result.err;
-  EXPECT_TRUE(holds(result.out, "step-00000008: good")) << result.out;
+  EXPECT_TRUE(holds(result.err, "step-00000004/state-00001-of-00002.h5: has hash"));
+  EXPECT_TRUE(holds(result.out, "step-00000008: good"));
   EXPECT_EQ(run_child("train", {"--verify-checkpoint", checkpoint("run", 8)}, folder).code, 0);
   EXPECT_EQ(run_child("train", {"--verify-checkpoint", checkpoint("run", 4)}, folder).code, 4);
   EXPECT_EQ(run_child("train", {"--verify-checkpoint", "nowhere"}, folder).code, 4);

@@ -2,7 +2,6 @@
 // does what a GPU and a CPU, which round at the same places, have between them.
 #include <map>
 
-#include "framework/dump/dump_comparison.h"
 #include "tests/support/gpu.h"
 #include "tests/train/check/check_fixture.h"
 
@@ -18,9 +17,9 @@ class GpuCheck : public CheckTest {
   }
   /// So short that the emulator is done in seconds.
   Config small(std::vector<std::string> settings) const {
-    settings.insert(settings.begin(), {"training.seq_len=13", "training.global_batch_size=2", "mesh.sequence=2",
-                                       "mesh.backend=threads", "training.device=cuda"});
-    return tiny(data, settings);
+    return tiny(data, joined({"training.seq_len=13", "training.global_batch_size=2", "mesh.sequence=2",
+                              "mesh.backend=threads", "training.device=cuda"},
+                             settings));
   }
   static std::vector<std::string> model(const std::string& architecture) {
     std::vector<std::string> settings{"model.architecture=" + architecture};
@@ -34,7 +33,7 @@ class GpuCheck : public CheckTest {
     CheckOptions options = options_of(config);
     options.train.dump.folder = at(name);
     options.keep = true;
-    return check_run(options, [](const std::string&) {});
+    return check_run(options, quiet);
   }
   std::string data;
 };

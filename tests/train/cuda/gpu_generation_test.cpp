@@ -55,10 +55,9 @@ TEST_F(GpuGeneration, IsGreedyInBfloat16) {
 }
 
 TEST_F(GpuGeneration, OfACheckpointRunsWhereTheFlagsSay) {
-  TextPlan text;
-  text.vocab_size = 257;
-  run(tiny(write_tokens("bytes.h5", text), {"training.steps=1", "model.vocab_size=257", "model.initializer_range=0.4",
-                                            "training.device=cuda", "training.dtype=bfloat16"}),
+  run(tiny(write_tokens("bytes.h5", {.vocab_size = 257}),
+           {"training.steps=1", "model.vocab_size=257", "model.initializer_range=0.4", "training.device=cuda",
+            "training.dtype=bfloat16"}),
       "run");
   GenerationOptions options;
   options.checkpoint = at("run");

@@ -1,46 +1,24 @@
 // Whole runs on a GPU: the losses of the CPU's run, checkpoints that go both ways, the same bits twice and on the way
 // over a checkpoint, meshes that share one card, offloading, and what a card that does not serve is answered with.
-#include <cmath>
 
-#include "tests/support/gpu.h"
-#include "tests/train/train_fixture.h"
+#include "tests/train/cuda/gpu_fixture.h"
 #include "train/evaluation/checkpoint_evaluation.h"
 
 namespace ringtrain::testing {
 namespace {
 
-class GpuRun : public TrainTest {
+class GpuRun : public GpuTextTest {
  protected:
-  void SetUp() override {
-    TrainTest::SetUp();
-    if (cuda::device_count() == 0) GTEST_SKIP() << "no GPU";
-    TextPlan text;
-    text.weights = true;
-    text.validation_documents = 10;
-    data = write_tokens("text.h5", text);
-  }
+  GpuRun() : GpuTextTest({.validation_documents = 10, .weights = true}) {}
   /// So short that the emulator, which runs some hundred tokens a second, is done in seconds.
   Config small(std::vector<std::string> settings) const {
-    settings.insert(settings.begin(), {"training.seq_len=13", "training.global_batch_size=4", "training.steps=6"});
-    return tiny(data, settings);
+    return tiny(data, joined({"training.seq_len=13", "training.global_batch_size=4", "training.steps=6"}, settings));
   }
   Config on_gpu(std::vector<std::string> settings, const std::string& dtype = "float32") const {
-    settings.insert(settings.begin(), {"training.device=cuda", "training.dtype=" + dtype});
-    return small(settings);
+    return small(joined({"training.device=cuda", "training.dtype=" + dtype}, settings));
   }
-  Config on_cpu(std::vector<std::string> settings) const {
-    settings.insert(settings.begin(), "training.dtype=float32");
-    return small(settings);
-  }
-  std::string data;
+  Config on_cpu(std::vector<std::string> settings) const { return small(joined({"training.dtype=float32"}, settings)); }
 };
-
-void expect_close(const std::vector<double>& found, const std::vector<double>& reference, double tolerance) {
-  ASSERT_EQ(found.size(), reference.size());
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    EXPECT_NEAR(found[i], reference[i], tolerance * std::abs(reference[i])) << "step " << i + 1;
-  }
-}
 
 TEST_F(GpuRun, LearnsWhatTheCpuLearns) {
   const std::vector<std::string> length{"training.steps=100", "training.global_batch_size=2"};
@@ -61,9 +39,8 @@ TEST_F(GpuRun, MeshesOnOneCardEqualOneRank) {
        {std::tuple{1, 2, "zigzag"}, {2, 1, "contiguous"}, {2, 2, "striped"}, {1, 3, "contiguous"}}) {
     const std::string name = fmt::format("{}x{}", data_ranks, sequence);
     SCOPED_TRACE(name);
-    run(on_gpu({fmt::format("mesh.data={}", data_ranks), fmt::format("mesh.sequence={}", sequence),
-                std::string("mesh.layout=") + layout, "mesh.backend=threads", "training.micro_batch_size=2",
-                "training.steps=3"}),
+    run(on_gpu(joined(mesh_of(data_ranks, sequence), {std::string("mesh.layout=") + layout, "mesh.backend=threads",
+                                                      "training.micro_batch_size=2", "training.steps=3"})),
         name);
     expect_close(losses(name), losses("one"), 1e-4);
   }
@@ -72,20 +49,16 @@ TEST_F(GpuRun, MeshesOnOneCardEqualOneRank) {
 TEST_F(GpuRun, CheckpointsGoBothWays) {
   run(on_cpu({}), "cpu");
   run(on_cpu({}), "from-cpu", {}, 3);
-  run(on_gpu({}), "from-cpu", {.resume = true, .resume_path = "", .init_from = ""});
+  run(on_gpu({}), "from-cpu", resumed());
   expect_close(losses("from-cpu"), losses("cpu"), 1e-4);
   run(on_gpu({"mesh.sequence=2", "mesh.backend=threads"}), "from-gpu", {}, 3);
-  run(on_cpu({}), "from-gpu", {.resume = true, .resume_path = "", .init_from = ""});
+  run(on_cpu({}), "from-gpu", resumed());
   expect_close(losses("from-gpu"), losses("cpu"), 1e-4);
 }
 
 TEST_F(GpuRun, GivesTheSameBitsTwiceAndOverACheckpoint) {
   const std::vector<std::string> mesh{"mesh.sequence=2", "mesh.data=2", "mesh.backend=threads"};
-  run(on_gpu(mesh, "bfloat16"), "once");
-  run(on_gpu(mesh, "bfloat16"), "stopped", {}, 2);
-  run(on_gpu(mesh, "bfloat16"), "stopped", {.resume = true, .resume_path = "", .init_from = ""});
-  EXPECT_EQ(losses("stopped"), losses("once"));
-  EXPECT_EQ(state(checkpoint("stopped", 6)), state(checkpoint("once", 6)));
+  expect_resumes(on_gpu(mesh, "bfloat16"), {2});
 }
 
 TEST_F(GpuRun, OffloadingChangesNoBit) {
@@ -95,11 +68,8 @@ TEST_F(GpuRun, OffloadingChangesNoBit) {
     run(on_gpu(deep, dtype), name + " none");
     for (const std::string offload : {"activations", "activations+optimizer"}) {
       SCOPED_TRACE(name + " " + offload);
-      std::vector<std::string> settings = deep;
-      settings.push_back("training.offload=" + offload);
-      run(on_gpu(settings, dtype), name + " " + offload);
-      EXPECT_EQ(losses(name + " " + offload), losses(name + " none"));
-      EXPECT_EQ(state(checkpoint(name + " " + offload, 3)), state(checkpoint(name + " none", 3)));
+      run(on_gpu(joined(deep, {"training.offload=" + offload}), dtype), name + " " + offload);
+      expect_same_bits(name + " " + offload, name + " none");
     }
   }
 }

@@ -1,6 +1,5 @@
 // train --trace on a GPU: rows by the GPU's clock beside the host's, spans that nest, waits that are the GPU's own; and
 // no wait of the host, no other bit because of it.
-#include <cmath>
 
 #include "tests/support/gpu.h"
 #include "tests/train/timeline.h"
@@ -15,9 +14,8 @@ namespace {
 class GpuTimeline : public TimelineTest {
  protected:
   void SetUp() override {
-    TrainTest::SetUp();
+    TimelineTest::SetUp();
     if (cuda::device_count() == 0) GTEST_SKIP() << "no GPU";
-    data = write_tokens("text.h5", {});
   }
   void TearDown() override {
 #if defined(RINGTRAIN_CUDA_EMULATED)
@@ -26,10 +24,10 @@ class GpuTimeline : public TimelineTest {
     TrainTest::TearDown();
   }
   Config config(std::vector<std::string> more) const {
-    more.insert(more.begin(),
-                {"training.device=cuda", "training.dtype=bfloat16", "training.seq_len=13", "data.packing=concat",
-                 "training.global_batch_size=2", "training.steps=2", "mesh.sequence=2", "mesh.backend=threads"});
-    return tiny(data, more);
+    return tiny(data,
+                joined({"training.device=cuda", "training.dtype=bfloat16", "training.seq_len=13", "data.packing=concat",
+                        "training.global_batch_size=2", "training.steps=2", "mesh.sequence=2", "mesh.backend=threads"},
+                       more));
   }
   static double total(const TimelineRow& row, const std::string& name, const std::string& reason = "") {
     double sum = 0;
@@ -40,7 +38,6 @@ class GpuTimeline : public TimelineTest {
     }
     return sum * 1e-6;
   }
-  std::string data;
 };
 
 TEST_F(GpuTimeline, HasRowsByTheGpusClock) {

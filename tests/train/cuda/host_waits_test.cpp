@@ -34,32 +34,23 @@ Counts made(const Counts& calls) {
   return found;
 }
 
-class HostWaits : public TrainTest {
+class HostWaits : public TextTest {
  protected:
-  void SetUp() override {
-    TrainTest::SetUp();
-    TextPlan text;
-    text.validation_documents = 10;
-    data = write_tokens("text.h5", text);
-  }
+  HostWaits() : TextTest({.validation_documents = 10}) {}
   Config config(Settings more) const {
-    more.insert(more.begin(),
-                {"training.device=cuda", "training.dtype=bfloat16", "training.seq_len=13", "data.packing=concat",
-                 "training.global_batch_size=1", "training.steps=9", "mesh.backend=threads"});
-    return tiny(data, more);
+    return tiny(data,
+                joined({"training.device=cuda", "training.dtype=bfloat16", "training.seq_len=13", "data.packing=concat",
+                        "training.global_batch_size=1", "training.steps=9", "mesh.backend=threads"},
+                       more));
   }
   struct Cost {
     Counts waits, calls;
   };
   Cost cost_of(const Config& of, std::int64_t steps, const std::string& output, bool traced) {
     const Counts waits = cuda_emulator::host_waits(), calls = cuda_emulator::calls();
-    TrainOptions options;
-    options.config = of;
-    options.output = at(output);
-    options.stop_after = steps;
+    TrainOptions options{.config = of, .output = at(output), .start = {}, .stop_after = steps};
     if (traced) options.trace.path = at(output + ".json");
-    const Log log = [](const std::string&) {};
-    train(prepare_run(options, log), log);
+    run_with(options);
     return {cuda_emulator::host_waits() - waits, cuda_emulator::calls() - calls};
   }
   /// Returns what the third step adds, on all ranks together: what a run of three steps has that one of two has not.
@@ -69,7 +60,6 @@ class HostWaits : public TrainTest {
     const Cost three = cost_of(config(more), 3, name + " three", traced);
     return {three.waits - two.waits, three.calls - two.calls};
   }
-  std::string data;
   int runs = 0;
 };
 
@@ -193,18 +183,14 @@ TEST_F(HostWaits, TheHostRunsAWholeStepAhead) {
     SCOPED_TRACE(ranks);
     const auto micro_batches = std::size_t{4};
     std::vector<std::vector<Moment>> moments(ranks);
-    const Log log = [](const std::string&) {};
-    TrainOptions options;
-    options.config = config({"training.global_batch_size=4", fmt::format("mesh.sequence={}", ranks)});
-    options.output = at(fmt::format("ahead {}", ranks));
-    options.stop_after = 2;
-    ringtrain::Run run = prepare_run(options, log);
-    run.before_forward = [&](RankState& state, std::int64_t step) {
+    const Config ahead = config({"training.global_batch_size=4", fmt::format("mesh.sequence={}", ranks)});
+    const TrainOptions options{
+        .config = ahead, .output = at(fmt::format("ahead {}", ranks)), .start = {}, .stop_after = 2};
+    run_with(options, [&](RankState& state, std::int64_t step) {
       state.world->barrier({"test"});  // no rank is further than the others, and none waits for its device
       moments[state.rank].push_back({step, cuda_emulator::work_done(), cuda_emulator::work_given()});
       state.world->barrier({"test"});
-    };
-    train(run, log);
+    });
     for (const std::vector<Moment>& own : moments) {
       ASSERT_EQ(own.size(), 2 * micro_batches);
       for (std::size_t i = 0; i < own.size(); i += micro_batches) {

@@ -8,102 +8,74 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <sstream>
 
 #include "cuda_emulator.h"
-#include "framework/config/read_config.h"
-#include "tests/support/paths.h"
-#include "tests/train/child_process.h"
-#include "tests/train/train_fixture.h"
+#include "tests/train/launch_fixture.h"
 
 namespace ringtrain::testing {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Sets variables of the environment until it goes.
-class Variables {
- public:
-  Variables(std::initializer_list<std::pair<std::string, std::string>> all) : all_(all) {
-    for (const auto& [name, value] : all_) ::setenv(name.c_str(), value.c_str(), 1);
-  }
-  ~Variables() {
-    for (const auto& [name, value] : all_) ::unsetenv(name.c_str());
-  }
-  Variables(const Variables&) = delete;
-  Variables& operator=(const Variables&) = delete;
-
- private:
-  const std::vector<std::pair<std::string, std::string>> all_;
-};
-
-class NcclProcessRuns : public TrainTest {
+class NcclProcessRuns : public SplitTextTest {
  protected:
   static constexpr double timeout_seconds = 4, slack_seconds = 5;
 
   void SetUp() override {
-    TrainTest::SetUp();
-    environment_ = std::make_unique<Variables>(std::initializer_list<std::pair<std::string, std::string>>{
-        {"CUDA_EMULATOR_DEVICES", "4"}, {"CUDA_EMULATOR_TELL", "1"}, {"ASAN_OPTIONS", "detect_leaks=0"}});
+    SplitTextTest::SetUp();
+    ::setenv("CUDA_EMULATOR_DEVICES", "4", 1);
+    ::setenv("CUDA_EMULATOR_TELL", "1", 1);
+    ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
     cuda_emulator::reset();
-    data = write_split_tokens();
-    std::ofstream(at("run.yaml")) << to_yaml(config({}));
+    write_config(config({}));
   }
   void TearDown() override {
-    environment_.reset();
+    for (const char* const name : {"CUDA_EMULATOR_DEVICES", "CUDA_EMULATOR_TELL", "ASAN_OPTIONS"}) ::unsetenv(name);
     cuda_emulator::reset();
     TrainTest::TearDown();
   }
   Config config(std::vector<std::string> settings) const {
-    settings.insert(settings.begin(), {"training.device=cuda", "training.dtype=bfloat16", "training.seq_len=13",
-                                       "training.global_batch_size=2", "training.steps=3", "checkpoint.interval=1",
-                                       fmt::format("mesh.timeout_seconds={}", timeout_seconds)});
-    return tiny(data, settings);
+    return tiny(data, joined({"training.device=cuda", "training.dtype=bfloat16", "training.seq_len=13",
+                              "training.global_batch_size=2", "training.steps=3", "checkpoint.interval=1",
+                              fmt::format("mesh.timeout_seconds={}", timeout_seconds)},
+                             settings));
   }
   struct MeshShape {
     int data_ranks, sequence;
     int ranks() const { return data_ranks * sequence; }
-    std::vector<std::string> settings() const {
-      return {fmt::format("mesh.data={}", data_ranks), fmt::format("mesh.sequence={}", sequence)};
-    }
   };
   static std::vector<std::string> train_command(const MeshShape& mesh, const std::string& output,
                                                 const std::vector<std::string>& more) {
-    std::vector<std::string> command{binary_folder() + "/train", "--config", "run.yaml", "--output", output};
-    for (const std::string& setting : mesh.settings()) command.insert(command.end(), {"--set", setting});
-    command.insert(command.end(), more.begin(), more.end());
-    return command;
+    const auto set = mesh_of(mesh.data_ranks, mesh.sequence);
+    return joined(
+        {binary_folder() + "/train", "--config", "run.yaml", "--output", output, "--set", set[0], "--set", set[1]},
+        more);
   }
   /// Runs a training as processes. each: what a shell of each process does before it becomes the program.
   ChildResult processes(const MeshShape& mesh, const std::string& output, const std::vector<std::string>& more = {},
                         const std::string& each = "") const {
     std::vector<std::string> arguments{"-n", std::to_string(mesh.ranks()), "--"};
     if (!each.empty()) arguments.insert(arguments.end(), {"/bin/sh", "-c", each + "; exec \"$0\" \"$@\""});
-    const std::vector<std::string> command = train_command(mesh, output, more);
-    arguments.insert(arguments.end(), command.begin(), command.end());
-    return launch(arguments);
+    return launch(joined(arguments, train_command(mesh, output, more)));
   }
   ChildResult launch(const std::vector<std::string>& arguments) const {
     return run_child(source_folder() + "/scripts/launch", arguments, folder);
   }
   /// The same with ranks that are threads, which copy from GPU to GPU.
-  void threads(const MeshShape& mesh, const std::string& output, std::vector<std::string> more = {}) const {
-    more.insert(more.end(), {"--set", "mesh.backend=threads"});
-    const std::vector<std::string> command = train_command(mesh, output, more);
-    const ChildResult result = run_child(command[0], {command.begin() + 1, command.end()}, folder);
-    ASSERT_EQ(result.code, 0) << result.err;
+  void threads(const MeshShape& mesh, const std::string& output, const std::vector<std::string>& more = {}) const {
+    const auto command = train_command(mesh, output, joined(more, {"--set", "mesh.backend=threads"}));
+    expect_done(run_child(command[0], {command.begin() + 1, command.end()}, folder));
   }
   const std::vector<std::string> own_sums{"--set", "training.deterministic=false"};  // gradients are added by NCCL
   void expect_same_run(const std::string& found, const std::string& expected) const {
     EXPECT_EQ(losses(found).size(), 3u);
-    EXPECT_EQ(losses(found), losses(expected));
+    expect_same_bits(found, expected);
     EXPECT_EQ(numbers(found, "grad_norm"), numbers(expected, "grad_norm"));
-    EXPECT_EQ(state(checkpoint(found, 3)), state(checkpoint(expected, 3)));
   }
   static void expect_done(const ChildResult& result) {
     EXPECT_EQ(result.code, 0) << result.err;
-    EXPECT_EQ(result.err.find("misuse"), std::string::npos) << result.err;
+    EXPECT_FALSE(holds(result.err, "misuse"));
   }
   /// Expects one telling of an error.
   static void expect_told(const ChildResult& result, int code, const std::string& words) {
@@ -113,12 +85,8 @@ class NcclProcessRuns : public TrainTest {
     for (std::string line; std::getline(lines, line);)
       told += line.starts_with("train: ") && line.find(words) != line.npos;
     EXPECT_EQ(told, 1) << words << "\n" << result.err;
-    EXPECT_EQ(result.err.find("misuse"), std::string::npos) << result.err;
+    EXPECT_FALSE(holds(result.err, "misuse"));
   }
-  std::string data;
-
- private:
-  std::unique_ptr<Variables> environment_;
 };
 
 // --- What they give.
@@ -134,9 +102,7 @@ TEST_F(NcclProcessRuns, GiveTheBitsOfThreads) {
 
 TEST_F(NcclProcessRuns, AddByNcclAsThreadsDo) {
   const MeshShape mesh{2, 2};
-  std::vector<std::string> by_nccl = own_sums;
-  by_nccl.insert(by_nccl.end(), {"--set", "mesh.backend=nccl"});
-  const std::vector<std::string> command = train_command(mesh, "threads", by_nccl);
+  const auto command = train_command(mesh, "threads", joined(own_sums, {"--set", "mesh.backend=nccl"}));
   const ChildResult threads = run_child(command[0], {command.begin() + 1, command.end()}, folder);
   expect_done(threads);
   expect_done(processes(mesh, "processes", own_sums));
@@ -170,11 +136,8 @@ TEST_F(NcclProcessRuns, EvaluateWhatThreadsTrained) {
                                     "--context-lengths", "16",  "--target-blocks", "2",  "--target-tokens", "8",
                                     "--output",          output};
   };
-  const ChildResult expected = run_child(program, arguments("expected.json"), folder);
-  ASSERT_EQ(expected.code, 0) << expected.err;
-  std::vector<std::string> command{"-n", "2", "--", program};
-  for (const std::string& one : arguments("found.json")) command.push_back(one);
-  expect_done(launch(command));
+  expect_done(run_child(program, arguments("expected.json"), folder));
+  expect_done(launch(joined({"-n", "2", "--", program}, arguments("found.json"))));
   EXPECT_EQ(content_of(at("found.json")), content_of(at("expected.json")));
 }
 
@@ -188,11 +151,11 @@ TEST_F(NcclProcessRuns, EndWithARankThatDies) {
                                       {"gathering the weights of a bucket:2", "seen"}}) {
     SCOPED_TRACE(place);
     fs::remove_all(at("run"));
-    const Variables faults{{"RINGTRAIN_FAULT", fmt::format("1:{}:kill", place)}, {"CUDA_EMULATOR_NCCL_DEATHS", deaths}};
+    const Variable fault("RINGTRAIN_FAULT", fmt::format("1:{}:kill", place)), seen("CUDA_EMULATOR_NCCL_DEATHS", deaths);
     const ChildResult result = processes({1, 2}, "run", own_sums);
     const std::int64_t end = std::chrono::steady_clock::now().time_since_epoch().count();
     expect_told(result, 6, "rank 1 of 2 (process ");
-    EXPECT_NE(result.err.find("has ended without a word"), std::string::npos) << result.err;
+    EXPECT_TRUE(holds(result.err, "has ended without a word"));
     const std::string mark = "fault: rank 1, kill, at ";
     const std::size_t told = result.err.find(mark);
     ASSERT_NE(told, std::string::npos) << "it never came so far\n" << result.err;
@@ -202,7 +165,7 @@ TEST_F(NcclProcessRuns, EndWithARankThatDies) {
 }
 
 TEST_F(NcclProcessRuns, EndWithTheErrorOfARank) {
-  const Variables fault{{"RINGTRAIN_FAULT", "1:ring gradients:2:throw"}};
+  const Variable fault("RINGTRAIN_FAULT", "1:ring gradients:2:throw");
   expect_told(processes({1, 2}, "run"), 5, "rank 1 throws as RINGTRAIN_FAULT wants it");
 }
 
@@ -210,15 +173,15 @@ TEST_F(NcclProcessRuns, EndWithAGpuThatFails) {
   for (const auto& [function, nth] : {std::pair{"cudaMalloc", 9}, {"cudaStreamWaitEvent", 120}}) {
     SCOPED_TRACE(function);
     fs::remove_all(at("run"));
-    const Variables fault{{"CUDA_EMULATOR_FAULT", fmt::format("1:{}:{}", function, nth)}};
+    const Variable fault("CUDA_EMULATOR_FAULT", fmt::format("1:{}:{}", function, nth));
     const ChildResult result = processes({1, 2}, "run");
     expect_told(result, 7, "GPU 1 of host ");
-    EXPECT_NE(result.err.find("cudaErrorECCUncorrectable"), std::string::npos) << result.err;
+    EXPECT_TRUE(holds(result.err, "cudaErrorECCUncorrectable"));
   }
 }
 
 TEST_F(NcclProcessRuns, AreRefusedWhereTwoWouldShareAGpu) {
-  const Variables gpus{{"CUDA_EMULATOR_DEVICES", "2"}};
+  const Variable gpus("CUDA_EMULATOR_DEVICES", "2");
   for (const char* backend : {"nccl", "auto"}) {
     const ChildResult result = processes({1, 3}, "run", {"--set", std::string("mesh.backend=") + backend});
     expect_told(result, 2, "NCCL joins ranks with a GPU each, but ranks 0 and 2 of 3 share one (GPUs here: 2)");
@@ -236,9 +199,7 @@ TEST_F(NcclProcessRuns, TellOnWhichMachineNcclIsTooOld) {
         fmt::format("[ $OMPI_COMM_WORLD_RANK != {} ] || export LD_PRELOAD={}/emulated_nccl/too_old/libnccl.so.2", rank,
                     binary_folder()));
     expect_told(result, 7, fmt::format("rank {} of 2: host ", rank));
-    EXPECT_NE(result.err.find("without ncclCommInitRankConfig: it is too old; install NCCL 2.28 or newer"),
-              std::string::npos)
-        << result.err;
+    EXPECT_TRUE(holds(result.err, "without ncclCommInitRankConfig: it is too old; install NCCL 2.28 or newer"));
   }
 }
 

@@ -14,45 +14,37 @@
 namespace ringtrain::testing {
 namespace {
 
-class NcclRun : public TrainTest {
+class NcclRun : public TextTest {
  protected:
   static constexpr int max_ranks = 4;
 
   void SetUp() override {
-    TrainTest::SetUp();
+    TextTest::SetUp();
     show_gpus(max_ranks);
     if (cuda::device_count() < max_ranks) GTEST_SKIP() << "too few GPUs";
-    data = write_tokens("text.h5", {});
   }
   void TearDown() override {
     expect_nccl_left_in_order();
     TrainTest::TearDown();
   }
   Config config(std::vector<std::string> settings) const {
-    settings.insert(settings.begin(), {"training.device=cuda", "training.dtype=bfloat16", "training.seq_len=13",
-                                       "training.global_batch_size=2", "training.steps=2"});
-    return tiny(data, settings);
+    return tiny(data, joined({"training.device=cuda", "training.dtype=bfloat16", "training.seq_len=13",
+                              "training.global_batch_size=2", "training.steps=2"},
+                             settings));
   }
-  std::string data;
 };
 
 TEST_F(NcclRun, GivesTheBitsOfThreads) {
   for (const auto& [data_ranks, sequence, layout] : {std::tuple{1, 2, "zigzag"}, {1, 4, "striped"}, {2, 2, "zigzag"}}) {
     const std::string mesh = fmt::format("{}x{}", data_ranks, sequence);
     SCOPED_TRACE(mesh);
-    const std::vector<std::string> settings{fmt::format("mesh.data={}", data_ranks),
-                                            fmt::format("mesh.sequence={}", sequence),
-                                            std::string("mesh.layout=") + layout};
-    const auto run_by = [&](const std::string& backend) {
-      std::vector<std::string> all = settings;
-      all.push_back("mesh.backend=" + backend);
-      run(config(all), mesh + backend);
-    };
-    run_by("threads");
+    for (const std::string backend : {"threads", "nccl"}) {
+      run(config(
+              joined(mesh_of(data_ranks, sequence), {std::string("mesh.layout=") + layout, "mesh.backend=" + backend})),
+          mesh + backend);
+    }
     EXPECT_EQ(losses(mesh + "threads").size(), 2u);
-    run_by("nccl");
-    EXPECT_EQ(losses(mesh + "nccl"), losses(mesh + "threads"));
-    EXPECT_EQ(state(checkpoint(mesh + "nccl", 2)), state(checkpoint(mesh + "threads", 2)));
+    expect_same_bits(mesh + "nccl", mesh + "threads");
   }
 }
 
@@ -106,18 +98,12 @@ TEST_F(NcclRun, ShardingChangesNoBit) {
        "training.trainable=[\"*norm*\", \"*.1.*\"]"}};
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const auto run_by = [&](Shard shard) {
-      std::vector<std::string> settings = cases[i];
-      settings.push_back(fmt::format("training.shard={}", name_of(shard)));
       const std::string name = fmt::format("{}-{}", i, name_of(shard));
-      run(config(settings), name);
+      run(config(joined(cases[i], {fmt::format("training.shard={}", name_of(shard))})), name);
       return name;
     };
     const std::string whole = run_by(Shard::optimizer);
-    for (const Shard shard : {Shard::gradients, Shard::weights}) {
-      const std::string name = run_by(shard);
-      EXPECT_EQ(losses(name), losses(whole)) << name;
-      EXPECT_EQ(state(checkpoint(name, 2)), state(checkpoint(whole, 2))) << name;
-    }
+    for (const Shard shard : {Shard::gradients, Shard::weights}) expect_same_bits(run_by(shard), whole);
   }
 }
 
@@ -130,9 +116,7 @@ TEST_F(NcclRun, ShardingAndOffloadingAdaptersChangeNoBit) {
     const LoraConfig lora = adapted.model.lora;
     adapted.model = open_model(base).model;
     adapted.model.lora = lora;
-    StartRequest start;
-    start.init_from = base;
-    run(adapted, name, start);
+    run(adapted, name, from(base));
   };
   const std::vector<std::vector<std::string>> meshes{
       {},
@@ -144,14 +128,11 @@ TEST_F(NcclRun, ShardingAndOffloadingAdaptersChangeNoBit) {
     run_by(meshes[i], whole);
     const auto expected = state(checkpoint(whole, 2));
     EXPECT_GT(expected.size(), 10u);
-    for (const auto& [name, values] : expected) EXPECT_NE(name.find(".lora_"), std::string::npos) << name;
+    for (const auto& [name, values] : expected) EXPECT_TRUE(holds(name, ".lora_"));
     for (const std::string offload : {"none", "activations", "activations+optimizer"}) {
-      std::vector<std::string> settings = meshes[i];
-      settings.insert(settings.end(), {"training.shard=weights", "training.offload=" + offload});
       const std::string name = whole + "-" + offload;
-      run_by(settings, name);
-      EXPECT_EQ(losses(name), losses(whole)) << name;
-      EXPECT_EQ(state(checkpoint(name, 2)), expected) << name;
+      run_by(joined(meshes[i], {"training.shard=weights", "training.offload=" + offload}), name);
+      expect_same_bits(name, whole);
     }
   }
 }
@@ -166,12 +147,11 @@ TEST_F(NcclRun, RunsWhereLoadingWaitsForEveryGpu) {
       {"mesh.data=2", "mesh.sequence=2", "training.shard=weights", "training.deterministic=false"}};
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const auto run_by = [&](const std::string& backend) {
-      std::vector<std::string> settings = cases[i];
-      settings.insert(settings.end(),
-                      {"training.steps=4", "mesh.timeout_seconds=30", "evaluation.interval=2",
-                       "evaluation.context_lengths=[6, 13]", "evaluation.target_tokens=3", "mesh.backend=" + backend});
       const std::string name = fmt::format("{}-{}", i, backend);
-      run(config(settings), name);
+      run(config(joined(cases[i], {"training.steps=4", "mesh.timeout_seconds=30", "evaluation.interval=2",
+                                   "evaluation.context_lengths=[6, 13]", "evaluation.target_tokens=3",
+                                   "mesh.backend=" + backend})),
+          name);
       return name;
     };
     cuda_emulator::set_loading_waits(true);
@@ -180,29 +160,23 @@ TEST_F(NcclRun, RunsWhereLoadingWaitsForEveryGpu) {
     ASSERT_EQ(losses(nccl).size(), 4u);
     if (i > 0) continue;  // NCCL adds in an order of its own
     const std::string threads = run_by("threads");
-    EXPECT_EQ(losses(nccl), losses(threads));
-    EXPECT_EQ(state(checkpoint(nccl, 4)), state(checkpoint(threads, 4)));
+    expect_same_bits(nccl, threads);
   }
 }
 
 TEST_F(NcclRun, EndsWhenAnExchangeHangs) {
   constexpr int seconds = 10;  // shorter than a healthy rank's kernels may take here, another rank would give up first
-  const std::string sentence = error_of(ExitCode::rank, [&] {
+  expect_error(ExitCode::rank, {fmt::format("of 4 waited {} s in ", seconds), "on its GPU", "layer"}, [&] {
     cuda_emulator::hang_nccl_group(2, 30);
     run(config({"mesh.sequence=4", "mesh.backend=nccl", fmt::format("mesh.timeout_seconds={}", seconds)}), "run");
   });
-  EXPECT_NE(sentence.find(fmt::format("of 4 waited {} s in ", seconds)), std::string::npos) << sentence;
-  EXPECT_NE(sentence.find("on its GPU"), std::string::npos) << sentence;
-  EXPECT_NE(sentence.find("layer"), std::string::npos) << sentence;
 }
 
 TEST_F(NcclRun, EndsWithAnErrorOfNccl) {
-  const std::string sentence = error_of(ExitCode::device, [&] {
+  expect_error(ExitCode::device, {"rank 3 of 4", "unhandled cuda error"}, [&] {
     cuda_emulator::break_nccl_group(3, 30, ncclUnhandledCudaError);  // a step has some 14
     run(config({"mesh.sequence=2", "mesh.data=2", "mesh.backend=nccl", "training.steps=4"}), "run");
   });
-  EXPECT_NE(sentence.find("rank 3 of 4"), std::string::npos) << sentence;
-  EXPECT_NE(sentence.find("unhandled cuda error"), std::string::npos) << sentence;
 }
 
 // A context takes half a gigabyte of its card. The emulator throws where a thread without a card makes one.
@@ -213,10 +187,9 @@ TEST_F(NcclRun, SavesInTheBackgroundWithContextsOnItsRanksCardsAlone) {
 
 TEST_F(NcclRun, EndsBeforeItBeginsWhereRanksShareAGpu) {
   cuda_emulator::set_devices({.count = 3});
-  const std::string sentence = error_of(ExitCode::usage, [&] {
+  expect_error(ExitCode::usage, {"ranks 0 and 3 of 4 share one"}, [&] {
     run(config({"mesh.sequence=4", "mesh.backend=nccl"}), "run");
   });
-  EXPECT_NE(sentence.find("ranks 0 and 3 of 4 share one"), std::string::npos) << sentence;
 }
 
 #endif

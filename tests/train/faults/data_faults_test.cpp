@@ -2,7 +2,6 @@
 // under way is seen through.
 #include "data/token_manifest.h"
 #include "tests/train/train_fixture.h"
-#include "train/checkpoint/checkpoint_folder.h"
 #include "train/engine/rank_state.h"
 
 namespace ringtrain::testing {
@@ -34,84 +33,68 @@ class ChangedFile final : public TokenFile {
   std::unique_ptr<TokenFile> file_;
 };
 
-class DataFaults : public TrainTest, public ::testing::WithParamInterface<int> {
+class DataFaults : public TextTest, public ::testing::WithParamInterface<int> {
  protected:
-  void SetUp() override {
-    TrainTest::SetUp();
-    data = write_tokens("text.h5", {.documents = 90, .longest = 200, .validation_documents = 30});
-  }
+  DataFaults() : TextTest({.documents = 90, .longest = 200, .validation_documents = 30}) {}
   Config config(const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> settings{"training.global_batch_size=4", "training.steps=9", "mesh.data=2",
-                                      "mesh.sequence=2", "checkpoint.keep=20"};
-    settings.insert(settings.end(), more.begin(), more.end());
-    return tiny(data, settings);
+    return tiny(data, joined({"training.global_batch_size=4", "training.steps=9", "mesh.data=2", "mesh.sequence=2",
+                              "checkpoint.keep=20"},
+                             more));
   }
   /// Trains; after the batches of `step` are loaded, one rank finds the file changed. Returns the error's sentence.
   std::string run_until_changed(const Config& settings, const std::string& output, std::int64_t step) const {
-    ringtrain::Run prepared =
-        prepare_run({.config = settings, .output = at(output), .start = {}}, [](const std::string&) {});
+    ringtrain::Run prepared = prepare_run({.config = settings, .output = at(output), .start = {}}, quiet);
     prepared.corpus.files[0] = std::make_unique<ChangedFile>(std::move(prepared.corpus.files[0]));
     prepared.before_forward = [rank = GetParam(), step](RankState& state, std::int64_t now) {
       if (state.rank == rank && now == step) changed_here = true;
     };
-    return error_of(ExitCode::data, [&] { train(prepared, [](const std::string&) {}); });
+    return error_of(ExitCode::data, [&] { train(prepared, quiet); });
   }
-  std::string data;
-  const StartRequest resume{.resume = true, .resume_path = "", .init_from = ""};
 };
 
 TEST_P(DataFaults, OfOneRankEndAllTogetherAfterTheSaveUnderWay) {
   run(config(), "whole");
   // The save of step 4 begins at its end, and no step follows in which it could come to its own.
   const Config settings = config({"checkpoint.interval=4"});
-  const std::string sentence = run_until_changed(settings, "run", 4);
-  EXPECT_NE(sentence.find("text.h5 was changed while it was in use"), std::string::npos) << sentence;
-  EXPECT_NE(sentence.find("the last checkpoint, of step 4, is intact"), std::string::npos) << sentence;
+  EXPECT_TRUE(holds_all(run_until_changed(settings, "run", 4),
+                        {"text.h5 was changed while it was in use", "the last checkpoint, of step 4, is intact"}));
   EXPECT_EQ(numbers("run", "step"), (std::vector<double>{1, 2, 3, 4}));
-  EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 4);
-  run(settings, "run", resume);
-  EXPECT_EQ(losses("run"), losses("whole"));
-  EXPECT_EQ(state(checkpoint("run", 9)), state(checkpoint("whole", 9)));
+  EXPECT_EQ(saved_step("run"), 4);
+  run(settings, "run", resumed());
+  expect_same_bits("run", "whole");
 }
 
 TEST_P(DataFaults, InAnEvaluationDoTheSame) {
   const Config settings =
       config({"checkpoint.interval=2", "evaluation.interval=3", "evaluation.context_lengths=[16,32]",
               "evaluation.target_tokens=8", "evaluation.target_blocks=5"});
-  const std::string sentence = run_until_changed(settings, "run", 3);
-  EXPECT_NE(sentence.find("text.h5 was changed while it was in use; the last checkpoint, of step 2, is intact"),
-            std::string::npos)
-      << sentence;
-  EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 2);
+  EXPECT_TRUE(holds(run_until_changed(settings, "run", 3),
+                    "text.h5 was changed while it was in use; the last checkpoint, of step 2, is intact"));
+  EXPECT_EQ(saved_step("run"), 2);
 }
 
 TEST_P(DataFaults, BeforeAnySaveSayThatNothingWasSaved) {
-  const std::string sentence = run_until_changed(config(), "run", 1);
-  EXPECT_NE(sentence.find("nothing was saved yet"), std::string::npos) << sentence;
+  EXPECT_TRUE(holds(run_until_changed(config(), "run", 1), "nothing was saved yet"));
 }
 
 INSTANTIATE_TEST_SUITE_P(OfFour, DataFaults, ::testing::Values(0, 3),
                          [](const auto& one) { return "OnRank" + std::to_string(one.param); });
 
-using FileOfARun = TrainTest;
+using FileOfARun = TextTest;
 
 TEST_F(FileOfARun, ThatIsOverwrittenInPlaceEndsItWithTheLastCheckpointIntact) {
-  const std::string data = write_tokens("text.h5", {});
   const std::int64_t offset = find_dataset(read_manifest(data).datasets, "tokens")->offset;
   const Config config = tiny(data, {"training.global_batch_size=4", "training.steps=9", "mesh.data=2",
                                     "checkpoint.interval=2", "checkpoint.keep=20"});
-  ringtrain::Run prepared =
-      prepare_run({.config = config, .output = at("run"), .start = {}}, [](const std::string&) {});
-  prepared.before_forward = [&](RankState& state, std::int64_t step) {
+  const auto overwrite = [&](RankState& state, std::int64_t step) {
     const std::uint16_t beyond_the_vocabulary = 300;
     if (state.rank == 1 && step == 4) {
       File::open_for_update(data, ExitCode::data).write_at(offset, &beyond_the_vocabulary, 2);
     }
   };
-  const std::string sentence = error_of(ExitCode::data, [&] { train(prepared, [](const std::string&) {}); });
-  EXPECT_NE(sentence.find("was changed while it was in use"), std::string::npos) << sentence;
-  EXPECT_NE(sentence.find("is intact"), std::string::npos) << sentence;
-  EXPECT_EQ(open_checkpoint(at("run")).manifest.step, 4);
+  const TrainOptions options{.config = config, .output = at("run"), .start = {}};
+  expect_error(ExitCode::data, {"was changed while it was in use", "is intact"}, [&] { run_with(options, overwrite); });
+  EXPECT_EQ(saved_step("run"), 4);
 }
 
 }  // namespace

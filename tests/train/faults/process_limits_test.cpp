@@ -8,100 +8,69 @@
 #include <filesystem>
 #include <fstream>
 
-#include "framework/config/read_config.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
-#include "train/checkpoint/checkpoint_folder.h"
 
 namespace ringtrain::testing {
 namespace {
 
 namespace fs = std::filesystem;
 
-class ProcessLimits : public TrainTest {
+class ProcessLimits : public SplitTextTest {
  protected:
   void SetUp() override {
-    TrainTest::SetUp();
-    data = write_split_tokens();
-    std::ofstream(at("run.yaml")) << to_yaml(tiny(data, {"training.steps=4", "training.global_batch_size=2"}));
+    SplitTextTest::SetUp();
+    write_config(tiny(data, {"training.steps=4", "training.global_batch_size=2"}));
   }
-  ChildResult train_with(std::vector<std::string> arguments, const std::function<void()>& before_start = {}) const {
-    arguments.insert(arguments.begin(), {"--config", "run.yaml"});
-    return Child("train", arguments, folder, before_start).wait_at_most(300);
+  ChildResult train_with(const std::vector<std::string>& arguments,
+                         const std::function<void()>& before_start = {}) const {
+    return Child("train", joined({"--config", "run.yaml"}, arguments), folder, before_start).wait_at_most(300);
   }
-  std::int64_t saved_step(const std::string& output) const { return open_checkpoint(at(output)).manifest.step; }
-
-  std::string data;
 };
 
 // --- Streams.
 
-/// Makes `stream` a pipe that nobody reads.
-void break_pipe(int stream) {
-  int ends[2];
-  if (::pipe(ends) != 0) ::_exit(125);
-  ::close(ends[0]);
-  ::dup2(ends[1], stream);
-  ::close(ends[1]);
-}
-
 TEST_F(ProcessLimits, ARunSavesWhateverBecomesOfItsMessages) {
-  const std::vector<std::pair<std::string, std::function<void()>>> streams{
-      {"full", [] { replace_stream(STDERR_FILENO, "/dev/full", O_WRONLY); }},
-      {"gone", [] { break_pipe(STDERR_FILENO); }},
-      {"closed",
-       [] {
-         for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(stream);
-       }},
-      {"small", [] { limit(RLIMIT_FSIZE, 20000); }},  // for stderr's file, too
-  };
-  for (const auto& [name, prepare] : streams) {
-    if (name == "small") std::ofstream(at("stderr.txt")) << std::string(20000, ' ');
+  for (const auto& [name, prepare] : broken_streams) {
     const ChildResult result = train_with({"--output", name}, prepare);
-    if (name == "small") {
-      EXPECT_EQ(result.code, 4) << result.err;  // its state is larger than that: told, not killed
-      continue;
-    }
     EXPECT_EQ(result.code, 0) << name << "\n" << result.err;
     EXPECT_EQ(saved_step(name), 4) << name;
     EXPECT_EQ(metrics(name).size(), 4u) << name;
   }
+  // A limit that holds for stderr's file, too. A state is larger than that: told, not killed.
+  std::ofstream(at("stderr.txt")) << std::string(20000, ' ');
+  expect_end(train_with({"--output", "small"}, [] { limit(RLIMIT_FSIZE, 20000); }), 4);
   // Nothing but metrics in the metrics: messages to a closed stream have gone nowhere.
   const std::string lines = content_of(at("closed/metrics.jsonl"));
-  EXPECT_EQ(lines.find("train:"), std::string::npos) << lines;
+  EXPECT_FALSE(holds(lines, "train:"));
   EXPECT_EQ(content_of(at("closed/config.yaml")), content_of(at("full/config.yaml")));
 }
 
 TEST_F(ProcessLimits, OutputThatCannotBeWrittenIsCodeTwo) {
   ASSERT_EQ(train_with({}).code, 0);
-  struct Command {
-    std::string program;
-    std::vector<std::string> arguments;
+  const std::vector<std::vector<std::string>> commands{
+      {"train", "--help"},
+      {"evaluate", "--help"},
+      {"prepare", "--help"},
+      {"train", "--config", "run.yaml", "--output", "other", "--dry-run"},
+      {"train", "--verify-checkpoint", "runs/run"},
+      {"evaluate", "--checkpoint", "runs/run", "--data", data, "--context-lengths", "16", "--target-tokens", "8"},
+      {"prepare", "--synthetic", "recall", "--documents", "2", "--length", "600", "--pairs", "2", "--output", "r.h5"},
   };
-  const std::vector<Command> commands{
-      {"train", {"--help"}},
-      {"evaluate", {"--help"}},
-      {"prepare", {"--help"}},
-      {"train", {"--config", "run.yaml", "--output", "other", "--dry-run"}},
-      {"train", {"--verify-checkpoint", "runs/run"}},
-      {"evaluate", {"--checkpoint", "runs/run", "--data", data, "--context-lengths", "16", "--target-tokens", "8"}},
-      {"prepare",
-       {"--synthetic", "recall", "--documents", "2", "--length", "600", "--pairs", "2", "--output", "recall.h5"}},
-  };
-  for (const auto& [program, arguments] : commands) {
-    const std::string what = program + " " + arguments.back();
+  for (const auto& command : commands) {
+    SCOPED_TRACE(command[0] + " " + command.back());
     for (const bool full : {true, false}) {
-      fs::remove(at("recall.h5"));
-      fs::remove(at("recall.h5.manifest.json"));
-      const ChildResult result = run_child(program, arguments, folder, [full] {
+      fs::remove(at("r.h5"));
+      fs::remove(at("r.h5.manifest.json"));
+      const auto close_or_fill = [full] {
         if (full) {
           replace_stream(STDOUT_FILENO, "/dev/full", O_WRONLY);
         } else {
           ::close(STDOUT_FILENO);
         }
-      });
-      EXPECT_EQ(result.code, 2) << what << "\n" << result.err;
-      EXPECT_NE(result.err.find(program + ": cannot write the output to stdout: "), std::string::npos) << result.err;
+      };
+      expect_end(run_child(command[0], {command.begin() + 1, command.end()}, folder, close_or_fill), 2,
+                 {command[0] + ": cannot write the output to stdout: "});
     }
   }
 }
@@ -120,7 +89,7 @@ TEST_F(ProcessLimits, WarningsSaveLikeSigterm) {
     EXPECT_EQ(result.code, 143) << signal << "\n" << result.err;
     ASSERT_GT(metrics(output).size(), 2u);
     EXPECT_EQ(saved_step(output), metrics(output).back().at("step"));
-    EXPECT_NE(result.err.find("stopped by "), std::string::npos) << result.err;
+    EXPECT_TRUE(holds(result.err, "stopped by "));
   }
 }
 
@@ -177,13 +146,10 @@ TEST_F(ProcessLimits, WithoutThreadsTheErrorSaysHowManyWereWanted) {
   }
   if (content_of("/proc/sys/vm/overcommit_memory") == "2\n") GTEST_SKIP() << "all stacks are counted as memory here";
   ChildResult result = train_with({"--set", "mesh.threads_per_rank=6"}, [] { leave_threads(3); });
-  EXPECT_EQ(result.code, 2) << result.err;
-  EXPECT_NE(result.err.find("train: cannot start compute thread "), std::string::npos) << result.err;
-  EXPECT_NE(result.err.find(" of the 6 of a rank: "), std::string::npos) << result.err;
+  expect_end(result, 2, {"train: cannot start compute thread ", " of the 6 of a rank: "});
   result = train_with({"--output", "ranks", "--set", "mesh.sequence=4", "--set", "mesh.threads_per_rank=1"},
                       [] { leave_threads(2); });
-  EXPECT_EQ(result.code, 6) << result.err;
-  EXPECT_NE(result.err.find("cannot start the thread of rank 2 of 4: "), std::string::npos) << result.err;
+  expect_end(result, 6, {"cannot start the thread of rank 2 of 4: "});
   // None for a save in the background: the step waits for it.
   result = train_with({"--output", "saves", "--set", "mesh.threads_per_rank=1", "--set", "checkpoint.interval=1"},
                       [] { leave_threads(1); });

@@ -11,10 +11,8 @@
 #include <fstream>
 #include <thread>
 
-#include "framework/config/read_config.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
-#include "train/checkpoint/checkpoint_folder.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -79,17 +77,13 @@ using Soak = TrainTest;
 TEST_F(Soak, MemoryIsFlatAndTheLossThatOfTheUndisturbedRun) {
   const double duration = seconds_of("RINGTRAIN_SOAK_SECONDS"), every = seconds_of("RINGTRAIN_SOAK_KILL_EVERY");
   if (duration <= 0 || every <= 0) GTEST_SKIP() << "run by scripts/torture soak";
-  TextPlan text;
-  text.documents = 300;
-  text.longest = 400;
-  text.validation_documents = 40;
   const Config config =
-      tiny(write_tokens("text.h5", text),
+      tiny(write_tokens("text.h5", {.documents = 300, .longest = 400, .validation_documents = 40}),
            {"training.steps=1000000", "training.dtype=float32", "training.global_batch_size=4", "training.seq_len=128",
             "model.hidden_size=32", "model.intermediate_size=64", "mesh.sequence=2", "checkpoint.interval=20",
             "checkpoint.keep=2", "evaluation.interval=50", "evaluation.context_lengths=[32, 128]",
             "evaluation.target_tokens=16", "evaluation.target_blocks=16", "lr_scheduler.type=constant"});
-  std::ofstream(at("run.yaml")) << to_yaml(config);
+  write_config(config);
   const Clock::time_point start = Clock::now();
   while (since(start) < duration) {
     Child child("train", {"--config", "run.yaml", "--output", "run", "--resume"}, folder);
@@ -106,7 +100,7 @@ TEST_F(Soak, MemoryIsFlatAndTheLossThatOfTheUndisturbedRun) {
     expect_flat(samples);
   }
   // To a step with a checkpoint, and the same steps in one go.
-  const std::int64_t last = (CheckpointFolder(at("run/checkpoints")).steps().back() / 20 + 1) * 20;
+  const std::int64_t last = (saved_steps("run").back() / 20 + 1) * 20;
   const std::string stop = std::to_string(last);
   ASSERT_EQ(
       run_child("train", {"--config", "run.yaml", "--output", "run", "--resume", "--stop-after", stop}, folder).code,
@@ -114,16 +108,7 @@ TEST_F(Soak, MemoryIsFlatAndTheLossThatOfTheUndisturbedRun) {
   ASSERT_EQ(run_child("train", {"--config", "run.yaml", "--output", "whole", "--stop-after", stop}, folder).code, 0);
   std::printf("%ld steps\n", static_cast<long>(last));
   EXPECT_EQ(losses("run").size(), static_cast<std::size_t>(last));
-  EXPECT_EQ(losses("run"), losses("whole"));
-  EXPECT_EQ(state(checkpoint("run", last)), state(checkpoint("whole", last)));
-  const auto evaluations = [&](const char* output) {
-    std::vector<std::string> lines;
-    for (nlohmann::json line : metrics(output, "evaluation")) {
-      line.erase("time");
-      lines.push_back(line.dump());
-    }
-    return lines;
-  };
+  expect_same_bits("run", "whole");
   EXPECT_EQ(evaluations("run"), evaluations("whole"));
 }
 

@@ -1,6 +1,5 @@
 // Checkpoints under torture, in a short form that every test run has; scripts/torture asks for more by the environment.
 // A save that ends at any system call, a run killed at any moment, a file cut or with a bit turned.
-#include <dirent.h>
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): kill and sigaction are POSIX
 #include <sys/mount.h>
 
@@ -40,18 +39,11 @@ void turn_bit(const std::string& path, std::uint64_t bit) {
   file.put(static_cast<char>(byte ^ (1 << bit % 8)));
 }
 
-class Torture : public TrainTest {
+class Torture : public TextTest {
  protected:
-  void SetUp() override {
-    TrainTest::SetUp();
-    data = write_tokens("text.h5", {});
-  }
   Config config(const std::vector<std::string>& more) const {
-    std::vector<std::string> settings{"training.global_batch_size=2", "training.dtype=float32"};
-    settings.insert(settings.end(), more.begin(), more.end());
-    return tiny(data, settings);
+    return tiny(data, joined({"training.global_batch_size=2", "training.dtype=float32"}, more));
   }
-  void write_config(const Config& one) const { std::ofstream(at("run.yaml")) << to_yaml(one); }
   void copy_run(const std::string& from, const std::string& to) const {
     fs::remove_all(at(to));
     fs::copy(at(from), at(to), fs::copy_options::recursive);
@@ -65,8 +57,6 @@ class Torture : public TrainTest {
     }
     return last;
   }
-  std::string data;
-  const StartRequest resume{.resume = true, .resume_path = "", .init_from = ""};
   const std::vector<std::string> go_on{"--config", "run.yaml", "--output", "run", "--resume"};
 };
 
@@ -81,9 +71,7 @@ class EveryCall : public Torture, public ::testing::WithParamInterface<const cha
     run(four, "whole");
     run(four, "base", {}, 2);
     copy_run("base", "run");
-    const FaultyDisk watched({{"PATH", "/checkpoints"}, {"LOG", at("calls.txt")}});
-    const ChildResult result = run_child("train", go_on, folder);
-    ASSERT_EQ(result.code, 0) << result.err;
+    expect_end(run_on_faulty_disk({{"PATH", "/checkpoints"}, {"LOG", at("calls.txt")}}, "train", go_on, folder), 0);
     std::ifstream file(at("calls.txt"));
     // Names that are other ones in each run, without what makes them so.
     const std::regex unique("\\.(partial|deleted)-[0-9]+-[0-9a-f]{8}");
@@ -94,12 +82,12 @@ class EveryCall : public Torture, public ::testing::WithParamInterface<const cha
   }
   /// After a fault: an old or the new checkpoint is whole, and the run goes on to the same end.
   void expect_recovery(const ChildResult& result, const std::string& what) {
-    const std::int64_t newest = open_checkpoint(at("run")).manifest.step;
+    const std::int64_t newest = saved_step("run");
     EXPECT_TRUE(newest == 2 || newest == 4) << what;
     EXPECT_GE(newest, announced(result.err)) << what;
-    run(four, "run", resume);
-    EXPECT_EQ(state(checkpoint("run", 4)), state(checkpoint("whole", 4))) << what;
-    EXPECT_EQ(losses("run"), losses("whole")) << what;
+    SCOPED_TRACE(what);
+    run(four, "run", resumed());
+    expect_same_bits("run", "whole");
     if (newest == 4) return;  // there was nothing left to do, and nothing was swept
     EXPECT_EQ(std::distance(fs::directory_iterator(at("run/checkpoints")), fs::directory_iterator{}), 1) << what;
   }
@@ -130,11 +118,8 @@ class EveryCall : public Torture, public ::testing::WithParamInterface<const cha
 TEST_P(EveryCall, TheProcessMayEndThere) {
   for (const std::size_t n : chosen_calls()) {
     copy_run("base", "run");
-    ChildResult result;
-    {
-      const FaultyDisk killing({{"PATH", "/checkpoints"}, {"AT", std::to_string(n)}});
-      result = run_child("train", go_on, folder);
-    }
+    const ChildResult result =
+        run_on_faulty_disk({{"PATH", "/checkpoints"}, {"AT", std::to_string(n)}}, "train", go_on, folder);
     EXPECT_EQ(result.code, 256 + SIGKILL) << n << ": " << result.err;
     expect_recovery(result, fmt::format("killed after call {}, {}", n, calls[n - 1]));
     if (HasFatalFailure()) return;
@@ -147,11 +132,8 @@ TEST_P(EveryCall, EachMayFail) {
   for (const std::string& error : errors) {
     for (const std::size_t n : chosen_calls()) {
       copy_run("base", "run");
-      ChildResult result;
-      {
-        const FaultyDisk failing({{"PATH", "/checkpoints"}, {"AT", std::to_string(n)}, {"ERROR", error}});
-        result = run_child("train", go_on, folder);
-      }
+      const ChildResult result = run_on_faulty_disk(
+          {{"PATH", "/checkpoints"}, {"AT", std::to_string(n)}, {"ERROR", error}}, "train", go_on, folder);
       // 2: the folder is tried before anything starts; 0: an old checkpoint that could not be deleted is told.
       EXPECT_TRUE(result.code == 4 || result.code == 2 || result.code == 0) << n << calls[n - 1] << result.err;
       if (result.code == 0) {
@@ -232,7 +214,7 @@ class Killed : public Torture {
         ++done;
         in_training += fs::exists(at("run/checkpoints")) ? 1 : 0;
         if (promised > 0) {
-          ASSERT_GE(open_checkpoint(at("run")).manifest.step, promised) << result.err;
+          ASSERT_GE(saved_step("run"), promised) << result.err;
         }
       } else {  // it came to its end
         ASSERT_EQ(state(checkpoint("run", 240)), expected);
@@ -242,8 +224,7 @@ class Killed : public Torture {
     }
     const ChildResult result = run_child("train", go_on, folder);
     ASSERT_EQ(result.code, 0) << result.err;
-    EXPECT_EQ(state(checkpoint("run", 240)), expected);
-    EXPECT_EQ(losses("run"), losses("whole"));
+    expect_same_bits("run", "whole");
     std::printf("%d kills, %d of them with checkpoints there\n", done, in_training);
   }
 };
@@ -258,11 +239,10 @@ TEST_F(Killed, ThreadRanksAtRandomMoments) {
 TEST_F(Killed, OneOfTwoProcessesAtRandomMoments) {
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-  std::vector<std::string> arguments{"--oversubscribe", "--bind-to", "none", "-n", "2", binary_folder() + "/train"};
-  arguments.insert(arguments.end(), go_on.begin(), go_on.end());
+  const std::vector<std::string> two{"--oversubscribe", "--bind-to", "none", "-n", "2", binary_folder() + "/train"};
   int turn = 0;
   kill_often(
-      amount("RINGTRAIN_TORTURE_MPI_KILLS", 1), 2.5, [&] { return Child(MPIEXEC, arguments, folder); },
+      amount("RINGTRAIN_TORTURE_MPI_KILLS", 1), 2.5, [&] { return Child(MPIEXEC, joined(two, go_on), folder); },
       [&](const Child& child) {
         const std::vector<pid_t> ranks = children_of(child.id());
         return ranks.empty() ? pid_t{0} : ranks[static_cast<std::size_t>(++turn) % ranks.size()];
@@ -281,13 +261,12 @@ class Damage : public Torture {
   }
   /// Expects the checkpoint of step 4 to be refused for this file, and the one of step 2 to be taken instead.
   void expect_found(const std::string& file, const std::string& what) {
-    const std::string sentence = error_of(ExitCode::checkpoint, [&] { open_checkpoint(good); });
-    EXPECT_NE(sentence.find(file), std::string::npos) << what << ": " << sentence;
+    EXPECT_TRUE(holds(error_of(ExitCode::checkpoint, [&] { open_checkpoint(good); }), file)) << what;
     std::string warning;
     const auto newest =
         CheckpointFolder(at("run/checkpoints")).newest_intact([&](const std::string& line) { warning = line; });
     EXPECT_EQ(newest ? newest->path : "none", checkpoint("run", 2));
-    EXPECT_NE(warning.find("trying the one before it"), std::string::npos);
+    EXPECT_TRUE(holds(warning, "trying the one before it"));
   }
   std::string good;
   std::vector<std::string> files;
@@ -360,12 +339,11 @@ TEST_F(FullDisk, OfATmpfs) {
   for (const auto* policy : {"stop", "warn"}) {
     fs::remove_all(disk + "/run");
     const std::string output = disk + "/run";
-    ChildResult result = run_child(
-        "train", {"--config", "run.yaml", "--output", output, "--set", fmt::format("checkpoint.on_failure={}", policy)},
-        folder);
-    EXPECT_EQ(result.code, 4) << result.err;  // under warn: the last save
-    EXPECT_NE(result.err.find("No space left on device"), std::string::npos) << result.err;
-    EXPECT_EQ(result.err.find("train 200/200") != std::string::npos, std::string(policy) == "warn") << result.err;
+    const std::vector<std::string> into{"--config", "run.yaml", "--output", output, "--set"};
+    const ChildResult result =
+        run_child("train", joined(into, {fmt::format("checkpoint.on_failure={}", policy)}), folder);
+    expect_end(result, 4, {"No space left on device"});  // under warn: the last save
+    EXPECT_EQ(bool(holds(result.err, "train 200/200")), std::string(policy) == "warn") << result.err;
     const Checkpoint newest = open_checkpoint(output);
     EXPECT_EQ(newest.manifest.step, announced(result.err));
     EXPECT_GT(newest.manifest.step, 0);
@@ -373,9 +351,7 @@ TEST_F(FullDisk, OfATmpfs) {
     for (const std::int64_t step : CheckpointFolder(output + "/checkpoints").steps()) {
       if (step < newest.manifest.step) fs::remove_all(CheckpointFolder(output + "/checkpoints").complete(step));
     }
-    result = run_child(
-        "train", {"--config", "run.yaml", "--output", output, "--resume", "--set", "checkpoint.interval=0"}, folder);
-    EXPECT_EQ(result.code, 0) << result.err;
+    expect_end(run_child("train", joined(into, {"checkpoint.interval=0", "--resume"}), folder), 0);
     EXPECT_EQ(state(output + "/checkpoints/step-00000200"), state(checkpoint("whole", 200)));
   }
 }

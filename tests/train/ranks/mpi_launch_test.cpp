@@ -10,7 +10,6 @@
 
 #include "data/token_manifest.h"
 #include "tests/train/launch_fixture.h"
-#include "train/checkpoint/checkpoint_folder.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -19,23 +18,23 @@ const std::vector<std::string> endless{"--set", "training.steps=1000000", "--set
 
 class Launched : public LaunchTest {
  protected:
-  std::int64_t last_step() const { return metrics("runs/run").back().at("step").get<std::int64_t>(); }
-  std::int64_t saved_step() const { return open_checkpoint(at("runs/run")).manifest.step; }
+  /// Expects a run that was asked to end to have saved its last step, and all of its processes to have gone.
+  void expect_saved(Child& child, int code) const {
+    const ChildResult result = child.wait_at_most(120);
+    expect_end(result, code);
+    expect_nothing_left();
+    EXPECT_EQ(saved_step("runs/run"), last_step("runs/run")) << result.err;
+    EXPECT_EQ(count_of(result.err, "--resume goes on from here"), 1u) << result.err;
+  }
 };
 
 TEST_F(Launched, ASignalLetsAllRanksSave) {
   for (const int signal : {SIGTERM, SIGINT}) {
-    const std::string output = signal == SIGTERM ? "terminated" : "interrupted";
     std::filesystem::remove_all(at("runs"));
     Child child = start({"--set", "training.steps=1000000", "--set", "checkpoint.interval=0"});
     wait_for_steps(3);
     ::kill(child.id(), signal);
-    const ChildResult result = child.wait();
-    EXPECT_EQ(result.code, 128 + signal) << result.err;
-    expect_nothing_left();
-    const std::int64_t last = metrics("runs/run").back().at("step").get<std::int64_t>();
-    EXPECT_EQ(open_checkpoint(at("runs/run")).manifest.step, last) << result.err;
-    EXPECT_EQ(count_of(result.err, "--resume goes on from here"), 1u) << result.err;
+    expect_saved(child, 128 + signal);
   }
 }
 
@@ -92,8 +91,8 @@ TEST_F(Launched, ATokenFileThatIsOverwrittenEndsAllRanksWithTheLastCheckpointInt
   const ChildResult result = child.wait_at_most(120);
   EXPECT_EQ(result.code, 3) << result.err;
   EXPECT_EQ(count_of(result.err, "text.h5 was changed while it was in use"), 1u) << result.err;
-  EXPECT_NE(result.err.find("is intact"), std::string::npos) << result.err;
-  EXPECT_GE(saved_step(), 2);
+  EXPECT_TRUE(holds(result.err, "is intact"));
+  EXPECT_GE(saved_step("runs/run"), 2);
   expect_nothing_left();
 }
 
@@ -106,10 +105,7 @@ TEST_F(Launched, WarningsLetAllRanksSave) {
     wait_for_steps(3);
     for (int i = 0; i < 3; ++i) ::kill(child.id(), signal);
     ::kill(child.id(), SIGTERM);  // as a scheduler goes on
-    const ChildResult result = child.wait_at_most(120);
-    EXPECT_EQ(result.code, 143) << result.err;
-    expect_nothing_left();
-    EXPECT_EQ(saved_step(), last_step()) << result.err;
+    expect_saved(child, 143);
   }
 }
 
@@ -118,10 +114,7 @@ TEST_F(Launched, AWarningToEveryProcessOfTheJobLetsAllRanksSave) {
   Child child = start(endless);
   wait_for_steps(3);
   for (const std::string& process : left_behind()) ::kill(std::stoi(process), SIGUSR1);
-  const ChildResult result = child.wait_at_most(120);
-  EXPECT_EQ(result.code, 143) << result.err;
-  expect_nothing_left();
-  EXPECT_EQ(saved_step(), last_step()) << result.err;
+  expect_saved(child, 143);
 }
 
 TEST_F(Launched, AWarningToOneRankLetsAllRanksSave) {
@@ -133,33 +126,19 @@ TEST_F(Launched, AWarningToOneRankLetsAllRanksSave) {
   }
   ASSERT_GT(rank, 0);
   ::kill(rank, SIGUSR1);
-  const ChildResult result = child.wait_at_most(120);
-  EXPECT_EQ(result.code, 143) << result.err;
-  expect_nothing_left();
-  EXPECT_EQ(saved_step(), last_step()) << result.err;
+  expect_saved(child, 143);
 }
 
 // --- Streams.
 
 TEST_F(Launched, ARunSavesWhateverBecomesOfItsMessages) {
-  const std::vector<std::function<void()>> streams{
-      [] { replace_stream(STDERR_FILENO, "/dev/full", O_WRONLY); },
-      [] {  // a reader that has gone away
-        int ends[2];
-        if (::pipe(ends) != 0) ::_exit(125);
-        ::close(ends[0]);
-        ::dup2(ends[1], STDERR_FILENO);
-        ::close(ends[1]);
-      },
-      [] {
-        for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(stream);
-      }};
-  for (const auto& prepare : streams) {
+  for (const auto& [name, prepare] : broken_streams) {
+    SCOPED_TRACE(name);
     std::filesystem::remove_all(at("runs"));
     const ChildResult result =
         start({"--set", "training.steps=3", "--set", "mesh.timeout_seconds=60"}, prepare).wait_at_most(120);
     EXPECT_EQ(result.code, 0) << result.err;
-    EXPECT_EQ(saved_step(), 3);
+    EXPECT_EQ(saved_step("runs/run"), 3);
     expect_nothing_left();
   }
 }
@@ -167,8 +146,7 @@ TEST_F(Launched, ARunSavesWhateverBecomesOfItsMessages) {
 TEST_F(Launched, OutputThatCannotBeWrittenIsCodeTwo) {
   const ChildResult result =
       start({"--dry-run"}, [] { replace_stream(STDOUT_FILENO, "/dev/full", O_WRONLY); }).wait_at_most(120);
-  EXPECT_EQ(result.code, 2) << result.err;
-  EXPECT_NE(result.err.find("cannot write the output to stdout"), std::string::npos) << result.err;
+  expect_end(result, 2, {"cannot write the output to stdout"});
 }
 
 // --- Any moment.
@@ -215,7 +193,7 @@ TEST_F(Launched, ASignalAtAnyMomentSavesOrEnds) {
     ::waitid(P_PID, static_cast<id_t>(group), &ended, WEXITED | WNOHANG | WNOWAIT);
     EXPECT_EQ(ended.si_pid, 0) << what << "another process of the caller's group was signalled";
     if (signal.number != SIGKILL && path_exists(at("runs/run/metrics.jsonl")) && lines() > 0) {
-      EXPECT_EQ(saved_step(), last_step()) << what << result.err;
+      EXPECT_EQ(saved_step("runs/run"), last_step("runs/run")) << what << result.err;
       ++saved;
     }
   }

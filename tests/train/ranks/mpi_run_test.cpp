@@ -1,9 +1,7 @@
 // Ranks as processes: the built programs under mpirun give the bits of thread ranks on the same mesh, checkpoints pass
 // from one to the other, and what does not fit together is refused before anything starts.
 #include <filesystem>
-#include <fstream>
 
-#include "framework/config/read_config.h"
 #include "tests/support/paths.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
@@ -13,13 +11,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class MpiRuns : public TrainTest {
+class MpiRuns : public SplitTextTest {
  protected:
   void SetUp() override {
-    TrainTest::SetUp();
+    SplitTextTest::SetUp();
     prepare_for_mpirun(folder);
-    data = write_split_tokens();
-    std::ofstream(at("run.yaml")) << to_yaml(tiny(
+    write_config(tiny(
         data, {"training.steps=6", "checkpoint.interval=3", "evaluation.interval=3",
                "evaluation.context_lengths=[16,32]", "evaluation.target_tokens=8", "evaluation.target_blocks=10"}));
   }
@@ -28,24 +25,14 @@ class MpiRuns : public TrainTest {
     TrainTest::TearDown();
   }
   ChildResult mpirun(int processes, std::vector<std::string> command) const {
-    std::vector<std::string> arguments{
-        "--oversubscribe", "--bind-to", "none", "-n", std::to_string(processes), binary_folder() + "/" + command[0]};
-    arguments.insert(arguments.end(), command.begin() + 1, command.end());
-    return run_child(MPIEXEC, arguments, folder);
+    command[0] = binary_folder() + "/" + command[0];
+    return run_child(
+        MPIEXEC, joined({"--oversubscribe", "--bind-to", "none", "-n", std::to_string(processes)}, command), folder);
   }
   static std::vector<std::string> train_command(const std::string& output, int data_ranks, int sequence,
                                                 const std::vector<std::string>& more = {}) {
-    std::vector<std::string> command{"train",
-                                     "--config",
-                                     "run.yaml",
-                                     "--output",
-                                     output,
-                                     "--set",
-                                     fmt::format("mesh.data={}", data_ranks),
-                                     "--set",
-                                     fmt::format("mesh.sequence={}", sequence)};
-    command.insert(command.end(), more.begin(), more.end());
-    return command;
+    const auto mesh = mesh_of(data_ranks, sequence);
+    return joined({"train", "--config", "run.yaml", "--output", output, "--set", mesh[0], "--set", mesh[1]}, more);
   }
   ChildResult threads(std::vector<std::string> command) const {
     return run_child(command[0], {command.begin() + 1, command.end()}, folder);
@@ -71,7 +58,6 @@ class MpiRuns : public TrainTest {
     }
     EXPECT_EQ(state(checkpoint(found, 6)), state(checkpoint(expected, 6)));
   }
-  std::string data;
 };
 
 TEST_F(MpiRuns, GiveTheBitsOfThreadRanks) {
@@ -84,7 +70,7 @@ TEST_F(MpiRuns, GiveTheBitsOfThreadRanks) {
     expect_same_run(name + "-mpi", name + "-threads");
     // One process speaks.
     const std::string last = "train 6/6 (100%)";
-    EXPECT_NE(result.err.find(last), std::string::npos) << result.err;
+    EXPECT_TRUE(holds(result.err, last));
     EXPECT_EQ(result.err.find(last), result.err.rfind(last)) << result.err;
   }
 }
@@ -103,13 +89,10 @@ TEST_F(MpiRuns, ExchangeCheckpointsWithThreadRanks) {
 
 TEST_F(MpiRuns, EvaluateAsThreadRanksDo) {
   ASSERT_EQ(threads(train_command("run", 1, 1)).code, 0);
-  const std::vector<std::string> command{"evaluate", "--checkpoint",    "run", "--data",
-                                         data,       "--mesh",          "2x2", "--context-lengths",
-                                         "16,32,64", "--target-tokens", "8",   "--output"};
-  auto with_output = [&](const char* name) {
-    auto all = command;
-    all.emplace_back(name);
-    return all;
+  const auto with_output = [&](const std::string& name) {
+    return std::vector<std::string>{"evaluate", "--checkpoint",      "run",      "--data",          data, "--mesh",
+                                    "2x2",      "--context-lengths", "16,32,64", "--target-tokens", "8",  "--output",
+                                    name};
   };
   const ChildResult expected = threads(with_output("threads.json"));
   ASSERT_EQ(expected.code, 0) << expected.err;
@@ -142,11 +125,8 @@ TEST_F(MpiRuns, RefuseWhatDoesNotFit) {
   elsewhere[0] = program;
   second.insert(second.end(), {"--set", "training.seed=8"});
   const auto beside = [&](const std::vector<std::string>& other) {
-    std::vector<std::string> arguments{"--oversubscribe", "-n", "1"};
-    arguments.insert(arguments.end(), first.begin(), first.end());
-    arguments.insert(arguments.end(), {":", "-n", "1"});
-    arguments.insert(arguments.end(), other.begin(), other.end());
-    return run_child(MPIEXEC, arguments, folder);
+    const std::vector<std::string> one{"--oversubscribe", "-n", "1"}, two{":", "-n", "1"};
+    return run_child(MPIEXEC, joined(joined(one, first), joined(two, other)), folder);
   };
   expect_usage(beside(second), {"training.seed is its default on rank 0, and 8 here"});
   expect_usage(beside(elsewhere), {"the run's folder (--output) is " + at("run") + " on rank 0, and " + at("run-too")});

@@ -18,9 +18,9 @@ namespace fs = std::filesystem;
 class MpiTimeline : public TimelineTest {
  protected:
   void SetUp() override {
-    TrainTest::SetUp();
+    TextTest::SetUp();
     prepare_for_mpirun(folder);
-    config = to_yaml(tiny(write_tokens("text.h5", {}), {"training.steps=4", "training.global_batch_size=2"}));
+    config = to_yaml(tiny(data, {"training.steps=4", "training.global_batch_size=2"}));
   }
   void TearDown() override {
     ::unsetenv("TMPDIR");
@@ -28,18 +28,16 @@ class MpiTimeline : public TimelineTest {
   }
   /// Trains on a mesh, a process a rank. Each reads a config of its own with 160,000 comments more than that of the one
   /// before it has, so its clock begins some 10 ms later.
-  ChildResult traced(int data, int sequence) const {
+  ChildResult traced(int data_ranks, int sequence) const {
     std::vector<std::string> arguments{"--oversubscribe", "--bind-to", "none"};
-    for (int rank = 0; rank < data * sequence; ++rank) {
+    for (int rank = 0; rank < data_ranks * sequence; ++rank) {
       const std::string name = fmt::format("rank{}.yaml", rank);
       std::ofstream file(at(name));
       file << config;
       for (int i = 0; i < 160'000 * rank; ++i) file << "#\n";
       if (rank > 0) arguments.emplace_back(":");
       arguments.insert(arguments.end(), {"-n", "1", binary_folder() + "/train", "--config", name, "--output", "run"});
-      for (const std::string& key : {fmt::format("data={}", data), fmt::format("sequence={}", sequence)}) {
-        arguments.insert(arguments.end(), {"--set", "mesh." + key});
-      }
+      for (const std::string& one : mesh_of(data_ranks, sequence)) arguments.insert(arguments.end(), {"--set", one});
       arguments.insert(arguments.end(), {"--trace", "trace.json"});
     }
     return run_child(MPIEXEC, arguments, folder);
@@ -48,11 +46,12 @@ class MpiTimeline : public TimelineTest {
 
   /// Returns a rank's exchanges of this operation with a peer, as "to" or "from", in the order of their posts.
   static std::vector<TimelineSpan> messages(const std::map<std::pair<std::int64_t, std::string>, TimelineRow>& rows,
-                                            int data, int rank, const std::string& operation,
+                                            int data_rank, int rank, const std::string& operation,
                                             const std::string& direction, int peer) {
     std::vector<TimelineSpan> found;
     for (const auto& [key, row] : rows) {
-      if (key.first != data || !key.second.starts_with(fmt::format("sequence rank {} communication", rank))) continue;
+      if (key.first != data_rank || !key.second.starts_with(fmt::format("sequence rank {} communication", rank)))
+        continue;
       for (const TimelineSpan& span : row.spans) {
         if (span.name == operation && span.arguments.value(direction, -1) == peer) found.push_back(span);
       }
@@ -65,15 +64,15 @@ class MpiTimeline : public TimelineTest {
 };
 
 TEST_F(MpiTimeline, OfAllProcessesIsOneFileInWhichNothingArrivesBeforeItWasSent) {
-  constexpr int data = 2, sequence = 2;
-  const ChildResult result = traced(data, sequence);
+  constexpr int data_ranks = 2, sequence = 2;
+  const ChildResult result = traced(data_ranks, sequence);
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_NE(result.err.find("timeline in trace.json"), std::string::npos) << result.err;
-  for (int rank = 0; rank < data * sequence; ++rank) {
+  EXPECT_TRUE(holds(result.err, "timeline in trace.json"));
+  for (int rank = 0; rank < data_ranks * sequence; ++rank) {
     EXPECT_FALSE(fs::exists(at(fmt::format("trace.rank{}.json", rank))));
   }
   const json clocks = file("trace.json").at("otherData").at("clocks");
-  ASSERT_EQ(clocks.size(), static_cast<std::size_t>(data * sequence));
+  ASSERT_EQ(clocks.size(), static_cast<std::size_t>(data_ranks * sequence));
   std::vector<double> errors;
   double farthest = 0;
   for (std::size_t rank = 0; rank < clocks.size(); ++rank) {
@@ -87,7 +86,7 @@ TEST_F(MpiTimeline, OfAllProcessesIsOneFileInWhichNothingArrivesBeforeItWasSent)
   const auto rows = rows_of(at("trace.json"));
   std::size_t pairs = 0;
   double soonest = 1e12;  // from a send's post to its arrival, least of all
-  for (int d = 0; d < data; ++d) {
+  for (int d = 0; d < data_ranks; ++d) {
     for (int from = 0; from < sequence; ++from) {
       EXPECT_EQ(rows.at({d, fmt::format("sequence rank {}", from)}).count("step"), 4u);
       const int to = (from + 1) % sequence;
@@ -109,8 +108,8 @@ TEST_F(MpiTimeline, OfAllProcessesIsOneFileInWhichNothingArrivesBeforeItWasSent)
   }
   EXPECT_GT(pairs, 60u);
   // Gradients of a step are there when every rank has sent its own: no rank ends a step before another has begun it.
-  for (int a = 0; a < data * sequence; ++a) {
-    for (int b = 0; b < data * sequence; ++b) {
+  for (int a = 0; a < data_ranks * sequence; ++a) {
+    for (int b = 0; b < data_ranks * sequence; ++b) {
       std::vector<TimelineSpan> steps[2];
       for (const int which : {0, 1}) {
         const int rank = which == 0 ? a : b;
@@ -138,16 +137,14 @@ TEST_F(MpiTimeline, OfARunThatFailsIsAFileForEachProcessByOneClock) {
   fs::remove(at("trace.json"));
   std::ofstream(at("trace.rank1.json")) << "mine";
   result = traced(1, 2);
-  EXPECT_EQ(result.code, 2) << result.err;
-  EXPECT_NE(result.err.find("trace.rank1.json"), std::string::npos) << result.err;
+  expect_end(result, 2, {"trace.rank1.json"});
   EXPECT_EQ(content_of(at("trace.rank1.json")), "mine");
   fs::remove(at("trace.rank1.json"));
 
   ::setenv("RINGTRAIN_FAULT", "1:ring keys and values:9:throw", 1);
   result = traced(1, 2);
   ::unsetenv("RINGTRAIN_FAULT");
-  EXPECT_EQ(result.code, 5) << result.err;
-  EXPECT_NE(result.err.find("timeline in trace.rank0.json"), std::string::npos) << result.err;
+  expect_end(result, 5, {"timeline in trace.rank0.json"});
   EXPECT_FALSE(fs::exists(at("trace.json")));
   std::vector<double> begins;
   for (const int rank : {0, 1}) {

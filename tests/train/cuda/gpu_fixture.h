@@ -1,0 +1,18 @@
+// What the tests of whole runs on a GPU share: a token file, and that they are skipped where there is no GPU.
+#pragma once
+
+#include "tests/support/gpu.h"
+#include "tests/train/train_fixture.h"
+
+namespace ringtrain::testing {
+
+class GpuTextTest : public TextTest {
+ protected:
+  using TextTest::TextTest;
+  void SetUp() override {
+    TextTest::SetUp();
+    if (cuda::device_count() == 0) GTEST_SKIP() << "no GPU";
+  }
+};
+
+}  // namespace ringtrain::testing
