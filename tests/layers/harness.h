@@ -19,6 +19,7 @@
 #include "layers/model/transformer.h"
 #include "layers/model_parameters.h"
 #include "parallel/launch/launch.h"
+#include "parallel/store_context.h"
 #include "tests/support/flat_store.h"
 
 namespace ringtrain::testing {

@@ -169,15 +169,15 @@ TEST_F(EmptyStepsTest, AreNoneWhereABatchHasOneTarget) {
 TEST_F(EmptyStepsTest, ThatAreAllAreRefusedAtTheStart) {
   write_with_empty({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
   Outcome start;
-  expect_error(ExitCode::data, {"none of its 12 windows of 10 tokens has a token to learn from"},
-               [&] { prepared(config(), start); });
+  expect_error_holding(ExitCode::data, {"none of its 12 windows of 10 tokens has a token to learn from"},
+                       [&] { prepared(config(), start); });
 }
 
 TEST_F(EmptyStepsTest, CannotBeDumped) {
   const std::set<std::int64_t> empty{1, 4, 5, 7, 11};
   write_with_empty(empty);
   const Config settings = config_with_empty_first(empty);
-  expect_error(ExitCode::usage, {"--dump-step 1: the step has no token to learn from"}, [&] {
+  expect_error_holding(ExitCode::usage, {"--dump-step 1: the step has no token to learn from"}, [&] {
     prepare_run({.config = settings, .output = at("run"), .start = {}, .dump = {.folder = at("dump"), .step = 1}},
                 quiet);
   });

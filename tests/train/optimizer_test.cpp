@@ -7,6 +7,7 @@
 
 #include "framework/config/config.h"
 #include "framework/random.h"
+#include "parallel/store_context.h"
 #include "tests/support/flat_store.h"
 #include "train/engine/update_rule.h"
 

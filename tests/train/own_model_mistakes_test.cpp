@@ -97,9 +97,9 @@ TEST_F(OwnModelMistakes, AForgottenGradientIsNamed) {
 }
 
 TEST_F(OwnModelMistakes, AWrongShapeIsNamedBesideTheRightOne) {
-  expect_error(ExitCode::usage,
-               {"own_model_mistakes_test.cpp:", "w has the shape [16, 16], but must have [O = 3, I = 16]"},
-               [&] { train_with(make_layer<WrongShapes>); });
+  expect_error_holding(ExitCode::usage,
+                       {"own_model_mistakes_test.cpp:", "w has the shape [16, 16], but must have [O = 3, I = 16]"},
+                       [&] { train_with(make_layer<WrongShapes>); });
 }
 
 TEST_F(OwnModelMistakes, WeightsOfAnotherBucketAreNamed) {

@@ -153,7 +153,7 @@ TEST_F(Freezing, LeavesWhatIsFrozenAsItWasToTheBit) {
 TEST_F(Freezing, IsKeptOnResumeBitForBit) {
   const std::vector<std::string> frozen{"training.steps=6", "mesh.sequence=2", "training.trainable=[\"*.1.*\"]"};
   expect_resumes(tiny(data, frozen), {3});
-  expect_error(ExitCode::checkpoint, {"training.trainable"}, [&] {
+  expect_error_holding(ExitCode::checkpoint, {"training.trainable"}, [&] {
     run(tiny(data, {"training.steps=9", "mesh.sequence=2", "training.trainable=[\"*\"]"}), "parts", resumed());
   });
 }
@@ -163,8 +163,8 @@ TEST_F(Freezing, APatternThatMeansNothingIsRefused) {
     const std::string text = to_yaml(tiny(data));
     return parse_config(text, "run.yaml", {"training.trainable=" + patterns}, ConfigUse::run, check_model);
   };
-  expect_error(ExitCode::usage, {"\"*.attention.*\" is the name of no parameter"},
-               [&] { read("[\"*.mlp.*\", \"*.attention.*\"]"); });
+  expect_error_holding(ExitCode::usage, {"\"*.attention.*\" is the name of no parameter"},
+                       [&] { read("[\"*.mlp.*\", \"*.attention.*\"]"); });
   error_of(ExitCode::usage, [&] { read("mlp"); });
 }
 

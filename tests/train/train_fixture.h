@@ -135,8 +135,8 @@ std::vector<std::string> mesh_of(std::int64_t data, std::int64_t sequence);
 ::testing::AssertionResult holds_all(const std::string& text, const std::vector<std::string>& parts);
 /// Expects an action to fail with this code, in a sentence that holds every part.
 template <class Action>
-void expect_error(ExitCode code, const std::vector<std::string>& parts, Action&& action,
-                  const CallerLine& here = CallerLine::current()) {
+void expect_error_holding(ExitCode code, const std::vector<std::string>& parts, Action&& action,
+                          const CallerLine& here = CallerLine::current()) {
   const ::testing::ScopedTrace trace(here.file_name(), static_cast<int>(here.line()), "an error");
   EXPECT_TRUE(holds_all(error_of(code, std::forward<Action>(action)), parts));
 }

@@ -9,6 +9,7 @@
 #include "layers/key_value_cache.h"
 #include "layers/model_spec.h"
 #include "parallel/launch/communicator_factory.h"
+#include "parallel/store_context.h"
 #include "train/engine/update_rule.h"
 
 #if RINGTRAIN_CUDA

@@ -132,9 +132,8 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
   app.add_computation(options);
   app.add_option("--output", arguments.output, "FILE.json",
                  "write the results as JSON, too; replaces those of a former evaluation");
-  auto* const per_token_option =
-      app.add_option("--per-token", per_token, "FILE.jsonl",
-                     "write the score of every token, a line of JSON each; replaces a former file of this kind");
+  app.add_option("--per-token", arguments.per_token, "FILE.jsonl",
+                 "write the score of every token, a line of JSON each; replaces a former file of this kind");
   app.add_flag("--overwrite", arguments.overwrite,
                "let outputs of this evaluation replace any file that it does not read");
   if (!parse_command_line(app, argc, argv, print)) return false;

@@ -72,8 +72,8 @@ TEST_F(Space, IsRefusedOrWarnedOf) {
   ASSERT_EQ(logs.size(), 1u);
   EXPECT_TRUE(holds(logs[0], "free 1 bytes"));
   less.free = 999;
-  expect_error(ExitCode::usage, {"a checkpoint takes 1000 bytes, and the disk of runs/x has 999 free"},
-               [&] { check_space(less, log); });
+  expect_error_holding(ExitCode::usage, {"a checkpoint takes 1000 bytes, and the disk of runs/x has 999 free"},
+                       [&] { check_space(less, log); });
   less.more = 0;  // nothing is saved
   check_space(less, log);
   EXPECT_EQ(logs.size(), 1u);

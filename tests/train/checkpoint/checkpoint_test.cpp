@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "framework/config/read_config.h"
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/checkpoint/checkpoint_manifest.h"
@@ -55,7 +56,7 @@ TEST(Manifest, NeedNotSayWhoseTokensTheDataAre) {
   EXPECT_FALSE(holds(text, "tokenizer"));
   EXPECT_EQ(parse_manifest(text, "m").tokenizer_hash, "");
   manifest.tokenizer_hash = "mine";
-  expect_error(ExitCode::checkpoint, {"is no hash"}, [&] { parse_manifest(to_json(manifest), "m"); });
+  expect_error_holding(ExitCode::checkpoint, {"is no hash"}, [&] { parse_manifest(to_json(manifest), "m"); });
 }
 
 TEST(Manifest, FindsAnyFlippedBit) {
@@ -99,9 +100,10 @@ TEST(Manifest, IsTakenOnlyAsItIsWritten) {
   parse_manifest(text, "m");
   std::string twice = text;
   twice.insert(text.find(member), "\"step\": 6, ");  // a lenient reader takes the last one, and the hash is right
-  expect_error(ExitCode::checkpoint, {"step stands there twice"}, [&] { parse_manifest(twice, "m"); });
+  expect_error_holding(ExitCode::checkpoint, {"step stands there twice"}, [&] { parse_manifest(twice, "m"); });
   for (const std::string& other : {text + " ", text.substr(0, text.size() - 1), " " + text}) {
-    expect_error(ExitCode::checkpoint, {"not written as this program writes it"}, [&] { parse_manifest(other, "m"); });
+    expect_error_holding(ExitCode::checkpoint, {"not written as this program writes it"},
+                         [&] { parse_manifest(other, "m"); });
   }
 }
 
@@ -109,9 +111,9 @@ TEST(Manifest, OfAnEarlierVersionSaysWhatToDo) {
   std::string text = to_json(some_manifest());
   const std::string version = "\"format_version\": 3";
   text.replace(text.find(version), version.size(), "\"format_version\": 2");
-  expect_error(ExitCode::checkpoint,
-               {"has format version 2, but this program reads version 3; export it with the version"},
-               [&] { parse_manifest(text, "m"); });
+  expect_error_holding(ExitCode::checkpoint,
+                       {"has format version 2, but this program reads version 3; export it with the version"},
+                       [&] { parse_manifest(text, "m"); });
 }
 
 TEST_F(CheckpointTest, KeepsTheLastNAndLeavesNoPartialOnes) {

@@ -147,8 +147,8 @@ TEST_F(Resume, AllowedChangesAreNotedAndForbiddenOnesRefusedWithBothValues) {
         {"training.dtype=float32", "training.dtype", "float64", "float32"},
         {"data.packing=concat", "data.packing", "documents", "concat"}}) {
     const std::string metrics_before = content_of(at("run") + "/metrics.jsonl");
-    expect_error(ExitCode::checkpoint, {fmt::format("{} was {}, is {}", key, before, after)},
-                 [&] { run(changed({setting}), "run", resumed()); });
+    expect_error_holding(ExitCode::checkpoint, {fmt::format("{} was {}, is {}", key, before, after)},
+                         [&] { run(changed({setting}), "run", resumed()); });
     EXPECT_EQ(content_of(at("run") + "/metrics.jsonl"), metrics_before);
   }
   TextPlan other;
@@ -186,8 +186,8 @@ TEST_F(Resume, InitFromTakesWeightsAloneAndMayChangeLengthAndRopeScaling) {
     if (!name.starts_with("weights/")) continue;
     EXPECT_EQ(after.at(name), values) << name;  // a rate of 0 keeps them
   }
-  expect_error(ExitCode::checkpoint, {"model.num_hidden_layers was 2, is 3"},
-               [&] { run(tiny(data, {"model.num_hidden_layers=3"}), "deeper", from(at("short"))); });
+  expect_error_holding(ExitCode::checkpoint, {"model.num_hidden_layers was 2, is 3"},
+                       [&] { run(tiny(data, {"model.num_hidden_layers=3"}), "deeper", from(at("short"))); });
 }
 
 }  // namespace

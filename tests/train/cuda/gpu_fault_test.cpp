@@ -51,7 +51,7 @@ TEST_F(GpuFault, ACardThatAnotherProcessHasForItself) {
 TEST_F(GpuFault, HostMemoryThatTheDriverDoesNotPin) {
   for (const cudaError_t error : {cudaErrorMemoryAllocation, cudaErrorOperatingSystem}) {
     cuda_emulator::fail_call("cudaHostAlloc", 2, error);
-    expect_error(ExitCode::device, {"bytes of pinned host memory", "set training.offload to less"}, [&] {
+    expect_error_holding(ExitCode::device, {"bytes of pinned host memory", "set training.offload to less"}, [&] {
       run(config({"training.offload=activations"}), fmt::format("run {}", static_cast<int>(error)));
     });
     cuda_emulator::reset();
@@ -84,7 +84,7 @@ TEST_F(GpuFault, ACardThatFailsEndsAllRanks) {
   for (const char* const mesh : {"mesh.sequence=1", "mesh.sequence=2"}) {
     SCOPED_TRACE(mesh);
     cuda_emulator::fail_call("cudaStreamSynchronize", 40, cudaErrorECCUncorrectable);
-    expect_error(ExitCode::device, {"cudaErrorECCUncorrectable"}, [&] {
+    expect_error_holding(ExitCode::device, {"cudaErrorECCUncorrectable"}, [&] {
       run(config({mesh, "mesh.backend=threads", "training.steps=30"}), mesh);
     });
     cuda_emulator::reset();

@@ -166,14 +166,14 @@ TEST_F(NcclRun, RunsWhereLoadingWaitsForEveryGpu) {
 
 TEST_F(NcclRun, EndsWhenAnExchangeHangs) {
   constexpr int seconds = 10;  // shorter than a healthy rank's kernels may take here, another rank would give up first
-  expect_error(ExitCode::rank, {fmt::format("of 4 waited {} s in ", seconds), "on its GPU", "layer"}, [&] {
+  expect_error_holding(ExitCode::rank, {fmt::format("of 4 waited {} s in ", seconds), "on its GPU", "layer"}, [&] {
     cuda_emulator::hang_nccl_group(2, 30);
     run(config({"mesh.sequence=4", "mesh.backend=nccl", fmt::format("mesh.timeout_seconds={}", seconds)}), "run");
   });
 }
 
 TEST_F(NcclRun, EndsWithAnErrorOfNccl) {
-  expect_error(ExitCode::device, {"rank 3 of 4", "unhandled cuda error"}, [&] {
+  expect_error_holding(ExitCode::device, {"rank 3 of 4", "unhandled cuda error"}, [&] {
     cuda_emulator::break_nccl_group(3, 30, ncclUnhandledCudaError);  // a step has some 14
     run(config({"mesh.sequence=2", "mesh.data=2", "mesh.backend=nccl", "training.steps=4"}), "run");
   });
@@ -187,7 +187,7 @@ TEST_F(NcclRun, SavesInTheBackgroundWithContextsOnItsRanksCardsAlone) {
 
 TEST_F(NcclRun, EndsBeforeItBeginsWhereRanksShareAGpu) {
   cuda_emulator::set_devices({.count = 3});
-  expect_error(ExitCode::usage, {"ranks 0 and 3 of 4 share one"}, [&] {
+  expect_error_holding(ExitCode::usage, {"ranks 0 and 3 of 4 share one"}, [&] {
     run(config({"mesh.sequence=4", "mesh.backend=nccl"}), "run");
   });
 }

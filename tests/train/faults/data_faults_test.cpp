@@ -93,7 +93,8 @@ TEST_F(FileOfARun, ThatIsOverwrittenInPlaceEndsItWithTheLastCheckpointIntact) {
     }
   };
   const TrainOptions options{.config = config, .output = at("run"), .start = {}};
-  expect_error(ExitCode::data, {"was changed while it was in use", "is intact"}, [&] { run_with(options, overwrite); });
+  expect_error_holding(ExitCode::data, {"was changed while it was in use", "is intact"},
+                       [&] { run_with(options, overwrite); });
   EXPECT_EQ(saved_step("run"), 4);
 }
 
