@@ -43,8 +43,8 @@ class TargetScorer {
 
 struct MetricResult {
   std::shared_ptr<const nlohmann::ordered_json> json;  // the field of `evaluate --output`
-  std::string lines;            // for people
-  std::string file_text;        // of EvaluationMetric::output()
+  std::string lines;                                   // for people
+  std::string file_text;                               // of EvaluationMetric::output()
 };
 
 /// A metric whose texts are chosen, in one process. Used by the threads of its ranks.
