@@ -86,7 +86,6 @@ bool parse(CheckFlags& flags, int argc, char** argv, bool prints) {
   if (!parse_command_line(app, argc, argv, prints)) return false;
   if (!flags.dumps.empty()) return true;
   if (flags.config.empty()) fail(ExitCode::usage, "--config is required, unless --compare names two dumps");
-  if (output->count() > 0 && flags.output.empty()) fail(ExitCode::usage, "--output is empty; name a file");
   return true;
 }
 

@@ -57,7 +57,8 @@ CLI::Validator whole_number() {
 inline void refuse_empty_paths(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string type = option->get_type_name();
-    if (type.find("FILE") == std::string::npos && type.find("PATH") == std::string::npos) continue;
+    const bool is_path = type.find("FILE") != std::string::npos || type.find("PATH") != std::string::npos;
+    if (!is_path || option->get_expected_min() == 0) continue;  // as of --resume
     for (const std::string& path : option->results()) {
       if (path.empty()) fail(ExitCode::usage, "{} is empty; name a file or leave it out", option->get_name());
     }

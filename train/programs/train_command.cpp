@@ -120,7 +120,6 @@ std::string read_options(TrainFlags& flags, const Log& log) {
   if (flags.config_path.empty()) {
     fail(ExitCode::usage, "--config is required; only --resume RUN, with a run's folder that has one, needs none");
   }
-  if (flags.trace->count() > 0 && options.trace.path.empty()) fail(ExitCode::usage, "--trace is empty; name a file");
   options.trace.inputs = {flags.config_path};
   std::string model_from;
   const ModelReader model_at = [&, read = model_reader(log)](const std::string& path) {
