@@ -14,7 +14,7 @@ import unittest
 
 PROGRAMS = pathlib.Path(sys.argv.pop(1)).resolve()
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-LOST, HANG, CRASH, SLOW = ("Heads/HopperAttention.LargeScores/Of64", "GpuActivationTest.Gelu", "GpuRopeTest.Table",
+LOST, HANG, CRASH, SLOW = ("Heads/HopperAttention.LargeScores/Of64", "GpuActivationTest.Agree", "GpuRopeTest.Table",
                            "Heads/HopperAttention.LargeScores/Of128")
 
 
@@ -59,7 +59,7 @@ class EmulatedBundle(unittest.TestCase):
         self.assertRegex(troubles[CRASH], r"^CRASHED: code 134")
         self.assertEqual(troubles[SLOW], "was running when the part's time was up")
         # Slow comes last; all others had their turn before it.
-        self.assertRegex(parts["GPU tests"]["detail"], "^2 passed, 1 failed, 0 skipped, 3 did not end; not done in time")
+        self.assertRegex(parts["GPU tests"]["detail"], "^1 passed, 1 failed, 0 skipped, 3 did not end; not done in time")
         self.assertLess(self.seconds, 70)
 
     def test_without_faults_all_is_well(self):
@@ -67,7 +67,7 @@ class EmulatedBundle(unittest.TestCase):
         done, report, parts = self.check("", "--short", "--tests", tests, "--bounded")
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertEqual(report["troubles"], [])
-        self.assertEqual(parts["GPU tests"]["detail"], "6 passed, 0 failed, 0 skipped")
+        self.assertEqual(parts["GPU tests"]["detail"], "5 passed, 0 failed, 0 skipped")
         self.assertEqual(parts["machine, attention"]["result"], "passed")
         self.assertIn("NOTHING MEASURED HERE COUNTS", done.stdout)
 
