@@ -1,5 +1,7 @@
 // Fuzzes what `gguf` makes of a file: any bytes are a header with tensors within the file, a model with weights and a
 // tokenizer, or each of these is an Error(checkpoint) or Error(data). A tokenizer.json that is made can be read.
+#include <nlohmann/json.hpp>
+
 #include "data/tokenizer/bpe_tokenizer.h"
 #include "data/tokenizer/formats/tokenizer_json.h"
 #include "extras/gguf/gguf_model.h"
@@ -17,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
     for (const auto& [name, tensor] : file->tensors()) {
       if (tensor.offset < 0 || tensor.offset + tensor.bytes > static_cast<std::int64_t>(bytes)) std::abort();
     }
-    file->integer("general.alignment");
+    file->find<std::int64_t>("general.alignment");
   });
   if (!file) return 0;
   fuzz::accepted(ExitCode::checkpoint, [&] {
