@@ -1,7 +1,6 @@
 // Evaluations on a page: the last one by context length with its intervals, paired changes, and how each length went.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <map>
 
 #include "data/corpus.h"
 #include "data/preparation/prepare.h"

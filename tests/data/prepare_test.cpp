@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <fstream>
-#include <map>
 #include <set>
 
 #include "data/token_file.h"

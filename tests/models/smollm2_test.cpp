@@ -1,6 +1,5 @@
 // A real model: SmolLM2-135M as tests/models/make_smollm2.py makes it, against a NumPy model in float64 that shares
 // nothing with this program. Skipped where the folder is not there.
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "data/token_file_writer.h"

@@ -1,7 +1,6 @@
 // The core has a budget a floor (budget.txt): what is added takes its lines from somewhere.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
-#include <map>
 #include <thread>
 
 namespace ringtrain::testing {
