@@ -1,5 +1,7 @@
 // A whole model on a GPU against the same model in double on the CPU: loss, every gradient and every token's nll; and
 // what must be equal to the bit on a GPU, too: recompute policies, offloading, one run and the next.
+#include <cmath>
+
 #include "tests/layers/harness.h"
 #include "tests/support/error_of.h"
 #include "tests/support/gpu.h"
