@@ -418,9 +418,8 @@ std::size_t common(const std::vector<std::int32_t>& one, const std::vector<std::
 }  // namespace
 
 std::int64_t encode_parts(const std::vector<DocumentPart>& parts, Encoder& encoder, std::vector<std::int32_t>& ids,
-                          std::vector<bool>& learned) {
+                          std::vector<bool>& learned, Preceding preceding) {
   std::int64_t replaced = 0;
-  Preceding preceding = Preceding::nothing;
   std::vector<std::int32_t> whole, head;
   for (std::size_t i = 0; i < parts.size();) {
     if (parts[i].token) {

@@ -83,8 +83,9 @@ class ChatFormat {
 };
 
 /// Appends the ids of parts, and for each id whether it is learned: where it holds anything of a part that is. Returns
-/// how many stretches of ill-formed UTF-8 were replaced. Throws as Encoder::encode() does.
+/// how many stretches of ill-formed UTF-8 were replaced. preceding: what stands before the first part. Throws as
+/// Encoder::encode() does.
 std::int64_t encode_parts(const std::vector<DocumentPart>& parts, Encoder& encoder, std::vector<std::int32_t>& ids,
-                          std::vector<bool>& learned);
+                          std::vector<bool>& learned, Preceding preceding = Preceding::nothing);
 
 }  // namespace ringtrain

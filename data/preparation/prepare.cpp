@@ -57,7 +57,7 @@ class BatchEncoder {
         try {
           results[i] = encode_block(blocks[i], *encoders_[worker]);
         } catch (const Error& error) {
-          const std::string line = blocks[i].json ? fmt::format(":{}", blocks[i].line) : "";
+          const std::string line = blocks[i].line > 0 ? fmt::format(":{}", blocks[i].line) : "";
           fail(error.code(), "{}{}: {}", sources_[blocks[i].source].path, line, error.what());
         }
       }
@@ -68,16 +68,31 @@ class BatchEncoder {
  private:
   Encoded encode_block(const TextBlock& block, Encoder& encoder) const {
     Encoded result;
+    result.broken = block.broken;
     if (block.json) {
       encode_line(block, encoder, result);
-    } else if (block.text.find('\0') != std::string::npos) {
+    } else if (block.line == 0 && block.text.find('\0') != std::string::npos) {
       result.binary = true;
     } else {
-      if (block.begins && options_.document_start) result.ids.push_back(*options_.document_start);
-      result.replaced = encoder.encode(block.text, result.ids, block.begins ? Preceding::nothing : Preceding::text);
-      result.bytes = static_cast<std::int64_t>(block.text.size());
+      encode_text(block, encoder, result);
     }
     return result;
+  }
+
+  void encode_text(const TextBlock& block, Encoder& encoder, Encoded& result) const {
+    if (block.begins && options_.document_start) result.ids.push_back(*options_.document_start);
+    const Preceding preceding = block.begins ? Preceding::nothing : Preceding::text;
+    if (block.prompt_bytes > 0) {
+      std::vector<bool> learned(result.ids.size(), false);
+      const std::vector<DocumentPart> parts{{.text = block.text.substr(0, block.prompt_bytes), .learned = false},
+                                            {.text = block.text.substr(block.prompt_bytes)}};
+      result.replaced = encode_parts(parts, encoder, result.ids, learned, preceding);
+      result.weights.assign(learned.begin(), learned.end());
+    } else {
+      result.replaced = encoder.encode(block.text, result.ids, preceding);
+    }
+    result.replaced += block.replaced;
+    result.bytes = static_cast<std::int64_t>(block.text.size());
   }
 
   void encode_line(const TextBlock& block, Encoder& encoder, Encoded& result) const {
@@ -100,7 +115,7 @@ class BatchEncoder {
     }
     if (is(parts.back(), options_.document_end)) parts.pop_back();
     std::vector<bool> learned;
-    result.replaced = encode_parts(parts, encoder, result.ids, learned);
+    result.replaced = document.replaced + encode_parts(parts, encoder, result.ids, learned);
     if (std::ranges::find(learned, false) != learned.end()) result.weights.assign(learned.begin(), learned.end());
     for (const DocumentPart& part : parts) result.bytes += static_cast<std::int64_t>(part.text.size());
     result.roles = std::move(document.roles);
@@ -144,6 +159,7 @@ class DocumentCollector {
     if (!block.ends) return;
     if (binary_ || (spill_.current_bytes() == 0 && !block.json)) {
       summary_.binary += binary_;
+      summary_.empty_lines += block.line > 0;
       spill_.drop_document();
       return;
     }
@@ -222,7 +238,7 @@ class DocumentCollector {
 
 void tokenize(const SourceList& list, const TextOptions& options, DocumentCollector& collector,
               const ReadProgress& progress) {
-  BlockReader reader(list.sources, *options.tokenizer);
+  BlockReader reader(list.sources, *options.tokenizer, options.json);
   BatchEncoder encoder(list.sources, options);
   std::vector<TextBlock> blocks;
   for (bool more = true; more;) {

@@ -26,7 +26,7 @@ struct CorpusSummary {
   // What was changed or left out of the texts.
   std::int64_t conversations = 0, learned_tokens = 0;          // lines that are chats; tokens with a weight, of all
   std::int64_t left_out_systems = 0;                           // system messages that the chat template leaves out
-  std::int64_t replaced = 0;                                   // stretches of ill-formed UTF-8
+  std::int64_t replaced = 0;                                   // stretches of ill-formed UTF-8, and lone surrogates
   std::int64_t broken_lines = 0, empty_lines = 0, binary = 0;  // of JSONL; texts with a NUL byte once decompressed
 };
 

@@ -11,6 +11,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "data/preparation/data_forms.h"
 #include "data/preparation/text_stream.h"
 #include "framework/storage/files.h"
 #include "framework/storage/hash.h"
@@ -22,7 +23,8 @@ namespace {
 
 struct Found {
   std::string path;
-  bool given;  // by the user, so that a failure ends the run instead of being counted
+  bool given;    // by the user, so that a failure ends the run instead of being counted
+  bool is_data;  // given, or in a data folder
 };
 
 /// Finds the regular files, each once.
@@ -35,6 +37,10 @@ class Walk {
   void visit(const std::string& path, bool given) {
     throw_if_signalled();
     if (!given && (leads_out(path) || parse_unique_name(file_name(path), "partial"))) return;
+    if (in_data_folder_ && !given && is_card_name(file_name(path))) {
+      ++list_.cards;
+      return;
+    }
     struct stat status {};
     const bool there = ::stat(path.c_str(), &status) == 0;
     if (given && !there) fail(ExitCode::data, "cannot read the input {}: {}", path, std::strerror(errno));
@@ -45,9 +51,10 @@ class Walk {
     } else if (!seen_.emplace(status.st_dev, status.st_ino).second) {
       return;  // reached before, by another link
     } else if (folder) {
+      if (given) in_data_folder_ = is_data_folder(path);
       visit_folder(path, given);
     } else {
-      found.push_back({path, given});
+      found.push_back({path, given, given || in_data_folder_});
     }
   }
 
@@ -87,6 +94,7 @@ class Walk {
   SourceList& list_;
   std::vector<std::string> roots_;
   std::set<std::pair<dev_t, ino_t>> seen_;
+  bool in_data_folder_ = false;  // the input folder that is walked
 };
 
 /// Returns the inputs with patterns (*, ?, [) replaced by the paths that they match, sorted. What exists by its very
@@ -108,11 +116,11 @@ std::vector<std::string> expand_patterns(const std::vector<std::string>& inputs)
   return paths;
 }
 
-/// Returns the source at path, and into *binary whether a NUL byte stands in it (its hash is then of no use). What is
-/// compressed is looked at when it is read.
+/// Returns the source at path, and into *binary whether a NUL byte stands in it, or a form that is no text (its hash is
+/// then of no use). What is compressed is looked at when it is read.
 Source look_at(const std::string& path, bool* binary) {
   char slice[1 << 16];
-  Source source{path, 0, ""};
+  Source source{path, 0, "", false};
   const bool compressed = compression_of(path) != Compression::none;
   const File file = File::open(path, ExitCode::data);
   source.bytes = file.size();
@@ -122,7 +130,7 @@ Source look_at(const std::string& path, bool* binary) {
     throw_if_signalled();
     const auto bytes = static_cast<std::size_t>(std::min<std::int64_t>(source.bytes - begin, sizeof slice));
     file.read_at(begin, slice, bytes);
-    *binary = !compressed && std::memchr(slice, 0, bytes) != nullptr;
+    *binary = !compressed && (std::memchr(slice, 0, bytes) != nullptr || (begin == 0 && is_foreign({slice, bytes})));
     hasher.update(slice, bytes);
     begin += static_cast<std::int64_t>(bytes);
   }
@@ -142,6 +150,7 @@ SourceList find_sources(const std::vector<std::string>& given, const SourceProgr
   const auto all = static_cast<std::int64_t>(walk.found.size());
   std::int64_t files = 0, bytes = 0;
   for (const Found& found : walk.found) {
+    const bool lines = found.is_data ? holds_json_lines(found.path) : is_json_lines(found.path);
     try {
       bool binary = false;
       Source source = look_at(found.path, &binary);
@@ -154,6 +163,8 @@ SourceList find_sources(const std::vector<std::string>& given, const SourceProgr
         ++list.duplicates;
       } else {
         list.bytes += source.bytes;
+        source.lines = lines;
+        list.data_as_text += !lines && is_data_name(found.path);
         list.sources.push_back(std::move(source));
       }
     } catch (const Error& error) {

@@ -1,5 +1,7 @@
 #include "data/preparation/text_blocks.h"
 
+#include <algorithm>
+
 #include "framework/error.h"
 
 namespace ringtrain {
@@ -8,11 +10,6 @@ namespace {
 constexpr std::size_t read_bytes = 1 << 18;
 constexpr std::size_t text_block_bytes = 1 << 20;
 }  // namespace
-
-bool is_json_lines(std::string_view path) {
-  const std::string_view name = without_compression(path);
-  return name.ends_with(".jsonl") || name.ends_with(".ndjson");
-}
 
 std::optional<TextBlock> BlockReader::next() {
   while (source_ < sources_.size()) {
@@ -23,7 +20,8 @@ std::optional<TextBlock> BlockReader::next() {
       line_ = 0;
       at_end_ = begun_ = false;
     }
-    if (is_json_lines(sources_[source_].path)) {
+    if (line_end_ > 0) return next_text();  // more of a long line
+    if (sources_[source_].lines) {
       if (std::optional<TextBlock> block = next_line()) return block;
     } else if (fill(1) || !begun_) {
       return next_text();
@@ -61,9 +59,16 @@ bool BlockReader::fill(std::size_t wanted) {
 TextBlock BlockReader::take(std::size_t bytes) {
   TextBlock block;
   block.source = source_;
+  block.line = line_;
   block.text = buffer_.substr(begin_, bytes);
   begin_ += bytes;
   return block;
+}
+
+/// Returns what the buffer holds of the current text, or of the file.
+std::string_view BlockReader::held() const {
+  const std::size_t end = line_end_ > 0 ? text_end_ : buffer_.size();
+  return std::string_view(buffer_).substr(begin_, end - begin_);
 }
 
 std::optional<TextBlock> BlockReader::next_line() {
@@ -71,45 +76,73 @@ std::optional<TextBlock> BlockReader::next_line() {
   std::size_t looked_at = 0;
   while (true) {
     fill(looked_at + 1);
-    const std::string_view held = std::string_view(buffer_).substr(begin_);
-    const std::size_t end = held.find('\n', looked_at);
+    const std::size_t end = held().find('\n', looked_at);
+    const std::size_t bytes = end == std::string_view::npos ? held().size() : end + 1;
+    if (bytes > max_line_bytes) {
+      fail(ExitCode::data, "{}:{}: a line of more than {} bytes; cut its document in two", path, line_ + 1,
+           max_line_bytes);
+    }
     if (end == std::string_view::npos && !at_end_) {
-      if (held.size() > max_block_bytes) {
-        fail(ExitCode::data, "{}:{}: a line of more than {} bytes; cut its document in two", path, line_ + 1,
-             max_block_bytes);
-      }
-      looked_at = held.size();
+      looked_at = bytes;
       continue;
     }
-    if (held.empty()) return std::nullopt;
-    TextBlock block = take(end == std::string_view::npos ? held.size() : end + 1);
+    if (bytes == 0) return std::nullopt;
+    ++line_;
+    if (bytes > max_block_bytes) return next_long_line(bytes);
+    TextBlock block = take(bytes);
     block.json = true;
-    block.line = ++line_;
     while (block.text.ends_with('\n') || block.text.ends_with('\r')) block.text.pop_back();
     if (block.text.find_first_not_of(" \t") != std::string::npos) return block;
     looked_at = 0;
   }
 }
 
+/// Takes the text out of the line of so many bytes, and returns its first block.
+TextBlock BlockReader::next_long_line(std::size_t bytes) {
+  line_end_ = begin_ + bytes;
+  std::int64_t replaced = 0;
+  std::string broken;
+  try {
+    const LineTexts texts = take_texts({buffer_.data() + begin_, bytes}, rules_);
+    prompt_bytes_ = texts.prompt_bytes;
+    text_end_ = begin_ + texts.bytes;
+    replaced = texts.replaced;
+  } catch (const std::exception& error) {
+    broken = error.what();
+    text_end_ = begin_;
+  }
+  begun_ = false;
+  TextBlock block = next_text();
+  block.replaced = replaced;
+  block.broken = std::move(broken);
+  return block;
+}
+
 TextBlock BlockReader::next_text() {
-  const bool begins = !begun_;
+  const bool begins = !begun_, is_line = line_end_ > 0;
   begun_ = true;
   for (std::size_t wanted = text_block_bytes;; wanted *= 2) {
-    fill(wanted + 1);
-    const std::string_view held = std::string_view(buffer_).substr(begin_);
-    std::size_t end = held.size();
-    if (held.size() > wanted) {
-      end = tokenizer_.find_cut(held.substr(0, wanted));
+    if (!is_line) fill(wanted + 1);
+    std::size_t end = held().size();
+    if (end > wanted) {
+      end = tokenizer_.find_cut(held().substr(0, wanted));
       if (end == 0 && wanted < max_block_bytes) continue;
       if (end == 0) {
         fail(ExitCode::data,
-             "{}: {} bytes in a row hold no place where a text may be cut for this tokenizer; split the file",
-             sources_[source_].path, wanted);
+             "{}{}: {} bytes in a row hold no place where a text may be cut for this tokenizer; split the file",
+             sources_[source_].path, is_line ? fmt::format(":{}", line_) : "", wanted);
       }
     }
+    const bool ends = is_line ? end == held().size() : at_end_ && end == held().size();
     TextBlock block = take(end);
     block.begins = begins;
-    block.ends = at_end_ && begin_ == buffer_.size();
+    block.ends = ends;
+    block.prompt_bytes = std::min(end, prompt_bytes_);
+    prompt_bytes_ -= block.prompt_bytes;
+    if (is_line && ends) {
+      begin_ = line_end_;
+      text_end_ = line_end_ = 0;
+    }
     return block;
   }
 }

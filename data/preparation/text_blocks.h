@@ -8,47 +8,54 @@
 #include <string>
 #include <vector>
 
+#include "data/preparation/json_documents.h"
 #include "data/preparation/sources.h"
 #include "data/preparation/text_stream.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace ringtrain {
 
-/// The longest stretch that is held at once: a line of JSONL, or a text without a place where it can be cut.
+/// The longest block: a line of JSONL that is passed on as it is, or a text without a place where it can be cut.
 inline constexpr std::size_t max_block_bytes = std::size_t{16} << 20;
-
-/// Returns whether a file of this name holds a document a line (.jsonl, .ndjson, compressed or not).
-bool is_json_lines(std::string_view path);
+/// The longest line of JSONL. Beyond max_block_bytes the reader itself takes the text out of it, in place, and cuts it
+/// into blocks: memory is what the line needs while it is read, at most twice its bytes, and the blocks.
+inline constexpr std::size_t max_line_bytes = std::size_t{256} << 20;
 
 struct TextBlock {
   std::size_t source = 0;  // index into the list of sources
   std::string text;
-  bool json = false;                // one line of JSONL: a whole document
-  std::int64_t line = 0;            // of JSONL, from 1
+  bool json = false;                // one line of JSONL as it stands: a whole document
+  std::int64_t line = 0;            // of JSONL, from 1; 0: of no such file
   bool begins = true, ends = true;  // the document
+  std::size_t prompt_bytes = 0;     // at the text's beginning, which are not learned
+  std::int64_t replaced = 0;        // surrogates of a long line that had no other half
+  std::string broken;               // what is wrong with a long line, "" if nothing is
 };
 
 /// Reads the blocks of all sources, in their order. Used by one thread.
 class BlockReader {
  public:
-  /// Both must outlive the reader.
-  BlockReader(const std::vector<Source>& sources, const Tokenizer& tokenizer)
-      : sources_(sources), tokenizer_(tokenizer) {}
+  /// All must outlive the reader.
+  BlockReader(const std::vector<Source>& sources, const Tokenizer& tokenizer, const JsonRules& rules)
+      : sources_(sources), tokenizer_(tokenizer), rules_(rules) {}
   /// Returns the next block, nothing after the last. Throws Error(data) that names the file (and line) if it is
-  /// damaged, changed since it was found, or holds a stretch beyond max_block_bytes.
+  /// damaged, changed since it was found, or holds a stretch beyond max_block_bytes or a line beyond max_line_bytes.
   std::optional<TextBlock> next();
   /// Returns how many bytes of the source files have been read.
   std::int64_t bytes_read() const { return bytes_before_ + (stream_ ? stream_->file_bytes_read() : 0); }
 
  private:
   bool fill(std::size_t wanted);
+  std::string_view held() const;
   std::optional<TextBlock> next_line();
+  TextBlock next_long_line(std::size_t bytes);
   TextBlock next_text();
   TextBlock take(std::size_t bytes);
   void close();
 
   const std::vector<Source>& sources_;
   const Tokenizer& tokenizer_;
+  const JsonRules& rules_;
   std::unique_ptr<TextStream> stream_;
   std::size_t source_ = 0;
   std::int64_t bytes_before_ = 0, line_ = 0;
@@ -56,6 +63,9 @@ class BlockReader {
   std::size_t begin_ = 0;  // of what the buffer still holds
   bool at_end_ = false;    // the stream has no more
   bool begun_ = false;     // of the current text, a block was returned
+  // Of a long line whose text is being cut: where the text and the line end in the buffer (a line_end_ of 0: there is
+  // none), and how much of the text is still prompt.
+  std::size_t text_end_ = 0, line_end_ = 0, prompt_bytes_ = 0;
 };
 
 }  // namespace ringtrain

@@ -1,5 +1,6 @@
 // Fuzzes the reader of JSONL, plain and compressed: any file is documents or an Error(data), and any line is parts or
 // an exception that says what is wrong with it.
+#include "data/preparation/data_forms.h"
 #include "data/preparation/json_documents.h"
 #include "data/preparation/text_blocks.h"
 #include "data/tokenizer/byte_tokenizer.h"
@@ -10,12 +11,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   using namespace ringtrain;
   const std::string text(reinterpret_cast<const char*>(data), bytes);
   static const std::unique_ptr<Tokenizer> tokenizer = make_byte_tokenizer();
-  for (const char* name : {"/lines.jsonl", "/lines.jsonl.gz", "/lines.jsonl.zst", "/text.gz"}) {
+  for (const std::string name : {"/lines.jsonl", "/lines.jsonl.gz", "/lines.jsonl.zst", "/text.gz", "/data.json"}) {
     const std::string path = fuzz::folder() + name;
     fuzz::write(path, text);
-    const std::vector<Source> sources{{path, static_cast<std::int64_t>(bytes), hash_bytes(text)}};
     fuzz::accepted(ExitCode::data, [&] {
-      BlockReader reader(sources, *tokenizer);
+      const std::vector<Source> sources{
+          {path, static_cast<std::int64_t>(bytes), hash_bytes(text), holds_json_lines(path)}};
+      const JsonRules rules;
+      BlockReader reader(sources, *tokenizer, rules);
       std::size_t total = 0;
       while (const auto block = reader.next()) {
         total += block->text.size();

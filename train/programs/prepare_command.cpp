@@ -9,7 +9,6 @@
 
 #include "data/preparation/prepare.h"
 #include "data/preparation/recall.h"
-#include "data/preparation/text_blocks.h"
 #include "data/token_file_writer.h"
 #include "framework/cores.h"
 #include "framework/output/output_folder.h"
@@ -106,7 +105,8 @@ void check_flags(const CommandLine& app, const PrepareFlags& flags) {
 bool parse(PrepareFlags& flags, int argc, char** argv) {
   CommandLine app(
       "Make a token file for train and evaluate.\n"
-      "Text: every file becomes a document, and of .jsonl files every line; .gz and .zst files are decompressed. "
+      "Text: every file becomes a document, and of .jsonl files every line; .gz and .zst files are decompressed. Data "
+      "sets in other forms are refused, with the command that reads them. "
       "Documents are shuffled, the last of them are kept for validation. Binary, empty and repeated files are left out "
       "and counted, and so are links that lead out of the inputs. Tokens are bytes, ended by token 256, or those of "
       "--tokenizer.\n"
@@ -233,11 +233,21 @@ void print_left_out(const SourceList& sources, const CorpusSummary& summary) {
   print("left out", "{} duplicates, {} binary, {} empty, {} unreadable, {} special files, {} links out of the inputs",
         sources.duplicates, sources.binary + summary.binary, sources.empty, sources.unreadable, sources.special,
         sources.links);
-  if (std::ranges::any_of(sources.sources, [](const Source& source) { return is_json_lines(source.path); })) {
+  if (sources.cards > 0) {
+    print("not data", "{} files of data folders are left out: README*, LICENSE*, *.md, .*", grouped(sources.cards));
+  }
+  if (sources.data_as_text > 0) {
+    print("read as text",
+          "{} files that are .json, .csv or the like, since others lie beside them; name such a file, "
+          "and it is read as data",
+          grouped(sources.data_as_text));
+  }
+  if (std::ranges::any_of(sources.sources, &Source::lines)) {
     print("lines left out", "{} broken, {} without text", summary.broken_lines, summary.empty_lines);
   }
   if (summary.replaced > 0) {
-    print("replaced", "{} stretches of bytes that are no UTF-8, by U+FFFD", grouped(summary.replaced));
+    print("replaced", "{} stretches of bytes that are no UTF-8, or halves of surrogate pairs, by U+FFFD",
+          grouped(summary.replaced));
   }
 }
 
