@@ -25,13 +25,6 @@ bool fits(const dim3& grid, const dim3& block) {
          threads >= 1 && block.x <= 1024 && block.y <= 1024 && block.z <= 64 && threads <= 1024;
 }
 
-bool one_block_a_cluster(const cudaLaunchConfig_t& config) {
-  return std::all_of(config.attrs, config.attrs + config.numAttrs, [](const cudaLaunchAttribute& attribute) {
-    const auto& cluster = attribute.val.clusterDim;
-    return attribute.id != cudaLaunchAttributeClusterDimension || (cluster.x == 1 && cluster.y == 1 && cluster.z == 1);
-  });
-}
-
 void load_kernel(Runtime& state, const void* kernel, Lock& lock) {
   state.load(fmt::format("kernel {}", kernel), lock);
 }
@@ -43,7 +36,6 @@ cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& config, const void* 
     const auto stream = state.stream(config.stream);
     if (!stream) return cudaErrorInvalidResourceHandle;
     if (!fits(config.gridDim, config.blockDim)) return cudaErrorInvalidConfiguration;
-    if (!one_block_a_cluster(config)) return cudaErrorNotSupported;
     const auto allowed = state.shared_bytes.find(kernel);
     const std::size_t most = allowed == state.shared_bytes.end()
                                  ? default_shared_bytes
@@ -60,10 +52,9 @@ cudaError_t cuda_emulator::launch(const cudaLaunchConfig_t& config, const void* 
   });
 }
 
-cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
   return call(__func__, [&](Runtime& state, Lock&) {
     if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
-    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
     if (value < 0 || static_cast<std::size_t>(value) > cuda_emulator::largest_shared_bytes())
       return cudaErrorInvalidValue;
     state.shared_bytes[kernel] = value;
@@ -75,22 +66,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ke
   return call(__func__, [&](Runtime& state, Lock& lock) {
     if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
     load_kernel(state, kernel, lock);
-    *attributes = {};
-    attributes->maxThreadsPerBlock = 1024;
     attributes->numRegs = 32;
-    attributes->ptxVersion = attributes->binaryVersion = state.devices.compute_capability;
-    const auto allowed = state.shared_bytes.find(kernel);
-    attributes->maxDynamicSharedSizeBytes =
-        allowed == state.shared_bytes.end() ? static_cast<int>(default_shared_bytes) : allowed->second;
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int threads, std::size_t shared) {
-  return call(__func__, [&](Runtime&, Lock&) {
-    if (threads < 1 || threads > 1024) return cudaErrorInvalidValue;
-    const std::size_t reserved = 1024, available = cuda_emulator::largest_shared_bytes() + reserved;
-    *blocks = std::min({32, 2048 / threads, static_cast<int>(available / (shared + reserved))});
     return cudaSuccess;
   });
 }

@@ -151,21 +151,6 @@ cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
   });
 }
 
-cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
-  return call(__func__, [&](Runtime& state, Lock&) {
-    auto* address = const_cast<void*>(pointer);
-    const auto* allocation = state.memory.find(pointer);
-    if (allocation == nullptr) {
-      *attributes = {cudaMemoryTypeUnregistered, -1, nullptr, address};
-    } else if (allocation->pinned) {
-      *attributes = {cudaMemoryTypeHost, allocation->device, address, address};
-    } else {
-      *attributes = {cudaMemoryTypeDevice, allocation->device, address, nullptr};
-    }
-    return cudaSuccess;
-  });
-}
-
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   return call(__func__, [&](Runtime& state, Lock& lock) {
     return cuda_emulator::copy(state, lock, to, from, bytes, kind, nullptr, true);

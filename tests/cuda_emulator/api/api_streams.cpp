@@ -85,17 +85,6 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   });
 }
 
-cudaError_t cudaStreamQuery(cudaStream_t handle) {
-  return call(__func__, [&](Runtime& state, Lock& lock) {
-    const auto stream = state.stream(handle);
-    if (!stream) return cudaErrorInvalidResourceHandle;
-    if (stream->work.empty() && !stream->busy) return cudaSuccess;
-    ++state.host_waits["cudaStreamQuery: not ready"];
-    state.streams.nudge(stream, lock);  // so that who asks again and again gets there
-    return cudaErrorNotReady;
-  });
-}
-
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream_handle, cudaEvent_t event_handle, unsigned) {
   return call(__func__, [&](Runtime& state, Lock& lock) {
     const auto stream = state.stream(stream_handle);

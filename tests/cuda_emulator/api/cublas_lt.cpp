@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
+#include <map>
 #include <memory>
-#include <string>
 
 #include "api/matrix_product.h"
 #include "api/runtime.h"
@@ -22,13 +21,10 @@ struct cublasLtContext {
   int device;
 };
 struct cublasLtMatmulDescription {
-  cublasComputeType_t compute;
   std::int32_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
   std::int32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   std::int32_t pointer_mode = CUBLASLT_POINTER_MODE_HOST;
-  std::int32_t bias_type = -1;  // D's
   void* bias = nullptr;
-  std::int64_t bias_batch_stride = 0;
 };
 struct cublasLtMatrixDescription {
   MatrixLayout layout;
@@ -78,7 +74,7 @@ bool known(cudaDataType_t type) {
 }
 
 // What has no sense is invalid, what cuBLASLt has no kernel for is not supported.
-cublasStatus_t check(const cublasLtMatmulDescription& description, const MatrixProduct& product) {
+cublasStatus_t check(const MatrixProduct& product) {
   const MatrixLayout &a = product.a_layout, &b = product.b_layout, &c = product.c_layout, &d = product.d_layout;
   const std::uint64_t a_rows = product.transpose_a ? a.columns : a.rows;
   const std::uint64_t b_rows = product.transpose_b ? b.columns : b.rows;
@@ -88,30 +84,17 @@ cublasStatus_t check(const cublasLtMatmulDescription& description, const MatrixP
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   for (const MatrixLayout* layout : {&a, &b, &c, &d}) {
-    if (layout->leading_dimension < static_cast<std::int64_t>(layout->rows) || layout->batches != d.batches ||
-        layout->batches < 1) {
-      return CUBLAS_STATUS_INVALID_VALUE;
-    }
-    if (!known(layout->type) || layout->order != CUBLASLT_ORDER_COL) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (layout->leading_dimension < static_cast<std::int64_t>(layout->rows)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (!known(layout->type)) return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  const bool bias = product.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
-  const bool known_epilogue = !bias || product.epilogue == CUBLASLT_EPILOGUE_BIAS ||
-                              product.epilogue == CUBLASLT_EPILOGUE_BGRADA ||
-                              product.epilogue == CUBLASLT_EPILOGUE_BGRADB;
   const bool types = a.type == b.type && c.type == d.type && (a.type == CUDA_R_16BF || d.type == CUDA_R_32F);
-  const bool bias_type = !bias || description.bias_type == -1 || description.bias_type == d.type;
-  const bool pointers = description.pointer_mode == CUBLASLT_POINTER_MODE_HOST ||
-                        description.pointer_mode == CUBLASLT_POINTER_MODE_DEVICE;
-  if (!known_epilogue || !types || !bias_type || !pointers) {
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-  }
+  if (!types) return CUBLAS_STATUS_NOT_SUPPORTED;
   return CUBLAS_STATUS_SUCCESS;
 }
 
 MatrixProduct product_of(const cublasLtMatmulDescription& description, const MatrixLayout& a, const MatrixLayout& b,
                          const MatrixLayout& c, const MatrixLayout& d) {
   MatrixProduct product;
-  product.compute = description.compute;
   product.transpose_a = description.transpose_a != CUBLAS_OP_N;
   product.transpose_b = description.transpose_b != CUBLAS_OP_N;
   product.a_layout = a;
@@ -120,7 +103,6 @@ MatrixProduct product_of(const cublasLtMatmulDescription& description, const Mat
   product.d_layout = d;
   product.epilogue = description.epilogue;
   product.bias = description.bias;
-  product.bias_batch_stride = description.bias_batch_stride;
   return product;
 }
 
@@ -132,8 +114,7 @@ cublasLtMatmulAlgo_t algorithm_of(const MatrixProduct& product, std::uint64_t wo
   for (const std::uint32_t one : alignment) types = types << 9 | one;
   return {{product.m(), product.n(), product.k(), types,
            static_cast<std::uint64_t>(product.transpose_a) << 1 | static_cast<std::uint64_t>(product.transpose_b),
-           static_cast<std::uint64_t>(product.epilogue), static_cast<std::uint64_t>(product.d_layout.batches),
-           workspace_bytes}};
+           static_cast<std::uint64_t>(product.epilogue), workspace_bytes}};
 }
 
 std::array<std::uint32_t, 4> alignment_of(const cublasLtMatmulAlgo_t& algorithm) {
@@ -160,32 +141,13 @@ void check_memory(const Runtime& state, const char* what, const void* pointer, s
 }  // namespace
 
 const char* cublasLtGetStatusName(cublasStatus_t status) {
-  switch (status) {
-    case CUBLAS_STATUS_SUCCESS:
-      return "CUBLAS_STATUS_SUCCESS";
-    case CUBLAS_STATUS_NOT_INITIALIZED:
-      return "CUBLAS_STATUS_NOT_INITIALIZED";
-    case CUBLAS_STATUS_ALLOC_FAILED:
-      return "CUBLAS_STATUS_ALLOC_FAILED";
-    case CUBLAS_STATUS_INVALID_VALUE:
-      return "CUBLAS_STATUS_INVALID_VALUE";
-    case CUBLAS_STATUS_ARCH_MISMATCH:
-      return "CUBLAS_STATUS_ARCH_MISMATCH";
-    case CUBLAS_STATUS_EXECUTION_FAILED:
-      return "CUBLAS_STATUS_EXECUTION_FAILED";
-    case CUBLAS_STATUS_INTERNAL_ERROR:
-      return "CUBLAS_STATUS_INTERNAL_ERROR";
-    case CUBLAS_STATUS_NOT_SUPPORTED:
-      return "CUBLAS_STATUS_NOT_SUPPORTED";
-  }
-  return "unknown cublasStatus_t";
-}
-
-const char* cublasLtGetStatusString(cublasStatus_t status) {
-  return cublasLtGetStatusName(status);
-}
-std::size_t cublasLtGetVersion() {
-  return 130000;
+  static const std::map<cublasStatus_t, const char*> names{
+      {CUBLAS_STATUS_SUCCESS, "CUBLAS_STATUS_SUCCESS"},
+      {CUBLAS_STATUS_ALLOC_FAILED, "CUBLAS_STATUS_ALLOC_FAILED"},
+      {CUBLAS_STATUS_INVALID_VALUE, "CUBLAS_STATUS_INVALID_VALUE"},
+      {CUBLAS_STATUS_EXECUTION_FAILED, "CUBLAS_STATUS_EXECUTION_FAILED"},
+      {CUBLAS_STATUS_NOT_SUPPORTED, "CUBLAS_STATUS_NOT_SUPPORTED"}};
+  return names.at(status);
 }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
@@ -195,10 +157,9 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
   return destroy(handle);
 }
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* description, cublasComputeType_t compute,
-                                        cudaDataType_t scale) {
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* description, cublasComputeType_t, cudaDataType_t scale) {
   if (scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
-  return create(description, compute);
+  return create(description);
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t description) {
   return destroy(description);
@@ -218,10 +179,6 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
       return assign(description->epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       return assign(description->bias, value, bytes);
-    case CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE:
-      return assign(description->bias_batch_stride, value, bytes);
-    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
-      return assign(description->bias_type, value, bytes);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -237,29 +194,6 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDa
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   return destroy(layout);
-}
-
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t description,
-                                                cublasLtMatrixLayoutAttribute_t attribute, const void* value,
-                                                std::size_t bytes) {
-  MatrixLayout& layout = description->layout;
-  switch (attribute) {
-    case CUBLASLT_MATRIX_LAYOUT_TYPE:
-      return assign(layout.type, value, bytes);
-    case CUBLASLT_MATRIX_LAYOUT_ORDER:
-      return assign(layout.order, value, bytes);
-    case CUBLASLT_MATRIX_LAYOUT_ROWS:
-      return assign(layout.rows, value, bytes);
-    case CUBLASLT_MATRIX_LAYOUT_COLS:
-      return assign(layout.columns, value, bytes);
-    case CUBLASLT_MATRIX_LAYOUT_LD:
-      return assign(layout.leading_dimension, value, bytes);
-    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
-      return assign(layout.batches, value, bytes);
-    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
-      return assign(layout.batch_stride, value, bytes);
-  }
-  return CUBLAS_STATUS_INVALID_VALUE;
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
@@ -297,7 +231,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     *returned = 0;
     if (handle == nullptr || requested < 1) return CUBLAS_STATUS_INVALID_VALUE;
     const MatrixProduct product = product_of(*description, a->layout, b->layout, c->layout, d->layout);
-    const cublasStatus_t status = check(*description, product);
+    const cublasStatus_t status = check(product);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
     const auto* const widest = std::max_element(preference->alignment.begin(), preference->alignment.end());
     const BlasRefusal refusal = cuda_emulator::settings().blas_refusal;
@@ -324,7 +258,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (handle == nullptr || !stream || alpha == nullptr || beta == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
     auto product = std::make_shared<MatrixProduct>(
         product_of(*description, a_layout->layout, b_layout->layout, c_layout->layout, d_layout->layout));
-    const cublasStatus_t status = check(*description, *product);
+    const cublasStatus_t status = check(*product);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
     const bool on_device = description->pointer_mode == CUBLASLT_POINTER_MODE_DEVICE;
     if (on_device) {
@@ -347,7 +281,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (c == d && c_layout->layout.leading_dimension != d_layout->layout.leading_dimension) {
       return CUBLAS_STATUS_INVALID_VALUE;
     }
-    const std::size_t used = algorithm == nullptr ? 0 : algorithm->data[7];
+    const std::size_t used = algorithm == nullptr ? 0 : algorithm->data[6];
     if (algorithm != nullptr) {
       const std::array<std::uint32_t, 4> alignment = alignment_of(*algorithm);
       const cublasLtMatmulAlgo_t expected = algorithm_of(*product, used, alignment);
@@ -367,8 +301,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (reads_c) check_memory(state, "C", c, product->c_layout.bytes());
     if (used > 0) check_memory(state, "the workspace", workspace, used);
     if (product->epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
-      const std::uint64_t elements = product->epilogue == CUBLASLT_EPILOGUE_BGRADB ? product->n() : product->m();
-      check_memory(state, "the bias", product->bias, elements * product->d_layout.element_bytes());
+      check_memory(state, "the bias", product->bias, product->m() * product->d_layout.element_bytes());
     }
     const std::string name = fmt::format("matrix product {} x {} x {}", product->m(), product->n(), product->k());
     state.load(name, lock);

@@ -2,7 +2,6 @@
 #include "api/matrix_product.h"
 
 #include <algorithm>
-#include <bit>
 #include <vector>
 
 #include "cuda_bf16.h"
@@ -26,27 +25,13 @@ void store(void* to, cudaDataType_t type, std::size_t at, float value) {
   }
 }
 
-// As the tensor cores read a float where TF32 is allowed: nearest with 10 bits of mantissa.
-float tf32(float x) {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
-  return std::bit_cast<float>((bits + 0xfffu + ((bits >> 13) & 1u)) & 0xffffe000u);
-}
-
-std::size_t batch_offset(const MatrixLayout& layout, std::int32_t batch) {
-  return static_cast<std::size_t>(batch * layout.batch_stride);
-}
-
-// Returns one matrix of the batch as float, column by column; transposed: row by row.
-std::vector<float> unpack(const void* from, const MatrixLayout& layout, std::int32_t batch, bool transposed,
-                          cublasComputeType_t compute) {
+// Returns the matrix as float, column by column; transposed: row by row.
+std::vector<float> unpack(const void* from, const MatrixLayout& layout, bool transposed) {
   std::vector<float> to(layout.rows * layout.columns);
-  const std::size_t base = batch_offset(layout, batch);
   for (std::size_t column = 0; column < layout.columns; ++column) {
     for (std::size_t row = 0; row < layout.rows; ++row) {
-      float x = load(from, layout.type, base + column * static_cast<std::size_t>(layout.leading_dimension) + row);
-      if (compute == CUBLAS_COMPUTE_32F_FAST_TF32) x = tf32(x);
-      if (compute == CUBLAS_COMPUTE_32F_FAST_16BF) x = __bfloat162float(__float2bfloat16_rn(x));
-      to[transposed ? row * layout.columns + column : column * layout.rows + row] = x;
+      to[transposed ? row * layout.columns + column : column * layout.rows + row] =
+          load(from, layout.type, column * static_cast<std::size_t>(layout.leading_dimension) + row);
     }
   }
   return to;
@@ -65,13 +50,14 @@ void multiply_column(const float* a, const float* b, float* sums, float* part, s
   }
 }
 
-void multiply_one(const MatrixProduct& product, std::int32_t batch) {
+}  // namespace
+
+void multiply(const MatrixProduct& product) {
   const std::size_t m = product.m(), n = product.n(), k = product.k();
-  const std::vector<float> a = unpack(product.a, product.a_layout, batch, product.transpose_a, product.compute);
-  const std::vector<float> b = unpack(product.b, product.b_layout, batch, product.transpose_b, product.compute);
+  const std::vector<float> a = unpack(product.a, product.a_layout, product.transpose_a);
+  const std::vector<float> b = unpack(product.b, product.b_layout, product.transpose_b);
   const MatrixLayout& c_layout = product.c_layout;
   const MatrixLayout& d_layout = product.d_layout;
-  const auto bias_base = static_cast<std::size_t>(batch * product.bias_batch_stride);
   std::vector<float> sums(m), part(m);
   for (std::size_t column = 0; column < n; ++column) {
     // op(B) is k x n: by columns b[column * k + p].
@@ -81,42 +67,18 @@ void multiply_one(const MatrixProduct& product, std::int32_t batch) {
       if (product.rounded_before_added && d_layout.type == CUDA_R_16BF)
         value = __bfloat162float(__float2bfloat16_rn(value));
       if (product.beta != 0) {
-        value += product.beta * load(product.c, c_layout.type,
-                                     batch_offset(c_layout, batch) +
-                                         column * static_cast<std::size_t>(c_layout.leading_dimension) + row);
+        value += product.beta *
+                 load(product.c, c_layout.type, column * static_cast<std::size_t>(c_layout.leading_dimension) + row);
       }
-      if (product.epilogue == CUBLASLT_EPILOGUE_BIAS) value += load(product.bias, d_layout.type, bias_base + row);
-      store(product.d, d_layout.type,
-            batch_offset(d_layout, batch) + column * static_cast<std::size_t>(d_layout.leading_dimension) + row, value);
-    }
-  }
-  if (product.epilogue == CUBLASLT_EPILOGUE_BGRADA) {
-    for (std::size_t row = 0; row < m; ++row) {
-      float sum = 0;
-      for (std::size_t p = 0; p < k; ++p) sum += a[p * m + row];
-      store(product.bias, d_layout.type, bias_base + row, sum);
-    }
-  }
-  if (product.epilogue == CUBLASLT_EPILOGUE_BGRADB) {
-    for (std::size_t column = 0; column < n; ++column) {
-      float sum = 0;
-      for (std::size_t p = 0; p < k; ++p) sum += b[column * k + p];
-      store(product.bias, d_layout.type, bias_base + column, sum);
+      if (product.epilogue == CUBLASLT_EPILOGUE_BIAS) value += load(product.bias, d_layout.type, row);
+      store(product.d, d_layout.type, column * static_cast<std::size_t>(d_layout.leading_dimension) + row, value);
     }
   }
 }
-
-}  // namespace
 
 std::size_t MatrixLayout::bytes() const {
-  if (rows == 0 || columns == 0 || batches == 0) return 0;
-  const auto elements = static_cast<std::size_t>((batches - 1) * batch_stride) +
-                        (columns - 1) * static_cast<std::size_t>(leading_dimension) + rows;
-  return elements * element_bytes();
-}
-
-void multiply(const MatrixProduct& product) {
-  for (std::int32_t batch = 0; batch < product.d_layout.batches; ++batch) multiply_one(product, batch);
+  if (rows == 0 || columns == 0) return 0;
+  return ((columns - 1) * static_cast<std::size_t>(leading_dimension) + rows) * element_bytes();
 }
 
 }  // namespace cuda_emulator

@@ -1,4 +1,4 @@
-// The arithmetic behind cuBLASLt: one product of column-major matrices, or a batch of them.
+// The arithmetic behind cuBLASLt: one product of column-major matrices.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,6 @@ struct MatrixLayout {
   cudaDataType_t type = CUDA_R_32F;
   std::uint64_t rows = 0, columns = 0;
   std::int64_t leading_dimension = 0;
-  std::int32_t batches = 1;
-  std::int64_t batch_stride = 0;  // elements
-  std::int32_t order = CUBLASLT_ORDER_COL;
 
   std::size_t element_bytes() const { return type == CUDA_R_16BF ? 2 : 4; }
   /// From the first element to behind the last.
@@ -22,7 +19,6 @@ struct MatrixLayout {
 };
 
 struct MatrixProduct {
-  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   bool transpose_a = false, transpose_b = false;
   float alpha = 1, beta = 0;
   bool rounded_before_added = false;  // to d's type, before c is added
@@ -33,7 +29,6 @@ struct MatrixProduct {
   void* d = nullptr;
   std::int32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   void* bias = nullptr;  // of d's type
-  std::int64_t bias_batch_stride = 0;
 
   std::uint64_t m() const { return d_layout.rows; }
   std::uint64_t n() const { return d_layout.columns; }

@@ -89,7 +89,6 @@ void Runtime::make_context(const std::string& function) {
       "cudaGetDeviceCount",
       "cudaGetDeviceProperties",
       "cudaDeviceGetAttribute",
-      "cudaDeviceGetPCIBusId",
       "cudaDeviceCanAccessPeer",
       "cudaDriverGetVersion",
       "cudaRuntimeGetVersion",
@@ -233,18 +232,6 @@ std::size_t work_done() {
 std::size_t default_stream_work() {
   const std::lock_guard lock(runtime().mutex);
   return runtime().streams.default_work;
-}
-
-std::size_t allocation_calls() {
-  const std::lock_guard lock(runtime().mutex);
-  return runtime().memory.calls();
-}
-
-std::size_t allocated_bytes() {
-  const std::lock_guard lock(runtime().mutex);
-  std::size_t bytes = 0;
-  for (int device = 0; device < runtime().devices.count; ++device) bytes += runtime().memory.used(device);
-  return bytes;
 }
 
 void fail_call(const std::string& function, int nth, cudaError_t error) {

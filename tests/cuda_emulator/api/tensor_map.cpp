@@ -17,39 +17,17 @@ using cuda_emulator::TensorMap;
 
 constexpr std::uint64_t mark = 0x74656e736f726d70u;
 
-std::uint64_t bytes_of(CUtensorMapDataType type) {
-  switch (type) {
-    case CU_TENSOR_MAP_DATA_TYPE_UINT8:
-      return 1;
-    case CU_TENSOR_MAP_DATA_TYPE_UINT16:
-    case CU_TENSOR_MAP_DATA_TYPE_FLOAT16:
-    case CU_TENSOR_MAP_DATA_TYPE_BFLOAT16:
-      return 2;
-    case CU_TENSOR_MAP_DATA_TYPE_UINT32:
-    case CU_TENSOR_MAP_DATA_TYPE_INT32:
-    case CU_TENSOR_MAP_DATA_TYPE_FLOAT32:
-      return 4;
-    case CU_TENSOR_MAP_DATA_TYPE_UINT64:
-    case CU_TENSOR_MAP_DATA_TYPE_INT64:
-    case CU_TENSOR_MAP_DATA_TYPE_FLOAT64:
-      return 8;
-  }
-  return 0;
-}
-
-constexpr std::uint64_t span_of(CUtensorMapSwizzle swizzle) {
-  return std::uint64_t{16} << swizzle;
-}
+constexpr std::uint64_t swizzle_span = 128;  // bytes
 
 }  // namespace
 
 CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
                                 const cuuint64_t* sizes, const cuuint64_t* strides, const cuuint32_t* box,
-                                const cuuint32_t* element_strides, CUtensorMapInterleave interleave,
-                                CUtensorMapSwizzle swizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
-  const std::uint64_t element = bytes_of(type);
-  if (reinterpret_cast<std::uintptr_t>(map) % 64 != 0 || element == 0 || rank < 1 || rank > 5 || address == nullptr ||
-      reinterpret_cast<std::uintptr_t>(address) % 16 != 0 || swizzle > CU_TENSOR_MAP_SWIZZLE_128B) {
+                                const cuuint32_t* element_strides, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
+                                CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+  const std::uint64_t element = type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 ? 2 : 4;
+  if (reinterpret_cast<std::uintptr_t>(map) % 64 != 0 || rank < 1 || rank > 5 || address == nullptr ||
+      reinterpret_cast<std::uintptr_t>(address) % 16 != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   bool steps = false;
@@ -63,13 +41,9 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuui
     steps = steps || (i > 0 && element_strides[i] != 1);
   }
   const std::uint64_t row = box[0] * element;
-  if (interleave == CU_TENSOR_MAP_INTERLEAVE_NONE) {
-    if (row % 16 != 0) return CUDA_ERROR_INVALID_VALUE;
-    if (swizzle != CU_TENSOR_MAP_SWIZZLE_NONE && row > span_of(swizzle)) return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (cuda_emulator::runtime().devices.compute_capability < 90 || interleave != CU_TENSOR_MAP_INTERLEAVE_NONE ||
-      steps || fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE ||
-      (swizzle != CU_TENSOR_MAP_SWIZZLE_NONE && row != span_of(swizzle))) {
+  const bool swizzles = swizzle != CU_TENSOR_MAP_SWIZZLE_NONE;
+  if (row % 16 != 0 || (swizzles && row > swizzle_span)) return CUDA_ERROR_INVALID_VALUE;
+  if (cuda_emulator::runtime().devices.compute_capability < 90 || steps || (swizzles && row != swizzle_span)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   TensorMap made{};
@@ -98,11 +72,11 @@ void* driver_function(const char* name) {
   return nullptr;
 }
 
-TensorMap decode(Block& block, const CUtensorMap& map, int rank) {
+TensorMap decode(Block& block, const CUtensorMap& map) {
   TensorMap held;
   std::memcpy(&held, &map, sizeof(held));
   if (held.mark != mark) block.fail("TMA was given a tensor map that cuTensorMapEncodeTiled has not made");
-  if (held.rank != rank) block.fail(fmt::format("{} coordinates for a tensor map of rank {}", rank, held.rank));
+  if (held.rank != 4) block.fail(fmt::format("4 coordinates for a tensor map of rank {}", held.rank));
   std::size_t extent = (std::size_t{held.last[0]} + 1) * held.element_bytes;
   for (std::size_t i = 1; i < held.rank; ++i) extent += held.last[i] * held.strides[i - 1];
   const Memory& memory = runtime().memory;
@@ -164,13 +138,9 @@ void read_box(const TensorMap& map, const Coordinates& at, std::span<char> to) {
   });
 }
 
-void write_box(const TensorMap& map, const Coordinates& at, std::span<const char> from, bool add) {
+void add_box(const TensorMap& map, const Coordinates& at, std::span<const char> from) {
   for_each_row(map, at, [&](std::size_t row, char* global, std::size_t offset, std::size_t bytes) {
     const char* source = &from[row * map.row_bytes() + offset];
-    if (!add) {
-      std::memcpy(global, source, bytes);
-      return;
-    }
     for (std::size_t i = 0; i < bytes; i += sizeof(float)) {
       float x, y;
       std::memcpy(&x, source + i, sizeof(float));

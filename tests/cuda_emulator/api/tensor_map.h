@@ -27,9 +27,9 @@ struct TensorMap {
 
 using Coordinates = std::array<int, 5>;
 
-/// Returns what the map holds. Fails unless it was made by cuTensorMapEncodeTiled with this rank, of memory that is
-/// there.
-TensorMap decode(Block& block, const CUtensorMap& map, int rank);
+/// Returns what the map holds. Fails unless it was made by cuTensorMapEncodeTiled with four dimensions, of memory that
+/// is there.
+TensorMap decode(Block& block, const CUtensorMap& map);
 
 /// Returns the address with its 16-byte chunk moved as the swizzle says: 0 none, 1 of 32 bytes, 2 of 64, 3 of 128.
 constexpr std::uint32_t swizzled(std::uint32_t address, int swizzle) {
@@ -38,8 +38,8 @@ constexpr std::uint32_t swizzled(std::uint32_t address, int swizzle) {
 
 /// Copies a box of the tensor to contiguous bytes, rows one after another; zeros where it is outside.
 void read_box(const TensorMap& map, const Coordinates& at, std::span<char> to);
-/// The other way; outside is left alone. add: adds floats instead.
-void write_box(const TensorMap& map, const Coordinates& at, std::span<const char> from, bool add);
+/// Adds a box of floats to the tensor; outside is left alone.
+void add_box(const TensorMap& map, const Coordinates& at, std::span<const char> from);
 
 /// Moves the rows of a box between contiguous bytes and shared memory, where they are swizzled.
 void to_shared(const TensorMap& map, std::span<const char> from, void* shared);

@@ -11,12 +11,10 @@ namespace cuda_emulator {
 
 void Barriers::reset() {
   waiting_.clear();
-  predicates_ = 0;
   for (Barrier& barrier : named_) barrier = Barrier{};
 }
 
-int Barriers::sync(bool predicate, const std::source_location& where) {
-  predicates_ += predicate;
+void Barriers::sync(const std::source_location& where) {
   if (static_cast<int>(waiting_.size()) + 1 == block_.unfinished()) {
     release_all();
     block_.give_way();
@@ -24,12 +22,9 @@ int Barriers::sync(bool predicate, const std::source_location& where) {
     waiting_.push_back(block_.thread());
     block_.wait({"__syncthreads", where});
   }
-  return result_;  // stays until all have come to the next one
 }
 
 void Barriers::release_all() {
-  result_ = predicates_;
-  predicates_ = 0;
   for (const int thread : waiting_) block_.wake(thread);
   waiting_.clear();
 }
@@ -89,16 +84,13 @@ void Barriers::arrive_named(int id, int threads, const std::source_location& whe
 }
 
 void sync_threads(Where where) {
-  running().barriers().sync(false, where);
+  running().barriers().sync(where);
 }
 void named_barrier_sync(int id, int threads, Where where) {
   running().barriers().sync_named(id, threads, where);
 }
 void named_barrier_arrive(int id, int threads, Where where) {
   running().barriers().arrive_named(id, threads, where);
-}
-int sync_threads_count(bool predicate, Where where) {
-  return running().barriers().sync(predicate, where);
 }
 
 }  // namespace cuda_emulator

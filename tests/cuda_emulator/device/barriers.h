@@ -16,9 +16,8 @@ class Barriers {
 
   explicit Barriers(Block& block) : block_(block) {}
 
-  /// __syncthreads: returns when every thread of the block that has not finished has come. Returns how many came with
-  /// `predicate`.
-  int sync(bool predicate, const std::source_location& where);
+  /// __syncthreads: returns when every thread of the block that has not finished has come.
+  void sync(const std::source_location& where);
   /// bar.sync id, threads: returns when so many threads have come, by sync or arrive.
   void sync_named(int id, int threads, const std::source_location& where);
   /// bar.arrive id, threads: counts and goes on.
@@ -40,7 +39,6 @@ class Barriers {
 
   Block& block_;
   std::vector<int> waiting_;  // at __syncthreads
-  int predicates_ = 0, result_ = 0;
   std::array<Barrier, count> named_;
 };
 

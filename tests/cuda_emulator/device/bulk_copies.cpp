@@ -63,12 +63,8 @@ void BulkStores::issue(Store store) {
   open_.push_back(std::move(store));
 }
 
-void BulkStores::store(const TensorMap& map, const void* shared, const Coordinates& at, bool add) {
-  issue({shared, map, at, add, nullptr, {}});
-}
-
-void BulkStores::add_floats(float* global, const void* shared, std::uint32_t bytes) {
-  issue({shared, TensorMap{}, {}, true, global, std::vector<char>(bytes)});
+void BulkStores::add(const TensorMap& map, const void* shared, const Coordinates& at) {
+  issue({shared, map, at, {}});
 }
 
 void BulkStores::commit() {
@@ -76,24 +72,12 @@ void BulkStores::commit() {
 }
 
 void BulkStores::read(Store& store) {
-  if (store.map.rank == 0) {
-    std::memcpy(store.bytes.data(), store.shared, store.bytes.size());
-  } else {
-    store.bytes.resize(store.map.box_bytes());
-    from_shared(store.map, store.shared, store.bytes);
-  }
+  store.bytes.resize(store.map.box_bytes());
+  from_shared(store.map, store.shared, store.bytes);
 }
 
 void BulkStores::write(const Store& store) {
-  if (store.map.rank != 0) {
-    write_box(store.map, store.at, store.bytes, store.add);
-    return;
-  }
-  for (std::size_t i = 0; i < store.bytes.size() / sizeof(float); ++i) {
-    float x;
-    std::memcpy(&x, &store.bytes[i * sizeof(float)], sizeof(float));
-    store.global[i] += x;
-  }
+  add_box(store.map, store.at, store.bytes);
 }
 
 void BulkStores::wait_read(std::size_t groups) {
@@ -129,24 +113,24 @@ void check_tile(Block& block, const void* shared) {
   }
 }
 
-void load(void* shared, const CUtensorMap* map, std::uint64_t* barrier, int rank, const Coordinates& at) {
+void load(void* shared, const CUtensorMap* map, std::uint64_t* barrier, const Coordinates& at) {
   Block& block = running();
   block.need_hopper("TMA");
   check_tile(block, shared);
-  block.loads().issue(shared, decode(block, *map, rank), barrier, at);
+  block.loads().issue(shared, decode(block, *map), barrier, at);
 }
 
 // What stands in shared memory was written by threads, at least once, and they must have said so.
-void store(const CUtensorMap* map, const void* shared, int rank, const Coordinates& at, bool add) {
+void add(const CUtensorMap* map, const void* shared, const Coordinates& at) {
   Block& block = running();
   block.need_hopper("TMA");
   check_tile(block, shared);
   if (!block.proxy_fenced()) block.fail("TMA reads shared memory, but no thread has called fence_proxy_async");
-  const TensorMap decoded = decode(block, *map, rank);
-  if (add && decoded.type != CU_TENSOR_MAP_DATA_TYPE_FLOAT32) block.fail("tma_reduce_add is emulated for float alone");
+  const TensorMap decoded = decode(block, *map);
+  if (decoded.type != CU_TENSOR_MAP_DATA_TYPE_FLOAT32) block.fail("tma_reduce_add is emulated for float alone");
   block.writes().thread_stops();
   block.writes().check_read("TMA", shared, decoded.box_bytes());
-  block.stores().store(decoded, shared, at, add);
+  block.stores().add(decoded, shared, at);
 }
 
 }  // namespace
@@ -156,55 +140,11 @@ void tma_prefetch(const CUtensorMap* map) {
   std::memcpy(&copy, map, sizeof(copy));
 }
 
-void tma_load_2d(void* shared, const CUtensorMap* map, std::uint64_t* barrier, int c0, int c1) {
-  load(shared, map, barrier, 2, {c0, c1});
-}
-void tma_load_3d(void* shared, const CUtensorMap* map, std::uint64_t* barrier, int c0, int c1, int c2) {
-  load(shared, map, barrier, 3, {c0, c1, c2});
-}
 void tma_load_4d(void* shared, const CUtensorMap* map, std::uint64_t* barrier, int c0, int c1, int c2, int c3) {
-  load(shared, map, barrier, 4, {c0, c1, c2, c3});
-}
-void tma_load_5d(void* shared, const CUtensorMap* map, std::uint64_t* barrier, int c0, int c1, int c2, int c3, int c4) {
-  load(shared, map, barrier, 5, {c0, c1, c2, c3, c4});
-}
-void tma_store_2d(const CUtensorMap* map, const void* shared, int c0, int c1) {
-  store(map, shared, 2, {c0, c1}, false);
-}
-void tma_store_3d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2) {
-  store(map, shared, 3, {c0, c1, c2}, false);
-}
-void tma_store_4d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2, int c3) {
-  store(map, shared, 4, {c0, c1, c2, c3}, false);
-}
-void tma_store_5d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2, int c3, int c4) {
-  store(map, shared, 5, {c0, c1, c2, c3, c4}, false);
-}
-void tma_reduce_add_2d(const CUtensorMap* map, const void* shared, int c0, int c1) {
-  store(map, shared, 2, {c0, c1}, true);
-}
-void tma_reduce_add_3d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2) {
-  store(map, shared, 3, {c0, c1, c2}, true);
+  load(shared, map, barrier, {c0, c1, c2, c3});
 }
 void tma_reduce_add_4d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2, int c3) {
-  store(map, shared, 4, {c0, c1, c2, c3}, true);
-}
-void tma_reduce_add_5d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2, int c3, int c4) {
-  store(map, shared, 5, {c0, c1, c2, c3, c4}, true);
-}
-
-void bulk_reduce_add_f32(float* global, const void* shared, std::uint32_t bytes) {
-  Block& block = running();
-  block.need_hopper("bulk_reduce_add_f32");
-  if (reinterpret_cast<std::uintptr_t>(global) % 16 != 0 || reinterpret_cast<std::uintptr_t>(shared) % 16 != 0 ||
-      bytes % 16 != 0) {
-    block.fail(fmt::format("bulk_reduce_add_f32 of {} bytes from {} to {}: all must be multiples of 16", bytes, shared,
-                           static_cast<void*>(global)));
-  }
-  if (!block.proxy_fenced()) block.fail("a bulk copy reads shared memory, but no thread has called fence_proxy_async");
-  block.writes().thread_stops();
-  block.writes().check_read("a bulk copy", shared, bytes);
-  block.stores().add_floats(global, shared, bytes);
+  add(map, shared, {c0, c1, c2, c3});
 }
 
 void fence_proxy_async() {

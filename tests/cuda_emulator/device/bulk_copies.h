@@ -1,5 +1,5 @@
-// Copies by TMA and in bulk. Loads belong to the block and land on an mbarrier; stores and reductions belong to a
-// thread, in groups.
+// Copies by TMA and in bulk. Loads belong to the block and land on an mbarrier; reductions belong to a thread, in
+// groups.
 #pragma once
 
 #include <cstdint>
@@ -35,11 +35,11 @@ class BulkLoads {
   std::deque<Load> loads_;
 };
 
-/// The stores and reductions of one thread.
+/// The reductions of one thread.
 class BulkStores {
  public:
-  void store(const TensorMap& map, const void* shared, const Coordinates& at, bool add);
-  void add_floats(float* global, const void* shared, std::uint32_t bytes);
+  /// Adds the box in shared memory to the tensor, of float.
+  void add(const TensorMap& map, const void* shared, const Coordinates& at);
   void commit();
   void wait_read(std::size_t groups);
   void wait_complete(std::size_t groups);
@@ -52,10 +52,8 @@ class BulkStores {
  private:
   struct Store {
     const void* shared;
-    TensorMap map;  // rank 0: floats in a row at `global`
+    TensorMap map;
     Coordinates at;
-    bool add;
-    float* global;
     std::vector<char> bytes;  // read from shared memory
   };
   struct Group {

@@ -48,7 +48,6 @@ void* Memory::allocate(int device, std::size_t bytes, bool pinned) {
   const Allocation& allocation = allocations_[base] = {base, bytes, pinned, device};
   if (!pinned) {
     used_[at] += bytes;
-    ++calls_;
     if (!open_) close_ends(allocation);
   }
   return memory;

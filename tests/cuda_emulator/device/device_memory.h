@@ -32,7 +32,6 @@ class Memory {
   bool whole(const void* pointer, std::size_t bytes) const;
 
   std::size_t used(int device) const;
-  std::size_t calls() const { return calls_; }
 
   /// Device memory can be touched from open() to close().
   void open();
@@ -41,7 +40,6 @@ class Memory {
  private:
   std::map<const char*, Allocation> allocations_;
   std::vector<std::size_t> used_;
-  std::size_t calls_ = 0;
   bool open_ = false;
 };
 

@@ -23,9 +23,9 @@ struct Load {
   std::uint32_t* to;
 };
 
-template <int Matrices, bool Transposed>
+template <bool Transposed>
 void load(Block& block, const Lanes& lanes) {
-  for (int m = 0; m < Matrices; ++m) {
+  for (int m = 0; m < 4; ++m) {
     std::uint16_t matrix[8][8];
     for (int r = 0; r < 8; ++r) {
       const void* row = lanes.of<Load>(m * 8 + r).row;
@@ -43,10 +43,10 @@ void load(Block& block, const Lanes& lanes) {
   }
 }
 
-template <int Matrices, bool Transposed>
-void load_matrices(std::uint32_t (&r)[Matrices], const void* row, const std::source_location& where) {
+template <bool Transposed>
+void load_matrices(std::uint32_t (&r)[4], const void* row, const std::source_location& where) {
   Load mine{row, r};
-  running().warp().meet_all(Matrices == 4 ? "ldmatrix_x4" : "ldmatrix_x2", &mine, load<Matrices, Transposed>, where);
+  running().warp().meet_all("ldmatrix_x4", &mine, load<Transposed>, where);
 }
 
 struct Save {
@@ -107,16 +107,10 @@ void multiply(Block&, const Lanes& lanes) {
 }  // namespace
 
 void ldmatrix_x4(std::uint32_t (&r)[4], const void* row, Where where) {
-  load_matrices<4, false>(r, row, where);
+  load_matrices<false>(r, row, where);
 }
 void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row, Where where) {
-  load_matrices<4, true>(r, row, where);
-}
-void ldmatrix_x2(std::uint32_t (&r)[2], const void* row, Where where) {
-  load_matrices<2, false>(r, row, where);
-}
-void ldmatrix_x2_trans(std::uint32_t (&r)[2], const void* row, Where where) {
-  load_matrices<2, true>(r, row, where);
+  load_matrices<true>(r, row, where);
 }
 
 void stmatrix_x4(void* row, const std::uint32_t (&r)[4], Where where) {

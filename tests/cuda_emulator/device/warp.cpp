@@ -114,26 +114,6 @@ void count_votes(Block&, const Lanes& lanes) {
   }
 }
 
-struct Reduction {
-  std::uint32_t value;
-  std::uint32_t (*combine)(std::uint32_t, std::uint32_t);
-};
-
-void combine_all(Block& block, const Lanes& lanes) {
-  const Reduction* first = nullptr;
-  std::uint32_t result = 0;
-  for (int lane = 0; lane < 32; ++lane) {
-    if (!lanes.has(lane)) continue;
-    const auto& mine = lanes.of<Reduction>(lane);
-    if (first != nullptr && mine.combine != first->combine) block.fail("lanes reduce by different operations");
-    result = first == nullptr ? mine.value : mine.combine(result, mine.value);
-    first = &mine;
-  }
-  for (int lane = 0; lane < 32; ++lane) {
-    if (lanes.has(lane)) lanes.of<Reduction>(lane).value = result;
-  }
-}
-
 }  // namespace
 
 void sync_warp(std::uint32_t mask, Where where) {
@@ -153,16 +133,6 @@ std::uint32_t ballot(std::uint32_t mask, bool predicate, Where where) {
   return mine.result;
 }
 
-std::uint32_t reduce(std::uint32_t mask, std::uint32_t value, std::uint32_t (*combine)(std::uint32_t, std::uint32_t),
-                     Where where) {
-  Reduction mine{value, combine};
-  running().warp().meet("a reduction", mask, &mine, combine_all, where);
-  return mine.value;
-}
-
-std::uint32_t active_lanes() {
-  return running().warp().unfinished();
-}
 int lane() {
   return running().lane();
 }

@@ -9,50 +9,18 @@ using cuuint64_t = std::uint64_t;
 
 enum CUresult { CUDA_SUCCESS = 0, CUDA_ERROR_INVALID_VALUE = 1, CUDA_ERROR_NOT_SUPPORTED = 801 };
 
-enum CUtensorMapDataType {
-  CU_TENSOR_MAP_DATA_TYPE_UINT8 = 0,
-  CU_TENSOR_MAP_DATA_TYPE_UINT16,
-  CU_TENSOR_MAP_DATA_TYPE_UINT32,
-  CU_TENSOR_MAP_DATA_TYPE_INT32,
-  CU_TENSOR_MAP_DATA_TYPE_UINT64,
-  CU_TENSOR_MAP_DATA_TYPE_INT64,
-  CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-  CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
-  CU_TENSOR_MAP_DATA_TYPE_FLOAT64,
-  CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-};
-
-enum CUtensorMapInterleave {
-  CU_TENSOR_MAP_INTERLEAVE_NONE = 0,
-  CU_TENSOR_MAP_INTERLEAVE_16B,
-  CU_TENSOR_MAP_INTERLEAVE_32B
-};
-
-enum CUtensorMapSwizzle {
-  CU_TENSOR_MAP_SWIZZLE_NONE = 0,
-  CU_TENSOR_MAP_SWIZZLE_32B,
-  CU_TENSOR_MAP_SWIZZLE_64B,
-  CU_TENSOR_MAP_SWIZZLE_128B
-};
-
-enum CUtensorMapL2promotion {
-  CU_TENSOR_MAP_L2_PROMOTION_NONE = 0,
-  CU_TENSOR_MAP_L2_PROMOTION_L2_64B,
-  CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-  CU_TENSOR_MAP_L2_PROMOTION_L2_256B
-};
-
-enum CUtensorMapFloatOOBfill {
-  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0,
-  CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA
-};
+enum CUtensorMapDataType { CU_TENSOR_MAP_DATA_TYPE_FLOAT32 = 7, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 = 9 };
+enum CUtensorMapInterleave { CU_TENSOR_MAP_INTERLEAVE_NONE = 0 };
+enum CUtensorMapSwizzle { CU_TENSOR_MAP_SWIZZLE_NONE = 0, CU_TENSOR_MAP_SWIZZLE_128B = 3 };
+enum CUtensorMapL2promotion { CU_TENSOR_MAP_L2_PROMOTION_L2_256B = 3 };
+enum CUtensorMapFloatOOBfill { CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0 };
 
 struct alignas(128) CUtensorMap {
   cuuint64_t opaque[16];
 };
 
-/// The arguments are checked as CUDA documents it. Interleaved layouts, element strides other than 1, fill by NaN and
-/// swizzled boxes narrower than their swizzle are not emulated (CUDA_ERROR_NOT_SUPPORTED).
+/// The arguments are checked as CUDA documents it. Element strides other than 1 and swizzled boxes
+/// narrower than their swizzle are not emulated (CUDA_ERROR_NOT_SUPPORTED).
 CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
                                 const cuuint64_t* sizes, const cuuint64_t* strides, const cuuint32_t* box,
                                 const cuuint32_t* element_strides, CUtensorMapInterleave interleave,

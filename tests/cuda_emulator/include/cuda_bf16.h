@@ -24,25 +24,13 @@ struct __nv_bfloat16 {
   unsigned short bits_;
 };
 
-struct alignas(4) __nv_bfloat162_raw {
-  unsigned short x, y;
-};
-
 struct alignas(4) __nv_bfloat162 {
   __nv_bfloat16 x, y;
   __nv_bfloat162() = default;
   constexpr __nv_bfloat162(__nv_bfloat16 a, __nv_bfloat16 b) : x(a), y(b) {}
-  constexpr __nv_bfloat162(__nv_bfloat162_raw raw) : x(__nv_bfloat16_raw{raw.x}), y(__nv_bfloat16_raw{raw.y}) {}
-  constexpr operator __nv_bfloat162_raw() const { return {__nv_bfloat16_raw(x).x, __nv_bfloat16_raw(y).x}; }
 };
 
-using nv_bfloat16 = __nv_bfloat16;
-using nv_bfloat162 = __nv_bfloat162;
-
 inline __nv_bfloat16 __float2bfloat16_rn(float x) {
-  return __nv_bfloat16(x);
-}
-inline __nv_bfloat16 __float2bfloat16(float x) {
   return __nv_bfloat16(x);
 }
 inline float __bfloat162float(__nv_bfloat16 x) {
@@ -50,37 +38,4 @@ inline float __bfloat162float(__nv_bfloat16 x) {
 }
 inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) {
   return {__nv_bfloat16(x), __nv_bfloat16(y)};
-}
-inline __nv_bfloat162 __float22bfloat162_rn(float2 v) {
-  return __floats2bfloat162_rn(v.x, v.y);
-}
-inline __nv_bfloat162 __float2bfloat162_rn(float x) {
-  return __floats2bfloat162_rn(x, x);
-}
-inline float2 __bfloat1622float2(__nv_bfloat162 v) {
-  return {v.x, v.y};
-}
-inline __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 x, __nv_bfloat16 y) {
-  return {x, y};
-}
-inline __nv_bfloat162 make_bfloat162(__nv_bfloat16 x, __nv_bfloat16 y) {
-  return {x, y};
-}
-inline __nv_bfloat16 __low2bfloat16(__nv_bfloat162 v) {
-  return v.x;
-}
-inline __nv_bfloat16 __high2bfloat16(__nv_bfloat162 v) {
-  return v.y;
-}
-inline float __low2float(__nv_bfloat162 v) {
-  return v.x;
-}
-inline float __high2float(__nv_bfloat162 v) {
-  return v.y;
-}
-inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 x) {
-  return __nv_bfloat16_raw(x).x;
-}
-inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short x) {
-  return __nv_bfloat16_raw{x};
 }

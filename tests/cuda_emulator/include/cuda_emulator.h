@@ -119,10 +119,6 @@ std::size_t work_done();
 /// Returns how much work the process ever gave to a default stream, with which others are ordered by accident, if at
 /// all.
 std::size_t default_stream_work();
-/// Returns the calls of cudaMalloc that succeeded since the last reset.
-std::size_t allocation_calls();
-/// Returns the bytes that cudaMalloc gave and cudaFree has not taken back, of all devices.
-std::size_t allocated_bytes();
 
 /// What a thread tells another: an arrival at an mbarrier, or a step of a counter (add_release).
 enum class Signal { arrival, release };

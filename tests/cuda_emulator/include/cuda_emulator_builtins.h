@@ -14,7 +14,6 @@
 #define __host__
 #define __device__
 #define __global__
-#define __constant__
 #define __shared__ static
 #define __grid_constant__
 #define __launch_bounds__(...)
@@ -33,14 +32,10 @@ namespace cuda_emulator {
 using Where = std::source_location;
 
 void sync_threads(Where where);
-int sync_threads_count(bool predicate, Where where);
 void sync_warp(std::uint32_t mask, Where where);
 /// Returns what lane `source` of the mask gives; source outside of this lane's segment of `width`: its own value.
 std::uint64_t shuffle(std::uint32_t mask, std::uint64_t value, int source, Where where);
 std::uint32_t ballot(std::uint32_t mask, bool predicate, Where where);
-std::uint32_t reduce(std::uint32_t mask, std::uint32_t value, std::uint32_t (*combine)(std::uint32_t, std::uint32_t),
-                     Where where);
-std::uint32_t active_lanes();
 int lane();
 [[noreturn]] void trap(Where where);
 
@@ -69,15 +64,6 @@ To bits_as(From from) {
 inline void __syncthreads(cuda_emulator::Where where = cuda_emulator::Where::current()) {
   cuda_emulator::sync_threads(where);
 }
-inline int __syncthreads_count(int predicate, cuda_emulator::Where where = cuda_emulator::Where::current()) {
-  return cuda_emulator::sync_threads_count(predicate != 0, where);
-}
-inline int __syncthreads_or(int predicate, cuda_emulator::Where where = cuda_emulator::Where::current()) {
-  return cuda_emulator::sync_threads_count(predicate != 0, where) > 0;
-}
-inline int __syncthreads_and(int predicate, cuda_emulator::Where where = cuda_emulator::Where::current()) {
-  return cuda_emulator::sync_threads_count(predicate == 0, where) == 0;
-}
 inline void __syncwarp(unsigned mask = 0xffffffffu, cuda_emulator::Where where = cuda_emulator::Where::current()) {
   cuda_emulator::sync_warp(mask, where);
 }
@@ -97,12 +83,6 @@ T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = warpSize,
   return cuda_emulator::shuffle_value(mask, value, later ? lane : source, where);
 }
 template <class T>
-T __shfl_down_sync(unsigned mask, T value, unsigned lanes, int width = warpSize,
-                   cuda_emulator::Where where = cuda_emulator::Where::current()) {
-  const int lane = cuda_emulator::lane(), source = lane + static_cast<int>(lanes);
-  return cuda_emulator::shuffle_value(mask, value, source >= (lane & ~(width - 1)) + width ? lane : source, where);
-}
-template <class T>
 T __shfl_up_sync(unsigned mask, T value, unsigned lanes, int width = warpSize,
                  cuda_emulator::Where where = cuda_emulator::Where::current()) {
   const int lane = cuda_emulator::lane(), source = lane - static_cast<int>(lanes);
@@ -115,35 +95,12 @@ inline unsigned __ballot_sync(unsigned mask, int predicate,
 inline int __any_sync(unsigned mask, int predicate, cuda_emulator::Where where = cuda_emulator::Where::current()) {
   return cuda_emulator::ballot(mask, predicate != 0, where) != 0;
 }
-inline int __all_sync(unsigned mask, int predicate, cuda_emulator::Where where = cuda_emulator::Where::current()) {
-  return cuda_emulator::ballot(mask, predicate == 0, where) == 0;
-}
-inline unsigned __reduce_add_sync(unsigned mask, unsigned value,
-                                  cuda_emulator::Where where = cuda_emulator::Where::current()) {
-  return cuda_emulator::reduce(
-      mask, value, [](std::uint32_t a, std::uint32_t b) { return a + b; }, where);
-}
-inline unsigned __reduce_max_sync(unsigned mask, unsigned value,
-                                  cuda_emulator::Where where = cuda_emulator::Where::current()) {
-  return cuda_emulator::reduce(
-      mask, value, [](std::uint32_t a, std::uint32_t b) { return a > b ? a : b; }, where);
-}
-inline unsigned __reduce_min_sync(unsigned mask, unsigned value,
-                                  cuda_emulator::Where where = cuda_emulator::Where::current()) {
-  return cuda_emulator::reduce(
-      mask, value, [](std::uint32_t a, std::uint32_t b) { return a < b ? a : b; }, where);
-}
-inline unsigned __activemask() {
-  return cuda_emulator::active_lanes();
-}
 inline void __trap(cuda_emulator::Where where = cuda_emulator::Where::current()) {
   cuda_emulator::trap(where);
 }
 
 inline void __threadfence() {}
-inline void __threadfence_block() {}
 inline void __threadfence_system() {}
-inline void __nanosleep(unsigned) {}
 
 // Atomics. Threads switch only where they wait, so a plain read and write is atomic.
 
@@ -170,33 +127,8 @@ CUDA_EMULATOR_ATOMICS(unsigned long long)
 inline float atomicAdd(float* to, float value) {
   return std::exchange(*to, *to + value);
 }
-inline float atomicExch(float* to, float value) {
-  return std::exchange(*to, value);
-}
 inline double atomicAdd(double* to, double value) {
   return std::exchange(*to, *to + value);
-}
-inline int atomicSub(int* to, int value) {
-  return std::exchange(*to, *to - value);
-}
-inline unsigned atomicSub(unsigned* to, unsigned value) {
-  return std::exchange(*to, *to - value);
-}
-inline int atomicOr(int* to, int value) {
-  return std::exchange(*to, *to | value);
-}
-inline unsigned atomicOr(unsigned* to, unsigned value) {
-  return std::exchange(*to, *to | value);
-}
-inline int atomicAnd(int* to, int value) {
-  return std::exchange(*to, *to & value);
-}
-inline unsigned atomicAnd(unsigned* to, unsigned value) {
-  return std::exchange(*to, *to & value);
-}
-/// (old >= limit) ? 0 : old + 1
-inline unsigned atomicInc(unsigned* to, unsigned limit) {
-  return std::exchange(*to, *to >= limit ? 0 : *to + 1);
 }
 
 // Loads and stores with cache hints.
@@ -205,139 +137,27 @@ template <class T>
 T __ldg(const T* from) {
   return *from;
 }
-template <class T>
-T __ldcs(const T* from) {
-  return *from;
-}
-template <class T>
-T __ldcg(const T* from) {
-  return *from;
-}
-template <class T>
-T __ldlu(const T* from) {
-  return *from;
-}
-template <class T>
-void __stcs(T* to, T value) {
-  *to = value;
-}
-template <class T>
-void __stcg(T* to, T value) {
-  *to = value;
-}
 
 // Numbers.
 
 inline unsigned __float_as_uint(float x) {
   return cuda_emulator::bits_as<unsigned>(x);
 }
-inline int __float_as_int(float x) {
-  return cuda_emulator::bits_as<int>(x);
-}
 inline float __uint_as_float(unsigned x) {
   return cuda_emulator::bits_as<float>(x);
-}
-inline float __int_as_float(int x) {
-  return cuda_emulator::bits_as<float>(x);
-}
-inline long long __double_as_longlong(double x) {
-  return cuda_emulator::bits_as<long long>(x);
-}
-inline double __longlong_as_double(long long x) {
-  return cuda_emulator::bits_as<double>(x);
-}
-inline int __float2int_rn(float x) {
-  return static_cast<int>(std::nearbyint(x));
-}
-inline int __float2int_rz(float x) {
-  return static_cast<int>(x);
-}
-inline float __int2float_rn(int x) {
-  return static_cast<float>(x);
-}
-inline float __uint2float_rn(unsigned x) {
-  return static_cast<float>(x);
-}
-inline float __double2float_rn(double x) {
-  return static_cast<float>(x);
 }
 
 inline int __popc(unsigned x) {
   return __builtin_popcount(x);
 }
-inline int __popcll(unsigned long long x) {
-  return __builtin_popcountll(x);
-}
-inline int __clz(int x) {
-  return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x));
-}
-inline int __clzll(long long x) {
-  return x == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(x));
-}
-inline int __ffs(int x) {
-  return __builtin_ffs(x);
-}
-inline unsigned __umulhi(unsigned a, unsigned b) {
-  return static_cast<unsigned>(static_cast<std::uint64_t>(a) * b >> 32);
-}
-inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
-  __extension__ using Wide = unsigned __int128;
-  return static_cast<unsigned long long>(static_cast<Wide>(a) * b >> 64);
-}
 
-inline float rsqrtf(float x) {
-  return 1.0f / std::sqrt(x);
-}
 inline double rsqrt(double x) {
   return 1.0 / std::sqrt(x);
 }
 // The C library declares these names, so they cannot be functions of our own.
 #define __expf(x) std::exp(static_cast<float>(x))
-#define __exp10f(x) std::pow(10.0f, static_cast<float>(x))
-#define __logf(x) std::log(static_cast<float>(x))
-#define __log2f(x) std::log2(static_cast<float>(x))
-#define __powf(x, y) std::pow(static_cast<float>(x), static_cast<float>(y))
-#define __sinf(x) std::sin(static_cast<float>(x))
-#define __cosf(x) std::cos(static_cast<float>(x))
-#define __sincosf(x, sine, cosine) sincosf(x, sine, cosine)
 inline float __fdividef(float x, float y) {
   return x / y;
-}
-inline float __frcp_rn(float x) {
-  return 1.0f / x;
-}
-inline float __frsqrt_rn(float x) {
-  return 1.0f / std::sqrt(x);
-}
-inline float __fsqrt_rn(float x) {
-  return std::sqrt(x);
-}
-inline float __fadd_rn(float x, float y) {
-  return x + y;
-}
-inline float __fsub_rn(float x, float y) {
-  return x - y;
-}
-inline float __fmul_rn(float x, float y) {
-  return x * y;
-}
-inline float __fdiv_rn(float x, float y) {
-  return x / y;
-}
-inline float __fmaf_rn(float x, float y, float z) {
-  return std::fma(x, y, z);
-}
-inline double __dadd_rn(double x, double y) {
-  return x + y;
-}
-inline double __dmul_rn(double x, double y) {
-  return x * y;
-}
-inline double __fma_rn(double x, double y, double z) {
-  return std::fma(x, y, z);
-}
-inline float __saturatef(float x) {
-  return x > 0 ? (x < 1 ? x : 1.0f) : 0.0f;
 }
 
 #define CUDA_EMULATOR_MIN_MAX(T) \

@@ -29,12 +29,10 @@ void cp_async_wait() {
   cp_async_wait_groups(N);
 }
 
-// ldmatrix .m8n8 .b16: lane l gives the address of row l % 8 of matrix l / 8 (x2: lanes 0 to 15). Without trans lane l
+// ldmatrix .m8n8 .b16: lane l gives the address of row l % 8 of matrix l / 8. Without trans lane l
 // receives the elements 2 (l % 4) and + 1 of row l / 4 of each matrix; with trans those of column l / 4.
 void ldmatrix_x4(std::uint32_t (&r)[4], const void* row, Where where = Where::current());
 void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row, Where where = Where::current());
-void ldmatrix_x2(std::uint32_t (&r)[2], const void* row, Where where = Where::current());
-void ldmatrix_x2_trans(std::uint32_t (&r)[2], const void* row, Where where = Where::current());
 
 /// mma.sync.m16n8k16.row.col.f32.bf16.bf16.f32: c += a b, summed in float in the order of k.
 void mma_m16n8k16_bf16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],

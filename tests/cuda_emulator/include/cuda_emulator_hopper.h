@@ -31,23 +31,11 @@ inline void fence_proxy_async_global() {}
 
 // Tiles by TMA; c0 is the innermost coordinate. shared: aligned to 128 bytes.
 void tma_prefetch(const CUtensorMap* map);
-void tma_load_2d(void* shared, const CUtensorMap* map, std::uint64_t* barrier, int c0, int c1);
-void tma_load_3d(void* shared, const CUtensorMap* map, std::uint64_t* barrier, int c0, int c1, int c2);
 void tma_load_4d(void* shared, const CUtensorMap* map, std::uint64_t* barrier, int c0, int c1, int c2, int c3);
-void tma_load_5d(void* shared, const CUtensorMap* map, std::uint64_t* barrier, int c0, int c1, int c2, int c3, int c4);
-void tma_store_2d(const CUtensorMap* map, const void* shared, int c0, int c1);
-void tma_store_3d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2);
-void tma_store_4d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2, int c3);
-void tma_store_5d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2, int c3, int c4);
 /// Adds the box to the tensor, of float.
-void tma_reduce_add_2d(const CUtensorMap* map, const void* shared, int c0, int c1);
-void tma_reduce_add_3d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2);
 void tma_reduce_add_4d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2, int c3);
-void tma_reduce_add_5d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2, int c3, int c4);
-/// cp.reduce.async.bulk.add.f32; addresses and bytes are multiples of 16.
-void bulk_reduce_add_f32(float* global, const void* shared, std::uint32_t bytes);
 
-// Bulk groups of stores and reductions, a thread's own.
+// Bulk groups of reductions, a thread's own.
 void tma_store_commit();
 void bulk_wait_read(int groups);
 void bulk_wait_complete(int groups);

@@ -29,8 +29,7 @@ typedef enum {
   ncclInvalidArgument = 4,
   ncclInvalidUsage = 5,
   ncclRemoteError = 6,
-  ncclInProgress = 7,
-  ncclNumResults = 8
+  ncclInProgress = 7
 } ncclResult_t;
 
 typedef enum {

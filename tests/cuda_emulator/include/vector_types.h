@@ -25,30 +25,6 @@ struct dim3 {
   constexpr type##4 make_##type##4(element x, element y, element z, element w) { \
     return {x, y, z, w};                                                         \
   }
-CUDA_EMULATOR_VECTORS(char, signed char, 1)
-CUDA_EMULATOR_VECTORS(uchar, unsigned char, 1)
-CUDA_EMULATOR_VECTORS(short, short, 2)
-CUDA_EMULATOR_VECTORS(ushort, unsigned short, 2)
-CUDA_EMULATOR_VECTORS(int, int, 4)
 CUDA_EMULATOR_VECTORS(uint, unsigned, 4)
 CUDA_EMULATOR_VECTORS(float, float, 4)
-CUDA_EMULATOR_VECTORS(longlong, long long, 8)
-CUDA_EMULATOR_VECTORS(ulonglong, unsigned long long, 8)
-CUDA_EMULATOR_VECTORS(double, double, 8)
 #undef CUDA_EMULATOR_VECTORS
-
-struct int3 {
-  int x, y, z;
-};
-struct float3 {
-  float x, y, z;
-};
-constexpr int3 make_int3(int x, int y, int z) {
-  return {x, y, z};
-}
-constexpr uint3 make_uint3(unsigned x, unsigned y, unsigned z) {
-  return {x, y, z};
-}
-constexpr float3 make_float3(float x, float y, float z) {
-  return {x, y, z};
-}

@@ -1,6 +1,9 @@
 // libnccl.so.2 of the emulator: passes NCCL's functions on to the emulator in the program that loads it. So programs
 // look for NCCL, and find it, as they do where there is one.
 #include "nccl.h"
+
+#include <map>
+
 #include "nccl/nccl_communicators.h"
 #include "nccl/nccl_groups.h"
 #include "nccl_collectives.h"
@@ -64,25 +67,14 @@ ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDa
 }
 
 const char* ncclGetErrorString(ncclResult_t result) {
-  switch (result) {
-    case ncclSuccess:
-      return "no error";
-    case ncclUnhandledCudaError:
-      return "unhandled cuda error";
-    case ncclSystemError:
-      return "unhandled system error";
-    case ncclInternalError:
-      return "internal error";
-    case ncclInvalidArgument:
-      return "invalid argument";
-    case ncclInvalidUsage:
-      return "invalid usage";
-    case ncclRemoteError:
-      return "remote process exited or there was a network error";
-    case ncclInProgress:
-      return "NCCL operation in progress";
-    case ncclNumResults:
-      break;
-  }
-  return "unknown result code";
+  static const std::map<ncclResult_t, const char*> texts{
+      {ncclSuccess, "no error"},
+      {ncclUnhandledCudaError, "unhandled cuda error"},
+      {ncclSystemError, "unhandled system error"},
+      {ncclInternalError, "internal error"},
+      {ncclInvalidArgument, "invalid argument"},
+      {ncclInvalidUsage, "invalid usage"},
+      {ncclRemoteError, "remote process exited or there was a network error"},
+      {ncclInProgress, "NCCL operation in progress"}};
+  return texts.at(result);
 }

@@ -11,10 +11,6 @@ using cuda_emulator::ThreadOrder;
 
 class Execution : public EmulatorTest {};
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 __global__ void note_indices(int* to) {
   const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
   const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
@@ -103,25 +99,6 @@ TEST_F(Execution, AMissingSecondBarrierShows) {
     const DeviceArray<int> device(x);
     ASSERT_OK(run(rotate_in_place, 1, 64, 0, device.data(), 3));
     EXPECT_NE(device.values(), rotated);
-  }
-}
-
-__global__ void count_votes(int* to) {
-  const int odd = static_cast<int>(threadIdx.x % 2);
-  to[threadIdx.x * 3] = __syncthreads_count(odd);
-  to[threadIdx.x * 3 + 1] = __syncthreads_or(threadIdx.x == 7);
-  to[threadIdx.x * 3 + 2] = __syncthreads_and(threadIdx.x != 7);
-}
-
-TEST_F(Execution, BarriersThatVote) {
-  cuda_emulator::set_thread_order(ThreadOrder::shuffled, 1);
-  const DeviceArray<int> votes(65 * 3);
-  ASSERT_OK(run(count_votes, 1, 65, 0, votes.data()));
-  const auto values = votes.values();
-  for (std::size_t t = 0; t < 65; ++t) {
-    ASSERT_EQ(values[t * 3], 32);
-    ASSERT_EQ(values[t * 3 + 1], 1);
-    ASSERT_EQ(values[t * 3 + 2], 0);
   }
 }
 

@@ -74,8 +74,12 @@ class NcclTest : public EmulatorTest {
   }
   /// Returns whether the stream has nothing left to do, after enough polls for what can run to have run.
   bool ends(int r) {
+    cudaEvent_t end = nullptr;
+    EXPECT_OK(cudaSetDevice(r));
+    EXPECT_OK(cudaEventCreateWithFlags(&end, cudaEventDisableTiming));
+    EXPECT_OK(cudaEventRecord(end, ranks_[r].stream));
     for (int polls = 0; polls < 100; ++polls) {
-      if (cudaStreamQuery(ranks_[r].stream) == cudaSuccess) return true;
+      if (cudaEventQuery(end) == cudaSuccess) return true;
     }
     return false;
   }

@@ -48,6 +48,10 @@ std::string error_of(Body body) {
   return {};
 }
 
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 /// n elements of device memory.
 template <class T>
 class DeviceArray {

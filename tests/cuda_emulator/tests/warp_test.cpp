@@ -18,41 +18,33 @@ class WarpTest : public EmulatorTest {};
 class Copies : public EmulatorTest {};
 class Numbers : public EmulatorTest {};
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 // --- Collectives ---------------------------------------------------------------------------------------------------
 
 __global__ void shuffles(int* to) {
   const int lane = static_cast<int>(threadIdx.x), value = 100 + lane;
-  int* mine = to + lane * 8;
+  int* mine = to + lane * 6;
   mine[0] = __shfl_sync(0xffffffffu, value, 5);
   mine[1] = __shfl_sync(0xffffffffu, value, 5, 8);
   mine[2] = __shfl_xor_sync(0xffffffffu, value, 3);
-  mine[3] = __shfl_down_sync(0xffffffffu, value, 4);
-  mine[4] = __shfl_down_sync(0xffffffffu, value, 4, 8);
-  mine[5] = __shfl_up_sync(0xffffffffu, value, 1);
-  mine[6] = __shfl_up_sync(0xffffffffu, value, 2, 4);
-  mine[7] = __shfl_xor_sync(0xffffffffu, value, 16, 16);
+  mine[3] = __shfl_up_sync(0xffffffffu, value, 1);
+  mine[4] = __shfl_up_sync(0xffffffffu, value, 2, 4);
+  mine[5] = __shfl_xor_sync(0xffffffffu, value, 16, 16);
 }
 
 TEST_F(WarpTest, ShufflesReadTheLaneThatCudaSays) {
   for (const ThreadOrder order : {ThreadOrder::forward, ThreadOrder::backward, ThreadOrder::shuffled}) {
     cuda_emulator::set_thread_order(order, 2);
-    const DeviceArray<int> out(256);
+    const DeviceArray<int> out(32 * 6);
     ASSERT_OK(run(shuffles, 1, 32, 0, out.data()));
     const auto values = out.values();
     for (int lane = 0; lane < 32; ++lane) {
-      const int* mine = &values[static_cast<std::size_t>(lane * 8)];
+      const int* mine = &values[static_cast<std::size_t>(lane * 6)];
       EXPECT_EQ(mine[0], 105);
       EXPECT_EQ(mine[1], 100 + lane / 8 * 8 + 5);
       EXPECT_EQ(mine[2], 100 + (lane ^ 3));
-      EXPECT_EQ(mine[3], 100 + (lane < 28 ? lane + 4 : lane));
-      EXPECT_EQ(mine[4], 100 + (lane % 8 < 4 ? lane + 4 : lane));
-      EXPECT_EQ(mine[5], 100 + (lane > 0 ? lane - 1 : 0));
-      EXPECT_EQ(mine[6], 100 + (lane % 4 >= 2 ? lane - 2 : lane));
-      EXPECT_EQ(mine[7], 100 + (lane >= 16 ? lane - 16 : lane));  // a later segment is not read, an earlier one is
+      EXPECT_EQ(mine[3], 100 + (lane > 0 ? lane - 1 : 0));
+      EXPECT_EQ(mine[4], 100 + (lane % 4 >= 2 ? lane - 2 : lane));
+      EXPECT_EQ(mine[5], 100 + (lane >= 16 ? lane - 16 : lane));  // a later segment is not read, an earlier one is
     }
   }
 }
@@ -78,27 +70,21 @@ TEST_F(WarpTest, ShufflesOfEightAndTwoBytes) {
 
 __global__ void votes(unsigned* to) {
   const unsigned lane = threadIdx.x;
-  unsigned* mine = to + lane * 6;
+  unsigned* mine = to + lane * 3;
   mine[0] = __ballot_sync(0xffffffffu, lane % 3 == 0);
   mine[1] = static_cast<unsigned>(__any_sync(0xffffffffu, lane == 9));
-  mine[2] = static_cast<unsigned>(__all_sync(0xffffffffu, lane != 9));
-  mine[3] = __reduce_add_sync(0xffffffffu, lane);
-  mine[4] = __reduce_max_sync(0xffffffffu, lane ^ 5u);
-  mine[5] = lane < 8 ? __ballot_sync(0xffu, lane & 1u) : __ballot_sync(0xffffff00u, lane & 1u);
+  mine[2] = lane < 8 ? __ballot_sync(0xffu, lane & 1u) : __ballot_sync(0xffffff00u, lane & 1u);
 }
 
-TEST_F(WarpTest, VotesReductionsAndPartsOfAWarp) {
+TEST_F(WarpTest, VotesAndPartsOfAWarp) {
   cuda_emulator::set_thread_order(ThreadOrder::shuffled, 8);
-  const DeviceArray<unsigned> out(32 * 6);
+  const DeviceArray<unsigned> out(32 * 3);
   ASSERT_OK(run(votes, 1, 32, 0, out.data()));
   const auto values = out.values();
   for (std::size_t lane = 0; lane < 32; ++lane) {
-    EXPECT_EQ(values[lane * 6], 0x49249249u);
-    EXPECT_EQ(values[lane * 6 + 1], 1u);
-    EXPECT_EQ(values[lane * 6 + 2], 0u);
-    EXPECT_EQ(values[lane * 6 + 3], 496u);
-    EXPECT_EQ(values[lane * 6 + 4], 31u);
-    EXPECT_EQ(values[lane * 6 + 5], lane < 8 ? 0xaau : 0xaaaaaa00u);
+    EXPECT_EQ(values[lane * 3], 0x49249249u);
+    EXPECT_EQ(values[lane * 3 + 1], 1u);
+    EXPECT_EQ(values[lane * 3 + 2], lane < 8 ? 0xaau : 0xaaaaaa00u);
   }
 }
 
@@ -157,7 +143,7 @@ std::uint16_t bits_of(float x) {
   return __nv_bfloat16_raw(__float2bfloat16_rn(x)).x;
 }
 
-template <int Matrices, bool Transposed>
+template <bool Transposed>
 __global__ void load(std::uint32_t* to) {
   // Element (r, c) of matrix m is 256 m + 16 r + c.
   auto* shared = static_cast<std::uint16_t*>(cuda_emulator::dynamic_shared_memory());
@@ -165,21 +151,19 @@ __global__ void load(std::uint32_t* to) {
     shared[i] = static_cast<std::uint16_t>(i / 64 * 256 + i / 8 % 8 * 16 + i % 8);
   }
   __syncwarp();
-  std::uint32_t r[Matrices];
-  const void* row = shared + (threadIdx.x % (8 * Matrices)) * 8;
-  if constexpr (Matrices == 4 && Transposed) cuda_emulator::ldmatrix_x4_trans(r, row);
-  if constexpr (Matrices == 4 && !Transposed) cuda_emulator::ldmatrix_x4(r, row);
-  if constexpr (Matrices == 2 && Transposed) cuda_emulator::ldmatrix_x2_trans(r, row);
-  if constexpr (Matrices == 2 && !Transposed) cuda_emulator::ldmatrix_x2(r, row);
-  for (unsigned m = 0; m < Matrices; ++m) to[m * 32 + threadIdx.x] = r[m];
+  std::uint32_t r[4];
+  const void* row = shared + threadIdx.x * 8;
+  if constexpr (Transposed) cuda_emulator::ldmatrix_x4_trans(r, row);
+  if constexpr (!Transposed) cuda_emulator::ldmatrix_x4(r, row);
+  for (unsigned m = 0; m < 4; ++m) to[m * 32 + threadIdx.x] = r[m];
 }
 
-template <int Matrices, bool Transposed>
+template <bool Transposed>
 void check_load() {
-  const DeviceArray<std::uint32_t> out(32 * Matrices);
-  ASSERT_OK(run(load<Matrices, Transposed>, 1, 32, 512, out.data()));
+  const DeviceArray<std::uint32_t> out(32 * 4);
+  ASSERT_OK(run(load<Transposed>, 1, 32, 512, out.data()));
   const auto values = out.values();
-  for (unsigned m = 0; m < Matrices; ++m) {
+  for (unsigned m = 0; m < 4; ++m) {
     for (unsigned lane = 0; lane < 32; ++lane) {
       const unsigned r = lane / 4, c = lane % 4 * 2;
       const unsigned low = m * 256 + (Transposed ? c * 16 + r : r * 16 + c);
@@ -190,10 +174,8 @@ void check_load() {
 }
 
 TEST_F(WarpTest, LdmatrixGivesEachLaneItsPairs) {
-  check_load<4, false>();
-  check_load<4, true>();
-  check_load<2, false>();
-  check_load<2, true>();
+  check_load<false>();
+  check_load<true>();
 }
 
 __global__ void misaligned_load() {
@@ -238,9 +220,10 @@ __global__ void multiply_by_ldmatrix(const std::uint16_t* a, const std::uint16_t
   cuda_emulator::cp_async_commit();
   cuda_emulator::cp_async_wait<0>();
   __syncwarp();
-  std::uint32_t ar[4], br[2];
+  std::uint32_t ar[4], twice[4];
   cuda_emulator::ldmatrix_x4(ar, shared + (lane % 16) * 16 + lane / 16 * 8);
-  cuda_emulator::ldmatrix_x2_trans(br, shared_b + (lane % 16) * 8);
+  cuda_emulator::ldmatrix_x4_trans(twice, shared_b + (lane % 16) * 8);
+  const std::uint32_t br[2] = {twice[0], twice[1]};
   float ci[4];
   const auto index = [&](unsigned i) { return (lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2; };
   for (unsigned i = 0; i < 4; ++i) ci[i] = c[index(i)];
@@ -345,10 +328,9 @@ TEST_F(Numbers, Bfloat16RoundsToNearestEven) {
   EXPECT_EQ(bits_of(__uint_as_float(0x7f7fffffu)), 0x7f80);  // the largest float becomes infinity
   EXPECT_EQ(bits_of(std::numeric_limits<float>::quiet_NaN()), 0x7fff);
   EXPECT_EQ(bits_of(-0.0f), 0x8000);
-  const float2 pair = __bfloat1622float2(__floats2bfloat162_rn(1.5f, -2.0f));
-  EXPECT_EQ(pair.x, 1.5f);
-  EXPECT_EQ(pair.y, -2.0f);
-  EXPECT_EQ(__nv_bfloat162_raw(__floats2bfloat162_rn(1.0f, 2.0f)).y, 0x4000);
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(1.5f, -2.0f);
+  EXPECT_EQ(__bfloat162float(pair.x), 1.5f);
+  EXPECT_EQ(__bfloat162float(pair.y), -2.0f);
   static_assert(sizeof(__nv_bfloat162) == 4 && sizeof(__nv_bfloat16) == 2);
   static_assert(alignof(__nv_bfloat162) == 4);
 }
@@ -369,25 +351,14 @@ TEST_F(Numbers, AtomicsReturnTheOldValue) {
   EXPECT_EQ(atomicCAS(&i, 3, 1), 9);
   EXPECT_EQ(atomicExch(&i, 4), 9);
   EXPECT_EQ(i, 4);
-  unsigned u = 1;
-  EXPECT_EQ(atomicInc(&u, 2), 1u);
-  EXPECT_EQ(atomicInc(&u, 2), 2u);
-  EXPECT_EQ(u, 0u);
   double d = 0.5;
   EXPECT_EQ(atomicAdd(&d, 0.25), 0.5);
   EXPECT_EQ(d, 0.75);
 }
 
 TEST_F(Numbers, IntegersAndBits) {
-  EXPECT_EQ(__clz(1), 31);
-  EXPECT_EQ(__clz(0), 32);
-  EXPECT_EQ(__ffs(8), 4);
   EXPECT_EQ(__popc(0xf0f0u), 8);
-  EXPECT_EQ(__umulhi(0x80000000u, 6), 3u);
-  EXPECT_EQ(__umul64hi(1ull << 63, 6), 3ull);
-  EXPECT_EQ(__float2int_rn(2.5f), 2);
   EXPECT_EQ(max(std::nanf(""), 1.0f), 1.0f);
-  EXPECT_EQ(rsqrtf(4.0f), 0.5f);
   EXPECT_EQ(__fdividef(1.0f, 4.0f), 0.25f);
   EXPECT_FLOAT_EQ(__expf(1), std::exp(1.0f));
 }

@@ -12,10 +12,6 @@ namespace {
 
 using cuda_emulator::ThreadOrder;
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 std::uint16_t bits_of(float x) {
   return __nv_bfloat16_raw(__float2bfloat16_rn(x)).x;
 }
