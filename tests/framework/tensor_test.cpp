@@ -8,6 +8,7 @@
 
 #include "framework/allocator.h"
 #include "framework/const_tensor_view.h"
+#include "tests/support/error_of.h"
 
 namespace ringtrain {
 namespace {
@@ -31,13 +32,11 @@ TEST(Shape, RefusesWhatItCannotHold) {
   EXPECT_THROW((Shape{2}.with(0, -2)), Error);
   constexpr std::int64_t big = std::int64_t{1} << 32;
   EXPECT_EQ((Shape{big, big, 0}.numel()), 0);
-  try {
-    (void)Shape{big, big}.numel();
-    FAIL() << "2^64 elements were counted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    EXPECT_STREQ(error.what(), "a tensor of shape [4294967296, 4294967296] has more elements than can be counted");
-  }
+  EXPECT_EQ(testing::error_of(ExitCode::usage,
+                              [] {
+                                (void)Shape{big, big}.numel();
+                              }),
+            "a tensor of shape [4294967296, 4294967296] has more elements than can be counted");
 }
 
 class TensorViewTest : public ::testing::Test {
@@ -71,13 +70,7 @@ TEST_F(TensorViewTest, OutsideItsBoundsIsTheCallersMistake) {
   EXPECT_THROW(view.prefix({25}), Error);
   EXPECT_THROW(view.as<double>(), Error);
   EXPECT_THROW(host_view(data.data(), Shape{}).rows(0, 0), Error);
-  try {
-    view.as<std::int32_t>();
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    EXPECT_NE(std::string(error.what()).find("tensor_test.cpp:"), std::string::npos) << error.what();
-  }
+  testing::expect_error(ExitCode::usage, "tensor_test.cpp:", [&] { view.as<std::int32_t>(); });
 }
 
 TEST_F(TensorViewTest, WithoutMemoryItStillHasItsShapes) {

@@ -4,7 +4,8 @@
 Run as `RINGTRAIN_BIN=build/release/bin python check_programs.py` with PyTorch, transformers and h5py; ends with 77
 where they are not there. Each model is trained for a few steps, its checkpoint is read into the class, and then
 `evaluate --stride` is compared with the strided perplexity of the library's documentation, and `generate` with the
-class's own greedy generation. As in check_golden.py "float32" means float64 meanwhile."""
+class's own greedy generation. The classes compute norms and rotary angles in float32 whatever the model's dtype, so
+meanwhile "float32" means float64."""
 import json
 import os
 import pathlib
@@ -17,7 +18,6 @@ try:
     import h5py
     import torch
     import transformers
-    from check_golden import make_model
     from make_golden import compute_in_double
 except ImportError as missing:
     print(f"skipped: {missing}")
@@ -37,6 +37,29 @@ MODELS = {
     "qwen2": ["model.architecture=qwen2"],
     "qwen3": ["model.architecture=qwen3", "model.head_dim=12"],
 }
+
+CLASSES = {"llama": ("LlamaConfig", "LlamaForCausalLM"), "mistral": ("MistralConfig", "MistralForCausalLM"),
+           "qwen2": ("Qwen2Config", "Qwen2ForCausalLM"), "qwen3": ("Qwen3Config", "Qwen3ForCausalLM")}
+
+
+def make_model(c):
+    """Makes a model of transformers from keys of the section `model`."""
+    config_class, model_class = CLASSES[c["architecture"]]
+    same = ["vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+            "intermediate_size", "rms_norm_eps", "tie_word_embeddings"]
+    options = {key: c[key] for key in same}
+    scaling = dict(c["rope_scaling"])
+    kind = scaling.pop("type")
+    options["max_position_embeddings"] = 4096
+    options["rope_parameters"] = {"rope_type": "default" if kind == "none" else kind, "rope_theta": c["rope_theta"],
+                                  **scaling}
+    window = c["sliding_window"]
+    if c["architecture"].startswith("qwen"):
+        options.update(use_sliding_window=window > 0, sliding_window=window or None, max_window_layers=0)
+    else:
+        options["sliding_window"] = window or None
+    config = getattr(transformers, config_class)(**options, attn_implementation="sdpa")
+    return getattr(transformers, model_class)(config).double()
 
 
 def run(program, *arguments):

@@ -11,6 +11,7 @@
 
 #include "tests/framework/config_text.h"
 #include "tests/layers/harness.h"
+#include "tests/support/error_of.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -88,13 +89,7 @@ TEST_P(RefusedSpec, InOneSentence) {
   ModelSpec spec = model_spec(small_llama());
   GetParam().change(spec);
   const std::string expected = "a model of architecture llama cannot be computed: " + GetParam().sentence;
-  try {
-    check_spec(spec);
-    FAIL() << "was not refused";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    EXPECT_EQ(error.what(), expected);
-  }
+  EXPECT_EQ(testing::error_of(ExitCode::usage, [&] { check_spec(spec); }), expected);
   // And by the model itself, before it allocates anything.
   Allocator allocator(Device::cpu(), Allocator::Mode::plan);
   ThreadPool pool(1);

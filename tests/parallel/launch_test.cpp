@@ -11,19 +11,15 @@
 
 #include "framework/cores.h"
 #include "parallel/launch/communicator_factory.h"
+#include "tests/support/error_of.h"
 #include "tests/support/wait_until.h"
 
 namespace ringtrain {
 namespace {
 
-ExitCode code_of(int ranks, const std::function<void(Communicator&)>& body, std::string* sentence = nullptr) {
-  try {
-    launch_threads({.ranks = ranks, .timeout_seconds = 120}, body);
-  } catch (const Error& error) {
-    if (sentence) *sentence = error.what();
-    return error.code();
-  }
-  return ExitCode::done;
+/// Returns the sentence that so many ranks end with, which must be of this code.
+std::string error_of(ExitCode code, int ranks, const std::function<void(Communicator&)>& body) {
+  return testing::error_of(code, [&] { launch_threads({.ranks = ranks, .timeout_seconds = 120}, body); });
 }
 
 TEST(Launch, RunsEveryRankOnce) {
@@ -45,58 +41,42 @@ TEST(Launch, RunsEveryRankOnce) {
 }
 
 TEST(Launch, OneRanksErrorEndsAllAsItIs) {
-  std::string sentence;
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(code_of(
-                4,
-                [](Communicator& world) {
-                  if (world.rank() == 2) fail(ExitCode::checkpoint, "rank 2 cannot save");
-                  world.barrier({});
-                },
-                &sentence),
-            ExitCode::checkpoint);
-  EXPECT_EQ(sentence, "rank 2 cannot save");
+  const auto body = [](Communicator& world) {
+    if (world.rank() == 2) fail(ExitCode::checkpoint, "rank 2 cannot save");
+    world.barrier({});
+  };
+  EXPECT_EQ(error_of(ExitCode::checkpoint, 4, body), "rank 2 cannot save");
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
 }
 
 TEST(Launch, TheFirstOfSeveralErrorsWins) {
-  std::string sentence;
-  EXPECT_EQ(code_of(
-                3,
-                [](Communicator& world) {
-                  const auto another_failed = [&] {
-                    try {
-                      world.throw_if_aborted();
-                    } catch (const Error&) {
-                      return true;
-                    }
-                    return false;
-                  };
-                  EXPECT_TRUE(world.rank() == 2 || testing::wait_until(another_failed));
-                  fail(ExitCode::data, "error of rank {}", world.rank());
-                },
-                &sentence),
-            ExitCode::data);
-  EXPECT_EQ(sentence, "error of rank 2");
+  const auto body = [](Communicator& world) {
+    const auto another_failed = [&] {
+      try {
+        world.throw_if_aborted();
+      } catch (const Error&) {
+        return true;
+      }
+      return false;
+    };
+    EXPECT_TRUE(world.rank() == 2 || testing::wait_until(another_failed));
+    fail(ExitCode::data, "error of rank {}", world.rank());
+  };
+  EXPECT_EQ(error_of(ExitCode::data, 3, body), "error of rank 2");
 }
 
 TEST(Launch, OtherExceptionsAreOurOwnFault) {
-  std::string sentence;
-  EXPECT_EQ(code_of(
-                2,
-                [](Communicator& world) {
-                  if (world.rank() == 1) throw std::out_of_range("index 7 of 5");
-                  world.barrier({});
-                },
-                &sentence),
-            ExitCode::internal);
-  EXPECT_EQ(sentence, "rank 1: index 7 of 5");
-  EXPECT_EQ(code_of(2,
-                    [](Communicator& world) {
-                      if (world.rank() == 0) throw 42;
-                      world.barrier({});
-                    }),
-            ExitCode::internal);
+  const auto with_a_sentence = [](Communicator& world) {
+    if (world.rank() == 1) throw std::out_of_range("index 7 of 5");
+    world.barrier({});
+  };
+  EXPECT_EQ(error_of(ExitCode::internal, 2, with_a_sentence), "rank 1: index 7 of 5");
+  const auto without = [](Communicator& world) {
+    if (world.rank() == 0) throw 42;
+    world.barrier({});
+  };
+  error_of(ExitCode::internal, 2, without);
 }
 
 TEST(Launch, ARankThatComputesOnEndsWithTheProcess) {

@@ -13,6 +13,7 @@
 
 #include "parallel/launch/launch.h"
 #include "tests/parallel/run_ranks.h"
+#include "tests/support/error_of.h"
 #include "tests/support/wait_until.h"
 
 namespace ringtrain {
@@ -285,7 +286,7 @@ TEST(Ring, TheNextBlockMovesWhileThisOneIsComputed) {
 TEST(RingFailure, AnErrorInAVisitEndsAllRanks) {
   for (const bool backward : {false, true}) {
     for (int hop = 0; hop < 3; ++hop) {
-      try {
+      const std::string sentence = testing::error_of(ExitCode::numeric, [&] {
         launch_threads({.ranks = 4, .timeout_seconds = 120}, [&](Communicator& world) {
           Rank rank(world, Layout::zigzag, 64, 16);
           const auto visit = [&](const RingBlock& block) {
@@ -294,28 +295,22 @@ TEST(RingFailure, AnErrorInAVisitEndsAllRanks) {
           backward ? rank.backward(visit) : rank.forward(visit);
           world.barrier({});
         });
-        ADD_FAILURE() << "no error";
-      } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ExitCode::numeric);
-        EXPECT_EQ(error.what(), fmt::format("bad number at hop {}", hop));
-      }
+      });
+      EXPECT_EQ(sentence, fmt::format("bad number at hop {}", hop));
     }
   }
 }
 
 TEST(RingFailure, ATimeoutNamesLayerAndHop) {
-  try {
+  const std::string sentence = testing::error_of(ExitCode::rank, [] {
     launch_threads({.ranks = 3, .timeout_seconds = 2}, [&](Communicator& world) {
       Rank rank(world, Layout::zigzag, 64, 22);
       if (world.rank() == 1) return;  // never comes
       rank.forward([](const RingBlock&) {});
     });
-    ADD_FAILURE() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::rank);
-    for (const char* words : {"ring keys and values, layer 7, hop", "rank 1 has not"}) {
-      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
-    }
+  });
+  for (const char* words : {"ring keys and values, layer 7, hop", "rank 1 has not"}) {
+    EXPECT_NE(sentence.find(words), std::string::npos) << sentence;
   }
 }
 
