@@ -8,19 +8,19 @@
 
 namespace ringtrain {
 
-void check_spec(const BpeSpec& spec) {
+void check_spec(const BpeSpec& spec, ExitCode damaged) {
   const auto symbols = static_cast<std::int64_t>(spec.tokens.size());
-  if (spec.tokens.empty()) fail(ExitCode::data, "{} has no tokens; is it whole?", spec.where);
+  if (spec.tokens.empty()) fail(damaged, "{} has no tokens; is it whole?", spec.where);
   for (const Merge& merge : spec.merges) {
     for (const std::int32_t symbol : {merge.left, merge.right, merge.product}) {
       if (symbol < 0 || symbol >= symbols) {
-        fail(ExitCode::data, "{}: a merge names token {} of {}", spec.where, symbol, symbols);
+        fail(damaged, "{}: a merge names token {} of {}", spec.where, symbol, symbols);
       }
     }
   }
   for (const AddedToken& token : spec.added) {
     if (token.id < 0 || token.id >= (1 << 30) || token.content.empty()) {
-      fail(ExitCode::data, "{}: the added token '{}' has the id {}", spec.where, token.content, token.id);
+      fail(damaged, "{}: the added token '{}' has the id {}", spec.where, token.content, token.id);
     }
   }
 }

@@ -9,6 +9,7 @@
 
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/bpe.h"
+#include "framework/error.h"
 
 namespace ringtrain {
 
@@ -64,8 +65,8 @@ struct BpeSpec {
   const char* kind() const { return alphabet == Alphabet::bytes ? "byte-level BPE" : "SentencePiece BPE"; }
 };
 
-/// Throws Error(data) that begins with spec.where if it has no tokens, or ids that are none of its own.
-void check_spec(const BpeSpec& spec);
+/// Throws Error(damaged) that begins with spec.where if it has no tokens, or ids that are none of its own.
+void check_spec(const BpeSpec& spec, ExitCode damaged = ExitCode::data);
 
 /// Returns what Tokenizer::identity() says: no table needs to be made for it.
 std::string identity_of(const BpeSpec& spec);

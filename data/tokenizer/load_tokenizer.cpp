@@ -16,11 +16,11 @@ namespace {
 
 constexpr std::int64_t max_bytes = std::int64_t{256} << 20;
 
-nlohmann::json parse_json(const std::string& text, const std::string& path) {
+nlohmann::json parse_json(const std::string& text, const std::string& path, ExitCode damaged) {
   try {
     return parse_strict_json(text, {.bytes = max_bytes});
   } catch (const std::exception& error) {
-    fail(ExitCode::data, "{} is damaged: {}", path, error.what());
+    fail(damaged, "{} is damaged: {}", path, error.what());
   }
 }
 
@@ -66,24 +66,30 @@ struct Content {
   nlohmann::json json;
 };
 
-/// folder: in which the file was found; "" of a file that was named itself, and may be a link.
-Content read_content(const std::string& path, const std::string& folder) {
+/// folder: in which the file was found; "" of a file that was named itself, and may be a link. damaged: the code of a
+/// file that is damaged.
+Content read_content(const std::string& path, const std::string& folder, ExitCode damaged) {
   if (folder.empty()) refuse_gguf_file(path, ExitCode::data);
   Content content;
   std::string& text = content.text;
-  text = folder.empty() ? read_file(path, ExitCode::data, max_bytes)
-                        : read_in_folder(folder, file_name(path), ExitCode::data, max_bytes);
-  if (text.empty()) fail(ExitCode::data, "the tokenizer {} is empty (0 bytes)", path);
+  text = folder.empty() ? read_file(path, damaged, max_bytes)
+                        : read_in_folder(folder, file_name(path), damaged, max_bytes);
+  if (text.empty()) fail(damaged, "the tokenizer {} is empty (0 bytes)", path);
   const std::size_t start = text.find_first_not_of(" \t\r\n");
-  if (start == std::string::npos || text[start] != '{') refuse_form(path);
-  if (well_formed_prefix(text) != text.size()) fail(ExitCode::data, "{} is damaged: it is no UTF-8", path);
-  content.json = parse_json(text, path);
+  if (start == std::string::npos || text[start] != '{') {
+    if (!folder.empty() && file_name(path) == "tokenizer.json") fail(damaged, "{} is damaged: it is no object", path);
+    refuse_form(path);
+  }
+  if (well_formed_prefix(text) != text.size()) fail(damaged, "{} is damaged: it is no UTF-8", path);
+  content.json = parse_json(text, path, damaged);
   if (content.json.contains("config") && content.json.contains("vocab")) refuse_form(path);  // tekken.json
   return content;
 }
 
-BpeSpec read_spec(const std::string& path, const std::string& folder) {
-  return read_tokenizer_json(read_content(path, folder).json, path);
+BpeSpec read_spec(const std::string& path, const std::string& folder, ExitCode damaged) {
+  BpeSpec spec = read_tokenizer_json(read_content(path, folder, damaged).json, path, damaged);
+  check_spec(spec, damaged);
+  return spec;
 }
 
 /// Returns whether a tokenizer is what byte_tokenizer_json() writes.
@@ -112,28 +118,27 @@ bool holds_tokenizer(const std::string& path) {
   return !find_file_in(path).empty();
 }
 
-std::string read_tokenizer_file(const std::string& path) {
-  return read_content(path, "").text;
+std::string read_tokenizer_file(const std::string& path, ExitCode damaged) {
+  return read_content(path, "", damaged).text;
 }
 
-std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, ExitCode damaged) {
   if (path == "bytes") return make_byte_tokenizer();
   const std::string file = tokenizer_file(path);
-  BpeSpec spec = read_spec(file, file == path ? "" : path);
+  BpeSpec spec = read_spec(file, file == path ? "" : path, damaged);
   if (is_byte_tokenizer(spec)) return make_byte_tokenizer();
   auto tokenizer = std::make_unique<BpeTokenizer>(spec);
   if (!tokenizer->end_of_document()) {
-    spec.end_of_document = token_in(read_tokenizer_config(parent_directory(file)), "eos_token");
+    spec.end_of_document = token_in(read_tokenizer_config(parent_directory(file), damaged), "eos_token");
     if (!spec.end_of_document.empty()) tokenizer = std::make_unique<BpeTokenizer>(std::move(spec));
   }
   return tokenizer;
 }
 
-std::string read_tokenizer_identity(const std::string& path) {
+std::string read_tokenizer_identity(const std::string& path, ExitCode damaged) {
   if (path == "bytes") return make_byte_tokenizer()->identity();
   const std::string file = tokenizer_file(path);
-  const BpeSpec spec = read_spec(file, file == path ? "" : path);
-  check_spec(spec);
+  const BpeSpec spec = read_spec(file, file == path ? "" : path, damaged);
   return is_byte_tokenizer(spec) ? make_byte_tokenizer()->identity() : identity_of(spec);
 }
 

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/error.h"
+
 namespace ringtrain {
 
 /// What "<|endoftext|>" within a text is: its letters, or the token.
@@ -60,13 +62,16 @@ class Tokenizer {
 /// Returns whether load_tokenizer() would look for a tokenizer in what stands at path: a file, or a folder that holds
 /// one, in a form that is read or not.
 bool holds_tokenizer(const std::string& path);
-/// Returns the text of a tokenizer.json. Throws Error(data) if the file is damaged or in another form.
-std::string read_tokenizer_file(const std::string& path);
-/// Loads a tokenizer: "bytes"; tokenizer.json, or a folder that holds it. Throws Error(data) that names the file and
-/// what in it is wrong or not supported; of other forms it says how to make a tokenizer.json of them.
-std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
+// These throw Error(data) that names the file and what in it is not supported (of other forms it says how to make a
+// tokenizer.json of them), and Error(damaged) that names the file and what in it is damaged. Where a file belongs to a
+// model, its damage has the exit code of a damaged model.
+
+/// Returns the text of a tokenizer.json.
+std::string read_tokenizer_file(const std::string& path, ExitCode damaged = ExitCode::data);
+/// Loads a tokenizer: "bytes"; tokenizer.json, or a folder that holds it.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, ExitCode damaged = ExitCode::data);
 /// Returns the identity of the tokenizer that load_tokenizer() would load, without making the tables that encoding
 /// needs. Throws as it does, but for a pattern that does not compile, or bytes that have no token.
-std::string read_tokenizer_identity(const std::string& path);
+std::string read_tokenizer_identity(const std::string& path, ExitCode damaged = ExitCode::data);
 
 }  // namespace ringtrain

@@ -44,12 +44,13 @@ PromptTokenizer tokenizer_of(const GenerationOptions& options, const ModelSource
   PromptTokenizer result;
   if (!options.tokens.empty()) return result;
   std::string path = options.tokenizer;
+  const ExitCode damaged = path.empty() ? ExitCode::checkpoint : ExitCode::data;
   if (path.empty() && !source.tokenizer.empty() && holds_tokenizer(source.tokenizer)) path = source.tokenizer;
   if (path.empty() && source.checkpoint) path = "bytes";
   if (path.empty()) {
     fail(ExitCode::usage, "{} has no tokenizer; name one by --tokenizer, or give ids by --tokens", source.path);
   }
-  result.tokenizer = load_tokenizer(path);
+  result.tokenizer = load_tokenizer(path, damaged);
   check_tokenizer(source, *result.tokenizer, path);
   if (result.tokenizer->vocab_size() > source.model.vocab_size) {
     fail(ExitCode::usage,

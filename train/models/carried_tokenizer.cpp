@@ -28,14 +28,15 @@ class Carrier {
 
   std::vector<std::string> carry(const std::string& from, const std::map<std::string, std::string>& made) {
     for (const auto& [name, content] : made) write(name, content);
+    require_whole(from);
     if (from == "bytes") {
       write("tokenizer.json", json_text(byte_tokenizer_json()) + "\n");
     } else if (!from.empty() && is_directory(from, code_)) {
       copy_folder(from);
     } else if (!from.empty()) {
-      write("tokenizer.json", read_tokenizer_file(from));
+      write("tokenizer.json", read_tokenizer_file(from, ExitCode::checkpoint));
     }
-    describe();
+    describe(from);
     if (const std::string config = write_generation_config(to_, ids_); !config.empty()) {
       write("generation_config.json", config);
     }
@@ -50,6 +51,17 @@ class Carrier {
     files_.insert(name);
   }
 
+  /// Throws Error(checkpoint) if a tokenizer.json is damaged. One that is whole and of a kind that is not read here is
+  /// carried along.
+  static void require_whole(const std::string& from) {
+    if (from.empty() || from == "bytes" || !path_exists(from + "/tokenizer.json", ExitCode::checkpoint)) return;
+    try {
+      read_tokenizer_identity(from, ExitCode::checkpoint);
+    } catch (const Error& error) {
+      if (error.code() == ExitCode::checkpoint) throw;
+    }
+  }
+
   void copy_folder(const std::string& from) {
     for (const char* name : carried_files) {
       if (std::string_view(name) == "generation_config.json" && generation_ == OwnGeneration::left) continue;
@@ -59,23 +71,31 @@ class Carrier {
 
   /// Writes the tokenizer_config.json that makes transformers take a tokenizer.json as it is, and text after decoding
   /// as it comes, where there is none.
-  void describe() {
+  void describe(const std::string& from) {
     if (!files_.contains("tokenizer.json") || files_.contains("tokenizer_config.json")) return;
+    nlohmann::json config{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
+    try {  // a kind that is not read here may be damaged, too
+      add_special_tokens(config);
+    } catch (const std::exception& error) {
+      fail(ExitCode::checkpoint, "{}: its tokenizer.json is damaged: {}", from, error.what());
+    }
+    write("tokenizer_config.json", json_text(config, 2) + "\n");
+  }
+
+  /// Names a config's special tokens, as the tokenizer.json has them. Throws std::exception if it is damaged.
+  void add_special_tokens(nlohmann::json& config) const {
     const nlohmann::json tokenizer =
         parse_strict_json(read_file(to_ + "/tokenizer.json", code_, longest), {.bytes = longest});
-    nlohmann::json config{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
+    const nlohmann::json added = tokenizer.value("added_tokens", nlohmann::json::array());
     const auto put = [&](const char* role, std::int64_t id) {
-      if (!tokenizer.contains("added_tokens")) return;
-      for (const nlohmann::json& token : tokenizer["added_tokens"]) {
-        if (token["id"] == id) config[role] = token["content"];
+      for (const nlohmann::json& token : added) {
+        if (token.at("id") == id) config[role] = token.at("content").get<std::string>();
       }
     };
     if (ids_.begin) put("bos_token", *ids_.begin);
     if (!ids_.ends.empty()) put("eos_token", ids_.ends.front());
-    if (const nlohmann::json unknown = tokenizer["model"].value("unk_token", nlohmann::json()); unknown.is_string()) {
-      config["unk_token"] = unknown;
-    }
-    write("tokenizer_config.json", json_text(config, 2) + "\n");
+    const nlohmann::json unknown = tokenizer.at("model").value("unk_token", nlohmann::json());
+    if (unknown.is_string()) config["unk_token"] = unknown;
   }
 
   const std::string& to_;

@@ -14,11 +14,12 @@ bool has_tokenizer(const ModelSource& source) {
 }
 
 /// Returns the hash of the tokenizer that a model from elsewhere brings along, "" if it brings none. Sets *remark where
-/// it cannot be read.
+/// it is of a kind that is not read. Throws Error(checkpoint) if it is damaged.
 std::string own_tokenizer_hash(const ModelSource& source, std::optional<std::string>& remark) {
   try {
-    return has_tokenizer(source) ? read_tokenizer_identity(source.tokenizer) : "";
+    return has_tokenizer(source) ? read_tokenizer_identity(source.tokenizer, ExitCode::checkpoint) : "";
   } catch (const Error& error) {
+    if (error.code() == ExitCode::checkpoint) throw;
     remark = fmt::format("whether the tokens are those of {} is not known, as its tokenizer is not read: {}",
                          source.path, error.what());
     return "";
@@ -45,10 +46,10 @@ std::string tokenizer_of_data(const Corpus& corpus, std::optional<std::string>& 
 
 std::optional<std::string> check_tokens(const ModelSource& source, const TokenFile& file) {
   std::optional<std::string> remark;
-  if (file.tokenizer_hash().empty()) return remark;
   const bool has_own = has_tokenizer(source);
   const std::string hash =
       source.checkpoint ? source.checkpoint->manifest.tokenizer_hash : own_tokenizer_hash(source, remark);
+  if (file.tokenizer_hash().empty()) return std::nullopt;
   if (hash.empty() || hash == file.tokenizer_hash()) return remark;
   fail(ExitCode::data,
        "{} has tokens of another tokenizer than {} (hashes {} and {}), so they mean nothing to this model; {}",
@@ -68,7 +69,7 @@ void check_tokenizer(const ModelSource& source, const Tokenizer& tokenizer, cons
 }
 
 std::unique_ptr<Tokenizer> load_model_tokenizer(const ModelSource& source) {
-  if (has_tokenizer(source)) return load_tokenizer(source.tokenizer);
+  if (has_tokenizer(source)) return load_tokenizer(source.tokenizer, ExitCode::checkpoint);
   const bool of_bytes =
       source.checkpoint && source.checkpoint->manifest.tokenizer_hash == read_tokenizer_identity("bytes");
   return of_bytes ? load_tokenizer("bytes") : nullptr;

@@ -14,7 +14,8 @@
 namespace ringtrain {
 
 /// Throws Error(data) that names both if the file was made with another tokenizer than the model's, as far as file and
-/// model say whose they are. Returns a sentence if the model has a tokenizer that cannot be read here.
+/// model say whose they are, and Error(checkpoint) if the model's tokenizer is damaged. Returns a sentence if it is of
+/// a kind that is not read here.
 std::optional<std::string> check_tokens(const ModelSource& source, const TokenFile& file);
 
 /// Throws Error(data) unless a tokenizer, which came from `path`, gives the ids that a run's model was trained on, as
@@ -22,7 +23,7 @@ std::optional<std::string> check_tokens(const ModelSource& source, const TokenFi
 void check_tokenizer(const ModelSource& source, const Tokenizer& tokenizer, const std::string& path);
 
 /// Returns the tokenizer that goes with a model: its own; that of bytes if its run was trained on bytes; null if there
-/// is none. Throws Error(data) as load_tokenizer() does.
+/// is none. Throws Error(data) as load_tokenizer() does, and Error(checkpoint) if it is damaged.
 std::unique_ptr<Tokenizer> load_model_tokenizer(const ModelSource& source);
 
 /// Returns the identity of the tokenizer that a model was trained with; "" if it is not known.

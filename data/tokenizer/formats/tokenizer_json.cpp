@@ -49,7 +49,9 @@ std::optional<std::string> token_bytes(const std::string& token) {
 /// Reads one file.
 class Reader {
  public:
-  Reader(const json& file, const std::string& path) : file_(file), path_(path) { spec_.where = path; }
+  Reader(const json& file, const std::string& path, ExitCode damaged) : file_(file), path_(path), damaged_(damaged) {
+    spec_.where = path;
+  }
 
   BpeSpec read() {
     const json& model = member(file_, "model");
@@ -78,7 +80,7 @@ class Reader {
   }
   const json& member(const json& object, const char* name) const {
     const auto found = object.find(name);
-    if (!object.is_object() || found == object.end()) fail(ExitCode::data, "{} has no {}; is it whole?", path_, name);
+    if (!object.is_object() || found == object.end()) fail(damaged_, "{} has no {}; is it whole?", path_, name);
     return *found;
   }
   /// Returns a part that may be missing or null.
@@ -104,7 +106,7 @@ class Reader {
   std::int64_t checked_id(const json& value, const std::string& token, std::int64_t limit) const {
     const std::optional<std::int64_t> id = whole_number(value);
     if (id && *id >= 0 && *id < limit) return *id;
-    fail(ExitCode::data, "{}: token '{}' has the id {}", path_, token,
+    fail(damaged_, "{}: token '{}' has the id {}", path_, token,
          value.is_number() ? json_text(value) : value.type_name());
   }
 
@@ -116,7 +118,7 @@ class Reader {
       const std::int64_t id = checked_id(value, token, limit);
       const auto place = static_cast<std::size_t>(id);
       if (spec_.tokens.size() <= place) spec_.tokens.resize(place + 1);
-      if (!spec_.tokens[place].empty()) fail(ExitCode::data, "{}: two tokens have the id {}", path_, id);
+      if (!spec_.tokens[place].empty()) fail(damaged_, "{}: two tokens have the id {}", path_, id);
       spec_.tokens[place] = token;
       if (spec_.alphabet == BpeSpec::Alphabet::bytes) {
         if (std::optional<std::string> bytes = token_bytes(token)) {
@@ -131,7 +133,7 @@ class Reader {
 
   std::int32_t id_of(const std::string& token, std::size_t merge) const {
     const auto found = ids_.find(token);
-    if (found == ids_.end()) fail(ExitCode::data, "{}: merge {} names '{}', which is no token", path_, merge, token);
+    if (found == ids_.end()) fail(damaged_, "{}: merge {} names '{}', which is no token", path_, merge, token);
     return found->second;
   }
 
@@ -144,12 +146,12 @@ class Reader {
         const auto text = merges[i].get<std::string>();
         const std::size_t space = text.find(' ');
         if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
-          fail(ExitCode::data, "{}: merge {} is '{}', not two tokens", path_, i, text);
+          fail(damaged_, "{}: merge {} is '{}', not two tokens", path_, i, text);
         }
         left = text.substr(0, space);
         right = text.substr(space + 1);
       } else {
-        if (!merges[i].is_array() || merges[i].size() != 2) fail(ExitCode::data, "{}: merge {} is no pair", path_, i);
+        if (!merges[i].is_array() || merges[i].size() != 2) fail(damaged_, "{}: merge {} is no pair", path_, i);
         left = merges[i][0].get<std::string>();
         right = merges[i][1].get<std::string>();
       }
@@ -198,6 +200,7 @@ class Reader {
     if (added.is_null()) return;
     std::unordered_map<std::string, std::size_t> places;
     auto next = static_cast<std::int64_t>(ids_.size());  // what tokenizers gives a token that the vocabulary lacks
+    if (!added.is_array()) fail(damaged_, "{}: added_tokens is no list; is it whole?", path_);
     for (const json& one : added) {
       AddedToken token;
       token.content = member(one, "content").get<std::string>();
@@ -329,6 +332,7 @@ class Reader {
 
   const json& file_;
   const std::string& path_;
+  const ExitCode damaged_;
   BpeSpec spec_;
   std::unordered_map<std::string, std::int32_t> ids_;
   bool saw_byte_level_ = false, doubled_mark_ = false;
@@ -343,14 +347,14 @@ std::string byte_level_character(unsigned char byte) {
   return character;
 }
 
-json read_tokenizer_config(const std::string& folder) {
+json read_tokenizer_config(const std::string& folder, ExitCode damaged) {
   const std::string path = folder + "/tokenizer_config.json";
-  if (!path_exists(path, ExitCode::data)) return {};
-  const std::string text = read_in_folder(folder, "tokenizer_config.json", ExitCode::data);
+  if (!path_exists(path, damaged)) return {};
+  const std::string text = read_in_folder(folder, "tokenizer_config.json", damaged);
   try {
     return parse_strict_json(text);
   } catch (const std::exception& error) {
-    fail(ExitCode::data, "{} is damaged: {}", path, error.what());
+    fail(damaged, "{} is damaged: {}", path, error.what());
   }
 }
 
@@ -362,11 +366,11 @@ std::string token_in(const json& config, const char* role) {
   return (*found)["content"].get<std::string>();
 }
 
-BpeSpec read_tokenizer_json(const json& file, const std::string& path) {
+BpeSpec read_tokenizer_json(const json& file, const std::string& path, ExitCode damaged) {
   try {
-    return Reader(file, path).read();
+    return Reader(file, path, damaged).read();
   } catch (const json::exception& error) {
-    fail(ExitCode::data, "{} is no tokenizer.json that this program reads: {}", path, error.what());
+    fail(damaged, "{} is no tokenizer.json that this program reads: {}", path, error.what());
   }
 }
 

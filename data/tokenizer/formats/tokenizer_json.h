@@ -8,15 +8,17 @@
 #include <string>
 
 #include "data/tokenizer/bpe_spec.h"
+#include "framework/error.h"
 
 namespace ringtrain {
 
-/// Throws Error(data) that names the file and the member at fault.
-BpeSpec read_tokenizer_json(const nlohmann::json& json, const std::string& path);
+/// Throws Error(data) that names the file and the member at fault where the file asks for what is not done here, and
+/// Error(damaged) where a member is missing or is not what it has to be.
+BpeSpec read_tokenizer_json(const nlohmann::json& json, const std::string& path, ExitCode damaged = ExitCode::data);
 
-/// Returns the object in a folder's tokenizer_config.json; anything else if there is none. Throws Error(data) if it is
-/// damaged.
-nlohmann::json read_tokenizer_config(const std::string& folder);
+/// Returns the object in a folder's tokenizer_config.json; anything else if there is none. Throws Error(damaged) if it
+/// is damaged.
+nlohmann::json read_tokenizer_config(const std::string& folder, ExitCode damaged = ExitCode::data);
 /// Returns the content of a special token ("eos_token") in it, "" if it names none.
 std::string token_in(const nlohmann::json& config, const char* role);
 
