@@ -352,7 +352,7 @@ std::vector<ConfigKey> make_table() {
             read_stages(value, out, config_keys(), report);
           },
           [](const std::vector<TrainingStage>& stages) { return write_stages(stages, config_keys()); },
-          "a list of maps, ascending by from_step, each 2 to training.steps"),
+          "a list of at most 1000 maps, ascending by from_step, each 2 to training.steps"),
       key_of(
           KEY(training.seed), "of the weights and of the order of the data", read_unsigned,
           [](std::uint64_t seed) { return std::to_string(seed); }, "0 to 18446744073709551615"),

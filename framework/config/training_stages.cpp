@@ -15,6 +15,7 @@ namespace ringtrain {
 
 namespace {
 
+constexpr std::int64_t most_entries = 1000;
 constexpr std::string_view scaling_section = "model.rope_scaling.";
 
 /// The keys of an entry, and the key of a config whose rules each has.
@@ -138,6 +139,24 @@ void each_stage(const TrainingConfig& training, std::int64_t steps, const Take& 
   }
 }
 
+/// Returns a config's first stage. The copy does not hold the memory of the list, which many of them would fill.
+Config without_stages(const Config& config) {
+  Config result = config;
+  result.training.stages = std::vector<TrainingStage>();
+  return result;
+}
+
+/// Makes the config of a stage that of the next one.
+void go_on(Config& config, const TrainingStage& next) {
+  if (next.seq_len) config.training.seq_len = *next.seq_len;
+  if (next.global_batch_size) config.training.global_batch_size = *next.global_batch_size;
+  if (next.rope_theta) config.model.rope_theta = *next.rope_theta;
+  if (next.rope_scaling) config.model.rope_scaling = *next.rope_scaling;
+  std::int64_t& meant = config.model.max_position_embeddings;
+  const bool table = config.model.architecture == Architecture::gpt2;  // its table is as large as it is
+  if (meant > 0 && !table) meant = std::max(meant, config.training.seq_len);
+}
+
 }  // namespace
 
 int stage_count(const TrainingConfig& training) {
@@ -158,18 +177,8 @@ std::int64_t last_step_of(const TrainingConfig& training, int stage) {
 }
 
 Config config_of_stage(const Config& config, int stage) {
-  Config result = config;
-  result.training.stages.clear();
-  for (int i = 0; i < stage; ++i) {
-    const TrainingStage& next = config.training.stages[static_cast<std::size_t>(i)];
-    if (next.seq_len) result.training.seq_len = *next.seq_len;
-    if (next.global_batch_size) result.training.global_batch_size = *next.global_batch_size;
-    if (next.rope_theta) result.model.rope_theta = *next.rope_theta;
-    if (next.rope_scaling) result.model.rope_scaling = *next.rope_scaling;
-    std::int64_t& meant = result.model.max_position_embeddings;
-    const bool table = config.model.architecture == Architecture::gpt2;  // its table is as large as it is
-    if (meant > 0 && !table) meant = std::max(meant, result.training.seq_len);
-  }
+  Config result = without_stages(config);
+  for (int i = 0; i < stage; ++i) go_on(result, config.training.stages[static_cast<std::size_t>(i)]);
   return result;
 }
 
@@ -178,8 +187,8 @@ Config config_of_step(const Config& config, std::int64_t step) {
 }
 
 std::vector<Config> configs_of_stages(const Config& config) {
-  std::vector<Config> stages;
-  for (int stage = 0; stage < stage_count(config.training); ++stage) stages.push_back(config_of_stage(config, stage));
+  std::vector<Config> stages{without_stages(config)};
+  for (const TrainingStage& next : config.training.stages) go_on(stages.emplace_back(Config(stages.back())), next);
   return stages;
 }
 
@@ -226,6 +235,10 @@ void read_stages(const YamlValue& value, std::vector<TrainingStage>& out, std::s
   if (value.kind != YamlValue::Kind::list) {
     return report(value.line, fmt::format("is {}, but must be a list of stages: [{{from_step: 100, seq_len: 16K}}]",
                                           described(value)));
+  }
+  if (std::ssize(value.items) > most_entries) {
+    return report(value.line, fmt::format("has {} stages, but at most {} are allowed; let one stage take more steps",
+                                          value.items.size(), most_entries));
   }
   std::vector<TrainingStage> stages;
   bool fits = true;

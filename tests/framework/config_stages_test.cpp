@@ -1,4 +1,6 @@
 // The key training.stages: what is read, what is written, what is refused; and which stage holds in which step.
+#include <fmt/core.h>
+
 #include "framework/config/config.h"
 #include "framework/config/training_stages.h"
 #include "tests/framework/config_text.h"
@@ -61,6 +63,32 @@ TEST(ConfigStages, AreRefusedWithASentence) {
   expect("[{from_step: 4, rope_scaling: {type: yarn, factr: 2}}]", "unknown key rope_scaling.factr");
   expect("[{from_step: 4, rope_scaling: yarn}]", "it must be a map");
   EXPECT_EQ(told("[{from_step: 4, seq_len: 128}]"), "");
+}
+
+/// Returns a list of this many entries, of every seventh length.
+std::string many_stages(int count) {
+  std::string list;
+  for (int i = 0; i < count; ++i) {
+    list += fmt::format("{}{{from_step: {}, seq_len: {}}}", i == 0 ? "" : ", ", i + 2, 64 + i % 7 * 16);
+  }
+  return "[" + list + "]";
+}
+
+TEST(ConfigStages, AThousandNeedNoMemoryForEachOther) {
+  const auto text = [](int count) {
+    return "training: {seq_len: 64, steps: 5000, stages: " + many_stages(count) + "}\ndata: {train: a.h5}\n";
+  };
+  EXPECT_NE(complaint(text(1001)).find("has 1001 stages, but at most 1000 are allowed"), std::string::npos);
+  const Config config = parse_config(text(1000), "x.yaml", {});
+  const std::vector<Config> stages = configs_of_stages(config);
+  ASSERT_EQ(stages.size(), 1001u);
+  for (int i = 0; i <= 1000; ++i) {
+    const Config& stage = stages[static_cast<std::size_t>(i)];
+    EXPECT_EQ(stage.training.stages.capacity(), 0u) << i;
+    EXPECT_EQ(stage.training.seq_len, i == 0 ? 64 : 64 + (i - 1) % 7 * 16);
+    EXPECT_EQ(config_of_stage(config, i).training.stages.capacity(), 0u) << i;
+    EXPECT_TRUE(differences(stage, config_of_stage(config, i)).empty()) << i;
+  }
 }
 
 }  // namespace
