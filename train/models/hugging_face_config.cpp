@@ -87,7 +87,7 @@ struct Refusal {
   const char* harmless;  // as JSON
   const char* why;
 };
-constexpr std::array<Refusal, 30> refusals{{
+constexpr std::array<Refusal, 29> refusals{{
     {"quantization_config", "null", "quantized weights are not read; take the model's unquantized folder"},
     {"num_local_experts", "0", "mixtures of experts are not computed here"},
     {"num_experts", "0", "mixtures of experts are not computed here"},
@@ -115,7 +115,6 @@ constexpr std::array<Refusal, 30> refusals{{
     {"pruned_heads", "{}", "pruned heads are not computed here"},
     {"layer_norm_elementwise_affine", "true", "norms have weights"},
     {"clip_qkv", "null", "clipped queries, keys and values are not computed here"},
-    {"auto_map", "null", "the folder's own Python code cannot be run; take a model of one of the known classes"},
     {"pad_vocab_size_multiple", "null", "the vocabulary is that of the tensors"},
     {"is_decoder", "false", "only a plain language model is computed here"},
 }};
@@ -151,6 +150,30 @@ const Family& read_family(JsonKeys& keys) {
   return *named;
 }
 
+/// Reads which classes of the folder's own Python code stand for those of transformers: accepted where that is the
+/// class computed here. No code is run.
+void read_auto_map(JsonKeys& keys, const Family& family, std::vector<std::string>& logs) {
+  if (!keys.has("auto_map")) return;
+  const nlohmann::json& map = keys.at("auto_map");
+  const auto model = map.find("AutoModelForCausalLM");
+  const std::string name = model != map.end() && model->is_string() ? model->get<std::string>() : "";
+  if (name.substr(name.rfind('.') + 1) != family.name) {  // npos + 1 is 0
+    keys.refuse("auto_map",
+                "is {}; the folder's own Python code cannot be run; take a model of one of the known classes",
+                shown(map));
+  }
+  logs.push_back(
+      fmt::format("{}: auto_map names Python code, which is not run: the model is a {} as transformers has it",
+                  keys.path(), family.name));
+}
+
+/// Reads a key that a class does not read, but that its published files have beside one that it does: both must say the
+/// same.
+void require_same(JsonKeys& keys, const char* unread, const char* read, const nlohmann::json& value) {
+  if (!keys.has(unread) || keys.at(unread) == value) return;
+  keys.refuse(unread, "is {}, but {}, which the class reads, is {}", shown(keys.at(unread)), read, shown(value));
+}
+
 /// Returns what a size's key says. GPT-2's class takes the names of the others for its own, too.
 std::int64_t read_size(JsonKeys& keys, const char* key, const char* other_name, std::int64_t other) {
   if (std::string_view(key) == other_name || !keys.has(other_name)) return keys.integer(key, other);
@@ -179,6 +202,7 @@ std::int64_t read_window_length(JsonKeys& keys, const Family& family) {
   if ((family.window == WindowKeys::unrotated || family.absent_window == 0) && !given) return 0;
   const std::int64_t window = keys.integer("sliding_window", family.absent_window);
   if (window < 1) keys.refuse("sliding_window", "is {}, but must be at least 1, or null", window);
+  if (family.window == WindowKeys::pattern) require_same(keys, "sliding_window_size", "sliding_window", window);
   return window;
 }
 
@@ -280,6 +304,9 @@ void read_sizes(JsonKeys& keys, const Family& family, ModelConfig& model) {
   model.num_hidden_layers = read_size(keys, key.layers, llama_keys.layers, sizes.layers);
   model.num_attention_heads = read_size(keys, key.heads, llama_keys.heads, sizes.heads);
   model.max_position_embeddings = read_size(keys, key.positions, llama_keys.positions, sizes.positions);
+  if (model.max_position_embeddings < 1) {
+    keys.refuse(key.positions, "is {}, but must be at least 1", model.max_position_embeddings);
+  }
   const bool wide = sizes.intermediate_size == 0 && !keys.has(key.intermediate_size);
   model.intermediate_size = wide ? 4 * std::clamp<std::int64_t>(model.hidden_size, 1, 262144)
                                  : keys.integer(key.intermediate_size, sizes.intermediate_size);
@@ -295,6 +322,7 @@ void read_rotary(JsonKeys& keys, const Family& family, ModelConfig& model, std::
   model.head_dim = plain_heads ? 0 : keys.integer("head_dim", family.sizes.head_dim);
   if (family.gelu) {
     require_activation(keys, "hidden_activation", {"gelu_pytorch_tanh"});
+    require_same(keys, "hidden_act", "hidden_activation", "gelu_pytorch_tanh");
   } else {
     require_activation(keys, "hidden_act", {"silu", "swish"});
   }
@@ -413,6 +441,7 @@ HuggingFaceConfig parse_hugging_face_config(const std::string& text, const std::
   ModelConfig& model = config.model;
   model.architecture = family.architecture;
   model.initializer_range = keys.real("initializer_range", model.initializer_range);
+  read_auto_map(keys, family, config.logs);
   read_sizes(keys, family, model);
   if (family.rotary) {
     read_rotary(keys, family, model, config.logs);
