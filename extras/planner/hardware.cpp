@@ -211,16 +211,6 @@ double Hardware::attention_share(double tokens) const {
   return std::lerp(low.share, high.share, std::log(tokens / from) / std::log(static_cast<double>(high.tokens) / from));
 }
 
-Hardware by_rails(Hardware hardware) {
-  const LinkLevel inner = hardware.levels.front();
-  for (LinkLevel& level : hardware.levels) {
-    if (level.ranks == inner.ranks) continue;
-    const double together = level.bandwidth * static_cast<double>(inner.ranks);
-    level.bandwidth = std::max(level.bandwidth, std::min(together, inner.bandwidth));
-  }
-  return hardware;
-}
-
 std::string told_rates(const Hardware& hardware) {
   if (hardware.rates == RatesOf::ringtrain) return "";
   return fmt::format("{}: rates are published ones of other libraries; {}", hardware.name,

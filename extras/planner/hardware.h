@@ -75,10 +75,6 @@ struct Hardware {
   std::int64_t ranks_of_node(std::int64_t world) const { return node_ranks > 0 ? std::min(world, node_ranks) : world; }
 };
 
-/// Returns the links as a ring of two levels by rails would find them, at best: what crosses groups of the first level
-/// goes by the links of all ranks of the group at once, as far as the first level itself is no slower.
-Hardware by_rails(Hardware hardware);
-
 /// Returns what a user should know of rates that are not ringtrain's own, a sentence; "" of others.
 std::string told_rates(const Hardware& hardware);
 

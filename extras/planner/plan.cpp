@@ -103,7 +103,7 @@ std::vector<MaskPlan> mask_plans(const PlanRequest& request, const RankRates& ra
   const double passes = static_cast<double>(config.training.global_batch_size / config.training.micro_batch_size);
   std::vector<MaskPlan> plans;
   for (const MaskCount& layers : mask_counts(config.model, config.training)) {
-    const RingWork work = ring_work(config, layers.mask, request.mean_document, request.disturbance.seed);
+    const RingWork work = ring_work(config, layers.mask, request.mean_document);
     const RingTokens sent = work.sent();
     const PassCosts costs = pass_costs(config, rates, layer, /*backward=*/true);
     const double visits = layers.forward + layers.backward * (layer.attention_again ? 2 : 1);
@@ -124,7 +124,7 @@ LayerPairs sequence_pairs(const PlanRequest& request) {
   Config one = request.config;
   one.mesh.sequence = one.training.micro_batch_size = 1;
   return layer_pairs(mask_counts(one.model, one.training), [&](const AttentionMask& mask) {
-    return static_cast<double>(ring_work(one, mask, request.mean_document, request.disturbance.seed).all_pairs());
+    return static_cast<double>(ring_work(one, mask, request.mean_document).all_pairs());
   });
 }
 
@@ -133,33 +133,12 @@ StepCase step_case(const PlanRequest& request, const ParameterTable& table, cons
   return {.config = request.config,
           .table = table,
           .hardware = request.hardware,
-          .disturbance = request.disturbance,
           .mean_document = request.mean_document,
           .offload = offloaded_bytes(request.config, memory),
           .tell = request.tell};
 }
 
 }  // namespace
-
-void check_disturbance(const Disturbance& disturbance, std::int64_t world, std::int64_t ring) {
-  for (const Disturbance::Straggler& straggler : disturbance.stragglers) {
-    if (straggler.rank >= world) {
-      fail(ExitCode::usage, "--straggler {}:{:g}: there is no rank {} of {}", straggler.rank, straggler.factor,
-           straggler.rank, world);
-    }
-  }
-  for (const Disturbance::SlowLink& link : disturbance.slow_links) {
-    const std::string given = fmt::format("--slow-link {}:{}:{:g}", link.from, link.to, link.factor);
-    if (std::max(link.from, link.to) >= world) {
-      fail(ExitCode::usage, "{}: there is no rank {} of {}", given, std::max(link.from, link.to), world);
-    }
-    if (link.from == link.to) fail(ExitCode::usage, "{}: a rank has no link to itself", given);
-    if (ring > 0 && link.from / ring != link.to / ring) {
-      fail(ExitCode::usage, "{}: ranks {} and {} are of two rings, of {}, which send each other nothing", given,
-           link.from, link.to, counted(ring, "rank"));
-    }
-  }
-}
 
 double useful_step_flops(const PlanRequest& request) {
   const auto batch = static_cast<double>(request.config.training.global_batch_size);
@@ -241,18 +220,6 @@ std::int64_t longest_context(const Config& config, const Hardware& hardware, con
 
 namespace {
 
-/// Returns what rails would make of a step that takes `times`.
-RailsPlan rails_plan(const PlanRequest& request, StepCase step, const StepTimes& times) {
-  const std::int64_t node = request.hardware.levels.front().ranks, ranks = request.config.mesh.sequence;
-  if (request.hardware.levels.size() < 2 || node < 2 || ranks <= node || ranks % node != 0 || times.ring_wait == 0 ||
-      !request.disturbance.none()) {
-    return {};
-  }
-  step.rails = true;
-  const StepTimes by_rails = simulate_step(step);
-  return {.links = node, .step_seconds = by_rails.step_seconds, .ring_wait = by_rails.ring_wait};
-}
-
 /// Returns the plan of one stage's steps; memory: of the whole config's ranks. Nothing of the run.
 Plan plan_of_steps(const PlanRequest& request, const ParameterTable& table, std::vector<RankPlan> memory) {
   const Config& config = request.config;
@@ -267,9 +234,7 @@ Plan plan_of_steps(const PlanRequest& request, const ParameterTable& table, std:
   plan.flops = step_flops(config.model, config.training, sequence_pairs(request));
   plan.step_tokens = static_cast<double>(config.training.global_batch_size * config.training.seq_len);
   plan.useful_flops = useful_step_flops(request);
-  const StepCase step = step_case(request, table, plan.memory);
-  plan.times = simulate_step(step);
-  plan.rails = rails_plan(request, step, plan.times);
+  plan.times = simulate_step(step_case(request, table, plan.memory));
   plan.masks = mask_plans(request, plan.rates);
   plan.tokens_per_second = plan.step_tokens / plan.times.step_seconds;
   plan.mfu = plan.useful_flops / plan.times.step_seconds /

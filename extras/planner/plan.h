@@ -21,8 +21,7 @@ namespace ringtrain {
 struct PlanRequest {
   Config config;
   Hardware hardware;
-  double tokens = 0;  // of the whole training; 0: those of the config's steps
-  Disturbance disturbance = {};
+  double tokens = 0;            // of the whole training; 0: those of the config's steps
   double mean_document = 0;     // tokens, with packing documents; 0: one document a sequence
   bool longest_context = true;  // find it, too: it plans some thirty other lengths
   Tell tell = {};
@@ -77,12 +76,6 @@ struct StagePlan {
   double step_seconds = 0, tokens_per_second = 0, mfu = 0;
 };
 
-/// What a ring of two levels by rails would make of a step, at best. No run has one.
-struct RailsPlan {
-  std::int64_t links = 0;  // that carry at once what crosses nodes; 0: the ring is within one, or not held up by links
-  double step_seconds = 0, ring_wait = 0;
-};
-
 /// The answer to a PlanRequest.
 struct Plan {
   PlanRequest request;  // its config as it holds in the stage with the longest sequences, which the steps here are of
@@ -95,7 +88,6 @@ struct Plan {
   double useful_flops = 0;  // of a step: those that MFU counts
   RankRates rates;
   StepTimes times;
-  RailsPlan rails;
   std::vector<MaskPlan> masks;  // those that differ; whose queries see most comes first
   double step_tokens = 0;
   double tokens_per_second = 0, mfu = 0;
@@ -108,9 +100,6 @@ struct Plan {
 /// Returns the plan: memory for all stages, times of the longest one, and the run's time as the sum over its stages.
 /// Throws Error(usage) for what cannot be planned.
 Plan make_plan(const PlanRequest& request);
-
-/// Throws Error(usage) unless ranks and links that are disturbed are those of a mesh; of a ring of 0 ranks any two.
-void check_disturbance(const Disturbance& disturbance, std::int64_t world, std::int64_t ring);
 
 /// Returns what the config's ranks hold, by the plans of its kinds of ranks.
 MemoryNeed memory_need(const Config& config, const Hardware& hardware, const std::vector<RankPlan>& plans);

@@ -59,27 +59,6 @@ double read_tokens(const std::string& given) {
        given, most_tokens);
 }
 
-Disturbance::Straggler read_straggler(const std::string& given) {
-  std::string_view text = given;
-  Disturbance::Straggler straggler;
-  if (take_number(text, straggler.rank) && take(text, ':') && take_real(text, straggler.factor) && text.empty() &&
-      straggler.rank >= 0 && straggler.factor > 0) {
-    return straggler;
-  }
-  fail(ExitCode::usage, "--straggler {}: must be RANK:FACTOR, e.g. 3:1.5", given);
-}
-
-Disturbance::SlowLink read_slow_link(const std::string& given) {
-  std::string_view text = given;
-  Disturbance::SlowLink link;
-  if (take_number(text, link.from) && take(text, ':') && take_number(text, link.to) && take(text, ':') &&
-      take_real(text, link.factor) && text.empty() && link.from >= 0 && link.to >= 0 && link.factor > 0) {
-    return link;
-  }
-  fail(ExitCode::usage, "--slow-link {}: must be FROM:TO:FACTOR, two ranks and how many times as long, e.g. 3:4:10",
-       given);
-}
-
 /// What the program says, to people and to programs.
 struct Told {
   std::string text;
@@ -95,8 +74,6 @@ void add_advice(const Config& config, const Hardware& hardware, Told& told) {
 }
 
 Told planned(const PlanRequest& request) {
-  const MeshConfig& mesh = request.config.mesh;
-  check_disturbance(request.disturbance, mesh.data * mesh.sequence, mesh.sequence);
   const Plan plan = make_plan(request);
   Told told{plan_report(plan), plan_json(plan), plan.fits};
   if (plan.fits) return told;
@@ -128,20 +105,17 @@ Told searched(PlanRequest request, std::int64_t devices, const std::vector<std::
   }
   told.json["search"] = search_json(found);
   told.json["why"] = found.why;
-  told.json["levers"] = nlohmann::ordered_json::array();
-  for (const Lever& lever : found.levers) told.json["levers"].push_back({{"what", lever.what}, {"gain", lever.gain}});
   return told;
 }
 
 /// The command line, as it was given.
 struct Given {
   std::string config, hardware, mesh, tokens, output;
-  std::vector<std::string> settings, stragglers, slow_links;
+  std::vector<std::string> settings;
   bool search = false, measure = false, overwrite = false;
   std::int64_t devices = 0;  // 0: the mesh's
   std::vector<std::int64_t> batches;
   double mean_document = 0;
-  Disturbance disturbance;
 };
 
 void add_search_options(CommandLine& app, Given& given) {
@@ -162,11 +136,10 @@ void add_search_options(CommandLine& app, Given& given) {
 }
 
 void add_options(CommandLine& app, Given& given) {
-  const auto repeated = [&](const char* name, std::vector<std::string>& values, const char* type, const char* what) {
-    app.add_option(name, values, type, what)->allow_extra_args(false);
-  };
   app.add_option("--config", given.config, "FILE", "the YAML config of the run");
-  repeated("--set", given.settings, "KEY.PATH=VALUE", "change one key of the config, as of train; may be repeated");
+  app.add_option("--set", given.settings, "KEY.PATH=VALUE",
+                 "change one key of the config, as of train; may be repeated")
+      ->allow_extra_args(false);
   app.add_option(
       "--hardware", given.hardware, "NAME|FILE",
       "a hardware file, or the name of one of configs/hardware (default: cpu, or h200 for a config of GPUs)");
@@ -176,13 +149,6 @@ void add_options(CommandLine& app, Given& given) {
   add_search_options(app, given);
   app.add_real("--documents", given.mean_document, RealRange::above(0), "N",
                "mean tokens of a document, with data.packing documents (default: one document a sequence)");
-  app.add_real("--jitter", given.disturbance.jitter, RealRange::within(0, 2), "X",
-               "simulate kernel calls whose times vary: the standard deviation of their logarithm");
-  app.add_option("--seed", given.disturbance.seed, "N", "of --jitter and --documents")->capture_default_str();
-  repeated("--straggler", given.stragglers, "RANK:FACTOR",
-           "simulate a rank that is FACTOR times as slow; may be repeated");
-  repeated("--slow-link", given.slow_links, "FROM:TO:FACTOR",
-           "simulate a link that is FACTOR times as slow; may be repeated");
   auto* const output =
       app.add_option("--output", given.output, "FILE.json", "write the plan as JSON, too; replaces a former plan");
   app.add_flag("--overwrite", given.overwrite, "let --output replace any file that this plan does not read")
@@ -210,7 +176,6 @@ void measure(const Given& given) {
 PlanRequest request_of(const Given& given) {
   PlanRequest request;
   request.mean_document = given.mean_document;
-  request.disturbance = given.disturbance;
   request.tell = [](const std::string& sentence) { write_message(stderr, "plan: " + sentence + "\n"); };
   request.config =
       read_config(given.config, given.settings, ConfigUse::know, check_model, planned_model_reader(request.tell));
@@ -223,8 +188,6 @@ PlanRequest request_of(const Given& given) {
   const char* const usual = request.config.training.device == Device::Kind::cuda ? "h200" : "cpu";
   request.hardware = read_hardware(find_hardware(given.hardware.empty() ? usual : given.hardware));
   if (!given.tokens.empty()) request.tokens = read_tokens(given.tokens);
-  for (const std::string& one : given.stragglers) request.disturbance.stragglers.push_back(read_straggler(one));
-  for (const std::string& one : given.slow_links) request.disturbance.slow_links.push_back(read_slow_link(one));
   return request;
 }
 

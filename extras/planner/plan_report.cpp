@@ -145,15 +145,6 @@ std::string time_lines(const Plan& plan) {
   return text;
 }
 
-std::string rails_line(const Plan& plan) {
-  if (plan.rails.links == 0) return "";
-  return fmt::format(
-      "by rails, which no run has yet, {} links of a node would carry at once what crosses nodes: at best a step of "
-      "{}, "
-      "{} of it waiting for the ring\n",
-      plan.rails.links, seconds_text(plan.rails.step_seconds), seconds_text(plan.rails.ring_wait));
-}
-
 /// Returns a line for each stage of a config that has several.
 std::string stage_lines(const Plan& plan) {
   std::string text;
@@ -271,7 +262,7 @@ std::string plan_report(const Plan& plan) {
     text += fmt::format("longest context that fits on this mesh: {} tokens{}\n", plan.longest_context,
                         limited ? ", the model's own limit (model.max_position_embeddings)" : "");
   }
-  text += flops_lines(plan) + ring_lines(plan) + time_lines(plan) + rails_line(plan);
+  text += flops_lines(plan) + ring_lines(plan) + time_lines(plan);
   text +=
       fmt::format("{:.4g} tokens/s; MFU {:.1f} %: {}, of {:.4g} TFLOP/s a rank\n", plan.tokens_per_second,
                   100 * plan.mfu, mfu_formula(trained_parts(config.model, config.training)), plan.rates.peak * 1e-12);
@@ -299,10 +290,6 @@ ordered_json plan_json(const Plan& plan) {
   const StepTimes& t = plan.times;
   json["step_seconds"] = t.step_seconds;
   for (const StepPart& part : step_parts) json["seconds"][part.key] = t.*part.seconds;
-  if (plan.rails.links > 0) {
-    json["rails"] = {
-        {"links", plan.rails.links}, {"step_seconds", plan.rails.step_seconds}, {"ring_wait", plan.rails.ring_wait}};
-  }
   json["simulated_layers"] = t.simulated_layers;
   json["events"] = t.events;
   json["hop"] = hop_json(plan.masks.front().hop);

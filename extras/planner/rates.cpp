@@ -21,7 +21,6 @@ bool leaves_multiprocessors(const Hardware& hardware, const MeshConfig& mesh) {
 
 /// Ranks of a machine share its cores: threads_per_rank of them each, as far as there are so many.
 SharedProcessors shared_processors(const Hardware& hardware, const MeshConfig& mesh) {
-  if (hardware.cores == 0) return {};
   const std::int64_t ranks = hardware.ranks_of_machine(mesh.data * mesh.sequence);
   const std::int64_t threads =
       mesh.threads_per_rank > 0 ? mesh.threads_per_rank : std::max<std::int64_t>(1, hardware.cores / ranks);
@@ -50,12 +49,9 @@ RankRates rank_rates(const Hardware& hardware, const MeshConfig& mesh, DType dty
     fail(ExitCode::usage, "{} has no peak_flops for {}: choose another training.dtype, or other hardware",
          hardware.name, name_of(dtype));
   }
-  double devices = 1, memory = hardware.memory_bandwidth;
-  if (hardware.cores > 0) {
-    const SharedProcessors processors = shared_processors(hardware, mesh);
-    devices = processors.cores_of_rank();
-    memory = hardware.memory_bandwidth / processors.ranks;
-  }
+  const SharedProcessors processors = shared_processors(hardware, mesh);
+  const double devices = processors.cores_of_rank();
+  const double memory = hardware.memory_bandwidth / (hardware.cores > 0 ? processors.ranks : 1);
   const double peak = device_peak * devices, share = hardware.attention_share(block_tokens);
   return {.matmul = peak * hardware.matmul_efficiency,
           .attention_forward = peak * hardware.attention_forward_efficiency * share,

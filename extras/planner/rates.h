@@ -29,9 +29,11 @@ struct SharedProcessors {
   double rings = 1;    // that the machine has a rank or more of; what one does, all of them do
 
   /// Returns the cores that a rank has while all compute.
-  double cores_of_rank() const { return std::min(threads, cores / ranks); }
+  double cores_of_rank() const { return cores > 0 ? std::min(threads, cores / ranks) : 1; }
   /// Returns how much faster a rank computes while only `active` ranks of each ring do.
-  double speed(int active) const { return std::min(threads, cores / std::max(1.0, active * rings)) / cores_of_rank(); }
+  double speed(int active) const {
+    return cores > 0 ? std::min(threads, cores / std::max(1.0, active * rings)) / cores_of_rank() : 1;
+  }
 };
 SharedProcessors shared_processors(const Hardware& hardware, const MeshConfig& mesh);
 
@@ -40,9 +42,7 @@ inline constexpr double longest_seconds = 1e18;
 /// Returns seconds that a rate came to. Throws Error(usage) if they are no number, or more than longest_seconds.
 inline double checked_seconds(double seconds) {
   if (!(seconds <= longest_seconds)) {
-    fail(ExitCode::usage,
-         "the simulated hardware is too slow: some of the work would take {:g} s; look at its rates, --straggler and "
-         "--slow-link",
+    fail(ExitCode::usage, "the simulated hardware is too slow: some of the work would take {:g} s; look at its rates",
          seconds);
   }
   return seconds;

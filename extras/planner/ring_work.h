@@ -93,6 +93,6 @@ class RingWork {
 
 /// Returns the starts of documents of about `mean` tokens in a sequence: lengths from an exponential distribution, a
 /// pure function of the seed. mean 0: one document.
-DocumentStarts sample_documents(std::int64_t length, double mean, std::uint64_t seed);
+DocumentStarts sample_documents(std::int64_t length, double mean, std::uint64_t seed = 1);
 
 }  // namespace ringtrain

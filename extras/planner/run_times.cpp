@@ -23,7 +23,6 @@ double evaluation_seconds(const StepCase& step) {
     config.training.micro_batch_size = 1;
     config.training.recompute = Recompute::none;  // nothing is kept
     StepCase one{.config = config, .table = step.table, .hardware = step.hardware, .max_events = step.max_events};
-    one.disturbance = step.disturbance;
     one.forward_alone = true;
     seconds += rounds * simulate_step(one).step_seconds;
   }

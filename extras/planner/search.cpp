@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <functional>
 #include <tuple>
 
 #include "framework/config/read_config.h"
@@ -86,67 +85,19 @@ class Search {
     const auto plans = plan_ranks(config, table_, training_purpose(config), request_.model);
     candidate.need = memory_need(config, request_.hardware, plans);
     candidate.fits = candidate.need.fits(request_.hardware);
-    if (candidate.fits) time(candidate, request_.hardware, plans);
-  }
-  void time(Candidate& candidate, const Hardware& hardware, const std::vector<RankPlan>& plans) const {
-    const Config config = config_of(request_.config, candidate);
+    if (!candidate.fits) return;
     candidate.times = simulate_step({.config = config,
                                      .table = table_,
-                                     .hardware = hardware,
-                                     .disturbance = request_.disturbance,
+                                     .hardware = request_.hardware,
                                      .mean_document = request_.mean_document,
                                      .offload = offloaded_bytes(config, plans),
                                      .max_events = max_events});
     candidate.step_seconds = candidate.times.step_seconds;
     const auto tokens = static_cast<double>(config.training.global_batch_size * config.training.seq_len);
     candidate.tokens_per_second = tokens / candidate.step_seconds;
-    const double peak = rank_rates(hardware, config.mesh, config.training.dtype).peak * static_cast<double>(devices_);
-    candidate.mfu = useful_flops_of_a_token_ * candidate.tokens_per_second / peak;
-  }
-  /// Returns a candidate's step on other hardware.
-  double seconds_on(const Candidate& candidate, const Hardware& hardware) const {
-    const Config config = config_of(request_.config, candidate);
-    Candidate other = candidate;
-    time(other, hardware, plan_ranks(config, table_, training_purpose(config), request_.model));
-    return other.step_seconds;
-  }
-
-  std::vector<Lever> levers(const Candidate& best) const {
-    std::vector<Lever> found;
-    const auto with = [&](const std::string& what, const std::function<void(Hardware&)>& change) {
-      Hardware hardware = request_.hardware;
-      change(hardware);
-      found.push_back({what, 1 - seconds_on(best, hardware) / best.step_seconds});
-    };
-    with("links twice as fast", [](Hardware& h) {
-      for (LinkLevel& level : h.levels) level.bandwidth *= 2;
-    });
-    with("attention kernels a tenth faster", [](Hardware& h) {
-      h.attention_forward_efficiency *= 1.1;
-      h.attention_backward_efficiency *= 1.1;
-    });
-    with("matrix products a tenth faster", [](Hardware& h) { h.matmul_efficiency *= 1.1; });
-    with("memory twice as fast", [](Hardware& h) { h.memory_bandwidth *= 2; });
-    std::ranges::stable_sort(found, [](const Lever& a, const Lever& b) { return a.gain > b.gain; });
-    return found;
-  }
-  /// Returns what the best candidate would be if memory were no limit: a lever, too.
-  void add_memory_lever(const std::vector<Candidate>& candidates, SearchResult& result) const {
-    const double first = candidates.front().tokens_per_second;
-    double fastest = first;
-    std::string what;
-    Hardware roomy = request_.hardware;
-    roomy.memory_bytes *= 2;
-    for (Candidate other : candidates) {
-      if (other.fits || !other.need.fits(roomy)) continue;
-      const Config config = config_of(request_.config, other);
-      time(other, request_.hardware, plan_ranks(config, table_, training_purpose(config), request_.model));
-      if (other.tokens_per_second > fastest) {
-        fastest = other.tokens_per_second;
-        what = fmt::format("twice the memory (then {}, recompute {})", mesh_text(other.mesh), name_of(other.recompute));
-      }
-    }
-    if (!what.empty()) result.levers.push_back({what, 1 - first / fastest});
+    const RankRates rates = rank_rates(request_.hardware, config.mesh, config.training.dtype);
+    candidate.mfu =
+        useful_flops_of_a_token_ * candidate.tokens_per_second / (rates.peak * static_cast<double>(devices_));
   }
 
  private:
@@ -264,7 +215,6 @@ std::string set_flags(const Config& config, const Config& chosen) {
 }
 
 SearchResult search_plans(const PlanRequest& request, std::int64_t devices, std::vector<std::int64_t> batches) {
-  check_disturbance(request.disturbance, devices, 0);
   if (batches.empty()) batches = batches_of(request.config, devices);
   const Search search(request, devices);
   SearchResult result;
@@ -282,9 +232,6 @@ SearchResult search_plans(const PlanRequest& request, std::int64_t devices, std:
   rank(request, devices, result.candidates);
   if (!result.candidates.front().fits) return result;
   for (const Choice& choice : choices) result.why.push_back(reason(result.candidates, choice));
-  result.levers = search.levers(result.candidates.front());
-  search.add_memory_lever(result.candidates, result);
-  std::ranges::stable_sort(result.levers, [](const Lever& a, const Lever& b) { return a.gain > b.gain; });
   return result;
 }
 
@@ -308,10 +255,6 @@ std::string search_report(const SearchResult& result, std::size_t shown) {
   if (result.why.empty()) return text;
   text += "why the first:\n";
   for (const std::string& sentence : result.why) text += "  " + sentence + "\n";
-  text += "what would give more:\n";
-  for (const Lever& lever : result.levers) {
-    text += fmt::format("  {}: {:.1f} % off the step\n", lever.what, 100 * lever.gain);
-  }
   return text;
 }
 

@@ -23,16 +23,9 @@ struct Candidate {
   StepTimes times = {};
 };
 
-/// What would make the best candidate faster.
-struct Lever {
-  std::string what;
-  double gain = 0;  // the share of the step that it saves
-};
-
 struct SearchResult {
   std::vector<Candidate> candidates;  // the choice, others that fit, fastest first; then the rest, least memory first
   std::vector<std::string> why;       // the best one beside the best that differs in one choice: a sentence each
-  std::vector<Lever> levers;          // largest gain first
 };
 
 /// Predictions that differ by less are ties.

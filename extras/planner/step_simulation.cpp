@@ -37,24 +37,20 @@ class StepSimulation {
         layer_(layer_work(config_.model, config_.training)),
         S_(static_cast<int>(config_.mesh.sequence)),
         world_(config_.mesh.data * config_.mesh.sequence),
-        ring_hardware_(step.rails ? by_rails(step.hardware) : step.hardware),
-        slowest_(ring_hardware_.slowest_of_ring(S_)) {
-    // Rings that nothing tells apart are one: those that lie alike in the hardware's groups, undisturbed.
+        slowest_(step.hardware.slowest_of_ring(S_)) {
+    // Rings that nothing tells apart are one: those that lie alike in the hardware's groups.
     const std::int64_t group = step.hardware.levels.front().ranks;
-    const bool alike = step.disturbance.none() && (group % S_ == 0 || S_ % group == 0 || world_ <= group);
+    const bool alike = group % S_ == 0 || S_ % group == 0 || world_ <= group;
     const std::int64_t rings = alike ? 1 : config_.mesh.data;
     for (const MaskedLayers& of : layers_by_mask(config_.model)) {
       Group& group_of = groups_.emplace_back();
       group_of.layers = of.layers;
-      group_of.work =
-          std::make_unique<RingWork>(ring_work(config_, of.mask, step.mean_document, step.disturbance.seed));
+      group_of.work = std::make_unique<RingWork>(ring_work(config_, of.mask, step.mean_document));
       group_of.tokens = tokens_of_a_rank(*group_of.work);
       for (std::int64_t ring = 0; ring < rings; ++ring) {
-        group_of.rings.push_back(std::make_unique<RingSimulation>(*group_of.work, ring_hardware_, ring * S_,
-                                                                  step_.disturbance,
-                                                                  shared_processors(step.hardware, config_.mesh)));
+        group_of.rings.emplace_back(*group_of.work, step.hardware, ring * S_,
+                                    shared_processors(step.hardware, config_.mesh));
       }
-      group_of.known.resize(2 * static_cast<std::size_t>(rings));
     }
     clocks_.assign(static_cast<std::size_t>(rings), std::vector<double>(static_cast<std::size_t>(S_), 0.0));
     const auto L = config_.model.num_hidden_layers;
@@ -62,13 +58,12 @@ class StepSimulation {
     layers_ = std::clamp<std::int64_t>(step.max_events / std::max<std::int64_t>(1, of_a_layer), 1, L);
     times_.simulated_layers = layers_;
     const double seconds = simulating_seconds(S_, work().parts()) * work().documents_of_a_pair() *
-                           static_cast<double>(rings * std::min<std::int64_t>(micro_batches(), 2)) *
-                           (step.disturbance.jitter > 0 ? 3 : 1);
+                           static_cast<double>(rings * std::min<std::int64_t>(micro_batches(), 2));
     const std::string what = fmt::format("simulating {} of {} ranks", counted(rings, "ring"), S_);
     if (seconds > longest_simulation) {
       fail(ExitCode::usage,
            "{} would take some {:.0f} s, and a plan takes {:.0f} at most: choose shorter rings (--mesh), or leave out "
-           "--jitter, --straggler, --slow-link and --documents",
+           "--documents",
            what, seconds, longest_simulation);
     }
     tell_seconds(step.tell, what, seconds * static_cast<double>(layers_));
@@ -91,18 +86,12 @@ class StepSimulation {
   }
 
  private:
-  struct KnownPass {
-    std::vector<double> begins, lengths;  // by rank
-    double longest = 0;
-    PassTimes times;
-  };
   /// The layers of one mask.
   struct Group {
     std::vector<std::int64_t> layers;
     std::unique_ptr<RingWork> work;
     RingTokens tokens;  // of the messages of a pass that keep a rank's link busy
-    std::vector<std::unique_ptr<RingSimulation>> rings;
-    std::vector<KnownPass> known;  // [ring][forward, backward]: the last one
+    std::vector<RingSimulation> rings;
   };
   std::int64_t micro_batches() const {
     return config_.training.global_batch_size / (config_.mesh.data * config_.training.micro_batch_size);
@@ -141,53 +130,30 @@ class StepSimulation {
   /// kernels besides.
   void local(double flops, double product_bytes, double bytes, double calls) {
     double products = 0, passes = 0;
-    for (std::size_t ring = 0; ring < clocks_.size(); ++ring) {
-      for (int rank = 0; rank < S_; ++rank) {
-        const auto tokens = static_cast<double>(work().tokens(rank));
-        const double slow = groups_.front().rings[ring]->slowness(rank);
-        const double product = tokens * (flops / rates_.matmul + product_bytes * rates_.product_byte_seconds) * slow;
-        const double pass = (tokens * bytes / rates_.memory + calls * rates_.kernel_seconds) * slow;
-        clocks_[ring][rank] += checked_seconds(product + pass);
-        products += product;
-        passes += pass;
-      }
+    for (int rank = 0; rank < S_; ++rank) {
+      const auto tokens = static_cast<double>(work().tokens(rank));
+      const double product = tokens * (flops / rates_.matmul + product_bytes * rates_.product_byte_seconds);
+      const double pass = tokens * bytes / rates_.memory + calls * rates_.kernel_seconds;
+      for (std::vector<double>& ring : clocks_) ring[rank] += checked_seconds(product + pass);
+      products += product;
+      passes += pass;
     }
-    const auto simulated = static_cast<double>(clocks_.size()) * S_;
-    times_.products += products / simulated;
-    times_.memory_passes += passes / simulated;
+    times_.products += products / S_;
+    times_.memory_passes += passes / S_;
   }
   void attention(Group& group, bool backward) {
     const PassCosts costs = pass_costs(config_, rates_, layer_, backward);
     double compute = 0, wait = 0;
     for (std::size_t ring = 0; ring < clocks_.size(); ++ring) {
-      const PassTimes pass = ring_pass(group, ring, costs);
+      const PassTimes pass = group.rings[ring].pass(costs, clocks_[ring]);
       compute += mean(pass.compute);
       wait += mean(pass.wait);
       times_.events += pass.events;
     }
-    ++calls_;
     ring_busy_ += ring_messages_seconds(group, costs);
     (backward ? times_.attention_backward : times_.attention_forward) += compute / static_cast<double>(clocks_.size());
     times_.ring_wait += wait / static_cast<double>(clocks_.size());
     times_.products += costs.overlap_seconds;
-  }
-  /// Simulates a pass, unless its ranks begin as far apart as in the last one of its kind: then it is that one again.
-  PassTimes ring_pass(Group& group, std::size_t ring, const PassCosts& costs) {
-    std::vector<double>& clocks = clocks_[ring];
-    KnownPass& known = group.known[2 * ring + (costs.gradient_bytes > 0 ? 1 : 0)];
-    const double shift = known.begins.empty() ? 0 : clocks[0] - known.begins[0];
-    const auto like = [&](double known_begin, double clock) {
-      return std::abs(known_begin + shift - clock) <= 1e-12 * known.longest;
-    };
-    if (step_.disturbance.jitter == 0 && std::ranges::equal(known.begins, clocks, like)) {
-      for (std::size_t rank = 0; rank < clocks.size(); ++rank) clocks[rank] += known.lengths[rank];
-      return known.times;
-    }
-    known.begins = known.lengths = clocks;
-    known.times = group.rings[ring]->pass(costs, clocks, calls_);
-    for (std::size_t rank = 0; rank < clocks.size(); ++rank) known.lengths[rank] = clocks[rank] - known.begins[rank];
-    known.longest = *std::ranges::max_element(known.lengths);
-    return known.times;
   }
   double chunks() const {
     const auto chunk = config_.training.feedforward_chunk;
@@ -369,12 +335,10 @@ class StepSimulation {
   const LayerWork layer_;
   const int S_;
   const std::int64_t world_;
-  const Hardware ring_hardware_;  // of the ring's messages
-  const LinkLevel& slowest_;      // of a ring
+  const LinkLevel& slowest_;  // of a ring
   std::vector<Group> groups_;
   std::vector<std::vector<double>> clocks_;  // [ring][rank]
   std::int64_t layers_ = 1;                  // that are simulated
-  std::uint64_t calls_ = 0;
   struct Bucket {
     double done, add;  // when it has come; seconds to add it up
   };
@@ -401,16 +365,16 @@ double simulating_seconds(std::int64_t ranks, std::int64_t parts) {
   return static_cast<double>(ranks * ranks) * (block + part * static_cast<double>(parts));
 }
 
-RingWork ring_work(const Config& config, const AttentionMask& mask, double mean_document, std::uint64_t seed) {
+RingWork ring_work(const Config& config, const AttentionMask& mask, double mean_document) {
   const Device device = config.training.device == Device::Kind::cuda ? Device::cuda(0) : Device::cpu();
-  return RingWork({.mask = mask,
-                   .layout = config.mesh.layout,
-                   .length = config.training.seq_len,
-                   .ranks = static_cast<int>(config.mesh.sequence),
-                   .sequences = config.training.micro_batch_size,
-                   .documents = sample_documents(config.training.seq_len,
-                                                 parts_documents(config.data.packing) ? mean_document : 0, seed),
-                   .min_part = default_min_part(device, config.model.num_key_value_heads)});
+  return RingWork(
+      {.mask = mask,
+       .layout = config.mesh.layout,
+       .length = config.training.seq_len,
+       .ranks = static_cast<int>(config.mesh.sequence),
+       .sequences = config.training.micro_batch_size,
+       .documents = sample_documents(config.training.seq_len, parts_documents(config.data.packing) ? mean_document : 0),
+       .min_part = default_min_part(device, config.model.num_key_value_heads)});
 }
 
 PassCosts pass_costs(const Config& config, const RankRates& rates, const LayerWork& work, bool backward) {

@@ -32,13 +32,11 @@ struct StepCase {
   const Config& config;
   const ParameterTable& table;
   const Hardware& hardware;
-  Disturbance disturbance = {};
   double mean_document = 0;  // tokens of a document, with packing documents; 0: one document
   OffloadedBytes offload = {};
-  std::int64_t max_events = 200'000'000;  // the layers simulated are as many as this allows; the others are like them
+  std::int64_t max_events = 50'000'000;  // the layers simulated are as many as this allows; the others are like them
   Tell tell = {};
   bool forward_alone = false;  // an evaluation: no backward, no update
-  bool rails = false;          // the ring's messages find links as by_rails() has them
 };
 
 /// Seconds of a step; parts are means over ranks.
@@ -71,15 +69,15 @@ inline constexpr std::array step_parts{
     StepPart{"gather", "gathering weights", "gathers of weights", &StepTimes::gather},
     StepPart{"offload_wait", "copies to the host (exposed)", "copies to the host", &StepTimes::offload_wait}};
 
-/// Throws Error(usage) for hardware without the dtype or too slow for any plan, for a ring too long to simulate, and
-/// for rings that differ and are too many.
+/// Throws Error(usage) for hardware without the dtype or too slow for any plan, and for rings that are too long or too
+/// many to simulate.
 StepTimes simulate_step(const StepCase& step);
 
-/// Returns about how long one layer of an undisturbed ring takes to simulate, on one core.
+/// Returns about how long one layer of a ring takes to simulate, on one core.
 double simulating_seconds(std::int64_t ranks, std::int64_t parts);
 /// Returns the ring of a config's micro-batch, of layers with a mask. mean_document counts with packing documents
 /// alone.
-RingWork ring_work(const Config& config, const AttentionMask& mask, double mean_document, std::uint64_t seed);
+RingWork ring_work(const Config& config, const AttentionMask& mask, double mean_document);
 /// Returns the costs of a forward or a backward pass of one layer, whose work this is.
 PassCosts pass_costs(const Config& config, const RankRates& rates, const LayerWork& work, bool backward);
 /// Returns the seconds that each of `ranks` needs to exchange its share of `bytes` with all others (a reduce-scatter,

@@ -284,30 +284,6 @@ TEST(Plan, ARingAtTheThresholdHidesItsHops) {
   EXPECT_LT(wait(threshold * 2), 0.51);
 }
 
-TEST(Plan, RailsCarryAtOnceWhatCrossesNodes) {
-  const auto plan_of = [](const std::string& ring, double outer_bandwidth) {
-    PlanRequest request = request_of({"mesh.sequence=" + ring, "training.global_batch_size=1", "data.packing=concat"});
-    request.config.training.seq_len = 4096;
-    request.hardware.levels[1].bandwidth = outer_bandwidth;
-    return make_plan(request);
-  };
-  const Plan slow = plan_of("8", 1e6), twice = plan_of("8", 2e6);
-  ASSERT_GT(slow.times.ring_wait, 0);
-  EXPECT_EQ(slow.rails.links, 2);
-  EXPECT_DOUBLE_EQ(slow.rails.ring_wait, twice.times.ring_wait) << "two links in place of one";
-  EXPECT_LT(slow.rails.step_seconds, slow.times.step_seconds);
-  EXPECT_NE(plan_report(slow).find("by rails, which no run has yet, 2 links"), std::string::npos);
-  EXPECT_EQ(plan_json(slow).at("rails").at("ring_wait"), slow.rails.ring_wait);
-  const Plan within = plan_of("2", 1e6);
-  EXPECT_EQ(within.rails.links, 0) << "no message of the ring leaves its node";
-  EXPECT_EQ(plan_report(within).find("by rails"), std::string::npos);
-
-  Hardware hardware = parse_hardware(hardware_text, "hand.yaml");
-  hardware.levels[1].bandwidth = 0.8e9;
-  EXPECT_EQ(by_rails(hardware).levels[1].bandwidth, 1e9) << "the first level's links lead to the rails";
-  EXPECT_EQ(by_rails(hardware).levels[0].bandwidth, 1e9);
-}
-
 TEST(Plan, AttentionLeavesMultiprocessorsToNcclBetweenNodes) {
   const auto rate_of = [](std::int64_t multiprocessors, const std::vector<std::string>& settings) {
     Hardware hardware = parse_hardware(hardware_text, "hand.yaml");
@@ -327,14 +303,9 @@ TEST(Plan, SixtyFiveThousandRanksAreSimulated) {
   request.config.mesh.sequence = 256;
   request.config.training.global_batch_size = 256;
   request.config.training.seq_len = 65536;
-  request.hardware.levels = {{.ranks = 8, .bandwidth = 4e11, .latency = 5e-6},
+  request.hardware.levels = {{.ranks = 12, .bandwidth = 4e11, .latency = 5e-6},  // rings lie in them in several ways
                              {.ranks = 65536, .bandwidth = 5e10, .latency = 2e-5}};
-  request.disturbance = {.jitter = 0.05, .stragglers = {{.rank = 70, .factor = 1.5}}};
-  const Plan plan = make_plan(request);
-  EXPECT_GE(plan.times.events, 256 * 256 * 256);
-  const double disturbed = plan.times.step_seconds;
-  request.disturbance = {};
-  EXPECT_GT(disturbed, 1.2 * make_plan(request).times.step_seconds);
+  EXPECT_GE(make_plan(request).times.events, 256 * 256 * 256);
 }
 
 TEST(Plan, TellsWhatTakesLongBeforeItDoes) {
@@ -349,19 +320,6 @@ TEST(Plan, TellsWhatTakesLongBeforeItDoes) {
   };
   EXPECT_THROW(make_plan(request), Told);
   EXPECT_TRUE(told.starts_with("simulating 1 ring of 16384 ranks takes about ")) << told;
-}
-
-TEST(Plan, PassesThatBeginAlikeAreSimulatedOnce) {
-  // With jitter, however small, every layer is simulated; without, those that begin like the one before are not.
-  for (const char* layout : {"zigzag", "contiguous"}) {
-    PlanRequest request = request_of({"mesh.sequence=4", "training.seq_len=512", "model.num_hidden_layers=6",
-                                      "data.packing=concat", fmt::format("mesh.layout={}", layout)});
-    const StepTimes once = make_plan(request).times;
-    request.disturbance.jitter = 1e-15;
-    const StepTimes each = make_plan(request).times;
-    EXPECT_NEAR(once.step_seconds, each.step_seconds, 1e-10 * each.step_seconds);
-    EXPECT_NEAR(once.ring_wait, each.ring_wait, 1e-10 * each.step_seconds);
-  }
 }
 
 TEST(Hardware, FilesAreReadStrictly) {

@@ -33,10 +33,9 @@ struct Result {
   std::vector<double> ends, waits;
   std::int64_t events = 0;
 };
-Result simulate(const RingWork& work, const Hardware& hardware, const PassCosts& costs,
-                const Disturbance& disturbance = {}) {
+Result simulate(const RingWork& work, const Hardware& hardware, const PassCosts& costs) {
   std::vector<double> clocks(work.ranks(), 0.0);
-  const PassTimes times = RingSimulation(work, hardware, 0, disturbance).pass(costs, clocks, 0);
+  const PassTimes times = RingSimulation(work, hardware, 0).pass(costs, clocks);
   return {clocks, times.wait, times.events};
 }
 
@@ -109,20 +108,7 @@ TEST(RingSimulation, PartsMoveGradientsWhileOthersAreComputed) {
   EXPECT_EQ(result.waits, (Times{4, 4}));
 }
 
-TEST(RingSimulation, AStragglerHoldsUpThoseWhoNeedItsBlock) {
-  const Disturbance disturbance{.stragglers = {{.rank = 1, .factor = 2}}};
-  const Result two = simulate(ring(2, full), links(1), forward, disturbance);
-  EXPECT_EQ(two.ends, (Times{32, 64}));  // its block was there before it computed
-  // Of three ranks, rank 1 posts the second round's messages at 32: rank 2 waits for block 0, and rank 0 until its own
-  // message to rank 1 has left, both until 36.
-  const Result three = simulate(ring(3, full), links(1), forward, disturbance);
-  EXPECT_EQ(three.ends, (Times{52, 96, 52}));
-}
-
-TEST(RingSimulation, ASlowLinkAndALevelHoldUpTheirNeighbours) {
-  const Disturbance slow{.slow_links = {{.from = 0, .to = 1, .factor = 10}}};
-  const Result result = simulate(ring(2, full), links(1), forward, slow);
-  EXPECT_EQ(result.ends, (Times{40, 56}));  // 40 s for the one block; rank 0 waits for its own message to have left
+TEST(RingSimulation, ASlowerLevelHoldsUpItsNeighbors) {
   Hardware levels;
   levels.levels = {{.ranks = 2, .bandwidth = 1}, {.ranks = 4, .bandwidth = 0.2}};
   const Result four = simulate(ring(4, full), levels, forward);
@@ -130,13 +116,6 @@ TEST(RingSimulation, ASlowLinkAndALevelHoldUpTheirNeighbours) {
   EXPECT_EQ(four.ends[0], four.ends[2]);
   EXPECT_EQ(four.ends[1], four.ends[3]);
   EXPECT_EQ(four.ends[0], 20 + 20 + 20 + 16);
-}
-
-TEST(RingSimulation, JitterIsReproducible) {
-  const Disturbance disturbance{.jitter = 0.3, .seed = 7};
-  const Result once = simulate(ring(4, causal, Layout::zigzag), links(1), backward, disturbance);
-  EXPECT_EQ(once.ends, simulate(ring(4, causal, Layout::zigzag), links(1), backward, disturbance).ends);
-  EXPECT_NE(once.ends, simulate(ring(4, causal, Layout::zigzag), links(1), backward, {.jitter = 0.3, .seed = 8}).ends);
 }
 
 TEST(RingSimulation, DocumentsLeaveOutHopsAndPairs) {
@@ -236,8 +215,6 @@ TEST(RingSimulation, AnEvenRingIsThatWhosePairsAreAllCounted) {
   uneven.levels = {{.ranks = 2, .bandwidth = 7e4, .latency = 1e-5},
                    {.ranks = 8, .bandwidth = 2e4, .latency = 3e-4},
                    {.ranks = 65536, .bandwidth = 6e3, .latency = 2e-3}};
-  const Disturbance disturbed{.stragglers = {{.rank = 16, .factor = 1.7}, {.rank = 29, .factor = 40}},
-                              .slow_links = {{.from = 32, .to = 0, .factor = 3}, {.from = 11, .to = 12, .factor = 5}}};
   for (const Layout layout : all_layouts) {
     for (const AttentionMask& mask : {causal, full}) {
       for (const PassCosts& costs :
@@ -247,8 +224,8 @@ TEST(RingSimulation, AnEvenRingIsThatWhosePairsAreAllCounted) {
         const RingWork even(ring_case);
         ASSERT_TRUE(even.even());
         ring_case.documents = {0};
-        const Result known = simulate(even, uneven, costs, disturbed);
-        const Result counted = simulate(RingWork(ring_case), uneven, costs, disturbed);
+        const Result known = simulate(even, uneven, costs);
+        const Result counted = simulate(RingWork(ring_case), uneven, costs);
         EXPECT_EQ(known.ends, counted.ends) << name_of(layout);
         EXPECT_EQ(known.events, counted.events);
       }
@@ -259,11 +236,10 @@ TEST(RingSimulation, AnEvenRingIsThatWhosePairsAreAllCounted) {
 TEST(RingSimulation, ARingOfAThousandTakesASecond) {
   const RingWork work({.mask = causal, .layout = Layout::zigzag, .length = 1 << 16, .ranks = 1024, .min_part = 16});
   std::vector<double> clocks(1024, 0.0);
-  const Disturbance none;
   const Hardware hardware = links(1e9, 1e-5);
-  const RingSimulation simulation(work, hardware, 0, none);
+  const RingSimulation simulation(work, hardware, 0);
   const std::clock_t begin = std::clock();
-  const std::int64_t events = simulation.pass(forward, clocks, 0).events + simulation.pass(backward, clocks, 1).events;
+  const std::int64_t events = simulation.pass(forward, clocks).events + simulation.pass(backward, clocks).events;
   const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   EXPECT_GT(events, 8 * 1024 * 1024);
   std::printf("%lld events in %.2f s of a core\n", static_cast<long long>(events), seconds);

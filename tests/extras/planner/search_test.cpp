@@ -39,8 +39,6 @@ TEST(Search, HoldsEveryMeshThatDividesTheBatchBestFirst) {
   EXPECT_EQ(meshes, (std::set<std::pair<std::int64_t, std::int64_t>>{{1, 16}, {2, 8}, {4, 4}}));
   EXPECT_EQ(micro, (std::set<std::int64_t>{1, 2, 4}));
   EXPECT_EQ(result.why.size(), 7u);
-  EXPECT_GE(result.levers.size(), 4u);
-  for (std::size_t i = 1; i < result.levers.size(); ++i) EXPECT_GE(result.levers[i - 1].gain, result.levers[i].gain);
 }
 
 TEST(Search, AContiguousCausalRingLosesByItsWaits) {

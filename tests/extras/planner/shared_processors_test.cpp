@@ -1,5 +1,5 @@
-// RingSimulation of ranks that share processors: where nothing is shared it is as of ranks with devices of their own;
-// waits and messages that processors carry, against passes worked out by hand; and it ends, whatever the magnitudes.
+// RingSimulation of ranks that share processors: where nothing is shared it is as of ranks with devices of their own.
+// Ranks without work, and messages that processors carry, are held against passes worked out by hand.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,9 +28,9 @@ Hardware links(double bandwidth, double core_bandwidth = 0) {
   return hardware;
 }
 Times simulate(const RingCase& ring, const Hardware& hardware, const PassCosts& costs,
-               const SharedProcessors& processors, Times clocks, const Disturbance& disturbance = {}) {
+               const SharedProcessors& processors, Times clocks) {
   const RingWork work(ring);
-  RingSimulation(work, hardware, 0, disturbance, processors).pass(costs, clocks, 3);
+  RingSimulation(work, hardware, 0, processors).pass(costs, clocks);
   return clocks;
 }
 
@@ -40,12 +40,9 @@ constexpr SharedProcessors one_core_of_two{.cores = 1, .threads = 1, .ranks = 2}
 TEST(SharedProcessors, EnoughOfThemAreLikeDevicesOfTheRanksOwn) {
   Hardware uneven = links(0);
   uneven.levels = {{.ranks = 2, .bandwidth = 7e4, .latency = 1e-5}, {.ranks = 64, .bandwidth = 6e3, .latency = 2e-3}};
-  const Disturbance disturbance{.jitter = 0.3, .stragglers = {{.rank = 1, .factor = 1.7}}};
   for (const Layout layout : all_layouts) {
     for (const int ranks : {1, 2, 3, 4, 9}) {
       for (const double gradient_bytes : {0.0, 2.0}) {
-        // Where several messages want a link, ranks with devices take them by rank, and those who share by time.
-        if (layout == Layout::contiguous && gradient_bytes > 0 && ranks > 2) continue;
         const RingCase ring = ring_case(ranks, layout, 64, 16);
         const PassCosts costs{.pair_seconds = 1e-6,
                               .visit_seconds = 1e-5,
@@ -58,10 +55,10 @@ TEST(SharedProcessors, EnoughOfThemAreLikeDevicesOfTheRanksOwn) {
         }
         const SharedProcessors enough{
             .cores = static_cast<double>(ranks), .threads = 1, .ranks = static_cast<double>(ranks)};
-        const Times shared = simulate(ring, uneven, costs, enough, clocks, disturbance);
-        const Times general = simulate(ring, uneven, costs, {}, clocks, disturbance);
+        const Times shared = simulate(ring, uneven, costs, enough, clocks);
+        const Times general = simulate(ring, uneven, costs, {}, clocks);
         for (std::size_t i = 0; i < clocks.size(); ++i) {
-          EXPECT_NEAR(shared[i], general[i], 1e-9) << name_of(layout) << " " << ranks << " " << gradient_bytes;
+          EXPECT_NEAR(shared[i], general[i], 1e-12) << name_of(layout) << " " << ranks << " " << gradient_bytes;
         }
       }
     }
@@ -80,19 +77,16 @@ TEST(SharedProcessors, ARankThatIsNotInThePassHoldsACore) {
   EXPECT_EQ(simulate(ring_case(2, Layout::contiguous, 4), links(1e9), forward, two_rings, {0, 0}), (Times{10, 26}));
 }
 
-TEST(SharedProcessors, ARankThatWaitsLeavesTheCoreToTheOther) {
-  // Full blocks, and rank 1 needs twice as long. Its first is half done when rank 0 waits for that block's gradient,
-  // from 16 on, and is whole at 24. So is its second, at 40, when rank 0 waits for its own block's gradient.
-  RingCase ring = ring_case(2, Layout::contiguous, 4);
-  ring.mask.causal = false;
+TEST(SharedProcessors, ARankWithoutWorkInBackwardLeavesTheCoreToTheOther) {
+  // 10 pairs each of the own block; then rank 1 has 16 of block 0, and rank 0 waits for that block's gradients.
   const PassCosts backward{.pair_seconds = 1, .key_value_bytes = 1, .gradient_bytes = 1};
-  const Disturbance straggler{.stragglers = {{.rank = 1, .factor = 2}}};
-  const Times alone = simulate(ring, links(1e9), backward, one_core_of_two, {0, 0}, straggler);
-  EXPECT_NEAR(alone[0], 48, 1e-6);
-  EXPECT_NEAR(alone[1], 48, 1e-6);
-  // As much as it has threads for: of two cores each has one at best.
+  const RingCase ring = ring_case(2, Layout::contiguous, 4);
+  const Times alone = simulate(ring, links(1e9), backward, one_core_of_two, {0, 0});
+  EXPECT_NEAR(alone[0], 10 + 16 / 2, 1e-6);
+  EXPECT_NEAR(alone[1], 10 + 16 / 2, 1e-6);
+  // It gets no more than it has threads for: of two cores each rank has one at best.
   const SharedProcessors enough{.cores = 2, .threads = 1, .ranks = 2};
-  EXPECT_NEAR(simulate(ring, links(1e9), backward, enough, {0, 0}, straggler)[0], 64, 1e-6);
+  EXPECT_NEAR(simulate(ring, links(1e9), backward, enough, {0, 0})[0], 10 + 16, 1e-6);
 }
 
 TEST(SharedProcessors, AMessageThatACoreCarriesTakesItsTime) {
@@ -104,20 +98,6 @@ TEST(SharedProcessors, AMessageThatACoreCarriesTakesItsTime) {
   RingCase ring = ring_case(2, Layout::contiguous, 4);
   ring.mask.causal = false;
   EXPECT_EQ(simulate(ring, links(0.1, 2), forward, one_core_of_two, {0, 0}), (Times{56, 56}));
-}
-
-TEST(SharedProcessors, TimesTooLongToMoveTheClockEnd) {
-  // Times of an hour beside times of a nanosecond, after a clock of 30 years.
-  RingCase ring = ring_case(4, Layout::zigzag, 64, 16);
-  const Disturbance disturbance{.stragglers = {{.rank = 2, .factor = 1e13}}, .slow_links = {{0, 1, 1e15}}};
-  const PassCosts backward{.pair_seconds = 1e-9, .visit_seconds = 1e-9, .key_value_bytes = 1, .gradient_bytes = 2};
-  const SharedProcessors processors{.cores = 2, .threads = 1, .ranks = 4};
-  const Times ends =
-      simulate(ring, links(1e6, 1e7), backward, processors, {1e9, 1e9 + 1, 1e9 + 1e-3, 1e9}, disturbance);
-  for (const double end : ends) {
-    EXPECT_GT(end, 1.1e9);
-    EXPECT_TRUE(std::isfinite(end));
-  }
 }
 
 /// Returns 10^x, x uniform in [-range, range].
@@ -154,14 +134,8 @@ TEST(SharedProcessors, EveryPlanEndsWhateverTheMagnitudes) {
                        {.ranks = 64, .bandwidth = rate(1e8), .core_bandwidth = choose(2) == 0 ? 0 : rate(1e9)}};
     config.mesh = {.data = 1 + choose(2), .sequence = 1 + choose(5)};
     config.mesh.layout = all_layouts[choose(3)];
-    const Disturbance disturbance{
-        .jitter = choose(2) == 0 ? 0 : 1.5,
-        .seed = seed,
-        .stragglers = {{.rank = choose(4), .factor = magnitude(seed, index, range / 2)}},
-        .slow_links = {{.from = choose(4), .to = choose(4), .factor = magnitude(seed, index, range / 2)}}};
     try {
-      const StepTimes times =
-          simulate_step({.config = config, .table = table, .hardware = hardware, .disturbance = disturbance});
+      const StepTimes times = simulate_step({.config = config, .table = table, .hardware = hardware});
       EXPECT_TRUE(times.step_seconds > 0 && std::isfinite(times.step_seconds)) << seed;
       EXPECT_TRUE(times.ring_wait >= 0 && std::isfinite(times.ring_wait)) << seed;
       ++ended;

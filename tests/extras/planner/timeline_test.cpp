@@ -147,7 +147,7 @@ TEST_P(SimulatedTimeline, IsThatOfARun) {
   };
   const Config config =
       read_config(source_folder() + "/configs/long_ctx.yaml", settings_of(ranks), ConfigUse::know, check_model);
-  const RingWork work = ring_work(config, {.causal = true, .window = config.model.sliding_window}, 0, 1);
+  const RingWork work = ring_work(config, {.causal = true, .window = config.model.sliding_window}, 0);
   Hardware hardware;
   hardware.levels = {{.ranks = 64, .bandwidth = 4e9, .latency = 2e-5}};  // a copy between threads
   // What a core does is known from a ring that has one for each rank; more ranks than cores share them.
@@ -164,13 +164,12 @@ TEST_P(SimulatedTimeline, IsThatOfARun) {
         .key_value_bytes = key_value_bytes(config.model, config.training.dtype),
         .gradient_bytes = backward ? key_value_gradient_bytes(config.model, config.training.dtype) : 0,
         .overlap_seconds = base.overlap_seconds * alone / ranks / processors.cores_of_rank()};
-    const Disturbance none;
-    const RingSimulation simulation(work, hardware, 0, none, processors);
+    const RingSimulation simulation(work, hardware, 0, processors);
     std::vector<double> lengths;
     std::int64_t events = 0;
     for (const std::vector<double>& begins : measured.begins) {  // ranks come to a pass as they came to it in the run
       std::vector<double> clocks = begins;
-      events = simulation.pass(costs, clocks, 0).events;
+      events = simulation.pass(costs, clocks).events;
       double length = 0;
       for (std::size_t rank = 0; rank < clocks.size(); ++rank) length += clocks[rank] - begins[rank];
       lengths.push_back(length / ranks);
@@ -324,12 +323,11 @@ TEST_F(SimulatedBytes, AreThoseOfARun) {
                            .sequences = of.sequences,
                            .documents = documents,
                            .min_part = default_min_part(Device::cpu(), config.model.num_key_value_heads)});
-      const Disturbance none;
-      const RingSimulation simulation(work, hardware, 0, none);
+      const RingSimulation simulation(work, hardware, 0);
       const auto simulated = [&](double of_gradient) {
         std::vector<double> clocks(static_cast<std::size_t>(of.ranks), 0.0);
         const PassCosts costs{.pair_seconds = 1e-9, .key_value_bytes = key_value, .gradient_bytes = of_gradient};
-        return simulation.pass(costs, clocks, 0).bytes;
+        return simulation.pass(costs, clocks).bytes;
       };
       const double forward = simulated(0), both = simulated(gradient);
       EXPECT_GT(forward, 0);
