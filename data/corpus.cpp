@@ -16,7 +16,7 @@ namespace {
 
 std::unique_ptr<TokenFile> open_for_model(const TokenFileOpener& open, const std::string& path,
                                           std::int64_t vocab_size) {
-  std::unique_ptr<TokenFile> file = open(path);
+  std::unique_ptr<TokenFile> file = opened_by(open, path);
   if (file->vocab_size() > vocab_size) {
     fail(ExitCode::data, "{} has tokens up to {}, but model.vocab_size is {}; it must be at least {}", path,
          file->vocab_size() - 1, vocab_size, file->vocab_size());
@@ -35,6 +35,12 @@ void check_tokenizers(const TokenFile& first, const TokenFile& other) {
 }
 
 }  // namespace
+
+std::unique_ptr<TokenFile> opened_by(const TokenFileOpener& open, const std::string& name) {
+  std::unique_ptr<TokenFile> file = open ? open(name) : nullptr;
+  if (!file) fail(ExitCode::usage, "{}: the program's open_tokens makes no token file of this name", name);
+  return file;
+}
 
 Corpus open_corpus(const DataConfig& config, std::int64_t vocab_size, const TokenFileOpener& open) {
   if (config.train.empty()) fail(ExitCode::usage, "data.train names no token file");

@@ -48,6 +48,8 @@ struct Corpus {
 };
 /// Returns the token file of a name, open.
 using TokenFileOpener = std::function<std::unique_ptr<TokenFile>(const std::string& name)>;
+/// Returns what an opener makes of a name. Throws Error(usage) if that is nothing.
+std::unique_ptr<TokenFile> opened_by(const TokenFileOpener& open, const std::string& name);
 /// Opens and verifies all files; Error(data) if one does not fit the model's vocabulary. open: what the config's names
 /// stand for.
 Corpus open_corpus(const DataConfig& config, std::int64_t vocab_size, const TokenFileOpener& open = TokenFile::open);

@@ -7,8 +7,6 @@
 
 #include "framework/config/config.h"
 #include "framework/config/config_check.h"
-#include "framework/config/config_schema.h"
-#include "framework/config/yaml_tree.h"
 #include "framework/error.h"
 #include "layers/model_parameters.h"
 #include "layers/model_spec.h"
@@ -63,12 +61,7 @@ void check_model_of_file(ModelConfig& model, const std::string& path) {
   config.model = model;
   const std::vector<std::string> no_settings;
   ConfigProblems problems(path, no_settings);
-  for (const ConfigKey& key : config_keys()) {
-    if (!key.path.starts_with("model.")) continue;
-    Config ignored;
-    const YamlValue line = parse_yaml("value: " + key.write(config));
-    key.read(ignored, line.entries.at(0).value, [&](int, const std::string& what) { problems.add(key.path, what); });
-  }
+  check_values(config, "model.", problems);
   try {
     problems.throw_if_any();
     resolve_and_check(config, ConfigUse::know, problems);

@@ -344,9 +344,14 @@ void on_ranks(const Run& run, const Log& log, Launcher& launcher, TraceFile& tim
 
 }  // namespace
 
-Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& launcher) {
+Run prepare_run(const TrainOptions& given, const Log& log, const Launcher& launcher) {
+  check_definition(given.model);
+  TrainOptions options = given;
+  options.config = checked_config(given.config, ConfigUse::run, rule_of(given.model));
   const Config& config = options.config;
-  check_definition(options.model);
+  if (options.stop_after < 0) {
+    fail(ExitCode::usage, "a run cannot stop after step {}; give a step, or 0 for training.steps", options.stop_after);
+  }
   launcher.check(launch_options(config.mesh));
   check_ring(config);
   const RunFolder folder(options.output);

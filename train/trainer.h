@@ -29,9 +29,10 @@ struct TrainOptions {
   bool dry_run = false;    // it is only planned: a folder that would refuse it is told, and no reason to end
 };
 
-/// Opens and verifies data and checkpoint, chooses evaluation targets. Writes nothing. Throws what is wrong. Of ranks
+/// Checks the config by the rules of one that is read, whoever made it (checked_config). Opens and verifies data and
+/// checkpoint, chooses evaluation targets. Writes nothing. Throws what is wrong. Of ranks
 /// that are processes each prepares the run for itself; no communication.
-Run prepare_run(const TrainOptions& options, const Log& log, const Launcher& launcher = {});
+Run prepare_run(const TrainOptions& given, const Log& log, const Launcher& launcher = {});
 
 /// Returns what --dry-run prints: resolved config, parameters, data, mesh with everybody's positions, memory plan,
 /// and what its checkpoints take.

@@ -141,10 +141,22 @@ LongPplResult result_of(const LongPplTexts& texts, const std::string& evaluator,
   return result;
 }
 
+/// Throws Error(usage) for options by which no token is key.
+void check_options(const KeyTokenOptions& options) {
+  if (options.trunc_len >= 1 && options.sliding_window >= 1 && std::isfinite(options.alpha) &&
+      std::isfinite(options.beta)) {
+    return;
+  }
+  fail(ExitCode::usage,
+       "--longppl: --trunc-len {} and --sliding-window {} must be 1 or more, --alpha {} and --beta {} numbers",
+       options.trunc_len, options.sliding_window, options.alpha, options.beta);
+}
+
 }  // namespace
 
 LongPplTexts long_texts(const TokenFile& file, const EvaluationTargets& targets, std::int64_t longest,
                         const KeyTokenOptions& options, const Tokenizer* tokenizer, const KeySet* given) {
+  check_options(options);
   LongPplTexts result;
   result.set.unit = tokenizer == nullptr ? "tokens" : "characters";
   result.set.options = options;

@@ -5,7 +5,9 @@
 
 #include "data/tokens_in_memory.h"
 #include "framework/error.h"
+#include "framework/profile/progress.h"
 #include "framework/random.h"
+#include "framework/system/system_memory.h"
 
 namespace ringtrain {
 
@@ -105,16 +107,43 @@ Ids longest_prompt(Encoder& encoder, const TaskText& text, const TaskSettings& s
   return best;
 }
 
+/// Throws Error(usage) for settings that make no texts, or more than the machine's memory holds. Returns how many
+/// tokens they are at most.
+std::int64_t planned_tokens(std::span<const TaskKind> kinds, std::span<const std::int64_t> lengths,
+                            const TaskSettings& settings) {
+  if (kinds.empty()) fail(ExitCode::usage, "--tasks: no task is named");
+  if (settings.samples < 1 || settings.depths < 1 || settings.candidates < 2) {
+    fail(ExitCode::usage,
+         "--tasks: --task-samples {} and --task-depths {} must be 1 or more, --task-candidates {} 2 or more",
+         settings.samples, settings.depths, settings.candidates);
+  }
+  double tokens = 0;
+  for (const std::int64_t length : lengths) tokens += static_cast<double>(length) + 1;  // and the text's end
+  const double texts = static_cast<double>(std::ssize(kinds) * settings.depths) * static_cast<double>(settings.samples);
+  const double bytes = texts * tokens * (sizeof(std::int32_t) + sizeof(float)),
+               room = static_cast<double>(available_memory());
+  if (bytes > room) {
+    fail(ExitCode::usage,
+         "--tasks: {} tasks at {} depths with {} samples each take {} of tokens, but {} are available; give fewer "
+         "--task-samples or --task-depths, or shorter --context-lengths",
+         kinds.size(), settings.depths, settings.samples, human_bytes(bytes), human_bytes(room));
+  }
+  return static_cast<std::int64_t>(texts * tokens);
+}
+
 }  // namespace
 
 TaskSamples make_task_samples(std::span<const TaskKind> kinds, std::span<const std::int64_t> lengths,
                               const TaskSettings& settings, const Tokenizer& tokenizer, std::int64_t vocab_size) {
+  const std::int64_t planned = planned_tokens(kinds, lengths, settings);
   TaskSamples samples;
   samples.kinds.assign(kinds.begin(), kinds.end());
   samples.lengths.assign(lengths.begin(), lengths.end());
   samples.settings = settings;
   const std::unique_ptr<Encoder> encoder = tokenizer.make_encoder(SpecialTokens::text);
   MemoryTokens memory{.vocab_size = vocab_size, .tokens = {}, .offsets = {0}, .weights = {}};
+  memory.tokens.reserve(static_cast<std::size_t>(planned));
+  memory.weights.reserve(static_cast<std::size_t>(planned));
   const auto add_text = [&](std::int64_t task, std::int64_t length, std::int64_t depth, std::int64_t sample) {
     const TaskKind kind = kinds[task];
     const TaskText text = make_task(kind, settings, lengths[length], depth, sample);

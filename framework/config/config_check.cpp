@@ -3,9 +3,13 @@
 #include <fmt/core.h>
 
 #include "framework/config/config.h"
+#include "framework/config/config_problems.h"
+#include "framework/config/config_schema.h"
 #include "framework/config/rope_scaling_check.h"
 #include "framework/config/training_stages.h"
+#include "framework/config/yaml_tree.h"
 #include "framework/device.h"
+#include "framework/error.h"
 
 namespace ringtrain {
 
@@ -147,6 +151,21 @@ void check_build(const Config& config, ConfigProblems& problems) {
 }
 
 }  // namespace
+
+void check_values(const Config& config, std::string_view prefix, ConfigProblems& problems) {
+  for (const ConfigKey& key : config_keys()) {
+    if (!key.path.starts_with(prefix)) continue;
+    Config ignored;
+    try {
+      const YamlValue line = parse_yaml("value: " + key.write(config));
+      key.read(ignored, line.entries.at(0).value, [&](int, const std::string& what) { problems.add(key.path, what); });
+    } catch (const YamlError& error) {
+      problems.add(key.path, error.what());
+    } catch (const Error&) {  // a value of an enumeration that has no name
+      problems.add(key.path, fmt::format("has a value that is none of {}", key.values));
+    }
+  }
+}
 
 void resolve_and_check(Config& config, ConfigUse use, ConfigProblems& problems) {
   check_heads(config.model, problems);

@@ -1,6 +1,8 @@
 // What must hold between keys, once each is valid on its own. Fills in the defaults that depend on other keys.
 #pragma once
 
+#include <string_view>
+
 namespace ringtrain {
 
 class ConfigProblems;
@@ -8,6 +10,10 @@ struct Config;
 
 /// What a config is read for: to run it, or to know how a checkpoint came about, which another build may have made.
 enum class ConfigUse { run, know };
+
+/// Adds a problem for each key whose path begins with `prefix` and whose value no file could give it: by the rules that
+/// read a file's values, of a config that may be made in any other way.
+void check_values(const Config& config, std::string_view prefix, ConfigProblems& problems);
 
 /// Resolves num_key_value_heads and head_dim, and adds a problem, with all numbers at fault, for everything that does
 /// not fit together or, if it is to be run, that this build cannot do. Keys that already have a problem are left alone.

@@ -296,6 +296,17 @@ Config read_config(const std::string& path, const std::vector<std::string>& sett
   return parse_config(read_text_file(path), path, settings, use, rule, read_model);
 }
 
+Config checked_config(const Config& config, ConfigUse use, const ConfigRule& rule) {
+  Config checked = config;
+  const std::vector<std::string> no_settings;
+  ConfigProblems problems("the config", no_settings);
+  check_values(checked, "", problems);
+  problems.throw_if_any();
+  finish(checked, use, rule, problems);
+  problems.throw_if_any();
+  return checked;
+}
+
 std::string to_yaml(const Config& config) {
   std::string text;
   std::string open;  // the section whose keys are being written

@@ -34,6 +34,10 @@ Config read_config(const std::string& path, const std::vector<std::string>& sett
 /// The same, from text; `path` only names it in messages.
 Config parse_config(const std::string& text, const std::string& path, const std::vector<std::string>& settings,
                     ConfigUse use = ConfigUse::run, const ConfigRule& rule = {}, const ModelReader& read_model = {});
+/// Returns a config that a program has made or changed, checked and resolved as one that is read: by the same rules for
+/// each value and for what must fit together. Throws Error(usage) with one line for each problem. What takes a config
+/// from a program calls this.
+Config checked_config(const Config& config, ConfigUse use, const ConfigRule& rule = {});
 /// Returns the resolved config as YAML that read_config takes back to the same values (doubles round-trip).
 std::string to_yaml(const Config& config);
 

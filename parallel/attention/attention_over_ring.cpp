@@ -22,13 +22,16 @@ namespace ringtrain {
 
 namespace {
 
+// What the kernels of attention take of a rank's tokens.
+constexpr std::int64_t most_segments = 16, stride_bound = std::int64_t{1} << 20;
+
 constexpr double nccl_seconds = 60;  // as mesh.timeout_seconds
 
 /// Returns growing positions as few affine segments.
 SegmentList segments_of_positions(std::span<const std::int64_t> positions) {
   SegmentList segments;
   for (const std::int64_t position : positions) {
-    if (!segments.empty() && segments.back().count == 1) {
+    if (!segments.empty() && segments.back().count == 1 && position - segments.back().start < stride_bound) {
       segments.back().stride = position - segments.back().start;
       segments.back().count = 2;
     } else if (!segments.empty() && segments.back().position(segments.back().count) == position) {
@@ -127,6 +130,9 @@ void check_options(const AttentionOverRingOptions& o, Communicator& ranks) {
          "AttentionOverRing of B = {}, T = {}, H = {}, G = {}, D = {}: B, H, G and D must be 1 or more, T 0 or more, "
          "and H a multiple of G",
          o.B, o.T, o.H, o.G, o.D);
+  }
+  if (!(o.scale >= 0) || std::isinf(o.scale)) {
+    fail(ExitCode::usage, "AttentionOverRing has the scale {}, but it must be above 0, or 0 for 1 / sqrt(D)", o.scale);
   }
   const bool floating =
       o.dtype == DType::float32 || o.dtype == DType::bfloat16 || (o.dtype == DType::float64 && o.device.is_cpu());
@@ -297,6 +303,12 @@ void AttentionOverRing::set_tokens(std::span<const std::int64_t> positions, std:
   check_positions(positions, s.options, line);
   check_documents(documents, B, T, line);
   SegmentList own = segments_of_positions(positions);
+  if (std::ssize(own) > most_segments) {
+    refuse_call(line, fmt::format("positions are {} affine pieces, each with a stride below {}, but attention takes at "
+                                  "most {}",
+                                  own.size(), stride_bound, most_segments));
+  }
+  require_call(mask.window >= 0, "the mask's window must be 0 or more", line);
   const std::array<std::int64_t, 3> told{mask.causal, mask.window, T == 0 ? no_tokens : !documents.empty()};
   const bool with_documents =
       check_alike(all_gather(*s.host_ranks, told, {"tokens of all ranks"}), s.ranks->rank(), line);

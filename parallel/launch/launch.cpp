@@ -90,7 +90,9 @@ void launch_threads(const LaunchOptions& options, const RankBody& body, std::str
     } catch (const std::exception& error) {
       first.keep(error_of_rank(own.rank(), error), own);
     } catch (...) {
-      first.keep(Error(ExitCode::internal, fmt::format("rank {} threw what is no exception", own.rank())), own);
+      first.keep(Error(ExitCode::usage,
+                       fmt::format("rank {}: a function of this program threw what is no std::exception", own.rank())),
+                 own);
     }
     first.rank_ended();
   };
@@ -124,6 +126,7 @@ void abort_on_error(Communicator& world, const std::function<void()>& body) {
 }
 
 int threads_per_rank(std::int64_t wanted, int ranks) {
+  if (wanted < 0) fail(ExitCode::usage, "{} compute threads a rank: must be 1 or more, or 0 for cores / ranks", wanted);
   if (wanted > 0) return static_cast<int>(wanted);
   return std::max(1, available_cores() / ranks);
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
 #include <string>
 
@@ -139,6 +140,28 @@ TEST(AttentionOverRing, RanksWithoutTokensTakePart) {
   expect_the_reference(p, by_layout(Layout::contiguous, p.S, 4), "four ranks, three tokens");
 }
 
+/// Positions alone say which query sees which key: pulled apart, in the same order, they give the same attention.
+TEST(AttentionOverRing, PositionsMayLieFarApart) {
+  const std::int64_t T = 8, H = 2, D = 4;
+  std::vector<double> x(T * H * D);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<double>(3 * i + 1));
+  const auto out_at = [&](const Positions& positions) {
+    std::vector<double> out(x.size()), lse(H * T);
+    launch_threads({.ranks = 1, .timeout_seconds = 60}, [&](Communicator& world) {
+      AttentionOverRing attention(
+          world, {.T = T, .H = H, .G = H, .D = D, .dtype = DType::float64, .backward = false, .threads = 1});
+      attention.set_tokens(positions, {}, {});
+      const ConstTensorView of = host_view(x.data(), {1, T, H, D});
+      attention.forward(of, of, of, host_view(out.data(), {1, T, H, D}), host_view(lse.data(), {1, H, T}));
+    });
+    return out;
+  };
+  constexpr std::int64_t far = 1'000'000'000'000;
+  EXPECT_LE(worst_difference(out_at({0, far, far + 1, 2 * far, 2 * far + (1 << 20), 3 * far, 4 * far, 5 * far}),
+                             out_at({0, 1, 2, 3, 4, 5, 6, 7})),
+            1e-14);
+}
+
 /// A rank's arguments for wrong uses: of 4 tokens, 2 query heads, 1 key head, size 8, float32.
 struct Arguments {
   std::vector<float> q = std::vector<float>(64), k = std::vector<float>(32), lse = std::vector<float>(8);
@@ -199,6 +222,9 @@ TEST(AttentionOverRingMisuse, TokensAreHeldAgainstTheOptions) {
   expect_sentence("positions[2] is 5, but must be 6 or more", [](AttentionOverRing& a, Arguments&) {
     a.set_tokens(Positions{4, 5, 5}, {}, {});
   });
+  expect_sentence("the mask's window must be 0 or more", [](AttentionOverRing& a, Arguments&) {
+    a.set_tokens(Positions{0, 1, 2}, {}, {.causal = true, .window = -1});
+  });
   expect_sentence("2 document ids, but must be none or B * T = 1 * 3 = 3", [](AttentionOverRing& a, Arguments&) {
     a.set_tokens(Positions{0, 1, 2}, std::vector<std::int32_t>{0, 0}, {});
   });
@@ -231,6 +257,22 @@ TEST(AttentionOverRingMisuse, OptionsMakeAnAttention) {
       AttentionOverRing(world, {.T = 4, .H = H, .G = G, .D = 8, .dtype = dtype});
     });
   }
+}
+
+TEST(AttentionOverRingMisuse, AScaleIsANumber) {
+  for (const double scale : {std::nan(""), std::numeric_limits<double>::infinity(), -1.0}) {
+    expect_error("but it must be above 0, or 0 for 1 / sqrt(D)", 1,
+                 [&](Communicator& world) { AttentionOverRing(world, {.T = 4, .D = 8, .scale = scale}); });
+  }
+}
+
+TEST(AttentionOverRingMisuse, TokensAreAFewAffinePieces) {
+  expect_error("positions are 20 affine pieces, each with a stride below 1048576", 1, [](Communicator& world) {
+    AttentionOverRing attention(world, {.T = 40, .D = 8, .threads = 1});
+    Positions positions;
+    for (std::int64_t i = 0; i < 40; ++i) positions.push_back(i * i * i);
+    attention.set_tokens(positions, {}, {});
+  });
 }
 
 TEST(AttentionOverRingMisuse, RanksThatDifferAreTold) {

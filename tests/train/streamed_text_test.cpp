@@ -30,7 +30,7 @@ std::vector<std::size_t> every_byte(const std::string& bytes) {
   return cuts;
 }
 
-std::string joined(const std::vector<std::string>& parts) {
+std::string put_together(const std::vector<std::string>& parts) {
   std::string all;
   for (const std::string& part : parts) all += part;
   return all;
@@ -41,7 +41,7 @@ const std::string nasty = "a\u00e9\u20ac\U0001F600\u07ffz\ud7ff\uffff\U00010000\
 TEST(StreamedTextTest, CharactersComeWhole) {
   StreamedText stream;
   const auto parts = pieces(stream, nasty, every_byte(nasty));
-  EXPECT_EQ(joined(parts), nasty);
+  EXPECT_EQ(put_together(parts), nasty);
   EXPECT_EQ(parts.back(), "");
   std::size_t characters = 0;
   for (const std::string& part : parts) {
@@ -67,7 +67,7 @@ TEST(StreamedTextTest, CutsDoNotMatter) {
     }
     for (const std::vector<std::string>& stops : {std::vector<std::string>{}, {"ab", "ba\xC3\xA9"}}) {
       StreamedText whole(stops), cut(stops);
-      EXPECT_EQ(joined(pieces(cut, bytes, cuts)), joined(pieces(whole, bytes, {}))) << trial;
+      EXPECT_EQ(put_together(pieces(cut, bytes, cuts)), put_together(pieces(whole, bytes, {}))) << trial;
     }
   }
 }
@@ -84,8 +84,8 @@ TEST(StreamedTextTest, WhatIsNoUtf8IsReplacedByMaximalParts) {
       {"a\xF0\x9F\x98", "a" + r}};
   for (const auto& [bytes, text] : cases) {
     StreamedText whole, cut;
-    EXPECT_EQ(joined(pieces(whole, bytes, {})), text);
-    EXPECT_EQ(joined(pieces(cut, bytes, every_byte(bytes))), text);
+    EXPECT_EQ(put_together(pieces(whole, bytes, {})), text);
+    EXPECT_EQ(put_together(pieces(cut, bytes, every_byte(bytes))), text);
   }
 }
 
@@ -101,7 +101,7 @@ TEST(StreamedTextTest, AStopStringEndsTheTextBeforeItWhereverTokensEnd) {
   for (std::size_t first = 1; first < text.size(); ++first) {
     for (std::size_t second = first; second < text.size(); ++second) {
       StreamedText stream({"\nEND", "no such"});
-      EXPECT_EQ(joined(pieces(stream, text, {first, second})), "one two");
+      EXPECT_EQ(put_together(pieces(stream, text, {first, second})), "one two");
       EXPECT_TRUE(stream.stopped());
     }
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "framework/config/read_config.h"
 #include "framework/config/training_stages.h"
 #include "framework/counted.h"
 #include "framework/dump/dump_reader.h"
@@ -58,6 +59,7 @@ TrainOptions checked_run(const CheckOptions& options, std::vector<std::string>& 
          "layers against finite differences (check_gradient)",
          run.model.name);
   }
+  run.config = checked_config(run.config, ConfigUse::run, rule_of(run.model));
   for (const std::string& clause :
        {cut_stages(options.tokens, run.config.training),
         cut("--layers", "model.num_hidden_layers", options.layers, run.config.model.num_hidden_layers)}) {
@@ -91,8 +93,9 @@ CheckReport check_run(const CheckOptions& options, const Log& log, Launcher& lau
   log(fmt::format("the reference takes about {}, in {}", human_duration(expected),
                   human_bytes(static_cast<double>(plan.bytes(checked.training.seq_len)))));
   // Processes wait at the end for the one that computes the reference. They agree about the time: none measures it.
-  constexpr double slowest_flops = 1e8;
-  if (launcher.ranks_are_processes()) config.mesh.timeout_seconds += 60 + plan.flops / slowest_flops;
+  constexpr double slowest_flops = 1e8, longest = 1e6;
+  double& timeout = config.mesh.timeout_seconds;
+  if (launcher.ranks_are_processes()) timeout = std::min(longest, timeout + 60 + plan.flops / slowest_flops);
   const Run run = prepare_run(run_options, log, launcher);
 
   auto start = std::chrono::steady_clock::now();

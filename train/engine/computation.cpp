@@ -1,5 +1,6 @@
 #include "train/engine/computation.h"
 
+#include "framework/config/config_problems.h"
 #include "framework/config/training_config.h"
 #include "framework/device.h"
 #include "framework/error.h"
@@ -8,8 +9,15 @@
 namespace ringtrain {
 
 void choose_computation(const std::string& device, const std::string& dtype, TrainingConfig& training) {
+  bool known = dtype.empty();
   for (const DType type : {DType::float32, DType::float64, DType::bfloat16}) {
-    if (dtype == name_of(type)) training.dtype = type;
+    if (dtype != name_of(type)) continue;
+    training.dtype = type;
+    known = true;
+  }
+  if (!known) fail(ExitCode::usage, "--dtype {}: must be float32, float64 or bfloat16", excerpt(dtype));
+  if (device != "auto" && device != "cpu" && device != "cuda") {
+    fail(ExitCode::usage, "--device {}: must be cpu, cuda or auto", excerpt(device));
   }
   if (device == "auto") {
     if (!built_with_cuda) training.device = Device::Kind::cpu;

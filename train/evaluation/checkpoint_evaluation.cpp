@@ -56,7 +56,7 @@ EvaluationRequest resolved(EvaluationRequest request, const EvaluationConfig& co
 
 std::unique_ptr<TokenFile> open_data(const EvaluationOptions& options, const Config& config) {
   const std::string& path = options.data;
-  auto file = options.open_tokens(path);
+  auto file = opened_by(options.open_tokens, path);
   if (file->vocab_size() > config.model.vocab_size) {
     fail(ExitCode::data, "{} has tokens up to {}, but the checkpoint's model.vocab_size is {}", path,
          file->vocab_size() - 1, config.model.vocab_size);

@@ -230,10 +230,21 @@ class TokenPrinter {
   const Printer& print_;
 };
 
+/// Throws Error(usage) for options that ask for no text.
+void check_options(const GenerationOptions& options, const Printer& print) {
+  check_sampling(options.sampling);
+  if (options.max_new_tokens < 1)
+    fail(ExitCode::usage, "--max-new-tokens {}: must be 1 or more", options.max_new_tokens);
+  if (std::ranges::count(options.stops, std::string()) > 0) {
+    fail(ExitCode::usage, "--stop: a text that ends the text has at least one character");
+  }
+  if (!print) fail(ExitCode::usage, "generate_from_checkpoint() needs a function that takes the text");
+}
+
 }  // namespace
 
 GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Launcher& launcher, const Printer& print) {
-  check_sampling(options.sampling);
+  check_options(options, print);
   const LaunchOptions launch{static_cast<int>(options.sequence_ranks)};
   launcher.check(launch);
   const std::vector<int> here = launcher.ranks_here(launch.ranks);

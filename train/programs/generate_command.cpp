@@ -129,9 +129,6 @@ void settle(GenerateFlags& flags, const Launcher& launcher) {
     }
     options.read_prompt = read_standard_input;
   }
-  if (std::ranges::count(options.stops, std::string()) > 0) {
-    fail(ExitCode::usage, "--stop: a text that ends the text has at least one character");
-  }
 }
 
 int run_generate(int argc, char** argv, Launcher& launcher) {

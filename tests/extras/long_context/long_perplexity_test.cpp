@@ -207,6 +207,11 @@ TEST_F(LongPplTest, WhatCannotBeIsRefused) {
   const EvaluationOptions asked = options(model("run", 1));
   EXPECT_NE(error_of(ExitCode::usage, [&] { evaluate(asked, {{.trunc_len = 150}}); }).find("--trunc-len 150"),
             std::string::npos);
+  for (const KeyTokenOptions& wrong : {KeyTokenOptions{.trunc_len = -5}, KeyTokenOptions{.sliding_window = 0},
+                                       KeyTokenOptions{.alpha = std::nan("")}}) {
+    const std::string told = error_of(ExitCode::usage, [&] { evaluate(asked, {wrong}); });
+    EXPECT_NE(told.find("--trunc-len " + std::to_string(wrong.trunc_len)), std::string::npos) << told;
+  }
   const std::string path = at("keys.json");
   const auto refused = [&](const std::string& text) {
     write_file(path, text, ExitCode::usage);

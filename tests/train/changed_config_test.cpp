@@ -1,0 +1,144 @@
+// Options that a program sets itself are checked as a file's are: each change of a config that was read, and each
+// option of an evaluation or a generation, ends in one sentence with the key or the numbers at fault, and nothing is
+// begun.
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <limits>
+
+#include "framework/config/read_config.h"
+#include "tests/train/train_fixture.h"
+#include "train/check/check.h"
+#include "train/evaluation/checkpoint_evaluation.h"
+#include "train/generation/checkpoint_generation.h"
+
+namespace ringtrain::testing {
+namespace {
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+class ChangedConfig : public SplitTextTest {
+ protected:
+  TrainOptions options_of(const std::vector<std::string>& settings = {}) const {
+    TrainOptions options;
+    options.config = tiny(data, settings);
+    options.output = at("run");
+    return options;
+  }
+  /// Returns a stage that begins at a step.
+  static TrainingStage from_step(std::int64_t step) {
+    TrainingStage stage;
+    stage.from_step = step;
+    return stage;
+  }
+  void expect_refused_run(const std::vector<std::string>& parts, const std::function<void(TrainOptions&)>& change) {
+    TrainOptions options = options_of({"training.steps=2"});
+    change(options);
+    expect_error_holding(ExitCode::usage, parts, [&] { train(prepare_run(options, quiet), quiet); });
+    EXPECT_FALSE(std::filesystem::exists(at("run")));
+  }
+  void expect_refused(const std::string& sentence, const std::function<void(Config&)>& change) {
+    expect_refused_run({"the config: " + sentence}, [&](TrainOptions& options) { change(options.config); });
+  }
+};
+
+TEST_F(ChangedConfig, IsCheckedLikeAFile) {
+  expect_refused("training.micro_batch_size: 0 is out of range; it must be an integer from 1 to 65536",
+                 [](Config& c) { c.training.micro_batch_size = 0; });
+  expect_refused("training.global_batch_size: 0 is out of range", [](Config& c) { c.training.global_batch_size = 0; });
+  expect_refused("training.seq_len: -1 is out of range", [](Config& c) { c.training.seq_len = -1; });
+  expect_refused("training.steps: 0 is out of range", [](Config& c) { c.training.steps = 0; });
+  expect_refused("training.loss_chunk: 0 is out of range", [](Config& c) { c.training.loss_chunk = 0; });
+  expect_refused("training.audit.rows: 1000000 is out of range", [](Config& c) { c.training.audit.rows = 1000000; });
+  expect_refused("training.stages: has a stage from step 1 on", [](Config& c) { c.training.stages = {from_step(1)}; });
+  expect_refused("training.stages: must ascend, but from_step 2 follows 3", [](Config& c) {
+    c.training.stages = {from_step(3), from_step(2)};
+  });
+  expect_refused("training.stages: has 1001 stages", [](Config& c) { c.training.stages.assign(1001, {}); });
+  expect_refused("training.shard: has a value that is none of optimizer | gradients | weights",
+                 [](Config& c) { c.training.shard = static_cast<Shard>(77); });
+  expect_refused("training.dtype: has a value that is none of float32",
+                 [](Config& c) { c.training.dtype = static_cast<DType>(77); });
+  expect_refused("model.num_attention_heads: 0 is out of range", [](Config& c) { c.model.num_attention_heads = 0; });
+  expect_refused("model.num_key_value_heads: model.num_attention_heads = ",
+                 [](Config& c) { c.model.num_attention_heads = c.model.num_key_value_heads + 1; });
+  expect_refused("model.vocab_size: 0 is out of range", [](Config& c) { c.model.vocab_size = 0; });
+  expect_refused("lora.rank: -4 is out of range", [](Config& c) { c.model.lora.rank = -4; });
+  expect_refused("mesh.sequence: 0 is out of range", [](Config& c) { c.mesh.sequence = 0; });
+  expect_refused("checkpoint.keep: 0 is out of range", [](Config& c) { c.checkpoint.keep = 0; });
+  expect_refused("checkpoint.interval: -5 is out of range", [](Config& c) { c.checkpoint.interval = -5; });
+  expect_refused(R"(optimizer.lr: is the text "nan", but must be a number)",
+                 [](Config& c) { c.optimizer.lr = not_a_number; });
+  expect_refused("evaluation.context_lengths: evaluation.interval = 1 needs at least one length", [](Config& c) {
+    c.evaluation.interval = 1;
+    c.evaluation.context_lengths.clear();
+  });
+  expect_refused("data.train: the list is empty", [](Config& c) { c.data.train.clear(); });
+  expect_refused_run({"a run cannot stop after step -1"}, [](TrainOptions& options) { options.stop_after = -1; });
+  expect_refused_run({"text.h5: the program's open_tokens makes no token file of this name"},
+                     [](TrainOptions& options) {
+                       options.open_tokens = [](const std::string&) { return std::unique_ptr<TokenFile>(); };
+                     });
+  CheckOptions checked;
+  checked.train = options_of();
+  checked.train.dump.folder = at("dump");
+  checked.train.config.training.micro_batch_size = 0;
+  expect_error(ExitCode::usage, "training.micro_batch_size: 0", [&] { check_run(checked, quiet); });
+}
+
+TEST_F(ChangedConfig, OneThatFitsIsResolvedAndStaysAsItIs) {
+  const Config config = tiny(data);
+  const Config checked = checked_config(config, ConfigUse::run);
+  EXPECT_TRUE(differences(config, checked).empty());
+  Config changed = config;
+  changed.model.head_dim = changed.model.num_key_value_heads = 0;
+  changed.training.seq_len *= 2;
+  const Config resolved = checked_config(changed, ConfigUse::run);
+  EXPECT_EQ(resolved.model.head_dim, config.model.hidden_size / config.model.num_attention_heads);
+  EXPECT_EQ(resolved.model.num_key_value_heads, config.model.num_attention_heads);
+}
+
+TEST_F(ChangedConfig, OptionsOfEvaluationAndGenerationAreCheckedToo) {
+  run(tiny(data, {"training.steps=1"}), "run");
+  Launcher threads;
+  const auto evaluated = [&](const std::function<void(EvaluationOptions&)>& change) {
+    EvaluationOptions options;
+    options.checkpoint = at("run");
+    options.data = data;
+    options.request.context_lengths = {16};
+    options.request.target_tokens = 4;
+    options.request.target_blocks = 2;
+    change(options);
+    return error_of(ExitCode::usage, [&] { evaluate_checkpoint(options, threads); });
+  };
+  EXPECT_EQ(evaluated([](auto& options) { options.dtype = "int4"; }),
+            "--dtype int4: must be float32, float64 or bfloat16");
+  EXPECT_EQ(evaluated([](auto& options) { options.device = "tpu"; }), "--device tpu: must be cpu, cuda or auto");
+  EXPECT_EQ(evaluated([](auto& options) { options.threads_per_rank = -1; }),
+            "-1 compute threads a rank: must be 1 or more, or 0 for cores / ranks");
+  EXPECT_EQ(evaluated([](auto& options) { options.open_tokens = nullptr; }),
+            data + ": the program's open_tokens makes no token file of this name");
+  const auto generated = [&](const std::function<void(GenerationOptions&)>& change, const Printer& print) {
+    GenerationOptions options;
+    options.checkpoint = at("run");
+    options.tokens = {1, 2};
+    options.max_new_tokens = 1;
+    change(options);
+    return error_of(ExitCode::usage, [&] { generate_from_checkpoint(options, threads, print); });
+  };
+  const Printer print = [](std::string_view) {};
+  EXPECT_EQ(generated([](auto& options) { options.max_new_tokens = -1; }, print),
+            "--max-new-tokens -1: must be 1 or more");
+  EXPECT_EQ(generated(
+                [](auto& options) {
+                  options.stops = {"a", ""};
+                },
+                print),
+            "--stop: a text that ends the text has at least one character");
+  EXPECT_EQ(generated([](auto& options) { options.dtype = "int4"; }, print),
+            "--dtype int4: must be float32, float64 or bfloat16");
+  EXPECT_EQ(generated([](auto&) {}, {}), "generate_from_checkpoint() needs a function that takes the text");
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
