@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "framework/config/config.h"
 #include "framework/config/config_check.h"
@@ -18,15 +19,16 @@ namespace {
 /// An adapter stands beside a matrix of a layer.
 void check_lora(const ModelConfig& model, ConfigProblems& problems) {
   if (!model.lora.on() || !problems.clean({"lora.targets"}) || problems.count() > 0) return;
-  const std::vector<std::string> names = projections_of(model_spec(model));
+  const std::vector<std::string> modules = adaptable_modules(model_spec(model));
   if (model.lora.targets.empty()) problems.add("lora.targets", "is empty, but lora.rank asks for adapters");
   for (const std::string& target : model.lora.targets) {
     if (std::ranges::count(model.lora.targets, target) > 1) {
       return problems.add("lora.targets", fmt::format("names {} twice", target));
     }
-    if (std::ranges::find(names, target) != names.end()) continue;
+    const std::set<std::string> end{target};
+    if (std::ranges::any_of(modules, [&](const std::string& module) { return is_named(module, end); })) continue;
     problems.add("lora.targets", fmt::format("{} is no projection of this model's layers, which are {}", target,
-                                             fmt::join(names, ", ")));
+                                             fmt::join(projections_of(model_spec(model)), ", ")));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
 
 #include "framework/config/config.h"
@@ -22,6 +23,7 @@ class TableWriter {
       : table_(table),
         trainable_(trainable),
         lora_(spec.lora),
+        lora_targets_(spec.lora.targets.begin(), spec.lora.targets.end()),
         norm_bias_(spec.norm.kind == NormKind::layer_norm),
         norm_weight_(spec.norm.unit_offset ? 0.0 : 1.0),
         stddev_(spec.initializer_range) {}
@@ -36,7 +38,7 @@ class TableWriter {
     LinearIds ids;
     ids.weight = matrix(name, out, in, factor);
     if (bias) ids.bias = vector(name + ".bias", out, 0.0);
-    if (lora_.on() && std::ranges::find(lora_.targets, projection_of(name + ".weight")) != lora_.targets.end()) {
+    if (lora_.on() && is_named(name, lora_targets_)) {
       // A has the variance of PEFT's kaiming_uniform_(a=sqrt(5)), which is uniform; B is zero.
       const double stddev_a = 1.0 / std::sqrt(3.0 * static_cast<double>(in));
       const auto [a, b] = lora_names(name + ".weight");
@@ -96,6 +98,7 @@ class TableWriter {
   ParameterTable& table_;
   const std::vector<std::string>& trainable_;
   const LoraConfig& lora_;
+  std::set<std::string> lora_targets_;
   bool norm_bias_;
   double norm_weight_;  // at first
   double stddev_;
@@ -217,6 +220,26 @@ std::vector<std::string> projections_of(const ModelSpec& spec) {
     if (parameter.bucket == 1 && matrix) names.push_back(projection_of(parameter.name));
   }
   return names;
+}
+
+std::vector<std::string> adaptable_modules(const ModelSpec& spec) {
+  std::vector<std::string> names;
+  const ParameterTable table = describe_parameters(spec).table;
+  for (const Parameter& parameter : table.all()) {
+    const bool in_layer = parameter.bucket >= 1 && parameter.bucket <= spec.num_hidden_layers();
+    if (!in_layer || parameter.shape.rank() != 2 || parameter.adapter) continue;
+    names.push_back(parameter.name.substr(0, parameter.name.rfind('.')));
+  }
+  return names;
+}
+
+bool is_named(const std::string& module, const std::set<std::string>& ends) {
+  for (std::size_t begin = 0;;) {
+    if (ends.contains(module.substr(begin))) return true;
+    const std::size_t dot = module.find('.', begin);
+    if (dot == std::string::npos) return false;
+    begin = dot + 1;
+  }
 }
 
 void initialise_parameter(Stream& stream, const Parameter& parameter, std::uint64_t seed, std::int64_t begin,

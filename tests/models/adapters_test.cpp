@@ -4,6 +4,8 @@
 #include <fstream>
 #include <mutex>
 
+#include "framework/storage/safetensors.h"
+#include "framework/storage/safetensors_writer.h"
 #include "layers/model_parameters.h"
 #include "tests/support/paths.h"
 #include "tests/train/train_fixture.h"
@@ -350,6 +352,89 @@ TEST_F(Adapters, ChangeAnyKindOfBase) {
   }
 }
 
+TEST_F(Adapters, StandBesideSomeLayersAlone) {
+  const std::string names = R"(["layers.1.self_attn.q_proj", "mlp.up_proj"])";
+  Config some = config(lora());
+  some.model.lora.targets = {"layers.1.self_attn.q_proj", "mlp.up_proj"};
+  run(some, "run", from(base()), 4);
+  for (const auto& [name, values] : weights_of(open_model(at("run")))) {
+    const bool adapted =
+        name.find("mlp.up_proj") != std::string::npos || name.find("1.self_attn.q_proj") != std::string::npos;
+    EXPECT_TRUE(!is_adapter(name) || adapted) << name;
+  }
+  export_model(open_model(at("run")), {.output = at("peft")});
+  EXPECT_NEAR(nll(at("peft")), nll(at("run")), 1e-6);
+  auto text = nlohmann::json::parse(content_of(at("peft/adapter_config.json")));
+  EXPECT_EQ(text["target_modules"], nlohmann::json::parse(names));
+  const Values expected = weights_of(open_model(at("peft")));
+  text["target_modules"] = R"(.*(layers\.1\.self_attn\.q|mlp\.up)_proj)";
+  std::ofstream(at("peft/adapter_config.json")) << text.dump();
+  const ModelSource by_pattern = open_model(at("peft"));
+  EXPECT_EQ(weights_of(by_pattern), expected);
+  EXPECT_EQ(by_pattern.model.lora.targets, (std::vector<std::string>{"model.layers.1.self_attn.q_proj", "up_proj"}));
+  export_model(by_pattern, {.output = at("again")});
+  EXPECT_EQ(weights_of(open_model(at("again"))), expected);
+  text["target_modules"] = R"(.*mlp\.up_proj)";  // the folder has an adapter that this does not mean
+  std::ofstream(at("peft/adapter_config.json")) << text.dump();
+  expect_error(ExitCode::checkpoint, "1.self_attn.q_proj.lora_A.weight", [&] { open_model(at("peft")); });
+  expect_error(ExitCode::usage, "lora.targets: layers.9.mlp.up_proj is no projection", [&] {
+    some.model.lora.targets = {"layers.9.mlp.up_proj"};
+    run(some, "none", from(base()), 1);
+  });
+}
+
+// As PEFT 0.21.2 saves them: modules_to_save are copies, which a tied base does not tie.
+TEST_F(Adapters, UntieABaseWhoseTwoMatricesTheyHold) {
+  fs::remove_all(base());
+  fs::copy(source_folder() + "/tests/models/folders/llama_tied", base());
+  run(config(lora()), "run", from(base()), 2);
+  export_model(open_model(at("run")), {.output = at("peft")});
+  const StoredTensors stored = read_safetensors_of_folder(at("peft"), "adapter_model.safetensors");
+  StoredTensorReader reader(stored);
+  std::map<std::string, std::vector<float>> tensors;
+  std::vector<SafetensorsWriter::Entry> entries;
+  for (const auto& [name, tensor] : stored.tensors) {
+    tensors[name].resize(static_cast<std::size_t>(tensor.elements()));
+    reader.read(tensor, 0, tensor.elements(), tensors[name].data());
+    entries.push_back({name, StoredType::float32, tensor.shape});
+  }
+  const ModelConfig model = open_model(base()).model;
+  const auto elements = static_cast<std::size_t>(model.vocab_size * model.hidden_size);
+  const auto write = [&](const std::vector<std::string>& modules) {
+    auto all = entries;
+    for (const std::string& module : modules) {
+      const std::string name = "base_model.model." + module + ".weight";
+      for (std::size_t i = 0; i < elements; ++i)
+        tensors[name].push_back(static_cast<float>(i % 7 * module.size()) / 64);
+      all.push_back({name, StoredType::float32, {model.vocab_size, model.hidden_size}});
+    }
+    fs::remove(at("peft/adapter_model.safetensors"));
+    SafetensorsWriter file(at("peft/adapter_model.safetensors"), all);
+    for (const StoredTensor& tensor : file.tensors()) {
+      file.append(tensors[tensor.name].data(), tensors[tensor.name].size() * sizeof(float));
+    }
+    file.finish();
+    auto text = nlohmann::json::parse(content_of(at("peft/adapter_config.json")));
+    text["modules_to_save"] = modules;
+    std::ofstream(at("peft/adapter_config.json")) << text.dump();
+  };
+  write({"lm_head"});
+  expect_error(ExitCode::checkpoint,
+               "modules_to_save has lm_head without model.embed_tokens, which the base ties to it",
+               [&] { open_model(at("peft")); });
+  tensors.erase("base_model.model.lm_head.weight");
+  write({"model.embed_tokens", "lm_head"});
+  const ModelSource source = open_model(at("peft"));
+  EXPECT_FALSE(source.model.tie_word_embeddings);
+  const Values found = weights_of(source);
+  EXPECT_EQ(found.at("lm_head.weight")[6], 6 * 7 / 64.0);
+  EXPECT_EQ(found.at("model.embed_tokens.weight")[6], 6 * 18 / 64.0);
+  export_model(source, {.output = at("again")});
+  EXPECT_EQ(weights_of(open_model(at("again"))), found);
+  export_model(merged(open_model(at("peft"))), {.output = at("merged")});
+  EXPECT_NEAR(nll(at("merged")), nll(at("peft")), 1e-6);
+}
+
 TEST_F(Adapters, OfOtherKindsAreRefusedByName) {
   run(config(lora()), "run", from(base()), 1);
   export_model(open_model(at("run")), {.output = at("peft")});
@@ -367,7 +452,8 @@ TEST_F(Adapters, OfOtherKindsAreRefusedByName) {
   refused("r", 0);
   refused("lora_alpha", -1);
   refused("rank_pattern", {{"q_proj", 4}});
-  refused("target_modules", "all-linear");
+  refused("alpha_pattern", {{"q_proj", 4}});
+  refused("target_modules", ".*");
   refused("target_modules", {"c_attn"});
   refused("init_lora_weights", "pissa");
   refused("base_model_name_or_path", "someone/model");

@@ -36,14 +36,14 @@ def adapted(folder):
     return lambda model: peft.PeftModel.from_pretrained(model, folder)
 
 
-def make_adapters(base, folder, seed):
-    """Saves random adapters, of which B is not zero, and other final norms."""
+def make_adapters(base, folder, seed, **changes):
+    """Saves random adapters, of which B is not zero, and other final norms. changes: of PEFT's options."""
     import peft
     import torch
     import transformers
     torch.manual_seed(seed)
     model = transformers.AutoModelForCausalLM.from_pretrained(base)
-    options = {"r": 4, "lora_alpha": 6, "target_modules": TARGETS, "modules_to_save": ["model.norm"]}
+    options = {"r": 4, "lora_alpha": 6, "target_modules": TARGETS, "modules_to_save": ["model.norm"]} | changes
     model = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", use_rslora=seed % 2 == 1, **options))
     for name, parameter in model.named_parameters():
         if "lora_" in name or "modules_to_save" in name:
@@ -75,6 +75,7 @@ def check(kind, seed, folder):
     make_adapters(base, made, seed)
     found = {"made by PEFT": (difference(matrix.our_nll(made, data, folder, ["1x1", "1x2"][seed % 2]),
                                          matrix.their_nll(base, tokens, adapted(made))), 1e-9)}
+    found |= check_targets(base, tokens, data, folder, seed)
     with open(os.path.join(folder, "run.yaml"), "w") as file:
         file.write(CONFIG.format(base=base, data=data, targets=", ".join(TARGETS)))
     with open(os.path.join(base, "model.safetensors"), "rb") as file:
@@ -92,6 +93,21 @@ def check(kind, seed, folder):
     found["merged"] = ((logits(merged, tokens, lambda model: model) - expected).abs().max().item()
                        / expected.abs().max().item(), 1e-5)
     return found | check_changed_base(base, tokens, data, folder)
+
+
+def check_targets(base, tokens, data, folder, seed):
+    """Adapters beside some modules: by a pattern, by layers; and a base's embedding and head, each with own numbers."""
+    found = {}
+    for name, changes in {"pattern": {"target_modules": r".*\.(?:0\.self_attn\.[qv]|1\.mlp\.(?!gate)[a-z]+)_proj"},
+                          "layers": {"target_modules": ["o_proj", "up_proj"], "layers_to_transform": [1]},
+                          "untied": {"modules_to_save": ["embed_tokens", "lm_head"]}}.items():
+        made, again = os.path.join(folder, name), os.path.join(folder, name + "_again")
+        make_adapters(base, made, seed, **changes)
+        theirs = matrix.their_nll(base, tokens, adapted(made))
+        found[name] = (difference(matrix.our_nll(made, data, folder, "1x2"), theirs), 1e-9)
+        matrix.program("export", "--checkpoint", made, "--output", again)
+        found[name + ", exported again"] = (difference(matrix.their_nll(base, tokens, adapted(again)), theirs), 1e-9)
+    return found
 
 
 def check_changed_base(base, tokens, data, folder):

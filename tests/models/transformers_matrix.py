@@ -144,7 +144,7 @@ def write_tokens(path, tokens, vocabulary):
                     "xxh3_128": xxhash.xxh3_128_hexdigest(data.read()), "vocab_size": vocabulary,
                     "first_validation_document": 1, "datasets": datasets}
         compact = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
-        json.dump(dict(manifest, hash=xxhash.xxh3_128_hexdigest(compact)), out)
+        json.dump(dict(manifest, hash=xxhash.xxh3_128_hexdigest(compact.encode())), out)
 
 
 def program(name, *arguments):

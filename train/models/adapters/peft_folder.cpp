@@ -20,6 +20,7 @@
 #include "layers/model_parameters.h"
 #include "layers/model_spec.h"
 #include "train/models/adapters/adapted_model.h"
+#include "train/models/adapters/peft_targets.h"
 #include "train/models/hugging_face_config.h"
 #include "train/models/hugging_face_families.h"
 #include "train/models/json_keys.h"
@@ -43,6 +44,7 @@ std::string module_of(const std::string& parameter) {
 /// What adapter_config.json says.
 struct AdapterConfig {
   LoraConfig lora;
+  PeftTargets targets;
   std::string base;
   std::vector<std::string> modules;  // ends of their names
 };
@@ -71,11 +73,7 @@ AdapterConfig parse_adapter_config(const std::string& text, const std::string& p
   if (keys.has("use_rslora") && keys.flag("use_rslora", false)) {
     config.lora.alpha *= std::sqrt(static_cast<double>(config.lora.rank));
   }
-  if (!keys.has("target_modules") || !keys.at("target_modules").is_array()) {
-    keys.refuse("target_modules", "must be a list of projections, such as [\"q_proj\", \"v_proj\"]");
-  }
-  config.lora.targets = keys.texts("target_modules");
-  std::ranges::sort(config.lora.targets);
+  config.targets = read_targets(keys);
   if (keys.has("modules_to_save")) config.modules = keys.texts("modules_to_save");
   for (const char* const key : harmless) keys.names(key);
   for (const std::string& key : keys.unasked()) {
@@ -114,6 +112,22 @@ bool ends_with_any(const std::string& module, const std::vector<std::string>& en
   return std::ranges::any_of(ends, [&](const std::string& end) { return module.ends_with(end); });
 }
 
+/// Makes of a model that ties its embedding and its head what PEFT makes of it where both are modules_to_save: each has
+/// numbers of its own. Throws Error(checkpoint) where one of them alone is saved.
+void untie(ModelConfig& model, const std::vector<std::string>& modules, const std::string& path) {
+  if (!model.tie_word_embeddings) return;
+  ModelConfig untied = model;
+  untied.tie_word_embeddings = false;
+  const ParameterTable table = make_parameter_table(untied);
+  const std::string embedding = module_of(table[0].name), head = "lm_head";
+  const bool has_embedding = ends_with_any(embedding, modules), has_head = ends_with_any(head, modules);
+  if (has_embedding != has_head) {
+    fail(ExitCode::checkpoint, "{}: modules_to_save has {} without {}, which the base ties to it; save both, or merge",
+         path, has_head ? head : embedding, has_head ? embedding : head);
+  }
+  model.tie_word_embeddings = !has_head;
+}
+
 /// Returns what people call an architecture whose projections lie in one tensor.
 const char* joined_name(Architecture architecture) {
   return architecture == Architecture::gpt2 ? "GPT-2" : "Phi-3";
@@ -134,24 +148,18 @@ ModelSource open_peft_folder(const std::string& folder) {
   ModelSource source = base;
   source.path = folder;
   source.checkpoint.reset();
-  const std::vector<std::string> projections = projections_of(model_spec(base.model));
-  for (const std::string& target : config.lora.targets) {
-    const bool own = family_of(base.model.architecture).own_projections();
-    if (own && std::ranges::count(projections, target) == 1) continue;
-    fail(ExitCode::checkpoint, "{}: target_modules: {} is no projection that can be read, which are {}", path,
-         excerpt(target),
-         own ? fmt::format("{}", fmt::join(projections, ", "))
-             : fmt::format("none of {}'s", joined_name(base.model.architecture)));
+  if (!family_of(base.model.architecture).own_projections()) {
+    fail(ExitCode::checkpoint, "{}: target_modules: none of {}'s projections can have adapters here", path,
+         joined_name(base.model.architecture));
   }
   source.model.lora = config.lora;
+  source.model.lora.targets = resolved(config.targets, model_spec(base.model), path);
+  untie(source.model, config.modules, path);
   ParameterTable table;
   std::set<std::string> own;
   const ParameterTable all = make_parameter_table(source.model);
   for (const Parameter& parameter : all.all()) {
     if (!parameter.adapter && !ends_with_any(module_of(parameter.name), config.modules)) continue;
-    if (source.model.tie_word_embeddings && parameter.name == all[0].name) {
-      fail(ExitCode::checkpoint, "{}: modules_to_save has one of two matrices that this model ties", path);
-    }
     own.insert(parameter.name);
     table.add(parameter);
   }
@@ -210,6 +218,8 @@ std::vector<ConfigDifference> lost_in_peft_folder(const ModelSource& source) {
   if (model_spec(base.model).positions == Positions::rope) {       // which has no table, so the length changes nothing
     base.model.max_position_embeddings = trained.model.max_position_embeddings;
   }
+  // Each that was tied to the other is there with its own numbers.
+  if (base.model.tie_word_embeddings && source.own.contains("lm_head.weight")) base.model.tie_word_embeddings = false;
   if (model_spec(base.model) == model_spec(trained.model)) return {};  // also if keys say the same in other words
   return differences(base, trained);
 }
