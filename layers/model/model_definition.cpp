@@ -24,8 +24,8 @@ ModelDefinition transformer_of(std::string name, Insertions layers) {
   };
   model.make = [layers](const ModelContext& context) -> std::unique_ptr<Model> {
     const ModelSpec spec = model_spec(context.config.model);
-    return std::make_unique<Transformer>(spec, context.shape, context.allocator, context.parameters, context.stream,
-                                         context.sequence_group, layers(spec));
+    return make_transformer(spec, context.shape, context.allocator, context.parameters, context.stream,
+                            context.sequence_group, layers(spec));
   };
   return model;
 }

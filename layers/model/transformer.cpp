@@ -55,113 +55,218 @@ AuditShape audit_shape(const ModelSpec& spec, const ExecutionShape& shape) {
           .documents = shape.documents};
 }
 
-}  // namespace
-
-struct Transformer::State {
-  State(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator, ParameterStore& model_parameters,
-        Stream& model_stream, Communicator* sequence_group, const std::vector<LayerInsertion>& layers)
-      : masks(different_masks(spec)),
-        parameters(model_parameters),
-        stream(model_stream),
-        ids(describe_parameters(spec, {}, parameters_of(layers)).ids),
-        lowest(parameters.has_gradients() ? parameters.table().lowest_trained() : 0),
-        first_trained(std::clamp<std::int64_t>(lowest - 1, 0, spec.num_hidden_layers() - 1)),
-        activations(allocator, spec, shape, spec.num_hidden_layers() - first_trained, parameters.has_gradients()),
-        batch(allocator, spec, shape, Activations::max_batch_tokens(shape)),
-        ring(allocator, sequence_group, shape.ring_size, ring_capacity(spec, shape, parameters.has_gradients())),
-        audit(allocator, audit_shape(spec, shape)),
-        attention_workspace(
+class Transformer final : public Model {
+ public:
+  Transformer(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator,
+              ParameterStore& model_parameters, Stream& model_stream, Communicator* sequence_group,
+              const std::vector<LayerInsertion>& layers)
+      : masks_(different_masks(spec)),
+        parameters_(model_parameters),
+        stream_(model_stream),
+        ids_(describe_parameters(spec, {}, parameters_of(layers)).ids),
+        lowest_(parameters_.has_gradients() ? parameters_.table().lowest_trained() : 0),
+        first_trained_(std::clamp<std::int64_t>(lowest_ - 1, 0, spec.num_hidden_layers() - 1)),
+        activations_(allocator, spec, shape, spec.num_hidden_layers() - first_trained_, parameters_.has_gradients()),
+        batch_(allocator, spec, shape, Activations::max_batch_tokens(shape)),
+        ring_(allocator, sequence_group, shape.ring_size, ring_capacity(spec, shape, parameters_.has_gradients())),
+        audit_(allocator, audit_shape(spec, shape)),
+        attention_workspace_(
             allocator.make(Tag::workspace, "attention workspace", DType::uint8,
-                           {static_cast<std::int64_t>(RingAttention::workspace_bytes(stream, spec, shape))})),
-        feedforward_workspace(allocator, spec, shape, activations.saved(), parameters.has_gradients()),
-        lora_workspace(allocator, spec, shape),
-        embedding(spec, parameters, ids),
-        head(allocator, spec, shape, Activations::max_batch_tokens(shape), parameters, ids) {
-    for (const BlockIds& block : ids.blocks) {
-      blocks.emplace_back(spec, parameters, block, ring, audit, attention_workspace.view(), feedforward_workspace,
-                          lora_workspace, shape.deterministic);
+                           {static_cast<std::int64_t>(RingAttention::workspace_bytes(stream_, spec, shape))})),
+        feedforward_workspace_(allocator, spec, shape, activations_.saved(), parameters_.has_gradients()),
+        lora_workspace_(allocator, spec, shape),
+        embedding_(spec, parameters_, ids_),
+        head_(allocator, spec, shape, Activations::max_batch_tokens(shape), parameters_, ids_) {
+    for (const BlockIds& block : ids_.blocks) {
+      blocks_.emplace_back(spec, parameters_, block, ring_, audit_, attention_workspace_.view(), feedforward_workspace_,
+                           lora_workspace_, shape.deterministic);
     }
-    inserted.resize(blocks.size());
+    inserted_.resize(blocks_.size());
     for (std::size_t i = 0; i < layers.size(); ++i) {
       auto layer = layers[i].make({.spec = spec,
                                    .shape = shape,
                                    .allocator = allocator,
-                                   .parameters = parameters,
-                                   .stream = stream,
+                                   .parameters = parameters_,
+                                   .stream = stream_,
                                    .sequence_group = sequence_group,
-                                   .ids = ids.inserted[i],
+                                   .ids = ids_.inserted[i],
                                    .block = layers[i].behind});
       if (!layer) fail(ExitCode::usage, "the layer behind block {} was not made: make returned none", layers[i].behind);
-      inserted[static_cast<std::size_t>(layers[i].behind)].push_back(std::move(layer));
+      inserted_[static_cast<std::size_t>(layers[i].behind)].push_back(std::move(layer));
     }
   }
 
+  void set_ropes(std::span<const RopeSpec> ropes) override { batch_.set_ropes(ropes); }
+
+  void initialise(std::uint64_t seed) override { initialise_weights(stream_, parameters_, seed); }
+
+  void train_step(const Batch& batch, double denominator, bool last) override {
+    if (!parameters_.has_gradients()) {
+      fail(ExitCode::usage, "Transformer::train_step: the store was made without StoreOptions::gradients");
+    }
+    load(batch);
+    audit_.begin_micro_batch(batch);
+    const TensorView output = run_forward(/*training=*/true);
+    parameters_.begin_backward(last);
+    const bool has_tokens = batch_.tokens() > 0;  // without any, layers write nothing
+    const TensorView gradient = tensors(blocks_.size() - 1, true).residual_gradient;
+    head_.train(stream_, batch_, output, gradient, denominator);
+    parameters_.finish(ids_.head_bucket, has_tokens);
+    for (std::size_t layer = blocks_.size(); layer-- > 0 && blocks_[layer].bucket() >= lowest_;) {
+      if (blocks_[layer].bucket() > std::max(lowest_, 1)) parameters_.prefetch(blocks_[layer].bucket() - 1);
+      run_inserted_backward(layer, gradient);
+      activations_.before_backward(kept(layer));
+      blocks_[layer].backward(stream_, batch_, tensors(layer, true), activations_.saved());
+      parameters_.finish(blocks_[layer].bucket(), has_tokens);
+    }
+    if (lowest_ == 0) {
+      embedding_.backward(stream_, batch_, gradient);
+      parameters_.finish(0, has_tokens);
+    }
+  }
+
+  void wait_for_batch() override { batch_.wait_for_copies(); }
+
+  void evaluate(const Batch& batch, const TensorView& nll) override {
+    if (!nll.empty() && (nll.dtype != DType::float64 || nll.numel() != batch.B * batch.T)) {
+      fail(ExitCode::usage, "Transformer::evaluate: nll is {} of {}, but must be [B = {}, T = {}] of float64",
+           nll.shape.to_string(), name_of(nll.dtype), batch.B, batch.T);
+    }
+    load(batch);
+    const TensorView output = run_forward(/*training=*/false);
+    head_.evaluate(stream_, batch_, output, nll.empty() ? TensorView{} : nll.flat());
+    if (!nll.empty()) stream_.synchronize();
+  }
+
+  std::unique_ptr<LogitsPass> begin_logits(const Batch& batch) override {
+    load(batch);
+    return head_.begin_logits(stream_, run_forward(/*training=*/false));
+  }
+
+  void evaluate_nothing() override {
+    for (int bucket = 0; bucket < ids_.head_bucket; ++bucket) {
+      const WeightsGuard weights(parameters_, bucket);
+      parameters_.prefetch(bucket + 1);
+    }
+    head_.hold_weights();
+  }
+
+  void prefill(const Batch& batch, KeyValueCache& cache) override {
+    if (batch.B != 1 || batch.has_documents) {
+      fail(ExitCode::usage, "Transformer::prefill: the batch has {} sequences{}, but a prompt is one of one document",
+           batch.B, batch.has_documents ? " with documents" : "");
+    }
+    for (std::size_t layer = 0; layer < inserted_.size(); ++layer) {
+      for (const auto& own : inserted_[layer]) {
+        if (own->works_by_token()) continue;
+        fail(ExitCode::usage,
+             "this model does not generate: its program's layer behind block {} does not say that it works by token",
+             layer);
+      }
+    }
+    load(batch);
+    run_forward(/*training=*/false, &cache);
+  }
+
+  TensorView decode(const Batch& batch, KeyValueCache& cache, bool wants_logits) override {
+    if (batch.B != 1 || batch.T != 1) {
+      fail(ExitCode::usage, "Transformer::decode: the batch has {} sequences of {} tokens, but a step has one token",
+           batch.B, batch.T);
+    }
+    batch_.load(stream_, batch);
+    cache.begin_token(batch.segments[0].start);
+    embedding_.forward(stream_, batch_, tensors(0, false).input);
+    for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
+      prefetch_next(layer);
+      blocks_[layer].decode(stream_, batch_, tensors(0, false), cache);
+      run_inserted_forward(layer, tensors(0, false).output, /*training=*/false);
+    }
+    if (!wants_logits) {
+      head_.hold_weights();
+      return {};
+    }
+    return head_.begin_logits(stream_, tensors(0, false).output)->rows(0, 1).flat();
+  }
+
+  double take_loss_sum() override { return head_.take_loss_sum(stream_); }
+
+  void take_loss_sum(const TensorView& sum) override { head_.take_loss_sum(stream_, sum); }
+
+  void forget_loss_sum() override { head_.forget_loss_sum(); }
+
+  AttentionAudit& audit() override { return audit_; }
+
+  RingLoads take_ring_loads() override { return ring_.take_loads(); }
+
+ private:
   void load(const Batch& host) {
     ensure(!host.has_documents || std::ssize(host.document_starts) == host.B, "documents begin somewhere");
-    batch.load(stream, host);
-    ring.begin(masks, host.extents, host.ring_segments, host.B, host.document_starts);
+    batch_.load(stream_, host);
+    ring_.begin(masks_, host.extents, host.ring_segments, host.B, host.document_starts);
   }
   /// Returns a layer's place among those that backward goes through; below 0: it does not.
-  std::int64_t kept(std::size_t layer) const { return static_cast<std::int64_t>(layer) - first_trained; }
+  std::int64_t kept(std::size_t layer) const { return static_cast<std::int64_t>(layer) - first_trained_; }
   BlockTensors tensors(std::size_t layer, bool training) const {
     const std::int64_t place = kept(layer);
-    return activations.block(std::max<std::int64_t>(0, place), batch.B(), batch.T(), training && place >= 0);
+    return activations_.block(std::max<std::int64_t>(0, place), batch_.B(), batch_.T(), training && place >= 0);
   }
   /// The layers of a program's own behind a block change the residual stream in place.
   void run_inserted_forward(std::size_t layer, const TensorView& x, bool training) {
-    if (inserted[layer].empty()) return;
-    const Span span(stream.trace(), "inserted layers", {{"layer", static_cast<std::int64_t>(layer)}});
-    const WeightsGuard weights(parameters, blocks[layer].bucket());
-    for (const auto& own : inserted[layer]) own->forward(stream, batch, x, training);
-    dump(stream, {.name = "inserted_output", .layer = static_cast<int>(layer)}, x);
+    if (inserted_[layer].empty()) return;
+    const Span span(stream_.trace(), "inserted layers", {{"layer", static_cast<std::int64_t>(layer)}});
+    const WeightsGuard weights(parameters_, blocks_[layer].bucket());
+    for (const auto& own : inserted_[layer]) own->forward(stream_, batch_, x, training);
+    dump(stream_, {.name = "inserted_output", .layer = static_cast<int>(layer)}, x);
   }
   void run_inserted_backward(std::size_t layer, const TensorView& gradient) {
-    if (inserted[layer].empty()) return;
-    const Span span(stream.trace(), "inserted layers backward", {{"layer", static_cast<std::int64_t>(layer)}});
-    const WeightsGuard weights(parameters, blocks[layer].bucket());
-    dump(stream, {.name = "inserted_output", .layer = static_cast<int>(layer), .gradient = true}, gradient);
-    for (std::size_t i = inserted[layer].size(); i-- > 0;) inserted[layer][i]->backward(stream, batch, gradient);
+    if (inserted_[layer].empty()) return;
+    const Span span(stream_.trace(), "inserted layers backward", {{"layer", static_cast<std::int64_t>(layer)}});
+    const WeightsGuard weights(parameters_, blocks_[layer].bucket());
+    dump(stream_, {.name = "inserted_output", .layer = static_cast<int>(layer), .gradient = true}, gradient);
+    for (std::size_t i = inserted_[layer].size(); i-- > 0;) inserted_[layer][i]->backward(stream_, batch_, gradient);
   }
   /// The next bucket's weights come while this layer is computed.
-  void prefetch_next(std::size_t layer) { parameters.prefetch(blocks[layer].bucket() + 1); }
+  void prefetch_next(std::size_t layer) { parameters_.prefetch(blocks_[layer].bucket() + 1); }
   /// Returns the residual stream after the last block.
   TensorView run_forward(bool training, KeyValueCache* cache = nullptr) {
-    parameters.prefetch(0);
-    parameters.prefetch(blocks[0].bucket());
-    embedding.forward(stream, batch, tensors(0, training).input);
-    for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
+    parameters_.prefetch(0);
+    parameters_.prefetch(blocks_[0].bucket());
+    embedding_.forward(stream_, batch_, tensors(0, training).input);
+    for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
       const bool keeps = training && kept(layer) >= 0;
       prefetch_next(layer);
-      if (keeps) activations.before_forward(stream, kept(layer));
-      blocks[layer].forward(stream, batch, tensors(layer, training), cache);
+      if (keeps) activations_.before_forward(stream_, kept(layer));
+      blocks_[layer].forward(stream_, batch_, tensors(layer, training), cache);
       run_inserted_forward(layer, tensors(layer, training).output, keeps);
-      if (keeps) activations.after_forward(kept(layer));
+      if (keeps) activations_.after_forward(kept(layer));
     }
-    return tensors(blocks.size() - 1, training).output;
+    return tensors(blocks_.size() - 1, training).output;
   }
 
-  const std::vector<AttentionMask> masks;  // that differ: the ring has a schedule for each
-  ParameterStore& parameters;
-  Stream& stream;
-  const ModelIds ids;
-  const int lowest;                  // the bucket with which backward ends
-  const std::int64_t first_trained;  // the lowest layer that backward goes through; the last if it ends in the head
-  Activations activations;
-  DeviceBatch batch;
-  Ring ring;
-  AttentionAudit audit;
-  Tensor attention_workspace;
-  FeedforwardWorkspace feedforward_workspace;
-  LoraWorkspace lora_workspace;
-  Embedding embedding;
-  std::vector<Block> blocks;
-  std::vector<std::vector<std::unique_ptr<InsertedLayer>>> inserted;  // behind each block
-  Head head;
+  const std::vector<AttentionMask> masks_;  // that differ: the ring has a schedule for each
+  ParameterStore& parameters_;
+  Stream& stream_;
+  const ModelIds ids_;
+  const int lowest_;                  // the bucket with which backward ends
+  const std::int64_t first_trained_;  // the lowest layer that backward goes through; the last if it ends in the head
+  Activations activations_;
+  DeviceBatch batch_;
+  Ring ring_;
+  AttentionAudit audit_;
+  Tensor attention_workspace_;
+  FeedforwardWorkspace feedforward_workspace_;
+  LoraWorkspace lora_workspace_;
+  Embedding embedding_;
+  std::vector<Block> blocks_;
+  std::vector<std::vector<std::unique_ptr<InsertedLayer>>> inserted_;  // behind each block
+  Head head_;
 };
 
-Transformer::Transformer(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator,
-                         ParameterStore& parameters, Stream& stream, Communicator* sequence_group,
-                         const std::vector<LayerInsertion>& layers) {
+}  // namespace
+
+std::unique_ptr<Model> make_transformer(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator,
+                                        ParameterStore& parameters, Stream& stream, Communicator* sequence_group,
+                                        const std::vector<LayerInsertion>& layers) {
   check_spec(spec);
   if (sequence_group == nullptr ? !allocator.planning() : sequence_group->size() != shape.ring_size) {
     fail(ExitCode::usage, "Transformer: a ring of {} ranks on a communicator of {}; only a plan has none",
@@ -172,132 +277,7 @@ Transformer::Transformer(const ModelSpec& spec, const ExecutionShape& shape, All
     fail(ExitCode::usage, "Transformer: the store's table has {} weights, but this model {}: they are of two models",
          parameters.table().count(), own);
   }
-  state_ = std::make_unique<State>(spec, shape, allocator, parameters, stream, sequence_group, layers);
-}
-
-Transformer::~Transformer() = default;
-
-void Transformer::set_ropes(std::span<const RopeSpec> ropes) {
-  state_->batch.set_ropes(ropes);
-}
-
-void Transformer::initialise(std::uint64_t seed) {
-  initialise_weights(state_->stream, state_->parameters, seed);
-}
-
-void Transformer::train_step(const Batch& batch, double denominator, bool last) {
-  State& s = *state_;
-  if (!s.parameters.has_gradients()) {
-    fail(ExitCode::usage, "Transformer::train_step: the store was made without StoreOptions::gradients");
-  }
-  s.load(batch);
-  s.audit.begin_micro_batch(batch);
-  const TensorView output = s.run_forward(/*training=*/true);
-  s.parameters.begin_backward(last);
-  const bool has_tokens = s.batch.tokens() > 0;  // without any, layers write nothing
-  const TensorView gradient = s.tensors(s.blocks.size() - 1, true).residual_gradient;
-  s.head.train(s.stream, s.batch, output, gradient, denominator);
-  s.parameters.finish(s.ids.head_bucket, has_tokens);
-  for (std::size_t layer = s.blocks.size(); layer-- > 0 && s.blocks[layer].bucket() >= s.lowest;) {
-    if (s.blocks[layer].bucket() > std::max(s.lowest, 1)) s.parameters.prefetch(s.blocks[layer].bucket() - 1);
-    s.run_inserted_backward(layer, gradient);
-    s.activations.before_backward(s.kept(layer));
-    s.blocks[layer].backward(s.stream, s.batch, s.tensors(layer, true), s.activations.saved());
-    s.parameters.finish(s.blocks[layer].bucket(), has_tokens);
-  }
-  if (s.lowest == 0) {
-    s.embedding.backward(s.stream, s.batch, gradient);
-    s.parameters.finish(0, has_tokens);
-  }
-}
-
-void Transformer::wait_for_batch() {
-  state_->batch.wait_for_copies();
-}
-
-void Transformer::evaluate(const Batch& batch, const TensorView& nll) {
-  State& s = *state_;
-  if (!nll.empty() && (nll.dtype != DType::float64 || nll.numel() != batch.B * batch.T)) {
-    fail(ExitCode::usage, "Transformer::evaluate: nll is {} of {}, but must be [B = {}, T = {}] of float64",
-         nll.shape.to_string(), name_of(nll.dtype), batch.B, batch.T);
-  }
-  s.load(batch);
-  const TensorView output = s.run_forward(/*training=*/false);
-  s.head.evaluate(s.stream, s.batch, output, nll.empty() ? TensorView{} : nll.flat());
-  if (!nll.empty()) s.stream.synchronize();
-}
-
-std::unique_ptr<LogitsPass> Transformer::begin_logits(const Batch& batch) {
-  State& s = *state_;
-  s.load(batch);
-  return s.head.begin_logits(s.stream, s.run_forward(/*training=*/false));
-}
-
-void Transformer::evaluate_nothing() {
-  State& s = *state_;
-  for (int bucket = 0; bucket < s.ids.head_bucket; ++bucket) {
-    const WeightsGuard weights(s.parameters, bucket);
-    s.parameters.prefetch(bucket + 1);
-  }
-  s.head.hold_weights();
-}
-
-void Transformer::prefill(const Batch& batch, KeyValueCache& cache) {
-  if (batch.B != 1 || batch.has_documents) {
-    fail(ExitCode::usage, "Transformer::prefill: the batch has {} sequences{}, but a prompt is one of one document",
-         batch.B, batch.has_documents ? " with documents" : "");
-  }
-  for (std::size_t layer = 0; layer < state_->inserted.size(); ++layer) {
-    for (const auto& own : state_->inserted[layer]) {
-      if (own->works_by_token()) continue;
-      fail(ExitCode::usage,
-           "this model does not generate: its program's layer behind block {} does not say that it works by token",
-           layer);
-    }
-  }
-  state_->load(batch);
-  state_->run_forward(/*training=*/false, &cache);
-}
-
-TensorView Transformer::decode(const Batch& batch, KeyValueCache& cache, bool wants_logits) {
-  State& s = *state_;
-  if (batch.B != 1 || batch.T != 1) {
-    fail(ExitCode::usage, "Transformer::decode: the batch has {} sequences of {} tokens, but a step has one token",
-         batch.B, batch.T);
-  }
-  s.batch.load(s.stream, batch);
-  cache.begin_token(batch.segments[0].start);
-  s.embedding.forward(s.stream, s.batch, s.tensors(0, false).input);
-  for (std::size_t layer = 0; layer < s.blocks.size(); ++layer) {
-    s.prefetch_next(layer);
-    s.blocks[layer].decode(s.stream, s.batch, s.tensors(0, false), cache);
-    s.run_inserted_forward(layer, s.tensors(0, false).output, /*training=*/false);
-  }
-  if (!wants_logits) {
-    s.head.hold_weights();
-    return {};
-  }
-  return s.head.begin_logits(s.stream, s.tensors(0, false).output)->rows(0, 1).flat();
-}
-
-double Transformer::take_loss_sum() {
-  return state_->head.take_loss_sum(state_->stream);
-}
-
-void Transformer::take_loss_sum(const TensorView& sum) {
-  state_->head.take_loss_sum(state_->stream, sum);
-}
-
-void Transformer::forget_loss_sum() {
-  state_->head.forget_loss_sum();
-}
-
-AttentionAudit& Transformer::audit() {
-  return state_->audit;
-}
-
-RingLoads Transformer::take_ring_loads() {
-  return state_->ring.take_loads();
+  return std::make_unique<Transformer>(spec, shape, allocator, parameters, stream, sequence_group, layers);
 }
 
 }  // namespace ringtrain

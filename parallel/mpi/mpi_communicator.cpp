@@ -24,7 +24,14 @@ class MpiCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(members_.size()); }
   Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from, const CallSite& site,
-                   const CallerLine& line) override;
+                   const CallerLine& line) override {
+    if (to == no_peer && from == no_peer) return {};
+    check_exchange(send, to, receive, from, size(), /*device_memory=*/false, line);
+    return world_.exchange(
+        send, receive,
+        {context_, to == no_peer ? no_peer : world_rank(to), from == no_peer ? no_peer : world_rank(from)}, site, this);
+  }
+
   void set_stream(Stream& stream) override {
     if (stream.on_cuda()) {
       fail(ExitCode::usage,
@@ -34,9 +41,29 @@ class MpiCommunicator final : public Communicator {
            stream.device().name());
     }
   }
+
   void wait(Request request, const CallerLine& line) override { world_.wait(request, line); }
   void barrier(const CallSite& site) override { world_.barrier(members_, context_, site, this); }
-  std::unique_ptr<Communicator> split(int colour) override;
+  /// New contexts begin where no member has a part in any yet, one for each colour; so two communicators of one context
+  /// have no rank in common.
+  std::unique_ptr<Communicator> split(int colour) override {
+    const std::array<std::int64_t, 2> own{colour, world_.next_context()};
+    const std::vector<std::int64_t> all = ringtrain::all_gather(*this, own, {"split"});
+    std::vector<std::int64_t> colours;
+    std::vector<int> members;
+    std::int64_t begin = 0;
+    for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+      colours.push_back(all[2 * rank]);
+      begin = std::max(begin, all[2 * rank + 1]);
+      if (all[2 * rank] == colour) members.push_back(members_[rank]);
+    }
+    std::sort(colours.begin(), colours.end());
+    colours.erase(std::unique(colours.begin(), colours.end()), colours.end());
+    const auto place = std::find(colours.begin(), colours.end(), colour) - colours.begin();
+    world_.use_contexts(static_cast<int>(begin + std::ssize(colours)));
+    return std::make_unique<MpiCommunicator>(world_, std::move(members), static_cast<int>(begin + place));
+  }
+
   void abort(const Error& error) override { world_.abort(error); }
   void throw_if_aborted() override { world_.throw_if_aborted(); }
 
@@ -47,35 +74,6 @@ class MpiCommunicator final : public Communicator {
   const std::vector<int> members_;  // world ranks
   const int rank_, context_;
 };
-
-Request MpiCommunicator::exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
-                                  const CallSite& site, const CallerLine& line) {
-  if (to == no_peer && from == no_peer) return {};
-  check_exchange(send, to, receive, from, size(), /*device_memory=*/false, line);
-  return world_.exchange(
-      send, receive, {context_, to == no_peer ? no_peer : world_rank(to), from == no_peer ? no_peer : world_rank(from)},
-      site, this);
-}
-
-/// New contexts begin where no member has a part in any yet, one for each colour; so two communicators of one context
-/// have no rank in common.
-std::unique_ptr<Communicator> MpiCommunicator::split(int colour) {
-  const std::array<std::int64_t, 2> own{colour, world_.next_context()};
-  const std::vector<std::int64_t> all = ringtrain::all_gather(*this, own, {"split"});
-  std::vector<std::int64_t> colours;
-  std::vector<int> members;
-  std::int64_t begin = 0;
-  for (std::size_t rank = 0; rank < members_.size(); ++rank) {
-    colours.push_back(all[2 * rank]);
-    begin = std::max(begin, all[2 * rank + 1]);
-    if (all[2 * rank] == colour) members.push_back(members_[rank]);
-  }
-  std::sort(colours.begin(), colours.end());
-  colours.erase(std::unique(colours.begin(), colours.end()), colours.end());
-  const auto place = std::find(colours.begin(), colours.end(), colour) - colours.begin();
-  world_.use_contexts(static_cast<int>(begin + std::ssize(colours)));
-  return std::make_unique<MpiCommunicator>(world_, std::move(members), static_cast<int>(begin + place));
-}
 
 }  // namespace
 

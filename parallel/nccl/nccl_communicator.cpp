@@ -39,11 +39,13 @@ class NcclCommunicator final : public Communicator {
   explicit NcclCommunicator(std::shared_ptr<NcclRank> nccl) : nccl_(std::move(nccl)), host_(nccl_->host()) {
     nccl_->join(comm_);
   }
+
   /// Of some ranks of another one; part: their host memory.
   NcclCommunicator(NcclCommunicator& whole, std::unique_ptr<Communicator> part)
       : nccl_(whole.nccl_), part_(std::move(part)), host_(*part_) {
     nccl_->split(*whole.comm_, whole.rank(), host_, comm_);
   }
+
   ~NcclCommunicator() override { nccl_->let_go(/*idle=*/groups_.empty() && !group_); }
 
   int rank() const override { return host_.rank(); }
@@ -51,34 +53,123 @@ class NcclCommunicator final : public Communicator {
   void set_stream(Stream& stream) override {
     ensure(&stream == &nccl_->stream(), "NCCL is ordered with the stream that it was made for");
   }
+
   Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from, const CallSite& site,
-                   const CallerLine& line) override;
+                   const CallerLine& line) override {
+    if (to == no_peer && from == no_peer) return {};
+    const Device device = to != no_peer ? send.device : receive.device;
+    if (device.is_cpu()) return of_host(host_.exchange(send, to, receive, from, site, line));
+    check_exchange(send, to, receive, from, size(), /*device_memory=*/true, line);
+    require_call(to == no_peer || from == no_peer || receive.device == device,
+                 "both sides of an exchange have memory of a kind", line);
+    require_call((to == rank()) == (from == rank()), "a rank sends to itself what it receives in the same exchange",
+                 line);
+    nccl_->throw_if_aborted();
+    std::vector<NcclOperation> halves;  // NCCL need not know of those without bytes: neither side posts them
+    if (to != no_peer && send.bytes() > 0) {
+      halves.push_back({OperationKind::send, send.data, nullptr, send.bytes(), ncclUint8, to});
+    }
+    if (from != no_peer && receive.bytes() > 0) {
+      halves.push_back({OperationKind::receive, nullptr, receive.data, receive.bytes(), ncclUint8, from});
+    }
+    if (halves.empty()) return {};
+
+    const std::shared_ptr<NcclGroup> group = group_ ? group_ : std::make_shared<NcclGroup>();
+    group->operations.insert(group->operations.end(), halves.begin(), halves.end());
+    if (group->sites.empty() || !same_site(group->sites.back(), site)) group->sites.push_back(site);
+    if (group_depth_ > 0) {
+      group_ = group;
+    } else {
+      nccl_->launch(*comm_, group);
+    }
+    groups_.emplace(++requests_, group);
+    return of_group(requests_);
+  }
+
   int multiprocessors() const override { return nccl_thread_blocks; }
   bool reduces_gpu_memory() const override { return true; }
-  Request reduce_scatter(const TensorView& x, const CallSite& site) override;
-  Request all_gather(const TensorView& x, const CallSite& site) override;
+  Request reduce_scatter(const TensorView& x, const CallSite& site) override {
+    const ncclDataType_t type = summed_type(x.dtype);
+    return collective(x, site, [&](const TensorView& slice, int owner) {
+      const auto count = static_cast<std::size_t>(slice.numel());
+      return owner == no_peer ? NcclOperation{OperationKind::reduce_scatter, x.data, slice.data, count, type, no_peer}
+                              : NcclOperation{OperationKind::reduce, slice.data, slice.data, count, type, owner};
+    });
+  }
+
+  Request all_gather(const TensorView& x, const CallSite& site) override {
+    return collective(x, site, [&](const TensorView& slice, int owner) {
+      return owner == no_peer
+                 ? NcclOperation{OperationKind::all_gather, slice.data, x.data, slice.bytes(), ncclUint8, no_peer}
+                 : NcclOperation{OperationKind::broadcast, slice.data, slice.data, slice.bytes(), ncclUint8, owner};
+    });
+  }
+
   void set_lockstep(bool on) override {
     ensure(!group_, "a rank changes to lockstep between its acts");
     nccl_->set_lockstep(on);
   }
-  void wait(Request request, const CallerLine& line) override;
-  void begin_group() override;
-  void end_group() override;
+
+  void wait(Request request, const CallerLine& line) override {
+    if (request.id == 0) return;
+    if ((request.id & 1) == 0) return host_.wait({request.id >> 1}, line);
+    require_call(group_depth_ == 0, "a group is closed before one of its exchanges is waited for", line);
+    const auto found = groups_.find(request.id >> 1);
+    check_waited(found != groups_.end(), line);
+    nccl_->wait(*found->second);
+    groups_.erase(found);
+  }
+
+  void begin_group() override {
+    host_.begin_group();
+    ++group_depth_;
+  }
+
+  void end_group() override {
+    host_.end_group();
+    if (--group_depth_ == 0 && group_) nccl_->launch(*comm_, std::exchange(group_, nullptr));
+  }
+
   void barrier(const CallSite& site) override { host_.barrier(site); }
   std::unique_ptr<Communicator> split(int colour) override {
     ensure(groups_.empty() && !group_, "all exchanges are waited for before a split");
     return std::make_unique<NcclCommunicator>(*this, host_.split(colour));
   }
+
   void close() override {
     ensure(!part_, "the ranks that NCCL joined first are closed, and with them their parts");
     nccl_->close();
   }
+
   void abort(const Error& error) override { host_.abort(error); }  // upon which the watchdog aborts NCCL
   void throw_if_aborted() override { nccl_->throw_if_aborted(); }
 
  private:
+  /// One group on the slices of x: operation(slice, owner), of all where they are as long as each other (owner: this
+  /// rank), else one for each.
   template <class Operation>
-  Request collective(const TensorView& x, const CallSite& site, Operation operation);
+  Request collective(const TensorView& x, const CallSite& site, Operation operation) {
+    ensure(group_depth_ == 0 && !x.device.is_cpu(), "a collective is of GPU memory, and a group by itself");
+    if (size() == 1 || x.numel() == 0) return {};
+    nccl_->throw_if_aborted();
+    const auto group = std::make_shared<NcclGroup>();
+    group->sites.push_back(site);
+    const auto slice = [&](int owner) {
+      const Slice part = slice_of(x.numel(), size(), owner);
+      return x.flat(part.begin, part.end);
+    };
+    if (x.numel() % size() == 0) {
+      group->operations.push_back(operation(slice(rank()), no_peer));
+    } else {
+      for (int owner = 0; owner < size(); ++owner) {
+        if (slice(owner).numel() > 0) group->operations.push_back(operation(slice(owner), owner));
+      }
+    }
+    nccl_->launch(*comm_, group);
+    groups_.emplace(++requests_, group);
+    return of_group(requests_);
+  }
+
   /// Requests of the host's communicator and of NCCL's groups are told apart by their last bit.
   static Request of_host(Request request) { return {request.id << 1}; }
   static Request of_group(std::uint64_t id) { return {id << 1 | 1}; }
@@ -93,100 +184,6 @@ class NcclCommunicator final : public Communicator {
   std::shared_ptr<NcclGroup> group_;  // the open group's, once it has messages
 };
 
-Request NcclCommunicator::exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
-                                   const CallSite& site, const CallerLine& line) {
-  if (to == no_peer && from == no_peer) return {};
-  const Device device = to != no_peer ? send.device : receive.device;
-  if (device.is_cpu()) return of_host(host_.exchange(send, to, receive, from, site, line));
-  check_exchange(send, to, receive, from, size(), /*device_memory=*/true, line);
-  require_call(to == no_peer || from == no_peer || receive.device == device,
-               "both sides of an exchange have memory of a kind", line);
-  require_call((to == rank()) == (from == rank()), "a rank sends to itself what it receives in the same exchange",
-               line);
-  nccl_->throw_if_aborted();
-  std::vector<NcclOperation> halves;  // NCCL need not know of those without bytes: neither side posts them
-  if (to != no_peer && send.bytes() > 0) {
-    halves.push_back({OperationKind::send, send.data, nullptr, send.bytes(), ncclUint8, to});
-  }
-  if (from != no_peer && receive.bytes() > 0) {
-    halves.push_back({OperationKind::receive, nullptr, receive.data, receive.bytes(), ncclUint8, from});
-  }
-  if (halves.empty()) return {};
-
-  const std::shared_ptr<NcclGroup> group = group_ ? group_ : std::make_shared<NcclGroup>();
-  group->operations.insert(group->operations.end(), halves.begin(), halves.end());
-  if (group->sites.empty() || !same_site(group->sites.back(), site)) group->sites.push_back(site);
-  if (group_depth_ > 0) {
-    group_ = group;
-  } else {
-    nccl_->launch(*comm_, group);
-  }
-  groups_.emplace(++requests_, group);
-  return of_group(requests_);
-}
-
-/// One group on the slices of x: operation(slice, owner), of all where they are as long as each other (owner: this
-/// rank), else one for each.
-template <class Operation>
-Request NcclCommunicator::collective(const TensorView& x, const CallSite& site, Operation operation) {
-  ensure(group_depth_ == 0 && !x.device.is_cpu(), "a collective is of GPU memory, and a group by itself");
-  if (size() == 1 || x.numel() == 0) return {};
-  nccl_->throw_if_aborted();
-  const auto group = std::make_shared<NcclGroup>();
-  group->sites.push_back(site);
-  const auto slice = [&](int owner) {
-    const Slice part = slice_of(x.numel(), size(), owner);
-    return x.flat(part.begin, part.end);
-  };
-  if (x.numel() % size() == 0) {
-    group->operations.push_back(operation(slice(rank()), no_peer));
-  } else {
-    for (int owner = 0; owner < size(); ++owner) {
-      if (slice(owner).numel() > 0) group->operations.push_back(operation(slice(owner), owner));
-    }
-  }
-  nccl_->launch(*comm_, group);
-  groups_.emplace(++requests_, group);
-  return of_group(requests_);
-}
-
-Request NcclCommunicator::reduce_scatter(const TensorView& x, const CallSite& site) {
-  const ncclDataType_t type = summed_type(x.dtype);
-  return collective(x, site, [&](const TensorView& slice, int owner) {
-    const auto count = static_cast<std::size_t>(slice.numel());
-    return owner == no_peer ? NcclOperation{OperationKind::reduce_scatter, x.data, slice.data, count, type, no_peer}
-                            : NcclOperation{OperationKind::reduce, slice.data, slice.data, count, type, owner};
-  });
-}
-
-Request NcclCommunicator::all_gather(const TensorView& x, const CallSite& site) {
-  return collective(x, site, [&](const TensorView& slice, int owner) {
-    return owner == no_peer
-               ? NcclOperation{OperationKind::all_gather, slice.data, x.data, slice.bytes(), ncclUint8, no_peer}
-               : NcclOperation{OperationKind::broadcast, slice.data, slice.data, slice.bytes(), ncclUint8, owner};
-  });
-}
-
-void NcclCommunicator::wait(Request request, const CallerLine& line) {
-  if (request.id == 0) return;
-  if ((request.id & 1) == 0) return host_.wait({request.id >> 1}, line);
-  require_call(group_depth_ == 0, "a group is closed before one of its exchanges is waited for", line);
-  const auto found = groups_.find(request.id >> 1);
-  check_waited(found != groups_.end(), line);
-  nccl_->wait(*found->second);
-  groups_.erase(found);
-}
-
-void NcclCommunicator::begin_group() {
-  host_.begin_group();
-  ++group_depth_;
-}
-
-void NcclCommunicator::end_group() {
-  host_.end_group();
-  if (--group_depth_ == 0 && group_) nccl_->launch(*comm_, std::exchange(group_, nullptr));
-}
-
 /// Returns two ranks that share a GPU, or (-1, -1). Theirs is that of this index.
 std::pair<int, int> sharing_ranks(Communicator& world, int index) {
   cudaDeviceProp properties{};
@@ -200,6 +197,7 @@ std::pair<int, int> sharing_ranks(Communicator& world, int index) {
       if (all[a] == all[b] && all[a + 1] == all[b + 1]) return {static_cast<int>(a / 2), static_cast<int>(b / 2)};
     }
   }
+
   return {-1, -1};
 }
 

@@ -12,6 +12,7 @@
 #include "framework/system/run_aside.h"
 #include "parallel/call_history.h"
 #include "parallel/collectives.h"
+#include "parallel/nccl/nccl_library.h"
 #include "parallel/nccl/thread_blocks.h"
 
 namespace ringtrain {
@@ -29,7 +30,7 @@ bool failed(ncclResult_t result) {
 /// Returns how far the communicator is with what it was asked last, or what went wrong in it since.
 ncclResult_t state_of(const NcclComm& comm) {
   ncclResult_t state = ncclSuccess;
-  const ncclResult_t asked = ncclCommGetAsyncError(comm.handle, &state);
+  const ncclResult_t asked = nccl().ncclCommGetAsyncError(comm.handle, &state);
   return failed(asked) ? asked : state;
 }
 
@@ -38,30 +39,30 @@ ncclResult_t post(const NcclComm& comm, const NcclOperation& one, cudaStream_t s
   const ncclComm_t handle = comm.handle;
   switch (one.kind) {
     case Kind::send:
-      return ncclSend(one.from, one.count, one.type, one.peer, handle, stream);
+      return nccl().ncclSend(one.from, one.count, one.type, one.peer, handle, stream);
     case Kind::receive:
-      return ncclRecv(one.to, one.count, one.type, one.peer, handle, stream);
+      return nccl().ncclRecv(one.to, one.count, one.type, one.peer, handle, stream);
     case Kind::reduce_scatter:
-      return ncclReduceScatter(one.from, one.to, one.count, one.type, ncclSum, handle, stream);
+      return nccl().ncclReduceScatter(one.from, one.to, one.count, one.type, ncclSum, handle, stream);
     case Kind::reduce:
-      return ncclReduce(one.from, one.to, one.count, one.type, ncclSum, one.peer, handle, stream);
+      return nccl().ncclReduce(one.from, one.to, one.count, one.type, ncclSum, one.peer, handle, stream);
     case Kind::all_gather:
-      return ncclAllGather(one.from, one.to, one.count, one.type, handle, stream);
+      return nccl().ncclAllGather(one.from, one.to, one.count, one.type, handle, stream);
     case Kind::broadcast:
-      return ncclBroadcast(one.from, one.to, one.count, one.type, one.peer, handle, stream);
+      return nccl().ncclBroadcast(one.from, one.to, one.count, one.type, one.peer, handle, stream);
   }
   return ncclInternalError;
 }
 
 /// Posts the operations as one group. The group is closed whatever happens in it.
 ncclResult_t post(const NcclComm& comm, const NcclGroup& group, cudaStream_t stream) {
-  ncclResult_t result = ncclGroupStart();
+  ncclResult_t result = nccl().ncclGroupStart();
   if (failed(result)) return result;
   for (const NcclOperation& one : group.operations) {
     result = post(comm, one, stream);
     if (failed(result)) break;
   }
-  const ncclResult_t ended = ncclGroupEnd();
+  const ncclResult_t ended = nccl().ncclGroupEnd();
   return failed(result) ? result : ended;
 }
 
@@ -141,10 +142,10 @@ std::string NcclRank::name() const {
   return fmt::format("rank {} of {}", host_->rank(), host_->size());
 }
 
-/// Any function loads the library; each rank tells of its own machine's.
+/// Loads the library; each rank tells of its own machine's.
 void NcclRank::load() {
   try {
-    ncclGetErrorString(ncclSuccess);
+    nccl();
   } catch (const Error& error) {
     fail(error.code(), "{}: {}", name(), error.what());
   }
@@ -152,8 +153,9 @@ void NcclRank::load() {
 
 /// Throws what NCCL reports. A remote error is another rank's: it ended, or the network to it did.
 void NcclRank::fail_with(Lock& lock, ncclResult_t result, const NcclComm& comm, const std::string& what) {
-  const Error own(result == ncclRemoteError ? ExitCode::rank : ExitCode::device,
-                  fmt::format("{}: {} ({})", what, ncclGetErrorString(result), ncclGetLastError(comm.handle)));
+  const Error own(
+      result == ncclRemoteError ? ExitCode::rank : ExitCode::device,
+      fmt::format("{}: {} ({})", what, nccl().ncclGetErrorString(result), nccl().ncclGetLastError(comm.handle)));
   const auto deadline = Clock::now() + error_report_wait;
   while (result == ncclRemoteError && Clock::now() < deadline) {
     host_->throw_if_aborted();
@@ -221,7 +223,7 @@ void NcclRank::join(const std::shared_ptr<NcclComm>& comm) {
   constexpr CallSite making{"making a unique id"}, joining{"joining the ranks"};
   ncclUniqueId id{};
   if (host_->rank() == 0) {
-    const ncclResult_t made = ncclGetUniqueId(&id);
+    const ncclResult_t made = nccl().ncclGetUniqueId(&id);
     if (made != ncclSuccess) {
       Lock lock(mutex_);
       fail_with(lock, made, *comm, fmt::format("{}: {} of NCCL", name(), making.operation));
@@ -230,7 +232,7 @@ void NcclRank::join(const std::shared_ptr<NcclComm>& comm) {
   broadcast(*host_, host_view(reinterpret_cast<std::uint8_t*>(id.internal), {NCCL_UNIQUE_ID_BYTES}), 0,
             {"handing round NCCL's unique id"});
   enter([&](Lock& lock, ncclConfig_t& config) {
-    const ncclResult_t result = ncclCommInitRankConfig(&comm->handle, host_->size(), id, host_->rank(), &config);
+    const ncclResult_t result = nccl().ncclCommInitRankConfig(&comm->handle, host_->size(), id, host_->rank(), &config);
     comms_.push_back(comm);
     await(lock, *comm, result, joining);
   });
@@ -263,7 +265,8 @@ void NcclRank::split(NcclComm& whole, int rank, Communicator& part, const std::s
   enter([&](Lock& lock, ncclConfig_t& config) {
     await_idle(lock);
     config.splitShare = 0;
-    await(lock, whole, ncclCommSplit(whole.handle, static_cast<int>(colour), rank, &whole.part, &config), splitting);
+    await(lock, whole, nccl().ncclCommSplit(whole.handle, static_cast<int>(colour), rank, &whole.part, &config),
+          splitting);
     comm->handle = std::exchange(whole.part, nullptr);
     comms_.push_back(comm);
     await(lock, *comm, ncclInProgress, splitting);
@@ -277,8 +280,8 @@ void NcclRank::close() {
   throw_if_comms_aborted();
   while (!comms_.empty()) {
     NcclComm& last = *comms_.back();
-    await(lock, last, ncclCommFinalize(last.handle), {"leaving the ranks"});
-    ncclCommDestroy(std::exchange(last.handle, nullptr));
+    await(lock, last, nccl().ncclCommFinalize(last.handle), {"leaving the ranks"});
+    nccl().ncclCommDestroy(std::exchange(last.handle, nullptr));
     comms_.pop_back();
   }
 }
@@ -312,8 +315,8 @@ void NcclRank::abort_comms(Lock&) {
     const ncclComm_t handle = std::exchange(comm->handle, nullptr);
     if (handle == nullptr) continue;
     aborts.push_back(run_aside([handle, comm] {
-      ncclCommAbort(handle);
-      if (comm->part != nullptr) ncclCommAbort(std::exchange(comm->part, nullptr));
+      nccl().ncclCommAbort(handle);
+      if (comm->part != nullptr) nccl().ncclCommAbort(std::exchange(comm->part, nullptr));
     }));
   }
   for (const std::future<void>& one : aborts) one.wait();

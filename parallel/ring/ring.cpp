@@ -125,8 +125,8 @@ void Ring::pass(Stream& stream, const RingCall& call, const RingTensors& own, co
   RingBatch& batch = batches_[static_cast<std::size_t>(call.schedule)];
   const KeptFree beside_messages(key_ranks_ ? key_ranks_->multiprocessors() : 0);
   try {
-    RingPass(stream, call.layer, {key_ranks_.get(), gradient_ranks_.get(), buffers_, batch, times_}, own)
-        .run(visitor, overlap);
+    run_ring_pass(stream, call.layer, {key_ranks_.get(), gradient_ranks_.get(), buffers_, batch, times_}, own, visitor,
+                  overlap);
   } catch (const std::exception& error) {
     const auto* const known = dynamic_cast<const Error*>(&error);
     if (key_ranks_) key_ranks_->abort(known ? *known : Error(ExitCode::internal, error.what()));

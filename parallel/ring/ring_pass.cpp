@@ -9,232 +9,279 @@
 
 namespace ringtrain {
 
+namespace {
+
 // Messages move in rounds, one a hop, and in a round a pair of ranks has at most one message of a kind (and of a part,
 // for gradients), so both sides post in the same order. In round h a rank posts the keys and values for hop h + 1,
 // computes hop h, part by part, and after each part posts its gradients (to the right or to the owner) together with
 // those of the same part that it continues at hop h + 1. What it waits for in part p of round h, its peers post in part
 // p of their round h - 1, whatever they compute: by induction nothing waits in a circle.
 
-RingPass::RingPass(Stream& stream, int layer, const RingResources& ring, const RingTensors& own)
-    : stream_(stream),
-      layer_(layer),
-      ring_(ring),
-      batch_(ring.batch),
-      own_(own),
-      backward_(own.backward),
-      gradient_rounds_(backward_ ? ring.batch.parts().size() : 0) {}
+class RingPass {
+ public:
+  RingPass(Stream& stream, int layer, const RingResources& ring, const RingTensors& own)
+      : stream_(stream),
+        layer_(layer),
+        ring_(ring),
+        batch_(ring.batch),
+        own_(own),
+        backward_(own.backward),
+        gradient_rounds_(backward_ ? ring.batch.parts().size() : 0) {}
 
-std::vector<TensorView> RingPass::PartGradients::messages() const {
-  return both.empty() ? std::vector<TensorView>{dk, dv} : std::vector<TensorView>{both};
-}
-
-TensorView RingPass::kv_of(const RingStep& step) const {
-  if (step.hop == 0) return own_.kv;
-  return ring_.buffers.keys_and_values(step.hop, batch_.sequences(), tokens_of(step).tokens);
-}
-
-TensorView RingPass::documents_of(const RingStep& step) const {
-  if (step.hop == 0 || own_.documents.empty()) return own_.documents;
-  return ring_.buffers.documents(step.hop, batch_.sequences(), tokens_of(step).tokens);
-}
-
-/// Returns what carries these tokens of an owner's block, of which kv [2, B, T, G, D] has all, or these alone: keys and
-/// values together where all travel, else apart on either side.
-std::vector<TensorView> RingPass::kv_messages(const TensorView& kv, const RingPart& tokens, int owner) const {
-  if (tokens.tokens == batch_.tokens_of(owner)) return {kv};
-  if (kv.dim(2) == tokens.tokens) return {kv.select(0), kv.select(1)};
-  return {part_of(kv.select(0), tokens), part_of(kv.select(1), tokens)};
-}
-
-/// Returns some tokens of a pair [2, B, T, G, D].
-RingPass::PartGradients RingPass::part_of_pair(const TensorView& pair, const RingPart& tokens) const {
-  const bool all = batch_.parts().size() == 1 && tokens.tokens == pair.dim(2);
-  return {part_of(pair.select(0), tokens), part_of(pair.select(1), tokens), all ? pair : TensorView{}};
-}
-
-/// Returns the gradients of a part of the block met at a step. In a buffer a part's place is that of the largest shard.
-RingPass::PartGradients RingPass::gradients_of(const RingStep& step, std::size_t part) const {
-  const RingPart own = batch_.part_of_travelling(step.owner, tokens_of(step), part);
-  if (step.hop == 0) return part_of_pair(own_.dkv, own);
-  const auto [G, D] = std::pair(ring_.buffers.capacity().G, ring_.buffers.capacity().D);
-  const std::int64_t begin = 2 * (own.first_sequence * batch_.longest() + own.first_token) * G * D;
-  const TensorView both = ring_.buffers.gradients(step.hop, begin, {2, own.sequences, own.tokens, G, D});
-  const bool all = batch_.parts().size() == 1 && own.tokens == batch_.tokens_of(step.owner);
-  return {both.select(0), both.select(1), all ? both : TensorView{}};
-}
-
-/// Returns what is sent of them: of this rank's own block, the tokens that travel along the run next to it.
-std::vector<TensorView> RingPass::leaving_gradients(const RingStep& step, std::size_t part) const {
-  if (step.hop > 0) return gradients_of(step, part).messages();
-  const RingPart own = batch_.part_of_travelling(step.owner, batch_.round(1).of_delivery, part);
-  return part_of_pair(own_.dkv, own).messages();
-}
-
-RingPass::PartGradients RingPass::returned_gradients(const RingReturn& of, const RingPart& tokens) const {
-  return part_of_pair(of.replaces ? own_.dkv : ring_.buffers.returned(own_.dkv.shape), tokens);
-}
-
-void RingPass::exchange(Communicator& communicator, std::vector<Request>& requests, const Messages& messages,
-                        const CallSite& site) const {
-  const auto& [sent, to, received, from] = messages;
-  for (std::size_t i = 0; i < std::max(sent.size(), received.size()); ++i) {
-    const bool sends = i < sent.size() && sent[i].numel() > 0;
-    const bool receives = i < received.size() && received[i].numel() > 0;
-    if (!sends && !receives) continue;  // of a part of which nothing travels
-    requests.push_back(communicator.exchange(sends ? sent[i] : TensorView{}, sends ? to : no_peer,
-                                             receives ? received[i] : TensorView{}, receives ? from : no_peer, site));
-  }
-}
-
-/// Posts what this rank sends and receives so that blocks are where hop `hop` needs them.
-void RingPass::post_keys(int hop) {
-  const RingStep* before = batch_.round(hop - 1).step;
-  const RingStep* next = batch_.round(hop).step;
-  const int to = before ? before->forward_to : no_peer, from = next ? next->receive_from : no_peer;
-  const CallSite site{.operation = "ring keys and values", .layer = layer_, .hop = hop};
-  const CallSite documents_site{.operation = "ring document ids", .layer = layer_, .hop = hop};
-  // Of a step, or of the own block that is delivered: keys and values, and document ids.
-  const auto sides = [&](const RingStep* step, const RingPart& tokens, bool documents) -> std::vector<TensorView> {
-    if (!documents) return kv_messages(kv_of(*step), tokens, step->owner);
-    const TensorView ids = documents_of(*step);
-    return {ids.dim(1) == tokens.tokens ? ids : part_of(ids, tokens)};
-  };
-  const auto post = [&](std::vector<Request>& requests, const RingStep* sent, const RingPart& sent_tokens, int receiver,
-                        const RingStep* received, int sender) {
-    for (const bool documents : {false, true}) {
-      if (documents && own_.documents.empty()) return;
-      Messages messages{.sent = {}, .to = receiver, .received = {}, .from = sender};
-      if (receiver != no_peer) messages.sent = sides(sent, sent_tokens, documents);
-      if (sender != no_peer) messages.received = sides(received, tokens_of(*received), documents);
-      exchange(*ring_.keys, requests, messages, documents ? documents_site : site);
-    }
-  };
-  post_together(*ring_.keys, [&] {
-    // What is sent comes first: see Communicator::exchange.
-    if (const RingDelivery* delivery = batch_.round(hop).delivery) {
-      post(departing_, batch_.round(0).step, batch_.round(hop).of_delivery, delivery->to, nullptr, no_peer);
-    }
-    post(arriving_, before, before ? tokens_of(*before) : RingPart{}, to, next, from);
-  });
-}
-
-/// Posts a part's gradients: those of the block met at `hop`, those of the block that this rank continues at the next
-/// hop, and those of its own block that return.
-void RingPass::post_gradients(int hop, std::size_t part) {
-  const RingStep* step = batch_.round(hop).step;
-  const RingStep* next = batch_.round(hop + 1).step;
-  const int to = step ? step->gradient_to : no_peer, from = next ? next->gradient_from : no_peer;
-  GradientRound& of = gradient_rounds_[part];
-  const CallSite site{.operation = "ring gradients", .layer = layer_, .hop = hop};
-  of.returned = batch_.round(hop).returned;
-  if (of.returned) of.tokens = batch_.part_of_travelling(batch_.rank(), batch_.round(hop).of_return, part);
-  post_together(*ring_.gradients, [&] {
-    Messages messages{.sent = {}, .to = to, .received = {}, .from = from};
-    if (to != no_peer) messages.sent = leaving_gradients(*step, part);
-    if (from != no_peer) messages.received = gradients_of(*next, part).messages();
-    exchange(*ring_.gradients, of.requests, messages, site);
-    if (!of.returned) return;
-    exchange(*ring_.gradients, of.requests,
-             {{}, no_peer, returned_gradients(*of.returned, of.tokens).messages(), of.returned->from}, site);
-  });
-}
-
-/// Ends the part's round before `hop`.
-void RingPass::finish_gradients(int hop, std::size_t part) {
-  GradientRound& of = gradient_rounds_[part];
-  if (ring_.gradients) wait(*ring_.gradients, of.requests, hop);
-  if (of.returned && !of.returned->replaces) {
-    const PartGradients own = part_of_pair(own_.dkv, of.tokens), came = returned_gradients(*of.returned, of.tokens);
-    add(stream_, own.dk, came.dk);
-    add(stream_, own.dv, came.dv);
-  }
-  of.returned = nullptr;
-}
-
-/// hop: which one cannot go on before; the ring's size: the end of the pass.
-void RingPass::wait(Communicator& communicator, std::vector<Request>& requests, int hop) {
-  if (requests.empty()) return;
-  ring_.times.wait(stream_, backward_, hop, [&] {
-    for (const Request request : requests) communicator.wait(request);
-  });
-  requests.clear();
-}
-
-void RingPass::visit(const RingBlock& block, const RingVisitor& visitor) {
-  ring_.times.visit(stream_, backward_, block.pairs, [&] { visitor(block); });
-}
-
-void RingPass::forward_hop(const RingStep& step, const RingVisitor& visitor) {
-  const TensorView kv = kv_of(step);
-  const SegmentList positions = batch_.segments_of_part(step.owner, tokens_of(step));
-  const std::span<const std::int64_t> counts = batch_.pairs_of(step);
-  visit({.owner = step.owner,
-         .hop = step.hop,
-         .first = batch_.is_first(step.hop),
-         .last = batch_.is_last(step.hop),
-         .sequences = batch_.sequences(),
-         .pairs = std::accumulate(counts.begin(), counts.end(), std::int64_t{0}),
-         .k = kv.select(0),
-         .v = kv.select(1),
-         .tokens = {positions, documents_of(step)}},
-        visitor);
-}
-
-void RingPass::backward_hop(int hop, const RingVisitor& visitor) {
-  const RingStep* step = batch_.round(hop).step;
-  const std::size_t parts = batch_.parts().size();
-  for (std::size_t i = 0; i < parts; ++i) {
-    finish_gradients(hop, i);
-    if (step) {
-      const RingPart part = batch_.part_of_travelling(step->owner, tokens_of(*step), i);
-      const SegmentList positions = batch_.segments_of_part(step->owner, part);
-      RingPart place = part;  // among the tokens that are here
-      place.first_token = part.tokens == 0 ? 0 : part.first_token - tokens_of(*step).first_token;
-      const TensorView kv = kv_of(*step);
-      const PartGradients sums = gradients_of(*step, i);
-      const std::int64_t pairs = batch_.pairs_of(*step)[i];
-      const bool begins = step->gradient_from == no_peer;
-      if (begins && pairs == 0) {  // nobody computes anything
-        for (const TensorView& piece : sums.messages()) fill(stream_, piece, 0.0);
+  /// Shows every block to the visitor, in the order of hops. overlap: runs while the last gradients return; may be
+  /// empty. Throws the first error of any rank.
+  void run(const RingVisitor& visitor, const std::function<void()>& overlap) {
+    const int size = batch_.size();
+    for (int hop = 0; hop < size; ++hop) {
+      const RingStep* step = batch_.round(hop).step;
+      const Span span(step ? stream_.trace() : nullptr, "hop",
+                      {{"hop", hop},
+                       {"owner", step ? step->owner : -1},
+                       {"tokens", step ? batch_.sequences() * tokens_of(*step).tokens : 0}});
+      if (hop > 0) wait(*ring_.keys, arriving_, hop);
+      if (hop + 1 < size) post_keys(hop + 1);
+      if (backward_) {
+        backward_hop(hop, visitor);
+      } else if (step) {
+        forward_hop(*step, visitor);
       }
-      visit({.owner = step->owner,
-             .hop = hop,
-             .first = batch_.is_first(hop) && i == 0,
-             .last = batch_.is_last(hop) && i + 1 == parts,
-             .first_sequence = part.first_sequence,
-             .sequences = part.sequences,
-             .pairs = pairs,
-             .k = part_of(kv.select(0), place),
-             .v = part_of(kv.select(1), place),
-             .dk = sums.dk,
-             .dv = sums.dv,
-             .accumulate = !begins || pairs == 0,
-             .tokens = {positions, part_of(documents_of(*step), place)}},
-            visitor);
     }
-    if (ring_.gradients) post_gradients(hop, i);
+    if (overlap) overlap();
+    for (std::size_t i = 0; i < gradient_rounds_.size(); ++i) finish_gradients(size, i);
+    if (size > 1) wait(*ring_.keys, departing_, size);
   }
-}
 
-void RingPass::run(const RingVisitor& visitor, const std::function<void()>& overlap) {
-  const int size = batch_.size();
-  for (int hop = 0; hop < size; ++hop) {
-    const RingStep* step = batch_.round(hop).step;
-    const Span span(step ? stream_.trace() : nullptr, "hop",
-                    {{"hop", hop},
-                     {"owner", step ? step->owner : -1},
-                     {"tokens", step ? batch_.sequences() * tokens_of(*step).tokens : 0}});
-    if (hop > 0) wait(*ring_.keys, arriving_, hop);
-    if (hop + 1 < size) post_keys(hop + 1);
-    if (backward_) {
-      backward_hop(hop, visitor);
-    } else if (step) {
-      forward_hop(*step, visitor);
+ private:
+  /// The gradients of a part of a block: dk and dv [sequences, tokens, G, D].
+  struct PartGradients {
+    TensorView dk, dv;
+    TensorView both;  // if they lie one after the other: all of a block
+    /// What one message each carries.
+    std::vector<TensorView> messages() const {
+      return both.empty() ? std::vector<TensorView>{dk, dv} : std::vector<TensorView>{both};
+    }
+  };
+  struct GradientRound {
+    std::vector<Request> requests = {};
+    const RingReturn* returned = nullptr;  // among them,
+    RingPart tokens = {};                  // of these
+  };
+  /// What one message each carries of an exchange's two sides, and who they are.
+  struct Messages {
+    std::vector<TensorView> sent;
+    int to = no_peer;
+    std::vector<TensorView> received;
+    int from = no_peer;
+  };
+
+  /// Returns the tokens of the block that is met at a step.
+  const RingPart& tokens_of(const RingStep& step) const { return batch_.round(step.hop).of_step; }
+  TensorView kv_of(const RingStep& step) const {
+    if (step.hop == 0) return own_.kv;
+    return ring_.buffers.keys_and_values(step.hop, batch_.sequences(), tokens_of(step).tokens);
+  }
+
+  TensorView documents_of(const RingStep& step) const {
+    if (step.hop == 0 || own_.documents.empty()) return own_.documents;
+    return ring_.buffers.documents(step.hop, batch_.sequences(), tokens_of(step).tokens);
+  }
+
+  /// Returns what carries these tokens of an owner's block, of which kv [2, B, T, G, D] has all, or these alone: keys
+  /// and values together where all travel, else apart on either side.
+  std::vector<TensorView> kv_messages(const TensorView& kv, const RingPart& tokens, int owner) const {
+    if (tokens.tokens == batch_.tokens_of(owner)) return {kv};
+    if (kv.dim(2) == tokens.tokens) return {kv.select(0), kv.select(1)};
+    return {part_of(kv.select(0), tokens), part_of(kv.select(1), tokens)};
+  }
+
+  /// Returns some tokens of a pair [2, B, T, G, D].
+  PartGradients part_of_pair(const TensorView& pair, const RingPart& tokens) const {
+    const bool all = batch_.parts().size() == 1 && tokens.tokens == pair.dim(2);
+    return {part_of(pair.select(0), tokens), part_of(pair.select(1), tokens), all ? pair : TensorView{}};
+  }
+
+  /// Returns the gradients of a part of the block met at a step. In a buffer a part's place is that of the largest
+  /// shard.
+  PartGradients gradients_of(const RingStep& step, std::size_t part) const {
+    const RingPart own = batch_.part_of_travelling(step.owner, tokens_of(step), part);
+    if (step.hop == 0) return part_of_pair(own_.dkv, own);
+    const auto [G, D] = std::pair(ring_.buffers.capacity().G, ring_.buffers.capacity().D);
+    const std::int64_t begin = 2 * (own.first_sequence * batch_.longest() + own.first_token) * G * D;
+    const TensorView both = ring_.buffers.gradients(step.hop, begin, {2, own.sequences, own.tokens, G, D});
+    const bool all = batch_.parts().size() == 1 && own.tokens == batch_.tokens_of(step.owner);
+    return {both.select(0), both.select(1), all ? both : TensorView{}};
+  }
+
+  /// Returns what is sent of them: of this rank's own block, the tokens that travel along the run next to it.
+  std::vector<TensorView> leaving_gradients(const RingStep& step, std::size_t part) const {
+    if (step.hop > 0) return gradients_of(step, part).messages();
+    const RingPart own = batch_.part_of_travelling(step.owner, batch_.round(1).of_delivery, part);
+    return part_of_pair(own_.dkv, own).messages();
+  }
+
+  PartGradients returned_gradients(const RingReturn& of, const RingPart& tokens) const {
+    return part_of_pair(of.replaces ? own_.dkv : ring_.buffers.returned(own_.dkv.shape), tokens);
+  }
+
+  /// Posts one exchange a pair of messages, whichever side has more.
+  void exchange(Communicator& communicator, std::vector<Request>& requests, const Messages& messages,
+                const CallSite& site) const {
+    const auto& [sent, to, received, from] = messages;
+    for (std::size_t i = 0; i < std::max(sent.size(), received.size()); ++i) {
+      const bool sends = i < sent.size() && sent[i].numel() > 0;
+      const bool receives = i < received.size() && received[i].numel() > 0;
+      if (!sends && !receives) continue;  // of a part of which nothing travels
+      requests.push_back(communicator.exchange(sends ? sent[i] : TensorView{}, sends ? to : no_peer,
+                                               receives ? received[i] : TensorView{}, receives ? from : no_peer, site));
     }
   }
-  if (overlap) overlap();
-  for (std::size_t i = 0; i < gradient_rounds_.size(); ++i) finish_gradients(size, i);
-  if (size > 1) wait(*ring_.keys, departing_, size);
+
+  /// Posts what this rank sends and receives so that blocks are where hop `hop` needs them.
+  void post_keys(int hop) {
+    const RingStep* before = batch_.round(hop - 1).step;
+    const RingStep* next = batch_.round(hop).step;
+    const int to = before ? before->forward_to : no_peer, from = next ? next->receive_from : no_peer;
+    const CallSite site{.operation = "ring keys and values", .layer = layer_, .hop = hop};
+    const CallSite documents_site{.operation = "ring document ids", .layer = layer_, .hop = hop};
+    // Of a step, or of the own block that is delivered: keys and values, and document ids.
+    const auto sides = [&](const RingStep* step, const RingPart& tokens, bool documents) -> std::vector<TensorView> {
+      if (!documents) return kv_messages(kv_of(*step), tokens, step->owner);
+      const TensorView ids = documents_of(*step);
+      return {ids.dim(1) == tokens.tokens ? ids : part_of(ids, tokens)};
+    };
+    const auto post = [&](std::vector<Request>& requests, const RingStep* sent, const RingPart& sent_tokens,
+                          int receiver, const RingStep* received, int sender) {
+      for (const bool documents : {false, true}) {
+        if (documents && own_.documents.empty()) return;
+        Messages messages{.sent = {}, .to = receiver, .received = {}, .from = sender};
+        if (receiver != no_peer) messages.sent = sides(sent, sent_tokens, documents);
+        if (sender != no_peer) messages.received = sides(received, tokens_of(*received), documents);
+        exchange(*ring_.keys, requests, messages, documents ? documents_site : site);
+      }
+    };
+    post_together(*ring_.keys, [&] {
+      // What is sent comes first: see Communicator::exchange.
+      if (const RingDelivery* delivery = batch_.round(hop).delivery) {
+        post(departing_, batch_.round(0).step, batch_.round(hop).of_delivery, delivery->to, nullptr, no_peer);
+      }
+      post(arriving_, before, before ? tokens_of(*before) : RingPart{}, to, next, from);
+    });
+  }
+
+  /// Posts a part's gradients: those of the block met at `hop`, those of the block that this rank continues at the next
+  /// hop, and those of its own block that return.
+  void post_gradients(int hop, std::size_t part) {
+    const RingStep* step = batch_.round(hop).step;
+    const RingStep* next = batch_.round(hop + 1).step;
+    const int to = step ? step->gradient_to : no_peer, from = next ? next->gradient_from : no_peer;
+    GradientRound& of = gradient_rounds_[part];
+    const CallSite site{.operation = "ring gradients", .layer = layer_, .hop = hop};
+    of.returned = batch_.round(hop).returned;
+    if (of.returned) of.tokens = batch_.part_of_travelling(batch_.rank(), batch_.round(hop).of_return, part);
+    post_together(*ring_.gradients, [&] {
+      Messages messages{.sent = {}, .to = to, .received = {}, .from = from};
+      if (to != no_peer) messages.sent = leaving_gradients(*step, part);
+      if (from != no_peer) messages.received = gradients_of(*next, part).messages();
+      exchange(*ring_.gradients, of.requests, messages, site);
+      if (!of.returned) return;
+      exchange(*ring_.gradients, of.requests,
+               {{}, no_peer, returned_gradients(*of.returned, of.tokens).messages(), of.returned->from}, site);
+    });
+  }
+
+  /// Ends the part's round before `hop`.
+  void finish_gradients(int hop, std::size_t part) {
+    GradientRound& of = gradient_rounds_[part];
+    if (ring_.gradients) wait(*ring_.gradients, of.requests, hop);
+    if (of.returned && !of.returned->replaces) {
+      const PartGradients own = part_of_pair(own_.dkv, of.tokens), came = returned_gradients(*of.returned, of.tokens);
+      add(stream_, own.dk, came.dk);
+      add(stream_, own.dv, came.dv);
+    }
+    of.returned = nullptr;
+  }
+
+  /// hop: which one cannot go on before; the ring's size: the end of the pass.
+  void wait(Communicator& communicator, std::vector<Request>& requests, int hop) {
+    if (requests.empty()) return;
+    ring_.times.wait(stream_, backward_, hop, [&] {
+      for (const Request request : requests) communicator.wait(request);
+    });
+    requests.clear();
+  }
+
+  void visit(const RingBlock& block, const RingVisitor& visitor) {
+    ring_.times.visit(stream_, backward_, block.pairs, [&] { visitor(block); });
+  }
+
+  void forward_hop(const RingStep& step, const RingVisitor& visitor) {
+    const TensorView kv = kv_of(step);
+    const SegmentList positions = batch_.segments_of_part(step.owner, tokens_of(step));
+    const std::span<const std::int64_t> counts = batch_.pairs_of(step);
+    visit({.owner = step.owner,
+           .hop = step.hop,
+           .first = batch_.is_first(step.hop),
+           .last = batch_.is_last(step.hop),
+           .sequences = batch_.sequences(),
+           .pairs = std::accumulate(counts.begin(), counts.end(), std::int64_t{0}),
+           .k = kv.select(0),
+           .v = kv.select(1),
+           .tokens = {positions, documents_of(step)}},
+          visitor);
+  }
+
+  void backward_hop(int hop, const RingVisitor& visitor) {
+    const RingStep* step = batch_.round(hop).step;
+    const std::size_t parts = batch_.parts().size();
+    for (std::size_t i = 0; i < parts; ++i) {
+      finish_gradients(hop, i);
+      if (step) {
+        const RingPart part = batch_.part_of_travelling(step->owner, tokens_of(*step), i);
+        const SegmentList positions = batch_.segments_of_part(step->owner, part);
+        RingPart place = part;  // among the tokens that are here
+        place.first_token = part.tokens == 0 ? 0 : part.first_token - tokens_of(*step).first_token;
+        const TensorView kv = kv_of(*step);
+        const PartGradients sums = gradients_of(*step, i);
+        const std::int64_t pairs = batch_.pairs_of(*step)[i];
+        const bool begins = step->gradient_from == no_peer;
+        if (begins && pairs == 0) {  // nobody computes anything
+          for (const TensorView& piece : sums.messages()) fill(stream_, piece, 0.0);
+        }
+        visit({.owner = step->owner,
+               .hop = hop,
+               .first = batch_.is_first(hop) && i == 0,
+               .last = batch_.is_last(hop) && i + 1 == parts,
+               .first_sequence = part.first_sequence,
+               .sequences = part.sequences,
+               .pairs = pairs,
+               .k = part_of(kv.select(0), place),
+               .v = part_of(kv.select(1), place),
+               .dk = sums.dk,
+               .dv = sums.dv,
+               .accumulate = !begins || pairs == 0,
+               .tokens = {positions, part_of(documents_of(*step), place)}},
+              visitor);
+      }
+      if (ring_.gradients) post_gradients(hop, i);
+    }
+  }
+
+  Stream& stream_;
+  const int layer_;
+  const RingResources ring_;
+  RingBatch& batch_;
+  const RingTensors own_;
+  const bool backward_;
+  std::vector<Request> arriving_;               // keys and values for the next hop, and what is sent on for it
+  std::vector<Request> departing_;              // own block to starts of runs: not waited for before the pass ends
+  std::vector<GradientRound> gradient_rounds_;  // by part: the last one
+};
+
+}  // namespace
+
+void run_ring_pass(Stream& stream, int layer, const RingResources& ring, const RingTensors& own,
+                   const RingVisitor& visitor, const std::function<void()>& overlap) {
+  RingPass(stream, layer, ring, own).run(visitor, overlap);
 }
 
 }  // namespace ringtrain

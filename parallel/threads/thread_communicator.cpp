@@ -91,6 +91,7 @@ struct Group {
     const auto to = static_cast<std::size_t>(half.sends ? half.peer : half.rank);
     return mailboxes[from * members.size() + to];
   }
+
   void wake_all() const {
     for (int rank = 0; rank < size(); ++rank) state(rank).wake.notify_all();
   }
@@ -120,32 +121,229 @@ class ThreadCommunicator final : public Communicator {
  public:
   ThreadCommunicator(std::shared_ptr<Group> group, int rank)
       : group_(std::move(group)), world_(*group_->world), self_(group_->state(rank)), rank_(rank) {}
-  ~ThreadCommunicator() override;
+  ~ThreadCommunicator() override {
+    Lock lock(world_.mutex);
+    for (auto& [id, exchange] : pending_) {
+      for (Half* half : {&exchange.send, &exchange.receive}) {
+        if (half->state == Half::State::posted) std::erase(group_->mailbox(*half), half);
+      }
+    }
+    self_.wake.wait(lock, [&] { return self_.copying == 0; });
+  }
 
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }
   Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from, const CallSite& site,
-                   const CallerLine& line) override;
+                   const CallerLine& line) override {
+    if (to == no_peer && from == no_peer) return {};
+    check_exchange(send, to, receive, from, size(), on_gpu(), line);
+    Lock lock(world_.mutex);
+    const Request request{++requests_};
+    Exchange& act = pending_[request.id];
+    const auto of_world = [&](int peer) { return peer == no_peer ? no_peer : group_->world_rank(peer); };
+    act.call = self_.history.started(site, of_world(to), send.bytes(), of_world(from), receive.bytes());
+    act.send.sends = true;
+    act.send.buffer = send;
+    act.receive.buffer = act.receive.target = receive;
+    if (to != no_peer) post(lock, act.send, to, site);
+    if (from != no_peer) post(lock, act.receive, from, site);
+    return request;
+  }
+
   void set_stream(Stream& stream) override { device_.set_stream(stream); }
-  void wait(Request request, const CallerLine& line) override;
-  void barrier(const CallSite& site) override;
-  std::unique_ptr<Communicator> split(int colour) override;
-  void abort(const Error& error) override;
-  void throw_if_aborted() override;
+  void wait(Request request, const CallerLine& line) override {
+    if (request.id == 0) return;
+    Lock lock(world_.mutex);
+    const auto found = pending_.find(request.id);
+    check_waited(found != pending_.end(), line);
+    const Exchange& exchange = found->second;
+    self_.history.waits_for(exchange.call);
+    await(
+        lock, [&] { return exchange.done(); }, [&] { return unfinished(exchange); });
+    self_.history.finished(exchange.call);
+    for (const Half* half : {&exchange.send, &exchange.receive}) {
+      if (half->copied) device_.wait(half->copied);
+    }
+    pending_.erase(found);
+  }
+
+  void barrier(const CallSite& site) override {
+    Lock lock(world_.mutex);
+    throw_if_failed(lock);
+    const std::uint64_t mine = group_->barriers;
+    group_->in_barrier[rank_] = 1;
+    const std::uint64_t call = self_.history.started(site);
+    self_.history.waits_for(call);
+    if (++group_->barrier_count == size()) {
+      ++group_->barriers;
+      group_->barrier_count = 0;
+      std::fill(group_->in_barrier.begin(), group_->in_barrier.end(), 0);
+      group_->wake_all();
+      self_.history.finished(call);
+      return;
+    }
+    await(
+        lock, [&] { return group_->barriers != mine; },
+        [&] {
+          std::vector<int> missing;
+          for (int rank = 0; rank < size(); ++rank) {
+            if (!group_->in_barrier[rank]) missing.push_back(group_->world_rank(rank));
+          }
+          return fmt::format("{}: not there yet: rank {}", described(site), fmt::join(missing, ", "));
+        });
+    self_.history.finished(call);
+  }
+
+  std::unique_ptr<Communicator> split(int colour) override {
+    Lock lock(world_.mutex);
+    throw_if_failed(lock);
+    const std::uint64_t index = splits_++;
+    Group::Split& split = group_->splits[index];
+    split.colours.emplace_back(colour, rank_);
+    const std::uint64_t call = self_.history.started({"split"});
+    self_.history.waits_for(call);
+    if (static_cast<int>(split.colours.size()) == size()) {
+      std::sort(split.colours.begin(), split.colours.end());
+      std::map<int, std::vector<int>> members;
+      for (const auto& [other_colour, rank] : split.colours) members[other_colour].push_back(group_->world_rank(rank));
+      for (auto& [other_colour, ranks] : members) {
+        split.groups[other_colour] = std::make_shared<Group>(group_->world, std::move(ranks));
+      }
+      group_->wake_all();
+    }
+    await(
+        lock, [&] { return !split.groups.empty(); },
+        [&] { return fmt::format("split: {} of {} ranks have come", split.colours.size(), size()); });
+    self_.history.finished(call);
+    std::shared_ptr<Group> group = split.groups.at(colour);
+    if (++split.taken == size()) group_->splits.erase(index);
+    const auto place = std::find(group->members.begin(), group->members.end(), group_->world_rank(rank_));
+    const int rank = static_cast<int>(place - group->members.begin());
+    auto communicator = std::make_unique<ThreadCommunicator>(std::move(group), rank);
+    if (device_.stream() != nullptr) communicator->set_stream(*device_.stream());
+    return communicator;
+  }
+
+  void abort(const Error& error) override {
+    Lock lock(world_.mutex);
+    world_.fail_with(error.code(), error.what());
+    self_.wake.wait(lock, [&] { return self_.copying == 0; });
+  }
+
+  void throw_if_aborted() override {
+    Lock lock(world_.mutex);
+    throw_if_failed(lock);
+  }
 
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  void post(Lock& lock, Half& half, int peer, const CallSite& site);
-  void meet(Lock& lock, Half& half, Half& other);
-  void check_disagreement(Lock& lock, const Half& send, const Half& receive);
+  /// half: with its direction and buffer.
+  void post(Lock& lock, Half& half, int peer, const CallSite& site) {
+    throw_if_failed(lock);
+    half.state = Half::State::posted;
+    half.rank = rank_;
+    half.peer = peer;
+    half.site = site;
+    if (!half.buffer.device.is_cpu()) half.posted = device_.record();
+    std::deque<Half*>& mailbox = group_->mailbox(half);
+    if (mailbox.empty() || mailbox.front()->sends == half.sends) {
+      mailbox.push_back(&half);
+      return;
+    }
+    Half& other = *mailbox.front();
+    mailbox.pop_front();
+    meet(lock, half, other);
+  }
+
+  /// Both sides of a message are there: copies it.
+  void meet(Lock& lock, Half& half, Half& other) {
+    Half &send = half.sends ? half : other, &receive = half.sends ? other : half;
+    half.state = other.state = Half::State::done;
+    check_disagreement(lock, send, receive);
+    World::Rank& peer = group_->state(other.rank);
+    half.state = other.state = Half::State::copying;
+    ++self_.copying;
+    ++peer.copying;
+    lock.unlock();
+    std::optional<Error> failure;
+    try {
+      if (send.buffer.device.is_cpu()) {
+        move_data(receive.target, send.buffer);
+      } else {
+        send.copied = receive.copied = device_.copy(receive.target, send.buffer, send.posted, receive.posted,
+                                                    {half.site.operation, half.site.layer, half.site.hop});
+      }
+    } catch (const Error& error) {
+      failure = error;
+    }
+    lock.lock();
+    --self_.copying;
+    --peer.copying;
+    half.state = other.state = Half::State::done;
+    peer.wake.notify_all();
+    if (failure) {
+      world_.fail_with(failure->code(), failure->what());
+      throw_failure(lock);
+    }
+  }
+
+  void check_disagreement(Lock& lock, const Half& send, const Half& receive) {
+    ensure(send.buffer.device.is_cpu() == receive.buffer.device.is_cpu(),
+           "both sides of a message have memory of a kind");
+    if (send.buffer.bytes() == receive.buffer.bytes() && same_site(send.site, receive.site)) return;
+    world_.fail_with(ExitCode::rank,
+                     fmt::format("rank {} sends {} bytes ({}) to rank {}, which expects {} bytes ({})",
+                                 group_->world_rank(send.rank), send.buffer.bytes(), described(send.site),
+                                 group_->world_rank(receive.rank), receive.buffer.bytes(), described(receive.site)));
+    throw_failure(lock);
+  }
+
   /// Returns once ready() holds. Throws the first error of any rank; Error(rank) with describe() after the timeout.
   template <class Ready, class Describe>
-  void await(Lock& lock, const Ready& ready, const Describe& describe);
-  void throw_if_failed(Lock& lock);
-  [[noreturn]] void throw_failure(Lock& lock);
+  void await(Lock& lock, const Ready& ready, const Describe& describe) {
+    const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                             std::chrono::duration<double>(std::min(world_.timeout_seconds, 1e8)));
+    while (true) {
+      throw_if_failed(lock);
+      if (ready()) return;
+      if (Clock::now() < deadline) {
+        self_.wake.wait_until(lock, deadline);
+      } else if (self_.copying > 0) {
+        self_.wake.wait(lock);  // a copy under way ends by itself
+      } else {
+        world_.fail_with(ExitCode::rank, fmt::format("{} waited {} s in {} (mesh.timeout_seconds)", name(),
+                                                     world_.timeout_seconds, describe()));
+      }
+    }
+  }
+
+  void throw_if_failed(Lock& lock) {
+    if (world_.failed) throw_failure(lock);
+  }
+
+  [[noreturn]] void throw_failure(Lock& lock) {
+    self_.wake.wait(lock, [&] { return self_.copying == 0; });
+    throw Error(world_.code, std::string(world_.sentence.c_str()));
+  }
+
   std::string name() const { return fmt::format("rank {} of {}", group_->world_rank(rank_), world_.ranks.size()); }
-  std::string unfinished(const Exchange& exchange) const;
+  std::string unfinished(const Exchange& exchange) const {
+    std::string text;
+    for (const Half* half : {&exchange.send, &exchange.receive}) {
+      if (half->state == Half::State::done) continue;
+      const int peer = group_->world_rank(half->peer);
+      if (text.empty()) {
+        text = described(half->site) + ": ";
+      } else {
+        text += ", and ";
+      }
+      text += half->sends ? fmt::format("rank {} has not received its {} bytes", peer, half->buffer.bytes())
+                          : fmt::format("rank {} has not sent the {} bytes it expects", peer, half->buffer.bytes());
+    }
+    return text;
+  }
+
   bool on_gpu() const { return device_.stream() != nullptr && device_.stream()->on_cuda(); }
 
   const std::shared_ptr<Group> group_;
@@ -156,221 +354,6 @@ class ThreadCommunicator final : public Communicator {
   std::uint64_t requests_ = 0, splits_ = 0;
   std::unordered_map<std::uint64_t, Exchange> pending_;  // mailboxes point into it: its elements do not move
 };
-
-ThreadCommunicator::~ThreadCommunicator() {
-  Lock lock(world_.mutex);
-  for (auto& [id, exchange] : pending_) {
-    for (Half* half : {&exchange.send, &exchange.receive}) {
-      if (half->state == Half::State::posted) std::erase(group_->mailbox(*half), half);
-    }
-  }
-  self_.wake.wait(lock, [&] { return self_.copying == 0; });
-}
-
-Request ThreadCommunicator::exchange(const ConstTensorView& send, int to, const TensorView& receive, int from,
-                                     const CallSite& site, const CallerLine& line) {
-  if (to == no_peer && from == no_peer) return {};
-  check_exchange(send, to, receive, from, size(), on_gpu(), line);
-  Lock lock(world_.mutex);
-  const Request request{++requests_};
-  Exchange& act = pending_[request.id];
-  const auto of_world = [&](int peer) { return peer == no_peer ? no_peer : group_->world_rank(peer); };
-  act.call = self_.history.started(site, of_world(to), send.bytes(), of_world(from), receive.bytes());
-  act.send.sends = true;
-  act.send.buffer = send;
-  act.receive.buffer = act.receive.target = receive;
-  if (to != no_peer) post(lock, act.send, to, site);
-  if (from != no_peer) post(lock, act.receive, from, site);
-  return request;
-}
-
-/// half: with its direction and buffer.
-void ThreadCommunicator::post(Lock& lock, Half& half, int peer, const CallSite& site) {
-  throw_if_failed(lock);
-  half.state = Half::State::posted;
-  half.rank = rank_;
-  half.peer = peer;
-  half.site = site;
-  if (!half.buffer.device.is_cpu()) half.posted = device_.record();
-  std::deque<Half*>& mailbox = group_->mailbox(half);
-  if (mailbox.empty() || mailbox.front()->sends == half.sends) {
-    mailbox.push_back(&half);
-    return;
-  }
-  Half& other = *mailbox.front();
-  mailbox.pop_front();
-  meet(lock, half, other);
-}
-
-/// Both sides of a message are there: copies it.
-void ThreadCommunicator::meet(Lock& lock, Half& half, Half& other) {
-  Half &send = half.sends ? half : other, &receive = half.sends ? other : half;
-  half.state = other.state = Half::State::done;
-  check_disagreement(lock, send, receive);
-  World::Rank& peer = group_->state(other.rank);
-  half.state = other.state = Half::State::copying;
-  ++self_.copying;
-  ++peer.copying;
-  lock.unlock();
-  std::optional<Error> failure;
-  try {
-    if (send.buffer.device.is_cpu()) {
-      move_data(receive.target, send.buffer);
-    } else {
-      send.copied = receive.copied = device_.copy(receive.target, send.buffer, send.posted, receive.posted,
-                                                  {half.site.operation, half.site.layer, half.site.hop});
-    }
-  } catch (const Error& error) {
-    failure = error;
-  }
-  lock.lock();
-  --self_.copying;
-  --peer.copying;
-  half.state = other.state = Half::State::done;
-  peer.wake.notify_all();
-  if (failure) {
-    world_.fail_with(failure->code(), failure->what());
-    throw_failure(lock);
-  }
-}
-
-void ThreadCommunicator::check_disagreement(Lock& lock, const Half& send, const Half& receive) {
-  ensure(send.buffer.device.is_cpu() == receive.buffer.device.is_cpu(),
-         "both sides of a message have memory of a kind");
-  if (send.buffer.bytes() == receive.buffer.bytes() && same_site(send.site, receive.site)) return;
-  world_.fail_with(ExitCode::rank,
-                   fmt::format("rank {} sends {} bytes ({}) to rank {}, which expects {} bytes ({})",
-                               group_->world_rank(send.rank), send.buffer.bytes(), described(send.site),
-                               group_->world_rank(receive.rank), receive.buffer.bytes(), described(receive.site)));
-  throw_failure(lock);
-}
-
-template <class Ready, class Describe>
-void ThreadCommunicator::await(Lock& lock, const Ready& ready, const Describe& describe) {
-  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                           std::chrono::duration<double>(std::min(world_.timeout_seconds, 1e8)));
-  while (true) {
-    throw_if_failed(lock);
-    if (ready()) return;
-    if (Clock::now() < deadline) {
-      self_.wake.wait_until(lock, deadline);
-    } else if (self_.copying > 0) {
-      self_.wake.wait(lock);  // a copy under way ends by itself
-    } else {
-      world_.fail_with(ExitCode::rank, fmt::format("{} waited {} s in {} (mesh.timeout_seconds)", name(),
-                                                   world_.timeout_seconds, describe()));
-    }
-  }
-}
-
-void ThreadCommunicator::throw_if_failed(Lock& lock) {
-  if (world_.failed) throw_failure(lock);
-}
-
-void ThreadCommunicator::throw_failure(Lock& lock) {
-  self_.wake.wait(lock, [&] { return self_.copying == 0; });
-  throw Error(world_.code, std::string(world_.sentence.c_str()));
-}
-
-std::string ThreadCommunicator::unfinished(const Exchange& exchange) const {
-  std::string text;
-  for (const Half* half : {&exchange.send, &exchange.receive}) {
-    if (half->state == Half::State::done) continue;
-    const int peer = group_->world_rank(half->peer);
-    if (text.empty()) {
-      text = described(half->site) + ": ";
-    } else {
-      text += ", and ";
-    }
-    text += half->sends ? fmt::format("rank {} has not received its {} bytes", peer, half->buffer.bytes())
-                        : fmt::format("rank {} has not sent the {} bytes it expects", peer, half->buffer.bytes());
-  }
-  return text;
-}
-
-void ThreadCommunicator::wait(Request request, const CallerLine& line) {
-  if (request.id == 0) return;
-  Lock lock(world_.mutex);
-  const auto found = pending_.find(request.id);
-  check_waited(found != pending_.end(), line);
-  const Exchange& exchange = found->second;
-  self_.history.waits_for(exchange.call);
-  await(
-      lock, [&] { return exchange.done(); }, [&] { return unfinished(exchange); });
-  self_.history.finished(exchange.call);
-  for (const Half* half : {&exchange.send, &exchange.receive}) {
-    if (half->copied) device_.wait(half->copied);
-  }
-  pending_.erase(found);
-}
-
-void ThreadCommunicator::barrier(const CallSite& site) {
-  Lock lock(world_.mutex);
-  throw_if_failed(lock);
-  const std::uint64_t mine = group_->barriers;
-  group_->in_barrier[rank_] = 1;
-  const std::uint64_t call = self_.history.started(site);
-  self_.history.waits_for(call);
-  if (++group_->barrier_count == size()) {
-    ++group_->barriers;
-    group_->barrier_count = 0;
-    std::fill(group_->in_barrier.begin(), group_->in_barrier.end(), 0);
-    group_->wake_all();
-    self_.history.finished(call);
-    return;
-  }
-  await(
-      lock, [&] { return group_->barriers != mine; },
-      [&] {
-        std::vector<int> missing;
-        for (int rank = 0; rank < size(); ++rank) {
-          if (!group_->in_barrier[rank]) missing.push_back(group_->world_rank(rank));
-        }
-        return fmt::format("{}: not there yet: rank {}", described(site), fmt::join(missing, ", "));
-      });
-  self_.history.finished(call);
-}
-
-std::unique_ptr<Communicator> ThreadCommunicator::split(int colour) {
-  Lock lock(world_.mutex);
-  throw_if_failed(lock);
-  const std::uint64_t index = splits_++;
-  Group::Split& split = group_->splits[index];
-  split.colours.emplace_back(colour, rank_);
-  const std::uint64_t call = self_.history.started({"split"});
-  self_.history.waits_for(call);
-  if (static_cast<int>(split.colours.size()) == size()) {
-    std::sort(split.colours.begin(), split.colours.end());
-    std::map<int, std::vector<int>> members;
-    for (const auto& [other_colour, rank] : split.colours) members[other_colour].push_back(group_->world_rank(rank));
-    for (auto& [other_colour, ranks] : members) {
-      split.groups[other_colour] = std::make_shared<Group>(group_->world, std::move(ranks));
-    }
-    group_->wake_all();
-  }
-  await(
-      lock, [&] { return !split.groups.empty(); },
-      [&] { return fmt::format("split: {} of {} ranks have come", split.colours.size(), size()); });
-  self_.history.finished(call);
-  std::shared_ptr<Group> group = split.groups.at(colour);
-  if (++split.taken == size()) group_->splits.erase(index);
-  const auto place = std::find(group->members.begin(), group->members.end(), group_->world_rank(rank_));
-  const int rank = static_cast<int>(place - group->members.begin());
-  auto communicator = std::make_unique<ThreadCommunicator>(std::move(group), rank);
-  if (device_.stream() != nullptr) communicator->set_stream(*device_.stream());
-  return communicator;
-}
-
-void ThreadCommunicator::abort(const Error& error) {
-  Lock lock(world_.mutex);
-  world_.fail_with(error.code(), error.what());
-  self_.wake.wait(lock, [&] { return self_.copying == 0; });
-}
-
-void ThreadCommunicator::throw_if_aborted() {
-  Lock lock(world_.mutex);
-  throw_if_failed(lock);
-}
 
 }  // namespace
 

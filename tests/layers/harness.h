@@ -217,7 +217,7 @@ inline Plan plan(const ModelConfig& config, const ExecutionShape& shape, const s
   ComputeDevice compute(allocator, pool, nullptr);
   const ParameterTable table = describe_parameters(model_spec(config), trainable).table;
   ParameterStore parameters(allocator, table, compute.stream(), {.dtype = shape.dtype, .gradients = trains});
-  const Transformer model(config, shape, allocator, parameters, compute.stream(), nullptr);
+  const auto model = make_transformer(model_spec(config), shape, allocator, parameters, compute.stream(), nullptr);
   return {allocator.peak(), allocator.live()};
 }
 
@@ -234,8 +234,9 @@ struct RankModel {
         stream(compute.stream()),
         parameters(allocator, table, stream, {.dtype = options.dtype, .gradients = true}),
         batch(allocator.host(), largest.B, (largest.S + options.ranks - 1) / options.ranks, options.dtype),
-        model(config, shape_of(options, largest, sequence_group.rank()), allocator, parameters, stream,
-              ordered(sequence_group, stream)) {
+        transformer(make_transformer(model_spec(config), shape_of(options, largest, sequence_group.rank()), allocator,
+                                     parameters, stream, ordered(sequence_group, stream))),
+        model(*transformer) {
     set_test_weights(stream, parameters);
     parameters.begin_step();
   }
@@ -266,7 +267,8 @@ struct RankModel {
   Stream& stream;
   ParameterStore parameters;
   Batch batch;
-  Transformer model;
+  const std::unique_ptr<Model> transformer;
+  Model& model;
 };
 
 /// Calls body on every rank of a ring.

@@ -138,7 +138,8 @@ TEST_P(MemoryTest, EvaluationMayBeLongerThanTraining) {
     const ParameterTable table = make_parameter_table(config);
     ParameterStore parameters(allocator, table, stream, {.dtype = options.dtype, .gradients = true});
     Batch batch(allocator, 2, 29, options.dtype);
-    Transformer model(config, shape, allocator, parameters, stream, &ring);
+    const auto transformer = make_transformer(model_spec(config), shape, allocator, parameters, stream, &ring);
+    Model& model = *transformer;
     set_test_weights(stream, parameters);
     parameters.begin_step();
     std::vector<double> nll(57);

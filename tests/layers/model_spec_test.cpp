@@ -97,7 +97,7 @@ TEST_P(RefusedSpec, InOneSentence) {
   const ParameterTable table = make_parameter_table(small_llama());
   ParameterStore parameters(allocator, table, stream, {.dtype = DType::float32, .gradients = true});
   const std::size_t before = allocator.live().size();
-  EXPECT_THROW(Transformer(spec, ExecutionShape{}, allocator, parameters, stream, nullptr), Error);
+  EXPECT_THROW(make_transformer(spec, ExecutionShape{}, allocator, parameters, stream, nullptr), Error);
   EXPECT_EQ(allocator.live().size(), before);
 }
 

@@ -41,21 +41,23 @@ TEST_F(WrongUsesOfTheTransformer, TheStoreAndTheRingAreThoseOfTheModel) {
     const ParameterTable table = describe_parameters(model_spec(config), {}).table;
     ParameterStore parameters(allocator, table, stream, {.dtype = DType::float64});
     ExecutionShape shape = shape_of({}, sequences, 0);
+    const auto make = [&](const ModelConfig& of) {
+      return make_transformer(model_spec(of), shape, allocator, parameters, stream, &world);
+    };
     ModelConfig larger = config;
     ++larger.num_hidden_layers;
-    const std::string other =
-        error_of(ExitCode::usage, [&] { Transformer(larger, shape, allocator, parameters, stream, &world); });
+    const std::string other = error_of(ExitCode::usage, [&] { make(larger); });
     EXPECT_TRUE(
         other.starts_with(fmt::format("Transformer: the store's table has {} weights, but this model ", table.count())))
         << other;
     shape.ring_size = 3;
-    EXPECT_EQ(error_of(ExitCode::usage, [&] { Transformer(config, shape, allocator, parameters, stream, &world); }),
+    EXPECT_EQ(error_of(ExitCode::usage, [&] { make(config); }),
               "Transformer: a ring of 3 ranks on a communicator of 1; only a plan has none");
     shape.ring_size = 1;
-    Transformer model(config, shape, allocator, parameters, stream, &world);
+    const auto model = make(config);
     Batch batch(allocator.host(), sequences.B, sequences.S, DType::float64);
     cut(batch, sequences, Layout::contiguous, 1, 0);
-    EXPECT_EQ(error_of(ExitCode::usage, [&] { model.train_step(batch, 1.0, true); }),
+    EXPECT_EQ(error_of(ExitCode::usage, [&] { model->train_step(batch, 1.0, true); }),
               "Transformer::train_step: the store was made without StoreOptions::gradients");
   });
 }
