@@ -249,6 +249,13 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   if (!line.trend.loss_spike.empty()) {
     log(fmt::format("warning: step {}: a loss spike: {}", step, line.trend.loss_spike));
   }
+  if (result.grad_norm == 0 && !zero_norm_logged_) {
+    zero_norm_logged_ = true;
+    log(fmt::format(
+        "warning: step {}: the gradient's norm is 0, so nothing is learned; is model.initializer_range 0, or "
+        "does the loss not depend on what is trained? (check names the tensors)",
+        step));
+  }
   progress_->update(step,
                     result.empty ? "no token to learn from"
                                  : fmt::format("loss={:.4f} norm={:.3f} lr={:.2e}{}", result.loss, result.grad_norm,

@@ -76,6 +76,7 @@ class RankTrainer {
   const UsefulFlops useful_flops_;
   std::int64_t allocations_;              // by the constructor: there are no more
   bool peaks_logged_ = false;             // of memory, after the first step
+  bool zero_norm_logged_ = false;         // of a gradient, once
   std::unique_ptr<MetricsFile> metrics_;  // rank 0
   std::unique_ptr<Progress> progress_;    // rank 0
   RingReport ring_;                       // rank 0, of a ring of several

@@ -82,7 +82,7 @@ void check_dump_folder(const std::string& path);
 /// out. Throws what check_dump_folder throws, and Error(usage) if another process writes a dump there.
 [[nodiscard]] FileLock begin_dump_folder(const std::string& path, const DumpIndex& index);
 
-/// Removes a dump and its folder. Throws what check_dump_folder throws.
-void remove_dump(const std::string& path);
+/// Removes a dump, and its folder if asked. Throws what check_dump_folder throws.
+void remove_dump(const std::string& path, bool with_folder);
 
 }  // namespace ringtrain

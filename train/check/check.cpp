@@ -9,6 +9,7 @@
 #include "framework/dump/dump_reader.h"
 #include "framework/profile/clock.h"
 #include "framework/profile/progress.h"
+#include "framework/storage/files.h"
 #include "framework/system/system_memory.h"
 #include "layers/model_parameters.h"
 #include "train/check/reference_plan.h"
@@ -81,6 +82,14 @@ const CheckedTensor* CheckReport::first() const {
   return found == tensors.end() ? nullptr : &*found;
 }
 
+std::vector<std::string> CheckReport::untested() const {
+  std::vector<std::string> names;
+  for (const CheckedTensor& tensor : tensors) {
+    if (tensor.untested) names.push_back(tensor.name);
+  }
+  return names;
+}
+
 CheckReport check_run(const CheckOptions& options, const Log& log, Launcher& launcher) {
   CheckReport report;
   TrainOptions run_options = checked_run(options, report.cuts);
@@ -96,6 +105,7 @@ CheckReport check_run(const CheckOptions& options, const Log& log, Launcher& lau
   constexpr double slowest_flops = 1e8, longest = 1e6;
   double& timeout = config.mesh.timeout_seconds;
   if (launcher.ranks_are_processes()) timeout = std::min(longest, timeout + 60 + plan.flops / slowest_flops);
+  const bool makes_folder = !path_exists(run_options.dump.folder);
   const Run run = prepare_run(run_options, log, launcher);
 
   auto start = std::chrono::steady_clock::now();
@@ -110,10 +120,10 @@ CheckReport check_run(const CheckOptions& options, const Log& log, Launcher& lau
     if (options.told) options.told(done, checked.training.global_batch_size);
   });
   report.reference_seconds = seconds_since(start);
-  if (options.keep || report.first() != nullptr) {
+  if (options.keep || !report.right()) {
     report.dump = run.dump.folder;
   } else {
-    remove_dump(run.dump.folder);
+    remove_dump(run.dump.folder, makes_folder);
   }
   return report;
 }

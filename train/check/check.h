@@ -28,8 +28,12 @@ struct CheckReport {
   std::string dump;  // the folder that was kept; "": it is gone
   double run_seconds = 0, reference_seconds = 0;
 
-  /// Returns the first tensor that departs, null if the run is right.
+  /// Returns the first tensor that departs, null if none does.
   const CheckedTensor* first() const;
+  /// Returns the names of the gradients that test nothing.
+  std::vector<std::string> untested() const;
+  /// Returns whether nothing departs, and nothing is untested.
+  bool right() const { return first() == nullptr && untested().empty(); }
 };
 
 /// Returns the options of the run that is checked, and adds what that cuts. Throws Error(usage) for a cut that adds.

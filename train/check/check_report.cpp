@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "framework/counted.h"
@@ -17,6 +18,8 @@ struct Kind {
   std::string name;
   int tensors = 0;
   const CheckedTensor* worst = nullptr;  // the nearest to its bound, or the furthest beyond
+  double mean_share = 0;                 // of the largest mean error, of its bound
+  bool departs = false;
 };
 
 std::vector<Kind> kinds_of(const CheckReport& report) {
@@ -26,6 +29,8 @@ std::vector<Kind> kinds_of(const CheckReport& report) {
     auto kind = std::ranges::find(kinds, name, &Kind::name);
     if (kind == kinds.end()) kind = kinds.insert(kinds.end(), {name, 0, &tensor});
     ++kind->tensors;
+    kind->mean_share = std::max(kind->mean_share, share_of_mean_bound(tensor));
+    kind->departs |= tensor.departure.has_value();
     if (share_of_bound(tensor) > share_of_bound(*kind->worst)) kind->worst = &tensor;
   }
   return kinds;
@@ -35,19 +40,34 @@ std::string line_of(const Kind& kind, std::size_t width) {
   const CheckedTensor& worst = *kind.worst;
   std::string text = fmt::format("  {:{}}  {:>4}  ", kind.name, width, kind.tensors);
   if (worst.bound == 0 && worst.largest == 0) return text + "exact\n";
-  text += fmt::format("{:>9.2g} {:>9.2g} {:>9.2g}  {:>7.3g}", worst.size, worst.largest, worst.bound,
-                      share_of_bound(worst));
-  return text + (worst.departure ? "  departs\n" : "\n");
+  text += fmt::format("{:>9.2g} {:>9.2g} {:>9.2g}  {:>7.3g}  {:>7.3g}", worst.size, worst.largest, worst.bound,
+                      share_of_bound(worst), kind.mean_share);
+  return text + (kind.departs ? "  departs\n" : "\n");
 }
 
 std::string departure_text(const CheckedTensor& tensor) {
   const CheckDeparture& departure = *tensor.departure;
+  if (departure.of_mean) {
+    return fmt::format(
+        "wrong: {} departs first, as a whole\n  along the reference the run is {} times as large, and the bound of "
+        "what "
+        "that differs from 1 is {:.3g}; each element is within its own bound\n",
+        tensor.name, departure.run, *tensor.mean_bound);
+  }
   std::string text = fmt::format("wrong: {} departs first", tensor.name);
   if (!departure.place.empty()) text += fmt::format(", at {}", departure.place);
   if (departure.rank >= 0) text += fmt::format(", made by rank {}", departure.rank);
   return text + fmt::format("\n  the run has {}, the reference {}; they are {:.3g} apart, and the bound is {:.3g}\n",
                             departure.run, departure.reference, std::abs(departure.run - departure.reference),
                             tensor.bound);
+}
+
+/// Returns the sentence on gradients that test nothing.
+std::string untested_text(const std::vector<std::string>& names, const std::string& dump) {
+  return fmt::format(
+      "untested: {}{}: zero in the run and in the reference, and need not be, so a fault there would not show; check a "
+      "later step (--steps), or weights that are not zero (--init-from, model.initializer_range); the dump is in {}\n",
+      names.front(), names.size() > 1 ? fmt::format(" and {} more gradients", names.size() - 1) : "", dump);
 }
 
 }  // namespace
@@ -67,6 +87,10 @@ double share_of_bound(const CheckedTensor& tensor) {
   return tensor.largest == 0 ? 0 : tensor.largest / tensor.bound;
 }
 
+double share_of_mean_bound(const CheckedTensor& tensor) {
+  return tensor.mean ? std::abs(*tensor.mean) / *tensor.mean_bound : 0;
+}
+
 std::string check_report(const CheckReport& report) {
   std::string text = report.run + "\n";
   for (const std::string& clause : report.cuts) text += "cut: " + clause + "\n";
@@ -74,12 +98,15 @@ std::string check_report(const CheckReport& report) {
   const std::vector<Kind> kinds = kinds_of(report);
   std::size_t width = 0;
   for (const Kind& kind : kinds) width = std::max(width, kind.name.size());
-  text += fmt::format("  {:{}}  {:>4}  {:>9} {:>9} {:>9}  {:>7}\n", "tensor", width, "of", "largest", "error", "bound",
-                      "share");
+  text += fmt::format("  {:{}}  {:>4}  {:>9} {:>9} {:>9}  {:>7}  {:>7}\n", "tensor", width, "of", "largest", "error",
+                      "bound", "share", "of mean");
   for (const Kind& kind : kinds) text += line_of(kind, width);
   const CheckedTensor* const first = report.first();
   const std::string times = fmt::format("the run took {}, the reference {}", human_duration(report.run_seconds),
                                         human_duration(report.reference_seconds));
+  if (const auto untested = report.untested(); first == nullptr && !untested.empty()) {
+    return text + untested_text(untested, report.dump);
+  }
   if (first == nullptr) {
     return text + fmt::format("right: all {} tensors lie within their bounds; {}\n", report.tensors.size(), times);
   }
@@ -91,7 +118,8 @@ std::string check_report(const CheckReport& report) {
 
 nlohmann::ordered_json check_json(const CheckReport& report) {
   const CheckedTensor* const first = report.first();
-  nlohmann::ordered_json json{{"right", first == nullptr},
+  nlohmann::ordered_json json{{"right", report.right()},
+                              {"untested", report.untested()},
                               {"run", report.run},
                               {"cut", report.cuts},
                               {"bounds", report.bounds},
@@ -102,6 +130,10 @@ nlohmann::ordered_json check_json(const CheckReport& report) {
   for (const CheckedTensor& tensor : report.tensors) {
     nlohmann::ordered_json of_tensor{
         {"name", tensor.name}, {"largest", tensor.size}, {"error", tensor.largest}, {"bound", tensor.bound}};
+    if (tensor.mean) {
+      of_tensor["mean_error"] = *tensor.mean;
+      of_tensor["mean_bound"] = *tensor.mean_bound;
+    }
     if (const auto& departure = tensor.departure) {
       of_tensor["departure"] = {{"place", departure->place},
                                 {"rank", departure->rank},

@@ -13,6 +13,8 @@ namespace ringtrain {
 std::string kind_of(const std::string& name);
 /// Returns the error as a part of the bound.
 double share_of_bound(const CheckedTensor& tensor);
+/// Returns the mean error as a part of its bound; 0 where there is none.
+double share_of_mean_bound(const CheckedTensor& tensor);
 
 /// Returns a table of what was compared, all layers of a tensor in one line, and the verdict.
 std::string check_report(const CheckReport& report);

@@ -1,14 +1,17 @@
 #include "train/check/step_check.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <memory>
+#include <set>
 #include <string_view>
 #include <utility>
 
 #include "framework/dump/dump_comparison.h"
+#include "layers/model_parameters.h"
 #include "layers/model_spec.h"
 #include "reference/adamw.h"
 #include "train/check/reference_adapters.h"
@@ -33,6 +36,11 @@ class Compared {
  public:
   void element(std::int64_t index, double run, double exact) {
     size_ = std::max(size_, std::abs(exact));
+    ++elements_;
+    if (std::isfinite(run) && std::isfinite(exact)) {
+      along_ += (run - exact) * exact;
+      squares_ += exact * exact;
+    }
     const double apart = distance(run, exact);
     if (apart <= largest_) return;
     largest_ = apart;
@@ -43,6 +51,15 @@ class Compared {
     for (std::size_t i = 0; i < run.size(); ++i) element(first + static_cast<std::int64_t>(i), run[i], exact[i]);
   }
   void allow(double bound) { bound_ = std::max(bound_, bound); }
+  /// Adds what rounding changed, in one of the tries, of some of the tensor's elements to what it may change of their
+  /// mean.
+  void allow_in_mean(std::size_t attempt, double enlargement, const Vector& rounded, const Vector& exact) {
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      const double change = (rounded[i] - exact[i]) * exact[i] / enlargement;
+      changes_[attempt] += change;
+      variance_ += change * change / static_cast<double>(Rounding::tries);
+    }
+  }
 
   struct Record {
     std::int64_t index = 0;
@@ -53,18 +70,34 @@ class Compared {
     const auto found = std::ranges::find_if(records_, beyond);
     return found == records_.end() ? nullptr : &*found;
   }
+  bool is_zero() const { return size_ == 0; }
   CheckedTensor result(const std::string& name) const {
     CheckedTensor tensor;
     tensor.name = name;
     tensor.bound = bound_;
     tensor.largest = largest_;
     tensor.size = size_;
-    if (const Record* const first = first_departure()) tensor.departure = {"", -1, first->run, first->exact};
+    if (variance_ > 0 && squares_ > 0 && std::isfinite(squares_) && elements_ > Rounding::few_elements) {
+      constexpr double of_reference = 0x1p-50;  // whose numbers are rounded, too
+      double change = std::sqrt(variance_);
+      for (const double of_try : changes_) change = std::max(change, std::abs(of_try));
+      tensor.mean = along_ / squares_;
+      tensor.mean_bound = std::max(of_reference, Rounding::safety_of_a_number * change / squares_);
+    }
+    if (const Record* const first = first_departure()) {
+      tensor.departure = {"", -1, first->run, first->exact};
+    } else if (tensor.mean && !(std::abs(*tensor.mean) <= *tensor.mean_bound)) {
+      tensor.departure = {"", -1, 1 + *tensor.mean, 1, /*of_mean=*/true};
+    }
     return tensor;
   }
 
  private:
   double bound_ = 0, largest_ = 0, size_ = 0;
+  std::int64_t elements_ = 0;
+  double along_ = 0, squares_ = 0;                 // sums of (run - exact) exact, and of exact^2
+  std::array<double, Rounding::tries> changes_{};  // of along_, in each try
+  double variance_ = 0;                            // of along_, if elements are changed independently
   std::vector<Record> records_;
 };
 
@@ -116,8 +149,10 @@ class StepCheck {
   static double sum_in_double(std::int64_t n, double sum) {
     return Rounding::safety * 0x1p-53 * std::sqrt(static_cast<double>(n)) * std::abs(sum);
   }
-  /// Lets what rounding changed in a tensor be its bound.
-  void allow(const std::string& name, const Vector& rounded, const Vector& exact, const Rounding& rounding) {
+  /// Lets what rounding changed in a tensor, in one of the tries, be its bounds.
+  void allow(const std::string& name, const Vector& rounded, const Vector& exact, std::size_t attempt) {
+    const Rounding& rounding = roundings_[attempt];
+    compared_[name].allow_in_mean(attempt, rounding.enlargement(), rounded, exact);
     double largest = 0;
     for (std::size_t i = 0; i < exact.size(); ++i) largest = std::max(largest, distance(rounded[i], exact[i]));
     compared_[name].allow(Rounding::safety_of(std::ssize(exact)) * largest / rounding.enlargement());
@@ -138,7 +173,7 @@ class StepCheck {
       const reference::Model model(spec_, weights_, std::ref(roundings_[r]));
       rounded_losses_[r] += model.forward(row, rounded);
       model.backward(row, denominator_, rounded, rounded_gradients_[r]);
-      for (const auto& [name, values] : exact) allow(name, rounded.at(name), values, roundings_[r]);
+      for (const auto& [name, values] : exact) allow(name, rounded.at(name), values, r);
       const Vector &a = rounded.at("nll"), &b = exact.at("nll");
       for (std::size_t t = 0; t < a.size(); ++t) {
         const double apart = row.weights[t] * (a[t] - b[t]) / denominator_ / roundings_[r].enlargement();
@@ -204,7 +239,7 @@ class StepCheck {
       double rounded_squares = 0, along = 0;                              // along: the variance of g dg
       for (const auto& [name, exact] : gradients_) {
         const Vector& rounded = rounded_gradients_[r].at(name);
-        allow("grad." + name, rounded, exact, roundings_[r]);
+        allow("grad." + name, rounded, exact, r);
         for (std::size_t i = 0; i < exact.size(); ++i) {
           const double apart = (rounded[i] - exact[i]) / roundings_[r].enlargement();
           rounded_squares += (exact[i] + apart) * (exact[i] + apart);
@@ -215,6 +250,24 @@ class StepCheck {
       if (exact_norm > 0) norm.allow(Rounding::safety_of_a_number * std::sqrt(along) / exact_norm);
     }
     for (const auto& [name, exact] : gradients_) compared_["grad." + name].elements(0, read("grad." + name), exact);
+    for (const Parameter& parameter : run_.table.all()) {
+      const auto gradient = compared_.find("grad." + parameter.name);
+      if (gradient == compared_.end() || !gradient->second.is_zero() || must_be_zero(parameter)) continue;
+      untested_.insert(gradient->first);
+    }
+  }
+
+  /// Returns whether a gradient is zero in theory: that of A beside a B of zeros, and those of queries and keys where
+  /// each query sees one key.
+  bool must_be_zero(const Parameter& parameter) const {
+    if (parameter.adapter) {
+      const auto [a, b] = lora_names(adapted_weight(parameter.name));
+      if (parameter.name == a && std::ranges::all_of(read(b), [](double x) { return x == 0; })) return true;
+    }
+    const bool one_key = dump_.index().sequence_length == 1 || run_.config.model.sliding_window == 1;
+    if (!one_key || spec_.attention_sinks) return false;
+    return std::ranges::any_of(std::array{".q_proj.", ".k_proj.", ".q_norm.", ".k_norm."},
+                               [&](const char* part) { return parameter.name.find(part) != std::string::npos; });
   }
 
   /// From the run's own gradient, which has been compared: Adam divides by its size, so that the smallest error of a
@@ -262,6 +315,7 @@ class StepCheck {
       const auto found = compared_.find(tensor.name);
       if (found == compared_.end()) continue;
       add(tensor.name);
+      tensors.back().untested = untested_.contains(tensor.name);
       if (const Compared::Record* const first = found->second.first_departure()) {
         tensors.back().departure->place = place_of(dump_.index(), tensor, first->index);
         tensors.back().departure->rank = dump_.rank_of(tensor, first->index);
@@ -287,6 +341,7 @@ class StepCheck {
   std::vector<double> rounded_losses_;
   double denominator_ = 0, loss_sum_ = 0, loss_variance_ = 0;
   std::map<std::string, Compared> compared_;
+  std::set<std::string> untested_;
 };
 
 }  // namespace

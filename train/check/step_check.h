@@ -13,11 +13,12 @@
 
 namespace ringtrain {
 
-/// The first element of a tensor that is further from the reference than its bound.
+/// The first element of a tensor that is further from the reference than its bound; or, where none is, the mean of all.
 struct CheckDeparture {
   std::string place;  // "sequence 3, position 17, column 5", or "element [2, 0]"; "" of a number of the whole step
   int rank = -1;      // that wrote it; -1: all
   double run = 0, reference = 0;
+  bool of_mean = false;  // then run is how many times the reference the run is, and reference is 1
 };
 
 struct CheckedTensor {
@@ -25,7 +26,12 @@ struct CheckedTensor {
   double bound = 0;    // of |run - reference|
   double largest = 0;  // |run - reference|
   double size = 0;     // the largest |reference|
+  /// The mean of the errors along the reference, sum of (run - reference) reference / sum of reference^2, and its
+  /// bound: nothing where there is none, as of inputs. It finds what changes all elements by less than each one's
+  /// rounding.
+  std::optional<double> mean, mean_bound = std::nullopt;
   std::optional<CheckDeparture> departure;
+  bool untested = false;  // a gradient that is zero, and need not be: a fault before it would leave it zero, too
 };
 
 /// Returns all that is compared, in the order of the step: inputs, activations, nll, the loss, gradients, their norm,

@@ -75,7 +75,7 @@ bool parse(CheckFlags& flags, int argc, char** argv, bool prints) {
       "Is this run right? Does one step of a config as it is, on its own mesh, device, data and weights, and holds it "
       "against a reference in double: inputs, every layer's tensors, nll, loss, gradients, and the weights after the "
       "step. Names the first tensor that departs by more than rounding can explain, with rank, place and both values. "
-      "Ends with 0 if the run is right, with 5 if it is wrong.",
+      "Ends with 0 if the run is right, with 5 if it is wrong, or if gradients of zero leave it untested.",
       "check"};
   add_run_flags(app, flags);
   add_comparison_flags(app, flags);
@@ -135,8 +135,8 @@ int check(int argc, char** argv, Launcher& launcher) {
   };
   TrainOptions& train = flags.options.train;
   train.config = read_config(flags.config, flags.settings, ConfigUse::run, check_model, model_reader(log));
-  train.output = train.config.name + ".check.run";  // never made
   if (train.dump.folder.empty()) train.dump.folder = train.config.name + ".check";
+  train.output = train.dump.folder + "/run";  // never made
   std::optional<OutputFile> file;
   if (!flags.output.empty() && launcher.is_rank_zero()) {
     file.emplace(flags.output,
@@ -152,7 +152,7 @@ int check(int argc, char** argv, Launcher& launcher) {
     file->file().write(marked_json(check_writer, json_text(check_json(report), 2)) + "\n");
     file->publish();
   }
-  return report.first() == nullptr ? 0 : static_cast<int>(ExitCode::numeric);
+  return report.right() ? 0 : static_cast<int>(ExitCode::numeric);
 }
 
 }  // namespace

@@ -222,6 +222,91 @@ TEST_F(CheckedRun, WithFourTimesTheBoundInAnyOneTensorIsWrong) {
   }
 }
 
+// By tests/mutations/133: a scale of attention that is 3 % off is less than bfloat16's rounding of any one element.
+TEST_F(CheckedRun, OfBfloat16IsRight) {
+  EXPECT_EQ(
+      wrong(check(ring({"training.dtype=bfloat16", "model.initializer_range=0.1", "training.global_batch_size=16"}))),
+      "");
+}
+
+/// Multiplies all elements of a dumped tensor, in the files.
+void multiply(const DumpReader& dump, const std::string& name, double by) {
+  for (const std::string& file : list_directory(dump.folder(), ExitCode::data)) {
+    if (!rank_of_dump_part(file)) continue;
+    const std::string path = dump.folder() + "/" + file;
+    for (const Hdf5Dataset& dataset : read_dataset_list(path, ExitCode::data).datasets) {
+      if (!dataset.name.starts_with(name + "/") && !dataset.name.starts_with(name + "[")) continue;
+      std::vector<float> values(static_cast<std::size_t>(dataset.count()));
+      File opened = File::open_for_update(path, ExitCode::data);
+      opened.read_at(dataset.offset, values.data(), values.size() * sizeof(float));
+      for (float& value : values) value = static_cast<float>(value * by);
+      opened.write_at(dataset.offset, values.data(), values.size() * sizeof(float));
+    }
+  }
+}
+
+// Half as much again as the mean may be off, in every element alike, is less than bfloat16's rounding of each of them.
+TEST_F(CheckedRun, OfWhichAllElementsOfATensorAreALittleTooLargeIsWrong) {
+  const TrainOptions options =
+      run_of(ring({"training.dtype=bfloat16", "model.initializer_range=0.1", "training.global_batch_size=16"}));
+  const Log quiet = [](const std::string&) {};
+  const ringtrain::Run run = prepare_run(options, quiet);
+  Launcher threads;
+  const StepResult result = dumped_step(run, quiet, threads);
+  const std::string gradient = "grad.model.layers.1.mlp.up_proj.weight";
+  const auto checked = [&](double by) {
+    std::filesystem::remove_all(at("changed"));
+    std::filesystem::copy(at("dump"), at("changed"));
+    multiply(DumpReader(at("changed")), gradient, by);
+    CheckReport report;
+    report.tensors = check_step(run, DumpReader(at("changed")), result);
+    return report;
+  };
+  const CheckReport right = checked(1);
+  EXPECT_EQ(wrong(right), "");
+  const auto found = std::ranges::find(right.tensors, gradient, &CheckedTensor::name);
+  ASSERT_TRUE(found->mean_bound);
+  EXPECT_LT(*found->mean_bound, 0.03);
+  for (const double by : {1 - 1.5 * *found->mean_bound, 1 + 1.5 * *found->mean_bound}) {
+    const CheckReport report = checked(by);
+    ASSERT_NE(report.first(), nullptr);
+    EXPECT_EQ(report.first()->name, gradient);
+    EXPECT_TRUE(report.first()->departure->of_mean);
+    EXPECT_NEAR(report.first()->departure->run, by, *found->mean_bound);
+    EXPECT_LT(report.first()->largest, report.first()->bound);
+    EXPECT_NE(wrong(report).find("up_proj.weight departs first, as a whole"), std::string::npos) << wrong(report);
+  }
+}
+
+// A model of zeros gives zeros whatever its kernels do.
+TEST_F(CheckedRun, OfZerosIsUntested) {
+  const Config config = ring({"model.initializer_range=0", "training.steps=2"});
+  const CheckReport report = check(config);
+  EXPECT_EQ(report.first(), nullptr);
+  EXPECT_FALSE(report.right());
+  EXPECT_EQ(report.untested().front(), "grad.model.embed_tokens.weight");
+  EXPECT_GT(report.untested().size(), 10u);
+  EXPECT_NE(check_report(report).find("untested: grad.model.embed_tokens.weight and "), std::string::npos);
+  EXPECT_EQ(check_report(report).find("right:"), std::string::npos);
+  EXPECT_EQ(check_json(report).at("right"), false);
+  std::ofstream(at("zeros.yaml")) << to_yaml(config);
+  expect_end(run_child("check", {"--config", "zeros.yaml"}, folder), 5);
+  const ChildResult trained = run_child("train", {"--config", "zeros.yaml", "--output", "zeros"}, folder);
+  EXPECT_NE(trained.err.find("warning: step 1: the gradient's norm is 0, so nothing is learned"), std::string::npos);
+  EXPECT_EQ(trained.err.find("warning: step 2"), std::string::npos) << "it is said once";
+}
+
+// What must be zero is no gap: A beside a B of zeros, what is frozen, and scores of which each query has one.
+TEST_F(CheckedRun, WithGradientsThatMustBeZeroIsRight) {
+  run(ring({"training.steps=1"}), "base");
+  CheckOptions options = options_of(ring({"lora.rank=2"}));
+  options.train.start.init_from = at("base");
+  const CheckReport adapters = check_run(options, [](const std::string&) {});
+  EXPECT_TRUE(adapters.right()) << check_report(adapters);
+  EXPECT_TRUE(check(ring({"model.sliding_window=1"})).right());
+  EXPECT_TRUE(check(ring({"training.trainable=[\"model.norm.weight\"]"})).right());
+}
+
 TEST_F(CheckedRun, NamesTheFaultItsRankAndBothValues) {
   // One micro-batch a rank, so that the hook runs once. It turns the sign of row 5 of a weight behind the dump's back.
   const TrainOptions options = run_of(ring({"training.global_batch_size=1"}));
@@ -368,6 +453,13 @@ TEST_F(CheckedRun, FromTheCommandLine) {
       run_child("check", {"--config", at("tiny.yaml"), "--keep", "--dump", at("kept"), "--steps", "2"}, folder);
   EXPECT_EQ(kept.code, 0) << kept.err;
   EXPECT_TRUE(std::filesystem::exists(at("kept/index.json")));
+  // An empty folder of the user's stays, a killed writer's leftovers go, and nothing is asked of the current folder.
+  std::filesystem::create_directories(at("mine"));
+  std::ofstream(at("mine/index.json.partial-12-0123abcd")) << "{";
+  std::ofstream(at("tiny.check.run")) << "not a folder of a run";
+  const ChildResult mine = run_child("check", {"--config", at("tiny.yaml"), "--dump", at("mine")}, folder);
+  EXPECT_EQ(mine.code, 0) << mine.err;
+  EXPECT_TRUE(std::filesystem::is_empty(at("mine")));
   EXPECT_EQ(run_child("check", {"--config", at("tiny.yaml"), "--tokens", "17"}, folder).code, 2);
   EXPECT_EQ(run_child("check", {"--config", at("tiny.yaml"), "--steps", "3"}, folder).code, 2);
   EXPECT_EQ(run_child("check", {}, folder).code, 2);

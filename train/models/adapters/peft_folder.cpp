@@ -116,10 +116,7 @@ bool ends_with_any(const std::string& module, const std::vector<std::string>& en
 /// numbers of its own. Throws Error(checkpoint) where one of them alone is saved.
 void untie(ModelConfig& model, const std::vector<std::string>& modules, const std::string& path) {
   if (!model.tie_word_embeddings) return;
-  ModelConfig untied = model;
-  untied.tie_word_embeddings = false;
-  const ParameterTable table = make_parameter_table(untied);
-  const std::string embedding = module_of(table[0].name), head = "lm_head";
+  const std::string embedding = module_of(make_parameter_table(model)[0].name), head = "lm_head";
   const bool has_embedding = ends_with_any(embedding, modules), has_head = ends_with_any(head, modules);
   if (has_embedding != has_head) {
     fail(ExitCode::checkpoint, "{}: modules_to_save has {} without {}, which the base ties to it; save both, or merge",

@@ -100,10 +100,7 @@ class NamePattern {
 
 /// Returns the number of the layer in a module's name: 3 of "model.layers.3.mlp.up_proj".
 std::int64_t layer_of(const std::string& module) {
-  std::int64_t layer = -1;
-  const std::size_t digit = module.find_first_of("0123456789");
-  if (digit != std::string::npos) layer = std::stoll(module.substr(digit));
-  return layer;
+  return std::stoll(module.substr(module.find_first_of("0123456789")));
 }
 
 /// Returns the shortest names of some modules, of all that a model has.
