@@ -15,10 +15,11 @@ constexpr std::int64_t slice_positions = 4096;
 
 /// What distinguishes a training window from an evaluation span.
 struct SequenceRules {
-  std::int64_t length = 0;        // S
-  std::int64_t held = 0;          // tokens of the file; what follows up to S is filled up
-  std::int64_t first_target = 0;  // positions before it have no label
-  bool documents = false;         // attention, positions and labels stop at a document's end
+  std::int64_t length = 0;                       // S
+  std::int64_t held = 0;                         // tokens of the file; what follows up to S is filled up
+  std::int64_t first_target = 0;                 // positions before it have no label
+  bool documents = false;                        // attention, positions and labels stop at a document's end
+  std::optional<std::int32_t> begin_token = {};  // stands at position 0
 };
 
 /// Returns the document that holds a token.
@@ -94,9 +95,10 @@ void fill_row(Batch& batch, const Row<Real>& row, const TokenFile& file, std::in
       const std::int64_t begin = base + segment.position(i);
       const std::int64_t end = base + segment.position(std::min(i + per_slice, segment.count) - 1) + 1;
       if (begin < held) {  // with the last one's label, which the last token of a file has not
-        const auto count = static_cast<std::size_t>(std::min(std::min(end, held) + 1, file.token_count()) - begin);
-        file.read(begin, {tokens, count});
-        if (file.has_weights()) file.read_weights(begin, {weights, count});
+        const std::int64_t first = std::max(begin, std::int64_t{0});  // before it stands the begin token
+        const auto count = static_cast<std::size_t>(std::min(std::min(end, held) + 1, file.token_count()) - first);
+        file.read(first, {tokens + (first - begin), count});
+        if (file.has_weights()) file.read_weights(first, {weights + (first - begin), count});
       }
       for (std::int64_t at = begin; at < end; at += segment.stride, ++t) {
         if (at >= held) {
@@ -112,7 +114,7 @@ void fill_row(Batch& batch, const Row<Real>& row, const TokenFile& file, std::in
         const bool has_label = at + 1 < file.token_count();
         const float weight = !has_label ? 0.0f : file.has_weights() ? weights[at + 1 - begin] : 1.0f;
         const bool target = at - base >= rules.first_target && is_target(weight, rules.documents, document_ends);
-        row.tokens[t] = tokens[at - begin];
+        row.tokens[t] = at == base && rules.begin_token ? *rules.begin_token : tokens[at - begin];
         row.labels[t] = target ? tokens[at + 1 - begin] : -1;
         row.weights[t] = target ? static_cast<Real>(weight) : Real{0};
         const std::int64_t origin = rules.documents ? std::max(base, offsets[document]) : base;
@@ -154,7 +156,8 @@ void fill_unlabelled(Batch& batch, std::int64_t t, std::int32_t token, std::int6
 }
 
 void fill_sequence(Batch& batch, std::int64_t b, const TokenFile& file, std::int64_t base, const SequenceRules& rules) {
-  ensure(base >= 0 && rules.held >= 1 && rules.held <= rules.length && base + rules.held <= file.token_count(),
+  ensure(base >= (rules.begin_token ? -1 : 0) && rules.held >= 1 && rules.held <= rules.length &&
+             base + rules.held <= file.token_count(),
          "a sequence lies within the file");
   ensure(rules.documents || base + rules.held < file.token_count(), "so does its last label");
   const SequenceDocuments documents(file, base, rules);
@@ -238,9 +241,9 @@ void load_token(Batch& batch, std::int32_t token, std::int64_t position, const S
 }
 
 void load_spans(Batch& batch, const TokenFile& file, std::span<const std::int64_t> begins, std::int64_t length,
-                std::int64_t targets, const ShardSpec& shard) {
+                std::int64_t targets, const ShardSpec& shard, std::optional<std::int32_t> begin_token) {
   ensure(targets >= 0 && targets <= length, "targets are the last positions of the span");
-  const SequenceRules rules{length, length, length - targets, false};
+  const SequenceRules rules{length, length, length - targets, false, begin_token};
   begin_batch(batch, static_cast<std::int64_t>(begins.size()), length, false, shard);
   for (std::size_t b = 0; b < begins.size(); ++b) {
     fill_sequence(batch, static_cast<std::int64_t>(b), file, begins[b], rules);

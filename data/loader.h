@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "data/batch.h"
@@ -41,7 +42,8 @@ void load_token(Batch& batch, std::int32_t token, std::int64_t position, const S
 
 /// Fills batch with this rank's shard of one span of `length` tokens from `begin` for each entry, positions from 0, one
 /// document; labels are the next tokens, kept only for the last `targets` positions (weights as in the file).
+/// begin_token: stands at position 0 in place of the file's token, and before its first one where a span begins at -1.
 void load_spans(Batch& batch, const TokenFile& file, std::span<const std::int64_t> begins, std::int64_t length,
-                std::int64_t targets, const ShardSpec& shard);
+                std::int64_t targets, const ShardSpec& shard, std::optional<std::int32_t> begin_token = {});
 
 }  // namespace ringtrain

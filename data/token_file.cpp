@@ -2,6 +2,8 @@
 // Reading: pread at the tokens' offset, compared with what was hashed, widened through a small buffer on the stack.
 #include "data/token_file.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -26,6 +28,7 @@ class Hdf5TokenFile final : public TokenFile {
   const std::string& path() const override { return path_; }
   std::int64_t vocab_size() const override { return manifest_.vocab_size; }
   std::int32_t end_of_document() const override { return end_of_document_; }
+  std::optional<std::int32_t> document_start() const override { return document_start_; }
   const std::string& tokenizer_hash() const override { return manifest_.tokenizer_hash; }
   double bytes_per_token(std::int64_t document) const override;
   std::int64_t token_count() const override { return tokens_->count(); }
@@ -88,6 +91,7 @@ class Hdf5TokenFile final : public TokenFile {
   const Hdf5Dataset* tokens_ = nullptr;
   const Hdf5Dataset* weights_ = nullptr;
   std::int32_t end_of_document_ = 0;
+  std::optional<std::int32_t> document_start_;
   std::vector<std::int64_t> document_bytes_;  // [documents]; none: not known
   std::vector<std::int64_t> offsets_;
 };
@@ -132,6 +136,13 @@ void Hdf5TokenFile::check_numbers() {
          vocab_size);
   }
   end_of_document_ = static_cast<std::int32_t>(end);
+  if (!manifest_.document_start) return;
+  const std::vector<std::int64_t>& start = *manifest_.document_start;
+  if (start.size() > 1 || (start.size() == 1 && start[0] >= vocab_size)) {
+    fail(ExitCode::data, "{} says that document_start is {}: it must be [], or one token of its vocabulary of {}",
+         path_, fmt::join(start, ", "), vocab_size);
+  }
+  document_start_ = start.empty() ? -1 : static_cast<std::int32_t>(start[0]);
 }
 
 void Hdf5TokenFile::read_document_bytes() {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,6 +32,8 @@ class TokenFile {
   virtual std::int64_t vocab_size() const = 0;
   /// Returns the token that ends a document.
   virtual std::int32_t end_of_document() const = 0;
+  /// Returns the token that begins each document; -1: none does; nothing: it is not known.
+  virtual std::optional<std::int32_t> document_start() const { return std::nullopt; }
   /// Returns the identity of the tokenizer that made the file (data/tokenizer/tokenizer.h); "" if it is not known.
   virtual const std::string& tokenizer_hash() const = 0;
   /// Returns how many bytes of text a token of this document stands for in the mean, its end token not counted; 0 if it

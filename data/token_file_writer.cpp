@@ -133,6 +133,10 @@ std::string TokenFileWriter::finish() {
   manifest.hash = hash_file(output_.partial(), ExitCode::usage);
   manifest.vocab_size = plan_.vocab_size;
   manifest.end_of_document = plan_.end_of_document;
+  if (plan_.document_start) {
+    manifest.document_start.emplace();
+    if (*plan_.document_start >= 0) manifest.document_start->push_back(*plan_.document_start);
+  }
   manifest.first_validation_document = plan_.first_validation_document;
   manifest.tokenizer_hash = plan_.tokenizer_hash;
   manifest.byte_count = plan_.byte_count;

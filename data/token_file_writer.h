@@ -24,10 +24,11 @@ struct TokenFilePlan {
   bool weights = false;
   std::string source_hashes;  // the attribute of that name, or, where it is too long for one, a dataset of its bytes
   Hdf5Attributes attributes;  // for other programs, which open the file as HDF5: beyond those of the format
-  std::int32_t end_of_document = -1;           // the token that ends a document; -1: the vocabulary's last
-  std::vector<std::int64_t> document_bytes{};  // of text behind each document; none: not known
-  std::string tokenizer_hash{};                // the tokenizer's identity; "": not known
-  std::optional<std::int64_t> byte_count{};    // of text behind all tokens; none: not known
+  std::int32_t end_of_document = -1;             // the token that ends a document; -1: the vocabulary's last
+  std::optional<std::int32_t> document_start{};  // the token that begins each document; -1: none; nothing: not known
+  std::vector<std::int64_t> document_bytes{};    // of text behind each document; none: not known
+  std::string tokenizer_hash{};                  // the tokenizer's identity; "": not known
+  std::optional<std::int64_t> byte_count{};      // of text behind all tokens; none: not known
 };
 
 class TokenFileWriter {

@@ -19,6 +19,8 @@ struct TokenManifest {
   std::string hash;        // XXH3-128 of the file
   std::int64_t vocab_size = 0;
   std::optional<std::int64_t> end_of_document = {};  // none: the vocabulary's last
+  std::optional<std::vector<std::int64_t>> document_start =
+      {};  // what begins each: a token or none; nothing: not known
   std::int64_t first_validation_document = 0;
   std::string tokenizer_hash = {};              // "": not known
   std::optional<std::int64_t> byte_count = {};  // of the text behind all tokens; none: not known
@@ -30,6 +32,7 @@ struct TokenManifest {
     visit.hash("xxh3_128", self.hash);
     visit("vocab_size", self.vocab_size);
     visit.optional("end_of_document", self.end_of_document);
+    visit.optional("document_start", self.document_start);
     visit("first_validation_document", self.first_validation_document);
     visit.optional_hash("tokenizer_hash", self.tokenizer_hash);
     visit.optional("byte_count", self.byte_count);

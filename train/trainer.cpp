@@ -239,6 +239,8 @@ std::optional<RunEvaluation> choose_evaluation(const Config& config, const Corpu
   evaluation.scored = choose_part(corpus, config);
   request.part = evaluation.scored.part;
   log(fmt::format("evaluation: scores {}", part_text(corpus.validation().path(), evaluation.scored)));
+  if (const std::string begin = take_begin_token(request, corpus.validation()); !begin.empty())
+    log("evaluation: " + begin);
   evaluation.targets = choose_targets(corpus.validation(), request);
   return evaluation;
 }

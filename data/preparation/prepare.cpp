@@ -110,11 +110,13 @@ class BatchEncoder {
     const auto is = [](const DocumentPart& part, std::optional<std::int32_t> token) {
       return part.token && part.token == token;
     };
-    if (options_.document_start && !is(parts.front(), options_.document_start)) {
-      parts.insert(parts.begin(), {.text = {}, .token = options_.document_start, .learned = parts.front().learned});
+    std::vector<bool> learned;
+    const bool begins_alone = options_.start_of_texts && !document.roles.empty();
+    if (options_.document_start && !begins_alone && !is(parts.front(), options_.document_start)) {
+      result.ids.push_back(*options_.document_start);
+      learned.push_back(parts.front().learned);
     }
     if (is(parts.back(), options_.document_end)) parts.pop_back();
-    std::vector<bool> learned;
     result.replaced = document.replaced + encode_parts(parts, encoder, result.ids, learned);
     if (std::ranges::find(learned, false) != learned.end()) result.weights.assign(learned.begin(), learned.end());
     for (const DocumentPart& part : parts) result.bytes += static_cast<std::int64_t>(part.text.size());
@@ -197,6 +199,7 @@ class DocumentCollector {
     summary_.sources_hash = hash_bytes(plan.source_hashes);
     plan.vocab_size = options_.tokenizer->vocab_size();
     plan.end_of_document = options_.document_end;
+    plan.document_start = options_.document_start.value_or(-1);
     plan.tokens = summary_.tokens;
     plan.documents = summary_.documents;
     plan.first_validation_document = summary_.documents - summary_.validation_documents;

@@ -52,6 +52,7 @@ struct TextOptions {
   const Tokenizer* tokenizer = nullptr;
   SpecialTokens special = SpecialTokens::text;
   std::optional<std::int32_t> document_start;  // before each document, if any
+  bool start_of_texts = false;                 // ... but conversations: it is what the tokenizer puts before a text
   std::int32_t document_end = 0;               // after each
   JsonRules json;
   const ChatFormat* chats = nullptr;

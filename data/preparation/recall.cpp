@@ -174,6 +174,7 @@ RecallSummary prepare_recall(const RecallOptions& options, const WriteProgress& 
 
   TokenFilePlan plan;
   plan.vocab_size = byte_vocab_size;
+  plan.document_start = -1;
   plan.tokens = summary.tokens;
   plan.documents = summary.documents;
   plan.first_validation_document = summary.documents - summary.validation_documents;

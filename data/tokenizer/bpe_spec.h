@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,6 +59,8 @@ struct BpeSpec {
   bool fuse_unknown = false;
 
   std::string end_of_document;  // content of a special token; "": the first of the known names
+  // What the tokenizer itself puts before and after the ids of a text. It is not part of the identity.
+  std::optional<std::int32_t> begin_of_text, end_of_text;
 
   /// Returns whether encoding puts a space before a document.
   bool has_prefix() const { return prepend_mark || prefix != Prefix::never; }

@@ -25,6 +25,8 @@ class BpeTokenizer final : public Tokenizer {
   std::optional<std::int32_t> find_special(std::string_view content) const override;
   bool is_special(std::int32_t id) const override { return special_.contains(id); }
   std::optional<std::int32_t> end_of_document() const override { return end_of_document_; }
+  std::optional<std::int32_t> begin_of_text() const override { return model_.spec.begin_of_text; }
+  std::optional<std::int32_t> end_of_text() const override { return model_.spec.end_of_text; }
   const std::string& kind() const override { return kind_; }
   const std::string& identity() const override { return identity_; }
   std::size_t find_cut(std::string_view text) const override;

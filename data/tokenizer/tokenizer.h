@@ -50,6 +50,9 @@ class Tokenizer {
   virtual bool is_special(std::int32_t id) const = 0;
   /// Returns the token that ends a document, if the tokenizer has one that is known by name.
   virtual std::optional<std::int32_t> end_of_document() const = 0;
+  // What its post-processor puts before and after a text, as AutoTokenizer's ids have it. encode() gives neither.
+  virtual std::optional<std::int32_t> begin_of_text() const { return std::nullopt; }
+  virtual std::optional<std::int32_t> end_of_text() const { return std::nullopt; }
   /// Returns "bytes", "byte-level BPE" or "SentencePiece BPE".
   virtual const std::string& kind() const = 0;
   /// Returns a hash of all that ids depend on, 32 hexadecimal digits: files of the same tokenizer agree in it.

@@ -19,6 +19,24 @@ namespace ringtrain {
 
 namespace {
 
+/// Returns how a tokenizer begins a text, as a sentence names it.
+std::string begin_text(const Tokenizer& tokenizer) {
+  const std::optional<std::int32_t> begin = tokenizer.begin_of_text();
+  return begin ? fmt::format("token {}", *begin) : "no token";
+}
+
+/// Throws Error(usage) if the models' tokenizers begin texts in two ways, and the user does not say what windows begin
+/// with.
+void check_begin_tokens(const ModelSource& other, const EvaluationSubject& subject) {
+  if (subject.begin_token_given) return;
+  const auto own = load_model_tokenizer(subject.source), another = load_model_tokenizer(other);
+  if (!own || !another || own->begin_of_text() == another->begin_of_text()) return;
+  fail(ExitCode::usage,
+       "--against {}: its tokenizer begins a text with {}, that of {} with {}; say what windows begin with for both by "
+       "--begin-token none or --begin-token ID",
+       other.path, begin_text(*another), subject.source.path, begin_text(*own));
+}
+
 /// Throws Error(usage) unless both models predict the same tokens.
 void check_tokens_of(const ModelSource& other, const EvaluationSubject& subject) {
   const ModelSource& own = subject.source;
@@ -41,6 +59,7 @@ class PreparedAgainst : public PreparedMetric {
   PreparedAgainst(const std::string& path, const EvaluationSubject& subject, std::vector<LengthComparison>* found)
       : subject_(subject), other_{open_model(path), subject.config, {}}, found_(found) {
     check_tokens_of(other_.source, subject);
+    check_begin_tokens(other_.source, subject);
     other_.config.model = other_.source.model;
     other_.table = make_parameter_table(other_.config.model);
     check_lengths(subject.request, other_.config);

@@ -20,9 +20,17 @@ namespace ringtrain {
 namespace {
 
 /// Returns the text of a document, with the hash of all of it and the intervals of what is read.
-LongText text_of(const TokenFile& file, std::int64_t document, std::int64_t longest, const Tokenizer* tokenizer) {
-  const std::int64_t begin = file.document_offsets()[document];
-  const std::int64_t whole = file.document_offsets()[document + 1] - 1 - begin;  // without the end token
+LongText text_of(const TokenFile& file, std::int64_t document, std::int64_t longest, const Tokenizer* tokenizer,
+                 std::optional<std::int32_t> begin_token) {
+  std::int64_t begin = file.document_offsets()[document];
+  const std::int64_t end = file.document_offsets()[document + 1] - 1;  // without the end token
+  if (begin_token && begin < end) {
+    std::int32_t first = 0;
+    file.read(begin, {&first, 1});
+    begin += first == *begin_token;
+    --longest;
+  }
+  const std::int64_t whole = end - begin;
   LongText text{.document = document, .begin = begin, .tokens = std::min(whole, longest), .hash = {}, .intervals = {}};
   std::vector<std::int32_t> ids(whole);
   file.read(begin, ids);
@@ -66,45 +74,57 @@ KeySet fitted(const KeySet& given, const std::vector<LongText>& texts, const std
   return set;
 }
 
+/// What a pass finds of the tokens that it scores: their nll in the text, in the text after the begin token, in a short
+/// window. A text that no begin token precedes is read once for the first two.
+enum class PassKind { text, contrast, shortened };
+constexpr std::int64_t values_per_token = 4;  // of each kind, and the weight
+
 struct Pass {
   std::int64_t text = 0;
-  ShortWindow window;  // of the text; the whole text is one that begins at 0 and scores all but its first token
-  bool is_short = false;
+  ShortWindow window;  // of the text, behind a begin token if it has one; a whole text scores all but its first token
+  PassKind kind = PassKind::text;
 };
 
 std::vector<Pass> passes_of(const LongPplTexts& texts) {
   std::vector<Pass> passes;
+  const std::int64_t added = texts.begin_token.has_value();
   for (std::int64_t i = 0; i < std::ssize(texts.texts); ++i) {
     const std::int64_t tokens = texts.texts[i].tokens;
-    passes.push_back({i, {0, tokens, tokens - 1}, false});
+    passes.push_back({i, {0, tokens, tokens - 1}, PassKind::text});
     if (!texts.finds()) continue;
-    for (const ShortWindow& window : short_windows(tokens, texts.set.options)) passes.push_back({i, window, true});
+    if (added) passes.push_back({i, {-1, tokens + 1, tokens}, PassKind::contrast});
+    for (ShortWindow window : short_windows(tokens + added, texts.set.options)) {
+      window.begin -= added;
+      passes.push_back({i, window, PassKind::shortened});
+    }
   }
   return passes;
 }
 
-constexpr std::int64_t values_per_token = 3;  // nll in the whole text, nll in the short window, weight
-
 /// Sums up a text, and finds its key tokens if they are not known. values: of its tokens.
-LongPplSums sums_of(const LongText& text, const double* values, bool finds, const KeyTokenOptions& options,
-                    KeySet::Text& set) {
+LongPplSums sums_of(const LongText& text, const double* values, const LongPplTexts& texts, KeySet::Text& set) {
   const auto at = [&](std::int64_t token) { return values + token * values_per_token; };
-  if (finds) {
+  const auto nll = [&](std::int64_t token, PassKind kind) { return at(token)[static_cast<int>(kind)]; };
+  const auto weight = [&](std::int64_t token) { return at(token)[values_per_token - 1]; };
+  if (texts.finds()) {
+    const KeyTokenOptions& options = texts.set.options;
+    const PassKind whole = texts.begin_token ? PassKind::contrast : PassKind::text;
     std::vector<TextInterval> key;
-    for (std::int64_t token = options.trunc_len; token < text.tokens; ++token) {
-      if (at(token)[2] > 0 && is_key(at(token)[1], at(token)[0], options)) key.push_back(text.intervals[token]);
+    for (std::int64_t token = options.trunc_len - texts.begin_token.has_value(); token < text.tokens; ++token) {
+      const bool found = is_key(nll(token, PassKind::shortened), nll(token, whole), options);
+      if (weight(token) > 0 && found) key.push_back(text.intervals[token]);
     }
     set = {text.hash, text.intervals.empty() ? 0 : text.intervals.back().end, merged(key)};
   }
   LongPplSums sums{.tokens = text.tokens};
   for (std::int64_t token = 1; token < text.tokens; ++token) {
-    sums.nll += at(token)[2] * at(token)[0];
-    sums.weight += at(token)[2];
+    sums.nll += weight(token) * nll(token, PassKind::text);
+    sums.weight += weight(token);
   }
   for (const std::int64_t token : tokens_within(text.intervals, set.key)) {
-    if (token == 0 || at(token)[2] == 0) continue;  // nothing predicts the first one
-    sums.key_nll += at(token)[2] * at(token)[0];
-    sums.key_weight += at(token)[2];
+    if (token == 0 || weight(token) == 0) continue;  // nothing predicts the first one
+    sums.key_nll += weight(token) * nll(token, PassKind::text);
+    sums.key_weight += weight(token);
     ++sums.key_tokens;
   }
   return sums;
@@ -123,8 +143,7 @@ LongPplResult result_of(const LongPplTexts& texts, const std::string& evaluator,
   std::vector<DocumentSum> key, all;
   for (std::size_t i = 0; i < texts.texts.size(); ++i) {
     const LongText& text = texts.texts[i];
-    const LongPplSums sums = sums_of(text, values.data() + first[i] * values_per_token, texts.finds(),
-                                     result.set.options, result.set.texts[i]);
+    const LongPplSums sums = sums_of(text, values.data() + first[i] * values_per_token, texts, result.set.texts[i]);
     result.documents.push_back(text.document);
     result.sums.push_back(sums);
     result.key_tokens += sums.key_tokens;
@@ -160,12 +179,13 @@ LongPplTexts long_texts(const TokenFile& file, const EvaluationTargets& targets,
   LongPplTexts result;
   result.set.unit = tokenizer == nullptr ? "tokens" : "characters";
   result.set.options = options;
+  result.begin_token = targets.begin_token;
   std::set<std::int64_t> documents;
   for (const TargetBlock& block : targets.blocks) documents.insert(block.document);
   std::int64_t most = 0;
   for (const std::int64_t document : documents) {
-    LongText text = text_of(file, document, longest, tokenizer);
-    most = std::max(most, text.tokens);
+    LongText text = text_of(file, document, longest, tokenizer, result.begin_token);
+    most = std::max(most, text.tokens + result.begin_token.has_value());
     if (text.tokens >= 2) result.texts.push_back(std::move(text));
   }
   if (given != nullptr) {
@@ -184,23 +204,24 @@ LongPplResult evaluate_long_perplexity(RankState& state, const TokenFile& file, 
                                        const std::function<void(std::int64_t tokens)>& progress) {
   const std::vector<Pass> passes = passes_of(texts);
   std::vector<ReadSpan> spans;
-  for (const auto& [text, window, is_short] : passes) {
+  for (const auto& [text, window, kind] : passes) {
     // One label more than is scored: the last token is read, too, as longppl reads it.
-    spans.push_back({texts.texts[text].begin + window.begin, window.length, window.scored + 1});
+    spans.push_back({texts.texts[text].begin + window.begin, window.length, window.scored + 1, {}});
+    if (window.begin < 0) spans.back().begin_token = texts.begin_token;
   }
   std::vector<std::int64_t> first{0};  // token of each text
   for (const LongText& text : texts.texts) first.push_back(first.back() + text.tokens);
   std::vector<double> values(first.back() * values_per_token, 0.0);  // each by the rank that holds it
   const auto score = [&](std::int64_t index) {
-    const auto& [text, window, is_short] = passes[index];
+    const auto& [text, window, kind] = passes[index];
     const TensorView nll = state.evaluation_nll.view().prefix({1, state.batch.T});
     state.model->evaluate(state.batch, nll);
     for_each_target(state.batch, [&](const BatchTarget& one) {
       const std::int64_t target = one.position + 1;
       if (target < window.length - window.scored || target == window.length) return;
       double* const to = values.data() + (first[text] + window.begin + target) * values_per_token;
-      to[is_short ? 1 : 0] = nll.as<double>()[one.t];
-      if (!is_short) to[2] = one.weight;
+      to[static_cast<int>(kind)] = nll.as<double>()[one.t];
+      if (kind == PassKind::text) to[values_per_token - 1] = one.weight;
     });
     if (progress) progress(window.length);
   };

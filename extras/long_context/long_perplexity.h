@@ -1,6 +1,7 @@
 // LongPPL: the perplexity of key tokens alone (extras/long_context/key_tokens.h). A model reads each text whole. The
 // evaluator, which finds the key tokens, is the model itself, or the one whose set was saved. Of each document that an
-// evaluation scores the text is what the longest context length holds of it, without its end token.
+// evaluation scores the text is what the longest context length holds of it, without its end token. Where a tokenizer
+// begins texts with a token, longppl seeks key tokens in texts with it and scores texts without it, and so does this.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +25,16 @@ namespace ringtrain {
 /// A document's text as the model reads it.
 struct LongText {
   std::int64_t document = 0;            // of the file
-  std::int64_t begin = 0, tokens = 0;   // in the file
+  std::int64_t begin = 0, tokens = 0;   // in the file, without a begin token
   std::string hash;                     // of the whole document's text
   std::vector<TextInterval> intervals;  // of each token
 };
 
 /// What key tokens are sought in, or taken from.
 struct LongPplTexts {
-  std::vector<LongText> texts;  // by document
-  KeySet set;                   // whose key tokens count; without texts: they are to be found
+  std::vector<LongText> texts;                   // by document
+  KeySet set;                                    // whose key tokens count; without texts: they are to be found
+  std::optional<std::int32_t> begin_token = {};  // stands before the texts in which they are sought
   bool finds() const { return set.texts.empty(); }
 };
 
@@ -51,7 +53,8 @@ struct LongPplResult {
   Estimate key_nll, nll;                    // nats a key token, and a token; over documents
 };
 
-/// Returns the texts of the targets' documents. tokenizer: that of the file; null: intervals are in tokens. given: a
+/// Returns the texts of the targets' documents; the longest context and trunc_len count the targets' begin token, which
+/// belongs to no text. tokenizer: that of the file; null: intervals are in tokens. given: a
 /// saved set, or null. Throws Error(usage) if no text is longer than options.trunc_len and none was given, Error(data)
 /// if the set has not the same texts or another unit.
 LongPplTexts long_texts(const TokenFile& file, const EvaluationTargets& targets, std::int64_t longest,

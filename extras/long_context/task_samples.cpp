@@ -134,7 +134,8 @@ std::int64_t planned_tokens(std::span<const TaskKind> kinds, std::span<const std
 }  // namespace
 
 TaskSamples make_task_samples(std::span<const TaskKind> kinds, std::span<const std::int64_t> lengths,
-                              const TaskSettings& settings, const Tokenizer& tokenizer, std::int64_t vocab_size) {
+                              const TaskSettings& settings, const Tokenizer& tokenizer, std::int64_t vocab_size,
+                              std::optional<std::int32_t> begin_token) {
   const std::int64_t planned = planned_tokens(kinds, lengths, settings);
   TaskSamples samples;
   samples.kinds.assign(kinds.begin(), kinds.end());
@@ -150,8 +151,9 @@ TaskSamples make_task_samples(std::span<const TaskKind> kinds, std::span<const s
     const AnswerTokens answer = answer_tokens(*encoder, text, kind, settings.candidates);
     const std::uint64_t draw =
         random_bits(settings.seed + 1, Purpose::synthetic_data, static_cast<std::uint64_t>(samples.spans.size()));
-    const Ids prompt =
-        longest_prompt(*encoder, text, settings, draw, lengths[length] - std::ssize(answer.ids), kind, lengths[length]);
+    const std::int64_t room = lengths[length] - std::ssize(answer.ids) - begin_token.has_value();
+    Ids prompt = longest_prompt(*encoder, text, settings, draw, room, kind, lengths[length]);
+    if (begin_token) prompt.insert(prompt.begin(), *begin_token);
     const std::int64_t begin = std::ssize(memory.tokens), asked = std::ssize(prompt);
     memory.tokens.insert(memory.tokens.end(), prompt.begin(), prompt.end());
     memory.tokens.insert(memory.tokens.end(), answer.ids.begin(), answer.ids.end());

@@ -33,9 +33,11 @@ struct TaskSamples {
 };
 
 /// Returns settings.samples texts for each kind, context length and depth. A text with its answer has as many sentences
-/// of haystack as keep it within the length. A pure function of its arguments. Throws Error(usage) that names the task
-/// if a text does not fit a length even without a haystack, or if too few candidates differ in a token.
+/// of haystack as keep it within the length, a begin token before it included. A pure function of its arguments. Throws
+/// Error(usage) that names the task if a text does not fit a length even without a haystack, or if too few candidates
+/// differ in a token.
 TaskSamples make_task_samples(std::span<const TaskKind> kinds, std::span<const std::int64_t> lengths,
-                              const TaskSettings& settings, const Tokenizer& tokenizer, std::int64_t vocab_size);
+                              const TaskSettings& settings, const Tokenizer& tokenizer, std::int64_t vocab_size,
+                              std::optional<std::int32_t> begin_token = {});
 
 }  // namespace ringtrain

@@ -60,10 +60,15 @@ def texts():
 
 
 class ByteTokenizer:
-    """What longppl asks of a tokenizer, for tokens that are the bytes of a text: ids, and the character of each byte."""
+    """What longppl asks of a tokenizer, for tokens that are the bytes of a text: ids, and the character of each byte.
+    begin: the token that it puts before a text, if any, where special tokens are wanted."""
 
-    def __call__(self, text, **_):
-        ids, offsets = [], []
+    def __init__(self, begin):
+        self.begin = begin
+
+    def __call__(self, text, add_special_tokens=True, **_):
+        begins = self.begin is not None and add_special_tokens
+        ids, offsets = ([self.begin], [(0, 0)]) if begins else ([], [])
         for place, character in enumerate(text):
             for byte in character.encode():
                 ids.append(byte)
@@ -81,17 +86,18 @@ def double(folder):
         return model.double().eval()
 
 
-def compare(folder, number, text, model, settings, mesh):
+def compare(folder, number, text, model, settings, mesh, begin):
     """Returns how many key tokens the text has."""
     length = len(text.encode())
     run("evaluate", "--checkpoint", f"{folder}/model", "--data", f"{folder}/{number}.h5", "--part", "whole", "--mesh", mesh,
-        "--context-lengths", f"16,{length}", "--target-tokens", 8, "--target-blocks", 1, "--dtype", "float64", "--longppl",
+        "--context-lengths", f"16,{length + (begin is not None)}", "--begin-token", "none" if begin is None else begin, "--target-tokens", 8, "--target-blocks", 1, "--dtype", "float64", "--longppl",
         "--trunc-len", settings["trunc_len"], "--sliding-window", settings["sliding_window"], "--alpha",
         settings["alpha"], "--beta", settings["beta"], "--output", f"{folder}/found.json")
     with open(f"{folder}/found.json", encoding="utf-8") as file:
         ours, = json.load(file)["longppl"]["documents"]
     with matrix.double_for_single():
-        theirs = longppl.compute_longppl(text, model, model, ByteTokenizer(), ByteTokenizer(), **settings)
+        tokenizer = ByteTokenizer(begin)
+        theirs = longppl.compute_longppl(text, model, model, tokenizer, tokenizer, **settings)
     assert ours["n_token"] == theirs["n_token"] == length, (ours, theirs)
     assert ours["n_key_token"] == (theirs["n_key_token"] or 0), (number, ours, theirs)
     for name in ("longppl", "ppl"):
@@ -120,13 +126,18 @@ def main():
         run("export", "--checkpoint", f"{folder}/run", "--output", f"{folder}/model")
         model = double(f"{folder}/model")
         # alpha above 0: the first short window is the text's own begin, and what differs there is rounding.
-        for mesh, settings in (("1x1", {"trunc_len": 40, "sliding_window": 13, "alpha": 0.05, "beta": -2.0}),
-                               ("1x2", {"trunc_len": 24, "sliding_window": 30, "alpha": 0.2, "beta": -1.0}),
-                               ("2x1", {"trunc_len": 60, "sliding_window": 7, "alpha": 0.01, "beta": -9.0})):
-            counts = [compare(folder, number, text, model, settings, mesh) for number, text in enumerate(texts())
-                      if (len(text.encode()) - settings["trunc_len"]) % settings["sliding_window"] != 1
-                      and len(text.encode()) > settings["trunc_len"]]
-            print(f"{mesh}, {settings}: {sum(counts)} key tokens of {len(counts)} texts, as longppl has them; longppl "
+        # 256, which ends documents, begins texts, too: another model than the one without it.
+        for mesh, begin, settings in (
+                ("1x1", None, {"trunc_len": 40, "sliding_window": 13, "alpha": 0.05, "beta": -2.0}),
+                ("1x2", None, {"trunc_len": 24, "sliding_window": 30, "alpha": 0.2, "beta": -1.0}),
+                ("2x1", None, {"trunc_len": 60, "sliding_window": 7, "alpha": 0.01, "beta": -9.0}),
+                ("1x1", 256, {"trunc_len": 40, "sliding_window": 13, "alpha": 0.05, "beta": -2.0}),
+                ("1x2", 256, {"trunc_len": 24, "sliding_window": 30, "alpha": 0.01, "beta": -9.0})):
+            tokens = [len(text.encode()) + (begin is not None) for text in texts()]
+            counts = [compare(folder, number, text, model, settings, mesh, begin) for number, text in enumerate(texts())
+                      if (tokens[number] - settings["trunc_len"]) % settings["sliding_window"] != 1
+                      and tokens[number] > settings["trunc_len"]]
+            print(f"{mesh}, begin token {begin}, {settings}: {sum(counts)} key tokens of {len(counts)} texts, as longppl has them; longppl "
                   f"at most {worst['longppl']:.1e} apart, ppl {worst['ppl']:.1e}", flush=True)
             assert len(counts) > 4
             keys = sum(counts)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/token_file.h"
+#include "data/vocabulary.h"
 #include "framework/config/config.h"
 #include "framework/config/model_keys.h"
 #include "framework/config/read_config.h"
@@ -130,7 +131,9 @@ struct PreparedEvaluation {
   RankPurpose purpose;
   std::vector<std::unique_ptr<PreparedMetric>> metrics;  // one for each of the options'
 
-  EvaluationSubject subject() const { return {source, config, *file, request, targets}; }
+  bool begin_token_given = false;
+
+  EvaluationSubject subject() const { return {source, config, *file, request, targets, begin_token_given}; }
 };
 
 /// Returns the config under which the options' model is evaluated.
@@ -147,9 +150,21 @@ Config config_for(const ModelSource& source, const EvaluationOptions& options) {
   return config;
 }
 
+/// Sets the token that begins each window. Returns a sentence on where it comes from; "": the user.
+std::string settle_begin_token(const EvaluationOptions& options, const Config& config, const TokenFile& file,
+                               EvaluationRequest& request) {
+  if (!options.begin_token) return take_begin_token(request, file);
+  if (*options.begin_token < 0) return "";
+  request.begin_token =
+      Vocabulary(config.model.vocab_size).token(*options.begin_token, ExitCode::usage, "--begin-token");
+  return "";
+}
+
 /// Returns what a user should know of a model, its tokens, and its lengths.
-std::vector<std::string> remarks(const EvaluationOptions& options, const PreparedEvaluation& prepared) {
+std::vector<std::string> remarks(const EvaluationOptions& options, const PreparedEvaluation& prepared,
+                                 const std::string& begin) {
   std::vector<std::string> lines = prepared.source.logs;
+  if (!begin.empty()) lines.push_back(begin + " (--begin-token)");
   if (const auto remark = check_tokens(prepared.source, *prepared.file)) lines.push_back(*remark);
   const bool rescaled = std::ranges::any_of(options.settings, [](const std::string& one) {
     return one.starts_with("model.rope_") || one.starts_with("model.max_position_embeddings");
@@ -173,7 +188,9 @@ std::unique_ptr<const PreparedEvaluation> prepare_evaluation(const EvaluationOpt
   request = resolved(options.request, config.evaluation);
   check_lengths(request, config);
   prepared.file = open_data(options, config);
-  for (const std::string& line : remarks(options, prepared)) {
+  prepared.begin_token_given = options.begin_token.has_value();
+  const std::string begin = settle_begin_token(options, config, *prepared.file, request);
+  for (const std::string& line : remarks(options, prepared, begin)) {
     if (log) write_message(stderr, fmt::format("evaluate: {}\n", line));
   }
   std::optional<bool> trained_on;  // of a model from elsewhere nobody knows
@@ -208,6 +225,7 @@ std::vector<AgreedValue> agreed_values(const EvaluationOptions& options, const P
                                   {"--threads-per-rank", std::to_string(options.threads_per_rank)},
                                   {"the context lengths", fmt::format("{}", fmt::join(request.context_lengths, ", "))},
                                   {"--stride", std::to_string(request.stride)},
+                                  {"--begin-token", std::to_string(request.begin_token.value_or(-1))},
                                   {"--by-position", request.by_position ? "yes" : "no"},
                                   {"the targets' hash", prepared.targets.hash}};
   std::string names;

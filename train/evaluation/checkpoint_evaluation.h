@@ -27,6 +27,8 @@ struct EvaluationOptions {
   ModelDefinition model = transformer_definition();
   std::string data;  // a token file; or what open_tokens makes of it
   TokenFileOpener open_tokens = TokenFile::open;
+  // What stands at position 0 of each window: nothing: what the file says; -1: no token.
+  std::optional<std::int32_t> begin_token;
   EvaluationRequest request;     // part automatic: all of a file that the checkpoint's run was not trained on
   MeshConfig mesh;               // data and sequence; the timeout is the checkpoint's, the backend is the launcher's
   std::optional<Layout> layout;  // nothing: the checkpoint's

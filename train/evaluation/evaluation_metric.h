@@ -26,6 +26,7 @@ struct EvaluationSubject {
   const TokenFile& file;
   const EvaluationRequest& request;
   const EvaluationTargets& targets;
+  bool begin_token_given = false;  // by the user: the request's begin token, or none
 };
 
 /// Scores an evaluation's own targets in place of Model::evaluate(), on one rank. Destroyed before the rank's state.

@@ -48,12 +48,14 @@ std::string scored_line(const EvaluationSummary& summary) {
   const std::string scored =
       fmt::format("scored: {}\n{} target tokens", part_text(summary.data, summary.part), summary.target_tokens);
   const std::string documents = counted(summary.documents, "document");
+  const std::string begin =
+      summary.begin_token ? fmt::format("\neach window begins with token {}", *summary.begin_token) : "";
   if (summary.stride > 0) {
-    return fmt::format("{}, all of {}, by windows that move by {} tokens; hash {}\n\n", scored, documents,
-                       summary.stride, summary.target_hash);
+    return fmt::format("{}, all of {}, by windows that move by {} tokens; hash {}{}\n\n", scored, documents,
+                       summary.stride, summary.target_hash, begin);
   }
-  return fmt::format("{} in {} of {}, the same at every length; hash {}\n\n", scored,
-                     counted(summary.target_blocks, "block"), documents, summary.target_hash);
+  return fmt::format("{} in {} of {}, the same at every length; hash {}{}\n\n", scored,
+                     counted(summary.target_blocks, "block"), documents, summary.target_hash, begin);
 }
 
 /// Returns a row of the table for each context length.
@@ -113,6 +115,7 @@ EvaluationSummary summary_of(const std::string& checkpoint, std::int64_t trained
   summary.stride = targets.stride;
   summary.target_tokens = results.empty() ? 0 : results.front().targets;
   summary.target_hash = targets.hash;
+  summary.begin_token = targets.begin_token;
   summary.data = data;
   summary.part = part;
   summary.long_enough = targets.long_enough;
@@ -136,6 +139,7 @@ nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary) {
   }
   json["target_tokens"] = summary.target_tokens;
   json["target_hash"] = summary.target_hash;
+  if (summary.begin_token) json["begin_token"] = *summary.begin_token;
   json["interval_meaningful"] = summary.documents >= min_documents;
   for (const TargetBlock& block : summary.blocks) json["scored"].push_back({block.document, block.end});
   json["results"] = nlohmann::ordered_json::array();

@@ -23,7 +23,8 @@ struct EvaluationSummary {
   std::int64_t stride = 0;         // of the windows over whole documents; 0: target blocks
   std::int64_t target_tokens = 0;  // scored at every length: with a weight that is not 0
   std::string target_hash;
-  std::string data;  // the token file
+  std::optional<std::int32_t> begin_token;  // stands at position 0 of each window
+  std::string data;                         // the token file
   ScoredChoice part;
   std::int64_t long_enough = 0, long_enough_for_shortest = 0;  // documents, as in EvaluationTargets
   std::vector<TargetBlock> blocks;                             // what is scored; none: it is not listed

@@ -62,9 +62,8 @@ std::int64_t first_document(const TokenFile& file, const EvaluationRequest& requ
   return 0;
 }
 
-EvaluationTargets whole_documents(const TokenFile& file, const EvaluationRequest& request) {
+EvaluationTargets whole_documents(const TokenFile& file, const EvaluationRequest& request, EvaluationTargets targets) {
   const auto offsets = file.document_offsets();
-  EvaluationTargets targets;
   targets.stride = request.stride;
   for (auto d = static_cast<std::size_t>(first_document(file, request, targets)); d + 1 < offsets.size(); ++d) {
     const std::int64_t end = offsets[d + 1] - 1, scored = end - offsets[d];
@@ -80,10 +79,9 @@ EvaluationTargets whole_documents(const TokenFile& file, const EvaluationRequest
 }
 
 /// Returns documents of at most so many tokens, in a permuted order.
-EvaluationTargets short_documents(const TokenFile& file, const EvaluationRequest& request) {
+EvaluationTargets short_documents(const TokenFile& file, const EvaluationRequest& request, EvaluationTargets targets) {
   const auto offsets = file.document_offsets();
   const std::int64_t longest = request.context_lengths.front();
-  EvaluationTargets targets;
   targets.stride = request.stride;
   const std::int64_t first = first_document(file, request, targets);
   const auto documents = static_cast<std::uint64_t>(std::ssize(offsets) - 1 - first);
@@ -189,6 +187,15 @@ void check_request(const EvaluationRequest& request, const std::string& source) 
   if (request.target_blocks < 1) fail(ExitCode::usage, "{}: at least one target block is needed", source);
 }
 
+std::string take_begin_token(EvaluationRequest& request, const TokenFile& file) {
+  const std::optional<std::int32_t> start = file.document_start();
+  if (!start)
+    return fmt::format("{} does not say what begins a text, so windows begin with its own tokens", file.path());
+  if (*start < 0) return "";
+  request.begin_token = *start;
+  return fmt::format("each window begins with token {}, as the documents of {} do", *start, file.path());
+}
+
 std::vector<TargetSpan> spans_of(const TokenFile& file, const EvaluationRequest& request,
                                  const EvaluationTargets& targets, std::int64_t context_length) {
   std::vector<TargetSpan> spans;
@@ -199,10 +206,14 @@ std::vector<TargetSpan> spans_of(const TokenFile& file, const EvaluationRequest&
       continue;
     }
     const std::int64_t begin = file.document_offsets()[document], end = last + 1;
-    std::int64_t scored = begin + 1;  // targets before it are done
+    std::int32_t first_token = -1;
+    if (request.begin_token) file.read(begin, {&first_token, 1});
+    const bool is_added = request.begin_token && first_token != *request.begin_token;  // before the first window
+    std::int64_t scored = begin + 1;                                                   // targets before it are done
     for (std::int64_t from = begin; scored < end; from += targets.stride) {
       const std::int64_t to = std::min(from + context_length, end), first = std::max(scored, from + 1);
-      if (to > first) spans.push_back({block, from, to - 1 - from, to - first});
+      const std::int64_t added = is_added && from == begin;
+      if (to > first) spans.push_back({block, from - added, to - 1 - from + added, to - first});
       scored = to;
     }
   }
@@ -210,9 +221,10 @@ std::vector<TargetSpan> spans_of(const TokenFile& file, const EvaluationRequest&
 }
 
 EvaluationTargets choose_targets(const TokenFile& file, const EvaluationRequest& request) {
-  if (request.short_documents) return short_documents(file, request);
-  if (request.stride > 0) return whole_documents(file, request);
   EvaluationTargets targets;
+  targets.begin_token = request.begin_token;
+  if (request.short_documents) return short_documents(file, request, targets);
+  if (request.stride > 0) return whole_documents(file, request, targets);
   const std::vector<Candidates> eligible = eligible_documents(file, request, targets);
   targets.blocks = draw_blocks(file, request, eligible);
   if (targets.blocks.empty()) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct EvaluationRequest {
   // With a stride that is the one context length: documents of at most so many tokens alone, as many as target_blocks.
   bool short_documents = false;
   ScoredPart part = ScoredPart::automatic;
+  // Stands at position 0 of each window, in place of the window's first token: tokenizers begin every text with it.
+  std::optional<std::int32_t> begin_token = {};
   bool by_position = false;  // also score every prediction of a block's window, by its position; without a stride
 };
 
@@ -34,6 +37,10 @@ void check_context_lengths(const std::vector<std::int64_t>& lengths, const std::
 /// Throws Error(usage), naming `source` (a flag or key), unless the lengths ascend and 1 <= M <= Lmin / 2, or, with a
 /// stride, 1 <= stride < Lmin, or stride = L of a single one.
 void check_request(const EvaluationRequest& request, const std::string& source);
+
+/// Sets the token that begins each window, as the file says that its documents begin. Returns a sentence on it, "" if
+/// the file says that none does.
+std::string take_begin_token(EvaluationRequest& request, const TokenFile& file);
 
 struct TargetBlock {
   std::int64_t document = 0;  // of the file
@@ -47,6 +54,7 @@ struct EvaluationTargets {
   std::vector<TargetBlock> blocks;
   std::int64_t stride = 0;                   // as in the request
   std::int64_t documents = 0;                // distinct ones among the blocks
+  std::optional<std::int32_t> begin_token;   // as in the request
   ScoredPart part = ScoredPart::validation;  // validation or whole: from whose documents the blocks come
   std::string hash;                          // of the list of (document, end)
 };
@@ -62,7 +70,8 @@ struct TargetSpan {
 /// Returns the spans that score all blocks at a context length L, in the order of the blocks. Blocks: one span of L
 /// tokens each. A stride: windows of L tokens of a document, which begin at 0, stride, 2 stride, ... and end with the
 /// document. Of a window's tokens those are targets that no earlier window had, but not the document's first, before
-/// which there is nothing. (The last token of a window is a target alone, so the model reads L - 1 tokens.)
+/// which there is nothing. (The last token of a window is a target alone, so the model reads L - 1 tokens.) With
+/// a begin token a document's first window has one token more where the document does not begin with it.
 std::vector<TargetSpan> spans_of(const TokenFile& file, const EvaluationRequest& request,
                                  const EvaluationTargets& targets, std::int64_t context_length);
 

@@ -191,7 +191,7 @@ std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, cons
     const auto spans = spans_of(file, request, targets, request.context_lengths[i]);
     std::vector<ReadSpan> read;
     for (const TargetSpan& span : spans) {
-      read.push_back({span.begin, span.length, positions ? span.length : span.targets});
+      read.push_back({span.begin, span.length, positions ? span.length : span.targets, request.begin_token});
     }
     const auto pass = [&](std::int64_t index) {
       const TargetSpan& span = spans[index];

@@ -96,21 +96,17 @@ std::int64_t most_prompt_bytes(const Tokenizer& tokenizer, std::int64_t context)
   return std::clamp(bytes, least, most);
 }
 
+/// Returns the token that the prompt is to begin with.
+std::optional<std::int32_t> begin_token_of(const GenerationOptions& options, const PromptTokenizer& own) {
+  if (options.begin_token) return *options.begin_token < 0 ? std::nullopt : options.begin_token;
+  return own.tokenizer && !own.chats ? own.tokenizer->begin_of_text() : std::nullopt;
+}
+
 /// Returns the prompt's tokens.
 std::vector<std::int32_t> prompt_of(const GenerationOptions& options, const ModelSource& source,
                                     const PromptTokenizer& own, std::int64_t context) {
   const Vocabulary vocabulary(source.model.vocab_size);
   std::vector<std::int32_t> prompt;
-  if (options.begin_token) {
-    if (!source.no_begin_token.empty()) {
-      fail(ExitCode::usage, "--begin-token: {}; leave the flag out", source.no_begin_token);
-    }
-    if (!source.begin_token) {
-      fail(ExitCode::usage, "--begin-token: {} names no token that begins a text; leave the flag out", source.path);
-    }
-    prompt.push_back(*source.begin_token);
-  }
-  const std::size_t before = prompt.size();
   for (const std::int64_t id : options.tokens) prompt.push_back(vocabulary.token(id, ExitCode::usage, "--tokens"));
   if (own.tokenizer) {
     const std::string text =
@@ -119,8 +115,12 @@ std::vector<std::int32_t> prompt_of(const GenerationOptions& options, const Mode
       prompt.push_back(vocabulary.token(id, ExitCode::usage, "the prompt's tokenizer"));
     }
   }
-  if (prompt.size() == before) {
+  if (prompt.empty()) {
     fail(ExitCode::usage, "the prompt is empty; give at least one character, or one id by --tokens");
+  }
+  if (const std::optional<std::int32_t> begin = begin_token_of(options, own)) {
+    const std::int32_t token = vocabulary.token(*begin, ExitCode::usage, "--begin-token");
+    if (prompt.front() != token) prompt.insert(prompt.begin(), token);
   }
   return prompt;
 }
@@ -261,6 +261,10 @@ GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Lau
   check_ring(options.sequence_ranks, summary.context);  // before a prompt is waited for
   const PromptTokenizer own = tokenizer_of(options, source);
   const GenerationRequest request = request_of(options, source, own, summary.context);
+  if (const auto begin = begin_token_of(options, own); begin && !options.begin_token) {
+    summary.remarks.push_back(
+        fmt::format("the prompt begins with token {}, as the tokenizer begins a text (--begin-token)", *begin));
+  }
   const RankPurpose purpose{
       .training = false, .prompt_tokens = std::ssize(request.prompt), .new_tokens = request.new_tokens};
   const ParameterTable table = options.model.table(config.model);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,7 +28,8 @@ struct GenerationOptions {
       tokens;                  // the prompt's token ids, if not empty: then the new ones are handed on as ids, too
   bool chat = false;           // the prompt's text is a conversation as JSON, written as the tokenizer's template does
   bool parse_special = false;  // <|im_start|> and its like within the prompt's text are tokens, not letters
-  bool begin_token = false;    // the prompt begins with the token that the model says begins a text
+  // What the prompt begins with, once. Nothing: a text, but no conversation, with what the tokenizer puts before it.
+  std::optional<std::int32_t> begin_token;  // -1: no token
   std::int64_t max_new_tokens = 128;
   SamplingOptions sampling;
   std::vector<std::string> stops;  // texts that end the text before them

@@ -196,6 +196,19 @@ class CommandLine : public CLI::App {
   };
 };
 
+/// Adds --begin-token. description: what it does here.
+inline void add_begin_token(CommandLine& app, std::string& text, const std::string& description) {
+  const auto check = [](std::string& given) {
+    const std::optional<std::int32_t> id = number_of<std::int32_t>(given);
+    return given == "none" || (id && *id >= 0) ? std::string() : given + " is neither none nor a token's id";
+  };
+  app.add_option("--begin-token", text, "none|ID", description)->check(CLI::Validator(check, ""));
+}
+/// Returns the id that was given, -1 of "none", nothing if the flag was not.
+inline std::optional<std::int32_t> read_begin_token(const std::string& text) {
+  return text == "none" ? -1 : number_of<std::int32_t>(text);
+}
+
 /// Parses into the app's options. Returns false if help (or the version) was asked for and has been printed. prints:
 /// whether this process is the one that does.
 inline bool parse_command_line(CommandLine& app, int argc, char** argv, bool prints = true) {

@@ -105,7 +105,7 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
       "stdout.",
       "evaluate"};
   EvaluationOptions& options = arguments.options;
-  std::string mesh = "1x1";
+  std::string mesh = "1x1", begin_token;
   app.add_option("--checkpoint", options.checkpoint, "PATH",
                  "a run (its newest checkpoint), a checkpoint, or a Hugging Face folder")
       ->required();
@@ -123,6 +123,7 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
                                              "how a sequence is cut among ranks (default: the checkpoint's; else "
                                              "zigzag). Changes the time, not the result");
   add_targets(app, options.request);
+  add_begin_token(app, begin_token, "what stands before each window (default: what begins the file's documents)");
   app.add_option(
          "--set", options.settings, "KEY.PATH=VALUE",
          "change a key of the model that leaves its weights as they are, e.g. --set model.rope_scaling.type=yarn; "
@@ -140,6 +141,7 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
   read_mesh(mesh, options.mesh);
   if (layout_option->count() > 0) options.layout = layout;
   check_context_lengths(options.request.context_lengths, "--context-lengths");
+  options.begin_token = read_begin_token(begin_token);
   options.metrics = metrics->metrics();
   return true;
 }

@@ -44,7 +44,7 @@ std::string read_standard_input(std::int64_t most) {
 
 struct GenerateFlags {
   GenerationOptions options;
-  std::string mesh = "1x1", prompt_file, chat_file, dash;
+  std::string mesh = "1x1", prompt_file, chat_file, dash, begin_token;
 };
 
 /// The prompt: where it comes from, and how it becomes tokens.
@@ -65,7 +65,8 @@ void add_prompt_flags(CommandLine& app, GenerateFlags& flags) {
                        "what <|im_start|> and its like are within the prompt")
       ->default_str("text")
       ->excludes(tokens);
-  app.add_flag("--begin-token", options.begin_token, "put the token that begins a text before the prompt");
+  add_begin_token(app, flags.begin_token,
+                  "what stands before the prompt (default: what the tokenizer itself puts before a text)");
 }
 
 /// How each new token is chosen.
@@ -119,6 +120,7 @@ bool parse(GenerateFlags& flags, int argc, char** argv, bool prints) {
 void settle(GenerateFlags& flags, const Launcher& launcher) {
   GenerationOptions& options = flags.options;
   options.sequence_ranks = read_mesh(flags.mesh);
+  options.begin_token = read_begin_token(flags.begin_token);
   options.chat = !flags.chat_file.empty();
   if (const std::string& file = options.chat ? flags.chat_file : flags.prompt_file; !file.empty()) {
     options.read_prompt = [&](std::int64_t most) { return read_file(file, ExitCode::usage, most); };

@@ -54,10 +54,13 @@ void add_text_flags(CommandLine& app, PrepareFlags& flags) {
                                 {{"text", SpecialTokens::text}, {"parse", SpecialTokens::parse}},
                                 "What <|endoftext|> and its like are within texts")
       ->default_str("text");
-  app.add_option("--document-start", flags.document_start, "TOKEN",
-                 "A special token before each document (default: none)");
-  app.add_option("--document-end", flags.document_end, "TOKEN",
-                 "The special token after each document (default: the tokenizer's own)");
+  app.add_option(
+      "--document-start", flags.document_start, "TOKEN",
+      "A special token before each document, or none (default: what the tokenizer itself puts before a text)");
+  app.add_option(
+      "--document-end", flags.document_end, "TOKEN",
+      "The special token after each document (default: what the tokenizer itself puts there, else the one that "
+      "is known to end its documents)");
   app.add_option("--text-field", flags.text.json.text_field, "NAME", "JSONL: the field that holds a document's text");
   app.add_option("--train-on", flags.text.json.train_on, "ROLE",
                  "JSONL with conversations: the roles that are learned, the others weigh 0 (default: assistant)")
@@ -202,16 +205,31 @@ std::int32_t special_token(const Tokenizer& tokenizer, const std::string& conten
 void set_tokenizer(PrepareFlags& flags, const Tokenizer& tokenizer) {
   TextOptions& options = flags.text;
   options.tokenizer = &tokenizer;
-  if (!flags.document_start.empty()) {
+  if (flags.document_start.empty()) {
+    options.document_start = tokenizer.begin_of_text();
+    options.start_of_texts = true;
+  } else if (flags.document_start != "none") {
     options.document_start = special_token(tokenizer, flags.document_start, "--document-start");
   }
   if (!flags.document_end.empty()) {
     options.document_end = special_token(tokenizer, flags.document_end, "--document-end");
-  } else if (const auto end = tokenizer.end_of_document()) {
+  } else if (const auto end = tokenizer.end_of_text() ? tokenizer.end_of_text() : tokenizer.end_of_document()) {
     options.document_end = *end;
   } else {
     fail(ExitCode::usage, "the tokenizer {} has no token that is known to end documents; name one with --document-end",
          flags.tokenizer);
+  }
+}
+
+/// Says whether documents begin as the tokenizer begins a text.
+void print_start(const Tokenizer& tokenizer, const TextOptions& options) {
+  const std::optional<std::int32_t> own = tokenizer.begin_of_text();
+  if (!own) return;
+  const std::string name = fmt::format("{} ({})", tokenizer.token_text(*own), *own);
+  if (options.document_start == own) {
+    print("documents begin", "with {}, as the tokenizer begins a text; --document-start none leaves it out", name);
+  } else {
+    print("documents begin", "without {}, with which the tokenizer begins a text", name);
   }
 }
 
@@ -296,6 +314,7 @@ void prepare_text_corpus(PrepareFlags& flags) {
   print_summary(flags.file.output, summary);
   print("tokenizer", "{}, {} tokens, {} ends a document; hash {}", tokenizer->kind(), grouped(tokenizer->vocab_size()),
         flags.text.document_end, tokenizer->identity());
+  print_start(*tokenizer, flags.text);
   print("text", "{} bytes, {:.2f} a token, sources' hash {}", grouped(summary.bytes),
         static_cast<double>(summary.bytes) / static_cast<double>(summary.tokens - summary.documents),
         summary.sources_hash);

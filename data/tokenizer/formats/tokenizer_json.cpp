@@ -66,6 +66,7 @@ class Reader {
     read_added();
     read_normalizer(part("normalizer"));
     read_pre_tokenizer(part("pre_tokenizer"));
+    read_post_processor(part("post_processor"));
     if (byte_level && !saw_byte_level_) refuse("pre_tokenizer", "without ByteLevel");
     if (!byte_level && spec_.whole_pieces_first && !spec_.split_at_spaces) {
       refuse("model.ignore_merges", "true, with texts that are not split");
@@ -293,6 +294,29 @@ class Reader {
       read_split(pre);
     } else {
       refuse("the pre_tokenizer", type.empty() ? json_text(pre) : type);
+    }
+  }
+
+  /// Finds what stands before and after a text. Processors of other types change no id.
+  void read_post_processor(const json& post) {
+    const std::string type = type_of(post);
+    if (type == "Sequence") {
+      for (const json& one : member(post, "processors")) read_post_processor(one);
+    }
+    if (type != "TemplateProcessing") return;
+    std::optional<std::int32_t>* place = &spec_.begin_of_text;
+    for (const json& piece : member(post, "single")) {
+      if (piece.contains("Sequence")) {
+        place = &spec_.end_of_text;
+        continue;
+      }
+      const auto name = member(member(piece, "SpecialToken"), "id").get<std::string>();
+      for (const json& id : member(member(member(post, "special_tokens"), name.c_str()), "ids")) {
+        if (*place) refuse("the post_processor", "one that puts several tokens before or after a text");
+        auto vocabulary = static_cast<std::int64_t>(spec_.tokens.size());
+        for (const AddedToken& added : spec_.added) vocabulary = std::max(vocabulary, added.id + std::int64_t{1});
+        *place = static_cast<std::int32_t>(checked_id(id, name, vocabulary));
+      }
     }
   }
 

@@ -19,7 +19,7 @@ bool for_each_span(RankState& state, const TokenFile& file, std::span<const Read
     const std::optional<Error> problem = caught([&] {
       if (!has_span) return;
       const ReadSpan& span = spans[index];
-      load_spans(state.batch, file, {&span.begin, 1}, span.length, span.targets, state.shard);
+      load_spans(state.batch, file, {&span.begin, 1}, span.length, span.targets, state.shard, span.begin_token);
     });
     if (const auto shared = shared_error(*state.world, problem, {"data of an evaluation"})) throw SharedError(*shared);
     std::string kind = passes.kind;  // and the shapes of all data ranks

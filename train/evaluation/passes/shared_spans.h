@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -15,6 +16,7 @@ namespace ringtrain {
 /// `targets` predictions have labels.
 struct ReadSpan {
   std::int64_t begin = 0, length = 0, targets = 0;
+  std::optional<std::int32_t> begin_token = {};  // stands in place of the first
 };
 
 /// What a rank does with its spans. Both may be collective: every data rank calls one of them for each place in the
