@@ -89,8 +89,10 @@ def double(folder):
 def compare(folder, number, text, model, settings, mesh, begin):
     """Returns how many key tokens the text has."""
     length = len(text.encode())
-    run("evaluate", "--checkpoint", f"{folder}/model", "--data", f"{folder}/{number}.h5", "--part", "whole", "--mesh", mesh,
-        "--context-lengths", f"16,{length + (begin is not None)}", "--begin-token", "none" if begin is None else begin, "--target-tokens", 8, "--target-blocks", 1, "--dtype", "float64", "--longppl",
+    data, first = ("", "none") if begin is None else ("-begin", begin)
+    run("evaluate", "--checkpoint", f"{folder}/model", "--data", f"{folder}/{number}{data}.h5", "--part", "whole", "--mesh",
+        mesh, "--context-lengths", f"16,{length + (begin is not None)}", "--begin-token", first, "--target-tokens", 8,
+        "--target-blocks", 1, "--dtype", "float64", "--longppl",
         "--trunc-len", settings["trunc_len"], "--sliding-window", settings["sliding_window"], "--alpha",
         settings["alpha"], "--beta", settings["beta"], "--output", f"{folder}/found.json")
     with open(f"{folder}/found.json", encoding="utf-8") as file:
@@ -116,17 +118,18 @@ def main():
     transformers.logging.set_verbosity_error()
     with tempfile.TemporaryDirectory() as folder:
         for name, some in [("all", texts()), *((number, [text]) for number, text in enumerate(texts()))]:
-            with open(f"{folder}/{name}.jsonl", "w", encoding="utf-8") as file:
-                file.writelines(json.dumps({"text": text}) + "\n" for text in some)
-            run("prepare", "--input", f"{folder}/{name}.jsonl", "--output", f"{folder}/{name}.h5", "--validation-fraction",
-                "0")
+            for kind, behind in (("", ""), ("-begin", "!")):
+                with open(f"{folder}/{name}{kind}.jsonl", "w", encoding="utf-8") as file:
+                    file.writelines(json.dumps({"text": text + behind}) + "\n" for text in some)
+                run("prepare", "--input", f"{folder}/{name}{kind}.jsonl", "--output", f"{folder}/{name}{kind}.h5",
+                    "--validation-fraction", "0")
         with open(f"{folder}/run.yaml", "w", encoding="utf-8") as file:
             file.write(CONFIG.format(data=f"{folder}/all.h5", steps=30))
         run("train", "--config", f"{folder}/run.yaml", "--output", f"{folder}/run")
         run("export", "--checkpoint", f"{folder}/run", "--output", f"{folder}/model")
         model = double(f"{folder}/model")
         # alpha above 0: the first short window is the text's own begin, and what differs there is rounding.
-        # 256, which ends documents, begins texts, too: another model than the one without it.
+        # 256, which ends documents, begins texts in some, which end before the last byte of their document.
         for mesh, begin, settings in (
                 ("1x1", None, {"trunc_len": 40, "sliding_window": 13, "alpha": 0.05, "beta": -2.0}),
                 ("1x2", None, {"trunc_len": 24, "sliding_window": 30, "alpha": 0.2, "beta": -1.0}),
