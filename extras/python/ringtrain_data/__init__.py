@@ -1,0 +1,81 @@
+"""Data sets as they are to token files of ringtrain: see docs/data.md, and `python -m ringtrain_data --help`."""
+from .rows import Refused
+
+__all__ = ["Refused", "convert"]
+BATCH_BYTES = 8 << 20
+
+
+# Yield lists of documents of some MiB.
+def batches(documents):
+    batch, size = [], 0
+    for document in documents:
+        batch.append(document)
+        size += len(document.text) if document.text is not None else 4 * len(document.ids)
+        if size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+# Yield the documents of (place, row).
+def documents_of(rows, forms, skip_broken, numbers):
+    for place, row in rows:
+        numbers["rows"] += 1
+        try:
+            if isinstance(row, Exception):
+                raise Refused(str(row))
+            document = forms.document(row)
+        except (Refused, ValueError, TypeError) as error:
+            if getattr(error, "code", 3) != 3:
+                raise
+            if not skip_broken:
+                raise Refused(f"{place}: {error}; correct it, or leave out such rows by --skip-broken-rows") from error
+            numbers["broken"] += 1
+            continue
+        if document.text == "" or (document.ids is not None and len(document.ids) == 0):
+            numbers["empty"] += 1
+            continue
+        yield document
+
+
+def convert(rows, tokenizer, output, *, placed=False, field=None, learn="answers", chat_template=None,
+            template_options=None, document_start=True, document_end=None, validation_fraction=0.1, seed=1234,
+            skip_broken_rows=False):
+    """Write a token file of an iterable of rows: texts, lists of messages, arrays of tokens, or dicts of columns.
+
+    tokenizer: a folder with a tokenizer.json. placed: rows are pairs of a place for messages and a row. learn: all
+    "answers" of conversations, or the "last" one. document_start: whether a text begins as the tokenizer begins texts.
+    Return the lines that tell what was made. Raise Refused, and leave nothing then."""
+    from . import show, tokenizer_files
+    from .forms import Forms
+    from .token_file import TokenFile
+    from .tokens import Encoder, end_token, load_tokenizer, special_id
+    folder, tokenizer = tokenizer, load_tokenizer(tokenizer, chat_template)
+    encoder = Encoder(tokenizer, end_token(tokenizer, document_end), document_start)
+    forms = Forms(tokenizer, field, learn, template_options)
+    numbers, example = {"rows": 0, "broken": 0, "empty": 0, "notes": []}, None
+    with TokenFile(output, encoder.vocab_size) as file:
+        places = rows if placed else ((f"row {number}", row) for number, row in enumerate(rows, 1))
+        for batch in batches(documents_of(places, forms, skip_broken_rows, numbers)):
+            for encoded in encoder.encode(batch):
+                example = example or show.marked(tokenizer, *encoded[:2])
+                file.add(*encoded)
+        end_name = tokenizer.convert_ids_to_tokens(encoder.end)
+        known, why = tokenizer_files.tokenizer_hash(folder, end_name)
+        numbers["validation"] = file.finish(seed, validation_fraction, encoder.end,
+                                            **({"tokenizer_hash": known} if known else {}))
+        answer_ends = [special_id(tokenizer, one) for one in sorted(forms.chats.ends_seen)]
+        ends = list(dict.fromkeys([encoder.end, *answer_ends]))
+        tokenizer_files.keep_tokenizer(folder, f"{output}.tokenizer", chat_template, ends)
+    if forms.rendered_rows:
+        numbers["notes"].append(("chats", f"{forms.rendered_rows:,}, as the tokenizer's chat template writes them"))
+    if forms.rendered_rows < sum(forms.counts.values()) - forms.counts.get("tokens", 0):
+        begins = tokenizer.decode(encoder.begin)
+        numbers["notes"].append(("texts", f"begin with {begins}, as the tokenizer begins them" if begins else
+                                 "begin with no token"))
+    numbers["notes"].append(("tokenizer", f"{encoder.vocab_size:,} tokens, {end_name} ends a document; " +
+                             (f"hash {known}" if known else f"without its hash: {why}")))
+    if encoder.replaced:
+        numbers["notes"].append(("replaced", f"halves of surrogate pairs in {encoder.replaced:,} texts, by U+FFFD"))
+    return show.summary(output, file, forms, numbers, example)

@@ -1,0 +1,66 @@
+# python -m ringtrain_data convert: see its --help.
+import argparse
+import json
+import sys
+
+from . import Refused, convert, rows
+
+
+def add_convert(commands):
+    parser = commands.add_parser(
+        "convert", help="make a token file of a data set",
+        description="Make a token file of .parquet, .arrow, .json, .jsonl and .csv files (.gz and .zst, too), of a "
+                    "data set's folder, or of tokens in .npy and .bin. A row is a text, a prompt with its completion, "
+                    "an instruction, a conversation, or tokens, as its columns say.")
+    add = parser.add_argument
+    add("--input", nargs="+", required=True, metavar="PATH", help="files, or folders as the hub has them")
+    add("--tokenizer", required=True, metavar="DIR", help="a model's folder, with its tokenizer.json")
+    add("--output", required=True, metavar="FILE.h5", help="the token file to make; it must not exist yet")
+    add("--field", metavar="NAME", help="the column to read (default: the one whose name is known)")
+    add("--split", default="train", metavar="NAME", help="of a data set's folder (default: train)")
+    add("--subset", metavar="NAME", help="of a data set's folder that has several")
+    add("--learn", choices=("answers", "last"), default="answers",
+        help="of conversations: all answers of the assistant, or the last one alone (default: answers)")
+    add("--chat-template", metavar="FILE", help="a template in place of the tokenizer's own")
+    add("--template-options", type=json.loads, default={}, metavar="JSON",
+        help="""what the template is given beside the messages, such as '{"enable_thinking": false}'""")
+    add("--document-start", choices=("tokenizer", "none"), default="tokenizer",
+        help="of texts: begin as the tokenizer begins them, or not (default: tokenizer)")
+    add("--document-end", metavar="TOKEN", help="the special token after each document (default: the tokenizer's own)")
+    add("--offsets", metavar="FILE", help="of tokens: where each document begins, and the end (.npy, or .bin of int64)")
+    add("--dtype", choices=("uint16", "uint32", "int32", "int64"), help="of tokens in a .bin file")
+    add("--validation-fraction", type=float, default=0.1, metavar="X",
+        help="share of the documents that training never sees (default: 0.1)")
+    add("--seed", type=int, default=1234, metavar="S", help="of the documents' order (default: 1234)")
+    add("--skip-broken-rows", action="store_true", help="leave broken rows out and count them")
+    parser.set_defaults(run=run_convert)
+
+
+def run_convert(options):
+    found = rows.rows(options.input, options.split, options.subset, options.dtype, options.offsets)
+    names = ("field", "learn", "chat_template", "template_options", "document_end", "validation_fraction", "seed",
+             "skip_broken_rows")
+    print(convert(found, options.tokenizer, options.output, placed=True,
+                  document_start=options.document_start != "none",
+                  **{name: getattr(options, name) for name in names}))
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="python -m ringtrain_data",
+                                     description="Data sets as they are to token files of ringtrain.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    add_convert(commands)
+    options = parser.parse_args(arguments)
+    try:
+        options.run(options)
+    except Refused as error:
+        print(f"ringtrain_data: {error}", file=sys.stderr)
+        return error.code
+    except ImportError as error:
+        print(f"ringtrain_data: {error}; pip install transformers pyarrow h5py xxhash", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

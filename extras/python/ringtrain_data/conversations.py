@@ -1,0 +1,189 @@
+# Conversations, as the chat template of the model's own tokenizer writes them, and which characters of the text are
+# learned: the assistant's answers, each with the token that ends it.
+#
+# Where the template marks its answers by {% generation %}, these marks decide. Elsewhere an answer begins where the
+# text of the messages before it ends, with the beginning of an answer (add_generation_prompt): only then is what is
+# learned what the model will be asked for. A conversation whose text does not begin so is refused.
+import json
+import os
+import re
+
+from .rows import Refused
+
+LOSS_KEYS = ("weight", "train", "trainable", "training", "loss", "loss_mask")
+PLAIN_KEYS = {"role", "content", "tool_call_id"}
+THINKING_KEYS = ("reasoning_content", "reasoning", "thinking")  # transformers gives a template the one it reads
+SHARE_GPT_ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant",
+                   "model": "assistant", "observation": "tool", "function_response": "tool"}
+OPENING = re.compile(r"\s*(?:<[^<>]*>\s*)*")  # tags with nothing between them
+
+
+# Return the text of a list of parts.
+def content_of(content):
+    if not isinstance(content, list):
+        return content
+    for part in content:
+        if not isinstance(part, dict) or part.get("type") != "text":
+            raise Refused(f"content of the type {part.get('type') if isinstance(part, dict) else part!r} is no text")
+    return "".join(part["text"] for part in content)
+
+
+# Return a call of a tool whose arguments are an object, as templates want them, not an object's JSON.
+def parsed_call(call):
+    call = dict(call)
+    if isinstance(call.get("function"), dict):
+        call["function"] = parsed_call(call["function"])
+    if isinstance(call.get("arguments"), str):
+        try:
+            call["arguments"] = json.loads(call["arguments"])
+        except ValueError:
+            pass
+    return call
+
+
+# Take what says whether a message is learned out of it; return its weight, None where nothing says so.
+def loss_weight(message):
+    weights = [float(message.pop(key)) for key in LOSS_KEYS if key in message]
+    if any(not 0 <= weight < float("inf") for weight in weights):
+        raise Refused(f"a message's weight {min(weights)} is none")
+    return min(weights, default=None)
+
+
+# Return a message as templates take it, and its weight (None: as its role says).
+def read_message(value):
+    if not isinstance(value, dict):
+        raise Refused("a message is no object")
+    message = {key: one for key, one in value.items() if key == "content" or one not in (None, [], "")}
+    if message.get("content", "") is None:
+        del message["content"]
+    if "from" in message:
+        role, content = message.pop("from"), message.pop("value", "")
+        if role == "function_call":
+            message |= {"role": "assistant", "tool_calls": [{"type": "function", "function": json.loads(content)}]}
+        else:
+            message |= {"role": SHARE_GPT_ROLES.get(role, role), "content": content}
+    if not isinstance(message.get("role"), str):
+        raise Refused('a message has no "role"')
+    weight = loss_weight(message)
+    if message["role"] != "assistant" and weight:
+        raise Refused(f"a message of the role {message['role']} asks to be learned; answers of the assistant alone are")
+    if "content" in message:
+        message["content"] = content_of(message["content"])
+    if "tool_calls" in message:
+        message["tool_calls"] = [parsed_call(call) for call in message["tool_calls"]]
+    elif "content" not in message:
+        raise Refused(f'a message of the role {message["role"]} has no "content"')
+    return message, weight
+
+
+# How a tokenizer writes conversations. learn: "answers", or "last", the last one alone.
+class ChatTemplate:
+    def __init__(self, tokenizer, learn="answers", options=None):
+        self.tokenizer, self.learn, self.options = tokenizer, learn, options or {}
+        self.where = f"the chat template of {os.fspath(tokenizer.name_or_path) or 'the tokenizer'}"
+        special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
+        self.special = "|".join(re.escape(one) for one in sorted(special, key=len, reverse=True))
+        self.end = re.compile(rf"(?P<end>\s*(?:{self.special})*(?P<last>{self.special}))(?:\s|{self.special})*\Z")
+        self.one_end = re.compile(rf"\s*(?:{self.special or '(?!)'})")
+        self.ends_seen = set()  # the tokens that ended answers
+
+    def render(self, messages, tools, options, **how):
+        try:
+            return self.tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, **{**options, **how})
+        except Exception as error:  # whatever a template raises, or does with a message that it does not expect
+            raise Refused(f"{self.where} refuses it: {type(error).__name__}: {error}") from error
+
+    # Refuse what the template does not write.
+    def check_keys(self, messages, template):
+        for number, message in enumerate(messages, 1):
+            ignored = PLAIN_KEYS | ({"name"} if message["role"] == "tool" else set())
+            for key in message.keys() - ignored:
+                names = THINKING_KEYS if key in THINKING_KEYS else (key,)
+                if not any(re.search(rf"\b{re.escape(name)}\b", template) for name in names):
+                    raise Refused(f'message {number} has "{key}", which {self.where} does not write; remove it')
+
+    def check_written(self, messages, whole):
+        for number, message in enumerate(messages, 1):
+            text = (message.get("content") or "").rpartition("</think>")[2].strip()
+            if text not in whole and message["role"] != "tool":
+                raise Refused(f"{self.where} leaves out what message {number} ({message['role']}) says")
+
+    # Return where an answer's text ends, and where the token that ends it: what follows is not the model's.
+    def answer_end(self, answer):
+        found = self.end.search(answer) if self.special else None
+        if not found:
+            return len(answer), len(answer)
+        self.ends_seen.add(found["last"])
+        return found.start("end"), found.end("end")
+
+    # Return the text of a conversation, and its learned spans: (begin, end, weight).
+    def document(self, values, tools=None, options=None):
+        messages, weights = zip(*map(read_message, values)) if values else ((), ())
+        if not messages:
+            raise Refused("the conversation has no messages")
+        if not self.tokenizer.chat_template:
+            raise Refused("the tokenizer has no chat template; name one with --chat-template FILE.jinja", 2)
+        options = {**self.options, **(options or {})}
+        template = self.tokenizer.get_chat_template(None, tools)
+        self.check_keys(messages, template)
+        answers = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
+        if self.learn == "last":
+            answers = answers[-1:]
+        answers = {i: 1.0 if weights[i] is None else weights[i] for i in answers}
+        whole = self.render(messages, tools, options)
+        self.check_written(messages, whole)
+        if re.search(r"\{%-?\s*generation\s*-?%\}", template):
+            return whole, self.marked_spans(messages, tools, options, answers, template, whole)
+        return whole, [self.span_by_prefix(messages, tools, options, i, weight, whole)
+                       for i, weight in answers.items() if weight > 0]
+
+    def marked_spans(self, messages, tools, options, answers, template, whole):
+        from transformers.utils.chat_template_utils import render_jinja_template
+        values = {**self.tokenizer.special_tokens_map, **options}
+        texts, marked = render_jinja_template([messages], tools, None, template, True, **values)
+        assert texts == [whole]
+        spans = []
+        for begin, end in marked[0]:
+            if spans and spans[-1][1] == begin:
+                begin = spans.pop()[0]
+            if begin < end:
+                spans.append((begin, end))
+        spans = [(begin, begin + self.answer_end(whole[begin:end])[1]) for begin, end in spans]
+        written = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
+        if len(spans) == len(written):
+            return [(self.answer_begin(messages[:i], tools, options, whole, span), span[1], answers[i])
+                    for i, span in zip(written, spans) if answers.get(i, 0) > 0]
+        if any(answers.get(i) != 1.0 for i in written):
+            raise Refused(f"{self.where} marks {len(spans)} answers of {len(written)}, so it is not known which are "
+                          "not to be learned")
+        return [(begin, end, 1.0) for begin, end in spans]
+
+    # Return where a marked answer begins: a mark may hold what the model is asked with, too.
+    def answer_begin(self, before, tools, options, whole, span):
+        asked = self.render(before, tools, options, add_generation_prompt=True) if before else ""
+        return len(asked) if span[0] < len(asked) < span[1] and whole.startswith(asked) else span[0]
+
+    def span_by_prefix(self, messages, tools, options, i, weight, whole):
+        def refusal(why):
+            return Refused(f"message {i + 1} of {len(messages)} (assistant): {self.where} {why}")
+        if i == 0:
+            raise refusal("has no {% generation %}, and no message asks for this one; give it the weight 0")
+        asked = self.render(messages[:i], tools, options, add_generation_prompt=True)
+        answer = self.render(messages[:i + 1], tools, options)
+        if not (whole.startswith(asked) and answer.startswith(asked)):
+            raise refusal("writes what comes before it in another way when it asks for it, so other text would be "
+                          "learned than the model will see; --learn last learns the last answer alone")
+        answer = answer[len(asked):]
+        text_end, end = self.answer_end(answer)
+        text, ending = answer[:text_end], answer[text_end:end]
+        # The answer may stand there without empty tags at its beginning, as Qwen 3 writes earlier ones, and what ends
+        # a conversation's last answer may be another token than what ends earlier ones.
+        for skipped in range(OPENING.match(text).end() + 1):
+            if whole.startswith(text[skipped:], len(asked)):
+                at = len(asked) + len(text) - skipped
+                if whole.startswith(ending, at):
+                    return len(asked), at + len(ending), weight
+                if found := self.one_end.match(whole, at):
+                    return len(asked), found.end(), weight
+        raise refusal("leaves out a part of it (thinking, perhaps) once other messages follow; --learn last learns the "
+                      "last answer alone")

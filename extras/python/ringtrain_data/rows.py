@@ -1,0 +1,188 @@
+# Rows of data sets, one at a time, whatever file they lie in: parquet, Arrow, JSON, JSONL, CSV, a folder as the hub has
+# them, and arrays of tokens. Memory holds a few rows, never a file.
+#
+# rows() yields pairs of a place for messages ("FILE: row 7", counted from 1) and a dict, a column a key.
+import csv
+import io
+import itertools
+import json
+import pathlib
+import re
+
+KINDS = {".parquet": "parquet", ".arrow": "arrow", ".json": "json", ".jsonl": "lines", ".ndjson": "lines",
+         ".csv": "csv", ".npy": "tokens", ".bin": "tokens"}
+COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+SPLITS = {"train": "train", "training": "train", "validation": "validation", "valid": "validation", "val": "validation",
+          "dev": "validation", "eval": "validation", "test": "test", "testing": "test"}
+BATCH_ROWS, LONGEST_JSON = 64, 256 << 20
+NO_ROWS = {"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"}  # they describe a data set
+
+
+# Ends a conversion: one sentence that says what is wrong, where, and what to do. code: 2, the command line asks for
+# what cannot be done; 3, an input cannot be read; as of `prepare`.
+class Refused(Exception):
+    def __init__(self, sentence, code=3):
+        super().__init__(sentence)
+        self.code = code
+
+
+# Return what a file holds, by its first bytes, else by its name; None if it is none of ours.
+def kind_of(path):
+    with open(path, "rb") as file:
+        head = file.read(6)
+    name = pathlib.PurePath(path.name.lower())
+    by_name = KINDS.get(name.with_suffix("").suffix if name.suffix in COMPRESSED else name.suffix)
+    return "parquet" if head[:4] == b"PAR1" else "arrow" if head == b"ARROW1" else by_name
+
+
+def text_of(path, newline=None):
+    import pyarrow
+    stream = pyarrow.input_stream(str(path), compression=COMPRESSED.get(path.suffix.lower()))
+    return io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline=newline)
+
+
+# Return a value of Arrow without the keys that it adds where another row has them.
+def without_none(value):
+    if isinstance(value, dict):
+        return {key: without_none(one) for key, one in value.items() if one is not None}
+    return [without_none(one) for one in value] if isinstance(value, list) else value
+
+
+def batch_rows(batches):
+    for batch in batches:
+        for begin in range(0, batch.num_rows, BATCH_ROWS):
+            yield from map(without_none, batch.slice(begin, BATCH_ROWS).to_pylist())
+
+
+def parquet_rows(path):
+    import pyarrow.parquet
+    with pyarrow.parquet.ParquetFile(path) as file:
+        yield from batch_rows(file.iter_batches(batch_size=BATCH_ROWS))
+
+
+def arrow_rows(path):
+    import pyarrow
+    with pyarrow.memory_map(str(path)) as data:
+        if data.read(6) == b"ARROW1":
+            reader = pyarrow.ipc.open_file(data)
+            yield from batch_rows(reader.get_batch(i) for i in range(reader.num_record_batches))
+        else:
+            data.seek(0)
+            yield from batch_rows(pyarrow.ipc.open_stream(data))
+
+
+def json_line_rows(path):
+    for line in text_of(path, newline="\n"):
+        try:
+            yield json.loads(line) if line.strip() else None
+        except ValueError as error:
+            yield error
+
+
+# Rows of an array of objects, or of objects one after the other.
+def json_rows(path):
+    with text_of(path) as stream:
+        buffer, decoder = stream.read(1 << 20), json.JSONDecoder()
+        between = re.compile(r"[\s,\[]*" if buffer.lstrip().startswith("[") else r"\s*")
+        while len(buffer) <= LONGEST_JSON:
+            buffer = buffer[between.match(buffer).end():]
+            try:
+                value, end = decoder.raw_decode(buffer)
+                buffer = buffer[end:]
+                yield value
+            except ValueError as error:
+                more = stream.read(max(1 << 20, len(buffer)))
+                buffer += more
+                if not more:
+                    yield None if buffer.strip() in ("", "]") else error
+                    return
+    raise Refused(f"{path}: no whole row within {LONGEST_JSON >> 20} MiB")
+
+
+def csv_rows(path):
+    csv.field_size_limit(LONGEST_JSON)
+    return csv.DictReader(text_of(path, newline=""))
+
+
+def token_array(path, dtype):
+    import numpy
+    if path.suffix == ".npy":
+        return numpy.load(path, mmap_mode="r", allow_pickle=False)
+    if not dtype:
+        raise Refused(f"{path}: say what its numbers are, with --dtype uint16 or uint32", 2)
+    return numpy.memmap(path, dtype=numpy.dtype(dtype).newbyteorder("<"), mode="r")
+
+
+# Rows of an array of tokens: of a table each row, of a list what lies between its offsets.
+def token_rows(path, dtype, offsets):
+    tokens = token_array(path, dtype)
+    if tokens.ndim == 1 and not offsets:
+        raise Refused(f"{path}: where do its documents begin? Name the file of offsets with --offsets", 2)
+    if tokens.ndim == 1:
+        places = token_array(pathlib.Path(offsets), "int64")
+        if places.ndim != 1 or len(places) < 2 or places[0] < 0 or places[-1] > len(tokens):
+            raise Refused(f"{offsets}: offsets lie between 0 and {len(tokens)}, the tokens of {path}")
+        yield from ({"input_ids": tokens[begin:end]} for begin, end in itertools.pairwise(places))
+    else:
+        yield from ({"input_ids": ids} for ids in tokens)
+
+
+# Return what a choice is among the parts of a data set, or refuse it.
+def chosen(parts, choice, folder, kind):
+    if choice not in parts:
+        raise Refused(f"{folder} has the {kind}s {', '.join(sorted(parts))}; choose one with --{kind}", 2)
+    return parts[choice]
+
+
+# Return the files of a split that the card of a data set (README.md) declares; None: it declares none.
+def declared_files(folder, split, subset):
+    import yaml
+    card = folder / "README.md"
+    head = re.match(r"---\n(.*?)\n---", card.read_text("utf-8", "replace"), re.DOTALL) if card.is_file() else None
+    configs = (yaml.safe_load(head[1]) if head else {}).get("configs") or []
+    configs = {str(one["config_name"]): one for one in configs if one.get("data_files")}
+    if not configs:
+        return None
+    default = [name for name, one in configs.items() if one.get("default") or name == "default" or len(configs) == 1]
+    files = chosen(configs, subset or "".join(default[:1]), folder, "subset")["data_files"]
+    patterns = {}
+    for one in files if isinstance(files, list) else [files]:
+        one = one if isinstance(one, dict) else {"split": "train", "path": one}
+        patterns.setdefault(one["split"], []).extend([one["path"]] if isinstance(one["path"], str) else one["path"])
+    return [path for pattern in chosen(patterns, split, folder, "split") for path in sorted(folder.glob(pattern))]
+
+
+# Return the files of a split of a data set's folder.
+def files_of(folder, split, subset):
+    declared = declared_files(folder, split, subset)
+    if declared is not None:
+        return declared
+    root, splits = folder / (subset or ""), {}
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root)
+        hidden = any(part.startswith((".", "cache-")) for part in name.parts) or name.name in NO_ROWS
+        if path.is_file() and not hidden and kind_of(path) not in (None, "tokens"):
+            named = [SPLITS[word] for word in re.split(r"[^a-z]+", str(name).lower()) if word in SPLITS]
+            splits.setdefault(named[-1] if named else "", []).append(path)
+    if not splits:
+        raise Refused(f"{root}: no .parquet, .arrow, .json, .jsonl or .csv in this folder", 2)
+    return splits[""] if splits.keys() == {""} else chosen(splits, SPLITS.get(split, split), folder, "split")
+
+
+# Yield (place, row) of files and folders. A row that is broken comes as the exception that says how.
+def rows(inputs, split="train", subset=None, dtype=None, offsets=None):
+    readers = {"parquet": parquet_rows, "arrow": arrow_rows, "lines": json_line_rows, "json": json_rows,
+               "csv": csv_rows, "tokens": lambda path: token_rows(path, dtype, offsets)}
+    for given in map(pathlib.Path, inputs):
+        path = given
+        try:
+            for path in files_of(given, split, subset) if given.is_dir() else [given]:
+                kind = kind_of(path)
+                if kind is None:
+                    raise Refused(f"{path}: no .parquet, .arrow, .json, .jsonl, .csv, .npy or .bin; plain text is "
+                                  "for prepare", 2)
+                for number, row in enumerate(readers[kind](path), 1):
+                    if row is not None:
+                        yield f"{path}: row {number}", row
+        except (OSError, ValueError, NotImplementedError, csv.Error) as error:  # pyarrow's are of these
+            raise Refused(f"{path}: {error}") from error

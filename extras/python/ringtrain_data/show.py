@@ -1,0 +1,36 @@
+# What a conversion made, for people: numbers, and the first example with its learned parts marked.
+LONGEST = 2000  # characters of the example
+
+
+# Return the text of a document, its learned parts in double brackets.
+def marked(tokenizer, ids, weights):
+    parts, begin = [], 0
+    learned = [True] * len(ids) if weights is None else [bool(weight > 0) for weight in weights]
+    for i in range(1, len(ids) + 1):
+        if i == len(ids) or learned[i] != learned[begin]:
+            text = tokenizer.decode([int(one) for one in ids[begin:i]], skip_special_tokens=False)
+            parts.append(f"[[{text}]]" if learned[begin] else text)
+            begin = i
+    return "".join(parts)
+
+
+def shortened(text):
+    half = LONGEST // 2
+    return text if len(text) <= LONGEST else f"{text[:half]}\n... {len(text) - LONGEST} characters ...\n{text[-half:]}"
+
+
+# Return the lines that tell of a token file.
+def summary(output, file, forms, numbers, example):
+    def line(name, text):
+        return f"  {name:<22} {text}"
+    share = 100 * file.learned / file.total
+    lines = [str(output), line("rows", f"{numbers['rows']:,}, thereof {numbers['broken']:,} broken and left out, "
+                                       f"{numbers['empty']:,} empty and left out"),
+             line("documents", f"{len(file.lengths):,}, {numbers['validation']:,} for validation"),
+             line("read as", ", ".join(f"{form} {count:,}" for form, count in forms.counts.items())),
+             line("tokens", f"{file.total:,}; the longest document has {max(file.lengths):,}"),
+             line("learned", f"{file.learned:,} tokens, {share:.1f}%; the others are context alone")]
+    lines += [line(name, text) for name, text in numbers["notes"]]
+    if forms.unread:
+        lines.append(line("columns not read", ", ".join(sorted(map(str, forms.unread)))))
+    return "\n".join([*lines, line("first example", "what is learned stands in [[ ]]"), shortened(example)])

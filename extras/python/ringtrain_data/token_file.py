@@ -1,0 +1,119 @@
+# Token files of ringtrain (docs/data.md, version 2). Documents go to files beside the output as they come, and from
+# there, shuffled, to their places: memory holds a few numbers for each document.
+import array
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+
+import h5py
+import numpy
+import xxhash
+
+from .rows import Refused
+
+BLOCK = 1 << 22  # elements that are written at once
+
+
+def file_hash(path):
+    hasher = xxhash.xxh3_128()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 24):
+            hasher.update(block)
+    return hasher.hexdigest()
+
+
+# Makes one token file; as a context manager it leaves nothing behind unless finish() was called.
+class TokenFile:
+    def __init__(self, output, vocab_size):
+        self.output, self.vocab_size, self.weights = pathlib.Path(output), vocab_size, None
+        self.refuse_existing()
+        try:
+            self.folder = pathlib.Path(tempfile.mkdtemp(prefix=self.output.name + ".", dir=self.output.parent))
+        except OSError as error:
+            raise Refused(f"--output {output}: {error}", 2) from error
+        self.tokens = open(self.folder / "tokens", "wb")
+        self.lengths, self.text_bytes, self.total, self.learned = array.array("q"), array.array("q"), 0, 0
+
+    def refuse_existing(self):
+        for path in (self.output, f"{self.output}.manifest.json", f"{self.output}.tokenizer"):
+            if os.path.lexists(path):
+                raise Refused(f"{path} exists already, and is not replaced; choose another --output", 2)
+
+    def close(self):
+        for file in (self.tokens, self.weights):
+            if file:
+                file.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # Append a document. text_bytes: of the text behind it, None if that is not known.
+    def add(self, ids, weights=None, text_bytes=None):
+        if weights is not None and (weights != 1).any() and self.weights is None:
+            self.weights = open(self.folder / "weights", "wb")
+            for begin in range(0, self.total, BLOCK):
+                self.weights.write(numpy.ones(min(BLOCK, self.total - begin), "<f4").tobytes())
+        self.tokens.write(ids.astype("<u4").tobytes())
+        if self.weights:
+            self.weights.write((numpy.ones(len(ids)) if weights is None else weights).astype("<f4").tobytes())
+        self.learned += len(ids) if weights is None else int((weights > 0).sum())
+        self.lengths.append(len(ids))
+        self.text_bytes.append(-1 if text_bytes is None else text_bytes)
+        self.total += len(ids)
+
+    # Make the file with places for its datasets; return what the manifest says of them.
+    def write_hdf5(self, path, order):
+        kind = "<u2" if self.vocab_size <= 1 << 16 else "<u4"
+        with h5py.File(path, "w") as file:
+            file.attrs["kind"] = "text"
+            for name, dtype in (("tokens", kind), ("weights", "<f4")) if self.weights else (("tokens", kind),):
+                file.create_dataset(name, (self.total,), dtype)[-1] = 0
+            file["document_offsets"] = numpy.append(0, numpy.cumsum(self.lengths[order])).astype("<i8")
+            if self.text_bytes.min() >= 0:
+                file["document_bytes"] = self.text_bytes[order].astype("<i8")
+            return [{"name": name, "type": one.dtype.name, "shape": list(one.shape), "offset": one.id.get_offset()}
+                    for name, one in file.items()]
+
+    # Put the documents that came into a dataset's place, in order.
+    def place(self, path, dataset, order):
+        values = numpy.memmap(self.folder / dataset["name"], "<u4" if dataset["name"] == "tokens" else "<f4", "r")
+        placed = numpy.memmap(path, dataset["type"], "r+", dataset["offset"], (self.total,))
+        begins, at = numpy.append(0, numpy.cumsum(self.lengths)), 0
+        for document in order:
+            length = self.lengths[document]
+            placed[at:at + length] = values[begins[document]:begins[document + 1]]
+            at += length
+        placed.flush()
+
+    # Write the file and its manifest, with these further members. Return how many documents are for validation.
+    def finish(self, seed, fraction, end_of_document, **known):
+        if not self.lengths:
+            raise Refused("the inputs hold no document")
+        self.close()
+        self.lengths, self.text_bytes = (numpy.array(one, "i8") for one in (self.lengths, self.text_bytes))
+        documents, path = len(self.lengths), self.folder / "file.h5"
+        validation = 0 if fraction <= 0 else min(max(int(fraction * documents + 0.5), 1), documents - 1)
+        order = numpy.random.default_rng(seed).permutation(documents)
+        datasets = self.write_hdf5(path, order)
+        for dataset in datasets:
+            if dataset["name"] in ("tokens", "weights"):
+                self.place(path, dataset, order)
+        manifest = {"format": "ringtrain-tokens", "format_version": 2, "bytes": path.stat().st_size,
+                    "xxh3_128": file_hash(path), "vocab_size": self.vocab_size, "end_of_document": end_of_document,
+                    "first_validation_document": documents - validation, "datasets": datasets, **known}
+        if self.text_bytes.min() >= 0:
+            manifest["byte_count"] = int(self.text_bytes.sum())
+        compact = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
+        manifest["hash"] = xxhash.xxh3_128_hexdigest(compact.encode())
+        text = self.folder / "manifest"
+        text.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        self.refuse_existing()
+        os.replace(path, self.output)
+        os.replace(text, f"{self.output}.manifest.json")
+        return validation

@@ -1,0 +1,108 @@
+# Documents as tokens: ids and the weight of each. What stands around a text is what the tokenizer puts there (its
+# post-processor), and the token that ends a document. A token that holds anything of what is learned is learned.
+import os
+import pathlib
+
+import numpy
+import tokenizers
+
+from .rows import Refused
+
+KNOWN_ENDS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>")
+
+
+# Return the id of a special token, None if there is none of this name.
+def special_id(tokenizer, content):
+    return next((id for id, token in tokenizer.added_tokens_decoder.items() if token.content == content), None)
+
+
+# Return the token that ends a document: the named one, else one that is known by name, else eos_token.
+def end_token(tokenizer, named=None):
+    names = (named,) if named else (*KNOWN_ENDS, tokenizer.eos_token)
+    found = [special_id(tokenizer, name) for name in names if special_id(tokenizer, name) is not None]
+    if not found:
+        raise Refused(f"the tokenizer has no token {named or 'that is known'} to end documents; name a special token "
+                      "of it with --document-end", 2)
+    return found[0]
+
+
+def load_tokenizer(path, chat_template=None):
+    import transformers
+    try:
+        if not os.path.isdir(path):
+            raise ValueError("no such folder")
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+        if not isinstance(getattr(tokenizer, "backend_tokenizer", None), tokenizers.Tokenizer):
+            raise ValueError("it has no tokenizer.json, which ringtrain reads as well")
+        if chat_template:
+            tokenizer.chat_template = pathlib.Path(chat_template).read_text("utf-8")
+    except (OSError, ValueError) as error:
+        raise Refused(f"--tokenizer {path}: {error}", 2) from error
+    return tokenizer
+
+
+class Encoder:
+    def __init__(self, tokenizer, end_of_document, begins=True):
+        self.end = end_of_document
+        self.letters, self.marked = (self.bare(tokenizer) for _ in range(2))
+        self.letters.encode_special_tokens = True  # within a plain text their names are letters
+        self.vocab_size = 1 + max(tokenizer.get_vocab().values())
+        around = tokenizer.backend_tokenizer.encode("a", add_special_tokens=True)
+        inner = [i for i, special in enumerate(around.special_tokens_mask) if not special]
+        self.begin = around.ids[:inner[0]] if begins else []
+        self.after = around.ids[inner[-1] + 1:]
+        self.replaced = 0
+
+    # Return the tokenizer without what it puts around texts, and with offsets of every character.
+    @staticmethod
+    def bare(tokenizer):
+        copy = tokenizers.Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+        copy.no_padding()
+        copy.no_truncation()
+        copy.post_processor = tokenizers.processors.Sequence([])
+        return copy
+
+    # Return a text without halves of surrogate pairs, which JSON may hold and UTF-8 cannot.
+    def readable(self, text):
+        readable = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        self.replaced += readable != text
+        return readable
+
+    # Return (ids, weights or None, bytes of text or None) of each document.
+    def encode(self, documents):
+        texts = [None if one.text is None else self.readable(one.text) for one in documents]
+        encodings = {}
+        for coder, rendered in ((self.letters, False), (self.marked, True)):
+            places = [i for i, one in enumerate(documents) if one.text is not None and one.rendered == rendered]
+            found = coder.encode_batch([texts[i] for i in places], add_special_tokens=False)
+            encodings.update(zip(places, found))
+        return [self.finished(one, texts[i], encodings.get(i)) for i, one in enumerate(documents)]
+
+    def finished(self, document, text, encoding):
+        if encoding is None:
+            ids, weights = document.ids, document.weights
+            if len(ids) and not 0 <= ids.min() <= ids.max() < self.vocab_size:
+                raise Refused(f"token {ids.max()} is none of the tokenizer's {self.vocab_size}")
+        else:
+            ids, weights = encoding.ids, self.weights(encoding.offsets, document, text)
+            if not document.rendered:
+                ids = [*self.begin, *ids, *self.after]
+                if weights is not None:
+                    weights = numpy.pad(weights, (len(self.begin), len(self.after)), constant_values=(0, 1))
+        if len(ids) and ids[-1] == self.end:  # it ends the document, whatever the text said of it
+            ids, weights = ids[:-1], None if weights is None else weights[:-1]
+        weights = None if weights is None else numpy.append(weights, 1).astype("<f4")
+        return numpy.append(ids, self.end).astype("<u4"), weights, None if text is None else len(text.encode())
+
+    # Return the weight of each token, None if all are learned: that of the span of which a token holds anything.
+    @staticmethod
+    def weights(offsets, document, text):
+        if document.spans is None:
+            return None
+        if len(text) != len(document.text):
+            raise Refused("a text with learned parts holds half a surrogate pair")
+        begins, ends = numpy.array(offsets, "i8").reshape(-1, 2).T
+        weights = numpy.zeros(len(offsets), "f4")
+        for begin, end, weight in document.spans:
+            weights[(begins < end) & ((ends > begin) | (begins >= begin))] = weight
+        return weights

@@ -1,0 +1,296 @@
+#!/usr/bin/env python3
+"""Data sets in every form become token files: what `python -m ringtrain_data convert` reads, refuses and says, and that
+`train` and `prepare` agree with it. RINGTRAIN_BIN names the folder of the programs."""
+import contextlib
+import csv
+import gzip
+import io
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import python_package  # first: it finds the package
+import numpy
+import pyarrow
+import pyarrow.parquet
+import ringtrain_data.__main__ as program
+from python_package import DOCUMENT_END, make_tokenizer, read_tokens
+from ringtrain_data import Refused, convert
+
+BIN = pathlib.Path(os.environ.get("RINGTRAIN_BIN", python_package.ROOT / "build/release/bin"))
+CHATML = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+          "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+ROWS = [{"text": "one"}, {"text": "two words"}, {"text": "three é\nlines"}]
+MESSAGES = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So."}]
+
+
+class ConvertTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.chat = make_tokenizer(self.folder / "chat", ["<|im_start|>", "<|im_end|>"], CHATML, "", "<|im_end|>")
+        self.text = make_tokenizer(self.folder / "text", ["<bos>"], None, "<bos>", "", begins="<bos>")
+        self.count = 0
+
+    def ids(self, tokenizer, text):
+        return python_package.transformers.AutoTokenizer.from_pretrained(tokenizer)(
+            text, add_special_tokens=False)["input_ids"]
+
+    def end(self, tokenizer, name="<|endoftext|>"):
+        return python_package.transformers.AutoTokenizer.from_pretrained(tokenizer).convert_tokens_to_ids(name)
+
+    def run_program(self, *arguments):
+        """Return exit code, output, errors and the token file's path of a conversion."""
+        self.count += 1
+        output = self.folder / f"out{self.count}.h5"
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = program.main(["convert", *map(str, arguments), "--output", str(output)])
+        return code, out.getvalue(), err.getvalue(), output
+
+    def documents(self, *arguments, tokenizer=None):
+        """Return the texts of what was made of arguments, in some order, each with its learned text."""
+        code, out, err, output = self.run_program(*arguments, "--tokenizer", tokenizer or self.text)
+        self.assertEqual(code, 0, err)
+        loaded = python_package.transformers.AutoTokenizer.from_pretrained(tokenizer or self.text)
+        ids, weights, _ = read_tokens(output)
+        return sorted((loaded.decode(one), loaded.decode([token for token, weight in zip(one, some) if weight > 0]))
+                      for one, some in zip(ids, weights))
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+        return path
+
+    def test_every_form_of_file_holds_the_same_texts(self):
+        lines = "".join(json.dumps(row) + "\n" for row in ROWS)
+        table = pyarrow.Table.from_pylist(ROWS)
+        pyarrow.parquet.write_table(table, self.folder / "a.parquet", row_group_size=2)
+        for name, new in (("file.arrow", pyarrow.ipc.new_file), ("stream.arrow", pyarrow.ipc.new_stream)):
+            with new(str(self.folder / name), table.schema) as writer:
+                writer.write_table(table)
+        with gzip.open(self.folder / "a.jsonl.gz", "wt", encoding="utf-8") as file:
+            file.write(lines)
+        with pyarrow.output_stream(str(self.folder / "a.json.zst"), compression="zstd") as file:
+            file.write(json.dumps(ROWS).encode())
+        with open(self.folder / "a.csv", "w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, ["text"])
+            writer.writeheader()
+            writer.writerows(ROWS)
+        self.write("a.jsonl", lines)
+        self.write("b.jsonl", "\ufeff" + lines.replace("\n", "\r\n\r\n"))
+        self.write("array.json", json.dumps(ROWS, indent=2))
+        self.write("lines.json", lines)
+        self.write("spread.json", "\n".join(json.dumps(row, indent=1) for row in ROWS))
+        os.rename(self.folder / "a.parquet", self.folder / "named.bin")  # its first bytes say what it is
+        expected = sorted((f"<bos>{row['text']}<|endoftext|>",) * 2 for row in ROWS)
+        for name in ("named.bin", "file.arrow", "stream.arrow", "a.jsonl", "a.jsonl.gz", "a.json.zst", "a.csv",
+                     "b.jsonl", "array.json", "lines.json", "spread.json"):
+            with self.subTest(name=name):
+                self.assertEqual(self.documents("--input", self.folder / name), expected)
+
+    def test_forms_of_rows(self):
+        answered = ("<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\nSo.<|im_end|>\n<|endoftext|>",
+                    "So.<|im_end|><|endoftext|>")
+        given = (answered[0].replace("Why?", "Why?\nx"), answered[1])
+        rows = [
+            ({"messages": MESSAGES, "id": 7}, answered),
+            ({"messages": json.dumps(MESSAGES)}, answered),
+            ({"messages": [{"role": "user", "content": [{"type": "text", "text": "Why?"}]}, MESSAGES[1]]}, answered),
+            ({"conversations": [{"from": "human", "value": "Why?"}, {"from": "gpt", "value": "So."}]}, answered),
+            ({"prompt": MESSAGES[:1], "completion": MESSAGES[1:]}, answered),
+            ({"prompt": "Why?\n", "completion": "So."}, ("Why?\nSo.<|endoftext|>", "So.<|endoftext|>")),
+            ({"instruction": "Why?", "input": "", "output": "So."}, answered),
+            ({"instruction": "Why?", "input": "x", "output": "So."}, given),
+            ({"text": "<|im_end|>"}, ("<|im_end|><|endoftext|>",) * 2),
+            ({"input_ids": self.ids(self.chat, "So.")}, ("So.<|endoftext|>",) * 2),
+            ({"input_ids": self.ids(self.chat, "So."), "labels": [-100] + self.ids(self.chat, "So.")[1:]},
+             ("So.<|endoftext|>", self.decoded(self.ids(self.chat, "So.")[1:]) + "<|endoftext|>")),
+        ]
+        for row, expected in rows:
+            with self.subTest(row=row):
+                path = self.write("row.jsonl", json.dumps(row) + "\n")
+                self.assertEqual(self.documents("--input", path, tokenizer=self.chat), [expected])
+        # Within a plain text the name of a token is letters.
+        path = self.write("letters.jsonl", json.dumps({"text": "<|im_end|>"}))
+        _, _, _, output = self.run_program("--input", path, "--tokenizer", self.chat)
+        self.assertNotIn(self.end(self.chat, "<|im_end|>"), read_tokens(output)[0][0])
+
+    def decoded(self, ids):
+        return python_package.transformers.AutoTokenizer.from_pretrained(self.chat).decode(ids)
+
+    def test_alpaca_without_a_chat_template_is_what_its_authors_trained_on(self):
+        path = self.write("alpaca.json", json.dumps([{"instruction": "Add.", "input": "1 2", "output": "3"}]))
+        text, learned = self.documents("--input", path)[0]
+        self.assertEqual(text, "<bos>Below is an instruction that describes a task, paired with an input that provides "
+                         "further context. Write a response that appropriately completes the request.\n\n"
+                         "### Instruction:\nAdd.\n\n### Input:\n1 2\n\n### Response:\n3<|endoftext|>")
+        self.assertEqual(learned, "3<|endoftext|>")
+
+    def test_columns_of_arrow_lack_what_a_row_does_not_have(self):
+        call = {"type": "function", "function": {"name": "f", "arguments": {"a": "1"}}}
+        other = {"type": "function", "function": {"name": "g", "arguments": {"b": "2"}}}
+        template = ("{% for m in messages %}{{ m.role + ':' + (m.content or '') }}{% for c in m.tool_calls or [] %}"
+                    "{{ c | tojson }}{% endfor %}<|im_end|>{% endfor %}"
+                    "{% if add_generation_prompt %}assistant:{% endif %}")
+        tokenizer = make_tokenizer(self.folder / "calls", ["<|im_end|>"], template)
+        rows = [{"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [one]}]}
+                for one in (call, other)]
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), self.folder / "calls.parquet")
+        found = self.documents("--input", self.folder / "calls.parquet", tokenizer=tokenizer)
+        for one, (text, _) in zip((call, other), found):
+            self.assertIn("assistant:" + json.dumps(one), text)
+
+    def test_folders_of_the_hub(self):
+        def parquet(name, *texts):
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            pyarrow.parquet.write_table(pyarrow.table({"text": list(texts)}), self.folder / name)
+        for name, text in (("train-00000-of-00002", "a"), ("train-00001-of-00002", "b"), ("test-00000-of-00001", "c")):
+            parquet(f"hub/data/{name}.parquet", text)
+        self.write("hub/README.md", "---\nlicense: mit\n---\n# A card\n")
+        self.write("hub/dataset_infos.json", "{}")
+        self.assertEqual([text for text, _ in self.documents("--input", self.folder / "hub")],
+                         ["<bos>a<|endoftext|>", "<bos>b<|endoftext|>"])
+        self.assertEqual(len(self.documents("--input", self.folder / "hub", "--split", "test")), 1)
+        code, _, err, _ = self.run_program("--input", self.folder / "hub", "--split", "dev", "--tokenizer", self.text)
+        self.assertEqual(code, 2)
+        self.assertIn("has the splits test, train; choose one with --split", err)
+        parquet("card/fr/one.parquet", "f")
+        parquet("card/en/one.parquet", "e")
+        self.write("card/README.md", "---\nconfigs:\n- config_name: en\n  data_files: en/*.parquet\n- config_name: fr\n"
+                   "  data_files:\n  - split: train\n    path: fr/*.parquet\n---\n")
+        code, _, err, _ = self.run_program("--input", self.folder / "card", "--tokenizer", self.text)
+        self.assertEqual((code, "has the subsets en, fr; choose one with --subset" in err), (2, True), err)
+        self.assertEqual(self.documents("--input", self.folder / "card", "--subset", "fr")[0][0], "<bos>f<|endoftext|>")
+
+    def test_arrays_of_tokens(self):
+        tokens = numpy.array([5, 6, 7, 8, 9], "<u2")
+        numpy.save(self.folder / "t.npy", tokens)
+        tokens.tofile(self.folder / "t.bin")
+        numpy.save(self.folder / "o.npy", numpy.array([0, 2, 5]))
+        numpy.save(self.folder / "table.npy", tokens[:4].reshape(2, 2))
+        end = self.end(self.text)
+        for arguments, expected in ((["t.npy", "--offsets", self.folder / "o.npy"], [[5, 6, end], [7, 8, 9, end]]),
+                                    (["t.bin", "--dtype", "uint16", "--offsets", self.folder / "o.npy"],
+                                     [[5, 6, end], [7, 8, 9, end]]), (["table.npy"], [[5, 6, end], [7, 8, end]])):
+            code, _, err, output = self.run_program("--input", self.folder / arguments[0], *arguments[1:],
+                                                    "--tokenizer", self.text)
+            self.assertEqual(code, 0, err)
+            self.assertEqual(sorted(read_tokens(output)[0]), expected)
+        numpy.save(self.folder / "high.npy", numpy.array([[5, 60000]]))
+        code, _, err, _ = self.run_program("--input", self.folder / "high.npy", "--tokenizer", self.text)
+        self.assertEqual((code, "token 60000 is none of the tokenizer's" in err), (3, True), err)
+
+    def test_what_is_refused_says_where_and_leaves_nothing(self):
+        cases = [("a.jsonl", '{"text": "a"}\n{"text": \n', 3, "a.jsonl: row 2: Expecting value"),
+                 ("b.jsonl", '{"body": "a"}\n', 3, "b.jsonl: row 1: none of the columns"),
+                 ("c.jsonl", '{"text": "a", "messages": []}\n', 3, "both messages and text are there; name the one"),
+                 ("d.json", '[{"text": "a"}, {"text"', 3, "d.json: row 2"),
+                 ("e.txt", "text", 2, "plain text is for prepare"),
+                 ("f.parquet", "PAR1 and no more", 3, "f.parquet: "),
+                 ("g.jsonl", '{"text": "a", "images": ["a.png"]}\n', 3, 'the column "images" is not text'),
+                 ("h.jsonl", "\n", 3, "the inputs hold no document"),
+                 ("i.npy", "no array", 3, "i.npy: "), ("none", None, 3, "No such file")]
+        for name, text, code, sentence in cases:
+            with self.subTest(name=name):
+                path = self.folder / name if text is None else self.write(name, text)
+                before = sorted(self.folder.iterdir())
+                found, _, err, _ = self.run_program("--input", path, "--tokenizer", self.text)
+                self.assertEqual((found, len(err.splitlines())), (code, 1), err)
+                self.assertIn(sentence, err)
+                self.assertEqual(sorted(self.folder.iterdir()), before)
+        broken = self.write("broken.jsonl", '{"text": "a"}\n{"text": \n{"text": null}\n{"text": ""}\n')
+        code, out, err, output = self.run_program("--input", broken, "--tokenizer", self.text, "--skip-broken-rows")
+        self.assertEqual(code, 0, err)
+        self.assertIn("rows                   4, thereof 2 broken and left out, 1 empty and left out", out)
+        again = program.main(["convert", "--input", str(broken), "--tokenizer", self.text, "--output", str(output)])
+        self.assertEqual(again, 2)
+
+    def test_what_it_says(self):
+        path = self.write("chat.jsonl", 20 * (json.dumps({"messages": MESSAGES, "source": "web"}) + "\n"))
+        code, out, err, output = self.run_program("--input", path, "--tokenizer", self.chat)
+        self.assertEqual(code, 0, err)
+        for line in ("  rows                   20, thereof 0 broken and left out, 0 empty and left out",
+                     "  documents              20, 2 for validation", "  read as                conversation 20",
+                     "  columns not read       source",
+                     "  chats                  20, as the tokenizer's chat template writes them"):
+            self.assertIn(line, out)
+        ids, weights, manifest = read_tokens(output)
+        learned = sum(weight > 0 for some in weights for weight in some)
+        self.assertIn(f"  learned                {learned:,} tokens, {100 * learned / sum(map(len, ids)):.1f}%", out)
+        self.assertTrue(out.rstrip().endswith("<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n"
+                                              "[[So.<|im_end|>]]\n[[<|endoftext|>]]"), out)
+        self.assertEqual(manifest["first_validation_document"], 18)
+        generation = json.loads(pathlib.Path(f"{output}.tokenizer/generation_config.json").read_text("utf-8"))
+        self.assertEqual(generation["eos_token_id"], [self.end(self.chat), self.end(self.chat, "<|im_end|>")])
+
+    def test_iterables_and_surrogates(self):
+        rows = ["a text", MESSAGES, numpy.array([5, 6]), {"text": "half \ud83d"}]
+        lines = convert(rows, self.chat, self.folder / "own.h5", validation_fraction=0)
+        self.assertIn("halves of surrogate pairs in 1 texts", lines)
+        ids, weights, _ = read_tokens(self.folder / "own.h5")
+        self.assertIn([5, 6, self.end(self.chat)], ids)
+        self.assertIn(self.ids(self.chat, "half \ufffd") + [self.end(self.chat)], ids)
+        self.assertEqual(sorted(len([1 for weight in some if weight == 0]) for some in weights)[-1],
+                         len(self.ids(self.chat, "<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n")) + 1)
+        with self.assertRaisesRegex(Refused, "row 1: a row of the type int is none"):
+            convert([7], self.chat, self.folder / "int.h5")
+
+    def test_texts_begin_as_the_tokenizer_begins_them(self):
+        path = self.write("a.jsonl", '{"text": "a"}\n{"prompt": "b", "completion": "c"}\n')
+        begins, end = self.end(self.text, "<bos>"), self.end(self.text)
+        code, out, err, output = self.run_program("--input", path, "--tokenizer", self.text)
+        self.assertEqual(code, 0, err)
+        self.assertIn("begin with <bos>, as the tokenizer begins them", out)
+        ids, weights, _ = read_tokens(output)
+        both = {tuple(one): some for one, some in zip(ids, weights)}
+        prompt = (begins, *self.ids(self.text, "bc"), end)
+        self.assertEqual(set(both), {(begins, *self.ids(self.text, "a"), end), prompt})
+        self.assertEqual(both[prompt][0], 0)
+        _, _, _, output = self.run_program("--input", path, "--tokenizer", self.text, "--document-start", "none")
+        self.assertNotIn(begins, [one for some in read_tokens(output)[0] for one in some])
+
+    def test_documents_lie_where_their_numbers_do(self):
+        texts = [f"{'word ' * (i % 7)}number {i}" for i in range(300)]
+        convert(texts, self.text, self.folder / "many.h5", validation_fraction=0.25)
+        ids, _, manifest = read_tokens(self.folder / "many.h5")
+        loaded = python_package.transformers.AutoTokenizer.from_pretrained(self.text)
+        found = [loaded.decode(one, skip_special_tokens=True) for one in ids]
+        self.assertEqual(sorted(found), sorted(texts))
+        self.assertNotEqual(found, texts)
+        self.assertEqual(manifest["first_validation_document"], 225)
+        with python_package.h5py.File(self.folder / "many.h5") as file:
+            self.assertEqual(file["document_bytes"][:].tolist(), [len(text.encode()) for text in found])
+            self.assertEqual(manifest["byte_count"], sum(len(text.encode()) for text in texts))
+
+    @unittest.skipUnless((BIN / "train").exists(), "the programs are not built")
+    def test_train_takes_it_and_knows_its_tokenizer(self):
+        path = self.write("a.jsonl", "".join(json.dumps({"text": f"a line of text {i}"}) + "\n" for i in range(40)))
+        os.environ["RINGTRAIN_BIN"] = str(BIN)
+        code, _, err, output = self.run_program("--input", path, "--tokenizer", self.chat, "--document-end",
+                                                DOCUMENT_END)
+        self.assertEqual(code, 0, err)
+        prepared = self.folder / "prepared.h5"
+        subprocess.run([BIN / "prepare", "--input", path, "--tokenizer", self.chat, "--document-end", DOCUMENT_END,
+                        "--output", prepared], check=True, capture_output=True)
+        ours, theirs = read_tokens(output), read_tokens(prepared)
+        self.assertEqual(sorted(ours[0]), sorted(theirs[0]))
+        for key in ("tokenizer_hash", "vocab_size", "end_of_document", "first_validation_document", "byte_count"):
+            self.assertEqual(ours[2][key], theirs[2][key], key)
+        config = python_package.ROOT / "configs/tiny.yaml"
+        trained = subprocess.run(
+            [BIN / "train", "--config", config, "--output", self.folder / "run", "--set", f"data.train={output}",
+             "--set", f"model.vocab_size={ours[2]['vocab_size']}", "--set", "training.seq_len=16",
+             "--set", "training.global_batch_size=2", "--set", "training.steps=2"],
+            capture_output=True, text=True, check=False)
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        self.assertTrue((self.folder / "run/tokenizer/tokenizer.json").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
