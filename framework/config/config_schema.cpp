@@ -241,6 +241,10 @@ void read_betas(const YamlValue& value, OptimizerConfig& out, const ReportProble
 
 void read_lengths(const YamlValue& value, std::vector<std::int64_t>& out, const ReportProblem& report) {
   if (!is_list_of("lengths in tokens", value, report)) return;
+  constexpr std::size_t most = 1000;
+  if (value.items.size() > most) {
+    return report(value.line, fmt::format("has {} lengths, but at most {} are allowed", value.items.size(), most));
+  }
   std::vector<std::int64_t> lengths;
   for (const YamlValue& item : value.items) {
     std::int64_t length = 0;
@@ -412,7 +416,7 @@ std::vector<ConfigKey> make_table() {
       key_of(
           KEY(evaluation.context_lengths), "tokens, ascending", read_lengths,
           [](const std::vector<std::int64_t>& lengths) { return fmt::format("[{}]", fmt::join(lengths, ", ")); },
-          "a list of ascending lengths, each 1 to 1073741824"),
+          "a list of at most 1000 ascending lengths, each 1 to 1073741824"),
       tokens(KEY(evaluation.target_tokens), {1, 1024 * m}, "tokens that each block scores, the same at every length"),
       integer(KEY(evaluation.target_blocks), {1, 1 * m}, "blocks, over the documents; of whole documents: how many"),
       flag(KEY(evaluation.whole_documents),

@@ -156,6 +156,18 @@ TEST_F(Adapters, NeedTheirVeryBase) {
   }
 }
 
+TEST_F(Adapters, TakeTheirBaseFromWhereItIsNamed) {
+  run(config(lora()), "run", from(base()), 4);
+  const Config same = config(lora());
+  fs::rename(base(), at("moved"));
+  StartRequest request = resumed();
+  request.init_from = source_folder() + "/tests/models/folders/llama_float64";
+  expect_error(ExitCode::checkpoint, "the base of its adapters has the hash", [&] { run(same, "run", request, 8); });
+  request.init_from = at("moved");
+  EXPECT_EQ(run(same, "run", request, 8).code, ExitCode::done);
+  EXPECT_EQ(open_model(at("run")).base->path, at("moved"));
+}
+
 TEST_F(Adapters, AreRefusedWhereTheyCannotBeMeant) {
   const std::string alone = error_of(ExitCode::usage, [&] { run(config(lora()), "alone"); });
   EXPECT_NE(alone.find("--init-from"), std::string::npos) << alone;

@@ -8,6 +8,7 @@
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint_manifest.h"
+#include "train/generation/checkpoint_generation.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -193,6 +194,29 @@ TEST_F(ModelTokenizer, ARunWithoutItsTokenizerKnowsItsTokensToo) {
   named.insert(named.end(), {"--tokenizer", "model"});
   expect_code(run_child("generate", named, folder), 0);
   expect_code(run_child("generate", prompt, folder), 3, {"another tokenizer than bytes", "--tokenizer"});
+}
+
+// The model's files end a text with 47. The tokenizer ends a document with 1, which is a token like any other there.
+TEST_F(ModelTokenizer, ATextEndsWhereTheModelsFilesSayIt) {
+  const auto tokenizer = load_tokenizer(at("model"));
+  ASSERT_EQ(tokenizer->end_of_document(), 1);
+  Launcher threads;
+  int with_end_of_document = 0;
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    GenerationOptions options;
+    options.checkpoint = at("model");
+    options.max_new_tokens = 40;
+    options.sampling.temperature = 2;
+    options.sampling.seed = seed;
+    options.prompt = "ab a";
+    const auto of_text = generate_from_checkpoint(options, threads, [](std::string_view) {});
+    for (const std::int32_t id : tokenizer->encode(options.prompt)) options.tokens.push_back(id);
+    std::string ids;
+    const auto of_ids = generate_from_checkpoint(options, threads, [&](std::string_view more) { ids += more; });
+    EXPECT_EQ(of_text.rates.new_tokens, of_ids.rates.new_tokens) << ids;
+    with_end_of_document += ("," + ids + ",").find(",1,") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_GT(with_end_of_document, 0);
 }
 
 TEST_F(ModelTokenizer, ATokenizerThatCannotBeReadIsSaidAndNoMore) {

@@ -73,6 +73,9 @@ TEST_F(ChangedConfig, IsCheckedLikeAFile) {
     c.evaluation.interval = 1;
     c.evaluation.context_lengths.clear();
   });
+  expect_refused("evaluation.context_lengths: has 1001 lengths, but at most 1000 are allowed", [](Config& c) {
+    for (std::int64_t length = 1; length <= 1001; ++length) c.evaluation.context_lengths.push_back(length);
+  });
   expect_refused("data.train: the list is empty", [](Config& c) { c.data.train.clear(); });
   expect_refused_run({"a run cannot stop after step -1"}, [](TrainOptions& options) { options.stop_after = -1; });
   expect_refused_run({"text.h5: the program's open_tokens makes no token file of this name"},
@@ -116,6 +119,11 @@ TEST_F(ChangedConfig, OptionsOfEvaluationAndGenerationAreCheckedToo) {
   EXPECT_EQ(evaluated([](auto& options) { options.device = "tpu"; }), "--device tpu: must be cpu, cuda or auto");
   EXPECT_EQ(evaluated([](auto& options) { options.threads_per_rank = -1; }),
             "-1 compute threads a rank: must be 1 or more, or 0 for cores / ranks");
+  EXPECT_EQ(evaluated([](auto& options) {
+              for (std::int64_t length = 17; length <= 1016; ++length)
+                options.request.context_lengths.push_back(length);
+            }),
+            "--context-lengths and --target-tokens: 1001 lengths are more than 1000");
   EXPECT_EQ(evaluated([](auto& options) { options.open_tokens = nullptr; }),
             data + ": the program's open_tokens makes no token file of this name");
   const auto generated = [&](const std::function<void(GenerationOptions&)>& change, const Printer& print) {

@@ -168,6 +168,7 @@ void check_context_lengths(const std::vector<std::int64_t>& lengths, const std::
 void check_request(const EvaluationRequest& request, const std::string& source) {
   const auto& lengths = request.context_lengths;
   check_context_lengths(lengths, source);
+  if (lengths.size() > 1000) fail(ExitCode::usage, "{}: {} lengths are more than 1000", source, lengths.size());
   if (request.stride != 0) {
     const bool apart = request.stride == lengths.front();  // windows that do not overlap: Hugging Face's quicker recipe
     if (request.stride < 1 || request.stride > lengths.front() || (apart && lengths.size() > 1)) {

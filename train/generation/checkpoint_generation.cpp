@@ -133,13 +133,13 @@ void check_ring(std::int64_t ranks, std::int64_t positions) {
        positions, positions);
 }
 
-/// Returns the tokens that end a text: those that the model names, the tokenizer's, and that which ends an answer.
+/// Returns the tokens that end a text: those that the model names, else the tokenizer's; and that which ends an answer.
 std::vector<std::int32_t> end_tokens_of(const ModelSource& source, const PromptTokenizer& own) {
   std::vector<std::int32_t> tokens = source.end_tokens;
   const auto add = [&](std::optional<std::int32_t> end) {
     if (end && std::ranges::find(tokens, *end) == tokens.end()) tokens.push_back(*end);
   };
-  if (own.tokenizer) add(own.tokenizer->end_of_document());
+  if (own.tokenizer && tokens.empty()) add(own.tokenizer->end_of_document());  // where the model's files name none
   if (own.chats) add(own.chats->end_of_answer());
   // Of a run's checkpoint, where nothing says: the last token, as in a token file.
   if (tokens.empty() && source.checkpoint) tokens.push_back(last_token(source.model.vocab_size));

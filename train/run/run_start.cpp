@@ -72,6 +72,21 @@ void check_same_run(const Checkpoint& checkpoint, const RunFolder& folder, const
        folder.path(), checkpoint.path);
 }
 
+/// Lets the model that --init-from names be the base of a run's adapters, which may have moved. Throws
+/// Error(checkpoint) unless it is that base.
+void name_base(Checkpoint& checkpoint, const std::string& init_from) {
+  if (init_from.empty() || !checkpoint.manifest.base) return;
+  BaseModel& base = *checkpoint.manifest.base;
+  const BaseModel named = base_of(open_model(init_from));
+  if (named.hash != base.hash) {
+    fail(ExitCode::checkpoint,
+         "{}: the base of its adapters has the hash {}, but --init-from {} has {}; name that base, or leave the flag "
+         "out",
+         checkpoint.path, base.hash, init_from, named.hash);
+  }
+  base.path = named.path;
+}
+
 RunStart resumed(Checkpoint checkpoint, const Config& config, const std::string& data_hash, const Log& log) {
   RunStart start;
   check_resumable(checkpoint, config, data_hash, log);
@@ -224,7 +239,10 @@ RunStart choose_start(const StartRequest& request, const RunFolder& folder, cons
   }
   if (request.resume) {
     std::optional<Checkpoint> newest = folder.checkpoints().newest_intact(log, model);
-    if (newest) return resumed(*std::move(newest), config, data_hash, log);
+    if (newest) {
+      name_base(*newest, request.init_from);
+      return resumed(*std::move(newest), config, data_hash, log);
+    }
     log(fmt::format("{}: there is no checkpoint to resume from; starting afresh", folder.path()));
   } else if (!content.empty()) {
     log(fmt::format("{}: the run that was here saved nothing; it begins again", folder.path()));
