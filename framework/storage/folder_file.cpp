@@ -71,7 +71,9 @@ void require_unchanged(const File& file, const FileStamp& before) {
 void refuse_gguf_file(const std::string& path, ExitCode code) {
   std::error_code error;
   if (!fs::is_regular_file(path, error) || !begins_with(path, "GGUF", code)) return;
-  fail(code, "{}: is a GGUF file; make a Hugging Face folder of it with ringtrain gguf --input {} --output FOLDER",
+  fail(code,
+       "{}: is a GGUF file; make a Hugging Face folder of it with PYTHONPATH=extras/python python3 -m ringtrain_gguf "
+       "--input {} --output FOLDER",
        path, path);
 }
 

@@ -149,7 +149,7 @@ class Removals(unittest.TestCase):
         self.assertIn(sentence, result.stdout)
 
     def test_a_bundle_replaces_a_former_one_and_nothing_else(self):
-        programs = ["ringtrain", "plan", "report", "gguf", "gpu_tests", "gpu_tests_bounded", "gpu_bench"]
+        programs = ["ringtrain", "plan", "report", "gpu_tests", "gpu_tests_bounded", "gpu_bench"]
         self.stand_ins("build/bundle/bin", [*programs, "prepare"])
         bundle = self.checkout / "bundle"
         for _ in range(2):  # made, and made again in its place

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/fuzz/corpus/safetensors, gguf, generate and adapters: small files, put together byte by byte, and models
+"""Writes tests/fuzz/corpus/safetensors, generate and adapters: small files, put together byte by byte, and models
 of tests/models/folders."""
 import json
 import pathlib
@@ -14,22 +14,11 @@ def safetensors(name, header, data):
     (CORPUS / "safetensors" / name).write_bytes(struct.pack("<Q", len(head)) + head + bytes(data))
 
 
-def text(value):
-    return struct.pack("<Q", len(value.encode())) + value.encode()
-
-
 safetensors("two", '{"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},'
                    '"b":{"dtype":"BF16","shape":[3],"data_offsets":[16,22]}}', 22)
 safetensors("empty", "{}", 0)
 safetensors("types", '{"a":{"dtype":"I64","shape":[],"data_offsets":[0,8]},"b":{"dtype":"F4","shape":[4],'
                      '"data_offsets":[8,10]},"c":{"dtype":"F64","shape":[0,3],"data_offsets":[10,10]}}   ', 10)
-
-gguf = b"GGUF" + struct.pack("<IQQ", 3, 2, 3)  # version, tensors, entries
-gguf += text("general.architecture") + struct.pack("<I", 8) + text("llama")
-gguf += text("general.alignment") + struct.pack("<II", 4, 32)
-gguf += text("list") + struct.pack("<IIQ", 9, 8, 2) + text("x") + text("yz")
-gguf += text("a") + struct.pack("<IQQIQ", 2, 32, 2, 3, 0) + text("b") + struct.pack("<IQIQ", 1, 5, 0, 64)
-(CORPUS / "gguf" / "two").write_bytes(gguf + bytes(-len(gguf) % 32) + bytes(64 + 20))
 
 
 # Whole models. The smallest ones, so that what is changed is rarely a weight: 6 tokens, 1 layer, 2 heads of 2 elements.
@@ -101,36 +90,3 @@ adapters("tiny", {"base_model_name_or_path": "someone/base"}, {})
 adapters("saved", {"base_model_name_or_path": "base", "use_rslora": True, "modules_to_save": ["model.norm", "lm_head"]},
          {"model.norm.weight": [C], "lm_head.weight": [V, C]})
 adapters("of_themselves", {"base_model_name_or_path": "someone/adapters", "bias": "none", "use_dora": False}, {})
-
-tokens = ["<unk>", "<s>", "</s>", "\u2581", "a", "\u2581a"]
-entries = {"general.architecture": "llama", "llama.block_count": 1, "llama.context_length": P,
-           "llama.embedding_length": C, "llama.feed_forward_length": F, "llama.attention.head_count": 2,
-           "llama.attention.head_count_kv": 1, "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": tokens,
-           "tokenizer.ggml.scores": [0.0, 0.0, 0.0, -1.0, -2.0, -3.0], "tokenizer.ggml.token_type": [2, 3, 3, 1, 1, 1],
-           "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2}
-
-
-def encoded(value):
-    if isinstance(value, str):
-        return struct.pack("<I", 8) + text(value)
-    if isinstance(value, list) and isinstance(value[0], str):
-        return struct.pack("<IIQ", 9, 8, len(value)) + b"".join(text(item) for item in value)
-    if isinstance(value, list):
-        kind, form = (6, "f") if isinstance(value[0], float) else (5, "i")
-        return struct.pack(f"<IIQ{len(value)}{form}", 9, kind, len(value), *value)
-    return struct.pack("<II", 4, value)
-
-
-layer = {"attn_norm": [C], "attn_q": [C, C], "attn_k": [2, C], "attn_v": [2, C], "attn_output": [C, C], "ffn_norm": [C],
-         "ffn_gate": [F, C], "ffn_up": [F, C], "ffn_down": [C, F]}
-tensors = {"token_embd.weight": [V, C], "output_norm.weight": [C], "output.weight": [V, C]}
-tensors |= {f"blk.0.{key}.weight": shape for key, shape in layer.items()}
-gguf = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(entries))
-for key, value in entries.items():
-    gguf += text(key) + encoded(value)
-data = b""
-for key, shape in tensors.items():
-    data += bytes(-len(data) % 32)
-    gguf += text(key) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), 0, len(data))
-    data += values(elements(shape))
-(CORPUS / "gguf" / "model").write_bytes(gguf + bytes(-len(gguf) % 32) + data)

@@ -1,11 +1,9 @@
 #!/usr/bin/env python3
-"""Writes tests/fuzz/corpus/tokenizer, json_lines, and the tokenizers in gguf: small files of every form that these
-readers know. The files are kept in the repository; this script is how they came about. (No Zstandard in Python's
-library: zstd packs that one.)"""
+"""Writes tests/fuzz/corpus/tokenizer and json_lines: small files of every form that these readers know. The files
+are kept in the repository; this script is how they came about. (No Zstandard in Python's library: zstd packs it.)"""
 import gzip
 import json
 import pathlib
-import struct
 import subprocess
 
 corpus = pathlib.Path(__file__).parent / "corpus"
@@ -22,27 +20,6 @@ def tokenizer(name, pre_tokenizer, normalizer=None, **model):
     (corpus / "tokenizer" / name).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 
 
-def gguf(name, texts, types, **others):
-    def text(value):
-        return struct.pack("<Q", len(value.encode())) + value.encode()
-
-    def entry(key, value):
-        key = text("tokenizer.ggml." + key)
-        if isinstance(value, str):
-            return key + struct.pack("<I", 8) + text(value)
-        if isinstance(value, bool):
-            return key + struct.pack("<I?", 7, value)
-        if isinstance(value, int):
-            return key + struct.pack("<II", 4, value)
-        form, kind = {str: (None, 8), int: ("i", 5), float: ("f", 6)}[type(value[0])]
-        items = map(text, value) if form is None else (struct.pack("<" + form, item) for item in value)
-        return key + struct.pack("<IIQ", 9, kind, len(value)) + b"".join(items)
-
-    entries = {"tokens": texts, "token_type": types, **others}
-    content = b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries)) + b"".join(entry(*item) for item in entries.items())
-    (corpus / "gguf" / name).write_bytes(content + bytes(-len(content) % 32))
-
-
 def main():
     for name in ("tokenizer", "json_lines"):
         (corpus / name).mkdir(parents=True, exist_ok=True)
@@ -57,14 +34,6 @@ def main():
                "model": {"type": "BPE", "unk_token": "?", "byte_fallback": True, "fuse_unk": True,
                          "vocab": {t: i for i, t in enumerate("?\u2581ab")}, "merges": []}}
     (corpus / "tokenizer" / "metaspace").write_text(json.dumps(content), encoding="utf-8")
-    letters = [*map(chr, range(33, 127)), "\u0120", "\u010a", "th", "the", "<|x|>"]
-    gguf("merges", letters, [1] * (len(letters) - 1) + [3], model="gpt2", pre="smollm", merges=["t h", "th e"],
-         eos_token_id=len(letters) - 1)
-    gguf("pieces", ["?", "\u2581", "a", "\u2581a", "<0x0A>", "<s>"], [2, 1, 1, 1, 6, 3], model="llama",
-         scores=[0.0, -1.0, -2.0, -0.5, 0.0, 0.0], add_space_prefix=True)
-    gguf("more_pieces", ["<unk>", "\u2581", "a", "b", "\u2581a", "\u2581\u2581", "\u2581\u2581\u2581", "ab", "<s>"],
-         [2, 1, 1, 1, 1, 1, 1, 1, 3], model="llama", scores=[0.0, -8.0, -8.0, -8.0, -0.5, -9.0, -9.0, -1.0, 0.0],
-         bos_token_id=8, add_bos_token=True)
     lines = b'{"text": "one\\u00e9"}\r\n\n{"messages": [{"role": "user", "content": "a"}]}\n{"text": 1}\n[]\n{"text": "b"}'
     (corpus / "json_lines" / "plain").write_bytes(lines)
     (corpus / "json_lines" / "gzip").write_bytes(gzip.compress(lines, mtime=0) + gzip.compress(b"\n{}", mtime=0))

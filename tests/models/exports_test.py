@@ -21,7 +21,6 @@ except ImportError as error:
     named_python.skip(error)
 
 FOLDERS = pathlib.Path(__file__).resolve().parent / "folders"
-GGUF = FOLDERS.parents[1] / "extras" / "gguf" / "model" / "model.gguf"
 BIN = pathlib.Path(os.environ["RINGTRAIN_BIN"])
 KEYS = ["model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
         "head_dim", "intermediate_size", "n_inner", "n_positions", "max_position_embeddings", "sliding_window",
@@ -58,10 +57,6 @@ def main():
     for folder in sorted(FOLDERS.iterdir()):
         with tempfile.TemporaryDirectory() as temporary:
             check(folder.name, os.path.join(temporary, "out"))
-    with tempfile.TemporaryDirectory() as temporary:  # what it computes is compared in extras/gguf/gguf_model_test.cpp
-        output = os.path.join(temporary, "out")
-        subprocess.run([BIN / "gguf", "--input", GGUF, "--output", output], check=True, stdout=subprocess.DEVNULL)
-        load(output)(torch.arange(40)[None])
 
 
 if __name__ == "__main__":

@@ -191,8 +191,9 @@ TEST_F(ModelFaults, WhatIsNoModelIsSaid) {
   EXPECT_NE(error_of(ExitCode::checkpoint, [&] { open_model(at("bare")); }).find("neither model.safetensors"),
             std::string::npos);
   std::ofstream(at("model.gguf")) << "GGUF, which a command of its own converts";
-  EXPECT_NE(error_of(ExitCode::checkpoint, [&] { open_model(at("model.gguf")); }).find("ringtrain gguf --input"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of(ExitCode::checkpoint, [&] { open_model(at("model.gguf")); }).find("python3 -m ringtrain_gguf --input"),
+      std::string::npos);
 }
 
 }  // namespace

@@ -141,6 +141,17 @@ def python(name):
     raise Skipped(f"{name} names no Python with transformers {4 if name.endswith('4') else 5}")
 
 
+def convert(output):
+    """Makes a folder of the GGUF file."""
+    interpreter = os.environ.get("RINGTRAIN_PYTHON", sys.executable)
+    modules = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "extras", "python")
+    result = subprocess.run([interpreter, "-m", "ringtrain_gguf", "--input", GGUF, "--output", output],
+                            capture_output=True, text=True, env={**os.environ, "PYTHONPATH": modules})
+    if "needs the package" in result.stderr:
+        raise Skipped(result.stderr.strip())
+    assert result.returncode == 0, result.stderr
+
+
 def transformers_says(interpreter, request):
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/request.json", "w") as file:
@@ -162,7 +173,7 @@ def check(what, found, expected, tolerance):
 def same(folder, short):
     tokens = 256 if short else 1023
     prepare([excerpt(tokens)[0]], f"{folder}/gpl3.h5", "--validation-fraction", "0")
-    run("gguf", "--input", GGUF, "--output", f"{folder}/converted")
+    convert(f"{folder}/converted")
     with open(f"{folder}/converted/tokenizer.json") as file, open(f"{FOLDER}/tokenizer.json") as reference:
         converted, made = json.load(file), json.load(reference)
     assert converted["model"]["vocab"] == made["model"]["vocab"], "the tokenizer went along"
@@ -272,7 +283,7 @@ print(json.dumps({"version": transformers.__version__, "said": said}))
 
 def tuned(folder, _):
     interpreter, model = python("RINGTRAIN_PYTHON"), f"{folder}/model"
-    run("gguf", "--input", GGUF, "--output", model)
+    convert(model)
     with open(f"{folder}/chats.jsonl", "w") as file:
         for number in range(24):
             question, answer = list(ANSWERS.items())[number % len(ANSWERS)]

@@ -28,7 +28,7 @@ import time
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "support"), str(HERE.parent / "extras" / "gguf")]
-PACKAGES = ["tokenizers==0.23.3", "sentencepiece==0.2.3", "protobuf==7.36.2"]
+PACKAGES = ["tokenizers==0.23.3", "sentencepiece==0.2.3", "protobuf==7.36.2", "gguf==0.19.0"]
 
 import drawing  # noqa: E402  (the path above comes first)
 import environment  # noqa: E402
@@ -208,9 +208,9 @@ class Pieces:
         pieces_file.write(self.pieces, path, add_space_prefix=self.settings["add_dummy_prefix"])
         shutil.rmtree(output, ignore_errors=True)
         try:
-            pieces_file.convert(pathlib.Path(os.environ["RINGTRAIN_BIN"]) / "gguf", path, output)
+            pieces_file.convert(path, output)
         except subprocess.CalledProcessError as error:
-            raise Crash(f"gguf: {error.returncode} {error.stderr}") from error
+            raise Crash(f"ringtrain_gguf: {error.returncode} {error.stderr}") from error
         return output
 
     def reference(self, parse):

@@ -1,4 +1,4 @@
-// What export and the converters of the extras share: flags, and the sentences that say what was written. For mains.
+// The flags of export, and the sentences that say what was written.
 #pragma once
 
 #include <fmt/format.h>

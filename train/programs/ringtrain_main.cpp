@@ -41,7 +41,6 @@ constexpr std::array commands{
     Command{"check", "hold a config on its mesh against the model in plain double", check_command},
     Command{"plan", "memory and time of a run, before it", nullptr, true},
     Command{"report", "a page about a run, or about two", nullptr, true},
-    Command{"gguf", "turn a GGUF file into a Hugging Face folder", nullptr, true},
     Command{"launch", "start a program as MPI processes: ringtrain launch -n N -- train ..."},
 };
 

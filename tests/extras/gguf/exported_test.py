@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """SentencePiece tokenizers inside GGUF files, converted: ids and decoded text against SentencePiece, by ringtrain and
-by transformers with the folder that `gguf` makes.
+by transformers with the folder that ringtrain_gguf makes.
 
     exported_test.py [--megabytes N] [--random N] [NAME]...
 
-Needs the packages sentencepiece, tiktoken and tokenizers, and the tokenizers' own packages from PyPI (packages.py);
+Needs the packages gguf, sentencepiece, tiktoken and tokenizers, and the tokenizers' own packages from PyPI (packages.py);
 where something is missing the test is skipped, and says so (exit 77). RINGTRAIN_BIN names the folder of the programs,
 RINGTRAIN_PYTHON and RINGTRAIN_PYTHON_4 a Python that has transformers 5, and one with 4: by default this one.
 """
@@ -66,7 +66,7 @@ def converted(name, folder):
     gguf, output = folder / (name + ".gguf"), folder / (name + ".converted")
     pieces = [(piece.piece, piece.score, piece.type) for piece in model.pieces]
     pieces_file.write(pieces, gguf, bos_token_id=1, eos_token_id=2)
-    told = pieces_file.convert(oracle.BIN / "gguf", gguf, output)
+    told = pieces_file.convert(gguf, output)
     assert told is None, told
     return sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString()), output
 

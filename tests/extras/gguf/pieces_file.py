@@ -1,7 +1,9 @@
 """GGUF files with SentencePiece's pieces, for the tests in Python."""
+import os
 import pathlib
 import struct
 import subprocess
+import sys
 
 MODEL = pathlib.Path(__file__).resolve().parent / "model" / "model.gguf"
 ALIGNMENT = 32
@@ -34,7 +36,9 @@ def write(pieces, path, **others):
     path.write_bytes(model[:16] + struct.pack("<Q", count) + entries + model[24:])
 
 
-def convert(program, path, output):
+def convert(path, output):
     """Makes a folder of a GGUF file. Returns the sentence that says why it has no tokenizer, None if it has one."""
-    result = subprocess.run([program, "--input", path, "--output", output], check=True, capture_output=True, text=True)
+    command = [sys.executable, "-m", "ringtrain_gguf", "--input", path, "--output", output]
+    environment = {**os.environ, "PYTHONPATH": str(MODEL.parents[4] / "extras" / "python")}
+    result = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     return result.stderr if "the tokenizer does not go along" in result.stderr else None
