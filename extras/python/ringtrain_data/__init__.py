@@ -55,16 +55,20 @@ def convert(rows, tokenizer, output, *, placed=False, field=None, learn="answers
     encoder = Encoder(tokenizer, end_token(tokenizer, document_end), document_start)
     forms = Forms(tokenizer, field, learn, template_options)
     numbers, example = {"rows": 0, "broken": 0, "empty": 0, "notes": []}, None
+    begin, begun = [*encoder.begin, tokenizer.bos_token_id][0], 0  # how many documents begin with that token
     with TokenFile(output, encoder.vocab_size) as file:
         places = rows if placed else ((f"row {number}", row) for number, row in enumerate(rows, 1))
         for batch in batches(documents_of(places, forms, skip_broken_rows, numbers)):
             for encoded in encoder.encode(batch):
                 example = example or show.marked(tokenizer, *encoded[:2])
                 file.add(*encoded)
+                begun += int(encoded[0][0]) == begin
         end_name = tokenizer.convert_ids_to_tokens(encoder.end)
         known, why = tokenizer_files.tokenizer_hash(folder, end_name)
-        numbers["validation"] = file.finish(seed, validation_fraction, encoder.end,
-                                            **({"tokenizer_hash": known} if known else {}))
+        members = {"tokenizer_hash": known} if known else {}
+        if begun in (0, len(file.lengths)):  # else what an evaluation should put before a window is not known
+            members["document_start"] = [begin] if begun else []
+        numbers["validation"] = file.finish(seed, validation_fraction, encoder.end, **members)
         answer_ends = [special_id(tokenizer, one) for one in sorted(forms.chats.ends_seen)]
         ends = list(dict.fromkeys([encoder.end, *answer_ends]))
         tokenizer_files.keep_tokenizer(folder, f"{output}.tokenizer", chat_template, ends)

@@ -252,8 +252,27 @@ class ConvertTest(unittest.TestCase):
         prompt = (begins, *self.ids(self.text, "bc"), end)
         self.assertEqual(set(both), {(begins, *self.ids(self.text, "a"), end), prompt})
         self.assertEqual(both[prompt][0], 0)
+        self.assertEqual(read_tokens(output)[2]["document_start"], [begins])
         _, _, _, output = self.run_program("--input", path, "--tokenizer", self.text, "--document-start", "none")
         self.assertNotIn(begins, [one for some in read_tokens(output)[0] for one in some])
+        self.assertEqual(read_tokens(output)[2]["document_start"], [])
+        convert(["a", [begins, 5], [5, 6]], self.text, self.folder / "mixed.h5")
+        self.assertNotIn("document_start", read_tokens(self.folder / "mixed.h5")[2])
+        convert(["a", [begins, 5]], self.text, self.folder / "equal.h5")
+        self.assertEqual(read_tokens(self.folder / "equal.h5")[2]["document_start"], [begins])
+
+    @unittest.skipUnless((BIN / "evaluate").exists(), "the programs are not built")
+    def test_prepare_and_evaluate_agree_on_what_begins_a_text(self):
+        path = self.write("a.jsonl", "".join(json.dumps({"text": f"a line of text {i}"}) + "\n" for i in range(40)))
+        os.environ["RINGTRAIN_BIN"] = str(BIN)
+        code, _, err, output = self.run_program("--input", path, "--tokenizer", self.text)
+        self.assertEqual(code, 0, err)
+        prepared = self.folder / "prepared.h5"
+        subprocess.run([BIN / "prepare", "--input", path, "--tokenizer", self.text, "--output", prepared], check=True,
+                       capture_output=True)
+        ours, theirs = read_tokens(output), read_tokens(prepared)
+        self.assertEqual(sorted(ours[0]), sorted(theirs[0]))
+        self.assertEqual(ours[2]["document_start"], theirs[2]["document_start"])
 
     def test_documents_lie_where_their_numbers_do(self):
         texts = [f"{'word ' * (i % 7)}number {i}" for i in range(300)]
