@@ -1,8 +1,5 @@
 // Every form in which texts and data sets come, by name and by content, named alone and in a folder: each is read as
 // what it is, or refused in a sentence.
-#include <zlib.h>
-#include <zstd.h>
-
 #include <algorithm>
 
 #include "data/preparation/data_forms.h"
@@ -10,32 +7,13 @@
 #include "data/token_file.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "tests/data/data_fixture.h"
+#include "tests/data/packed.h"
 
 namespace ringtrain {
 namespace {
 
 namespace fs = std::filesystem;
 using namespace std::string_literals;
-
-std::string gzipped(const std::string& content) {
-  z_stream state{};
-  EXPECT_EQ(::deflateInit2(&state, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  std::string packed(::deflateBound(&state, content.size()) + 64, '\0');
-  state.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
-  state.avail_in = static_cast<uInt>(content.size());
-  state.next_out = reinterpret_cast<Bytef*>(packed.data());
-  state.avail_out = static_cast<uInt>(packed.size());
-  EXPECT_EQ(::deflate(&state, Z_FINISH), Z_STREAM_END);
-  packed.resize(state.total_out);
-  ::deflateEnd(&state);
-  return packed;
-}
-
-std::string zstandard(const std::string& content) {
-  std::string packed(::ZSTD_compressBound(content.size()), '\0');
-  packed.resize(::ZSTD_compress(packed.data(), packed.size(), content.data(), content.size(), 3));
-  return packed;
-}
 
 struct Form {
   std::string name, content;

@@ -1,7 +1,4 @@
 // JSONL, compressed files and real tokenizers to token files.
-#include <zlib.h>
-#include <zstd.h>
-
 #include <algorithm>
 #include <fstream>
 
@@ -11,6 +8,7 @@
 #include "data/tokenizer/byte_tokenizer.h"
 #include "framework/config/data_config.h"
 #include "tests/data/data_fixture.h"
+#include "tests/data/packed.h"
 
 namespace ringtrain {
 namespace {
@@ -19,24 +17,6 @@ namespace fs = std::filesystem;
 
 class PrepareJson : public DataTest {
  protected:
-  static std::string gzip(const std::string& content) {
-    z_stream state{};
-    EXPECT_EQ(::deflateInit2(&state, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
-    std::string packed(::deflateBound(&state, content.size()) + 64, '\0');
-    state.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
-    state.avail_in = static_cast<uInt>(content.size());
-    state.next_out = reinterpret_cast<Bytef*>(packed.data());
-    state.avail_out = static_cast<uInt>(packed.size());
-    EXPECT_EQ(::deflate(&state, Z_FINISH), Z_STREAM_END);
-    packed.resize(state.total_out);
-    ::deflateEnd(&state);
-    return packed;
-  }
-  static std::string zstd(const std::string& content) {
-    std::string packed(::ZSTD_compressBound(content.size()), '\0');
-    packed.resize(::ZSTD_compress(packed.data(), packed.size(), content.data(), content.size(), 3));
-    return packed;
-  }
   TextOptions options(int threads = 1) const {
     TextOptions result;
     result.tokenizer = tokenizer.get();
@@ -80,8 +60,8 @@ TEST_F(PrepareJson, EveryLineIsADocumentHoweverItIsPacked) {
       "{\"text\": \"one\"}\r\n\n{\"id\": 3, \"text\": \"two \\u00e9\\n\"}\n  \n{\"text\": \"\"}\n{\"text\": \"three\"}";
   const std::vector<std::string> expected{"one", "three", "two \u00e9\n"};
   text("plain.jsonl", lines);
-  text("g.jsonl.gz", gzip(lines.substr(0, 20)) + gzip(lines.substr(20)));  // two members
-  text("z.ndjson.zst", zstd(lines.substr(0, 30)) + zstd(lines.substr(30)));
+  text("g.jsonl.gz", gzipped(lines.substr(0, 20)) + gzipped(lines.substr(20)));  // two members
+  text("z.ndjson.zst", zstandard(lines.substr(0, 30)) + zstandard(lines.substr(30)));
   for (const char* name : {"plain.jsonl", "g.jsonl.gz", "z.ndjson.zst"}) {
     const std::string output = std::string(name) + ".h5";
     const CorpusSummary summary = prepare({at(name)}, output, options());
@@ -118,7 +98,7 @@ TEST_F(PrepareJson, DamagedArchivesAreRefused) {
   for (int i = 0; i < 20000; ++i) content += "{\"text\": \"" + std::to_string(i * i) + "\"}\n";
   for (const bool gz : {true, false}) {
     const std::string name = gz ? "a.jsonl.gz" : "a.jsonl.zst";
-    std::string packed = gz ? gzip(content) : zstd(content);
+    std::string packed = gz ? gzipped(content) : zstandard(content);
     text(name, packed.substr(0, packed.size() - 5));
     EXPECT_TRUE(holds(refusal(name, options()), "is damaged or cut short"));
     packed[packed.size() / 2] = static_cast<char>(packed[packed.size() / 2] ^ 0x55);
@@ -269,8 +249,8 @@ TEST_F(PrepareJson, PatternsNameManyFiles) {
 }
 
 TEST_F(PrepareJson, BinaryTextsShowOnceTheyAreUnpacked) {
-  text("a.txt.gz", gzip("text"));
-  text("b.dat.gz", gzip(std::string("a\0b", 3)));
+  text("a.txt.gz", gzipped("text"));
+  text("b.dat.gz", gzipped(std::string("a\0b", 3)));
   const CorpusSummary summary = prepare({at("a.txt.gz"), at("b.dat.gz")}, "a.h5", options());
   EXPECT_EQ(summary.binary, 1);
   EXPECT_EQ(documents("a.h5"), std::vector<std::string>{"text"});
