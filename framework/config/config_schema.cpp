@@ -330,8 +330,7 @@ std::vector<ConfigKey> make_table() {
       real("lora.alpha", MEMBER(model.lora.alpha), {0, 1e6, true}, "what adapters add is scaled by alpha / rank"),
       words("lora.targets", MEMBER(model.lora.targets), "projection",
             "which of a layer have one: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj; or of some "
-            "layers: "
-            "ends of names such as layers.0.mlp.up_proj"),
+            "layers: ends of names such as layers.0.mlp.up_proj"),
 
       key_of(KEY(data.train), "a path, or a list of {path, weight}", read_sources, write_sources, "", true),
       text(KEY(data.validation), "empty: the first file's own validation part"),

@@ -26,8 +26,7 @@ class Carrier {
   Carrier(const std::string& to, const EndIds& ids, OwnGeneration generation, ExitCode code)
       : to_(to), ids_(ids), generation_(generation), code_(code) {}
 
-  std::vector<std::string> carry(const std::string& from, const std::map<std::string, std::string>& made) {
-    for (const auto& [name, content] : made) write(name, content);
+  std::vector<std::string> carry(const std::string& from) {
     require_whole(from);
     if (from == "bytes") {
       write("tokenizer.json", json_text(byte_tokenizer_json()) + "\n");
@@ -112,9 +111,8 @@ void check_carried_files(const std::string& folder) {
 }
 
 std::vector<std::string> carry_tokenizer(const std::string& from, const std::string& to, const EndIds& ids,
-                                         OwnGeneration generation, ExitCode code,
-                                         const std::map<std::string, std::string>& made) {
-  return Carrier(to, ids, generation, code).carry(from, made);
+                                         OwnGeneration generation, ExitCode code) {
+  return Carrier(to, ids, generation, code).carry(from);
 }
 
 }  // namespace ringtrain

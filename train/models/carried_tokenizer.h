@@ -2,7 +2,6 @@
 // or beside a token file. transformers' AutoTokenizer loads what stands there then.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -19,11 +18,10 @@ void check_carried_files(const std::string& folder);
 enum class OwnGeneration { kept, left };
 
 /// Puts a tokenizer with its chat template into a folder that exists, and a generation_config.json with these ids.
-/// Returns the names of the files. from: what load_tokenizer() takes; "": no tokenizer. made: files in place of these,
-/// their contents by name. Throws Error(code) if a file cannot be read or written, or is a link that leads out of its
-/// folder, and Error(checkpoint) that names a tokenizer.json that is damaged.
+/// Returns the names of the files. from: what load_tokenizer() takes; "": no tokenizer. Throws Error(code) if a file
+/// cannot be read or written, or is a link that leads out of its folder, and Error(checkpoint) that names a
+/// tokenizer.json that is damaged.
 std::vector<std::string> carry_tokenizer(const std::string& from, const std::string& to, const EndIds& ids,
-                                         OwnGeneration generation, ExitCode code,
-                                         const std::map<std::string, std::string>& made = {});
+                                         OwnGeneration generation, ExitCode code);
 
 }  // namespace ringtrain

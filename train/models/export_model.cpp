@@ -294,8 +294,8 @@ ExportSummary export_model(const ModelSource& source, const ExportOptions& optio
   if (adapters) summary.lost = lost_keys(source, options.base_config_changes);
   check_export(source.path, options);
   OutputFolder output(options.output, ExitCode::usage);
-  summary.carried = carry_tokenizer(like, output.content(), source.ends(), OwnGeneration::kept, ExitCode::checkpoint,
-                                    options.tokenizer_files);  // first: it may be refused
+  summary.carried = carry_tokenizer(like, output.content(), source.ends(), OwnGeneration::kept,
+                                    ExitCode::checkpoint);  // first: it may be refused
   write_weights(source, options, output, summary);
   write_file(output.content() + (adapters ? std::string("/") + adapter_config_file : "/config.json"), config,
              ExitCode::checkpoint);

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -21,7 +20,6 @@ struct ExportOptions {
   std::int64_t max_shard_bytes = 50'000'000'000;  // transformers 5's default
   bool base_config_changes = false;               // a PEFT folder is written even if it loses keys of the model
   std::string like = {};                          // a folder whose tokenizer is carried along; "": that of the source
-  std::map<std::string, std::string> tokenizer_files = {};  // or what was made for a source without: content by name
 };
 
 struct ExportSummary {

@@ -25,6 +25,25 @@ namespace ringtrain {
 
 namespace {
 
+/// Adds what begins and ends a text: of the ids that a file names, the tokens of the model. Ids of other vocabularies
+/// are common there (defaults of a class), and hurt only who uses them. where: the file, for messages.
+void add_ends(ModelSource& source, const std::string& where, const EndIds& ids) {
+  const Vocabulary vocabulary(source.model.vocab_size);
+  const auto named = [&](const char* role) { return fmt::format("{}{}_token_id", where, role); };
+  if (ids.begin && vocabulary.has(*ids.begin)) {
+    if (!source.begin_token) source.begin_token = vocabulary.token(*ids.begin, ExitCode::checkpoint, named("bos"));
+  } else if (ids.begin && source.no_begin_token.empty()) {
+    source.no_begin_token = vocabulary.refusal(*ids.begin, named("bos"));
+  }
+  for (const std::int64_t end : ids.ends) {
+    if (!vocabulary.has(end)) {
+      source.no_end_tokens.push_back(vocabulary.refusal(end, named("eos")));
+    } else if (std::ranges::find(source.end_tokens, end) == source.end_tokens.end()) {
+      source.end_tokens.push_back(vocabulary.token(end, ExitCode::checkpoint, named("eos")));
+    }
+  }
+}
+
 /// Returns what tells these files from others: names, types and places of their tensors, and some of each file's bytes.
 /// (Hashing all of them would take as long as reading them.)
 std::string identity_of(const StoredTensors& stored) {
@@ -98,23 +117,6 @@ ModelSource open_transformer(const std::string& path, Adapters adapters) {
 }
 
 }  // namespace
-
-void add_ends(ModelSource& source, const std::string& where, const EndIds& ids, const char* end_role) {
-  const Vocabulary vocabulary(source.model.vocab_size);
-  const auto named = [&](const char* role) { return fmt::format("{}{}_token_id", where, role); };
-  if (ids.begin && vocabulary.has(*ids.begin)) {
-    if (!source.begin_token) source.begin_token = vocabulary.token(*ids.begin, ExitCode::checkpoint, named("bos"));
-  } else if (ids.begin && source.no_begin_token.empty()) {
-    source.no_begin_token = vocabulary.refusal(*ids.begin, named("bos"));
-  }
-  for (const std::int64_t end : ids.ends) {
-    if (!vocabulary.has(end)) {
-      source.no_end_tokens.push_back(vocabulary.refusal(end, named(end_role)));
-    } else if (std::ranges::find(source.end_tokens, end) == source.end_tokens.end()) {
-      source.end_tokens.push_back(vocabulary.token(end, ExitCode::checkpoint, named(end_role)));
-    }
-  }
-}
 
 std::optional<std::string> beyond_context(const ModelSource& source, std::int64_t length, const char* what) {
   if (length <= source.context_length || model_spec(source.model).positions != Positions::rope) return std::nullopt;

@@ -76,11 +76,6 @@ ModelReader model_reader(const std::function<void(const std::string&)>& log);
 /// The same for a plan, which needs no weights: a folder with a Hugging Face config.json alone is enough.
 ModelReader planned_model_reader(const std::function<void(const std::string&)>& log);
 
-/// Adds what begins and ends a text: of the ids that a file names, the tokens of the model. Ids of other vocabularies
-/// are common there (defaults of a class), and hurt only who uses them. where: the file and its keys, to be completed
-/// by "bos" or the end's role.
-void add_ends(ModelSource& source, const std::string& where, const EndIds& ids, const char* end_role = "eos");
-
 /// Returns the source of a model whose path and config are set, with the parameters of the table in these files. Throws
 /// Error(checkpoint) as check_placed_model() does.
 ModelSource with_weights(ModelSource source, PlacedModel placed, const ParameterTable& table);
