@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <sstream>
 
 #include "data/chat/chat_format.h"
 #include "data/token_file.h"
@@ -14,6 +15,8 @@
 #include "framework/error.h"
 #include "framework/storage/files.h"
 #include "framework/storage/hash.h"
+#include "framework/storage/plain_text.h"
+#include "framework/text/text_reader.h"
 #include "layers/model_parameters.h"
 #include "layers/model_spec.h"
 #include "parallel/launch/agreement.h"
@@ -42,7 +45,7 @@ struct PromptTokenizer {
 
 PromptTokenizer tokenizer_of(const GenerationOptions& options, const ModelSource& source) {
   PromptTokenizer result;
-  if (!options.tokens.empty()) return result;
+  if (!options.tokens.empty() || !options.tokens_file.empty()) return result;
   std::string path = options.tokenizer;
   const ExitCode damaged = path.empty() ? ExitCode::checkpoint : ExitCode::data;
   if (path.empty() && !source.tokenizer.empty() && holds_tokenizer(source.tokenizer)) path = source.tokenizer;
@@ -85,11 +88,12 @@ std::vector<std::int32_t> encode_prompt(const PromptTokenizer& own, const std::s
 
 /// Returns the bytes that no prompt may exceed: a few times the longest tokens that the context holds, since text may
 /// shrink on its way to tokens (NFC, spaces that a token swallows), and at least what any terminal or editor sends.
-std::int64_t most_prompt_bytes(const Tokenizer& tokenizer, std::int64_t context) {
+/// tokenizer: null where the prompt is ids, which have at most 10 digits and a space each.
+std::int64_t most_prompt_bytes(const Tokenizer* tokenizer, std::int64_t context) {
   constexpr std::int64_t least = std::int64_t{1} << 20, most = std::int64_t{256} << 20;
   std::size_t longest = 4;  // a character without a token of its own
-  for (std::int32_t token = 0; token < tokenizer.vocab_size(); ++token) {
-    longest = std::max(longest, tokenizer.token_text(token).size());
+  for (std::int32_t token = 0; tokenizer != nullptr && token < tokenizer->vocab_size(); ++token) {
+    longest = std::max(longest, tokenizer->token_text(token).size());
   }
   std::int64_t bytes = 0;
   if (__builtin_mul_overflow(static_cast<std::int64_t>(4 * longest), context, &bytes)) return most;
@@ -102,15 +106,34 @@ std::optional<std::int32_t> begin_token_of(const GenerationOptions& options, con
   return own.tokenizer && !own.chats ? own.tokenizer->begin_of_text() : std::nullopt;
 }
 
+/// Returns the ids in a file's text. Throws Error(usage) that names the file and the place of what is none.
+std::vector<std::int32_t> read_ids(const std::string& text, const std::string& file, const Vocabulary& vocabulary) {
+  std::vector<std::int32_t> ids;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const std::string where = fmt::format("--tokens-file {}, id {}", file, ids.size() + 1);
+    const std::optional<std::int64_t> id = number_of<std::int64_t>(word);
+    if (!id) {
+      fail(ExitCode::usage, "{}: \"{}\" is no token id; ids are decimal digits with white space between them", where,
+           plain_text(word));
+    }
+    ids.push_back(vocabulary.token(*id, ExitCode::usage, where));
+  }
+  if (ids.empty()) fail(ExitCode::usage, "--tokens-file {}: it holds no token id; a prompt has at least one", file);
+  return ids;
+}
+
 /// Returns the prompt's tokens.
 std::vector<std::int32_t> prompt_of(const GenerationOptions& options, const ModelSource& source,
                                     const PromptTokenizer& own, std::int64_t context) {
   const Vocabulary vocabulary(source.model.vocab_size);
   std::vector<std::int32_t> prompt;
   for (const std::int64_t id : options.tokens) prompt.push_back(vocabulary.token(id, ExitCode::usage, "--tokens"));
-  if (own.tokenizer) {
-    const std::string text =
-        options.read_prompt ? options.read_prompt(most_prompt_bytes(*own.tokenizer, context)) : options.prompt;
+  const std::string text =
+      options.read_prompt ? options.read_prompt(most_prompt_bytes(own.tokenizer.get(), context)) : options.prompt;
+  if (!options.tokens_file.empty()) {
+    prompt = read_ids(text, options.tokens_file, vocabulary);
+  } else if (own.tokenizer) {
     for (const std::int32_t id : encode_prompt(own, text, options.parse_special)) {
       prompt.push_back(vocabulary.token(id, ExitCode::usage, "the prompt's tokenizer"));
     }
@@ -133,8 +156,10 @@ void check_ring(std::int64_t ranks, std::int64_t positions) {
        positions, positions);
 }
 
-/// Returns the tokens that end a text: those that the model names, else the tokenizer's; and that which ends an answer.
-std::vector<std::int32_t> end_tokens_of(const ModelSource& source, const PromptTokenizer& own) {
+/// Returns the tokens that end a text: those that the model names, else the tokenizer's; that which ends an answer; and
+/// those of --stop-token.
+std::vector<std::int32_t> end_tokens_of(const GenerationOptions& options, const ModelSource& source,
+                                        const PromptTokenizer& own) {
   std::vector<std::int32_t> tokens = source.end_tokens;
   const auto add = [&](std::optional<std::int32_t> end) {
     if (end && std::ranges::find(tokens, *end) == tokens.end()) tokens.push_back(*end);
@@ -143,6 +168,8 @@ std::vector<std::int32_t> end_tokens_of(const ModelSource& source, const PromptT
   if (own.chats) add(own.chats->end_of_answer());
   // Of a run's checkpoint, where nothing says: the last token, as in a token file.
   if (tokens.empty() && source.checkpoint) tokens.push_back(last_token(source.model.vocab_size));
+  const Vocabulary vocabulary(source.model.vocab_size);
+  for (const std::int64_t id : options.stop_tokens) add(vocabulary.token(id, ExitCode::usage, "--stop-token"));
   return tokens;
 }
 
@@ -171,7 +198,7 @@ GenerationRequest request_of(const GenerationOptions& options, const ModelSource
   }
   request.new_tokens = std::min(options.max_new_tokens, room);
   check_ring(options.sequence_ranks, prompt + request.new_tokens - 1);
-  request.end_tokens = end_tokens_of(source, own);
+  request.end_tokens = end_tokens_of(options, source, own);
   return request;
 }
 
@@ -183,6 +210,7 @@ std::vector<AgreedValue> facts_of(const GenerationOptions& options, const ModelS
   hasher.update(request.prompt.data(), request.prompt.size() * sizeof(request.prompt[0]));
   return {{"the checkpoint", source.identity},
           {"the prompt's hash", hasher.digest()},
+          {"the tokens that end a text", fmt::format("{}", fmt::join(request.end_tokens, ","))},
           {"--max-new-tokens", std::to_string(options.max_new_tokens)},
           {"--threads-per-rank", std::to_string(options.threads_per_rank)},
           {"the sampling flags",

@@ -26,17 +26,19 @@ struct GenerationOptions {
   PromptReader read_prompt;  // text that is asked for once the model is known; or
   std::vector<std::int64_t>
       tokens;                  // the prompt's token ids, if not empty: then the new ones are handed on as ids, too
+  std::string tokens_file;     // if not empty: read_prompt returns ids with white space between them, from this file
   bool chat = false;           // the prompt's text is a conversation as JSON, written as the tokenizer's template does
   bool parse_special = false;  // <|im_start|> and its like within the prompt's text are tokens, not letters
   // What the prompt begins with, once. Nothing: a text, but no conversation, with what the tokenizer puts before it.
   std::optional<std::int32_t> begin_token;  // -1: no token
   std::int64_t max_new_tokens = 128;
   SamplingOptions sampling;
-  std::vector<std::string> stops;  // texts that end the text before them
-  bool raw = false;                // bytes as they come: nothing is replaced, special tokens are there
-  bool shard_weights = false;      // each rank holds its part of the weights; false: as the checkpoint's config says
-  std::string device = "auto";     // cpu | cuda | auto: cuda if the checkpoint was made there and this build has it
-  std::string dtype;               // in which to compute; "": the checkpoint's, of a model from elsewhere float32
+  std::vector<std::string> stops;         // texts that end the text before them
+  std::vector<std::int64_t> stop_tokens;  // ids that end the text, as the model's own end tokens do
+  bool raw = false;                       // bytes as they come: nothing is replaced, special tokens are there
+  bool shard_weights = false;   // each rank holds its part of the weights; false: as the checkpoint's config says
+  std::string device = "auto";  // cpu | cuda | auto: cuda if the checkpoint was made there and this build has it
+  std::string dtype;            // in which to compute; "": the checkpoint's, of a model from elsewhere float32
   std::int64_t sequence_ranks = 1;
   std::int64_t threads_per_rank = 0;  // 0: cores / ranks
   /// Of the checkpoint's model. Error(usage) for one that does not generate (Model::prefill).

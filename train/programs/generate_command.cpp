@@ -50,10 +50,13 @@ struct GenerateFlags {
 /// The prompt: where it comes from, and how it becomes tokens.
 void add_prompt_flags(CommandLine& app, GenerateFlags& flags) {
   GenerationOptions& options = flags.options;
-  app.add_option("--prompt", options.prompt, "TEXT", "the prompt: it comes by one of these five");
+  app.add_option("--prompt", options.prompt, "TEXT", "the prompt: it comes by one of these six");
   app.add_option("--prompt-file", flags.prompt_file, "FILE", "a file that is the prompt");
   app.add_option("--chat", flags.chat_file, "FILE.json",
                  "a JSON file with a list of messages: the model answers the last one");
+  auto* tokens_file = app.add_option("--tokens-file", options.tokens_file, "FILE|-",
+                                     "a file with the prompt's token ids, or the standard input: decimal, with white "
+                                     "space between them; the new ones are printed as ids");
   auto* tokens =
       app.add_option("--tokens", options.tokens, "I,I,...", "the prompt as token ids; the new ones are printed as ids")
           ->delimiter(',')
@@ -64,7 +67,8 @@ void add_prompt_flags(CommandLine& app, GenerateFlags& flags) {
   app.add_choice<bool>("--special-tokens", options.parse_special, {{"text", false}, {"parse", true}},
                        "what <|im_start|> and its like are within the prompt")
       ->default_str("text")
-      ->excludes(tokens);
+      ->excludes(tokens)
+      ->excludes(tokens_file);
   add_begin_token(app, flags.begin_token,
                   "what stands before the prompt (default: what the tokenizer itself puts before a text)");
 }
@@ -102,16 +106,21 @@ bool parse(GenerateFlags& flags, int argc, char** argv, bool prints) {
   app.add_option("--stop", options.stops, "TEXT", "end before this text; may be given several times")
       ->expected(1)
       ->take_all()
-      ->excludes(app.get_option("--tokens"));
+      ->excludes(app.get_option("--tokens"))
+      ->excludes(app.get_option("--tokens-file"));
+  app.add_option("--stop-token", options.stop_tokens, "ID,...", "end at these tokens, too, which are not printed")
+      ->delimiter(',');
   app.add_flag("--raw", options.raw, "print bytes as they come: nothing is replaced or left out, no newline is added")
-      ->excludes(app.get_option("--tokens"));
+      ->excludes(app.get_option("--tokens"))
+      ->excludes(app.get_option("--tokens-file"));
   app.add_option("--mesh", flags.mesh, "1xN", "sequence ranks that share prompt and cache");
   app.add_computation(options);
   if (!parse_command_line(app, argc, argv, prints)) return false;
-  const auto sources = {"--prompt", "--prompt-file", "--chat", "--tokens", "STDIN"};
+  const auto sources = {"--prompt", "--prompt-file", "--chat", "--tokens", "--tokens-file", "STDIN"};
   if (std::ranges::count_if(sources, [&](const char* source) { return app.count(source) > 0; }) != 1) {
     fail(ExitCode::usage,
-         "give the prompt by one of --prompt, --prompt-file, --chat, --tokens and -; see generate --help");
+         "give the prompt by one of --prompt, --prompt-file, --chat, --tokens, --tokens-file and -; see generate "
+         "--help");
   }
   return true;
 }
@@ -122,14 +131,14 @@ void settle(GenerateFlags& flags, const Launcher& launcher) {
   options.sequence_ranks = read_mesh(flags.mesh);
   options.begin_token = read_begin_token(flags.begin_token);
   options.chat = !flags.chat_file.empty();
-  if (const std::string& file = options.chat ? flags.chat_file : flags.prompt_file; !file.empty()) {
-    options.read_prompt = [&](std::int64_t most) { return read_file(file, ExitCode::usage, most); };
-  }
-  if (!flags.dash.empty()) {
+  const std::string file = flags.prompt_file + flags.chat_file + options.tokens_file + flags.dash;  // one at most
+  if (file == "-") {
     if (launcher.processes() > 1) {
-      fail(ExitCode::usage, "-: of several processes one alone has the standard input; give --prompt-file");
+      fail(ExitCode::usage, "-: of several processes one alone has the standard input; give --prompt-file or --tokens");
     }
     options.read_prompt = read_standard_input;
+  } else if (!file.empty()) {
+    options.read_prompt = [file](std::int64_t most) { return read_file(file, ExitCode::usage, most); };
   }
 }
 

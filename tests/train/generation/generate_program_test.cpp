@@ -4,8 +4,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 
 #include "tests/support/paths.h"
 #include "tests/train/child_process.h"
@@ -26,6 +29,11 @@ class GenerateProgram : public TrainTest {
   ChildResult generate(std::vector<std::string> arguments, const std::function<void()>& before_start = {}) const {
     arguments.insert(arguments.begin(), {"--checkpoint", "run", "--max-new-tokens", "12"});
     return run_child("generate", arguments, folder, before_start);
+  }
+  static std::vector<std::string> split(std::string ids) {
+    std::ranges::replace(ids, ',', ' ');
+    std::istringstream words(ids);
+    return {std::istream_iterator<std::string>(words), {}};
   }
   void expect_refused(const std::vector<std::string>& arguments, const std::string& part) const {
     const ChildResult result = generate(arguments);
@@ -51,6 +59,28 @@ TEST_F(GenerateProgram, PromptsFromEverywhereAreTheSame) {
   for (const char byte : text.out) ids += fmt::format("{}{}", ids.empty() ? "" : ",", static_cast<unsigned char>(byte));
   EXPECT_EQ(generate({"--tokens", "97,98,99"}).out, ids + "\n");
   EXPECT_EQ(generate({"--tokens", "97,98,99", "--mesh", "1x3"}).out, ids + "\n");
+  std::ofstream(at("ids.txt")) << "97 98\n\t99\n";
+  EXPECT_EQ(generate({"--tokens-file", "ids.txt"}).out, ids + "\n");
+  EXPECT_EQ(
+      generate({"--tokens-file", "-"}, [path = at("ids.txt")] { replace_stream(STDIN_FILENO, path.c_str(), O_RDONLY); })
+          .out,
+      ids + "\n");
+}
+
+TEST_F(GenerateProgram, AStopTokenEndsTheTextAndIsNotPrinted) {
+  const std::vector<std::string> drawn{"--tokens", "97,98,99", "--temperature", "1", "--seed", "5"};
+  const auto with = [&](const std::string& stops) {
+    std::vector<std::string> arguments = drawn;
+    arguments.insert(arguments.end(), {"--stop-token", stops});
+    return generate(arguments);
+  };
+  const std::vector<std::string> ids = split(generate(drawn).out);
+  const auto stop = std::ranges::find_if(ids, [&](const std::string& id) { return id != ids[0]; });
+  ASSERT_NE(stop, ids.end());
+  const ChildResult stopped = with("256," + *stop);
+  EXPECT_EQ(split(stopped.out), std::vector(ids.begin(), stop));
+  EXPECT_NE(stopped.err.find("the document ended"), std::string::npos) << stopped.err;
+  EXPECT_EQ(with(ids[0]).out, "\n");
 }
 
 TEST_F(GenerateProgram, OneSentenceForEachCommandLineThatCannotBe) {
@@ -60,6 +90,18 @@ TEST_F(GenerateProgram, OneSentenceForEachCommandLineThatCannotBe) {
   expect_refused({"--prompt-file", "nothing"}, "nothing");
   expect_refused({"--prompt", std::string(65, 'x')}, "the model's context is 64");
   expect_refused({"--tokens", "1,257"}, "257 is no token");
+  expect_refused({"--prompt", "a", "--tokens-file", "ids"}, "--tokens-file");
+  expect_refused({"--tokens-file", "nothing"}, "nothing");
+  std::ofstream(at("empty")) << " \n";
+  expect_refused({"--tokens-file", "empty"}, "--tokens-file empty: it holds no token id");
+  std::ofstream(at("word")) << "1 2\n1,2";
+  expect_refused({"--tokens-file", "word"}, "--tokens-file word, id 3: \"1,2\" is no token id");
+  std::ofstream(at("high")) << "1 257";
+  expect_refused({"--tokens-file", "high"}, "--tokens-file high, id 2: 257 is no token of this model");
+  std::ofstream(at("negative")) << "-1";
+  expect_refused({"--tokens-file", "negative"}, "--tokens-file negative, id 1: -1 is no token of this model");
+  expect_refused({"--prompt", "a", "--stop-token", "5,257"}, "--stop-token: 257 is no token of this model");
+  expect_refused({"--prompt", "a", "--stop-token", "x"}, "--stop-token");
   expect_refused({"--prompt", "a", "--mesh", "2x1"}, "--mesh 2x1: must be 1xN");
   expect_refused({"--prompt", "a", "--mesh", "1x0"}, "--mesh 1x0");
   expect_refused({"--prompt", "a", "--mesh", "1x1024"}, "at most 64 positions");
