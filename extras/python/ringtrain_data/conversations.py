@@ -8,7 +8,7 @@ import json
 import os
 import re
 
-from .rows import Refused
+from .rows import Refused, parsed
 
 LOSS_KEYS = ("weight", "train", "trainable", "training", "loss", "loss_mask")
 PLAIN_KEYS = {"role", "content", "tool_call_id"}
@@ -30,15 +30,8 @@ def content_of(content):
 
 # Return a call of a tool whose arguments are an object, as templates want them, not an object's JSON.
 def parsed_call(call):
-    call = dict(call)
-    if isinstance(call.get("function"), dict):
-        call["function"] = parsed_call(call["function"])
-    if isinstance(call.get("arguments"), str):
-        try:
-            call["arguments"] = json.loads(call["arguments"])
-        except ValueError:
-            pass
-    return call
+    call = {key: parsed(value) if key == "arguments" else value for key, value in call.items()}
+    return call | {"function": parsed_call(call["function"])} if isinstance(call.get("function"), dict) else call
 
 
 # Take what says whether a message is learned out of it; return its weight, None where nothing says so.
@@ -53,9 +46,7 @@ def loss_weight(message):
 def read_message(value):
     if not isinstance(value, dict):
         raise Refused("a message is no object")
-    message = {key: one for key, one in value.items() if key == "content" or one not in (None, [], "")}
-    if message.get("content", "") is None:
-        del message["content"]
+    message = {key: one for key, one in value.items() if one not in (None, [], "") or (key, one) == ("content", "")}
     if "from" in message:
         role, content = message.pop("from"), message.pop("value", "")
         if role == "function_call":
@@ -76,15 +67,20 @@ def read_message(value):
     return message, weight
 
 
+# Return what a message says, without its thinking and without white space around it.
+def said_by(message):
+    return (message.get("content") or "").rpartition("</think>")[2].strip()
+
+
 # How a tokenizer writes conversations. learn: "answers", or "last", the last one alone.
 class ChatTemplate:
     def __init__(self, tokenizer, learn="answers", options=None):
         self.tokenizer, self.learn, self.options = tokenizer, learn, options or {}
         self.where = f"the chat template of {os.fspath(tokenizer.name_or_path) or 'the tokenizer'}"
         special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
-        self.special = "|".join(re.escape(one) for one in sorted(special, key=len, reverse=True))
+        self.special = "|".join(re.escape(one) for one in sorted(special, key=len, reverse=True)) or "(?!)"
         self.end = re.compile(rf"(?P<end>\s*(?:{self.special})*(?P<last>{self.special}))(?:\s|{self.special})*\Z")
-        self.one_end = re.compile(rf"\s*(?:{self.special or '(?!)'})")
+        self.one_end = re.compile(rf"\s*(?:{self.special})")
         self.ends_seen = set()  # the tokens that ended answers
 
     def render(self, messages, tools, options, **how):
@@ -104,13 +100,21 @@ class ChatTemplate:
 
     def check_written(self, messages, whole):
         for number, message in enumerate(messages, 1):
-            text = (message.get("content") or "").rpartition("</think>")[2].strip()
-            if text not in whole and message["role"] != "tool":
+            if said_by(message) not in whole and message["role"] != "tool":
                 raise Refused(f"{self.where} leaves out what message {number} ({message['role']}) says")
 
-    # Return where an answer's text ends, and where the token that ends it: what follows is not the model's.
-    def answer_end(self, answer):
-        found = self.end.search(answer) if self.special else None
+    # Return the special token that ends an answer, None where the template writes none.
+    def end_of_answers(self):
+        said = [{"role": "user", "content": "Ping"}, {"role": "assistant", "content": "Pong"}]
+        found = self.one_end.match(self.render(said, None, self.options).rpartition("Pong")[2])
+        return found and found[0].strip()
+
+    # Return where an answer's text ends, and where the token that ends it: what follows is not the model's. Special
+    # tokens within what the message says end nothing.
+    def answer_end(self, answer, message):
+        said = "" if "tool_calls" in message else (message.get("content") or "").strip()
+        said = said if said in answer else said_by(message)
+        found = self.end.search(answer, answer.find(said) + len(said) if said in answer else 0)
         if not found:
             return len(answer), len(answer)
         self.ends_seen.add(found["last"])
@@ -148,8 +152,10 @@ class ChatTemplate:
                 begin = spans.pop()[0]
             if begin < end:
                 spans.append((begin, end))
-        spans = [(begin, begin + self.answer_end(whole[begin:end])[1]) for begin, end in spans]
         written = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
+        of = [messages[i] for i in written] if len(spans) == len(written) else [{}] * len(spans)
+        spans = [(begin, begin + self.answer_end(whole[begin:end], message)[1])
+                 for (begin, end), message in zip(spans, of)]
         if len(spans) == len(written):
             return [(self.answer_begin(messages[:i], tools, options, whole, span), span[1], answers[i])
                     for i, span in zip(written, spans) if answers.get(i, 0) > 0]
@@ -174,7 +180,7 @@ class ChatTemplate:
             raise refusal("writes what comes before it in another way when it asks for it, so other text would be "
                           "learned than the model will see; --learn last learns the last answer alone")
         answer = answer[len(asked):]
-        text_end, end = self.answer_end(answer)
+        text_end, end = self.answer_end(answer, messages[i])
         text, ending = answer[:text_end], answer[text_end:end]
         # The answer may stand there without empty tags at its beginning, as Qwen 3 writes earlier ones, and what ends
         # a conversation's last answer may be another token than what ends earlier ones.

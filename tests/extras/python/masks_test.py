@@ -138,6 +138,18 @@ class MasksTest(unittest.TestCase):
         for name, family in FAMILIES.items():
             self.check(name, family.plain())
 
+    def test_a_special_token_within_an_answer_does_not_end_it(self):
+        for name, family in FAMILIES.items():
+            for template in (family.template, family.plain()):
+                tokenizer, said = self.tokenizer(name, template), f"a {family.special[-1]}\n{family.special[-1]} \t\n"
+                messages = [user("Why?"), answer(said), user("And?"), answer(said)]
+                document = Forms(tokenizer).document(messages)
+                found = [document.text[begin:end] for begin, end, _ in document.spans]
+                with self.subTest(family=name, marks=template != family.plain()):
+                    text = family.before + (said.strip() if family.trims else said)
+                    self.assertEqual(found, [text + family.end,
+                                             family.last_before + text + (family.last_end or family.end)])
+
     def test_there_are_twenty_conversations_with_calls_of_tools(self):
         self.assertEqual(len(CONVERSATIONS), 20)
         self.assertEqual(sum(any("tool_calls" in one for one in messages) for messages, _, _ in CONVERSATIONS), 4)
