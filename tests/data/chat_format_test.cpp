@@ -83,7 +83,7 @@ constexpr const char* chatml = "f0a6a8278439fdb056191e205a440263";
 constexpr const char* llama2 = "4adb1f81f5c508ea24f6d97f87d647f5";
 
 TEST_F(ChatFormatTest, IdsAreThoseOfApplyChatTemplate) {
-  std::ifstream file(testing::source_folder() + "/tests/data/chats.json");
+  std::ifstream file(testing::source_folder() + "/tests/extras/python/chats.json");
   const json golden = json::parse(file);
   EXPECT_EQ(golden.size(), 30U);  // each style by two tokenizers
   for (const json& one : golden) {

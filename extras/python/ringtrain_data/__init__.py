@@ -1,21 +1,13 @@
 """Data sets as they are to token files of ringtrain: see docs/data.md, and `python -m ringtrain_data --help`."""
+import contextlib
+import itertools
+import pathlib
+import tempfile
+
 from .rows import Refused
 
 __all__ = ["Refused", "convert"]
-BATCH_BYTES = 8 << 20
-
-
-# Yield lists of documents of some MiB.
-def batches(documents):
-    batch, size = [], 0
-    for document in documents:
-        batch.append(document)
-        size += len(document.text) if document.text is not None else 4 * len(document.ids)
-        if size >= BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+BATCH = 64  # documents that are tokenized at once
 
 
 # Yield the documents of (place, row).
@@ -49,16 +41,21 @@ def convert(rows, tokenizer, output, *, placed=False, field=None, learn="answers
     Return the lines that tell what was made. Raise Refused, and leave nothing then."""
     from . import show, tokenizer_files
     from .forms import Forms
-    from .token_file import TokenFile
+    from .token_file import TokenFile, refuse_existing
     from .tokens import Encoder, end_token, load_tokenizer, special_id
+    refuse_existing(output)
     folder, tokenizer = tokenizer, load_tokenizer(tokenizer, chat_template)
     encoder = Encoder(tokenizer, end_token(tokenizer, document_end), document_start)
     forms = Forms(tokenizer, field, learn, template_options)
-    numbers, example = {"rows": 0, "broken": 0, "empty": 0, "notes": []}, None
+    numbers, example = {"rows": 0, "broken": 0, "empty": 0}, None
     begin, begun = [*encoder.begin, tokenizer.bos_token_id][0], 0  # how many documents begin with that token
-    with TokenFile(output, encoder.vocab_size) as file:
+    with contextlib.ExitStack() as cleanup:
+        beside = tempfile.TemporaryDirectory(prefix=f"{output}.", dir=pathlib.Path(output).parent)
+        file = TokenFile(output, encoder.vocab_size, cleanup.enter_context(beside))
+        cleanup.callback(file.close)
         places = rows if placed else ((f"row {number}", row) for number, row in enumerate(rows, 1))
-        for batch in batches(documents_of(places, forms, skip_broken_rows, numbers)):
+        documents = documents_of(places, forms, skip_broken_rows, numbers)
+        while batch := list(itertools.islice(documents, BATCH)):
             for encoded in encoder.encode(batch):
                 example = example or show.marked(tokenizer, *encoded[:2])
                 file.add(*encoded)
@@ -69,17 +66,10 @@ def convert(rows, tokenizer, output, *, placed=False, field=None, learn="answers
         if begun in (0, len(file.lengths)):  # else what an evaluation should put before a window is not known
             members["document_start"] = [begin] if begun else []
         numbers["validation"] = file.finish(seed, validation_fraction, encoder.end, **members)
-        answer_ends = [special_id(tokenizer, one) for one in sorted(forms.chats.ends_seen)]
-        ends = list(dict.fromkeys([encoder.end, *answer_ends]))
-        tokenizer_files.keep_tokenizer(folder, f"{output}.tokenizer", chat_template, ends)
-    if forms.rendered_rows:
-        numbers["notes"].append(("chats", f"{forms.rendered_rows:,}, as the tokenizer's chat template writes them"))
-    if forms.rendered_rows < sum(forms.counts.values()) - forms.counts.get("tokens", 0):
-        begins = tokenizer.decode(encoder.begin)
-        numbers["notes"].append(("texts", f"begin with {begins}, as the tokenizer begins them" if begins else
-                                 "begin with no token"))
-    numbers["notes"].append(("tokenizer", f"{encoder.vocab_size:,} tokens, {end_name} ends a document; " +
-                             (f"hash {known}" if known else f"without its hash: {why}")))
-    if encoder.replaced:
-        numbers["notes"].append(("replaced", f"halves of surrogate pairs in {encoder.replaced:,} texts, by U+FFFD"))
+    answer_ends = [special_id(tokenizer, one) for one in sorted(forms.chats.ends_seen)]
+    ends = list(dict.fromkeys([encoder.end, *answer_ends]))
+    tokenizer_files.keep_tokenizer(folder, f"{output}.tokenizer", chat_template, ends)
+    numbers |= {"replaced": encoder.replaced, "begin": tokenizer.decode(encoder.begin),
+                "tokenizer": f"{encoder.vocab_size:,} tokens, {end_name} ends a document; " +
+                             (f"hash {known}" if known else f"without its hash: {why}")}
     return show.summary(output, file, forms, numbers, example)

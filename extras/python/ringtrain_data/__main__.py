@@ -1,9 +1,35 @@
-# python -m ringtrain_data convert: see its --help.
+# python -m ringtrain_data convert, and chat: see their --help.
 import argparse
 import json
 import sys
 
 from . import Refused, convert, rows
+
+
+# Add what says how conversations are written.
+def add_template(add):
+    add("--chat-template", metavar="FILE", help="a template in place of the tokenizer's own")
+    add("--template-options", type=json.loads, default={}, metavar="JSON",
+        help="""what the template is given beside the messages, such as '{"enable_thinking": false}'""")
+
+
+def add_chat(commands):
+    parser = commands.add_parser(
+        "chat", help="talk with a model",
+        description="Talk with a model: each line of the standard input is a message, which the model answers.")
+    add = parser.add_argument
+    add("--checkpoint", required=True, metavar="PATH", help="a run, a checkpoint, or a model's folder")
+    add("--system", metavar="TEXT", help="the system message")
+    add("--max-tokens", type=int, default=512, metavar="N", help="of an answer, at most (default: 512)")
+    add("--generate", metavar="FILE", help="the program (default: in RINGTRAIN_BIN, on the path, or as built here)")
+    add_template(add)
+    add("flags", nargs="*", metavar="-- FLAG", help="more flags of generate: -- --temperature 0.8 --mesh 1x2")
+    parser.set_defaults(run=run_chat)
+
+
+def run_chat(options):
+    from .chat import chat
+    chat(options)
 
 
 def add_convert(commands):
@@ -21,9 +47,7 @@ def add_convert(commands):
     add("--subset", metavar="NAME", help="of a data set's folder that has several")
     add("--learn", choices=("answers", "last"), default="answers",
         help="of conversations: all answers of the assistant, or the last one alone (default: answers)")
-    add("--chat-template", metavar="FILE", help="a template in place of the tokenizer's own")
-    add("--template-options", type=json.loads, default={}, metavar="JSON",
-        help="""what the template is given beside the messages, such as '{"enable_thinking": false}'""")
+    add_template(add)
     add("--document-start", choices=("tokenizer", "none"), default="tokenizer",
         help="of texts: begin as the tokenizer begins them, or not (default: tokenizer)")
     add("--document-end", metavar="TOKEN", help="the special token after each document (default: the tokenizer's own)")
@@ -47,15 +71,16 @@ def run_convert(options):
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m ringtrain_data",
-                                     description="Data sets as they are to token files of ringtrain.")
+                                     description="Data sets to token files of ringtrain, and talks with its models.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     add_convert(commands)
+    add_chat(commands)
     options = parser.parse_args(arguments)
     try:
         options.run(options)
-    except Refused as error:
+    except (Refused, OSError) as error:
         print(f"ringtrain_data: {error}", file=sys.stderr)
-        return error.code
+        return getattr(error, "code", 2)
     except ImportError as error:
         print(f"ringtrain_data: {error}; pip install transformers pyarrow h5py xxhash", file=sys.stderr)
         return 2

@@ -1,10 +1,9 @@
 # What a row of a data set means: a text, a prompt and its completion, an instruction as Alpaca has it, a conversation
 # (messages, or ShareGPT's), or tokens. A row becomes a Document, whose text is not tokenized yet.
 import dataclasses
-import json
 
 from .conversations import ChatTemplate
-from .rows import Refused
+from .rows import Refused, parsed
 
 ALPACA = ("Below is an instruction that describes a task{}. Write a response that appropriately completes the request."
           "\n\n### Instruction:\n{}\n\n{}### Response:\n")
@@ -23,16 +22,6 @@ class Document:
     weights: object = None
 
 
-# Return a list or object that a column holds as its JSON, as CSV files and some columns of tools have it.
-def parsed(value):
-    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
-        try:
-            return json.loads(value)
-        except ValueError:
-            pass
-    return value
-
-
 def text_of(row, key):
     value = row.get(key)
     if value is None:
@@ -46,7 +35,7 @@ def text_of(row, key):
 class Forms:
     def __init__(self, tokenizer, field=None, learn="answers", template_options=None):
         self.field, self.chats = field, ChatTemplate(tokenizer, learn, template_options)
-        self.counts, self.unread, self.rendered_rows = {}, set(), 0
+        self.counts, self.unread = {}, set()
 
     # Return a row's form, and the column that says so.
     def form_of(self, row):
@@ -83,7 +72,6 @@ class Forms:
         document, read = getattr(self, form)(row, key)
         self.counts[form] = self.counts.get(form, 0) + 1
         self.unread |= row.keys() - read
-        self.rendered_rows += document.rendered
         return document
 
     def text(self, row, key):

@@ -26,6 +26,16 @@ class Refused(Exception):
         self.code = code
 
 
+# Return a list or object that a column holds as its JSON: CSV files have it so, and tools.
+def parsed(value):
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        try:
+            return json.loads(value)
+        except ValueError:
+            pass
+    return value
+
+
 # Return what a file holds, by its first bytes, else by its name; None if it is none of ours.
 def kind_of(path):
     with open(path, "rb") as file:

@@ -29,8 +29,12 @@ def summary(output, file, forms, numbers, example):
              line("documents", f"{len(file.lengths):,}, {numbers['validation']:,} for validation"),
              line("read as", ", ".join(f"{form} {count:,}" for form, count in forms.counts.items())),
              line("tokens", f"{file.total:,}; the longest document has {max(file.lengths):,}"),
-             line("learned", f"{file.learned:,} tokens, {share:.1f}%; the others are context alone")]
-    lines += [line(name, text) for name, text in numbers["notes"]]
+             line("learned", f"{file.learned:,} tokens, {share:.1f}%; the others are context alone"),
+             line("tokenizer", numbers["tokenizer"])]
+    if forms.counts.keys() - {"conversation", "tokens"}:
+        lines.append(line("texts", f"begin with {numbers['begin'] or 'no token'}, as the tokenizer begins them"))
+    if numbers["replaced"]:
+        lines.append(line("replaced", f"halves of surrogate pairs in {numbers['replaced']:,} texts, by U+FFFD"))
     if forms.unread:
         lines.append(line("columns not read", ", ".join(sorted(map(str, forms.unread)))))
     return "\n".join([*lines, line("first example", "what is learned stands in [[ ]]"), shortened(example)])

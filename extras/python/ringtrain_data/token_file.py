@@ -4,8 +4,6 @@ import array
 import json
 import os
 import pathlib
-import shutil
-import tempfile
 
 import h5py
 import numpy
@@ -24,55 +22,42 @@ def file_hash(path):
     return hasher.hexdigest()
 
 
-# Makes one token file; as a context manager it leaves nothing behind unless finish() was called.
+# Refuse to replace what is there.
+def refuse_existing(output):
+    for path in (output, f"{output}.manifest.json", f"{output}.tokenizer"):
+        if os.path.lexists(path):
+            raise Refused(f"{path} exists already, and is not replaced; choose another --output", 2)
+
+
+# Makes one token file. folder: a temporary one beside the output.
 class TokenFile:
-    def __init__(self, output, vocab_size):
-        self.output, self.vocab_size, self.weights = pathlib.Path(output), vocab_size, None
-        self.refuse_existing()
-        try:
-            self.folder = pathlib.Path(tempfile.mkdtemp(prefix=self.output.name + ".", dir=self.output.parent))
-        except OSError as error:
-            raise Refused(f"--output {output}: {error}", 2) from error
-        self.tokens = open(self.folder / "tokens", "wb")
+    def __init__(self, output, vocab_size, folder):
+        self.output, self.vocab_size, self.folder = output, vocab_size, pathlib.Path(folder)
+        self.tokens, self.weights = (open(self.folder / name, "wb") for name in ("tokens", "weights"))
         self.lengths, self.text_bytes, self.total, self.learned = array.array("q"), array.array("q"), 0, 0
-
-    def refuse_existing(self):
-        for path in (self.output, f"{self.output}.manifest.json", f"{self.output}.tokenizer"):
-            if os.path.lexists(path):
-                raise Refused(f"{path} exists already, and is not replaced; choose another --output", 2)
-
-    def close(self):
-        for file in (self.tokens, self.weights):
-            if file:
-                file.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.weighted = False
 
     # Append a document. text_bytes: of the text behind it, None if that is not known.
     def add(self, ids, weights=None, text_bytes=None):
-        if weights is not None and (weights != 1).any() and self.weights is None:
-            self.weights = open(self.folder / "weights", "wb")
-            for begin in range(0, self.total, BLOCK):
-                self.weights.write(numpy.ones(min(BLOCK, self.total - begin), "<f4").tobytes())
+        weights = numpy.ones(len(ids)) if weights is None else weights
         self.tokens.write(ids.astype("<u4").tobytes())
-        if self.weights:
-            self.weights.write((numpy.ones(len(ids)) if weights is None else weights).astype("<f4").tobytes())
-        self.learned += len(ids) if weights is None else int((weights > 0).sum())
+        self.weights.write(weights.astype("<f4").tobytes())
+        self.weighted |= bool((weights != 1).any())
+        self.learned += int((weights > 0).sum())
         self.lengths.append(len(ids))
         self.text_bytes.append(-1 if text_bytes is None else text_bytes)
         self.total += len(ids)
+
+    def close(self):
+        self.tokens.close()
+        self.weights.close()
 
     # Make the file with places for its datasets; return what the manifest says of them.
     def write_hdf5(self, path, order):
         kind = "<u2" if self.vocab_size <= 1 << 16 else "<u4"
         with h5py.File(path, "w") as file:
             file.attrs["kind"] = "text"
-            for name, dtype in (("tokens", kind), ("weights", "<f4")) if self.weights else (("tokens", kind),):
+            for name, dtype in (("tokens", kind), ("weights", "<f4"))[:1 + self.weighted]:
                 file.create_dataset(name, (self.total,), dtype)[-1] = 0
             file["document_offsets"] = numpy.append(0, numpy.cumsum(self.lengths[order])).astype("<i8")
             if self.text_bytes.min() >= 0:
@@ -113,7 +98,7 @@ class TokenFile:
         manifest["hash"] = xxhash.xxh3_128_hexdigest(compact.encode())
         text = self.folder / "manifest"
         text.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-        self.refuse_existing()
+        refuse_existing(self.output)
         os.replace(path, self.output)
         os.replace(text, f"{self.output}.manifest.json")
         return validation

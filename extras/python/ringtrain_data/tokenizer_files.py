@@ -7,8 +7,8 @@ import shutil
 import subprocess
 import tempfile
 
-KEPT = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "tekken.json", "special_tokens_map.json",
-        "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja", "chat_template.json")
+KEPT = {"tokenizer.json", "tokenizer_config.json", "tokenizer.model", "tekken.json", "special_tokens_map.json",
+        "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja", "chat_template.json"}
 
 
 # Return the path of a program of ringtrain: in RINGTRAIN_BIN, on the path, or in this checkout's build; or None.
@@ -37,11 +37,9 @@ def tokenizer_hash(folder, end_of_document):
 # Copy a tokenizer's files, with what ends texts and answers as generation_config.json.
 def keep_tokenizer(folder, to, chat_template, end_ids):
     os.mkdir(to)
-    for name in KEPT:
-        if os.path.isfile(os.path.join(folder, name)):
-            shutil.copyfile(os.path.join(folder, name), os.path.join(to, name))
+    for name in KEPT & set(os.listdir(folder)):
+        shutil.copyfile(os.path.join(folder, name), os.path.join(to, name))
     if chat_template:
         shutil.copyfile(chat_template, os.path.join(to, "chat_template.jinja"))
-    with open(os.path.join(to, "generation_config.json"), "w", encoding="utf-8") as file:
-        json.dump({"eos_token_id": end_ids if len(end_ids) > 1 else end_ids[0]}, file, indent=2)
-        file.write("\n")
+    ends = {"eos_token_id": end_ids if len(end_ids) > 1 else end_ids[0]}
+    pathlib.Path(to, "generation_config.json").write_text(json.dumps(ends, indent=2) + "\n", "utf-8")

@@ -44,23 +44,17 @@ def load_tokenizer(path, chat_template=None):
 class Encoder:
     def __init__(self, tokenizer, end_of_document, begins=True):
         self.end = end_of_document
-        self.letters, self.marked = (self.bare(tokenizer) for _ in range(2))
-        self.letters.encode_special_tokens = True  # within a plain text their names are letters
+        # Without what it puts around texts, and so with offsets of every character.
+        self.coder = tokenizers.Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+        self.coder.no_padding()
+        self.coder.no_truncation()
+        self.coder.post_processor = tokenizers.processors.Sequence([])
         self.vocab_size = 1 + max(tokenizer.get_vocab().values())
         around = tokenizer.backend_tokenizer.encode("a", add_special_tokens=True)
         inner = [i for i, special in enumerate(around.special_tokens_mask) if not special]
         self.begin = around.ids[:inner[0]] if begins else []
         self.after = around.ids[inner[-1] + 1:]
         self.replaced = 0
-
-    # Return the tokenizer without what it puts around texts, and with offsets of every character.
-    @staticmethod
-    def bare(tokenizer):
-        copy = tokenizers.Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-        copy.no_padding()
-        copy.no_truncation()
-        copy.post_processor = tokenizers.processors.Sequence([])
-        return copy
 
     # Return a text without halves of surrogate pairs, which JSON may hold and UTF-8 cannot.
     def readable(self, text):
@@ -72,9 +66,10 @@ class Encoder:
     def encode(self, documents):
         texts = [None if one.text is None else self.readable(one.text) for one in documents]
         encodings = {}
-        for coder, rendered in ((self.letters, False), (self.marked, True)):
+        for rendered in (False, True):
+            self.coder.encode_special_tokens = not rendered  # within a plain text their names are letters
             places = [i for i, one in enumerate(documents) if one.text is not None and one.rendered == rendered]
-            found = coder.encode_batch([texts[i] for i in places], add_special_tokens=False)
+            found = self.coder.encode_batch([texts[i] for i in places], add_special_tokens=False)
             encodings.update(zip(places, found))
         return [self.finished(one, texts[i], encodings.get(i)) for i, one in enumerate(documents)]
 

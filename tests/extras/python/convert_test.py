@@ -217,8 +217,7 @@ class ConvertTest(unittest.TestCase):
         self.assertEqual(code, 0, err)
         for line in ("  rows                   20, thereof 0 broken and left out, 0 empty and left out",
                      "  documents              20, 2 for validation", "  read as                conversation 20",
-                     "  columns not read       source",
-                     "  chats                  20, as the tokenizer's chat template writes them"):
+                     "  columns not read       source"):
             self.assertIn(line, out)
         ids, weights, manifest = read_tokens(output)
         learned = sum(weight > 0 for some in weights for weight in some)

@@ -24,10 +24,10 @@ transformers.logging.set_verbosity_error()
 DOCUMENT_END = "<|document|>"
 
 
-def make_tokenizer(folder, special, template=None, bos="", eos="", begins=""):
-    """Write a byte-level tokenizer with these special tokens, and DOCUMENT_END. begins: the token that its
+def make_tokenizer(folder, special, template=None, bos="", eos="", begins="", base="byte_level.json"):
+    """Write a small tokenizer with these special tokens, and DOCUMENT_END. begins: the token that its
     post-processor puts before a text."""
-    tokenizer = json.loads((ROOT / "tests/tokenizers/tiny/byte_level.json").read_text("utf-8"))
+    tokenizer = json.loads((ROOT / "tests/tokenizers/tiny" / base).read_text("utf-8"))
     vocabulary = tokenizer["model"]["vocab"]
     following = 1 + max([*vocabulary.values(), *(token["id"] for token in tokenizer["added_tokens"])])
     there = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
