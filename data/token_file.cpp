@@ -38,8 +38,11 @@ class Hdf5TokenFile final : public TokenFile {
   const std::string& hash() const override { return checksums_->hash(); }
 
   void read(std::int64_t begin, std::span<std::int32_t> out) const override {
-    const auto widen = [&](const auto& slice, std::int64_t done) { std::ranges::copy(slice, out.begin() + done); };
-    for_tokens(begin, static_cast<std::int64_t>(out.size()), widen);
+    if (tokens_->type == Hdf5Type::uint16) {
+      widen<std::uint16_t>(begin, out);
+    } else {
+      read_elements(*tokens_, begin, out.data(), std::ssize(out));  // an id beyond int32 is negative then
+    }
   }
 
   void read_weights(std::int64_t begin, std::span<float> out) const override {
@@ -51,7 +54,6 @@ class Hdf5TokenFile final : public TokenFile {
   }
 
   void check_layout();
-  void check_content();
 
  private:
   /// Reads elements [begin, begin + count) of a dataset into memory of its type.
@@ -60,29 +62,19 @@ class Hdf5TokenFile final : public TokenFile {
     const auto element = static_cast<std::int64_t>(size_of(dataset.type));
     checksums_->read(file_, dataset.offset + begin * element, data, static_cast<std::size_t>(count * element));
   }
-  /// Calls body(elements, begin) over elements [begin, begin + count) of a dataset, as type Element, in slices.
-  template <class Element, class Body>
-  void for_slices(const Hdf5Dataset& dataset, std::int64_t begin, std::int64_t count, Body&& body) const {
+  template <class Element>
+  void widen(std::int64_t begin, std::span<std::int32_t> out) const {
     Element slice[slice_tokens];
-    for (std::int64_t done = 0; done < count;) {
-      const std::int64_t some = std::min(slice_tokens, count - done);
-      read_elements(dataset, begin + done, slice, some);
-      body(std::span<const Element>(slice, static_cast<std::size_t>(some)), done);
+    for (std::int64_t done = 0; done < std::ssize(out);) {
+      const std::int64_t some = std::min(slice_tokens, std::ssize(out) - done);
+      read_elements(*tokens_, begin + done, slice, some);
+      std::copy_n(slice, some, out.begin() + done);
       done += some;
-    }
-  }
-  template <class Body>
-  void for_tokens(std::int64_t begin, std::int64_t count, Body&& body) const {
-    if (tokens_->type == Hdf5Type::uint16) {
-      for_slices<std::uint16_t>(*tokens_, begin, count, body);
-    } else {
-      for_slices<std::uint32_t>(*tokens_, begin, count, body);
     }
   }
   const Hdf5Dataset* dataset(const char* name, std::initializer_list<Hdf5Type> types) const;
   void check_numbers();
   void read_document_bytes();
-  void check_offsets() const;
 
   std::string path_;
   TokenManifest manifest_;
@@ -169,44 +161,46 @@ double Hdf5TokenFile::bytes_per_token(std::int64_t document) const {
   return mean(manifest_.byte_count.value_or(0), token_count() - std::ssize(offsets_) + 1);
 }
 
-void Hdf5TokenFile::check_offsets() const {
-  for (std::size_t document = 0; document + 1 < offsets_.size(); ++document) {
-    if (offsets_[document + 1] <= offsets_[document]) {
-      fail(ExitCode::data, "{}: document {} starts at token {} and ends at token {}; offsets must grow", path_,
-           document, offsets_[document], offsets_[document + 1]);
+void check_offsets(const TokenFile& file) {
+  const std::span<const std::int64_t> offsets = file.document_offsets();
+  for (std::size_t document = 0; document + 1 < offsets.size(); ++document) {
+    if (offsets[document + 1] <= offsets[document]) {
+      fail(ExitCode::data, "{}: document {} starts at token {} and ends at token {}; offsets must grow", file.path(),
+           document, offsets[document], offsets[document + 1]);
     }
   }
-  if (offsets_.front() != 0 || offsets_.back() != token_count()) {
-    fail(ExitCode::data, "{}: its documents cover tokens {} to {}, but it has tokens 0 to {}", path_, offsets_.front(),
-         offsets_.back(), token_count());
+  if (offsets.front() != 0 || offsets.back() != file.token_count()) {
+    fail(ExitCode::data, "{}: its documents cover tokens {} to {}, but it has tokens 0 to {}", file.path(),
+         offsets.front(), offsets.back(), file.token_count());
   }
-  const auto documents = static_cast<std::int64_t>(offsets_.size()) - 1;
-  if (manifest_.first_validation_document > documents) {
-    fail(ExitCode::data, "{}: its validation part starts at document {} of {}", path_,
-         manifest_.first_validation_document, documents);
+  if (file.first_validation_document() < 0 || file.first_validation_document() >= std::ssize(offsets)) {
+    fail(ExitCode::data, "{}: its validation part starts at document {} of {}", file.path(),
+         file.first_validation_document(), offsets.size() - 1);
   }
-}
-
-void Hdf5TokenFile::check_content() {
-  check_offsets();
-  const auto limit = static_cast<std::uint32_t>(manifest_.vocab_size);
-  for_tokens(0, token_count(), [&](const auto& slice, std::int64_t begin) {
-    if (std::ranges::max(slice) < limit) return;
-    const auto bad = std::ranges::find_if(slice, [&](auto token) { return token >= limit; });
-    fail(ExitCode::data, "{}: token {} is {}, beyond the file's vocabulary of {}", path_, begin + (bad - slice.begin()),
-         *bad, manifest_.vocab_size);
-  });
-  if (!weights_) return;
-  for_slices<float>(*weights_, 0, token_count(), [&](std::span<const float> slice, std::int64_t begin) {
-    for (std::size_t i = 0; i < slice.size(); ++i) {
-      if (std::isfinite(slice[i]) && slice[i] >= 0) continue;
-      fail(ExitCode::data, "{}: the weight of token {} is {}; weights are finite and not negative", path_,
-           begin + static_cast<std::int64_t>(i), slice[i]);
-    }
-  });
 }
 
 }  // namespace
+
+void check_tokens(const TokenFile& file) {
+  check_offsets(file);
+  std::int32_t tokens[slice_tokens];
+  float weights[slice_tokens];
+  for (std::int64_t begin = 0; begin < file.token_count(); begin += slice_tokens) {
+    const std::int64_t count = std::min(slice_tokens, file.token_count() - begin);
+    file.read(begin, {tokens, static_cast<std::size_t>(count)});
+    if (file.has_weights()) file.read_weights(begin, {weights, static_cast<std::size_t>(count)});
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (tokens[i] < 0 || tokens[i] >= file.vocab_size()) {
+        fail(ExitCode::data, "{}: token {} is {}, beyond the file's vocabulary of {}", file.path(), begin + i,
+             static_cast<std::uint32_t>(tokens[i]), file.vocab_size());
+      }
+      if (file.has_weights() && !(std::isfinite(weights[i]) && weights[i] >= 0)) {
+        fail(ExitCode::data, "{}: the weight of token {} is {}; weights are finite and not negative", file.path(),
+             begin + i, weights[i]);
+      }
+    }
+  }
+}
 
 std::unique_ptr<TokenFile> TokenFile::open(const std::string& path) {
   if (!path_exists(path)) {
@@ -227,7 +221,7 @@ std::unique_ptr<TokenFile> TokenFile::open(const std::string& path) {
   }
   auto file = std::make_unique<Hdf5TokenFile>(std::move(opened), std::move(manifest), std::move(checksums));
   file->check_layout();
-  file->check_content();
+  check_tokens(*file);
   return file;
 }
 

@@ -56,4 +56,9 @@ class TokenFile {
   virtual void read_weights(std::int64_t begin, std::span<float> out) const = 0;
 };
 
+/// Throws Error(data) that names the file and what is wrong with its numbers: offsets that do not grow or do not cover
+/// the tokens, a validation part beyond the documents, a token beyond the vocabulary, a weight that is none. What a
+/// source of any kind owes before it is trained on.
+void check_tokens(const TokenFile& file);
+
 }  // namespace ringtrain

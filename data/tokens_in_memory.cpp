@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "framework/error.h"
@@ -13,38 +12,15 @@ namespace ringtrain {
 
 namespace {
 
-void check(const std::string& name, const MemoryTokens& t) {
-  const std::int64_t count = std::ssize(t.tokens), documents = std::ssize(t.offsets) - 1;
+/// Throws Error(data) for sizes that check_tokens() takes for granted.
+void check_sizes(const std::string& name, const MemoryTokens& t) {
   if (t.vocab_size < 2 || t.vocab_size > INT32_MAX) {
     fail(ExitCode::data, "{}: a vocabulary has 2 to {} tokens, but not {}", name, INT32_MAX, t.vocab_size);
   }
-  if (documents < 1 || t.offsets.front() != 0 || t.offsets.back() != count) {
-    fail(ExitCode::data, "{}: {} offsets must go from 0 to the number of tokens, {}, and hold a document", name,
-         t.offsets.size(), count);
+  if (!t.weights.empty() && t.weights.size() != t.tokens.size()) {
+    fail(ExitCode::data, "{}: {} weights of {} tokens", name, t.weights.size(), t.tokens.size());
   }
-  for (std::int64_t i = 0; i < documents; ++i) {
-    if (t.offsets[i + 1] <= t.offsets[i]) {
-      fail(ExitCode::data, "{}: document {} begins at {} and ends at {}: offsets grow", name, i, t.offsets[i],
-           t.offsets[i + 1]);
-    }
-  }
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (t.tokens[i] < 0 || t.tokens[i] >= t.vocab_size) {
-      fail(ExitCode::data, "{}: token {} is {}, but the vocabulary has {}", name, i, t.tokens[i], t.vocab_size);
-    }
-  }
-  if (t.validation_documents < 0 || t.validation_documents >= documents) {
-    fail(ExitCode::data, "{}: of {} documents {} are for validation; training needs one", name, documents,
-         t.validation_documents);
-  }
-  if (!t.weights.empty() && std::ssize(t.weights) != count) {
-    fail(ExitCode::data, "{}: {} weights of {} tokens", name, t.weights.size(), count);
-  }
-  for (std::size_t i = 0; i < t.weights.size(); ++i) {
-    if (!(t.weights[i] >= 0) || !std::isfinite(t.weights[i])) {
-      fail(ExitCode::data, "{}: the weight of token {} is {}, but must be 0 or more", name, i, t.weights[i]);
-    }
-  }
+  if (t.offsets.size() < 2) fail(ExitCode::data, "{}: it holds no document", name);
 }
 
 template <class T>
@@ -57,7 +33,12 @@ void add_to(Hasher& hasher, const std::vector<T>& values) {
 class TokensInMemory final : public TokenFile {
  public:
   TokensInMemory(const std::string& name, MemoryTokens tokens) : name_(name), own_(std::move(tokens)) {
-    check(name_, own_);
+    check_sizes(name_, own_);
+    check_tokens(*this);
+    if (first_validation_document() < 1) {
+      fail(ExitCode::data, "{}: of {} documents {} are for validation; training needs one", name_,
+           own_.offsets.size() - 1, own_.validation_documents);
+    }
     Hasher hasher;
     hasher.update(&own_.vocab_size, sizeof own_.vocab_size);
     hasher.update(&own_.validation_documents, sizeof own_.validation_documents);

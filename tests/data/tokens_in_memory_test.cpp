@@ -47,16 +47,16 @@ TEST(TokensInMemory, TheirHashIsThatOfEveryNumber) {
 
 TEST(TokensInMemory, NumbersThatMakeNoFileAreRefused) {
   const std::vector<std::pair<std::function<void(MemoryTokens&)>, const char*>> wrong{
-      {[](MemoryTokens& t) { t.tokens[4] = 9; }, "own: token 4 is 9, but the vocabulary has 9"},
-      {[](MemoryTokens& t) { t.tokens[0] = -1; }, "own: token 0 is -1"},
+      {[](MemoryTokens& t) { t.tokens[4] = 9; }, "own: token 4 is 9, beyond the file's vocabulary of 9"},
+      {[](MemoryTokens& t) { t.tokens[0] = -1; }, "own: token 0 is 4294967295"},
       {[](MemoryTokens& t) {
          t.offsets = {0, 3};
        },
-       "must go from 0 to the number of tokens, 7"},
+       "its documents cover tokens 0 to 3, but it has tokens 0 to 7"},
       {[](MemoryTokens& t) {
          t.offsets = {0, 3, 3, 7};
        },
-       "document 1 begins at 3 and ends at 3"},
+       "document 1 starts at token 3 and ends at token 3"},
       {[](MemoryTokens& t) { t.validation_documents = 2; }, "of 2 documents 2 are for validation"},
       {[](MemoryTokens& t) { t.vocab_size = 1; }, "a vocabulary has 2 to"},
       {[](MemoryTokens& t) { t.weights = {1}; }, "1 weights of 7 tokens"},
