@@ -14,8 +14,6 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr std::string_view convert =
-    "make a token file of it with `python -m ringtrain_data convert --input FILE --tokenizer DIR --output tokens.h5`";
 constexpr std::string_view unpack = "unpack it, and name what it holds";
 
 struct ForeignForm {
@@ -26,12 +24,12 @@ struct ForeignForm {
 };
 
 constexpr std::array<ForeignForm, 15> foreign_forms{{
-    {"a Parquet file", {".parquet"}, "PAR1", convert},
-    {"an Arrow file", {".arrow", ".feather"}, "ARROW1", convert},
-    {"an Arrow stream", {}, "\xFF\xFF\xFF\xFF", convert},
-    {"a CSV file", {".csv", ".tsv"}, "", convert},
-    {"a NumPy file", {".npy"}, "\x93NUMPY", convert},
-    {"a file of numbers", {".bin"}, "", convert},
+    {"a Parquet file", {".parquet"}, "PAR1", convert_advice},
+    {"an Arrow file", {".arrow", ".feather"}, "ARROW1", convert_advice},
+    {"an Arrow stream", {}, "\xFF\xFF\xFF\xFF", convert_advice},
+    {"a CSV file", {".csv", ".tsv"}, "", convert_advice},
+    {"a NumPy file", {".npy"}, "\x93NUMPY", convert_advice},
+    {"a file of numbers", {".bin"}, "", convert_advice},
     {"a PDF", {".pdf"}, "%PDF-", "write its text into a .txt file, and name that"},
     {"an SQLite database", {".sqlite", ".db"}, "SQLite format 3", "write its texts into a .jsonl file, and name that"},
     {"an HDF5 file", {".h5", ".hdf5"}, "\x89HDF", "name the texts; a token file is what train and evaluate read"},
@@ -127,7 +125,7 @@ bool holds_json_lines(const std::string& path) {
   }
   if (!is_json(path) || bytes == 0) return is_json_lines(path);
   if (begins_with_object(text, bytes < looked_at)) return true;
-  fail(ExitCode::data, "{} is JSON, but its lines are no objects: {}", path, convert);
+  fail(ExitCode::data, "{} is JSON, but its lines are no objects: {}", path, convert_advice);
 }
 
 }  // namespace ringtrain

@@ -7,6 +7,10 @@
 
 namespace ringtrain {
 
+/// What reads the data sets that prepare does not, for a sentence.
+inline constexpr std::string_view convert_advice =
+    "make a token file of it with `python -m ringtrain_data convert --input FILE --tokenizer DIR --output tokens.h5`";
+
 /// Returns whether a file of this name holds a document a line (.jsonl, .ndjson, compressed or not).
 bool is_json_lines(std::string_view path);
 /// Returns whether a file of this name is data of a known form, read here or not.

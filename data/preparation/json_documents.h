@@ -1,32 +1,17 @@
-// A line of JSONL as a document: the text of one field, a conversation, of which only some roles are to be learned, or
-// a prompt with its completion, of which the completion is.
+// A line of JSONL as a document: the text of one field, or a prompt with its completion, of which the completion is
+// learned.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
-#include <vector>
-
-#include "data/chat/chat_format.h"
 
 namespace ringtrain {
 
 struct JsonRules {
   std::string text_field = "text";
-  bool text_field_named = false;                   // by the user: it goes before all else in a line
-  std::vector<std::string> train_on{"assistant"};  // roles that carry loss weight
+  bool text_field_named = false;  // by the user: it goes before all else in a line
 };
-
-struct JsonDocument {
-  std::vector<DocumentPart> parts;
-  std::vector<std::string> roles;  // of a conversation, each once; none: it is no conversation
-  std::int64_t left_out = 0;       // system messages that the template leaves out
-  std::int64_t replaced = 0;       // surrogates that had no other half
-};
-
-/// Returns what a line holds. Throws Error(usage) if it is a conversation and the format cannot be written, another
-/// std::exception that says what is wrong with the line.
-JsonDocument parse_json_document(std::string_view line, const JsonRules& rules, const ChatFormat& format);
 
 /// A document that was taken out of its line.
 struct LineTexts {
@@ -34,8 +19,8 @@ struct LineTexts {
   std::int64_t replaced = 0;                // surrogates that had no other half
 };
 
-/// Moves what a line holds to the line's beginning, in place: for a line of which no copy should be made. Throws a
-/// std::exception as parse_json_document() does, and for a conversation.
+/// Moves what a line holds to the line's beginning, in place: no copy is made. Throws a std::exception that says what
+/// is wrong with the line, and for a conversation one that says what reads it.
 LineTexts take_texts(std::span<char> line, const JsonRules& rules);
 
 }  // namespace ringtrain

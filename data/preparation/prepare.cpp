@@ -1,7 +1,5 @@
 #include "data/preparation/prepare.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -26,10 +24,8 @@ struct Encoded {
   std::vector<std::int32_t> ids;
   std::vector<float> weights;  // none: 1 each
   std::int64_t bytes = 0, replaced = 0;
-  bool binary = false, empty = false;
-  std::vector<std::string> roles;  // of a conversation
-  std::int64_t left_out = 0;       // system messages that the template leaves out
-  std::string broken;              // what is wrong with a line, "" if nothing is
+  bool binary = false;
+  std::string broken;  // what is wrong with a line, "" if nothing is
 };
 
 /// Tokenizes batches of blocks with all threads, and passes the results on in the blocks' order.
@@ -40,7 +36,7 @@ class BatchEncoder {
     for (int i = 0; i < pool_.workers(); ++i) encoders_.push_back(options.tokenizer->make_encoder(options.special));
   }
 
-  std::vector<Encoded> encode(const std::vector<TextBlock>& blocks) {
+  std::vector<Encoded> encode(std::vector<TextBlock>& blocks) {
     // Small blocks share a task.
     std::vector<std::size_t> first{0};
     std::size_t bytes = 0;
@@ -66,12 +62,11 @@ class BatchEncoder {
   }
 
  private:
-  Encoded encode_block(const TextBlock& block, Encoder& encoder) const {
+  Encoded encode_block(TextBlock& block, Encoder& encoder) const {
     Encoded result;
+    if (block.json) take_texts_of(block);
     result.broken = block.broken;
-    if (block.json) {
-      encode_line(block, encoder, result);
-    } else if (block.line == 0 && block.text.find('\0') != std::string::npos) {
+    if (block.line == 0 && block.text.find('\0') != std::string::npos) {
       result.binary = true;
     } else {
       encode_text(block, encoder, result);
@@ -79,50 +74,34 @@ class BatchEncoder {
     return result;
   }
 
+  /// Leaves the texts of a line of JSONL in its place.
+  void take_texts_of(TextBlock& block) const {
+    LineTexts texts;
+    try {
+      texts = take_texts(block.text, options_.json);
+    } catch (const std::exception& error) {
+      block.broken = error.what();
+    }
+    block.text.resize(texts.bytes);
+    block.prompt_bytes = texts.prompt_bytes;
+    block.replaced = texts.replaced;
+  }
+
+  /// Encodes what may begin with a prompt. Of that and the text behind it, which become tokens together, a token
+  /// belongs to the last one that it depends on.
   void encode_text(const TextBlock& block, Encoder& encoder, Encoded& result) const {
     if (block.begins && options_.document_start) result.ids.push_back(*options_.document_start);
     const Preceding preceding = block.begins ? Preceding::nothing : Preceding::text;
-    if (block.prompt_bytes > 0) {
-      std::vector<bool> learned(result.ids.size(), false);
-      const std::vector<DocumentPart> parts{{.text = block.text.substr(0, block.prompt_bytes), .learned = false},
-                                            {.text = block.text.substr(block.prompt_bytes)}};
-      result.replaced = encode_parts(parts, encoder, result.ids, learned, preceding);
-      result.weights.assign(learned.begin(), learned.end());
-    } else {
-      result.replaced = encoder.encode(block.text, result.ids, preceding);
-    }
-    result.replaced += block.replaced;
+    const auto first = std::ssize(result.ids);
+    result.replaced = block.replaced + encoder.encode(block.text, result.ids, preceding);
     result.bytes = static_cast<std::int64_t>(block.text.size());
-  }
-
-  void encode_line(const TextBlock& block, Encoder& encoder, Encoded& result) const {
-    JsonDocument document;
-    try {
-      document = parse_json_document(block.text, options_.json, *options_.chats);
-    } catch (const Error&) {
-      throw;
-    } catch (const std::exception& error) {
-      result.broken = error.what();
-      return;
-    }
-    std::vector<DocumentPart>& parts = document.parts;
-    // A template may write the tokens around a document itself.
-    const auto is = [](const DocumentPart& part, std::optional<std::int32_t> token) {
-      return part.token && part.token == token;
-    };
-    std::vector<bool> learned;
-    const bool begins_alone = options_.start_of_texts && !document.roles.empty();
-    if (options_.document_start && !begins_alone && !is(parts.front(), options_.document_start)) {
-      result.ids.push_back(*options_.document_start);
-      learned.push_back(parts.front().learned);
-    }
-    if (is(parts.back(), options_.document_end)) parts.pop_back();
-    result.replaced = document.replaced + encode_parts(parts, encoder, result.ids, learned);
-    if (std::ranges::find(learned, false) != learned.end()) result.weights.assign(learned.begin(), learned.end());
-    for (const DocumentPart& part : parts) result.bytes += static_cast<std::int64_t>(part.text.size());
-    result.roles = std::move(document.roles);
-    result.left_out = document.left_out;
-    result.empty = result.bytes == 0;
+    if (block.prompt_bytes == 0) return;
+    std::vector<std::int32_t> prompt;
+    encoder.encode(std::string_view(block.text).substr(0, block.prompt_bytes), prompt, preceding);
+    const auto learned =
+        std::mismatch(result.ids.begin() + first, result.ids.end(), prompt.begin(), prompt.end()).first;
+    result.weights.assign(static_cast<std::size_t>(learned - result.ids.begin()), 0);
+    result.weights.resize(result.ids.size(), 1);
   }
 
   const std::vector<Source>& sources_;
@@ -147,19 +126,12 @@ class DocumentCollector {
       ++summary_.broken_lines;
       return;
     }
-    if (encoded.empty) {
-      ++summary_.empty_lines;
-      return;
-    }
     if (block.begins) binary_ = false;
     binary_ = binary_ || encoded.binary;
     summary_.replaced += encoded.replaced;
-    summary_.conversations += !encoded.roles.empty();
-    summary_.left_out_systems += encoded.left_out;
-    roles_.insert(encoded.roles.begin(), encoded.roles.end());
     if (!binary_) spill_.append(encoded.ids, encoded.weights, encoded.bytes);
     if (!block.ends) return;
-    if (binary_ || (spill_.current_bytes() == 0 && !block.json)) {
+    if (binary_ || spill_.current_bytes() == 0) {
       summary_.binary += binary_;
       summary_.empty_lines += block.line > 0;
       spill_.drop_document();
@@ -169,13 +141,8 @@ class DocumentCollector {
     sources_.push_back(static_cast<std::uint32_t>(block.source));
   }
 
-  /// Counts the documents, after the last. Throws Error(usage) if a role that is to be learned never occurred, but some
-  /// conversation did; Error(data) if there is no document.
+  /// Counts the documents, after the last. Throws Error(data) if there is none.
   void finish(double validation_fraction) {
-    for (const std::string& role : options_.json.train_on) {
-      if (roles_.empty() || roles_.contains(role)) continue;
-      fail(ExitCode::usage, "--train-on {}: no message has this role; there are: {}", role, fmt::join(roles_, ", "));
-    }
     summary_.documents = spill_.documents();
     if (summary_.documents == 0) {
       fail(ExitCode::data, "the inputs hold no document: {} broken lines, {} lines without text, {} binary files",
@@ -234,7 +201,6 @@ class DocumentCollector {
   const TextOptions& options_;
   TokenSpill& spill_;
   CorpusSummary& summary_;
-  std::set<std::string> roles_;
   std::vector<std::uint32_t> sources_;  // of each document
   bool binary_ = false;                 // the current document holds a NUL byte
 };
@@ -271,7 +237,7 @@ std::int64_t validation_count(std::int64_t documents, double fraction) {
 
 CorpusSummary prepare_text(const SourceList& list, const PrepareOptions& options, const TextOptions& text,
                            const ReadProgress& reading, const CopyProgress& writing) {
-  ensure(text.tokenizer != nullptr && text.chats != nullptr, "a tokenizer, and how it writes chats");
+  ensure(text.tokenizer != nullptr, "a tokenizer");
   TokenFileWriter::check_output(options.output);
   CorpusSummary summary;
   TokenSpill spill(options.output, text.tokenizer->vocab_size());

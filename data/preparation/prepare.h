@@ -24,8 +24,7 @@ struct CorpusSummary {
   std::string hash;                                              // of the token file
   std::string sources_hash;                                      // one hash over all sources' hashes
   // What was changed or left out of the texts.
-  std::int64_t conversations = 0, learned_tokens = 0;          // lines that are chats; tokens with a weight, of all
-  std::int64_t left_out_systems = 0;                           // system messages that the chat template leaves out
+  std::int64_t learned_tokens = 0;                             // with a weight, of all
   std::int64_t replaced = 0;                                   // stretches of ill-formed UTF-8, and lone surrogates
   std::int64_t broken_lines = 0, empty_lines = 0, binary = 0;  // of JSONL; texts with a NUL byte once decompressed
 };
@@ -52,10 +51,8 @@ struct TextOptions {
   const Tokenizer* tokenizer = nullptr;
   SpecialTokens special = SpecialTokens::text;
   std::optional<std::int32_t> document_start;  // before each document, if any
-  bool start_of_texts = false;                 // ... but conversations: it is what the tokenizer puts before a text
   std::int32_t document_end = 0;               // after each
   JsonRules json;
-  const ChatFormat* chats = nullptr;
   bool skip_broken_lines = false;
   int threads = 1;
 };

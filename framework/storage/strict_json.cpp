@@ -114,12 +114,12 @@ void spell_out(nlohmann::ordered_json& value) {
 }  // namespace
 
 Json parse_strict_json(std::string_view text, const JsonBounds& bounds) {
-  constexpr std::size_t free_memory = 1 << 20;
+  constexpr std::size_t free_memory = 1 << 20, expansion = 16;  // bytes of the tree for each byte of the text
   if (text.size() > bounds.bytes) {
     throw std::runtime_error(fmt::format("it has {} bytes, more than {}", text.size(), bounds.bytes));
   }
   if (text.find('\0') != std::string_view::npos) throw std::runtime_error("it holds a byte of 0");
-  Builder builder(free_memory + bounds.expansion * text.size(), bounds.depth);
+  Builder builder(free_memory + expansion * text.size(), bounds.depth);
   Json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();
 }

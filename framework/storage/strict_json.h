@@ -18,11 +18,10 @@ namespace ringtrain {
 struct JsonBounds {
   std::size_t bytes = std::size_t{64} << 20;  // of the text
   std::size_t depth = 8;                      // objects and lists around a value
-  std::size_t expansion = 16;                 // bytes of its tree for each byte of the text, besides 1 MiB
 };
 
 /// Returns the value of a whole text. Throws for what is no JSON, for what exceeds the bounds (before more is built),
-/// and for an object that has a name twice.
+/// and for an object that has a name twice. Its tree takes at most 1 MiB and 16 bytes for each byte of the text.
 nlohmann::json parse_strict_json(std::string_view text, const JsonBounds& bounds = {});
 
 /// Returns the text of a value, as the library's dump() makes it. Bytes of a path or name that are not UTF-8, which

@@ -101,11 +101,9 @@ class DataForms : public DataTest {
  protected:
   CorpusSummary prepare(const std::string& input, const std::string& output) {
     const auto tokenizer = make_byte_tokenizer();
-    const ChatFormat chats(*tokenizer, {}, ChatChoice::of_template);
     TextOptions how;
     how.tokenizer = tokenizer.get();
     how.document_end = 256;
-    how.chats = &chats;
     list = find_sources({at(input)}, nullptr);
     return prepare_text(list, {at(output), 0, 7}, how, nullptr, nullptr);
   }

@@ -112,11 +112,9 @@ TEST(JsonLine, WhatIsNotReadMayBeWhatPythonWrites) {
 class LongLines : public DataTest {
  protected:
   CorpusSummary prepare(const std::string& input, bool skip_broken = false) {
-    const ChatFormat chats(*tokenizer, {}, ChatChoice::of_template);
     TextOptions how;
     how.tokenizer = tokenizer.get();
     how.document_end = tokenizer->end_of_document().value_or(-1);
-    how.chats = &chats;
     how.skip_broken_lines = skip_broken;
     return prepare_text(find_sources({at(input)}, nullptr), {at("out.h5"), 0, 7}, how, nullptr, nullptr);
   }

@@ -25,8 +25,6 @@ class PrepareJson : public DataTest {
     return result;
   }
   CorpusSummary prepare(const std::vector<std::string>& inputs, const std::string& output, TextOptions how) {
-    const ChatFormat chats(*how.tokenizer, from, choice);
-    how.chats = &chats;
     return prepare_text(find_sources(inputs, nullptr), {at(output), 0, 7}, how, nullptr, nullptr);
   }
   std::string refusal(const std::string& input, const TextOptions& how) {
@@ -51,8 +49,6 @@ class PrepareJson : public DataTest {
   }
   void use_tiny() { tokenizer = load_tokenizer(tiny("byte_level.json")); }
   std::unique_ptr<Tokenizer> tokenizer = make_byte_tokenizer();
-  ChatTemplate from;
-  ChatChoice choice = ChatChoice::of_template;
 };
 
 TEST_F(PrepareJson, EveryLineIsADocumentHoweverItIsPacked) {
@@ -111,75 +107,56 @@ TEST_F(PrepareJson, DamagedArchivesAreRefused) {
   }
 }
 
-TEST_F(PrepareJson, OnlyTheRolesNamedCarryWeight) {
+TEST_F(PrepareJson, OfAPromptAndItsCompletionTheLatterIsLearned) {
   use_tiny();
-  text("chat.jsonl",
-       "{\"messages\": [{\"role\": \"user\", \"content\": \"Why?\"}, {\"role\": \"assistant\", \"content\": "
-       "\"So.\"}]}\n");
-  prepare({at("chat.jsonl")}, "chat.h5", options());
-  const auto learned = [&](const std::string& name) {
-    const auto file = TokenFile::open(at(name));
-    std::vector<std::int32_t> tokens(file->token_count()), kept;
-    std::vector<float> weights(tokens.size());
-    file->read(0, tokens);
-    file->read_weights(0, weights);
-    for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
-      if (weights[i] > 0) kept.push_back(tokens[i]);
-    }
-    return tokenizer->decode(kept);
-  };
-  EXPECT_EQ(documents("chat.h5"), std::vector<std::string>{"user: Why?\nassistant: So.\n"});
-  EXPECT_EQ(learned("chat.h5"), " So.\n");
-  TextOptions users = options();
-  users.json.train_on = {"user"};
-  prepare({at("chat.jsonl")}, "users.h5", users);
-  EXPECT_EQ(learned("users.h5"), " Why?\n");
-  text("bad.jsonl", "{\"messages\": [{\"role\": \"user\"}]}\n");
-  EXPECT_TRUE(holds(refusal("bad.jsonl", options()), "bad.jsonl:1: no field \"content\""));
-}
-
-TEST_F(PrepareJson, ChatsAreCountedAndWhatIsMeantForNobodyIsTold) {
-  use_tiny();
-  const std::string chat = R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})";
-  text("chat.jsonl", chat + "\n" + R"({"prompt": "the ", "completion": "testing"})" + "\n");
-  const CorpusSummary summary = prepare({at("chat.jsonl")}, "chat.h5", options());
-  EXPECT_EQ(summary.conversations, 1);
-  EXPECT_EQ(documents("chat.h5"), (std::vector<std::string>{"the testing", "user: a\nassistant: b\n"}));
-  const auto file = TokenFile::open(at("chat.h5"));
-  std::vector<float> weights(file->token_count());
+  text("pairs.jsonl", R"({"completion": "testing", "prompt": "the "})"
+                      "\n"
+                      R"({"prompt": "th", "completion": "e"})"
+                      "\n"
+                      R"({"prompt": "", "completion": "of"})"
+                      "\n");
+  TextOptions marked = options();
+  marked.document_start = tokenizer->find_special("<|endoftext|>");
+  const CorpusSummary summary = prepare({at("pairs.jsonl")}, "pairs.h5", marked);
+  const auto file = TokenFile::open(at("pairs.h5"));
+  std::vector<std::int32_t> tokens(file->token_count());
+  std::vector<float> weights(tokens.size());
+  file->read(0, tokens);
   file->read_weights(0, weights);
   EXPECT_EQ(summary.learned_tokens, std::ranges::count(weights, 1.0f));
-  EXPECT_LT(summary.learned_tokens, summary.tokens);
+  std::vector<std::string> context_and_learned;
+  const auto offsets = file->document_offsets();
+  for (std::size_t d = 0; d + 1 < offsets.size(); ++d) {
+    std::string context, learned;
+    for (auto t = static_cast<std::size_t>(offsets[d]); t < static_cast<std::size_t>(offsets[d + 1]); ++t) {
+      (weights[t] == 0.0f ? context : learned) += tokenizer->token_text(tokens[t]);
+    }
+    context_and_learned.push_back(context + "|" + learned);
+  }
+  std::ranges::sort(context_and_learned);
+  // A token that holds something of both is learned, and all of what nothing asks for.
+  const std::string mark = "<|endoftext|>";
+  EXPECT_EQ(context_and_learned,
+            (std::vector<std::string>{mark + "the| testing" + mark, mark + "|the" + mark, "|" + mark + "of" + mark}));
+}
 
-  TextOptions misspelt = options();
-  misspelt.json.train_on = {"assistant", "asistant"};
-  expect_error(ExitCode::usage, "--train-on asistant: no message has this role; there are: assistant, user",
-               [&] { prepare({at("chat.jsonl")}, "none.h5", misspelt); });
-  EXPECT_FALSE(path_exists(at("none.h5")));
-  text("both.jsonl", R"({"text": "t", "messages": [{"role": "user", "content": "a"}]})");
-  EXPECT_TRUE(holds(refusal("both.jsonl", options()), "both.jsonl:1: there are a conversation and \"text\""));
+TEST_F(PrepareJson, AConversationIsRefusedWithWhatReadsIt) {
+  const std::string chat = R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])";
+  const std::vector<std::string> lines{
+      chat + "}", R"({"conversations": [{"from": "human", "value": "a"}]})",
+      R"({"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]})"};
+  for (const std::string& line : lines) {
+    text("chat.jsonl", "{\"text\": \"t\"}\n" + line + "\n");
+    EXPECT_TRUE(holds(refusal("chat.jsonl", options()),
+                      "chat.jsonl:2: a conversation: make a token file of it with "
+                      "`python -m ringtrain_data convert"));
+  }
+  text("both.jsonl", chat + R"(, "text": "t"})");
+  EXPECT_TRUE(holds(refusal("both.jsonl", options()), "or name the field of the text with --text-field"));
   TextOptions named = options();
   named.json.text_field_named = true;
   prepare({at("both.jsonl")}, "both.h5", named);
   EXPECT_EQ(documents("both.h5"), std::vector<std::string>{"t"});
-  from.hash = "00";
-  EXPECT_TRUE(
-      holds(error_of(ExitCode::usage, [&] { prepare({at("chat.jsonl")}, "none.h5", options()); }), "chat.jsonl:1: "));
-}
-
-TEST_F(PrepareJson, TheTokensThatATemplateWritesAroundAChatAreNotDoubled) {
-  use_tiny();
-  const std::int32_t mark = tokenizer->find_special("<|endoftext|>").value_or(-1);
-  from = {.hash = "4adb1f81f5c508ea24f6d97f87d647f5", .bos = "<|endoftext|>", .eos = "<|endoftext|>", .path = ""};
-  text("chat.jsonl", R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})");
-  TextOptions marked = options();
-  marked.document_start = marked.document_end = mark;
-  prepare({at("chat.jsonl")}, "chat.h5", marked);
-  const auto file = TokenFile::open(at("chat.h5"));
-  std::vector<std::int32_t> tokens(file->token_count());
-  file->read(0, tokens);
-  EXPECT_EQ(std::ranges::count(tokens, mark), 2);
-  EXPECT_EQ(tokenizer->decode(tokens), "<|endoftext|>[INST] a [/INST] b <|endoftext|>");
 }
 
 TEST_F(PrepareJson, TheFileIsTheSameForAnyNumberOfThreads) {

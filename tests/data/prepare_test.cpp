@@ -29,11 +29,9 @@ class PrepareTest : public DataTest {
     options.tokenizer = tokenizer.get();
     options.document_end = end_of_document;
     options.threads = threads;
-    options.chats = &chats;
     return options;
   }
   std::unique_ptr<Tokenizer> tokenizer = make_byte_tokenizer();
-  ChatFormat chats{*tokenizer, {}, ChatChoice::of_template};
 
   /// Returns the documents of a token file as texts, in its order.
   static std::vector<std::string> documents(const TokenFile& file) {

@@ -7,8 +7,6 @@
 //     reads lines of TOKENIZER, TEXTS, IDS and text|parse, with tabs between, and answers each with a line, once IDS is
 //     written: "ok", or the exit code and the sentence that refuses the tokenizer. A text that is refused has -1 for
 //     the bytes of its ids.
-//   tokenizer_probe chat FOLDER LINES IDS text|parse [answer]
-//     LINES: a conversation each; prints what the format is called.
 //   tokenizer_probe time TOKENIZER TEXTS PASSES
 //     prints the seconds of each pass over all documents, with one encoder and one thread.
 #include <chrono>
@@ -20,7 +18,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "data/chat/chat_format.h"
 #include "data/tokenizer/tokenizer.h"
 #include "framework/error.h"
 
@@ -55,34 +52,6 @@ int encode(const Tokenizer& tokenizer, const std::vector<std::string>& documents
     file.write(reinterpret_cast<const char*>(ids.data()), bytes);
   }
   std::printf("%lld\n", static_cast<long long>(changed));
-  return file.flush() ? 0 : 1;
-}
-
-/// Each line a conversation; every id with 2^30 added if it is learned; a line that is refused has none.
-int chat(const std::string& folder, const std::string& lines, const std::string& output, SpecialTokens special,
-         bool answer) {
-  const auto tokenizer = load_tokenizer(folder);
-  const ChatFormat format(*tokenizer, read_chat_template(folder), ChatChoice::of_template);
-  const auto encoder = tokenizer->make_encoder(special);
-  std::ifstream in(lines);
-  std::ofstream file(output, std::ios::binary);
-  for (std::string line; std::getline(in, line);) {
-    std::vector<std::int32_t> ids;
-    std::vector<bool> learned;
-    try {
-      const auto conversation = read_conversation(nlohmann::json::parse(line), {"assistant"});
-      encode_parts(format.parts(conversation.value(), answer), *encoder, ids, learned);
-    } catch (const Error&) {
-      throw;
-    } catch (const std::exception&) {
-      ids.clear();
-    }
-    for (std::size_t i = 0; i < ids.size(); ++i) ids[i] += learned[i] ? 1 << 30 : 0;
-    const auto bytes = static_cast<std::uint32_t>(ids.size() * 4);
-    file.write(reinterpret_cast<const char*>(&bytes), 4);
-    file.write(reinterpret_cast<const char*>(ids.data()), bytes);
-  }
-  std::printf("%s\n", format.name().c_str());
   return file.flush() ? 0 : 1;
 }
 
@@ -141,10 +110,6 @@ int run(int argc, char** argv) {
   if (argc == 2 && std::strcmp(argv[1], "serve") == 0) return serve();
   if (argc < 5) return 2;
   const std::string mode = argv[1];
-  if (mode == "chat" && argc >= 6) {
-    const SpecialTokens special = std::strcmp(argv[5], "parse") == 0 ? SpecialTokens::parse : SpecialTokens::text;
-    return chat(argv[2], argv[3], argv[4], special, argc > 6);
-  }
   const auto tokenizer = load_tokenizer(argv[2]);
   const std::vector<std::string> documents = read_documents(argv[3]);
   if (mode != "encode") return time(*tokenizer, documents, std::atoi(argv[4]));

@@ -1,4 +1,4 @@
-// Fuzzes the reader of JSONL, plain and compressed: any file is documents or an Error(data), and any line is parts or
+// Fuzzes the reader of JSONL, plain and compressed: any file is documents or an Error(data), and any line is texts or
 // an exception that says what is wrong with it.
 #include "data/preparation/data_forms.h"
 #include "data/preparation/json_documents.h"
@@ -24,8 +24,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
         total += block->text.size();
         if (total > (std::size_t{64} << 20)) break;  // a bomb: bounded, but slow
         if (!block->json) continue;
+        std::string line = block->text;
         try {
-          parse_json_document(block->text, {}, ChatFormat(*tokenizer, {}, ChatChoice::of_template));
+          take_texts(line, rules);
         } catch (const Error&) {
           std::abort();
         } catch (const std::exception&) {

@@ -289,9 +289,11 @@ def tuned(folder, _):
             question, answer = list(ANSWERS.items())[number % len(ANSWERS)]
             messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
             file.write(json.dumps({"messages": messages, "number": number}) + "\n")
-    prepared = run("prepare", "--input", f"{folder}/chats.jsonl", "--tokenizer", model, "--output",
-                   f"{folder}/chats.h5", "--validation-fraction", "0").stdout
-    assert "24, written in the template of SmolLM2" in prepared, prepared
+    package = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "extras/python")}
+    prepared = subprocess.run([interpreter, "-m", "ringtrain_data", "convert", "--input", f"{folder}/chats.jsonl",
+                               "--tokenizer", model, "--output", f"{folder}/chats.h5", "--validation-fraction", "0"],
+                              env=package, check=True, capture_output=True, text=True).stdout
+    assert "conversation 24" in prepared, prepared
     with open(f"{folder}/run.yaml", "w") as file:
         file.write(f"model: {{from: {model}}}\n"
                    f"data: {{train: {folder}/chats.h5, packing: whole}}\n"
@@ -302,11 +304,11 @@ def tuned(folder, _):
     run("train", "--config", f"{folder}/run.yaml", "--init-from", model, "--output", f"{folder}/run")
     run("export", "--checkpoint", f"{folder}/run", "--output", f"{folder}/exported")
     for question, answer in ANSWERS.items():
-        with open(f"{folder}/chat.json", "w") as file:
-            json.dump([{"role": "user", "content": question}], file)
-        ours = run("generate", "--checkpoint", f"{folder}/run", "--chat", f"{folder}/chat.json", "--max-new-tokens", 40)
-        print(f"  generate: {question} {ours.stdout.strip()}", flush=True)
-        assert ours.stdout == answer + "\n" and "the document ended" in ours.stderr, (ours.stdout, ours.stderr)
+        ours = subprocess.run([interpreter, "-m", "ringtrain_data", "chat", "--checkpoint", f"{folder}/run",
+                               "--max-tokens", "40"], env=package, input=question, capture_output=True, text=True,
+                              check=True)
+        print(f"  chat: {question} {ours.stdout.strip()}", flush=True)
+        assert ours.stdout == answer + "\n" and "cut off" not in ours.stderr, (ours.stdout, ours.stderr)
     result = subprocess.run([interpreter, "-c", ASK_TRANSFORMERS, f"{folder}/exported", json.dumps(list(ANSWERS))],
                             check=True, capture_output=True, text=True)
     theirs = json.loads(result.stdout.splitlines()[-1])

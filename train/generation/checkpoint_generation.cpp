@@ -7,7 +7,6 @@
 #include <memory>
 #include <sstream>
 
-#include "data/chat/chat_format.h"
 #include "data/token_file.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/vocabulary.h"
@@ -37,15 +36,9 @@ std::int64_t context_of(const Config& config) {
   return spec.positions == Positions::learned ? spec.max_position_embeddings : config.training.seq_len;
 }
 
-/// What turns the prompt into tokens, and tokens into text.
-struct PromptTokenizer {
-  std::unique_ptr<Tokenizer> tokenizer;  // null where both are ids
-  std::unique_ptr<ChatFormat> chats;     // where the prompt is a conversation
-};
-
-PromptTokenizer tokenizer_of(const GenerationOptions& options, const ModelSource& source) {
-  PromptTokenizer result;
-  if (!options.tokens.empty() || !options.tokens_file.empty()) return result;
+/// Returns what turns the prompt into tokens, and tokens into text; null where both are ids.
+std::unique_ptr<Tokenizer> tokenizer_of(const GenerationOptions& options, const ModelSource& source) {
+  if (!options.tokens.empty() || !options.tokens_file.empty()) return nullptr;
   std::string path = options.tokenizer;
   const ExitCode damaged = path.empty() ? ExitCode::checkpoint : ExitCode::data;
   if (path.empty() && !source.tokenizer.empty() && holds_tokenizer(source.tokenizer)) path = source.tokenizer;
@@ -53,37 +46,15 @@ PromptTokenizer tokenizer_of(const GenerationOptions& options, const ModelSource
   if (path.empty()) {
     fail(ExitCode::usage, "{} has no tokenizer; name one by --tokenizer, or give ids by --tokens", source.path);
   }
-  result.tokenizer = load_tokenizer(path, damaged);
-  check_tokenizer(source, *result.tokenizer, path);
-  if (result.tokenizer->vocab_size() > source.model.vocab_size) {
+  std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(path, damaged);
+  check_tokenizer(source, *tokenizer, path);
+  if (tokenizer->vocab_size() > source.model.vocab_size) {
     fail(ExitCode::usage,
          "the tokenizer {} has {} tokens, but the model's vocabulary {}; name the model's own by --tokenizer, or give "
          "ids by --tokens",
-         path, result.tokenizer->vocab_size(), source.model.vocab_size);
+         path, tokenizer->vocab_size(), source.model.vocab_size);
   }
-  if (options.chat) {
-    result.chats = std::make_unique<ChatFormat>(*result.tokenizer, read_chat_template(path), ChatChoice::of_template);
-  }
-  return result;
-}
-
-/// Returns the ids of the prompt's text.
-std::vector<std::int32_t> encode_prompt(const PromptTokenizer& own, const std::string& text, bool parse_special) {
-  const SpecialTokens special = parse_special ? SpecialTokens::parse : SpecialTokens::text;
-  if (!own.chats) return own.tokenizer->encode(text, special);
-  std::vector<std::int32_t> ids;
-  std::vector<bool> learned;
-  try {
-    const Conversation conversation = parse_conversation(text);
-    if (conversation.back().role == "assistant") throw std::runtime_error("the last message is the assistant's");
-    encode_parts(own.chats->parts(conversation, /*asks_for_answer=*/true), *own.tokenizer->make_encoder(special), ids,
-                 learned);
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    fail(ExitCode::usage, "--chat: {}", error.what());
-  }
-  return ids;
+  return tokenizer;
 }
 
 /// Returns the bytes that no prompt may exceed: a few times the longest tokens that the context holds, since text may
@@ -101,9 +72,9 @@ std::int64_t most_prompt_bytes(const Tokenizer* tokenizer, std::int64_t context)
 }
 
 /// Returns the token that the prompt is to begin with.
-std::optional<std::int32_t> begin_token_of(const GenerationOptions& options, const PromptTokenizer& own) {
+std::optional<std::int32_t> begin_token_of(const GenerationOptions& options, const Tokenizer* tokenizer) {
   if (options.begin_token) return *options.begin_token < 0 ? std::nullopt : options.begin_token;
-  return own.tokenizer && !own.chats ? own.tokenizer->begin_of_text() : std::nullopt;
+  return tokenizer ? tokenizer->begin_of_text() : std::nullopt;
 }
 
 /// Returns the ids in a file's text. Throws Error(usage) that names the file and the place of what is none.
@@ -125,23 +96,24 @@ std::vector<std::int32_t> read_ids(const std::string& text, const std::string& f
 
 /// Returns the prompt's tokens.
 std::vector<std::int32_t> prompt_of(const GenerationOptions& options, const ModelSource& source,
-                                    const PromptTokenizer& own, std::int64_t context) {
+                                    const Tokenizer* tokenizer, std::int64_t context) {
   const Vocabulary vocabulary(source.model.vocab_size);
   std::vector<std::int32_t> prompt;
   for (const std::int64_t id : options.tokens) prompt.push_back(vocabulary.token(id, ExitCode::usage, "--tokens"));
   const std::string text =
-      options.read_prompt ? options.read_prompt(most_prompt_bytes(own.tokenizer.get(), context)) : options.prompt;
+      options.read_prompt ? options.read_prompt(most_prompt_bytes(tokenizer, context)) : options.prompt;
   if (!options.tokens_file.empty()) {
     prompt = read_ids(text, options.tokens_file, vocabulary);
-  } else if (own.tokenizer) {
-    for (const std::int32_t id : encode_prompt(own, text, options.parse_special)) {
+  } else if (tokenizer) {
+    for (const std::int32_t id :
+         tokenizer->encode(text, options.parse_special ? SpecialTokens::parse : SpecialTokens::text)) {
       prompt.push_back(vocabulary.token(id, ExitCode::usage, "the prompt's tokenizer"));
     }
   }
   if (prompt.empty()) {
     fail(ExitCode::usage, "the prompt is empty; give at least one character, or one id by --tokens");
   }
-  if (const std::optional<std::int32_t> begin = begin_token_of(options, own)) {
+  if (const std::optional<std::int32_t> begin = begin_token_of(options, tokenizer)) {
     const std::int32_t token = vocabulary.token(*begin, ExitCode::usage, "--begin-token");
     if (prompt.front() != token) prompt.insert(prompt.begin(), token);
   }
@@ -156,16 +128,14 @@ void check_ring(std::int64_t ranks, std::int64_t positions) {
        positions, positions);
 }
 
-/// Returns the tokens that end a text: those that the model names, else the tokenizer's; that which ends an answer; and
-/// those of --stop-token.
+/// Returns the tokens that end a text: those that the model names, else the tokenizer's; and those of --stop-token.
 std::vector<std::int32_t> end_tokens_of(const GenerationOptions& options, const ModelSource& source,
-                                        const PromptTokenizer& own) {
+                                        const Tokenizer* tokenizer) {
   std::vector<std::int32_t> tokens = source.end_tokens;
   const auto add = [&](std::optional<std::int32_t> end) {
     if (end && std::ranges::find(tokens, *end) == tokens.end()) tokens.push_back(*end);
   };
-  if (own.tokenizer && tokens.empty()) add(own.tokenizer->end_of_document());  // where the model's files name none
-  if (own.chats) add(own.chats->end_of_answer());
+  if (tokenizer && tokens.empty()) add(tokenizer->end_of_document());  // where the model's files name none
   // Of a run's checkpoint, where nothing says: the last token, as in a token file.
   if (tokens.empty() && source.checkpoint) tokens.push_back(last_token(source.model.vocab_size));
   const Vocabulary vocabulary(source.model.vocab_size);
@@ -188,9 +158,9 @@ Config generation_config(const ModelSource& source, const GenerationOptions& opt
 }
 
 /// Returns what the ranks are asked for. Throws Error(usage) if the context cannot hold it, or some ranks none of it.
-GenerationRequest request_of(const GenerationOptions& options, const ModelSource& source, const PromptTokenizer& own,
+GenerationRequest request_of(const GenerationOptions& options, const ModelSource& source, const Tokenizer* tokenizer,
                              std::int64_t context) {
-  GenerationRequest request{.prompt = prompt_of(options, source, own, context), .sampling = options.sampling};
+  GenerationRequest request{.prompt = prompt_of(options, source, tokenizer, context), .sampling = options.sampling};
   const std::int64_t prompt = std::ssize(request.prompt), room = context - prompt + 1;
   if (room < 1) {
     fail(ExitCode::usage, "the prompt has {} tokens, but the model's context is {}; shorten the prompt", prompt,
@@ -198,7 +168,7 @@ GenerationRequest request_of(const GenerationOptions& options, const ModelSource
   }
   request.new_tokens = std::min(options.max_new_tokens, room);
   check_ring(options.sequence_ranks, prompt + request.new_tokens - 1);
-  request.end_tokens = end_tokens_of(options, source, own);
+  request.end_tokens = end_tokens_of(options, source, tokenizer);
   return request;
 }
 
@@ -287,9 +257,9 @@ GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Lau
   summary.remarks = source.logs;
   for (const std::string& sentence : source.no_end_tokens) summary.remarks.push_back(sentence + ", so it ends no text");
   check_ring(options.sequence_ranks, summary.context);  // before a prompt is waited for
-  const PromptTokenizer own = tokenizer_of(options, source);
-  const GenerationRequest request = request_of(options, source, own, summary.context);
-  if (const auto begin = begin_token_of(options, own); begin && !options.begin_token) {
+  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options, source);
+  const GenerationRequest request = request_of(options, source, tokenizer.get(), summary.context);
+  if (const auto begin = begin_token_of(options, tokenizer.get()); begin && !options.begin_token) {
     summary.remarks.push_back(
         fmt::format("the prompt begins with token {}, as the tokenizer begins a text (--begin-token)", *begin));
   }
@@ -300,7 +270,7 @@ GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Lau
   check_memory(config, plan_ranks(config, table, purpose, options.model),
                {here, launcher.ranks_of_process(launch.ranks)});
 
-  TokenPrinter printer(options, own.tokenizer.get(), print);
+  TokenPrinter printer(options, tokenizer.get(), print);
   const auto generate_on_rank = [&](Communicator& world) {
     require_agreement(world, facts_of(options, source, request));
     ThreadPool pool(threads);

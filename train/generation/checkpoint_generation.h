@@ -27,9 +27,8 @@ struct GenerationOptions {
   std::vector<std::int64_t>
       tokens;                  // the prompt's token ids, if not empty: then the new ones are handed on as ids, too
   std::string tokens_file;     // if not empty: read_prompt returns ids with white space between them, from this file
-  bool chat = false;           // the prompt's text is a conversation as JSON, written as the tokenizer's template does
   bool parse_special = false;  // <|im_start|> and its like within the prompt's text are tokens, not letters
-  // What the prompt begins with, once. Nothing: a text, but no conversation, with what the tokenizer puts before it.
+  // What the prompt begins with, once. Nothing: a text with what the tokenizer puts before it.
   std::optional<std::int32_t> begin_token;  // -1: no token
   std::int64_t max_new_tokens = 128;
   SamplingOptions sampling;

@@ -165,6 +165,11 @@ class CommandLine : public CLI::App {
         ->check(one_of(words))
         ->type_name(fmt::format("{}", fmt::join(words, "|")));
   }
+  /// Makes a flag that is gone end the program with a sentence that says what to do. Help does not have it.
+  void add_removed(const std::string& name, const std::string& instead) {
+    const auto refuse = [=](const std::string&) { fail(ExitCode::usage, "{} is gone: {}", name, instead); };
+    add_option_function<std::string>(name, refuse)->expected(0, 1)->group("");
+  }
   /// Adds the flags of a program that computes with a model's weights: threads_per_rank, device, shard_weights and
   /// dtype of its options.
   template <class Options>

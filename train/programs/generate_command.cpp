@@ -44,16 +44,15 @@ std::string read_standard_input(std::int64_t most) {
 
 struct GenerateFlags {
   GenerationOptions options;
-  std::string mesh = "1x1", prompt_file, chat_file, dash, begin_token;
+  std::string mesh = "1x1", prompt_file, dash, begin_token;
 };
 
 /// The prompt: where it comes from, and how it becomes tokens.
 void add_prompt_flags(CommandLine& app, GenerateFlags& flags) {
   GenerationOptions& options = flags.options;
-  app.add_option("--prompt", options.prompt, "TEXT", "the prompt: it comes by one of these six");
+  app.add_option("--prompt", options.prompt, "TEXT", "the prompt: it comes by one of these five");
   app.add_option("--prompt-file", flags.prompt_file, "FILE", "a file that is the prompt");
-  app.add_option("--chat", flags.chat_file, "FILE.json",
-                 "a JSON file with a list of messages: the model answers the last one");
+  app.add_removed("--chat", "`python -m ringtrain_data chat` answers conversations: docs/datasets.md");
   auto* tokens_file = app.add_option("--tokens-file", options.tokens_file, "FILE|-",
                                      "a file with the prompt's token ids, or the standard input: decimal, with white "
                                      "space between them; the new ones are printed as ids");
@@ -116,11 +115,10 @@ bool parse(GenerateFlags& flags, int argc, char** argv, bool prints) {
   app.add_option("--mesh", flags.mesh, "1xN", "sequence ranks that share prompt and cache");
   app.add_computation(options);
   if (!parse_command_line(app, argc, argv, prints)) return false;
-  const auto sources = {"--prompt", "--prompt-file", "--chat", "--tokens", "--tokens-file", "STDIN"};
+  const auto sources = {"--prompt", "--prompt-file", "--tokens", "--tokens-file", "STDIN"};
   if (std::ranges::count_if(sources, [&](const char* source) { return app.count(source) > 0; }) != 1) {
     fail(ExitCode::usage,
-         "give the prompt by one of --prompt, --prompt-file, --chat, --tokens, --tokens-file and -; see generate "
-         "--help");
+         "give the prompt by one of --prompt, --prompt-file, --tokens, --tokens-file and -; see generate --help");
   }
   return true;
 }
@@ -130,8 +128,7 @@ void settle(GenerateFlags& flags, const Launcher& launcher) {
   GenerationOptions& options = flags.options;
   options.sequence_ranks = read_mesh(flags.mesh);
   options.begin_token = read_begin_token(flags.begin_token);
-  options.chat = !flags.chat_file.empty();
-  const std::string file = flags.prompt_file + flags.chat_file + options.tokens_file + flags.dash;  // one at most
+  const std::string file = flags.prompt_file + options.tokens_file + flags.dash;  // one at most
   if (file == "-") {
     if (launcher.processes() > 1) {
       fail(ExitCode::usage, "-: of several processes one alone has the standard input; give --prompt-file or --tokens");

@@ -31,7 +31,6 @@ struct PrepareFlags {
   PrepareOptions file;
   std::int64_t seed = 1234;
   std::string tokenizer = "bytes", document_start, document_end;
-  ChatChoice chat = ChatChoice::of_template;
   TextOptions text;
   int threads = 0;  // 0: all cores
   RecallOptions recall{.documents = 1000, .length = 4096, .pairs = 16, .prepare = {}};
@@ -62,16 +61,10 @@ void add_text_flags(CommandLine& app, PrepareFlags& flags) {
       "The special token after each document (default: what the tokenizer itself puts there, else the one that "
       "is known to end its documents)");
   app.add_option("--text-field", flags.text.json.text_field, "NAME", "JSONL: the field that holds a document's text");
-  app.add_option("--train-on", flags.text.json.train_on, "ROLE",
-                 "JSONL with conversations: the roles that are learned, the others weigh 0 (default: assistant)")
-      ->delimiter(',');
-  app.add_choice<ChatChoice>(
-         "--chat", flags.chat,
-         {{"template", ChatChoice::of_template}, {"chatml", ChatChoice::chatml}, {"plain", ChatChoice::plain}},
-         "JSONL with conversations: written as the tokenizer's chat template does, if it is known here; in "
-         "ChatML; as plain lines of role and content")
-      ->default_str("template");
   app.add_flag("--skip-broken-lines", flags.text.skip_broken_lines, "JSONL: leave broken lines out, and count them");
+  for (const char* flag : {"--chat", "--train-on"}) {
+    app.add_removed(flag, "conversations become a token file by `python -m ringtrain_data convert`: docs/datasets.md");
+  }
   app.add_option("--threads", flags.threads, "N", "That tokenize (default: one a core)")->check(within(1, 1024));
 }
 
@@ -98,8 +91,8 @@ void check_flags(const CommandLine& app, const PrepareFlags& flags) {
   if (flags.synthetic.empty()) {
     refuse({"--documents", "--length", "--pairs"}, "--synthetic recall", "--input");
   } else {
-    refuse({"--tokenizer", "--special-tokens", "--document-start", "--document-end", "--text-field", "--train-on",
-            "--chat", "--skip-broken-lines", "--threads"},
+    refuse({"--tokenizer", "--special-tokens", "--document-start", "--document-end", "--text-field",
+            "--skip-broken-lines", "--threads"},
            "--input", "--synthetic recall");
   }
 }
@@ -207,7 +200,6 @@ void set_tokenizer(PrepareFlags& flags, const Tokenizer& tokenizer) {
   options.tokenizer = &tokenizer;
   if (flags.document_start.empty()) {
     options.document_start = tokenizer.begin_of_text();
-    options.start_of_texts = true;
   } else if (flags.document_start != "none") {
     options.document_start = special_token(tokenizer, flags.document_start, "--document-start");
   }
@@ -233,18 +225,10 @@ void print_start(const Tokenizer& tokenizer, const TextOptions& options) {
   }
 }
 
-void print_chats(const ChatFormat& chats, const CorpusSummary& summary) {
-  if (summary.conversations > 0) {
-    print("chats", "{}, written in {}", grouped(summary.conversations), chats.name());
-  }
-  if (summary.learned_tokens < summary.tokens) {
-    print("learned", "{} tokens, {:.1f}%; the others are context alone", grouped(summary.learned_tokens),
-          100 * static_cast<double>(summary.learned_tokens) / static_cast<double>(summary.tokens));
-  }
-  if (summary.left_out_systems > 0) {
-    print("log", "the template writes a system message only before a last message of the user: {} left out",
-          grouped(summary.left_out_systems));
-  }
+void print_learned(const CorpusSummary& summary) {
+  if (summary.learned_tokens == summary.tokens) return;
+  print("learned", "{} tokens, {:.1f}%; the others are context alone", grouped(summary.learned_tokens),
+        100 * static_cast<double>(summary.learned_tokens) / static_cast<double>(summary.tokens));
 }
 
 void print_left_out(const SourceList& sources, const CorpusSummary& summary) {
@@ -270,9 +254,8 @@ void print_left_out(const SourceList& sources, const CorpusSummary& summary) {
 }
 
 /// Puts the files of the tokenizer into a folder that exists.
-void keep_tokenizer_files(const PrepareFlags& flags, const ChatFormat& chats, const std::string& folder) {
-  EndIds ends{{}, {flags.text.document_end}};
-  if (const auto end = chats.end_of_answer()) ends.add({{}, {*end}});
+void keep_tokenizer_files(const PrepareFlags& flags, const std::string& folder) {
+  const EndIds ends{{}, {flags.text.document_end}};
   carry_tokenizer(flags.tokenizer, folder, ends, OwnGeneration::left, ExitCode::usage);
 }
 
@@ -300,13 +283,11 @@ CorpusSummary write_tokens(const SourceList& sources, const PrepareFlags& flags)
 void prepare_text_corpus(PrepareFlags& flags) {
   TokenFileWriter::check_output(flags.file.output);
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(flags.tokenizer);
-  const ChatFormat chats(*tokenizer, read_chat_template(flags.tokenizer), flags.chat);
   set_tokenizer(flags, *tokenizer);
-  flags.text.chats = &chats;
   std::optional<OutputFolder> kept;
   if (flags.tokenizer != "bytes") {
     kept.emplace(tokenizer_beside(flags.file.output), ExitCode::usage);
-    keep_tokenizer_files(flags, chats, kept->content());
+    keep_tokenizer_files(flags, kept->content());
   }
   const SourceList sources = hash_sources(flags.inputs);
   const CorpusSummary summary = write_tokens(sources, flags);
@@ -318,7 +299,7 @@ void prepare_text_corpus(PrepareFlags& flags) {
   print("text", "{} bytes, {:.2f} a token, sources' hash {}", grouped(summary.bytes),
         static_cast<double>(summary.bytes) / static_cast<double>(summary.tokens - summary.documents),
         summary.sources_hash);
-  print_chats(chats, summary);
+  print_learned(summary);
   if (kept) print("  kept in", "{}", tokenizer_beside(flags.file.output));
   print_left_out(sources, summary);
   if (summary.validation_documents == 0 && flags.file.validation_fraction > 0) {

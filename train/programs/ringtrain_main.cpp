@@ -36,7 +36,7 @@ constexpr std::array commands{
     Command{"prepare", "make a token file from text, or a synthetic one", prepare_command},
     Command{"train", "train a model on a mesh of data x sequence ranks", train_command},
     Command{"evaluate", "perplexity at several context lengths, on the same targets", evaluate_command},
-    Command{"generate", "continue a text, or answer a chat", generate_command},
+    Command{"generate", "continue a text", generate_command},
     Command{"export", "write a model as a Hugging Face folder", export_command},
     Command{"check", "hold a config on its mesh against the model in plain double", check_command},
     Command{"plan", "memory and time of a run, before it", nullptr, true},

@@ -273,6 +273,15 @@ class ConvertTest(unittest.TestCase):
         self.assertEqual(sorted(ours[0]), sorted(theirs[0]))
         self.assertEqual(ours[2]["document_start"], theirs[2]["document_start"])
 
+    @unittest.skipUnless((BIN / "prepare").exists(), "the programs are not built")
+    def test_prepare_names_this_package_for_conversations(self):
+        path = self.write("chat.jsonl", json.dumps({"messages": MESSAGES}) + "\n")
+        for code, flags in ((3, []), (2, ["--chat", "chatml"]), (2, ["--train-on", "user,assistant"])):
+            made = subprocess.run([BIN / "prepare", "--input", path, "--output", self.folder / "chat.h5", *flags],
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual((made.returncode, made.stdout), (code, ""), made.stderr)
+            self.assertIn("`python -m ringtrain_data convert", made.stderr)
+
     def test_documents_lie_where_their_numbers_do(self):
         texts = [f"{'word ' * (i % 7)}number {i}" for i in range(300)]
         convert(texts, self.text, self.folder / "many.h5", validation_fraction=0.25)

@@ -91,6 +91,7 @@ TEST_F(GenerateProgram, OneSentenceForEachCommandLineThatCannotBe) {
   expect_refused({"--prompt", std::string(65, 'x')}, "the model's context is 64");
   expect_refused({"--tokens", "1,257"}, "257 is no token");
   expect_refused({"--prompt", "a", "--tokens-file", "ids"}, "--tokens-file");
+  expect_refused({"--chat", "chat.json"}, "--chat is gone: `python -m ringtrain_data chat`");
   expect_refused({"--tokens-file", "nothing"}, "nothing");
   std::ofstream(at("empty")) << " \n";
   expect_refused({"--tokens-file", "empty"}, "--tokens-file empty: it holds no token id");
