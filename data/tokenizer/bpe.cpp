@@ -24,31 +24,10 @@ MergeTable::MergeTable(const std::vector<Merge>& merges) {
   }
 }
 
-BytePairs::BytePairs(const MergeTable& table, const std::array<std::int32_t, 256>& symbols) : found_(65536) {
-  for (std::size_t left = 0; left < 256; ++left) {
-    for (std::size_t right = 0; right < 256; ++right) {
-      if (symbols[left] < 0 || symbols[right] < 0) continue;
-      found_[left << 8 | right] = table.find(symbols[left], symbols[right]);
-    }
-  }
-}
-
 void Merger::merge(std::vector<std::int32_t>& symbols) {
   if (symbols.size() > max_short) return merge_long(symbols);
   found_.resize(symbols.size());
   for (std::size_t i = 0; i + 1 < symbols.size(); ++i) found_[i] = table_.find(symbols[i], symbols[i + 1]);
-  merge_found(symbols);
-}
-
-void Merger::merge_bytes(std::string_view bytes, const BytePairs& pairs, std::vector<std::int32_t>& symbols) {
-  if (symbols.size() > max_short) return merge_long(symbols);
-  ensure(bytes.size() == symbols.size(), "a symbol a byte");
-  found_.resize(symbols.size());
-  for (std::size_t i = 0; i + 1 < symbols.size(); ++i) found_[i] = pairs.find(bytes[i], bytes[i + 1]);
-  merge_found(symbols);
-}
-
-void Merger::merge_found(std::vector<std::int32_t>& symbols) {
   std::size_t count = symbols.size();
   while (count > 1) {
     std::size_t best = 0;

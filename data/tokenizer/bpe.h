@@ -4,12 +4,10 @@
 // letter takes about linear time.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <queue>
-#include <string_view>
 #include <vector>
 
 namespace ringtrain {
@@ -63,21 +61,6 @@ class MergeTable {
   int shift_ = 0;
 };
 
-/// What the symbols of two bytes merge to, for all pairs of bytes: merging starts with them, and a table of this size
-/// stays in a core's cache.
-class BytePairs {
- public:
-  BytePairs() = default;
-  /// symbols: of each byte, -1: none.
-  BytePairs(const MergeTable& table, const std::array<std::int32_t, 256>& symbols);
-  MergeTable::Found find(char left, char right) const {
-    return found_[static_cast<std::size_t>(static_cast<unsigned char>(left)) << 8 | static_cast<unsigned char>(right)];
-  }
-
- private:
-  std::vector<MergeTable::Found> found_;
-};
-
 /// Merges lists of symbols, with scratch memory that it keeps. Used by one thread.
 class Merger {
  public:
@@ -85,8 +68,6 @@ class Merger {
   explicit Merger(const MergeTable& table) : table_(table) {}
   /// Merges in place until nothing merges.
   void merge(std::vector<std::int32_t>& symbols);
-  /// The same of symbols that stand for single bytes; pairs: what the table says of the symbols of two bytes.
-  void merge_bytes(std::string_view bytes, const BytePairs& pairs, std::vector<std::int32_t>& symbols);
   /// Returns how many pairs of long lists have been looked up so far, which is what these cost.
   std::int64_t lookups() const { return lookups_; }
 
@@ -95,8 +76,6 @@ class Merger {
   static constexpr std::size_t max_short = 96;
   static constexpr std::uint32_t nowhere = MergeTable::none;
 
-  /// found_ says what each symbol and the next merge to.
-  void merge_found(std::vector<std::int32_t>& symbols);
   void merge_long(std::vector<std::int32_t>& symbols);
 
   /// Places in ascending order, with equal steps between them.

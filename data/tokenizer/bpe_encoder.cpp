@@ -69,52 +69,10 @@ void BpeEncoder::encode_bytes(std::string_view text, std::vector<std::int32_t>& 
     }
     ends_.swap(split_ends_);
   }
-  encode_pieces(text, ids);
-}
-
-void BpeEncoder::encode_pieces(std::string_view text, std::vector<std::int32_t>& ids) {
-  constexpr std::size_t most = 128;
-  struct Lookup {
-    PieceCache::Key key;
-    std::uint64_t hash;
-  };
-  Lookup lookups[most];
-  std::int32_t tokens[most * PieceCache::max_bytes];
-  const WholePieces& whole = model_.whole;
   std::size_t begin = 0;
-  for (std::size_t first = 0; first < ends_.size(); first += most) {
-    const std::size_t count = std::min(most, ends_.size() - first);
-    const std::size_t* const ends = ends_.data() + first;
-    std::size_t at = begin;
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t bytes = ends[i] - at;
-      if (bytes <= PieceCache::max_bytes) {
-        const PieceCache::Key key = PieceCache::key_of(text.substr(at, bytes), text.size() - at);
-        const std::uint64_t hash = PieceCache::mixed(key);
-        whole.prefetch(hash);
-        lookups[i] = {key, hash};
-      }
-      at = ends[i];
-    }
-    std::int32_t* next = tokens;
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::string_view piece = text.substr(begin, ends[i] - begin);
-      begin = ends[i];
-      if (piece.size() > PieceCache::max_bytes) {
-        ids.insert(ids.end(), tokens, next);
-        next = tokens;
-        const auto merged = merge_piece(piece);
-        ids.insert(ids.end(), merged.begin(), merged.end());
-        continue;
-      }
-      const std::int32_t token = whole.find(lookups[i].key, lookups[i].hash);
-      if (token >= 0) {
-        *next++ = token;
-      } else {
-        for (const std::int32_t one : merge_short(piece, lookups[i].key, lookups[i].hash)) *next++ = one;
-      }
-    }
-    ids.insert(ids.end(), tokens, next);
+  for (const std::size_t end : ends_) {
+    encode_piece(text.substr(begin, end - begin), text.size() - begin, ids);
+    begin = end;
   }
 }
 
@@ -138,29 +96,23 @@ void BpeEncoder::encode_characters(std::string_view text, std::vector<std::int32
 void BpeEncoder::encode_piece(std::string_view piece, std::size_t readable, std::vector<std::int32_t>& ids) {
   if (piece.empty()) return;
   if (piece.size() > PieceCache::max_bytes) {
-    const auto tokens = merge_piece(piece);
-    ids.insert(ids.end(), tokens.begin(), tokens.end());
+    merge_piece(piece);
+    ids.insert(ids.end(), symbols_.begin(), symbols_.end());
     return;
   }
   const PieceCache::Key key = PieceCache::key_of(piece, readable);
-  const std::uint64_t hash = PieceCache::mixed(key);
-  if (const std::int32_t token = model_.whole.find(key, hash); token >= 0) {
-    ids.push_back(token);
-    return;
+  PieceCache::Entry& entry = cache_.at(key);
+  if (!PieceCache::holds(entry, key)) {
+    merge_piece(piece);
+    if (!PieceCache::put(entry, key, symbols_)) {
+      ids.insert(ids.end(), symbols_.begin(), symbols_.end());
+      return;
+    }
   }
-  for (const std::int32_t token : merge_short(piece, key, hash)) ids.push_back(token);
+  ids.insert(ids.end(), entry.tokens, entry.tokens + entry.count);
 }
 
-std::span<const std::int32_t> BpeEncoder::merge_short(std::string_view piece, const PieceCache::Key& key,
-                                                      std::uint64_t hash) {
-  PieceCache::Entry& entry = cache_.at(hash);
-  if (PieceCache::holds(entry, key)) return {entry.tokens, static_cast<std::size_t>(entry.count)};
-  merge_symbols(piece);
-  PieceCache::put(entry, key, symbols_);
-  return symbols_;
-}
-
-std::span<const std::int32_t> BpeEncoder::merge_piece(std::string_view piece) {
+void BpeEncoder::merge_piece(std::string_view piece) {
   if (piece.size() > max_piece_bytes) {
     fail(ExitCode::data,
          "{} bytes in a row are one piece to the tokenizer; at most {} can be; put spaces or lines into them",
@@ -169,35 +121,27 @@ std::span<const std::int32_t> BpeEncoder::merge_piece(std::string_view piece) {
   if (model_.spec.whole_pieces_first) {
     if (const auto found = model_.id_of.find(piece); found != model_.id_of.end()) {
       symbols_.assign(1, found->second);
-      return symbols_;
+      return;
     }
   }
-  merge_symbols(piece);
-  return symbols_;
-}
-
-void BpeEncoder::merge_symbols(std::string_view piece) {
   symbols_.clear();
   symbols_.reserve(piece.size());
-  const bool bytes = model_.spec.alphabet == BpeSpec::Alphabet::bytes;
-  bool all_known = true;
-  if (bytes) {
-    bool unknown = false;         // whether the byte before is
-    for (const char c : piece) {  // some vocabularies lack control characters: the reference leaves these out
-      std::int32_t symbol = model_.byte_symbols[static_cast<unsigned char>(c)];
-      const bool known = symbol >= 0;
-      if (!known && !(unknown && model_.spec.fuse_unknown)) symbol = model_.spec.unknown;
-      if (symbol >= 0) symbols_.push_back(symbol);
-      all_known = all_known && known;
-      unknown = !known;
-    }
+  if (model_.spec.alphabet == BpeSpec::Alphabet::bytes) {
+    start_with_bytes(piece);
   } else {
     start_with_characters(piece);
   }
-  if (bytes && all_known) {
-    merger_.merge_bytes(piece, model_.byte_pairs, symbols_);
-  } else {
-    merger_.merge(symbols_);
+  merger_.merge(symbols_);
+}
+
+void BpeEncoder::start_with_bytes(std::string_view piece) {
+  bool unknown = false;         // whether the byte before is
+  for (const char c : piece) {  // some vocabularies lack control characters: the reference leaves these out
+    std::int32_t symbol = model_.byte_symbols[static_cast<unsigned char>(c)];
+    const bool known = symbol >= 0;
+    if (!known && !(unknown && model_.spec.fuse_unknown)) symbol = model_.spec.unknown;
+    if (symbol >= 0) symbols_.push_back(symbol);
+    unknown = !known;
   }
 }
 

@@ -11,8 +11,6 @@ class BpeEncoder final : public Encoder {
  public:
   BpeEncoder(const BpeModel& model, SpecialTokens special);
   std::int64_t encode(std::string_view text, std::vector<std::int32_t>& ids, Preceding preceding) override;
-  /// Returns the tokens of a piece, by merging alone: a view that the next call changes.
-  std::span<const std::int32_t> merge_piece(std::string_view piece);
 
  private:
   /// A stretch between two added tokens.
@@ -20,16 +18,11 @@ class BpeEncoder final : public Encoder {
   /// Normalised text: split into pieces.
   void encode_bytes(std::string_view text, std::vector<std::int32_t>& ids);
   void encode_characters(std::string_view text, std::vector<std::int32_t>& ids);
-  /// The pieces of text that end at ends_. Looks them up in blocks: where a block's pieces stand in the tables is
-  /// brought near while the pieces before are done.
-  void encode_pieces(std::string_view text, std::vector<std::int32_t>& ids);
   /// readable: how many bytes may be read from the start of piece on.
   void encode_piece(std::string_view piece, std::size_t readable, std::vector<std::int32_t>& ids);
-  /// Returns the tokens of a short piece that is not one of model_.whole: by the cache, else by merging. A view that
-  /// the next call changes.
-  std::span<const std::int32_t> merge_short(std::string_view piece, const PieceCache::Key& key, std::uint64_t hash);
   /// Leaves the tokens of a piece in symbols_.
-  void merge_symbols(std::string_view piece);
+  void merge_piece(std::string_view piece);
+  void start_with_bytes(std::string_view piece);
   void start_with_characters(std::string_view piece);
   /// Appends the tokens of a character's bytes. Returns false if not all have one, but unknown characters do. Throws
   /// Error(data) if neither.

@@ -13,7 +13,6 @@
 #include "data/tokenizer/bpe_spec.h"
 #include "data/tokenizer/splitter.h"
 #include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/whole_pieces.h"
 
 namespace ringtrain {
 
@@ -23,8 +22,6 @@ struct BpeModel {
   std::unordered_map<std::string_view, std::int32_t> id_of;  // of tokens and extra symbols; views of spec
   std::array<std::int32_t, 256> byte_symbols{};              // of Alphabet::bytes; -1: a byte that is left out
   MergeTable merges;
-  BytePairs byte_pairs;  // of Alphabet::bytes
-  WholePieces whole;     // short pieces that give one token
   AddedTokenFinder raw_added, normalised_added;
   std::vector<std::unique_ptr<Splitter>> splitters;
   std::unordered_set<char32_t> before_space;  // code points that some token holds before a U+2581

@@ -59,8 +59,6 @@ BpeTokenizer::BpeTokenizer(BpeSpec spec) {
   model_.normalised_added = AddedTokenFinder(normalised);
   if (bytes) find_byte_symbols(model_);
   model_.merges = MergeTable(model_.spec.merges);
-  if (bytes) model_.byte_pairs = BytePairs(model_.merges, model_.byte_symbols);
-  find_whole_pieces();
   for (const BpeSpec::Split& split : model_.spec.splits) {
     model_.splitters.push_back(split.kind == BpeSpec::Split::Kind::pattern
                                    ? make_splitter(split.pattern, model_.spec.where)
@@ -70,20 +68,6 @@ BpeTokenizer::BpeTokenizer(BpeSpec spec) {
   choose_end_of_document();
   identity_ = identity_of(model_.spec);
   model_.spec.merges = {};
-}
-
-void BpeTokenizer::find_whole_pieces() {
-  BpeEncoder encoder(model_, SpecialTokens::text);
-  WholePieces whole(model_.id_of.size());
-  for (const auto& [piece, id] : model_.id_of) {
-    if (piece.size() > PieceCache::max_bytes) continue;
-    try {
-      const auto tokens = encoder.merge_piece(piece);
-      if (tokens.size() == 1 && tokens[0] == id) whole.put(piece, id);
-    } catch (const Error&) {  // no text can hold it: some character has no token
-    }
-  }
-  model_.whole = std::move(whole);
 }
 
 void BpeTokenizer::find_cuts(const std::vector<AddedToken>& normalised) {

@@ -32,7 +32,6 @@ class BpeTokenizer final : public Tokenizer {
   std::size_t find_cut(std::string_view text) const override;
 
  private:
-  void find_whole_pieces();
   /// normalised: added tokens with the contents that are looked for in normalised text.
   void find_cuts(const std::vector<AddedToken>& normalised);
   void choose_end_of_document();

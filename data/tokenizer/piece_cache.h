@@ -44,22 +44,21 @@ class PieceCache {
   };
 
   PieceCache() : entries_(std::size_t{1} << place_bits) {}
-  /// Returns the place of a key of a hash: its entry, or the one that it would replace.
-  Entry& at(std::uint64_t hash) { return entries_[hash >> (64 - place_bits)]; }
-  /// Returns a hash of a key.
-  static std::uint64_t mixed(const Key& key) {
+  /// Returns the place of a key: its entry, or the one that it would replace.
+  Entry& at(const Key& key) {
     const std::uint64_t both = (key.low ^ (key.high * 0x9E3779B97F4A7C15ull)) * 0xD6E8FEB86659FD93ull;
-    const std::uint64_t all = (both ^ both >> 32) * 0xD6E8FEB86659FD93ull;
-    return all ^ all >> 32;
+    return entries_[(both ^ both >> 32) * 0xD6E8FEB86659FD93ull >> (64 - place_bits)];
   }
   static bool holds(const Entry& entry, const Key& key) {
     return entry.key.low == key.low && entry.key.high == key.high;
   }
-  static void put(Entry& entry, const Key& key, std::span<const std::int32_t> tokens) {
-    if (tokens.size() > max_tokens) return;
+  /// Returns whether an entry can hold these tokens, and has them then.
+  static bool put(Entry& entry, const Key& key, std::span<const std::int32_t> tokens) {
+    if (tokens.size() > max_tokens) return false;
     entry.key = key;
     entry.count = static_cast<std::int32_t>(tokens.size());
-    for (std::size_t i = 0; i < tokens.size(); ++i) entry.tokens[i] = tokens[i];
+    std::ranges::copy(tokens, entry.tokens);
+    return true;
   }
 
  private:
