@@ -50,9 +50,8 @@ ExitCode RankTrainer::train() {
   ExitCode code = ExitCode::done;
   abort_on_error(world_, [&] {  // while the buffers of exchanges under way still live
     if (state_.rank == 0) {
-      metrics_ = std::make_unique<MetricsFile>(
-          run_.folder.metrics_path(), run_.config.checkpoint.on_failure, [this](const std::string& line) { log(line); },
-          run_.config.metrics.tensorboard ? run_.folder.path() : "");
+      metrics_ = std::make_unique<MetricsFile>(run_.folder.metrics_path(), run_.config.checkpoint.on_failure,
+                                               [this](const std::string& line) { log(line); });
       if (peak_flops_ > 0) {
         const TrainedParts parts = trained_parts(run_.config.model, run_.config.training);
         log(fmt::format("mfu: {}, {:.4g} FLOP/s on all ranks; {}", mfu_formula(parts), peak_flops_,

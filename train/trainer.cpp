@@ -354,6 +354,13 @@ Run prepare_run(const TrainOptions& given, const Log& log, const Launcher& launc
   if (options.stop_after < 0) {
     fail(ExitCode::usage, "a run cannot stop after step {}; give a step, or 0 for training.steps", options.stop_after);
   }
+  if (config.metrics.tensorboard) {
+    fail(
+        ExitCode::usage,
+        "metrics.tensorboard: a run writes metrics.jsonl alone; set it to false, and make TensorBoard's events of that "
+        "file, also while the run goes on, with PYTHONPATH=extras/python python3 -m ringtrain_tensorboard {} --follow",
+        options.output);
+  }
   launcher.check(launch_options(config.mesh));
   check_ring(config);
   const RunFolder folder(options.output);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
+#include <ctime>
 #include <map>
 
 #include "framework/error.h"
@@ -47,6 +49,21 @@ StepRow row_of(const MetricsEntry& entry) {
           .empty = flag("empty"),
           .spike = flag("loss_spike"),
           .started = entry.json.contains("started")};
+}
+
+/// Returns when a line was written, in seconds since 1970; nothing if it does not say so as train does.
+std::optional<double> wall_time_of(const nlohmann::json& line) {
+  const auto time = line.find("time");
+  if (time == line.end() || !time->is_string()) return std::nullopt;
+  std::tm utc{};
+  double seconds = 0;
+  if (std::sscanf(time->get_ref<const std::string&>().c_str(), "%4d-%2d-%2dT%2d:%2d:%lfZ", &utc.tm_year, &utc.tm_mon,
+                  &utc.tm_mday, &utc.tm_hour, &utc.tm_min, &seconds) != 6) {
+    return std::nullopt;
+  }
+  utc.tm_year -= 1900;
+  utc.tm_mon -= 1;
+  return static_cast<double>(::timegm(&utc)) + seconds;
 }
 
 }  // namespace

@@ -47,8 +47,8 @@ struct EvaluationConfig {
 };
 
 struct MetricsConfig {
-  bool tensorboard = false;
-  double peak_flops = 0;  // of one rank, dense; 0: not known
+  bool tensorboard = false;  // true is refused, with a sentence that names what writes the events
+  double peak_flops = 0;     // of one rank, dense; 0: not known
 };
 
 struct Config {

@@ -423,7 +423,7 @@ std::vector<ConfigKey> make_table() {
       flag(KEY(evaluation.on_training_data),
            "true: where there is no validation part, training text is scored; else such a run is refused"),
 
-      flag(KEY(metrics.tensorboard), "write what metrics.jsonl has as TensorBoard events, too, into the run's folder"),
+      flag(KEY(metrics.tensorboard), "true is refused: extras/python/ringtrain_tensorboard.py makes the events"),
       real(KEY(metrics.peak_flops), {0, 1e20},
            "FLOP/s of one rank at its dense peak, as `plan` prints it: metrics get `mfu`; 0: they do not"),
   };

@@ -1,10 +1,8 @@
-// Fuzzes the readers of metrics.jsonl: any file is a page, an event file and a history that a resume can cut, or an
-// Error(usage).
+// Fuzzes the readers of metrics.jsonl: any file is a page and a history that a resume can cut, or an Error(usage).
 #include "extras/report/html_report.h"
 #include "framework/storage/files.h"
 #include "tests/fuzz/fuzz_file.h"
 #include "train/run/metrics_history.h"
-#include "train/step/tensorboard_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
   using namespace ringtrain;
@@ -14,7 +12,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   const ReportedRun run{.folder = fuzz::folder(), .planned = std::vector<MemoryUse>(2)};
   fuzz::accepted(ExitCode::usage, [&] { html_report({run}); });
   fuzz::accepted(ExitCode::usage, [&] { html_report({run, run}); });
-  TensorBoardFile(fuzz::folder(), path).append();
   const MetricsHistory history = MetricsHistory::read(path);
   history.cut(history.last_step() / 2);
   if (MetricsHistory::read(path).last_step() > history.last_step() / 2) std::abort();  // what was cut is gone

@@ -1,6 +1,10 @@
 #include "train/step/metrics.h"
 
+#include <sys/resource.h>
+
 #include <cmath>
+#include <csignal>
+#include <filesystem>
 #include <fstream>
 
 #include "framework/storage/files.h"
@@ -46,6 +50,53 @@ TEST_F(MetricsTest, AStepsLineHasEveryField) {
   StepRecord unchanged;
   unchanged.step = 8;
   EXPECT_FALSE(nlohmann::json::parse(metrics_line(unchanged)).contains("peak_bytes"));
+}
+
+/// Files that end at so many bytes, as on a disk that is full, for as long as it lives.
+class SmallFiles {
+ public:
+  explicit SmallFiles(std::uintmax_t bytes) : before_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &limit_);
+    const rlimit small{bytes, limit_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &small);
+  }
+  SmallFiles(const SmallFiles&) = delete;
+  SmallFiles& operator=(const SmallFiles&) = delete;
+  ~SmallFiles() {
+    ::setrlimit(RLIMIT_FSIZE, &limit_);
+    std::signal(SIGXFSZ, before_);
+  }
+
+ private:
+  rlimit limit_{};
+  void (*before_)(int);
+};
+
+TEST_F(MetricsTest, AreWholeAgainAfterADiskThatWasFullForAWhile) {
+  const std::string path = at("metrics.jsonl");
+  std::vector<std::string> told;
+  MetricsFile file(path, OnFailure::warn, [&](const std::string& one) { told.push_back(one); });
+  std::string lines;
+  std::int64_t step = 0;
+  const auto write = [&] {
+    const std::string one = line(++step);
+    lines += one + "\n";
+    file.write(one);
+  };
+  for (int i = 0; i < 10; ++i) write();
+  for (const int room : {0, 1, 7, 100, 400}) {  // the disk ends in the first line, or between two
+    told.clear();
+    {
+      const SmallFiles full(std::filesystem::file_size(path) + room);
+      write();
+      write();
+    }
+    write();
+    ASSERT_EQ(told.size(), 2U) << room;
+    EXPECT_TRUE(holds(told[0], "wait in memory"));
+    EXPECT_TRUE(holds(told[1], "are written"));
+    EXPECT_EQ(content_of(path), lines) << room;
+  }
 }
 
 TEST_F(MetricsTest, CutKeepsWhatIsNotLaterAndDropsATornLine) {
@@ -137,6 +188,15 @@ TEST_F(MetricsTest, KeptStepsAreRemembered) {
   EXPECT_EQ(verdict.loss_z, expected.loss_z);
   EXPECT_EQ(verdict.loss_spike, expected.loss_spike);
   EXPECT_TRUE(holds(verdict.loss_spike, "mean of the last 50"));
+}
+
+TEST(StepTrend, MeasuresDeviationsFromTheValuesBefore) {
+  StepTrend trend;
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(trend.add(i % 2 == 0 ? 1 : 3, 2).loss_z.has_value());
+  const StepTrend::Verdict verdict = trend.add(5, 4);
+  EXPECT_DOUBLE_EQ(verdict.loss_z.value_or(0), 3);  // mean 2, standard deviation 1
+  EXPECT_FALSE(verdict.grad_norm_z.has_value()) << "all before are alike";
+  EXPECT_FALSE(trend.add(std::nan(""), 1).loss_z.has_value());
 }
 
 }  // namespace

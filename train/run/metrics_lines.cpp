@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <ctime>
 
 #include "framework/storage/strict_json.h"
 
@@ -49,20 +47,6 @@ void read_metrics_lines(const File& file, const std::function<void(const Metrics
     }
   }
   if (line.begin < bytes) end_line(bytes, /*ended=*/false);
-}
-
-std::optional<double> wall_time_of(const nlohmann::json& line) {
-  const auto time = line.find("time");
-  if (time == line.end() || !time->is_string()) return std::nullopt;
-  std::tm utc{};
-  double seconds = 0;
-  if (std::sscanf(time->get_ref<const std::string&>().c_str(), "%4d-%2d-%2dT%2d:%2d:%lfZ", &utc.tm_year, &utc.tm_mon,
-                  &utc.tm_mday, &utc.tm_hour, &utc.tm_min, &seconds) != 6) {
-    return std::nullopt;
-  }
-  utc.tm_year -= 1900;
-  utc.tm_mon -= 1;
-  return static_cast<double>(::timegm(&utc)) + seconds;
 }
 
 std::optional<MetricsEntry> parse_metrics_line(std::string_view text) {

@@ -30,8 +30,6 @@ struct MetricsEntry {
 /// Returns an object's number; NaN if it has none of that name.
 double number_in(const nlohmann::json& object, const char* name);
 
-/// Returns when a line was written, in seconds since 1970; nothing if it does not say so as train does.
-std::optional<double> wall_time_of(const nlohmann::json& line);
 /// Returns what a line says; nothing of any other text.
 std::optional<MetricsEntry> parse_metrics_line(std::string_view text);
 

@@ -69,7 +69,7 @@ std::vector<std::string> files_of_run(const std::string& path) {
   if (is_checkpoint) add_files(path, files);
   const std::string above = parent_directory(path);
   const RunFolder run(is_checkpoint && file_name(above) == "checkpoints" ? parent_directory(above) : path);
-  for (const std::string& file : {run.config_path(), run.metrics_path(), run.lock_path(), run.events_path()}) {
+  for (const std::string& file : {run.config_path(), run.metrics_path(), run.lock_path()}) {
     if (path_exists(file)) files.push_back(file);
   }
   add_files(ModelSource::tokenizer_folder(run.path()), files);

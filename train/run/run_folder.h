@@ -41,7 +41,6 @@ class RunFolder {
   std::string checkpoints_path() const { return path_ + "/checkpoints"; }
   CheckpointFolder checkpoints() const { return CheckpointFolder(checkpoints_path()); }
   std::string lock_path() const { return path_ + "/lock"; }
-  std::string events_path() const { return path_ + "/events.out.tfevents.0.ringtrain"; }  // of TensorBoard
 
   /// Reads what stands there. Throws Error(usage) if its config.yaml or metrics.jsonl was not written by a run, or
   /// cannot be read. A config.yaml is a run's if it has the form of one and something else of a run stands beside it.

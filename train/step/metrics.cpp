@@ -84,19 +84,15 @@ std::string metrics_line(std::int64_t step, WallClock::time_point time, const Ev
 }
 
 // A disk that fills up during a run is a save that failed; that the folder can be written was checked before.
-MetricsFile::MetricsFile(const std::string& path, OnFailure on_failure, Warn warn, const std::string& tensorboard)
-    : lines_(path, ExitCode::checkpoint), on_failure_(on_failure), warn_(std::move(warn)) {
-  if (!tensorboard.empty()) events_.emplace(tensorboard, path);
-}
+MetricsFile::MetricsFile(const std::string& path, OnFailure on_failure, Warn warn)
+    : lines_(path, ExitCode::checkpoint), on_failure_(on_failure), warn_(std::move(warn)) {}
 
 void MetricsFile::write(const std::string& line) {
   lines_.add(line + "\n");
-  if (events_) events_->add(line);
   try {
     flush();
   } catch (const Error& error) {
-    const std::size_t waiting = lines_.waiting() + (events_ ? events_->waiting() : 0);
-    if (on_failure_ == OnFailure::stop || waiting > max_waiting) throw;
+    if (on_failure_ == OnFailure::stop || lines_.waiting() > max_waiting) throw;
     if (!refused_) {
       warn_(fmt::format("warning: metrics wait in memory, and training goes on (checkpoint.on_failure: warn): {}",
                         error.what()));
@@ -106,11 +102,6 @@ void MetricsFile::write(const std::string& line) {
   }
   if (refused_) warn_(fmt::format("{}: the lines that waited are written", lines_.path()));
   refused_ = false;
-}
-
-void MetricsFile::flush() {
-  lines_.append();
-  if (events_) events_->append();
 }
 
 }  // namespace ringtrain

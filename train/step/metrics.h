@@ -15,7 +15,6 @@
 #include "train/evaluation/evaluation_report.h"
 #include "train/step/step_result.h"
 #include "train/step/step_trend.h"
-#include "train/step/tensorboard_file.h"
 
 namespace ringtrain {
 
@@ -56,13 +55,12 @@ class MetricsFile {
   /// Told of lines that the disk refuses, and of those that it took later.
   using Warn = std::function<void(const std::string&)>;
   /// Opens the file to append to it; made if missing. Throws Error(checkpoint), as the others do.
-  /// tensorboard: the folder for an event file of the same lines, those that are there already included; "": none.
-  MetricsFile(const std::string& path, OnFailure on_failure, Warn warn, const std::string& tensorboard = "");
-  /// Appends a line, and its events. What the disk refuses leaves no torn line or event; policy stop: throws. Policy
-  /// warn: it waits in memory (16 MiB at most: then throws) and is tried again with the next line.
+  MetricsFile(const std::string& path, OnFailure on_failure, Warn warn);
+  /// Appends a line. What the disk refuses leaves no torn line; policy stop: throws. Policy warn: it waits in memory
+  /// (16 MiB at most: then throws) and is tried again with the next line.
   void write(const std::string& line);
-  /// Throws unless all lines and events are in their files, which is tried once more.
-  void flush();
+  /// Throws unless all lines are in the file, which is tried once more.
+  void flush() { lines_.append(); }
 
  private:
   /// Most bytes that wait.
@@ -70,7 +68,6 @@ class MetricsFile {
   AppendedFile lines_;
   OnFailure on_failure_;
   Warn warn_;
-  std::optional<TensorBoardFile> events_;
   bool refused_ = false;  // and told
 };
 

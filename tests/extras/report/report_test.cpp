@@ -12,7 +12,6 @@
 #include "extras/report/page_parts.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder_test.h"
-#include "train/step/tensorboard_file.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -194,8 +193,6 @@ TEST_F(Report, LinesOfAnotherShapeAreSkippedAndCounted) {
     EXPECT_EQ(report.warning, at("metrics.jsonl") + ":5: this line is no metrics of a run, and left out of the page")
         << one.substr(0, 100);
     EXPECT_EQ(report.page.size(), page.size() + report.warning.size() + sizeof("<p class=\"warn\">.</p>\n") - 1);
-    EXPECT_TRUE(scalars_of(one).values.empty() || one.find("ring") != std::string::npos) << one.substr(0, 100);
-    const TensorBoardFile events(folder, at("metrics.jsonl"));
   }
   EXPECT_NE(report_with("1\n2\n3\n").warning.find(":5: this line and 2 after it are no metrics"), std::string::npos);
   // Of members that are only printed, any value is: none is a reason to fail.
