@@ -279,7 +279,7 @@ bool RankTrainer::stop_wanted(std::int64_t step) {
 
 int RankTrainer::evaluate(std::int64_t step) {
   if (!run_.evaluation) return 0;
-  const auto& [request, targets, scored] = *run_.evaluation;
+  const auto& [targets, scored] = *run_.evaluation;
   state_.use_rope(run_.at(step).model);
   const Span span(state_.stream.trace(), "evaluation", {{"step", step}});
   announce(fmt::format("leaving the evaluation after step {} and saving{}", step, grace_.bound()));
@@ -292,16 +292,20 @@ int RankTrainer::evaluate(std::int64_t step) {
     return signal != 0;
   };
   const std::optional<std::vector<LengthResult>> results =
-      evaluate_targets(state_, run_.corpus.validation(), request, targets, nullptr, stop);
+      evaluate_targets(state_, run_.corpus.validation(), targets, nullptr, stop);
   require_no_allocation("an evaluation");
   if (!results) {
     log(fmt::format("the evaluation after step {} is broken off; --resume makes up for it", step));
     return signal;
   }
   if (state_.rank != 0) return 0;
-  metrics_->write(metrics_line(
-      step, WallClock::now(),
-      summary_of("", run_.at(step).training.seq_len, run_.corpus.validation().path(), scored, targets, *results)));
+  metrics_->write(metrics_line(step, WallClock::now(),
+                               {.checkpoint = "",
+                                .trained_length = run_.at(step).training.seq_len,
+                                .data = run_.corpus.validation().path(),
+                                .part = scored,
+                                .targets = targets,
+                                .results = *results}));
   std::string text = fmt::format("evaluation after step {}:", step);
   for (const LengthResult& result : *results) {
     text +=

@@ -171,12 +171,12 @@ std::string data_report(const Run& run) {
   }
   if (const std::string told = empty_steps_text(run.empty_steps); !told.empty()) text += "data: " + told + "\n";
   if (!run.evaluation) return text;
-  const auto& [request, targets, scored] = *run.evaluation;
+  const auto& [targets, scored] = *run.evaluation;
   const std::string documents = counted(targets.documents, "document");
-  const std::string what = request.short_documents
+  const std::string what = targets.request.short_documents
                                ? fmt::format("{}, each whole,", documents)
                                : fmt::format("{} of {} tokens from {}", counted(std::ssize(targets.blocks), "block"),
-                                             request.target_tokens, documents);
+                                             targets.request.target_tokens, documents);
   return text + fmt::format("evaluation: {} of {}, hash {}\n", what, part_text(run.corpus.validation().path(), scored),
                             targets.hash);
 }
@@ -228,21 +228,17 @@ FolderContent look_at_outputs(const TrainOptions& options, const RunFolder& fold
 /// Chooses what the run's evaluations score; nothing if it has none.
 std::optional<RunEvaluation> choose_evaluation(const Config& config, const Corpus& corpus, const Log& log) {
   if (config.evaluation.interval <= 0) return std::nullopt;
-  RunEvaluation evaluation{
-      .request = {config.evaluation.context_lengths, config.evaluation.target_tokens, config.evaluation.target_blocks},
-      .targets = {},
-      .scored = {}};
-  EvaluationRequest& request = evaluation.request;
+  EvaluationRequest request{config.evaluation.context_lengths, config.evaluation.target_tokens,
+                            config.evaluation.target_blocks};
   request.short_documents = config.evaluation.whole_documents;
   if (request.short_documents) request.stride = config.evaluation.context_lengths.front();
   check_request(request, "evaluation");
-  evaluation.scored = choose_part(corpus, config);
-  request.part = evaluation.scored.part;
-  log(fmt::format("evaluation: scores {}", part_text(corpus.validation().path(), evaluation.scored)));
+  const ScoredChoice scored = choose_part(corpus, config);
+  request.part = scored.part;
+  log(fmt::format("evaluation: scores {}", part_text(corpus.validation().path(), scored)));
   if (const std::string begin = take_begin_token(request, corpus.validation()); !begin.empty())
     log("evaluation: " + begin);
-  evaluation.targets = choose_targets(corpus.validation(), request);
-  return evaluation;
+  return RunEvaluation{choose_targets(corpus.validation(), request), scored};
 }
 
 /// Decides where the run begins, of which all but this and what follows from it is known.

@@ -62,9 +62,9 @@ class PreparedAgainst : public PreparedMetric {
     check_begin_tokens(other_.source, subject);
     other_.config.model = other_.source.model;
     other_.table = make_parameter_table(other_.config.model);
-    check_lengths(subject.request, other_.config);
+    check_lengths(subject.targets.request, other_.config);
     std::vector<std::string> remarks = other_.source.logs;
-    const std::int64_t longest = subject.request.context_lengths.back();
+    const std::int64_t longest = subject.targets.request.context_lengths.back();
     if (const auto beyond = beyond_context(other_.source, longest, "--context-lengths")) remarks.push_back(*beyond);
     for (const std::string& line : remarks) write_message(stderr, fmt::format("evaluate: --against: {}\n", line));
   }
@@ -74,7 +74,7 @@ class PreparedAgainst : public PreparedMetric {
     return plan_ranks(other_.config, other_.table, purpose);
   }
   std::unique_ptr<TargetScorer> make_scorer(RankState& state, const RankPurpose& purpose) const override {
-    return std::make_unique<Comparison>(other_, purpose, subject_.request, std::ssize(subject_.targets.blocks),
+    return std::make_unique<Comparison>(other_, purpose, subject_.targets.request, std::ssize(subject_.targets.blocks),
                                         state.stream.pool(), *state.world);
   }
   MetricResult evaluate(RankState& state, TargetScorer* scorer,

@@ -179,7 +179,7 @@ LongPplTexts long_texts(const TokenFile& file, const EvaluationTargets& targets,
   LongPplTexts result;
   result.set.unit = tokenizer == nullptr ? "tokens" : "characters";
   result.set.options = options;
-  result.begin_token = targets.begin_token;
+  result.begin_token = targets.request.begin_token;
   std::set<std::int64_t> documents;
   for (const TargetBlock& block : targets.blocks) documents.insert(block.document);
   std::int64_t most = 0;
@@ -329,7 +329,7 @@ class LongPplMetric : public EvaluationMetric {
     }
     return std::make_unique<PreparedLongPpl>(
         subject,
-        long_texts(subject.file, subject.targets, subject.request.context_lengths.back(), request_.options,
+        long_texts(subject.file, subject.targets, subject.targets.request.context_lengths.back(), request_.options,
                    tokenizer.get(), given_ ? &*given_ : nullptr),
         found_);
   }

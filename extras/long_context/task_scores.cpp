@@ -238,8 +238,8 @@ class TaskMetric : public EvaluationMetric {
            subject.source.path, tokenizer->vocab_size(), vocab_size);
     }
     return std::make_unique<PreparedTasks>(
-        make_task_samples(request_.kinds, subject.request.context_lengths, request_.settings, *tokenizer, vocab_size,
-                          subject.request.begin_token),
+        make_task_samples(request_.kinds, subject.targets.request.context_lengths, request_.settings, *tokenizer,
+                          vocab_size, subject.targets.request.begin_token),
         request_.greedy);
   }
 

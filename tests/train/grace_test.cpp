@@ -87,7 +87,7 @@ TEST_F(Grace, AnEvaluationBrokenOffLeavesNothingOfItself) {
     RankState state(settings, table, purpose, world.rank(), Device::cpu(), pool, &world);
     state.model->initialise(3);
     const auto evaluate = [&](int looks) {
-      return evaluate_targets(state, *file, request, targets, nullptr, [&] { return --looks < 0; });
+      return evaluate_targets(state, *file, targets, nullptr, [&] { return --looks < 0; });
     };
     const auto expected = evaluate(1000);
     ASSERT_TRUE(expected.has_value());

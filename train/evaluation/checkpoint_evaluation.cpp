@@ -123,7 +123,6 @@ std::vector<RankPlan> plans_together(const std::vector<RankPlan>& one, const std
 struct PreparedEvaluation {
   ModelSource source;
   Config config;
-  EvaluationRequest request;
   std::unique_ptr<TokenFile> file;
   ScoredChoice part;
   EvaluationTargets targets;
@@ -133,7 +132,7 @@ struct PreparedEvaluation {
 
   bool begin_token_given = false;
 
-  EvaluationSubject subject() const { return {source, config, *file, request, targets, begin_token_given}; }
+  EvaluationSubject subject() const { return {source, config, *file, targets, begin_token_given}; }
 };
 
 /// Returns the config under which the options' model is evaluated.
@@ -169,7 +168,7 @@ std::vector<std::string> remarks(const EvaluationOptions& options, const Prepare
   const bool rescaled = std::ranges::any_of(options.settings, [](const std::string& one) {
     return one.starts_with("model.rope_") || one.starts_with("model.max_position_embeddings");
   });
-  const std::int64_t longest = prepared.request.context_lengths.back();
+  const std::int64_t longest = prepared.targets.request.context_lengths.back();
   const auto beyond = beyond_context(prepared.source, longest, "--context-lengths");
   if (beyond && !rescaled) lines.push_back(*beyond + " (by --set)");
   return lines;
@@ -184,7 +183,7 @@ std::unique_ptr<const PreparedEvaluation> prepare_evaluation(const EvaluationOpt
   const ModelSource& source = prepared.source;
   Config& config = prepared.config;
   config = config_for(source, options);
-  EvaluationRequest& request = prepared.request;
+  EvaluationRequest& request = prepared.targets.request;
   request = resolved(options.request, config.evaluation);
   check_lengths(request, config);
   prepared.file = open_data(options, config);
@@ -216,7 +215,7 @@ std::vector<RankPlan> plans_of(const PreparedEvaluation& prepared, const ModelDe
 
 /// Returns what all processes must have read alike.
 std::vector<AgreedValue> agreed_values(const EvaluationOptions& options, const PreparedEvaluation& prepared) {
-  const EvaluationRequest& request = prepared.request;
+  const EvaluationRequest& request = prepared.targets.request;
   std::vector<AgreedValue> values{{"the checkpoint", prepared.source.identity},
                                   {"--data", prepared.file->hash()},
                                   {"--set", fmt::format("{}", fmt::join(options.settings, " "))},
@@ -246,8 +245,8 @@ class ScoredSequences {
     const std::int64_t data_ranks = prepared.config.mesh.data;
     std::int64_t own = 0;
     const auto add = [&](std::int64_t sequences) { own += (sequences + data_ranks - 1) / data_ranks; };
-    for (const std::int64_t length : prepared.request.context_lengths) {
-      add(std::ssize(spans_of(*prepared.file, prepared.request, prepared.targets, length)));
+    for (const std::int64_t length : prepared.targets.request.context_lengths) {
+      add(std::ssize(spans_of(*prepared.file, prepared.targets, length)));
     }
     for (const auto& metric : prepared.metrics) add(metric->sequences());
     progress_ = std::make_unique<Progress>("evaluate", own);
@@ -284,7 +283,7 @@ RankFindings evaluate_on(RankState& state, const PreparedEvaluation& prepared, b
   ScoredSequences scored(prepared, state.rank == 0);
   abort_on_error(*state.world, [&] {
     const auto count = [&](std::int64_t tokens) { scored.add(tokens); };
-    found.results = *evaluate_targets(state, *prepared.file, prepared.request, prepared.targets, count, nullptr,
+    found.results = *evaluate_targets(state, *prepared.file, prepared.targets, count, nullptr,
                                       per_token ? &found.scores : nullptr, scorer);
     for (std::size_t i = 0; i < scorers.size(); ++i) {
       found.metrics.push_back(prepared.metrics[i]->evaluate(state, scorers[i].get(), count));
@@ -322,9 +321,12 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   };
   launcher.launch({launch.ranks, config.mesh.timeout_seconds}, evaluate_rank);
   if (per_token) *per_token = std::move(found.scores);
-  EvaluationSummary summary = summary_of(prepared.source.path, config.training.seq_len, prepared.file->path(),
-                                         prepared.part, prepared.targets, std::move(found.results));
-  summary.blocks = prepared.targets.blocks;
+  EvaluationSummary summary{.checkpoint = prepared.source.path,
+                            .trained_length = config.training.seq_len,
+                            .data = prepared.file->path(),
+                            .part = prepared.part,
+                            .targets = prepared.targets,
+                            .results = std::move(found.results)};
   for (std::size_t i = 0; i < found.metrics.size(); ++i) {
     summary.metrics.emplace_back(options.metrics[i]->name(), std::move(found.metrics[i]));
   }

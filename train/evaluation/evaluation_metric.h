@@ -24,7 +24,6 @@ struct EvaluationSubject {
   const ModelSource& source;
   const Config& config;  // the model's, with mesh, device, and dtype of this evaluation
   const TokenFile& file;
-  const EvaluationRequest& request;
   const EvaluationTargets& targets;
   bool begin_token_given = false;  // by the user: the request's begin token, or none
 };

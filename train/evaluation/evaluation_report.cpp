@@ -18,7 +18,7 @@ std::string number_text(double value) {
 
 /// Returns a cell; "-" where the documents are too few for an interval.
 std::string interval_text(const EvaluationSummary& summary, const Interval& interval) {
-  if (summary.documents < min_documents) return "-";
+  if (summary.targets.documents < min_documents) return "-";
   return fmt::format("[{:.4f}, {:.4f}]", interval.low, interval.high);
 }
 
@@ -46,16 +46,18 @@ std::string position_table(const EvaluationSummary& summary) {
 /// Returns the line that says what was scored.
 std::string scored_line(const EvaluationSummary& summary) {
   const std::string scored =
-      fmt::format("scored: {}\n{} target tokens", part_text(summary.data, summary.part), summary.target_tokens);
-  const std::string documents = counted(summary.documents, "document");
+      fmt::format("scored: {}\n{} target tokens", part_text(summary.data, summary.part), summary.target_tokens());
+  const std::string documents = counted(summary.targets.documents, "document");
+  const EvaluationRequest& request = summary.targets.request;
+  const std::string& hash = summary.targets.hash;
   const std::string begin =
-      summary.begin_token ? fmt::format("\neach window begins with token {}", *summary.begin_token) : "";
-  if (summary.stride > 0) {
+      request.begin_token ? fmt::format("\neach window begins with token {}", *request.begin_token) : "";
+  if (request.stride > 0) {
     return fmt::format("{}, all of {}, by windows that move by {} tokens; hash {}{}\n\n", scored, documents,
-                       summary.stride, summary.target_hash, begin);
+                       request.stride, hash, begin);
   }
   return fmt::format("{} in {} of {}, the same at every length; hash {}{}\n\n", scored,
-                     counted(summary.target_blocks, "block"), documents, summary.target_hash, begin);
+                     counted(std::ssize(summary.targets.blocks), "block"), documents, hash, begin);
 }
 
 /// Returns a row of the table for each context length.
@@ -75,12 +77,13 @@ std::string length_rows(const EvaluationSummary& summary) {
 /// Returns what must be said about the numbers.
 std::string table_notes(const EvaluationSummary& summary) {
   const LengthResult &shortest = summary.results.front(), &longest = summary.results.back();
+  const EvaluationTargets& targets = summary.targets;
   std::string text;
-  if (summary.long_enough < summary.long_enough_for_shortest) {
+  if (targets.long_enough < targets.long_enough_for_shortest) {
     text += fmt::format(
         "Of the {} that are long enough for {} tokens, {} are so for {}: other longest contexts score other "
         "documents.\n",
-        counted(summary.long_enough_for_shortest, "document"), shortest.context_length, summary.long_enough,
+        counted(targets.long_enough_for_shortest, "document"), shortest.context_length, targets.long_enough,
         longest.context_length);
   }
   if (std::ranges::any_of(summary.results, [](const LengthResult& one) { return !std::isfinite(one.bits_per_byte); })) {
@@ -90,58 +93,41 @@ std::string table_notes(const EvaluationSummary& summary) {
                           [&](const LengthResult& one) { return one.context_length > summary.trained_length; })) {
     text += fmt::format("*: longer than the {} tokens this model was trained on\n", summary.trained_length);
   }
-  if (summary.stride > 0 && summary.stride == shortest.context_length) {
+  if (targets.request.stride == shortest.context_length) {
     text +=
         "The windows do not overlap: the first token of each is not scored, and the next ones have little before "
         "them.\n";
   }
-  if (summary.documents < min_documents) {
+  if (summary.targets.documents < min_documents) {
     text += fmt::format("With {}, fewer than {}, a confidence interval over documents would mean nothing.\n",
-                        counted(summary.documents, "document"), min_documents);
+                        counted(summary.targets.documents, "document"), min_documents);
   }
   return text;
 }
 
 }  // namespace
 
-EvaluationSummary summary_of(const std::string& checkpoint, std::int64_t trained_length, const std::string& data,
-                             const ScoredChoice& part, const EvaluationTargets& targets,
-                             std::vector<LengthResult> results) {
-  EvaluationSummary summary;
-  summary.checkpoint = checkpoint;
-  summary.trained_length = trained_length;
-  summary.documents = targets.documents;
-  summary.target_blocks = std::ssize(targets.blocks);
-  summary.stride = targets.stride;
-  summary.target_tokens = results.empty() ? 0 : results.front().targets;
-  summary.target_hash = targets.hash;
-  summary.begin_token = targets.begin_token;
-  summary.data = data;
-  summary.part = part;
-  summary.long_enough = targets.long_enough;
-  summary.long_enough_for_shortest = targets.long_enough_for_shortest;
-  summary.results = std::move(results);
-  return summary;
-}
-
 nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary) {
+  const EvaluationTargets& targets = summary.targets;
   nlohmann::ordered_json json;
   if (!summary.checkpoint.empty()) json["checkpoint"] = summary.checkpoint;
   json["trained_length"] = summary.trained_length;
   json["part"] = summary.part.part == ScoredPart::validation ? "validation" : "whole";
   json["trained_on"] =
       summary.part.trained_on ? nlohmann::ordered_json(*summary.part.trained_on) : nlohmann::ordered_json(nullptr);
-  json["documents"] = summary.documents;
-  if (summary.stride > 0) {
-    json["stride"] = summary.stride;
+  json["documents"] = targets.documents;
+  if (targets.request.stride > 0) {
+    json["stride"] = targets.request.stride;
   } else {
-    json["target_blocks"] = summary.target_blocks;
+    json["target_blocks"] = targets.blocks.size();
   }
-  json["target_tokens"] = summary.target_tokens;
-  json["target_hash"] = summary.target_hash;
-  if (summary.begin_token) json["begin_token"] = *summary.begin_token;
-  json["interval_meaningful"] = summary.documents >= min_documents;
-  for (const TargetBlock& block : summary.blocks) json["scored"].push_back({block.document, block.end});
+  json["target_tokens"] = summary.target_tokens();
+  json["target_hash"] = targets.hash;
+  if (targets.request.begin_token) json["begin_token"] = *targets.request.begin_token;
+  json["interval_meaningful"] = targets.documents >= min_documents;
+  if (!summary.checkpoint.empty()) {
+    for (const TargetBlock& block : targets.blocks) json["scored"].push_back({block.document, block.end});
+  }
   json["results"] = nlohmann::ordered_json::array();
   for (const LengthResult& result : summary.results) {
     json["results"].push_back({{"context_length", result.context_length},
@@ -172,7 +158,8 @@ std::string evaluation_table(const EvaluationSummary& summary) {
                       "bits/byte", "95% of nll", "change", "95% of change");
   text += length_rows(summary);
   text += "\nnll in nats a target token; change: nll minus that of the shortest context, paired by document";
-  text += summary.documents >= min_documents ? "; intervals:\nratio estimator over documents with Student's t\n" : "\n";
+  text += summary.targets.documents >= min_documents ? "; intervals:\nratio estimator over documents with Student's t\n"
+                                                     : "\n";
   text += table_notes(summary);
   text += position_table(summary);
   for (const auto& [name, result] : summary.metrics) text += result.lines;

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,28 +15,20 @@
 namespace ringtrain {
 
 struct EvaluationSummary {
-  std::string checkpoint;           // "" during training
+  std::string checkpoint;           // "" during training: then the blocks are not listed
   std::int64_t trained_length = 0;  // training.seq_len
-  std::int64_t documents = 0;       // that the target blocks come from
-  std::int64_t target_blocks = 0;
-  std::int64_t stride = 0;         // of the windows over whole documents; 0: target blocks
-  std::int64_t target_tokens = 0;  // scored at every length: with a weight that is not 0
-  std::string target_hash;
-  std::optional<std::int32_t> begin_token;  // stands at position 0 of each window
-  std::string data;                         // the token file
+  std::string data;                 // the token file
   ScoredChoice part;
-  std::int64_t long_enough = 0, long_enough_for_shortest = 0;  // documents, as in EvaluationTargets
-  std::vector<TargetBlock> blocks;                             // what is scored; none: it is not listed
+  EvaluationTargets targets;
   std::vector<LengthResult> results;
-  std::vector<std::pair<std::string, MetricResult>> metrics;  // by the name of their field
+  std::vector<std::pair<std::string, MetricResult>> metrics = {};  // by the name of their field
+
+  /// Returns how many tokens are scored at every length: those with a weight that is not 0.
+  std::int64_t target_tokens() const { return results.empty() ? 0 : results.front().targets; }
 };
 
 /// Below so many documents an interval over documents means nothing.
 inline constexpr std::int64_t min_documents = 20;
-
-EvaluationSummary summary_of(const std::string& checkpoint, std::int64_t trained_length, const std::string& data,
-                             const ScoredChoice& part, const EvaluationTargets& targets,
-                             std::vector<LengthResult> results);
 
 /// Returns the fields of metrics.jsonl and of `evaluate --output`; an interval that does not exist is null.
 nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary);

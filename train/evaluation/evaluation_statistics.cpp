@@ -108,17 +108,16 @@ std::vector<PositionResult> summarise_positions(std::int64_t context_length, std
   return results;
 }
 
-std::vector<LengthResult> summarise(std::span<const std::int64_t> lengths,
-                                    const std::vector<std::vector<BlockSums>>& sums,
+std::vector<LengthResult> summarise(std::span<const std::int64_t> lengths, std::span<const BlockSums> sums,
                                     std::span<const std::int64_t> documents) {
   std::vector<LengthResult> results;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     Clusters clusters, differences;
     double bytes = 0, nll = 0, targets = 0;
     for (std::size_t block = 0; block < documents.size(); ++block) {
-      const BlockSums& at = sums[i][block];
+      const BlockSums& at = sums[i * documents.size() + block];
       clusters.add(documents[block], at.nll, at.weight);
-      differences.add(documents[block], at.nll - sums[0][block].nll, at.weight);
+      differences.add(documents[block], at.nll - sums[block].nll, at.weight);
       nll += at.nll;
       bytes += at.bytes;
       targets += at.targets;

@@ -61,9 +61,8 @@ struct LengthResult {
   std::vector<PositionResult> by_position = {};  // ascending; empty: it was not asked for
 };
 
-/// Returns the results, one a length. sums: [lengths][blocks]; documents: of each block.
-std::vector<LengthResult> summarise(std::span<const std::int64_t> lengths,
-                                    const std::vector<std::vector<BlockSums>>& sums,
+/// Returns the results, one a length. sums: [lengths][blocks], flat; documents: of each block.
+std::vector<LengthResult> summarise(std::span<const std::int64_t> lengths, std::span<const BlockSums> sums,
                                     std::span<const std::int64_t> documents);
 
 /// Returns the bucket of a position p >= 1: bucket 0 holds position 1, bucket k those from 2^(k-1) + 1 to 2^k.

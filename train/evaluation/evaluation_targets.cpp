@@ -53,64 +53,54 @@ std::string hash_of(const std::vector<TargetBlock>& blocks) {
   return hasher.digest();
 }
 
-/// Returns the first document that is scored, and tells targets which part that is.
-std::int64_t first_document(const TokenFile& file, const EvaluationRequest& request, EvaluationTargets& targets) {
+/// Returns the first document that is scored. Lets the request name the part that it lies in.
+std::int64_t first_document(const TokenFile& file, EvaluationRequest& request) {
   const std::int64_t first = file.first_validation_document();
-  if (request.part != ScoredPart::whole && first + 1 < std::ssize(file.document_offsets())) return first;
-  ensure(request.part != ScoredPart::validation, "the part that is asked for is there");
-  targets.part = ScoredPart::whole;
-  return 0;
+  const bool has_part = first + 1 < std::ssize(file.document_offsets());
+  ensure(request.part != ScoredPart::validation || has_part, "the part that is asked for is there");
+  request.part = request.part == ScoredPart::whole || !has_part ? ScoredPart::whole : ScoredPart::validation;
+  return request.part == ScoredPart::whole ? 0 : first;
 }
 
-EvaluationTargets whole_documents(const TokenFile& file, const EvaluationRequest& request, EvaluationTargets targets) {
-  const auto offsets = file.document_offsets();
-  targets.stride = request.stride;
-  for (auto d = static_cast<std::size_t>(first_document(file, request, targets)); d + 1 < offsets.size(); ++d) {
-    const std::int64_t end = offsets[d + 1] - 1, scored = end - offsets[d];
-    if (scored > 0 && has_target(file, end, scored)) targets.blocks.push_back({static_cast<std::int64_t>(d), end});
-  }
-  if (targets.blocks.empty()) {
-    fail(ExitCode::data, "{}: no {}document has two tokens, of which the second has a weight; nothing can be scored",
-         file.path(), targets.part == ScoredPart::whole ? "" : "validation ");
-  }
-  targets.documents = std::ssize(targets.blocks);
-  targets.hash = hash_of(targets.blocks);
-  return targets;
+/// Returns a word of sentences on documents of the part that is scored.
+const char* part_word(const EvaluationRequest& request) {
+  return request.part == ScoredPart::whole ? "" : "validation ";
 }
 
-/// Returns documents of at most so many tokens, in a permuted order.
-EvaluationTargets short_documents(const TokenFile& file, const EvaluationRequest& request, EvaluationTargets targets) {
+/// Adds whole documents with a target: all of the part, in their order, or the request's number of short ones, in a
+/// permuted order.
+void add_documents(const TokenFile& file, EvaluationTargets& targets) {
   const auto offsets = file.document_offsets();
-  const std::int64_t longest = request.context_lengths.front();
-  targets.stride = request.stride;
-  const std::int64_t first = first_document(file, request, targets);
+  EvaluationRequest& request = targets.request;
+  const std::int64_t longest = request.short_documents ? request.context_lengths.front() : INT64_MAX;
+  const std::int64_t most = request.short_documents ? request.target_blocks : INT64_MAX;
+  const std::int64_t first = first_document(file, request);
   const auto documents = static_cast<std::uint64_t>(std::ssize(offsets) - 1 - first);
   const Permutation order(documents, seed, Purpose::evaluation_targets, 0);
-  for (std::uint64_t i = 0; i < documents && std::ssize(targets.blocks) < request.target_blocks; ++i) {
-    const std::int64_t document = first + static_cast<std::int64_t>(order(i));
+  for (std::uint64_t i = 0; i < documents && std::ssize(targets.blocks) < most; ++i) {
+    const std::int64_t document = first + static_cast<std::int64_t>(request.short_documents ? order(i) : i);
     const std::int64_t begin = offsets[static_cast<std::size_t>(document)];
     const std::int64_t last = offsets[static_cast<std::size_t>(document) + 1] - 1;
     if (last - begin >= longest || last == begin || !has_target(file, last, last - begin)) continue;
     targets.blocks.push_back({document, last});
   }
-  if (targets.blocks.empty()) {
-    fail(ExitCode::data, "{}: no {}document has from 2 to {} tokens, of which one after the first has a weight",
-         file.path(), targets.part == ScoredPart::whole ? "" : "validation ", longest);
-  }
   targets.documents = std::ssize(targets.blocks);
-  targets.hash = hash_of(targets.blocks);
-  return targets;
+  if (!targets.blocks.empty()) return;
+  const std::string lengths = request.short_documents ? fmt::format("from 2 to {}", longest) : "2 or more";
+  fail(ExitCode::data,
+       "{}: no {}document has {} tokens, of which one after the first has a weight; nothing can be scored", file.path(),
+       part_word(request), lengths);
 }
 
 /// Returns the documents that are long enough for the longest context, and counts them in the targets.
-std::vector<Candidates> eligible_documents(const TokenFile& file, const EvaluationRequest& request,
-                                           EvaluationTargets& targets) {
+std::vector<Candidates> eligible_documents(const TokenFile& file, EvaluationTargets& targets) {
   const auto offsets = file.document_offsets();
+  EvaluationRequest& request = targets.request;
   const std::int64_t shortest = request.context_lengths.front(), longest = request.context_lengths.back();
   const std::int64_t M = request.target_tokens;
   std::vector<Candidates> eligible;
   std::int64_t longest_document = 0;
-  for (std::int64_t document = first_document(file, request, targets); document + 1 < std::ssize(offsets); ++document) {
+  for (std::int64_t document = first_document(file, request); document + 1 < std::ssize(offsets); ++document) {
     const auto d = static_cast<std::size_t>(document);
     longest_document = std::max(longest_document, offsets[d + 1] - offsets[d]);
     const Candidates candidates = candidates_of(document, offsets[d], offsets[d + 1], longest, M);
@@ -121,7 +111,7 @@ std::vector<Candidates> eligible_documents(const TokenFile& file, const Evaluati
     fail(ExitCode::data,
          "{}: no {}document has more than {} tokens (the longest has {}), so nothing can be scored at a context length "
          "of {}; choose shorter context lengths, or a file with longer documents",
-         file.path(), targets.part == ScoredPart::whole ? "" : "validation ", longest, longest_document, longest);
+         file.path(), part_word(request), longest, longest_document, longest);
   }
   targets.long_enough = std::ssize(eligible);
   return eligible;
@@ -197,12 +187,12 @@ std::string take_begin_token(EvaluationRequest& request, const TokenFile& file) 
   return fmt::format("each window begins with token {}, as the documents of {} do", *start, file.path());
 }
 
-std::vector<TargetSpan> spans_of(const TokenFile& file, const EvaluationRequest& request,
-                                 const EvaluationTargets& targets, std::int64_t context_length) {
+std::vector<TargetSpan> spans_of(const TokenFile& file, const EvaluationTargets& targets, std::int64_t context_length) {
+  const EvaluationRequest& request = targets.request;
   std::vector<TargetSpan> spans;
   for (std::int64_t block = 0; block < std::ssize(targets.blocks); ++block) {
     const auto [document, last] = targets.blocks[block];
-    if (targets.stride == 0) {
+    if (request.stride == 0) {
       spans.push_back({block, last - context_length, context_length, request.target_tokens});
       continue;
     }
@@ -211,7 +201,7 @@ std::vector<TargetSpan> spans_of(const TokenFile& file, const EvaluationRequest&
     if (request.begin_token) file.read(begin, {&first_token, 1});
     const bool is_added = request.begin_token && first_token != *request.begin_token;  // before the first window
     std::int64_t scored = begin + 1;                                                   // targets before it are done
-    for (std::int64_t from = begin; scored < end; from += targets.stride) {
+    for (std::int64_t from = begin; scored < end; from += request.stride) {
       const std::int64_t to = std::min(from + context_length, end), first = std::max(scored, from + 1);
       const std::int64_t added = is_added && from == begin;
       if (to > first) spans.push_back({block, from - added, to - 1 - from + added, to - first});
@@ -223,18 +213,19 @@ std::vector<TargetSpan> spans_of(const TokenFile& file, const EvaluationRequest&
 
 EvaluationTargets choose_targets(const TokenFile& file, const EvaluationRequest& request) {
   EvaluationTargets targets;
-  targets.begin_token = request.begin_token;
-  if (request.short_documents) return short_documents(file, request, targets);
-  if (request.stride > 0) return whole_documents(file, request, targets);
-  const std::vector<Candidates> eligible = eligible_documents(file, request, targets);
-  targets.blocks = draw_blocks(file, request, eligible);
+  targets.request = request;
+  if (request.stride > 0) {
+    add_documents(file, targets);
+  } else {
+    targets.blocks = draw_blocks(file, request, eligible_documents(file, targets));
+    std::set<std::int64_t> used;
+    for (const TargetBlock& block : targets.blocks) used.insert(block.document);
+    targets.documents = std::ssize(used);
+  }
   if (targets.blocks.empty()) {
     fail(ExitCode::data, "{}: no block of {} tokens has a token whose weight is not 0; nothing can be scored",
          file.path(), request.target_tokens);
   }
-  std::set<std::int64_t> used;
-  for (const TargetBlock& block : targets.blocks) used.insert(block.document);
-  targets.documents = std::ssize(used);
   targets.hash = hash_of(targets.blocks);
   return targets;
 }

@@ -49,14 +49,12 @@ struct TargetBlock {
 };
 
 struct EvaluationTargets {
+  EvaluationRequest request;  // by which they were chosen; its part is the one that the blocks come from
   // How many documents are long enough for the longest context length, and for the shortest. A stride takes all.
   std::int64_t long_enough = 0, long_enough_for_shortest = 0;
   std::vector<TargetBlock> blocks;
-  std::int64_t stride = 0;                   // as in the request
-  std::int64_t documents = 0;                // distinct ones among the blocks
-  std::optional<std::int32_t> begin_token;   // as in the request
-  ScoredPart part = ScoredPart::validation;  // validation or whole: from whose documents the blocks come
-  std::string hash;                          // of the list of (document, end)
+  std::int64_t documents = 0;  // distinct ones among the blocks
+  std::string hash;            // of the list of (document, end)
 };
 
 /// A sequence that the model reads: the `length` tokens from `begin` in the file, at positions from 0. Its last
@@ -72,8 +70,7 @@ struct TargetSpan {
 /// document. Of a window's tokens those are targets that no earlier window had, but not the document's first, before
 /// which there is nothing. (The last token of a window is a target alone, so the model reads L - 1 tokens.) With
 /// a begin token a document's first window has one token more where the document does not begin with it.
-std::vector<TargetSpan> spans_of(const TokenFile& file, const EvaluationRequest& request,
-                                 const EvaluationTargets& targets, std::int64_t context_length);
+std::vector<TargetSpan> spans_of(const TokenFile& file, const EvaluationTargets& targets, std::int64_t context_length);
 
 /// Chooses blocks of the part of the file that is asked for: one from each long enough
 /// document, in a permuted order, then a second from each, and so on, never overlapping within a document. Blocks

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "framework/error.h"
@@ -14,13 +15,10 @@ namespace ringtrain {
 
 namespace {
 
-constexpr std::int64_t values_per_block = 4, values_per_bucket = 4;
-
-/// Returns what this rank's share of the batch's one sequence added, from position `first` on. nll is float64 [1, T] on
-/// the host.
-/// bytes_per_token: of the block's document.
-BlockSums sums_of_shard(const Batch& batch, const TensorView& nll, std::int64_t first, std::int32_t end_of_document,
-                        double bytes_per_token) {
+/// Adds what this rank's share of the batch's one sequence holds, from position `first` on. nll is float64 [1, T] on
+/// the host. bytes_per_token: of the block's document.
+void add_shard(BlockSums& to, const Batch& batch, const TensorView& nll, std::int64_t first,
+               std::int32_t end_of_document, double bytes_per_token) {
   BlockSums sums;
   for_each_target(batch, [&](const BatchTarget& target) {
     if (target.position < first) return;
@@ -29,16 +27,27 @@ BlockSums sums_of_shard(const Batch& batch, const TensorView& nll, std::int64_t 
     sums.targets += 1;
     if (target.label != end_of_document) sums.bytes += target.weight * bytes_per_token;
   });
-  return sums;
+  to.nll += sums.nll;
+  to.weight += sums.weight;
+  to.bytes += sums.bytes;
+  to.targets += sums.targets;
+}
+
+/// Collective. Adds up the sums of all ranks.
+template <class Sums>
+void add_over_ranks(Communicator& world, std::vector<Sums>& sums, const CallSite& site) {
+  static_assert(std::is_trivially_copyable_v<Sums> && sizeof(Sums) == 4 * sizeof(double), "four doubles, and no more");
+  all_reduce_sum(world, {reinterpret_cast<double*>(sums.data()), 4 * sums.size()}, site);
 }
 
 /// The sums of all buckets of positions, [lengths][blocks][buckets], of what this rank holds.
 class PositionTable {
  public:
   PositionTable(const EvaluationRequest& request, std::int64_t blocks)
-      : lengths_(request.context_lengths), blocks_(blocks), buckets_(position_bucket(lengths_.back()) + 1) {
-    flat_.assign(std::ssize(lengths_) * blocks * buckets_ * values_per_bucket, 0.0);
-  }
+      : lengths_(request.context_lengths),
+        blocks_(blocks),
+        buckets_(position_bucket(lengths_.back()) + 1),
+        sums_(lengths_.size() * static_cast<std::size_t>(blocks * buckets_)) {}
 
   /// Takes this rank's part of a block's window at the i-th length. All windows of a block end with the same target, so
   /// the longest one says of every shorter one's tokens what they cost in it.
@@ -46,45 +55,41 @@ class PositionTable {
     const bool longest = i + 1 == std::ssize(lengths_);
     for_each_target(batch, [&](const BatchTarget& target) {
       const double added = target.weight * nll.as<double>()[target.t];
-      double* const own = at(i, block, target.position + 1);
-      own[0] += added;
-      own[1] += target.weight;
-      own[2] += 1;
+      PositionSums& own = at(i, block, target.position + 1);
+      own.nll += added;
+      own.weight += target.weight;
+      own.targets += 1;
       for (std::int64_t other = 0; longest && other <= i; ++other) {
         const std::int64_t position = target.position + 1 - (lengths_[i] - lengths_[other]);
-        if (position >= 1) at(other, block, position)[3] += added;
+        if (position >= 1) at(other, block, position).longest_nll += added;
       }
     });
   }
 
   /// Collective. Fills in what all ranks have.
   void finish(Communicator& world, std::span<const std::int64_t> documents, std::vector<LengthResult>& results) {
-    all_reduce_sum(world, std::span<double>(flat_), {"positions of an evaluation"});
-    for (std::int64_t i = 0; i < std::ssize(lengths_); ++i) {
-      std::vector<PositionSums> sums;
-      for (std::int64_t k = i * blocks_ * buckets_; k < (i + 1) * blocks_ * buckets_; ++k) {
-        const double* const value = flat_.data() + k * values_per_bucket;
-        sums.push_back({value[0], value[1], value[2], value[3]});
-      }
-      results[i].by_position = summarise_positions(lengths_[i], sums, documents);
+    add_over_ranks(world, sums_, {"positions of an evaluation"});
+    const auto row = static_cast<std::size_t>(blocks_ * buckets_);
+    for (std::size_t i = 0; i < lengths_.size(); ++i) {
+      results[i].by_position = summarise_positions(lengths_[i], std::span(sums_).subspan(i * row, row), documents);
     }
   }
 
  private:
-  double* at(std::int64_t length, std::int64_t block, std::int64_t position) {
-    return flat_.data() + ((length * blocks_ + block) * buckets_ + position_bucket(position)) * values_per_bucket;
+  PositionSums& at(std::int64_t length, std::int64_t block, std::int64_t position) {
+    return sums_[(length * blocks_ + block) * buckets_ + position_bucket(position)];
   }
   std::vector<std::int64_t> lengths_;
   std::int64_t blocks_, buckets_;
-  std::vector<double> flat_;
+  std::vector<PositionSums> sums_;
 };
 
 /// The scores of all targets, each by the rank that holds it. A target's place is the same on every rank.
 class TokenScores {
  public:
-  TokenScores(const TokenFile& file, const EvaluationRequest& request, const EvaluationTargets& targets) {
-    for (const std::int64_t length : request.context_lengths) {
-      for (const TargetSpan& span : spans_of(file, request, targets, length)) {
+  TokenScores(const TokenFile& file, const EvaluationTargets& targets) {
+    for (const std::int64_t length : targets.request.context_lengths) {
+      for (const TargetSpan& span : spans_of(file, targets, length)) {
         first_.push_back(std::ssize(scores_));
         const std::int64_t end = span.begin + span.length + 1;  // behind the last target
         for (std::int64_t index = end - span.targets; index < end; ++index) {
@@ -124,38 +129,6 @@ class TokenScores {
   std::vector<std::int64_t> first_;  // score of each span, over all lengths
 };
 
-/// The sums of every block at every length, [lengths][blocks]: what the spans of this data rank add.
-class BlockTable {
- public:
-  BlockTable(std::int64_t lengths, std::int64_t blocks)
-      : blocks_(blocks), flat_(lengths * blocks * values_per_block, 0.0) {}
-
-  void add(std::int64_t i, std::int64_t block, const BlockSums& sums) {
-    double* const to = flat_.data() + (i * blocks_ + block) * values_per_block;
-    to[0] += sums.nll;
-    to[1] += sums.weight;
-    to[2] += sums.bytes;
-    to[3] += sums.targets;
-  }
-
-  /// Collective. Returns the results of all ranks.
-  std::vector<LengthResult> finish(Communicator& world, std::span<const std::int64_t> lengths,
-                                   std::span<const std::int64_t> documents) {
-    all_reduce_sum(world, std::span<double>(flat_), {"evaluation"});
-    std::vector<std::vector<BlockSums>> sums(lengths.size());
-    const double* at = flat_.data();
-    for (auto& row : sums) {
-      for (std::int64_t block = 0; block < blocks_; ++block, at += values_per_block)
-        row.push_back({at[0], at[1], at[2], at[3]});
-    }
-    return summarise(lengths, sums, documents);
-  }
-
- private:
-  std::int64_t blocks_;
-  std::vector<double> flat_;
-};
-
 void require_finite(const std::vector<LengthResult>& results) {
   for (const LengthResult& result : results) {
     if (std::isfinite(result.nll.value)) continue;
@@ -174,21 +147,21 @@ std::vector<std::int64_t> documents_of(const EvaluationTargets& targets) {
 }
 
 std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, const TokenFile& file,
-                                                          const EvaluationRequest& request,
                                                           const EvaluationTargets& targets,
                                                           const EvaluationProgress& progress,
                                                           const EvaluationStop& stop,
                                                           std::vector<TokenScore>* per_token, TargetScorer* scorer) {
+  const EvaluationRequest& request = targets.request;
   const std::int64_t blocks = std::ssize(targets.blocks);
-  BlockTable table(std::ssize(request.context_lengths), blocks);
+  std::vector<BlockSums> sums(request.context_lengths.size() * targets.blocks.size());  // [lengths][blocks]
   std::optional<TokenScores> scores;
-  if (per_token) scores.emplace(file, request, targets);
+  if (per_token) scores.emplace(file, targets);
   std::optional<PositionTable> positions;
   if (request.by_position) positions.emplace(request, blocks);
   const auto nothing = [&] { scorer ? scorer->score_nothing(state) : state.model->evaluate_nothing(); };
   std::int64_t spans_before = 0;
   for (std::int64_t i = 0; i < std::ssize(request.context_lengths); ++i) {
-    const auto spans = spans_of(file, request, targets, request.context_lengths[i]);
+    const auto spans = spans_of(file, targets, request.context_lengths[i]);
     std::vector<ReadSpan> read;
     for (const TargetSpan& span : spans) {
       read.push_back({span.begin, span.length, positions ? span.length : span.targets, request.begin_token});
@@ -199,9 +172,8 @@ std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, cons
       const TensorView nll = state.evaluation_nll.view().prefix({1, state.batch.T});
       scorer ? scorer->score(state, nll) : state.model->evaluate(state.batch, nll);
       if (scorer) scorer->add(i, span.block, state.batch, nll, first);
-      table.add(i, span.block,
-                sums_of_shard(state.batch, nll, first, file.end_of_document(),
-                              file.bytes_per_token(targets.blocks[span.block].document)));
+      add_shard(sums[i * blocks + span.block], state.batch, nll, first, file.end_of_document(),
+                file.bytes_per_token(targets.blocks[span.block].document));
       if (scores) scores->add(spans_before + index, span, state.batch, nll);
       if (positions) positions->add(i, span.block, state.batch, nll);
       if (progress) progress(span.length);
@@ -210,7 +182,8 @@ std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, cons
     spans_before += std::ssize(spans);
   }
   const std::vector<std::int64_t> documents = documents_of(targets);
-  std::vector<LengthResult> results = table.finish(*state.world, request.context_lengths, documents);
+  add_over_ranks(*state.world, sums, {"evaluation"});
+  std::vector<LengthResult> results = summarise(request.context_lengths, sums, documents);
   if (scores) *per_token = scores->gather(*state.world);
   if (positions) positions->finish(*state.world, documents, results);
   require_finite(results);

@@ -35,13 +35,12 @@ using EvaluationStop = std::function<bool()>;
 /// Returns the document of each block.
 std::vector<std::int64_t> documents_of(const EvaluationTargets& targets);
 
-/// Collective over state.world: all ranks pass the same file, request and targets, and get the same results; none if
-/// stop has said so. What one rank cannot read is a SharedError on all. Allocates no tensor. progress and stop may be
-/// null. per_token, if not null, gets every scored token with a weight, by length and in the order of the blocks: 16
-/// bytes of every rank for each target of each length. scorer, if not null, scores in place of the model.
+/// Collective over state.world: all ranks pass the same file and targets, and get the same results; none if stop has
+/// said so. What one rank cannot read is a SharedError on all. Allocates no tensor. progress and stop may be null.
+/// per_token, if not null, gets every scored token with a weight, by length and in the order of the blocks: 16 bytes of
+/// every rank for each target of each length. scorer, if not null, scores in place of the model.
 std::optional<std::vector<LengthResult>> evaluate_targets(
-    RankState& state, const TokenFile& file, const EvaluationRequest& request, const EvaluationTargets& targets,
-    const EvaluationProgress& progress, const EvaluationStop& stop, std::vector<TokenScore>* per_token = nullptr,
-    TargetScorer* scorer = nullptr);
+    RankState& state, const TokenFile& file, const EvaluationTargets& targets, const EvaluationProgress& progress,
+    const EvaluationStop& stop, std::vector<TokenScore>* per_token = nullptr, TargetScorer* scorer = nullptr);
 
 }  // namespace ringtrain

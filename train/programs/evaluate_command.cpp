@@ -60,7 +60,7 @@ OutputRules output_rules(const Arguments& arguments, OutputKind kind, OutputMark
 /// Returns the scores as lines of JSON; the first one says what they are.
 std::string token_lines(const EvaluationSummary& summary, const std::vector<TokenScore>& tokens) {
   std::string text = fmt::format("{}\"data\":{},\"checkpoint\":{},\"target_hash\":\"{}\"}}\n", per_token_head,
-                                 json_text(summary.data), json_text(summary.checkpoint), summary.target_hash);
+                                 json_text(summary.data), json_text(summary.checkpoint), summary.targets.hash);
   for (const TokenScore& one : tokens) {
     text += fmt::format("{{\"context_length\":{},\"document\":{},\"index\":{},\"weight\":{},\"nll\":{:.17g}}}\n",
                         one.context_length, one.document, one.index, one.weight, one.nll);

@@ -29,7 +29,6 @@ struct TraceRequest {
 
 /// What the evaluations of a run score.
 struct RunEvaluation {
-  EvaluationRequest request;
   EvaluationTargets targets;
   ScoredChoice scored;  // where they lie
 };

@@ -80,7 +80,7 @@ TEST_F(ComparisonTest, EqualsAWitnessWithBothDistributions) {
   std::map<std::string, std::vector<std::vector<double>>> probabilities;  // of each model, by block and position
   for (const std::string& path : {one, two}) {
     on_model(path, length, [&](RankState& state) {
-      for (const TargetBlock& block : summary.blocks) {
+      for (const TargetBlock& block : summary.targets.blocks) {
         const std::int64_t begin = block.end - length;
         load_spans(state.batch, *file, {&begin, 1}, length, length, state.shard);
         const auto pass = state.model->begin_logits(state.batch);
@@ -95,9 +95,9 @@ TEST_F(ComparisonTest, EqualsAWitnessWithBothDistributions) {
       }
     });
   }
-  for (std::size_t b = 0; b < summary.blocks.size(); ++b) {
+  for (std::size_t b = 0; b < summary.targets.blocks.size(); ++b) {
     for (std::int64_t t = 0; t < length; ++t) {
-      const std::int64_t index = summary.blocks[b].end - length + t + 1;
+      const std::int64_t index = summary.targets.blocks[b].end - length + t + 1;
       std::int32_t label = 0;
       float weight = 0;
       file->read(index, {&label, 1});

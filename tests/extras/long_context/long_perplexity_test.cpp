@@ -108,7 +108,7 @@ TEST_F(LongPplTest, EqualsAWitnessThatReadsEachWindow) {
   double key_nll = 0, nll = 0;
   std::int64_t keys = 0, tokens = 0, scored = 0;
   std::set<std::int64_t> documents;
-  for (const TargetBlock& block : summary.blocks) documents.insert(block.document);
+  for (const TargetBlock& block : summary.targets.blocks) documents.insert(block.document);
   on_model(checkpoint, 150, [&](RankState& state) {
     const auto nll_of = [&](std::int64_t begin, std::int64_t target) {  // of a token, read from `begin`
       load_spans(state.batch, *file, {&begin, 1}, target - begin, 1, state.shard);

@@ -25,7 +25,7 @@ class BeginTokenEvaluation : public EvaluationTest {
     on_ranks(tiny("none", all), request.context_lengths, [&](RankState& state) {
       initialise(state);
       std::vector<TokenScore> own;
-      evaluate_targets(state, file, request, choose_targets(file, request), nullptr, nullptr, &own);
+      evaluate_targets(state, file, choose_targets(file, request), nullptr, nullptr, &own);
       if (state.rank == 0) found = own;
     });
     return found;
@@ -101,7 +101,7 @@ TEST_F(BeginTokenEvaluation, ADocumentThatLacksItHasItBeforeItsFirstWindow) {
   std::int32_t own = 0;
   file->read(0, {&own, 1});
   request.begin_token = own;
-  const auto spans = spans_of(*file, request, without, length);
+  const auto spans = spans_of(*file, choose_targets(*file, request), length);
   EXPECT_EQ(spans.front().begin, 0);
   EXPECT_EQ(spans.front().length, std::min(length, offsets[1]) - 1);
 }
@@ -131,7 +131,7 @@ TEST_F(BeginTokenEvaluation, IsWhatTheFileSays) {
   options.request = {{16}, 4, 5};
   Launcher launcher;
   const EvaluationSummary recorded = evaluate_checkpoint(options, launcher);
-  EXPECT_EQ(recorded.begin_token, 5);
+  EXPECT_EQ(recorded.targets.request.begin_token, 5);
   const auto last = metrics("run", "evaluation").back();
   EXPECT_EQ(last["begin_token"], 5);
   EXPECT_NEAR(last["results"][0]["nll"].get<double>(), recorded.results[0].nll.value, 1e-12);
@@ -139,8 +139,8 @@ TEST_F(BeginTokenEvaluation, IsWhatTheFileSays) {
   EXPECT_EQ(evaluate_checkpoint(options, launcher).results[0].nll.value, recorded.results[0].nll.value);
   options.begin_token = -1;
   const EvaluationSummary none = evaluate_checkpoint(options, launcher);
-  EXPECT_EQ(none.begin_token, std::nullopt);
-  EXPECT_EQ(none.target_hash, recorded.target_hash);
+  EXPECT_EQ(none.targets.request.begin_token, std::nullopt);
+  EXPECT_EQ(none.targets.hash, recorded.targets.hash);
   EXPECT_GT(std::abs(none.results[0].nll.value - recorded.results[0].nll.value), 1e-6);
   options.begin_token = 23;
   EXPECT_NE(error_of(ExitCode::usage, [&] { evaluate_checkpoint(options, launcher); }).find("--begin-token"),

@@ -53,7 +53,7 @@ class EvaluationTest : public TrainTest {
     std::vector<std::vector<LengthResult>> results(config.mesh.data * config.mesh.sequence);
     on_ranks(config, request.context_lengths, [&](RankState& state) {
       set(state);
-      results[state.rank] = evaluate_targets(state, file, request, targets, nullptr, nullptr).value();
+      results[state.rank] = evaluate_targets(state, file, targets, nullptr, nullptr).value();
     });
     for (const auto& other : results) {  // every rank knows the same
       EXPECT_EQ(other.size(), results[0].size());

@@ -15,8 +15,8 @@ namespace {
 
 EvaluationSummary summary_with(std::int64_t documents, double bits_per_byte) {
   EvaluationSummary summary;
-  summary.documents = documents;
-  summary.target_blocks = documents;
+  summary.targets.documents = documents;
+  summary.targets.blocks.resize(static_cast<std::size_t>(documents));
   summary.trained_length = 64;
   summary.data = "a.h5";
   summary.part = {ScoredPart::validation, false};
@@ -64,10 +64,9 @@ TEST(Statistics, EqualDocumentsGiveTheIntervalOfAMean) {
   const std::vector<std::int64_t> lengths{10, 20}, documents{4, 9, 4, 2, 7, 9, 2, 7};
   const std::vector<double> means{1.0, 3.0, 1.5, 2.5};  // of documents 4, 9, 2, 7
   const auto mean_of = [&](std::int64_t d) { return means[d == 4 ? 0 : d == 9 ? 1 : d == 2 ? 2 : 3]; };
-  std::vector<std::vector<BlockSums>> sums(2);
-  for (const std::int64_t d : documents) {
-    sums[0].push_back({mean_of(d), 1, 0.5, 1});
-    sums[1].push_back({mean_of(d) - 0.25, 1, 0.5, 1});
+  std::vector<BlockSums> sums;
+  for (const double shift : {0.0, 0.25}) {
+    for (const std::int64_t d : documents) sums.push_back({mean_of(d) - shift, 1, 0.5, 1});
   }
   const auto results = summarise(lengths, sums, documents);
   EXPECT_DOUBLE_EQ(results[0].nll.value, 2.0);
@@ -99,7 +98,7 @@ TEST(Statistics, TheIntervalCoversTheTruthNinetyFiveTimesInAHundred) {
       documents.push_back(d);
     }
     const std::vector<std::int64_t> lengths{10};
-    const Estimate estimate = summarise(lengths, {row}, documents)[0].nll;
+    const Estimate estimate = summarise(lengths, row, documents)[0].nll;
     covered += estimate.ci95.low <= 3 && 3 <= estimate.ci95.high;
   }
   EXPECT_NEAR(static_cast<double>(covered) / times, 0.945, 0.015);  // slightly liberal, as ratio estimators are
@@ -107,7 +106,7 @@ TEST(Statistics, TheIntervalCoversTheTruthNinetyFiveTimesInAHundred) {
 
 TEST(Statistics, OneDocumentHasNoInterval) {
   const std::vector<std::int64_t> lengths{10}, documents{5, 5};
-  const auto results = summarise(lengths, {{{1, 1, 1, 1}, {2, 1, 1, 1}}}, documents);
+  const auto results = summarise(lengths, std::vector<BlockSums>{{1, 1, 1, 1}, {2, 1, 1, 1}}, documents);
   EXPECT_DOUBLE_EQ(results[0].nll.value, 1.5);
   EXPECT_TRUE(std::isnan(results[0].nll.ci95.low));
 }

@@ -32,7 +32,7 @@ TEST_F(EvaluationTest, TargetsLieInOneValidationDocumentBehindTheLongestContext)
       for (std::int64_t i = 0; i < 8; ++i) EXPECT_TRUE(covered.insert(block.end - i).second) << "scored twice";
     }
     EXPECT_EQ(targets.documents, static_cast<std::int64_t>(documents.size()));
-    EXPECT_EQ(targets.part, ScoredPart::validation);
+    EXPECT_EQ(targets.request.part, ScoredPart::validation);
     // As many documents as there can be.
     std::int64_t eligible = 0, room = 0;
     for (std::size_t d = 10; d < 40; ++d) {
@@ -59,7 +59,7 @@ TEST_F(EvaluationTest, TargetsDependOnTheFileAndTheRequestAlone) {
 TEST_F(EvaluationTest, AFileWithoutAValidationPartIsUsedWhole) {
   TextPlan plan = long_text;
   plan.validation_documents = 0;
-  EXPECT_EQ(choose_targets(*tokens(plan), {{16, 100}, 8, 20}).part, ScoredPart::whole);
+  EXPECT_EQ(choose_targets(*tokens(plan), {{16, 100}, 8, 20}).request.part, ScoredPart::whole);
 }
 
 TEST_F(EvaluationTest, WhatCannotBeScoredIsRefused) {
@@ -192,8 +192,8 @@ TEST_F(EvaluationTest, DuringTrainingEqualsTheProgramOnTheSameWeights) {
   options.mesh.sequence = 3;
   Launcher launcher;
   const EvaluationSummary summary = evaluate_checkpoint(options, launcher);
-  EXPECT_EQ(summary.target_hash, lines[1].at("target_hash").get<std::string>());
-  EXPECT_EQ(summary.documents, lines[1].at("documents"));
+  EXPECT_EQ(summary.targets.hash, lines[1].at("target_hash").get<std::string>());
+  EXPECT_EQ(summary.targets.documents, lines[1].at("documents"));
   EXPECT_EQ(summary.trained_length, 37);
   for (std::size_t i = 0; i < 3; ++i) {
     const auto& result = lines[1].at("results").at(i);
@@ -203,7 +203,7 @@ TEST_F(EvaluationTest, DuringTrainingEqualsTheProgramOnTheSameWeights) {
   const std::string table = evaluation_table(summary);
   EXPECT_NE(table.find("100*"), std::string::npos);
   EXPECT_EQ(table.find("would mean nothing"),
-            summary.documents < 20 ? table.rfind("would mean nothing") : std::string::npos);
+            summary.targets.documents < 20 ? table.rfind("would mean nothing") : std::string::npos);
   // and training with evaluations in between is the training without
   Config quiet = config;
   quiet.evaluation.interval = 0;

@@ -112,7 +112,7 @@ TEST_F(ScoredPartTest, EvaluateKnowsWhatItsCheckpointWasTrainedOnAndAFlagOverrid
   expect_choice(evaluate("run", plain), ScoredPart::whole, false);
   expect_choice(evaluate("run", trained, ScoredPart::whole), ScoredPart::whole, true);
   expect_choice(evaluate("run", other, ScoredPart::validation), ScoredPart::validation, false);
-  EXPECT_LE(evaluate("run", other, ScoredPart::validation).documents, 6);
+  EXPECT_LE(evaluate("run", other, ScoredPart::validation).targets.documents, 6);
   const std::string sentence = error_of(ExitCode::usage, [&] { evaluate("run", plain, ScoredPart::validation); });
   EXPECT_NE(sentence.find("plain.h5 has no validation part"), std::string::npos) << sentence;
 

@@ -20,7 +20,7 @@ TEST_F(EvaluationTest, AStrideScoresEveryTokenOfWholeDocumentsOnce) {
     const EvaluationTargets targets = choose_targets(*file, request);
     EXPECT_EQ(targets.documents, 30);  // the validation part
     std::map<std::int64_t, int> scored;
-    for (const TargetSpan& span : spans_of(*file, request, targets, length)) {
+    for (const TargetSpan& span : spans_of(*file, targets, length)) {
       const TargetBlock& block = targets.blocks[span.block];
       const std::int64_t begin = offsets[block.document];
       EXPECT_EQ(block.end + 1, offsets[static_cast<std::size_t>(block.document) + 1]);
@@ -102,7 +102,7 @@ TEST_F(EvaluationTest, WindowsThatDoNotOverlapLeaveTheirFirstTokensOut) {
   check_request(request, "flags");
   const EvaluationTargets targets = choose_targets(*file, request);
   std::map<std::int64_t, int> scored;
-  for (const TargetSpan& span : spans_of(*file, request, targets, 50)) {
+  for (const TargetSpan& span : spans_of(*file, targets, 50)) {
     EXPECT_LE(span.targets, span.length);
     for (std::int64_t i = 0; i < span.targets; ++i) ++scored[span.begin + span.length - i];
   }
@@ -128,7 +128,7 @@ TEST_F(EvaluationTest, ShortDocumentsAreScoredWhole) {
   request.short_documents = true;
   const EvaluationTargets targets = choose_targets(*file, request);
   std::set<std::int64_t> seen;
-  for (const TargetSpan& span : spans_of(*file, request, targets, most)) {
+  for (const TargetSpan& span : spans_of(*file, targets, most)) {
     const std::int64_t document = targets.blocks[span.block].document;
     EXPECT_TRUE(seen.insert(document).second);
     EXPECT_EQ(span.begin, offsets[document]);
