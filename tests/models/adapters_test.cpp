@@ -284,7 +284,7 @@ TEST_F(Adapters, MergeWithTheirBaseRoundedOnce) {
   EXPECT_LT(relative_difference(losses("full"), losses("sum")), 1e-6);
 }
 
-TEST_F(Adapters, ArePeftFoldersOfAnotherModelOnlyIfAsked) {
+TEST_F(Adapters, AreNoPeftFolderOfAnotherModel) {
   Config scaled = config(lora({"training.seq_len=64"}));
   scaled.model.rope_scaling.type = RopeType::yarn;
   scaled.model.rope_scaling.factor = 4;
@@ -297,18 +297,14 @@ TEST_F(Adapters, ArePeftFoldersOfAnotherModelOnlyIfAsked) {
     EXPECT_NE(error.find(part), std::string::npos) << error;
   }
   EXPECT_FALSE(fs::exists(at("peft")));
-  EXPECT_NE(export_model(trained, {.output = at("peft"), .base_config_changes = true}).lost.find("rope_scaling.type"),
-            std::string::npos);
-  EXPECT_EQ(export_model(merged(trained), {.output = at("merged")}).lost, "");
-  // What PEFT 0.21.2 on transformers 5.24 computes in float64 of these adapters (peft_test.py holds others against it):
-  // beside the base with yarn in its config.json, and as the folder has it.
+  export_model(merged(trained), {.output = at("merged")});
+  // What PEFT 0.21.2 on transformers 5.24 computes in float64 of these adapters beside the base with yarn in its
+  // config.json (peft_test.py holds others against it).
   const auto expected = nlohmann::json::parse(content_of(base() + "/expected.json"));
   const std::string document = write_document("document.h5", 48, expected["tokens"]);
-  const double of_run = 4.592430547536, of_folder = 4.545100023681;
+  const double of_run = 4.592430547536;
   EXPECT_NEAR(nll(at("run"), document), of_run, 1e-6);
   EXPECT_NEAR(nll(at("merged"), document), of_run, 1e-6);
-  EXPECT_NEAR(nll(at("peft"), document), of_folder, 1e-6);
-  EXPECT_EQ(export_model(open_model(at("peft")), {.output = at("again")}).lost, "");  // it has what its base has
 }
 
 TEST_F(Adapters, LoseWhatChangesTheirModelAlone) {

@@ -1,5 +1,6 @@
 // The base of adapters that is a checkpoint of another run: that run deletes its old checkpoints while the adapters are
 // trained, and everything must still be able to read them.
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -54,14 +55,19 @@ class KeptBase : public TrainTest {
     Launcher threads;
     return evaluate_checkpoint(options, threads).results.at(0).nll.value;
   }
-  ChildResult verify(const std::string& path, std::vector<std::string> more = {}) const {
-    more.insert(more.begin(), {"--verify-checkpoint", path});
-    return run_child("train", more, folder);
+  ChildResult verify(const std::string& path) const {
+    return run_child("train", {"--verify-checkpoint", path}, folder);
   }
   static std::uint64_t inode(const std::string& path) {
     struct stat status {};
     EXPECT_EQ(::stat(path.c_str(), &status), 0) << path;
     return status.st_ino;
+  }
+
+  bool is_other_file_system(const std::string& path) const {
+    struct stat here {
+    }, there{};
+    return ::stat(path.c_str(), &there) == 0 && ::stat(folder.c_str(), &here) == 0 && here.st_dev != there.st_dev;
   }
 
   std::string data_;
@@ -123,49 +129,42 @@ class ElsewhereFolder {
   std::string path;
 };
 
-TEST_F(KeptBase, IsMarkedWhereItCannotBeLinked) {
+TEST_F(KeptBase, IsCopiedWhereItCannotBeLinked) {
   const ElsewhereFolder elsewhere;
-  struct stat here {
-  }, there{};
-  if (elsewhere.path.empty() || ::stat(elsewhere.path.c_str(), &there) != 0 || ::stat(folder.c_str(), &here) != 0 ||
-      here.st_dev == there.st_dev) {
-    GTEST_SKIP() << "/dev/shm is no other file system";
-  }
+  if (!is_other_file_system(elsewhere.path)) GTEST_SKIP() << "/dev/shm is no other file system";
   fs::create_symlink(elsewhere.path, at("lora"));
   EXPECT_FALSE(has(words_of(adapters(), "lora", from(at("base"))), "warning"));
-  EXPECT_FALSE(fs::exists(at("lora/base")));
-  std::string mark;
-  for (const auto& entry : fs::directory_iterator(checkpoint("base", 4))) {
-    if (entry.path().filename().string().starts_with("needed-by-lora-")) mark = entry.path().string();
-  }
-  ASSERT_NE(mark, "");
-  EXPECT_EQ(content_of(mark), at("lora") + "\n");
+  const std::string of_run = checkpoint("base", 4), kept = kept_base_path(at("lora"), of_run);
+  EXPECT_NE(inode(kept + "/manifest.json"), inode(of_run + "/manifest.json"));
   const double before = nll(at("lora"));
-  EXPECT_TRUE(has(go_on(), "adapters need it"));
+  EXPECT_FALSE(has(go_on(), "warning"));
+  ASSERT_FALSE(fs::exists(of_run));
   EXPECT_EQ(nll(at("lora")), before);
 
-  // Where nothing can be written into the base's folder either, each save says what may happen.
-  fs::remove(mark);
-  fs::create_directories(mark + "/in-the-way");
+  fs::remove_all(at("lora/base"));
   Config longer = adapters();
   longer.training.steps = 12;
-  const std::string words = words_of(longer, "lora", resumed());
-  const std::string warning = "belongs to a run that may delete it";
-  int warnings = 0;
-  for (auto at = words.find(warning); at != std::string::npos; at = words.find(warning, at + 1)) ++warnings;
-  EXPECT_EQ(warnings, 3) << words;  // at the start, and at two saves
-  fs::remove_all(checkpoint("base", 4));
-  longer.training.steps = 13;
   const std::string gone = error_of(ExitCode::checkpoint, [&] { run(longer, "lora", resumed()); });
-  EXPECT_NE(gone.find(checkpoint("base", 4) + ", which is not there"), std::string::npos) << gone;
+  EXPECT_NE(gone.find(of_run + ", which is not there"), std::string::npos) << gone;
 }
 
-TEST_F(KeptBase, OfAFolderIsVerifiedBySizeOrByHash) {
+TEST_F(KeptBase, ThatDoesNotFitLeavesNothing) {
+  const ElsewhereFolder elsewhere;
+  if (!is_other_file_system(elsewhere.path)) GTEST_SKIP() << "/dev/shm is no other file system";
+  fs::create_symlink(elsewhere.path, at("lora"));
+  std::ofstream(at("lora.yaml")) << to_yaml(adapters());
+  const std::vector<std::string> arguments{"--config", "lora.yaml", "--output", "lora", "--init-from", "base"};
+  const ChildResult result = run_child("train", arguments, folder, [] { limit(RLIMIT_FSIZE, 30000); });
+  expect_end(result, 4, {"cannot be copied to"});
+  EXPECT_TRUE(fs::is_empty(at("lora/base")));
+}
+
+TEST_F(KeptBase, OfAFolderIsVerifiedByItsHash) {
   const std::string base = at("model");
   ASSERT_EQ(run_child("export", {"--checkpoint", "base", "--output", "model"}, folder).code, 0);
   run(adapters(), "lora", from(base));
   EXPECT_FALSE(fs::exists(at("lora/base")));  // nobody deletes a Hugging Face folder
-  EXPECT_EQ(verify("lora", {"--hash-base"}).code, 0);
+  EXPECT_EQ(verify("lora").code, 0);
 
   const std::string weights = base + "/model.safetensors";
   std::fstream file(weights, std::ios::in | std::ios::out | std::ios::binary);
@@ -174,8 +173,7 @@ TEST_F(KeptBase, OfAFolderIsVerifiedBySizeOrByHash) {
   file.seekp(-4, std::ios::end);
   file.put(static_cast<char>(last ^ 1));
   file.close();
-  EXPECT_EQ(verify("lora").code, 0);
-  EXPECT_EQ(verify("lora", {"--hash-base"}).code, 4);
+  EXPECT_EQ(verify("lora").code, 4);
 
   fs::remove_all(base);  // the same model in another type, of half the size
   ASSERT_EQ(run_child("export", {"--checkpoint", "base", "--output", "model", "--dtype", "bfloat16"}, folder).code, 0);

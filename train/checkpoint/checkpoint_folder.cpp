@@ -141,21 +141,13 @@ std::string why_not_of_run(const std::string& path, const CheckpointManifest& sa
     if (!same_run) return "another run made it";
     for (const std::string& name : list_directory(path, ExitCode::checkpoint)) {
       const bool listed = std::ranges::find(manifest.files, name, &CheckpointFile::name) != manifest.files.end();
-      if (listed || name == "manifest.json" || name.starts_with(needed_by)) continue;
+      if (listed || name == "manifest.json") continue;
       return fmt::format("it holds {}, which the run did not write (once that is gone, a save may delete it)", name);
     }
     return "";
   } catch (const std::exception& error) {
     return error.what();
   }
-}
-
-/// Returns the file by which a run says that it needs the checkpoint as the base of its adapters; "": none does.
-std::string dependent_of(const std::string& path) {
-  for (const std::string& name : list_directory(path, ExitCode::checkpoint)) {
-    if (name.starts_with(needed_by)) return path + "/" + name;
-  }
-  return "";
 }
 
 /// Calls `attempt` until it returns something. Each time that it does not, a run has deleted what was to be read.
@@ -407,15 +399,6 @@ void CheckpointFolder::prune(std::int64_t keep, const CheckpointManifest& saved,
       File lock = File::open(path + "/manifest.json", ExitCode::checkpoint);
       if (lock.try_lock() == LockState::taken) {
         warn(fmt::format("{}: is being read, and stays until a later save", path));
-        return;
-      }
-      if (const std::string dependent = dependent_of(path); !dependent.empty()) {
-        if (told.insert(path).second) {
-          warn(
-              fmt::format("{}: is not deleted, since adapters need it; {} names their run (delete this file once they "
-                          "are gone)",
-                          path, dependent));
-        }
         return;
       }
       const std::string deleted = unique_name(path, deleted_kind);

@@ -34,10 +34,6 @@ struct Checkpoint {
   }
 };
 
-/// How the name of a file begins that says which run needs the checkpoint it lies in, as the base of adapters. Its
-/// content is that run's folder. A checkpoint with such a file is not pruned.
-inline constexpr const char* needed_by = "needed-by-";
-
 /// Verifies, describes and holds the checkpoint at path: a checkpoint's folder, or a run's folder, whose newest one is
 /// taken, also if that run deletes others meanwhile. Throws Error(checkpoint) that names what is wrong, another model
 /// than `model` included.

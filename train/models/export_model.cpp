@@ -203,24 +203,24 @@ void write_weights(const ModelSource& source, const ExportOptions& options, cons
   }
 }
 
-/// Returns the keys that a PEFT folder loses. Throws Error(usage) unless they may be lost.
-std::string lost_keys(const ModelSource& source, bool may_be_lost) {
+/// Throws Error(usage) if a PEFT folder would lose keys of a model.
+void require_kept_keys(const ModelSource& source) {
   std::string keys;
   for (const ConfigDifference& lost : lost_in_peft_folder(source)) {
     keys += fmt::format("{}{} is {}, the base's {}", keys.empty() ? "" : "; ", lost.key, lost.after, lost.before);
   }
-  if (keys.empty() || may_be_lost) return keys;
+  if (keys.empty()) return;
   fail(ExitCode::usage,
        "{}: a PEFT folder would be another model than this run, which changed the config of its base {}: {}; export "
-       "with --merge, or lose these keys with --base-config-changes ok",
+       "with --merge",
        source.path, source.base->path, keys);
 }
+
+}  // namespace
 
 const char* torch_name(StoredType type) {
   return type == StoredType::float32 ? "float32" : type == StoredType::float16 ? "float16" : "bfloat16";
 }
-
-}  // namespace
 
 std::vector<std::vector<std::size_t>> split_into_shards(const std::vector<std::int64_t>& bytes, std::int64_t limit) {
   std::vector<std::vector<std::size_t>> shards;
@@ -271,9 +271,9 @@ void check_export(const std::string& source, const ExportOptions& options) {
   std::error_code error;
   for (fs::path at = fs::canonical(nearest_existing(parent_directory(options.output)), error);; at = at.parent_path()) {
     const std::string above = at.string();
-    for (const std::string& read : {source, options.like}) {
-      if (read.empty() || is_run_folder(read) || !fs::equivalent(at, read, error)) continue;
-      fail(ExitCode::usage, "{}: is inside {}, which this export reads; choose another --output", options.output, read);
+    if (!is_run_folder(source) && fs::equivalent(at, source, error)) {
+      fail(ExitCode::usage, "{}: is inside {}, which this export reads; choose another --output", options.output,
+           source);
     }
     if (at.filename() == "tokenizer" && is_run_folder(parent_directory(above))) {
       fail(ExitCode::usage, "{}: is inside {}, which belongs to a run; choose another --output", options.output, above);
@@ -283,7 +283,6 @@ void check_export(const std::string& source, const ExportOptions& options) {
 }
 
 ExportSummary export_model(const ModelSource& source, const ExportOptions& options) {
-  const std::string& like = options.like.empty() ? source.tokenizer : options.like;
   const bool adapters = source.model.lora.on();
   const std::string config = adapters
                                  ? write_adapter_config(source)
@@ -291,10 +290,10 @@ ExportSummary export_model(const ModelSource& source, const ExportOptions& optio
                                                                             .context_length = source.context_length,
                                                                             .ends = source.ends()});
   ExportSummary summary;
-  if (adapters) summary.lost = lost_keys(source, options.base_config_changes);
+  if (adapters) require_kept_keys(source);
   check_export(source.path, options);
   OutputFolder output(options.output, ExitCode::usage);
-  summary.carried = carry_tokenizer(like, output.content(), source.ends(), OwnGeneration::kept,
+  summary.carried = carry_tokenizer(source.tokenizer, output.content(), source.ends(), OwnGeneration::kept,
                                     ExitCode::checkpoint);  // first: it may be refused
   write_weights(source, options, output, summary);
   write_file(output.content() + (adapters ? std::string("/") + adapter_config_file : "/config.json"), config,

@@ -18,8 +18,6 @@ struct ExportOptions {
   std::string output;                             // a folder that does not exist yet
   StoredType dtype = StoredType::float32;         // or float16, bfloat16
   std::int64_t max_shard_bytes = 50'000'000'000;  // transformers 5's default
-  bool base_config_changes = false;               // a PEFT folder is written even if it loses keys of the model
-  std::string like = {};                          // a folder whose tokenizer is carried along; "": that of the source
 };
 
 struct ExportSummary {
@@ -27,7 +25,6 @@ struct ExportSummary {
   std::int64_t bytes = 0;            // of tensors
   std::vector<std::string> files;    // of weights, in order
   std::vector<std::string> carried;  // files of the tokenizer
-  std::string lost;                  // the keys that a PEFT folder does not hold, with both values; "": none
 };
 
 /// Throws Error(usage) unless an export of the model at `source` may go to options.output, as far as it can be told
@@ -44,6 +41,9 @@ ExportSummary export_model(const ModelSource& source, const ExportOptions& optio
 /// Returns which tensors, of these bytes and in this order, go into each file: as transformers' save_pretrained does. A
 /// tensor larger than the limit has a file of its own.
 std::vector<std::vector<std::size_t>> split_into_shards(const std::vector<std::int64_t>& bytes, std::int64_t limit);
+
+/// Returns what torch calls a type: "float32", "float16" or "bfloat16".
+const char* torch_name(StoredType type);
 
 /// Returns the bytes of "5GB", "300MB", "1GiB" or "4096". Throws Error(usage) that begins with `source`.
 std::int64_t parse_byte_count(const std::string& text, const std::string& source);

@@ -1,49 +1,72 @@
 // The command `export`: a model as a Hugging Face folder, which transformers and most other programs load.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <string>
 #include <utility>
 
 #include "framework/profile/hash_progress.h"
+#include "framework/profile/progress.h"
+#include "framework/standard_streams.h"
+#include "framework/system/signals.h"
 #include "train/models/adapters/adapted_model.h"
+#include "train/models/export_model.h"
+#include "train/programs/command_line.h"
 #include "train/programs/commands.h"
-#include "train/programs/export_flags.h"
 #include "train/programs/program.h"
 
 using namespace ringtrain;
 
 namespace {
 
+void say(const std::string& sentence) {
+  write_message(stderr, fmt::format("export: {}\n", sentence));
+}
+
+/// Writes the folder, until a signal comes, and says what is in it.
+void write(const ModelSource& source, const ExportOptions& options) {
+  const SignalGuard guard;
+  announce_signals({.program = "export", .first = "", .second = "ended at once; nothing was written"});
+  const ExportSummary summary = export_model(source, options);
+  print_result(fmt::format("{}: {} parameters of {} as {}, {} in {} file{}; carried along: {}\n", options.output,
+                           human_count(static_cast<double>(summary.parameters)), source.path, torch_name(options.dtype),
+                           human_bytes(static_cast<double>(summary.bytes)), summary.files.size(),
+                           summary.files.size() == 1 ? "" : "s",
+                           summary.carried.empty() ? "nothing" : fmt::format("{}", fmt::join(summary.carried, ", "))));
+  for (const std::string& sentence : source.no_end_tokens) say(sentence + ", so it is not written");
+  if (!source.no_begin_token.empty()) say(source.no_begin_token + ", so it is not written");
+}
+
 int run_export(int argc, char** argv) {
   CommandLine app{
       "Writes a model as a Hugging Face folder: config.json, safetensors, and the tokenizer's files.\n"
       "Example: export --checkpoint runs/long_ctx --output my-model --dtype bfloat16",
       "export"};
-  ExportFlags flags;
-  std::string checkpoint, like;
+  std::string checkpoint, shard = "50GB";
+  ExportOptions options;
   app.add_option("--checkpoint", checkpoint, "PATH",
                  "a run (its newest checkpoint), a checkpoint, or a Hugging Face or PEFT folder")
       ->required();
-  flags.add_to(app);
-  app.add_option("--like", like, "PATH",
-                 "the folder whose tokenizer, generation_config.json and chat template go along (default: those of the "
-                 "model, or of the one that the run began with)");
+  app.add_option("--output", options.output, "DIR", "the folder to make; it must not exist")->required();
+  app.add_choice<StoredType>(
+         "--dtype", options.dtype,
+         {{"float32", StoredType::float32}, {"bfloat16", StoredType::bfloat16}, {"float16", StoredType::float16}},
+         "of the weights, rounded to nearest")
+      ->default_str("float32");
+  app.add_option("--max-shard-size", shard, "SIZE",
+                 "the largest file of weights, e.g. 5GB; a larger tensor has its own file");
   bool merge = false;
   app.add_flag("--merge", merge,
                "adapters (lora) and their base as one model, without which adapters are a PEFT folder");
-  std::string changes = "refused";
-  app.add_option("--base-config-changes", changes, "refused|ok",
-                 "of a PEFT folder: whether it may lose keys of the model in which the run differs from its base")
-      ->check(one_of({"refused", "ok"}));
   if (!parse_command_line(app, argc, argv)) return 0;
 
-  ExportOptions options = flags.options();
-  options.like = like;
-  options.base_config_changes = changes == "ok";
+  options.max_shard_bytes = parse_byte_count(shard, "--max-shard-size");
   check_export(checkpoint, options);
   const HashProgress hashing("export");
   ModelSource source = open_model(checkpoint);
-  for (const std::string& line : source.logs) write_message(stderr, fmt::format("export: {}\n", line));
+  for (const std::string& line : source.logs) say(line);
   if (merge) source = merged(std::move(source));
-  flags.write("export", source, options);
+  write(source, options);
   return 0;
 }
 

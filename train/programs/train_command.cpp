@@ -38,7 +38,7 @@ struct TrainFlags {
   TrainOptions options;
   std::string config_path, resume_path, output, trace_steps, verify_path;
   std::vector<std::string> settings;
-  bool help_config = false, hash_base = false;
+  bool help_config = false;
   CLI::Option *resume = nullptr, *trace = nullptr, *dump_step = nullptr, *verify = nullptr;
 };
 
@@ -87,11 +87,7 @@ void add_other_flags(CommandLine& app, TrainFlags& flags) {
   flags.verify =
       app.add_option("--verify-checkpoint", flags.verify_path, "PATH",
                      "check every hash of a checkpoint, or of all checkpoints of a run's folder, and nothing "
-                     "else; ends with 4 if one is damaged, or if the base of its adapters is gone");
-  app.add_flag("--hash-base", flags.hash_base,
-               "with --verify-checkpoint: hash a base that is a Hugging Face folder, too, not only "
-               "compare its size")
-      ->needs(flags.verify);
+                     "else; ends with 4 if one is damaged, or if the base of its adapters is gone or another one");
 }
 
 void verify(const TrainFlags& flags) {
@@ -101,7 +97,7 @@ void verify(const TrainFlags& flags) {
       [&](const Checkpoint& checkpoint) {
         const auto& base = checkpoint.manifest.base;
         if (!base || found.contains(base->hash)) return;
-        open_base(*base, checkpoint.path, flags.hash_base ? BaseCheck::hash : BaseCheck::size);
+        open_base(*base, checkpoint.path);
         found.insert(base->hash);
       });
 }

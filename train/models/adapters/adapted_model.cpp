@@ -96,7 +96,7 @@ BaseModel base_of(const ModelSource& source) {
   return {.path = base_path(source), .hash = base.hash_weights(), .bytes = base.weight_bytes};
 }
 
-ModelSource open_base(const BaseModel& base, const std::string& of, BaseCheck check) {
+ModelSource open_base(const BaseModel& base, const std::string& of) {
   const std::string kept = kept_base_path(parent_directory(parent_directory(of)), base.path);  // RUN/checkpoints/step-N
   const std::string path = path_exists(kept, ExitCode::checkpoint) ? kept : base.path;
   if (!path_exists(path, ExitCode::checkpoint)) {
@@ -112,7 +112,7 @@ ModelSource open_base(const BaseModel& base, const std::string& of, BaseCheck ch
          of, plain_text(path), what, before, now);
   };
   if (base.bytes) require_same("weights of so many bytes:", *base.bytes, source.weight_bytes);
-  if (check == BaseCheck::hash) require_same("hash", base.hash, source.hash_weights());
+  require_same("hash", base.hash, source.hash_weights());
   return source;
 }
 

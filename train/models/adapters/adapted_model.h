@@ -17,16 +17,10 @@ std::string base_path(const ModelSource& source);
 /// own adapters. Reads all of its weights. Throws like base_path().
 BaseModel base_of(const ModelSource& source);
 
-/// How a base is compared with what a checkpoint says of it.
-enum class BaseCheck {
-  size,  // its files are whole, hold that model, and have as many bytes
-  hash   // and the same content
-};
-
 /// Opens the base of a checkpoint of adapters, at `of`: the one that its run keeps (kept_base.h), else the one at the
 /// base's path. Throws Error(checkpoint) if it is not there or is another one. The files of a base that is a checkpoint
 /// are hashed in any case.
-ModelSource open_base(const BaseModel& base, const std::string& of, BaseCheck check = BaseCheck::hash);
+ModelSource open_base(const BaseModel& base, const std::string& of);
 
 /// Returns adapters (whose path, model and reader are set) with their base. own: the parameters that `adapters` holds;
 /// all others are the base's.

@@ -2,12 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <limits>
 
 #include "framework/error.h"
-#include "framework/storage/hash.h"
 #include "train/checkpoint/checkpoint_folder.h"
 
 namespace ringtrain {
@@ -26,17 +24,6 @@ bool may_exist(const std::string& path) {
   return fs::exists(fs::symlink_status(path, error)) || (error && error != std::errc::no_such_file_or_directory);
 }
 
-/// Returns whether a run made the checkpoint and may delete it.
-bool may_be_deleted(const std::string& checkpoint) {
-  return file_name(parent_directory(checkpoint)) == "checkpoints" && may_exist(checkpoint + "/manifest.json");
-}
-
-/// Returns the file in a base's folder that says which run needs it.
-std::string mark_path(const std::string& base_path, const std::string& run_folder) {
-  const std::string whole = whole_path(run_folder);
-  return fmt::format("{}/{}{}-{}", base_path, needed_by, file_name(whole), hash_bytes(whole).substr(0, 8));
-}
-
 /// Returns whether a copy or link of a checkpoint has the same manifest, and so the same content.
 bool is_same_checkpoint(const std::string& one, const Checkpoint& other) {
   try {
@@ -46,23 +33,13 @@ bool is_same_checkpoint(const std::string& one, const Checkpoint& other) {
   }
 }
 
-/// Links the files of a checkpoint into the run's folder. Returns false, and leaves nothing, where that is refused.
-bool link_base(const Checkpoint& base, const std::string& run_folder) {
-  const CheckpointFolder kept(kept_folder(run_folder));
-  make_directories(kept.path(), ExitCode::checkpoint);
-  kept.continue_from(std::numeric_limits<std::int64_t>::max(), {});  // removes what a killed start left half-done
-  const std::string partial = kept.make_partial(base.manifest.step);
-  const auto link = [&](const std::string& name) { return link_file(base.path + "/" + name, partial + "/" + name); };
-  const bool linked = link("manifest.json") && std::ranges::all_of(base.manifest.files, link, &CheckpointFile::name);
-  if (linked) {
-    sync_directory(partial, ExitCode::checkpoint);
-    kept.publish(base.manifest.step, partial);
-  } else {
-    remove_tree(partial, ExitCode::checkpoint);
-    std::error_code error;
-    fs::remove(kept.path(), error);  // if it is empty
-  }
-  return linked;
+/// Gives a file a second name, or, where the file system refuses that, a copy.
+void link_or_copy(const std::string& from, const std::string& to) {
+  if (link_file(from, to)) return;
+  std::error_code error;
+  fs::copy_file(from, to, error);
+  if (error) fail(ExitCode::checkpoint, "{}: cannot be copied to {}: {}", from, to, error.message());
+  File::open(to, ExitCode::checkpoint).sync();
 }
 
 }  // namespace
@@ -74,28 +51,27 @@ std::string kept_base_path(const std::string& run_folder, const std::string& bas
 void keep_base(const ModelSource& source, const std::string& run_folder) {
   const ModelSource& base = source.base ? *source.base : source;
   if (!base.checkpoint || is_same_checkpoint(kept_base_path(run_folder, base.path), *base.checkpoint)) return;
-  if (link_base(*base.checkpoint, run_folder) || !may_be_deleted(base.path)) return;
+  const CheckpointManifest& manifest = base.checkpoint->manifest;
+  const CheckpointFolder kept(kept_folder(run_folder));
+  make_directories(kept.path(), ExitCode::checkpoint);
+  kept.continue_from(std::numeric_limits<std::int64_t>::max(), {});  // removes what a killed start left half-done
+  const std::string partial = kept.make_partial(manifest.step);
+  const auto keep = [&](const std::string& name) { link_or_copy(base.path + "/" + name, partial + "/" + name); };
   try {
-    write_file(mark_path(base.path, run_folder), whole_path(run_folder) + "\n", ExitCode::checkpoint);
-  } catch (const Error&) {  // base_warning() says so, now and at each save
+    keep("manifest.json");
+    for (const CheckpointFile& file : manifest.files) keep(file.name);
+  } catch (const Error&) {
+    remove_tree(partial, ExitCode::checkpoint);
+    throw;
   }
+  sync_directory(partial, ExitCode::checkpoint);
+  kept.publish(manifest.step, partial);
 }
 
 std::optional<std::string> base_warning(const BaseModel& base, const std::string& run_folder) {
-  const std::string kept = kept_base_path(run_folder, base.path);
-  if (may_exist(kept + "/manifest.json")) return std::nullopt;
-  if (!may_exist(base.path)) {
-    return fmt::format("warning: the base of these adapters, {}, is gone; bring it back, or nothing can read them",
-                       base.path);
-  }
-  std::error_code error;
-  const bool marked = fs::is_regular_file(fs::symlink_status(mark_path(base.path, run_folder), error));
-  if (marked || !may_be_deleted(base.path)) return std::nullopt;
-  return fmt::format(
-      "warning: the base of these adapters, {}, belongs to a run that may delete it (checkpoint.keep), and nothing can "
-      "read them without it; neither hard links in {} nor a file {}... beside it could be made: copy it to where no "
-      "run cleans up, and start from there",
-      base.path, kept_folder(run_folder), needed_by);
+  if (may_exist(kept_base_path(run_folder, base.path) + "/manifest.json") || may_exist(base.path)) return std::nullopt;
+  return fmt::format("warning: the base of these adapters, {}, is gone; bring it back, or nothing can read them",
+                     base.path);
 }
 
 }  // namespace ringtrain

@@ -14,6 +14,7 @@
 
 #include "framework/config/config_problems.h"
 #include "framework/error.h"
+#include "framework/storage/strict_json.h"
 #include "layers/model_parameters.h"
 
 namespace ringtrain {
