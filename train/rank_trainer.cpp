@@ -1,8 +1,13 @@
 #include "train/rank_trainer.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <chrono>
 #include <csignal>
+#include <cstring>
+#include <type_traits>
+#include <utility>
 
 #include "framework/config/training_stages.h"
 #include "framework/cores.h"
@@ -15,7 +20,6 @@
 #include "parallel/shared_error.h"
 #include "parallel/traced_communicator.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/engine/computation.h"
 #include "train/evaluation/evaluation_report.h"
 #include "train/evaluation/evaluator.h"
 #include "train/models/load_weights.h"
@@ -147,7 +151,6 @@ ExitCode RankTrainer::run_steps() {
                     run_.config.training.steps));
   }
   log_grace(/*again=*/true);
-  for (const std::string& line : ring_.lines()) log(line);
   return signal == 0 ? ExitCode::done : signal == SIGINT ? ExitCode::interrupted : ExitCode::terminated;
 }
 
@@ -212,9 +215,8 @@ void RankTrainer::load_state() {
 
 void RankTrainer::record(std::int64_t step, const StepResult& result, double seconds) {
   // Nothing is allocated after the first step, so the peaks stay: they are told once.
-  const bool first = !peaks_logged_;
-  const std::vector<MemoryUse> peaks = peaks_logged_ ? std::vector<MemoryUse>{} : gather_peaks();
-  peaks_logged_ = true;
+  const bool first = !std::exchange(peaks_logged_, true);
+  const std::vector<MemoryUse> peaks = first ? gather_peaks() : std::vector<MemoryUse>{};
   if (state_.rank != 0) return;
   const TrainingConfig& training = run_.at(step).training;
   grace_.add_step(seconds);
@@ -240,10 +242,8 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
                     .device = name_of_device(state_.allocator.device()),
                     .cores = available_cores(),
                     .ranks = run_.ranks,
-                    .mesh = run_.config.mesh,
-                    .bfloat16_products = bfloat16_instructions(run_.config.training)};
+                    .mesh = run_.config.mesh};
   }
-  if (result.ring) ring_.add(*result.ring, seconds);
   metrics_->write(metrics_line(line));
   if (!line.trend.loss_spike.empty()) {
     log(fmt::format("warning: step {}: a loss spike: {}", step, line.trend.loss_spike));
@@ -370,18 +370,12 @@ CheckpointManifest RankTrainer::manifest_at(std::int64_t step) const {
 }
 
 std::vector<MemoryUse> RankTrainer::gather_peaks() {
-  const MemoryUse& own = state_.allocator.peak();
-  std::array<std::int64_t, tag_count + 1> values{};
-  for (std::size_t tag = 0; tag < tag_count; ++tag) values[tag] = static_cast<std::int64_t>(own.by_tag[tag]);
-  values[tag_count] = static_cast<std::int64_t>(own.total);
-  const std::vector<std::int64_t> all = all_gather(world_, values, {"gather of memory peaks"});
-  std::vector<MemoryUse> peaks;
-  for (std::size_t at = 0; at < all.size(); at += values.size()) {
-    MemoryUse peak;
-    for (std::size_t tag = 0; tag < tag_count; ++tag) peak.by_tag[tag] = static_cast<std::size_t>(all[at + tag]);
-    peak.total = static_cast<std::size_t>(all[at + tag_count]);
-    peaks.push_back(peak);
-  }
+  constexpr std::size_t numbers = tag_count + 1;
+  static_assert(std::is_trivially_copyable_v<MemoryUse> && sizeof(MemoryUse) == numbers * sizeof(std::int64_t));
+  const auto own = std::bit_cast<std::array<std::int64_t, numbers>>(state_.allocator.peak());
+  const std::vector<std::int64_t> all = all_gather(world_, own, {"gather of memory peaks"});
+  std::vector<MemoryUse> peaks(all.size() / numbers);
+  std::memcpy(static_cast<void*>(peaks.data()), all.data(), all.size() * sizeof(std::int64_t));
   return peaks;
 }
 

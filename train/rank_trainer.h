@@ -79,7 +79,6 @@ class RankTrainer {
   bool zero_norm_logged_ = false;         // of a gradient, once
   std::unique_ptr<MetricsFile> metrics_;  // rank 0
   std::unique_ptr<Progress> progress_;    // rank 0
-  RingReport ring_;                       // rank 0, of a ring of several
   GraceTime grace_;                       // rank 0
   double grace_logged_ = 0;               // rank 0: the seconds logged, 0: none yet
   CheckpointSaver saver_;                 // goes before state_: its thread reads it

@@ -1,6 +1,6 @@
 #include "train/trainer.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
@@ -26,7 +26,6 @@
 #include "parallel/rank_zero.h"
 #include "parallel/ring/ring_load.h"
 #include "parallel/shared_error.h"
-#include "train/engine/computation.h"
 #include "train/engine/memory_check.h"
 #include "train/engine/memory_report.h"
 #include "train/models/adapters/kept_base.h"
@@ -294,17 +293,14 @@ std::vector<StepReport> begin_folder(const Run& run, const Log& log) {
   run.folder.checkpoints().continue_from(run.start.step, log);
   const MetricsHistory::Cut cut = content.metrics.cut(run.start.step);
   if (cut.bytes > 0) {
-    log(fmt::format("{}: cut {} bytes of steps after {}, which this run makes again", run.folder.metrics_path(),
-                    cut.bytes, run.start.step));
-  }
-  if (!cut.damaged_lines.empty()) {
-    constexpr std::size_t most = 8;
-    const std::size_t shown = std::min(most, cut.damaged_lines.size());
     log(fmt::format(
-        "{}: line {}{} {} no metrics of a run; kept, and this run goes on behind", run.folder.metrics_path(),
-        fmt::join(cut.damaged_lines.begin(), cut.damaged_lines.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
-        shown < cut.damaged_lines.size() ? fmt::format(" and {} more", cut.damaged_lines.size() - shown) : "",
-        cut.damaged_lines.size() == 1 ? "is" : "are"));
+        "{}: cut {} bytes of steps after {}, which this run makes again, or of a line that was half written",
+        run.folder.metrics_path(), cut.bytes, run.start.step));
+  }
+  if (cut.damaged > 0) {
+    log(fmt::format("{}: {}, the first of them line {}, {} no metrics of a run; kept, and this run goes on behind",
+                    run.folder.metrics_path(), counted(cut.damaged, "line"), cut.first_damaged,
+                    cut.damaged == 1 ? "is" : "are"));
   }
   return content.metrics.numbers_up_to(run.start.step, StepTrend::window);
 }
@@ -420,8 +416,6 @@ ExitCode train(const Run& run, const Log& log, Launcher& launcher) {
         run_on_rank_zero(world, [&] {
           trainer.remember(begin_folder(run, log));
           if (!run.dump.folder.empty()) dump_lock = begin_dump(run);
-          const std::string instructions = bfloat16_instructions(run.config.training);
-          if (!instructions.empty()) log("bfloat16 is multiplied by " + instructions);
         });
         release_source(run, world, launcher);  // a base is kept by now
         const ExitCode code = trainer.train();

@@ -144,14 +144,16 @@ TEST_F(MetricsTest, WhatIsNotUnderstoodIsKeptAndTold) {
     EXPECT_FALSE(history.is_foreign());
     EXPECT_EQ(history.last_step(), 4);
     const MetricsHistory::Cut cut = history.cut(2);
-    EXPECT_EQ(cut.damaged_lines, (std::vector<std::int64_t>{2, 5})) << one;
+    EXPECT_EQ(cut.damaged, 2) << one;
+    EXPECT_EQ(cut.first_damaged, 2) << one;
     EXPECT_EQ(cut.bytes, static_cast<std::int64_t>(line(3).size() + line(4).size() + 2)) << one;
     EXPECT_EQ(content_of(path), line(1) + end + one + end + line(2) + end + one + end) << one;
     if (one.empty()) continue;
-    // Without its end, behind lines that are older than the checkpoint: no run writes that again.
+    // Without its end, behind lines that are older than the checkpoint: half a line of a run is of no use.
+    const bool is_half = &one == &strange[0];
     std::ofstream(path, std::ios::binary) << line(1) << end << one;
-    EXPECT_EQ(MetricsHistory::read(path).cut(7).damaged_lines, (std::vector<std::int64_t>{2})) << one;
-    EXPECT_EQ(content_of(path), line(1) + end + one + end) << one;
+    EXPECT_EQ(MetricsHistory::read(path).cut(7).damaged, is_half ? 0 : 1) << one;
+    EXPECT_EQ(content_of(path), line(1) + end + (is_half ? "" : one + end)) << one;
     std::ofstream(path, std::ios::binary) << one << end;
     EXPECT_TRUE(MetricsHistory::read(path).is_foreign()) << one;
   }

@@ -4,7 +4,6 @@
 #include "framework/config/training_config.h"
 #include "framework/device.h"
 #include "framework/error.h"
-#include "kernels/bfloat16_products.h"
 
 namespace ringtrain {
 
@@ -31,11 +30,6 @@ void choose_computation(const std::string& device, const std::string& dtype, Tra
     fail(ExitCode::usage, "--device cuda: float64, the checkpoint's training.dtype or --dtype, is for cpu alone");
   }
   training.offload = Offload::none;
-}
-
-std::string bfloat16_instructions(const TrainingConfig& training) {
-  const bool multiplies = training.device == Device::Kind::cpu && training.dtype == DType::bfloat16;
-  return multiplies ? bfloat16_products_text() : "";
 }
 
 }  // namespace ringtrain

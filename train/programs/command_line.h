@@ -42,17 +42,6 @@ inline std::string nearest_flag(const CLI::App& app) {
   return "";
 }
 
-/// Returns the check that every whole number has: it fits its type.
-template <class Integer>
-CLI::Validator whole_number() {
-  const auto check = [](std::string& text) {
-    if (number_of<Integer>(text)) return std::string();
-    return fmt::format("{} is no whole number from {} to {}", text, std::numeric_limits<Integer>::min(),
-                       std::numeric_limits<Integer>::max());
-  };
-  return CLI::Validator(check, "");
-}
-
 /// Throws Error(usage) for a file or a folder whose name is empty: a variable of a shell that was not set.
 inline void refuse_empty_paths(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
@@ -65,24 +54,23 @@ inline void refuse_empty_paths(const CLI::App& app) {
   }
 }
 
-/// Returns the check of a whole number that has no upper bound of its own.
-inline CLI::Validator at_least(std::int64_t least) {
-  const auto check = [least](std::string& text) {
-    const std::optional<std::int64_t> value = number_of<std::int64_t>(text);
-    if (!value) return fmt::format("{} is no whole number from {} to {}", text, least, INT64_MAX);
-    return *value >= least ? std::string() : fmt::format("{} is less than {}", text, least);
-  };
-  return CLI::Validator(check, fmt::format("{}{} or more", bounds_mark, least));
-}
-
-/// Returns the check of a whole number with two bounds.
-inline CLI::Validator within(std::int64_t low, std::int64_t high) {
+/// Returns the check that every whole number has: it fits its type, and bounds, whose meaning help names.
+template <class Integer>
+CLI::Validator whole_number(Integer low = std::numeric_limits<Integer>::min(),
+                            Integer high = std::numeric_limits<Integer>::max(), const std::string& meaning = "") {
   const auto check = [=](std::string& text) {
-    const std::optional<std::int64_t> value = number_of<std::int64_t>(text);
+    const std::optional<Integer> value = number_of<Integer>(text);
     if (value && *value >= low && *value <= high) return std::string();
     return fmt::format("{} is no whole number from {} to {}", text, low, high);
   };
-  return CLI::Validator(check, fmt::format("{}{} to {}", bounds_mark, low, high));
+  return CLI::Validator(check, meaning.empty() ? "" : bounds_mark + meaning);
+}
+
+inline CLI::Validator at_least(std::int64_t least) {
+  return whole_number<std::int64_t>(least, INT64_MAX, fmt::format("{} or more", least));
+}
+inline CLI::Validator within(std::int64_t low, std::int64_t high) {
+  return whole_number(low, high, fmt::format("{} to {}", low, high));
 }
 
 /// Returns the check that a text is one of these words.

@@ -1,7 +1,6 @@
 #include "train/run/metrics_history.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <string_view>
 
@@ -26,17 +25,7 @@ MetricsHistory::Line MetricsHistory::understand(const std::string& text, bool en
   }
   if (ended || text.empty()) return line;
   for (const std::string_view head : heads) {
-    if (head.starts_with(text)) line.kind = Kind::torn;
-    if (!text.starts_with(head)) continue;
-    const char* const last = text.data() + text.size();
-    std::int64_t step = 0;
-    const auto number = std::from_chars(text.data() + head.size(), last, step);
-    if (number.ptr == last) {
-      line.kind = Kind::torn;  // perhaps in the middle of the number
-    } else if (number.ec == std::errc{} && *number.ptr == ',') {
-      line.kind = Kind::torn;
-      line.step = step;
-    }
+    if (head.starts_with(text) || text.starts_with(head)) line.kind = Kind::torn;
   }
   return line;
 }
@@ -68,9 +57,7 @@ std::int64_t MetricsHistory::first_step() const {
 
 std::int64_t MetricsHistory::last_step() const {
   std::int64_t last = 0;
-  for (const Line& line : lines_) {
-    if (line.kind != Kind::torn) last = std::max(last, line.step);
-  }
+  for (const Line& line : lines_) last = std::max(last, line.step);
   return last;
 }
 
@@ -91,19 +78,6 @@ bool MetricsHistory::holds_evaluation(std::int64_t step) const {
                              [&](const Line& line) { return line.kind == Kind::evaluation && line.step == step; });
 }
 
-bool MetricsHistory::written_again(const Line& line, std::int64_t step) const {
-  switch (line.kind) {
-    case Kind::train:
-    case Kind::evaluation:
-      return line.step > step;
-    case Kind::torn:  // the last of all: what it says no more, the lines before it tell
-      return line.step > 0 ? line.step > step : last_step() >= step;
-    case Kind::damaged:
-      return false;
-  }
-  return false;
-}
-
 MetricsHistory::Cut MetricsHistory::cut(std::int64_t step) const {
   Cut cut;
   std::vector<std::pair<std::int64_t, std::int64_t>> kept;  // bytes, joined
@@ -111,11 +85,11 @@ MetricsHistory::Cut MetricsHistory::cut(std::int64_t step) const {
   bool whole_lines = true;
   for (const Line& line : lines_) {
     ++number;
-    if (written_again(line, step)) {
+    if (line.kind == Kind::torn || line.step > step) {
       cut.bytes += line.end - line.begin;
       continue;
     }
-    if (line.kind == Kind::damaged || line.kind == Kind::torn) cut.damaged_lines.push_back(number);
+    if (line.kind == Kind::damaged && cut.damaged++ == 0) cut.first_damaged = number;
     if (kept.empty() || kept.back().second != line.begin) kept.emplace_back(line.begin, line.begin);
     kept.back().second = line.end;
     whole_lines = ends_with_line_ || line.end != bytes_;

@@ -29,24 +29,24 @@ class MetricsHistory {
   std::vector<StepReport> numbers_up_to(std::int64_t step, std::size_t count) const;
 
   struct Cut {
-    std::int64_t bytes = 0;                   // removed
-    std::vector<std::int64_t> damaged_lines;  // kept; numbers before the cut, from 1
+    std::int64_t bytes = 0;                       // removed
+    std::int64_t damaged = 0, first_damaged = 0;  // lines that are kept, and the number of the first before the cut
   };
-  /// Removes from the file, which must be as it was read, what a run that goes on from `step` writes again: lines of
-  /// later steps, and one that it was writing when it ended. All others stay, those that are no lines of this program
-  /// among them; the file then ends with a line's end. After a crash it is as before or done. Throws Error(usage).
+  /// Removes from the file, which must be as it was read, lines of steps later than `step`, which a run that goes on
+  /// from there writes again, and one that a run was writing when it ended. All others stay, those that are no lines of
+  /// this program among them; the file then ends with a line's end. After a crash it is as before or done. Throws
+  /// Error(usage).
   Cut cut(std::int64_t step) const;
 
  private:
   enum class Kind { train, evaluation, torn, damaged };  // torn: the beginning of a line of ours, without its end
   struct Line {
     std::int64_t begin = 0, end = 0;  // bytes of the file, its '\n' included
-    std::int64_t step = 0;            // of a torn one: 0 if it does not reach so far
+    std::int64_t step = 0;            // 0: it does not say
     Kind kind = Kind::damaged;
     StepReport numbers;  // of a step: its loss and gradient norm
   };
   static Line understand(const std::string& text, bool ended);
-  bool written_again(const Line& line, std::int64_t step) const;
 
   std::string path_;
   std::int64_t bytes_ = 0;

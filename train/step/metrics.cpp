@@ -36,15 +36,13 @@ std::string time_text(WallClock::time_point time) {
 }
 
 nlohmann::ordered_json start_json(const ProcessStart& start) {
-  nlohmann::ordered_json json{{"build", start.build},
-                              {"host", start.host},
-                              {"device", start.device},
-                              {"cores", start.cores},
-                              {"ranks", start.ranks},
-                              {"mesh", fmt::format("{}x{}", start.mesh.data, start.mesh.sequence)},
-                              {"layout", name_of(start.mesh.layout)}};
-  if (!start.bfloat16_products.empty()) json["bfloat16_products"] = start.bfloat16_products;
-  return json;
+  return {{"build", start.build},
+          {"host", start.host},
+          {"device", start.device},
+          {"cores", start.cores},
+          {"ranks", start.ranks},
+          {"mesh", fmt::format("{}x{}", start.mesh.data, start.mesh.sequence)},
+          {"layout", name_of(start.mesh.layout)}};
 }
 
 }  // namespace

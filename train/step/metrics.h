@@ -27,7 +27,6 @@ struct ProcessStart {
   int cores = 0;             // that the process may use
   std::string ranks;         // "threads of one process"
   MeshConfig mesh;
-  std::string bfloat16_products;  // the instructions of a CPU run in bfloat16: "AVX512-BF16"; else empty
 };
 
 /// The line of an optimizer step. Loss, norm and rate are null in it where they are not finite.
