@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "framework/output/output_file.h"
 #include "framework/profile/clock_mapping.h"

@@ -21,8 +21,6 @@ void in_pieces(std::int64_t begin, std::int64_t end, const std::function<void(st
   }
 }
 
-// ---- Saving --------------------------------------------------------------------------------------------------------
-
 /// Returns the dataset that holds a slice of a tensor.
 Hdf5Dataset dataset_of(const std::string& kind, const Parameter& parameter, const ParameterSlice& slice, DType dtype) {
   Hdf5Dataset dataset{tensor_name(kind, parameter), hdf5_type(dtype), {}, 0};
@@ -75,25 +73,6 @@ TensorView as_saved(RankState& state, const TensorView& values) {
 void require_finite(const TensorView& values, const std::string& name, std::int64_t step) {
   if (first_not_finite(values) < 0) return;
   fail(ExitCode::numeric, "step {}: {} holds a value that is not finite, so this state is not saved", step, name);
-}
-
-// ---- Loading -------------------------------------------------------------------------------------------------------
-
-/// Reads elements [first, first + target.numel()) of a tensor into host or device memory, through the state's staging
-/// buffer.
-void read(StateFiles& files, RankState& state, const std::string& kind, const Parameter& parameter, std::int64_t first,
-          const TensorView& target) {
-  const std::int64_t end = first + target.numel();
-  const DType dtype = state.state_dtype();
-  for (const StateFiles::Piece& piece : files.whole_tensor(kind, parameter, dtype)) {
-    in_pieces(std::max(first, piece.begin), std::min(end, piece.end), [&](std::int64_t from, std::int64_t to) {
-      const TensorView staging = state.staging.view().prefix({to - from});
-      files.read(piece.file, piece.offset + (from - piece.begin) * static_cast<std::int64_t>(size_of(dtype)),
-                 staging.data, staging.bytes());
-      copy(state.stream, target.flat(from - first, to - first), staging);
-      state.stream.synchronize();  // the next piece comes into the same staging
-    });
-  }
 }
 
 }  // namespace
@@ -173,7 +152,13 @@ void load_optimizer_state(RankState& state, const Checkpoint& checkpoint) {
   for (const ParameterSlice& slice : state.optimizer->slices()) {
     const Parameter& parameter = state.parameters.table()[slice.parameter];
     for (std::size_t i = 0; i < state.optimizer->state_names().size(); ++i) {
-      read(files, state, state.optimizer->state_names()[i], parameter, slice.begin, state.optimizer->state(i, slice));
+      const TensorView to = state.optimizer->state(i, slice);
+      in_pieces(0, slice.count(), [&](std::int64_t begin, std::int64_t end) {
+        const TensorView staging = state.staging.view().prefix({end - begin});
+        files.read(state.optimizer->state_names()[i], parameter, state.state_dtype(), slice.begin + begin, staging);
+        copy(state.stream, to.flat(begin, end), staging);
+        state.stream.synchronize();  // the next piece comes into the same staging
+      });
     }
   }
 }

@@ -160,6 +160,23 @@ auto retry_while_deleted(const std::string& path, Attempt&& attempt) {
   fail(ExitCode::checkpoint, "{}: its run deletes checkpoints faster than they can be read; try again later", path);
 }
 
+/// Returns the folders of the checkpoints at a path: of a run's folder the complete ones, ascending, else the path.
+std::vector<std::string> folders_at(const std::string& path) {
+  if (!is_run_folder(path)) {
+    if (!path_exists(path, ExitCode::checkpoint)) {
+      fail(ExitCode::checkpoint, "{}: there is no such checkpoint", path);
+    }
+    return {path};
+  }
+  const CheckpointFolder checkpoints(path + "/checkpoints");
+  std::vector<std::string> folders;
+  auto steps = checkpoints.steps();
+  if (steps.empty()) steps = checkpoints.steps();  // between two looks one may have come, and the other gone
+  if (steps.empty()) fail(ExitCode::checkpoint, "{}: this run has no checkpoint yet", path);
+  for (const std::int64_t step : steps) folders.push_back(checkpoints.complete(step));
+  return folders;
+}
+
 }  // namespace
 
 bool is_run_folder(const std::string& path) {
@@ -185,20 +202,7 @@ void refuse_among_checkpoints(const std::string& path, const std::string& flag) 
 }
 
 Checkpoint open_checkpoint(const std::string& path, const ModelDefinition& model) {
-  const bool run = is_run_folder(path);
-  const CheckpointFolder checkpoints(path + "/checkpoints");
-  return retry_while_deleted(path, [&] {
-    std::string folder = path;
-    if (run) {
-      auto steps = checkpoints.steps();
-      if (steps.empty()) steps = checkpoints.steps();  // between two looks one may have come, and the other gone
-      if (steps.empty()) fail(ExitCode::checkpoint, "{}: this run has no checkpoint yet", path);
-      folder = checkpoints.complete(steps.back());
-    } else if (!path_exists(path, ExitCode::checkpoint)) {
-      fail(ExitCode::checkpoint, "{}: there is no such checkpoint", path);
-    }
-    return open_folder(folder, model);
-  });
+  return retry_while_deleted(path, [&] { return open_folder(folders_at(path).back(), model); });
 }
 
 void check_state(const Checkpoint& checkpoint, const ModelDefinition& model) {
@@ -231,28 +235,17 @@ void verify_checkpoints(const std::string& path, const std::function<void(const 
       if (!first) first = error;
     }
   };
-  if (!is_run_folder(path)) {
-    if (!path_exists(path, ExitCode::checkpoint)) {
-      fail(ExitCode::checkpoint, "{}: there is no such checkpoint", path);
-    }
-    verify(path);
-    if (good == 0 && !first) fail(ExitCode::checkpoint, "{}: was deleted while it was read", path);
-  } else {
-    const CheckpointFolder checkpoints(path + "/checkpoints");
-    for (const std::string& name : checkpoints.misnamed()) {
-      first = Error(ExitCode::checkpoint,
-                    fmt::format("{}/{}: no checkpoint has this name, and no run resumes from it: step-00000010 is one",
-                                checkpoints.path(), name));
-      report(first->what());
-    }
-    retry_while_deleted(path, [&]() -> std::optional<bool> {
-      auto steps = checkpoints.steps();
-      if (steps.empty()) steps = checkpoints.steps();
-      if (steps.empty() && !first) fail(ExitCode::checkpoint, "{}: this run has no checkpoint yet", path);
-      for (const std::int64_t step : steps) verify(checkpoints.complete(step));
-      return good > 0 || first ? std::optional(true) : std::nullopt;
-    });
+  const CheckpointFolder checkpoints(path + "/checkpoints");
+  for (const std::string& name : checkpoints.misnamed()) {
+    first = Error(ExitCode::checkpoint,
+                  fmt::format("{}/{}: no checkpoint has this name, and no run resumes from it: step-00000010 is one",
+                              checkpoints.path(), name));
+    report(first->what());
   }
+  retry_while_deleted(path, [&]() -> std::optional<bool> {
+    for (const std::string& folder : folders_at(path)) verify(folder);
+    return good > 0 || first ? std::optional(true) : std::nullopt;
+  });
   if (first) throw Error(*first);
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
-#include <tuple>
 
 #include "framework/error.h"
 #include "framework/storage/files.h"
@@ -26,13 +25,13 @@ void require_possible(const CheckpointManifest& manifest) {
   const auto require = [](bool possible, const std::string& what) {
     if (!possible) throw std::runtime_error(what);
   };
-  const auto [step, samples, tokens] = std::tuple{manifest.step, manifest.samples, manifest.tokens};
-  require(step >= 1, "it is of step 0, and a run saves after a step");
+  const std::int64_t samples = manifest.samples, tokens = manifest.tokens;
+  require(manifest.step >= 1, "it is of step 0, and a run saves after a step");
   // How many each step has stands in its config, which may have stages.
-  require(samples >= step, fmt::format("{} samples are fewer than its {} steps", samples, step));
+  require(samples >= manifest.step, fmt::format("{} samples are fewer than its {} steps", samples, manifest.step));
   require(tokens >= samples, fmt::format("{} tokens are fewer than its {} samples", tokens, samples));
-  require(manifest.skipped_steps <= step,
-          fmt::format("{} skipped steps are more than its {} steps", manifest.skipped_steps, step));
+  require(manifest.skipped_steps <= manifest.step,
+          fmt::format("{} skipped steps are more than its {} steps", manifest.skipped_steps, manifest.step));
   require(manifest.ranks >= 1 && 2 * static_cast<std::size_t>(manifest.ranks) + 1 == manifest.files.size(),
           fmt::format("{} ranks and a config do not leave {} files", manifest.ranks, manifest.files.size()));
   for (std::int64_t i = 0; i <= 2 * manifest.ranks; ++i) {

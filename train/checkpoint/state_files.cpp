@@ -4,6 +4,7 @@
 
 #include "framework/error.h"
 #include "framework/storage/folder_file.h"
+#include "framework/storage/stored_tensor.h"
 #include "framework/text/text_reader.h"
 
 namespace ringtrain {
@@ -90,7 +91,25 @@ void StateFiles::add_file(std::size_t file) {
   }
 }
 
-void StateFiles::read(std::size_t file, std::int64_t offset, void* data, std::size_t bytes) {
+void StateFiles::read(const std::string& kind, const Parameter& parameter, DType dtype, std::int64_t begin,
+                      const TensorView& to) {
+  const std::int64_t end = begin + to.numel();
+  for (const Piece& piece : whole_tensor(kind, parameter, dtype)) {
+    const std::int64_t from = std::max(begin, piece.begin), until = std::min(end, piece.end);
+    if (from < until) read_piece(piece, dtype, from, to.flat(from - begin, until - begin));
+  }
+}
+
+void StateFiles::read_piece(const Piece& piece, DType dtype, std::int64_t from, const TensorView& to) {
+  const std::int64_t offset = piece.offset + (from - piece.begin) * static_cast<std::int64_t>(size_of(dtype));
+  if (to.dtype == dtype) return read_bytes(piece.file, offset, to.data, to.bytes());
+  bytes_.resize(to.numel() * size_of(dtype));
+  read_bytes(piece.file, offset, bytes_.data(), bytes_.size());
+  const StoredType type = dtype == DType::float64 ? StoredType::float64 : StoredType::float32;
+  dispatch_float(to.dtype, [&]<class Real>() { decode(type, bytes_.data(), to.numel(), to.as<Real>()); });
+}
+
+void StateFiles::read_bytes(std::size_t file, std::int64_t offset, void* data, std::size_t bytes) {
   if (!open_.is_open() || opened_ != file) {
     open_ = File::open(path_ + "/" + files_[file].name, ExitCode::checkpoint);
     opened_ = file;

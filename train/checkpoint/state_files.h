@@ -10,6 +10,7 @@
 #include "framework/parameter_table.h"
 #include "framework/storage/files.h"
 #include "framework/storage/hdf5_datasets.h"
+#include "framework/tensor.h"
 #include "train/checkpoint/checkpoint_manifest.h"
 
 namespace ringtrain {
@@ -36,12 +37,15 @@ class StateFiles {
   StateFiles(const std::string& folder, const CheckpointManifest& manifest);
   /// Returns the pieces of a tensor after checking that they hold each of its elements once, in the right type.
   const std::vector<Piece>& whole_tensor(const std::string& kind, const Parameter& parameter, DType dtype) const;
-  /// Reads bytes of a file. Throws Error(checkpoint) if somebody wrote to it since it was verified. One is open at a
-  /// time: a checkpoint may have more files than a process may open.
-  void read(std::size_t file, std::int64_t offset, void* data, std::size_t bytes);
+  /// Reads elements [begin, begin + to.numel()) of a tensor into `to`: float32 or float64, on the host. dtype: of the
+  /// checkpoint. Throws Error(checkpoint) if somebody wrote to a file since it was verified. One is open at a time: a
+  /// checkpoint may have more files than a process may open.
+  void read(const std::string& kind, const Parameter& parameter, DType dtype, std::int64_t begin, const TensorView& to);
 
  private:
   void add_file(std::size_t file);
+  void read_piece(const Piece& piece, DType dtype, std::int64_t from, const TensorView& to);
+  void read_bytes(std::size_t file, std::int64_t offset, void* data, std::size_t bytes);
 
   std::string path_;
   std::vector<CheckpointFile> files_;  // of the manifest
@@ -49,6 +53,7 @@ class StateFiles {
   std::map<std::string, std::vector<Piece>> pieces_;
   File open_;
   std::size_t opened_ = 0;  // which of the files it is
+  std::string bytes_;       // of a piece in the checkpoint's dtype, where another one is wanted
 };
 
 }  // namespace ringtrain

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "framework/error.h"
 #include "framework/profile/progress.h"
@@ -21,21 +22,12 @@ struct Line {
   std::int64_t count = 0;
 };
 
-/// Returns name with every run of digits that stands between dots (or ends) replaced by *.
+/// Returns a name with * for every run of digits.
 std::string pattern_of(const std::string& name) {
   std::string pattern;
-  for (std::size_t i = 0; i < name.size();) {
-    std::size_t end = i;
-    while (end < name.size() && name[end] >= '0' && name[end] <= '9') ++end;
-    const bool number = end > i && (i == 0 || name[i - 1] == '.' || name[i - 1] == ' ') &&
-                        (end == name.size() || name[end] == '.' || name[end] == ' ');
-    if (number) {
-      pattern += '*';
-    } else {
-      end = std::max(end, i + 1);
-      pattern += name.substr(i, end - i);
-    }
-    i = end;
+  for (const char c : name) {
+    const bool is_digit = c >= '0' && c <= '9';
+    if (!is_digit || !pattern.ends_with('*')) pattern += is_digit ? '*' : c;
   }
   return pattern;
 }
@@ -60,23 +52,21 @@ std::vector<Line> lines_of(const RankPlan& plan) {
 
 std::string text_of(const RankPlan& plan) {
   std::string text;
+  const auto add = [&](const char* name, std::size_t bytes) {
+    text += fmt::format("  {:<13} {:>15} bytes  {:>10}\n", name, bytes, human_bytes(static_cast<double>(bytes)));
+  };
   const std::vector<Line> lines = lines_of(plan);
   for (int i = 0; i < tag_count; ++i) {
     const Tag tag = static_cast<Tag>(i);
-    text += fmt::format("  {:<13} {:>15} bytes  {:>10}\n", name_of(tag), plan.peak[tag],
-                        human_bytes(static_cast<double>(plan.peak[tag])));
+    add(name_of(tag), plan.peak[tag]);
     for (const Line& line : lines) {
       if (line.tag != tag) continue;
       text += fmt::format("    {:<11} {:>15}        {} {} {}{}\n", "", line.bytes, line.name, name_of(line.dtype),
                           line.shape.to_string(), line.count > 1 ? fmt::format(" x {}", line.count) : "");
     }
   }
-  text += fmt::format("  {:<13} {:>15} bytes  {:>10}\n", "total", plan.peak.total,
-                      human_bytes(static_cast<double>(plan.peak.total)));
-  if (plan.host.total > 0) {
-    text += fmt::format("  {:<13} {:>15} bytes  {:>10}\n", "host besides", plan.host.total,
-                        human_bytes(static_cast<double>(plan.host.total)));
-  }
+  add("total", plan.peak.total);
+  if (plan.host.total > 0) add("host besides", plan.host.total);
   return text;
 }
 
@@ -114,8 +104,8 @@ void require_memory(const std::vector<RankPlan>& plans, std::int64_t available, 
   if (needed <= static_cast<std::size_t>(std::max<std::int64_t>(available, 0))) return;
   const RankPlan& largest = *std::max_element(
       plans.begin(), plans.end(), [](const RankPlan& a, const RankPlan& b) { return a.peak.total < b.peak.total; });
-  std::size_t ranks = 0;
-  for (const RankPlan& plan : plans) ranks += plan.ranks.size();
+  std::set<int> ranks;  // each once, though it may have several plans
+  for (const RankPlan& plan : plans) ranks.insert(plan.ranks.begin(), plan.ranks.end());
   std::string tags;
   for (int i = 0; i < tag_count; ++i) {
     const Tag tag = static_cast<Tag>(i);
@@ -126,7 +116,7 @@ void require_memory(const std::vector<RankPlan>& plans, std::int64_t available, 
        "{} "
        "({}); use a smaller training.seq_len, training.micro_batch_size or training.loss_chunk, a training.recompute "
        "that keeps less, or a smaller mesh.data (see --dry-run)",
-       ranks, human_bytes(static_cast<double>(needed)), needed, human_bytes(static_cast<double>(available)), available,
+       ranks.size(), human_bytes(static_cast<double>(needed)), needed, human_bytes(static_cast<double>(available)), available,
        where, largest.ranks.front(), human_bytes(static_cast<double>(largest.peak.total)), tags);
 }
 

@@ -96,29 +96,6 @@ void apply_settings(Config& config, const std::vector<std::string>& settings) {
   config.model = parse_config(to_yaml(changed), "the model", settings, ConfigUse::know, check_model).model;
 }
 
-MemoryUse sum_of(MemoryUse a, const MemoryUse& b) {
-  for (std::size_t tag = 0; tag < a.by_tag.size(); ++tag) a.by_tag[tag] += b.by_tag[tag];
-  a.total += b.total;
-  return a;
-}
-
-/// Returns what ranks hold that are of both plans at once: a kind for each pair of kinds.
-std::vector<RankPlan> plans_together(const std::vector<RankPlan>& one, const std::vector<RankPlan>& other) {
-  std::vector<RankPlan> plans;
-  for (const RankPlan& a : one) {
-    for (const RankPlan& b : other) {
-      RankPlan both{{}, a.tensors, a.peak, a.host};
-      std::ranges::set_intersection(a.ranks, b.ranks, std::back_inserter(both.ranks));
-      if (both.ranks.empty()) continue;
-      both.tensors.insert(both.tensors.end(), b.tensors.begin(), b.tensors.end());
-      both.peak = sum_of(a.peak, b.peak);
-      both.host = sum_of(a.host, b.host);
-      plans.push_back(std::move(both));
-    }
-  }
-  return plans;
-}
-
 /// What is known of an evaluation before its ranks start.
 struct PreparedEvaluation {
   ModelSource source;
@@ -205,11 +182,11 @@ std::unique_ptr<const PreparedEvaluation> prepare_evaluation(const EvaluationOpt
   return result;
 }
 
+/// Returns the plans of the model and of what metrics hold besides; a rank has one of each.
 std::vector<RankPlan> plans_of(const PreparedEvaluation& prepared, const ModelDefinition& model) {
   std::vector<RankPlan> plans = plan_ranks(prepared.config, prepared.table, prepared.purpose, model);
-  for (const auto& metric : prepared.metrics) {
-    if (const auto more = metric->plans(prepared.purpose); !more.empty()) plans = plans_together(plans, more);
-  }
+  for (const auto& metric : prepared.metrics)
+    std::ranges::move(metric->plans(prepared.purpose), std::back_inserter(plans));
   return plans;
 }
 

@@ -25,7 +25,6 @@
 #include "train/models/adapters/peft_folder.h"
 #include "train/models/hugging_face_config.h"
 #include "train/models/hugging_face_names.h"
-#include "train/models/model_tokenizer.h"
 
 namespace ringtrain {
 

@@ -13,10 +13,10 @@
 #include "framework/storage/safetensors.h"
 #include "layers/model_parameters.h"
 #include "layers/model_spec.h"
+#include "train/checkpoint/state_files.h"
 #include "train/models/adapters/adapted_model.h"
 #include "train/models/adapters/peft_folder.h"
 #include "train/models/carried_tokenizer.h"
-#include "train/models/checkpoint_weights.h"
 #include "train/models/hugging_face_config.h"
 #include "train/models/hugging_face_names.h"
 #include "train/models/placed_weights.h"
@@ -24,6 +24,20 @@
 namespace ringtrain {
 
 namespace {
+
+/// The weights of a run's checkpoint.
+class CheckpointWeights final : public WeightSource {
+ public:
+  explicit CheckpointWeights(const Checkpoint& checkpoint)
+      : files_(checkpoint.path, checkpoint.manifest), dtype_(accumulator(checkpoint.config.training.dtype)) {}
+  void read(const Parameter& parameter, std::int64_t begin, const TensorView& to) override {
+    files_.read(weights_kind, parameter, dtype_, begin, to);
+  }
+
+ private:
+  StateFiles files_;
+  DType dtype_;  // of the checkpoint
+};
 
 /// Adds what begins and ends a text: of the ids that a file names, the tokens of the model. Ids of other vocabularies
 /// are common there (defaults of a class), and hurt only who uses them. where: the file, for messages.
@@ -168,7 +182,7 @@ ModelSource model_of(Checkpoint checkpoint) {
   for (const CheckpointFile& file : checkpoint.manifest.files) {
     source.weight_bytes += file.name == config_file_name ? 0 : file.bytes;
   }
-  source.open_weights = [checkpoint] { return read_checkpoint_weights(checkpoint); };
+  source.open_weights = [checkpoint] { return std::make_unique<CheckpointWeights>(checkpoint); };
   source.hash_weights = [files = checkpoint.manifest.files] {
     std::string hashes;
     for (const CheckpointFile& file : files) hashes += file.name == config_file_name ? "" : file.hash + "\n";

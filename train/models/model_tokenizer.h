@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "data/corpus.h"
 #include "data/tokenizer/tokenizer.h"

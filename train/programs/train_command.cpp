@@ -9,7 +9,6 @@
 #include "framework/profile/hash_progress.h"
 #include "framework/standard_streams.h"
 #include "layers/check_model.h"
-#include "train/checkpoint/checkpoint.h"
 #include "train/models/adapters/adapted_model.h"
 #include "train/models/model_source.h"
 #include "train/programs/command_line.h"

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,12 +11,13 @@
 #include "data/corpus.h"
 #include "framework/parameter_table.h"
 #include "layers/model/model_definition.h"
+#include "train/evaluation/evaluation_statistics.h"
 #include "train/evaluation/scored_part.h"
 #include "train/run/empty_steps.h"
-#include "train/run/run_callbacks.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_start.h"
 #include "train/run/run_steps.h"
+#include "train/run/step_report.h"
 
 namespace ringtrain {
 
@@ -31,6 +33,20 @@ struct TraceRequest {
 struct RunEvaluation {
   EvaluationTargets targets;
   ScoredChoice scored;  // where they lie
+};
+
+/// What a program around a run is told, and what it is asked. The thread of rank 0 calls each between two steps, so none
+/// communicates or changes the run. An empty one is not called. What one throws ends the run as an error of rank 0.
+struct RunCallbacks {
+  /// After each step.
+  std::function<void(const StepReport& report)> step = {};
+  /// After each evaluation: a result for each of evaluation.context_lengths.
+  std::function<void(std::int64_t step, const std::vector<LengthResult>& results)> evaluation = {};
+  /// When a checkpoint is complete, in this folder.
+  std::function<void(std::int64_t step, const std::string& folder)> checkpoint = {};
+  /// After each step: whether the run shall save and end, as done. Ranks that are processes all set it or none does;
+  /// rank 0's answer counts.
+  std::function<bool(std::int64_t step)> stop = {};
 };
 
 struct Run : RunSteps {

@@ -2,23 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "framework/profile/progress.h"
 
 namespace ringtrain {
-
-void GraceTime::add_step(double seconds) {
-  step_ = std::max(step_, seconds);
-}
-
-void GraceTime::add_save(double seconds) {
-  save_ = std::max(save_, seconds);
-}
-
-double GraceTime::seconds() const {
-  return save_ > 0 ? step_ + saves_ * save_ : 0;
-}
 
 std::string GraceTime::line() const {
   if (save_ == 0) return "";

@@ -1,9 +1,8 @@
 #include "train/step/metrics.h"
 
-#include <fmt/format.h>
+#include <fmt/chrono.h>
 
 #include <cmath>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -28,11 +27,7 @@ std::string all_digits(double value) {
 /// Returns UTC to the millisecond: "2026-11-22T13:04:05.678Z".
 std::string time_text(WallClock::time_point time) {
   const auto since = std::chrono::floor<std::chrono::milliseconds>(time.time_since_epoch());
-  const std::time_t seconds = std::chrono::floor<std::chrono::seconds>(since).count();
-  std::tm utc{};
-  ::gmtime_r(&seconds, &utc);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
-                     utc.tm_hour, utc.tm_min, utc.tm_sec, since.count() - seconds * 1000);
+  return fmt::format("{:%FT%T}.{:03}Z", fmt::gmtime(time), since.count() % 1000);
 }
 
 nlohmann::ordered_json start_json(const ProcessStart& start) {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "framework/sequence/mesh.h"
-#include "framework/sequence/segments.h"
 #include "parallel/ring/ring_load.h"
 
 namespace ringtrain {

@@ -1,7 +1,6 @@
 // The batches of a step on one rank.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "layers/model/step_work.h"
