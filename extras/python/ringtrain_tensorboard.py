@@ -35,17 +35,19 @@ def event_of(line):
         return None
 
 
-# Writes the events of a file of metrics. Returns when all is written; with follow, when lines that were read changed.
-def write_events(metrics, folder, follow):
+# Writes the events of a run to RUN/tensorboard. Returns when all is written; with follow, when lines that were read have
+# changed.
+def write_events(run, follow):
+    folder, last, end = os.path.join(run, "tensorboard"), b"", 0
     for name in os.listdir(folder) if os.path.isdir(folder) else []:
         if name.startswith("events.out.tfevents."):
             os.remove(os.path.join(folder, name))
-    writer, last, end = EventFileWriter(folder), b"", 0
+    writer = EventFileWriter(folder)
     while True:
-        with open(metrics, "rb") as file:
+        with open(os.path.join(run, "metrics.jsonl"), "rb") as file:
             file.seek(end - len(last))
             if file.read(len(last)) != last:
-                break
+                return writer.close()
             for line in file:
                 if not line.endswith(b"\n"):
                     break  # the run is still writing it
@@ -54,22 +56,19 @@ def write_events(metrics, folder, follow):
                     writer.add_event(event)
         writer.flush()
         if not follow:
-            break
+            return writer.close()
         time.sleep(1)
-    writer.close()
 
 
 def main():
     parser = argparse.ArgumentParser(prog="ringtrain_tensorboard", description=__doc__)
-    parser.add_argument("run", help="the folder of a run")
-    parser.add_argument("--output", help="the folder of the events, which replace others (default: RUN/tensorboard)")
+    parser.add_argument("run", help="the folder of a run; the events, which replace former ones, go to RUN/tensorboard")
     parser.add_argument("--follow", action="store_true", help="go on as the run does, until interrupted")
     given = parser.parse_args()
-    metrics, folder = os.path.join(given.run, "metrics.jsonl"), given.output or os.path.join(given.run, "tensorboard")
     try:
-        write_events(metrics, folder, given.follow)
+        write_events(given.run, given.follow)
         while given.follow:
-            write_events(metrics, folder, follow=True)
+            write_events(given.run, follow=True)
     except OSError as error:
         print(f"ringtrain_tensorboard: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2

@@ -58,12 +58,7 @@ std::string mesh_text(const json& start) {
 }
 
 std::string duration_text(const ShownRun& shown) {
-  std::string text = human_duration(training_seconds(shown)) + " in steps";
-  const RunMetrics& metrics = shown.metrics;
-  if (metrics.begin && metrics.end && *metrics.end > *metrics.begin) {
-    text += fmt::format("; {} from the first line to the last", human_duration(*metrics.end - *metrics.begin));
-  }
-  return text;
+  return human_duration(training_seconds(shown)) + " in steps";
 }
 
 /// Returns a table with a row for each fact and a column for each run.

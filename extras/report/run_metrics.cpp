@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
-#include <ctime>
 #include <map>
 
 #include "framework/error.h"
@@ -51,21 +49,6 @@ StepRow row_of(const MetricsEntry& entry) {
           .started = entry.json.contains("started")};
 }
 
-/// Returns when a line was written, in seconds since 1970; nothing if it does not say so as train does.
-std::optional<double> wall_time_of(const nlohmann::json& line) {
-  const auto time = line.find("time");
-  if (time == line.end() || !time->is_string()) return std::nullopt;
-  std::tm utc{};
-  double seconds = 0;
-  if (std::sscanf(time->get_ref<const std::string&>().c_str(), "%4d-%2d-%2dT%2d:%2d:%lfZ", &utc.tm_year, &utc.tm_mon,
-                  &utc.tm_mday, &utc.tm_hour, &utc.tm_min, &seconds) != 6) {
-    return std::nullopt;
-  }
-  utc.tm_year -= 1900;
-  utc.tm_mon -= 1;
-  return static_cast<double>(::timegm(&utc)) + seconds;
-}
-
 }  // namespace
 
 RunMetrics read_run_metrics(const std::string& path) {
@@ -78,10 +61,6 @@ RunMetrics read_run_metrics(const std::string& path) {
     if (!entry || !has_shape(*entry)) {
       if (metrics.skipped++ == 0) metrics.first_skipped = number;
       return;
-    }
-    if (const std::optional<double> time = wall_time_of(entry->json)) {
-      if (!metrics.begin) metrics.begin = time;
-      metrics.end = time;
     }
     if (entry->evaluation) {
       metrics.evaluations.push_back(std::move(entry->json));

@@ -19,12 +19,11 @@ struct StepRow {
 };
 
 struct RunMetrics {
-  std::vector<StepRow> steps;               // ascending; of a step the last line counts
-  std::vector<nlohmann::json> evaluations;  // in the order of the file
-  std::vector<nlohmann::json> starts;       // "started" of each process, with the "step" of its line
-  nlohmann::json peaks;                     // "peak_bytes" of the last line that has them; null: none has
-  nlohmann::json ring;                      // "ring" likewise, with its "step"
-  std::optional<double> begin, end;         // seconds since 1970 of the first and the last line; begin: that step's end
+  std::vector<StepRow> steps;                   // ascending; of a step the last line counts
+  std::vector<nlohmann::json> evaluations;      // in the order of the file
+  std::vector<nlohmann::json> starts;           // "started" of each process, with the "step" of its line
+  nlohmann::json peaks;                         // "peak_bytes" of the last line that has them; null: none has
+  nlohmann::json ring;                          // "ring" likewise, with its "step"
   std::int64_t skipped = 0, first_skipped = 0;  // lines that are not understood, and the number of the first
 };
 
