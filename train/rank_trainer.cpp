@@ -141,13 +141,10 @@ ExitCode RankTrainer::run_steps() {
     log_grace(/*again=*/false);
     require_no_allocation("a save");
   }
-  if (stopped && signal == 0) {
-    log(fmt::format("stopped by its program after step {} of {}; --resume goes on from here", done,
-                    run_.config.training.steps));
-  }
-  if (signal != 0) {
-    log(fmt::format("stopped by {} after step {} of {}; --resume goes on from here",
-                    signal_name(requested_signal() != 0 ? requested_signal() : signal), done,
+  if (stopped || signal != 0) {
+    const std::string by =
+        signal == 0 ? "its program" : signal_name(requested_signal() != 0 ? requested_signal() : signal);
+    log(fmt::format("stopped by {} after step {} of {}; --resume goes on from here", by, done,
                     run_.config.training.steps));
   }
   log_grace(/*again=*/true);
