@@ -187,14 +187,6 @@ std::vector<AgreedValue> facts_of(const GenerationOptions& options, const ModelS
            fmt::format("{} {} {} {} {} {}", s.temperature, s.top_k, s.top_p, s.min_p, s.repetition_penalty, s.seed)}};
 }
 
-/// Returns the bytes of weights that a decode step reads: all but the tables, of which it reads a row.
-std::int64_t weight_bytes(const ModelSpec& spec, const ParameterTable& table, DType dtype) {
-  std::int64_t elements = table.count();
-  if (!spec.tied_head) elements -= spec.vocab_size * spec.hidden_size;
-  if (spec.positions == Positions::learned) elements -= spec.max_position_embeddings * spec.hidden_size;
-  return elements * static_cast<std::int64_t>(size_of(dtype));
-}
-
 /// Hands on tokens as text, or as a list of ids.
 class TokenPrinter {
  public:
@@ -250,7 +242,6 @@ GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Lau
   require_runnable(std::ssize(here), threads);
   const ModelSource source = open_model(options.checkpoint, options.model);
   const Config config = generation_config(source, options);
-  const ModelSpec spec = model_spec(config.model);
 
   GenerationSummary summary;
   summary.context = context_of(config);
@@ -266,7 +257,6 @@ GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Lau
   const RankPurpose purpose{
       .training = false, .prompt_tokens = std::ssize(request.prompt), .new_tokens = request.new_tokens};
   const ParameterTable table = options.model.table(config.model);
-  summary.weight_bytes_a_token = weight_bytes(spec, table, config.training.dtype);
   check_memory(config, plan_ranks(config, table, purpose, options.model),
                {here, launcher.ranks_of_process(launch.ranks)});
 
@@ -316,10 +306,7 @@ std::string summary_text(const GenerationSummary& summary) {
   const GenerationRates& rates = summary.rates;
   std::string text = fmt::format("prompt: {}", rate_text(rates.prompt_tokens, rates.prompt_seconds));
   if (rates.new_tokens > 1) {
-    const double gigabytes = 1e-9 * static_cast<double>((rates.new_tokens - 1) * summary.weight_bytes_a_token);
-    text +=
-        fmt::format("; decode: {}, weights read at {:.2f} GB/s", rate_text(rates.new_tokens - 1, rates.decode_seconds),
-                    gigabytes / std::max(rates.decode_seconds, 1e-9));
+    text += fmt::format("; decode: {}", rate_text(rates.new_tokens - 1, rates.decode_seconds));
   }
   return text + "; " + ending_text(summary);
 }

@@ -51,9 +51,8 @@ enum class Ending { max_new_tokens, end_of_document, stop_string, context };
 struct GenerationSummary {
   GenerationRates rates;
   Ending ending = Ending::max_new_tokens;
-  std::int64_t context = 0;               // positions that the model has
-  std::int64_t weight_bytes_a_token = 0;  // that a decode step reads on each rank, at most
-  std::vector<std::string> remarks;       // a sentence each on what the model says and cannot hold
+  std::int64_t context = 0;          // positions that the model has
+  std::vector<std::string> remarks;  // a sentence each on what the model says and cannot hold
 };
 
 /// Given pieces of the new text, or of the list of its ids, in the process of rank 0.
