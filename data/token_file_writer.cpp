@@ -42,18 +42,14 @@ Hdf5Writer create_file(const std::string& path, const TokenFilePlan& plan) {
 }
 
 OutputRules token_file_rules() {
-  return {{"a token file", "--output"},
-          OutputMark::none(),
-          OutputInputs::none("it replaces nothing"),
-          Overwrite::not_offered};
+  return {{"a token file", "--output"}, OutputMark::none(), OutputInputs::none("it replaces nothing")};
 }
 
 /// A manifest without its token file is what a process leaves that is killed between the two.
 OutputRules manifest_rules() {
   return {{"the manifest of a token file", "--output"},
           OutputMark::begins(token_manifest_head()),
-          OutputInputs::none("texts that are read by then"),
-          Overwrite::not_offered};
+          OutputInputs::none("texts that are read by then")};
 }
 
 }  // namespace

@@ -35,10 +35,7 @@ OutputRules trace_rules(const TraceRequest& request) {
     }
     return files;
   };
-  return {{"a timeline of ringtrain", "--trace"},
-          Trace::mark(),
-          OutputInputs::of(inputs),
-          request.overwrite ? Overwrite::yes : Overwrite::no};
+  return {{"a timeline of ringtrain", "--trace"}, Trace::mark(), OutputInputs::of(inputs)};
 }
 
 constexpr CallSite gathering{"gathering the timeline"};

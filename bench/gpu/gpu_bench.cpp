@@ -36,8 +36,7 @@ const std::vector<std::pair<std::string, Group>> all_groups{
 OutputRules rules_of(const char* writer) {
   return {{"a report of gpu_bench", "--json"},
           OutputMark::json(writer),
-          OutputInputs::none("what it reads has been read by then"),
-          Overwrite::not_offered};
+          OutputInputs::none("what it reads has been read by then")};
 }
 
 void write_output(const std::string& path, const char* writer, const Json& content) {

@@ -129,7 +129,7 @@ def predict(options, case, corpus, rates, shard="optimizer"):
     path, plan = options.folder / "hardware.yaml", options.folder / "plan.json"
     path.write_text(text)
     run([options.bin / "plan", *settings(model, ring, length, layout, corpus, options.steps, shard), "--hardware", path,
-         "--output", plan, "--overwrite"])
+         "--output", plan])
     return json.loads(plan.read_text())
 
 

@@ -112,7 +112,7 @@ Told searched(PlanRequest request, std::int64_t devices, const std::vector<std::
 struct Given {
   std::string config, hardware, mesh, tokens, output;
   std::vector<std::string> settings;
-  bool search = false, measure = false, overwrite = false;
+  bool search = false, measure = false;
   std::int64_t devices = 0;  // 0: the mesh's
   std::vector<std::int64_t> batches;
   double mean_document = 0;
@@ -149,27 +149,22 @@ void add_options(CommandLine& app, Given& given) {
   add_search_options(app, given);
   app.add_real("--documents", given.mean_document, RealRange::above(0), "N",
                "mean tokens of a document, with data.packing documents (default: one document a sequence)");
-  auto* const output =
-      app.add_option("--output", given.output, "FILE.json", "write the plan as JSON, too; replaces a former plan");
-  app.add_flag("--overwrite", given.overwrite, "let --output replace any file that this plan does not read")
-      ->needs(output);
+  app.add_option("--output", given.output, "FILE.json", "write the plan as JSON, too; replaces a former plan");
   app.add_flag("--measure", given.measure,
                "measure this machine for about a minute, and write its hardware file to --output FILE.yaml");
 }
 
-OutputRules rules_of(const Given& given, const char* what, const OutputMark& mark, const char* inputs) {
-  return {{what, "--output"}, mark, OutputInputs::none(inputs), given.overwrite ? Overwrite::yes : Overwrite::no};
+OutputRules rules_of(const char* what, const OutputMark& mark, const char* inputs) {
+  return {{what, "--output"}, mark, OutputInputs::none(inputs)};
 }
 
 void measure(const Given& given) {
   if (given.output.empty()) fail(ExitCode::usage, "--measure needs --output FILE.yaml, for the hardware file");
   // Without a mark: people edit hardware files.
-  OutputFile file(given.output,
-                  rules_of(given, "a hardware file", OutputMark::none(), "what it reads has been read by then"),
+  OutputFile file(given.output, rules_of("a hardware file", OutputMark::none(), "what it reads has been read by then"),
                   ExitCode::usage);
   const std::string text = hardware_yaml(measure_hardware());
-  file.file().write(text);
-  file.publish();
+  file.publish(text);
   print_result(text);
 }
 
@@ -212,16 +207,13 @@ int run(int argc, char** argv) {
   std::optional<OutputFile> file;
   if (!given.output.empty()) {
     file.emplace(given.output,
-                 rules_of(given, "a plan", OutputMark::json(writer), "config and hardware have been read by now"),
+                 rules_of("a plan", OutputMark::json(writer), "config and hardware have been read by now"),
                  ExitCode::usage);
   }
   const std::int64_t devices = given.devices > 0 ? given.devices : mesh.data * mesh.sequence;
   const Told told = given.search ? searched(request, devices, given.batches) : planned(request);
   print_result(told.text);
-  if (file) {
-    file->file().write(marked_json(writer, json_text(told.json, 2)) + "\n");
-    file->publish();
-  }
+  if (file) file->publish(marked_json(writer, json_text(told.json, 2)) + "\n");
   if (!told.fits) fail(ExitCode::usage, "nothing of it fits; the lines above say why, and what would help");
   return 0;
 }

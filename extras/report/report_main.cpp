@@ -85,7 +85,6 @@ RunReport page_of(const std::vector<ReportedRun>& runs) {
 /// The command line, as it was given.
 struct Given {
   std::string folder, other, output, plan, evaluation;
-  bool overwrite = false;
 };
 
 void add_options(CommandLine& app, Given& given) {
@@ -98,7 +97,6 @@ void add_options(CommandLine& app, Given& given) {
                  "what plan --output wrote of this run: its times stand beside the measured ones");
   app.add_option("--evaluation", given.evaluation, "FILE.json",
                  "what evaluate --output wrote: by position, LongPPL, against another model, tasks");
-  app.add_flag("--overwrite", given.overwrite, "let --output replace any file but those that are read");
 }
 
 /// Returns the runs that the page shows.
@@ -136,12 +134,10 @@ int run(int argc, char** argv) {
     files.insert(files.end(), more.begin(), more.end());
     return files;
   };
-  OutputFile file(output,
-                  OutputRules({"a page of report", "--output"}, OutputMark::begins(report_head),
-                              OutputInputs::of(inputs), given.overwrite ? Overwrite::yes : Overwrite::no),
-                  ExitCode::usage);
-  file.file().write(report.page);
-  file.publish();
+  OutputFile file(
+      output, OutputRules({"a page of report", "--output"}, OutputMark::begins(report_head), OutputInputs::of(inputs)),
+      ExitCode::usage);
+  file.publish(report.page);
   print_result(output + "\n");
   return 0;
 }

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <optional>
+
 #include <string>
 #include <vector>
 

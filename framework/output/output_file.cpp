@@ -93,8 +93,8 @@ OutputInputs OutputInputs::none(const char* reason) {
   return OutputInputs(nullptr);
 }
 
-OutputRules::OutputRules(OutputKind kind, OutputMark mark, OutputInputs inputs, Overwrite overwrite)
-    : kind_(std::move(kind)), mark_(std::move(mark)), inputs_(std::move(inputs)), overwrite_(overwrite) {}
+OutputRules::OutputRules(OutputKind kind, OutputMark mark, OutputInputs inputs)
+    : kind_(std::move(kind)), mark_(std::move(mark)), inputs_(std::move(inputs)) {}
 
 void OutputRules::check(const std::string& path, ExitCode code) const {
   if (path.empty()) fail(code, "{} is empty: it names {}", kind_.flag, kind_.name);
@@ -102,15 +102,12 @@ void OutputRules::check(const std::string& path, ExitCode code) const {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) return;
   require_regular_or_absent(path, code);
-  const std::string remedy =
-      fmt::format("choose another {}{}", kind_.flag, overwrite_ == Overwrite::no ? ", or give --overwrite" : "");
-  if (mark_.head().empty() && overwrite_ != Overwrite::yes)
-    fail(code, "{} exists; it is never overwritten unasked: remove it first, or {}", path, remedy);
+  const std::string remedy = "remove it first, or choose another " + kind_.flag;
+  if (mark_.head().empty()) fail(code, "{} exists; it is never overwritten: {}", path, remedy);
   for (const std::string& input : inputs_.files()) {
     if (is_same_file(status, input)) fail(code, "{}: is {}, which this run uses; choose another path", path, input);
   }
   if (used_by_this_process(path)) fail(code, "{}: is a file that this run uses; choose another path", path);
-  if (overwrite_ == Overwrite::yes) return;
   if (!begins_with(path, mark_.head(), code)) {
     fail(code, "{}: exists and is not {}, by its first bytes; {}", path, kind_.name, remedy);
   }

@@ -61,16 +61,10 @@ class OutputInputs {
   std::function<std::vector<std::string>()> files_;
 };
 
-enum class Overwrite {
-  not_offered,  // the program has no such flag
-  no,           // it has, and it was not given
-  yes           // any regular file may be replaced, but for inputs
-};
-
 /// What an output may replace.
 class OutputRules {
  public:
-  OutputRules(OutputKind kind, OutputMark mark, OutputInputs inputs, Overwrite overwrite);
+  OutputRules(OutputKind kind, OutputMark mark, OutputInputs inputs);
 
   /// Throws Error(code), with the reason and what to do, if the rules keep an output from path by what stands there.
   void check(const std::string& path, ExitCode code) const;
@@ -81,7 +75,6 @@ class OutputRules {
   OutputKind kind_;
   OutputMark mark_;
   OutputInputs inputs_;
-  Overwrite overwrite_;
 };
 
 /// Throws Error(code), with the reason and what to do, if these rules keep an output from path, or if another process
@@ -113,6 +106,11 @@ class OutputFile {
   /// Brings the content to the disk and gives it the path's name. Throws Error(code) as check() does, or if the disk
   /// refuses; Error(internal) if the content lacks the kind's mark.
   void publish();
+  /// Writes the content first.
+  void publish(std::string_view content) {
+    file_.write(content);
+    publish();
+  }
 
  private:
   std::string path_, partial_;

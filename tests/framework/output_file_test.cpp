@@ -21,25 +21,20 @@ namespace fs = std::filesystem;
 
 // No rule is made without its parts, and none of them out of another.
 static_assert(!std::is_default_constructible_v<OutputRules> && !std::is_aggregate_v<OutputRules>);
-static_assert(!std::is_constructible_v<OutputRules, OutputKind, OutputMark, Overwrite>);
-static_assert(!std::is_constructible_v<OutputRules, OutputKind, OutputInputs, Overwrite>);
-static_assert(!std::is_constructible_v<OutputRules, OutputKind, OutputMark, OutputInputs>);
+static_assert(!std::is_constructible_v<OutputRules, OutputKind, OutputMark>);
+static_assert(!std::is_constructible_v<OutputRules, OutputKind, OutputInputs>);
 static_assert(!std::is_default_constructible_v<OutputMark> && !std::is_default_constructible_v<OutputInputs>);
-static_assert(!std::is_convertible_v<std::string, OutputMark> && !std::is_convertible_v<bool, Overwrite>);
+static_assert(!std::is_convertible_v<std::string, OutputMark>);
 
 constexpr std::string_view head = "ours, and nobody else's: ";
 
 class OutputFileTest : public FolderTest {
  protected:
   /// Returns rules by which a file that begins with `head` is a former output.
-  static OutputRules rules(bool overwrite = false, std::vector<std::string> inputs = {},
-                           OutputMark mark = OutputMark::begins(head)) {
-    return {{"our kind", "--output"},
-            std::move(mark),
-            OutputInputs::of([inputs] { return inputs; }),
-            overwrite ? Overwrite::yes : Overwrite::no};
+  static OutputRules rules(std::vector<std::string> inputs = {}, OutputMark mark = OutputMark::begins(head)) {
+    return {{"our kind", "--output"}, std::move(mark), OutputInputs::of([inputs] { return inputs; })};
   }
-  static OutputRules never() { return rules(false, {}, OutputMark::none()); }
+  static OutputRules never() { return rules({}, OutputMark::none()); }
   static void make(const std::string& path, const OutputRules& how, const std::string& content = "new") {
     OutputFile output(path, how, ExitCode::usage);
     output.file().write(std::string(head) + content);
@@ -78,17 +73,16 @@ TEST_F(OutputFileTest, TakesItsNameWhenItIsWhole) {
   EXPECT_EQ(names(), std::vector<std::string>{"a"});
 }
 
-TEST_F(OutputFileTest, ReplacesItsLikeAloneUnlessToldTo) {
+TEST_F(OutputFileTest, ReplacesItsLikeAlone) {
   write("a", "a corpus");
-  expect_refused(at("a"), rules(),
-                 at("a") + ": exists and is not our kind, by its first bytes; choose another --output, or");
+  expect_refused(
+      at("a"), rules(),
+      at("a") + ": exists and is not our kind, by its first bytes; remove it first, or choose another --output");
   expect_refused(at("a"), never(), "is never overwritten");
   EXPECT_EQ(content("a"), "a corpus");
-  make(at("a"), rules(true));
-  EXPECT_EQ(content("a"), ours());
-  expect_refused("", rules(true), "is empty");
-  expect_refused(at("a/"), rules(true), "is a folder");
-  expect_refused(at("a/b"), rules(true), at("a") + " is not a folder");
+  expect_refused("", rules(), "is empty");
+  expect_refused(at("a/"), rules(), "is a folder");
+  expect_refused(at("a/b"), rules(), at("a") + " is not a folder");
 }
 
 TEST_F(OutputFileTest, NeverAnInputNorALinkNorWhatIsNoFile) {
@@ -98,16 +92,14 @@ TEST_F(OutputFileTest, NeverAnInputNorALinkNorWhatIsNoFile) {
   ASSERT_EQ(::symlink("nowhere", at("dangling").c_str()), 0);
   ASSERT_EQ(::mkfifo(at("fifo").c_str(), 0600), 0);
   fs::create_directory(at("folder"));
-  for (const bool overwrite : {false, true}) {
-    const OutputRules how = rules(overwrite, {at("none"), at("input")});
-    expect_refused(at("input"), how, "which this run uses");
-    expect_refused(folder + "/./input", how, "which this run uses");
-    expect_refused(at("same"), how, "which this run uses");
-    expect_refused(at("link"), how, "it is a link");
-    expect_refused(at("dangling"), how, "it is a link");
-    expect_refused(at("fifo"), how, "it is a FIFO");
-    expect_refused(at("folder"), how, "it is a folder");
-  }
+  const OutputRules how = rules({at("none"), at("input")});
+  expect_refused(at("input"), how, "which this run uses");
+  expect_refused(folder + "/./input", how, "which this run uses");
+  expect_refused(at("same"), how, "which this run uses");
+  expect_refused(at("link"), how, "it is a link");
+  expect_refused(at("dangling"), how, "it is a link");
+  expect_refused(at("fifo"), how, "it is a FIFO");
+  expect_refused(at("folder"), how, "it is a folder");
   EXPECT_EQ(content("input"), ours("by chance"));
   EXPECT_EQ(names(), (std::vector<std::string>{"dangling", "fifo", "folder", "input", "link", "same"}));
 }
@@ -120,7 +112,7 @@ TEST_F(OutputFileTest, NothingIsTakenForAFormerOneButByItsFirstBytes) {
     expect_refused(at("a"), rules(), "by its first bytes");
     EXPECT_EQ(content("a"), other);
   }
-  const OutputRules json = rules(false, {}, OutputMark::json("ringtrain test"));
+  const OutputRules json = rules({}, OutputMark::json("ringtrain test"));
   for (const std::string other : {R"({"written_by": "ringtrain test", "a": 1})", R"({"kind": "plan"})", "{}"}) {
     write("a", other);
     expect_refused(at("a"), json, "by its first bytes");
@@ -152,10 +144,8 @@ TEST_F(OutputFileTest, NeverAFileThatTheProcessHasUsed) {
     EXPECT_NO_THROW(check_output(at(name), rules(), ExitCode::usage));
     use(at(name));
     ASSERT_EQ(::link(at(name).c_str(), at(name + "-too").c_str()), 0);
-    for (const bool overwrite : {false, true}) {
-      expect_refused(at(name), rules(overwrite), "is a file that this run uses");
-      expect_refused(at(name + "-too"), rules(overwrite), "is a file that this run uses");
-    }
+    expect_refused(at(name), rules(), "is a file that this run uses");
+    expect_refused(at(name + "-too"), rules(), "is a file that this run uses");
     EXPECT_EQ(content(name), ours("old"));
   }
   write("former", ours("old"));
@@ -165,7 +155,7 @@ TEST_F(OutputFileTest, NeverAFileThatTheProcessHasUsed) {
   read_file(at("former"), ExitCode::data);
   remove_tree(at("former"), ExitCode::data);
   write("other", "gets the inode that has become free");
-  EXPECT_NO_THROW(make(at("other"), rules(true)));
+  EXPECT_NO_THROW(make(at("other"), rules()));
 }
 
 TEST_F(OutputFileTest, LooksAgainBeforeItTakesTheName) {
@@ -187,7 +177,7 @@ TEST_F(OutputFileTest, HasOneWriterAndCleansUpBehindKilledOnes) {
   {
     OutputFile first(at("a"), rules(), ExitCode::usage);
     EXPECT_FALSE(path_exists(at("a.partial-1-0123abcd")));
-    expect_refused(at("a"), rules(true), at("a") + ": process " + std::to_string(::getpid()) + " is writing it now");
+    expect_refused(at("a"), rules(), at("a") + ": process " + std::to_string(::getpid()) + " is writing it now");
     make(at("b"), rules());  // another output is free
     first.file().write(ours("first"));
     first.publish();

@@ -24,8 +24,7 @@ namespace fs = std::filesystem;
 class TraceTest : public FolderTest {
  protected:
   void write(const Trace& trace) const {
-    const OutputRules rules({"a timeline", "--trace"}, Trace::mark(), OutputInputs::none("a test"),
-                            Overwrite::not_offered);
+    const OutputRules rules({"a timeline", "--trace"}, Trace::mark(), OutputInputs::none("a test"));
     OutputFile output(at("trace.json"), rules, ExitCode::usage);
     trace.write(output);
   }

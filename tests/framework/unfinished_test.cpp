@@ -26,10 +26,10 @@ class UnfinishedOutput : public FolderTest {
     if (child == 0) {
       const rlimit none{};
       ::setrlimit(RLIMIT_CORE, &none);
-      const OutputFile file(at("file"),
-                            OutputRules({"a test's file", "--output"}, OutputMark::none(),
-                                        OutputInputs::none("a test reads none"), Overwrite::not_offered),
-                            ExitCode::usage);
+      const OutputFile file(
+          at("file"),
+          OutputRules({"a test's file", "--output"}, OutputMark::none(), OutputInputs::none("a test reads none")),
+          ExitCode::usage);
       const Unfinished unfinished(at("folder"));
       std::filesystem::create_directories(at("folder/content"));
       for (const char* name : {"folder/lock", "folder/content/a", "folder/content/b"}) std::ofstream(at(name)) << "x";

@@ -156,7 +156,7 @@ def program(name, *arguments):
 def our_nll(model, tokens, folder, mesh):
     path = os.path.join(folder, "evaluation.json")
     program("evaluate", "--checkpoint", model, "--data", tokens, "--dtype", "float64", "--mesh", mesh, "--output", path,
-            "--overwrite", "--context-lengths", ",".join(map(str, LENGTHS)), "--target-tokens", str(TARGETS),
+            "--context-lengths", ",".join(map(str, LENGTHS)), "--target-tokens", str(TARGETS),
             "--target-blocks", "1")
     with open(path) as file:
         return [result["nll"] for result in json.load(file)["results"]]

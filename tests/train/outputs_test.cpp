@@ -31,12 +31,10 @@ class Outputs : public TextTest {
   ChildResult train_with(std::vector<std::string> arguments) const {
     return run_child("train", joined({"--config", "run.yaml"}, arguments), folder);
   }
-  ChildResult evaluate_to(const std::string& output, const std::vector<std::string>& more = {},
-                          const std::string& checkpoint = "runs/run") const {
+  ChildResult evaluate_to(const std::string& output, const std::string& checkpoint = "runs/run") const {
     return run_child("evaluate",
-                     joined({"--checkpoint", checkpoint, "--data", "text.h5", "--context-lengths", "16",
-                             "--target-tokens", "8", "--target-blocks", "4", "--output", output},
-                            more),
+                     {"--checkpoint", checkpoint, "--data", "text.h5", "--context-lengths", "16", "--target-tokens",
+                      "8", "--target-blocks", "4", "--output", output},
                      folder);
   }
   ChildResult prepare_with(const std::vector<std::string>& arguments) const {
@@ -76,15 +74,13 @@ TEST_F(Outputs, AnEvaluationReplacesAFormerOneAndNothingElse) {
   std::ofstream(at("runs/run/tokenizer/chat_template.jinja")) << "mine";
   const auto before = snapshot();
   const std::string saved = "runs/run/checkpoints/step-00000002";
-  for (const auto& flag : {std::vector<std::string>{}, {"--overwrite"}}) {
-    for (const auto& [name, part] : bad_names) expect_refused(evaluate_to(name, flag), 2, {part});
-    for (const std::string input : {"config.yaml", "metrics.jsonl", "lock", "tokenizer/chat_template.jinja"}) {
-      // Of the run around the checkpoint.
-      expect_refused(evaluate_to("runs/run/" + input, flag, saved), 2, {"which this run uses"});
-    }
+  for (const auto& [name, part] : bad_names) expect_refused(evaluate_to(name), 2, {part});
+  for (const std::string input : {"config.yaml", "metrics.jsonl", "lock", "tokenizer/chat_template.jinja"}) {
+    // Of the run around the checkpoint.
+    expect_refused(evaluate_to("runs/run/" + input, saved), 2, {"which this run uses"});
   }
   expect_refused(evaluate_to("run.yaml"), 2, {"run.yaml: exists and is not the results of an evaluation"});
-  expect_refused(evaluate_to("logs.txt"), 2, {"give --overwrite"});
+  expect_refused(evaluate_to("logs.txt"), 2, {"remove it first, or choose another --output"});
   EXPECT_EQ(snapshot(), before);
   EXPECT_EQ(evaluate_to("result.json").code, 0);
   auto after = snapshot();
@@ -96,7 +92,7 @@ TEST_F(Outputs, AnEvaluationReplacesAFormerOneAndNothingElse) {
 TEST_F(Outputs, ATimelineReplacesAFormerOneAndNothingElse) {
   make_obstacles("trace.json");
   const auto before = snapshot();
-  for (const auto& flag : {std::vector<std::string>{}, {"--overwrite"}, {"--dry-run"}, {"--dry-run", "--overwrite"}}) {
+  for (const auto& flag : {std::vector<std::string>{}, {"--dry-run"}}) {
     for (const auto& [name, part] : bad_names) expect_refused(train_with(joined({"--trace", name}, flag)), 2, {part});
   }
   expect_refused(train_with({"--trace", "logs.txt"}), 2, {"logs.txt: exists and is not a timeline of ringtrain"});
@@ -105,8 +101,8 @@ TEST_F(Outputs, ATimelineReplacesAFormerOneAndNothingElse) {
   EXPECT_TRUE(nlohmann::json::parse(content_of(at("trace.json"))).contains("traceEvents"));
   EXPECT_EQ(content_of(at("trace.json.partial/precious")), "mine");
   // A file of the run itself, which is not there yet when the run begins.
-  const ChildResult result = train_with({"--trace", "three/metrics.jsonl", "--overwrite", "--output", "three"});
-  EXPECT_TRUE(holds(result.err, "the timeline is lost: three/metrics.jsonl: is"));
+  const ChildResult result = train_with({"--trace", "three/metrics.jsonl", "--output", "three"});
+  EXPECT_TRUE(holds(result.err, "the timeline is lost: three/metrics.jsonl: "));
   EXPECT_EQ(metrics("three").size(), 2u);
 }
 
@@ -116,7 +112,6 @@ struct ProgramOutput {
   std::vector<std::string> arguments;  // the last names the output, whose path follows
   std::vector<std::string> inputs;     // that it must not replace
   bool has_mark = true;                // a former one is replaced
-  bool offers_overwrite = true;
   bool is_folder = false;
   bool is_slow = false;  // only what is refused is tried
 };
@@ -146,17 +141,16 @@ TEST_F(Outputs, OfAllProgramsReplaceAFormerOneAndNothingElse) {
        scored},
       {"plan", {"--config", "run.yaml", "--hardware", "machine.yaml", "--output"}, {"run.yaml", "machine.yaml"}},
       {"check", {"--config", "run.yaml", "--output"}, {"run.yaml", "text.h5", "text.h5.manifest.json"}},
-      {"plan", {"--measure", "--output"}, {}, false, true, false, true},
+      {"plan", {"--measure", "--output"}, {}, false, false, true},
       {"report", {"runs/run", "--output"}, of_run},
-      {"prepare", {"--input", "in.txt", "--output"}, {"in.txt"}, false, false},
-      {"export", {"--checkpoint", "runs/run", "--output"}, of_run, false, false, true},
+      {"prepare", {"--input", "in.txt", "--output"}, {"in.txt"}, false},
+      {"export", {"--checkpoint", "runs/run", "--output"}, of_run, false, true},
       {"train",
        {"--config", "run.yaml", "--output", "runs/traced", "--dump-step", "1", "--dump"},
        {"run.yaml", "text.h5", "runs/run", "runs/run/checkpoints/step-00000002"},
        true,
-       false,
        true},
-      {"train", {"--config", "run.yaml", "--output"}, {"run.yaml", "text.h5"}, false, false, true}};
+      {"train", {"--config", "run.yaml", "--output"}, {"run.yaml", "text.h5"}, false, true}};
   // What a person may have that looks like each of ours.
   const std::vector<std::string> looks{
       "",
@@ -172,49 +166,40 @@ TEST_F(Outputs, OfAllProgramsReplaceAFormerOneAndNothingElse) {
   std::ofstream(at("folder/thesis.txt")) << "mine";
   ASSERT_EQ(::mkfifo(at("fifo").c_str(), 0600), 0);
   for (const ProgramOutput& output : outputs) {
-    const auto write_to = [&](const std::string& path, bool overwrite) {
-      std::vector<std::string> arguments = joined(output.arguments, {path});
-      if (overwrite) arguments.emplace_back("--overwrite");
+    const auto write_to = [&](const std::string& path) {
       fs::remove_all(at("runs/traced"));
-      return run_child(output.program, arguments, folder);
+      return run_child(output.program, joined(output.arguments, {path}), folder);
     };
-    const auto expect_unchanged = [&](const std::string& path, bool overwrite) {
+    const auto expect_unchanged = [&](const std::string& path) {
       fs::remove_all(at("runs/traced"));
       const auto before = snapshot();
-      const ChildResult result = write_to(path, overwrite);
+      const ChildResult result = write_to(path);
       const std::string what = output.program + " " + output.arguments.back() + " " + path;
       EXPECT_EQ(result.code, 2) << what << ": " << result.err;
       EXPECT_TRUE(result.out.empty()) << what << ": " << result.out;
       EXPECT_TRUE(snapshot() == before) << what;
     };
-    for (const bool overwrite : {false, true}) {
-      if (overwrite && !output.offers_overwrite) continue;
-      std::vector<std::string> never = output.inputs;
-      never.insert(never.end(), {"fifo", "link"});
-      if (!output.is_folder) never.insert(never.end(), {"dangling", "folder", ""});
-      for (const std::string& path : never) expect_unchanged(path, overwrite);
-    }
+    std::vector<std::string> never = output.inputs;
+    never.insert(never.end(), {"fifo", "link"});
+    if (!output.is_folder) never.insert(never.end(), {"dangling", "folder", ""});
+    for (const std::string& path : never) expect_unchanged(path);
     for (const std::string& look : looks) {
       std::ofstream(at("look")) << look;
-      expect_unchanged("look", false);
+      expect_unchanged("look");
     }
     if (output.is_slow) continue;
     if (!output.is_folder) {
-      EXPECT_EQ(write_to("new", false).code, 0) << output.program;
+      EXPECT_EQ(write_to("new").code, 0) << output.program;
     } else if (output.arguments.back() == "--dump") {
       fs::rename(at("dump"), at("new"));
     } else if (output.arguments.back() == "--output") {
-      if (output.program == "export") expect_unchanged("folder", false);
-      EXPECT_EQ(write_to("new", false).code, 0) << output.program;
+      if (output.program == "export") expect_unchanged("folder");
+      EXPECT_EQ(write_to("new").code, 0) << output.program;
     }
     if (output.has_mark) {
-      EXPECT_EQ(write_to("new", false).code, 0) << output.program << ", over a former one";
+      EXPECT_EQ(write_to("new").code, 0) << output.program << ", over a former one";
     } else {
-      expect_unchanged("new", false);
-    }
-    if (output.offers_overwrite) {
-      EXPECT_EQ(write_to("look", true).code, 0) << output.program << ", told to";
-      EXPECT_NE(content_of(at("look")), looks.back());
+      expect_unchanged("new");
     }
     for (const char* made : {"new", "new.manifest.json", "look"}) fs::remove_all(at(made));
   }
@@ -257,7 +242,7 @@ TEST_F(Outputs, OfTwoEvaluationsTheSecondIsTold) {
   ASSERT_EQ(train_with({}).code, 0);
   {
     const OutputRules rules({"the results of an evaluation", "--output"}, OutputMark::none(),
-                            OutputInputs::none("a test"), Overwrite::no);
+                            OutputInputs::none("a test"));
     const OutputFile writing(at("result.json"), rules, ExitCode::usage);
     expect_refused(evaluate_to("result.json"), 2, {"process " + std::to_string(::getpid()) + " is writing it now"});
   }

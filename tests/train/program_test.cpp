@@ -193,7 +193,8 @@ TEST_F(Programs, HelpAndUsage) {
     expect_refused(run_child(program, {"--nonsense"}, folder), 2, {});
     expect_refused(run_child(program, {}, folder), 2, {});
   }
-  for (const auto& [number, words] : {std::pair{"0", "0 is no whole number from 1 to"}, {"1.5", "1.5 is no whole number"}}) {
+  for (const auto& [number, words] :
+       {std::pair{"0", "0 is no whole number from 1 to"}, {"1.5", "1.5 is no whole number"}}) {
     const ChildResult nothing = train_with({"--stop-after", number});
     expect_refused(nothing, 2, {"--stop-after", words});
     EXPECT_LT(nothing.err.size(), 200u) << nothing.err;

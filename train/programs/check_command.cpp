@@ -30,7 +30,6 @@ struct CheckFlags {
   std::string config, output;
   std::vector<std::string> settings;
   CheckOptions options;
-  bool overwrite = false;
   std::vector<std::string> dumps;       // two that are compared, instead of a run
   double relative = -1, absolute = -1;  // of their tolerance; below 0: the default
 };
@@ -79,10 +78,7 @@ bool parse(CheckFlags& flags, int argc, char** argv, bool prints) {
       "check"};
   add_run_flags(app, flags);
   add_comparison_flags(app, flags);
-  auto* const output = app.add_option("--output", flags.output, "FILE.json",
-                                      "write what was found to FILE as well; replaces a former one");
-  app.add_flag("--overwrite", flags.overwrite, "let --output replace any file that this run does not use")
-      ->needs(output);
+  app.add_option("--output", flags.output, "FILE.json", "write what was found to FILE as well; replaces a former one");
   if (!parse_command_line(app, argc, argv, prints)) return false;
   if (!flags.dumps.empty()) return true;
   if (flags.config.empty()) fail(ExitCode::usage, "--config is required, unless --compare names two dumps");
@@ -141,17 +137,13 @@ int check(int argc, char** argv, Launcher& launcher) {
   if (!flags.output.empty() && launcher.is_rank_zero()) {
     file.emplace(flags.output,
                  OutputRules({"a check's findings", "--output"}, OutputMark::json(check_writer),
-                             OutputInputs::of([&] { return inputs_of(flags); }),
-                             flags.overwrite ? Overwrite::yes : Overwrite::no),
+                             OutputInputs::of([&] { return inputs_of(flags); })),
                  ExitCode::usage);
   }
   const CheckReport report = run_check(flags.options, log, launcher);
   if (!launcher.is_rank_zero()) return 0;
   print_result(check_report(report));
-  if (file) {
-    file->file().write(marked_json(check_writer, json_text(check_json(report), 2)) + "\n");
-    file->publish();
-  }
+  if (file) file->publish(marked_json(check_writer, json_text(check_json(report), 2)) + "\n");
   return report.right() ? 0 : static_cast<int>(ExitCode::numeric);
 }
 

@@ -39,7 +39,6 @@ void read_mesh(std::string_view text, MeshConfig& mesh) {
 struct Arguments {
   EvaluationOptions options;
   std::string output, per_token;  // "": not asked for
-  bool overwrite = false;
 };
 
 /// Returns what an output of an evaluation may replace: nothing that the evaluation reads.
@@ -53,8 +52,7 @@ OutputRules output_rules(const Arguments& arguments, OutputKind kind, OutputMark
     }
     return files;
   };
-  return {std::move(kind), std::move(mark), OutputInputs::of(inputs),
-          arguments.overwrite ? Overwrite::yes : Overwrite::no};
+  return {std::move(kind), std::move(mark), OutputInputs::of(inputs)};
 }
 
 /// Returns the scores as lines of JSON; the first one says what they are.
@@ -135,8 +133,6 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
                  "write the results as JSON, too; replaces those of a former evaluation");
   app.add_option("--per-token", arguments.per_token, "FILE.jsonl",
                  "write the score of every token, a line of JSON each; replaces a former file of this kind");
-  app.add_flag("--overwrite", arguments.overwrite,
-               "let outputs of this evaluation replace any file that it does not read");
   if (!parse_command_line(app, argc, argv, print)) return false;
   read_mesh(mesh, options.mesh);
   if (layout_option->count() > 0) options.layout = layout;
@@ -164,10 +160,10 @@ class Outputs {
   }
 
   void write(const EvaluationSummary& summary, const std::vector<TokenScore>& tokens) {
-    if (results_) publish(*results_, marked_json(writer, json_text(evaluation_json(summary), 2)) + "\n");
-    if (tokens_) publish(*tokens_, token_lines(summary, tokens));
+    if (results_) results_->publish(marked_json(writer, json_text(evaluation_json(summary), 2)) + "\n");
+    if (tokens_) tokens_->publish(token_lines(summary, tokens));
     for (std::size_t i = 0; i < of_metrics_.size(); ++i) {
-      if (of_metrics_[i]) publish(*of_metrics_[i], summary.metrics[i].second.file_text);
+      if (of_metrics_[i]) of_metrics_[i]->publish(summary.metrics[i].second.file_text);
     }
   }
 
@@ -175,11 +171,6 @@ class Outputs {
   void open(std::optional<OutputFile>& file, const std::string& path, const OutputKind& kind, const OutputMark& mark) {
     file.emplace(path, output_rules(arguments_, kind, mark), ExitCode::usage);
   }
-  static void publish(OutputFile& file, const std::string& text) {
-    file.file().write(text);
-    file.publish();
-  }
-
   const Arguments& arguments_;
   std::optional<OutputFile> results_, tokens_;
   std::deque<std::optional<OutputFile>> of_metrics_;

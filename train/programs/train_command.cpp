@@ -67,8 +67,6 @@ void add_recording_flags(CommandLine& app, TrainFlags& flags) {
   flags.trace = app.add_option("--trace", trace.path, "FILE.json",
                                "write a timeline of every rank to FILE (Chrome trace format: open it in "
                                "ui.perfetto.dev); replaces a former one");
-  app.add_flag("--overwrite", trace.overwrite, "let --trace replace any file that this run does not use")
-      ->needs(flags.trace);
   app.add_option("--trace-steps", flags.trace_steps, "A:B", "with --trace: only steps A to B");
   flags.dump_step = app.add_option("--dump-step", flags.options.dump.step, "N",
                                    "write every named tensor of step N into --dump: inputs, activations, "

@@ -25,7 +25,6 @@ namespace ringtrain {
 struct TraceRequest {
   std::string path;  // "": none
   std::int64_t first_step = 1, last_step = INT64_MAX;
-  bool overwrite = false;                // the file may replace any but the inputs
   std::vector<std::string> inputs = {};  // files, and folders of runs and checkpoints, of which it replaces nothing
 };
 
@@ -35,8 +34,9 @@ struct RunEvaluation {
   ScoredChoice scored;  // where they lie
 };
 
-/// What a program around a run is told, and what it is asked. The thread of rank 0 calls each between two steps, so none
-/// communicates or changes the run. An empty one is not called. What one throws ends the run as an error of rank 0.
+/// What a program around a run is told, and what it is asked. The thread of rank 0 calls each between two steps, so
+/// none communicates or changes the run. An empty one is not called. What one throws ends the run as an error of rank
+/// 0.
 struct RunCallbacks {
   /// After each step.
   std::function<void(const StepReport& report)> step = {};

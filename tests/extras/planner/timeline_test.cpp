@@ -270,7 +270,7 @@ class RingBytes : public TimelineTest {
     }
     std::filesystem::remove_all(at("run"));
     std::filesystem::remove(at("trace.json"));
-    run("train", arguments_of(of) + " --set data.train=" + corpus + " --output run --overwrite --trace trace.json");
+    run("train", arguments_of(of) + " --set data.train=" + corpus + " --output run --trace trace.json");
     std::map<std::int64_t, LayerBytes> sent;
     const json traced = timeline();
     for (const json& event : traced.at("traceEvents")) {

@@ -281,13 +281,11 @@ TEST_F(ReportPage, TwoRunsAreCompared) {
   EXPECT_EQ(keys[1].at(0), "optimizer.lr");
   EXPECT_EQ(keys[1].at(2), "0.125");
   EXPECT_EQ(both->all("figure").at(0)->all("polyline").size(), 2u);
-  // Neither run's files are replaced, whatever --overwrite says.
+  // Neither run's files are replaced.
   const std::string before = content(at("run/metrics.jsonl"));
   for (const char* output : {"run/metrics.jsonl", "other/config.yaml"}) {
     EXPECT_NE(
-        std::system(
-            fmt::format("cd '{}' && {} run other --overwrite --output {} >>log 2>&1", folder, report, output).c_str()),
-        0)
+        std::system(fmt::format("cd '{}' && {} run other --output {} >>log 2>&1", folder, report, output).c_str()), 0)
         << output;
   }
   EXPECT_EQ(content(at("run/metrics.jsonl")), before);

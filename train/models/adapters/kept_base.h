@@ -1,7 +1,7 @@
 // A run with adapters needs its base for as long as anybody reads the adapters, and the run that made the base deletes
-// its old checkpoints (checkpoint.keep). So a run keeps a checkpoint that is its base in its own folder, RUN/base/step-N:
-// by hard links, which take no space, or, where the file system refuses these, by copies. Models from elsewhere are
-// deleted by no run, and are not kept.
+// its old checkpoints (checkpoint.keep). So a run keeps a checkpoint that is its base in its own folder,
+// RUN/base/step-N: by hard links, which take no space, or, where the file system refuses these, by copies. Models from
+// elsewhere are deleted by no run, and are not kept.
 #pragma once
 
 #include <optional>
