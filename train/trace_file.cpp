@@ -83,7 +83,6 @@ void read_trace_steps(const std::string& text, TraceRequest& request) {
   if (!whole || request.first_step < 1 || request.last_step < request.first_step) {
     fail(ExitCode::usage, "--trace-steps {}: must be A:B with 1 <= A <= B, as 3:5 for the steps 3, 4 and 5", text);
   }
-  if (request.path.empty()) fail(ExitCode::usage, "--trace-steps {}: needs --trace FILE.json", text);
 }
 
 TraceFile::TraceFile(const Run& run, const Launcher& launcher, Log log)

@@ -19,7 +19,7 @@
 
 namespace ringtrain {
 
-/// Sets the steps of a request from "A:B", 1 <= A <= B. Throws Error(usage); also if the request has no path.
+/// Sets the steps of a request from "A:B", 1 <= A <= B. Throws Error(usage).
 void read_trace_steps(const std::string& text, TraceRequest& request);
 
 /// Throws Error(usage) if the rules keep the run from a file that this process may write: the timeline, and of several

@@ -221,7 +221,7 @@ TEST_F(Timeline, ABadRequestIsRefusedBeforeAnythingStarts) {
   };
   refused({"--trace", "."}, "is a folder");
   refused({"--trace", "text.h5/trace.json"}, "text.h5 is not a folder");
-  refused({"--trace-steps", "1:2"}, "needs --trace");
+  refused({"--trace-steps", "1:2"}, "--trace-steps requires --trace");
   for (const std::string steps : {"0:2", "3:2", "2", "2:", ":2", "1:2x", "a:b", "1-2"}) {
     refused({"--trace", "trace.json", "--trace-steps", steps}, "--trace-steps " + steps);
   }

@@ -38,7 +38,7 @@ struct TrainFlags {
   std::string config_path, resume_path, output, trace_steps, verify_path;
   std::vector<std::string> settings;
   bool help_config = false;
-  CLI::Option *resume = nullptr, *trace = nullptr, *dump_step = nullptr, *verify = nullptr;
+  CLI::Option *resume = nullptr, *verify = nullptr;
 };
 
 /// Adds the flags that say what is trained, and from where to where.
@@ -64,17 +64,18 @@ void add_run_flags(CommandLine& app, TrainFlags& flags) {
 /// Adds the flags of what a run leaves besides.
 void add_recording_flags(CommandLine& app, TrainFlags& flags) {
   TraceRequest& trace = flags.options.trace;
-  flags.trace = app.add_option("--trace", trace.path, "FILE.json",
-                               "write a timeline of every rank to FILE (Chrome trace format: open it in "
-                               "ui.perfetto.dev); replaces a former one");
-  app.add_option("--trace-steps", flags.trace_steps, "A:B", "with --trace: only steps A to B");
-  flags.dump_step = app.add_option("--dump-step", flags.options.dump.step, "N",
-                                   "write every named tensor of step N into --dump: inputs, activations, "
-                                   "gradients; see check --compare")
-                        ->check(at_least(1));
-  app.add_option("--dump", flags.options.dump.folder, "DIR",
-                 "the folder for --dump-step; a former dump in it is replaced")
-      ->needs(flags.dump_step);
+  auto* const file = app.add_option("--trace", trace.path, "FILE.json",
+                                    "write a timeline of every rank to FILE (Chrome trace format: open it in "
+                                    "ui.perfetto.dev); replaces a former one");
+  app.add_option("--trace-steps", flags.trace_steps, "A:B", "with --trace: only steps A to B")->needs(file);
+  auto* const step = app.add_option("--dump-step", flags.options.dump.step, "N",
+                                    "write every named tensor of step N into --dump: inputs, activations, "
+                                    "gradients; see check --compare")
+                         ->check(at_least(1));
+  auto* const dump = app.add_option("--dump", flags.options.dump.folder, "DIR",
+                                    "the folder for --dump-step; a former dump in it is replaced");
+  dump->needs(step);
+  step->needs(dump);
 }
 
 /// Adds the flags that do something else than a run.
@@ -121,9 +122,6 @@ std::string read_options(TrainFlags& flags, const Log& log) {
   };
   options.config = read_config(flags.config_path, flags.settings, ConfigUse::run, check_model, model_at);
   options.output = flags.output.empty() ? "runs/" + options.config.name : flags.output;
-  if (flags.dump_step->count() > 0 && options.dump.folder.empty()) {
-    fail(ExitCode::usage, "--dump-step {}: needs --dump DIR", options.dump.step);
-  }
   if (!flags.trace_steps.empty()) read_trace_steps(flags.trace_steps, options.trace);
   options.build = version_text().substr(0, version_text().find('\n'));
   return model_from;
