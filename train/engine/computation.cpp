@@ -1,13 +1,15 @@
 #include "train/engine/computation.h"
 
+#include "framework/config/config.h"
 #include "framework/config/config_problems.h"
-#include "framework/config/training_config.h"
 #include "framework/device.h"
 #include "framework/error.h"
 
 namespace ringtrain {
 
-void choose_computation(const std::string& device, const std::string& dtype, TrainingConfig& training) {
+void set_computation(Config& config, const Computation& asked, std::int64_t data, std::int64_t sequence) {
+  TrainingConfig& training = config.training;
+  const auto& [device, dtype, shard_weights, threads] = asked;
   bool known = dtype.empty();
   for (const DType type : {DType::float32, DType::float64, DType::bfloat16}) {
     if (dtype != name_of(type)) continue;
@@ -30,6 +32,11 @@ void choose_computation(const std::string& device, const std::string& dtype, Tra
     fail(ExitCode::usage, "--device cuda: float64, the checkpoint's training.dtype or --dtype, is for cpu alone");
   }
   training.offload = Offload::none;
+  if (shard_weights) training.shard = Shard::weights;
+  config.mesh.data = data;
+  config.mesh.sequence = sequence;
+  config.mesh.threads_per_rank = threads;
+  config.mesh.backend = Backend::automatic;
 }
 
 }  // namespace ringtrain

@@ -22,7 +22,6 @@
 #include "parallel/launch/agreement.h"
 #include "parallel/launch/communicator_factory.h"
 #include "parallel/launch/launcher.h"
-#include "train/engine/computation.h"
 #include "train/engine/memory_check.h"
 #include "train/evaluation/evaluator.h"
 #include "train/evaluation/scored_part.h"
@@ -63,15 +62,6 @@ std::unique_ptr<TokenFile> open_data(const EvaluationOptions& options, const Con
          file->vocab_size() - 1, config.model.vocab_size);
   }
   return file;
-}
-
-/// Returns the config under which a model is evaluated: that of its run, or of a model from elsewhere the defaults.
-Config config_of(const ModelSource& source) {
-  Config config;
-  if (source.checkpoint) config = source.checkpoint->config;
-  config.model = source.model;
-  config.training.seq_len = source.context_length;
-  return config;
 }
 
 /// Changes a model's keys as settings say. Throws Error(usage) for a key that would need other weights, or a value that
@@ -116,13 +106,8 @@ struct PreparedEvaluation {
 Config config_for(const ModelSource& source, const EvaluationOptions& options) {
   Config config = config_of(source);
   apply_settings(config, options.settings);
-  config.mesh.data = options.mesh.data;
-  config.mesh.sequence = options.mesh.sequence;
+  set_computation(config, options, options.mesh.data, options.mesh.sequence);
   if (options.layout) config.mesh.layout = *options.layout;
-  config.mesh.threads_per_rank = options.threads_per_rank;
-  config.mesh.backend = Backend::automatic;  // as the ranks of this evaluation are started
-  choose_computation(options.device, options.dtype, config.training);
-  if (options.shard_weights) config.training.shard = Shard::weights;
   return config;
 }
 

@@ -12,6 +12,7 @@
 #include "framework/config/mesh_config.h"
 #include "layers/model/model_definition.h"
 #include "parallel/launch/launcher.h"
+#include "train/engine/computation.h"
 #include "train/evaluation/evaluation_metric.h"
 #include "train/evaluation/evaluation_report.h"
 #include "train/evaluation/evaluation_targets.h"
@@ -19,7 +20,7 @@
 
 namespace ringtrain {
 
-struct EvaluationOptions {
+struct EvaluationOptions : Computation {
   /// As target_tokens or target_blocks: what the checkpoint's config says.
   static constexpr std::int64_t of_the_checkpoint = 0;
 
@@ -32,10 +33,6 @@ struct EvaluationOptions {
   EvaluationRequest request;     // part automatic: all of a file that the checkpoint's run was not trained on
   MeshConfig mesh;               // data and sequence; the timeout is the checkpoint's, the backend is the launcher's
   std::optional<Layout> layout;  // nothing: the checkpoint's
-  std::int64_t threads_per_rank = 0;
-  std::string device = "auto";  // cpu | cuda | auto: cuda if the checkpoint was made there and this build has it
-  bool shard_weights = false;   // each rank holds its part of the weights; false: as the checkpoint's config says
-  std::string dtype;            // in which to compute; "": the checkpoint's, of a model from elsewhere float32
   std::vector<std::shared_ptr<const EvaluationMetric>> metrics;  // also these, in the order of the JSON's fields
   std::vector<std::string> settings;  // KEY=VALUE of keys that leave weights as they are: model.rope_scaling and others
 };

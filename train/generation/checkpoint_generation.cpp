@@ -20,7 +20,6 @@
 #include "layers/model_spec.h"
 #include "parallel/launch/agreement.h"
 #include "parallel/launch/communicator_factory.h"
-#include "train/engine/computation.h"
 #include "train/engine/memory_check.h"
 #include "train/generation/streamed_text.h"
 #include "train/models/load_weights.h"
@@ -143,20 +142,6 @@ std::vector<std::int32_t> end_tokens_of(const GenerationOptions& options, const 
   return tokens;
 }
 
-Config generation_config(const ModelSource& source, const GenerationOptions& options) {
-  Config config;
-  if (source.checkpoint) config = source.checkpoint->config;
-  config.model = source.model;
-  config.training.seq_len = source.context_length;
-  config.mesh.data = 1;
-  config.mesh.sequence = options.sequence_ranks;
-  config.mesh.threads_per_rank = options.threads_per_rank;
-  config.mesh.backend = Backend::automatic;  // as the ranks of this generation are started
-  choose_computation(options.device, options.dtype, config.training);
-  if (options.shard_weights) config.training.shard = Shard::weights;
-  return config;
-}
-
 /// Returns what the ranks are asked for. Throws Error(usage) if the context cannot hold it, or some ranks none of it.
 GenerationRequest request_of(const GenerationOptions& options, const ModelSource& source, const Tokenizer* tokenizer,
                              std::int64_t context) {
@@ -241,7 +226,8 @@ GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Lau
   const int threads = threads_per_rank(options.threads_per_rank, static_cast<int>(here.size()));
   require_runnable(std::ssize(here), threads);
   const ModelSource source = open_model(options.checkpoint, options.model);
-  const Config config = generation_config(source, options);
+  Config config = config_of(source);
+  set_computation(config, options, /*data=*/1, options.sequence_ranks);
 
   GenerationSummary summary;
   summary.context = context_of(config);

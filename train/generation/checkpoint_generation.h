@@ -11,6 +11,7 @@
 
 #include "layers/model/model_definition.h"
 #include "parallel/launch/launcher.h"
+#include "train/engine/computation.h"
 #include "train/generation/generator.h"
 
 namespace ringtrain {
@@ -19,7 +20,7 @@ namespace ringtrain {
 /// refused with an Error(usage) as soon as so many have come.
 using PromptReader = std::function<std::string(std::int64_t most_bytes)>;
 
-struct GenerationOptions {
+struct GenerationOptions : Computation {
   std::string checkpoint;    // whatever open_model() takes
   std::string tokenizer;     // whatever load_tokenizer() takes; "": the model's own; of a run that has none bytes
   std::string prompt;        // text; or
@@ -35,11 +36,7 @@ struct GenerationOptions {
   std::vector<std::string> stops;         // texts that end the text before them
   std::vector<std::int64_t> stop_tokens;  // ids that end the text, as the model's own end tokens do
   bool raw = false;                       // bytes as they come: nothing is replaced, special tokens are there
-  bool shard_weights = false;   // each rank holds its part of the weights; false: as the checkpoint's config says
-  std::string device = "auto";  // cpu | cuda | auto: cuda if the checkpoint was made there and this build has it
-  std::string dtype;            // in which to compute; "": the checkpoint's, of a model from elsewhere float32
   std::int64_t sequence_ranks = 1;
-  std::int64_t threads_per_rank = 0;  // 0: cores / ranks
   /// Of the checkpoint's model. Error(usage) for one that does not generate (Model::prefill).
   ModelDefinition model = transformer_definition();
 };

@@ -132,6 +132,14 @@ ModelSource open_transformer(const std::string& path, Adapters adapters) {
 
 }  // namespace
 
+Config config_of(const ModelSource& source) {
+  Config config;
+  if (source.checkpoint) config = source.checkpoint->config;
+  config.model = source.model;
+  config.training.seq_len = source.context_length;
+  return config;
+}
+
 std::optional<std::string> beyond_context(const ModelSource& source, std::int64_t length, const char* what) {
   if (length <= source.context_length || model_spec(source.model).positions != Positions::rope) return std::nullopt;
   return fmt::format(

@@ -56,6 +56,9 @@ struct ModelSource {
   }
 };
 
+/// Returns the config under which a model is only asked: that of its run, or of a model from elsewhere the defaults.
+Config config_of(const ModelSource& source);
+
 /// Returns a warning if a length, given by `what`, is beyond that of a model with rotary positions: it begins to
 /// fail there, unless these are scaled.
 std::optional<std::string> beyond_context(const ModelSource& source, std::int64_t length, const char* what);

@@ -23,6 +23,7 @@
 #include "framework/text/nearest_name.h"
 #include "framework/text/text_reader.h"
 #include "framework/text/token_count.h"
+#include "train/engine/computation.h"
 #include "train/programs/command_help.h"
 #include "train/programs/version.h"
 
@@ -158,10 +159,8 @@ class CommandLine : public CLI::App {
     const auto refuse = [=](const std::string&) { fail(ExitCode::usage, "{} is gone: {}", name, instead); };
     add_option_function<std::string>(name, refuse)->expected(0, 1)->group("");
   }
-  /// Adds the flags of a program that computes with a model's weights: threads_per_rank, device, shard_weights and
-  /// dtype of its options.
-  template <class Options>
-  void add_computation(Options& options) {
+  /// Adds the flags of a program that computes with a model's weights.
+  void add_computation(Computation& options) {
     constexpr std::int64_t max_threads = 1024;  // as in a config
     add_option("--threads-per-rank", options.threads_per_rank, "N", "0: cores / ranks")
         ->capture_default_str()
