@@ -1,9 +1,10 @@
 #include "train/engine/memory_report.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
+#include <span>
 
 #include "framework/error.h"
 #include "framework/profile/progress.h"
@@ -73,10 +74,9 @@ std::string text_of(const RankPlan& plan) {
 /// Returns "0, 1, 2"; of many the first few and how many more.
 std::string names_of(const std::vector<int>& ranks) {
   constexpr std::size_t most = 64, few = 8;
-  const std::size_t told = ranks.size() <= most ? ranks.size() : few;
-  std::string names;
-  for (std::size_t i = 0; i < told; ++i) names += (i ? ", " : "") + std::to_string(ranks[i]);
-  return told == ranks.size() ? names : names + fmt::format(" and {} more", ranks.size() - told);
+  const auto shown = std::span(ranks).first(ranks.size() <= most ? ranks.size() : few);
+  const std::size_t more = ranks.size() - shown.size();
+  return fmt::format("{}{}", fmt::join(shown, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
 }  // namespace

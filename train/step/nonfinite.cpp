@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "framework/counted.h"
@@ -24,15 +25,10 @@ std::string number_text(double value) {
 }
 
 std::string samples_text(const std::vector<std::int64_t>& samples) {
-  constexpr std::size_t most = 8;
-  const std::size_t shown = std::min(most, samples.size());
-  std::string text =
-      fmt::format("{} {}", samples.size() == 1 ? "sample" : "samples",
-                  fmt::join(samples.begin(), samples.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
-  if (shown < samples.size()) {
-    text += fmt::format(" and {} more (metrics.jsonl has those of every step before)", samples.size() - shown);
-  }
-  return text;
+  const auto shown = std::span(samples).first(std::min<std::size_t>(8, samples.size()));
+  const std::size_t more = samples.size() - shown.size();
+  return fmt::format("{} {}{}", samples.size() == 1 ? "sample" : "samples", fmt::join(shown, ", "),
+                     more > 0 ? fmt::format(" and {} more (metrics.jsonl has those of every step before)", more) : "");
 }
 
 /// Returns "step 5: the loss is nan and the gradient's norm 3.5".
