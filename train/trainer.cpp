@@ -293,9 +293,8 @@ std::vector<StepReport> begin_folder(const Run& run, const Log& log) {
   run.folder.checkpoints().continue_from(run.start.step, log);
   const MetricsHistory::Cut cut = content.metrics.cut(run.start.step);
   if (cut.bytes > 0) {
-    log(fmt::format(
-        "{}: cut {} bytes of steps after {}, which this run makes again, or of a line that was half written",
-        run.folder.metrics_path(), cut.bytes, run.start.step));
+    log(fmt::format("{}: cut {} bytes: lines of steps after {}, which this run writes again, or half a line",
+                    run.folder.metrics_path(), cut.bytes, run.start.step));
   }
   if (cut.damaged > 0) {
     log(fmt::format("{}: {}, the first of them line {}, {} no metrics of a run; kept, and this run goes on behind",

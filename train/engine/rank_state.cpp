@@ -97,11 +97,6 @@ SumOrder sum_order(const Config& config, bool joined_by_nccl) {
   return joined_by_nccl && !config.training.deterministic ? SumOrder::by_communicator : SumOrder::by_rank;
 }
 
-/// Returns a device of the kind that the config wants; for a plan any of them will do.
-Device planned_device(const Config& config) {
-  return config.training.device == Device::Kind::cuda ? Device::cuda(0) : Device::cpu();
-}
-
 }  // namespace
 
 RankPurpose training_purpose(const Config& config) {
@@ -220,6 +215,7 @@ std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& tab
     evaluated.push_back(shard_tokens(config.mesh, longest_evaluation(purpose), ring_rank));
   }
   if (purpose.training) owned = owned_elements(table, Part::trainable, mesh.size());
+  const Device device = config.training.device == Device::Kind::cuda ? Device::cuda(0) : Device::cpu();  // any will do
   ThreadPool pool(1);
   std::map<Kind, std::size_t> kinds;
   std::vector<RankPlan> plans;
@@ -231,7 +227,7 @@ std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& tab
     const Kind kind{tokens[place], evaluated[place], owned[rank], shard(Part::trainable), shard(Part::frozen)};
     const auto [known, fresh] = kinds.emplace(kind, plans.size());
     if (fresh) {
-      const RankState state(config, table, purpose, rank, planned_device(config), pool, nullptr, nullptr, definition);
+      const RankState state(config, table, purpose, rank, device, pool, nullptr, nullptr, definition);
       plans.push_back({{},
                        state.allocator.live(),
                        state.allocator.peak(),

@@ -47,13 +47,6 @@ void check_lengths(const EvaluationRequest& request, const Config& config) {
 
 namespace {
 
-/// Returns the request with what it leaves to the checkpoint's config.
-EvaluationRequest resolved(EvaluationRequest request, const EvaluationConfig& config) {
-  if (request.target_tokens == EvaluationOptions::of_the_checkpoint) request.target_tokens = config.target_tokens;
-  if (request.target_blocks == EvaluationOptions::of_the_checkpoint) request.target_blocks = config.target_blocks;
-  return request;
-}
-
 std::unique_ptr<TokenFile> open_data(const EvaluationOptions& options, const Config& config) {
   const std::string& path = options.data;
   auto file = opened_by(options.open_tokens, path);
@@ -146,7 +139,9 @@ std::unique_ptr<const PreparedEvaluation> prepare_evaluation(const EvaluationOpt
   Config& config = prepared.config;
   config = config_for(source, options);
   EvaluationRequest& request = prepared.targets.request;
-  request = resolved(options.request, config.evaluation);
+  request = options.request;
+  if (request.target_tokens == options.of_the_checkpoint) request.target_tokens = config.evaluation.target_tokens;
+  if (request.target_blocks == options.of_the_checkpoint) request.target_blocks = config.evaluation.target_blocks;
   check_lengths(request, config);
   prepared.file = open_data(options, config);
   prepared.begin_token_given = options.begin_token.has_value();

@@ -11,11 +11,6 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns a cell; "-" for a number that does not exist.
-std::string number_text(double value) {
-  return std::isfinite(value) ? fmt::format("{:.4f}", value) : "-";
-}
-
 /// Returns a cell; "-" where the documents are too few for an interval.
 std::string interval_text(const EvaluationSummary& summary, const Interval& interval) {
   if (summary.targets.documents < min_documents) return "-";
@@ -65,9 +60,10 @@ std::string length_rows(const EvaluationSummary& summary) {
   std::string text;
   for (const LengthResult& result : summary.results) {
     const bool first = &result == &summary.results.front();
+    const std::string bits = std::isfinite(result.bits_per_byte) ? fmt::format("{:.4f}", result.bits_per_byte) : "-";
     text += fmt::format("{:>8}{}  {:>10.4f}  {:>8.4f}  {:>10}  {:>18}  {:>9}  {:>20}\n", result.context_length,
                         result.context_length > summary.trained_length ? "*" : " ", result.perplexity, result.nll.value,
-                        number_text(result.bits_per_byte), interval_text(summary, result.nll.ci95),
+                        bits, interval_text(summary, result.nll.ci95),
                         first ? "-" : fmt::format("{:+.4f}", result.delta.value),
                         first ? "-" : interval_text(summary, result.delta.ci95));
   }

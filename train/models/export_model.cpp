@@ -155,10 +155,6 @@ class TensorCopy {
   std::string bytes_;
 };
 
-std::string shard_name(std::size_t shard, std::size_t shards) {
-  return shards == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, shards);
-}
-
 void write_weights(const ModelSource& source, const ExportOptions& options, const OutputFolder& output,
                    ExportSummary& summary) {
   const std::string& folder = output.content();
@@ -185,8 +181,10 @@ void write_weights(const ModelSource& source, const ExportOptions& options, cons
   TensorCopy copy(*weights, options.dtype, summary.parameters);
   nlohmann::json index{{"metadata", {{"total_parameters", summary.parameters}, {"total_size", summary.bytes}}}};
   for (std::size_t shard = 0; shard < shards.size(); ++shard) {
-    const std::string& name =
-        summary.files.emplace_back(adapters ? adapter_weights_file : shard_name(shard, shards.size()));
+    const std::string& name = summary.files.emplace_back(
+        adapters             ? adapter_weights_file
+        : shards.size() == 1 ? "model.safetensors"
+                             : fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, shards.size()));
     std::vector<SafetensorsWriter::Entry> entries;
     for (const std::size_t i : shards[shard]) {
       entries.push_back({tensors[i].name, options.dtype, tensors[i].shape});

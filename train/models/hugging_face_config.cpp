@@ -122,15 +122,12 @@ constexpr std::array<Refusal, 29> refusals{{
 constexpr std::array<std::string_view, 6> dropouts{"attention_dropout", "hidden_dropout", "resid_pdrop",
                                                    "embd_pdrop",        "attn_pdrop",     "mlp_dropout"};
 
-std::string known_classes() {
-  return fmt::format("{}", fmt::join(families | std::views::transform(&Family::name), ", "));
-}
-
 const Family& read_family(JsonKeys& keys) {
   const auto family_that = [&](const char* key, auto&& holds) {
     const auto* const found = std::ranges::find_if(families, holds);
     if (found != families.end()) return found;
-    keys.refuse(key, "{} is not computed here; what is: {}", shown(keys.at(key)), known_classes());
+    keys.refuse(key, "{} is not computed here; what is: {}", shown(keys.at(key)),
+                fmt::join(families | std::views::transform(&Family::name), ", "));
   };
   const Family* of_type = nullptr;
   if (keys.has("model_type")) {

@@ -48,19 +48,15 @@ void set_up_heap() {
 #endif
 }
 
-/// Lets one process use 32 hardware queues of a GPU, if its ranks are threads: each has about five streams, and of the
-/// usual 8 queues one that waits at its head holds back the streams behind it. CUDA reads this at its first call.
-void set_up_gpu_queues() {
-  if (!Launcher::expects_processes()) ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-}
-
 }  // namespace
 
 int run_program(const char* name, const std::function<int()>& body) {
   claim_standard_streams();
   set_program_signals();
   set_up_heap();
-  set_up_gpu_queues();
+  // One process uses 32 hardware queues of a GPU, if its ranks are threads: each has about five streams, and of the
+  // usual 8 queues one that waits at its head holds back the streams behind it. CUDA reads this at its first call.
+  if (!Launcher::expects_processes()) ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   int code = 0;
   const std::optional<Error> error = error_of([&] {
     code = body();

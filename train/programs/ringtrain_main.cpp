@@ -66,11 +66,6 @@ std::array<std::string, 3> places_of(const std::string& command) {
   return {place(RINGTRAIN_LIBEXEC), place("."), place("../../../scripts")};
 }
 
-/// Becomes the command's program; returns if it cannot.
-void become(const std::string& command, char** argv) {
-  for (const std::string& place : places_of(command)) ::execv(place.c_str(), argv);
-}
-
 int answer(const std::string& word) {
   if (word == "--version") {
     print_result(version_text() + "\n");
@@ -107,7 +102,8 @@ int main(int argc, char** argv) {
   const std::string word = argc > 1 ? argv[1] : "";
   if (const Command* const command = find_command(word)) {
     if (command->run != nullptr) return command->run(argc - 1, argv + 1);
-    become(word, argv + 1);  // nothing is set up before: the program does that itself
+    // Becomes the command's program, if it can. Nothing is set up before: the program does that itself.
+    for (const std::string& place : places_of(word)) ::execv(place.c_str(), argv + 1);
   }
   return run_program("ringtrain", [&] { return answer(word); });
 }

@@ -25,7 +25,7 @@ MetricsHistory::Line MetricsHistory::understand(const std::string& text, bool en
   }
   if (ended || text.empty()) return line;
   for (const std::string_view head : heads) {
-    if (head.starts_with(text) || text.starts_with(head)) line.kind = Kind::torn;
+    if (head.starts_with(text) || (text.starts_with(head) && !nlohmann::json::accept(text))) line.kind = Kind::torn;
   }
   return line;
 }

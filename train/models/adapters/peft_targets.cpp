@@ -99,11 +99,6 @@ class NamePattern {
   std::unique_ptr<pcre2_match_context, Free> context_;
 };
 
-/// Returns the number of the layer in a module's name: 3 of "model.layers.3.mlp.up_proj".
-std::int64_t layer_of(const std::string& module) {
-  return std::stoll(module.substr(module.find_first_of("0123456789")));
-}
-
 /// Returns the shortest names of some modules, of all that a model has.
 std::vector<std::string> shortest_names(const std::vector<std::string>& all, const std::set<std::string>& some) {
   std::set<std::string> names;
@@ -177,7 +172,8 @@ std::vector<std::string> resolved(const PeftTargets& targets, const ModelSpec& s
                          [&](const std::string& module) { return pattern.matches(module); });
   } else {
     std::ranges::copy_if(modules, std::inserter(adapted, adapted.end()), [&](const std::string& module) {
-      return ends.contains(module) || (is_named(module, ends) && targets.layers->contains(layer_of(module)));
+      const std::int64_t layer = std::stoll(module.substr(module.find_first_of("0123456789")));
+      return ends.contains(module) || (is_named(module, ends) && targets.layers->contains(layer));
     });
   }
   if (adapted.empty()) {
