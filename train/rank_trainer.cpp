@@ -174,12 +174,9 @@ void RankTrainer::check_rope(std::int64_t step) {
       known.length = std::max(known.length, run_.stages[static_cast<std::size_t>(before)].training.seq_len);
     }
   }
-  const std::optional<RopeCheck> check = ringtrain::check_rope(run_, run_.corpus, state_, step, known);
+  const std::vector<std::string> lines = ringtrain::check_rope(run_, run_.corpus, state_, step, known);
   require_no_allocation("a check of the rope");
-  if (!check) return;
-  log(rope_check_text(*check, run_.at(step)));
-  const std::string warning = rope_warning(*check, run_.at(step), known);
-  if (!warning.empty()) log(warning);
+  for (const std::string& line : lines) log(line);
 }
 
 void RankTrainer::load() {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <optional>
 
 #include "data/loader.h"
 #include "framework/profile/clock.h"
@@ -72,11 +73,11 @@ std::int64_t rope_check_tokens(const Config& config, const KnownRope& known) {
   return tokens == length && !rescales(config.model, known.model) ? 0 : tokens;
 }
 
-std::optional<RopeCheck> check_rope(const RunSteps& run, const Corpus& corpus, RankState& state, std::int64_t step,
+std::vector<std::string> check_rope(const RunSteps& run, const Corpus& corpus, RankState& state, std::int64_t step,
                                     const KnownRope& known) {
   const Config& config = run.at(step);
   const std::int64_t tokens = rope_check_tokens(config, known);
-  if (tokens == 0) return std::nullopt;
+  if (tokens == 0) return {};
   const auto start = std::chrono::steady_clock::now();
   const Span span(state.stream.trace(), "check of the rope");
   FirstPass first_pass(state, fmt::format("check of the rope at {} tokens", tokens));
@@ -85,14 +86,13 @@ std::optional<RopeCheck> check_rope(const RunSteps& run, const Corpus& corpus, R
   state.use_rope(config.model);
   const auto behind = loss_of_ends(run, corpus, state, step, {.tokens = tokens, .whole = true});
   first_pass.end();
-  if (!alone || !behind) return std::nullopt;
-  return RopeCheck{.tokens = tokens, .alone = *alone, .behind = *behind, .seconds = seconds_since(start)};
-}
-
-std::string rope_check_text(const RopeCheck& check, const Config& config) {
-  return fmt::format(
+  if (!alone || !behind) return {};
+  std::vector<std::string> lines{fmt::format(
       "the last {} of {} tokens, before any step: loss {:.4f} behind the others, {:.4f} alone; measured in {:.1f} s",
-      check.tokens, config.training.seq_len, check.behind, check.alone, check.seconds);
+      tokens, config.training.seq_len, *behind, *alone, seconds_since(start))};
+  const std::string warning = rope_warning({.tokens = tokens, .alone = *alone, .behind = *behind}, config, known);
+  if (!warning.empty()) lines.push_back(warning);
+  return lines;
 }
 
 std::string rope_warning(const RopeCheck& check, const Config& config, const KnownRope& known) {

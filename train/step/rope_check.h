@@ -4,8 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "framework/config/model_config.h"
 
@@ -27,7 +27,6 @@ struct RopeCheck {
   std::int64_t tokens = 0;  // of each sequence, the last ones
   double alone = 0;         // their loss as short sequences with known rotary positions, in nats a token
   double behind = 0;        // their loss behind the rest of their sequence, with the run's
-  double seconds = 0;       // that measuring took
 };
 
 /// Returns how many tokens of each sequence such a check scores: at most 2,048, and as many as the weights know. 0:
@@ -36,14 +35,12 @@ struct RopeCheck {
 std::int64_t rope_check_tokens(const Config& config, const KnownRope& known);
 
 /// Collective. Compares the rotary positions of a step to come with those that the weights know, on the ends of the
-/// sequences of its first micro-batches: two forward passes. It allocates nothing and leaves nothing behind. Returns
-/// nothing where rope_check_tokens() has nothing to check, or no end has a target. Throws SharedError on all ranks if
-/// one of them cannot read its data.
-std::optional<RopeCheck> check_rope(const RunSteps& run, const Corpus& corpus, RankState& state, std::int64_t step,
+/// sequences of its first micro-batches: two forward passes. It allocates no tensor and leaves nothing behind. Returns
+/// what it has found, a line each for the log: none where rope_check_tokens() has nothing to check, or no end has a
+/// target. Throws SharedError on all ranks if one of them cannot read its data.
+std::vector<std::string> check_rope(const RunSteps& run, const Corpus& corpus, RankState& state, std::int64_t step,
                                     const KnownRope& known);
 
-/// Returns what the check has found, for the log.
-std::string rope_check_text(const RopeCheck& check, const Config& config);
 /// Returns a warning if the run's way loses more than 1 nat against the other, "" if not. It names both losses, both
 /// sides' rotary positions, and what to do. config: of the stage that was checked.
 std::string rope_warning(const RopeCheck& check, const Config& config, const KnownRope& known);
