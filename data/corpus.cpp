@@ -3,8 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <numeric>
-#include <span>
 
 #include "framework/config/data_config.h"
 #include "framework/error.h"
@@ -34,6 +34,26 @@ void check_tokenizers(const TokenFile& first, const TokenFile& other) {
        first.path(), other.path(), first.tokenizer_hash(), other.tokenizer_hash());
 }
 
+/// Adds a document's windows; one that fits goes into the last window, if it begins where that one ends.
+void add_document(WholeWindows& whole, const WindowRange& document, std::int64_t seq_len, LongDocuments longer) {
+  std::vector<WindowRange>& windows = whole.windows;
+  if (document.tokens <= seq_len) {
+    const bool joins = !windows.empty() && windows.back().begin + windows.back().tokens == document.begin &&
+                       windows.back().tokens + document.tokens <= seq_len;
+    if (!joins) windows.push_back({document.begin, 0});
+    windows.back().tokens += document.tokens;
+    return;
+  }
+  ++whole.longer;
+  const std::int64_t kept = longer == LongDocuments::drop       ? 0
+                            : longer == LongDocuments::truncate ? seq_len
+                                                                : document.tokens;
+  whole.lost_tokens += document.tokens - kept;
+  for (std::int64_t at = 0; at < kept; at += seq_len) {
+    windows.push_back({document.begin + at, std::min(seq_len, kept - at)});
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<TokenFile> opened_by(const TokenFileOpener& open, const std::string& name) {
@@ -61,7 +81,7 @@ std::string Corpus::hash() const {
   std::vector<std::string> hashes;
   hashes.reserve(files.size());
   for (const auto& file : files) hashes.push_back(file->hash());
-  return corpus_hash(hashes, weights);
+  return corpus_hash(hashes, weights, longer);
 }
 
 std::string Corpus::tokenizer_hash() const {
@@ -72,47 +92,50 @@ std::string Corpus::tokenizer_hash() const {
   return "";
 }
 
-std::string corpus_hash(const std::vector<std::string>& file_hashes, const std::vector<double>& weights) {
+std::string corpus_hash(const std::vector<std::string>& file_hashes, const std::vector<double>& weights,
+                        LongDocuments longer) {
   // Weights count as shares: scaling them all changes nothing that a run does.
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::string text;
   for (std::size_t i = 0; i < file_hashes.size(); ++i) {
     text += fmt::format("{} {:.12g}\n", file_hashes[i], weights[i] / sum);
   }
+  if (longer != LongDocuments::cut) text += fmt::format("longer {}\n", name_in(long_documents_names, longer));
   return hash_bytes(text);
 }
 
 void Corpus::cut_at_documents(std::int64_t seq_len) {
   ensure(seq_len >= 1, "a window has at least one token");
-  std::vector<std::vector<std::int64_t>>& cut = window_starts[seq_len];
-  cut.clear();
+  std::vector<WholeWindows>& files_windows = whole_windows[seq_len];
+  files_windows.clear();
   for (const auto& file : files) {
     const auto offsets =
         file->document_offsets().first(static_cast<std::size_t>(file->first_validation_document()) + 1);
     if (offsets.back() == 0) fail(ExitCode::data, "{} has 0 tokens for training", file->path());
-    std::vector<std::int64_t> starts{0};
+    WholeWindows& own = files_windows.emplace_back();
+    own.documents = std::ssize(offsets) - 1;
     for (std::size_t document = 0; document + 1 < offsets.size(); ++document) {
-      if (offsets[document + 1] - starts.back() <= seq_len) continue;
-      if (offsets[document] > starts.back()) starts.push_back(offsets[document]);
-      while (offsets[document + 1] - starts.back() > seq_len) starts.push_back(starts.back() + seq_len);
+      add_document(own, {offsets[document], offsets[document + 1] - offsets[document]}, seq_len, longer);
     }
-    starts.push_back(offsets.back());
-    cut.push_back(std::move(starts));
+    if (!own.windows.empty()) continue;
+    fail(ExitCode::data,
+         "{}: each of its documents has more than training.seq_len = {} tokens, and data.longer drop leaves none; use "
+         "a longer seq_len, or data.longer truncate",
+         file->path(), seq_len);
   }
 }
 
 WindowRange Corpus::window(std::size_t file, std::int64_t window, std::int64_t seq_len) const {
-  const auto cut = window_starts.find(seq_len);
-  if (cut == window_starts.end()) return {window * seq_len, seq_len};
-  const auto starts = std::span(cut->second[file]).subspan(static_cast<std::size_t>(window), 2);
-  return {starts[0], starts[1] - starts[0]};
+  const auto whole = whole_windows.find(seq_len);
+  if (whole == whole_windows.end()) return {window * seq_len, seq_len};
+  return whole->second[file].windows[static_cast<std::size_t>(window)];
 }
 
 std::int64_t Corpus::window_count(std::size_t number, std::int64_t seq_len, std::int64_t* dropped) const {
   ensure(seq_len >= 1, "a window has at least one token");
-  if (const auto cut = window_starts.find(seq_len); cut != window_starts.end()) {
+  if (const auto whole = whole_windows.find(seq_len); whole != whole_windows.end()) {
     if (dropped) *dropped = 0;
-    return std::ssize(cut->second[number]) - 1;
+    return std::ssize(whole->second[number].windows);
   }
   const TokenFile& file = *files[number];
   const auto first_validation = static_cast<std::size_t>(file.first_validation_document());

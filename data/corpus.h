@@ -9,17 +9,27 @@
 #include <vector>
 
 #include "data/token_file.h"
+#include "framework/config/choices.h"
 
 namespace ringtrain {
 
 struct DataConfig;  // framework/config/config.h
 
-/// Returns one hash over training files' hashes and weights, of which the shares count.
-std::string corpus_hash(const std::vector<std::string>& file_hashes, const std::vector<double>& weights);
+/// Returns one hash over what decides the order of the data: training files' hashes, the shares of their weights, and
+/// which tokens of long documents are left out.
+std::string corpus_hash(const std::vector<std::string>& file_hashes, const std::vector<double>& weights,
+                        LongDocuments longer);
 
 /// A training window's place in its file. Fewer tokens than a sequence has: the others are filled up, and no targets.
 struct WindowRange {
   std::int64_t begin = 0, tokens = 0;
+};
+
+/// The windows of a file's training part that hold its documents whole, but for those longer than a window.
+struct WholeWindows {
+  std::vector<WindowRange> windows;
+  std::int64_t documents = 0, longer = 0;  // of the training part, and those of them longer than a window
+  std::int64_t lost_tokens = 0;            // which no window holds
 };
 
 /// The files of a data config, open once per process and shared by its ranks.
@@ -27,19 +37,20 @@ struct Corpus {
   std::vector<std::unique_ptr<TokenFile>> files;
   std::unique_ptr<TokenFile> validation_file;  // null: files[0] serves
   std::vector<double> weights;
-  /// By seq_len, [files] of cut_at_documents(), each with its last end.
-  std::map<std::int64_t, std::vector<std::vector<std::int64_t>>> window_starts;
+  LongDocuments longer = LongDocuments::cut;  // never automatic
+  /// By seq_len, [files] of cut_at_documents().
+  std::map<std::int64_t, std::vector<WholeWindows>> whole_windows;
 
   /// Cuts each training part into windows that hold documents whole, if they have at most seq_len tokens: one after the
-  /// other, as many as fit. Until then windows of this length are seq_len tokens each. Throws Error(data) if a file has
-  /// none.
+  /// other, as many as fit. `longer` says what the windows have of other documents. Until then windows of this length
+  /// are seq_len tokens each. Throws Error(data) if a file has none.
   void cut_at_documents(std::int64_t seq_len);
   /// Returns the number of windows of a file's training part, at least 1 (else Error(data)); tells into *dropped (may
   /// be null) how many tail tokens no window holds, the last label not counted.
   std::int64_t window_count(std::size_t file, std::int64_t seq_len, std::int64_t* dropped) const;
   /// Returns where a window of a file's training part lies.
   WindowRange window(std::size_t file, std::int64_t window, std::int64_t seq_len) const;
-  /// Returns one hash over all training files' hashes and weights: what a resume compares.
+  /// Returns corpus_hash() of these files: what a resume compares.
   std::string hash() const;
   /// Returns the identity of the tokenizer whose ids these are; "" if no file says it.
   std::string tokenizer_hash() const;

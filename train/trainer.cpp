@@ -81,6 +81,27 @@ void check_ring(const Config& config) {
   }
 }
 
+/// Returns what a run's first lines say of windows that hold documents whole.
+std::string whole_text(const WholeWindows& whole, std::int64_t seq_len, LongDocuments longer) {
+  std::int64_t held = 0;
+  for (const WindowRange& window : whole.windows) held += window.tokens;
+  const double full = 100 * static_cast<double>(held) / (static_cast<double>(std::ssize(whole.windows) * seq_len));
+  if (whole.longer == 0) return fmt::format(" that hold its documents whole, {:.1f}% full", full);
+  const std::string what = longer == LongDocuments::cut
+                               ? "each cut into several windows"
+                               : fmt::format("{} left out", counted(whole.lost_tokens, "token"));
+  return fmt::format(", {:.1f}% full; documents of more than {} tokens: {} of {}, {} (data.longer: {})", full, seq_len,
+                     whole.longer, whole.documents, what, name_in(long_documents_names, longer));
+}
+
+/// Returns what becomes of long documents, by the files' weights where the config leaves it to them: what is learned
+/// from a conversation's middle alone lacks its question.
+LongDocuments settled_longer(LongDocuments longer, const Corpus& corpus) {
+  if (longer != LongDocuments::automatic) return longer;
+  const bool weighted = std::ranges::any_of(corpus.files, [](const auto& file) { return file->has_weights(); });
+  return weighted ? LongDocuments::truncate : LongDocuments::cut;
+}
+
 /// Returns the order of samples, of a corpus that is cut at documents where the config says so; tells of all windows.
 SampleOrder make_order(Corpus& corpus, const Config& config, const Log& log) {
   const std::vector<Config> stages = configs_of_stages(config);
@@ -94,9 +115,7 @@ SampleOrder make_order(Corpus& corpus, const Config& config, const Log& log) {
       const std::int64_t windows = corpus.window_count(i, seq_len, &dropped);
       const std::string told = fmt::format("{}: {} windows of {} tokens", corpus.files[i]->path(), windows, seq_len);
       if (config.data.packing == Packing::whole) {
-        const std::int64_t held = corpus.window_starts.at(seq_len)[i].back();
-        log(fmt::format("{} that hold its documents whole, {:.1f}% full", told,
-                        100 * static_cast<double>(held) / static_cast<double>(windows * seq_len)));
+        log(told + whole_text(corpus.whole_windows.at(seq_len)[i], seq_len, corpus.longer));
       } else {
         log(fmt::format("{}; the last {} tokens of its training part fill no window and are never seen", told,
                         dropped));
@@ -209,16 +228,22 @@ TraceRequest traced(const TrainOptions& options) {
   return trace;
 }
 
-/// Returns the content of the run's folder, after checks of all that the run is to write. Where the refusal to begin
-/// there is only told, of a plan, the plan is that of an empty folder.
-FolderContent look_at_outputs(const TrainOptions& options, const RunFolder& folder, const TraceRequest& trace,
-                              const Log& log, const Launcher& launcher) {
+/// Returns the content of the run's folder, after checks of all that the run is to write, and lets the options go on by
+/// its rule for long documents. Where the refusal to begin there is only told, of a plan, the plan is that of an empty
+/// folder.
+FolderContent look_at_outputs(TrainOptions& options, const RunFolder& folder, const TraceRequest& trace, const Log& log,
+                              const Launcher& launcher) {
   if (launcher.is_rank_zero()) folder.check_writable();  // no other process writes into it
   check_trace(trace, launcher);
   if (!options.dump.folder.empty() && launcher.is_rank_zero()) check_dump_folder(options.dump.folder);
   FolderContent content = folder.look();
-  const auto refusal = caught([&] { check_folder(options.start, folder, content, options.config); });
-  if (!refusal) return content;
+  Config config = options.config;
+  config.data.longer = longer_so_far(options.start, content, config.data);
+  const auto refusal = caught([&] { check_folder(options.start, folder, content, config); });
+  if (!refusal) {
+    options.config = config;
+    return content;
+  }
   if (!options.dry_run) throw Error(*refusal);
   log(fmt::format("this is the plan of a new run, which would not start here: {}", refusal->what()));
   return {};
@@ -358,6 +383,7 @@ Run prepare_run(const TrainOptions& given, const Log& log, const Launcher& launc
   const TraceRequest trace = traced(options);
   const FolderContent content = look_at_outputs(options, folder, trace, log, launcher);  // before data is hashed
   Corpus corpus = open_corpus(config.data, config.model.vocab_size, options.open_tokens);
+  options.config.data.longer = corpus.longer = settled_longer(config.data.longer, corpus);
   RunSteps steps{.config = config,
                  .stages = configs_of_stages(config),
                  .order = make_order(corpus, config, log),

@@ -53,6 +53,12 @@ constexpr bool parts_documents(Packing packing) {
   return packing != Packing::concat;
 }
 
+/// What becomes of a document that is longer than a window, with packing whole.
+enum class LongDocuments { automatic, cut, truncate, drop };
+inline constexpr std::array long_documents_names{
+    Named{LongDocuments::automatic, "auto"}, Named{LongDocuments::cut, "cut"},
+    Named{LongDocuments::truncate, "truncate"}, Named{LongDocuments::drop, "drop"}};
+
 enum class Backend { automatic, threads, mpi, nccl };  // parallel/launch/communicator_factory.h decides what each means
 inline constexpr std::array backend_names{Named{Backend::automatic, "auto"}, Named{Backend::threads, "threads"},
                                           Named{Backend::mpi, "mpi"}, Named{Backend::nccl, "nccl"}};

@@ -73,6 +73,15 @@ void check_batch(const Config& config, ConfigProblems& problems) {
   }
 }
 
+/// A stored config that lacks the key is from a version that cut every longer document.
+void check_longer(DataConfig& data, ConfigUse use, ConfigProblems& problems) {
+  const bool whole = data.packing == Packing::whole;
+  if (data.longer == LongDocuments::automatic && (use == ConfigUse::know || !whole)) data.longer = LongDocuments::cut;
+  if (whole || data.longer == LongDocuments::automatic || data.longer == LongDocuments::cut) return;
+  problems.add("data.longer",
+               "needs data.packing whole: the other packings cut windows out of the stream of documents");
+}
+
 void check_evaluation(Config& config, ConfigProblems& problems) {
   EvaluationConfig& evaluation = config.evaluation;
   if (evaluation.interval == 0 ||
@@ -171,6 +180,7 @@ void resolve_and_check(Config& config, ConfigUse use, ConfigProblems& problems) 
   check_heads(config.model, problems);
   check_rope_scaling(config, problems);
   check_batch(config, problems);
+  check_longer(config.data, use, problems);
   check_evaluation(config, problems);
   check_optimizer(config, problems);
   check_device(config, problems);

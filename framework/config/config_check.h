@@ -15,8 +15,9 @@ enum class ConfigUse { run, know };
 /// read a file's values, of a config that may be made in any other way.
 void check_values(const Config& config, std::string_view prefix, ConfigProblems& problems);
 
-/// Resolves num_key_value_heads and head_dim, and adds a problem, with all numbers at fault, for everything that does
-/// not fit together or, if it is to be run, that this build cannot do. Keys that already have a problem are left alone.
+/// Resolves num_key_value_heads, head_dim and, but where the token files decide it, data.longer, and adds a problem,
+/// with all numbers at fault, for everything that does not fit together or, if it is to be run, that this build cannot
+/// do. Keys that already have a problem are left alone.
 void resolve_and_check(Config& config, ConfigUse use, ConfigProblems& problems);
 
 }  // namespace ringtrain

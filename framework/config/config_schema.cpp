@@ -337,6 +337,10 @@ std::vector<ConfigKey> make_table() {
       word(KEY(data.packing), packing_names,
            "documents: attention and positions restart at each | whole: and none is cut that fits a window | "
            "concat: one stream"),
+      word(
+          KEY(data.longer), long_documents_names,
+          "with packing whole, of a document longer than a window: cut into several | truncate: its first window alone "
+          "| drop: none of it | auto: truncate where a file of data.train has weights, else cut"),
 
       integer(KEY(mesh.data), {1, 1 * k}, "data-parallel ranks"),
       integer(KEY(mesh.sequence), {1, 1 * k}, "ranks that share each sequence: the ring"),

@@ -17,6 +17,7 @@ struct DataConfig {
   std::vector<DataSource> train;  // a path, or a list of {path, weight}
   std::string validation;         // empty: the first file's own validation part
   Packing packing = Packing::documents;
+  LongDocuments longer = LongDocuments::automatic;
 };
 
 }  // namespace ringtrain

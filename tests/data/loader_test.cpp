@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "framework/config/data_config.h"
+#include "framework/storage/hash.h"
 #include "tests/data/data_fixture.h"
 
 namespace ringtrain {
@@ -191,24 +192,35 @@ TEST_F(LoaderTest, UnionOverRanksIsTheWholeSequence) {
 }
 
 /// Windows of whole documents: the reference cuts the list of lengths, and pads each window with a document of its own.
-TEST_F(LoaderTest, ShortDocumentsAreKeptWhole) {
-  const std::vector<std::int64_t> lengths{5, 1, 3, 9, 2, 25, 4, 4, 10, 1};
+TEST_F(LoaderTest, ShortDocumentsAreKeptWholeAndLongerOnesByTheirRule) {
+  const std::vector<std::int64_t> lengths{5, 1, 3, 9, 2, 25, 4, 4, 10, 1, 12, 11, 2, 34};
   constexpr std::int64_t length = 11;
-  for (const bool weights : {false, true}) {
+  for (const auto& [longer, weights] : {std::pair{LongDocuments::cut, false},
+                                        {LongDocuments::cut, true},
+                                        {LongDocuments::truncate, true},
+                                        {LongDocuments::drop, true}}) {
     const Content content = make_content(lengths, weights);
     Corpus corpus = corpus_of(content);
+    corpus.longer = longer;
     corpus.cut_at_documents(length);
     std::vector<std::pair<std::int64_t, std::int64_t>> expected;  // greedily, by the lengths alone
     std::int64_t at = 0, begin = 0;
+    const auto close = [&](std::int64_t end) {
+      if (end > begin) expected.emplace_back(begin, end);
+    };
     for (const std::int64_t document : lengths) {
-      if (at + document - begin > length && at > begin) {
-        expected.emplace_back(begin, at);
+      if (at + document - begin > length) {
+        close(at);
         begin = at;
       }
-      for (; at + document - begin > length; begin += length) expected.emplace_back(begin, begin + length);
       at += document;
+      if (document > length && longer != LongDocuments::cut) {
+        if (longer == LongDocuments::truncate) close(begin + length);
+        begin = at;
+      }
+      for (; at - begin > length; begin += length) close(begin + length);
     }
-    expected.emplace_back(begin, at);
+    close(at);
     ASSERT_EQ(corpus.window_count(0, length, nullptr), std::ssize(expected));
     std::vector<Sample> samples;
     std::vector<Reference> wholes;
@@ -217,10 +229,10 @@ TEST_F(LoaderTest, ShortDocumentsAreKeptWhole) {
       EXPECT_EQ(corpus.window(0, w, length).begin, from);
       EXPECT_EQ(corpus.window(0, w, length).tokens, to - from);
       samples.push_back({0, w, 0, w});
-      Content longer = content;  // a label behind the last token
-      longer.documents.push_back({256, 256});
-      if (weights) longer.weights.insert(longer.weights.end(), 2, 0.0f);
-      Reference whole = reference(longer, from, to - from, 0, true);
+      Content extended = content;  // a label behind the last token
+      extended.documents.push_back({256, 256});
+      if (weights) extended.weights.insert(extended.weights.end(), 2, 0.0f);
+      Reference whole = reference(extended, from, to - from, 0, true);
       const std::int32_t filler = whole.documents.back() + 1;
       for (std::int32_t i = 0; i < length - (to - from); ++i) {
         whole.tokens.push_back(256);
@@ -235,7 +247,8 @@ TEST_F(LoaderTest, ShortDocumentsAreKeptWhole) {
     }
     for (const Layout layout : all_layouts) {
       for (int ring = 1; ring <= 4; ++ring) {
-        SCOPED_TRACE(fmt::format("{} ring {} weights {}", name_of(layout), ring, weights));
+        SCOPED_TRACE(fmt::format("{} {} ring {} weights {}", name_in(long_documents_names, longer), name_of(layout),
+                                 ring, weights));
         check_ring(layout, ring, length, wholes, true, DType::float32, [&](Batch& batch, const ShardSpec& shard) {
           load_windows(batch, corpus, samples, length, Packing::whole, shard);
         });
@@ -243,6 +256,13 @@ TEST_F(LoaderTest, ShortDocumentsAreKeptWhole) {
       }
     }
   }
+}
+
+/// Checkpoints of versions that cut every longer document have the hash of cut.
+TEST_F(LoaderTest, TheHashHoldsTheRuleForLongDocuments) {
+  EXPECT_EQ(corpus_hash({"ab", "cd"}, {1, 3}, LongDocuments::cut), hash_bytes("ab 0.25\ncd 0.75\n"));
+  EXPECT_EQ(corpus_hash({"ab", "cd"}, {1, 3}, LongDocuments::drop), hash_bytes("ab 0.25\ncd 0.75\nlonger drop\n"));
+  EXPECT_EQ(corpus_hash({"ab"}, {2}, LongDocuments::truncate), hash_bytes("ab 1\nlonger truncate\n"));
 }
 
 TEST_F(LoaderTest, SequencesLongerThanASlice) {

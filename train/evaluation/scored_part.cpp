@@ -60,9 +60,9 @@ std::optional<bool> was_trained_on(const std::string& file_hash, const DataConfi
   std::vector<double> weights;
   weights.reserve(data.train.size());
   for (const DataSource& source : data.train) weights.push_back(source.weight);
-  if (data.train.size() == 1) return corpus_hash({file_hash}, weights) == data_hash;
+  if (data.train.size() == 1) return corpus_hash({file_hash}, weights, data.longer) == data_hash;
   const auto hashes = hashes_of(data);
-  if (!hashes || corpus_hash(*hashes, weights) != data_hash) return std::nullopt;  // other files than then
+  if (!hashes || corpus_hash(*hashes, weights, data.longer) != data_hash) return std::nullopt;  // other files than then
   return std::ranges::find(*hashes, file_hash) != hashes->end();
 }
 

@@ -11,6 +11,7 @@
 #include "framework/config/read_config.h"
 #include "framework/config/training_stages.h"
 #include "framework/error.h"
+#include "parallel/shared_error.h"
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/models/adapters/adapted_model.h"
 #include "train/models/model_source.h"
@@ -22,9 +23,9 @@ namespace {
 
 /// Keys, or sections of keys, that a resume must keep: they change what the weights, the moments or the data's order
 /// mean.
-constexpr std::array<std::string_view, 9> kept_on_resume{
-    "model",        "training.seq_len", "training.global_batch_size", "training.seed", "training.dtype",
-    "data.packing", "optimizer.name",   "training.trainable",         "lora"};
+constexpr std::array<std::string_view, 10> kept_on_resume{
+    "model",       "training.seq_len", "training.global_batch_size", "training.seed", "training.dtype", "data.packing",
+    "data.longer", "optimizer.name",   "training.trainable",         "lora"};
 
 std::string change(const ConfigDifference& difference) {
   return fmt::format("{} was {}, is {}", difference.key, difference.before, difference.after);
@@ -155,7 +156,8 @@ void check_resumable(const Checkpoint& checkpoint, const Config& config, const s
       log("changed since the checkpoint: " + change(difference));
     }
   }
-  if (checkpoint.manifest.data_hash != data_hash) {
+  const bool one_rule = checkpoint.config.data.longer == config.data.longer;  // else the hashes must differ
+  if (one_rule && checkpoint.manifest.data_hash != data_hash) {
     refused.push_back(
         fmt::format("the hash of data.train's tokens was {}, is {}", checkpoint.manifest.data_hash, data_hash));
   }
@@ -224,6 +226,15 @@ void check_folder(const StartRequest& request, const RunFolder& folder, const Fo
          "--resume, or choose another --output",
          folder.path(), content.metrics.last_step(), changed);
   }
+}
+
+LongDocuments longer_so_far(const StartRequest& request, const FolderContent& content, const DataConfig& data) {
+  std::optional<Config> before = content.config;
+  if (!request.resume_path.empty()) {  // what cannot be read is refused where it is opened
+    caught([&] { before = read_config(request.resume_path + "/config.yaml", {}, ConfigUse::know); });
+  }
+  const bool goes_on = before && before->data.packing == data.packing;
+  return goes_on && data.longer == LongDocuments::automatic ? before->data.longer : data.longer;
 }
 
 RunStart choose_start(const StartRequest& request, const RunFolder& folder, const FolderContent& content,

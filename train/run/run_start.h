@@ -8,12 +8,14 @@
 #include <optional>
 #include <string>
 
+#include "framework/config/choices.h"
 #include "layers/model/model_definition.h"
 #include "train/checkpoint/checkpoint_manifest.h"
 
 namespace ringtrain {
 
 struct Checkpoint;  // train/checkpoint/checkpoint_folder.h
+struct DataConfig;  // framework/config/data_config.h
 struct FolderContent;
 struct ModelSource;  // train/models/model_source.h
 class RunFolder;     // train/run/run_folder.h
@@ -46,6 +48,9 @@ using Log = std::function<void(const std::string&)>;
 /// Error(checkpoint) if there are metrics of steps, and the checkpoints are gone.
 void check_folder(const StartRequest& request, const RunFolder& folder, const FolderContent& content,
                   const Config& config);
+
+/// Returns data.longer of the run that may go on, if it was not given: what began by one rule goes on by it.
+LongDocuments longer_so_far(const StartRequest& request, const FolderContent& content, const DataConfig& data);
 
 /// Returns how to begin, after check_folder(); log() gets what a person should know (a damaged checkpoint passed over,
 /// changed keys, a fresh start). Throws Error(usage) if the checkpoint belongs to another run than the folder,
