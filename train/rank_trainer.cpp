@@ -222,11 +222,10 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   line.time = WallClock::now();
   line.skipped_steps = step_.skipped();
   line.trend = trend_.add(result.loss, result.grad_norm);
-  const auto tokens = static_cast<double>(training.global_batch_size * training.seq_len);
-  line.tokens_per_second = tokens / seconds;
+  line.tokens_per_second = static_cast<double>(training.global_batch_size * training.seq_len) / seconds;
   line.visible_pairs = result.pairs.forward / static_cast<double>(run_.config.model.num_hidden_layers);
   if (peak_flops_ > 0 && !result.empty) {
-    line.mfu = useful_flops_.of(tokens, result.pairs) / seconds / peak_flops_;
+    line.mfu = useful_flops_.of(result.held_tokens, result.pairs) / seconds / peak_flops_;
   }
   line.samples = run_.sample_indices(step);
   line.peak = peaks;

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "data/loader.h"
 #include "parallel/collectives.h"
@@ -20,23 +22,29 @@ StepBatches::StepBatches(const RunSteps& run, const Corpus& corpus, RankState& s
 double StepBatches::load(StepResult& result) {
   state_.model->wait_for_batch();  // no wait: the step before was read to its loss
   const Config& config = run_.at(result.step);
-  const Segment sequence{0, 1, config.training.seq_len};
+  const std::int64_t seq_len = config.training.seq_len;
   const int data_rank = state_.mesh.data_index(state_.rank);
-  std::array<double, 4> sums{};  // one message carries them
-  auto& [weights, forward_pairs, backward_pairs, unreadable_ranks] = sums;
+  std::array<double, 5> sums{};  // one message carries them
+  auto& [weights, tokens, forward_pairs, backward_pairs, unreadable_ranks] = sums;
   const std::optional<Error> problem = caught([&] {
     for (std::int64_t micro = 0; micro < run_.micro_batches(result.step); ++micro) {
       const Span span(state_.stream.trace(), "batch", {{"micro", micro}});
       Batch& batch = state_.batch_of(micro);
-      load_windows(batch, corpus_, run_.samples_of(result.step, data_rank, micro), config.training.seq_len,
-                   config.data.packing, state_.shard);
+      const std::vector<Sample> samples = run_.samples_of(result.step, data_rank, micro);
+      load_windows(batch, corpus_, samples, seq_len, config.data.packing, state_.shard);
       weights += batch.weight_sum;
       if (state_.shard.ring_rank > 0) continue;
-      const LayerPairs pairs = layer_pairs(masks_, [&](const AttentionMask& mask) {
-        return static_cast<double>(visible_pairs(mask, {&sequence, 1}, {&sequence, 1}, batch.B, batch.document_starts));
-      });
-      forward_pairs += pairs.forward;
-      backward_pairs += pairs.backward;
+      for (std::size_t b = 0; b < samples.size(); ++b) {
+        const Segment held{0, 1, corpus_.window(samples[b].file, samples[b].window, seq_len).tokens};
+        std::span<const DocumentStarts> documents;
+        if (batch.has_documents) documents = {&batch.document_starts[b], 1};
+        const LayerPairs pairs = layer_pairs(masks_, [&](const AttentionMask& mask) {
+          return static_cast<double>(visible_pairs(mask, {&held, 1}, {&held, 1}, 1, documents));
+        });
+        tokens += static_cast<double>(held.count);
+        forward_pairs += pairs.forward;
+        backward_pairs += pairs.backward;
+      }
     }
   });
   if (problem) unreadable_ranks = 1;
@@ -44,6 +52,7 @@ double StepBatches::load(StepResult& result) {
   if (unreadable_ranks > 0) {
     if (auto shared = shared_error(*state_.world, problem, {"data that cannot be read"})) throw SharedError(*shared);
   }
+  result.held_tokens = tokens;
   result.pairs = {.forward = forward_pairs, .backward = backward_pairs};
   result.empty = !(weights > 0);
   return weights;

@@ -16,8 +16,9 @@ class StepBatches {
  public:
   /// run, corpus and state must outlive it.
   StepBatches(const RunSteps& run, const Corpus& corpus, RankState& state);
-  /// Collective. Loads the micro-batches of step result.step into the state's and counts their pairs. Returns the
-  /// weights of all targets: the step's one denominator. Throws SharedError on all ranks if one cannot read its data.
+  /// Collective. Loads the micro-batches of step result.step into the state's and counts their tokens and pairs, but
+  /// for what fills windows up. Returns the weights of all targets: the step's one denominator. Throws SharedError on
+  /// all ranks if one cannot read its data.
   double load(StepResult& result);
 
  private:

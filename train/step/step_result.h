@@ -14,6 +14,7 @@ namespace ringtrain {
 /// What all ranks know after a step. `tokens` and `seconds` are 0: only rank 0 fills them in, for its line of metrics.
 struct StepResult : StepReport {
   LayerPairs pairs;                // over all sequences
+  double held_tokens = 0;          // of the files, over all sequences: the rest of the step's tokens fills windows up
   bool empty = false;              // no sequence has a target: nothing was computed
   std::int64_t nonfinite = 0;      // steps in a row, up to this one, whose loss or norm is not finite
   int signal = 0;                  // SIGTERM or SIGINT, if any rank has seen one
