@@ -35,6 +35,9 @@ CASES = [
     ("sentencepiece", template([BEGIN], [])),
     ("sentencepiece", template([BEGIN], [END])),
     ("sentencepiece", template([], [END])),
+    ("sentencepiece", {"type": "BertProcessing", "sep": END, "cls": BEGIN}),
+    ("byte_level", {"type": "RobertaProcessing", "sep": TEXT_END, "cls": TEXT_END, "trim_offsets": True,
+                    "add_prefix_space": False}),
 ]
 
 

@@ -119,6 +119,12 @@ TEST_F(BeginTokens, PostProcessorsThatAreNotDoneAreRefused) {
   EXPECT_NE(refusal().find("has no <s>"), std::string::npos) << refusal();
   post["single"] = "$A";
   EXPECT_NE(refusal().find("has no"), std::string::npos) << refusal();
+  post = {{"type", "RobertaProcessing"}, {"cls", {"<s>", 1}}, {"sep", {"</s>", 700}}};
+  EXPECT_NE(refusal().find("token '</s>' has the id 700"), std::string::npos) << refusal();
+  post["sep"] = {"</s>"};
+  EXPECT_NE(refusal().find("tokenizer.json"), std::string::npos) << refusal();
+  post = {{"type", "OtherProcessing"}};
+  EXPECT_NE(refusal().find("OtherProcessing"), std::string::npos) << refusal();
 }
 
 TEST_F(BeginTokens, APromptBeginsAsTheTokenizerBeginsATextAndOnce) {

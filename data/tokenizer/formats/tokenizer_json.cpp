@@ -297,13 +297,23 @@ class Reader {
     }
   }
 
-  /// Finds what stands before and after a text. Processors of other types change no id.
+  /// Finds what stands before and after a text. ByteLevel changes no id.
   void read_post_processor(const json& post) {
     const std::string type = type_of(post);
     if (type == "Sequence") {
       for (const json& one : member(post, "processors")) read_post_processor(one);
+    } else if (type == "BertProcessing" || type == "RobertaProcessing") {
+      const json &begin = member(post, "cls"), &end = member(post, "sep");  // each a list: a token's text and its id
+      put_around_text(spec_.begin_of_text, begin.at(0).get<std::string>(), begin.at(1));
+      put_around_text(spec_.end_of_text, end.at(0).get<std::string>(), end.at(1));
+    } else if (type == "TemplateProcessing") {
+      read_template(post);
+    } else if (!post.is_null() && type != "ByteLevel") {
+      refuse("the post_processor", type.empty() ? json_text(post) : type);
     }
-    if (type != "TemplateProcessing") return;
+  }
+
+  void read_template(const json& post) {
     std::optional<std::int32_t>* place = &spec_.begin_of_text;
     for (const json& piece : member(post, "single")) {
       if (piece.contains("Sequence")) {
@@ -312,12 +322,17 @@ class Reader {
       }
       const auto name = member(member(piece, "SpecialToken"), "id").get<std::string>();
       for (const json& id : member(member(member(post, "special_tokens"), name.c_str()), "ids")) {
-        if (*place) refuse("the post_processor", "one that puts several tokens before or after a text");
-        auto vocabulary = static_cast<std::int64_t>(spec_.tokens.size());
-        for (const AddedToken& added : spec_.added) vocabulary = std::max(vocabulary, added.id + std::int64_t{1});
-        *place = static_cast<std::int32_t>(checked_id(id, name, vocabulary));
+        put_around_text(*place, name, id);
       }
     }
+  }
+
+  /// Sets the token before or after a text.
+  void put_around_text(std::optional<std::int32_t>& place, const std::string& name, const json& id) {
+    if (place) refuse("the post_processor", "one that puts several tokens before or after a text");
+    auto vocabulary = static_cast<std::int64_t>(spec_.tokens.size());
+    for (const AddedToken& added : spec_.added) vocabulary = std::max(vocabulary, added.id + std::int64_t{1});
+    place = static_cast<std::int32_t>(checked_id(id, name, vocabulary));
   }
 
   /// Gemma's files have this one behind a normalizer that leaves no spaces.

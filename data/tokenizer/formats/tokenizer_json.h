@@ -1,7 +1,7 @@
 // tokenizer.json of Hugging Face's tokenizers, version 1.0: byte-level BPE, and SentencePiece's BPE as converters write
 // it. What the file asks for and this program does not do is refused by name, never ignored. Truncation and padding are
-// for inference and are ignored; so is the post-processor: what stands at the ends of a document is the caller's
-// choice.
+// for inference and are ignored. Of the post-processor it reads which token begins and ends a text; whether a document
+// has these is the caller's choice.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
