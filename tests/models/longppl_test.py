@@ -32,6 +32,8 @@ except ImportError as error:
 import transformers_matrix as matrix  # noqa: E402
 
 BIN = pathlib.Path(os.environ["RINGTRAIN_BIN"])
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TEXT = {"Sequence": {"id": "A", "type_id": 0}}
 TOLERANCE = 1e-6
 CONFIG = """
 model: {{hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2, intermediate_size: 64,
@@ -111,6 +113,45 @@ def compare(folder, number, text, model, settings, mesh, begin):
     return ours["n_key_token"]
 
 
+def compare_by_tokenizer(folder):
+    """A tokenizer.json whose post-processor begins each text: what evaluate does by default is what longppl does with
+    the ids of AutoTokenizer."""
+    tokenizer = json.loads((ROOT / "tests/tokenizers/tiny/byte_level.json").read_text())
+    begin = {**tokenizer["added_tokens"][0], "id": 601, "content": "<s>"}
+    tokenizer["added_tokens"].append(begin)
+    tokenizer["post_processor"] = {
+        "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, TEXT],
+        "pair": [TEXT, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [601], "tokens": ["<s>"]}}}
+    own = pathlib.Path(folder) / "tokenizer"
+    own.mkdir()
+    (own / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (own / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
+    text = (ROOT / "LICENSE").read_text()[:900]
+    (own / "text.jsonl").write_text(json.dumps({"text": text}) + "\n")
+    run("prepare", "--input", own / "text.jsonl", "--tokenizer", own, "--output", own / "text.h5",
+        "--validation-fraction", "0")
+    sized = CONFIG.format(data=own / "text.h5", steps=30).replace("model: {", "model: {vocab_size: 602, ")
+    (own / "run.yaml").write_text(sized.replace("seq_len: 256", "seq_len: 128"))
+    run("train", "--config", own / "run.yaml", "--output", own / "run")
+    run("export", "--checkpoint", own / "run", "--output", own / "model")
+    theirs = transformers.AutoTokenizer.from_pretrained(own)
+    length = len(theirs(text)["input_ids"])
+    run("evaluate", "--checkpoint", own / "model", "--data", own / "text.h5", "--part", "whole", "--dtype", "float64",
+        "--context-lengths", length, "--target-tokens", 8, "--target-blocks", 1, "--longppl", "--trunc-len", 32,
+        "--sliding-window", 16, "--alpha", 0.5, "--beta", -9, "--output", own / "found.json")
+    found, = json.loads((own / "found.json").read_text())["longppl"]["documents"]
+    model = double(own / "model")
+    with matrix.double_for_single():
+        right = longppl.compute_longppl(text, model, model, theirs, theirs, trunc_len=32, sliding_window=16, alpha=0.5,
+                                        beta=-9.0)
+    assert found["n_token"] == right["n_token"] == length - 1, (found, right)
+    assert found["n_key_token"] == right["n_key_token"] > 20, (found, right)
+    for name in ("longppl", "ppl"):
+        assert abs(found[name] / float(right[name]) - 1) <= TOLERANCE, (name, found, right)
+    print(f"a tokenizer that begins texts: {found['n_key_token']} key tokens of {length}, longppl {found['longppl']:.6f}")
+
+
 worst = {"longppl": 0.0, "ppl": 0.0}
 
 
@@ -145,6 +186,7 @@ def main():
             assert len(counts) > 4
             keys = sum(counts)
             assert keys > 20, keys
+        compare_by_tokenizer(folder)
     return 0
 
 

@@ -1,10 +1,13 @@
 // One checkpoint against another: KL and nll of both on the same targets.
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "data/loader.h"
 #include "extras/long_context/comparison.h"
 #include "layers/logits_pass.h"
+#include "tests/support/paths.h"
 #include "tests/train/evaluation/evaluation_fixture.h"
 #include "train/evaluation/evaluation_report.h"
 
@@ -179,6 +182,33 @@ TEST_F(ComparisonTest, OtherVocabulariesAreRefused) {
   const std::string sentence = error_of(ExitCode::usage, [&] { evaluate(options(one), at("wide")); });
   EXPECT_NE(sentence.find("29 tokens"), std::string::npos) << sentence;
   EXPECT_NE(sentence.find("23"), std::string::npos) << sentence;
+}
+
+// Two models whose tokenizers begin texts in two ways would each read windows as it does not know them.
+TEST_F(ComparisonTest, ModelsThatBeginTextsInTwoWaysAreComparedOnlyAsAsked) {
+  const auto begun_by = [&](const std::string& name, const char* post_processor) {
+    run(tiny(data(), {"training.steps=1", "model.vocab_size=601", "model.initializer_range=0.4"}), name);
+    nlohmann::json tokenizer =
+        nlohmann::json::parse(content_of(source_folder() + "/tests/tokenizers/tiny/byte_level.json"));
+    tokenizer["post_processor"] = nlohmann::json::parse(post_processor);
+    std::filesystem::create_directory(at(name + "/tokenizer"));
+    std::ofstream(at(name + "/tokenizer/tokenizer.json")) << tokenizer.dump();
+    return at(name);
+  };
+  const char* const none = "null";
+  const char* const begins = R"({"type": "TemplateProcessing", "special_tokens": {"x": {"ids": [0]}},
+                                 "single": [{"SpecialToken": {"id": "x"}}, {"Sequence": {"id": "A"}}]})";
+  const std::string plain = begun_by("plain", none), one = begun_by("one", begins), two = begun_by("two", begins);
+  const std::string refusal = error_of(ExitCode::usage, [&] { evaluate(options(plain), one); });
+  EXPECT_TRUE(holds_all(
+      refusal, {"--against " + one + ": its tokenizer begins a text with token 0, that of " + plain + " with no token",
+                "--begin-token none or --begin-token ID"}));
+  EXPECT_EQ(evaluate(options(one), two).comparison.size(), 2U);
+  for (const std::int64_t asked : {-1, 0}) {
+    EvaluationOptions both = options(plain);
+    both.begin_token = asked;
+    EXPECT_EQ(evaluate(both, one).summary.targets.request.begin_token.has_value(), asked == 0);
+  }
 }
 
 }  // namespace

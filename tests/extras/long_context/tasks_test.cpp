@@ -133,11 +133,12 @@ class TasksTest : public TrainTest {
     settings.insert(settings.end(), more.begin(), more.end());
     return tiny("none", settings);
   }
-  static TaskSamples samples(std::int64_t each, std::vector<std::int64_t> lengths = {1000, 1300}) {
+  static TaskSamples samples(std::int64_t each, std::vector<std::int64_t> lengths = {1000, 1300},
+                             std::optional<std::int32_t> begin_token = {}) {
     TaskSettings settings;
     settings.depths = 3;
     settings.samples = each;
-    return make_task_samples(all_tasks, lengths, settings, *load_tokenizer("bytes"), 257);
+    return make_task_samples(all_tasks, lengths, settings, *load_tokenizer("bytes"), 257, begin_token);
   }
   static void on_random(const Config& config, const std::function<void(RankState&)>& body) {
     on_ranks(config, {1300}, [&](RankState& state) {
@@ -155,10 +156,13 @@ class TasksTest : public TrainTest {
   }
 };
 
-class TaskTokens : public TasksTest {};
+class TaskTokens : public TasksTest {
+ protected:
+  static void expect_filled(std::optional<std::int32_t> begin_token);
+};
 
-TEST_F(TaskTokens, FillALengthAndWeighTheAnswersAlone) {
-  const TaskSamples made = samples(2);
+void TaskTokens::expect_filled(std::optional<std::int32_t> begin_token) {
+  const TaskSamples made = samples(2, {1000, 1300}, begin_token);
   const auto bytes = load_tokenizer("bytes");
   const auto offsets = made.tokens->document_offsets();
   ASSERT_EQ(made.spans.size(), 6U * 2U * 3U * 2U);
@@ -190,7 +194,17 @@ TEST_F(TaskTokens, FillALengthAndWeighTheAnswersAlone) {
       if (weights[i] > 0) weighted += bytes->token_text(ids[i]);
     }
     EXPECT_EQ(weighted, answers[static_cast<std::int64_t>(text)]);
+    EXPECT_EQ(ids.front() == 256, begin_token.has_value());
+    EXPECT_EQ(std::ranges::count(ids, 256), begin_token.has_value()) << "bytes of text have no such token";
   }
+}
+
+TEST_F(TaskTokens, FillALengthAndWeighTheAnswersAlone) {
+  expect_filled({});
+}
+
+TEST_F(TaskTokens, BeginWithTheTokenThatBeginsAText) {
+  expect_filled(256);
 }
 
 TEST_F(TaskTokens, WhatDoesNotFitIsRefused) {
