@@ -1,5 +1,6 @@
 // Runs with lora beside a Hugging Face folder: what they train, save, resume and refuse; adapters as a PEFT folder and
 // merged with their base.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
@@ -15,6 +16,7 @@
 #include "train/models/adapters/peft_folder.h"
 #include "train/models/export_model.h"
 #include "train/models/model_source.h"
+#include "train/run/run_folder.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -166,6 +168,55 @@ TEST_F(Adapters, TakeTheirBaseFromWhereItIsNamed) {
   request.init_from = at("moved");
   EXPECT_EQ(run(same, "run", request, 8).code, ExitCode::done);
   EXPECT_EQ(open_model(at("run")).base->path, at("moved"));
+  // What has no adapters goes on with its own weights, and says so.
+  const Config without = config({"training.steps=2"});
+  run(without, "plain", from(at("moved")), 1);
+  request.init_from = source_folder() + "/tests/models/folders/llama_float64";
+  const Outcome outcome = run(without, "plain", request);
+  EXPECT_NE(outcome.logged("--init-from " + request.init_from + " is passed over"), "");
+  run(without, "whole", from(at("moved")));
+  expect_same_bits("plain", "whole");
+}
+
+// Adapters are given to others, whom a path within somebody's home tells nothing.
+TEST_F(Adapters, NameTheirBaseAsTheUserOrTheHubDoes) {
+  const auto name_of = [&](const std::string& model) {
+    fs::remove_all(at("exported"));
+    export_model(open_model(model), {.output = at("exported")});
+    return nlohmann::json::parse(content_of(at("exported/adapter_config.json")))["base_model_name_or_path"]
+        .get<std::string>();
+  };
+  const std::string given = fs::relative(base()).string();
+  run(config(lora()), "run", from(given), 4);
+  EXPECT_EQ(name_of(at("run")), given);
+  EXPECT_EQ(read_checkpoint_manifest(checkpoint("run", 4)).base->path, base());
+  const std::string cached = at("hub/models--some-one--Llama-3/snapshots/0123abcd");
+  fs::create_directories(fs::path(cached).parent_path());
+  fs::copy(base(), cached);
+  run(config(lora()), "of_hub", from(cached), 4);
+  EXPECT_EQ(name_of(at("of_hub")), "some-one/Llama-3");
+  fs::rename(at("exported"), at("peft"));  // which has no base beside it
+  fs::create_directory(at("beside"));
+  fs::rename(at("peft"), at("beside/peft"));
+  fs::copy(base(), at("beside/Llama-3"));
+  run(config(lora()), "again", from(at("beside/peft")), 4);
+  EXPECT_EQ(name_of(at("again")), "some-one/Llama-3");
+  EXPECT_EQ(name_of(at("beside/peft")), "some-one/Llama-3");
+  // Of an earlier version's checkpoint nothing but the path is known.
+  CheckpointManifest manifest = read_checkpoint_manifest(checkpoint("run", 4));
+  manifest.base->name.reset();
+  std::ofstream(checkpoint("run", 4) + "/manifest.json") << to_json(manifest);
+  EXPECT_EQ(name_of(at("run")), base());
+}
+
+TEST_F(Adapters, InAFolderAreFilesThatNoOutputReplaces) {
+  run(config(lora()), "run", from(base()), 4);
+  export_model(open_model(at("run")), {.output = at("peft")});
+  std::ofstream(at("peft/tokenizer.json")) << "{}";
+  const std::vector<std::string> files = files_of_model(at("peft"));
+  for (const std::string name : {"tokenizer.json", "adapter_config.json", "adapter_model.safetensors"}) {
+    EXPECT_TRUE(std::ranges::find(files, at("peft/" + name)) != files.end()) << name;
+  }
 }
 
 TEST_F(Adapters, AreRefusedWhereTheyCannotBeMeant) {

@@ -30,12 +30,14 @@ struct BaseModel {
   std::string path;                        // from the root on
   std::string hash;                        // of its files of weights
   std::optional<std::int64_t> bytes = {};  // of these files; none: an earlier version wrote the manifest
+  std::optional<std::string> name = {};    // as the user or the hub names it; none: as bytes
 
   template <class Self, class Visit>
   static void visit_members(Self& self, Visit& visit) {
     visit("path", self.path);
     visit.hash("xxh3_128", self.hash);
     visit.optional("bytes", self.bytes);
+    visit.optional("name", self.name);
   }
 };
 

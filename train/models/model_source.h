@@ -23,6 +23,7 @@ namespace ringtrain {
 
 struct ModelSource {
   std::string path;                         // of the checkpoint, folder or file
+  std::string name;                         // of a base, as its adapters name it; "": as its path
   ModelConfig model;                        // resolved
   std::int64_t context_length = 0;          // that it was trained for: its own, or that of its run if that is longer
   std::string identity;                     // equal where two processes see the same model: for require_agreement

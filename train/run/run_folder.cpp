@@ -9,6 +9,7 @@
 #include "framework/error.h"
 #include "layers/check_model.h"
 #include "train/models/adapters/kept_base.h"
+#include "train/models/adapters/peft_folder.h"
 #include "train/models/hugging_face_config.h"
 #include "train/models/model_source.h"
 
@@ -85,7 +86,7 @@ std::vector<std::string> files_of_run(const std::string& path) {
 std::vector<std::string> files_of_model(const std::string& path) {
   if (!is_directory(path)) return {path};
   std::vector<std::string> files = files_of_run(path);
-  if (is_hugging_face_folder(path)) add_files(path, files);
+  if (is_hugging_face_folder(path) || is_peft_folder(path)) add_files(path, files);
   return files;
 }
 

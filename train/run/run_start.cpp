@@ -74,9 +74,13 @@ void check_same_run(const Checkpoint& checkpoint, const RunFolder& folder, const
 }
 
 /// Lets the model that --init-from names be the base of a run's adapters, which may have moved. Throws
-/// Error(checkpoint) unless it is that base.
-void name_base(Checkpoint& checkpoint, const std::string& init_from) {
-  if (init_from.empty() || !checkpoint.manifest.base) return;
+/// Error(checkpoint) unless it is that base. A run without adapters has no more use for it.
+void name_base(Checkpoint& checkpoint, const std::string& init_from, const Log& log) {
+  if (init_from.empty()) return;
+  if (!checkpoint.manifest.base) {
+    return log(fmt::format("--init-from {} is passed over: the weights to go on with are those of {}", init_from,
+                           checkpoint.path));
+  }
   BaseModel& base = *checkpoint.manifest.base;
   const BaseModel named = base_of(open_model(init_from));
   if (named.hash != base.hash) {
@@ -86,6 +90,7 @@ void name_base(Checkpoint& checkpoint, const std::string& init_from) {
          checkpoint.path, base.hash, init_from, named.hash);
   }
   base.path = named.path;
+  base.name = named.name;
 }
 
 RunStart resumed(Checkpoint checkpoint, const Config& config, const std::string& data_hash, const Log& log) {
@@ -251,7 +256,7 @@ RunStart choose_start(const StartRequest& request, const RunFolder& folder, cons
   if (request.resume) {
     std::optional<Checkpoint> newest = folder.checkpoints().newest_intact(log, model);
     if (newest) {
-      name_base(*newest, request.init_from);
+      name_base(*newest, request.init_from, log);
       return resumed(*std::move(newest), config, data_hash, log);
     }
     log(fmt::format("{}: there is no checkpoint to resume from; starting afresh", folder.path()));

@@ -81,19 +81,27 @@ class MergedWeights final : public WeightSource {
 
 }  // namespace
 
-std::string base_path(const ModelSource& source) {
-  const std::string& path = source.base ? source.base->path : source.path;
-  const std::string whole = std::filesystem::absolute(path).lexically_normal().string();
-  if (well_formed_prefix(whole) < whole.size()) {
-    fail(ExitCode::usage,
-         "{}: adapters name their base in a JSON file, which holds UTF-8, and this path is not: rename it", whole);
-  }
-  return whole;
+std::string base_name(const ModelSource& source) {
+  const ModelSource& base = source.base ? *source.base : source;
+  if (!base.name.empty()) return base.name;
+  // The hub's cache: models--ORGANIZATION--MODEL/snapshots/REVISION.
+  constexpr std::string_view prefix = "models--";
+  const std::string revisions = parent_directory(whole_path(base.path));
+  std::string cached = file_name(parent_directory(revisions));
+  if (file_name(revisions) != "snapshots" || !cached.starts_with(prefix)) return base.path;
+  cached.erase(0, prefix.size());
+  if (const std::size_t dashes = cached.find("--"); dashes != std::string::npos) cached.replace(dashes, 2, "/");
+  return cached;
 }
 
 BaseModel base_of(const ModelSource& source) {
   const ModelSource& base = source.base ? *source.base : source;
-  return {.path = base_path(source), .hash = base.hash_weights(), .bytes = base.weight_bytes};
+  const std::string whole = std::filesystem::absolute(base.path).lexically_normal().string();
+  if (well_formed_prefix(whole) < whole.size()) {
+    fail(ExitCode::usage,
+         "{}: adapters name their base in a JSON file, which holds UTF-8, and this path is not: rename it", whole);
+  }
+  return {.path = whole, .hash = base.hash_weights(), .bytes = base.weight_bytes, .name = base_name(source)};
 }
 
 ModelSource open_base(const BaseModel& base, const std::string& of) {
@@ -104,6 +112,7 @@ ModelSource open_base(const BaseModel& base, const std::string& of) {
          plain_text(path));
   }
   ModelSource source = open_base_model(path, of);
+  source.name = base.name.value_or("");
   const auto require_same = [&](const char* what, const auto& before, const auto& now) {
     if (before == now) return;
     fail(ExitCode::checkpoint,

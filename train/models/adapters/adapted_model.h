@@ -10,11 +10,12 @@
 
 namespace ringtrain {
 
-/// Returns the path, from the root on, of the base of adapters, or of a model that has none. Throws Error(usage) if it
-/// is not UTF-8, which is all that a checkpoint's manifest and PEFT's config can hold.
-std::string base_path(const ModelSource& source);
+/// Returns what a person calls the base of adapters, or a model that has none: its name in the hub where it lies in the
+/// hub's cache, else the path by which the user named it.
+std::string base_name(const ModelSource& source);
 /// Returns how a checkpoint names the base of adapters that begin with this model: the model itself, or the base of its
-/// own adapters. Reads all of its weights. Throws like base_path().
+/// own adapters. Reads all of its weights. Throws Error(usage) if its path is not UTF-8, which is all that a
+/// checkpoint's manifest and PEFT's config can hold.
 BaseModel base_of(const ModelSource& source);
 
 /// Opens the base of a checkpoint of adapters, at `of`: the one that its run keeps (kept_base.h), else the one at the

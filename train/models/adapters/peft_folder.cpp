@@ -142,6 +142,7 @@ ModelSource open_peft_folder(const std::string& folder) {
   const AdapterConfig config =
       parse_adapter_config(read_in_folder(folder, adapter_config_file, ExitCode::checkpoint, largest_config), path);
   ModelSource base = open_named_base(folder, config.base);
+  base.name = config.base;
   ModelSource source = base;
   source.path = folder;
   source.checkpoint.reset();
@@ -225,7 +226,7 @@ std::string write_adapter_config(const ModelSource& source) {
   const LoraConfig& lora = source.model.lora;
   const std::set<std::string> modules = modules_to_save(source);
   nlohmann::ordered_json json;
-  json["base_model_name_or_path"] = base_path(source);
+  json["base_model_name_or_path"] = base_name(source);
   json["bias"] = "none";
   json["fan_in_fan_out"] = false;
   json["inference_mode"] = true;
