@@ -14,7 +14,7 @@ void run_on_rank_zero(Communicator& world, const std::function<void()>& body) {
   std::int64_t done = 0;
   while (!done) {
     if (world.rank() == 0) done = work.wait_for(std::chrono::milliseconds(200)) == std::future_status::ready;
-    all_reduce_max(world, {&done, 1}, {"waiting for rank 0 to save"});
+    all_reduce_max(world, {&done, 1}, {"waiting for work of rank 0"});
   }
   if (world.rank() == 0) work.get();
 }

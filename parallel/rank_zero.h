@@ -1,4 +1,4 @@
-// Work of rank 0 that may outlast the communicator's timeout (fsync and hashing of a large checkpoint) while all other
+// Work of rank 0 that may outlast the communicator's timeout (fsync of a large checkpoint, a reference) while all other
 // ranks wait for it: they exchange a sign of life meanwhile.
 #pragma once
 

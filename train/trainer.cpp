@@ -338,9 +338,11 @@ void release_source(const Run& run, const Communicator& world, const Launcher& l
   if (run.start.source && world.rank() == launcher.process()) run.start.source->release();
 }
 
-/// Calls body with each rank's trainer, which has loaded its state, when rank 0 has called `first`.
+/// Calls body with each rank's trainer, which has loaded its state, when rank 0 has called `first`. Rank 0 calls `last`
+/// when no trainer is left, while the others wait for it, however long that takes.
 void on_ranks(const Run& run, const Log& log, Launcher& launcher, TraceFile& timeline,
-              const std::function<void()>& first, const std::function<void(RankTrainer&, Communicator&)>& body) {
+              const std::function<void()>& first, const std::function<void(RankTrainer&, Communicator&)>& body,
+              const std::function<void()>& last = {}) {
   const std::vector<int> here = launcher.ranks_here(launch_options(run.config.mesh).ranks);
   require_runnable(std::ssize(here), compute_threads(run.config.mesh, launcher));
   log_oversubscription(run.config.mesh, launcher, log);
@@ -357,6 +359,7 @@ void on_ranks(const Run& run, const Log& log, Launcher& launcher, TraceFile& tim
       body(trainer, world);
     }
     timeline.gather(world);
+    if (last) run_on_rank_zero(world, last);
   });
 }
 
@@ -449,7 +452,8 @@ ExitCode train(const Run& run, const Log& log, Launcher& launcher) {
   return result;
 }
 
-StepResult dumped_step(const Run& run, const Log& log, Launcher& launcher) {
+StepResult dumped_step(const Run& run, const Log& log, Launcher& launcher,
+                       const std::function<void(const StepResult&)>& look) {
   check_plan_memory(run, launcher);
   TraceFile timeline(run, launcher, log);
   StepResult result;
@@ -460,6 +464,10 @@ StepResult dumped_step(const Run& run, const Log& log, Launcher& launcher) {
         release_source(run, world, launcher);
         const StepResult of_rank = trainer.steps_until(run.dump.step);
         if (world.rank() == launcher.process()) result = of_rank;
+      },
+      [&] {
+        lock = {};
+        if (look) look(result);
       });
   return result;
 }

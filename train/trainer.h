@@ -47,7 +47,10 @@ ExitCode train(const Run& run, const Log& log, Launcher& launcher);
 ExitCode train(const Run& run, const Log& log);
 
 /// Instead of train(): does the run's steps up to the one of its dump request, with all that train() refuses, and
-/// writes nothing but the dump. Returns what that step gave, the same in every process.
-StepResult dumped_step(const Run& run, const Log& log, Launcher& launcher);
+/// writes nothing but the dump. Returns what that step gave, the same in every process. look: called by rank 0 with
+/// that, once the dump is whole and no rank has the run's memory any more; the others wait for it, however long it
+/// takes.
+StepResult dumped_step(const Run& run, const Log& log, Launcher& launcher,
+                       const std::function<void(const StepResult&)>& look = {});
 
 }  // namespace ringtrain

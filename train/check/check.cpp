@@ -93,7 +93,7 @@ std::vector<std::string> CheckReport::untested() const {
 CheckReport check_run(const CheckOptions& options, const Log& log, Launcher& launcher) {
   CheckReport report;
   TrainOptions run_options = checked_run(options, report.cuts);
-  Config& config = run_options.config;
+  const Config& config = run_options.config;
   for (const std::string& clause : report.cuts) log("cut: " + clause);
   const Config checked = config_of_step(config, run_options.dump.step);
   const ReferencePlan plan = plan_reference(checked, make_parameter_table(checked));
@@ -101,25 +101,23 @@ CheckReport check_run(const CheckOptions& options, const Log& log, Launcher& lau
   const double expected = plan.flops / reference_rate();
   log(fmt::format("the reference takes about {}, in {}", human_duration(expected),
                   human_bytes(static_cast<double>(plan.bytes(checked.training.seq_len)))));
-  // Processes wait at the end for the one that computes the reference. They agree about the time: none measures it.
-  constexpr double slowest_flops = 1e8, longest = 1e6;
-  double& timeout = config.mesh.timeout_seconds;
-  if (launcher.ranks_are_processes()) timeout = std::min(longest, timeout + 60 + plan.flops / slowest_flops);
   const bool makes_folder = !path_exists(run_options.dump.folder);
   const Run run = prepare_run(run_options, log, launcher);
 
   auto start = std::chrono::steady_clock::now();
-  const StepResult result = dumped_step(
-      run, [](const std::string&) {}, launcher);
-  report.run_seconds = seconds_since(start);
+  const auto look = [&](const StepResult& result) {
+    report.run_seconds = seconds_since(start);
+    report.run = run_text(checked, run.dump.step);
+    report.bounds = bound_text(config.training.dtype);
+    start = std::chrono::steady_clock::now();
+    report.tensors = check_step(run, DumpReader(run.dump.folder), result, [&](std::int64_t done) {
+      if (options.told) options.told(done, checked.training.global_batch_size);
+    });
+    report.reference_seconds = seconds_since(start);
+  };
+  dumped_step(
+      run, [](const std::string&) {}, launcher, look);
   if (!launcher.is_rank_zero()) return report;
-  report.run = run_text(checked, run.dump.step);
-  report.bounds = bound_text(config.training.dtype);
-  start = std::chrono::steady_clock::now();
-  report.tensors = check_step(run, DumpReader(run.dump.folder), result, [&](std::int64_t done) {
-    if (options.told) options.told(done, checked.training.global_batch_size);
-  });
-  report.reference_seconds = seconds_since(start);
   if (options.keep || !report.right()) {
     report.dump = run.dump.folder;
   } else {

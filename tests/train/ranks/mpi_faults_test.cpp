@@ -5,6 +5,8 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <optional>
 #include <random>
 #include <regex>
 
@@ -52,6 +54,13 @@ std::vector<Trial> trials() {
   return all;
 }
 
+/// Returns how long before `end`, in nanoseconds of the steady clock, the fault came; nothing if it did not.
+std::optional<double> seconds_after_fault(const std::string& said, std::int64_t end) {
+  std::smatch found;
+  if (!std::regex_search(said, found, std::regex("fault: rank [0-9]+, [a-z]+, at ([0-9]+)"))) return std::nullopt;
+  return 1e-9 * static_cast<double>(end - std::stoll(found[1].str()));
+}
+
 class RankFaults : public LaunchTest, public ::testing::WithParamInterface<Trial> {};
 
 TEST_P(RankFaults, EndAsPromised) {
@@ -63,18 +72,15 @@ TEST_P(RankFaults, EndAsPromised) {
       start(slow ? std::vector<std::string>{"--set", "training.steps=4"} : std::vector<std::string>{}).wait();
   const std::int64_t end = std::chrono::steady_clock::now().time_since_epoch().count();
   expect_nothing_left();
-
-  const std::string mark = fmt::format("fault: rank {}, {}, at ", trial.rank, trial.action);
-  const std::size_t told = result.err.find(mark);
-  ASSERT_NE(told, std::string::npos) << fault << ": it never came so far\n" << result.err;
+  const std::optional<double> seconds = seconds_after_fault(result.err, end);
+  ASSERT_TRUE(seconds) << fault << ": it never came so far\n" << result.err;
   if (slow) {
     EXPECT_EQ(result.code, 0) << fault << "\n" << result.err;
     EXPECT_EQ(metrics("runs/run").size(), 4u);
     return;
   }
-  const double seconds = 1e-9 * static_cast<double>(end - std::atoll(result.err.c_str() + told + mark.size()));
-  std::printf("%s: ended %.1f s after the fault\n", fault.c_str(), seconds);
-  EXPECT_LE(seconds, timeout_seconds + slack_seconds) << fault << "\n" << result.err;
+  std::printf("%s: ended %.1f s after the fault\n", fault.c_str(), *seconds);
+  EXPECT_LE(*seconds, timeout_seconds + slack_seconds) << fault << "\n" << result.err;
   if (trial.action == "throw") {
     EXPECT_EQ(result.code, 5) << result.err;
     EXPECT_EQ(count_of(result.err, "throws as RINGTRAIN_FAULT wants it\n"), 1u) << result.err;
@@ -102,6 +108,24 @@ TEST_P(RankFaults, EndAsPromised) {
 INSTANTIATE_TEST_SUITE_P(OneOfFour, RankFaults, ::testing::ValuesIn(trials()), [](const auto& one) {
   return one.param.name() + (std::getenv("RINGTRAIN_TORTURE_TRIALS") ? "Trial" + std::to_string(one.index) : "");
 });
+
+class RankChecks : public LaunchTest {};
+
+// A check has the timeout of its config, whether a rank is stopped in the step or while rank 0 computes the reference.
+TEST_F(RankChecks, EndWithinTheTimeout) {
+  const std::vector<std::string> command{"check", "--config", "run.yaml", "--set", "training.seq_len=600"};
+  for (const std::string fault : {"1:ring keys and values:2:stop", "3:waiting for work of rank 0:4:stop"}) {
+    const Variable variable("RINGTRAIN_FAULT", fault);
+    const ChildResult result = launched(command).wait_at_most(60);
+    const std::int64_t end = std::chrono::steady_clock::now().time_since_epoch().count();
+    expect_nothing_left();
+    EXPECT_EQ(result.code, 6) << fault << "\n" << result.err;
+    const std::optional<double> seconds = seconds_after_fault(result.err, end);
+    ASSERT_TRUE(seconds) << fault << ": it never came so far\n" << result.err;
+    EXPECT_LE(*seconds, timeout_seconds + slack_seconds) << fault << "\n" << result.err;
+    std::filesystem::remove_all(at("run.check"));
+  }
+}
 
 }  // namespace
 }  // namespace ringtrain::testing
