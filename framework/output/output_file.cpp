@@ -113,13 +113,13 @@ void OutputRules::check(const std::string& path, ExitCode code) const {
   }
 }
 
-void OutputRules::require_mark(const std::string& path, ExitCode code) const {
+void OutputRules::require_mark(const std::string& path, ExitCode code, ExitCode unmarked) const {
   if (begins_with(path, mark_.head(), code)) return;
-  fail(code, "{}: is not {}, by its first bytes", path, kind_.name);
+  fail(unmarked, "{}: is not {}, by its first bytes", path, kind_.name);
 }
 
 std::string read_former_output(const std::string& path, const OutputRules& rules, ExitCode code) {
-  rules.require_mark(path, code);
+  rules.require_mark(path, code, code);
   return File::peek(path, code).content(INT64_MAX);
 }
 
@@ -159,7 +159,12 @@ void OutputFile::check() const {
 
 void OutputFile::publish() {
   check();
-  rules_.require_mark(partial_, ExitCode::internal);
+  if (!file_.is_at_path()) {
+    fail(code_,
+         "{}: {}, which held it until now, is gone: was its folder removed or replaced? Nothing was written here",
+         path_, partial_);
+  }
+  rules_.require_mark(partial_, code_, ExitCode::internal);
   const bool replaces = path_exists(path_, code_);  // what comes there from now on does not go unseen
   file_.sync();
   if (replaces) {

@@ -68,8 +68,8 @@ class OutputRules {
 
   /// Throws Error(code), with the reason and what to do, if the rules keep an output from path by what stands there.
   void check(const std::string& path, ExitCode code) const;
-  /// Throws Error(code) unless the regular file at path begins with the mark.
-  void require_mark(const std::string& path, ExitCode code) const;
+  /// Throws Error(code) if the regular file at path cannot be read, Error(unmarked) unless it begins with the mark.
+  void require_mark(const std::string& path, ExitCode code, ExitCode unmarked) const;
 
  private:
   OutputKind kind_;

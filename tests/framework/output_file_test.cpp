@@ -170,6 +170,22 @@ TEST_F(OutputFileTest, LooksAgainBeforeItTakesTheName) {
   EXPECT_TRUE(names().empty());
 }
 
+// Minutes may lie between the beginning of a computation and its output.
+TEST_F(OutputFileTest, SaysThatItsFolderIsGone) {
+  for (const bool replaced : {false, true}) {
+    fs::create_directory(at("results"));
+    OutputFile output(at("results/out"), rules(), ExitCode::usage);
+    output.file().write(ours());
+    fs::remove_all(at("results"));
+    if (replaced) fs::create_directory(at("results"));
+    const std::string said = error_of(ExitCode::usage, [&] { output.publish(); });
+    EXPECT_NE(said.find(at("results/out") + ": " + output.partial() + ", which held it until now, is gone"),
+              std::string::npos)
+        << said;
+    fs::remove_all(at("results"));
+  }
+}
+
 TEST_F(OutputFileTest, HasOneWriterAndCleansUpBehindKilledOnes) {
   write("a.partial-1-0123abcd", "of a process that was killed");
   write("b.partial-1-0123abcd", "of another output");

@@ -205,6 +205,26 @@ TEST_F(Outputs, OfAllProgramsReplaceAFormerOneAndNothingElse) {
   }
 }
 
+TEST_F(Outputs, OfAnEvaluationThatCannotBeWrittenAnyMoreAreToldAndTheOthersAreWritten) {
+  ASSERT_EQ(train_with({}).code, 0);
+  fs::create_directory(at("gone"));
+  Child child("evaluate",
+              {"--checkpoint", "runs/run", "--data", "text.h5", "--context-lengths", "1K", "--target-tokens", "1",
+               "--target-blocks", "2K", "--output", "gone/results.json", "--per-token", "tokens.jsonl"},
+              folder);
+  ASSERT_TRUE(wait_until([&] {
+    return std::ranges::any_of(fs::directory_iterator(folder), [](const auto& entry) {
+      return entry.path().filename().string().starts_with("tokens.jsonl.partial-");
+    });
+  }));
+  fs::remove_all(at("gone"));
+  const ChildResult result = child.wait();
+  expect_end(result, 2,
+             {"evaluate: gone/results.json: gone/results.json.partial-", ", which held it until now, is gone"});
+  EXPECT_TRUE(holds(result.out, "perplexity"));
+  EXPECT_TRUE(fs::exists(at("tokens.jsonl")));
+}
+
 TEST_F(Outputs, AnExportKeepsOutOfARunsCheckpoints) {
   ASSERT_EQ(train_with({}).code, 0);
   fs::create_symlink("runs/run/checkpoints", at("shortcut"));

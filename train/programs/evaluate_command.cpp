@@ -14,6 +14,7 @@
 #include "framework/standard_streams.h"
 #include "framework/storage/strict_json.h"
 #include "framework/text/text_reader.h"
+#include "parallel/shared_error.h"
 #include "train/evaluation/checkpoint_evaluation.h"
 #include "train/programs/command_line.h"
 #include "train/programs/commands.h"
@@ -159,21 +160,29 @@ class Outputs {
     }
   }
 
+  /// Writes all that can be written. Throws the first error of those that cannot.
   void write(const EvaluationSummary& summary, const std::vector<TokenScore>& tokens) {
-    if (results_) results_->publish(marked_json(writer, json_text(evaluation_json(summary), 2)) + "\n");
-    if (tokens_) tokens_->publish(token_lines(summary, tokens));
+    if (results_) publish(*results_, marked_json(writer, json_text(evaluation_json(summary), 2)) + "\n");
+    if (tokens_) publish(*tokens_, token_lines(summary, tokens));
     for (std::size_t i = 0; i < of_metrics_.size(); ++i) {
-      if (of_metrics_[i]) of_metrics_[i]->publish(summary.metrics[i].second.file_text);
+      if (of_metrics_[i]) publish(*of_metrics_[i], summary.metrics[i].second.file_text);
     }
+    if (problem_) throw Error(*problem_);
   }
 
  private:
   void open(std::optional<OutputFile>& file, const std::string& path, const OutputKind& kind, const OutputMark& mark) {
     file.emplace(path, output_rules(arguments_, kind, mark), ExitCode::usage);
   }
+  void publish(OutputFile& file, const std::string& text) {
+    const auto problem = caught([&] { file.publish(text); });
+    if (!problem_) problem_ = problem;
+  }
+
   const Arguments& arguments_;
   std::optional<OutputFile> results_, tokens_;
   std::deque<std::optional<OutputFile>> of_metrics_;
+  std::optional<Error> problem_;
 };
 
 int run_evaluate(int argc, char** argv, Launcher& launcher) {
