@@ -22,16 +22,16 @@ std::string index_path(const std::string& folder) {
   return folder + "/" + index_name;
 }
 
-/// Returns whether a file of this name is what an index that was not finished left behind.
-bool is_unfinished_index(const std::string& name) {
+/// Returns whether a file of this name is what a writer left behind that was killed before its index was whole.
+bool is_leftover(const std::string& name) {
   const std::optional<UniqueName> unfinished = parse_unique_name(name, "partial");
-  return unfinished && unfinished->base == index_name;
+  return is_probe(name) || (unfinished && unfinished->base == index_name);
 }
 
-/// Returns whether a file of this name is a part, the list of one, or what an index that was not finished left behind.
+/// Returns whether a file of this name is a part, the list of one, or what a killed writer left behind.
 bool is_part_of_dump(const std::string& name) {
   const std::string part = name.ends_with(".json") ? name.substr(0, name.rfind('.')) : name;
-  return rank_of_dump_part(part) || is_unfinished_index(name);
+  return rank_of_dump_part(part) || is_leftover(name);
 }
 
 /// Throws for sizes and names that no dump has: sizes are multiplied, and names are printed.
@@ -118,7 +118,7 @@ void check_dump_folder(const std::string& path) {
   if (!path_exists(path)) return;
   std::vector<std::string> names = list_directory(path, ExitCode::usage);
   std::erase(names, lock_name);
-  std::erase_if(names, is_unfinished_index);  // of a writer that was killed
+  std::erase_if(names, is_leftover);
   if (names.empty()) return;
   if (std::ranges::find(names, index_name) == names.end()) {
     fail(ExitCode::usage, "{}: is not empty and holds no dump; only a dump is replaced, so choose another folder",

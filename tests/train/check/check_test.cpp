@@ -456,6 +456,7 @@ TEST_F(CheckedRun, FromTheCommandLine) {
   // An empty folder of the user's stays, a killed writer's leftovers go, and nothing is asked of the current folder.
   std::filesystem::create_directories(at("mine"));
   std::ofstream(at("mine/index.json.partial-12-0123abcd")) << "{";
+  std::ofstream(at("mine/.writable-0123ab")).close();
   std::ofstream(at("tiny.check.run")) << "not a folder of a run";
   const ChildResult mine = run_child("check", {"--config", at("tiny.yaml"), "--dump", at("mine")}, folder);
   EXPECT_EQ(mine.code, 0) << mine.err;
