@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <limits>
 #include <optional>
 
 #include "data/token_manifest.h"
@@ -236,6 +237,7 @@ FolderContent look_at_outputs(TrainOptions& options, const RunFolder& folder, co
   if (launcher.is_rank_zero()) folder.check_writable();  // no other process writes into it
   check_trace(trace, launcher);
   if (!options.dump.folder.empty() && launcher.is_rank_zero()) check_dump_folder(options.dump.folder);
+  if (options.start.resume && !options.dry_run) folder.wait_for_lock();
   FolderContent content = folder.look();
   Config config = options.config;
   config.data.longer = longer_so_far(options.start, content, config.data);
@@ -333,6 +335,13 @@ FileLock begin_dump(const Run& run) {
   return begin_dump_folder(run.dump.folder, dump_index_of(run.at(run.dump.step), run.dump.step));
 }
 
+/// Removes what was being deleted when a run was killed that has nothing more to do.
+void sweep(const RunFolder& folder, const Log& log) {
+  if (!is_directory(folder.checkpoints_path())) return;
+  const FileLock lock = folder.lock(log);
+  folder.checkpoints().continue_from(std::numeric_limits<std::int64_t>::max(), log);
+}
+
 /// Lets a run delete the checkpoint that this one began with. Called once a process, when nothing needs it any more.
 void release_source(const Run& run, const Communicator& world, const Launcher& launcher) {
   if (run.start.source && world.rank() == launcher.process()) run.start.source->release();
@@ -425,6 +434,7 @@ ExitCode train(const Run& run, const Log& log, Launcher& launcher) {
   if (run.start.step >= run.last_step && !run.start.evaluates_first) {
     log(fmt::format("step {} is done already, and the run ends after step {}: nothing to do", run.start.step,
                     run.last_step));
+    if (launcher.is_rank_zero()) sweep(run.folder, log);
     return ExitCode::done;
   }
   if (launcher.is_rank_zero()) check_space(checkpoint_space(run), log);

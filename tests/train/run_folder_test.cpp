@@ -7,8 +7,12 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <thread>
 
 #include "framework/config/read_config.h"
+#include "framework/storage/files.h"
+#include "tests/support/paths.h"
 #include "tests/train/child_process.h"
 #include "tests/train/faulty_disk.h"
 #include "tests/train/train_fixture.h"
@@ -173,6 +177,28 @@ TEST_F(RunFolders, WhatAKilledStartLeftIsSweptAndNothingElse) {
   run(config(), "run", {}, 1);
   for (const std::string& name : left) EXPECT_FALSE(fs::exists(at("run/" + name))) << name;
   for (const std::string& name : others) EXPECT_TRUE(fs::exists(at("run/" + name))) << name;
+}
+
+TEST_F(RunFolders, AFinishedRunIsSwept) {
+  ASSERT_EQ(train_into("run").code, 0);
+  const std::string half = "run/checkpoints/step-00000002.deleted-12-0123abcd";  // its run was killed meanwhile
+  fs::create_directory(at(half));
+  std::ofstream(at(half + "/manifest.json")) << "{}";
+  expect_end(train_into("run", {"--resume"}), 0, {"nothing to do"});
+  EXPECT_FALSE(fs::exists(at(half)));
+  EXPECT_EQ(saved_steps("run"), (std::vector<std::int64_t>{2, 4}));
+}
+
+// Ranks that are processes end a second after a launcher that was killed.
+TEST_F(RunFolders, AResumeWaitsForRanksThatStillEnd) {
+  ASSERT_EQ(train_into("run").code, 0);
+  std::optional<FileLock> rank = FileLock::acquire(at("run/lock"), "", ExitCode::usage);
+  Child resumed(binary_folder() + "/train",
+                {"--config", "run.yaml", "--output", "run", "--resume", "--set", "training.steps=6"}, folder);
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  rank.reset();
+  expect_end(resumed.wait(), 0);
+  EXPECT_EQ(steps("run"), (std::vector<double>{1, 2, 3, 4, 5, 6}));
 }
 
 }  // namespace

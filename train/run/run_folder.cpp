@@ -2,8 +2,10 @@
 
 #include <fmt/ranges.h>
 
+#include <chrono>
 #include <filesystem>
 #include <string_view>
+#include <thread>
 
 #include "framework/config/read_config.h"
 #include "framework/error.h"
@@ -113,7 +115,7 @@ void RunFolder::check_writable() const {
 
 FileLock RunFolder::lock(const std::function<void(const std::string&)>& log) const {
   make_directories(path_, ExitCode::usage);
-  FileLock lock = FileLock::acquire(lock_path(), path_ + ": is the folder of a run under way, of", ExitCode::usage);
+  FileLock lock = FileLock::acquire(lock_path(), under_way(), ExitCode::usage);
   if (!lock.is_exclusive()) {
     log(
         fmt::format("warning: {}: this file system has no locks, so nothing keeps a second run out of this folder; see "
@@ -121,6 +123,18 @@ FileLock RunFolder::lock(const std::function<void(const std::string&)>& log) con
                     path_));
   }
   return lock;
+}
+
+void RunFolder::wait_for_lock() const {
+  constexpr std::chrono::milliseconds patience(4000), pause(50);
+  const auto begun = std::chrono::steady_clock::now();
+  while (path_exists(lock_path()) && !File::peek(lock_path(), ExitCode::usage).try_share()) {
+    if (std::chrono::steady_clock::now() - begun > patience) {
+      FileLock::acquire(lock_path(), under_way(), ExitCode::usage);
+      return;
+    }
+    std::this_thread::sleep_for(pause);
+  }
 }
 
 void RunFolder::begin(const Config& config) const {

@@ -41,6 +41,7 @@ class RunFolder {
   std::string checkpoints_path() const { return path_ + "/checkpoints"; }
   CheckpointFolder checkpoints() const { return CheckpointFolder(checkpoints_path()); }
   std::string lock_path() const { return path_ + "/lock"; }
+  std::string under_way() const { return path_ + ": is the folder of a run under way, of"; }
 
   /// Reads what stands there. Throws Error(usage) if its config.yaml or metrics.jsonl was not written by a run, or
   /// cannot be read. A config.yaml is a run's if it has the form of one and something else of a run stands beside it.
@@ -50,6 +51,10 @@ class RunFolder {
   /// Makes the folder, and keeps other runs out of it as long as the lock lives. Throws Error(usage) that names the
   /// process if another one trains into it. log() is told if the file system has no locks.
   [[nodiscard]] FileLock lock(const std::function<void(const std::string&)>& log) const;
+  /// Waits for a moment while another process holds that lock: ranks outlive a launcher that was killed by a second,
+  /// and what they still save would be seen by some processes of the next run and not by others. Throws Error(usage) as
+  /// lock() does if it goes on holding it.
+  void wait_for_lock() const;
   /// Makes the folder of checkpoints, which then says so if it has none, and writes the resolved config. Needs the
   /// lock: removes the temporary files that a killed start left.
   void begin(const Config& config) const;
