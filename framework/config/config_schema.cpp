@@ -115,6 +115,10 @@ ConfigKey factors(const char* path, Get get, const char* doc) {
 }
 
 void read_words(const YamlValue& value, const char* what, std::vector<std::string>& out, const ReportProblem& report) {
+  if (std::string_view(what) == "projection" && value.text == "all-linear") {  // PEFT's word
+    out = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
+    return;
+  }
   if (!is_list_of(fmt::format("{}s", what), value, report)) return;
   out.clear();
   for (const YamlValue& item : value.items) {
@@ -329,8 +333,8 @@ std::vector<ConfigKey> make_table() {
               "of the adapters that are trained beside a base (--init-from), which stays as it is; 0: none"),
       real("lora.alpha", MEMBER(model.lora.alpha), {0, 1e6, true}, "what adapters add is scaled by alpha / rank"),
       words("lora.targets", MEMBER(model.lora.targets), "projection",
-            "which of a layer have one: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj; or of some "
-            "layers: ends of names such as layers.0.mlp.up_proj"),
+            "which of a layer have one: all-linear, or q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj; "
+            "or of some layers: ends of names such as layers.0.mlp.up_proj"),
 
       key_of(KEY(data.train), "a path, or a list of {path, weight}", read_sources, write_sources, "", true),
       text(KEY(data.validation), "empty: the first file's own validation part"),

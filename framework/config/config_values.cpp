@@ -135,7 +135,7 @@ void read_text(const YamlValue& value, std::string& out, const ReportProblem& re
 
 int read_word(const YamlValue& value, const std::vector<std::string>& words, const ReportProblem& report) {
   if (value.kind == YamlValue::Kind::scalar) {
-    const auto found = std::find(words.begin(), words.end(), value.text);
+    const auto found = std::find(words.begin(), words.end(), value.text == "bf16" ? "bfloat16" : value.text);
     if (found != words.end()) return static_cast<int>(found - words.begin());
   }
   report(value.line, fmt::format("is {}, but must be {}{}", described(value), words.size() > 1 ? "one of " : "",

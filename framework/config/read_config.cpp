@@ -5,8 +5,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <string_view>
 
@@ -14,6 +16,8 @@
 #include "framework/config/config_check.h"
 #include "framework/config/config_problems.h"
 #include "framework/config/config_schema.h"
+#include "framework/config/config_values.h"
+#include "framework/config/foreign_keys.h"
 #include "framework/config/model_keys.h"
 #include "framework/config/training_stages.h"
 #include "framework/config/yaml_tree.h"
@@ -51,6 +55,7 @@ struct Paths {
   std::string nearest(const std::string& path) const {
     std::string best;
     if (path.size() > longest_slip) return best;
+    if (const std::string_view known = key_called_elsewhere(last_part(path)); !known.empty()) return std::string(known);
     std::size_t best_distance = std::string::npos;
     const auto consider = [&](const std::string& candidate) {
       const std::string_view last = last_part(path), known = last_part(candidate);
@@ -116,6 +121,13 @@ class Reader {
   /// Returns what model.from names; "" if it is not given.
   const std::string& model_from() const { return model_from_; }
 
+  /// Makes what depends on several keys: a share of the steps becomes their number, rounded up as transformers does it.
+  void finish() {
+    if (!warmup_ratio_) return;
+    config_.lr_scheduler.warmup_steps =
+        static_cast<std::int64_t>(std::ceil(*warmup_ratio_ * static_cast<double>(config_.training.steps)));
+  }
+
   void require() {
     for (const auto& [path, key] : paths_.keys) {
       if (key->required && !given_.contains(path)) {
@@ -143,14 +155,19 @@ class Reader {
     }
   }
 
-  void entry(const std::string& path, const YamlValue& value, Origin origin) {
+  void entry(const std::string& given_path, const YamlValue& value, Origin origin) {
+    const std::string path(own_path_of(given_path));
     const auto [first, fresh] = seen_.emplace(path, origin.line);
     if (!fresh) {
       problems_.add(origin, path,
                     origin.line > 0 ? fmt::format("is given twice; the first is in line {}", first->second)
                                     : std::string("is given twice"));
     }
-    if (const auto key = paths_.keys.find(path); key != paths_.keys.end()) {
+    if (given_path == warmup_ratio) {
+      read_real(value, {0, 1}, warmup_ratio_.emplace(),
+                [&](int, const std::string& what) { problems_.add(origin, given_path, what); });
+    } else if (const auto key = paths_.keys.find(path); key != paths_.keys.end()) {
+      if (path == own_path_of(warmup_ratio)) warmup_ratio_.reset();  // the last one counts
       problems_.given(path, origin);
       given_.insert(path);
       if (key->second->is_source) model_from_ = value.text;
@@ -184,6 +201,7 @@ class Reader {
   std::map<std::string, int> seen_;  // line of each path of the file, or of the current setting
   std::set<std::string> given_;
   std::string model_from_;
+  std::optional<double> warmup_ratio_;
 };
 
 std::string read_text_file(const std::string& path) {
@@ -201,6 +219,7 @@ void read_all(Reader& reader, const YamlValue& root, const std::vector<std::stri
   reader.file(root);
   for (std::size_t i = 0; i < settings.size(); ++i) reader.setting(settings[i], static_cast<int>(i));
   reader.require();
+  reader.finish();
 }
 
 /// Returns the model of model.from, as far as the keys that are given leave it: default without one, after a problem.

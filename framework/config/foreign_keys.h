@@ -1,0 +1,19 @@
+// What other projects call the keys of a config: transformers and TRL, PEFT, axolotl, torchtitan, Megatron-LM, nanoGPT.
+// docs/coming-from.md shows them to users.
+#pragma once
+
+#include <string_view>
+
+namespace ringtrain {
+
+/// Returns the path of the key that another project calls `name`; "" if no project is known to. name: without the
+/// sections before it.
+std::string_view key_called_elsewhere(std::string_view name);
+
+/// A key that a config may have, and that becomes lr_scheduler.warmup_steps: a share of training.steps.
+inline constexpr std::string_view warmup_ratio = "lr_scheduler.warmup_ratio";
+
+/// Returns the path of the key that a config may also write as `path`, such as PEFT's lora.r; else path itself.
+std::string_view own_path_of(std::string_view path);
+
+}  // namespace ringtrain
