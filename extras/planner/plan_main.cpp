@@ -36,14 +36,6 @@ bool take_real(std::string_view& text, double& value) {
   return take_number(text, value) && std::isfinite(value);
 }
 
-void read_mesh(const std::string& given, MeshConfig& mesh) {
-  if (take_pair(given, mesh.data, 'x', mesh.sequence) && mesh.data >= 1 && mesh.sequence >= 1 &&
-      mesh.data <= max_ranks && mesh.sequence <= max_ranks && mesh.data * mesh.sequence <= max_ranks) {
-    return;
-  }
-  fail(ExitCode::usage, "--mesh {}: must be DATAxSEQUENCE, together at most {} ranks, e.g. 8x16", given, max_ranks);
-}
-
 /// Returns "1.5B" as 1.5e9.
 double read_tokens(const std::string& given) {
   std::string_view text = given;
@@ -174,7 +166,9 @@ PlanRequest request_of(const Given& given) {
   request.tell = [](const std::string& sentence) { write_message(stderr, "plan: " + sentence + "\n"); };
   request.config =
       read_config(given.config, given.settings, ConfigUse::know, check_model, planned_model_reader(request.tell));
-  if (!given.mesh.empty()) read_mesh(given.mesh, request.config.mesh);
+  if (!given.mesh.empty()) {
+    read_mesh(given.mesh, request.config.mesh.data, request.config.mesh.sequence, max_ranks);
+  }
   if (given.mean_document > 0 && !parts_documents(request.config.data.packing)) {
     fail(ExitCode::usage,
          "--documents: with data.packing concat every token sees all before it, whatever its document; choose --set "

@@ -269,8 +269,8 @@ TEST_F(Programs, AnEvaluationIsTheMeanOfTheTokensItLists) {
 }
 
 TEST_F(Programs, DryRunPrintsThePlanAndWritesNothing) {
-  const ChildResult result = train_with(
-      {"--dry-run", "--set", "mesh.data=2", "--set", "mesh.sequence=3", "--set", "training.global_batch_size=4"});
+  const ChildResult result = train_with({"--dry-run", "--mesh", "2x3", "--set", "training.global_batch_size=4"});
+  EXPECT_TRUE(holds(train_with({"--dry-run", "--mesh", "2by3"}).err, "--mesh 2by3: must be DATAxSEQUENCE"));
   EXPECT_EQ(result.code, 0) << result.err;
   for (const char* part : {"seq_len: 37", "parameters: ", "mesh: 2 data x 3 sequence = 6 ranks",
                            "rank 5: data 1, sequence 2", "weights", "first moment", "memory of all 6 ranks"}) {

@@ -38,9 +38,7 @@ void add_run_flags(CommandLine& app, CheckFlags& flags) {
   CheckOptions& options = flags.options;
   options.train.dump.step = 1;
   app.add_option("--config", flags.config, "FILE", "the YAML config of the run");
-  app.add_option("--set", flags.settings, "KEY.PATH=VALUE",
-                 "change one key of the config, as of train; may be repeated")
-      ->allow_extra_args(false);
+  add_settings(app, flags.settings);
   app.add_option("--init-from", options.train.start.init_from, "PATH", "begin with these weights, as of train");
   app.add_tokens("--tokens", options.tokens, "N", "cut the sequences to N tokens: the reference's time grows with N^2")
       ->check(at_least(1));

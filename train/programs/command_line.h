@@ -201,6 +201,28 @@ inline std::optional<std::int32_t> read_begin_token(const std::string& text) {
   return text == "none" ? -1 : number_of<std::int32_t>(text);
 }
 
+/// Reads what --mesh gives, DATAxSEQUENCE: data ranks and sequence ranks, together at most `most`.
+inline void read_mesh(std::string_view text, std::int64_t& data, std::int64_t& sequence, std::int64_t most = 1024) {
+  const bool pair = take_pair(text, data, 'x', sequence) && data >= 1 && sequence >= 1;
+  if (pair && data <= most && sequence <= most && data * sequence <= most) return;
+  fail(ExitCode::usage, "--mesh {}: must be DATAxSEQUENCE, together at most {} ranks, e.g. 2x4", text, most);
+}
+
+/// Adds the flags that change keys of a config: --set, and --mesh for two of them. Both end up in settings.
+inline void add_settings(CommandLine& app, std::vector<std::string>& settings) {
+  app.add_option("--set", settings, "KEY.PATH=VALUE",
+                 "change one key of the config, e.g. --set training.steps=20; may be repeated")
+      ->allow_extra_args(false);
+  const auto take = [&settings](const std::string& text) {
+    std::int64_t data = 0, sequence = 0;
+    read_mesh(text, data, sequence);
+    settings.push_back(fmt::format("mesh.data={}", data));
+    settings.push_back(fmt::format("mesh.sequence={}", sequence));
+  };
+  app.add_option_function<std::string>("--mesh", take, "data ranks x sequence ranks, instead of the config's")
+      ->type_name("DATAxSEQUENCE");
+}
+
 /// Parses into the app's options. Returns false if help (or the version) was asked for and has been printed. prints:
 /// whether this process is the one that does.
 inline bool parse_command_line(CommandLine& app, int argc, char** argv, bool prints = true) {

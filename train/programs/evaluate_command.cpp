@@ -26,16 +26,8 @@ using namespace ringtrain;
 
 namespace {
 
-constexpr std::int64_t max_ranks = 1024;  // as in a config
 constexpr const char* writer = "ringtrain evaluate";
 constexpr std::string_view per_token_head = "{\"written_by\":\"ringtrain evaluate --per-token\",";
-
-/// Reads "DATAxSEQUENCE" into the mesh.
-void read_mesh(std::string_view text, MeshConfig& mesh) {
-  const bool pair = take_pair(text, mesh.data, 'x', mesh.sequence);
-  if (pair && mesh.data >= 1 && mesh.sequence >= 1 && mesh.data <= max_ranks && mesh.sequence <= max_ranks) return;
-  fail(ExitCode::usage, "--mesh {}: must be DATAxSEQUENCE, two numbers from 1 to {}, e.g. 1x2", text, max_ranks);
-}
 
 struct Arguments {
   EvaluationOptions options;
@@ -135,7 +127,7 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
   app.add_option("--per-token", arguments.per_token, "FILE.jsonl",
                  "write the score of every token, a line of JSON each; replaces a former file of this kind");
   if (!parse_command_line(app, argc, argv, print)) return false;
-  read_mesh(mesh, options.mesh);
+  read_mesh(mesh, options.mesh.data, options.mesh.sequence);
   if (layout_option->count() > 0) options.layout = layout;
   check_context_lengths(options.request.context_lengths, "--context-lengths");
   options.begin_token = read_begin_token(begin_token);

@@ -46,9 +46,7 @@ void add_run_flags(CommandLine& app, TrainFlags& flags) {
   app.add_option("--config", flags.config_path, "FILE",
                  "the YAML config of the run; with --resume, the run's own serves if none is given");
   app.add_option("--output", flags.output, "DIR", "the run's folder (default: runs/<config's name>)");
-  app.add_option("--set", flags.settings, "KEY.PATH=VALUE",
-                 "change one key of the config, e.g. --set mesh.sequence=2; may be repeated")
-      ->allow_extra_args(false);
+  add_settings(app, flags.settings);
   flags.resume = app.add_option("--resume", flags.resume_path, "[PATH]",
                                 "go on from a checkpoint, or from the newest intact one of a run's folder; without a "
                                 "path, of the folder of --output, or afresh if there is none")
