@@ -65,6 +65,37 @@ class Completion(unittest.TestCase):
         self.assertIn("configs/tiny.yaml", self.complete(str(BIN / "train"), "--config", "configs/t"))
 
 
+class Package(unittest.TestCase):
+    def started(self, flags, *words, name="link", **environment):
+        """Return which build starts on a processor with these flags, with its arguments; name: what is called."""
+        with tempfile.TemporaryDirectory() as temporary:
+            tree = pathlib.Path(temporary)
+            (tree / "bin").mkdir()
+            shutil.copy(ROOT / "scripts/package.d/ringtrain", tree / "bin")
+            (tree / "bin/train").symlink_to("ringtrain")
+            (tree / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: {flags}\n\nprocessor\t: 1\nflags\t\t: sse\n")
+            for build in ("x86-64-v3", "x86-64-v4", "x86-64-v4-bf16"):
+                folder = tree / f"libexec/ringtrain-{build}"
+                folder.mkdir(parents=True)
+                (folder / "ringtrain").write_text(f'#!/bin/sh\necho {build} "$@"\n')
+                (folder / "ringtrain").chmod(0o755)
+            (tree / "link").symlink_to(tree / "bin/ringtrain")
+            return bash(f"exec '{tree}/{name}' {' '.join(words)}", RINGTRAIN_CPUINFO=str(tree / "cpuinfo"),
+                        **environment).stdout.strip()
+
+    def test_the_processor_chooses_the_build(self):
+        v3 = "fpu sse4_2 avx avx2 bmi1 bmi2 f16c fma abm movbe"
+        v4 = v3 + " avx512f avx512bw avx512cd avx512dq avx512vl"
+        self.assertEqual(self.started(v3, "train", "--resume"), "x86-64-v3 train --resume")
+        self.assertEqual(self.started(v3 + " avx512f avx512_bf16", "train"), "x86-64-v3 train")
+        self.assertEqual(self.started(v4, "train"), "x86-64-v4 train")
+        self.assertEqual(self.started(v4 + " avx512_bf16", "--version"), "x86-64-v4-bf16 --version")
+        self.assertEqual(self.started(v4, "train", name="bin/ringtrain"), "x86-64-v4 train")
+        self.assertEqual(self.started(v4, "--dry-run", name="bin/train"), "x86-64-v4 train --dry-run")
+        self.assertEqual(self.started(v4, "check", RINGTRAIN_BUILD="x86-64-v3"), "x86-64-v3 check")
+        self.assertIn("needs an x86-64 processor with AVX2", self.started("fpu sse4_2 avx", "train"))
+
+
 class MisspeltFlags(unittest.TestCase):
     def test_the_nearest_one_is_named(self):
         for command, meant in (("train --confg x.yaml", "--config"), ("train --resum", "--resume"),
