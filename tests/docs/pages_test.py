@@ -47,6 +47,9 @@ class Pages(unittest.TestCase):
             for number, line in pages.prose(page):
                 yield page, f"{page.relative_to(pages.ROOT)}:{number}", line
 
+    def test_the_readmes_picture_is_that_of_the_tables(self):
+        subprocess.run([sys.executable, "bench/results/pictures.py", "--check"], cwd=pages.ROOT, check=True, timeout=60)
+
     def test_links_lead_somewhere(self):
         found = 0
         for page, where, line in self.each_line():
