@@ -40,7 +40,7 @@ std::string find_file_in(const std::string& folder) {
 /// Returns the path of the file that load_tokenizer() reads. Throws Error(data) if there is none.
 std::string tokenizer_file(const std::string& path) {
   if (!path_exists(path, ExitCode::data)) {
-    fail(ExitCode::data, "the tokenizer {} does not exist; name a file, a folder, or bytes", path);
+    fail(ExitCode::data, "the tokenizer {} does not exist; name a file, a folder, or bytes{}", path, hub_hint(path));
   }
   if (!is_directory(path, ExitCode::data)) return path;
   if (std::string found = find_file_in(path); !found.empty()) return found;

@@ -347,6 +347,15 @@ bool path_exists(const std::string& path, ExitCode code) {
   return false;
 }
 
+std::string hub_hint(const std::string& path) {
+  const std::size_t slash = path.find('/');
+  const bool is_name = slash != path.npos && slash > 0 && slash + 1 < path.size() && path[0] != '.' &&
+                       path.find('/', slash + 1) == path.npos && !path_exists(path.substr(0, slash));
+  return is_name ? fmt::format("; to download this model from the Hugging Face hub: hf download {} --local-dir {}",
+                               path, path.substr(slash + 1))
+                 : "";
+}
+
 bool is_directory(const std::string& path, ExitCode code) {
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0) return S_ISDIR(status.st_mode);

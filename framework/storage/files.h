@@ -127,6 +127,9 @@ std::optional<UniqueName> parse_unique_name(std::string_view name, std::string_v
 /// Returns whether something stands there, be it a link that leads nowhere. Throws Error(code) if the system cannot
 /// tell: a disk that does not answer is not an empty one.
 bool path_exists(const std::string& path, ExitCode code = ExitCode::usage);
+/// Returns the end of the sentence that says that a path does not exist: how to download a model, if the path looks
+/// like its name on the Hugging Face hub (owner/name, and there is no folder `owner`); else "".
+std::string hub_hint(const std::string& path);
 /// Returns whether a folder, or a link to one, stands there. Throws like path_exists().
 bool is_directory(const std::string& path, ExitCode code = ExitCode::usage);
 /// Returns "." for a bare name.

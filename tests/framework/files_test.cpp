@@ -27,6 +27,17 @@ TEST_F(FilesTest, WriteReplacesWholeFileAndLeavesNoTemporary) {
   EXPECT_EQ(list_directory(folder, ExitCode::data), std::vector<std::string>{"a.json"});
 }
 
+TEST_F(FilesTest, APathLikeANameOnTheHubIsHintedAt) {
+  EXPECT_EQ(hub_hint("HuggingFaceTB/SmolLM2-135M"),
+            "; to download this model from the Hugging Face hub: hf download HuggingFaceTB/SmolLM2-135M --local-dir "
+            "SmolLM2-135M");
+  write_file(at("f"), "", ExitCode::data);
+  for (const std::string& path : {at("owner/name"), std::string("gpt2"), std::string("./a/b"), std::string("a/b/c"),
+                                  std::string("a/"), std::string("/a"), std::string("../x"), std::string("")}) {
+    EXPECT_EQ(hub_hint(path), "") << path;
+  }
+}
+
 TEST_F(FilesTest, ReadsAndWritesAtOffsets) {
   File file = File::create(at("b"), ExitCode::data);
   file.write_at(3, "defg", 4);

@@ -215,6 +215,8 @@ TEST_F(Programs, EvaluateTakesTheCheckpointsTargetsWhereNoFlagSaysOtherwise) {
   EXPECT_TRUE(holds(result.out, "24 target tokens in 6 blocks")) << result.err;
   result = evaluate({"16", "--target-tokens", "8", "--target-blocks", "5"}, "runs/run");
   EXPECT_TRUE(holds(result.out, "40 target tokens in 5 blocks")) << result.err;
+  result = evaluate({"4"}, "runs/run");  // of which half is less than the checkpoint's 4
+  EXPECT_TRUE(holds(result.out, "12 target tokens in 6 blocks")) << result.err;
 }
 
 // Everybody can compute an evaluation's numbers again, from the scores of its tokens.

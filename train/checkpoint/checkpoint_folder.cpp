@@ -164,7 +164,7 @@ auto retry_while_deleted(const std::string& path, Attempt&& attempt) {
 std::vector<std::string> folders_at(const std::string& path) {
   if (!is_run_folder(path)) {
     if (!path_exists(path, ExitCode::checkpoint)) {
-      fail(ExitCode::checkpoint, "{}: there is no such checkpoint", path);
+      fail(ExitCode::checkpoint, "{}: there is no such checkpoint{}", path, hub_hint(path));
     }
     return {path};
   }

@@ -140,7 +140,10 @@ std::unique_ptr<const PreparedEvaluation> prepare_evaluation(const EvaluationOpt
   config = config_for(source, options);
   EvaluationRequest& request = prepared.targets.request;
   request = options.request;
-  if (request.target_tokens == options.of_the_checkpoint) request.target_tokens = config.evaluation.target_tokens;
+  if (request.target_tokens == options.of_the_checkpoint) {
+    const std::int64_t most = request.context_lengths.empty() ? 1 : request.context_lengths.front() / 2;
+    request.target_tokens = std::min(config.evaluation.target_tokens, std::max<std::int64_t>(1, most));
+  }
   if (request.target_blocks == options.of_the_checkpoint) request.target_blocks = config.evaluation.target_blocks;
   check_lengths(request, config);
   prepared.file = open_data(options, config);

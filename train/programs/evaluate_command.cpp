@@ -62,10 +62,12 @@ std::string token_lines(const EvaluationSummary& summary, const std::vector<Toke
 /// Adds the flags that say what is scored.
 void add_targets(CommandLine& app, EvaluationRequest& request) {
   request.target_tokens = request.target_blocks = EvaluationOptions::of_the_checkpoint;
-  auto* const target_tokens = app.add_tokens("--target-tokens", request.target_tokens, "M",
-                                             "tokens that each block scores, at most half of the "
-                                             "shortest length (default: the checkpoint's evaluation.target_tokens)")
-                                  ->check(at_least(1));
+  auto* const target_tokens =
+      app.add_tokens("--target-tokens", request.target_tokens, "M",
+                     "tokens that each block scores, at most half of the "
+                     "shortest length (default: the checkpoint's evaluation.target_tokens, or that "
+                     "half if it is less)")
+          ->check(at_least(1));
   auto* const target_blocks =
       app.add_option("--target-blocks", request.target_blocks, "N",
                      "blocks, spread over the documents (default: the checkpoint's evaluation.target_blocks)")
