@@ -33,20 +33,20 @@ class MetricsTest : public TrainTest {
 
 TEST_F(MetricsTest, AStepsLineHasEveryField) {
   const double loss = 4.416482695665848;
-  const auto json = nlohmann::json::parse(line(7, loss));
-  EXPECT_EQ(json.at("kind"), "train");
-  EXPECT_EQ(json.at("step"), 7);
-  EXPECT_EQ(json.at("tokens"), 700);
-  EXPECT_EQ(json.at("loss").get<double>(), loss);  // the very bits
-  for (const char* key : {"grad_norm", "lr", "tokens_per_second", "seconds"}) EXPECT_TRUE(json.at(key).is_number());
-  EXPECT_EQ(json.at("samples"), (nlohmann::json{3, 1, 2}));
-  ASSERT_EQ(json.at("peak_bytes").size(), 2u);
+  const auto fields = nlohmann::json::parse(line(7, loss));
+  EXPECT_EQ(fields.at("kind"), "train");
+  EXPECT_EQ(fields.at("step"), 7);
+  EXPECT_EQ(fields.at("tokens"), 700);
+  EXPECT_EQ(fields.at("loss").get<double>(), loss);  // the very bits
+  for (const char* key : {"grad_norm", "lr", "tokens_per_second", "seconds"}) EXPECT_TRUE(fields.at(key).is_number());
+  EXPECT_EQ(fields.at("samples"), (nlohmann::json{3, 1, 2}));
+  ASSERT_EQ(fields.at("peak_bytes").size(), 2u);
   for (const char* key :
        {"weights", "gradients", "optimizer", "activations", "ring", "workspace", "checkpoint", "total"}) {
-    EXPECT_TRUE(json.at("peak_bytes").at(0).at(key).is_number_integer()) << key;
+    EXPECT_TRUE(fields.at("peak_bytes").at(0).at(key).is_number_integer()) << key;
   }
-  EXPECT_EQ(json.at("peak_bytes").at(1).at("total"), 64);
-  EXPECT_EQ(json.at("time"), "2026-01-02T03:04:05.678Z");
+  EXPECT_EQ(fields.at("peak_bytes").at(1).at("total"), 64);
+  EXPECT_EQ(fields.at("time"), "2026-01-02T03:04:05.678Z");
   StepRecord unchanged;
   unchanged.step = 8;
   EXPECT_FALSE(nlohmann::json::parse(metrics_line(unchanged)).contains("peak_bytes"));
