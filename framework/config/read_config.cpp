@@ -17,11 +17,11 @@
 #include "framework/config/config_problems.h"
 #include "framework/config/config_schema.h"
 #include "framework/config/config_values.h"
-#include "framework/config/foreign_keys.h"
 #include "framework/config/model_keys.h"
 #include "framework/config/training_stages.h"
 #include "framework/config/yaml_tree.h"
 #include "framework/storage/files.h"
+#include "framework/text/foreign_keys.h"
 #include "framework/text/nearest_name.h"
 
 namespace ringtrain {

@@ -4,7 +4,7 @@
 
 #include "framework/config/config.h"
 #include "framework/config/config_schema.h"
-#include "framework/config/foreign_keys.h"
+#include "framework/text/foreign_keys.h"
 #include "tests/framework/config_text.h"
 #include "tests/support/paths.h"
 
@@ -76,7 +76,7 @@ TEST(ForeignKeys, AWarmupRatioIsAShareOfTheStepsRoundedUp) {
   EXPECT_EQ(warmup("0.25", {"training.steps=100"}), 25);
   EXPECT_EQ(warmup("0.25", {"lr_scheduler.warmup_steps=7"}), 7);  // the last one counts
   EXPECT_EQ(complaint(with("lr_scheduler", "warmup_ratio: 2")),
-            "x.yaml:7: lr_scheduler.warmup_ratio: is 2, but must be 0 to 1");
+            "x.yaml:7: lr_scheduler.warmup_ratio: 2 is out of range; it must be a number in [0, 1]");
   EXPECT_EQ(complaint(with("lr_scheduler", "warmup_ratio: 0.1\n  warmup_steps: 4")),
             "x.yaml:8: lr_scheduler.warmup_steps: is given twice; the first is in line 7");
 }

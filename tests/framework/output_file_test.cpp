@@ -154,7 +154,7 @@ TEST_F(OutputFileTest, NeverAFileThatTheProcessHasUsed) {
   EXPECT_EQ(content("former"), ours());
   read_file(at("former"), ExitCode::data);
   remove_tree(at("former"), ExitCode::data);
-  write("other", "gets the inode that has become free");
+  write("other", ours("gets the inode that has become free"));
   EXPECT_NO_THROW(make(at("other"), rules()));
 }
 

@@ -1,4 +1,4 @@
-#include "framework/config/foreign_keys.h"
+#include "framework/text/foreign_keys.h"
 
 #include <array>
 #include <string>
