@@ -160,7 +160,7 @@ TEST_F(Adapters, NeedTheirVeryBase) {
 
 TEST_F(Adapters, TakeTheirBaseFromWhereItIsNamed) {
   run(config(lora()), "run", from(base()), 4);
-  const Config same = config(lora());
+  const Config same = config(lora()), without = config({"training.steps=2"});
   fs::rename(base(), at("moved"));
   StartRequest request = resumed();
   request.init_from = source_folder() + "/tests/models/folders/llama_float64";
@@ -169,7 +169,6 @@ TEST_F(Adapters, TakeTheirBaseFromWhereItIsNamed) {
   EXPECT_EQ(run(same, "run", request, 8).code, ExitCode::done);
   EXPECT_EQ(open_model(at("run")).base->path, at("moved"));
   // What has no adapters goes on with its own weights, and says so.
-  const Config without = config({"training.steps=2"});
   run(without, "plain", from(at("moved")), 1);
   request.init_from = source_folder() + "/tests/models/folders/llama_float64";
   const Outcome outcome = run(without, "plain", request);

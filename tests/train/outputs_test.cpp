@@ -210,7 +210,7 @@ TEST_F(Outputs, OfAnEvaluationThatCannotBeWrittenAnyMoreAreToldAndTheOthersAreWr
   fs::create_directory(at("gone"));
   Child child("evaluate",
               {"--checkpoint", "runs/run", "--data", "text.h5", "--context-lengths", "1K", "--target-tokens", "1",
-               "--target-blocks", "2K", "--output", "gone/results.json", "--per-token", "tokens.jsonl"},
+               "--target-blocks", "2000", "--output", "gone/results.json", "--per-token", "tokens.jsonl"},
               folder);
   ASSERT_TRUE(wait_until([&] {
     return std::ranges::any_of(fs::directory_iterator(folder), [](const auto& entry) {

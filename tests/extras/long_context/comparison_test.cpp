@@ -200,9 +200,8 @@ TEST_F(ComparisonTest, ModelsThatBeginTextsInTwoWaysAreComparedOnlyAsAsked) {
                                  "single": [{"SpecialToken": {"id": "x"}}, {"Sequence": {"id": "A"}}]})";
   const std::string plain = begun_by("plain", none), one = begun_by("one", begins), two = begun_by("two", begins);
   const std::string refusal = error_of(ExitCode::usage, [&] { evaluate(options(plain), one); });
-  EXPECT_TRUE(holds_all(
-      refusal, {"--against " + one + ": its tokenizer begins a text with token 0, that of " + plain + " with no token",
-                "--begin-token none or --begin-token ID"}));
+  EXPECT_TRUE(holds_all(refusal, {"--against " + one, ": its tokenizer begins a text with token 0, that of " + plain,
+                                  " with no token", "--begin-token none or --begin-token ID"}));
   EXPECT_EQ(evaluate(options(one), two).comparison.size(), 2U);
   for (const std::int64_t asked : {-1, 0}) {
     EvaluationOptions both = options(plain);
