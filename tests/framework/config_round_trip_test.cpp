@@ -102,7 +102,7 @@ Config random_config(std::uint64_t seed) {
   }
   if (draw.flag()) c.data.validation = draw.text();
   c.data.packing = static_cast<Packing>(draw.below(2));
-  c.data.longer = c.data.packing == Packing::whole ? LongDocuments::truncate : LongDocuments::cut;
+  c.data.longer = c.data.packing == Packing::whole ? static_cast<LongDocuments>(draw.below(4)) : LongDocuments::cut;
   c.mesh.data = 1 + draw.below(8);
   c.mesh.sequence = 1 + draw.below(8);
   c.mesh.layout = draw.one_of(all_layouts);

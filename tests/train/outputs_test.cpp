@@ -208,10 +208,12 @@ TEST_F(Outputs, OfAllProgramsReplaceAFormerOneAndNothingElse) {
 TEST_F(Outputs, OfAnEvaluationThatCannotBeWrittenAnyMoreAreToldAndTheOthersAreWritten) {
   ASSERT_EQ(train_with({}).code, 0);
   fs::create_directory(at("gone"));
-  Child child("evaluate",
-              {"--checkpoint", "runs/run", "--data", "text.h5", "--context-lengths", "1K", "--target-tokens", "1",
-               "--target-blocks", "2000", "--output", "gone/results.json", "--per-token", "tokens.jsonl"},
-              folder);
+  write_document("long.h5", 23, std::vector<std::int32_t>(5000, 1));  // scored for about a second
+  Child child(
+      "evaluate",
+      {"--checkpoint", "runs/run", "--data", "long.h5", "--part", "whole", "--context-lengths", "1K", "--target-tokens",
+       "1", "--target-blocks", "100", "--output", "gone/results.json", "--per-token", "tokens.jsonl"},
+      folder);
   ASSERT_TRUE(wait_until([&] {
     return std::ranges::any_of(fs::directory_iterator(folder), [](const auto& entry) {
       return entry.path().filename().string().starts_with("tokens.jsonl.partial-");

@@ -113,7 +113,7 @@ class RankChecks : public LaunchTest {};
 
 // A check has the timeout of its config, whether a rank is stopped in the step or while rank 0 computes the reference.
 TEST_F(RankChecks, EndWithinTheTimeout) {
-  const std::vector<std::string> command{"check", "--config", "run.yaml", "--set", "training.seq_len=600"};
+  const std::vector<std::string> command{"check", "--config", "run.yaml", "--set", "training.seq_len=1200"};
   for (const std::string fault : {"1:ring keys and values:2:stop", "3:waiting for work of rank 0:4:stop"}) {
     const Variable variable("RINGTRAIN_FAULT", fault);
     const ChildResult result = launched(command).wait_at_most(60);
