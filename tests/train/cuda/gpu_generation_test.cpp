@@ -68,15 +68,12 @@ TEST_F(GpuGeneration, OfACheckpointRunsWhereTheFlagsSay) {
     options.dtype = dtype;
     std::string all;
     Launcher launcher;
-    const GenerationSummary summary =
-        generate_from_checkpoint(options, launcher, [&](std::string_view piece) { all += piece; });
-    // A decode step reads the weights in the dtype that the flags chose.
-    return std::pair{all, summary.weight_bytes_a_token};
+    generate_from_checkpoint(options, launcher, [&](std::string_view piece) { all += piece; });
+    return all;
   };
-  const auto as_trained = said("auto", ""), on_card = said("cuda", "float32"), on_cpu = said("cpu", "float32");
-  EXPECT_EQ(2 * as_trained.second, on_card.second) << "bfloat16, and float32";
-  EXPECT_EQ(on_card, on_cpu);
-  EXPECT_FALSE(as_trained.first.empty());
+  EXPECT_FALSE(said("auto", "").empty());
+  EXPECT_EQ(said("cuda", "float32"), said("cpu", "float32"));
+  expect_error_holding(ExitCode::usage, {"float64"}, [&] { said("cuda", "float64"); });  // of a CPU alone
 }
 
 }  // namespace
