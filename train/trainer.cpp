@@ -96,7 +96,7 @@ std::string whole_text(const WholeWindows& whole, std::int64_t seq_len, LongDocu
 }
 
 /// Returns what becomes of long documents, by the files' weights where the config leaves it to them: what is learned
-/// from a conversation's middle alone lacks its question.
+/// from the middle of a conversation has no question before it.
 LongDocuments settled_longer(LongDocuments longer, const Corpus& corpus) {
   if (longer != LongDocuments::automatic) return longer;
   const bool weighted = std::ranges::any_of(corpus.files, [](const auto& file) { return file->has_weights(); });

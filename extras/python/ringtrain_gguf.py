@@ -138,7 +138,7 @@ def read_scaling(file):
     return {"rope_type": kind, "factor": factor, **(yarn if kind == "yarn" else {})}
 
 
-# Returns the token that begins a text, if any, and those that end it. Says which ids are no tokens, and leaves them out.
+# Returns the token that begins a text, if any, and those that end it. Reports ids that are no tokens and skips them.
 def read_ends(file, size):
     found = {}
     for role in ("bos", "eos", "eot", "eom"):  # of a text, of a turn, of a message: all these end a text
@@ -163,7 +163,7 @@ def place_tensors(file, config):
         tensor, shape = file.tensor(theirs + ".weight"), [sizes[letter] for letter in letters]
         if tensor.shape.tolist()[::-1] != shape:
             file.refuse(f"{tensor.name} is {tensor.shape.tolist()[::-1]}, but this model's is {shape}")
-        file.decoded(tensor.name, slice(0, 1))  # a type that is not read is told before anything is written
+        file.decoded(tensor.name, slice(0, 1))  # a type that is not read is refused before anything is written
         rows = np.arange(shape[0] if len(shape) > 1 else 1)
         if "q_proj" in ours or "k_proj" in ours:  # llama.cpp has rows that rotate together side by side
             rows = rows.reshape(-1, head // 2, 2).swapaxes(1, 2).ravel()
@@ -281,7 +281,7 @@ def sentence_pieces(file, vocabulary, types):
         "decoder": {"type": "Sequence", "decoders": decoders}}
 
 
-# Returns what puts tokens at the ends of every text, as transformers does unless it is told not to.
+# Returns what puts tokens at the ends of every text, as transformers does by default.
 def post_processor(file, texts):
     def end(role):
         token = file.get(f"tokenizer.ggml.{role}_token_id", int, -1)
@@ -331,7 +331,7 @@ def tokenizer_files(file, begin, ends):
 def convert(source, output, dtype):
     if os.path.lexists(output):
         raise Refusal(USAGE, f"{output}: exists already, and is never written over; choose another path")
-    np.seterr(all="ignore")  # what overflows is told by name
+    np.seterr(all="ignore")  # what overflows is reported by name
     file = GgufFile(source)
     config = read_config(file, dtype)
     tensors, (begin, ends) = place_tensors(file, config), read_ends(file, config["vocab_size"])

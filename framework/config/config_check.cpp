@@ -73,7 +73,7 @@ void check_batch(const Config& config, ConfigProblems& problems) {
   }
 }
 
-/// A stored config that lacks the key is from a version that cut every longer document.
+/// A stored config without the key is from a version that cut every longer document.
 void check_longer(DataConfig& data, ConfigUse use, ConfigProblems& problems) {
   const bool whole = data.packing == Packing::whole;
   if (data.longer == LongDocuments::automatic && (use == ConfigUse::know || !whole)) data.longer = LongDocuments::cut;

@@ -62,7 +62,7 @@ class LongDocumentRuns : public TrainTest {
 // them. n tokens of a document have n (n + 1) / 2 pairs. What fills a window up counts as no work.
 TEST_F(LongDocumentRuns, LeaveTheWindowsAndTheWorkOfTheirRule) {
   struct Rule {
-    std::string name, told;
+    std::string name, logged;
     int windows;
     double tokens, pairs;
   };
@@ -85,7 +85,7 @@ TEST_F(LongDocumentRuns, LeaveTheWindowsAndTheWorkOfTheirRule) {
       const std::string output = rule.name + (ring ? "-ring" : "");
       const Outcome outcome =
           run(config(path, rule.windows, joined({"data.longer=" + rule.name}, mesh_of(1, ring ? 3 : 1))), output);
-      EXPECT_EQ(outcome.logged("windows of"), path + ": " + rule.told);
+      EXPECT_EQ(outcome.logged("windows of"), path + ": " + rule.logged);
       for (const nlohmann::json& line : metrics(output)) {
         EXPECT_EQ(line.at("visible_pairs").get<double>(), rule.pairs);
         const double parameters = 2 * (768 + 1152 + 2 * 16) + 16 + 23 * 16;

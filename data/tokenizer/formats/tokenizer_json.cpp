@@ -297,7 +297,7 @@ class Reader {
     }
   }
 
-  /// Finds what stands before and after a text. ByteLevel changes no id.
+  /// Finds which tokens come before and after a text. ByteLevel changes no id.
   void read_post_processor(const json& post) {
     const std::string type = type_of(post);
     if (type == "Sequence") {
