@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <string_view>
 
@@ -15,8 +14,8 @@ namespace {
 
 // In units of the view, which is as wide as a figure on a phone: so letters are never smaller than they should be.
 constexpr double width = 420, height = 210, left = 56, right = 14, top = 12, bottom = 26;
-constexpr std::size_t buckets = 300;    // of a curve with more points than that
-constexpr std::size_t most_hints = 60;  // tooltips of a curve
+constexpr std::size_t curve_stretches = 300;  // of a curve with more points than that
+constexpr std::size_t hint_stretches = 30;    // whose points have tooltips
 constexpr std::size_t least_to_smooth = 40;
 constexpr std::string_view classes = "abcdefgh";
 
@@ -60,35 +59,28 @@ Axes axes_of(const Chart& chart) {
   return axes;
 }
 
+std::string tick_text(double tick) {
+  return std::abs(tick) < 1e4 ? fmt::format("{:.6g}", tick) : four_digits(tick);
+}
+
 /// Returns a length in tokens as people name it: 4096 as "4K".
 std::string length_text(double tokens) {
-  const auto whole = static_cast<std::int64_t>(std::clamp(tokens, 0.0, 1e15));
-  if (whole >= 1024 * 1024 && whole % (1024 * 1024) == 0) return fmt::format("{}M", whole / (1024 * 1024));
-  if (whole >= 1024 && whole % 1024 == 0) return fmt::format("{}K", whole / 1024);
-  return round_digits(tokens);
+  double rest = tokens;
+  std::string_view units = " KM";
+  for (; units.size() > 1 && rest >= 1024 && std::fmod(rest, 1024) == 0; units.remove_prefix(1)) rest /= 1024;
+  return units.front() == ' ' ? tick_text(tokens) : fmt::format("{:.0f}{}", rest, units.front());
 }
 
 std::string text_at(double x, double y, const char* anchor, const std::string& words) {
   return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor, escaped(words));
 }
 
-/// Returns a tick's number with the digits that tell it from the others.
-std::string tick_text(double tick, const std::vector<double>& all) {
-  const double step = all.size() > 1 ? all[1] - all[0] : std::abs(tick);
-  constexpr double four_digits_tell = 1e-3;  // from that part of a number on
-  const double size = std::max(std::abs(all.front()), std::abs(all.back()));
-  if (!(step > 0) || step >= four_digits_tell * size || size >= 1e4) return round_digits(tick);
-  const int decimals = std::clamp(static_cast<int>(std::ceil(-std::log10(step))) + 1, 0, 9);
-  return fmt::format("{:.{}f}", tick, decimals);
-}
-
 std::string frame(const Chart& chart, const Axes& axes) {
   std::string svg;
-  const std::vector<double> beside = ticks(axes.low_y, axes.high_y, 5);
-  for (const double tick : beside) {
+  for (const double tick : ticks(axes.low_y, axes.high_y, 5)) {
     svg += fmt::format("<path class=\"{}\" d=\"M{} {:.1f}H{}\"/>\n", chart.zero && tick == 0 ? "zero" : "grid", left,
                        axes.y(tick), width - right);
-    svg += text_at(left - 6, axes.y(tick) + 4, "end", tick_text(tick, beside));
+    svg += text_at(left - 6, axes.y(tick) + 4, "end", tick_text(tick));
   }
   std::vector<double> below = ticks(axes.low_x, axes.high_x, 6);
   if (chart.log_x) {
@@ -107,7 +99,7 @@ std::string frame(const Chart& chart, const Axes& axes) {
     free_from = x + room;
     const bool at_edge = x > width - right - 12;
     svg += text_at(at_edge ? width - 2 : x, height - 8, at_edge ? "end" : "middle",
-                   chart.log_x ? length_text(tick) : round_digits(tick));
+                   chart.log_x ? length_text(tick) : tick_text(tick));
   }
   return svg;
 }
@@ -118,29 +110,21 @@ std::string polyline(const std::vector<ChartPoint>& points, const Axes& axes, co
   return fmt::format("<polyline class=\"{}\" points=\"{}\"/>\n", names, list);
 }
 
-/// Returns points that a curve of many looks like: of each stretch the least and the largest, in their order.
-std::vector<ChartPoint> thinned(const std::vector<ChartPoint>& points) {
-  if (points.size() <= 2 * buckets) return points;
+/// Returns points that a curve of many looks like: of each of so many stretches the least and the largest, in order.
+std::vector<ChartPoint> thinned(const std::vector<ChartPoint>& points, std::size_t stretches) {
+  if (points.size() <= 2 * stretches) return points;
   std::vector<ChartPoint> few;
-  for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
+  for (std::size_t stretch = 0; stretch < stretches; ++stretch) {
     const auto at = [&](std::size_t i) {
-      return points.begin() + static_cast<std::ptrdiff_t>(points.size() * i / buckets);
+      return points.begin() + static_cast<std::ptrdiff_t>(points.size() * i / stretches);
     };
-    auto [low, high] = std::minmax_element(at(bucket), at(bucket + 1),
+    auto [low, high] = std::minmax_element(at(stretch), at(stretch + 1),
                                            [](const ChartPoint& a, const ChartPoint& b) { return a.y < b.y; });
     if (high < low) std::swap(low, high);
     few.push_back(*low);
     if (low != high) few.push_back(*high);
   }
   return few;
-}
-
-/// Returns some points, evenly, the first and the last among them.
-std::vector<ChartPoint> sampled(const std::vector<ChartPoint>& points, std::size_t most) {
-  if (points.size() <= most) return points;
-  std::vector<ChartPoint> some;
-  for (std::size_t i = 0; i < most; ++i) some.push_back(points[i * (points.size() - 1) / (most - 1)]);
-  return some;
 }
 
 std::string hint(const Chart& chart, const ChartSeries& series, const ChartPoint& point) {
@@ -156,15 +140,13 @@ std::string curve(const Chart& chart, const ChartSeries& series, const Axes& axe
   std::string svg;
   std::vector<ChartPoint> line = series.points;
   if (chart.smooth && line.size() >= least_to_smooth) {
-    svg += polyline(thinned(series.points), axes, "raw " + own);
+    svg += polyline(thinned(series.points, curve_stretches), axes, "raw " + own);
     const std::vector<double> average = smoothed(series.points);
     for (std::size_t i = 0; i < line.size(); ++i) line[i].y = average[i];
-    line = sampled(line, buckets);
   }
-  svg += polyline(thinned(line), axes, own);
-  for (const ChartPoint& point : sampled(series.points, most_hints)) {
-    const bool has_bar = std::isfinite(point.low) && std::isfinite(point.high);
-    if (has_bar) {
+  svg += polyline(thinned(line, curve_stretches), axes, own);
+  for (const ChartPoint& point : thinned(series.points, hint_stretches)) {
+    if (std::isfinite(point.low) && std::isfinite(point.high)) {
       svg += fmt::format("<path class=\"bar {0}\" d=\"M{1:.1f} {2:.1f}V{3:.1f}m-4 0h8M{4:.1f} {2:.1f}h8\"/>\n", own,
                          axes.x(point.x), axes.y(point.low), axes.y(point.high), axes.x(point.x) - 4);
     }
@@ -183,27 +165,17 @@ std::string drawn_mark(std::string_view kind, double x) {
   return fmt::format("<path class=\"nonfinite\" d=\"M{:.1f} {}l7 7m0 -7l-7 7\">", x - 3.5, low - 9);
 }
 
-/// Returns the marks; those of one kind that would lie on each other are one.
+/// Returns the marks; of one kind there is one where several would lie on each other.
 std::string marks_of(const Chart& chart, const Axes& axes) {
-  struct Place {
-    double x = 0, first = 0, last = 0;
-    std::int64_t count = 0;
-  };
   constexpr double apart = 4;
   std::string svg;
-  for (const auto& [kind, words, legend] : mark_kinds) {
-    std::map<int, Place> places;
-    for (const ChartMark& mark : chart.marks) {
-      if (mark.kind != kind || mark.x < axes.low_x || mark.x > axes.high_x) continue;
-      Place& place = places[static_cast<int>(axes.x(mark.x) / apart)];
-      if (place.count++ == 0) place = {axes.x(mark.x), mark.x, mark.x, 1};
-      place.last = mark.x;
-    }
-    for (const auto& [bucket, place] : places) {
-      std::string told = fmt::format("{} {:.0f}", chart.x_name, place.first);
-      if (place.count > 1) told += fmt::format(" to {:.0f}", place.last);
-      told += place.count > 1 ? fmt::format(": {} x {}", place.count, words) : fmt::format(": {}", words);
-      svg += fmt::format("{}<title>{}</title></path>\n", drawn_mark(kind, place.x), told);
+  for (const auto& [kind, mark, words] : mark_kinds) {
+    std::set<int> taken;
+    for (const ChartMark& one : chart.marks) {
+      if (one.kind != kind || one.x < axes.low_x || one.x > axes.high_x) continue;
+      if (!taken.insert(static_cast<int>(axes.x(one.x) / apart)).second) continue;
+      svg += fmt::format("{}<title>{} {:.0f}: {}</title></path>\n", drawn_mark(kind, axes.x(one.x)), chart.x_name,
+                         one.x, words);
     }
   }
   return svg;

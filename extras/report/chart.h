@@ -20,15 +20,14 @@ struct ChartSeries {
   std::vector<ChartPoint> points;  // x ascending
 };
 
-/// What can happen at a step: its class in a page's style, its words at the mark, and those that explain the mark.
+/// What can happen at a step: its class in a page's style, its mark in a legend, and its words.
 struct MarkKind {
-  std::string_view name, words, legend;
+  std::string_view name, mark, words;
 };
-inline constexpr std::array mark_kinds{
-    MarkKind{"empty", "nothing to learn from", "Tick at the bottom: nothing to learn from"},
-    MarkKind{"nonfinite", "no number", "\u2715: loss or norm was no number"},
-    MarkKind{"resume", "resumed", "Dashed line: the run was resumed"},
-    MarkKind{"spike", "loss spike", "\u25bc: a loss spike"}};
+inline constexpr std::array mark_kinds{MarkKind{"empty", "Tick at the bottom", "skipped, nothing to learn from"},
+                                       MarkKind{"nonfinite", "\u2715", "skipped, loss or gradient norm is not finite"},
+                                       MarkKind{"resume", "Dashed line", "resumed"},
+                                       MarkKind{"spike", "\u25bc", "loss spike"}};
 
 /// Something that happened at x.
 struct ChartMark {

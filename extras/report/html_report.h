@@ -1,13 +1,13 @@
-// One page of a finished or running run, or of two beside each other: what ran, what was planned and what was measured,
-// curves with what happened, evaluations with their intervals, the ring's waits. HTML with SVG inside, without scripts
-// and without anything to fetch, at most 1 MB however long a run is. Numbers have four digits.
+// One page of a finished or running run, or of two that are compared: what ran, what was measured (beside a plan of
+// it), curves with what happened, evaluations with their intervals, the ring's waits. HTML with SVG inside, without
+// scripts and without anything to fetch, at most 1 MB however long a run is. Numbers have four digits.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "extras/report/reported_run.h"
+#include "extras/report/shown_run.h"
 
 namespace ringtrain {
 

@@ -22,7 +22,7 @@ padding:1.5rem 1rem 3rem;background:var(--paper);color:var(--ink);overflow-wrap:
 font-variant-numeric:tabular-nums}
 h1{font-size:1.6rem;line-height:1.2;margin:0}h2{font-size:1.1rem;margin:2.2rem 0 .7rem}p{margin:.3rem 0}
 .soft{color:var(--soft)}.bad{color:var(--bad)}.warn{color:var(--warn)}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(9.5rem,1fr));gap:.7rem;margin:1.2rem 0}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(8.2rem,1fr));gap:.7rem;margin:1.2rem 0}
 .tiles div{background:var(--tile);border:1px solid var(--line);border-radius:.6rem;padding:.6rem .8rem}
 .tiles b{display:block;font-size:1.35rem;font-weight:600;line-height:1.3}.tiles span{color:var(--soft);font-size:.85rem}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(26rem,100%),1fr));gap:1.2rem 1.5rem}
@@ -30,7 +30,7 @@ figure{margin:0;min-width:0;break-inside:avoid}figcaption{font-size:.9rem}figcap
 svg{display:block;width:100%;height:auto;margin-top:.2rem}svg text{font-size:11px;fill:var(--soft)}
 .grid{stroke:var(--line);stroke-width:1}.zero{stroke:var(--soft);stroke-width:1}
 polyline{fill:none;stroke-width:1.8;stroke-linejoin:round}.raw{stroke-width:1;opacity:.35}
-.cell{fill:var(--a)}svg text.in{fill:var(--ink)}
+.heat td[style]{background:color-mix(in srgb,var(--a) calc(var(--share)*.55%),transparent)}
 circle{stroke:none}.hit{fill:transparent}.hit:hover{fill:var(--soft)}.bar{fill:none;stroke-width:1.4}
 .resume{stroke:var(--soft);stroke-dasharray:3 3;fill:none}.spike{fill:var(--warn)}.nonfinite{stroke:var(--bad);
 stroke-width:2;fill:none}.empty{stroke:var(--soft);stroke-width:2}
@@ -40,7 +40,8 @@ stroke-width:2;fill:none}.empty{stroke:var(--soft);stroke-width:2}
 table{border-collapse:collapse;width:100%;font-size:.9rem}
 td,th{padding:.3rem .6rem;text-align:right;border-bottom:1px solid var(--line);vertical-align:top}
 th{color:var(--soft);font-weight:500}td:first-child,th:first-child{text-align:left;padding-left:0}
-td:last-child,th:last-child{padding-right:0}tr{break-inside:avoid}.facts td,.facts th{text-align:left;overflow-wrap:anywhere}
+td:last-child,th:last-child{padding-right:0}tr{break-inside:avoid}
+.facts td,.facts th{text-align:left;overflow-wrap:anywhere}
 .facts td:first-child{color:var(--soft);width:36%}.halves .facts td:first-child{width:9rem}
 .events td,.events th{text-align:left}.events td:nth-child(2){overflow-wrap:anywhere}.number{white-space:nowrap}
 .halves{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(26rem,100%),1fr));gap:0 2rem}
@@ -70,34 +71,18 @@ std::string escaped(std::string_view text) {
   return html;
 }
 
-namespace {
-
-std::string digits_of(double value, bool zeros) {
-  if (!std::isfinite(value)) return "-";
-  if (value == 0) return "0";
-  constexpr double least = 9999.5;  // from here on {:.4g} would give an exponent
-  const double size = std::abs(value);
-  if (size < least && value == std::floor(value)) return fmt::format("{:.0f}", value);
-  if (size < 1e-4 || size >= 9.9995e14) return fmt::format("{:.3e}", value);
-  constexpr std::string_view units = "KMGT";
-  std::string unit;
-  for (std::size_t i = 0; i < units.size() && std::abs(value) >= (unit.empty() ? least : 999.95); ++i) {
-    value /= 1000;
-    unit = units[i];
-  }
-  std::string digits = zeros ? fmt::format("{:#.4g}", value) : fmt::format("{:.4g}", value);
-  if (std::abs(value) >= 999.95 && digits.ends_with(".0")) digits.resize(digits.size() - 2);
-  return digits + unit;
-}
-
-}  // namespace
-
 std::string four_digits(double value) {
-  return digits_of(value, true);
-}
-
-std::string round_digits(double value) {
-  return digits_of(value, false);
+  if (!std::isfinite(value)) return "-";
+  std::string unit;
+  for (const char larger : std::string_view("KMGT")) {
+    if (std::abs(value) < (unit.empty() ? 9999.5 : 999.95)) break;  // rounded, it has four digits
+    value /= 1000;
+    unit = larger;
+  }
+  const bool whole = std::abs(value) < 1e4 && value == std::floor(value);
+  std::string digits = whole ? fmt::format("{:.0f}", value + 0.0) : fmt::format("{:#.4g}", value);  // -0 is 0
+  if (!whole && std::abs(value) >= 999.95 && digits.ends_with(".0")) digits.resize(digits.size() - 2);
+  return digits + unit;
 }
 
 std::string signed_digits(double value) {
@@ -106,6 +91,14 @@ std::string signed_digits(double value) {
 
 std::string heading(std::string_view words) {
   return fmt::format("<h2>{}</h2>\n", escaped(words));
+}
+
+std::string remark(std::string_view words) {
+  return fmt::format("<p class=\"soft\">{}</p>\n", escaped(words));
+}
+
+std::string figure_grid(const std::string& figures) {
+  return figures.empty() ? "" : "<div class=\"charts\">\n" + figures + "</div>\n";
 }
 
 std::string table(const Rows& rows, std::string_view kind) {
@@ -118,8 +111,11 @@ std::string table(const Rows& rows, std::string_view kind) {
   for (std::size_t row = 1; row < rows.size(); ++row) {
     html += "<tr>";
     for (std::size_t column = 0; column < rows[row].size(); ++column) {
-      const std::string label = name == "wide" ? fmt::format(" data-label=\"{}\"", escaped(rows[0][column])) : "";
-      html += fmt::format("<td{}>{}</td>", label, escaped(rows[row][column]));
+      const std::string text = escaped(rows[row][column]);
+      std::string attribute;
+      if (name == "wide") attribute = fmt::format(" data-label=\"{}\"", escaped(rows[0][column]));
+      if (name == "heat" && column > 0 && text != "-") attribute = fmt::format(" style=\"--share:{}\"", text);
+      html += fmt::format("<td{}>{}</td>", attribute, text);
     }
     html += "</tr>\n";
   }

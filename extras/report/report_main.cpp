@@ -11,8 +11,6 @@
 #include "framework/storage/files.h"
 #include "framework/storage/strict_json.h"
 #include "layers/check_model.h"
-#include "layers/model_parameters.h"
-#include "train/engine/rank_state.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
 #include "train/run/run_folder.h"
@@ -21,67 +19,6 @@ using namespace ringtrain;
 
 namespace {
 
-/// Returns what is known of a run's folder beside its metrics.
-ReportedRun reported_run(const std::string& folder) {
-  ReportedRun run{.folder = folder};
-  const std::string path = folder + "/config.yaml";
-  if (!path_exists(path)) return run;
-  run.config = read_config(path, {}, ConfigUse::know, check_model);
-  const ParameterTable table = make_parameter_table(*run.config);
-  run.parameters = table.count();
-  run.planned.resize(run.config->mesh.data * run.config->mesh.sequence);
-  for (const RankPlan& kind : plan_ranks(*run.config, table, training_purpose(*run.config))) {
-    for (const auto rank : kind.ranks) run.planned[rank] = kind.peak;
-  }
-  return run;
-}
-
-/// Returns what take makes of a JSON file. Throws Error(usage) with `complaint` if it is another kind of file.
-template <class Take>
-auto read_output(const std::string& path, const char* complaint, const Take& take) {
-  constexpr std::int64_t most = 16 << 20;
-  try {
-    return take(parse_strict_json(read_file(path, ExitCode::usage, most)));
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    fail(ExitCode::usage, "{}: {}: {}", path, complaint, error.what());
-  }
-}
-
-void require_kind(const nlohmann::json& file, const char* key, const char* kind) {
-  if (file.at(key) != kind) throw std::invalid_argument("it is another kind of file");
-}
-
-/// Returns the times of a file of `plan --output`.
-PlannedTimes read_plan(const std::string& path) {
-  return read_output(path, "is no plan of plan --output", [](const nlohmann::json& plan) -> PlannedTimes {
-    require_kind(plan, "kind", "plan");
-    return {plan.at("hardware"), plan.at("step_seconds"), plan.at("tokens_per_second"), plan.at("mfu")};
-  });
-}
-
-/// Returns what a file of `evaluate --output` holds.
-nlohmann::json read_evaluation(const std::string& path) {
-  return read_output(path, "holds no results of evaluate --output", [](nlohmann::json evaluation) {
-    require_kind(evaluation, "written_by", "ringtrain evaluate");
-    return evaluation;
-  });
-}
-
-/// Returns the page. Throws Error(usage) if what it shows of an evaluation has another form.
-RunReport page_of(const std::vector<ReportedRun>& runs) {
-  try {
-    return html_report(runs);
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    if (runs[0].evaluation_path.empty()) throw;
-    fail(ExitCode::usage, "{}: holds other results than those of evaluate --output: {}", runs[0].evaluation_path,
-         error.what());
-  }
-}
-
 /// The command line, as it was given.
 struct Given {
   std::string folder, other, output, plan, evaluation;
@@ -89,41 +26,69 @@ struct Given {
 
 void add_options(CommandLine& app, Given& given) {
   app.add_option("RUN", given.folder, "DIR", "a run's folder")->required();
-  app.add_option("OTHER", given.other, "DIR", "the folder of a run to compare it with");
+  auto* const other = app.add_option("OTHER", given.other, "DIR", "the folder of a run to compare it with");
   app.add_option("--output", given.output, "FILE.html",
                  "the page (default: report.html in the run's folder, of two comparison.html in the second's); "
                  "replaces a former one");
   app.add_option("--plan", given.plan, "FILE.json",
-                 "what plan --output wrote of this run: its times stand beside the measured ones");
+                 "what plan --output wrote of this run: its times, with those measured")
+      ->excludes(other);
   app.add_option("--evaluation", given.evaluation, "FILE.json",
-                 "what evaluate --output wrote: by position, LongPPL, against another model, tasks");
+                 "what evaluate --output wrote: curves by position and against another model, answers to tasks")
+      ->excludes(other);
 }
 
-/// Returns the runs that the page shows.
-std::vector<ReportedRun> runs_of(const Given& given) {
-  const bool two = !given.other.empty();
-  if (two && !given.plan.empty()) fail(ExitCode::usage, "--plan {}: goes with one run, not with two", given.plan);
-  std::vector<ReportedRun> runs{reported_run(given.folder)};
-  if (two) runs.push_back(reported_run(given.other));
-  if (two && !given.evaluation.empty()) {
-    fail(ExitCode::usage, "--evaluation {}: goes with one run, not with two", given.evaluation);
+/// Returns what is known of a run's folder besides its metrics.
+ReportedRun reported_run(const std::string& folder) {
+  ReportedRun run{.folder = folder};
+  const std::string path = folder + "/config.yaml";
+  if (!path_exists(path)) return run;
+  run.config = read_config(path, {}, ConfigUse::know, check_model);
+  run.plan["steps"] = run.config->training.steps;
+  return run;
+}
+
+/// Returns a file of `program --output`, in which `key` is `kind`. Throws Error(usage) if it is another kind of file.
+nlohmann::json read_output(const std::string& path, const char* program, const char* key, const char* kind) {
+  constexpr std::int64_t most = 16 << 20;
+  const std::string text = read_file(path, ExitCode::usage, most);
+  std::string why = "it is another kind of file";
+  try {
+    nlohmann::json file = parse_strict_json(text);
+    if (file.at(key) == kind) return file;
+  } catch (const std::exception& error) {
+    why = error.what();
   }
+  fail(ExitCode::usage, "{}: holds no results of {} --output: {}", path, program, why);
+}
+
+/// Returns the page. Throws Error(usage) if what it shows of an evaluation has another form.
+RunReport page_of(const Given& given) {
+  std::vector<ReportedRun> runs{reported_run(given.folder)};
+  if (!given.other.empty()) runs.push_back(reported_run(given.other));
+  if (!given.plan.empty()) runs[0].plan.update(read_output(given.plan, "plan", "kind", "plan"));
   runs[0].evaluation_path = given.evaluation;
-  if (!given.evaluation.empty()) runs[0].evaluation = read_evaluation(given.evaluation);
-  if (!given.plan.empty()) runs[0].plan = read_plan(given.plan);
-  return runs;
+  if (!given.evaluation.empty()) {
+    runs[0].evaluation = read_output(given.evaluation, "evaluate", "written_by", "ringtrain evaluate");
+  }
+  try {
+    return html_report(runs);
+  } catch (const nlohmann::json::exception& error) {
+    fail(ExitCode::usage, "{}: holds other results than those of evaluate --output: {}", given.evaluation,
+         error.what());
+  }
 }
 
 int run(int argc, char** argv) {
   CommandLine app{
-      "Write a run's metrics as one HTML page: what ran, planned and measured, curves with what happened, evaluations, "
+      "Write a run's metrics as one HTML page: what ran, what was measured, curves with what happened, evaluations, "
       "the ring's waits. Of two runs it shows both in one, and how they differ. It has no scripts and fetches nothing. "
       "E.g.: report runs/long_ctx",
       "report"};
   Given given;
   add_options(app, given);
   if (!parse_command_line(app, argc, argv)) return 0;
-  const RunReport report = page_of(runs_of(given));
+  const RunReport report = page_of(given);
   if (!report.warning.empty()) write_message(stderr, "warning: " + report.warning + "\n");
   const bool two = !given.other.empty();
   const std::string usual = two ? given.other + "/comparison.html" : given.folder + "/report.html";

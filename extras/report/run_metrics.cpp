@@ -1,7 +1,5 @@
 #include "extras/report/run_metrics.h"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 
@@ -15,19 +13,19 @@ namespace {
 using nlohmann::json;
 
 /// Returns whether what the page goes into has the shape that train gives it.
-bool has_shape(const MetricsEntry& entry) {
-  if (entry.evaluation) {
-    const json results = entry.json.value("results", json());
-    return results.is_array() && std::ranges::all_of(results, [](const json& result) {
-             return result.is_object() && result.value("context_length", json()).is_number();
-           });
+bool has_shape(const json& line, bool evaluation) {
+  try {
+    for (const json& result : evaluation ? line.at("results").get_ref<const json::array_t&>() : json::array_t()) {
+      result.at("context_length").get_ref<const json::number_integer_t&>();
+    }
+    line.value("started", json::object_t());
+    for (const auto& [name, pass] : line.value("ring", json::object_t())) {
+      if (name == "forward" || name == "backward") pass.value("hop_wait_seconds", json::array_t());
+    }
+    return true;
+  } catch (const json::exception&) {
+    return false;
   }
-  const json ring = entry.json.value("ring", json::object());
-  return ring.is_object() && entry.json.value("started", json::object()).is_object() &&
-         std::ranges::all_of(std::array{"forward", "backward"}, [&](const char* pass) {
-           const json one = ring.value(pass, json::object());
-           return one.is_object() && one.value("hop_wait_seconds", json::array()).is_array();
-         });
 }
 
 StepRow row_of(const MetricsEntry& entry) {
@@ -58,7 +56,7 @@ RunMetrics read_run_metrics(const std::string& path) {
   const auto take = [&](const MetricsLine& line) {
     ++number;
     std::optional<MetricsEntry> entry = parse_metrics_line(line.text);
-    if (!entry || !has_shape(*entry)) {
+    if (!entry || !has_shape(entry->json, entry->evaluation)) {
       if (metrics.skipped++ == 0) metrics.first_skipped = number;
       return;
     }

@@ -1,20 +1,24 @@
 #include "extras/report/shown_run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
+
+#include "extras/report/page_parts.h"
+#include "framework/profile/progress.h"
+#include "train/run/metrics_lines.h"
 
 namespace ringtrain {
 
-std::vector<ChartPoint> points_of(const ShownRun& shown, double StepRow::*field) {
-  std::vector<ChartPoint> points;
-  for (const StepRow& row : shown.metrics.steps) {
-    if (std::isfinite(row.*field)) points.push_back({static_cast<double>(row.step), row.*field});
-  }
-  return points;
-}
+namespace {
 
-double median(const ShownRun& shown, double StepRow::*field) {
+using nlohmann::json;
+
+/// Returns the median of a field over the steps but the first of each process, which meets cold caches; NaN if none has
+/// a number.
+template <double StepRow::*field>
+double median(const ShownRun& shown) {
   std::vector<double> values, warm;
   for (const StepRow& row : shown.metrics.steps) {
     if (!std::isfinite(row.*field)) continue;
@@ -34,54 +38,58 @@ double last_loss(const ShownRun& shown) {
 
 double training_seconds(const ShownRun& shown) {
   double sum = 0;
-  for (const StepRow& row : shown.metrics.steps) sum += std::isfinite(row.seconds) ? row.seconds : 0;
+  for (const ChartPoint& point : points_of(shown, &StepRow::seconds)) sum += point.y;
   return sum;
 }
 
-std::string text_in(const nlohmann::json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+std::string percent(double share) {
+  return four_digits(100 * share) + "%";
 }
 
-std::pair<double, double> interval_in(const nlohmann::json& object, const char* name, bool meaningful) {
-  const nlohmann::json found = object.value(name, nlohmann::json());
-  if (!meaningful || !found.is_array() || found.size() != 2 || !found[0].is_number() || !found[1].is_number()) {
-    return {std::nan(""), std::nan("")};
-  }
-  return {found[0].get<double>(), found[1].get<double>()};
-}
+}  // namespace
 
-std::string interval_text(std::pair<double, double> interval) {
-  if (!std::isfinite(interval.first) || !std::isfinite(interval.second)) return "-";
-  return fmt::format("{} to {}", four_digits(interval.first), four_digits(interval.second));
-}
-
-std::string length_name(const nlohmann::json& object) {
-  return fmt::format("{:.0f}", number_in(object, "context_length"));
-}
-
-std::vector<ChartPoint> points_in(const nlohmann::json& list, const char* x_name, const char* value,
-                                  const char* interval, bool meaningful) {
+std::vector<ChartPoint> points_of(const ShownRun& shown, double StepRow::*field) {
   std::vector<ChartPoint> points;
-  for (const nlohmann::json& item : list) {
-    const double x = number_in(item, x_name), y = number_in(item, value);
-    if (!(x > 0) || !std::isfinite(y)) continue;
-    const auto [low, high] = interval_in(item, interval, meaningful);
-    points.push_back({x, y, low, high});
+  for (const StepRow& row : shown.metrics.steps) {
+    if (std::isfinite(row.*field)) points.push_back({static_cast<double>(row.step), row.*field});
   }
-  std::ranges::sort(points, {}, &ChartPoint::x);
   return points;
 }
 
-Rows length_rows(const nlohmann::json& results, bool meaningful) {
-  Rows rows{{"context", "perplexity", "nll", "95% of nll", "bits per byte", "change", "95% of change"}};
-  for (const nlohmann::json& result : results) {
-    rows.push_back({length_name(result), four_digits(number_in(result, "perplexity")),
-                    four_digits(number_in(result, "nll")), interval_text(interval_in(result, "ci95", meaningful)),
-                    four_digits(number_in(result, "bits_per_byte")), signed_digits(number_in(result, "delta_nll")),
-                    interval_text(interval_in(result, "delta_ci95", meaningful))});
+const std::vector<Measure>& measures() {
+  static const std::vector<Measure> all{
+      {"loss, smoothed", last_loss, four_digits},
+      {"steps", [](const ShownRun& shown) { return static_cast<double>(shown.last().step); }, four_digits, "steps"},
+      {"tokens", [](const ShownRun& shown) { return shown.last().tokens; }, four_digits},
+      {"time in steps", training_seconds, human_duration},
+      {"seconds a step, median", median<&StepRow::seconds>, four_digits, "step_seconds"},
+      {"tokens a second, median", median<&StepRow::tokens_per_second>, four_digits, "tokens_per_second"},
+      {"MFU, median", median<&StepRow::mfu>, percent, "mfu"}};
+  return all;
+}
+
+std::vector<RunEvent> events_of(const ShownRun& shown) {
+  std::vector<RunEvent> events;
+  const RunMetrics& metrics = shown.metrics;
+  for (const StepRow& row : metrics.steps) {
+    if (row.started && &row != &metrics.steps.front()) {
+      const auto start = std::ranges::find_if(
+          metrics.starts, [&](const json& one) { return number_in(one, "step") == static_cast<double>(row.step); });
+      const json begun = start == metrics.starts.end() ? json::object() : *start;
+      events.push_back(
+          {&row, "resume", fmt::format(", mesh {} on {}", text_in(begun, "mesh"), text_in(begun, "host"))});
+    }
+    if (row.spike) events.push_back({&row, "spike", ""});
+    if (row.empty) events.push_back({&row, "empty", ""});
+    const bool finite = std::isfinite(row.loss) && std::isfinite(row.grad_norm);
+    if (!row.empty && !finite) events.push_back({&row, "nonfinite", ""});
   }
-  return rows;
+  return events;
+}
+
+std::string text_in(const json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 }  // namespace ringtrain
