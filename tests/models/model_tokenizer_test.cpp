@@ -55,6 +55,13 @@ class ModelTokenizer : public TrainTest {
         {"decoder", metaspace},
         {"model", model}}.dump();
   }
+  /// Lets the model's files name no end of a text: the tokenizer's own is none for transformers, either.
+  void forget_ends() const {
+    json config = json::parse(content_of(at("model/config.json")));
+    config["eos_token_id"] = nullptr;
+    std::ofstream(at("model/config.json")) << config.dump();
+    fs::remove(at("model/generation_config.json"));
+  }
   void prepare(const std::string& tokenizer, const std::string& output) const {
     const ChildResult result =
         run_child("prepare", {"--input", "texts", "--tokenizer", tokenizer, "--output", output}, folder);
@@ -203,6 +210,7 @@ TEST_F(ModelTokenizer, ATextEndsWhereTheModelsFilesSayIt) {
   Launcher threads;
   int with_end_of_document = 0;
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    if (seed == 7) forget_ends();
     GenerationOptions options;
     options.checkpoint = at("model");
     options.max_new_tokens = 40;

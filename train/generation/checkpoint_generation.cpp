@@ -127,16 +127,17 @@ void check_ring(std::int64_t ranks, std::int64_t positions) {
        positions, positions);
 }
 
-/// Returns the tokens that end a text: those that the model names, else the tokenizer's; and those of --stop-token.
+/// Returns the tokens that end a text: those that the model's files name, and those of --stop-token.
 std::vector<std::int32_t> end_tokens_of(const GenerationOptions& options, const ModelSource& source,
                                         const Tokenizer* tokenizer) {
   std::vector<std::int32_t> tokens = source.end_tokens;
   const auto add = [&](std::optional<std::int32_t> end) {
     if (end && std::ranges::find(tokens, *end) == tokens.end()) tokens.push_back(*end);
   };
-  if (tokenizer && tokens.empty()) add(tokenizer->end_of_document());  // where the model's files name none
-  // Of a run's checkpoint, where nothing says: the last token, as in a token file.
-  if (tokens.empty() && source.checkpoint) tokens.push_back(last_token(source.model.vocab_size));
+  if (tokens.empty() && source.checkpoint) {  // of a run that says nothing: what ended its documents, by default
+    if (tokenizer) add(tokenizer->end_of_document());
+    if (tokens.empty()) tokens.push_back(last_token(source.model.vocab_size));
+  }
   const Vocabulary vocabulary(source.model.vocab_size);
   for (const std::int64_t id : options.stop_tokens) add(vocabulary.token(id, ExitCode::usage, "--stop-token"));
   return tokens;
