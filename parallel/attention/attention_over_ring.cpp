@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "framework/allocator.h"
@@ -150,6 +152,11 @@ void check_options(const AttentionOverRingOptions& o, Communicator& ranks) {
                             {"backward", o.backward ? "true" : "false"}});
 }
 
+bool share_memory(const ConstTensorView& a, const ConstTensorView& b) {
+  const auto begin_a = reinterpret_cast<std::uintptr_t>(a.data), begin_b = reinterpret_cast<std::uintptr_t>(b.data);
+  return begin_a < begin_b + b.bytes() && begin_b < begin_a + a.bytes();
+}
+
 constexpr std::int64_t no_tokens = -1;
 
 /// Throws if the masks of ranks differ, or some have document ids and others have none. told [ranks, 3]: causal,
@@ -248,9 +255,9 @@ struct AttentionOverRing::State {
     pass();
     if (first) gpus->set_lockstep(false);
   }
-  /// Refuses a call before set_tokens, or with tensors that are not of those tokens.
-  void check(std::initializer_list<Named> of_queries, std::initializer_list<Named> of_keys, const ConstTensorView& lse,
-             const CallerLine& line) const {
+  /// Refuses a call before set_tokens, with tensors that are not of those tokens, or that would write where it reads.
+  void check(const std::vector<Named>& of_queries, const std::vector<Named>& of_keys, const ConstTensorView& lse,
+             const std::set<std::string_view>& written, const CallerLine& line) const {
     require_call(has_tokens, "AttentionOverRing::set_tokens comes before forward and backward", line);
     const auto& [B, T_max, H, G, D, dtype, device, scale, backward, deterministic, threads] = options;
     const std::int64_t T = token_count(own);
@@ -261,6 +268,15 @@ struct AttentionOverRing::State {
       require_argument(x, name, {{"B", B}, {"T", T}, {"G", G}, {"D", D}}, dtype, device, line);
     }
     require_argument(lse, "lse", {{"B", B}, {"H", H}, {"T", T}}, accumulator(dtype), device, line);
+    std::vector<Named> all{{"lse", lse}};
+    for (const auto& some : {of_queries, of_keys}) all.insert(all.end(), some.begin(), some.end());
+    for (const auto& [name, x] : all) {
+      for (const auto& [other, y] : all) {
+        if (name == other || !written.contains(name) || !share_memory(x, y)) continue;
+        refuse_call(line,
+                    fmt::format("{} shares memory with {}: what is written must be apart from all else", name, other));
+      }
+    }
   }
   /// Copies own keys and values to where the ring sends them from.
   AttentionCall call(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v) {
@@ -286,7 +302,7 @@ struct AttentionOverRing::State {
   SegmentList own;
   TensorView own_documents;
   bool has_tokens = false;
-  bool went_forward = false, went_backward = false;
+  bool went_forward = false, went_backward = false, closed = false;
 };
 
 AttentionOverRing::AttentionOverRing(Communicator& ranks, const AttentionOverRingOptions& options) {
@@ -300,6 +316,7 @@ void AttentionOverRing::set_tokens(std::span<const std::int64_t> positions, std:
                                    const AttentionMask& mask, const CallerLine& line) {
   State& s = *state_;
   const std::int64_t B = s.options.B, T = std::ssize(positions);
+  require_call(!s.closed, "AttentionOverRing::close is the last call", line);
   check_positions(positions, s.options, line);
   check_documents(documents, B, T, line);
   SegmentList own = segments_of_positions(positions);
@@ -334,7 +351,7 @@ void AttentionOverRing::set_tokens(std::span<const std::int64_t> positions, std:
 void AttentionOverRing::forward(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
                                 const TensorView& out, const TensorView& lse, const CallerLine& line) {
   State& s = *state_;
-  s.check({{"q", q}, {"out", out}}, {{"k", k}, {"v", v}}, lse, line);
+  s.check({{"q", q}, {"out", out}}, {{"k", k}, {"v", v}}, lse, {"out", "lse"}, line);
   const AttentionCall call = s.call(q, k, v);
   const AttentionState state{.o = s.sums_of(out), .m = lse, .l = s.row_sum.view().prefix(lse.shape)};
   s.through_ring(s.went_forward, [&] { call.forward(state, {.finalize = true, .out = out, .lse = lse}); });
@@ -348,7 +365,7 @@ void AttentionOverRing::backward(const ConstTensorView& dout, const ConstTensorV
   State& s = *state_;
   require_call(s.options.backward, "this AttentionOverRing was made without memory for backward", line);
   s.check({{"dout", dout}, {"q", q}, {"out", out}, {"dq", dq}}, {{"k", k}, {"v", v}, {"dk", dk}, {"dv", dv}}, lse,
-          line);
+          {"dq", "dk", "dv"}, line);
   const AttentionCall call = s.call(q, k, v);
   const AttentionGradients gradients{.dout = dout,
                                      .lse = lse,
@@ -368,6 +385,8 @@ std::size_t AttentionOverRing::bytes() const {
 }
 
 void AttentionOverRing::close() {
+  state_->closed = true;
+  state_->has_tokens = false;
   if (state_->gpus) state_->gpus->close();
 }
 

@@ -56,20 +56,22 @@ class AttentionOverRing {
 
   /// out[B, T, H, D] = softmax(scale q k^T + mask) v; lse[B, H, T] = the logsumexp of each query's scores, of the
   /// accumulator of dtype. q[B, T, H, D], k[B, T, G, D], v[B, T, G, D]. A query that sees no key has out = 0 and lse =
-  /// -inf. Collective. On a GPU the inputs must be complete before the call, and the outputs are at its return.
+  /// -inf. out and lse share memory with nothing else of the call. Collective. On a GPU the inputs must be complete
+  /// before the call, and the outputs are at its return.
   void forward(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v, const TensorView& out,
                const TensorView& lse, const CallerLine& line = CallerLine::current());
 
   /// dq[B, T, H, D], dk[B, T, G, D], dv[B, T, G, D] = the gradients of a loss whose gradient with respect to out is
-  /// dout[B, T, H, D]; whatever they held is replaced. out and lse are those of forward, over all ranks. Dao et al.,
-  /// FlashAttention-2, 2023, Algorithm 2. Collective.
+  /// dout[B, T, H, D]; whatever they held is replaced, and they share memory with nothing else. out and lse are those
+  /// of forward, over all ranks. Dao et al., FlashAttention-2, 2023, Algorithm 2. Collective.
   void backward(const ConstTensorView& dout, const ConstTensorView& q, const ConstTensorView& k,
                 const ConstTensorView& v, const ConstTensorView& out, const ConstTensorView& lse, const TensorView& dq,
                 const TensorView& dk, const TensorView& dv, const CallerLine& line = CallerLine::current());
 
   /// Returns the bytes that it has allocated on its device.
   std::size_t bytes() const;
-  /// Leaves the communicators, in order, when the work is done: collective. Needed on GPUs that NCCL joins.
+  /// Leaves the communicators, in order, when the work is done: collective, and the last call. Needed on GPUs that NCCL
+  /// joins.
   void close();
 
  private:

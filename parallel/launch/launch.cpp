@@ -20,12 +20,19 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns the error that a rank ends with which something else than an Error has ended.
-Error error_of_rank(int rank, const std::exception& error) {
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+/// Returns the error that a rank ends with, of the exception that is being handled.
+Error error_of_rank(int rank) {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::bad_alloc&) {
     return {ExitCode::rank, fmt::format("rank {}: there is no more memory, or ulimit -v leaves none", rank)};
+  } catch (const std::exception& error) {
+    return {ExitCode::internal, fmt::format("rank {}: {}", rank, error.what())};
+  } catch (...) {
+    return {ExitCode::usage, fmt::format("rank {}: a function of this program threw what is no std::exception", rank)};
   }
-  return {ExitCode::internal, fmt::format("rank {}: {}", rank, error.what())};
 }
 
 /// Keeps the first error and ends all ranks with it.
@@ -85,14 +92,8 @@ void launch_threads(const LaunchOptions& options, const RankBody& body, std::str
   const auto run = [&](Communicator& own) {
     try {
       body(own);
-    } catch (const Error& error) {
-      first.keep(error, own);
-    } catch (const std::exception& error) {
-      first.keep(error_of_rank(own.rank(), error), own);
     } catch (...) {
-      first.keep(Error(ExitCode::usage,
-                       fmt::format("rank {}: a function of this program threw what is no std::exception", own.rank())),
-                 own);
+      first.keep(error_of_rank(own.rank()), own);
     }
     first.rank_ended();
   };
@@ -115,11 +116,8 @@ void launch_threads(const LaunchOptions& options, const RankBody& body, std::str
 void abort_on_error(Communicator& world, const std::function<void()>& body) {
   try {
     body();
-  } catch (const Error& error) {
-    world.abort(error);
-    throw;
-  } catch (const std::exception& error) {
-    const Error own = error_of_rank(world.rank(), error);
+  } catch (...) {
+    const Error own = error_of_rank(world.rank());
     world.abort(own);
     throw Error(own);
   }

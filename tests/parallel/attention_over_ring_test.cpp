@@ -214,6 +214,18 @@ TEST(AttentionOverRingMisuse, ADTypeADeviceAndNoMemoryAreNamed) {
   });
 }
 
+TEST(AttentionOverRingMisuse, WhatIsWrittenIsApartFromAllElse) {
+  expect_sentence("out shares memory with q", [](AttentionOverRing& a, Arguments& x) {
+    a.forward(x.queries(), x.keys(), x.keys(), x.queries(), x.rows());
+  });
+  std::vector<float> d(64), dk(32), out(64), both(64);
+  expect_sentence("dk shares memory with dv", [&](AttentionOverRing& a, Arguments& x) {
+    a.backward(host_view(d.data(), {1, 4, 2, 8}), x.queries(), x.keys(), x.keys(), host_view(out.data(), {1, 4, 2, 8}),
+               x.rows(), host_view(both.data(), {1, 4, 2, 8}), host_view(dk.data(), {1, 4, 1, 8}),
+               host_view(dk.data(), {1, 4, 1, 8}));
+  });
+}
+
 TEST(AttentionOverRingMisuse, TokensAreHeldAgainstTheOptions) {
   expect_sentence("5 positions, but this rank's AttentionOverRing was made for T = 4 at most",
                   [](AttentionOverRing& a, Arguments&) {
@@ -238,6 +250,10 @@ TEST(AttentionOverRingMisuse, CallsHaveAnOrder) {
     AttentionOverRing attention(world, four_tokens);
     Arguments x;
     attention.forward(x.queries(), x.keys(), x.keys(), x.queries(), x.rows());
+  });
+  expect_sentence("AttentionOverRing::close is the last call", [](AttentionOverRing& a, Arguments&) {
+    a.close();
+    a.set_tokens(Positions{0, 1, 2, 3}, {}, {});
   });
   expect_error("was made without memory for backward", 1, [](Communicator& world) {
     AttentionOverRingOptions options = four_tokens;
