@@ -12,6 +12,7 @@
 #include "parallel/clock_offset.h"
 #include "parallel/collectives.h"
 #include "parallel/rank_zero.h"
+#include "parallel/shared_error.h"
 #include "train/run/run_folder.h"
 
 namespace ringtrain {
@@ -36,6 +37,19 @@ OutputRules trace_rules(const TraceRequest& request) {
     return files;
   };
   return {{"a timeline of ringtrain", "--trace"}, Trace::mark(), OutputInputs::of(inputs)};
+}
+
+std::string lost_text(const Error& problem) {
+  return fmt::format("the timeline is lost: {}", problem.what());
+}
+
+/// Runs body. Returns what it throws, of any type: some of it runs in a destructor.
+std::optional<Error> problem_of(const std::function<void()>& body) {
+  try {
+    return caught(body);
+  } catch (const std::exception& error) {
+    return Error(ExitCode::internal, error.what());
+  }
 }
 
 constexpr CallSite gathering{"gathering the timeline"};
@@ -100,17 +114,22 @@ TraceFile::TraceFile(const Run& run, const Launcher& launcher, Log log)
 }
 
 TraceFile::~TraceFile() {
-  if (!trace_) return;
-  try {
-    if (of_processes()) {
-      write_own();
-    } else {
-      trace_->write(*file_);
-      tell_written(file_->path(), trace_->dropped());
-    }
-  } catch (const std::exception& error) {
-    log_(fmt::format("the timeline is lost: {}", error.what()));
-  }
+  if (trace_) write_rest();
+  if (problem_) log_(lost_text(*problem_));
+}
+
+void TraceFile::finish() {
+  if (trace_) write_rest();
+  if (const auto problem = std::exchange(problem_, {})) throw Error(problem->code(), lost_text(*problem));
+}
+
+void TraceFile::write_rest() {
+  problem_ = problem_of([&] {
+    if (of_processes()) return write_own();
+    trace_->write(*file_);
+    tell_written(file_->path(), trace_->dropped());
+  });
+  trace_.reset();
 }
 
 void TraceFile::begin(Communicator& world) {
@@ -129,13 +148,8 @@ void TraceFile::gather(Communicator& world) {
     clocks.push_back({rank, of_rank[0], of_rank[1]});
     dropped += static_cast<std::size_t>(of_rank[2]);
   }
-  std::optional<std::string> lost;
   const auto unless_lost = [&](const std::function<void()>& write) {
-    try {
-      if (!lost) write();
-    } catch (const std::exception& error) {
-      lost = error.what();
-    }
+    if (!problem_) problem_ = problem_of(write);
   };
   const auto take = [&](std::string_view piece) { unless_lost([&] { file_->file().write(piece); }); };
   if (process_ == 0) take(trace_file_head);
@@ -152,12 +166,7 @@ void TraceFile::gather(Communicator& world) {
     unless_lost([&] { file_->publish(); });
   });
   trace_.reset();
-  if (process_ != 0) return;
-  if (lost) {
-    log_(fmt::format("the timeline is lost: {}", *lost));
-  } else {
-    tell_written(file_->path(), dropped);
-  }
+  if (process_ == 0 && !problem_) tell_written(file_->path(), dropped);
 }
 
 /// Writes what this process of several has recorded, by the clock of rank 0 as the start knew it.

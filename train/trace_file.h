@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "framework/error.h"
 #include "framework/output/output_file.h"
 #include "framework/profile/clock_mapping.h"
 #include "framework/profile/trace.h"
@@ -31,7 +32,7 @@ class TraceFile {
  public:
   /// Rank 0's process claims the file, in a folder that is made. Throws Error(usage) as OutputFile does.
   TraceFile(const Run& run, const Launcher& launcher, Log log);
-  /// Writes what was not gathered. What the disk refuses is told, not thrown: the run's own result stands.
+  /// Logs a timeline that was lost, unless finish() threw it: the end of the run comes first.
   ~TraceFile();
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;
@@ -41,13 +42,16 @@ class TraceFile {
   /// Collective where ranks are processes, before anything is recorded: reads their clocks. Else it does nothing, and
   /// so does gather().
   void begin(Communicator& world);
-  /// Collective where ranks are processes, when they record no more: rank 0 writes the file of all. What its disk
-  /// refuses is told.
+  /// Collective where ranks are processes, when they record no more: rank 0 writes the file of all.
   void gather(Communicator& world);
+  /// Writes what was not gathered. Throws Error(usage) in the process whose file could not be written, in gather() or
+  /// here. Called when all else of the run is done.
+  void finish();
 
  private:
   bool of_processes() const { return processes_ > 1; }
   std::int64_t now() const { return trace_->rank(process_).work.now(); }
+  void write_rest();
   void write_own() const;
   void tell_written(const std::string& path, std::size_t dropped) const;
 
@@ -56,6 +60,7 @@ class TraceFile {
   const Log log_;
   std::optional<OutputFile> file_;  // of rank 0's process
   std::unique_ptr<Trace> trace_;    // null: none is wanted, or it is written
+  std::optional<Error> problem_;    // what kept the timeline from its file
   ClockPair start_;
 };
 

@@ -372,6 +372,20 @@ void on_ranks(const Run& run, const Log& log, Launcher& launcher, TraceFile& tim
   });
 }
 
+/// Lets what a function of the program around the run throws end the run as the program's mistake.
+template <class Call>
+void blame_program(const char* name, Call& call) {
+  if (!call) return;
+  call = [name, call](auto&&... given) {
+    try {
+      return call(given...);
+    } catch (const std::exception& error) {
+      if (dynamic_cast<const Error*>(&error) != nullptr) throw;
+      fail(ExitCode::usage, "the program's {} threw: {}", name, error.what());
+    }
+  };
+}
+
 }  // namespace
 
 Run prepare_run(const TrainOptions& given, const Log& log, const Launcher& launcher) {
@@ -382,6 +396,7 @@ Run prepare_run(const TrainOptions& given, const Log& log, const Launcher& launc
   if (options.stop_after < 0) {
     fail(ExitCode::usage, "a run cannot stop after step {}; give a step, or 0 for training.steps", options.stop_after);
   }
+  if (options.output.empty()) fail(ExitCode::usage, "TrainOptions::output is empty: it names the folder of the run");
   if (config.metrics.tensorboard) {
     fail(
         ExitCode::usage,
@@ -409,6 +424,10 @@ Run prepare_run(const TrainOptions& given, const Log& log, const Launcher& launc
   run.table = options.model.table(config);
   run.trace = trace;
   run.callbacks = options.callbacks;
+  blame_program("callbacks.step", run.callbacks.step);
+  blame_program("callbacks.evaluation", run.callbacks.evaluation);
+  blame_program("callbacks.checkpoint", run.callbacks.checkpoint);
+  blame_program("callbacks.stop", run.callbacks.stop);
   run.build = options.build;
   run.ranks = launcher.description();
   return run;
@@ -459,6 +478,7 @@ ExitCode train(const Run& run, const Log& log, Launcher& launcher) {
         const ExitCode code = trainer.train();
         if (world.rank() == launcher.process()) result = code;
       });
+  if (result == ExitCode::done) timeline.finish();
   return result;
 }
 
@@ -479,6 +499,7 @@ StepResult dumped_step(const Run& run, const Log& log, Launcher& launcher,
         lock = {};
         if (look) look(result);
       });
+  timeline.finish();
   return result;
 }
 

@@ -47,8 +47,6 @@ TEST_F(ChangedConfig, IsCheckedLikeAFile) {
                  [](Config& c) { c.training.micro_batch_size = 0; });
   expect_refused("training.global_batch_size: 0 is out of range", [](Config& c) { c.training.global_batch_size = 0; });
   expect_refused("training.seq_len: -1 is out of range", [](Config& c) { c.training.seq_len = -1; });
-  expect_refused("training.steps: 0 is out of range", [](Config& c) { c.training.steps = 0; });
-  expect_refused("training.loss_chunk: 0 is out of range", [](Config& c) { c.training.loss_chunk = 0; });
   expect_refused("training.audit.rows: 1000000 is out of range", [](Config& c) { c.training.audit.rows = 1000000; });
   expect_refused("training.stages: has a stage from step 1 on", [](Config& c) { c.training.stages = {from_step(1)}; });
   expect_refused("training.stages: must ascend, but from_step 2 follows 3", [](Config& c) {
@@ -59,12 +57,9 @@ TEST_F(ChangedConfig, IsCheckedLikeAFile) {
                  [](Config& c) { c.training.shard = static_cast<Shard>(77); });
   expect_refused("training.dtype: has a value that is none of float32",
                  [](Config& c) { c.training.dtype = static_cast<DType>(77); });
-  expect_refused("model.num_attention_heads: 0 is out of range", [](Config& c) { c.model.num_attention_heads = 0; });
   expect_refused("model.num_key_value_heads: model.num_attention_heads = ",
                  [](Config& c) { c.model.num_attention_heads = c.model.num_key_value_heads + 1; });
-  expect_refused("model.vocab_size: 0 is out of range", [](Config& c) { c.model.vocab_size = 0; });
   expect_refused("lora.rank: -4 is out of range", [](Config& c) { c.model.lora.rank = -4; });
-  expect_refused("mesh.sequence: 0 is out of range", [](Config& c) { c.mesh.sequence = 0; });
   expect_refused("checkpoint.keep: 0 is out of range", [](Config& c) { c.checkpoint.keep = 0; });
   expect_refused("checkpoint.interval: -5 is out of range", [](Config& c) { c.checkpoint.interval = -5; });
   expect_refused(R"(optimizer.lr: is the text "nan", but must be a number)",
@@ -77,6 +72,7 @@ TEST_F(ChangedConfig, IsCheckedLikeAFile) {
     for (std::int64_t length = 1; length <= 1001; ++length) c.evaluation.context_lengths.push_back(length);
   });
   expect_refused("data.train: the list is empty", [](Config& c) { c.data.train.clear(); });
+  expect_refused_run({"TrainOptions::output is empty"}, [](TrainOptions& options) { options.output = ""; });
   expect_refused_run({"a run cannot stop after step -1"}, [](TrainOptions& options) { options.stop_after = -1; });
   expect_refused_run({"text.h5: the program's open_tokens makes no token file of this name"},
                      [](TrainOptions& options) {
@@ -87,6 +83,18 @@ TEST_F(ChangedConfig, IsCheckedLikeAFile) {
   checked.train.dump.folder = at("dump");
   checked.train.config.training.micro_batch_size = 0;
   expect_error(ExitCode::usage, "training.micro_batch_size: 0", [&] { check_run(checked, quiet); });
+  checked.train.dump.folder = "";
+  expect_error(ExitCode::usage, "TrainOptions::dump.folder is empty", [&] { check_run(checked, quiet); });
+}
+
+TEST_F(ChangedConfig, WhatACallbackThrowsIsTheProgramsMistake) {
+  TrainOptions options = options_of({"training.steps=1"});
+  options.callbacks.step = [](const StepReport&) { throw std::runtime_error("mine"); };
+  expect_error(ExitCode::usage, "the program's callbacks.step threw: mine",
+               [&] { train(prepare_run(options, quiet), quiet); });
+  options.output = at("other");
+  options.callbacks = {.stop = [](std::int64_t) -> bool { throw Error(ExitCode::data, "its own"); }};
+  expect_error(ExitCode::data, "its own", [&] { train(prepare_run(options, quiet), quiet); });
 }
 
 TEST_F(ChangedConfig, OneThatFitsIsResolvedAndStaysAsItIs) {
@@ -117,6 +125,8 @@ TEST_F(ChangedConfig, OptionsOfEvaluationAndGenerationAreCheckedToo) {
   EXPECT_EQ(evaluated([](auto& options) { options.dtype = "int4"; }),
             "--dtype int4: must be float32, float64 or bfloat16");
   EXPECT_EQ(evaluated([](auto& options) { options.device = "tpu"; }), "--device tpu: must be cpu, cuda or auto");
+  EXPECT_EQ(evaluated([](auto& options) { options.checkpoint = ""; }),
+            "the path of a checkpoint or a model's folder is empty");
   EXPECT_EQ(evaluated([](auto& options) { options.threads_per_rank = -1; }),
             "-1 compute threads a rank: must be 1 or more, or 0 for cores / ranks");
   EXPECT_EQ(evaluated([](auto& options) {

@@ -145,7 +145,6 @@ TEST_F(OwnModelMistakes, TheReferenceOfAnotherModelIsNotOffered) {
   CheckOptions options;
   options.train.model = gated_model();
   options.train.config = tiny(data, {"training.steps=1"});
-  options.train.output = at("checked");
   Launcher launcher;
   expect_sentence("the reference is of the transformer alone", ExitCode::usage,
                   [&] { check_run(options, quiet, launcher); });

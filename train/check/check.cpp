@@ -60,6 +60,9 @@ TrainOptions checked_run(const CheckOptions& options, std::vector<std::string>& 
          "layers against finite differences (check_gradient)",
          run.model.name);
   }
+  if (run.dump.folder.empty())
+    fail(ExitCode::usage, "TrainOptions::dump.folder is empty: a check writes tensors there");
+  run.output = run.dump.folder + "/run";  // never made
   run.config = checked_config(run.config, ConfigUse::run, rule_of(run.model));
   for (const std::string& clause :
        {cut_stages(options.tokens, run.config.training),

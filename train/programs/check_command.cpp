@@ -130,7 +130,6 @@ int check(int argc, char** argv, Launcher& launcher) {
   TrainOptions& train = flags.options.train;
   train.config = read_config(flags.config, flags.settings, ConfigUse::run, check_model, model_reader(log));
   if (train.dump.folder.empty()) train.dump.folder = train.config.name + ".check";
-  train.output = train.dump.folder + "/run";  // never made
   std::optional<OutputFile> file;
   if (!flags.output.empty() && launcher.is_rank_zero()) {
     file.emplace(flags.output,

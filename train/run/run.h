@@ -35,8 +35,8 @@ struct RunEvaluation {
 };
 
 /// What a program around a run is told, and what it is asked. The thread of rank 0 calls each between two steps, so
-/// none communicates or changes the run. An empty one is not called. What one throws ends the run as an error of rank
-/// 0.
+/// none communicates or changes the run. An empty one is not called. What one throws ends the run: an Error as it is,
+/// anything else as Error(usage).
 struct RunCallbacks {
   /// After each step.
   std::function<void(const StepReport& report)> step = {};

@@ -14,7 +14,6 @@ class CheckTest : public TrainTest {
   CheckOptions options_of(const Config& config) const {
     CheckOptions options;
     options.train.config = config;
-    options.train.output = at("run");
     options.train.dump = {.folder = at("dump"), .step = 1};
     return options;
   }
