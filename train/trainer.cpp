@@ -393,10 +393,10 @@ Run prepare_run(const TrainOptions& given, const Log& log, const Launcher& launc
   TrainOptions options = given;
   options.config = checked_config(given.config, ConfigUse::run, rule_of(given.model));
   const Config& config = options.config;
+  if (options.output.empty()) fail(ExitCode::usage, "TrainOptions::output is empty: it names the folder of the run");
   if (options.stop_after < 0) {
     fail(ExitCode::usage, "a run cannot stop after step {}; give a step, or 0 for training.steps", options.stop_after);
   }
-  if (options.output.empty()) fail(ExitCode::usage, "TrainOptions::output is empty: it names the folder of the run");
   if (config.metrics.tensorboard) {
     fail(
         ExitCode::usage,
