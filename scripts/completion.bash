@@ -68,4 +68,4 @@ _ringtrain_front() {
 
 complete -F _ringtrain_front ringtrain
 complete -F _ringtrain_export export
-complete -F _ringtrain train evaluate generate prepare check plan report
+complete -F _ringtrain train evaluate generate prepare check plan report extend

@@ -64,7 +64,8 @@ TEST(Doors, WholeFilesAreMadeInFewPlaces) {
                         "framework/output/output_folder.cpp",        // its lock
                         "train/models/adapters/kept_base.cpp",       // a mark in a base's folder, of a name of its own
                         "train/models/export_model.cpp", "train/models/carried_tokenizer.cpp",  // within such a folder
-                        "train/run/metrics_history.cpp", "train/run/run_folder.cpp"}),          // in the run's folder
+                        "train/run/metrics_history.cpp", "train/run/run_folder.cpp",            // in the run's folder
+                        "extras/extend/extension_folder.cpp", "extras/extend/extension.cpp"}),  // in its own, locked
             "");
 }
 

@@ -128,7 +128,8 @@ TEST_F(Programs, TrainStopResumeEvaluate) {
 }
 
 TEST_F(Programs, HelpIsInWordsAndFitsATerminal) {
-  for (const std::string program : {"train", "evaluate", "generate", "prepare", "export", "check", "plan", "report"}) {
+  for (const std::string program :
+       {"train", "evaluate", "generate", "prepare", "export", "check", "plan", "report", "extend"}) {
     const ChildResult help = run_child(program, {"--help"}, folder);
     EXPECT_EQ(help.code, 0) << help.err;
     // What the library that reads command lines would say of its own.

@@ -10,5 +10,7 @@ int evaluate_command(int argc, char** argv);
 int generate_command(int argc, char** argv);
 int export_command(int argc, char** argv);
 int check_command(int argc, char** argv);
+/// Of the extras; null in a build without them.
+extern int (*const extend_command)(int argc, char** argv);
 
 }  // namespace ringtrain

@@ -1,8 +1,9 @@
-// evaluate without the extras: it has no metrics, and refuses their flags.
+// The commands without the extras: evaluate has no metrics and refuses their flags, and there is no extend.
 #include <algorithm>
 #include <array>
 #include <string_view>
 
+#include "train/programs/commands.h"
 #include "train/programs/metric_flags.h"
 
 namespace ringtrain {
@@ -32,5 +33,7 @@ std::unique_ptr<MetricFlags> add_metric_flags(CommandLine& /*app*/, int argc, ch
   }
   return std::make_unique<NoMetrics>();
 }
+
+int (*const extend_command)(int argc, char** argv) = nullptr;
 
 }  // namespace ringtrain

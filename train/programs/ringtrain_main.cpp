@@ -1,5 +1,5 @@
 // ringtrain COMMAND ...: the one program. A link of a command's name that leads to it (train, evaluate, ...) is that
-// command. The extras and `launch` are programs of their own, next to it in a build and in libexec where it is
+// command. `plan`, `report` and `launch` are programs of their own, next to it in a build and in libexec where it is
 // installed: it becomes one of them, with its arguments, streams, signals and exit code.
 #include <fmt/format.h>
 #include <unistd.h>
@@ -32,7 +32,7 @@ struct Command {
   bool extra = false;                           // of the extras, which a build may leave out
 };
 
-constexpr std::array commands{
+const std::array commands{
     Command{"prepare", "make a token file from text, or a synthetic one", prepare_command},
     Command{"train", "train a model on a mesh of data x sequence ranks", train_command},
     Command{"evaluate", "perplexity at several context lengths, on the same targets", evaluate_command},
@@ -41,6 +41,7 @@ constexpr std::array commands{
     Command{"check", "hold a config on its mesh against the model in plain double", check_command},
     Command{"plan", "memory and time of a run, before it", nullptr, true},
     Command{"report", "a page about a run, or about two", nullptr, true},
+    Command{"extend", "give a model a longer context, and show what came of it", extend_command, true},
     Command{"launch", "start a program as MPI processes: ringtrain launch -n N -- train ..."},
 };
 

@@ -1,0 +1,127 @@
+// The command `extend`: gives a model a longer context, and shows what came of it.
+#include <map>
+#include <string>
+#include <vector>
+
+#include "extras/extend/extension.h"
+#include "extras/planner/hardware.h"
+#include "framework/profile/hash_progress.h"
+#include "framework/storage/files.h"
+#include "train/models/hugging_face_config.h"
+#include "train/programs/command_line.h"
+#include "train/programs/commands.h"
+#include "train/programs/program.h"
+
+namespace ringtrain {
+
+namespace {
+
+/// Returns the transformation of a path into one from the root on.
+CLI::Validator to_whole_path() {
+  const auto take = [](std::string& path) {
+    if (path.empty()) return std::string("is empty; name a file or a folder");
+    path = whole_path(path);
+    return std::string();
+  };
+  return {take, ""};
+}
+
+void add_options(CommandLine& app, ExtensionRequest& asked) {
+  const auto texts = [&](const char* name, std::vector<std::string>& paths, const char* help) {
+    return app.add_option(name, paths, "PATH", help)->allow_extra_args(name[0] != '-')->transform(to_whole_path());
+  };
+  app.add_option("MODEL", asked.model, "DIR", "a Hugging Face folder with a tokenizer")
+      ->required()
+      ->transform(to_whole_path());
+  texts("TEXT", asked.texts, "files and folders of text to train on, or patterns")->required();
+  app.add_option("--output", asked.output, "DIR", "the folder of all that it makes");
+  app.add_tokens("--to", asked.to, "N", "tokens of the new context, e.g. 16K")->required()->check(at_least(64));
+  app.add_tokens("--from", asked.from, "N", "tokens that the model knows (default: as its files say)")
+      ->check(at_least(1));
+  app.add_real("--theta", asked.theta, RealRange::above(0), "X",
+               "a new rope_theta (default: YaRN, by the factor of the two lengths)");
+  texts("--held-out", asked.held_out,
+        "text to evaluate on, never trained on; may be repeated (default: a tenth of the documents of TEXT)");
+  texts("--short", asked.short_texts, "short texts to mix in, so that short context stays; may be repeated");
+  app.add_real("--short-share", asked.short_share, RealRange::within(0.001, 0.999), "X",
+               "of the sequences that --short has")
+      ->capture_default_str();
+  app.add_option("--ring", asked.ring, "N", "ranks that share each sequence, one or more cores each")
+      ->check(within(1, 1024));
+  app.add_option("--steps", asked.steps, "N", "steps at the new length")->check(at_least(1));
+  app.add_option("--half-steps", asked.half_steps, "N", "steps at half of it, before")->check(at_least(1));
+  app.add_real("--lr", asked.lr, RealRange::above(0), "X", "the peak learning rate")->capture_default_str();
+  app.add_option("--blocks", asked.blocks, "N",
+                 "evaluated windows of an eighth of --to; 20 are the least that give intervals")
+      ->check(at_least(1));
+  app.add_option("--long-blocks", asked.long_blocks, "N",
+                 "evaluated windows of a quarter, a half and all of --to, which take most of the time")
+      ->check(at_least(1));
+  app.add_option("--needles", asked.needles, "N", "texts, as long as those, in which four numbers are looked for")
+      ->check(within(0, 100));
+  app.add_option("--hardware", asked.hardware, "NAME|FILE",
+                 "for the expected time, as of plan (default: this machine, which takes a minute to measure)");
+  app.add_flag("--plan", asked.plan_only, "only say what it takes: time and memory");
+}
+
+/// Returns the options that were given, but for --plan, and where the output goes.
+OptionValues options_of(const CommandLine& app, const ExtensionRequest& asked) {
+  OptionValues values{{"--output", asked.output}};
+  for (const CLI::Option* const option : app.get_options()) {
+    if (option->count() == 0 || option->get_name() == "--plan" || option->get_name() == "--output") continue;
+    values[option->get_name()] = fmt::format("{}", fmt::join(option->results(), " "));
+  }
+  return values;
+}
+
+void run_command(const std::vector<std::string>& words) {
+  using Command = int (*)(int, char**);
+  const std::map<std::string, Command> commands{{"prepare", prepare_command},
+                                                {"train", train_command},
+                                                {"evaluate", evaluate_command},
+                                                {"export", export_command}};
+  std::vector<std::string> texts = words;
+  std::vector<char*> arguments;
+  for (std::string& text : texts) arguments.push_back(text.data());
+  arguments.push_back(nullptr);
+  const int code = commands.at(words[0])(static_cast<int>(words.size()), arguments.data());
+  if (code == 0) return;
+  fail(static_cast<ExitCode>(code),
+       "{} did not finish, as it says above; the same command line continues, and other options need another --output",
+       words[0]);
+}
+
+int run(int argc, char** argv) {
+  CommandLine app{
+      "Give a model a longer context, and show what came of it. Trains it on texts, first at half of the new length, "
+      "and evaluates it before and after; says time and memory beforehand. E.g.:\n"
+      "  extend SmolLM2-135M books/ --to 16K --held-out bible.txt --short articles/\n"
+      "Ended at any moment and called again with the same options, it continues; a model or a text that has changed in "
+      "between is refused. index.html in the folder of --output shows the result, and model is the model.",
+      "extend"};
+  ExtensionRequest asked;
+  add_options(app, asked);
+  if (!parse_command_line(app, argc, argv)) return 0;
+  asked.output = whole_path(asked.output);
+  if (Launcher::expects_processes()) {
+    fail(ExitCode::usage, "start extend as one process: its ranks are threads, as many as --ring says");
+  }
+  if (!is_hugging_face_folder(asked.model)) {
+    fail(ExitCode::usage, "{}: is no Hugging Face folder: it has no config.json (export makes one of a run){}",
+         asked.model, hub_hint(asked.model));
+  }
+  if (!asked.hardware.empty()) asked.hardware = find_hardware(asked.hardware);
+  const HashProgress hashing("extend");
+  extend(asked, options_of(app, asked), run_command);
+  return 0;
+}
+
+int run_extend(int argc, char** argv) {
+  return run_program("extend", [&] { return run(argc, argv); });
+}
+
+}  // namespace
+
+int (*const extend_command)(int argc, char** argv) = run_extend;
+
+}  // namespace ringtrain

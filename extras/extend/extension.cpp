@@ -1,0 +1,264 @@
+#include "extras/extend/extension.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "data/preparation/sources.h"
+#include "data/token_manifest.h"
+#include "extras/extend/extension_page.h"
+#include "extras/planner/measure.h"
+#include "extras/planner/plan.h"
+#include "extras/planner/plan_report.h"
+#include "framework/config/read_config.h"
+#include "framework/config/yaml_tree.h"
+#include "framework/profile/progress.h"
+#include "framework/standard_streams.h"
+#include "framework/storage/strict_json.h"
+#include "layers/check_model.h"
+#include "train/models/model_source.h"
+#include "train/run/run_folder.h"
+
+namespace ringtrain {
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words joined(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+/// Returns the length that the model knows. Throws Error(usage) if there is nothing to extend.
+std::int64_t known_length(const ExtensionRequest& request) {
+  const std::int64_t own = open_model(request.model).model.max_position_embeddings;
+  const std::int64_t from = request.from > 0 ? request.from : own;
+  if (from == 0) fail(ExitCode::usage, "{} does not say how long its context is: give --from", request.model);
+  if (request.to > from) return from;
+  fail(ExitCode::usage, "--to {}: is no more than the {} tokens that {} knows", request.to, from, request.model);
+}
+
+class Extension {
+ public:
+  Extension(const ExtensionRequest& request, const OptionValues& options, const CommandRunner& run_command)
+      : asked_(request),
+        from_(known_length(request)),
+        folder_(request.output, options),
+        run_command_(run_command),
+        scored_(at(asked_.held_out.empty() ? "long.h5" : "held-out.h5")) {}
+
+  void run() {
+    make_token_file("long", asked_.texts, asked_.held_out.empty() ? "0.1" : "0");
+    make_token_file("held-out", asked_.held_out, "0");
+    make_token_file("short", asked_.short_texts, "0");
+    write_file(config_, config_text(), ExitCode::usage);
+    say_what_it_takes();
+    if (asked_.plan_only) return;
+    const Words model_files = files_of_model(asked_.model), checkpoints{at("run/checkpoints")};
+    evaluate("before", asked_.model, model_files, {});
+    evaluate("scaled", asked_.model, model_files, scaling_flags());
+    train(model_files);
+    evaluate("after", at("run"), checkpoints, {});
+    folder_.run({"export", "Exporting", folder_.hashes_of(checkpoints), {"model"}}, [&] {
+      run_command_({"export", "--checkpoint", at("run"), "--output", at("model")});
+    });
+    show();
+  }
+
+ private:
+  std::string at(const std::string& name) const { return folder_.at(name); }
+
+  void make_token_file(const std::string& name, const Words& texts, const std::string& validation) {
+    if (texts.empty()) return;
+    FileHashes reads = folder_.hashes_of(files_of_model(asked_.model));
+    for (const Source& source : find_sources(texts, {}).sources) reads[source.path] = source.hash;
+    const std::string file = name + ".h5";
+    folder_.run({name, "Tokens: " + name, reads, {file, file + ".manifest.json", file + ".tokenizer"}}, [&] {
+      run_command_(joined({"prepare", "--tokenizer", asked_.model, "--validation-fraction", validation, "--output",
+                           at(file), "--input"},
+                          texts));
+    });
+  }
+
+  /// Returns what is done to the rotary positions, as keys of the section model.
+  std::string scaling() const {
+    if (asked_.theta > 0) return fmt::format("rope_theta: {}", asked_.theta);
+    return fmt::format("rope_scaling: {{type: yarn, factor: {}, original_max_position_embeddings: {}}}", factor(),
+                       from_);
+  }
+  double factor() const { return static_cast<double>(asked_.to) / static_cast<double>(from_); }
+  Words scaling_flags() const {
+    const std::string length = fmt::format("model.max_position_embeddings={}", asked_.to);
+    if (asked_.theta > 0) return {"--set", length, "--set", fmt::format("model.rope_theta={}", asked_.theta)};
+    const auto key = [](const char* name, auto value) { return fmt::format("model.rope_scaling.{}={}", name, value); };
+    return {"--set", length,
+            "--set", key("type", "yarn"),
+            "--set", key("factor", factor()),
+            "--set", key("original_max_position_embeddings", from_)};
+  }
+
+  std::string config_text() const {
+    const double share = asked_.short_texts.empty() ? 0 : asked_.short_share;
+    const auto source = [&](const char* name, double weight) {
+      return fmt::format("    - {{path: {}, weight: {}}}\n", quoted_yaml(at(name)), weight);
+    };
+    return fmt::format(R"(# Made by extend: from {} to {} tokens.
+model:
+  from: {}
+  max_position_embeddings: {}
+  {}
+data:
+  train:
+{}  packing: documents
+mesh: {{data: 1, sequence: {}, layout: zigzag}}
+training:
+  seq_len: {}
+  global_batch_size: 2          # as many tokens as one sequence of the new length
+  micro_batch_size: 1
+  steps: {}
+  stages: [{{from_step: {}, seq_len: {}, global_batch_size: 1}}]
+optimizer: {{lr: {}, weight_decay: 0.0}}
+lr_scheduler: {{type: cosine, warmup_steps: 1, min_lr_ratio: 0.1}}
+checkpoint: {{interval: 1, keep: 2}}
+)",
+                       from_, asked_.to, quoted_yaml(asked_.model), asked_.to, scaling(),
+                       source("long.h5", 1 - share) + (share > 0 ? source("short.h5", share) : ""), asked_.ring,
+                       asked_.to / 2, asked_.half_steps + asked_.steps, asked_.half_steps + 1, asked_.to, asked_.lr);
+  }
+
+  // ---- What it takes
+  // -------------------------------------------------------------------------------------------------
+
+  Plan plan(const Words& settings = {}, double mean_document = 0) const {
+    const ModelReader model = planned_model_reader([](const std::string&) {});
+    return make_plan({.config = read_config(config_, settings, ConfigUse::know, check_model, model),
+                      .hardware = read_hardware(asked_.hardware.empty() ? at("machine.yaml") : asked_.hardware),
+                      .mean_document = mean_document,
+                      .longest_context = false});
+  }
+  /// Returns the seconds of training on the sequences of one token file alone. Packed documents do not see each other,
+  /// which spares attention.
+  double training_seconds(const char* name) const {
+    const TokenManifest manifest = read_manifest(at(name));
+    const auto count = [&](const char* dataset) {
+      const Hdf5Dataset* const found = find_dataset(manifest.datasets, dataset);
+      return found == nullptr ? 0.0 : static_cast<double>(found->count());
+    };
+    return plan({}, count("tokens") / std::max(1.0, count("document_offsets") - 1)).run.seconds();
+  }
+  double evaluation_seconds(const std::string& lengths, std::int64_t blocks) const {
+    const auto key = [](const char* name, auto value) { return fmt::format("evaluation.{}={}", name, value); };
+    return plan({key("interval", asked_.half_steps + asked_.steps), key("context_lengths", "[" + lengths + "]"),
+                 key("target_tokens", targets()), key("target_blocks", blocks)})
+        .run.evaluation_seconds;
+  }
+
+  void say_what_it_takes() {
+    if (asked_.hardware.empty()) {
+      folder_.run({"machine", "Measuring this machine, for about a minute", {}, {"machine.yaml"}},
+                  [&] { write_file(at("machine.yaml"), hardware_yaml(measure_hardware()), ExitCode::usage); });
+    }
+    const Plan whole = plan();
+    write_file(at("plan.json"), json_text(plan_json(whole), 2) + "\n", ExitCode::usage);
+    const double share = asked_.short_texts.empty() ? 0 : asked_.short_share;
+    const double training =
+        (1 - share) * training_seconds("long.h5") + (share > 0 ? share * training_seconds("short.h5") : 0);
+    const double longer = evaluation_seconds(long_lengths(), asked_.long_blocks);
+    // Needles are looked for twice, each in a text of every length, as one more window is.
+    const double needles = 2 * static_cast<double>(asked_.needles) / static_cast<double>(asked_.long_blocks);
+    const double evaluations = 3 * (evaluation_seconds(short_length(), asked_.blocks) + longer) + needles * longer;
+    expected_ = fmt::format("training {}, evaluations {}", human_duration(training), human_duration(evaluations));
+    print_result(plan_report(whole) + "\nexpected in all: " + expected_ + "\n");
+    flush_results();
+    if (!whole.fits)
+      fail(ExitCode::usage, "the plan does not fit: try a larger --ring, a smaller --to, or another machine");
+  }
+
+  // ---- Evaluations and training
+  // --------------------------------------------------------------------------------------
+
+  // Short windows are cheap, and long ones are not: so these are fewer.
+  std::string short_length() const { return std::to_string(asked_.to / 8); }
+  std::string long_lengths() const { return fmt::format("{},{},{}", asked_.to / 4, asked_.to / 2, asked_.to); }
+  std::int64_t targets() const { return std::min<std::int64_t>(asked_.to / 16, 1024); }
+
+  void score(const std::string& name, const std::string& checkpoint, const Words& files, const Words& flags) {
+    const FileHashes reads = folder_.hashes_of(joined(files, {scored_, manifest_path(scored_)}));
+    folder_.run({name, "Evaluating: " + name, reads, {name + ".json", name + ".jsonl"}}, [&] {
+      const Words words{"evaluate",
+                        "--checkpoint",
+                        checkpoint,
+                        "--mesh",
+                        fmt::format("1x{}", asked_.ring),
+                        "--data",
+                        scored_,
+                        "--part",
+                        asked_.held_out.empty() ? "validation" : "whole",
+                        "--target-tokens",
+                        std::to_string(targets()),
+                        "--output",
+                        at(name + ".json"),
+                        "--per-token",
+                        at(name + ".jsonl")};
+      run_command_(joined(words, flags));
+    });
+  }
+
+  /// Scores short windows as NAME-short, and long ones as NAME. files: the model's. Needles are looked for unless the
+  /// model is one that is only scaled.
+  void evaluate(const std::string& name, const std::string& checkpoint, const Words& files, const Words& scaled) {
+    score(name + "-short", checkpoint, files,
+          joined({"--context-lengths", short_length(), "--target-blocks", std::to_string(asked_.blocks)}, scaled));
+    const Words needles{"--tasks", "multiquery",    "--task-samples",
+                        "1",       "--task-depths", std::to_string(asked_.needles)};
+    score(name, checkpoint, files,
+          joined({"--context-lengths", long_lengths(), "--target-blocks", std::to_string(asked_.long_blocks),
+                  "--by-position"},
+                 scaled.empty() && asked_.needles > 0 ? needles : scaled));
+  }
+
+  void train(const Words& model_files) {
+    Words reads = joined(model_files, {at("long.h5"), manifest_path(at("long.h5"))});
+    if (!asked_.short_texts.empty()) reads = joined(reads, {at("short.h5"), manifest_path(at("short.h5"))});
+    folder_.run({"train", "Training", folder_.hashes_of(reads), {"run/checkpoints"}, true}, [&] {
+      run_command_({"train", "--config", config_, "--output", at("run"), "--init-from", asked_.model, "--resume"});
+    });
+  }
+
+  void show() {
+    double evaluated = 0;
+    for (const char* const name : evaluation_names) evaluated += folder_.seconds(name);
+    const std::string taken =
+        fmt::format("training {}, evaluations {}", human_duration(folder_.seconds("train")), human_duration(evaluated));
+    const auto list = [](const Words& paths) { return fmt::format("{}", fmt::join(paths, " ")); };
+    const ExtensionPage page = extension_page(
+        asked_.output, from_, asked_.to,
+        {{"", ""},
+         {"model", asked_.model},
+         {"rotary positions", scaling()},
+         {"trained on", list(joined(asked_.texts, asked_.short_texts))},
+         {"evaluated on", asked_.held_out.empty() ? "the validation part of these" : list(asked_.held_out)},
+         {"expected", expected_},
+         {"taken, without calls that were ended", taken}});
+    write_file(at("index.html"), page.html, ExitCode::usage);
+    print_result(fmt::format("\n{}\npage: {}\nmodel: {}\nnext: report {} --plan {}\n", page.text, at("index.html"),
+                             at("model"), at("run"), at("plan.json")));
+  }
+
+  const ExtensionRequest& asked_;
+  const std::int64_t from_;
+  ExtensionFolder folder_;
+  const CommandRunner& run_command_;
+  const std::string scored_, config_ = at("config.yaml");
+  std::string expected_;  // the time, in words
+};
+
+}  // namespace
+
+void extend(const ExtensionRequest& request, const OptionValues& options, const CommandRunner& run_command) {
+  Extension(request, options, run_command).run();
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,151 @@
+#include "extras/extend/extension_folder.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "framework/output/output_file.h"
+#include "framework/standard_streams.h"
+#include "framework/storage/hash.h"
+#include "framework/storage/strict_json.h"
+
+namespace ringtrain {
+
+namespace {
+
+constexpr const char* writer = "ringtrain extend";
+constexpr const char* record_name = "extend.json";
+constexpr const char* lock_name = "lock";
+
+/// Throws Error(usage) if the folder holds something, but no record.
+void check_own(const std::string& path) {
+  if (!path_exists(path) || path_exists(path + "/" + record_name)) return;
+  for (const std::string& name : list_directory(path, ExitCode::usage)) {
+    if (name == lock_name || parse_unique_name(name, "partial")) continue;  // of a call that was killed at its start
+    fail(ExitCode::usage, "{} holds {}, which extend did not make: move it away, or choose another --output", path,
+         name);
+  }
+}
+
+void check_options(const std::string& path, OptionValues before, OptionValues now) {
+  for (const auto& [option, value] : OptionValues(now)) before.try_emplace(option);
+  for (const auto& [option, value] : before) {
+    if (now[option] == value) continue;
+    fail(ExitCode::usage,
+         "{} was begun with {} '{}', and now it is '{}': repeat the former, or choose another --output", path, option,
+         value, now[option]);
+  }
+}
+
+[[noreturn]] void refuse_input(const std::string& path, const char* what, const std::string& part) {
+  fail(ExitCode::usage, "{}: {} since extend read it ({}); put back what was there, or choose another --output", path,
+       what, part);
+}
+
+}  // namespace
+
+ExtensionFolder::ExtensionFolder(std::string path, const OptionValues& options) : path_(std::move(path)) {
+  check_own(path_);
+  make_directories(path_, ExitCode::usage);
+  lock_ = FileLock::acquire(at(lock_name), path_ + ": is the folder of an extension under way, of", ExitCode::usage);
+  if (path_exists(at(record_name))) {
+    read_record();
+    check_options(path_, options_, options);
+  }
+  options_ = options;
+  save();
+}
+
+void ExtensionFolder::read_record() {
+  const std::string text = read_file(at(record_name), ExitCode::usage);
+  try {
+    const auto record = parse_strict_json(text);
+    if (record.at("written_by") != writer) throw std::runtime_error("another program wrote it");
+    options_ = record.at("options").get<OptionValues>();
+    for (const auto& [name, part] : record.at("parts").items()) {
+      records_[name] = {part.at("read").get<FileHashes>(), part.at("made").get<FileHashes>(), part.at("seconds")};
+    }
+  } catch (const std::exception& error) {
+    fail(ExitCode::usage, "{}: is no record of extend ({}); choose another --output", at(record_name), error.what());
+  }
+}
+
+void ExtensionFolder::save() const {
+  nlohmann::ordered_json json{{"options", options_}, {"parts", nlohmann::ordered_json::object()}};
+  for (const auto& [name, record] : records_) {
+    json["parts"][name] = {{"read", record.read}, {"made", record.made}, {"seconds", record.seconds}};
+  }
+  write_file(at(record_name), marked_json(writer, json_text(json, 2)) + "\n", ExitCode::usage);
+}
+
+FileHashes ExtensionFolder::hashes_of(const std::vector<std::string>& paths) {
+  FileHashes hashes;
+  const auto add = [&](const std::string& path) {
+    const File file = File::open(path, ExitCode::usage);
+    auto& [stamp, hash] = hashed_[path];
+    if (hash.empty() || !(stamp == file.stamp())) {
+      stamp = file.stamp();
+      hash = hash_file(file, {});
+    }
+    hashes[path] = hash;
+  };
+  for (const std::string& path : paths) {
+    if (!is_directory(path)) {
+      add(path);
+      continue;
+    }
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
+      if (entry.is_regular_file()) add(entry.path().string());
+    }
+  }
+  return hashes;
+}
+
+void ExtensionFolder::check_inputs(const ExtensionPart& part) const {
+  for (const auto& [name, record] : records_) {
+    for (const auto& [path, hash] : record.read) {
+      const auto now = part.reads.find(path);
+      if (now != part.reads.end() && now->second != hash) refuse_input(path, "has changed", name);
+      if (now == part.reads.end() && name == part.name) refuse_input(path, "is no input any more", name);
+    }
+  }
+  const auto own = records_.find(part.name);
+  for (const auto& [path, hash] : part.reads) {
+    if (own != records_.end() && !own->second.read.contains(path)) refuse_input(path, "is new", part.name);
+  }
+}
+
+bool ExtensionFolder::is_done(const ExtensionPart& part, const std::vector<std::string>& paths) {
+  const FileHashes& made = records_[part.name].made;
+  const auto exists = [](const std::string& path) { return path_exists(path); };
+  if (made.empty() || !std::ranges::all_of(paths, exists)) return false;
+  const FileHashes now = hashes_of(paths);
+  for (const auto& [path, hash] : made) {
+    if (const auto found = now.find(path); found != now.end() && found->second == hash) continue;
+    fail(ExitCode::usage, "{}: has changed since extend made it ({}); put it back, or remove {}, and it is made again",
+         path, part.name, paths.front());
+  }
+  return true;
+}
+
+void ExtensionFolder::run(const ExtensionPart& part, const std::function<void()>& work) {
+  check_inputs(part);
+  std::vector<std::string> paths;
+  for (const std::string& name : part.makes) paths.push_back(at(name));
+  if (is_done(part, paths)) return;
+  Record& record = records_[part.name];
+  record = {part.reads, {}, 0};
+  save();
+  for (const std::string& path : paths) {
+    if (!part.resumes) remove_tree(path, ExitCode::usage);
+  }
+  write_message(stderr, fmt::format("extend: {}\n", part.message));
+  const auto begun = std::chrono::steady_clock::now();
+  work();
+  record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  record.made = hashes_of(paths);
+  save();
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,168 @@
+#include "extras/extend/extension_page.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "extras/report/chart.h"
+#include "extras/report/page_parts.h"
+#include "framework/storage/files.h"
+#include "framework/storage/strict_json.h"
+#include "train/evaluation/evaluation_report.h"
+
+namespace ringtrain {
+
+namespace {
+
+using nlohmann::json;
+
+/// The nll of an evaluation's targets: by context length, then by document.
+using Sums = std::map<std::int64_t, std::map<std::int64_t, DocumentSum>>;
+
+struct Evaluation {
+  json results;  // what evaluate --output wrote
+  Sums sums;     // of what evaluate --per-token wrote
+};
+using Evaluations = std::map<std::string, Evaluation>;
+
+Evaluation read_evaluation(const std::string& path) {
+  constexpr std::int64_t most = std::int64_t{1} << 30;
+  Evaluation read{parse_strict_json(read_file(path + ".json", ExitCode::usage)), {}};
+  std::istringstream lines(read_file(path + ".jsonl", ExitCode::usage, most));
+  std::string line;
+  std::getline(lines, line);  // it says what the others are
+  while (std::getline(lines, line)) {
+    const json token = parse_strict_json(line);
+    const double weight = token.at("weight"), nll = token.at("nll");
+    DocumentSum& sum = read.sums[token.at("context_length")][token.at("document")];
+    sum = {token.at("document"), sum.sum + weight * nll, sum.weight + weight};
+  }
+  return read;
+}
+
+/// One side of a comparison.
+struct Side {
+  const Evaluation& of;
+  std::int64_t length;
+};
+
+/// Returns whether the second is no worse than the first plus `bound`, on the same targets, as a row of two cells.
+std::vector<std::string> verdict(const std::string& what, double bound, const Side& first, const Side& second) {
+  if (first.of.results.at("target_hash") != second.of.results.at("target_hash")) {
+    return {what, "not compared, since the targets are not the same"};
+  }
+  std::vector<DocumentSum> changes;
+  for (const auto& [document, before] : first.of.sums.at(first.length)) {
+    const DocumentSum& after = second.of.sums.at(second.length).at(document);
+    changes.push_back({document, after.sum - before.sum, before.weight});
+  }
+  const Estimate change = estimate_over(changes);
+  const bool meaningful = std::ssize(changes) >= min_documents;
+  const std::string interval = meaningful ? fmt::format("[{:+.4f}, {:+.4f}]", change.ci95.low, change.ci95.high)
+                                          : fmt::format("no interval: fewer than {} documents", min_documents);
+  const bool holds = (meaningful ? change.ci95.high : change.value) <= bound;
+  return {what, fmt::format("{:+.4f} nats ({}; at most {:+.2f} is wanted): {}", change.value, interval, bound,
+                            holds ? "holds" : "DOES NOT HOLD")};
+}
+
+Rows verdicts(const Evaluations& of, std::int64_t to) {
+  return {verdict(fmt::format("{} tokens against {}, after", to, to / 2), 0.02, {of.at("after"), to / 2},
+                  {of.at("after"), to}),
+          verdict(fmt::format("{} tokens, after against before", to / 8), 0.03, {of.at("before-short"), to / 8},
+                  {of.at("after-short"), to / 8}),
+          verdict(fmt::format("{} tokens, after against scaled, untrained", to), 0, {of.at("scaled"), to},
+                  {of.at("after"), to})};
+}
+
+std::string curves(const Evaluations& of, std::int64_t from, std::int64_t to) {
+  constexpr double first = 64;  // the few positions before it would squeeze the others
+  Chart chart{.title = "nll by position",
+              .unit = fmt::format("nats a token, in windows of {}; the model knew {}", to, from),
+              .x_name = "position",
+              .log_x = true};
+  for (const char* const name : {"before", "scaled", "after"}) {
+    const json& longest = of.at(name).results.at("results").back();
+    chart.series.push_back({name, {}});
+    for (const json& bucket : longest.at("by_position")) {
+      if (bucket.at("last") >= first) chart.series.back().points.push_back({bucket.at("last"), bucket.at("nll")});
+    }
+  }
+  return chart_figure(chart);
+}
+
+/// Returns the mean nll of an evaluation's needles at a context length; "-" if nobody looked for them.
+std::string needles_text(const json& results, const json& length) {
+  double sum = 0, count = 0;
+  if (results.contains("tasks")) {
+    for (const json& cell : results.at("tasks").at("results").at(0).at("cells")) {
+      if (cell.at("context_length") != length) continue;
+      sum += cell.at("nll").get<double>();
+      ++count;
+    }
+  }
+  return count > 0 ? fmt::format("{:.4f}", sum / count) : "-";
+}
+
+/// The rows of one set of targets, and what it is.
+struct TargetTable {
+  std::string note;
+  std::map<std::int64_t, std::vector<std::string>> rows;  // by context length
+};
+
+/// Returns a table for each set of targets.
+std::string length_tables(const Evaluations& of) {
+  const std::vector<std::string> head{"context", "before",         "scaled, untrained",
+                                      "after",   "needles before", "needles after"};
+  std::map<std::string, TargetTable> tables;  // by the targets' hash
+  for (const auto& [name, evaluation] : of) {
+    const json& results = evaluation.results;
+    TargetTable& found = tables[results.at("target_hash")];
+    found.note = fmt::format("{} targets in {} windows of {} documents; their hash is {}",
+                             json_text(results.at("target_tokens")), json_text(results.at("target_blocks")),
+                             json_text(results.at("documents")), results.at("target_hash").get<std::string>());
+    const std::size_t column = name.starts_with("before") ? 1 : name.starts_with("scaled") ? 2 : 3;
+    for (const json& result : results.at("results")) {
+      auto& row = found.rows[result.at("context_length")];
+      row.resize(head.size(), "-");
+      row[0] = json_text(result.at("context_length"));
+      row[column] = fmt::format("{:.4f}", result.at("nll").get<double>());
+      if (column != 2) row[column == 1 ? 4 : 5] = needles_text(results, result.at("context_length"));
+    }
+  }
+  std::string html = heading("nll by context");
+  for (const auto& [hash, found] : tables) {
+    Rows rows{head};
+    for (const auto& [length, row] : found.rows) rows.push_back(row);
+    html += table(rows) + "<p class=\"soft\">" + found.note + "</p>\n";
+  }
+  return html;
+}
+
+}  // namespace
+
+ExtensionPage extension_page(const std::string& folder, std::int64_t from, std::int64_t to,
+                             const std::vector<std::vector<std::string>>& facts) {
+  try {
+    Evaluations of;
+    for (const std::string name : evaluation_names) of[name] = read_evaluation(folder + "/" + name);
+    const std::string title = fmt::format("From {} to {} tokens", from, to);
+    Rows rows = facts;
+    std::string text;
+    for (const std::vector<std::string>& row : verdicts(of, to)) {
+      text += row[0] + ": " + row[1] + "\n";
+      rows.push_back(row);
+    }
+    return {page_head("<!DOCTYPE html>\n<html lang=\"en\" data-written-by=\"ringtrain extend\">", title) + "<h1>" +
+                title + "</h1>\n" + table(rows, "facts") + curves(of, from, to) + length_tables(of) +
+                "</body></html>\n",
+            text};
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    fail(ExitCode::usage, "{}: its evaluations have another form than what evaluate writes: {}", folder, error.what());
+  }
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,87 @@
+// What is said of an extension: verdicts and tables are of equal targets alone.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "extras/extend/extension_page.h"
+#include "tests/support/error_of.h"
+#include "tests/support/folder_test.h"
+
+namespace ringtrain::testing {
+namespace {
+
+class ExtensionPages : public FolderTest {
+ protected:
+  /// Writes an evaluation of 20 documents, two targets each, whose nll is `nll` above that of the document.
+  void write(const std::string& name, const std::string& hash, const std::map<std::int64_t, double>& nll) const {
+    nlohmann::json json{{"target_hash", hash}, {"target_tokens", 40}, {"target_blocks", 20}, {"documents", 20}};
+    std::ofstream lines(at(name + ".jsonl"));
+    lines << "{\"written_by\":\"ringtrain evaluate --per-token\"}\n";
+    for (const auto& [length, value] : nll) {
+      json["results"].push_back({{"context_length", length}, {"nll", value}});
+      json["results"].back()["by_position"] = {{{"last", 64}, {"nll", value}}, {{"last", 128}, {"nll", value}}};
+      for (int document = 0; document < 20; ++document) {
+        for (const double weight : {0.5, 1.5}) {
+          lines << nlohmann::json({{"context_length", length},
+                                   {"document", document},
+                                   {"index", 7},
+                                   {"weight", weight},
+                                   {"nll", value + 0.1 * document}})
+                << "\n";
+        }
+      }
+    }
+    std::ofstream(at(name + ".json")) << json;
+  }
+
+  void write_all(const std::string& hash_after) const {
+    write("before-short", "brief", {{16, 2.0}});
+    write("scaled-short", "brief", {{16, 2.1}});
+    write("after-short", "brief", {{16, 2.05}});
+    write("before", "whole", {{32, 2.2}, {64, 2.5}, {128, 4.0}});
+    write("scaled", "whole", {{32, 2.2}, {64, 2.5}, {128, 2.6}});
+    write("after", hash_after, {{32, 2.1}, {64, 2.4}, {128, 2.35}});
+  }
+};
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+TEST_F(ExtensionPages, ComparesTheSameTargets) {
+  write_all("whole");
+  const ExtensionPage page = extension_page(folder, 64, 128, {{"", ""}, {"model", "a<b"}});
+  EXPECT_EQ(
+      page.text,
+      "128 tokens against 64, after: -0.0500 nats ([-0.0500, -0.0500]; at most +0.02 is wanted): holds\n"
+      "16 tokens, after against before: +0.0500 nats ([+0.0500, +0.0500]; at most +0.03 is wanted): DOES NOT HOLD\n"
+      "128 tokens, after against scaled, untrained: -0.2500 nats ([-0.2500, -0.2500]; at most +0.00 is wanted): "
+      "holds\n");
+  EXPECT_EQ(count(page.html, "hash is"), 2U);
+  EXPECT_EQ(count(page.html, "<table class=\"wide\">"), 2U);
+  EXPECT_NE(page.html.find("a&lt;b"), std::string::npos);
+  EXPECT_EQ(count(page.html, "<polyline"), 3U);
+}
+
+TEST_F(ExtensionPages, KeepsOtherTargetsApart) {
+  write_all("others");
+  const ExtensionPage page = extension_page(folder, 64, 128, {{"", ""}});
+  EXPECT_EQ(count(page.html, "hash is"), 3U);
+  EXPECT_NE(page.text.find("128 tokens, after against scaled, untrained: not compared"), std::string::npos)
+      << page.text;
+  EXPECT_NE(page.text.find("128 tokens against 64, after: -0.0500"), std::string::npos) << page.text;
+}
+
+TEST_F(ExtensionPages, RefusesAnotherForm) {
+  write_all("whole");
+  std::ofstream(at("after.jsonl")) << "head\n{\"context_length\": 32}\n";
+  const std::string sentence = error_of(ExitCode::usage, [&] { extension_page(folder, 64, 128, {{"", ""}}); });
+  EXPECT_NE(sentence.find("another form"), std::string::npos) << sentence;
+}
+
+}  // namespace
+}  // namespace ringtrain::testing
