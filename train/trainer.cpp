@@ -358,7 +358,7 @@ void on_ranks(const Run& run, const Log& log, Launcher& launcher, TraceFile& tim
   launcher.launch(launch_options(run.config.mesh), [&](Communicator& world) {
     require_agreement(world, facts_of(run));
     const Device device = device_of(run.config.training, world.rank(), here);
-    require_carrier(run.config.mesh.backend, world, device, launcher.ranks_are_processes());
+    require_carrier(run.config.mesh, world, device, launcher);
     run_on_rank_zero(world, first);
     timeline.begin(world);
     {
@@ -416,6 +416,7 @@ Run prepare_run(const TrainOptions& given, const Log& log, const Launcher& launc
                  .order = make_order(corpus, config, log),
                  .dump = options.dump};
   for (const std::string& remark : schedule_remarks(config.lr_scheduler, config.training.steps)) log(remark);
+  if (config.mesh.share_gpu) log("mesh.share_gpu: ranks take turns on a GPU: for checking, not for speed");
   Run run{std::move(steps), std::move(corpus), folder, options.model};
   run.evaluation = choose_evaluation(config, run.corpus, log);
   run.start = start_of(run, options.start, content, log);

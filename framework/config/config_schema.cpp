@@ -352,6 +352,7 @@ std::vector<ConfigKey> make_table() {
       word(KEY(mesh.backend), backend_names),
       integer(KEY(mesh.threads_per_rank), {0, 1 * k}, "0: cores / ranks, at least 1"),
       real(KEY(mesh.timeout_seconds), {0, 1e6, true}, "a call that waits longer ends the run"),
+      flag(KEY(mesh.share_gpu), "ranks that are processes share a GPU: for checking, not for speed"),
 
       tokens(KEY(training.seq_len), {1, 1024 * m}, "tokens of a sequence", true),
       integer(KEY(training.global_batch_size), {1, 1 * m}, "sequences per optimizer step, over the whole mesh"),

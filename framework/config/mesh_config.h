@@ -15,6 +15,7 @@ struct MeshConfig {
   Backend backend = Backend::automatic;
   std::int64_t threads_per_rank = 0;
   double timeout_seconds = 60;
+  bool share_gpu = false;
 };
 
 }  // namespace ringtrain

@@ -210,7 +210,7 @@ struct AttentionOverRing::State {
         allocator(given.device),
         compute(allocator, pool, nullptr),
         stream(compute.stream()),
-        gpus(make_device_communicator(Backend::automatic, world, stream, nccl_seconds, nullptr)),
+        gpus(make_device_communicator({.timeout_seconds = nccl_seconds}, world, stream, nullptr)),
         ranks((gpus ? *gpus : world).split(0)),
         host_ranks(world.split(0)) {
     const auto& [B, T, H, G, D, dtype, device, scale, backward, deterministic, threads] = options;

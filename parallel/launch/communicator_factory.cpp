@@ -36,39 +36,61 @@ bool let_gpus_reach([[maybe_unused]] Communicator& world, [[maybe_unused]] const
 #endif
 }
 
+/// Throws Error(usage) where mesh.share_gpu is of no use to the ranks of a run, as far as this one can tell by itself.
+void require_use_of_share_gpu(const MeshConfig& mesh, int ranks, Device device, const Launcher& launcher) {
+  const bool processes = launcher.ranks_are_processes() && mesh.backend != Backend::threads;
+  const char* why = nullptr;
+  if (device.is_cpu()) why = "training.device is cpu";
+  if (ranks == 1) why = "there is one rank";
+  if (!processes && mesh.backend != Backend::nccl) why = "the ranks are threads, which share one without it";
+  if (std::ssize(launcher.ranks_here(ranks)) < ranks) why = "the ranks are on several hosts";
+  if (why == nullptr) return;
+  fail(ExitCode::usage,
+       "mesh.share_gpu lets processes of one host share a GPU, but {}; set it to false, or start processes on one host "
+       "with training.device cuda (scripts/launch)",
+       why);
+}
+
 }  // namespace
 
-bool nccl_joins(Backend backend, bool a_gpu_each, [[maybe_unused]] int ranks) {
-  if (backend != Backend::automatic) return backend == Backend::nccl;
+bool nccl_joins(const MeshConfig& mesh, [[maybe_unused]] bool a_gpu_each) {
+  if (mesh.share_gpu) return true;
+  if (mesh.backend != Backend::automatic) return mesh.backend == Backend::nccl;
   bool reach = false;
 #if RINGTRAIN_CUDA
-  reach = a_gpu_each && are_threads(backend) && cuda::every_pair_has_access(std::min(ranks, cuda::device_count()));
+  const int gpus = std::min(static_cast<int>(mesh.data * mesh.sequence), cuda::device_count());
+  reach = a_gpu_each && are_threads(mesh.backend) && cuda::every_pair_has_access(gpus);
 #endif
   return built_with_nccl && a_gpu_each && !reach;
 }
 
-bool nccl_is_planned(Backend backend, [[maybe_unused]] Device device, [[maybe_unused]] int ranks) {
+bool nccl_is_planned(const MeshConfig& mesh, [[maybe_unused]] Device device) {
 #if RINGTRAIN_CUDA
-  return nccl_joins(backend, !device.is_cpu() && cuda::device_count() >= ranks, ranks);
+  return nccl_joins(mesh, !device.is_cpu() && cuda::device_count() >= mesh.data * mesh.sequence);
 #else
-  return nccl_joins(backend, false, ranks);
+  return nccl_joins(mesh, false);
 #endif
 }
 
-void require_carrier(Backend backend, Communicator& world, Device device, bool ranks_are_processes) {
+void require_carrier(const MeshConfig& mesh, Communicator& world, Device device, const Launcher& launcher) {
+  if (mesh.share_gpu) require_use_of_share_gpu(mesh, world.size(), device, launcher);
   if (device.is_cpu() || world.size() == 1) return;
-  if (backend == Backend::nccl || (backend == Backend::automatic && ranks_are_processes)) {
-    require_a_gpu_each(world, device);
+  if (mesh.share_gpu || mesh.backend == Backend::nccl ||
+      (mesh.backend == Backend::automatic && launcher.ranks_are_processes())) {
+    require_nccl_joins(world, device, mesh.share_gpu);
   }
 }
 
-std::unique_ptr<Communicator> make_device_communicator(Backend backend, Communicator& world, Stream& stream,
-                                                       double timeout_seconds, RankTrace* trace) {
+std::unique_ptr<Communicator> make_device_communicator(const MeshConfig& mesh, Communicator& world, Stream& stream,
+                                                       RankTrace* trace) {
   if (!stream.on_cuda() || world.size() == 1) return nullptr;
-  if (are_threads(backend) && let_gpus_reach(world, stream)) return nullptr;
+  if (are_threads(mesh.backend) && let_gpus_reach(world, stream)) return nullptr;
   std::unique_ptr<Communicator> ranks;
-  if (backend == Backend::nccl) ranks = make_nccl_communicator(world, stream, timeout_seconds);
-  if (backend == Backend::automatic) ranks = nccl_if_each_has_a_gpu(world, stream, timeout_seconds);
+  if (mesh.backend == Backend::nccl || mesh.share_gpu) {
+    ranks = make_nccl_communicator(world, stream, mesh.timeout_seconds, mesh.share_gpu);
+  } else if (mesh.backend == Backend::automatic) {
+    ranks = nccl_if_each_has_a_gpu(world, stream, mesh.timeout_seconds);
+  }
   if (!ranks) return nullptr;
   ranks = with_fault_of_environment(std::move(ranks));
   return trace ? traced_on_device(std::move(ranks), *trace) : std::move(ranks);

@@ -9,7 +9,7 @@
 
 #include <memory>
 
-#include "framework/config/choices.h"
+#include "framework/config/mesh_config.h"
 #include "framework/device.h"
 #include "framework/profile/trace.h"
 #include "framework/stream.h"
@@ -17,23 +17,25 @@
 
 namespace ringtrain {
 
-/// Returns whether NCCL joins the ranks of a run on GPUs, given whether each has a GPU of its own, and their number.
-/// Asks this machine whether its GPUs reach each other. Does not communicate.
-bool nccl_joins(Backend backend, bool a_gpu_each, int ranks);
+class Launcher;
 
-/// Returns whether NCCL would join `ranks` ranks whose device is of this kind, as far as this machine can tell: for
-/// plans, where no rank runs. Does not communicate.
-bool nccl_is_planned(Backend backend, Device device, int ranks);
+/// Returns whether NCCL joins the ranks of a run on GPUs, given whether each has a GPU of its own. Asks this machine
+/// whether its GPUs reach each other. Does not communicate.
+bool nccl_joins(const MeshConfig& mesh, bool a_gpu_each);
+
+/// Returns whether NCCL would join the ranks of a mesh, whose device is of this kind, as far as this machine can tell:
+/// for plans, where no rank runs. Does not communicate.
+bool nccl_is_planned(const MeshConfig& mesh, Device device);
 
 /// Throws Error(usage) if nothing could carry GPU memory between the ranks of world: where NCCL is to, each must have a
-/// GPU of its own. Collective; device is this rank's.
-void require_carrier(Backend backend, Communicator& world, Device device, bool ranks_are_processes);
+/// GPU of its own, or mesh.share_gpu must be true and serve (require_nccl_joins()). Collective; device is this rank's.
+void require_carrier(const MeshConfig& mesh, Communicator& world, Device device, const Launcher& launcher);
 
 /// Returns all ranks of world joined by NCCL, with the fault that the environment wants, traced if trace is not null;
 /// null where world itself carries GPU memory, or there is none to carry; threads' GPUs are then allowed to reach each
 /// other, where they can. Collective. world, stream and trace must outlive it. Throws Error(usage) if NCCL is asked for
-/// and two ranks share a GPU or this build has none, Error(device) if NCCL does not start.
-std::unique_ptr<Communicator> make_device_communicator(Backend backend, Communicator& world, Stream& stream,
-                                                       double timeout_seconds, RankTrace* trace);
+/// and cannot join the ranks or is not in this build, Error(device) if NCCL does not start.
+std::unique_ptr<Communicator> make_device_communicator(const MeshConfig& mesh, Communicator& world, Stream& stream,
+                                                       RankTrace* trace);
 
 }  // namespace ringtrain

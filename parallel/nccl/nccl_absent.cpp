@@ -4,12 +4,12 @@
 #if !RINGTRAIN_NCCL
 namespace ringtrain {
 
-void require_a_gpu_each(Communicator&, Device) {
+void require_nccl_joins(Communicator&, Device, bool) {
   fail(ExitCode::usage, "mesh.backend nccl is not in this build; build with cmake --preset cuda where NCCL is found");
 }
 
-std::unique_ptr<Communicator> make_nccl_communicator(Communicator& world, Stream& stream, double) {
-  require_a_gpu_each(world, stream.device());
+std::unique_ptr<Communicator> make_nccl_communicator(Communicator& world, Stream& stream, double, bool share_gpu) {
+  require_nccl_joins(world, stream.device(), share_gpu);
   return nullptr;
 }
 

@@ -1,6 +1,7 @@
 #include "parallel/nccl/nccl_communicator.h"
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <unordered_map>
 #include <utility>
@@ -8,9 +9,11 @@
 
 #include "framework/cuda/check.h"
 #include "framework/cuda/context.h"
+#include "framework/system/host_name.h"
 #include "parallel/call_history.h"
 #include "parallel/check_exchange.h"
 #include "parallel/collectives.h"
+#include "parallel/nccl/nccl_library.h"
 #include "parallel/nccl/nccl_rank.h"
 #include "parallel/nccl/thread_blocks.h"
 
@@ -184,21 +187,50 @@ class NcclCommunicator final : public Communicator {
   std::shared_ptr<NcclGroup> group_;  // the open group's, once it has messages
 };
 
-/// Returns two ranks that share a GPU, or (-1, -1). Theirs is that of this index.
-std::pair<int, int> sharing_ranks(Communicator& world, int index) {
+/// Returns whether NCCL lets threads share a GPU, which it is asked to.
+bool lets_threads_share_gpus() {
+  constexpr int first = NCCL_VERSION(2, 30, 0);
+  int version = 0;
+  ::setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
+  return nccl().ncclGetVersion(&version) == ncclSuccess && version >= first;
+}
+
+/// Lets NCCL take processes that share a GPU for processes of different hosts, which meet by this host's loopback.
+void let_processes_share_gpus(int rank) {
+  ::setenv("NCCL_HOSTID", fmt::format("{}-rank-{}", host_name(), rank).c_str(), 0);
+  ::setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+  ::setenv("NCCL_IB_DISABLE", "1", 0);
+}
+
+/// Returns why NCCL cannot join the ranks of world, of which this one's GPU has this index; "" if it can. The one rule
+/// of which ranks may share a GPU under NCCL; see require_nccl_joins().
+std::string refusal_of(Communicator& world, int index, bool share_gpu) {
   cudaDeviceProp properties{};
   cuda::check(cudaGetDeviceProperties(&properties, index), "asking for the properties of the GPU", index);
-  std::array<std::int64_t, 2> halves{};
-  static_assert(sizeof(properties.uuid) == sizeof(halves));
-  std::memcpy(halves.data(), &properties.uuid, sizeof(halves));
-  const std::vector<std::int64_t> all = all_gather(world, halves, {"gather of GPUs"});
-  for (std::size_t a = 0; a < all.size(); a += 2) {
-    for (std::size_t b = a + 2; b < all.size(); b += 2) {
-      if (all[a] == all[b] && all[a + 1] == all[b + 1]) return {static_cast<int>(a / 2), static_cast<int>(b / 2)};
+  std::array<std::int64_t, 3> own{0, 0, number_of_process()};  // the GPU in two halves
+  std::memcpy(own.data(), &properties.uuid, sizeof(properties.uuid));
+  const std::vector<std::int64_t> all = all_gather(world, own, {"gather of GPUs"});
+  for (int b = 1; b < world.size(); ++b) {
+    for (int a = 0; a < b; ++a) {
+      const auto *first = &all[a * own.size()], *second = &all[b * own.size()];
+      if (first[0] != second[0] || first[1] != second[1]) continue;
+      if (!share_gpu) {  // NCCL refuses it with fewer words
+        return fmt::format(
+            "NCCL joins ranks with a GPU each, but ranks {} and {} of {} share one (GPUs here: {}); start no more "
+            "ranks on a machine than it has GPUs, or let them be threads of one process with mesh.backend threads, "
+            "which may share one; to check processes on one GPU, set mesh.share_gpu to true",
+            a, b, world.size(), cuda::device_count());
+      }
+      if (first[2] != second[2]) {
+        let_processes_share_gpus(world.rank());
+      } else if (!lets_threads_share_gpus()) {
+        return "mesh.share_gpu: NCCL lets threads share a GPU from 2.30 on, and the one here is older; start processes "
+               "(scripts/launch), or set it to false and mesh.backend to threads";
+      }
+      return "";
     }
   }
-
-  return {-1, -1};
+  return share_gpu ? "mesh.share_gpu: each rank has a GPU of its own; set it to false" : "";
 }
 
 std::unique_ptr<Communicator> joined(Communicator& world, Stream& stream, double timeout_seconds) {
@@ -207,24 +239,20 @@ std::unique_ptr<Communicator> joined(Communicator& world, Stream& stream, double
 
 }  // namespace
 
-void require_a_gpu_each(Communicator& world, Device device) {
-  if (const auto [a, b] = sharing_ranks(world, device.index); a >= 0) {  // NCCL refuses it with fewer words
-    fail(
-        ExitCode::usage,
-        "NCCL joins ranks with a GPU each, but ranks {} and {} of {} share one (GPUs here: {}); start no more ranks on "
-        "a machine than it has GPUs, or let them be threads of one process with mesh.backend threads, which may share "
-        "one",
-        a, b, world.size(), cuda::device_count());
-  }
+void require_nccl_joins(Communicator& world, Device device, bool share_gpu) {
+  const std::string refusal = refusal_of(world, device.index, share_gpu);
+  if (!refusal.empty()) fail(ExitCode::usage, "{}", refusal);
 }
 
-std::unique_ptr<Communicator> make_nccl_communicator(Communicator& world, Stream& stream, double timeout_seconds) {
-  require_a_gpu_each(world, stream.device());
+std::unique_ptr<Communicator> make_nccl_communicator(Communicator& world, Stream& stream, double timeout_seconds,
+                                                     bool share_gpu) {
+  require_nccl_joins(world, stream.device(), share_gpu);
   return joined(world, stream, timeout_seconds);
 }
 
 std::unique_ptr<Communicator> nccl_if_each_has_a_gpu(Communicator& world, Stream& stream, double timeout_seconds) {
-  return sharing_ranks(world, stream.device().index).first < 0 ? joined(world, stream, timeout_seconds) : nullptr;
+  const bool joins = refusal_of(world, stream.device().index, /*share_gpu=*/false).empty();
+  return joins ? joined(world, stream, timeout_seconds) : nullptr;
 }
 
 }  // namespace ringtrain

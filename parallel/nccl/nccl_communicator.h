@@ -17,13 +17,16 @@
 namespace ringtrain {
 
 /// Throws Error(usage), with the ranks and the number of GPUs, if NCCL cannot join the ranks of world, because two
-/// share the GPU that is their device, or this build has no NCCL. Collective.
-void require_a_gpu_each(Communicator& world, Device device);
+/// share the GPU that is their device, or this build has no NCCL. With share_gpu (mesh.share_gpu) two must share one
+/// instead: processes of one host, or threads where NCCL is 2.30 or newer. The environment of this process then lets
+/// NCCL take them, and must not have been read by NCCL before. Collective.
+void require_nccl_joins(Communicator& world, Device device, bool share_gpu);
 
-/// Returns NCCL among the ranks of world, each of which has another GPU, that of its stream. Collective. world and
-/// stream must outlive it. Throws Error(usage) if two ranks share a GPU or this build has no NCCL, Error(device) if
-/// NCCL does not start.
-std::unique_ptr<Communicator> make_nccl_communicator(Communicator& world, Stream& stream, double timeout_seconds);
+/// Returns NCCL among the ranks of world, each of which has another GPU, that of its stream, or with share_gpu may
+/// share it. Collective. world and stream must outlive it. Throws Error(usage) as require_nccl_joins() does,
+/// Error(device) if NCCL does not start.
+std::unique_ptr<Communicator> make_nccl_communicator(Communicator& world, Stream& stream, double timeout_seconds,
+                                                     bool share_gpu = false);
 
 /// The same, but return null if two ranks share a GPU or this build has no NCCL.
 std::unique_ptr<Communicator> nccl_if_each_has_a_gpu(Communicator& world, Stream& stream, double timeout_seconds);

@@ -25,7 +25,8 @@ namespace ringtrain {
   FUNCTION(ncclReduceScatter)              \
   FUNCTION(ncclReduce)                     \
   FUNCTION(ncclAllGather)                  \
-  FUNCTION(ncclBroadcast)
+  FUNCTION(ncclBroadcast)                  \
+  FUNCTION(ncclGetVersion)
 
 struct NcclFunctions {
 #define RINGTRAIN_DECLARE(name) decltype(::name)* name = nullptr;  // NOLINT(bugprone-macro-parentheses): a name

@@ -72,15 +72,6 @@ std::string described(const std::vector<CallSite>& sites) {
   return text;
 }
 
-/// Returns a number that no other process has.
-std::int64_t number_of_process() {
-  static const std::int64_t number = [] {
-    std::random_device source;
-    return static_cast<std::int64_t>(std::uint64_t{source()} << 32 | source());
-  }();
-  return number;
-}
-
 /// Returns what a rank's group has to do with other ranks.
 std::vector<ActSide> sides_of(const NcclComm& comm, const NcclGroup& group, int rank) {
   std::vector<ActSide> sides;
@@ -118,6 +109,14 @@ class Pause {
 };
 
 }  // namespace
+
+std::int64_t number_of_process() {
+  static const std::int64_t number = [] {
+    std::random_device source;
+    return static_cast<std::int64_t>(std::uint64_t{source()} << 32 | source());
+  }();
+  return number;
+}
 
 NcclRank::NcclRank(std::unique_ptr<Communicator> host, Stream& stream, double timeout_seconds)
     : host_(std::move(host)), stream_(stream), timeout_(timeout_seconds) {

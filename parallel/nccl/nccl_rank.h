@@ -73,6 +73,9 @@ struct NcclComm {
   std::vector<std::int64_t> ranks;  // who its ranks are among those that NCCL joined first
 };
 
+/// Returns a number that no other process has.
+std::int64_t number_of_process();
+
 class NcclRank {
  public:
   /// host: all ranks, their host memory. stream: of the rank's GPU; must outlive this.

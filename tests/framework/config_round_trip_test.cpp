@@ -109,6 +109,7 @@ Config random_config(std::uint64_t seed) {
   c.mesh.backend = static_cast<Backend>(draw.below(2));
   c.mesh.threads_per_rank = draw.below(9);
   c.mesh.timeout_seconds = draw.real(1e-3, 1e5);
+  c.mesh.share_gpu = draw.flag();
   TrainingConfig& t = c.training;
   t.seq_len = 1 + draw.below(100000);
   t.micro_batch_size = 1 + draw.below(8);
@@ -161,6 +162,7 @@ TEST(Config, WhatIsWrittenIsReadBackToTheSameValues) {
     EXPECT_EQ(config.model.rope_theta, back.model.rope_theta);
     EXPECT_EQ(config.model.rope_scaling.long_factor, back.model.rope_scaling.long_factor);
     EXPECT_EQ(config.mesh.timeout_seconds, back.mesh.timeout_seconds);
+    EXPECT_EQ(config.mesh.share_gpu, back.mesh.share_gpu);
     EXPECT_EQ(config.training.seed, back.training.seed);
     EXPECT_EQ(config.training.steps, back.training.steps);
     EXPECT_EQ(config.evaluation.context_lengths, back.evaluation.context_lengths);

@@ -118,9 +118,9 @@ TEST(Launch, NamesEveryBackendAsTheConfigDoes) {
 }
 
 TEST(Launch, NcclIsPlannedForGpusAlone) {
-  EXPECT_TRUE(nccl_is_planned(Backend::nccl, Device::cuda(0), 4));
-  EXPECT_FALSE(nccl_is_planned(Backend::automatic, Device::cpu(), 1));
-  EXPECT_FALSE(nccl_is_planned(Backend::threads, Device::cuda(0), 1));
+  EXPECT_TRUE(nccl_is_planned({.sequence = 4, .backend = Backend::nccl}, Device::cuda(0)));
+  EXPECT_FALSE(nccl_is_planned({.backend = Backend::automatic}, Device::cpu()));
+  EXPECT_FALSE(nccl_is_planned({.backend = Backend::threads}, Device::cuda(0)));
 }
 
 TEST(Launch, ThreadsPerRank) {

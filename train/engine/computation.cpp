@@ -9,7 +9,7 @@ namespace ringtrain {
 
 void set_computation(Config& config, const Computation& asked, std::int64_t data, std::int64_t sequence) {
   TrainingConfig& training = config.training;
-  const auto& [device, dtype, shard_weights, threads] = asked;
+  const auto& [device, dtype, shard_weights, threads, share_gpu] = asked;
   bool known = dtype.empty();
   for (const DType type : {DType::float32, DType::float64, DType::bfloat16}) {
     if (dtype != name_of(type)) continue;
@@ -37,6 +37,7 @@ void set_computation(Config& config, const Computation& asked, std::int64_t data
   config.mesh.sequence = sequence;
   config.mesh.threads_per_rank = threads;
   config.mesh.backend = Backend::automatic;
+  config.mesh.share_gpu = share_gpu;
 }
 
 }  // namespace ringtrain

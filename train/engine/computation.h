@@ -13,6 +13,7 @@ struct Computation {
   std::string dtype;                  // "": the checkpoint's, of a model from elsewhere float32; float64, bfloat16
   bool shard_weights = false;         // each rank holds its part of the weights; false: as the config says
   std::int64_t threads_per_rank = 0;  // 0: cores / ranks
+  bool share_gpu = false;             // as mesh.share_gpu
 };
 
 /// Lets a config compute so, on a mesh of data x sequence ranks that is started as they are. Throws Error(usage) that

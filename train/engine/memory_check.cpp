@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
-#include <unordered_map>
 #include <utility>
 
 #include "framework/config/config.h"
@@ -44,14 +43,16 @@ std::vector<RankPlan> plans_of(const std::vector<RankPlan>& plans, std::vector<i
 /// What the CUDA libraries take for their own code when it is first used.
 constexpr std::int64_t library_bytes = std::int64_t{256} << 20;
 
-/// Returns what NCCL takes of a rank's GPU besides. It says nowhere; seen in use (NVIDIA/nccl 1685, eight H100s): 12
+/// Returns what NCCL takes of a GPU besides. It says nowhere; seen in use (NVIDIA/nccl 1685, eight H100s): 12
 /// MiB in each of up to 32 channels for each neighbour of a communicator, on one machine, and 0.5 GiB for all. Of ours
 /// the ring's two meet two neighbours, that of the gradients at most all ranks (with reductions of NCCL's own, fewer).
+/// Ranks that share a GPU meet over sockets, whose buffers are in host memory.
 std::int64_t nccl_bytes(const Config& config, std::size_t ranks_on_gpu) {
   const std::int64_t ranks = config.mesh.data * config.mesh.sequence;
-  if (!nccl_joins(config.mesh.backend, ranks_on_gpu == 1, static_cast<int>(ranks)) || ranks == 1) return 0;
+  if (!nccl_joins(config.mesh, ranks_on_gpu == 1) || ranks == 1) return 0;
   constexpr std::int64_t neighbour_bytes = std::int64_t{32 * 12} << 20, base_bytes = std::int64_t{512} << 20;
   constexpr std::int64_t max_neighbours = 7;  // with GPUs in one machine; those of others share buffers
+  if (config.mesh.share_gpu) return static_cast<std::int64_t>(ranks_on_gpu) * base_bytes;
   const std::int64_t ring = 2 * std::min<std::int64_t>(2, config.mesh.sequence - 1);
   return base_bytes + neighbour_bytes * (ring + std::min(ranks - 1, max_neighbours));
 }
@@ -67,12 +68,17 @@ Gpu look_at(int index, const Config& config, std::size_t ranks) {
           static_cast<std::int64_t>(cuda::free_bytes(index)) - library_bytes - nccl_bytes(config, ranks)};
 }
 
-/// Returns the ranks of this process by the GPU that they share.
+/// Returns the ranks of this process by the GPU that they share; with mesh.share_gpu, also those of other processes.
 std::map<int, std::vector<int>> by_gpu(const Config& config, const LocalRanks& local) {
   std::map<int, std::vector<int>> ranks;
-  std::unordered_map<int, int> local_index;
-  for (const int rank : local.here) local_index.emplace(rank, static_cast<int>(local_index.size()));
-  for (const int rank : local.own) ranks[device_at(config.training, local_index.at(rank)).index].push_back(rank);
+  for (const int rank : local.own) ranks[device_of(config.training, rank, local.here).index].push_back(rank);
+  if (!config.mesh.share_gpu) return ranks;
+  for (auto& [index, sharing] : ranks) {
+    sharing.clear();
+    std::ranges::copy_if(local.here, std::back_inserter(sharing), [&, gpu = index](int rank) {
+      return device_of(config.training, rank, local.here).index == gpu;
+    });
+  }
   return ranks;
 }
 #endif

@@ -115,8 +115,7 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
       allocator(device, world ? Allocator::Mode::real : Allocator::Mode::plan),
       compute(allocator, pool, trace),
       stream(compute.stream()),
-      gpus(world ? make_device_communicator(config.mesh.backend, *world, stream, config.mesh.timeout_seconds, trace)
-                 : nullptr),
+      gpus(world ? make_device_communicator(config.mesh, *world, stream, trace) : nullptr),
       sequence_group(world ? ordered((gpus ? gpus.get() : world)->split(mesh.data_index(rank)), stream) : nullptr),
       parameters(allocator, table, stream,
                  {.dtype = config.training.dtype,
@@ -124,8 +123,7 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
                   .shard = config.training.shard,
                   .ranks = mesh.size(),
                   .rank = rank,
-                  .order = sum_order(
-                      config, world ? gpus != nullptr : nccl_is_planned(config.mesh.backend, device, mesh.size()))},
+                  .order = sum_order(config, world ? gpus != nullptr : nccl_is_planned(config.mesh, device))},
                  gpus ? gpus.get() : world),
       shape(execution_shape(config, purpose, shard.ring_rank)),
       model(definition.make({.config = config,

@@ -271,7 +271,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
     require_agreement(world, agreed_values(options, prepared));
     ThreadPool pool(threads);
     const Device device = device_of(config.training, world.rank(), here);
-    require_carrier(config.mesh.backend, world, device, launcher.ranks_are_processes());
+    require_carrier(config.mesh, world, device, launcher);
     RankState state(config, prepared.table, prepared.purpose, world.rank(), device, pool, &world, nullptr,
                     options.model);
     load_weights(state, prepared.source);

@@ -252,7 +252,7 @@ GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Lau
     require_agreement(world, facts_of(options, source, request));
     ThreadPool pool(threads);
     const Device device = device_of(config.training, world.rank(), here);
-    require_carrier(config.mesh.backend, world, device, launcher.ranks_are_processes());
+    require_carrier(config.mesh, world, device, launcher);
     RankState state(config, table, purpose, world.rank(), device, pool, &world, nullptr, options.model);
     load_weights(state, source);
     abort_on_error(world, [&] {

@@ -175,6 +175,7 @@ class CommandLine : public CLI::App {
     add_option("--dtype", options.dtype, "float32|float64|bfloat16",
                "of the arithmetic (default: the checkpoint's; else float32)")
         ->check(one_of({"float32", "float64", "bfloat16"}));
+    add_flag("--share-gpu", options.share_gpu, "as the key mesh.share_gpu, for checking: processes share a GPU");
   }
 
  private:

@@ -9,6 +9,10 @@
 
 namespace cuda_emulator {
 
+/// The version that NCCL has, as its own NCCL_VERSION makes it of three numbers; that of nccl.h unless set. From 2.30
+/// on ranks of one host may share a device, where NCCL_MULTI_RANK_GPU_ENABLE is 1.
+void set_nccl_version(int version);
+
 /// What communicators begin answers "in progress" so often at least, whenever somebody polls; 3 unless set.
 void set_nccl_polls(int polls);
 

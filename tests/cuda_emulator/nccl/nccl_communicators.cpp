@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <set>
 #include <thread>
@@ -43,13 +44,21 @@ bool in_progress(const ncclComm& communicator) {
          communicator.phase == Phase::splitting || communicator.phase == Phase::leaving;
 }
 
-/// Returns two of the ranks, all of whom have joined, that share a device, or (-1, -1).
+/// Whether ranks of one host may share a device.
+bool sharing_is_allowed() {
+  const char* const asked = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  return state().version >= NCCL_VERSION(2, 30, 0) && asked != nullptr && std::string(asked) == "1";
+}
+
+/// Returns two of the ranks, all of whom have joined, that share a device of one host, or (-1, -1).
 std::pair<int, int> sharing(const ncclComm& communicator) {
-  std::map<int, int> devices = communicator.remote ? communicator.remote->devices() : std::map<int, int>{};  // by rank
-  for (const auto& [rank, member] : communicator.rank_set->members) devices[rank] = physical_device(member->device);
-  std::map<int, int> ranks;  // by device
-  for (const auto& [rank, device] : devices) {
-    const auto [at, first] = ranks.emplace(device, rank);
+  if (sharing_is_allowed()) return {-1, -1};
+  std::map<int, Place> places;  // by rank
+  if (communicator.remote) places = communicator.remote->places();
+  for (const auto& [rank, member] : communicator.rank_set->members) places[rank] = place_of(member->device);
+  std::map<Place, int> ranks;
+  for (const auto& [rank, place] : places) {
+    const auto [at, first] = ranks.emplace(place, rank);
     if (!first) return {at->second, rank};
   }
   return {-1, -1};
@@ -168,6 +177,11 @@ std::set<ncclComm_t>& with_threads() {
 
 }  // namespace
 
+Place place_of(int device) {
+  const char* const host = std::getenv("NCCL_HOSTID");
+  return {physical_device(device), std::hash<std::string>()(host != nullptr ? host : "")};
+}
+
 State& state() {
   static auto& instance = *new State;  // outlives whatever destructors call it
   return instance;
@@ -250,6 +264,12 @@ ncclComm& new_communicator() {
 }
 
 }  // namespace
+
+ncclResult_t get_version(int* version) {
+  const CallGuard guard(runtime());
+  *version = state().version;
+  return ncclSuccess;
+}
 
 ncclResult_t get_unique_id(ncclUniqueId* id) {
   static std::random_device random;
@@ -412,6 +432,11 @@ void forget_all() {
 // --- cuda_emulator_nccl.h.
 
 namespace cuda_emulator {
+
+void set_nccl_version(int version) {
+  const std::lock_guard lock(runtime().mutex);
+  nccl::state().version = version;
+}
 
 void set_nccl_polls(int polls) {
   const std::lock_guard lock(runtime().mutex);

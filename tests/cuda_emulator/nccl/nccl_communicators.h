@@ -69,6 +69,7 @@ namespace cuda_emulator::nccl {
 
 /// What the process has of NCCL, and what tests have set.
 struct State {
+  int version = NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH);
   int polls = 3;
   std::map<std::uint64_t, std::shared_ptr<RankSet>> rank_sets;
   std::vector<std::unique_ptr<ncclComm>> communicators;  // also those that are gone: addresses do not come back
@@ -95,6 +96,7 @@ ncclResult_t misuse(const std::string& what);
 ncclResult_t break_communicator(ncclComm& communicator, ncclResult_t error, const std::string& why);
 
 // The functions of NCCL, but for what takes no communicator and no lock.
+ncclResult_t get_version(int* version);
 ncclResult_t get_unique_id(ncclUniqueId* id);
 ncclResult_t join(ncclComm_t* communicator, int ranks, const ncclUniqueId& id, int rank, const ncclConfig_t* config);
 ncclResult_t split(ncclComm_t communicator, int colour, int key, ncclComm_t* part, const ncclConfig_t* config);

@@ -53,7 +53,7 @@ void RemoteRanks::greet(Connection& connection) const {
   Frame hello;
   hello.rank = communicator_.rank;
   hello.ranks = communicator_.rank_set->size;
-  hello.device = physical_device(communicator_.device);
+  hello.where = place_of(communicator_.device);
   connection.send(hello);
 }
 
@@ -76,12 +76,12 @@ void RemoteRanks::meet(Connection connection, const Frame& hello) {
     return;
   }
   if (hello.rank > communicator_.rank) greet(connection);
-  ranks_.try_emplace(hello.rank, std::move(connection)).first->second.device = hello.device;
+  ranks_.try_emplace(hello.rank, std::move(connection)).first->second.where = hello.where;
 }
 
-std::map<int, int> RemoteRanks::devices() const {
-  std::map<int, int> found;
-  for (const auto& [number, rank] : ranks_) found[number] = rank.device;
+std::map<int, Place> RemoteRanks::places() const {
+  std::map<int, Place> found;
+  for (const auto& [number, rank] : ranks_) found[number] = rank.where;
   return found;
 }
 

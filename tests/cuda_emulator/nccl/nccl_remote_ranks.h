@@ -32,8 +32,8 @@ class RemoteRanks {
   /// Looks for the ranks that are not of this process.
   void seek();
   int joined() const { return static_cast<int>(ranks_.size()); }
-  /// Returns their devices, by rank.
-  std::map<int, int> devices() const;
+  /// Returns where they are, by rank.
+  std::map<int, Place> places() const;
   /// Returns whether this rank is one of them.
   bool has(int rank) const { return ranks_.contains(rank); }
 
@@ -83,7 +83,7 @@ class RemoteRanks {
   struct Rank {
     explicit Rank(Connection own) : connection(std::move(own)) {}
     Connection connection;
-    int device = 0;
+    Place where;
     Lane from_us, to_us;
     std::vector<SplitCall> splits;
     bool leaving = false, lost = false;

@@ -3,16 +3,26 @@
 // they end with the process, however it ends. Nothing here waits: what a socket does not take is kept until it does.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace cuda_emulator::nccl {
 
+/// The device that a rank has, and the host that it is on, as NCCL sees it.
+struct Place {
+  std::int32_t device = 0;
+  std::uint64_t host = 0;
+  auto operator<=>(const Place&) const = default;
+};
+/// Returns that of a rank of this process. NCCL_HOSTID tells its host from those of other processes.
+Place place_of(int device);
+
 /// What ranks tell each other. A message between them is named by who sends it and its number in that direction.
 struct Frame {
   enum class Kind : std::uint32_t {
-    hello = 1,    // who it is: rank, ranks, device; the first frame of both sides
+    hello = 1,    // who it is: rank, ranks, where; the first frame of both sides
     came = 2,     // it takes its side in connecting one direction
     posted = 3,   // its side of a message is on a stream: bytes, type
     begun = 4,    // the group of its side runs
@@ -26,7 +36,8 @@ struct Frame {
   std::uint64_t number = 0;
   std::uint64_t bytes = 0;  // of the message
   std::int32_t type = 0;
-  std::int32_t rank = 0, ranks = 0, device = 0;
+  std::int32_t rank = 0, ranks = 0;
+  Place where;
   std::int32_t colour = 0, key = 0;
 };
 

@@ -10,6 +10,9 @@
 
 using namespace cuda_emulator;  // NOLINT: a file of one-line functions
 
+ncclResult_t ncclGetVersion(int* version) {
+  return nccl::get_version(version);
+}
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return nccl::get_unique_id(id);
 }

@@ -1,7 +1,9 @@
 // Ranks that are threads with a GPU: one that all share, whose memory the threads' own communicator carries, or with
-// NCCL one each. On the emulator there are GPUs and NCCL; each test then also asks it whether NCCL's rules were kept.
+// NCCL one each. Ranks that are processes share GPUs where there are too few. On the emulator there are GPUs and NCCL;
+// each test then also asks it whether NCCL's rules were kept.
 #pragma once
 
+#include <cstdlib>
 #include <exception>
 #include <string>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "parallel/collectives.h"
 #include "parallel/launch/launch.h"
 #include "parallel/nccl/nccl_communicator.h"
+#include "tests/parallel/run_ranks.h"
 #include "tests/support/gpu.h"
 
 #if defined(RINGTRAIN_CUDA_EMULATED)
@@ -25,13 +28,19 @@ namespace ringtrain::testing {
 /// Who brings GPU memory from rank to rank.
 enum class Carrier { threads, nccl };
 
+/// Whether the ranks of world are processes that have to share GPUs: those of gpu_mpi_tests on a machine with fewer.
+inline bool share_gpus(const Communicator& world) {
+  return process_world() != nullptr && cuda::device_count() < world.size();
+}
+
 struct GpuRank {
   GpuRank(Communicator& world, Carrier carrier, double timeout_seconds = 30)
       : pool(1),
-        allocator(Device::cuda(carrier == Carrier::nccl ? world.rank() : 0)),
+        allocator(Device::cuda(carrier == Carrier::nccl ? world.rank() % cuda::device_count() : 0)),
         compute(allocator, pool, nullptr),
         stream(compute.stream()),
-        ranks(carrier == Carrier::nccl ? make_nccl_communicator(world, stream, timeout_seconds) : world.split(0)) {
+        ranks(carrier == Carrier::nccl ? make_nccl_communicator(world, stream, timeout_seconds, share_gpus(world))
+                                       : world.split(0)) {
     ranks->set_stream(stream);
   }
   /// Leaves in order, unless an error is under way.
@@ -76,10 +85,10 @@ inline void around(GpuRank& rank, std::int64_t received_elements = 100) {
   rank.stream.synchronize();
 }
 
-/// The emulator shows so many GPUs from now on.
+/// The emulator shows so many GPUs from now on, unless the environment tells it how many.
 inline void show_gpus([[maybe_unused]] int count) {
 #if defined(RINGTRAIN_CUDA_EMULATED)
-  cuda_emulator::set_devices({.count = count});
+  if (std::getenv("CUDA_EMULATOR_DEVICES") == nullptr) cuda_emulator::set_devices({.count = count});
 #endif
 }
 
@@ -101,9 +110,9 @@ class GpuRanks : public GpuTest {
     GpuTest::SetUp();
   }
   void TearDown() override { expect_nccl_left_in_order(); }
-  /// Returns whether this machine has GPUs for so many ranks.
+  /// Returns whether this machine has GPUs for so many ranks; processes may share them.
   static bool has_gpus_for(int ranks, Carrier carrier) {
-    return carrier == Carrier::threads || cuda::device_count() >= ranks;
+    return carrier == Carrier::threads || process_world() != nullptr || cuda::device_count() >= ranks;
   }
 };
 

@@ -67,6 +67,7 @@ class NcclProcessRuns : public SplitTextTest {
     const auto command = train_command(mesh, output, joined(more, {"--set", "mesh.backend=threads"}));
     expect_done(run_child(command[0], {command.begin() + 1, command.end()}, folder));
   }
+  const std::vector<std::string> share{"--set", "mesh.share_gpu=true"};
   const std::vector<std::string> own_sums{"--set", "training.deterministic=false"};  // gradients are added by NCCL
   void expect_same_run(const std::string& found, const std::string& expected) const {
     EXPECT_EQ(losses(found).size(), 3u);
@@ -139,6 +140,71 @@ TEST_F(NcclProcessRuns, EvaluateWhatThreadsTrained) {
   expect_done(run_child(program, arguments("expected.json"), folder));
   expect_done(launch(joined({"-n", "2", "--", program}, arguments("found.json"))));
   EXPECT_EQ(content_of(at("found.json")), content_of(at("expected.json")));
+}
+
+// --- One GPU for all.
+
+TEST_F(NcclProcessRuns, ShareAGpuWhereTheConfigSaysSo) {
+  const Variable gpus("CUDA_EMULATOR_DEVICES", "1");
+  const std::vector<std::string> weights{"--set", "training.shard=weights"};
+  for (const auto& [mesh, more] :
+       {std::pair{MeshShape{1, 2}, std::vector<std::string>{}}, {MeshShape{2, 2}, weights}}) {
+    const std::string name = fmt::format("{}x{}", mesh.data_ranks, mesh.sequence);
+    threads(mesh, name + "-threads", more);
+    const ChildResult result = processes(mesh, name + "-nccl", joined(share, more));
+    expect_done(result);
+    EXPECT_TRUE(holds(result.err, "for checking, not for speed")) << result.err;
+    expect_same_run(name + "-nccl", name + "-threads");
+  }
+  // The key may change on resume.
+  threads({2, 1}, "expected", {"--stop-after", "1"});
+  threads({1, 2}, "expected", {"--resume"});
+  expect_done(processes({2, 1}, "found", joined(share, {"--stop-after", "1"})));
+  threads({1, 2}, "found", {"--resume", "--set", "mesh.share_gpu=false"});
+  expect_same_run("found", "expected");
+
+  const std::vector<std::string> evaluate{binary_folder() + "/evaluate",
+                                          "--checkpoint",
+                                          "found",
+                                          "--data",
+                                          data,
+                                          "--context-lengths",
+                                          "16",
+                                          "--target-blocks",
+                                          "2",
+                                          "--target-tokens",
+                                          "8"};
+  expect_done(
+      run_child(evaluate[0], joined({evaluate.begin() + 1, evaluate.end()}, {"--output", "alone.json"}), folder));
+  expect_done(
+      launch(joined({"-n", "3", "--"}, joined(evaluate, {"--mesh", "1x3", "--share-gpu", "--output", "ring.json"}))));
+  const auto nll = [&](const char* file) {
+    return nlohmann::json::parse(content_of(at(file))).at("results").at(0).at("nll").get<double>();
+  };
+  EXPECT_NEAR(nll("ring.json"), nll("alone.json"), 0.01);
+}
+
+TEST_F(NcclProcessRuns, ShareAGpuOnlyWhereTheyMust) {
+  const auto refused = [&](const ChildResult& result, const std::string& words) {
+    expect_told(result, 2, words);
+    EXPECT_FALSE(fs::exists(at("run")));
+  };
+  const auto by_threads = [&](const std::vector<std::string>& more) {
+    const auto command = train_command({1, 2}, "run", joined(share, more));
+    return run_child(command[0], {command.begin() + 1, command.end()}, folder);
+  };
+  refused(processes({1, 2}, "run", share), "mesh.share_gpu: each rank has a GPU of its own; set it to false");
+  refused(processes({1, 1}, "run", share),
+          "mesh.share_gpu lets processes of one host share a GPU, but there is one rank; set it");
+  refused(processes({1, 2}, "run", joined(share, {"--set", "training.device=cpu"})),
+          "share a GPU, but training.device is cpu");
+  refused(by_threads({}), "share a GPU, but the ranks are threads, which share one without it");
+  const Variable gpus("CUDA_EMULATOR_DEVICES", "1");
+  refused(by_threads({"--set", "mesh.backend=nccl"}),
+          "mesh.share_gpu: NCCL lets threads share a GPU from 2.30 on, and the one here is older");
+  // Both ranks are counted: there is room for one.
+  const Variable memory("CUDA_EMULATOR_MEMORY", "1100000000");
+  refused(processes({1, 2}, "run", share), "of GPU 0");
 }
 
 // --- How they end.

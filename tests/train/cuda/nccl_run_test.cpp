@@ -67,7 +67,7 @@ TEST_F(NcclRun, AddsGradientsItselfUnlessTheBitsAreToBeTheSame) {
   };
   const std::vector<double> staged = run_by("staged", "nccl", "true"), own = run_by("own", "nccl", "false");
   EXPECT_EQ(run_by("threads", "threads", "false"), staged);
-  const bool auto_is_nccl = nccl_is_planned(Backend::automatic, Device::cuda(0), 4);
+  const bool auto_is_nccl = nccl_is_planned({.sequence = 4}, Device::cuda(0));
   EXPECT_EQ(run_by("auto", "auto", "false"), auto_is_nccl ? own : staged);
   const ParameterTable table = make_parameter_table(config({}).model);
   std::int64_t largest = 0;
@@ -162,6 +162,17 @@ TEST_F(NcclRun, RunsWhereLoadingWaitsForEveryGpu) {
     const std::string threads = run_by("threads");
     expect_same_bits(nccl, threads);
   }
+}
+
+// As NCCL says of itself; no such NCCL has run here yet.
+TEST_F(NcclRun, ThreadsShareAGpuFromNccl230On) {
+  cuda_emulator::set_devices({.count = 1});
+  run(config({"mesh.sequence=2", "mesh.backend=threads"}), "expected");
+  cuda_emulator::set_nccl_version(NCCL_VERSION(2, 30, 0));
+  ASSERT_EQ(std::getenv("NCCL_MULTI_RANK_GPU_ENABLE"), nullptr);
+  run(config({"mesh.sequence=2", "mesh.backend=nccl", "mesh.share_gpu=true"}), "found");
+  ::unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  expect_same_bits("found", "expected");
 }
 
 TEST_F(NcclRun, EndsWhenAnExchangeHangs) {

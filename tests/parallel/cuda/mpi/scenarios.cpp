@@ -53,7 +53,7 @@ void die() {
 RankBody instead_of_joining(double seconds, const RankBody& act) {
   return [=](Communicator& world) {
     if (world.rank() == culprit) {
-      all_gather(world, std::vector<std::int64_t>{7, 7}, {"gather of GPUs"});
+      all_gather(world, std::vector<std::int64_t>{7, 7, 7}, {"gather of GPUs"});
       const auto host = world.split(0);
       std::vector<std::uint8_t> id(NCCL_UNIQUE_ID_BYTES);
       broadcast(*host, host_view(id.data(), {NCCL_UNIQUE_ID_BYTES}), 0, {"handing round NCCL's unique id"});
