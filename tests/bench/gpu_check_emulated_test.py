@@ -24,10 +24,14 @@ class EmulatedBundle(unittest.TestCase):
         cls.folder = pathlib.Path(tempfile.mkdtemp())
         cls.bundle = cls.folder / "bundle"
         (cls.bundle / "bin").mkdir(parents=True)
-        for program in ("gpu_tests", "gpu_tests_bounded", "gpu_bench"):
+        for program in ("gpu_tests", "gpu_tests_bounded", "gpu_mpi_tests", "gpu_bench", "train", "check"):
             (cls.bundle / "bin" / program).symlink_to(PROGRAMS / program)
-        for script in ("scripts/bundle.d/run", "scripts/gpu-check"):
-            shutil.copy(SOURCE / script, cls.bundle)
+        for script, folder in (("scripts/bundle.d/run", "."), ("scripts/gpu-check", "."), ("scripts/launch", "bin")):
+            shutil.copy(SOURCE / script, cls.bundle / folder)
+        (cls.bundle / "configs").symlink_to(SOURCE / "configs")
+        (cls.bundle / "data").mkdir()
+        subprocess.run([PROGRAMS / "prepare", "--input", SOURCE / "framework", "--output", cls.bundle / "data/sources.h5"],
+                       check=True, stderr=subprocess.DEVNULL)
         (cls.bundle / "needs").touch()
         (cls.bundle / "ABOUT").write_text("preset bundle-emulated\n", encoding="utf-8")
 
@@ -35,12 +39,12 @@ class EmulatedBundle(unittest.TestCase):
     def tearDownClass(cls):
         shutil.rmtree(cls.folder)
 
-    def check(self, planted, *arguments):
+    def check(self, planted, *arguments, **variables):
         out = self.folder / "out"
         begun = time.monotonic()
         done = subprocess.run([self.bundle / "gpu-check", *arguments], text=True, timeout=280, check=False,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              env=os.environ | {"OUT": str(out), "RINGTRAIN_PLANT": planted})
+                              env=os.environ | variables | {"OUT": str(out), "RINGTRAIN_PLANT": planted})
         self.seconds = time.monotonic() - begun
         report = json.loads((out / "gpu-check.json").read_text(encoding="utf-8"))
         return done, report, {part["part"]: part for part in report["parts"]}
@@ -61,6 +65,27 @@ class EmulatedBundle(unittest.TestCase):
         # Slow comes last; all others had their turn before it.
         self.assertRegex(parts["GPU tests"]["detail"], "^1 passed, 1 failed, 0 skipped, 3 did not end; not done in time")
         self.assertLess(self.seconds, 70)
+
+    @unittest.skipUnless(shutil.which("mpirun"), "there is no mpirun")
+    def test_faults_between_processes_are_named(self):
+        for fault, words in (("wrong", "1x2 is WRONG: losses or state are not those of thread ranks"),
+                             ("hang", r"1x2 \(2\) ends with 6: train: .*rank . of 2 waited 15 s in"),
+                             ("leave", r"1x2 \(2\) ends with 6: train: .*rank 1 of 2 .*has ended without a word")):
+            with self.subTest(fault):
+                done, report, parts = self.check("", "--processes", "--seconds", "70",
+                                                 CUDA_EMULATOR_NCCL_FAULT=f"1:9:{fault}")
+                self.assertEqual(done.returncode, 1, done.stdout)
+                self.assertEqual(parts["processes"]["result"], "failed", done.stdout)
+                self.assertRegex(report["troubles"][0], f"^processes: {words}", done.stdout)
+
+    @unittest.skipUnless(shutil.which("mpirun"), "there is no mpirun")
+    def test_processes_without_faults_pass_on_a_card_of_their_own_and_on_one_that_they_share(self):
+        for devices in ("1", "4"):
+            with self.subTest(devices):
+                done, report, parts = self.check("", "--processes", CUDA_EMULATOR_DEVICES=devices)
+                self.assertEqual((done.returncode, report["troubles"]), (0, []), done.stdout)
+                self.assertRegex(parts["processes"]["detail"], "have the bits of threads; kill and stop end all; right: ")
+                self.assertRegex(parts["processes' exchanges"]["detail"], "^[1-9][0-9]+ passed, 0 failed, 0 skipped$")
 
     def test_without_faults_all_is_well(self):
         tests = "GpuActivationTest.*:GpuRopeTest.*:*HopperAttention.LargeScores*"

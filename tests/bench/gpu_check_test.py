@@ -51,6 +51,7 @@ RUN = textwrap.dedent("""\
 
     if program == "--libraries":
         print("libcublasLt.so.13: loader")
+        print("libnccl.so.2: not found (optional: NCCL)")
         sys.exit(plan.get("libraries", 0))
     if program == "--with":  # compute-sanitizer --tool T --error-exitcode 9 PROGRAM FILTER
         os.execv(arguments[0], arguments)
@@ -164,6 +165,7 @@ class GpuCheck(unittest.TestCase):
             self.assertEqual(parts[part]["result"], "passed")
             self.assertEqual(parts[part]["detail"].split()[0], str(passed), part)
         self.assertEqual(parts["memcheck"]["result"], "skipped")
+        self.assertEqual((parts["processes"]["result"], parts["processes"]["detail"]), ("skipped", "no NCCL here"))
         self.assertEqual([row["group"] for row in json.loads((self.out / "bench.json").read_text())["rows"]],
                          ["machine", "attention", "ring", "scaling"])
         self.assertIn("targets: of machine, of attention, of ring, of scaling", text)

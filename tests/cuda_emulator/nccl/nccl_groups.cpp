@@ -4,7 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "device/device_memory.h"
@@ -84,10 +87,28 @@ void inject_fault(Group& group) {
   }
 }
 
+/// The fault that the environment wants of a rank that is a process (CUDA_EMULATOR_NCCL_FAULT).
+void inject_fault_of_environment(Group& group) {
+  static const char* const wanted = std::getenv("CUDA_EMULATOR_NCCL_FAULT");
+  static int groups = 0;
+  int rank = 0, nth = 0;
+  char action[8] = {};
+  if (wanted == nullptr) return;
+  if (std::sscanf(wanted, "%d:%d:%7s", &rank, &nth, action) != 3) {
+    throw Error(fmt::format("CUDA_EMULATOR_NCCL_FAULT: '{}' is not RANK:NTH:ACTION", wanted));
+  }
+  if (group.communicator.rank != rank || ++groups < nth) return;
+  const std::string_view does = action;
+  if (does == "leave") std::_Exit(0);
+  group.hangs = does == "hang";
+  group.wrong = does == "wrong";
+}
+
 void launch(Runtime& runtime, const std::shared_ptr<Group>& group, Streams::Lock& lock) {
   ncclComm& communicator = group->communicator;
   std::size_t bytes = 0;
   inject_fault(*group);
+  inject_fault_of_environment(*group);
   for (std::size_t i = 0; i < group->messages.size(); ++i) {
     Group::Message& message = group->messages[i];
     if (message.sends) bytes += message.bytes;
@@ -169,6 +190,9 @@ Meeting::Progress Group::advance() {
   }
   if (move()) progress = Progress::some;
   if (!done()) return progress;
+  for (const Message& one : messages) {
+    if (wrong && !one.sends) *static_cast<unsigned char*>(one.data) ^= 1;
+  }
   for (const Closing& one : closings) one.end();
   return Progress::all;
 }

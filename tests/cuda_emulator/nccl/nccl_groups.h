@@ -45,7 +45,7 @@ class Group : public Meeting {
   const std::shared_ptr<cuda_emulator::Stream> stream;
   std::vector<Message> messages;
   std::vector<Closing> closings;
-  bool begun = false, hangs = false, aborted = false;
+  bool begun = false, hangs = false, aborted = false, wrong = false;
 };
 
 /// What a side of a message is.
