@@ -257,6 +257,15 @@ void finish(Config& config, ConfigUse use, const ConfigRule& rule, ConfigProblem
   resolve_and_check(config, use, problems);
   if (rule) rule(config, problems);
   if (problems.count() > before) return;  // of every stage alike
+  // Each stage has a config, of which a run keeps some copies.
+  constexpr std::size_t most_bytes = std::size_t{1} << 26;
+  const std::size_t bytes = to_yaml(config_of_stage(config, 0)).size() * config.training.stages.size();
+  if (bytes > most_bytes) {
+    return problems.add("training.stages",
+                        fmt::format("makes {} bytes of configs, but at most {} are allowed; give fewer stages, or "
+                                    "shorter lists in the other keys",
+                                    bytes, most_bytes));
+  }
   for (int stage = 1; stage < stage_count(config.training); ++stage) {
     TrainingStage& own = config.training.stages[static_cast<std::size_t>(stage - 1)];
     problems.within("training.stages", fmt::format("the stage from step {}", own.from_step));

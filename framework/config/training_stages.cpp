@@ -139,13 +139,6 @@ void each_stage(const TrainingConfig& training, std::int64_t steps, const Take& 
   }
 }
 
-/// Returns a config's first stage. The copy does not hold the memory of the list, which many of them would fill.
-Config without_stages(const Config& config) {
-  Config result = config;
-  result.training.stages = std::vector<TrainingStage>();
-  return result;
-}
-
 /// Makes the config of a stage that of the next one.
 void go_on(Config& config, const TrainingStage& next) {
   if (next.seq_len) config.training.seq_len = *next.seq_len;
@@ -177,7 +170,8 @@ std::int64_t last_step_of(const TrainingConfig& training, int stage) {
 }
 
 Config config_of_stage(const Config& config, int stage) {
-  Config result = without_stages(config);
+  Config result = config;
+  result.training.stages = std::vector<TrainingStage>();  // without its memory, which many copies would fill
   for (int i = 0; i < stage; ++i) go_on(result, config.training.stages[static_cast<std::size_t>(i)]);
   return result;
 }
@@ -187,7 +181,7 @@ Config config_of_step(const Config& config, std::int64_t step) {
 }
 
 std::vector<Config> configs_of_stages(const Config& config) {
-  std::vector<Config> stages{without_stages(config)};
+  std::vector<Config> stages{config_of_stage(config, 0)};
   for (const TrainingStage& next : config.training.stages) go_on(stages.emplace_back(Config(stages.back())), next);
   return stages;
 }

@@ -75,10 +75,14 @@ std::string many_stages(int count) {
 }
 
 TEST(ConfigStages, AThousandNeedNoMemoryForEachOther) {
-  const auto text = [](int count) {
-    return "training: {seq_len: 64, steps: 5000, stages: " + many_stages(count) + "}\ndata: {train: a.h5}\n";
+  const auto text = [](int count, const std::string& data = "a.h5") {
+    return "training: {seq_len: 64, steps: 5000, stages: " + many_stages(count) + "}\ndata: {train: " + data + "}\n";
   };
   EXPECT_NE(complaint(text(1001)).find("has 1001 stages, but at most 1000 are allowed"), std::string::npos);
+  const std::string long_name = std::string(1 << 16, 'a') + ".h5";
+  EXPECT_EQ(complaint(text(900, long_name)), "");
+  EXPECT_NE(complaint(text(1000, long_name)).find("bytes of configs, but at most 67108864 are allowed"),
+            std::string::npos);
   const Config config = parse_config(text(1000), "x.yaml", {});
   const std::vector<Config> stages = configs_of_stages(config);
   ASSERT_EQ(stages.size(), 1001u);
