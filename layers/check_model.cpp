@@ -19,16 +19,16 @@ namespace {
 /// An adapter stands beside a matrix of a layer.
 void check_lora(const ModelConfig& model, ConfigProblems& problems) {
   if (!model.lora.on() || !problems.clean({"lora.targets"}) || problems.count() > 0) return;
-  const std::vector<std::string> modules = adaptable_modules(model_spec(model));
   if (model.lora.targets.empty()) problems.add("lora.targets", "is empty, but lora.rank asks for adapters");
+  const ModelSpec spec = model_spec(model);
+  std::set<std::string> known, seen;
+  for (const std::string& module : adaptable_modules(spec)) known.merge(ends_of(module));
+  const std::string projections = fmt::format("{}", fmt::join(projections_of(spec), ", "));
   for (const std::string& target : model.lora.targets) {
-    if (std::ranges::count(model.lora.targets, target) > 1) {
-      return problems.add("lora.targets", fmt::format("names {} twice", target));
-    }
-    const std::set<std::string> end{target};
-    if (std::ranges::any_of(modules, [&](const std::string& module) { return is_named(module, end); })) continue;
-    problems.add("lora.targets", fmt::format("{} is no projection of this model's layers, which are {}", target,
-                                             fmt::join(projections_of(model_spec(model)), ", ")));
+    if (!seen.insert(target).second) return problems.add("lora.targets", fmt::format("names {} twice", target));
+    if (known.contains(target)) continue;
+    problems.add("lora.targets",
+                 fmt::format("{} is no projection of this model's layers, which are {}", target, projections));
   }
 }
 

@@ -233,13 +233,16 @@ std::vector<std::string> adaptable_modules(const ModelSpec& spec) {
   return names;
 }
 
-bool is_named(const std::string& module, const std::set<std::string>& ends) {
-  for (std::size_t begin = 0;;) {
-    if (ends.contains(module.substr(begin))) return true;
-    const std::size_t dot = module.find('.', begin);
-    if (dot == std::string::npos) return false;
-    begin = dot + 1;
+std::set<std::string> ends_of(const std::string& module) {
+  std::set<std::string> ends{module};
+  for (std::size_t dot = module.find('.'); dot != std::string::npos; dot = module.find('.', dot + 1)) {
+    ends.insert(module.substr(dot + 1));
   }
+  return ends;
+}
+
+bool is_named(const std::string& module, const std::set<std::string>& names) {
+  return std::ranges::any_of(ends_of(module), [&](const std::string& end) { return names.contains(end); });
 }
 
 void initialise_parameter(Stream& stream, const Parameter& parameter, std::uint64_t seed, std::int64_t begin,

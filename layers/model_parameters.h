@@ -94,8 +94,10 @@ std::string projection_of(const std::string& name);
 std::vector<std::string> projections_of(const ModelSpec& spec);
 /// Returns the whole names of the modules that may have an adapter: "model.layers.0.self_attn.q_proj" and so on.
 std::vector<std::string> adaptable_modules(const ModelSpec& spec);
-/// Returns whether a module's name, or an end of it behind a dot, is among some: PEFT's rule for target_modules.
-bool is_named(const std::string& module, const std::set<std::string>& ends);
+/// Returns a module's name and its ends behind each dot, by which it may be meant: PEFT's rule for target_modules.
+std::set<std::string> ends_of(const std::string& module);
+/// Returns whether one of these is among some names.
+bool is_named(const std::string& module, const std::set<std::string>& names);
 
 /// Sets elements [begin, begin + part.numel()) of a parameter to what a new model has there: a pure function of
 /// seed, parameter and index, rounded to part's dtype. The same of a base, with adapters and without.

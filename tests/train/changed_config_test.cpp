@@ -60,6 +60,10 @@ TEST_F(ChangedConfig, IsCheckedLikeAFile) {
   expect_refused("model.num_key_value_heads: model.num_attention_heads = ",
                  [](Config& c) { c.model.num_attention_heads = c.model.num_key_value_heads + 1; });
   expect_refused("lora.rank: -4 is out of range", [](Config& c) { c.model.lora.rank = -4; });
+  expect_refused("lora.targets: n0 is no projection of this model's layers", [](Config& c) {
+    c.model.lora.rank = 1;
+    for (int i = 0; i < 50'000; ++i) c.model.lora.targets.push_back("n" + std::to_string(i));  // in no long time
+  });
   expect_refused("checkpoint.keep: 0 is out of range", [](Config& c) { c.checkpoint.keep = 0; });
   expect_refused("checkpoint.interval: -5 is out of range", [](Config& c) { c.checkpoint.interval = -5; });
   expect_refused(R"(optimizer.lr: is the text "nan", but must be a number)",

@@ -152,8 +152,10 @@ PeftTargets read_targets(JsonKeys& keys) {
 std::vector<std::string> resolved(const PeftTargets& targets, const ModelSpec& spec, const std::string& path) {
   const std::vector<std::string> modules = adaptable_modules(spec);
   const std::set<std::string> ends(targets.names.begin(), targets.names.end());
+  std::set<std::string> known;
+  for (const std::string& module : modules) known.merge(ends_of(module));
   for (const std::string& name : ends) {
-    if (std::ranges::any_of(modules, [&](const std::string& module) { return is_named(module, {name}); })) continue;
+    if (known.contains(name)) continue;
     fail(ExitCode::checkpoint, "{}: target_modules: {} is no projection that can be read, which are {}", path,
          excerpt(name), fmt::join(projections_of(spec), ", "));
   }
