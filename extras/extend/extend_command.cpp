@@ -66,11 +66,12 @@ void add_options(CommandLine& app, ExtensionRequest& asked) {
 
 /// Returns the options that were given, but for --plan, and where the output goes.
 OptionValues options_of(const CommandLine& app, const ExtensionRequest& asked) {
-  OptionValues values{{"--output", asked.output}};
+  OptionValues values;
   for (const CLI::Option* const option : app.get_options()) {
-    if (option->count() == 0 || option->get_name() == "--plan" || option->get_name() == "--output") continue;
-    values[option->get_name()] = fmt::format("{}", fmt::join(option->results(), " "));
+    if (option->count() > 0) values[option->get_name()] = fmt::format("{}", fmt::join(option->results(), " "));
   }
+  values.erase("--plan");
+  values["--output"] = asked.output;
   return values;
 }
 

@@ -19,6 +19,7 @@
 #include "layers/check_model.h"
 #include "train/models/model_source.h"
 #include "train/run/run_folder.h"
+#include "train/trainer.h"
 
 namespace ringtrain {
 
@@ -56,6 +57,7 @@ class Extension {
     write_file(config_, config_text(), ExitCode::usage);
     say_what_it_takes();
     if (asked_.plan_only) return;
+    check_training();
     const Words model_files = files_of_model(asked_.model), checkpoints{at("run/checkpoints")};
     evaluate("before", asked_.model, model_files, {});
     evaluate("scaled", asked_.model, model_files, scaling_flags());
@@ -128,8 +130,7 @@ checkpoint: {{interval: 1, keep: 2}}
                        asked_.to / 2, asked_.half_steps + asked_.steps, asked_.half_steps + 1, asked_.to, asked_.lr);
   }
 
-  // ---- What it takes
-  // -------------------------------------------------------------------------------------------------
+  // ---- What it takes ----
 
   Plan plan(const Words& settings = {}, double mean_document = 0) const {
     const ModelReader model = planned_model_reader([](const std::string&) {});
@@ -172,12 +173,21 @@ checkpoint: {{interval: 1, keep: 2}}
     expected_ = fmt::format("training {}, evaluations {}", human_duration(training), human_duration(evaluations));
     print_result(plan_report(whole) + "\nexpected in all: " + expected_ + "\n");
     flush_results();
-    if (!whole.fits)
-      fail(ExitCode::usage, "the plan does not fit: try a larger --ring, a smaller --to, or another machine");
   }
 
-  // ---- Evaluations and training
-  // --------------------------------------------------------------------------------------
+  /// Throws what would end training as it begins: texts too short, too little memory. The evaluations before it take
+  /// long.
+  void check_training() const {
+    if (path_exists(at("run/checkpoints"))) return;
+    const Log quiet = [](const std::string&) {};
+    TrainOptions options;
+    options.config = read_config(config_, {}, ConfigUse::run, check_model, model_reader(quiet));
+    options.output = at("run");
+    options.start.init_from = asked_.model;
+    check_plan_memory(prepare_run(options, quiet));
+  }
+
+  // ---- Evaluations and training ----
 
   // Short windows are cheap, and long ones are not: so these are fewer.
   std::string short_length() const { return std::to_string(asked_.to / 8); }

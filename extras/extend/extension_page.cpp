@@ -135,7 +135,7 @@ std::string length_tables(const Evaluations& of) {
   for (const auto& [hash, found] : tables) {
     Rows rows{head};
     for (const auto& [length, row] : found.rows) rows.push_back(row);
-    html += table(rows) + "<p class=\"soft\">" + found.note + "</p>\n";
+    html += table(rows) + remark(found.note);
   }
   return html;
 }
@@ -155,7 +155,7 @@ ExtensionPage extension_page(const std::string& folder, std::int64_t from, std::
       rows.push_back(row);
     }
     return {page_head("<!DOCTYPE html>\n<html lang=\"en\" data-written-by=\"ringtrain extend\">", title) + "<h1>" +
-                title + "</h1>\n" + table(rows, "facts") + curves(of, from, to) + length_tables(of) +
+                title + "</h1>\n" + table(rows, "facts") + figure_grid(curves(of, from, to)) + length_tables(of) +
                 "</body></html>\n",
             text};
   } catch (const Error&) {

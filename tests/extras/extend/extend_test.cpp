@@ -171,9 +171,13 @@ TEST_F(Extend, TakesNoFolderOfOthers) {
   none[0] = "long";
   expect_end(run_child("extend", none, work), 2, {"long: is no Hugging Face folder"});
   none = words("out");
-  none[3] = "32";
-  none.insert(none.end(), {"--from", "32"});
-  expect_end(run_child("extend", none, work), 2, {"--to"});
+  none.insert(none.end(), {"--from", "64"});
+  expect_end(run_child("extend", none, work), 2, {"--to 64: is no more than the 64 tokens"});
+  none = words("out");
+  none[3] = "8K";
+  const ChildResult refused = run_child("extend", none, work);
+  expect_end(refused, 3, {"short.h5 has ", " tokens for training, and one window of training.seq_len 4096 needs 4097"});
+  EXPECT_EQ(refused.err.find("Evaluating"), std::string::npos) << refused.err;
 }
 
 TEST_F(Extend, SavesUponASignalAndKeepsOthersOut) {
