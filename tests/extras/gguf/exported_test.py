@@ -8,13 +8,11 @@ Needs the packages gguf, sentencepiece, tiktoken and tokenizers, and the tokeniz
 where something is missing the test is skipped, and says so (exit 77). RINGTRAIN_BIN names the folder of the programs,
 RINGTRAIN_PYTHON and RINGTRAIN_PYTHON_4 a Python that has transformers 5, and one with 4: by default this one.
 """
-import argparse
 import os
 import pathlib
 import random
 import subprocess
 import sys
-import tempfile
 
 TESTS = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TESTS / "support"))
@@ -107,7 +105,9 @@ def programs(output, folder):
 
 
 def compare(name, groups, folder):
-    """Prints what differs. Returns the number of texts that do."""
+    """Prints what differs. Returns the number of texts that do, None if there is no such tokenizer."""
+    if packages.tokenizer(name) is None:
+        return None
     reference, output = converted(name, folder)
     bad = 0
     for group, texts in groups.items():
@@ -129,28 +129,5 @@ def compare(name, groups, folder):
     return bad
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--megabytes", type=float, default=2)
-    parser.add_argument("--random", type=int, default=20_000)
-    arguments = parser.parse_args()
-    groups = {"texts": oracle.real_texts(arguments.megabytes), "code points": oracle.code_point_texts(),
-              "random": oracle.nasty_texts(arguments.random), "runs": run_texts(),
-              "any code points": any_texts(arguments.random)}
-    bad, found = 0, 0
-    for name in arguments.names or NAMES:
-        if packages.tokenizer(name) is None:
-            print(f"{name}: left out, as the package index cannot be reached")
-            continue
-        found += 1
-        with tempfile.TemporaryDirectory() as folder:
-            bad += compare(name, groups, pathlib.Path(folder))
-    if not found:
-        print("skipped: no tokenizer can be had")
-        return 77
-    return 1 if bad else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(oracle.run(NAMES, lambda count: {"runs": run_texts(), "any code points": any_texts(count)}, compare))

@@ -125,6 +125,8 @@ class MasksTest(unittest.TestCase):
                     continue
                 ids, weights, _ = encoder.encode([Forms(tokenizer).document(row)])[0]
                 self.assertEqual((ids[-1], weights[-1]), (encoder.end, 1))
+                if not has_tools:  # the ids of what `chat` asks with are held likewise (chat_test.py)
+                    self.assertEqual(ids[:-1].tolist(), tokenizer.apply_chat_template(messages, return_dict=False))
                 found = learned_texts(tokenizer, ids[:-1].tolist(), weights[:-1])
                 self.assertEqual([one[:2] for one in found], expected(family, learned, ends_there))
                 for text, _, before in found:
