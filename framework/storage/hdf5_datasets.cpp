@@ -1,7 +1,6 @@
 #include "framework/storage/hdf5_datasets.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "framework/storage/files.h"
 #include "framework/storage/plain_text.h"

@@ -4,9 +4,7 @@
 #include <hdf5.h>
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <bit>
-#include <limits>
 #include <mutex>
 #include <utility>
 

@@ -15,28 +15,20 @@ std::vector<char> ring_needs(const AttentionMask& mask, std::span<const ShardExt
 
 namespace {
 
-/// Whether rank i needs the block of rank j: [N, N].
-struct NeededMatrix {
-  std::span<const char> needed;
-  std::size_t N;
-
-  NeededMatrix(std::span<const char> all, int ranks) : needed(all), N(static_cast<std::size_t>(ranks)) {
-    ensure(ranks >= 1 && needed.size() == N * N, "a plan needs a rank of the ring and all needs");
-  }
-  bool operator()(int rank, int owner) const {
-    return needed[static_cast<std::size_t>(rank) * N + static_cast<std::size_t>(owner)] != 0;
-  }
-};
-
 /// The needs of all ranks, asked by owner and hop.
-template <class Needed>
 struct Needs {
-  Needed needed;
+  std::span<const char> needed;  // [N, N]: whether rank i needs the block of rank j
   int N;
 
+  Needs(std::span<const char> all, int ranks) : needed(all), N(ranks) {
+    ensure(ranks >= 1 && needed.size() == static_cast<std::size_t>(N) * static_cast<std::size_t>(N),
+           "a plan needs a rank of the ring and all needs");
+  }
   int wrapped(int rank) const { return rank >= N ? rank - N : rank < 0 ? rank + N : rank; }
   /// Returns whether the block of `owner` is met at this hop, by the rank so many places to the right.
-  bool met(int owner, int hop) const { return hop == 0 || (hop < N && needed(wrapped(owner + hop), owner)); }
+  bool met(int owner, int hop) const {
+    return hop == 0 || (hop < N && needed[std::int64_t{wrapped(owner + hop)} * N + owner] != 0);
+  }
   std::optional<RingStep> step(int rank, int hop) const {
     const int owner = wrapped(rank - hop), left = wrapped(rank - 1), right = wrapped(rank + 1);
     if (!met(owner, hop)) return std::nullopt;
@@ -54,25 +46,17 @@ struct Needs {
     return step;
   }
 };
-template <class Needed>
-Needs(Needed, int) -> Needs<Needed>;  // clang 16 deduces no aggregate
 
 }  // namespace
 
 std::optional<RingStep> ring_step(std::span<const char> needed, int ranks, int rank, int hop) {
   ensure(rank >= 0 && rank < ranks && hop >= 0, "a rank of the ring, and a hop");
-  return Needs{NeededMatrix(needed, ranks), ranks}.step(rank, hop);
-}
-
-std::optional<RingStep> ring_step(const EvenNeeds& needs, int ranks, int rank, int hop) {
-  ensure(rank >= 0 && rank < ranks && hop >= 0, "a rank of the ring, and a hop");
-  const auto needed = [&](int one, int owner) { return one == owner || (owner < one ? needs.earlier : needs.later); };
-  return Needs{needed, ranks}.step(rank, hop);
+  return Needs(needed, ranks).step(rank, hop);
 }
 
 RingPlan ring_plan(std::span<const char> needed, int ranks, int rank) {
   const int N = ranks;
-  const Needs needs{NeededMatrix(needed, ranks), ranks};
+  const Needs needs(needed, ranks);
   ensure(rank >= 0 && rank < N, "a plan needs a rank of the ring and all needs");
   RingPlan plan;
   for (int hop = 0; hop < N; ++hop) {

@@ -49,13 +49,6 @@ std::vector<char> ring_needs(const AttentionMask& mask, std::span<const ShardExt
 /// Returns what `rank` does at a hop, or nothing if it meets no block there. needed [N, N]. A plan's steps are these.
 std::optional<RingStep> ring_step(std::span<const char> needed, int ranks, int rank, int hop);
 
-/// Needs of a ring whose ranks differ by their place alone: whether a rank needs the blocks of earlier and later ones.
-struct EvenNeeds {
-  bool earlier = true, later = true;
-};
-/// The same as of the matrix that these needs stand for, for rings that have no room for it.
-std::optional<RingStep> ring_step(const EvenNeeds& needs, int ranks, int rank, int hop);
-
 /// Returns the plan of `rank`, from needed [N, N].
 RingPlan ring_plan(std::span<const char> needed, int ranks, int rank);
 
