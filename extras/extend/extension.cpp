@@ -147,13 +147,13 @@ checkpoint: {{interval: 1, keep: 2}}
       const Hdf5Dataset* const found = find_dataset(manifest.datasets, dataset);
       return found == nullptr ? 0.0 : static_cast<double>(found->count());
     };
-    return plan({}, count("tokens") / std::max(1.0, count("document_offsets") - 1)).run.seconds();
+    return plan({}, count("tokens") / std::max(1.0, count("document_offsets") - 1)).hours * 3600;
   }
   double evaluation_seconds(const std::string& lengths, std::int64_t blocks) const {
     const auto key = [](const char* name, auto value) { return fmt::format("evaluation.{}={}", name, value); };
     return plan({key("interval", asked_.half_steps + asked_.steps), key("context_lengths", "[" + lengths + "]"),
                  key("target_tokens", targets()), key("target_blocks", blocks)})
-        .run.evaluation_seconds;
+        .evaluation_seconds;
   }
 
   void say_what_it_takes() {

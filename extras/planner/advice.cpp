@@ -6,13 +6,12 @@
 #include <algorithm>
 
 #include "framework/profile/progress.h"
-#include "layers/model_parameters.h"
 
 namespace ringtrain {
 
 namespace {
 
-constexpr std::int64_t most_devices = 65536;
+constexpr std::int64_t most_devices = RingWork::largest_ring;
 
 /// Returns the config on a ring of so many ranks, a sequence a step.
 Config on_ring(const Config& config, std::int64_t ranks) {
@@ -25,9 +24,9 @@ Config on_ring(const Config& config, std::int64_t ranks) {
 
 std::string what_lacks(const MemoryNeed& need, const Hardware& hardware) {
   std::vector<std::string> lacks;
-  if (need.device > hardware.memory_bytes) {
-    lacks.push_back(fmt::format("{} of the {} that {} has", human_bytes(need.device),
-                                human_bytes(hardware.memory_bytes), hardware.cores > 0 ? "a machine" : "a device"));
+  if (need.device > usable_bytes(hardware)) {
+    lacks.push_back(fmt::format("{} of the {} that it may take of {}", human_bytes(need.device),
+                                human_bytes(usable_bytes(hardware)), hardware.cores > 0 ? "a machine" : "a device"));
   }
   if (hardware.node_memory > 0 && need.host > hardware.node_memory) {
     lacks.push_back(fmt::format("{} of the {} of host memory that a node has", human_bytes(need.host),
@@ -36,27 +35,12 @@ std::string what_lacks(const MemoryNeed& need, const Hardware& hardware) {
   return fmt::format("it needs {}", fmt::join(lacks, ", and "));
 }
 
-/// Returns what a rank still holds on the longest ring, by tag: what is more than a twentieth of it.
-std::string what_stays(const Config& longest) {
-  const ParameterTable table = make_parameter_table(longest);
-  const std::vector<RankPlan> plans = plan_ranks(longest, table, training_purpose(longest));
-  const MemoryUse& held = plans.front().peak;
-  std::vector<std::string> tags;
-  for (int tag = 0; tag < tag_count; ++tag) {
-    const std::size_t bytes = held[static_cast<Tag>(tag)];
-    if (20 * bytes < held.total) continue;
-    tags.push_back(fmt::format("{} {}", name_of(static_cast<Tag>(tag)), human_bytes(static_cast<double>(bytes))));
-  }
-  return fmt::format("no number of devices lowers {}: {} a rank in all", fmt::join(tags, ", "),
-                     human_bytes(static_cast<double>(held.total)));
-}
-
 /// Returns the names of hardware files with room for the config, of what ringtrain has code for.
 std::vector<std::string> roomy_hardware(const Config& config, bool cores) {
   std::vector<std::string> names;
   for (const std::string& name : hardware_names()) {
     const Hardware other = read_hardware(find_hardware(name));
-    if (name.starts_with("paper-") || (other.cores > 0) != cores || other.rates == RatesOf::others_alone) continue;
+    if ((other.cores > 0) != cores) continue;
     if (other.peak(config.training.dtype) > 0 && memory_need(config, other).fits(other)) names.push_back(name);
   }
   return names;
@@ -68,8 +52,6 @@ std::vector<std::string> advice(const Config& config, const Hardware& hardware) 
   std::vector<std::string> sentences{what_lacks(memory_need(config, hardware), hardware)};
   const std::int64_t most = std::min(most_devices, config.training.seq_len);
   if (hardware.cores == 0) {
-    const Config longest = on_ring(config, most);
-    sentences.push_back(what_stays(longest));
     std::int64_t devices = config.mesh.data * config.mesh.sequence;
     while (devices <= most && !memory_need(on_ring(config, devices), hardware).fits(hardware)) devices *= 2;
     sentences.push_back(devices <= most ? fmt::format("it would fit on {} devices, in one ring", devices)
@@ -79,7 +61,9 @@ std::vector<std::string> advice(const Config& config, const Hardware& hardware) 
   if (length > 0) sentences.push_back(fmt::format("it would fit with training.seq_len up to {}", length));
   const std::vector<std::string> names = roomy_hardware(config, hardware.cores > 0);
   if (!names.empty()) sentences.push_back(fmt::format("there is room on {}", fmt::join(names, ", ")));
-  sentences.push_back("a smaller model, training.loss_chunk or training.feedforward_chunk needs less");
+  sentences.push_back(
+      "these need less: training.shard: weights, training.recompute: full, a smaller training.micro_batch_size, "
+      "training.loss_chunk or training.feedforward_chunk, and a smaller model");
   return sentences;
 }
 

@@ -1,4 +1,4 @@
-// Why a config does not fit its hardware, what no number of devices lowers, and what would help. Pure, but for reading
+// Why a config does not fit its hardware, and what would help. Pure, but for reading
 // configs/hardware.
 #pragma once
 

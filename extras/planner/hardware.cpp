@@ -9,6 +9,7 @@
 #include <functional>
 #include <set>
 #include <system_error>
+#include <variant>
 
 #include "framework/config/config_values.h"
 #include "framework/config/yaml_tree.h"
@@ -29,151 +30,117 @@ struct Reader {
   [[noreturn]] void refuse(int line, const std::string& what) const {
     fail(ExitCode::usage, "{}:{}: {}", path, line, what);
   }
-  ReportProblem problem(const YamlEntry& entry) const {
-    return [this, key = entry.key](int line, const std::string& what) { refuse(line, key + " " + what); };
+  ReportProblem problem(const std::string& key) const {
+    return [this, key](int line, const std::string& what) { refuse(line, key + " " + what); };
   }
 };
 
-/// A key of a map, and what becomes of its value.
+/// A number of a map, or of a map within it: "memory.bytes".
 template <class Of>
-struct Field {
-  std::string key;
-  bool required;
-  std::function<void(const Reader&, const YamlEntry&, Of&)> read;
+struct Key {
+  std::string name;
+  std::variant<double Of::*, std::int64_t Of::*> member;
+  RealRange range;
+  bool required = false;
 };
 template <class Of>
-using Fields = std::vector<Field<Of>>;
+using Keys = std::vector<Key<Of>>;
 
-template <class Of>
-std::string keys_of(const Fields<Of>& fields) {
-  std::vector<std::string> keys;
-  for (const Field<Of>& field : fields) keys.push_back(field.key);
-  return fmt::format("{}", fmt::join(keys, ", "));
-}
+constexpr RealRange rate{0, 1e30, true}, share{0, 1, true}, seconds{0, 1e6}, count{0, 1 << 20}, group{1, 1 << 30};
+constexpr bool required = true;
 
-/// Reads a map whose keys are all known and appear once; those required are there.
-template <class Of>
-void read_map(const Reader& reader, const YamlValue& value, const std::string& name, const Fields<Of>& fields,
-              Of& out) {
-  if (value.kind != YamlValue::Kind::map) {
-    reader.refuse(value.line,
-                  fmt::format("{} is {}, but must be a map of {}", name, described(value), keys_of(fields)));
-  }
-  std::vector<std::string> missing;
-  for (const Field<Of>& field : fields) missing.push_back(field.key);
-  const std::vector<std::string> known = missing;
-  for (const YamlEntry& entry : value.entries) {
-    const auto field = std::ranges::find(fields, entry.key, &Field<Of>::key);
-    if (field == fields.end()) {
-      const std::string nearest = nearest_name(entry.key, known);
-      reader.refuse(entry.line,
-                    fmt::format("{} has no key {}{}", name, entry.key,
-                                nearest.empty() ? "; it has " + keys_of(fields) : "; did you mean " + nearest + "?"));
-    }
-    if (std::erase(missing, entry.key) == 0) reader.refuse(entry.line, fmt::format("{} is given twice", entry.key));
-    field->read(reader, entry, out);
-  }
-  for (const Field<Of>& field : fields) {
-    if (field.required && std::ranges::count(missing, field.key) > 0) {
-      reader.refuse(value.line, fmt::format("{} needs {}", name, field.key));
-    }
-  }
+const Keys<LinkLevel>& level_keys() {
+  static const Keys<LinkLevel> keys{{"ranks", &LinkLevel::ranks, group, required},
+                                    {"bandwidth", &LinkLevel::bandwidth, rate, required},
+                                    {"latency", &LinkLevel::latency, seconds},
+                                    {"core_bandwidth", &LinkLevel::core_bandwidth, rate}};
+  return keys;
 }
-
-template <class Of>
-Field<Of> real(const char* key, double Of::*member, const RealRange& range, bool required = false) {
-  return {key, required, [=](const Reader& reader, const YamlEntry& entry, Of& out) {
-            read_real(entry.value, range, out.*member, reader.problem(entry));
-          }};
+const Keys<BlockShare>& block_keys() {
+  static const Keys<BlockShare> keys{{"tokens", &BlockShare::tokens, group, required},
+                                     {"share", &BlockShare::share, share, required}};
+  return keys;
 }
-template <class Of>
-Field<Of> integer(const char* key, std::int64_t Of::*member, const IntegerRange& range, bool required = false) {
-  return {key, required, [=](const Reader& reader, const YamlEntry& entry, Of& out) {
-            read_integer(entry.value, range, out.*member, reader.problem(entry));
-          }};
-}
-Field<Hardware> section(const char* key, const Fields<Hardware>& fields, bool required = false) {
-  return {key, required, [=](const Reader& reader, const YamlEntry& entry, Hardware& out) {
-            read_map(reader, entry.value, key, fields, out);
-          }};
-}
-/// A list of maps; required: of one at least. misplaced: what is wrong with an item behind another; "": nothing.
-template <class Of>
-Field<Hardware> list(const char* key, std::vector<Of> Hardware::*member, const char* item_name, const char* order,
-                     const Fields<Of>& fields, std::string (*misplaced)(const Of&, const Of&), bool required = false) {
-  return {key, required, [=](const Reader& reader, const YamlEntry& entry, Hardware& hardware) {
-            if (entry.value.kind != YamlValue::Kind::list || (required && entry.value.items.empty())) {
-              reader.refuse(entry.line,
-                            fmt::format("{} must be a list of {{{}}}, the {} first", key, keys_of(fields), order));
-            }
-            std::vector<Of>& items = hardware.*member;
-            for (const YamlValue& value : entry.value.items) {
-              Of item;
-              read_map(reader, value, item_name, fields, item);
-              const std::string wrong = items.empty() ? "" : misplaced(items.back(), item);
-              if (!wrong.empty()) reader.refuse(value.line, wrong);
-              items.push_back(item);
-            }
-          }};
-}
-
-std::string misplaced_level(const LinkLevel& inner, const LinkLevel& outer) {
-  if (outer.ranks > inner.ranks && outer.ranks % inner.ranks == 0) return "";
-  return fmt::format("a level of {} ranks cannot hold groups of {}", outer.ranks, inner.ranks);
-}
-std::string misplaced_block(const BlockShare& before, const BlockShare& block) {
-  if (block.tokens > before.tokens) return "";
-  return fmt::format("a block of {} tokens stands behind one of {}: the shortest comes first", block.tokens,
-                     before.tokens);
-}
-
-/// Returns the keys of a hardware file.
-Fields<Hardware> hardware_fields() {
+/// Returns the numbers of a hardware file; besides these it has a name, what was measured, and two lists.
+const Keys<Hardware>& hardware_keys() {
   using H = Hardware;
-  constexpr RealRange rate{0, 1e30, true}, share{0, 1, true}, seconds{0, 1e6};
-  constexpr IntegerRange count{0, 1 << 20}, group{1, std::int64_t{1} << 30};
-  constexpr bool required = true;
-  const auto read_name = [](const Reader& reader, const YamlEntry& entry, H& out) {
-    read_text(entry.value, out.name, reader.problem(entry));
-  };
-  const auto read_rates_of = [](const Reader& reader, const YamlEntry& entry, H& out) {
-    const std::vector<std::string> by_rates{"ringtrain", "others", "others alone"};
-    out.rates = static_cast<RatesOf>(read_word(entry.value, by_rates, reader.problem(entry)));
-  };
-  return {{"name", required, read_name},
-          {"rates_of", false, read_rates_of},
-          integer("cores", &H::cores, count),
-          section("peak_flops",
-                  {real("bfloat16", &H::peak_bfloat16, rate), real("float32", &H::peak_float32, rate),
-                   real("float64", &H::peak_float64, rate)},
-                  required),
-          section("efficiency",
-                  {real("matmul", &H::matmul_efficiency, share, required),
-                   real("attention_forward", &H::attention_forward_efficiency, share, required),
-                   real("attention_backward", &H::attention_backward_efficiency, share, required)},
-                  required),
-          list("attention_blocks", &H::attention_blocks, "a block", "shortest",
-               {integer("tokens", &BlockShare::tokens, group, required),
-                real("share", &BlockShare::share, share, required)},
-               misplaced_block),
-          integer("multiprocessors", &H::multiprocessors, count),
-          section("memory",
-                  {real("bytes", &H::memory_bytes, rate, required),
-                   real("bandwidth", &H::memory_bandwidth, rate, required)},
-                  required),
-          real("host_bandwidth", &H::host_bandwidth, rate),
-          real("kernel_seconds", &H::kernel_seconds, seconds),
-          section("pair_seconds", {real("forward", &H::pair_seconds_forward, seconds, required),
-                                   real("backward", &H::pair_seconds_backward, seconds, required)}),
-          real("product_bandwidth", &H::product_bandwidth, rate),
-          list("levels", &H::levels, "a level", "fastest",
-               {integer("ranks", &LinkLevel::ranks, group, required),
-                real("bandwidth", &LinkLevel::bandwidth, rate, required), real("latency", &LinkLevel::latency, seconds),
-                real("core_bandwidth", &LinkLevel::core_bandwidth, rate)},
-               misplaced_level, required),
-          section("node",
-                  {integer("ranks", &H::node_ranks, group, required), real("memory", &H::node_memory, rate, required),
-                   real("storage_bandwidth", &H::node_storage_bandwidth, rate)})};
+  static const Keys<H> keys{{"cores", &H::cores, count},
+                            {"peak_flops.bfloat16", &H::peak_bfloat16, rate},
+                            {"peak_flops.float32", &H::peak_float32, rate},
+                            {"peak_flops.float64", &H::peak_float64, rate},
+                            {"efficiency.matmul", &H::matmul_efficiency, share, required},
+                            {"efficiency.attention_forward", &H::attention_forward_efficiency, share, required},
+                            {"efficiency.attention_backward", &H::attention_backward_efficiency, share, required},
+                            {"multiprocessors", &H::multiprocessors, count},
+                            {"memory.bytes", &H::memory_bytes, rate, required},
+                            {"memory.bandwidth", &H::memory_bandwidth, rate, required},
+                            {"host_bandwidth", &H::host_bandwidth, rate},
+                            {"kernel_seconds", &H::kernel_seconds, seconds},
+                            {"pair_seconds.forward", &H::pair_seconds_forward, seconds},
+                            {"pair_seconds.backward", &H::pair_seconds_backward, seconds},
+                            {"product_bandwidth", &H::product_bandwidth, rate},
+                            {"node.ranks", &H::node_ranks, group},
+                            {"node.memory", &H::node_memory, rate}};
+  return keys;
+}
+
+template <class Of>
+void read_number(const Reader& reader, const YamlEntry& entry, const Key<Of>& key, Of& out) {
+  if (const auto* real = std::get_if<double Of::*>(&key.member)) {
+    read_real(entry.value, key.range, out.**real, reader.problem(key.name));
+  } else {
+    const IntegerRange range{static_cast<std::int64_t>(key.range.low), static_cast<std::int64_t>(key.range.high)};
+    read_integer(entry.value, range, out.*std::get<std::int64_t Of::*>(key.member), reader.problem(key.name));
+  }
+}
+
+/// Calls take(name, entry) for each entry of a map and of the maps within it.
+void for_each_entry(const YamlValue& map, const std::string& section,
+                    const std::function<void(const std::string&, const YamlEntry&)>& take) {
+  for (const YamlEntry& entry : map.entries) {
+    if (entry.value.kind == YamlValue::Kind::map) {
+      for_each_entry(entry.value, section + entry.key + ".", take);
+    } else {
+      take(section + entry.key, entry);
+    }
+  }
+}
+
+/// Reads a map whose keys are all known and appear once; those required are there. take_other: returns whether it has
+/// read an entry that is no number.
+template <class Of>
+void read_map(const Reader& reader, const YamlValue& map, const Keys<Of>& keys,
+              const std::function<bool(const YamlEntry&)>& take_other, Of& out) {
+  std::set<std::string> found;
+  std::vector<std::string> names;
+  for (const Key<Of>& key : keys) names.push_back(key.name);
+  for_each_entry(map, "", [&](const std::string& name, const YamlEntry& entry) {
+    if (!found.insert(name).second) reader.refuse(entry.line, name + " is given twice");
+    const auto key = std::ranges::find(keys, name, &Key<Of>::name);
+    if (key != keys.end()) return read_number(reader, entry, *key, out);
+    if (take_other && take_other(entry)) return;
+    const std::string nearest = nearest_name(name, names);
+    reader.refuse(entry.line,
+                  fmt::format("{} is no key{}", name, nearest.empty() ? "" : "; did you mean " + nearest + "?"));
+  });
+  for (const Key<Of>& key : keys) {
+    if (key.required && !found.contains(key.name)) reader.refuse(map.line, key.name + " is missing");
+  }
+}
+
+/// Reads a list of maps, in which `order` ascends.
+template <class Of>
+void read_list(const Reader& reader, const YamlEntry& entry, const Keys<Of>& keys, std::int64_t Of::*order,
+               std::vector<Of>& items) {
+  for (const YamlValue& value : entry.value.items) {
+    Of item;
+    read_map(reader, value, keys, {}, item);
+    if (!items.empty() && item.*order <= items.back().*order) {
+      reader.refuse(value.line, fmt::format("{} of {} follow {}: the fewest come first", keys[0].name, item.*order,
+                                            items.back().*order));
+    }
+    items.push_back(item);
+  }
 }
 
 /// Returns the folders that may hold hardware files, the likeliest first.
@@ -211,11 +178,13 @@ double Hardware::attention_share(double tokens) const {
   return std::lerp(low.share, high.share, std::log(tokens / from) / std::log(static_cast<double>(high.tokens) / from));
 }
 
-std::string told_rates(const Hardware& hardware) {
-  if (hardware.rates == RatesOf::ringtrain) return "";
-  return fmt::format("{}: rates are published ones of other libraries; {}", hardware.name,
-                     hardware.rates == RatesOf::others ? "ringtrain has not been measured on this device"
-                                                       : "ringtrain has no code for this device");
+std::string caveat(const Hardware& hardware, std::int64_t ranks) {
+  if (hardware.measured == Measured::nothing) {
+    return "caution: ringtrain has not been measured on it: rates are what others publish, links those of data "
+           "sheets\n";
+  }
+  if (hardware.measured == Measured::all || ranks == 1) return "";
+  return "caution: none of its links was measured: bandwidths are those of data sheets, latencies assumed\n";
 }
 
 const LinkLevel& Hardware::level_between(std::int64_t a, std::int64_t b) const {
@@ -247,31 +216,50 @@ Hardware parse_hardware(const std::string& text, const std::string& path) {
     reader.refuse(error.line(), error.what());
   }
   Hardware hardware;
-  read_map(reader, root, "a hardware file", hardware_fields(), hardware);
+  const auto take_other = [&](const YamlEntry& entry) {
+    const ReportProblem problem = reader.problem(entry.key);
+    if (entry.key == "name") {
+      read_text(entry.value, hardware.name, problem);
+    } else if (entry.key == "measured") {
+      hardware.measured = static_cast<Measured>(read_word(entry.value, {"all", "kernels", "nothing"}, problem));
+    } else if (entry.key == "levels") {
+      read_list(reader, entry, level_keys(), &LinkLevel::ranks, hardware.levels);
+    } else if (entry.key == "attention_blocks") {
+      read_list(reader, entry, block_keys(), &BlockShare::tokens, hardware.attention_blocks);
+    } else {
+      return false;
+    }
+    return true;
+  };
+  read_map(reader, root, hardware_keys(), take_other, hardware);
+  if (hardware.name.empty() || hardware.levels.empty()) reader.refuse(root.line, "name or levels is missing");
+  for (std::size_t i = 1; i < hardware.levels.size(); ++i) {
+    const std::int64_t inner = hardware.levels[i - 1].ranks, outer = hardware.levels[i].ranks;
+    if (outer % inner != 0)
+      reader.refuse(root.line, fmt::format("levels: {} ranks hold no groups of {}", outer, inner));
+  }
   return hardware;
 }
 
-std::string hardware_yaml(const Hardware& h) {
-  const LinkLevel& level = h.levels.front();
-  std::string text = fmt::format(
-      "# Written by plan --measure, from what the product's own kernels took.\n"
-      "name: {}\ncores: {}\n# Of one core: the best rate seen.\n"
-      "peak_flops: {{float32: {:.17e}, float64: {:.17e}, bfloat16: {:.17e}}}\n"
-      "efficiency: {{matmul: {:.17g}, attention_forward: {:.17g}, attention_backward: {:.17g}}}\n",
-      quoted_yaml(h.name), h.cores, h.peak_float32, h.peak_float64, h.peak_bfloat16, h.matmul_efficiency,
-      h.attention_forward_efficiency, h.attention_backward_efficiency);
-  if (h.pair_seconds_forward > 0 || h.pair_seconds_backward > 0) {
-    text += fmt::format("pair_seconds: {{forward: {:.17g}, backward: {:.17g}}}  # of a score, besides its products\n",
-                        h.pair_seconds_forward, h.pair_seconds_backward);
+std::string hardware_yaml(const Hardware& hardware) {
+  std::string text = "# Written by plan --measure, from what the product's own kernels took; rates are of one core.\n";
+  text += fmt::format("name: {}\n", quoted_yaml(hardware.name));
+  std::string section;
+  for (const Key<Hardware>& key : hardware_keys()) {
+    const auto* real = std::get_if<double Hardware::*>(&key.member);
+    const double value = real ? hardware.**real : static_cast<double>(hardware.*std::get<1>(key.member));
+    if (value == 0) continue;
+    const std::size_t dot = key.name.find('.');
+    const std::string of = dot == std::string::npos ? "" : key.name.substr(0, dot);
+    if (!section.empty() && of != section) text += "}\n";
+    if (!of.empty()) text += of == section ? ", " : of + ": {";
+    text += fmt::format("{}: {}{}", key.name.substr(of.empty() ? 0 : dot + 1),
+                        real ? fmt::format("{:.17e}", value) : fmt::format("{:.0f}", value), of.empty() ? "\n" : "");
+    section = of;
   }
-  if (h.product_bandwidth > 0) {
-    text += fmt::format("product_bandwidth: {:.17e}  # of one device: rows that products read and write\n",
-                        h.product_bandwidth);
-  }
-  return text + fmt::format(
-                    "memory: {{bytes: {:.17e}, bandwidth: {:.17e}}}\nkernel_seconds: {:.17g}\n"
-                    "levels:\n  - {{ranks: {}, bandwidth: {:.17e}, latency: {:.17g}}}\n",
-                    h.memory_bytes, h.memory_bandwidth, h.kernel_seconds, level.ranks, level.bandwidth, level.latency);
+  const LinkLevel& level = hardware.levels.front();
+  return text + fmt::format("{}levels:\n  - {{ranks: {}, bandwidth: {:.17e}, latency: {:.17e}}}\n",
+                            section.empty() ? "" : "}\n", level.ranks, level.bandwidth, level.latency);
 }
 
 Hardware read_hardware(const std::string& path) {

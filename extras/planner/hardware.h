@@ -26,16 +26,12 @@ struct BlockShare {
   double share = 1;
 };
 
-/// Where a file's efficiencies come from.
-enum class RatesOf {
-  ringtrain,     // measured with it, on this device
-  others,        // published ones of other libraries; ringtrain has not been measured on this device
-  others_alone,  // the same, and ringtrain has no code for this device
-};
+/// What of a file ringtrain has measured; the rest is from data sheets, and from what other libraries publish.
+enum class Measured { all, kernels, nothing };
 
 struct Hardware {
   std::string name;  // what it is, for people
-  RatesOf rates = RatesOf::ringtrain;
+  Measured measured = Measured::all;
   std::int64_t cores = 0;  // that the ranks of a machine share; 0: each rank has a device of its own
 
   // Rates of one device; of a CPU, of one core.
@@ -57,9 +53,9 @@ struct Hardware {
   double kernel_seconds = 0;      // from one call of a kernel to the next, whatever it computes
   std::vector<LinkLevel> levels;  // ascending; the last one reaches every rank
 
-  // Of a node, whose ranks share it: bytes of host memory, bytes/s to storage. 0: not known, and no limit.
+  // Of a node, whose ranks share it: bytes of host memory. 0: not known, and no limit.
   std::int64_t node_ranks = 0;
-  double node_memory = 0, node_storage_bandwidth = 0;
+  double node_memory = 0;
 
   double peak(DType dtype) const;
   /// Returns the share of attention's efficiency that blocks of so many tokens reach: attention_blocks, and between
@@ -75,8 +71,9 @@ struct Hardware {
   std::int64_t ranks_of_node(std::int64_t world) const { return node_ranks > 0 ? std::min(world, node_ranks) : world; }
 };
 
-/// Returns what a user should know of rates that are not ringtrain's own, a sentence; "" of others.
-std::string told_rates(const Hardware& hardware);
+/// Returns what a user should know of numbers that ringtrain has not measured, a line for a plan of so many ranks; ""
+/// if it has measured all that they need.
+std::string caveat(const Hardware& hardware, std::int64_t ranks);
 
 /// Returns the hardware of a YAML file. Throws Error(usage) with file:line for what does not fit.
 Hardware read_hardware(const std::string& path);

@@ -237,7 +237,7 @@ Hardware measure_hardware() {
   hardware.attention_backward_efficiency = single.backward / hardware.peak_float32;
   hardware.pair_seconds_forward = single.forward_pair;
   hardware.pair_seconds_backward = single.backward_pair;
-  hardware.memory_bytes = static_cast<double>(available_memory());
+  hardware.memory_bytes = static_cast<double>(usable_memory(available_memory()));  // less may be free another time
   hardware.memory_bandwidth = passes.memory;
   hardware.product_bandwidth = single.product_bandwidth;
   hardware.kernel_seconds = std::max(single.call, passes.call);

@@ -1,54 +1,37 @@
 // The program `plan`: what a run would need and how fast it would go on given hardware, before there is a run.
 #include <fmt/format.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "extras/planner/advice.h"
 #include "extras/planner/measure.h"
 #include "extras/planner/plan.h"
 #include "extras/planner/plan_report.h"
+#include "extras/planner/search.h"
 #include "framework/config/read_config.h"
 #include "framework/config/training_stages.h"
 #include "framework/output/output_file.h"
 #include "framework/standard_streams.h"
 #include "framework/storage/strict_json.h"
-#include "framework/text/text_reader.h"
 #include "layers/check_model.h"
+#include "layers/model_spec.h"
 #include "train/models/model_source.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
+#include "train/run/run_start.h"
 
 using namespace ringtrain;
 
 namespace {
 
 constexpr std::int64_t max_ranks = 65536;
-constexpr double most_tokens = 1e18;
-constexpr std::int64_t max_batch = 1048576;  // as of training.global_batch_size
 constexpr const char* writer = "ringtrain plan";
 
-bool take_real(std::string_view& text, double& value) {
-  return take_number(text, value) && std::isfinite(value);
-}
-
-/// Returns "1.5B" as 1.5e9.
-double read_tokens(const std::string& given) {
-  std::string_view text = given;
-  double value = 0;
-  if (take_real(text, value) && value > 0) {
-    const std::size_t unit = text.empty() ? 0 : std::string_view(" KMBT").find(text.front());
-    constexpr double units[] = {1, 1e3, 1e6, 1e9, 1e12};
-    if (text.size() <= 1 && unit != std::string_view::npos && value * units[unit] <= most_tokens) {
-      return value * units[unit];
-    }
-  }
-  fail(ExitCode::usage, "--tokens {}: must be a number above 0, at most {:g}, perhaps with K, M, B or T, e.g. 1.5B",
-       given, most_tokens);
+void say(const std::string& sentence) {
+  write_message(stderr, "plan: " + sentence + "\n");
 }
 
 /// What the program says, to people and to programs.
@@ -75,18 +58,18 @@ Told planned(const PlanRequest& request) {
 }
 
 /// Plans the best of the ways to run the request's config.
-Told searched(PlanRequest request, std::int64_t devices, const std::vector<std::int64_t>& batches) {
+Told searched(PlanRequest request, std::int64_t devices) {
   if (!request.config.training.stages.empty()) {
-    request.tell("--search looks at the stage with the longest sequences alone");
+    say("--search looks at the stage with the longest sequences alone");
     request.config = config_of_stage(request.config, longest_stage(request.config.training));
   }
   const Config before = request.config;
-  const SearchResult found = search_plans(request, devices, batches);
-  request.config = config_of(before, found.candidates.front());
-  Told told{search_report(found) + "\n", {{"kind", "plan"}}, found.candidates.front().fits};
+  const Candidates found = search_plans(request, devices);
+  request.config = found.front().config;
+  Told told{search_report(found) + "\n", {{"kind", "plan"}}, found.front().fits};
   if (told.fits) {
     const Plan plan = make_plan(request);
-    if (request.tokens > 0) request.config.training.steps = static_cast<std::int64_t>(plan.run.steps);
+    if (request.tokens > 0) request.config.training.steps = static_cast<std::int64_t>(plan.steps);
     const std::string flags = set_flags(before, request.config);
     told.text += fmt::format("its flags:{}\n\n", flags.empty() ? " none, the config is as it is" : flags);
     told.text += plan_report(plan);
@@ -96,49 +79,32 @@ Told searched(PlanRequest request, std::int64_t devices, const std::vector<std::
     add_advice(request.config, request.hardware, told);
   }
   told.json["search"] = search_json(found);
-  told.json["why"] = found.why;
   return told;
 }
 
 /// The command line, as it was given.
 struct Given {
-  std::string config, hardware, mesh, tokens, output;
+  std::string config, hardware, output;
   std::vector<std::string> settings;
   bool search = false, measure = false;
   std::int64_t devices = 0;  // 0: the mesh's
-  std::vector<std::int64_t> batches;
-  double mean_document = 0;
+  double tokens = 0, mean_document = 0;
 };
-
-void add_search_options(CommandLine& app, Given& given) {
-  auto* const search = app.add_flag(
-      "--search", given.search,
-      "decide: rank meshes, layouts, recompute, offload, batches and micro-batches, and plan the best of them");
-  app.add_option("--devices", given.devices, "N", "with --search: ranks (default: the mesh's)")
-      ->needs(search)
-      ->check(within(1, max_ranks));
-  app.add_option(
-         "--batch", given.batches, "N[,...]",
-         "with --search: sequences of a step, one number or several (default: the config's, and twice, four and "
-         "eight times that, up to a sequence a device)")
-      ->needs(search)
-      ->check(within(1, max_batch))
-      ->delimiter(',')
-      ->allow_extra_args(false);
-}
 
 void add_options(CommandLine& app, Given& given) {
   app.add_option("--config", given.config, "FILE", "the YAML config of the run");
-  app.add_option("--set", given.settings, "KEY.PATH=VALUE",
-                 "change one key of the config, as of train; may be repeated")
-      ->allow_extra_args(false);
+  add_settings(app, given.settings, max_ranks);
   app.add_option(
       "--hardware", given.hardware, "NAME|FILE",
       "a hardware file, or the name of one of configs/hardware (default: cpu, or h200 for a config of GPUs)");
-  app.add_option("--mesh", given.mesh, "DATAxSEQUENCE", "data ranks x sequence ranks, instead of the config's");
-  app.add_option("--tokens", given.tokens, "N",
-                 "of the whole training, e.g. 1B (default: those of the config's steps)");
-  add_search_options(app, given);
+  app.add_real("--tokens", given.tokens, RealRange::within(1, 1e18), "N",
+               "of the whole training, e.g. 1e9 (default: those of the config's steps)");
+  auto* const search = app.add_flag(
+      "--search", given.search,
+      "decide: rank meshes, layouts, recompute, offload, sharding and micro-batches, and plan the best of them");
+  app.add_option("--devices", given.devices, "N", "with --search: ranks (default: the mesh's)")
+      ->needs(search)
+      ->check(within(1, max_ranks));
   app.add_real("--documents", given.mean_document, RealRange::above(0), "N",
                "mean tokens of a document, with data.packing documents (default: one document a sequence)");
   app.add_option("--output", given.output, "FILE.json", "write the plan as JSON, too; replaces a former plan");
@@ -163,11 +129,11 @@ void measure(const Given& given) {
 PlanRequest request_of(const Given& given) {
   PlanRequest request;
   request.mean_document = given.mean_document;
-  request.tell = [](const std::string& sentence) { write_message(stderr, "plan: " + sentence + "\n"); };
-  request.config =
-      read_config(given.config, given.settings, ConfigUse::know, check_model, planned_model_reader(request.tell));
-  if (!given.mesh.empty()) {
-    read_mesh(given.mesh, request.config.mesh.data, request.config.mesh.sequence, max_ranks);
+  std::optional<ModelConfig> source;
+  const auto read_model = [&](const std::string& from) { return *(source = planned_model_reader(say)(from)); };
+  request.config = read_config(given.config, given.settings, ConfigUse::know, check_model, read_model);
+  if (source && !rescales(*source, request.config.model) && model_spec(*source).positions == Positions::rope) {
+    request.made_for = source->max_position_embeddings;
   }
   if (given.mean_document > 0 && !parts_documents(request.config.data.packing)) {
     fail(ExitCode::usage,
@@ -176,15 +142,15 @@ PlanRequest request_of(const Given& given) {
   }
   const char* const usual = request.config.training.device == Device::Kind::cuda ? "h200" : "cpu";
   request.hardware = read_hardware(find_hardware(given.hardware.empty() ? usual : given.hardware));
-  if (!given.tokens.empty()) request.tokens = read_tokens(given.tokens);
+  request.tokens = given.tokens;
   return request;
 }
 
 int run(int argc, char** argv) {
   CommandLine app{
-      "Predict a run before you pay for it: memory of each kind of rank, FLOPs, the time of every hop, what the ring "
-      "hides, step time, tokens/s, MFU and hours. Nothing is trained, and no data is read. E.g.:\n"
-      "  plan --config configs/long_ctx_gpu.yaml --hardware h200 --mesh 1x8 --tokens 1B\n"
+      "Predict a run before you pay for it: memory of each kind of rank, FLOPs, what the ring sends and what "
+      "computing hides of it, step time, tokens/s, MFU and hours. Nothing is trained, and no data is read. E.g.:\n"
+      "  plan --config configs/long_ctx_gpu.yaml --hardware h200 --mesh 1x8 --tokens 1e9\n"
       "  plan --config configs/long_ctx_gpu.yaml --hardware h100 --search --devices 8\n"
       "Ends with 2 if nothing fits.",
       "plan"};
@@ -205,7 +171,7 @@ int run(int argc, char** argv) {
                  ExitCode::usage);
   }
   const std::int64_t devices = given.devices > 0 ? given.devices : mesh.data * mesh.sequence;
-  const Told told = given.search ? searched(request, devices, given.batches) : planned(request);
+  const Told told = given.search ? searched(request, devices) : planned(request);
   print_result(told.text);
   if (file) file->publish(marked_json(writer, json_text(told.json, 2)) + "\n");
   if (!told.fits) fail(ExitCode::usage, "nothing of it fits; the lines above say why, and what would help");

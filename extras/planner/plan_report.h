@@ -5,7 +5,6 @@
 #include <string>
 
 #include "extras/planner/plan.h"
-#include "extras/planner/search.h"
 
 namespace ringtrain {
 
@@ -13,7 +12,5 @@ namespace ringtrain {
 std::string plan_report(const Plan& plan);
 /// Returns the plan as JSON (docs/planning.md has its fields).
 nlohmann::ordered_json plan_json(const Plan& plan);
-/// Returns a search's candidates as a JSON list, best first.
-nlohmann::ordered_json search_json(const SearchResult& result);
 
 }  // namespace ringtrain

@@ -48,11 +48,9 @@ inline double checked_seconds(double seconds) {
   return seconds;
 }
 
-/// Returns the rates of each rank of a mesh, with attention's of blocks of so many tokens. Throws Error(usage) if the
-/// hardware has no such dtype.
-RankRates rank_rates(const Hardware& hardware, const MeshConfig& mesh, DType dtype, double block_tokens = 1e18);
-/// The same of a config's mesh: a block is what a rank holds of a sequence, or the mean document (0: one a sequence)
-/// where that is shorter.
+/// Returns the rates of each rank of a config's mesh, with attention's of blocks of the tokens that a rank holds of a
+/// sequence, or of the mean document (0: one a sequence) where that is shorter. Throws Error(usage) if the hardware has
+/// no such dtype.
 RankRates rank_rates(const Hardware& hardware, const Config& config, double mean_document);
 
 }  // namespace ringtrain

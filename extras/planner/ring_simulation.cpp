@@ -7,14 +7,6 @@
 
 namespace ringtrain {
 
-namespace {
-
-std::size_t at(std::int64_t index) {
-  return static_cast<std::size_t>(index);
-}
-
-}  // namespace
-
 /// The state of all ranks in one pass.
 class RingSimulation::Pass {
  public:
@@ -26,28 +18,23 @@ class RingSimulation::Pass {
         work_(simulation.work_),
         costs_(costs),
         clocks_(clocks),
-        here_(at(N_)),
-        next_(at(N_)),
-        come_(at(gradients + parts_) * at(N_), 0.0),
-        egress_(at(N_), 0.0),
-        ingress_(at(N_), 0.0),
-        carried_(at(N_)) {
-    times_.compute.assign(at(N_), 0.0);
-    times_.wait.assign(at(N_), 0.0);
+        come_((gradients + parts_) * N_, 0.0),
+        egress_(N_, 0.0),
+        ingress_(N_, 0.0),
+        carried_(N_) {
+    times_.compute.assign(N_, 0.0);
+    times_.wait.assign(N_, 0.0);
   }
 
   PassTimes run() {
-    learn(0);
     for (int hop = 0; hop < N_; ++hop) {
-      here_.swap(next_);
-      learn(hop + 1);
       wait(keys, keys + 1);
-      if (hop + 1 < N_) send_blocks();
-      if (!backward_) compute_block(-1);
+      if (hop + 1 < N_) send_blocks(hop + 1);
+      if (!backward_) compute_block(hop, -1);
       for (int part = 0; part < parts_; ++part) {
         wait(gradients + part, gradients + part + 1);
-        compute_block(part);
-        send_gradients(part);
+        compute_block(hop, part);
+        send_gradients(hop, part);
       }
     }
     for (double& clock : clocks_) clock += checked_seconds(costs_.overlap_seconds);
@@ -58,31 +45,27 @@ class RingSimulation::Pass {
  private:
   static constexpr int keys = 0, departing = 1, gradients = 2;  // what a rank waits for: slots; gradients + part
 
-  /// Learns which block each rank meets at a hop; owner -1: none.
-  void learn(int hop) {
-    for (int rank = 0; hop < N_ && rank < N_; ++rank) {
-      next_[at(rank)] = work_.step(rank, hop).value_or(RingStep{.owner = -1});
-    }
-  }
-  double& come(int slot, int rank) { return come_[at(slot) * at(N_) + at(rank)]; }
+  /// Returns what a rank does at a hop; owner -1: nothing.
+  RingStep step(int rank, int hop) const { return work_.step(rank, hop).value_or(RingStep{.owner = -1}); }
+  double& come(int slot, int rank) { return come_[slot * N_ + rank]; }
 
   /// All ranks wait for the slots from first to before end.
   void wait(int first, int end) {
     for (int rank = 0; rank < N_; ++rank) {
-      double& clock = clocks_[at(rank)];
+      double& clock = clocks_[rank];
       double there = clock;
       for (int slot = first; slot < end; ++slot) there = std::max(there, come(slot, rank));
       if (there == clock) continue;
-      times_.wait[at(rank)] += there - clock;
+      times_.wait[rank] += there - clock;
       clock = there;
     }
   }
 
   /// All ranks compute a block, or a part of it. A rank that has none in backward waits for the gradients of its own
   /// block, and leaves its cores to the others. In forward it goes on with the next layer.
-  void compute_block(int part) {
+  void compute_block(int hop, int part) {
     const auto pairs_of = [&](int rank) {
-      const int owner = here_[at(rank)].owner;
+      const int owner = step(rank, hop).owner;
       return owner < 0 ? 0 : work_.pairs(rank, owner, part);
     };
     int active = N_;
@@ -90,24 +73,23 @@ class RingSimulation::Pass {
     const double speed = s_.processors_.speed(active);
     for (int rank = 0; rank < N_; ++rank) {
       const std::int64_t pairs = pairs_of(rank);
-      if (here_[at(rank)].owner < 0 || (backward_ && pairs == 0)) continue;
+      if (step(rank, hop).owner < 0 || (backward_ && pairs == 0)) continue;
       const double work = costs_.visit_seconds + static_cast<double>(pairs) * costs_.pair_seconds + carried(rank);
       const double seconds = checked_seconds(work / speed);
-      clocks_[at(rank)] += seconds;
-      times_.compute[at(rank)] += seconds;
-      ++times_.events;
+      clocks_[rank] += seconds;
+      times_.compute[rank] += seconds;
     }
   }
   /// Returns the seconds that a rank's cores take for the messages that are still under way, once.
   double carried(int rank) {
-    const Carried all = std::exchange(carried_[at(rank)], {});
-    return all.come > clocks_[at(rank)] ? all.seconds : 0;
+    const Carried all = std::exchange(carried_[rank], {});
+    return all.come > clocks_[rank] ? all.seconds : 0;
   }
 
-  /// Sends what each rank computes at the next hop.
-  void send_blocks() {
+  /// Sends what each rank computes at a hop.
+  void send_blocks(int next_hop) {
     for (int rank = 0; rank < N_; ++rank) {
-      const RingStep& next = next_[at(rank)];
+      const RingStep next = step(rank, next_hop);
       if (next.owner < 0) continue;
       // A block sent on is waited for with the next one; the owner's own only at the end of the pass.
       const double bytes = costs_.key_value_bytes * static_cast<double>(work_.travelling_tokens(next.owner, rank));
@@ -115,9 +97,9 @@ class RingSimulation::Pass {
     }
   }
   /// Sends the gradients of a part of the block that each rank has; a part of which nothing travels is not sent.
-  void send_gradients(int part) {
+  void send_gradients(int hop, int part) {
     for (int rank = 0; rank < N_; ++rank) {
-      const RingStep& here = here_[at(rank)];
+      const RingStep here = step(rank, hop);
       if (here.owner < 0 || here.gradient_to < 0) continue;
       const std::int64_t tokens = work_.travelling_tokens(here.owner, rank, part);
       const int slot = gradients + part;
@@ -126,21 +108,18 @@ class RingSimulation::Pass {
   }
   /// Moves a message that both sides have posted. A processor may have to carry it, on each side.
   void move(int from, int to, double bytes, int sender_slot, int receiver_slot) {
-    const LinkLevel& link = from + 1 == to ? *s_.from_left_[at(to)]
-                                           : s_.hardware_.level_between(s_.first_rank_ + from, s_.first_rank_ + to);
+    const LinkLevel& link = s_.hardware_.level_between(s_.first_rank_ + from, s_.first_rank_ + to);
     const double busy = bytes / link.bandwidth;
-    double &out = egress_[at(from)], &in = ingress_[at(to)];
-    const double begin = std::max({clocks_[at(from)], clocks_[at(to)], out, in});
+    double &out = egress_[from], &in = ingress_[to];
+    const double begin = std::max({clocks_[from], clocks_[to], out, in});
     out = in = begin + busy;
     const double there = begin + checked_seconds(busy + link.latency);
     come(sender_slot, from) = std::max(come(sender_slot, from), there);
     come(receiver_slot, to) = std::max(come(receiver_slot, to), there);
-    times_.bytes += bytes;
-    ++times_.events;
     if (link.core_bandwidth == 0) return;
     const double seconds = checked_seconds(bytes / link.core_bandwidth / s_.processors_.cores_of_rank());
     for (const int side : {from, to}) {
-      Carried& carried = carried_[at(side)];
+      Carried& carried = carried_[side];
       carried = {carried.seconds + seconds, std::max(carried.come, there)};
     }
   }
@@ -157,7 +136,6 @@ class RingSimulation::Pass {
   const RingWork& work_;
   const PassCosts& costs_;
   const std::span<double> clocks_;
-  std::vector<RingStep> here_, next_;     // by rank: of this hop, and of the next one
   std::vector<double> come_;              // [slot][rank]: when the last message that a slot waits for had come
   std::vector<double> egress_, ingress_;  // when a rank's link is free, each way
   std::vector<Carried> carried_;          // by rank
@@ -166,11 +144,7 @@ class RingSimulation::Pass {
 
 RingSimulation::RingSimulation(const RingWork& work, const Hardware& hardware, std::int64_t first_rank,
                                const SharedProcessors& processors)
-    : work_(work), hardware_(hardware), first_rank_(first_rank), processors_(processors) {
-  for (int rank = 0; rank < work.ranks(); ++rank) {
-    from_left_.push_back(&hardware.level_between(first_rank + std::max(0, rank - 1), first_rank + rank));
-  }
-}
+    : work_(work), hardware_(hardware), first_rank_(first_rank), processors_(processors) {}
 
 PassTimes RingSimulation::pass(const PassCosts& costs, std::span<double> clocks) const {
   ensure(std::ssize(clocks) == work_.ranks(), "a clock for each rank of the ring");

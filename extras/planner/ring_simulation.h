@@ -27,8 +27,6 @@ struct PassCosts {
 struct PassTimes {
   std::vector<double> compute;  // seconds in kernels
   std::vector<double> wait;     // seconds that nothing hid
-  double bytes = 0;             // of all messages
-  std::int64_t events = 0;      // kernel calls and messages
 };
 
 class RingSimulation {
@@ -50,7 +48,6 @@ class RingSimulation {
   const Hardware& hardware_;
   const std::int64_t first_rank_;
   const SharedProcessors processors_;
-  std::vector<const LinkLevel*> from_left_;  // by rank: the link from its left neighbor
 };
 
 }  // namespace ringtrain

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "framework/error.h"
 #include "framework/random.h"
@@ -11,8 +10,6 @@
 namespace ringtrain {
 
 namespace {
-
-constexpr std::int64_t most_known = 1 << 22;  // pairs of blocks and parts that are kept
 
 /// Returns which document a position is of.
 std::int32_t document_of(const DocumentStarts& starts, std::int64_t position) {
@@ -28,39 +25,22 @@ DocumentStarts starts_within(const DocumentStarts& starts, const Segment& a, con
   return {first, next == starts.end() ? next : next + 1};
 }
 
-/// Returns whether ranks can be told apart by their order alone: the i-th tokens of a rank and of the next one have
-/// nobody else's token between them, for every i. Then a third rank sees as many of the one's tokens as of the other's,
-/// and is seen by as many; so what two ranks see of each other depends on which comes first, and what a rank sees of
-/// itself depends on the number of its tokens. It is so where segments of one shape make one stretch together, or
-/// alternate token by token.
-bool neighbours_stand_side_by_side(const std::vector<SegmentList>& segments) {
-  for (std::size_t rank = 1; rank < segments.size(); ++rank) {
-    const auto alike = [](const Segment& a, const Segment& b) {
-      const std::int64_t apart = std::abs(a.start - b.start);
-      return a.stride == b.stride && a.count == b.count && (apart == 1 || (a.stride == 1 && apart == a.count));
-    };
-    if (!std::ranges::equal(segments[rank - 1], segments[rank], alike)) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 RingWork::RingWork(const RingCase& ring) : case_(ring) {
   const int N = ring.ranks;
-  if (N > largest_ring) {
+  if (N > largest_ring || N > ring.length) {
     fail(ExitCode::usage,
-         "a ring of {} ranks is more than the {} that a plan simulates: use more data ranks (--mesh, --set "
-         "mesh.sequence)",
-         N, largest_ring);
+         "a ring of {} ranks is more than the {} that a plan simulates of sequences of {} tokens: use more data ranks "
+         "(--mesh, --set mesh.sequence)",
+         N, std::min<std::int64_t>(largest_ring, ring.length), ring.length);
   }
   for (int rank = 0; rank < N; ++rank) {
     segments_.push_back(shard_segments(ring.layout, ring.length, N, rank));
     tokens_.push_back(token_count(segments_.back()));
   }
-  even_ = ring.documents.empty() && ring.mask.window == 0 && neighbours_stand_side_by_side(segments_);
   std::vector<ShardExtents> extents;
-  for (int rank = 0; rank < (even_ ? std::min(N, 2) : N); ++rank) {  // two ranks of an even ring show what all need
+  for (int rank = 0; rank < N; ++rank) {
     std::vector<SegmentExtent> sequence;
     for (const Segment& segment : segments_[rank]) {
       const bool whole = ring.documents.empty();
@@ -70,7 +50,6 @@ RingWork::RingWork(const RingCase& ring) : case_(ring) {
     extents.push_back({sequence});
   }
   needed_ = ring_needs(ring.mask, extents);
-  if (even_) even_needs_ = {.earlier = N > 1 && needed_[2] != 0, .later = N > 1 && needed_[1] != 0};
   parts_ = ring_parts(segments_.front(), ring.sequences, N == 1 ? INT64_MAX : std::max<std::int64_t>(1, ring.min_part));
   for (int owner = 0; sends_some() && owner < N; ++owner) {
     std::vector<Run>& runs = runs_.emplace_back();
@@ -81,41 +60,29 @@ RingWork::RingWork(const RingCase& ring) : case_(ring) {
     }
     for (Run& run : runs) run.seen = part_seen(ring.mask, segments_, owner, run.first_hop, run.last_hop);
   }
-  const std::int64_t uneven = std::int64_t{N} * N * (parts() + 1);
-  kinds_ = even_ ? 3 : uneven <= most_known ? std::int64_t{N} * N : 0;
-  known_.assign(kinds_ * (parts_.size() + 1), -1);
-}
-
-std::int64_t RingWork::part_tokens(int owner, int part) const {
-  const RingPart own = part_of_shard(parts_[part], tokens_[owner]);
-  return own.sequences * own.tokens;
+  known_.assign(std::int64_t{N} * N * (parts() + 1), -1);
 }
 
 std::int64_t RingWork::travelling_tokens(int owner, int rank, int part) const {
-  if (!sends_some()) return part < 0 ? tokens(owner) : part_tokens(owner, part);
+  const RingPart own = part < 0 ? RingPart{} : part_of_shard(parts_[part], tokens_[owner]);
+  if (!sends_some()) return part < 0 ? tokens(owner) : own.sequences * own.tokens;
   const int hop = rank == owner ? 1 : (rank - owner + ranks()) % ranks();
   const auto run = std::ranges::lower_bound(runs_[owner], hop, {}, &Run::last_hop);
   ensure(run != runs_[owner].end() && run->first_hop <= hop, "a block travels to who meets it");
-  return part < 0 ? run->seen.tokens : common_part(part_of_shard(parts_[part], tokens_[owner]), run->seen).tokens;
+  return part < 0 ? run->seen.tokens : common_part(own, run->seen).tokens;
 }
 
 RingTokens RingWork::sent() const {
-  const std::int64_t N = ranks();
+  const int N = ranks();
   RingTokens sum;
-  const auto add = [&](int rank, int hop) {
-    const auto met = step(rank, hop);
-    if (!met) return;
-    const auto own = static_cast<double>(met->gradient_to < 0 && hop == 0 ? 0 : travelling_tokens(met->owner, rank));
-    if (hop > 0) sum.keys += own;
-    if (met->gradient_to >= 0) sum.gradients += own;
-  };
   for (int rank = 0; rank < N; ++rank) {
-    for (int hop = 0; hop < (even_ ? 1 : N); ++hop) add(rank, hop);
-  }
-  if (even_) {  // every block of others is as long, and is sent back or on
-    const auto blocks = static_cast<double>(N * (N - 1) / 2 * (int{even_needs_.earlier} + int{even_needs_.later}));
-    sum.keys += blocks * static_cast<double>(tokens(0));
-    sum.gradients += blocks * static_cast<double>(tokens(0));
+    for (int hop = 0; hop < N; ++hop) {
+      const auto met = step(rank, hop);
+      if (!met || (hop == 0 && met->gradient_to < 0)) continue;
+      const auto tokens = static_cast<double>(travelling_tokens(met->owner, rank));
+      if (hop > 0) sum.keys += tokens;
+      if (met->gradient_to >= 0) sum.gradients += tokens;
+    }
   }
   return sum;
 }
@@ -139,11 +106,6 @@ std::int64_t RingWork::count(int rank, int owner, int part) const {
     }
   }
   return sequences * pairs;
-}
-
-double RingWork::documents_of_a_pair() const {
-  const bool alternate = !segments_.front().empty() && segments_.front().front().stride > 1;
-  return alternate ? std::max(1.0, static_cast<double>(case_.documents.size())) : 1;
 }
 
 std::int64_t RingWork::all_pairs() const {

@@ -31,20 +31,17 @@ struct RingTokens {
 
 class RingWork {
  public:
-  /// Throws Error(usage) for a ring of more than largest_ring ranks.
+  /// Throws Error(usage) for a ring of more than largest_ring ranks, or of more than it has tokens.
   explicit RingWork(const RingCase& ring);
 
-  static constexpr int largest_ring = 16384;
+  static constexpr int largest_ring = 1024;  // as of a config
 
   int ranks() const { return case_.ranks; }
   const AttentionMask& mask() const { return case_.mask; }
-  /// Returns whether pairs, and which blocks are met, depend on no more than whether the owner is the rank itself, an
-  /// earlier or a later one.
-  bool even() const { return even_; }
+  /// Returns whether neither a window nor documents limit what a token sees of those before it.
+  bool whole() const { return case_.documents.empty() && case_.mask.window == 0; }
   int parts() const { return static_cast<int>(parts_.size()); }
   std::int64_t tokens(int rank) const { return case_.sequences * tokens_[rank]; }
-  /// Returns the tokens that a part of a rank's block has, over its sequences.
-  std::int64_t part_tokens(int owner, int part) const;
   /// Returns how many of an owner's tokens travel to a rank, or from it with their gradients: of the block, or a part.
   /// All, or under a window those that somebody of the run of hops sees (RingBatch::Round); from the owner itself, of
   /// the run next to it.
@@ -52,20 +49,13 @@ class RingWork {
   /// Returns the tokens of all messages of a pass.
   RingTokens sent() const;
   /// Returns what a rank does at a hop: ring_step of the schedule.
-  std::optional<RingStep> step(int rank, int hop) const {
-    return even_ ? ring_step(even_needs_, case_.ranks, rank, hop) : ring_step(needed_, case_.ranks, rank, hop);
-  }
+  std::optional<RingStep> step(int rank, int hop) const { return ring_step(needed_, case_.ranks, rank, hop); }
   /// Returns the visible pairs of a rank's queries and a block's keys, over all sequences: of the block, or a part.
   std::int64_t pairs(int rank, int owner, int part = -1) const {
-    if (kinds_ == 0) return count(rank, owner, part);
-    const std::int64_t of_even = rank == owner ? 1 : rank > owner ? 2 : 0;
-    const std::int64_t kind = even_ ? of_even : std::int64_t{rank} * case_.ranks + owner;
-    std::int64_t& known = known_[kinds_ * (part + 1) + kind];
+    std::int64_t& known = known_[(std::int64_t{part + 1} * case_.ranks + rank) * case_.ranks + owner];
     if (known < 0) known = count(rank, owner, part);
     return known;
   }
-  /// Returns how many documents the count of a block's pairs looks at, at most.
-  double documents_of_a_pair() const;
   /// Returns the pairs of the whole sequence, over the micro-batch's sequences.
   std::int64_t all_pairs() const;
 
@@ -83,12 +73,9 @@ class RingWork {
   std::vector<SegmentList> segments_;  // by rank
   std::vector<std::int64_t> tokens_;   // by rank, of one sequence
   std::vector<RingPart> parts_;
-  bool even_ = false;
-  EvenNeeds even_needs_;                     // of an even ring
-  std::vector<char> needed_;                 // of any other, [N, N]
+  std::vector<char> needed_;                 // [N, N]
   std::vector<std::vector<Run>> runs_;       // by owner, ascending; none where blocks travel whole
-  std::int64_t kinds_ = 0;                   // of blocks by their pairs; 0: too many to keep
-  mutable std::vector<std::int64_t> known_;  // pairs: [parts + 1][kinds], -1: not asked yet
+  mutable std::vector<std::int64_t> known_;  // pairs: [parts + 1, N, N], -1: not asked yet
 };
 
 /// Returns the starts of documents of about `mean` tokens in a sequence: lengths from an exponential distribution, a

@@ -1,8 +1,10 @@
-// Which mesh, layout, recompute policy, offload, sharding, batch and micro-batch to run a config with on so many
-// devices: all of them are planned, and ranked by their tokens a second among those that fit. Pure.
+// Which mesh, layout, recompute policy, offload, sharding and micro-batch to run a config with on so many devices: all
+// of them are planned, and ranked by their tokens a second among those that fit. What is trained stays: the model, the
+// length, and the batch. Pure.
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -12,35 +14,27 @@ namespace ringtrain {
 
 /// One way to run the config.
 struct Candidate {
-  MeshConfig mesh;
-  Recompute recompute = Recompute::none;
-  Offload offload = Offload::none;
-  Shard shard = Shard::optimizer;
-  std::int64_t global_batch_size = 1, micro_batch_size = 1;
+  Config config;
   MemoryNeed need = {};
   bool fits = false;
-  double step_seconds = 0, tokens_per_second = 0, mfu = 0;
-  StepTimes times = {};
+  StepTimes times = {};  // none if it does not fit
+  double tokens_per_second = 0, mfu = 0;
 };
-
-struct SearchResult {
-  std::vector<Candidate> candidates;  // the choice, others that fit, fastest first; then the rest, least memory first
-  std::vector<std::string> why;       // the best one beside the best that differs in one choice: a sentence each
-};
+/// All ways: the choice, others that fit, fastest first; then the rest, least memory first.
+using Candidates = std::vector<Candidate>;
 
 /// Predictions that differ by less are ties.
 inline constexpr double tie = 0.02;
 
-/// Returns all candidates on `devices` ranks, in rings of at most 4,096, with these batches; none: the config's, and
-/// twice, four and eight times that, up to a sequence a device. Length and model stay. Of ties with the fastest the
-/// choice is that whose batch is nearest to the config's, then zigzag before striped before contiguous, then that of
-/// least memory. Throws Error(usage) if no mesh divides any batch.
-SearchResult search_plans(const PlanRequest& request, std::int64_t devices, std::vector<std::int64_t> batches = {});
+/// Returns all candidates on `devices` ranks. Of ties with the fastest the choice has zigzag before striped before
+/// contiguous, then the least memory of a device and a node. Throws Error(usage) if no mesh divides the batch.
+Candidates search_plans(const PlanRequest& request, std::int64_t devices);
 
-/// Returns the result as text; of the candidates the first `shown`.
-std::string search_report(const SearchResult& result, std::size_t shown = 10);
-/// Returns the config with a candidate's choices.
-Config config_of(const Config& config, const Candidate& candidate);
+/// Returns the choice as text, with the fastest candidate that chooses otherwise for each thing that there is to
+/// choose.
+std::string search_report(const Candidates& candidates);
+/// Returns all of them as JSON, best first.
+nlohmann::ordered_json search_json(const Candidates& candidates);
 /// Returns the flags that give a config another's choices: " --set mesh.data=2 --set ..."; "" if it has them.
 std::string set_flags(const Config& config, const Config& chosen);
 

@@ -18,7 +18,6 @@ namespace ringtrain {
 namespace {
 
 constexpr double longest_simulation = 240;  // in seconds, of one layer
-constexpr double silent_seconds = 10;
 
 constexpr double kernels_forward = 14,
                  kernels_backward = 24;  // calls in a layer besides attention, per chunk of tokens
@@ -56,26 +55,20 @@ class StepSimulation {
     const auto L = config_.model.num_hidden_layers;
     const std::int64_t of_a_layer = rings * S_ * S_ * 2 * (4 + work().parts());
     layers_ = std::clamp<std::int64_t>(step.max_events / std::max<std::int64_t>(1, of_a_layer), 1, L);
-    times_.simulated_layers = layers_;
-    const double seconds = simulating_seconds(S_, work().parts()) * work().documents_of_a_pair() *
-                           static_cast<double>(rings * std::min<std::int64_t>(micro_batches(), 2));
-    const std::string what = fmt::format("simulating {} of {} ranks", counted(rings, "ring"), S_);
+    constexpr double block = 35e-9, part = 25e-9;                                                 // seconds of a core
+    const bool all_documents = step.mean_document > 0 && config_.mesh.layout == Layout::striped;  // count for each pair
+    const double documents = all_documents ? static_cast<double>(config_.training.seq_len) / step.mean_document : 1;
+    const double seconds = static_cast<double>(S_ * S_ * rings * std::min<std::int64_t>(micro_batches(), 2)) *
+                           (block + part * work().parts()) * std::max(1.0, documents);
     if (seconds > longest_simulation) {
       fail(ExitCode::usage,
-           "{} would take some {:.0f} s, and a plan takes {:.0f} at most: choose shorter rings (--mesh), or leave out "
-           "--documents",
-           what, seconds, longest_simulation);
+           "simulating {} of {} ranks would take some {:.0f} s, and a plan takes {:.0f} at most: choose shorter rings "
+           "(--mesh), or leave out --documents",
+           counted(rings, "ring"), S_, seconds, longest_simulation);
     }
-    tell_seconds(step.tell, what, seconds * static_cast<double>(layers_));
   }
 
   StepTimes run() {
-    if (step_.forward_alone) {
-      forward(/*changed=*/false);
-      head(/*products=*/1);
-      times_.step_seconds = checked_seconds(latest());
-      return times_;
-    }
     if (micro_batches() > 1) {  // all but the last are alike
       micro_batch(/*last=*/false);
       repeat(static_cast<double>(micro_batches() - 1));
@@ -148,7 +141,6 @@ class StepSimulation {
       const PassTimes pass = group.rings[ring].pass(costs, clocks_[ring]);
       compute += mean(pass.compute);
       wait += mean(pass.wait);
-      times_.events += pass.events;
     }
     ring_busy_ += ring_messages_seconds(group, costs);
     (backward ? times_.attention_backward : times_.attention_forward) += compute / static_cast<double>(clocks_.size());
@@ -268,12 +260,12 @@ class StepSimulation {
     return (group.tokens.keys * costs.key_value_bytes + group.tokens.gradients * costs.gradient_bytes) /
            slowest_.bandwidth;
   }
-  /// Returns what travels to a rank, the mean over ranks. Of an even ring, the most: all blocks of others, and of
+  /// Returns what travels to a rank, the mean over ranks. Of whole sequences, the most: all blocks of others, and of
   /// gradients those and its own.
   RingTokens tokens_of_a_rank(const RingWork& work) const {
     const auto tokens = static_cast<double>(work.tokens(0));
     if (S_ == 1) return {};
-    if (work.even()) return {.keys = (S_ - 1) * tokens, .gradients = S_ * tokens};
+    if (work.whole()) return {.keys = (S_ - 1) * tokens, .gradients = S_ * tokens};
     const RingTokens all = work.sent();
     return {.keys = all.keys / S_, .gradients = all.gradients / S_};
   }
@@ -354,15 +346,6 @@ class StepSimulation {
 
 StepTimes simulate_step(const StepCase& step) {
   return StepSimulation(step).run();
-}
-
-void tell_seconds(const Tell& tell, const std::string& what, double seconds) {
-  if (tell && seconds > silent_seconds) tell(fmt::format("{} takes about {:.0f} s", what, seconds));
-}
-
-double simulating_seconds(std::int64_t ranks, std::int64_t parts) {
-  constexpr double block = 35e-9, part = 25e-9;
-  return static_cast<double>(ranks * ranks) * (block + part * static_cast<double>(parts));
 }
 
 RingWork ring_work(const Config& config, const AttentionMask& mask, double mean_document) {

@@ -4,8 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
-#include <string>
 
 #include "extras/planner/rates.h"
 #include "extras/planner/ring_simulation.h"
@@ -15,11 +13,6 @@
 namespace ringtrain {
 
 struct Config;
-
-/// Told a sentence for the user before what takes long; may be empty.
-using Tell = std::function<void(const std::string&)>;
-/// Tells that something takes about so many seconds, if they are more than a user waits for in silence.
-void tell_seconds(const Tell& tell, const std::string& what, double seconds);
 
 /// Bytes that a rank keeps in host memory and brings back when they are needed.
 struct OffloadedBytes {
@@ -35,8 +28,6 @@ struct StepCase {
   double mean_document = 0;  // tokens of a document, with packing documents; 0: one document
   OffloadedBytes offload = {};
   std::int64_t max_events = 50'000'000;  // the layers simulated are as many as this allows; the others are like them
-  Tell tell = {};
-  bool forward_alone = false;  // an evaluation: no backward, no update
 };
 
 /// Seconds of a step; parts are means over ranks.
@@ -48,33 +39,28 @@ struct StepTimes {
   double ring_wait = 0;                   // exposed communication of the ring, and waiting for slower ranks of it
   double reduction_wait = 0, gather = 0;  // of gradients; of weights
   double offload_wait = 0;                // copies to and from the host that no layer hides
-  std::int64_t events = 0;
-  std::int64_t simulated_layers = 0;
 };
 
-/// A part of a step's time: in plan.json, to people, and as the reason why one way to run is slower than another.
+/// A part of a step's time, as plan.json and people call it.
 struct StepPart {
-  const char *key, *name, *reason;
+  const char *key, *name;
   double StepTimes::*seconds;
 };
 inline constexpr std::array step_parts{
-    StepPart{"products", "matrix products", "matrix products", &StepTimes::products},
-    StepPart{"attention_forward", "attention forward", "attention", &StepTimes::attention_forward},
-    StepPart{"attention_backward", "attention backward", "attention", &StepTimes::attention_backward},
-    StepPart{"memory_passes", "norms, activations, residuals", "passes over memory and calls",
-             &StepTimes::memory_passes},
-    StepPart{"update", "gradient sums and optimizer", "the update", &StepTimes::update},
-    StepPart{"ring_wait", "waiting for the ring (exposed)", "the ring's exposed waits", &StepTimes::ring_wait},
-    StepPart{"reduction_wait", "waiting for gradients (exposed)", "waiting for gradients", &StepTimes::reduction_wait},
-    StepPart{"gather", "gathering weights", "gathers of weights", &StepTimes::gather},
-    StepPart{"offload_wait", "copies to the host (exposed)", "copies to the host", &StepTimes::offload_wait}};
+    StepPart{"products", "matrix products", &StepTimes::products},
+    StepPart{"attention_forward", "attention forward", &StepTimes::attention_forward},
+    StepPart{"attention_backward", "attention backward", &StepTimes::attention_backward},
+    StepPart{"memory_passes", "norms, activations, residuals", &StepTimes::memory_passes},
+    StepPart{"update", "gradient sums and optimizer", &StepTimes::update},
+    StepPart{"ring_wait", "waiting for the ring (exposed)", &StepTimes::ring_wait},
+    StepPart{"reduction_wait", "waiting for gradients (exposed)", &StepTimes::reduction_wait},
+    StepPart{"gather", "gathering weights", &StepTimes::gather},
+    StepPart{"offload_wait", "copies to the host (exposed)", &StepTimes::offload_wait}};
 
 /// Throws Error(usage) for hardware without the dtype or too slow for any plan, and for rings that are too long or too
 /// many to simulate.
 StepTimes simulate_step(const StepCase& step);
 
-/// Returns about how long one layer of a ring takes to simulate, on one core.
-double simulating_seconds(std::int64_t ranks, std::int64_t parts);
 /// Returns the ring of a config's micro-batch, of layers with a mask. mean_document counts with packing documents
 /// alone.
 RingWork ring_work(const Config& config, const AttentionMask& mask, double mean_document);

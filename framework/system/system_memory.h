@@ -10,4 +10,10 @@ namespace ringtrain {
 /// system tells nothing.
 std::int64_t available_memory();
 
+/// Returns what a plan of a run's tensors may take of so many bytes: a twentieth stays free for the program itself, and
+/// for what other programs take meanwhile.
+inline std::int64_t usable_memory(std::int64_t available) {
+  return available - available / 20;
+}
+
 }  // namespace ringtrain

@@ -6,10 +6,8 @@
 
 #include "data/loader.h"
 #include "examples/model/gate.h"
-#include "extras/planner/plan.h"
 #include "framework/checks/gradient_check.h"
 #include "tests/layers/harness.h"
-#include "tests/support/paths.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
 #include "train/evaluation/checkpoint_evaluation.h"
@@ -129,20 +127,6 @@ TEST_F(OwnModel, AllocatesWhatIsPlanned) {
     for (const int rank : plan.ranks) EXPECT_EQ(peaks.at(rank).at("total"), plan.peak.total);
   }
   EXPECT_GT(plans.front().peak.total, without.front().peak.total);
-}
-
-TEST_F(OwnModel, IsPlannedForHardware) {
-  PlanRequest request;
-  request.config = tiny(data, {"mesh.data=2", "mesh.sequence=2", "training.dtype=float32"});
-  request.hardware = read_hardware(source_folder() + "/configs/hardware/a100.yaml");
-  const ringtrain::Plan without = make_plan(request);
-  request.model = gated_model();
-  const ringtrain::Plan plan = make_plan(request);
-  const std::int64_t own = 2 * request.config.model.hidden_size * request.config.model.hidden_size;
-  EXPECT_EQ(plan.parameters, without.parameters + own);
-  EXPECT_GT(plan.need.device, without.need.device);
-  EXPECT_LE(plan.longest_context, without.longest_context);
-  EXPECT_GT(plan.longest_context, 0);
 }
 
 TEST_F(OwnModel, ADumpIsTheSameOnEveryMesh) {

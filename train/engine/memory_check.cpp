@@ -90,7 +90,7 @@ void check_memory(const Config& config, const std::vector<RankPlan>& plans, cons
   for (RankPlan& plan : on_host) {
     if (config.training.device == Device::Kind::cuda) plan.peak = plan.host;
   }
-  require_memory(on_host, available_memory(), "");
+  require_memory(on_host, usable_memory(available_memory()), "");
 #if RINGTRAIN_CUDA
   if (config.training.device != Device::Kind::cuda) return;
   for (const auto& [index, ranks] : by_gpu(config, local)) {
@@ -101,7 +101,7 @@ void check_memory(const Config& config, const std::vector<RankPlan>& plans, cons
 }
 
 std::string available_text([[maybe_unused]] const Config& config, [[maybe_unused]] const LocalRanks& local) {
-  std::string text = text_of("available", available_memory()) + "\n";
+  std::string text = text_of("available", usable_memory(available_memory())) + "\n";
 #if RINGTRAIN_CUDA
   if (config.training.device == Device::Kind::cuda) {
     for (const auto& [index, ranks] : by_gpu(config, local)) {

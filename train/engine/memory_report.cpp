@@ -113,9 +113,8 @@ void require_memory(const std::vector<RankPlan>& plans, std::int64_t available, 
   }
   fail(ExitCode::usage,
        "the plan does not fit: {} ranks need {} ({} bytes) together, but {} ({} bytes){} are available; rank {} needs "
-       "{} "
-       "({}); use a smaller training.seq_len, training.micro_batch_size or training.loss_chunk, a training.recompute "
-       "that keeps less, or a smaller mesh.data (see --dry-run)",
+       "{} ({}); use a smaller training.seq_len, training.micro_batch_size or training.loss_chunk, a "
+       "training.recompute that keeps less, training.shard: weights, a smaller mesh.data or model (see --dry-run)",
        ranks.size(), human_bytes(static_cast<double>(needed)), needed, human_bytes(static_cast<double>(available)),
        available, where, largest.ranks.front(), human_bytes(static_cast<double>(largest.peak.total)), tags);
 }

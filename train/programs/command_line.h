@@ -209,14 +209,15 @@ inline void read_mesh(std::string_view text, std::int64_t& data, std::int64_t& s
   fail(ExitCode::usage, "--mesh {}: must be DATAxSEQUENCE, together at most {} ranks, e.g. 2x4", text, most);
 }
 
-/// Adds the flags that change keys of a config: --set, and --mesh for two of them. Both end up in settings.
-inline void add_settings(CommandLine& app, std::vector<std::string>& settings) {
+/// Adds the flags that change keys of a config: --set, and --mesh for two of them, together at most `most`. Both end up
+/// in settings.
+inline void add_settings(CommandLine& app, std::vector<std::string>& settings, std::int64_t most = 1024) {
   app.add_option("--set", settings, "KEY.PATH=VALUE",
                  "change one key of the config, e.g. --set training.steps=20; may be repeated")
       ->allow_extra_args(false);
-  const auto take = [&settings](const std::string& text) {
+  const auto take = [&settings, most](const std::string& text) {
     std::int64_t data = 0, sequence = 0;
-    read_mesh(text, data, sequence);
+    read_mesh(text, data, sequence, most);
     settings.push_back(fmt::format("mesh.data={}", data));
     settings.push_back(fmt::format("mesh.sequence={}", sequence));
   };

@@ -37,17 +37,14 @@ class PlanProgram : public FolderTest {
 
 TEST_F(PlanProgram, WritesWhatScriptsRelyOn) {
   const std::string output = "--output '" + at("plan.json") + "'";
-  const Result result = run("--config configs/long_ctx.yaml --mesh 1x2 --tokens 1M " + output);
+  const Result result = run("--config configs/long_ctx.yaml --mesh 1x2 --tokens 1e6 " + output);
   ASSERT_EQ(result.code, 0) << result.text;
   std::ifstream file(at("plan.json"));
   const json plan = json::parse(file);
   for (const char* field : {"step_seconds", "tokens_per_second", "mfu", "flops_per_step", "hours", "device_hours"}) {
     EXPECT_GT(plan.at(field).get<double>(), 0) << field;
   }
-  for (const char* field : {"compute_seconds", "transfer_seconds", "exposed_seconds", "tokens_to_hide"}) {
-    EXPECT_GE(plan.at("hop").at(field).get<double>(), 0) << field;
-  }
-  EXPECT_EQ(plan.at("hop").at("forward").size(), 2u);
+  EXPECT_GE(plan.at("seconds").at("ring_wait").get<double>(), 0);
   double tags = 0;
   const json& rank = plan.at("memory").at(0);
   for (const char* tag : {"weights", "gradients", "optimizer", "activations", "ring", "workspace", "checkpoint"}) {
@@ -73,10 +70,10 @@ TEST_F(PlanProgram, RefusesWhatItCannotPlan) {
   refused("--config configs/tiny.yaml --hardware h20o", "did you mean h20?");
   refused("--config configs/tiny.yaml --hardware nowhere.yaml", "nowhere.yaml");
   refused("--config configs/tiny.yaml --mesh 2by2", "--mesh 2by2: must be DATAxSEQUENCE");
-  refused("--config configs/tiny.yaml --mesh 5x1", "no multiple of mesh.data");
-  refused("--config configs/tiny.yaml --mesh 1x128", "mesh.sequence = 128 is more than training.seq_len = 64");
-  refused("--config configs/tiny.yaml --tokens many", "--tokens many");
-  refused("--config configs/tiny.yaml --tokens inf", "--tokens inf: must be a number above 0");
+  refused("--config configs/tiny.yaml --mesh 5x1", "does not divide by mesh.data * training.micro_batch_size = 5");
+  refused("--config configs/tiny.yaml --mesh 1x128", "a ring of 128 ranks is more than the 64");
+  refused("--config configs/tiny.yaml --tokens many", "--tokens: many must be a finite number");
+  refused("--config configs/tiny.yaml --tokens inf", "must be a finite number");
   refused("--config configs/tiny.yaml --published", "--published");
   refused("--config configs/tiny.yaml --devices 4", "--search");
   refused("--config configs/tiny.yaml --hardware h200 --set training.dtype=float64", "peak_flops for float64");
@@ -84,7 +81,7 @@ TEST_F(PlanProgram, RefusesWhatItCannotPlan) {
   for (const char* number : {"nan", "inf", "-1"}) {
     refused(std::string("--config configs/tiny.yaml --documents ") + number, "must be a finite number");
   }
-  refused("--config configs/tiny.yaml --tokens 1e300T", "at most 1e+18");
+  refused("--config configs/tiny.yaml --tokens 1e300", "from 1 to 1e+18");
   refused("--config configs/tiny.yaml --set data.packing=concat --documents 9", "every token sees all before it");
   refused("--config configs/tiny.yaml --search --devices 0", "0 is no whole number from 1 to");
   std::ofstream(at("other.json")) << "{}";
@@ -98,7 +95,7 @@ TEST_F(PlanProgram, TheFlagsOfASearchGiveItsPlan) {
     EXPECT_EQ(result.code, 0) << result.text;
     return json::parse(std::ifstream(at("plan.json")));
   };
-  const json searched = plan("--search --devices 4 --tokens 1B");
+  const json searched = plan("--search --devices 4 --tokens 1e9");
   const json again = plan(searched.at("flags"));  // with the steps of 1e9 tokens
   for (const char* field : {"mesh", "step_seconds", "tokens", "hours", "memory_needed"}) {
     EXPECT_EQ(again.at(field), searched.at(field)) << field;
@@ -113,7 +110,7 @@ TEST_F(PlanProgram, WhatDoesNotFitHasACodeAndAWayOut) {
     const Result result = run("--config configs/long_ctx_gpu.yaml --hardware h100 --set training.seq_len=8388608 " +
                               std::string(how) + output);
     EXPECT_EQ(result.code, 2) << result.text;
-    for (const char* part : {"no number of devices lowers", "it would fit on", "does not fit: it needs"}) {
+    for (const char* part : {"training.shard: weights", "it would fit on", "does not fit: it needs"}) {
       EXPECT_NE(result.text.find(part), std::string::npos) << result.text;
     }
     EXPECT_EQ(result.text.find("device hours,"), std::string::npos) << result.text;
@@ -147,24 +144,23 @@ TEST_F(PlanProgram, PlansAModelOfWhichThereIsNoMoreThanItsConfig) {
   const std::string from_folder = "cd '" + folder + "' && '" + binary_folder() + "/";
   ASSERT_EQ(std::system((from_folder + "plan' --config tuned.yaml --output plan.json >out 2>&1").c_str()), 0);
   EXPECT_EQ(json::parse(std::ifstream(at("plan.json"))).at("parameters"), 134515008);
+  // Beyond its 8,192 tokens, and with the warning that train gives, whether asked for more or with room for more.
+  for (const char* length : {"8192", "16384"}) {
+    const std::string command = from_folder + "plan' --config tuned.yaml --set training.seq_len=" + length;
+    ASSERT_EQ(std::system((command + " --hardware h200 >out 2>&1").c_str()), 0);
+    std::ifstream out(at("out"));
+    const std::string said(std::istreambuf_iterator<char>(out), {});
+    EXPECT_NE(said.find("caution: beyond the 8192 tokens"), std::string::npos) << said;
+    ASSERT_EQ(std::system((command + " --hardware h200 --set model.rope_theta=1e6 >out 2>&1").c_str()), 0);
+    std::ifstream scaled(at("out"));
+    const std::string text(std::istreambuf_iterator<char>(scaled), {});
+    EXPECT_EQ(text.find("caution: beyond"), std::string::npos) << text;
+  }
   // A run needs the weights.
   EXPECT_NE(std::system((from_folder + "train' --config tuned.yaml --output run --dry-run >out 2>&1").c_str()), 0);
   std::ifstream out(at("out"));
   const std::string said(std::istreambuf_iterator<char>(out), {});
   EXPECT_NE(said.find("has neither model.safetensors nor"), std::string::npos) << said;
-}
-
-TEST_F(PlanProgram, EndsWhereAPassTakesHours) {
-  const std::string long_context = "--config configs/long_ctx.yaml --hardware cpu --mesh 1x4 ";
-  const Result result = run(long_context + "--set training.seq_len=1500000");
-  EXPECT_EQ(result.code, 0) << result.text;
-}
-
-TEST_F(PlanProgram, RefusesRingsThatTakeTooLongToSimulate) {
-  const std::string ranks =
-      "--config configs/long_ctx.yaml --set training.seq_len=65536 "
-      "--set training.global_batch_size=16 --mesh ";
-  refused(ranks + "1x32768", "a ring of 32768 ranks is more than the 16384 that a plan simulates");
 }
 
 }  // namespace

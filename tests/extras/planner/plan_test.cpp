@@ -11,6 +11,7 @@
 
 #include "extras/planner/plan_report.h"
 #include "framework/config/read_config.h"
+#include "framework/system/system_memory.h"
 #include "layers/check_model.h"
 #include "layers/model_parameters.h"
 #include "tests/support/error_of.h"
@@ -115,7 +116,7 @@ TEST(Plan, WhatIsFrozenHasNoGradientNoMomentsAndNoExchange) {
   // Half of a bucket's bytes over the link of 1e9 B/s and 1e-3 s. The second bucket comes beside the first layer.
   EXPECT_NEAR(lora.times.gather, 1e-3 + adapters / 2 / 2.0 / 1e9, 1e-12);
   EXPECT_GT(all.times.gather, 1.5 * lora.times.gather);
-  EXPECT_LT(lora.run.last_save_seconds, 0.05 * all.run.last_save_seconds);  // it holds adapters alone
+  EXPECT_LT(20 * lora.checkpoint_bytes, all.checkpoint_bytes);  // it holds adapters alone
 }
 
 TEST(Plan, UsefulFlopsCountWhatTokensAreMultipliedWith) {
@@ -170,8 +171,6 @@ TEST(Plan, MicroBatchesAndLayersThatAreNotSimulatedAreLikeTheOthers) {
         {.config = request.config, .table = table, .hardware = request.hardware, .max_events = max_events});
   };
   const StepTimes all = seconds(1'000'000'000), few = seconds(1);
-  EXPECT_EQ(all.simulated_layers, 12);
-  EXPECT_EQ(few.simulated_layers, 1);
   EXPECT_NEAR(few.step_seconds / all.step_seconds, 1, 0.01);
 }
 
@@ -204,47 +203,60 @@ TEST(Plan, TheLongestContextFitsAndTheNextDoesNot) {
   EXPECT_EQ(longest_context(request.config, request.hardware), 0);
 }
 
-TEST(Plan, TheLongestContextKeepsTheModelsOwnLimit) {
-  const auto longest = [](const std::vector<std::string>& settings) {
-    const PlanRequest request = request_of(settings);
-    return longest_context(request.config, request.hardware);
-  };
-  const std::int64_t roomy = longest({"mesh.sequence=2"});
+TEST(Plan, ATableOfPositionsLimitsTheContextAndRotaryPositionsAreWarnedOf) {
+  PlanRequest request =
+      request_of({"model.architecture=gpt2", "model.num_key_value_heads=4", "model.max_position_embeddings=100"});
+  EXPECT_EQ(longest_context(request.config, request.hardware), 100);
+  request = request_of({"mesh.sequence=2", "model.max_position_embeddings=1002"});
+  const std::int64_t roomy = longest_context(request.config, request.hardware);
   EXPECT_GT(roomy, 10000);
-  EXPECT_EQ(longest({"mesh.sequence=2", "model.max_position_embeddings=1002"}), 1000);  // in steps of 4
-  EXPECT_EQ(longest({"mesh.sequence=2", "model.max_position_embeddings=1000", "model.rope_scaling.type=linear",
-                     "model.rope_scaling.factor=4"}),
-            roomy);
-  EXPECT_EQ(longest({"mesh.sequence=2", "model.max_position_embeddings=32"}), roomy);  // the config goes beyond it
-  EXPECT_EQ(longest({"model.architecture=gpt2", "model.num_key_value_heads=4", "model.max_position_embeddings=100"}),
-            100);
+  request.longest_context = true;
+  const auto warned = [&](std::int64_t made_for, std::int64_t length) {  // whatever the length that is asked for
+    request.made_for = made_for;
+    request.config.training.seq_len = length;
+    const std::string text = plan_report(make_plan(request));
+    EXPECT_NE(text.find(fmt::format("fits on this mesh: {} tokens", roomy)), std::string::npos) << text;
+    return text.find(fmt::format("beyond the {} tokens that the model of model.from", made_for)) != std::string::npos;
+  };
+  EXPECT_TRUE(warned(1002, 1000));
+  EXPECT_TRUE(warned(1002, 1004));
+  EXPECT_FALSE(warned(0, 1000));
+  EXPECT_FALSE(warned(roomy, 1000));
 }
 
-TEST(Plan, ARunIsItsStepsItsEvaluationsAndItsSaves) {
-  PlanRequest request = request_of({"training.steps=100", "checkpoint.interval=40", "evaluation.interval=30",
-                                    "evaluation.context_lengths=[16]", "evaluation.target_blocks=10", "mesh.data=4",
-                                    "data.packing=concat"});
-  request.hardware.node_ranks = 2;
-  request.hardware.node_storage_bandwidth = 1e3;
-  request.hardware.host_bandwidth = 1e6;
+TEST(Plan, AMachinesPlanLeavesTheReserveThatARunMustFind) {
+  PlanRequest request = request_of({});
+  request.hardware.memory_bytes = 1e9;
+  const auto fits = [&](double bytes) { return MemoryNeed{.device = bytes, .host = 0}.fits(request.hardware); };
+  EXPECT_TRUE(fits(1e9));  // of a device: what its file says is what a run may take
+  request.hardware.cores = 2;
+  EXPECT_EQ(usable_bytes(request.hardware), static_cast<double>(usable_memory(1'000'000'000)));
+  EXPECT_TRUE(fits(0.95e9));
+  EXPECT_FALSE(fits(0.95e9 + 1));
+}
+
+TEST(Plan, WhatWasNotMeasuredIsSaid) {
+  PlanRequest request = request_of({"mesh.sequence=2"});
+  const auto said = [&](Measured measured, const char* words) {
+    request.hardware.measured = measured;
+    return plan_report(make_plan(request)).find(words) != std::string::npos;
+  };
+  EXPECT_FALSE(said(Measured::all, "caution"));
+  EXPECT_TRUE(said(Measured::kernels, "caution: none of its links was measured"));
+  EXPECT_TRUE(said(Measured::nothing, "caution: ringtrain has not been measured on it"));
+  request.config.mesh.sequence = 1;  // which needs no link
+  EXPECT_FALSE(said(Measured::kernels, "caution"));
+}
+
+TEST(Plan, ARunIsItsStepsAndItsEvaluations) {
+  const PlanRequest request = request_of({"training.steps=100", "evaluation.interval=30", "mesh.data=4",
+                                          "evaluation.context_lengths=[16, 32]", "evaluation.target_blocks=10"});
   const Plan plan = make_plan(request);
-  const RunTimes& run = plan.run;
-  EXPECT_EQ(run.steps, 100);
-  EXPECT_EQ(run.evaluations, 3);
-  // Three rounds of four ranks, a span of 16 tokens each: a third of the products' FLOPs, and attention forward.
-  const double products = (plan.flops.projections + plan.flops.feedforward + plan.flops.head) / 3 / 24 / 64 * 16;
-  const double attention = 4 * 32 * (16 * 17 / 2.0) * 2;
-  EXPECT_NEAR(run.evaluation_seconds, 3 * (products / 0.5e9 + attention / 0.25e9), 1e-6 * run.evaluation_seconds);
-  // Weights and two moments, 4 bytes each: a quarter of a rank to the host, half of a node to storage.
-  const double bytes = 12 * static_cast<double>(plan.parameters);
-  EXPECT_EQ(run.saves, 2);
-  EXPECT_NEAR(run.save_seconds, bytes / 4 / 1e6 + bytes / 2 / 1e3 - 40 * plan.times.step_seconds, 1e-9);
-  EXPECT_NEAR(run.last_save_seconds, bytes / 4 / 1e6 + bytes / 2 / 1e3, 1e-9);
-  EXPECT_NEAR(plan.hours * 3600,
-              100 * plan.times.step_seconds + 3 * run.evaluation_seconds + 2 * run.save_seconds + run.last_save_seconds,
-              1e-9);
-  request.hardware.node_storage_bandwidth = 1e12;  // written long before the next one
-  EXPECT_NEAR(make_plan(request).run.save_seconds, bytes / 4 / 1e6, 1e-9);
+  EXPECT_EQ(plan.steps, 100);
+  EXPECT_EQ(plan.evaluations, 3);
+  EXPECT_NEAR(plan.evaluation_seconds, 10 * (16 + 32) / plan.tokens_per_second / 3, 1e-12);
+  EXPECT_NEAR(plan.hours * 3600, 100 * plan.times.step_seconds + 3 * plan.evaluation_seconds, 1e-9);
+  EXPECT_NEAR(plan.device_hours, 4 * plan.hours, 1e-12);
 }
 
 TEST(Plan, ARunOfAGpuIsPlannedInAnyBuild) {
@@ -272,11 +284,11 @@ TEST(Plan, ARingAtTheThresholdHidesItsHops) {
   PlanRequest request = request_of({"mesh.sequence=2", "training.global_batch_size=1", "data.packing=concat"});
   request.hardware.levels = {{.ranks = 64, .bandwidth = 1e6, .latency = 0}};
   request.config.training.seq_len = 4096;
-  const double threshold = make_plan(request).masks.front().hop.tokens_to_hide;
+  const double threshold = make_plan(request).hop.tokens_to_hide;
   const auto wait = [&](double tokens) {
     request.config.training.seq_len = 4 * std::llround(tokens / 2);
     const Plan plan = make_plan(request);
-    const HopPlan& hop = plan.masks.front().hop;
+    const HopPlan& hop = plan.hop;
     return hop.transfer_seconds / hop.compute_seconds;
   };
   EXPECT_NEAR(wait(threshold), 1, 0.01);
@@ -305,21 +317,7 @@ TEST(Plan, SixtyFiveThousandRanksAreSimulated) {
   request.config.training.seq_len = 65536;
   request.hardware.levels = {{.ranks = 12, .bandwidth = 4e11, .latency = 5e-6},  // rings lie in them in several ways
                              {.ranks = 65536, .bandwidth = 5e10, .latency = 2e-5}};
-  EXPECT_GE(make_plan(request).times.events, 256 * 256 * 256);
-}
-
-TEST(Plan, TellsWhatTakesLongBeforeItDoes) {
-  PlanRequest request = request_of({"data.packing=concat", "training.global_batch_size=1"});
-  request.config.mesh.sequence = RingWork::largest_ring;
-  request.config.training.seq_len = RingWork::largest_ring;
-  struct Told {};
-  std::string told;
-  request.tell = [&](const std::string& sentence) {
-    told = sentence;
-    throw Told{};
-  };
-  EXPECT_THROW(make_plan(request), Told);
-  EXPECT_TRUE(told.starts_with("simulating 1 ring of 16384 ranks takes about ")) << told;
+  EXPECT_GT(make_plan(request).times.step_seconds, 0);
 }
 
 TEST(Hardware, FilesAreReadStrictly) {
@@ -333,19 +331,20 @@ TEST(Hardware, FilesAreReadStrictly) {
     EXPECT_NE(sentence.find(part), std::string::npos) << sentence;
     EXPECT_TRUE(sentence.starts_with("hand.yaml:")) << sentence;
   };
-  refused("bandwidth: 1.0e18", "bandwith: 1.0e18", "did you mean bandwidth?");
-  refused("matmul: 0.5", "matmul: 1.5", "hand.yaml:3: matmul");
-  refused("ranks: 64", "ranks: 3", "a level of 3 ranks cannot hold groups of 2");
-  refused("name: by hand\n", "", "needs name");
-  refused("bytes: 1.0e9, ", "", "memory needs bytes");
+  refused("bandwidth: 1.0e18", "bandwith: 1.0e18",
+          "hand.yaml:4: memory.bandwith is no key; did you mean memory.bandwidth?");
+  refused("matmul: 0.5", "matmul: 1.5", "hand.yaml:3: efficiency.matmul");
+  refused("ranks: 64", "ranks: 3", "3 ranks hold no groups of 2");
+  refused("ranks: 64", "ranks: 2", "ranks of 2 follow 2");
+  refused("name: by hand\n", "", "name or levels is missing");
+  refused("bytes: 1.0e9, ", "", "memory.bytes is missing");
   refused("latency: 1.0e-3", "latency: soon", "hand.yaml:6: latency");
-  refused("peak_flops: {float32: 1.0e9}", "peak_flops: 7", "must be a map");
+  refused("peak_flops: {float32: 1.0e9}", "peak_flops: 7", "peak_flops is no key");
   refused("name: by hand", "name: by hand\nname: twice", "given twice");
-  refused("name: by hand", "name: by hand\nrates_of: me", "must be one of ringtrain, others, others alone");
-  refused("name: by hand", "name: by hand\nnode: {ranks: 8}", "node needs memory");
-  refused("name: by hand", "name: by hand\nnode: {ranks: 8, memory: nan}", "memory is the text");
+  refused("name: by hand", "name: by hand\nmeasured: me", "must be one of all, kernels, nothing");
+  refused("name: by hand", "name: by hand\nnode: {ranks: 8, memory: nan}", "node.memory is the text");
   refused("name: by hand", "name: by hand\nattention_blocks:\n  - {tokens: 9, share: 1}\n  - {tokens: 9, share: 1}",
-          "the shortest comes first");
+          "tokens of 9 follow 9");
 }
 
 TEST(Hardware, AttentionIsSlowerInShortBlocks) {
@@ -365,7 +364,7 @@ TEST(Hardware, AttentionIsSlowerInShortBlocks) {
 TEST(Hardware, EveryFileOfTheCheckoutIsReadAndFoundByName) {
   std::filesystem::current_path(source_folder());
   const std::vector<std::string> names = hardware_names();
-  EXPECT_GE(names.size(), 10u);
+  EXPECT_GE(names.size(), 9u);
   for (const std::string& name : names) {
     const Hardware hardware = read_hardware(find_hardware(name));
     EXPECT_FALSE(hardware.levels.empty()) << name;
@@ -379,13 +378,14 @@ TEST(Hardware, RanksOfAMachineShareItsCores) {
   Hardware hardware = parse_hardware(hardware_text, "hand.yaml");
   hardware.cores = 4;
   hardware.levels = {{.ranks = 64, .bandwidth = 1}};
-  MeshConfig mesh{.data = 1, .sequence = 2};
-  EXPECT_DOUBLE_EQ(rank_rates(hardware, mesh, DType::float32).peak, 2e9);
-  mesh.threads_per_rank = 1;
-  EXPECT_DOUBLE_EQ(rank_rates(hardware, mesh, DType::float32).peak, 1e9);
-  mesh.sequence = 8;
-  EXPECT_DOUBLE_EQ(rank_rates(hardware, mesh, DType::float32).peak, 0.5e9);
-  error_of(ExitCode::usage, [&] { rank_rates(hardware, mesh, DType::bfloat16); });
+  Config config = config_of({"mesh.data=1", "mesh.sequence=2"});
+  EXPECT_DOUBLE_EQ(rank_rates(hardware, config, 0).peak, 2e9);
+  config.mesh.threads_per_rank = 1;
+  EXPECT_DOUBLE_EQ(rank_rates(hardware, config, 0).peak, 1e9);
+  config.mesh.sequence = 8;
+  EXPECT_DOUBLE_EQ(rank_rates(hardware, config, 0).peak, 0.5e9);
+  config.training.dtype = DType::bfloat16;
+  error_of(ExitCode::usage, [&] { rank_rates(hardware, config, 0); });
 }
 
 }  // namespace

@@ -68,7 +68,23 @@ constexpr std::array ratio_rows{RatioRow{"3B", 3200, {}},
                                 RatioRow{"175B", 12288, {1.1, 1.2, 1.4, 1.8, 2.6, 4.3, 14.4, 162.6, 1725.6}},
                                 RatioRow{"1TB", 36864, {1.0, 1.1, 1.1, 1.3, 1.6, 2.1, 5.6, 56.8, 596.8}}};
 
-Hardware hardware_of(const char* name) {
+/// Returns a device of the paper's Table 2 (peak, one-directional bandwidth and memory), or one of configs/hardware.
+Hardware hardware_of(const std::string& name) {
+  struct Device {
+    const char* name;
+    double peak, bandwidth, memory;
+  };
+  for (const Device& device :
+       {Device{"paper-a100-nvlink", 312e12, 300e9, 80e9}, Device{"paper-a100-infiniband", 312e12, 12.5e9, 80e9},
+        Device{"tpu-v3", 123e12, 112e9, 16e9}, Device{"tpu-v4", 275e12, 268e9, 32e9},
+        Device{"tpu-v5e", 196e12, 186e9, 16e9}}) {
+    if (device.name != name) continue;
+    Hardware hardware;
+    hardware.peak_bfloat16 = device.peak;
+    hardware.memory_bytes = device.memory;
+    hardware.levels = {{.ranks = 65536, .bandwidth = device.bandwidth}};
+    return hardware;
+  }
   return read_hardware(find_hardware(name));
 }
 
@@ -141,60 +157,6 @@ std::string ratio_table() {
   return text;
 }
 
-std::string sum_table() {
-  // Keys and values of 1,024 tokens at width 4,096, two bytes an element, and twice that as float32.
-  const double block = 2 * 1024.0 * 4096 * 4, element = 4096;
-  const double hundred_million = 100e6 * 1024 * 2;  // an output of each layer, two bytes an element
-  const double h100 = hardware_of("h100").peak_bfloat16, gb_200 = 200e9;
-  std::string text = "| sum | computed | as told |\n|---|---|---|\n";
-  const auto row = [&](const std::string& what, const std::string& computed, const char* told) {
-    text += fmt::format("| {} | {} | {} |\n", what, computed, told);
-  };
-  row("block c from which 4·d·c² / F covers 4·c·d / B, A100 over NVLink",
-      fmt::format("{:.0f} tokens", min_block(hardware_of("paper-a100-nvlink"))), "c ≥ F / B");
-  row("keys and values of 1,024 tokens, width 4,096, float32", fmt::format("{:.2f} MB", block * 1e-6), "33.55 MB");
-  row("the same, a device of 2 (or bfloat16 on one)", fmt::format("{:.2f} MB", block / 2 * 1e-6), "16.77 MB");
-  row("keys and values of 1M tokens, 4,096 bytes a position each", fmt::format("{:.2f} GB", 2e6 * element * 1e-9),
-      "8 GB");
-  row("the same, a device of 8", fmt::format("{:.2f} GB", 2e6 * element / 8 * 1e-9), "1 GB");
-  row("100M tokens, hidden 1,024, one layer's output, bfloat16", fmt::format("{:.1f} GB", hundred_million * 1e-9), "-");
-  row("the same of 6 layers and more", fmt::format("{:.1f} GB", 6 * hundred_million * 1e-9), "over 1,000 GB");
-  row("8 GB over 200 GB/s", fmt::format("{:.2f} s", 8e9 / gb_200), "0.04 s");
-  const double hop = 125e3 * 125e3 * 4096 / hardware_of("paper-a100-nvlink").peak_bfloat16;
-  row("a hop of 1M tokens on 8 devices, width 4,096: d·c² operations, A100 at peak", fmt::format("{:.3f} s", hop), "-");
-  row("its eight hops", fmt::format("{:.2f} s", 8 * hop), "1 to 2 s");
-  row("the same attention, all 4·d·s² FLOPs, on 8 H100 at peak", fmt::format("{:.2f} s", 4 * 1e12 * 4096 / 8 / h100),
-      "-");
-  // What a transfer takes beyond the computing that hides it, at 8,192 tokens a device.
-  const auto exposed = [](const char* name) { return 100 * std::max(0.0, min_block(hardware_of(name)) / 8192 - 1); };
-  row("communication that nothing hides, over computing, 8,192 tokens a device, A100 over NVLink",
-      fmt::format("{:.0f} %", exposed("paper-a100-nvlink")), "under 5 %");
-  row("the same over InfiniBand", fmt::format("{:.0f} %", exposed("paper-a100-infiniband")), "-");
-  row("tokens of 256 devices with 8,192 each", fmt::format("{}", 256 * 8192), "2,097,152");
-  return text;
-}
-
-/// Keys and values that a device holds and sends on, width 4,096, float32.
-std::string block_bytes_table() {
-  std::string text = "| tokens | in all, MB | of 2 devices | of 4 | of 8 |\n|---|---|---|---|---|\n";
-  for (const int tokens : {1024, 8192, 32768}) {
-    text += fmt::format("| {} |", tokens);
-    for (const int devices : {1, 2, 4, 8}) text += fmt::format(" {:.2f} |", 2e-6 * tokens * 4096 * 4 / devices);
-    text += "\n";
-  }
-  return text;
-}
-
-std::string example_table() {
-  const int S = 8, N = 2, d = 4, block = S / N;
-  const int block_operations = 2 * block * block * d;  // scores, and their sums of values: a product and a sum is one
-  std::string text = "| of | held of 96 values | operations | values sent |\n|---|---|---|---|\n";
-  text += fmt::format("| a hop of a device | {} | {} | {} |\n", 3 * block * d, block_operations, 2 * block * d);
-  text += fmt::format("| a device | {} | {} | {} |\n", 3 * block * d, N * block_operations, (N - 1) * 2 * block * d);
-  return text +
-         fmt::format("| both | {} | {} | {} |\n", 3 * S * d, N * N * block_operations, N * (N - 1) * 2 * block * d);
-}
-
 }  // namespace
 
 double min_block(const Hardware& hardware) {
@@ -247,10 +209,7 @@ std::int64_t longest_published_context(const PublishedModel& model, LayerKind ki
 std::string published_tables() {
   return "## The least block that hides a transfer\n\n" + block_table() + "\n## The largest activation of a layer\n\n" +
          activation_table() + "\n## The longest context, in 1,024 tokens\n\n" + context_table() +
-         "\n## FLOPs a token of longer contexts, relative to 4K\n\n" + ratio_table() +
-         "\n## Sums that tutorials repeat\n\n" + sum_table() +
-         "\n## Keys and values of a device, width 4,096, float32\n\n" + block_bytes_table() +
-         "\n## Eight tokens on two devices, width 4\n\n" + example_table();
+         "\n## FLOPs a token of longer contexts, relative to 4K\n\n" + ratio_table();
 }
 
 }  // namespace ringtrain

@@ -6,7 +6,6 @@
 
 #include <cstdio>
 #include <ctime>
-#include <set>
 
 #include "extras/planner/step_simulation.h"
 #include "tests/support/error_of.h"
@@ -31,12 +30,11 @@ constexpr PassCosts backward{.pair_seconds = 1, .key_value_bytes = 1, .gradient_
 
 struct Result {
   std::vector<double> ends, waits;
-  std::int64_t events = 0;
 };
 Result simulate(const RingWork& work, const Hardware& hardware, const PassCosts& costs) {
   std::vector<double> clocks(work.ranks(), 0.0);
   const PassTimes times = RingSimulation(work, hardware, 0).pass(costs, clocks);
-  return {clocks, times.wait, times.events};
+  return {clocks, times.wait};
 }
 
 using Times = std::vector<double>;
@@ -45,7 +43,6 @@ TEST(RingSimulation, ATransferThatComputingHidesCostsNothing) {
   const Result result = simulate(ring(2, full), links(1), forward);
   EXPECT_EQ(result.ends, (Times{32, 32}));  // 16 pairs at hop 0, meanwhile 4 bytes in 4 s; 16 at hop 1
   EXPECT_EQ(result.waits, (Times{0, 0}));
-  EXPECT_EQ(result.events, 4 + 2);
 }
 
 TEST(RingSimulation, ASlowTransferIsWaitedFor) {
@@ -62,7 +59,6 @@ TEST(RingSimulation, LatencyDelaysAMessageButKeepsNoLinkBusy) {
 TEST(RingSimulation, ACausalContiguousRingLeavesOutWhatNobodySees) {
   const Result result = simulate(ring(2, causal), links(1), forward);
   EXPECT_EQ(result.ends, (Times{10, 26}));  // 10 pairs of the own triangle; rank 1 also 16 of block 0
-  EXPECT_EQ(result.events, 3 + 1);
 }
 
 TEST(RingSimulation, ZigzagIsEven) {
@@ -123,7 +119,6 @@ TEST(RingSimulation, DocumentsLeaveOutHopsAndPairs) {
   RingCase ring_case{.mask = causal, .layout = Layout::contiguous, .length = 12, .ranks = 3, .documents = {0, 4, 8}};
   const Result apart = simulate(RingWork(ring_case), links(1), forward);
   EXPECT_EQ(apart.ends, (Times{10, 10, 10}));
-  EXPECT_EQ(apart.events, 3);
   // One boundary inside rank 1: its second half sees nothing of rank 0, and rank 2 sees that half alone.
   ring_case.documents = {0, 6};
   const RingWork work(ring_case);
@@ -168,83 +163,46 @@ TEST(RingWorkOfDocuments, HasEveryPairOnce) {
   }
 }
 
-TEST(RingWorkOfWholeSequences, KnownPairsAndStepsAreThoseOfTheLayout) {
-  std::set<Layout> even_ones;
+TEST(RingWorkOfWholeSequences, PairsAreThoseOfTheLayout) {
   for (const Layout layout : all_layouts) {
     for (const auto& [ranks, length] : {std::pair{1, 9}, {2, 8}, {3, 21}, {6, 96}, {6, 97}, {6, 90}, {7, 60}}) {
-      const RingCase whole{.mask = causal, .layout = layout, .length = length, .ranks = ranks, .min_part = 4};
-      RingCase counted = whole;  // with a list of documents nothing is taken for even
-      counted.documents = {0};
-      const RingWork work(whole), other(counted);
-      EXPECT_FALSE(other.even());
-      if (work.even() && ranks > 2) even_ones.insert(layout);
+      const RingWork work({.mask = causal, .layout = layout, .length = length, .ranks = ranks, .min_part = 4});
       std::int64_t pairs = 0, by_part = 0;
       for (int rank = 0; rank < ranks; ++rank) {
         const SegmentList queries = shard_segments(layout, length, ranks, rank);
         for (int owner = 0; owner < ranks; ++owner) {
           const std::int64_t visible = visible_pairs(causal, queries, shard_segments(layout, length, ranks, owner));
           EXPECT_EQ(work.pairs(rank, owner), visible) << name_of(layout) << " " << ranks << " " << length;
-          EXPECT_EQ(other.pairs(rank, owner), visible);
-          pairs += work.pairs(rank, owner);
-          for (int part = 0; part < work.parts(); ++part) {
-            by_part += work.pairs(rank, owner, part);
-            EXPECT_EQ(work.pairs(rank, owner, part), other.pairs(rank, owner, part));
-          }
-          const auto step = work.step(rank, owner), same = other.step(rank, owner);
-          ASSERT_EQ(step.has_value(), same.has_value());
-          if (!step) continue;
-          EXPECT_EQ(step->receive_from, same->receive_from);
-          EXPECT_EQ(step->gradient_to, same->gradient_to);
+          pairs += visible;
+          for (int part = 0; part < work.parts(); ++part) by_part += work.pairs(rank, owner, part);
         }
       }
       EXPECT_EQ(pairs, length * (length + 1) / 2);
       EXPECT_EQ(by_part, pairs);
     }
   }
-  EXPECT_EQ(even_ones.size(), all_layouts.size());  // each is where shards have one size
 }
 
 TEST(RingWork, ARingTooLongToSimulateIsRefused) {
   const std::string sentence =
       error_of(ExitCode::usage, [] { RingWork work({.mask = {}, .length = 1 << 17, .ranks = 1 << 15}); });
-  EXPECT_NE(sentence.find("32768 ranks is more than the 16384"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("32768 ranks is more than the 1024"), std::string::npos) << sentence;
+  error_of(ExitCode::usage, [] { RingWork work({.mask = {}, .length = 8, .ranks = 9}); });  // one would hold no token
 }
 
-TEST(RingSimulation, AnEvenRingIsThatWhosePairsAreAllCounted) {
-  Hardware uneven;
-  uneven.levels = {{.ranks = 2, .bandwidth = 7e4, .latency = 1e-5},
-                   {.ranks = 8, .bandwidth = 2e4, .latency = 3e-4},
-                   {.ranks = 65536, .bandwidth = 6e3, .latency = 2e-3}};
-  for (const Layout layout : all_layouts) {
-    for (const AttentionMask& mask : {causal, full}) {
-      for (const PassCosts& costs :
-           {PassCosts{.pair_seconds = 1e-6, .visit_seconds = 1e-5, .key_value_bytes = 1},
-            PassCosts{.pair_seconds = 1e-6, .key_value_bytes = 1, .gradient_bytes = 2, .overlap_seconds = 2e-3}}) {
-        RingCase ring_case{.mask = mask, .layout = layout, .length = 64 * 33, .ranks = 33, .min_part = 16};
-        const RingWork even(ring_case);
-        ASSERT_TRUE(even.even());
-        ring_case.documents = {0};
-        const Result known = simulate(even, uneven, costs);
-        const Result counted = simulate(RingWork(ring_case), uneven, costs);
-        EXPECT_EQ(known.ends, counted.ends) << name_of(layout);
-        EXPECT_EQ(known.events, counted.events);
-      }
-    }
-  }
-}
-
-TEST(RingSimulation, ARingOfAThousandTakesASecond) {
-  const RingWork work({.mask = causal, .layout = Layout::zigzag, .length = 1 << 16, .ranks = 1024, .min_part = 16});
-  std::vector<double> clocks(1024, 0.0);
+TEST(RingSimulation, TheLargestRingTakesSeconds) {
+  const std::clock_t begin = std::clock();
+  const int ranks = RingWork::largest_ring;
+  const RingWork work({.mask = causal, .layout = Layout::zigzag, .length = 1 << 16, .ranks = ranks, .min_part = 16});
   const Hardware hardware = links(1e9, 1e-5);
   const RingSimulation simulation(work, hardware, 0);
-  const std::clock_t begin = std::clock();
-  const std::int64_t events = simulation.pass(forward, clocks).events + simulation.pass(backward, clocks).events;
+  std::vector<double> clocks(ranks, 0.0);
+  simulation.pass(forward, clocks);
+  simulation.pass(backward, clocks);
   const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
-  EXPECT_GT(events, 8 * 1024 * 1024);
-  std::printf("%lld events in %.2f s of a core\n", static_cast<long long>(events), seconds);
+  std::printf("%.2f s of a core\n", seconds);
 #if defined(NDEBUG) && !defined(RINGTRAIN_SANITIZED)
-  EXPECT_LT(seconds, 1);
+  EXPECT_LT(seconds, 4);
 #endif
 }
 

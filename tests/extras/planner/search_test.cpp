@@ -24,108 +24,114 @@ PlanRequest gpu_request(const std::vector<std::string>& settings) {
 }
 
 TEST(Search, HoldsEveryMeshThatDividesTheBatchBestFirst) {
-  const SearchResult result = search_plans(gpu_request({"training.global_batch_size=4"}), 16, {4});
+  const Candidates found = search_plans(gpu_request({"training.global_batch_size=4"}), 16);
   std::set<std::pair<std::int64_t, std::int64_t>> meshes;
   std::set<std::int64_t> micro;
-  for (std::size_t i = 0; i < result.candidates.size(); ++i) {
-    const Candidate& c = result.candidates[i];
-    meshes.emplace(c.mesh.data, c.mesh.sequence);
-    micro.insert(c.micro_batch_size);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const Candidate& c = found[i];
+    meshes.emplace(c.config.mesh.data, c.config.mesh.sequence);
+    micro.insert(c.config.training.micro_batch_size);
+    EXPECT_EQ(c.config.training.global_batch_size, 4);
     EXPECT_EQ(c.fits, c.need.device <= 80e9);
     if (i < 2 || !c.fits) continue;  // the first is the choice among ties
-    EXPECT_TRUE(result.candidates[i - 1].fits);
-    EXPECT_GE(c.step_seconds, result.candidates[i - 1].step_seconds);
+    EXPECT_TRUE(found[i - 1].fits);
+    EXPECT_GE(c.times.step_seconds, found[i - 1].times.step_seconds);
   }
   EXPECT_EQ(meshes, (std::set<std::pair<std::int64_t, std::int64_t>>{{1, 16}, {2, 8}, {4, 4}}));
   EXPECT_EQ(micro, (std::set<std::int64_t>{1, 2, 4}));
-  EXPECT_EQ(result.why.size(), 7u);
+  // The report has the choice, and for each thing that there is to choose the fastest that chooses otherwise.
+  const std::string text = search_report(found);
+  EXPECT_EQ(std::ranges::count(text, '\n'), 2 + 1 + 6);
+  for (const char* row : {"the choice ", "another mesh ", "another layout ", "another recompute ", "another offload ",
+                          "another shard ", "another micro-batch "}) {
+    EXPECT_NE(text.find(row), std::string::npos) << row;
+  }
+  const auto other =
+      std::ranges::find_if(found, [&](const Candidate& c) { return c.config.mesh.data != found[0].config.mesh.data; });
+  EXPECT_TRUE(std::regex_search(
+      text, std::regex(fmt::format("another mesh +{}x{} ", other->config.mesh.data, other->config.mesh.sequence))))
+      << text;
+  const std::string alone = search_report(search_plans(gpu_request({}), 1));
+  EXPECT_EQ(alone.find("another mesh"), std::string::npos) << alone;  // there is none
 }
 
 TEST(Search, AContiguousCausalRingLosesByItsWaits) {
-  const SearchResult result = search_plans(gpu_request({}), 8, {1});
-  ASSERT_TRUE(result.candidates.front().fits);
-  EXPECT_NE(result.candidates.front().mesh.layout, Layout::contiguous);
-  for (const Candidate& c : result.candidates) {
-    if (!c.fits || c.mesh.layout != Layout::contiguous) continue;
+  const Candidates found = search_plans(gpu_request({}), 8);
+  ASSERT_TRUE(found.front().fits);
+  EXPECT_NE(found.front().config.mesh.layout, Layout::contiguous);
+  for (const Candidate& c : found) {
+    if (!c.fits || c.config.mesh.layout != Layout::contiguous) continue;
     // The last rank has nearly twice the mean of the pairs.
-    EXPECT_GT(c.times.ring_wait + c.times.reduction_wait, 0.1 * c.step_seconds);
+    EXPECT_GT(c.times.ring_wait + c.times.reduction_wait, 0.1 * c.times.step_seconds);
   }
 }
 
-TEST(Search, TiesGoToTheConfigsBatchThenToZigzagThenToLessMemory) {
-  const PlanRequest request = gpu_request({});
-  const SearchResult result = search_plans(request, 8);
-  const Candidate& choice = result.candidates.front();
-  std::set<std::int64_t> batches;
+TEST(Search, TiesGoToZigzagThenToLessMemory) {
+  const Candidates found = search_plans(gpu_request({}), 8);
+  const Candidate& choice = found.front();
   double fastest = 0;
-  for (const Candidate& c : result.candidates) {
-    batches.insert(c.global_batch_size);
-    if (c.fits) fastest = std::max(fastest, c.tokens_per_second);
-  }
-  EXPECT_EQ(batches, (std::set<std::int64_t>{1, 2, 4, 8}));  // the config's is 1
+  for (const Candidate& c : found) fastest = std::max(fastest, c.tokens_per_second);
   EXPECT_GE(choice.tokens_per_second, (1 - tie) * fastest);
-  EXPECT_EQ(choice.mesh.layout, Layout::zigzag);
+  EXPECT_EQ(choice.config.mesh.layout, Layout::zigzag);
   bool a_faster_tie = false;
-  for (const Candidate& c : result.candidates) {
+  for (const Candidate& c : found) {
     if (!c.fits || c.tokens_per_second < (1 - tie) * fastest) continue;
     a_faster_tie = a_faster_tie || c.tokens_per_second > choice.tokens_per_second;
-    EXPECT_GE(c.global_batch_size, choice.global_batch_size);
-    if (c.global_batch_size > choice.global_batch_size || c.mesh.layout != Layout::zigzag) continue;
-    EXPECT_GE(c.need.of_a_rank(request.hardware, 8), choice.need.of_a_rank(request.hardware, 8));
+    if (c.config.mesh.layout != Layout::zigzag) continue;
+    EXPECT_GE(c.need.device + c.need.host, choice.need.device + choice.need.host);
   }
   EXPECT_TRUE(a_faster_tie);
 }
 
 TEST(Search, HostMemoryOfANodeDecides) {
   PlanRequest request = gpu_request({"training.seq_len=1048576"});
-  const auto moved = [](const SearchResult& result) {
-    return std::ranges::count_if(result.candidates, [](const Candidate& c) { return c.fits && c.need.host > 10e9; });
+  const auto moved = [](const Candidates& found) {
+    return std::ranges::count_if(found, [](const Candidate& c) { return c.fits && c.need.host > 10e9; });
   };
   request.hardware.node_memory = 0;  // not known: no limit
-  EXPECT_GT(moved(search_plans(request, 2, {1})), 0);
+  EXPECT_GT(moved(search_plans(request, 2)), 0);
   request.hardware.node_memory = 10e9;
-  EXPECT_EQ(moved(search_plans(request, 2, {1})), 0);
+  EXPECT_EQ(moved(search_plans(request, 2)), 0);
   // Both ranks share a node: it holds what both move.
   request.hardware.node_memory = 1e15;
-  const SearchResult shared = search_plans(request, 2, {1});
+  const Candidates shared = search_plans(request, 2);
   request.hardware.node_ranks = 1;
-  const SearchResult apart = search_plans(request, 2, {1});
+  const Candidates apart = search_plans(request, 2);
   double of_two = 0, of_one = 0;
-  for (const Candidate& c : shared.candidates) of_two = std::max(of_two, c.need.host);
-  for (const Candidate& c : apart.candidates) of_one = std::max(of_one, c.need.host);
+  for (const Candidate& c : shared) of_two = std::max(of_two, c.need.host);
+  for (const Candidate& c : apart) of_one = std::max(of_one, c.need.host);
   EXPECT_GT(of_one, 0);
   EXPECT_EQ(of_two, 2 * of_one);
 }
 
 TEST(Search, PrefersWhatFitsAndNamesTheMemoryThatWouldHelp) {
   PlanRequest request = gpu_request({"training.seq_len=262144"});
-  const SearchResult roomy = search_plans(request, 2, {1});
+  const Candidates roomy = search_plans(request, 2);
   double least = 1e30;
-  for (const Candidate& c : roomy.candidates) least = std::min(least, c.need.device);
+  for (const Candidate& c : roomy) least = std::min(least, c.need.device);
   request.hardware.memory_bytes = least;
-  const SearchResult tight = search_plans(request, 2, {1});
-  ASSERT_TRUE(tight.candidates.front().fits);
-  EXPECT_EQ(tight.candidates.front().need.device, least);
+  const Candidates tight = search_plans(request, 2);
+  ASSERT_TRUE(tight.front().fits);
+  EXPECT_EQ(tight.front().need.device, least);
   request.hardware.memory_bytes = least - 1;
-  const SearchResult none = search_plans(request, 2, {1});
-  EXPECT_FALSE(none.candidates.front().fits);
-  EXPECT_EQ(none.candidates.front().need.device, least);  // the nearest to fitting
-  EXPECT_TRUE(none.why.empty());
+  const Candidates none = search_plans(request, 2);
+  EXPECT_FALSE(none.front().fits);
+  EXPECT_EQ(none.front().need.device, least);  // the nearest to fitting
   EXPECT_NE(search_report(none).find("does not fit"), std::string::npos);
 }
 
 TEST(Search, DevicesThatNothingDividesAreRefused) {
   const std::string sentence = error_of(ExitCode::usage, [] { search_plans(gpu_request({"training.seq_len=4"}), 7); });
   EXPECT_NE(sentence.find("no mesh of 7 devices"), std::string::npos) << sentence;
-  const std::string longer = error_of(ExitCode::usage, [] { search_plans(gpu_request({}), 8192, {1}); });
-  EXPECT_NE(longer.find("and 4096 ranks"), std::string::npos) << longer;
+  const std::string longer = error_of(ExitCode::usage, [] { search_plans(gpu_request({}), 8192); });
+  EXPECT_NE(longer.find("and 1024 ranks"), std::string::npos) << longer;
 }
 
 /// Returns the advice for the nearest way to fit the request on so many devices.
 std::string advice_of(PlanRequest& request, std::int64_t devices) {
-  const SearchResult found = search_plans(request, devices);
-  EXPECT_FALSE(found.candidates.front().fits);
-  request.config = config_of(request.config, found.candidates.front());
+  const Candidates found = search_plans(request, devices);
+  EXPECT_FALSE(found.front().fits);
+  request.config = found.front().config;
   return fmt::format("{}", fmt::join(advice(request.config, request.hardware), "\n"));
 }
 
@@ -133,8 +139,10 @@ TEST(Advice, SaysWhatWouldFitAndItDoes) {
   PlanRequest request = gpu_request({"training.seq_len=524288"});
   request.hardware.memory_bytes = 20e9;
   const std::string text = advice_of(request, 2);
-  EXPECT_NE(text.find("of the 18.6 GiB that a device has"), std::string::npos) << text;
-  EXPECT_NE(text.find("no number of devices lowers weights"), std::string::npos) << text;
+  EXPECT_NE(text.find("of the 18.6 GiB that it may take of a device"), std::string::npos) << text;
+  for (const char* part : {"training.shard: weights", "a smaller model"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
   std::smatch found;
   ASSERT_TRUE(std::regex_search(text, found, std::regex("would fit on (\\d+) devices"))) << text;
   Config config = request.config;
@@ -154,7 +162,7 @@ TEST(Advice, SaysWhereNoNumberOfDevicesIsEnough) {
   PlanRequest request = gpu_request({});
   request.hardware.memory_bytes = 1e9;  // less than a chunk of logits and the places of gathered weights
   const std::string text = advice_of(request, 4);
-  EXPECT_NE(text.find("it fits on no number of devices up to 65536"), std::string::npos) << text;
+  EXPECT_NE(text.find("it fits on no number of devices up to 1024"), std::string::npos) << text;
 }
 
 }  // namespace

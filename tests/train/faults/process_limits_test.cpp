@@ -128,6 +128,17 @@ TEST_F(ProcessLimits, ALimitOfAddressSpaceIsACodeWithASentence) {
   EXPECT_GT(refused, 3);
 }
 
+TEST_F(ProcessLimits, APlanMayTakeNoMoreThanNineteenTwentiethsOfWhatIsFree) {
+#ifdef RINGTRAIN_SANITIZED
+  GTEST_SKIP() << "sanitizers need all of the address space";
+#endif
+  constexpr std::int64_t free_bytes = std::int64_t{12} << 30;
+  const ChildResult result = train_with({"--dry-run"}, [] { limit(RLIMIT_AS, free_bytes); });
+  const std::size_t place = result.out.find("available: ");
+  ASSERT_NE(place, std::string::npos) << result.out;
+  EXPECT_LT(std::stod(result.out.substr(place + 11)), 0.95 * static_cast<double>(free_bytes));
+}
+
 /// Lets each thread want so much address space for its stack that `threads` of them can be had, and no more.
 void leave_threads(std::int64_t threads) {
   constexpr std::int64_t gib = std::int64_t{1} << 30;
