@@ -5,6 +5,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/paths.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -32,188 +35,41 @@ void expect_told(const std::vector<TextMistake>& mistakes) {
   for (const auto& [text, says, settings] : mistakes) EXPECT_EQ(complaint(text, settings), says) << text;
 }
 
-TEST(ConfigMistakes, UnknownAndRepeatedKeys) {
-  expect_told(std::vector<KeyMistake>{
-      {"model", "hiden_size: 128", "unknown key; did you mean model.hidden_size?"},
-      {"optimizer", "rl: 1", "unknown key; did you mean optimizer.lr?"},
-      {"mesh", "recompute: full", "unknown key; did you mean training.recompute?"},
-      {"model", "quantisation_bits: 4", "unknown key"},
-  });
-  expect_told(std::vector<TextMistake>{
-      {base + "sliding_window: 3\n", "x.yaml:3: sliding_window: unknown key; did you mean model.sliding_window?"},
-      {base + "optimiser: {lr: 1}\n", "x.yaml:3: optimiser: unknown key; did you mean optimizer?"},
-      {base + "optimiser:\n  lr: x\n",
-       "x.yaml:3: optimiser: unknown key; did you mean optimizer?\n"
-       "x.yaml:4: optimizer.lr: is the text \"x\", but must be a number in [0, 100]"},
-      {"training: {seq_len: 64, step: 10}\ndata: {train: a}\n",
-       "x.yaml:1: training.step: unknown key; did you mean training.steps?"},
-      {with("model", "rope_scaling: {kind: yarn}"), "x.yaml:7: model.rope_scaling.kind: unknown key"},
-      {base + "mesh.sequence: 2\n",
-       "x.yaml:3: mesh.sequence: a key of a file has no dots: write one section inside the other"},
-      {with("mesh", "data: 1\n  sequence: 2\n  data: 2"),
-       "x.yaml:9: mesh.data: is given twice; the first is in line 7"},
-      {base + "mesh: {data: 1}\nmodel: {}\nmesh: {sequence: 1}\n",
-       "x.yaml:5: mesh: is given twice; the first is in line 3"},
-      {base + "mesh: 4\n", "x.yaml:3: mesh: is a section of keys, but holds one value"},
-      {base + "mesh: [4]\n", "x.yaml:3: mesh: is a section of keys, but holds a list"},
-      {"data:\n  packing: concat\n",
-       "x.yaml: data.train: is required but missing (a path, or a list of {path, weight})\n"
-       "x.yaml: training.seq_len: is required but missing (tokens of a sequence)\n"
-       "x.yaml: training.steps: is required but missing (optimizer steps)"},
-  });
+/// Returns the rows of a table of config_mistakes.json.
+nlohmann::json rows(const char* table) {
+  return nlohmann::json::parse(std::ifstream(source_folder() + "/tests/framework/config_mistakes.json")).at(table);
 }
 
-TEST(ConfigMistakes, Settings) {
-  const std::vector<std::pair<std::string, std::string>> mistakes{
-      {"mesh={data: 1, data: 1}", "mesh.data: is given twice"},
-      {"training.steps", "must be key.path=value"},
-      {"=4", "must be key.path=value"},
-      {"mesh.seqence=4", "unknown key; did you mean mesh.sequence?"},
-      {"mesh.sequence=four", "is the text \"four\", but must be an integer from 1 to 1024"},
-      {"optimizer.betas=[0.9", "not valid YAML: end of sequence flow not found (column 1)"},
-      {"data.validation=a\x80", "the byte 0x80 is not UTF-8 text"},
-      {"mesh.backend=nccl", "nccl carries GPU memory; with training.device cpu use threads or mpi (or auto)"},
-  };
+TEST(ConfigMistakes, OfAKeyAreNamedWithItsLine) {
+  std::vector<KeyMistake> mistakes{
+      {"mesh", "layout: " + std::string(200, 'z'),
+       "is the text \"" + std::string(77, 'z') + "...\", but must be one of contiguous, striped, zigzag"}};
+  for (const auto& row : rows("keys")) mistakes.push_back({row.at("section"), row.at("lines"), row.at("says")});
+  EXPECT_EQ(mistakes.size(), 39);
+  expect_told(mistakes);
+}
+
+/// A row has the whole text, or what comes after the least that a config has, or lines of a section.
+TEST(ConfigMistakes, OfATextAreAllNamed) {
+  std::vector<TextMistake> mistakes;
+  for (const auto& row : rows("texts")) {
+    const std::string text = row.contains("section") ? with(row.at("section"), row.at("lines"))
+                             : row.contains("more")  ? base + row.at("more").get<std::string>()
+                                                     : row.at("text").get<std::string>();
+    mistakes.push_back({text, row.at("says"), row.value("settings", Settings{})});
+  }
+  EXPECT_EQ(mistakes.size(), 34);
+  expect_told(mistakes);
+}
+
+TEST(ConfigMistakes, OfASettingAreNamed) {
+  std::vector<std::pair<std::string, std::string>> mistakes{
+      {"data.validation=a\x80", "the byte 0x80 is not UTF-8 text"}};
+  for (const auto& row : rows("settings")) mistakes.emplace_back(row.at("setting"), row.at("says"));
+  EXPECT_EQ(mistakes.size(), 8);
   for (const auto& [setting, says] : mistakes) {
     EXPECT_EQ(complaint(base, {setting}), fmt::format("--set {}: {}", setting, says));
   }
-}
-
-TEST(ConfigMistakes, Values) {
-  expect_told(std::vector<KeyMistake>{
-      {"mesh", "data: two", "is the text \"two\", but must be an integer from 1 to 1024"},
-      {"mesh", "data: \"2\"", "is the text \"2\", but must be an integer from 1 to 1024"},
-      {"mesh", "data: 2.5", "is the text \"2.5\", but must be an integer from 1 to 1024"},
-      {"training", "loss_chunk: 1e3", "is the text \"1e3\", but must be an integer from 1 to 1073741824; write 1000"},
-      {"mesh", "data: 0x2", "is the text \"0x2\", but must be an integer from 1 to 1024"},
-      {"mesh", "data: 010", "is the text \"010\", but must be an integer from 1 to 1024; write 10"},
-      {"mesh", "data:", "is empty, but must be an integer from 1 to 1024"},
-      {"mesh", "data: [2]", "is a list, but must be an integer from 1 to 1024"},
-      {"mesh", "data: {ranks: 2}", "is a map, but must be an integer from 1 to 1024"},
-      {"mesh", "data: 0", "0 is out of range; it must be an integer from 1 to 1024"},
-      {"model", "sliding_window: -1", "-1 is out of range; it must be an integer from 0 to 1073741824"},
-      {"mesh", "data: 9223372036854775808",
-       "9223372036854775808 is out of range; it must be an integer from 1 to 1024"},
-      {"training", "seed: -1", "-1 is out of range; it must be an integer from 0 to 18446744073709551615"},
-      {"training", "seed: 18446744073709551616",
-       "18446744073709551616 is out of range; it must be an integer from 0 to 18446744073709551615"},
-      {"optimizer", "lr: fast", "is the text \"fast\", but must be a number in [0, 100]"},
-      {"optimizer", "lr: nan", "is the text \"nan\", but must be a number in [0, 100]"},
-      {"optimizer", "lr: .nan", "is the text \".nan\", but must be a number in [0, 100]"},
-      {"optimizer", "lr: -inf", "is the text \"-inf\", but must be a number in [0, 100]"},
-      {"optimizer", "lr: 1e999", "1e999 does not fit a double; it must be a number in [0, 100]"},
-      {"optimizer", "lr: 1e-3e", "is the text \"1e-3e\", but must be a number in [0, 100]"},
-      {"optimizer", "eps: 0", "0 is out of range; it must be a number in (0, 1]"},
-      {"training", "deterministic: yes", "is the text \"yes\", but must be true or false"},
-      {"training", "deterministic: 'true'", "is the text \"true\", but must be true or false"},
-      {"mesh", "layout: zigzig", "is the text \"zigzig\", but must be one of contiguous, striped, zigzag"},
-      {"optimizer", "name: sgd", "is the text \"sgd\", but must be adamw"},
-      {"data", "validation: {a: b}", "is a map, but must be text"},
-      {"mesh", "layout: " + std::string(200, 'z'),
-       "is the text \"" + std::string(77, 'z') + "...\", but must be one of contiguous, striped, zigzag"},
-      {"optimizer", "betas: [0.9]", "is a list of 1, but must be a list of two numbers in [0, 1)"},
-      {"optimizer", "betas: 0.9", "is the text \"0.9\", but must be a list of two numbers in [0, 1)"},
-      {"evaluation", "context_lengths: 64", "is the text \"64\", but must be a list of lengths in tokens"},
-      {"evaluation", "context_lengths: [0, 64]", "0 is out of range; it must be an integer from 1 to 1073741824"},
-  });
-  expect_told(std::vector<TextMistake>{
-      {with("optimizer", "betas: [0.9,\n          1.0]"),
-       "x.yaml:8: optimizer.betas: 1.0 is out of range; it must be a number in [0, 1)"},
-      {"training: {seq_len: 64, steps: 10}\ndata: {train: []}",
-       "x.yaml:2: data.train: the list is empty; name at least one token file"},
-      {"training: {seq_len: 64, steps: 10}\ndata: {train: \"\"}",
-       "x.yaml:2: data.train: needs the path of a token file; make one with prepare"},
-      {"training: {seq_len: 64, steps: 10}\ndata: {train: {path: a}}",
-       "x.yaml:2: data.train: is a map, but must be a path, or a list of {path, weight}"},
-      {"training: {seq_len: 64, steps: 10}\ndata:\n  train:\n    - {path: a, weight: 0}\n    - {weight: 1}\n"
-       "    - {path: a, wait: 1}\n    - {path: a, path: b}\n    - [c]\n    - {path: [d]}\n",
-       "x.yaml:4: data.train: weight 0 is out of range; it must be a number in (0, 1000000000]\n"
-       "x.yaml:5: data.train: an entry needs a path\n"
-       "x.yaml:6: data.train: an entry has the keys path and weight, not wait\n"
-       "x.yaml:7: data.train: path is given twice in one entry\n"
-       "x.yaml:8: data.train: is a list, but must be text\n"
-       "x.yaml:9: data.train: path is a list, but must be text"},
-      {with("evaluation", "context_lengths:\n    - 64\n    - 64"),
-       "x.yaml:9: evaluation.context_lengths: lengths must ascend, but 64 follows 64"},
-  });
-}
-
-TEST(ConfigMistakes, KeysThatDoNotFitTogether) {
-  expect_told(std::vector<KeyMistake>{
-      {"model", "hidden_size: 250",
-       "250 does not divide by model.num_attention_heads = 4; the nearest that do are 248 and 252, or set "
-       "model.head_dim"},
-      {"model", "num_key_value_heads: 3",
-       "model.num_attention_heads = 4 is not a multiple of it (3); every key/value head serves the same number of "
-       "query heads"},
-      {"model", "num_key_value_heads: 8",
-       "model.num_attention_heads = 4 is not a multiple of it (8); every key/value head serves the same number of "
-       "query heads"},
-      {"training", "offload: activations", "what is offloaded leaves a GPU; with training.device cpu use none"},
-  });
-  expect_told(std::vector<TextMistake>{
-      {with("training", "global_batch_size: 10\n  micro_batch_size: 2"),
-       "x.yaml:4: training.global_batch_size: 10 does not divide by mesh.data * training.micro_batch_size = 4 * 2 = 8; "
-       "the nearest that fits: 8 and 16",
-       {"mesh.data=4"}},
-      {base,
-       "x.yaml: training.global_batch_size: 1 does not divide by mesh.data * training.micro_batch_size = 3 * 1 = 3; "
-       "the nearest that fits: 3",
-       {"mesh.data=3"}},
-      {base,
-       "--set training.steps=1000000000: training.steps * training.global_batch_size * training.seq_len = 1000000000 * "
-       "1048576 * 1073741824 tokens are more than can be counted (4e18)",
-       {"training.seq_len=1073741824", "training.steps=1000000000", "training.global_batch_size=1048576"}},
-      {with("model", "rope_scaling: {factor: 2}"),
-       "x.yaml:7: model.rope_scaling.factor: 2 has no effect with model.rope_scaling.type none; choose linear, ntk, "
-       "yarn, llama3 or longrope, or leave it out"},
-      {with("model", "rope_scaling: {type: linear, factor: 0.5}"),
-       "x.yaml:7: model.rope_scaling.factor: 0.5 would shorten the length that was trained; it must be at least 1"},
-      {with("model", "rope_scaling: {type: linear}"),
-       "x.yaml: model.rope_scaling.factor: linear needs the new length / the trained length"},
-      {with("model",
-            "rope_scaling: {type: yarn, original_max_position_embeddings: 64}\n"
-            "  max_position_embeddings: 32"),
-       "x.yaml: model.rope_scaling.factor: yarn takes it from model.max_position_embeddings / "
-       "model.rope_scaling.original_max_position_embeddings = 32 / 64, which must be at least 1; give the factor, or "
-       "the length that the model is meant for"},
-      {with("model", "rope_scaling: {type: linear, factor: 2, beta_fast: 31, truncate: false}"),
-       "x.yaml:7: model.rope_scaling.beta_fast: 31 has no effect with model.rope_scaling.type linear; choose yarn, or "
-       "leave it out\n"
-       "x.yaml:7: model.rope_scaling.truncate: false has no effect with model.rope_scaling.type linear; choose yarn, "
-       "or leave it out"},
-      {with("model", "rope_scaling: {type: llama3, factor: 8}"),
-       "x.yaml: model.rope_scaling.original_max_position_embeddings: llama3 needs the length that the weights were "
-       "trained at"},
-      {with("model",
-            "rope_scaling: {type: llama3, factor: 8, original_max_position_embeddings: 64, low_freq_factor: 4}"),
-       "x.yaml: model.rope_scaling.high_freq_factor: 4 must be above model.rope_scaling.low_freq_factor = 4"},
-      {with("model",
-            "head_dim: 4\n  rope_scaling: {type: longrope, factor: 2, short_factor: [1], long_factor: [1, 2], "
-            "original_max_position_embeddings: 1}"),
-       "x.yaml:8: model.rope_scaling.original_max_position_embeddings: longrope takes the logarithm of this length, "
-       "which must be 2 or more\n"
-       "x.yaml:8: model.rope_scaling.short_factor: has 1 numbers, but longrope needs one for each of the "
-       "model.head_dim / 2 = 2 pairs"},
-      {with("model", "rope_scaling: {short_factor: 1, long_factor: [1, x]}"),
-       "x.yaml:7: model.rope_scaling.short_factor: is the text \"1\", but must be a list of numbers\n"
-       "x.yaml:7: model.rope_scaling.long_factor: is the text \"x\", but must be a number in (0, 1000000000]"},
-      {with("model", "rope_scaling: {original_max_position_embeddings: 2}"),
-       "x.yaml:7: model.rope_scaling.original_max_position_embeddings: 2 has no effect with model.rope_scaling.type "
-       "none; choose linear, ntk, yarn, llama3 or longrope, or leave it out"},
-      {with("model", "rope_scaling: {type: yarn, factor: 2}"),
-       "x.yaml: model.rope_scaling.original_max_position_embeddings: yarn needs the length that the weights were "
-       "trained at"},
-      {with("evaluation", "interval: 5"),
-       "x.yaml: evaluation.context_lengths: evaluation.interval = 5 needs at least one length; or set "
-       "evaluation.interval to 0"},
-      {with("evaluation", "{interval: 5, context_lengths: [100, 200], target_tokens: 51}"),
-       "x.yaml:7: evaluation.target_tokens: 51 is more than half of the shortest of evaluation.context_lengths, 100; "
-       "make it at most 50, so that every target has context"},
-      {with("optimizer", "{lr: 2, weight_decay: 0.5}"),
-       "x.yaml:7: optimizer.weight_decay: optimizer.lr * optimizer.weight_decay = 2 * 0.5 is 1 or more: a step would "
-       "turn weights round"},
-  });
 }
 
 TEST(ConfigMistakes, WhatThisBuildCannotDo) {
