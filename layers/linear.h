@@ -13,7 +13,7 @@ class Linear {
   Linear(ParameterStore& parameters, const LinearIds& ids, const LoraWorkspace* workspace = nullptr)
       : parameters_(&parameters), ids_(ids), lora_(parameters, ids, workspace) {}
 
-  /// y[n, O] = x[n, I] W^T + b + residual[n, O], which may be empty and may not be y.
+  /// y[n, O] = x[n, I] W^T + b + residual[n, O], which may be empty, and may be y.
   void forward(Stream& stream, const TensorView& y, const ConstTensorView& x, const ConstTensorView& residual = {},
                const CallerLine& line = CallerLine::current()) const {
     linear_forward(stream, y, x, parameters_->weight(ids_.weight),

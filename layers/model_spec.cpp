@@ -112,7 +112,12 @@ double score_divisor(const ModelConfig& config) {
 }
 
 ModelSpec model_spec(const ModelConfig& config) {
-  ensure(config.head_dim > 0 && config.num_key_value_heads > 0, "a model config is resolved before it is built");
+  if (config.head_dim <= 0 || config.num_key_value_heads <= 0) {
+    fail(ExitCode::usage,
+         "the model's head_dim is {} and its num_key_value_heads {}: read_config() and checked_config() "
+         "(framework/config/read_config.h) fill in those that follow from other keys",
+         config.head_dim, config.num_key_value_heads);
+  }
   ModelSpec spec = traits_of(config);
   spec.vocab_size = config.vocab_size;
   spec.hidden_size = config.hidden_size;

@@ -12,4 +12,5 @@
 #include "train/generation/checkpoint_generation.h"
 #include "train/models/model_source.h"
 #include "train/rank_trainer.h"
+#include "train/step/step_batches.h"
 #include "train/trainer.h"

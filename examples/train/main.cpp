@@ -16,7 +16,8 @@ std::unique_ptr<TokenFile> counting(const std::string& name) {
   return tokens_in_memory(name, std::move(data));
 }
 
-int main(int, char** argv) try {
+int main(int argc, char** argv) try {
+  if (argc != 3) fail(ExitCode::usage, "usage: train_example CONFIG FOLDER");
   Launcher launcher = Launcher::from_environment();
   double loss = 0;
   TrainOptions options;

@@ -94,6 +94,16 @@ class Pages(unittest.TestCase):
                     self.assertEqual(block.text, file, f"{block} is not {name}")
         self.assertGreater(found, 0)
 
+    def test_the_version_is_the_same_everywhere(self):
+        text = {name: (pages.ROOT / name).read_text(encoding="utf-8") for name in ("CMakeLists.txt", "README.md",
+                                                                                   "CHANGELOG.md")}
+        version = re.search(r"^project\(ringtrain VERSION (\S+)", text["CMakeLists.txt"], re.M)[1]
+        self.assertIn(f"The version is {version}", text["README.md"])
+        self.assertEqual(re.search(r"^## (\S+)", text["CHANGELOG.md"], re.M)[1], version)
+        for project in (pages.ROOT / "examples").glob("*/CMakeLists.txt"):
+            for found in re.findall(r"find_package\(ringtrain (\S+)", project.read_text(encoding="utf-8")):
+                self.assertEqual(found, version.rpartition(".")[0], project)
+
     def test_every_script_is_on_a_page(self):
         text = "".join(page.read_text(encoding="utf-8") for page in pages.PAGES)
         for script in sorted((pages.ROOT / "scripts").iterdir()):

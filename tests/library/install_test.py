@@ -119,6 +119,8 @@ class Packages(Library):
             trained("processes", 2, 2, before=("mpirun", "--oversubscribe", "--bind-to", "none", "-n", "4"))
             self.assertEqual(losses("processes"), losses("threads"))
         self.expect(run(example), 2, "usage: model_example CONFIG FOLDER TOKENS")
+        gradients = self.expect(run(example.parent / "gradients_example", ROOT / "examples/model/gated.yaml", tokens))
+        self.assertIn("model.gate_up.weight ", gradients)
 
     def test_a_wrong_call_names_the_users_own_line(self):
         source = self.folder / "wrong call source"
