@@ -80,8 +80,19 @@ double rate_over(double units, double seconds) {
   return seconds >= shortest_of_a_rate ? units / seconds : 0;
 }
 
-Progress::Progress(std::string task, std::int64_t total, std::FILE* file)
-    : task_(std::move(task)), total_(total), file_(file), terminal_(isatty(fileno(file)) == 1), start_(now()) {}
+bool stays(double seconds, double share) {
+  constexpr double longest = 600, shortest = 5, large = 0.05;
+  return seconds >= longest || (seconds >= shortest && share >= large);
+}
+
+Progress::Progress(std::string task, std::int64_t total, std::FILE* file, ProgressHistory history)
+    : task_(std::move(task)),
+      total_(total),
+      file_(file),
+      terminal_(isatty(fileno(file)) == 1),
+      history_(history),
+      start_(now()),
+      last_kept_(start_) {}
 
 Progress::~Progress() {
   finish();
@@ -109,21 +120,25 @@ void Progress::update(std::int64_t done, const std::string& fields, double units
     state.seconds_left = (time - first_time_) / static_cast<double>(paced) * static_cast<double>(total_ - done);
   }
   show(state);
+  const double share = static_cast<double>(done - kept_done_) / static_cast<double>(std::max<std::int64_t>(total_, 1));
+  if (!open_ || last || history_ == ProgressHistory::none || !stays(time - last_kept_, share)) return;
+  write_control(file_, "\n");
+  last_kept_ = time;
+  kept_done_ = done;
 }
 
 void Progress::show(const ProgressState& state) {
-  if (terminal_) {
-    last_line_ = visible(progress_line(state, columns(file_) - 1));  // a line that fills the last column may wrap
-    write_control(file_, fmt::format("\r{}\x1b[K", last_line_));     // and erase what the longer line before left
-    open_ = true;
-  } else {
-    write_message(file_, progress_line(state, 0) + "\n");
-  }
+  if (!terminal_) return write_message(file_, progress_line(state, 0) + "\n");
+  last_ = state;
+  const std::string line = visible(progress_line(state, columns(file_) - 1));  // in the last column it may wrap
+  write_control(file_, fmt::format("\r{}\x1b[K", line));  // and erase what the longer line before left
+  open_ = true;
 }
 
 void Progress::log(const std::string& line) {
   if (open_) {
-    write_control(file_, fmt::format("\r{}\x1b[K\n{}", visible(line), last_line_));
+    write_control(file_, fmt::format("\r{}\x1b[K\n", visible(line)));
+    show(last_);
   } else {
     write_message(file_, line + "\n");
   }
@@ -131,6 +146,8 @@ void Progress::log(const std::string& line) {
 
 void Progress::finish() {
   if (!open_) return;
+  last_.seconds_left = -1;
+  show(last_);
   open_ = false;
   write_message(file_, "\n");
 }

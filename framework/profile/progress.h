@@ -1,6 +1,6 @@
-// A long task shows how far it is: on a terminal one line that is rewritten in place, in a pipe plain lines at a
-// measured pace. Progress goes to stderr, so that stdout holds results alone. Also the formats of human sizes that all
-// programs share. Used by one thread.
+// A long task shows how far it is: on a terminal one line that is rewritten in place, and above it the same line from
+// time to time for those who scroll back; in a pipe plain lines at a measured pace. Progress goes to stderr, so that
+// stdout holds results alone. Also the formats of human sizes that all programs share. Used by one thread.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +32,19 @@ std::string progress_line(const ProgressState& state, int width);
 /// Returns units a second, or 0 (unknown) over less than 0.1 ms: a rate of the first microseconds says nothing.
 double rate_over(double units, double seconds);
 
+/// Returns whether a line stays on a terminal, and the next one begins below it, so long after the last that did and
+/// with so large a share of the task done since: about twenty of a task, and one every ten minutes.
+bool stays(double seconds, double share);
+
+/// Whether a terminal shows what was, or only what is.
+enum class ProgressHistory { none, kept };
+
 class Progress {
  public:
   /// file: usually stderr. Whether it is a terminal is asked of it here.
-  explicit Progress(std::string task, std::int64_t total, std::FILE* file = stderr);
-  /// Ends the terminal's line, if one is open.
+  explicit Progress(std::string task, std::int64_t total, std::FILE* file = stderr,
+                    ProgressHistory history = ProgressHistory::none);
+  /// As finish().
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -47,7 +55,7 @@ class Progress {
   void update(std::int64_t done, const std::string& fields, double units, const std::string& unit = "tokens");
   /// Writes a whole line of its own above the progress line ("saved checkpoints/step-00000010").
   void log(const std::string& line);
-  /// Ends the terminal's line, so that other output can follow. Called by the destructor, too.
+  /// Ends the terminal's line, so that other output can follow; it no longer says how much time is left.
   void finish();
 
  private:
@@ -58,10 +66,11 @@ class Progress {
   std::int64_t total_;
   std::FILE* file_;
   bool terminal_;
-  bool open_ = false;      // the terminal's cursor stands behind a progress line
-  std::string last_line_;  // what that line says
-  double start_, first_time_ = -1, last_shown_ = -1;
-  std::int64_t first_done_ = 0;
+  bool open_ = false;  // the terminal's cursor stands behind a progress line
+  ProgressHistory history_;
+  ProgressState last_;  // what that line says
+  double start_, first_time_ = -1, last_shown_ = -1, last_kept_ = 0;
+  std::int64_t first_done_ = 0, kept_done_ = 0;
 };
 
 }  // namespace ringtrain

@@ -97,6 +97,13 @@ TEST(Progress, InAPipeItWritesTheFirstAndTheLastLineAndNotes) {
   EXPECT_EQ(text.find('\r'), std::string::npos);
 }
 
+TEST(Progress, ALineStaysAtEachTwentiethAndEveryTenMinutes) {
+  EXPECT_FALSE(stays(4, 0.5));
+  EXPECT_TRUE(stays(5, 0.05));
+  EXPECT_FALSE(stays(599, 0.04));
+  EXPECT_TRUE(stays(600, 0));
+}
+
 TEST(Progress, OnATerminalItRewritesOneLineThatFitsTheWidth) {
   int master = -1, slave = -1;
   winsize size{};
@@ -110,6 +117,8 @@ TEST(Progress, OnATerminalItRewritesOneLineThatFitsTheWidth) {
     progress.update(1, "a very long field that does not fit", 10);
     progress.log("saved");
     progress.update(10, "ok", 100);
+    progress.finish();
+    progress.log("done");  // below what was finished
   }
   std::fclose(file);
   std::string text;
@@ -119,8 +128,9 @@ TEST(Progress, OnATerminalItRewritesOneLineThatFitsTheWidth) {
   close(master);
   // The terminal adds \r before \n.
   const std::string first = "train 1/10 (10%) a very long ";
-  ASSERT_TRUE(text.starts_with("\r" + first + "\x1b[K\rsaved\x1b[K\r\n" + first + "\rtrain 10/10 (100%) ok")) << text;
-  EXPECT_TRUE(text.ends_with("\x1b[K\r\n")) << text;
+  ASSERT_TRUE(text.starts_with("\r" + first + "\x1b[K\rsaved\x1b[K\r\n\r" + first + "\x1b[K\rtrain 10/10 (100%) ok"))
+      << text;
+  EXPECT_TRUE(text.ends_with("\x1b[K\r\ndone\r\n")) << text;
 }
 
 }  // namespace
