@@ -22,7 +22,7 @@ struct CheckOptions {
 
 struct CheckReport {
   std::string run;                // the step, the mesh, the data
-  std::vector<std::string> cuts;  // what --tokens and --layers left out, a clause each
+  std::vector<std::string> cuts;  // what --seq-len and --layers left out, a clause each
   std::string bounds;             // how they are derived
   std::vector<CheckedTensor> tensors;
   std::string dump;  // the folder that was kept; "": it is gone

@@ -50,10 +50,11 @@ void require_reference_fits(const Config& config, const ReferencePlan& plan, std
          "the model with --layers",
          bytes(plan.fixed_bytes), config.model.num_hidden_layers, bytes(available));
   }
-  fail(ExitCode::usage,
-       "the reference needs {} for a sequence of {} tokens, and this machine has {} left; --tokens {} fits, or cut the "
-       "model with --layers",
-       bytes(needed), S, bytes(available), tokens);
+  fail(
+      ExitCode::usage,
+      "the reference needs {} for a sequence of {} tokens, and this machine has {} left; --seq-len {} fits, or cut the "
+      "model with --layers",
+      bytes(needed), S, bytes(available), tokens);
 }
 
 double reference_rate() {

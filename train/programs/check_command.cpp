@@ -14,10 +14,10 @@
 #include "framework/storage/strict_json.h"
 #include "layers/check_model.h"
 #include "train/check/check_report.h"
-#include "train/models/model_source.h"
 #include "train/programs/command_line.h"
 #include "train/programs/commands.h"
 #include "train/programs/program.h"
+#include "train/run/config_lookup.h"
 #include "train/run/run_folder.h"
 
 using namespace ringtrain;
@@ -40,8 +40,9 @@ void add_run_flags(CommandLine& app, CheckFlags& flags) {
   app.add_option("--config", flags.config, "FILE", "the YAML config of the run");
   add_settings(app, flags.settings);
   app.add_option("--init-from", options.train.start.init_from, "PATH", "begin with these weights, as of train");
-  app.add_tokens("--tokens", options.tokens, "N", "cut the sequences to N tokens: the reference's time grows with N^2")
+  app.add_tokens("--seq-len", options.tokens, "N", "cut the sequences to N tokens: the reference's time grows with N^2")
       ->check(at_least(1));
+  app.add_former_name("--seq-len", "--tokens");
   app.add_option("--layers", options.layers, "K", "cut the model to its first K layers")->check(at_least(1));
   app.add_option("--steps", options.train.dump.step, "N", "do N steps, and check the last of them")->check(at_least(1));
   app.add_option("--dump", options.train.dump.folder, "DIR",
@@ -101,8 +102,9 @@ std::vector<std::string> inputs_of(const CheckFlags& flags) {
   for (const DataSource& source : train.config.data.train) {
     files.insert(files.end(), {source.path, manifest_path(source.path)});
   }
-  if (!train.start.init_from.empty()) {
-    const std::vector<std::string> weights = files_of_model(train.start.init_from);
+  for (const std::string& model : {train.start.init_from, train.config.model.from}) {
+    if (model.empty()) continue;
+    const std::vector<std::string> weights = files_of_model(model);
     files.insert(files.end(), weights.begin(), weights.end());
   }
   return files;
@@ -128,7 +130,8 @@ int check(int argc, char** argv, Launcher& launcher) {
     if (launcher.is_rank_zero()) write_message(stderr, fmt::format("check: {}\n", line));
   };
   TrainOptions& train = flags.options.train;
-  train.config = read_config(flags.config, flags.settings, ConfigUse::run, check_model, model_reader(log));
+  train.config =
+      read_config(flags.config, flags.settings, ConfigUse::run, check_model, config_lookup(log, train.start.init_from));
   if (train.dump.folder.empty()) train.dump.folder = train.config.name + ".check";
   std::optional<OutputFile> file;
   if (!flags.output.empty() && launcher.is_rank_zero()) {

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "framework/error.h"
+#include "framework/standard_streams.h"
 #include "framework/text/nearest_name.h"
 #include "framework/text/text_reader.h"
 #include "framework/text/token_count.h"
@@ -29,8 +31,11 @@
 
 namespace ringtrain {
 
-/// Returns "; did you mean --NAME?" for the first argument that is no flag of the app but nearly one, else "".
-inline std::string nearest_flag(const CLI::App& app) {
+/// Returns what is wrong with a command line: CLI11's sentence, or of arguments that no flag takes, those and
+/// "; did you mean --NAME?" for the first that is nearly a flag.
+inline std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& error) {
+  if (app.remaining().empty()) return error.what();
+  const std::string text = fmt::format("no flag takes {}", fmt::join(app.remaining(), " "));
   std::vector<std::string> flags;
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
@@ -38,9 +43,9 @@ inline std::string nearest_flag(const CLI::App& app) {
   for (const std::string& given : app.remaining()) {
     if (!given.starts_with('-')) continue;
     const std::string nearest = nearest_name(given.substr(0, given.find('=')), flags);
-    if (!nearest.empty()) return "; did you mean " + nearest + "?";
+    if (!nearest.empty()) return text + "; did you mean " + nearest + "?";
   }
-  return "";
+  return text;
 }
 
 /// Throws Error(usage) for a file or a folder whose name is empty: a variable of a shell that was not set.
@@ -159,6 +164,22 @@ class CommandLine : public CLI::App {
     const auto refuse = [=](const std::string&) { fail(ExitCode::usage, "{} is gone: {}", name, instead); };
     add_option_function<std::string>(name, refuse)->expected(0, 1)->group("");
   }
+  /// Lets a flag go by its former name, too, until version 0.3: "--seq-len", "--tokens".
+  void add_former_name(const std::string& name, const std::string& former) { present_names_[former] = name; }
+  /// Returns the arguments behind the program's name with each former name replaced. tells: whether to say so.
+  std::vector<std::string> in_present_names(int argc, char** argv, bool tells) const {
+    std::vector<std::string> arguments(argv + 1, argv + argc);
+    for (std::string& argument : arguments) {
+      const auto renamed = present_names_.find(argument.substr(0, argument.find('=')));
+      if (renamed == present_names_.end()) continue;
+      const auto& [former, name] = *renamed;
+      argument.replace(0, former.size(), name);
+      if (!tells) continue;
+      write_message(stderr, fmt::format("{}: {} is called {} now; the former name works until version 0.3\n",
+                                        get_name(), former, name));
+    }
+    return arguments;
+  }
   /// Adds the flags of a program that computes with a model's weights.
   void add_computation(Computation& options) {
     constexpr std::int64_t max_threads = 1024;  // as in a config
@@ -179,6 +200,8 @@ class CommandLine : public CLI::App {
   }
 
  private:
+  std::map<std::string, std::string> present_names_;  // by the former ones
+
   template <class Value>
   struct ElementOf {
     using type = Value;
@@ -234,14 +257,16 @@ inline bool parse_command_line(CommandLine& app, int argc, char** argv, bool pri
   try {
     // CLI11 2.1 would ask for the required options first.
     if (std::any_of(argv + 1, argv + argc, asks_for_version)) throw CLI::CallForVersion(version_text(), 0);
-    app.parse(argc, argv);
+    std::vector<std::string> arguments = app.in_present_names(argc, argv, prints);
+    std::ranges::reverse(arguments);  // as CLI11 takes them
+    app.parse(std::move(arguments));
     refuse_empty_paths(app);
     return true;
   } catch (const CLI::Success& asked) {
     if (prints) app.exit(asked);
     return false;
   } catch (const CLI::ParseError& error) {
-    fail(ExitCode::usage, "{}{}; see {} --help", error.what(), nearest_flag(app), app.get_name());
+    fail(ExitCode::usage, "{}; see {} --help", wrong_arguments(app, error), app.get_name());
   }
 }
 

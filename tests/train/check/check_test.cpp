@@ -163,7 +163,7 @@ TEST_F(CheckedRun, IsCutByTokensAndLayers) {
   EXPECT_FALSE(std::filesystem::exists(at("dump"))) << "a right run leaves nothing";
   EXPECT_FALSE(std::filesystem::exists(at("run")));
   options.tokens = 38;
-  EXPECT_NE(error_of(ExitCode::usage, [&] { check_run(options, [](const std::string&) {}); }).find("--tokens 38"),
+  EXPECT_NE(error_of(ExitCode::usage, [&] { check_run(options, [](const std::string&) {}); }).find("--seq-len 38"),
             std::string::npos);
 }
 
@@ -394,7 +394,7 @@ TEST_F(CheckedRun, IsRefusedWithATokensThatFits) {
   require_reference_fits(config, plan, plan.bytes(1000));
   const std::string sentence =
       error_of(ExitCode::usage, [&] { require_reference_fits(config, plan, plan.bytes(600)); });
-  EXPECT_NE(sentence.find("--tokens 600 fits"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("--seq-len 600 fits"), std::string::npos) << sentence;
   EXPECT_NE(error_of(ExitCode::usage, [&] { require_reference_fits(config, plan, plan.fixed_bytes); }).find("--layers"),
             std::string::npos);
 }
@@ -440,7 +440,7 @@ TEST_F(CheckedRun, FromTheCommandLine) {
                                         "training: {seq_len: 16, global_batch_size: 2, micro_batch_size: 1, steps: 2}\n"
                                         "optimizer: {name: adamw, lr: 1.0e-2}\n";
   const ChildResult right =
-      run_child("check", {"--config", at("tiny.yaml"), "--tokens", "9", "--output", at("found.json")}, folder);
+      run_child("check", {"--config", at("tiny.yaml"), "--seq-len", "9", "--output", at("found.json")}, folder);
   EXPECT_EQ(right.code, 0) << right.err;
   EXPECT_NE(right.out.find("right: all 125 tensors lie within their bounds"), std::string::npos) << right.out;
   EXPECT_NE(right.out.find("cut: training.seq_len is 9 instead of 16"), std::string::npos) << right.out;
@@ -461,7 +461,12 @@ TEST_F(CheckedRun, FromTheCommandLine) {
   const ChildResult mine = run_child("check", {"--config", at("tiny.yaml"), "--dump", at("mine")}, folder);
   EXPECT_EQ(mine.code, 0) << mine.err;
   EXPECT_TRUE(std::filesystem::is_empty(at("mine")));
-  EXPECT_EQ(run_child("check", {"--config", at("tiny.yaml"), "--tokens", "17"}, folder).code, 2);
+  const ChildResult former = run_child("check", {"--config", at("tiny.yaml"), "--tokens=17"}, folder);
+  EXPECT_EQ(former.code, 2);
+  EXPECT_TRUE(
+      former.err.starts_with("check: --tokens is called --seq-len now; the former name works until version 0.3"
+                             "\ncheck: --seq-len 17"))
+      << former.err;
   EXPECT_EQ(run_child("check", {"--config", at("tiny.yaml"), "--steps", "3"}, folder).code, 2);
   EXPECT_EQ(run_child("check", {}, folder).code, 2);
 }
@@ -501,7 +506,7 @@ TEST_F(CheckedRun, OfTheProgramThatIsWrongEndsWith5AndSaysSoInJson) {
   const ChildResult refused =
       run_child("check", {"--config", at("tiny.yaml"), "--set", "training.seq_len=1000000000"}, folder);
   EXPECT_EQ(refused.code, 2) << refused.err;
-  EXPECT_TRUE(std::regex_search(refused.err, std::regex("this machine has .* left; --tokens [0-9]+ fits")))
+  EXPECT_TRUE(std::regex_search(refused.err, std::regex("this machine has .* left; --seq-len [0-9]+ fits")))
       << refused.err;
 }
 
