@@ -45,7 +45,7 @@ RankTrainer::RankTrainer(const Run& run, Communicator& world, Device device, Thr
       saver_(
           state_, run, [this] { metrics_->flush(); }, [this](const std::string& line) { log(line); }),
       step_(run, run.corpus, state_, saver_, run.start.skipped_steps) {
-  if (state_.rank == 0) progress_ = std::make_unique<Progress>("train", run.last_step);
+  if (state_.rank == 0) progress_ = std::make_unique<Progress>("train", run.last_step, stderr, ProgressHistory::kept);
 }
 
 RankTrainer::~RankTrainer() = default;
@@ -137,10 +137,11 @@ ExitCode RankTrainer::run_steps() {
     if (run_.evaluation && step % run_.config.evaluation.interval == 0 && signal == 0) signal = evaluate(step);
     done = step;
     stopped = stop_wanted(step);
-    save(step, signal != 0 || stopped, result.unfinished_saves);
+    save(step, signal != 0 || stopped, result);
     log_grace(/*again=*/false);
     require_no_allocation("a save");
   }
+  if (progress_) progress_->finish();
   if (stopped || signal != 0) {
     const std::string by =
         signal == 0 ? "its program" : signal_name(requested_signal() != 0 ? requested_signal() : signal);
@@ -253,6 +254,14 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
                                  : fmt::format("loss={:.4f} norm={:.3f} lr={:.2e}{}", result.loss, result.grad_norm,
                                                result.lr, line.mfu ? fmt::format(" mfu={:.1f}%", 100 * *line.mfu) : ""),
                     static_cast<double>(line.tokens - run_.start.tokens));
+  if (!first && !std::exchange(pace_logged_, true)) {  // the first step is no measure: it also warms up
+    const double left = seconds * static_cast<double>(run_.last_step - step);
+    constexpr double soon = 10;
+    if (left > soon) {
+      log(fmt::format("a step takes {}: {} for the {} that are left", human_duration(seconds), human_duration(left),
+                      run_.last_step - step));
+    }
+  }
   if (run_.callbacks.step) run_.callbacks.step(line);
 }
 
@@ -311,15 +320,16 @@ int RankTrainer::evaluate(std::int64_t step) {
 }
 
 /// Moves a save under way on, and begins one if this is a step for it.
-void RankTrainer::save(std::int64_t step, bool stopped, double unfinished) {
-  saver_.advance(unfinished);
+void RankTrainer::save(std::int64_t step, bool stopped, const StepResult& result) {
+  saver_.advance(result.unfinished_saves);
   const std::int64_t interval = run_.config.checkpoint.interval;
   if (interval < 0 && !stopped) {
     if (step == run_.last_step) log(fmt::format("step {} is not saved: checkpoint.interval is {}", step, interval));
     return;
   }
   const bool last = stopped || step == run_.last_step;
-  if (!last && (interval == 0 || step % interval != 0)) return;
+  const bool by_steps = interval > 0 && step % interval == 0;
+  if (!last && !by_steps && !result.save_is_due) return;
   const Span span(state_.stream.trace(), "checkpoint", {{"step", step}});
   if (last) {
     announce(fmt::format("finishing the save of step {}", step));

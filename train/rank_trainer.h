@@ -46,7 +46,7 @@ class RankTrainer {
   void record(std::int64_t step, const StepResult& result, double seconds);
   /// Returns the signal that broke it off, 0 if none did.
   int evaluate(std::int64_t step);
-  void save(std::int64_t step, bool stopped, double unfinished);
+  void save(std::int64_t step, bool stopped, const StepResult& result);
   void log_grace(bool again);
   /// Collective where the run asks for it. Returns whether rank 0's program wants the run to end after this step.
   bool stop_wanted(std::int64_t step);
@@ -76,6 +76,7 @@ class RankTrainer {
   std::int64_t allocations_;              // by the constructor: there are no more
   bool peaks_logged_ = false;             // of memory, after the first step
   bool zero_norm_logged_ = false;         // of a gradient, once
+  bool pace_logged_ = false;              // after the second step
   std::unique_ptr<MetricsFile> metrics_;  // rank 0
   std::unique_ptr<Progress> progress_;    // rank 0
   GraceTime grace_;                       // rank 0

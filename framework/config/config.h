@@ -31,7 +31,8 @@ struct SchedulerConfig {
 };
 
 struct CheckpointConfig {
-  std::int64_t interval = 0;  // steps; 0: only at the end
+  std::int64_t interval = 0;  // steps; 0: only at the end; -1: never
+  double every_minutes = 30;  // next to interval, unless that is -1; 0: never
   std::int64_t keep = 3;
   bool background = true;  // false: training waits for every save, and needs no snapshot
   OnFailure on_failure = OnFailure::stop;

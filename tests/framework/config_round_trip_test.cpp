@@ -132,7 +132,8 @@ Config random_config(std::uint64_t seed) {
                  draw.real(0, 1),
                  draw.real(0, 10)};
   c.lr_scheduler = {static_cast<ScheduleType>(draw.below(4)), draw.below(1000), draw.real(0, 1), draw.real(0, 1)};
-  c.checkpoint = {draw.below(1000), 1 + draw.below(9), draw.flag(), static_cast<OnFailure>(draw.below(2))};
+  c.checkpoint = {draw.below(1000), draw.real(0, 1e6), 1 + draw.below(9), draw.flag(),
+                  static_cast<OnFailure>(draw.below(2))};
   c.evaluation.interval = draw.below(100);
   std::int64_t length = 0;
   for (std::int64_t n = 1 + draw.below(6); n > 0; --n) {

@@ -383,8 +383,8 @@ TEST_F(Programs, ASignalSaves) {
 TEST_F(Programs, ASignalSaysWhatItDoesAndASecondOneEndsAtOnceUnsaved) {
   ::setenv("RINGTRAIN_FAULT", "1:ring keys and values:300:slow", 1);  // from some step on a step takes seconds
   Child child("train",
-              {"--config", "run.yaml", "--output", "slow", "--set", "training.steps=1000", "--set", "mesh.sequence=2",
-               "--set", "training.global_batch_size=24"},
+              {"--config", "run.yaml", "--output", "signalled", "--set", "training.steps=1000", "--set",
+               "mesh.sequence=2", "--set", "training.global_batch_size=24"},
               folder);
   ::unsetenv("RINGTRAIN_FAULT");
   wait_for_words("slow");
@@ -393,7 +393,7 @@ TEST_F(Programs, ASignalSaysWhatItDoesAndASecondOneEndsAtOnceUnsaved) {
   ::kill(child.id(), SIGTERM);
   const ChildResult result = child.wait();
   EXPECT_EQ(result.code, 8) << result.err;
-  const std::size_t steps = metrics("slow").size();
+  const std::size_t steps = metrics("signalled").size();
   EXPECT_TRUE(std::regex_search(
       result.err, std::regex(fmt::format("\ntrain: SIGINT: finishing step {} and saving: up to [0-9.]+s, and the first "
                                          "save; a second SIGINT or SIGTERM ends at once, unsaved\n"

@@ -12,7 +12,7 @@ namespace ringtrain {
 /// those that it trains. Headers, config and manifest add some kilobytes for each rank.
 std::int64_t checkpoint_bytes(const Config& config, const ParameterTable& table);
 
-/// Returns how many checkpoints a run saves that has done `done` steps and ends after step `last`.
+/// Returns how many checkpoints a run saves at most that has done `done` steps and ends after step `last`.
 std::int64_t saves_to_come(const CheckpointConfig& config, std::int64_t done, std::int64_t last);
 
 /// Returns how many checkpoints lie on the disk at a time once a run has saved so many: those that it keeps, and one

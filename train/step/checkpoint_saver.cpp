@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <exception>
 #include <future>
@@ -94,6 +93,12 @@ double CheckpointSaver::unfinished() const {
   return save_ && save_->work.wait_for(std::chrono::seconds(0)) != std::future_status::ready ? 1 : 0;
 }
 
+double CheckpointSaver::due() const {
+  const CheckpointConfig& config = run_.config.checkpoint;
+  const bool by_time = state_.rank == 0 && config.every_minutes > 0 && config.interval >= 0;
+  return by_time && seconds_since(last_begun_) >= 60 * config.every_minutes ? 1 : 0;
+}
+
 void CheckpointSaver::start(std::function<void(Save&)> work) {
   save_->work = run_aside([save = save_.get(), work = std::move(work)] {
     const auto begun = std::chrono::steady_clock::now();
@@ -116,6 +121,7 @@ void CheckpointSaver::begin(const CheckpointManifest& manifest) {
                       manifest.step, waited, before));
     }
   }
+  last_begun_ = std::chrono::steady_clock::now();
   auto save = std::make_unique<Save>();
   save->manifest = manifest;
   save->manifest.ranks = state_.mesh.size();

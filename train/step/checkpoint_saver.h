@@ -5,6 +5,7 @@
 // loop: each adds unfinished() to a reduction, and all call advance() with the sum. At most one save is in flight.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -34,6 +35,8 @@ class CheckpointSaver {
   /// Collective. Starts the save of manifest.step; waits first for one that is still under way, and says so. Without a
   /// snapshot it returns when all is done. manifest.ranks and files are filled here.
   void begin(const CheckpointManifest& manifest);
+  /// Returns 1 on rank 0 if the last save, or the run, began checkpoint.every_minutes ago, else 0. No communication.
+  double due() const;
   /// Lets what the stream is given from now on, an update, run after the snapshot that is under way. No communication.
   void let_snapshot_end() const;
   /// Returns 1 while this rank has something to write, else 0. No communication.
@@ -70,8 +73,9 @@ class CheckpointSaver {
   const std::function<void(const std::string&)> log_;
   const std::unique_ptr<CopyStream> snapshots_;
   bool last_ = false;
-  std::int64_t saved_step_ = 0;       // by this run; 0: none yet
-  double last_seconds_ = 0;           // that its save took
+  std::int64_t saved_step_ = 0;                                                          // by this run; 0: none yet
+  double last_seconds_ = 0;                                                              // that its save took
+  std::chrono::steady_clock::time_point last_begun_ = std::chrono::steady_clock::now();  // the last save, or the run
   std::set<std::string> left_alone_;  // what pruning has told of: once is enough
   std::unique_ptr<Save> save_;        // under way; null: none. Last to be made, first to go: its thread uses the above
 };

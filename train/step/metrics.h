@@ -22,7 +22,7 @@ using WallClock = std::chrono::system_clock;
 
 /// The process that a line comes from.
 struct ProcessStart {
-  std::string build;         // "ringtrain 0.1.0 (commit 0123456789ab)"
+  std::string build;         // "ringtrain 0.2.0 (commit 0123456789ab)"
   std::string host, device;  // of rank 0: "AMD EPYC 9B14"
   int cores = 0;             // that the process may use
   std::string ranks;         // "threads of one process"

@@ -19,6 +19,7 @@ struct StepResult : StepReport {
   std::int64_t nonfinite = 0;      // steps in a row, up to this one, whose loss or norm is not finite
   int signal = 0;                  // SIGTERM or SIGINT, if any rank has seen one
   double unfinished_saves = 0;     // ranks that still write
+  bool save_is_due = false;        // by checkpoint.every_minutes
   double ring_wait_seconds = 0;    // that this rank spent waiting for ring messages
   std::optional<RingReport> ring;  // none: a ring of one
   std::optional<StepAudit> audit;  // none: the step was not audited

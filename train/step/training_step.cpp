@@ -74,21 +74,24 @@ StepResult TrainingStep::run(std::int64_t step) {
   return result;
 }
 
-/// Collective. One message tells all ranks the loss, the norm, how many of them saw SIGINT or another signal, and how
-/// many still write their part of a checkpoint: they decide alike. own: of compute_gradients.
+/// Collective. One message tells all ranks the loss, the norm, how many of them saw SIGINT or another signal, how many
+/// still write their part of a checkpoint, and whether rank 0's clock wants the next one: they decide alike. own: of
+/// compute_gradients.
 void TrainingStep::share(const std::pair<double, double>& own, double denominator, StepResult& result) {
-  std::array<double, 5> sums{};
-  auto& [loss, squares, interrupted, terminated, unfinished_saves] = sums;
+  std::array<double, 6> sums{};
+  auto& [loss, squares, interrupted, terminated, unfinished_saves, due] = sums;
   std::tie(loss, squares) = own;
   const int signal = requested_signal();
   interrupted = signal == SIGINT ? 1 : 0;
   terminated = signal != 0 && signal != SIGINT ? 1 : 0;
   unfinished_saves = saver_.unfinished();
+  due = saver_.due();
   sum_over_ranks(sums, /*ring=*/state_.mesh.sequence > 1 && !result.empty, result);
   result.loss = loss / denominator;  // of an empty step: no number
   result.grad_norm = result.empty ? result.loss : std::sqrt(squares);
   result.signal = terminated > 0 ? SIGTERM : interrupted > 0 ? SIGINT : 0;
   result.unfinished_saves = unfinished_saves;
+  result.save_is_due = due > 0;
 }
 
 /// Collective. Adds sums over all ranks, in rank order. The ring's load travels with them.

@@ -24,8 +24,9 @@ class Space : public TextTest {
 
 TEST_F(Space, IsWhatACheckpointTakes) {
   for (const auto& more : {std::vector<std::string>{}, {"mesh.sequence=2", "training.shard=weights"}}) {
-    const Config config =
-        tiny(data, joined({"training.steps=4", "training.global_batch_size=2", "checkpoint.interval=2"}, more));
+    const Config config = tiny(data, joined({"training.steps=4", "training.global_batch_size=2",
+                                             "checkpoint.interval=2", "checkpoint.every_minutes=0"},
+                                            more));
     const CheckpointSpace space = space_of(config);
     EXPECT_EQ(space.most, 2);
     EXPECT_EQ(space.more, 2);
@@ -42,7 +43,7 @@ TEST_F(Space, IsWhatACheckpointTakes) {
 
 TEST_F(Space, CountsSavesAndWhatIsThere) {
   const auto saves = [](std::int64_t interval, std::int64_t done, std::int64_t last) {
-    return saves_to_come({.interval = interval}, done, last);
+    return saves_to_come({.interval = interval, .every_minutes = 0}, done, last);
   };
   EXPECT_EQ(saves(0, 0, 10), 1);
   EXPECT_EQ(saves(4, 0, 12), 3);
@@ -50,6 +51,8 @@ TEST_F(Space, CountsSavesAndWhatIsThere) {
   EXPECT_EQ(saves(4, 4, 12), 2);
   EXPECT_EQ(saves(4, 5, 7), 1);
   EXPECT_EQ(saves(4, 12, 12), 0);
+  EXPECT_EQ(saves(-1, 0, 12), 0);
+  EXPECT_EQ(saves_to_come({.interval = 4}, 2, 12), 10);  // by time it may be each step
 
   const Config config =
       tiny(data, {"training.steps=12", "training.global_batch_size=2", "checkpoint.interval=2", "checkpoint.keep=2"});

@@ -11,7 +11,7 @@
 namespace ringtrain::testing {
 namespace {
 
-constexpr std::int32_t begin = 21;  // of a vocabulary of 23, whose last token ends a document
+constexpr std::int32_t document_start = 21;  // of a vocabulary of 23, whose last token ends a document
 
 class BeginTokenEvaluation : public EvaluationTest {
  protected:
@@ -51,7 +51,7 @@ TEST_F(BeginTokenEvaluation, StandsInPlaceOfTheFirstTokenOfEachWindow) {
   const auto file = tokens(long_text);
   EvaluationRequest request{{16, 40}, 4, 5};
   const EvaluationTargets without = choose_targets(*file, request);
-  request.begin_token = begin;
+  request.begin_token = document_start;
   EXPECT_EQ(choose_targets(*file, request).hash, without.hash);
   const std::vector<TokenScore> found = scores(*file, request);
   ASSERT_EQ(found.size(), 2u * 4 * 5);
@@ -62,7 +62,7 @@ TEST_F(BeginTokenEvaluation, StandsInPlaceOfTheFirstTokenOfEachWindow) {
         EXPECT_EQ(found[i].index, target);
         std::vector<std::int32_t> window(target + 1 - (block.end - length));
         file->read(block.end - length, window);
-        window.front() = begin;
+        window.front() = document_start;
         EXPECT_NEAR(found[i].nll, nll_of_last(window), 1e-12) << i;
       }
     }
@@ -80,7 +80,7 @@ TEST_F(BeginTokenEvaluation, ADocumentThatLacksItHasItBeforeItsFirstWindow) {
   constexpr std::int64_t length = 24, stride = 10;
   EvaluationRequest request{{length}, 8, 20, stride};
   const EvaluationTargets without = choose_targets(*file, request);
-  request.begin_token = begin;
+  request.begin_token = document_start;
   EXPECT_EQ(choose_targets(*file, request).hash, without.hash);
   const std::vector<TokenScore> found = scores(*file, request, {"mesh.sequence=2"});
   const auto offsets = file->document_offsets();
@@ -91,9 +91,9 @@ TEST_F(BeginTokenEvaluation, ADocumentThatLacksItHasItBeforeItsFirstWindow) {
     std::vector<std::int32_t> text(token + 1 - window * stride);
     file->read(first + window * stride, text);
     if (window == 0) {
-      text.insert(text.begin(), begin);
+      text.insert(text.begin(), document_start);
     } else {
-      text.front() = begin;
+      text.front() = document_start;
     }
     EXPECT_NEAR(score.nll, nll_of_last(text), 1e-12) << score.index;
   }
