@@ -18,8 +18,11 @@ std::unique_ptr<TokenFile> open_for_model(const TokenFileOpener& open, const std
                                           std::int64_t vocab_size) {
   std::unique_ptr<TokenFile> file = opened_by(open, path);
   if (file->vocab_size() > vocab_size) {
-    fail(ExitCode::data, "{} has tokens up to {}, but model.vocab_size is {}; it must be at least {}", path,
-         file->vocab_size() - 1, vocab_size, file->vocab_size());
+    fail(ExitCode::data,
+         "{} has tokens up to {}, but model.vocab_size is {}; set it to {} or more, or prepare the text with the "
+         "tokenizer "
+         "of the model",
+         path, file->vocab_size() - 1, vocab_size, file->vocab_size());
   }
   return file;
 }

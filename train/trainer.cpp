@@ -95,20 +95,8 @@ std::string whole_text(const WholeWindows& whole, std::int64_t seq_len, LongDocu
                      whole.longer, whole.documents, what, name_in(long_documents_names, longer));
 }
 
-/// Returns what becomes of long documents, by the files' weights where the config leaves it to them: what is learned
-/// from the middle of a conversation has no question before it.
-LongDocuments settled_longer(LongDocuments longer, const Corpus& corpus) {
-  if (longer != LongDocuments::automatic) return longer;
-  const bool weighted = std::ranges::any_of(corpus.files, [](const auto& file) { return file->has_weights(); });
-  return weighted ? LongDocuments::truncate : LongDocuments::cut;
-}
-
-/// Returns the order of samples, of a corpus that is cut at documents where the config says so; tells of all windows.
-SampleOrder make_order(Corpus& corpus, const Config& config, const Log& log) {
-  const std::vector<Config> stages = configs_of_stages(config);
-  if (config.data.packing == Packing::whole) {
-    for (const Config& stage : stages) corpus.cut_at_documents(stage.training.seq_len);
-  }
+/// Returns the order of samples; tells of all windows.
+SampleOrder make_order(const Corpus& corpus, const Config& config, const Log& log) {
   SampleOrder order(corpus, config);
   for (const std::int64_t seq_len : order.lengths()) {
     for (std::size_t i = 0; i < corpus.files.size(); ++i) {
@@ -200,6 +188,19 @@ std::string data_report(const Run& run) {
                             targets.hash);
 }
 
+/// Returns what a run's first line says: where it goes, how large it is, and what it takes.
+std::string start_text(const Run& run, const std::vector<RankPlan>& plans) {
+  const TrainingConfig& first = run.at(run.start.step + 1).training;
+  const auto bytes = [](auto count) { return human_bytes(static_cast<double>(count)); };
+  const CheckpointSpace space = checkpoint_space(run);
+  return fmt::format(
+      "{}: steps {} to {} of {} tokens; {} parameters; {} of memory for {}, {} of disk for each of at most {}",
+      run.folder.path(), run.start.step + 1, run.last_step, first.global_batch_size * first.seq_len,
+      human_count(static_cast<double>(run.table.count())), bytes(total_bytes(plans)),
+      counted(run.config.mesh.data * run.config.mesh.sequence, "rank"), bytes(space.each),
+      counted(space.most, "checkpoint"));
+}
+
 /// What all ranks must agree about before they start: their config, key by key, their data, and where they begin.
 std::vector<AgreedValue> facts_of(const Run& run) {
   std::vector<AgreedValue> facts{{"the run's folder (--output)", whole_path(run.folder.path())}};
@@ -225,7 +226,8 @@ TraceRequest traced(const TrainOptions& options) {
   };
   for (const DataSource& source : options.config.data.train) add_data(source.path);
   add_data(options.config.data.validation);
-  trace.inputs.insert(trace.inputs.end(), {options.output, options.start.resume_path, options.start.init_from});
+  trace.inputs.insert(trace.inputs.end(),
+                      {options.output, options.start.resume_path, options.start.init_from, options.config.model.from});
   return trace;
 }
 
@@ -391,7 +393,7 @@ void blame_program(const char* name, Call& call) {
 Run prepare_run(const TrainOptions& given, const Log& log, const Launcher& launcher) {
   check_definition(given.model);
   TrainOptions options = given;
-  options.config = checked_config(given.config, ConfigUse::run, rule_of(given.model));
+  options.config = checked_config(given.config, use_of(given), rule_of(given.model));
   const Config& config = options.config;
   if (options.output.empty()) fail(ExitCode::usage, "TrainOptions::output is empty: it names the folder of the run");
   if (options.stop_after < 0) {
@@ -409,8 +411,8 @@ Run prepare_run(const TrainOptions& given, const Log& log, const Launcher& launc
   const RunFolder folder(options.output);
   const TraceRequest trace = traced(options);
   const FolderContent content = look_at_outputs(options, folder, trace, log, launcher);  // before data is hashed
-  Corpus corpus = open_corpus(config.data, config.model.vocab_size, options.open_tokens);
-  options.config.data.longer = corpus.longer = settled_longer(config.data.longer, corpus);
+  Corpus corpus = open_training_corpus(config, options.open_tokens);
+  options.config.data.longer = corpus.longer;
   RunSteps steps{.config = config,
                  .stages = configs_of_stages(config),
                  .order = make_order(corpus, config, log),
@@ -419,6 +421,7 @@ Run prepare_run(const TrainOptions& given, const Log& log, const Launcher& launc
   if (config.mesh.share_gpu) log("mesh.share_gpu: ranks take turns on a GPU: for checking, not for speed");
   Run run{std::move(steps), std::move(corpus), folder, options.model};
   run.evaluation = choose_evaluation(config, run.corpus, log);
+  options.start.only_planned = options.dry_run;
   run.start = start_of(run, options.start, content, log);
   run.last_step = options.stop_after > 0 ? std::min(options.stop_after, config.training.steps) : config.training.steps;
   run.empty_steps = foresee_empty_steps(run, log);
@@ -458,6 +461,7 @@ ExitCode train(const Run& run, const Log& log, Launcher& launcher) {
     return ExitCode::done;
   }
   if (launcher.is_rank_zero()) check_space(checkpoint_space(run), log);
+  log(start_text(run, plan_ranks(run.config, run.table, training_purpose(run.config), run.model)));
   TraceFile timeline(run, launcher, log);
   std::optional<SignalGuard> guard;
   if (!SignalGuard::lives()) guard.emplace();

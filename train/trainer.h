@@ -6,6 +6,7 @@
 #include <string>
 
 #include "framework/config/config.h"
+#include "framework/config/config_check.h"
 #include "parallel/launch/launcher.h"
 #include "train/run/run.h"
 #include "train/step/step_result.h"
@@ -28,6 +29,11 @@ struct TrainOptions {
   std::string build = {};  // which ringtrain this is
   bool dry_run = false;    // it is only planned: a folder that would refuse it is told, and no reason to end
 };
+
+/// Returns what the config is read for: a run that is only planned may be one of another build.
+inline ConfigUse use_of(const TrainOptions& options) {
+  return options.dry_run ? ConfigUse::plan : ConfigUse::run;
+}
 
 /// Checks the config by the rules of one that is read, whoever made it (checked_config). Opens and verifies data and
 /// checkpoint, chooses evaluation targets. Writes nothing. Throws what is wrong. Of ranks

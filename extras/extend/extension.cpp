@@ -18,6 +18,7 @@
 #include "framework/storage/strict_json.h"
 #include "layers/check_model.h"
 #include "train/models/model_source.h"
+#include "train/run/config_lookup.h"
 #include "train/run/run_folder.h"
 #include "train/trainer.h"
 
@@ -133,8 +134,8 @@ checkpoint: {{interval: 1, keep: 2}}
   // ---- What it takes ----
 
   Plan plan(const Words& settings = {}, double mean_document = 0) const {
-    const ModelReader model = planned_model_reader([](const std::string&) {});
-    return make_plan({.config = read_config(config_, settings, ConfigUse::know, check_model, model),
+    const ConfigLookup lookup = config_lookup([](const std::string&) {});
+    return make_plan({.config = read_config(config_, settings, ConfigUse::plan, check_model, lookup),
                       .hardware = read_hardware(asked_.hardware.empty() ? at("machine.yaml") : asked_.hardware),
                       .mean_document = mean_document,
                       .longest_context = false});
@@ -181,7 +182,7 @@ checkpoint: {{interval: 1, keep: 2}}
     if (path_exists(at("run/checkpoints"))) return;
     const Log quiet = [](const std::string&) {};
     TrainOptions options;
-    options.config = read_config(config_, {}, ConfigUse::run, check_model, model_reader(quiet));
+    options.config = read_config(config_, {}, ConfigUse::run, check_model, config_lookup(quiet));
     options.output = at("run");
     options.start.init_from = asked_.model;
     check_plan_memory(prepare_run(options, quiet));

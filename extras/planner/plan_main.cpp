@@ -18,9 +18,9 @@
 #include "framework/storage/strict_json.h"
 #include "layers/check_model.h"
 #include "layers/model_spec.h"
-#include "train/models/model_source.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
+#include "train/run/config_lookup.h"
 #include "train/run/run_start.h"
 
 using namespace ringtrain;
@@ -130,8 +130,9 @@ PlanRequest request_of(const Given& given) {
   PlanRequest request;
   request.mean_document = given.mean_document;
   std::optional<ModelConfig> source;
-  const auto read_model = [&](const std::string& from) { return *(source = planned_model_reader(say)(from)); };
-  request.config = read_config(given.config, given.settings, ConfigUse::know, check_model, read_model);
+  ConfigLookup lookup = config_lookup(say);
+  lookup.model = [&, read = lookup.model](const std::string& from) { return *(source = read(from)); };
+  request.config = read_config(given.config, given.settings, ConfigUse::plan, check_model, lookup);
   if (source && !rescales(*source, request.config.model) && model_spec(*source).positions == Positions::rope) {
     request.made_for = source->max_position_embeddings;
   }

@@ -177,6 +177,9 @@ void check_values(const Config& config, std::string_view prefix, ConfigProblems&
 }
 
 void resolve_and_check(Config& config, ConfigUse use, ConfigProblems& problems) {
+  if (config.model.from_scratch && config.model.from.empty()) {
+    problems.add("model.from_scratch", "is true, but there is no model.from whose sizes it could take; leave it out");
+  }
   check_heads(config.model, problems);
   check_rope_scaling(config, problems);
   check_batch(config, problems);

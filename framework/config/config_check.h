@@ -8,8 +8,9 @@ namespace ringtrain {
 class ConfigProblems;
 struct Config;
 
-/// What a config is read for: to run it, or to know how a checkpoint came about, which another build may have made.
-enum class ConfigUse { run, know };
+/// What a config is read for: to run it in this build, to plan a run of any build, or to know how a checkpoint came
+/// about.
+enum class ConfigUse { run, plan, know };
 
 /// Adds a problem for each key whose path begins with `prefix` and whose value no file could give it: by the rules that
 /// read a file's values, of a config that may be made in any other way.

@@ -164,19 +164,11 @@ ConfigKey choices(const char* path, Get get, const std::array<Named<Value>, n>& 
   return key_of(path, get, doc, read, write, "list of " + one_of);
 }
 
-/// The key that names a model for the others of its section to come from. The reader acts on it.
-ConfigKey source_of_model() {
-  return {
-      "model.from",
-      "a Hugging Face folder, a run or a checkpoint, whose model this is; a key beside it goes first, or must agree",
-      false,
-      [](Config&, const YamlValue& value, const ReportProblem& report) {
-        std::string path;
-        read_text(value, path, report);
-      },
-      [](const Config&) { return quoted_yaml(""); },
-      "text",
-      true};
+/// A key that says where the model comes from, for this run alone: the config of its folder has the sizes instead.
+ConfigKey source(ConfigKey key) {
+  key.write = [unset = key.write(Config{})](const Config&) { return unset; };
+  key.is_source = true;
+  return key;
 }
 
 // The three keys with a shape of their own.
@@ -275,9 +267,13 @@ constexpr std::int64_t k = 1024, m = k * k;
 
 std::vector<ConfigKey> make_table() {
   return {
-      source_of_model(),
+      source(text(KEY(model.from),
+                  "a Hugging Face folder, a run, or a checkpoint: its sizes, weights, and tokenizer; a key next to it "
+                  "goes first, or must agree")),
+      source(flag(KEY(model.from_scratch), "take only the sizes of model.from, and begin with random weights")),
       word(KEY(model.architecture), architecture_names),
-      integer(KEY(model.vocab_size), {2, 16 * m}, "tokens of the model; bytes take 257: 256 ends a document"),
+      integer(KEY(model.vocab_size), {2, 16 * m},
+              "tokens of the model; if it is not given, train takes those of data.train's tokenizer"),
       integer(KEY(model.hidden_size), {1, 256 * k}, "width of the residual stream"),
       integer(KEY(model.num_hidden_layers), {1, 8 * k}, "blocks"),
       integer(KEY(model.num_attention_heads), {1, 4 * k}, "query heads"),
@@ -330,7 +326,7 @@ std::vector<ConfigKey> make_table() {
       flag(KEY(model.mlp_bias), "llama, smollm3, granite: gate, up and down projections have biases"),
 
       integer("lora.rank", MEMBER(model.lora.rank), {0, 4 * k},
-              "of the adapters that are trained beside a base (--init-from), which stays as it is; 0: none"),
+              "of the adapters that are trained for a model (model.from, --init-from) that stays as it is; 0: none"),
       real("lora.alpha", MEMBER(model.lora.alpha), {0, 1e6, true}, "what adapters add is scaled by alpha / rank"),
       words("lora.targets", MEMBER(model.lora.targets), "projection",
             "which of a layer have one: all-linear, or q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj; "
@@ -414,6 +410,8 @@ std::vector<ConfigKey> make_table() {
 
       integer(KEY(checkpoint.interval), {-1, 1'000'000'000},
               "steps; 0: only at the end; -1: never, but where a signal stops the run"),
+      real(KEY(checkpoint.every_minutes), {0, 1e6},
+           "a step is saved if the last save began so long ago; 0, or interval -1: never"),
       integer(KEY(checkpoint.keep), {1, 1'000'000}, "older ones are deleted"),
       flag(KEY(checkpoint.background),
            "written from a snapshot while training goes on; false: training waits, and no snapshot is held"),

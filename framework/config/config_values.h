@@ -50,7 +50,7 @@ struct ConfigKey {
   /// Returns the value as YAML on one line.
   std::function<std::string(const Config&)> write;
   std::string values = "";  // which values it takes: "1 to 1024", "a | b", "true | false"
-  bool is_source = false;   // names where the values of other keys come from, and has none in a Config itself
+  bool is_source = false;   // says where a model comes from; the config that a run writes does not have it
 };
 
 }  // namespace ringtrain

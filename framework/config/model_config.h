@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "framework/config/choices.h"
@@ -11,6 +12,8 @@
 namespace ringtrain {
 
 struct ModelConfig {
+  std::string from;           // whose sizes and weights these are: a model's path; "": the keys below say all
+  bool from_scratch = false;  // of `from` only the sizes are taken
   Architecture architecture = Architecture::llama;
   std::int64_t vocab_size = 257;
   std::int64_t hidden_size = 256;

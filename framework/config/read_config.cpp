@@ -74,6 +74,20 @@ struct Paths {
   }
 };
 
+/// Returns what `ask` finds for a key that leaves its value to other files, by a function of a lookup that may be
+/// empty; `none` after a problem.
+template <class Function, class Ask, class Value>
+Value looked_up(ConfigProblems& problems, const std::string& key, const Function& function, const Ask& ask,
+                Value none) {
+  try {
+    if (function) return ask();
+    problems.add(key, "names other files, but this program reads none of them; give the keys themselves");
+  } catch (const Error& error) {
+    problems.add(key, error.what());
+  }
+  return none;
+}
+
 class Reader {
  public:
   Reader(Config& config, ConfigProblems& problems) : config_(config), problems_(problems) {}
@@ -118,11 +132,14 @@ class Reader {
 
   /// Returns the keys that the file or a setting gives.
   const std::set<std::string>& given() const { return given_; }
-  /// Returns what model.from names; "" if it is not given.
-  const std::string& model_from() const { return model_from_; }
 
-  /// Makes what depends on several keys: a share of the steps becomes their number, rounded up as transformers does it.
-  void finish() {
+  /// Makes what depends on several keys: epochs become steps, and a share of the steps becomes their number, rounded up
+  /// as transformers does it.
+  void finish(const ConfigLookup& lookup) {
+    if (epochs_ && problems_.count() == 0) {
+      const auto steps = [&] { return lookup.steps(config_, *epochs_); };
+      config_.training.steps = looked_up(problems_, std::string(epochs), lookup.steps, steps, std::int64_t{0});
+    }
     if (!warmup_ratio_) return;
     config_.lr_scheduler.warmup_steps =
         static_cast<std::int64_t>(std::ceil(*warmup_ratio_ * static_cast<double>(config_.training.steps)));
@@ -163,14 +180,18 @@ class Reader {
                     origin.line > 0 ? fmt::format("is given twice; the first is in line {}", first->second)
                                     : std::string("is given twice"));
     }
+    const ReportProblem of_value = [&](int, const std::string& what) { problems_.add(origin, given_path, what); };
+    if (path == own_path_of(warmup_ratio)) warmup_ratio_.reset();  // the last one counts
+    if (path == own_path_of(epochs)) epochs_.reset();
     if (given_path == warmup_ratio) {
-      read_real(value, {0, 1}, warmup_ratio_.emplace(),
-                [&](int, const std::string& what) { problems_.add(origin, given_path, what); });
+      read_real(value, {0, 1}, warmup_ratio_.emplace(), of_value);
+    } else if (given_path == epochs) {
+      problems_.given(given_path, origin);
+      given_.insert(path);
+      read_real(value, {0, 1e6, true}, epochs_.emplace(), of_value);
     } else if (const auto key = paths_.keys.find(path); key != paths_.keys.end()) {
-      if (path == own_path_of(warmup_ratio)) warmup_ratio_.reset();  // the last one counts
       problems_.given(path, origin);
       given_.insert(path);
-      if (key->second->is_source) model_from_ = value.text;
       key->second->read(config_, value, [&](int line, const std::string& what) {
         // The key's own line, but for a part of a list or map below it.
         const bool part = origin.setting < 0 && line > origin.line && value.kind != YamlValue::Kind::scalar;
@@ -191,7 +212,7 @@ class Reader {
     if (paths_.sections.contains(nearest)) {
       if (value.kind == YamlValue::Kind::map && !seen_.contains(nearest)) section(nearest, value, origin);
     } else {
-      given_.insert(nearest);
+      given_.insert(std::string(own_path_of(nearest)));
     }
   }
 
@@ -200,8 +221,7 @@ class Reader {
   Paths paths_;
   std::map<std::string, int> seen_;  // line of each path of the file, or of the current setting
   std::set<std::string> given_;
-  std::string model_from_;
-  std::optional<double> warmup_ratio_;
+  std::optional<double> warmup_ratio_, epochs_;
 };
 
 std::string read_text_file(const std::string& path) {
@@ -219,29 +239,36 @@ void read_all(Reader& reader, const YamlValue& root, const std::vector<std::stri
   reader.file(root);
   for (std::size_t i = 0; i < settings.size(); ++i) reader.setting(settings[i], static_cast<int>(i));
   reader.require();
-  reader.finish();
 }
 
-/// Returns the model of model.from, as far as the keys that are given leave it: default without one, after a problem.
-ModelConfig model_below(const std::string& from, const std::set<std::string>& given, const ModelReader& read_model,
+/// Returns whether one of the keys is of the section model.
+bool describe_a_model(const std::set<std::string>& given) {
+  const auto first = given.lower_bound("model.");
+  return first != given.end() && first->starts_with("model.");
+}
+
+/// Returns the model that the keys of the section model change. given: these keys. config: as far as it has been read.
+ModelConfig model_below(const Config& config, const std::set<std::string>& given, const ConfigLookup& lookup,
                         ConfigProblems& problems) {
-  if (!read_model) {
-    problems.add("model.from", "names a model, but this program reads none; give the keys themselves");
-    return {};
-  }
-  try {
-    ModelConfig model = read_model(from);
+  ModelConfig model;
+  model.from = describe_a_model(given) ? config.model.from : lookup.model_otherwise;
+  if (!model.from.empty()) {
+    const auto read = [&] { return lookup.model(model.from); };
+    const std::string from = model.from;
+    model = looked_up(problems, "model.from", lookup.model, read, ModelConfig{});
+    model.from = from;
     if (given.contains("model.rope_scaling.type")) model.rope_scaling = {};
-    return model;
-  } catch (const Error& error) {
-    problems.add("model.from", error.what());
-    return {};
+  } else if (lookup.vocabulary && !given.contains("model.vocab_size") && problems.count() == 0) {
+    const auto read = [&] { return lookup.vocabulary(config); };
+    model.vocab_size = looked_up(problems, "data.train", lookup.vocabulary, read, model.vocab_size);
   }
+  return model;
 }
 
 /// Adds a problem for each key that is given and would have other weights than those of model.from.
 void check_agreement(const Config& config, const ModelConfig& below, const std::set<std::string>& given,
                      ConfigProblems& problems) {
+  if (config.model.from.empty()) return;
   Config expected;
   expected.model = below;
   for (const ConfigKey& key : config_keys()) {
@@ -285,9 +312,8 @@ void finish(Config& config, ConfigUse use, const ConfigRule& rule, ConfigProblem
 }  // namespace
 
 Config parse_config(const std::string& text, const std::string& path, const std::vector<std::string>& settings,
-                    ConfigUse use, const ConfigRule& rule, const ModelReader& read_model) {
-  Config config;
-  config.name = std::filesystem::path(path).stem().string();
+                    ConfigUse use, const ConfigRule& rule, const ConfigLookup& lookup) {
+  Config first;
   ConfigProblems problems(path, settings);
   YamlValue root;
   try {
@@ -296,32 +322,28 @@ Config parse_config(const std::string& text, const std::string& path, const std:
     problems.add(Origin{error.line(), -1}, "", error.what());
     problems.throw_if_any();
   }
-  Reader reader(config, problems);
+  Reader reader(first, problems);
   read_all(reader, root, settings);
-  if (reader.model_from().empty()) {
-    finish(config, use, rule, problems);
-    problems.throw_if_any();
-    return config;
-  }
-  // Once more, over the model that is named: the first reading has told which, and which keys are given beside it.
   const std::size_t before = problems.count();
-  const ModelConfig below = model_below(reader.model_from(), reader.given(), read_model, problems);
+  const ModelConfig below = model_below(first, reader.given(), lookup, problems);
   if (problems.count() > before) problems.throw_if_any();
-  Config whole;
-  whole.name = config.name;
-  whole.model = below;
+  // Once more, over the model that is named: the first reading has found which, and which keys are given next to it.
+  Config config;
+  config.name = std::filesystem::path(path).stem().string();
+  config.model = below;
   ConfigProblems all(path, settings);
-  Reader again(whole, all);
+  Reader again(config, all);
   read_all(again, root, settings);
-  finish(whole, use, rule, all);
-  check_agreement(whole, below, reader.given(), all);
+  again.finish(lookup);
+  finish(config, use, rule, all);
+  check_agreement(config, below, reader.given(), all);
   all.throw_if_any();
-  return whole;
+  return config;
 }
 
 Config read_config(const std::string& path, const std::vector<std::string>& settings, ConfigUse use,
-                   const ConfigRule& rule, const ModelReader& read_model) {
-  return parse_config(read_text_file(path), path, settings, use, rule, read_model);
+                   const ConfigRule& rule, const ConfigLookup& lookup) {
+  return parse_config(read_text_file(path), path, settings, use, rule, lookup);
 }
 
 Config checked_config(const Config& config, ConfigUse use, const ConfigRule& rule) {

@@ -2,6 +2,7 @@
 // whatever is wrong is reported, all at once, with file and line, before anything starts.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -20,20 +21,34 @@ using ConfigRule = std::function<void(const Config&, ConfigProblems&)>;
 /// know what a model may be read from: programs pass one of train/models.
 using ModelReader = std::function<ModelConfig(const std::string& from)>;
 
+/// What a config leaves to the files that it names; the reader asks only for what it needs. Each may throw an Error,
+/// which becomes a problem of the config. Programs pass config_lookup() of train/run. A key that needs an empty
+/// function is a problem.
+struct ConfigLookup {
+  ModelReader model = {};
+  /// model.from of a config that gives no key of the section model: what --init-from names.
+  std::string model_otherwise = {};
+  /// Returns the tokens of the data's tokenizer, for a config without model.from and model.vocab_size. Empty: the
+  /// default remains.
+  std::function<std::int64_t(const Config& config)> vocabulary = {};
+  /// Returns the steps that see the data `epochs` times, rounded up.
+  std::function<std::int64_t(const Config& config, double epochs)> steps = {};
+};
+
 /// Returns the config of a file after the settings ("key.path=value", as of --set; of several of one key the last
 /// counts), with defaults resolved and everything checked: types, ranges, and what must fit together (heads, mesh and
 /// batch, lengths). Relative data paths are taken from the working directory. Throws one Error(usage) whose text lists
 /// every problem, one a line: "file:line: key: what, and what to do" (or "--set key=...: ..."), with the nearest known
 /// name for an unknown key. rule: comes after this floor's own checks; programs pass layers' check_model.
 ///
-/// With model.from, all keys of the section model have the values of that model. What is given beside it goes before
+/// With model.from, all keys of the section model have the values of that model. What is given next to it goes before
 /// them where weights stay as they are (is_free_with_weights); model.rope_scaling.type replaces the whole section. Any
-/// other key that is given must agree. Without read_model, model.from is a problem.
+/// other key that is given must agree.
 Config read_config(const std::string& path, const std::vector<std::string>& settings, ConfigUse use = ConfigUse::run,
-                   const ConfigRule& rule = {}, const ModelReader& read_model = {});
+                   const ConfigRule& rule = {}, const ConfigLookup& lookup = {});
 /// The same, from text; `path` only names it in messages.
 Config parse_config(const std::string& text, const std::string& path, const std::vector<std::string>& settings,
-                    ConfigUse use = ConfigUse::run, const ConfigRule& rule = {}, const ModelReader& read_model = {});
+                    ConfigUse use = ConfigUse::run, const ConfigRule& rule = {}, const ConfigLookup& lookup = {});
 /// Returns a config that a program has made or changed, checked and resolved as one that is read: by the same rules for
 /// each value and for what must fit together. Throws Error(usage) with one line for each problem. What takes a config
 /// from a program calls this.

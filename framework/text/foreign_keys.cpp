@@ -9,7 +9,7 @@ namespace ringtrain {
 namespace {
 
 /// A key of ours, and the names that others have for it, each between spaces.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 35> names_elsewhere{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 36> names_elsewhere{{
     {"model.from", " model_name_or_path base_model pretrained_model_name_or_path hf_assets_path init_from "},
     {"model.architecture", " model_type architectures "},
     {"model.hidden_size", " n_embd d_model dim embed_dim model_dim "},
@@ -38,7 +38,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 35> names_el
      "context_length n_ctx "},
     {"training.global_batch_size", " batch_size train_batch_size gradient_accumulation_steps "},
     {"training.micro_batch_size", " per_device_train_batch_size local_batch_size train_micro_batch_size_per_gpu "},
-    {"training.steps", " max_steps train_iters num_steps max_iters total_steps num_train_epochs num_epochs "},
+    {"training.steps", " max_steps train_iters num_steps max_iters total_steps "},
+    {epochs, " num_train_epochs num_epochs "},
     {"training.dtype", " precision mixed_precision torch_dtype fp16 fp32 mixed_precision_param "},
     {"training.recompute",
      " gradient_checkpointing activation_checkpointing activation_checkpoint "
@@ -69,6 +70,7 @@ std::string_view own_path_of(std::string_view path) {
   if (path == "lora.r") return "lora.rank";
   if (path == "lora.lora_alpha") return "lora.alpha";
   if (path == "lora.target_modules") return "lora.targets";
+  if (path == epochs) return "training.steps";
   return path == warmup_ratio ? "lr_scheduler.warmup_steps" : path;
 }
 

@@ -10,8 +10,9 @@ namespace ringtrain {
 /// sections before it.
 std::string_view key_called_elsewhere(std::string_view name);
 
-/// A key that a config may have, and that becomes lr_scheduler.warmup_steps: a share of training.steps.
-inline constexpr std::string_view warmup_ratio = "lr_scheduler.warmup_ratio";
+/// Keys that a config may have, and that become others: a share of training.steps becomes lr_scheduler.warmup_steps,
+/// and passes over the data become training.steps.
+inline constexpr std::string_view warmup_ratio = "lr_scheduler.warmup_ratio", epochs = "training.epochs";
 
 /// Returns the path of the key that a config may also write as `path`, such as PEFT's lora.r; else path itself.
 std::string_view own_path_of(std::string_view path);

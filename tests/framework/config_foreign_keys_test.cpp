@@ -27,7 +27,8 @@ TEST(ForeignKeys, EachNameOfThePageIsHintedAtAsThePageHasIt) {
   for (std::string line; std::getline(page, line);) {
     const std::size_t middle = line.find(" | ", 2);
     if (!line.starts_with("| `") || line.find("**accepted**: ") < line.find("`lora.rank`") || middle == line.npos ||
-        line.find("accepted** in") != line.npos || line.find("warmup_ratio") != line.npos) {
+        line.find("accepted** in") != line.npos || line.find("warmup_ratio") != line.npos ||
+        line.find("`epochs`") != line.npos) {
       continue;
     }
     const std::string key = quoted_words(line.substr(middle)).front();
@@ -65,6 +66,26 @@ TEST(ForeignKeys, PeftsNamesAreOurs) {
 
 TEST(ForeignKeys, Bf16IsBfloat16) {
   EXPECT_EQ(parse_config(with("training", "dtype: bf16"), "x.yaml", {}).training.dtype, DType::bfloat16);
+}
+
+TEST(ForeignKeys, EpochsAreStepsThatTheProgramCounts) {
+  const std::string text = "training: {seq_len: 64, epochs: 2.5}\ndata: {train: a.h5}\n";
+  const ConfigLookup lookup{.steps = [](const Config& config, double epochs) {
+    EXPECT_EQ(config.training.seq_len, 64);
+    return static_cast<std::int64_t>(10 * epochs);
+  }};
+  const auto read = [&](const Settings& settings) {
+    return parse_config(text, "x.yaml", settings, ConfigUse::run, {}, lookup);
+  };
+  EXPECT_EQ(read({"lr_scheduler.warmup_ratio=0.2"}).lr_scheduler.warmup_steps, 5);
+  EXPECT_EQ(read({}).training.steps, 25);
+  EXPECT_EQ(to_yaml(read({})).find("epochs"), std::string::npos);
+  EXPECT_EQ(read({"training.steps=7"}).training.steps, 7);  // the last one counts
+  EXPECT_EQ(complaint(text),
+            "x.yaml:1: training.epochs: names other files, but this program reads none of them; give "
+            "the keys themselves");
+  EXPECT_EQ(complaint(with("training", "epochs: 2")),
+            "x.yaml:4: training.steps: is given twice; the first is in line 3");
 }
 
 TEST(ForeignKeys, AWarmupRatioIsAShareOfTheStepsRoundedUp) {

@@ -39,7 +39,7 @@ ModelConfig read_model(const std::string& from) {
 }
 
 Config parsed(const std::string& text, const Settings& settings = {}) {
-  return parse_config(text, "x.yaml", settings, ConfigUse::run, {}, read_model);
+  return parse_config(text, "x.yaml", settings, ConfigUse::run, {}, {.model = read_model});
 }
 
 std::string complaint_with(const std::string& text, const Settings& settings = {}) {
@@ -65,6 +65,34 @@ TEST(ModelFrom, EveryKeyIsThatModels) {
   EXPECT_EQ(changed(parsed(with("model", "from: far"))), "");
   EXPECT_EQ(changed(parsed(base, {"model.from=far"})), "");
   EXPECT_EQ(changed(parsed(with("model", "from: near"), {"model.from=far"})), "");
+}
+
+TEST(ModelFrom, OtherwiseTheProgramNamesTheModel) {
+  const ConfigLookup lookup{.model = read_model, .model_otherwise = "far"};
+  const Config config = parse_config(base, "x.yaml", {}, ConfigUse::run, {}, lookup);
+  EXPECT_EQ(changed(config), "");
+  EXPECT_EQ(config.model.from, "far");
+  const Config described = parse_config(with("model", "hidden_size: 128"), "x.yaml", {}, ConfigUse::run, {}, lookup);
+  EXPECT_EQ(described.model.from, "");
+  EXPECT_EQ(described.model.num_hidden_layers, ModelConfig{}.num_hidden_layers);
+}
+
+TEST(ModelFrom, FromScratchNeedsAModelWhoseSizesItTakes) {
+  EXPECT_TRUE(parsed(with("model", "from: far\n  from_scratch: true")).model.from_scratch);
+  EXPECT_EQ(
+      complaint_with(with("model", "from_scratch: true")),
+      "x.yaml:7: model.from_scratch: is true, but there is no model.from whose sizes it could take; leave it out");
+}
+
+TEST(ModelFrom, WithoutAModelTheDataGiveTheVocabulary) {
+  const auto vocabulary = [](const std::string& text) {
+    const ConfigLookup lookup{.model = read_model, .vocabulary = [](const Config&) { return std::int64_t{77}; }};
+    return parse_config(text, "x.yaml", {}, ConfigUse::run, {}, lookup).model.vocab_size;
+  };
+  EXPECT_EQ(vocabulary(base), 77);
+  EXPECT_EQ(vocabulary(with("model", "hidden_size: 128")), 77);
+  EXPECT_EQ(vocabulary(with("model", "vocab_size: 90")), 90);
+  EXPECT_EQ(vocabulary(with("model", "from: far")), 300);
 }
 
 TEST(ModelFrom, TheResolvedConfigStandsAlone) {
@@ -107,7 +135,7 @@ TEST(ModelFrom, AModelThatCannotBeHadIsAProblemOfItsLine) {
             "x.yaml:7: model.from: near: there is nothing\n"
             "x.yaml:8: model.hidden_size: is the text \"x\", but must be an integer from 1 to 262144");
   EXPECT_EQ(complaint(with("model", "from: far")),
-            "x.yaml:7: model.from: names a model, but this program reads none; give the keys themselves");
+            "x.yaml:7: model.from: names other files, but this program reads none of them; give the keys themselves");
 }
 
 TEST(ModelFrom, OtherProblemsAreToldOnce) {

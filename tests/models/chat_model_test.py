@@ -104,10 +104,10 @@ def write_chats(path, answers):
                                                 {"role": "assistant", "content": answer}], "number": number}) + "\n")
 
 
-def train(folder, name, data, *more):
+def train(folder, name, data, base, *more):
     config = folder / "tune.yaml"
     config.write_text(
-        f"model: {{from: {folder / 'model'}}}\ndata: {{train: {data}, packing: whole}}\n"
+        f"model: {{from: {base}}}\ndata: {{train: {data}, packing: whole}}\n"
         "training: {seq_len: 64, global_batch_size: 4, steps: 150}\n"
         "optimizer: {lr: 0.01, weight_decay: 0}\nlr_scheduler: {warmup_steps: 5}\n"
         "evaluation: {interval: 50, whole_documents: true}\n")
@@ -148,7 +148,7 @@ def check_adapters(folder, base):
     prepare(folder, "others", answers)
     before = (base / "model.safetensors").read_bytes()
     targets = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
-    train(folder, "adapted", folder / "others.h5", "--init-from", base, "--set", "lora.rank=8", "--set",
+    train(folder, "adapted", folder / "others.h5", base, "--set", "lora.rank=8", "--set",
           f"lora.targets=[{targets}]")
     assert (base / "model.safetensors").read_bytes() == before, "the base was written to"
     lines = [json.loads(line) for line in (folder / "adapted" / "metrics.jsonl").read_text().splitlines()]
@@ -181,7 +181,8 @@ def check_adapters(folder, base):
 
 def check_from_scratch(folder):
     """A run that began with no model, of this tokenizer and of bytes."""
-    train(folder, "scratch", folder / "chats.h5", "--set", "training.steps=1")
+    train(folder, "scratch", folder / "chats.h5", folder / "model", "--set", "model.from_scratch=true", "--set",
+          "training.steps=1")
     (folder / "text.txt").write_text("A text of bytes. " * 50)
     run("prepare", "--input", folder / "text.txt", "--output", folder / "bytes.h5", "--validation-fraction", 0)
     config = folder / "bytes.yaml"
@@ -210,7 +211,7 @@ def main():
         make_stand_in(folder / "model")
         prepared = prepare(folder, "chats", QUESTIONS)
         assert "conversation 40" in prepared, prepared
-        train(folder, "tuned", folder / "chats.h5", "--init-from", folder / "model")
+        train(folder, "tuned", folder / "chats.h5", folder / "model")
         run("export", "--checkpoint", folder / "tuned", "--output", folder / "exported")
         check_answers(folder, folder / "exported")
         check_adapters(folder, folder / "exported")

@@ -154,7 +154,7 @@ TEST_F(FolderModel, AStaleFileBesideAnIndexIsReadWithANoteOfEveryProgram) {
            {"generate", "--checkpoint", "both", "--tokens", "1,2", "--max-new-tokens", "1"},
            {"evaluate", "--checkpoint", "both", "--data", "tokens.h5", "--context-lengths", "16", "--target-tokens",
             "8", "--target-blocks", "1"},
-           {"train", "--config", "run.yaml", "--output", "run", "--init-from", "both"}}) {
+           {"train", "--config", "run.yaml", "--output", "run"}}) {
     const ChildResult done = run_child(words[0], {words.begin() + 1, words.end()}, folder);
     EXPECT_EQ(done.code, 0) << words[0] << done.err;
     EXPECT_NE((done.out + done.err).find(note), std::string::npos) << words[0] << done.out << done.err;

@@ -132,9 +132,38 @@ TEST_F(ModelTokenizer, ARunKeepsToItsTokensAndCarriesTheTokenizerOn) {
   EXPECT_EQ(content_of(at("second/tokenizer/tokenizer.json")), content_of(at("elsewhere/tokenizer.json")));
 }
 
+TEST_F(ModelTokenizer, AModelHasOneName) {
+  std::ofstream(at("bare.yaml")) << "data: {train: own.h5}\n"
+                                    "training: {seq_len: 16, epochs: 0.1, global_batch_size: 2}\n";
+  fs::copy(at("model"), at("other"));
+  const auto planned = [&](const std::string& config, const std::vector<std::string>& more) {
+    std::vector<std::string> words{"--config", config, "--output", "run", "--dry-run"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_child("train", words, folder);
+  };
+  expect_code(planned("run.yaml", {"--init-from", "./model"}), 0, {"starting with the weights of ./model"});
+  expect_code(planned("run.yaml", {"--init-from", "other"}), 2, {"model.from is model, but --init-from is other"});
+  expect_code(planned("run.yaml", {"--init-from", "other", "--set", "model.from_scratch=true"}), 0,
+              {"starting with the weights of other"});
+  // Without a section model, --init-from gives the sizes, too, and without a model the data give the vocabulary.
+  const ChildResult named = planned("bare.yaml", {"--init-from", "model"});
+  expect_code(named, 0, {"starting with the weights of model"});
+  EXPECT_NE(named.out.find("\n  vocab_size: 48  #"), std::string::npos) << named.out;
+  const ChildResult bare = planned("bare.yaml", {});
+  expect_code(bare, 0);
+  EXPECT_NE(bare.out.find("\n  vocab_size: 7  #"), std::string::npos) << bare.out;
+  EXPECT_TRUE(std::regex_search(named.out, std::regex("\ndata: .* steps of 2 sequences are 0\\.1[0-9]? epochs")))
+      << named.out;  // rounded up to whole steps
+  // A plan needs sizes alone, and a run says what it misses.
+  fs::remove(at("other/model.safetensors"));
+  expect_code(planned("bare.yaml", {"--init-from", "other"}), 0, {"other has no weights, which the run will need"});
+  expect_code(run_child("train", {"--config", "bare.yaml", "--output", "run", "--init-from", "other"}, folder), 4,
+              {"other", "safetensors"});
+}
+
 TEST_F(ModelTokenizer, ARunFromNothingKeepsTheTokenizerOfItsData) {
-  fs::rename(at("model/tokenizer.json"), at("model/away.json"));  // what lies beside the data serves
-  expect_code(train({}), 0);
+  fs::rename(at("model/tokenizer.json"), at("model/away.json"));  // what lies next to the data serves
+  expect_code(train({"--set", "model.from_scratch=true"}), 0);
   EXPECT_EQ(content_of(at("run/tokenizer/tokenizer.json")), content_of(at("model/away.json")));
   EXPECT_EQ(content_of(at("run/tokenizer/chat_template.jinja")), "{{ messages }}");
   const std::vector<std::string> prompt{"--checkpoint", "run", "--prompt", "ab", "--max-new-tokens", "2"};
@@ -146,7 +175,7 @@ TEST_F(ModelTokenizer, ARunFromNothingKeepsTheTokenizerOfItsData) {
 
 TEST_F(ModelTokenizer, AFileBesideTheDataOfAnotherTokenizerIsNotKept) {
   fs::copy(at("other.json"), at("own.h5.tokenizer/tokenizer.json"), fs::copy_options::overwrite_existing);
-  const ChildResult trained = train({});
+  const ChildResult trained = train({"--set", "model.from_scratch=true"});
   expect_code(trained, 0);
   EXPECT_NE((trained.out + trained.err).find("own.h5.tokenizer holds another tokenizer"), std::string::npos);
   EXPECT_FALSE(fs::exists(at("run/tokenizer/tokenizer.json")));
@@ -169,17 +198,16 @@ TEST_F(ModelTokenizer, AByteModelHasATokenizerJson) {
 }
 
 TEST_F(ModelTokenizer, WhatARunBeginsWithIsSaid) {
-  const ChildResult scratch = train({});
-  EXPECT_NE(scratch.err.find("model.from takes the sizes of model alone: the weights are random"), std::string::npos);
-  const ChildResult tuned = run_child(
-      "train", {"--config", "run.yaml", "--output", "tuned", "--init-from", "model", "--stop-after", "1"}, folder);
-  expect_code(tuned, 0);
+  expect_code(train({"--set", "model.from_scratch=true", "--dry-run"}), 0,
+              {"model.from_scratch: the sizes are those of model, and the weights are random"});
+  const ChildResult tuned =
+      run_child("train", {"--config", "run.yaml", "--output", "tuned", "--stop-after", "1"}, folder);
+  expect_code(tuned, 0, {"starting with the weights of model"});
   EXPECT_EQ(tuned.err.find("random"), std::string::npos) << tuned.err;
   EXPECT_EQ(tuned.err.find("warning"), std::string::npos) << tuned.err;
-  const ChildResult longer = run_child("train",
-                                       {"--config", "run.yaml", "--output", "longer", "--init-from", "model", "--set",
-                                        "training.seq_len=200", "--stop-after", "1"},
-                                       folder);
+  const ChildResult longer = run_child(
+      "train", {"--config", "run.yaml", "--output", "longer", "--set", "training.seq_len=200", "--stop-after", "1"},
+      folder);
   expect_code(longer, 0, {"warning: training.seq_len = 200 is beyond the 128 tokens that model was made for"});
   // What was tuned at 16 tokens keeps the length of its model.
   expect_code(
@@ -193,7 +221,7 @@ TEST_F(ModelTokenizer, WhatARunBeginsWithIsSaid) {
 
 TEST_F(ModelTokenizer, ARunWithoutItsTokenizerKnowsItsTokensToo) {
   fs::remove_all(at("own.h5.tokenizer"));
-  expect_code(train({}), 0);
+  expect_code(train({"--set", "model.from_scratch=true"}), 0);
   EXPECT_FALSE(fs::exists(at("run/tokenizer/tokenizer.json")));
   expect_code(evaluate("run", "other.h5"), 3, {"tokens of another tokenizer", "that the model was trained with"});
   const std::vector<std::string> prompt{"--checkpoint", "run", "--prompt", "ab", "--max-new-tokens", "2"};

@@ -80,7 +80,7 @@ def check(kind, seed, folder):
         file.write(CONFIG.format(base=base, data=data, targets=", ".join(TARGETS)))
     with open(os.path.join(base, "model.safetensors"), "rb") as file:
         before = file.read()
-    matrix.program("train", "--config", os.path.join(folder, "run.yaml"), "--init-from", base, "--output", run)
+    matrix.program("train", "--config", os.path.join(folder, "run.yaml"), "--output", run)
     matrix.program("export", "--checkpoint", run, "--output", ours)
     matrix.program("export", "--checkpoint", run, "--merge", "--output", merged)
     with open(os.path.join(base, "model.safetensors"), "rb") as file:
@@ -124,8 +124,8 @@ def check_changed_base(base, tokens, data, folder):
     with open(path, "w") as file:
         json.dump(config, file)
     for model, output in ((base, run), (scaled, beside)):
-        matrix.program("train", "--config", os.path.join(folder, "run.yaml"), "--init-from", model, "--output", output,
-                       "--set", "model.rope_scaling.type=yarn", *(f"--set=model.rope_scaling.{key}={value}"
+        matrix.program("train", "--config", os.path.join(folder, "run.yaml"), "--output", output, "--set",
+                       f"model.from={model}", "--set", "model.rope_scaling.type=yarn", *(f"--set=model.rope_scaling.{key}={value}"
                                                                   for key, value in rope.items()))
     try:
         matrix.program("export", "--checkpoint", run, "--output", ours)

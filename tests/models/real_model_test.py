@@ -239,7 +239,7 @@ def trained(folder, _):
                    f"checkpoint: {{interval: 0}}\n"
                    f"evaluation: {{interval: 20, context_lengths: [{length}], target_tokens: {targets}, "
                    f"target_blocks: {len(documents)}}}\n")
-    run("train", "--config", f"{folder}/run.yaml", "--init-from", FOLDER, "--output", f"{folder}/run")
+    run("train", "--config", f"{folder}/run.yaml", "--output", f"{folder}/run")
     with open(f"{folder}/run/metrics.jsonl") as file:
         lines = [json.loads(line) for line in file]
     losses = [line["loss"] for line in lines if line["kind"] == "train"]
@@ -301,7 +301,7 @@ def tuned(folder, _):
                    f"optimizer: {{lr: 2.0e-4, weight_decay: 0}}\n"
                    f"lr_scheduler: {{warmup_steps: 3}}\n"
                    f"checkpoint: {{interval: 0}}\n")
-    run("train", "--config", f"{folder}/run.yaml", "--init-from", model, "--output", f"{folder}/run")
+    run("train", "--config", f"{folder}/run.yaml", "--output", f"{folder}/run")
     run("export", "--checkpoint", f"{folder}/run", "--output", f"{folder}/exported")
     for question, answer in ANSWERS.items():
         ours = subprocess.run([interpreter, "-m", "ringtrain_data", "chat", "--checkpoint", f"{folder}/run",

@@ -233,20 +233,17 @@ ModelSource open_base_model(const std::string& path, const std::string& of) {
   }
 }
 
-ModelReader model_reader(const std::function<void(const std::string&)>& log) {
-  return [log](const std::string& path) {
-    const ModelSource source = open_model(path);
-    for (const std::string& line : source.logs) log(line);
-    return source.model;
-  };
+bool has_sizes_alone(const std::string& path) {
+  return is_hugging_face_folder(path) && !is_peft_folder(path) && !holds_safetensors(path);
 }
 
-ModelReader planned_model_reader(const std::function<void(const std::string&)>& log) {
-  return [log, read = model_reader(log)](const std::string& path) {
-    if (is_peft_folder(path) || !is_hugging_face_folder(path) || holds_safetensors(path)) return read(path);
-    const HuggingFaceConfig config = read_hugging_face_config(path);
-    for (const std::string& line : config.logs) log(line);
-    return config.model;
+ModelReader model_reader(const std::function<void(const std::string&)>& log) {
+  return [log](const std::string& path) {
+    const auto logged = [&](const auto& source) {
+      for (const std::string& line : source.logs) log(line);
+      return source.model;
+    };
+    return has_sizes_alone(path) ? logged(read_hugging_face_config(path)) : logged(open_model(path));
   };
 }
 

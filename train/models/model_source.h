@@ -74,11 +74,12 @@ ModelSource open_model(const std::string& path, const ModelDefinition& definitio
 /// refused before their own base is looked for, so no base leads back to itself.
 ModelSource open_base_model(const std::string& path, const std::string& of);
 
-/// Returns the reader of a config's model.from, for read_config: open_model(), whose logs go to log.
-ModelReader model_reader(const std::function<void(const std::string&)>& log);
+/// Returns whether path is a Hugging Face folder with a config.json but without weights, which gives sizes alone.
+bool has_sizes_alone(const std::string& path);
 
-/// The same for a plan, which needs no weights: a folder with a Hugging Face config.json alone is enough.
-ModelReader planned_model_reader(const std::function<void(const std::string&)>& log);
+/// Returns the reader of a config's model.from, for read_config, whose logs go to log: open_model(), but for a folder
+/// that has sizes alone.
+ModelReader model_reader(const std::function<void(const std::string&)>& log);
 
 /// Returns the source of a model whose path and config are set, with the parameters of the table in these files. Throws
 /// Error(checkpoint) as check_placed_model() does.

@@ -10,12 +10,12 @@
 #include "framework/standard_streams.h"
 #include "layers/check_model.h"
 #include "train/models/adapters/adapted_model.h"
-#include "train/models/model_source.h"
 #include "train/programs/command_line.h"
 #include "train/programs/commands.h"
 #include "train/programs/program.h"
 #include "train/programs/version.h"
 #include "train/run/checkpoint_space.h"
+#include "train/run/config_lookup.h"
 #include "train/trace_file.h"
 #include "train/trainer.h"
 
@@ -52,8 +52,8 @@ void add_run_flags(CommandLine& app, TrainFlags& flags) {
                                 "path, of the folder of --output, or afresh if there is none")
                      ->expected(0, 1);
   app.add_option("--init-from", flags.options.start.init_from, "PATH",
-                 "start a new run with the weights alone of a run, a checkpoint, or a Hugging Face folder: new "
-                 "optimizer, data, length, rope scaling");
+                 "start a new run from a run, a checkpoint, or a Hugging Face folder, as model.from of a config does: "
+                 "its sizes and weights; new optimizer, data, length, rope scaling");
   app.add_option("--stop-after", flags.options.stop_after, "N",
                  "save and end after step N; the schedule stays that of the config")
       ->check(at_least(1));
@@ -98,9 +98,8 @@ void verify(const TrainFlags& flags) {
       });
 }
 
-/// Completes the options from the config and the flags. Returns the path of the model that the config's model.from
-/// names; "" if it names none.
-std::string read_options(TrainFlags& flags, const Log& log) {
+/// Completes the options from the config and the flags.
+void read_options(TrainFlags& flags, const Log& log) {
   TrainOptions& options = flags.options;
   options.start.resume = flags.resume->count() > 0;
   options.start.resume_path = flags.resume_path;
@@ -113,16 +112,11 @@ std::string read_options(TrainFlags& flags, const Log& log) {
     fail(ExitCode::usage, "--config is required; only --resume RUN, with a run's folder that has one, needs none");
   }
   options.trace.inputs = {flags.config_path};
-  std::string model_from;
-  const ModelReader model_at = [&, read = model_reader(log)](const std::string& path) {
-    model_from = path;
-    return read(path);
-  };
-  options.config = read_config(flags.config_path, flags.settings, ConfigUse::run, check_model, model_at);
+  options.config = read_config(flags.config_path, flags.settings, use_of(options), check_model,
+                               config_lookup(log, options.start.init_from));
   options.output = flags.output.empty() ? "runs/" + options.config.name : flags.output;
   if (!flags.trace_steps.empty()) read_trace_steps(flags.trace_steps, options.trace);
   options.build = version_text().substr(0, version_text().find('\n'));
-  return model_from;
 }
 
 void dry_run(const Run& run, const Log& log, const Launcher& launcher) {
@@ -130,6 +124,27 @@ void dry_run(const Run& run, const Log& log, const Launcher& launcher) {
   flush_results();
   check_plan_memory(run, launcher);
   if (launcher.is_rank_zero()) check_space(checkpoint_space(run), log);
+}
+
+/// Returns how the command `train` was called, without its own name: "build/release/bin/", or "ringtrain ".
+std::string command_prefix() {
+  const std::string called = program_invocation_name;
+  const std::string name = file_name(called);
+  if (called.find("/libexec/") != std::string::npos) return "ringtrain ";  // an installed program starts this one
+  return name == "train" ? called.substr(0, called.size() - name.size()) : called + " ";
+}
+
+/// Returns what a user may do with a run that is done, as commands.
+std::string next_commands(const Run& run) {
+  const std::string at = fmt::format("--checkpoint {}", run.folder.path()), prefix = command_prefix();
+  const std::int64_t length = run.config.training.seq_len;
+  std::string text = fmt::format("{} is done; next:", run.folder.path());
+  const auto add = [&](const std::string& words) { text += fmt::format("\n  {}{}", prefix, words); };
+  add(fmt::format("evaluate {} --data {} --context-lengths {},{},{}", at, run.corpus.validation().path(), length / 4,
+                  length / 2, length));
+  add(fmt::format("generate {} --prompt 'Once upon a time'", at));
+  add(fmt::format("export {} --output {}-model", at, run.folder.path()));
+  return text;
 }
 
 int run_train(int argc, char** argv, Launcher& launcher) {
@@ -160,16 +175,17 @@ int run_train(int argc, char** argv, Launcher& launcher) {
   const Log log = [&](const std::string& line) {
     if (launcher.is_rank_zero()) write_message(stderr, fmt::format("train: {}\n", line));
   };
-  const std::string model_from = read_options(flags, log);
+  read_options(flags, log);
   const Run run = prepare_run(flags.options, log, launcher);
-  if (!model_from.empty() && !run.start.source) {
-    log(fmt::format("model.from takes the sizes of {} alone: the weights are random; --init-from {} takes them, too",
-                    model_from, model_from));
-  }
   hashing.reset();
-  if (!flags.options.dry_run) return static_cast<int>(train(run, log, launcher));
-  dry_run(run, log, launcher);
-  return 0;
+  if (flags.options.dry_run) {
+    dry_run(run, log, launcher);
+    return 0;
+  }
+  const ExitCode code = train(run, log, launcher);
+  const bool saved = run.last_step == run.config.training.steps && run.config.checkpoint.interval >= 0;
+  if (code == ExitCode::done && saved && run.start.step < run.last_step) log(next_commands(run));
+  return static_cast<int>(code);
 }
 
 }  // namespace

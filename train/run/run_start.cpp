@@ -242,6 +242,17 @@ LongDocuments longer_so_far(const StartRequest& request, const FolderContent& co
   return goes_on && data.longer == LongDocuments::automatic ? before->data.longer : data.longer;
 }
 
+std::string weights_of_new_run(const StartRequest& request, const ModelConfig& model) {
+  const std::string from = model.from_scratch ? "" : model.from;
+  if (request.init_from.empty() || from.empty() || same_folder(request.init_from, from)) {
+    return request.init_from.empty() ? from : request.init_from;
+  }
+  fail(ExitCode::usage,
+       "model.from is {}, but --init-from is {}: a model has one name; leave one of them out, or set "
+       "model.from_scratch: true to take the sizes of the first and the weights of the second",
+       from, request.init_from);
+}
+
 RunStart choose_start(const StartRequest& request, const RunFolder& folder, const FolderContent& content,
                       const Config& config, const std::string& data_hash, const Log& log,
                       const ModelDefinition& model) {
@@ -264,9 +275,14 @@ RunStart choose_start(const StartRequest& request, const RunFolder& folder, cons
     log(fmt::format("{}: the run that was here saved nothing; it begins again", folder.path()));
   }
   RunStart start;
-  if (!request.init_from.empty()) {
-    ModelSource source = open_model(request.init_from, model);
-    for (const std::string& line : source.logs) log(line);
+  const std::string weights = weights_of_new_run(request, config.model);
+  if (request.only_planned && !weights.empty() && has_sizes_alone(weights)) {
+    log(fmt::format("{} has no weights, which the run will need", weights));
+  } else if (!weights.empty()) {
+    ModelSource source = open_model(weights, model);
+    if (config.model.from.empty()) {  // else its reader has logged them
+      for (const std::string& line : source.logs) log(line);
+    }
     std::int64_t& layers = source.model.num_hidden_layers;
     if (request.layers > 0) layers = std::min(layers, request.layers);
     check_weights_fit(source, config, log, model);
@@ -280,8 +296,10 @@ RunStart choose_start(const StartRequest& request, const RunFolder& folder, cons
     log(fmt::format("starting with the weights of {}", start.source->path));
   } else if (config.model.lora.on()) {
     fail(ExitCode::usage,
-         "lora.rank is {}: adapters are trained beside a model that stays as it is; name it by --init-from",
+         "lora.rank is {}: adapters need a model that stays as it is; name it by model.from or --init-from",
          config.model.lora.rank);
+  } else if (config.model.from_scratch) {
+    log(fmt::format("model.from_scratch: the sizes are those of {}, and the weights are random", config.model.from));
   }
   return start;
 }

@@ -1,12 +1,25 @@
 #include "train/run/sample_order.h"
 
+#include <algorithm>
 #include <utility>
 
-#include "data/corpus.h"
 #include "framework/config/config.h"
 #include "framework/config/training_stages.h"
 
 namespace ringtrain {
+
+Corpus open_training_corpus(const Config& config, const TokenFileOpener& open) {
+  Corpus corpus = open_corpus(config.data, config.model.vocab_size, open);
+  corpus.longer = config.data.longer;
+  if (corpus.longer == LongDocuments::automatic) {  // the middle of a conversation has no question before it
+    const bool weighted = std::ranges::any_of(corpus.files, [](const auto& file) { return file->has_weights(); });
+    corpus.longer = weighted ? LongDocuments::truncate : LongDocuments::cut;
+  }
+  if (config.data.packing == Packing::whole) {
+    for (const Config& stage : configs_of_stages(config)) corpus.cut_at_documents(stage.training.seq_len);
+  }
+  return corpus;
+}
 
 SampleOrder::SampleOrder(const Corpus& corpus, const Config& config) : training_(config.training) {
   for (const Config& stage : configs_of_stages(config)) {

@@ -6,13 +6,18 @@
 #include <map>
 #include <vector>
 
+#include "data/corpus.h"
 #include "data/sampler.h"
 #include "framework/config/training_config.h"
 
 namespace ringtrain {
 
 struct Config;
-struct Corpus;  // data/corpus.h
+
+/// Returns the files of data.train, open and verified, and cut at documents where the config says so for the lengths of
+/// all stages. What becomes of long documents is decided: by the files' weights where the config leaves it to them.
+/// Throws Error(data) as open_corpus() and cut_at_documents().
+Corpus open_training_corpus(const Config& config, const TokenFileOpener& open = TokenFile::open);
 
 class SampleOrder {
  public:

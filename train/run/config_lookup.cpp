@@ -1,0 +1,40 @@
+#include "train/run/config_lookup.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "data/token_manifest.h"
+#include "framework/config/config.h"
+#include "framework/error.h"
+#include "parallel/shared_error.h"
+#include "train/models/model_source.h"
+#include "train/run/sample_order.h"
+
+namespace ringtrain {
+
+ConfigLookup config_lookup(const std::function<void(const std::string&)>& log, const std::string& init_from) {
+  return {
+      .model = model_reader(log), .model_otherwise = init_from, .vocabulary = vocabulary_of, .steps = steps_of_epochs};
+}
+
+std::int64_t vocabulary_of(const Config& config) {
+  std::int64_t tokens = 2;
+  for (const DataSource& source : config.data.train) {
+    std::int64_t of_file = ModelConfig{}.vocab_size;
+    caught([&] { of_file = read_manifest(source.path).vocab_size; });
+    tokens = std::max(tokens, of_file);
+  }
+  return tokens;
+}
+
+std::int64_t steps_of_epochs(const Config& config, double epochs) {
+  if (!config.training.stages.empty()) {
+    fail(ExitCode::usage, "cannot be given with training.stages, which begin at steps; give training.steps");
+  }
+  const Corpus corpus = open_training_corpus(config);
+  const std::int64_t windows = SampleOrder(corpus, config).of_length(config.training.seq_len).windows();
+  const double sequences = epochs * static_cast<double>(windows);
+  return static_cast<std::int64_t>(std::ceil(sequences / static_cast<double>(config.training.global_batch_size)));
+}
+
+}  // namespace ringtrain
