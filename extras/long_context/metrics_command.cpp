@@ -75,20 +75,24 @@ class LongContextFlags : public MetricFlags {
                                        "longest context; names of longppl");
     KeyTokenOptions& key = key_.options;
     const std::vector<CLI::Option*> contrast{
-        app.add_tokens("--trunc-len", key.trunc_len, "N", "tokens of a short context; the first ones are never key")
+        app.add_tokens("--trunc-len", key.trunc_len, "N",
+                       "of LongPPL: tokens of a short context; the first ones are never key")
             ->check(at_least(1)),
-        app.add_tokens("--sliding-window", key.sliding_window, "N", "tokens that a short window scores")
+        app.add_tokens("--sliding-window", key.sliding_window, "N", "of LongPPL: tokens that a short window scores")
             ->check(at_least(1)),
-        app.add_real("--alpha", key.alpha, RealRange::any(), "NATS", "a key token's nll falls by more than that"),
-        app.add_real("--beta", key.beta, RealRange::any(), "NATS", "a key token's log probability is above that")};
-    auto* const save_path = app.add_option("--save-path", key_.save_path, "FILE.json",
-                                           "write the key tokens, so that other models are scored on them; replaces a "
-                                           "former file of this kind")
-                                ->needs(longppl);
-    auto* const key_tokens =
-        app.add_option("--key-tokens", key_.key_tokens, "FILE.json", "score the key tokens of a file of --save-path")
-            ->needs(longppl)
-            ->excludes(save_path);
+        app.add_real("--alpha", key.alpha, RealRange::any(), "NATS",
+                     "of LongPPL: a key token's nll falls by more than that"),
+        app.add_real("--beta", key.beta, RealRange::any(), "NATS",
+                     "of LongPPL: a key token's log probability is above that")};
+    auto* const save_path =
+        app.add_option("--save-path", key_.save_path, "FILE.json",
+                       "of LongPPL: write the key tokens, so that other models are scored on them; replaces a "
+                       "former file of this kind")
+            ->needs(longppl);
+    auto* const key_tokens = app.add_option("--key-tokens", key_.key_tokens, "FILE.json",
+                                            "of LongPPL: score the key tokens of a file of --save-path")
+                                 ->needs(longppl)
+                                 ->excludes(save_path);
     for (CLI::Option* const one : contrast) key_tokens->excludes(one->capture_default_str()->needs(longppl));
   }
 

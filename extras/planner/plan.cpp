@@ -206,7 +206,7 @@ Plan make_plan(const PlanRequest& request) {
   const TrainingConfig& training = request.config.training;
   const int stages = stage_count(training);
   if (request.tokens > 0 && stages > 1) {
-    fail(ExitCode::usage, "--tokens: the config has {} stages, whose steps say how long it trains; leave it out",
+    fail(ExitCode::usage, "--total-tokens: the config has {} stages, whose steps say how long it trains; leave it out",
          stages);
   }
   const ParameterTable table = make_parameter_table(request.config);

@@ -97,16 +97,18 @@ void add_options(CommandLine& app, Given& given) {
   app.add_option(
       "--hardware", given.hardware, "NAME|FILE",
       "a hardware file, or the name of one of configs/hardware (default: cpu, or h200 for a config of GPUs)");
-  app.add_real("--tokens", given.tokens, RealRange::within(1, 1e18), "N",
+  app.add_real("--total-tokens", given.tokens, RealRange::within(1, 1e18), "N",
                "of the whole training, e.g. 1e9 (default: those of the config's steps)");
+  app.add_former_name("--total-tokens", "--tokens");
   auto* const search = app.add_flag(
       "--search", given.search,
       "decide: rank meshes, layouts, recompute, offload, sharding and micro-batches, and plan the best of them");
   app.add_option("--devices", given.devices, "N", "with --search: ranks (default: the mesh's)")
       ->needs(search)
       ->check(within(1, max_ranks));
-  app.add_real("--documents", given.mean_document, RealRange::above(0), "N",
+  app.add_real("--document-tokens", given.mean_document, RealRange::above(0), "N",
                "mean tokens of a document, with data.packing documents (default: one document a sequence)");
+  app.add_former_name("--document-tokens", "--documents");
   app.add_option("--output", given.output, "FILE.json", "write the plan as JSON, too; replaces a former plan");
   app.add_flag("--measure", given.measure,
                "measure this machine for about a minute, and write its hardware file to --output FILE.yaml");
@@ -138,7 +140,8 @@ PlanRequest request_of(const Given& given) {
   }
   if (given.mean_document > 0 && !parts_documents(request.config.data.packing)) {
     fail(ExitCode::usage,
-         "--documents: with data.packing concat every token sees all before it, whatever its document; choose --set "
+         "--document-tokens: with data.packing concat every token sees all before it, whatever its document; choose "
+         "--set "
          "data.packing=documents, or leave it out");
   }
   const char* const usual = request.config.training.device == Device::Kind::cuda ? "h200" : "cpu";
@@ -151,7 +154,7 @@ int run(int argc, char** argv) {
   CommandLine app{
       "Predict a run before you pay for it: memory of each kind of rank, FLOPs, what the ring sends and what "
       "computing hides of it, step time, tokens/s, MFU and hours. Nothing is trained, and no data is read. E.g.:\n"
-      "  plan --config configs/long_ctx_gpu.yaml --hardware h200 --mesh 1x8 --tokens 1e9\n"
+      "  plan --config configs/long_ctx_gpu.yaml --hardware h200 --mesh 1x8 --total-tokens 1e9\n"
       "  plan --config configs/long_ctx_gpu.yaml --hardware h100 --search --devices 8\n"
       "Ends with 2 if nothing fits.",
       "plan"};

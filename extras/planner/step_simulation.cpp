@@ -63,7 +63,7 @@ class StepSimulation {
     if (seconds > longest_simulation) {
       fail(ExitCode::usage,
            "simulating {} of {} ranks would take some {:.0f} s, and a plan takes {:.0f} at most: choose shorter rings "
-           "(--mesh), or leave out --documents",
+           "(--mesh), or leave out --document-tokens",
            counted(rings, "ring"), S_, seconds, longest_simulation);
     }
   }

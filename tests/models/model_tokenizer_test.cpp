@@ -2,6 +2,7 @@
 // is generated, and to an export. As a user meets it, by the programs.
 #include <filesystem>
 #include <fstream>
+#include <regex>
 
 #include "data/tokenizer/tokenizer.h"
 #include "tests/support/paths.h"

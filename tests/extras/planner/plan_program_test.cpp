@@ -37,7 +37,7 @@ class PlanProgram : public FolderTest {
 
 TEST_F(PlanProgram, WritesWhatScriptsRelyOn) {
   const std::string output = "--output '" + at("plan.json") + "'";
-  const Result result = run("--config configs/long_ctx.yaml --mesh 1x2 --tokens 1e6 " + output);
+  const Result result = run("--config configs/long_ctx.yaml --mesh 1x2 --total-tokens 1e6 " + output);
   ASSERT_EQ(result.code, 0) << result.text;
   std::ifstream file(at("plan.json"));
   const json plan = json::parse(file);
@@ -72,17 +72,17 @@ TEST_F(PlanProgram, RefusesWhatItCannotPlan) {
   refused("--config configs/tiny.yaml --mesh 2by2", "--mesh 2by2: must be DATAxSEQUENCE");
   refused("--config configs/tiny.yaml --mesh 5x1", "does not divide by mesh.data * training.micro_batch_size = 5");
   refused("--config configs/tiny.yaml --mesh 1x128", "a ring of 128 ranks is more than the 64");
-  refused("--config configs/tiny.yaml --tokens many", "--tokens: many must be a finite number");
-  refused("--config configs/tiny.yaml --tokens inf", "must be a finite number");
+  refused("--config configs/tiny.yaml --total-tokens many", "--total-tokens: many must be a finite number");
+  refused("--config configs/tiny.yaml --total-tokens inf", "must be a finite number");
   refused("--config configs/tiny.yaml --published", "--published");
   refused("--config configs/tiny.yaml --devices 4", "--search");
   refused("--config configs/tiny.yaml --hardware h200 --set training.dtype=float64", "peak_flops for float64");
   refused("--measure", "--measure needs --output");
   for (const char* number : {"nan", "inf", "-1"}) {
-    refused(std::string("--config configs/tiny.yaml --documents ") + number, "must be a finite number");
+    refused(std::string("--config configs/tiny.yaml --document-tokens ") + number, "must be a finite number");
   }
-  refused("--config configs/tiny.yaml --tokens 1e300", "from 1 to 1e+18");
-  refused("--config configs/tiny.yaml --set data.packing=concat --documents 9", "every token sees all before it");
+  refused("--config configs/tiny.yaml --total-tokens 1e300", "from 1 to 1e+18");
+  refused("--config configs/tiny.yaml --set data.packing=concat --document-tokens 9", "every token sees all before it");
   refused("--config configs/tiny.yaml --search --devices 0", "0 is no whole number from 1 to");
   std::ofstream(at("other.json")) << "{}";
   refused("--config configs/tiny.yaml --output '" + at("other.json") + "'", "is not a plan");
@@ -95,7 +95,7 @@ TEST_F(PlanProgram, TheFlagsOfASearchGiveItsPlan) {
     EXPECT_EQ(result.code, 0) << result.text;
     return json::parse(std::ifstream(at("plan.json")));
   };
-  const json searched = plan("--search --devices 4 --tokens 1e9");
+  const json searched = plan("--search --devices 4 --total-tokens 1e9");
   const json again = plan(searched.at("flags"));  // with the steps of 1e9 tokens
   for (const char* field : {"mesh", "step_seconds", "tokens", "hours", "memory_needed"}) {
     EXPECT_EQ(again.at(field), searched.at(field)) << field;
