@@ -73,7 +73,8 @@ TEST_F(FolderLinks, WhatLeadsOutOfAModelsFolderIsNeitherReadNorCopied) {
     expect_refused("prepare", {"--input", "text", "--tokenizer", "model", "--output", "tokens.h5"}, 3, name,
                    "tokens.h5");
     write_tokens("text.h5", {.vocab_size = 48});
-    std::ofstream(at("run.yaml")) << "model: {from: " << source_folder() << "/tests/models/folders/llama}\n"
+    std::ofstream(at("run.yaml")) << "model: {from: " << source_folder()
+                                  << "/tests/models/folders/llama, from_scratch: true}\n"
                                   << "data: {train: text.h5}\n"
                                      "training: {seq_len: 16, global_batch_size: 2, steps: 1}\n";
     expect_refused("train", {"--config", "run.yaml", "--init-from", "model", "--output", "run"}, 4, name, "run");
