@@ -186,9 +186,9 @@ class Packages(Library):
                       " ".join(wrong.stdout.split()))
 
     def test_another_minor_version_is_refused(self):
-        result = self.project("later", "project(x LANGUAGES C CXX)\nfind_package(ringtrain 0.2 CONFIG REQUIRED)\n")
+        result = self.project("former", "project(x LANGUAGES C CXX)\nfind_package(ringtrain 0.1 CONFIG REQUIRED)\n")
         self.assertNotEqual(result.returncode, 0)
-        self.assertIn('compatible with requested version "0.2"', " ".join(result.stdout.split()))
+        self.assertIn('compatible with requested version "0.1"', " ".join(result.stdout.split()))
 
 
 class Headers(Library):
