@@ -76,7 +76,8 @@ RunMetrics read_run_metrics(const std::string& path) {
   };
   if (path_exists(path)) read_metrics_lines(File::open(path, ExitCode::usage), take);
   if (steps.empty()) {
-    fail(ExitCode::usage, "{} holds no training step: name a run's folder, as train --output does", path);
+    fail(ExitCode::usage, "{} {}: name a run's folder, as train --output does", path,
+         path_exists(path) ? "holds no training step" : "does not exist");
   }
   for (const auto& [step, row] : steps) metrics.steps.push_back(row);
   return metrics;
