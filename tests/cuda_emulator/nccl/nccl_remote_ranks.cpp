@@ -130,7 +130,8 @@ void RemoteRanks::begin(const Group::Message& message) {
 bool RemoteRanks::move(Group::Message& message) {
   Lane& lane = lane_of(message);
   const auto theirs = lane.theirs.find(message.number);
-  const bool here = theirs != lane.theirs.end() && (message.sends ? theirs->second.begun : theirs->second.come);
+  const bool agreed = theirs != lane.theirs.end() && theirs->second.bytes == message.bytes;  // else it is broken
+  const bool here = agreed && (message.sends ? theirs->second.begun : theirs->second.come);
   if (here) {
     if (message.sends) {
       ranks_.at(message.peer).connection.send(frame_of(Frame::Kind::data, message), message.data);

@@ -112,8 +112,8 @@ TEST_F(NcclFailure, ARankThatNeverJoinsTimesOut) {
     if (world.rank() == 0) {
       GpuRank rank(world, Carrier::nccl, timeout);
     } else {  // what joining does on the host
-      const std::vector<std::int64_t> uuid{7, 7};
-      all_gather(world, uuid, {"gather of GPUs"});
+      const std::vector<std::int64_t> own{7, 7, 7};
+      all_gather(world, own, {"gather of GPUs"});
       const auto host = world.split(0);
       std::vector<std::uint8_t> id(NCCL_UNIQUE_ID_BYTES);
       broadcast(*host, host_view(id.data(), {NCCL_UNIQUE_ID_BYTES}), 0, {"handing round NCCL's unique id"});
