@@ -15,22 +15,22 @@ if [ ! -e "$release/SHA256SUMS" ]; then ./scripts/package "$release"; fi
 first_steps='
 set -eu
 begin=$(date +%s.%N)
-cd /root
+cd
 tar -xf /srv/release/ringtrain-*-linux-x86_64.tar.gz
-cd ringtrain-*
-bin/ringtrain --version
-bin/prepare --input share/doc/ringtrain --output /root/text.h5
-bin/train --config share/ringtrain/configs/tiny.yaml --set data.train=/root/text.h5 --stop-after 1 --output /root/run
+tree=$(echo ringtrain-*)
+"$tree/bin/ringtrain" --version
+"$tree/bin/prepare" --input "$tree/share/doc/ringtrain" --output text.h5
+"$tree/bin/train" --config "$tree/share/ringtrain/configs/tiny.yaml" --set data.train=text.h5 --stop-after 1 --output run
 echo "The first step ended after $(echo "$begin $(date +%s.%N)" | awk "{ print \$2 - \$1 }") seconds"
-bin/train --resume /root/run --set training.steps=2
-bin/plan --config share/ringtrain/configs/long_ctx_gpu.yaml --hardware h100 --mesh 1x8 >/root/plan.txt
-for build in libexec/*; do
-  RINGTRAIN_BUILD=${build#libexec/ringtrain-} bin/ringtrain --version || echo "$build does not run on this processor"
+"$tree/bin/train" --resume run --set training.steps=2
+"$tree/bin/plan" --config "$tree/share/ringtrain/configs/long_ctx_gpu.yaml" --hardware h100 --mesh 1x8 >plan.txt
+for build in "$tree"/libexec/*; do
+  RINGTRAIN_BUILD=${build##*/ringtrain-} "$tree/bin/ringtrain" --version || echo "$build does not run on this processor"
 done
 dpkg --install /srv/release/ringtrain_*_amd64.deb
 ringtrain --version
-ringtrain evaluate --checkpoint /root/run --data /root/text.h5 --context-lengths 32,64 --target-tokens 8
-ringtrain report /root/run
+ringtrain evaluate --checkpoint run --data text.h5 --context-lengths 32,64 --target-tokens 8
+ringtrain report run
 '
 for suite in bookworm trixie; do
   pristine=$roots/$suite root=$roots/used
@@ -40,6 +40,6 @@ for suite in bookworm trixie; do
   cp --archive "$pristine" "$root"
   mkdir "$root/srv/release"
   cp "$release"/ringtrain* "$root/srv/release/"
-  unshare --mount --pid --fork --mount-proc="$root/proc" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+  unshare --mount --pid --fork --mount-proc="$root/proc" env -i HOME=/srv PATH=/usr/sbin:/usr/bin:/sbin:/bin \
     chroot "$root" bash -c "$first_steps" </dev/null
 done
