@@ -188,11 +188,15 @@ std::string data_report(const Run& run) {
                             targets.hash);
 }
 
+/// Returns what each rank of a run will hold.
+std::vector<RankPlan> plans_of(const Run& run) {
+  return plan_ranks(run.config, run.table, training_purpose(run.config), run.model);
+}
+
 /// Returns what a run's first line says: where it goes, how large it is, and what it takes.
-std::string start_text(const Run& run, const std::vector<RankPlan>& plans) {
+std::string start_text(const Run& run, const std::vector<RankPlan>& plans, const CheckpointSpace& space) {
   const TrainingConfig& first = run.at(run.start.step + 1).training;
   const auto bytes = [](auto count) { return human_bytes(static_cast<double>(count)); };
-  const CheckpointSpace space = checkpoint_space(run);
   return fmt::format(
       "{}: steps {} to {} of {} tokens; {} parameters; {} of memory for {}, {} of disk for each of at most {}",
       run.folder.path(), run.start.step + 1, run.last_step, first.global_batch_size * first.seq_len,
@@ -438,30 +442,32 @@ Run prepare_run(const TrainOptions& given, const Log& log, const Launcher& launc
 }
 
 std::string dry_run_report(const Run& run, const Launcher& launcher) {
-  const std::vector<RankPlan> plans = plan_ranks(run.config, run.table, training_purpose(run.config), run.model);
   std::string text = to_yaml(run.config) + "\n";
   text += fmt::format("parameters: {} ({}) in {} tensors\n", run.table.count(),
                       human_count(static_cast<double>(run.table.count())), run.table.all().size());
-  text +=
-      data_report(run) + mesh_report(run.stages[longest_stage(run.config.training)], launcher) + memory_report(plans);
+  text += data_report(run) + mesh_report(run.stages[longest_stage(run.config.training)], launcher) +
+          memory_report(plans_of(run));
   return text + available_text(run.config, local_ranks(run.config.mesh, launcher)) + space_text(checkpoint_space(run));
 }
 
 void check_plan_memory(const Run& run, const Launcher& launcher) {
-  const std::vector<RankPlan> plans = plan_ranks(run.config, run.table, training_purpose(run.config), run.model);
-  check_memory(run.config, plans, local_ranks(run.config.mesh, launcher));
+  check_memory(run.config, plans_of(run), local_ranks(run.config.mesh, launcher));
 }
 
 ExitCode train(const Run& run, const Log& log, Launcher& launcher) {
-  check_plan_memory(run, launcher);
+  const std::vector<RankPlan> plans = plans_of(run);
+  check_memory(run.config, plans, local_ranks(run.config.mesh, launcher));
   if (run.start.step >= run.last_step && !run.start.evaluates_first) {
     log(fmt::format("step {} is done already, and the run ends after step {}: nothing to do", run.start.step,
                     run.last_step));
     if (launcher.is_rank_zero()) sweep(run.folder, log);
     return ExitCode::done;
   }
-  if (launcher.is_rank_zero()) check_space(checkpoint_space(run), log);
-  log(start_text(run, plan_ranks(run.config, run.table, training_purpose(run.config), run.model)));
+  if (launcher.is_rank_zero()) {
+    const CheckpointSpace space = checkpoint_space(run);
+    check_space(space, log);
+    log(start_text(run, plans, space));
+  }
   TraceFile timeline(run, launcher, log);
   std::optional<SignalGuard> guard;
   if (!SignalGuard::lives()) guard.emplace();

@@ -92,7 +92,7 @@ std::string curves(const Evaluations& of, std::int64_t from, std::int64_t to) {
   return chart_figure(chart);
 }
 
-/// Returns the mean nll of an evaluation's needles at a context length; "-" if nobody looked for them.
+/// Returns the mean nll of an evaluation's needles at a context length; "-" if it has none.
 std::string needles_text(const json& results, const json& length) {
   double sum = 0, count = 0;
   if (results.contains("tasks")) {

@@ -23,16 +23,16 @@ Config on_ring(const Config& config, std::int64_t ranks) {
 }
 
 std::string what_lacks(const MemoryNeed& need, const Hardware& hardware) {
-  std::vector<std::string> lacks;
+  std::vector<std::string> needs;
   if (need.device > usable_bytes(hardware)) {
-    lacks.push_back(fmt::format("{} of the {} that it may take of {}", human_bytes(need.device),
+    needs.push_back(fmt::format("{} of the {} that it may take of {}", human_bytes(need.device),
                                 human_bytes(usable_bytes(hardware)), hardware.cores > 0 ? "a machine" : "a device"));
   }
   if (hardware.node_memory > 0 && need.host > hardware.node_memory) {
-    lacks.push_back(fmt::format("{} of the {} of host memory that a node has", human_bytes(need.host),
+    needs.push_back(fmt::format("{} of the {} of host memory that a node has", human_bytes(need.host),
                                 human_bytes(hardware.node_memory)));
   }
-  return fmt::format("it needs {}", fmt::join(lacks, ", and "));
+  return fmt::format("it needs {}", fmt::join(needs, ", and "));
 }
 
 /// Returns the names of hardware files with room for the config, of what ringtrain has code for.

@@ -35,30 +35,30 @@ void say(const std::string& sentence) {
 }
 
 /// What the program says, to people and to programs.
-struct Told {
+struct Answer {
   std::string text;
   nlohmann::ordered_json json;
   bool fits = false;
 };
 
 /// Says what would help a config that does not fit.
-void add_advice(const Config& config, const Hardware& hardware, Told& told) {
+void add_advice(const Config& config, const Hardware& hardware, Answer& answer) {
   const std::vector<std::string> sentences = advice(config, hardware);
-  for (const std::string& sentence : sentences) told.text += "does not fit: " + sentence + "\n";
-  told.json["advice"] = sentences;
+  for (const std::string& sentence : sentences) answer.text += "does not fit: " + sentence + "\n";
+  answer.json["advice"] = sentences;
 }
 
-Told planned(const PlanRequest& request) {
+Answer planned(const PlanRequest& request) {
   const Plan plan = make_plan(request);
-  Told told{plan_report(plan), plan_json(plan), plan.fits};
-  if (plan.fits) return told;
-  add_advice(plan.request.config, request.hardware, told);
-  told.text += "--search looks for a way to run it on as many devices\n";
-  return told;
+  Answer answer{plan_report(plan), plan_json(plan), plan.fits};
+  if (plan.fits) return answer;
+  add_advice(plan.request.config, request.hardware, answer);
+  answer.text += "--search looks for a way to run it on as many devices\n";
+  return answer;
 }
 
 /// Plans the best of the ways to run the request's config.
-Told searched(PlanRequest request, std::int64_t devices) {
+Answer searched(PlanRequest request, std::int64_t devices) {
   if (!request.config.training.stages.empty()) {
     say("--search looks at the stage with the longest sequences alone");
     request.config = config_of_stage(request.config, longest_stage(request.config.training));
@@ -66,20 +66,20 @@ Told searched(PlanRequest request, std::int64_t devices) {
   const Config before = request.config;
   const Candidates found = search_plans(request, devices);
   request.config = found.front().config;
-  Told told{search_report(found) + "\n", {{"kind", "plan"}}, found.front().fits};
-  if (told.fits) {
+  Answer answer{search_report(found) + "\n", {{"kind", "plan"}}, found.front().fits};
+  if (answer.fits) {
     const Plan plan = make_plan(request);
     if (request.tokens > 0) request.config.training.steps = static_cast<std::int64_t>(plan.steps);
     const std::string flags = set_flags(before, request.config);
-    told.text += fmt::format("its flags:{}\n\n", flags.empty() ? " none, the config is as it is" : flags);
-    told.text += plan_report(plan);
-    told.json = plan_json(plan);
-    told.json["flags"] = flags;
+    answer.text += fmt::format("its flags:{}\n\n", flags.empty() ? " none, the config is as it is" : flags);
+    answer.text += plan_report(plan);
+    answer.json = plan_json(plan);
+    answer.json["flags"] = flags;
   } else {
-    add_advice(request.config, request.hardware, told);
+    add_advice(request.config, request.hardware, answer);
   }
-  told.json["search"] = search_json(found);
-  return told;
+  answer.json["search"] = search_json(found);
+  return answer;
 }
 
 /// The command line, as it was given.
@@ -175,10 +175,10 @@ int run(int argc, char** argv) {
                  ExitCode::usage);
   }
   const std::int64_t devices = given.devices > 0 ? given.devices : mesh.data * mesh.sequence;
-  const Told told = given.search ? searched(request, devices) : planned(request);
-  print_result(told.text);
-  if (file) file->publish(marked_json(writer, json_text(told.json, 2)) + "\n");
-  if (!told.fits) fail(ExitCode::usage, "nothing of it fits; the lines above say why, and what would help");
+  const Answer answer = given.search ? searched(request, devices) : planned(request);
+  print_result(answer.text);
+  if (file) file->publish(marked_json(writer, json_text(answer.json, 2)) + "\n");
+  if (!answer.fits) fail(ExitCode::usage, "nothing of it fits; the lines above say why, and what would help");
   return 0;
 }
 

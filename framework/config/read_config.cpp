@@ -74,18 +74,18 @@ struct Paths {
   }
 };
 
-/// Returns what `ask` finds for a key that leaves its value to other files, by a function of a lookup that may be
-/// empty; `none` after a problem.
-template <class Function, class Ask, class Value>
-Value looked_up(ConfigProblems& problems, const std::string& key, const Function& function, const Ask& ask,
-                Value none) {
+/// Returns what a function of a lookup, which may be empty, finds for a key that leaves its value to other files;
+/// a default value after a problem.
+template <class Value, class... Parameters, class... Arguments>
+Value looked_up(ConfigProblems& problems, const std::string& key, const std::function<Value(Parameters...)>& function,
+                const Arguments&... arguments) {
   try {
-    if (function) return ask();
+    if (function) return function(arguments...);
     problems.add(key, "names other files, but this program reads none of them; give the keys themselves");
   } catch (const Error& error) {
     problems.add(key, error.what());
   }
-  return none;
+  return {};
 }
 
 class Reader {
@@ -137,8 +137,7 @@ class Reader {
   /// as transformers does it.
   void finish(const ConfigLookup& lookup) {
     if (epochs_ && problems_.count() == 0) {
-      const auto steps = [&] { return lookup.steps(config_, *epochs_); };
-      config_.training.steps = looked_up(problems_, std::string(epochs), lookup.steps, steps, std::int64_t{0});
+      config_.training.steps = looked_up(problems_, std::string(epochs), lookup.steps, config_, *epochs_);
     }
     if (!warmup_ratio_) return;
     config_.lr_scheduler.warmup_steps =
@@ -251,16 +250,13 @@ bool describe_a_model(const std::set<std::string>& given) {
 ModelConfig model_below(const Config& config, const std::set<std::string>& given, const ConfigLookup& lookup,
                         ConfigProblems& problems) {
   ModelConfig model;
-  model.from = describe_a_model(given) ? config.model.from : lookup.model_otherwise;
-  if (!model.from.empty()) {
-    const auto read = [&] { return lookup.model(model.from); };
-    const std::string from = model.from;
-    model = looked_up(problems, "model.from", lookup.model, read, ModelConfig{});
+  const std::string& from = describe_a_model(given) ? config.model.from : lookup.model_otherwise;
+  if (!from.empty()) {
+    model = looked_up(problems, "model.from", lookup.model, from);
     model.from = from;
     if (given.contains("model.rope_scaling.type")) model.rope_scaling = {};
   } else if (lookup.vocabulary && !given.contains("model.vocab_size") && problems.count() == 0) {
-    const auto read = [&] { return lookup.vocabulary(config); };
-    model.vocab_size = looked_up(problems, "data.train", lookup.vocabulary, read, model.vocab_size);
+    model.vocab_size = looked_up(problems, "data.train", lookup.vocabulary, config);
   }
   return model;
 }

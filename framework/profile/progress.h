@@ -66,7 +66,7 @@ class Progress {
   std::int64_t total_;
   std::FILE* file_;
   bool terminal_;
-  bool open_ = false;  // the terminal's cursor stands behind a progress line
+  bool open_ = false;  // the terminal's cursor is behind a progress line
   ProgressHistory history_;
   ProgressState last_;  // what that line says
   double start_, first_time_ = -1, last_shown_ = -1, last_kept_ = 0;

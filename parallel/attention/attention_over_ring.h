@@ -62,7 +62,7 @@ class AttentionOverRing {
                const TensorView& lse, const CallerLine& line = CallerLine::current());
 
   /// dq[B, T, H, D], dk[B, T, G, D], dv[B, T, G, D] = the gradients of a loss whose gradient with respect to out is
-  /// dout[B, T, H, D]; whatever they held is replaced, and they share memory with nothing else. out and lse are those
+  /// dout[B, T, H, D]; what they held is replaced, and they share memory with nothing else. out and lse are those
   /// of forward, over all ranks. Dao et al., FlashAttention-2, 2023, Algorithm 2. Collective.
   void backward(const ConstTensorView& dout, const ConstTensorView& q, const ConstTensorView& k,
                 const ConstTensorView& v, const ConstTensorView& out, const ConstTensorView& lse, const TensorView& dq,

@@ -12,11 +12,10 @@
 
 namespace ringtrain {
 
-ConfigLookup config_lookup(const std::function<void(const std::string&)>& log, const std::string& init_from) {
-  return {
-      .model = model_reader(log), .model_otherwise = init_from, .vocabulary = vocabulary_of, .steps = steps_of_epochs};
-}
+namespace {
 
+/// Returns the tokens of the tokenizer behind data.train, the most that a file's manifest says. A file without a
+/// readable manifest counts as one of bytes (257): opening it says what is wrong.
 std::int64_t vocabulary_of(const Config& config) {
   std::int64_t tokens = 2;
   for (const DataSource& source : config.data.train) {
@@ -27,6 +26,8 @@ std::int64_t vocabulary_of(const Config& config) {
   return tokens;
 }
 
+/// Returns the steps that see each window of data.train `epochs` times, rounded up, at least 1. Opens and verifies the
+/// files. Throws Error(usage) with training.stages, whose places are steps, and Error(data) as open_training_corpus().
 std::int64_t steps_of_epochs(const Config& config, double epochs) {
   if (!config.training.stages.empty()) {
     fail(ExitCode::usage, "cannot be given with training.stages, which begin at steps; give training.steps");
@@ -35,6 +36,13 @@ std::int64_t steps_of_epochs(const Config& config, double epochs) {
   const std::int64_t windows = SampleOrder(corpus, config).of_length(config.training.seq_len).windows();
   const double sequences = epochs * static_cast<double>(windows);
   return static_cast<std::int64_t>(std::ceil(sequences / static_cast<double>(config.training.global_batch_size)));
+}
+
+}  // namespace
+
+ConfigLookup config_lookup(const std::function<void(const std::string&)>& log, const std::string& init_from) {
+  return {
+      .model = model_reader(log), .model_otherwise = init_from, .vocabulary = vocabulary_of, .steps = steps_of_epochs};
 }
 
 }  // namespace ringtrain

@@ -136,6 +136,19 @@ std::string changed_stage(const Config& before, const Config& after, std::int64_
   return "";
 }
 
+/// Returns the path of the model whose weights a new run takes: --init-from, or model.from of the config unless it is
+/// only for sizes; "": they are random. Throws Error(usage) if these two name different models.
+std::string weights_of_new_run(const StartRequest& request, const ModelConfig& model) {
+  const std::string from = model.from_scratch ? "" : model.from;
+  if (request.init_from.empty() || from.empty() || same_folder(request.init_from, from)) {
+    return request.init_from.empty() ? from : request.init_from;
+  }
+  fail(ExitCode::usage,
+       "model.from is {}, but --init-from is {}: a model has one name; leave one of them out, or set "
+       "model.from_scratch: true to take the sizes of the first and the weights of the second",
+       from, request.init_from);
+}
+
 }  // namespace
 
 bool rescales(const ModelConfig& before, const ModelConfig& after) {
@@ -240,17 +253,6 @@ LongDocuments longer_so_far(const StartRequest& request, const FolderContent& co
   }
   const bool goes_on = before && before->data.packing == data.packing;
   return goes_on && data.longer == LongDocuments::automatic ? before->data.longer : data.longer;
-}
-
-std::string weights_of_new_run(const StartRequest& request, const ModelConfig& model) {
-  const std::string from = model.from_scratch ? "" : model.from;
-  if (request.init_from.empty() || from.empty() || same_folder(request.init_from, from)) {
-    return request.init_from.empty() ? from : request.init_from;
-  }
-  fail(ExitCode::usage,
-       "model.from is {}, but --init-from is {}: a model has one name; leave one of them out, or set "
-       "model.from_scratch: true to take the sizes of the first and the weights of the second",
-       from, request.init_from);
 }
 
 RunStart choose_start(const StartRequest& request, const RunFolder& folder, const FolderContent& content,

@@ -24,7 +24,7 @@ class RunFolder;     // train/run/run_folder.h
 struct StartRequest {
   bool resume = false;
   std::string resume_path;    // a checkpoint, or a run's folder; "": the newest intact checkpoint of this run's folder
-  std::string init_from;      // whatever open_model() takes; "": the weights of model.from
+  std::string init_from;      // a path for open_model(); "": the weights of model.from
   bool only_planned = false;  // a model of sizes alone is enough
   std::int64_t layers = 0;    // of the model at init_from, the first that are taken; 0: all
 };
@@ -59,10 +59,6 @@ LongDocuments longer_so_far(const StartRequest& request, const FolderContent& co
 RunStart choose_start(const StartRequest& request, const RunFolder& folder, const FolderContent& content,
                       const Config& config, const std::string& data_hash, const Log& log,
                       const ModelDefinition& model = transformer_definition());
-
-/// Returns the path of the model whose weights a new run takes: --init-from, or model.from of the config unless it is
-/// only for sizes; "": they are random. Throws Error(usage) if these two name different models.
-std::string weights_of_new_run(const StartRequest& request, const ModelConfig& model);
 
 /// Throws Error(checkpoint) if a key differs that a resume must keep; logs each that differs and may.
 void check_resumable(const Checkpoint& checkpoint, const Config& config, const std::string& data_hash, const Log& log);

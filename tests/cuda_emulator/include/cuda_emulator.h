@@ -6,9 +6,10 @@
 //   CUDA_EMULATOR_MULTIPROCESSORS, CUDA_EMULATOR_MEMORY (bytes), CUDA_EMULATOR_THREADS, CUDA_EMULATOR_STREAMS,
 //   CUDA_EMULATOR_COPIES (an order, by its name below; shuffled takes a seed: "shuffled:7"), CUDA_EMULATOR_FAULT
 //   (DEVICE:FUNCTION:NTH: the device fails at the nth call of that function there, for good), CUDA_EMULATOR_TELL (set:
-//   misuse of NCCL is told on stderr), CUDA_EMULATOR_NCCL_DEATHS (unseen: as within a machine; nccl_remote_ranks.h),
-//   CUDA_EMULATOR_NCCL_FAULT (RANK:NTH:ACTION: the nth group of the process that has this rank hangs, the process
-//   leaves there with code 0, or that group and later ones bring a wrong bit; for ACTION hang, leave, wrong).
+//   misuse of NCCL is reported on stderr), CUDA_EMULATOR_NCCL_DEATHS (unseen: as within a machine;
+//   nccl_remote_ranks.h), CUDA_EMULATOR_NCCL_FAULT (RANK:NTH:ACTION: the nth group of the process that has this rank
+//   hangs, the process leaves there with code 0, or that group and later ones bring a wrong bit; for ACTION hang,
+//   leave, wrong).
 #pragma once
 
 #include <chrono>

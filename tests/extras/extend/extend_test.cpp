@@ -1,5 +1,5 @@
-// The command extend, killed at every part and called again: whatever it was doing, it continues, takes nothing
-// half-written for done, and gives the bits of a call that nobody disturbed. What has changed in between is refused. A
+// The command extend, killed at every part and called again: it continues at any part, takes nothing
+// half-written for done, and gives the bits of a call that was not disturbed. What has changed in between is refused. A
 // tiny model of bytes goes from 32 to 64 tokens, in a folder whose name YAML must quote.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -61,7 +61,7 @@ class Extend : public FolderTest {
 
   std::string in_work(const std::string& name) const { return work + "/" + name; }
 
-  /// Returns the command line; `inputs` stands before the names of all inputs and of the output.
+  /// Returns the command line; `inputs` comes before the names of all inputs and of the output.
   static Words words(const std::string& output, const std::string& inputs = "", const std::string& steps = "2") {
     return {inputs + "model", inputs + "long",  "--to",      "64",  "--held-out",   inputs + "book",
             "--short",        inputs + "short", "--steps",   steps, "--half-steps", "1",

@@ -211,7 +211,7 @@ TEST(Plan, ATableOfPositionsLimitsTheContextAndRotaryPositionsAreWarnedOf) {
   const std::int64_t roomy = longest_context(request.config, request.hardware);
   EXPECT_GT(roomy, 10000);
   request.longest_context = true;
-  const auto warned = [&](std::int64_t made_for, std::int64_t length) {  // whatever the length that is asked for
+  const auto warned = [&](std::int64_t made_for, std::int64_t length) {  // for any length that is asked for
     request.made_for = made_for;
     request.config.training.seq_len = length;
     const std::string text = plan_report(make_plan(request));

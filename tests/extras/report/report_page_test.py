@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The page of `report` for runs on two ranks: well-formed markup, in which every number equals its source in four
-digits (metrics.jsonl, the plan, or what evaluate wrote); a browser that opens it asks nobody for anything, and shows all
+digits (metrics.jsonl, the plan, or what evaluate wrote); a browser that opens it loads nothing else, and shows all
 of it on every screen."""
 import itertools
 import json
