@@ -154,9 +154,8 @@ def fit(options, cases, measured, corpus):
 
 
 def table(options, cases, measured, corpus, rates):
-    print("| model | ring | tokens | Mbit/s | layout | predicted, s | measured, s | error, % | |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    errors = {True: [], False: []}
+    """Prints a row of each ring, length, rate and layout with a column of each model."""
+    errors, rows = {True: [], False: []}, {}
     for index, case in enumerate(cases):
         if str(case) not in measured:
             continue
@@ -165,11 +164,14 @@ def table(options, cases, measured, corpus, rates):
         error = 100 * (plan["step_seconds"] / seconds - 1)
         errors[held_out].append(abs(error))
         model, ring, length, megabits, layout = case
-        print(f"| {model} | {ring} | {length} | {megabits or '-'} | {layout} | {plan['step_seconds']:.4f} | "
-              f"{seconds:.4f} | {error:+.1f} | {'held out' if held_out else ''} |", flush=True)
+        rows.setdefault(f"{ring}, {length}, {megabits or '-'}, {layout}", {})[model] = (
+            f"{plan['step_seconds']:.4f}, {seconds:.4f}, {error:+.1f}{'°' if held_out else ''}")
         if options.parts:
-            print("   ", {name: round(value, 4) for name, value in plan["seconds"].items() if value})
+            print(case, {name: round(value, 4) for name, value in plan["seconds"].items() if value})
             print("   ", [round(value, 4) for value in measured[str(case)]])
+    print("| ring, tokens, Mbit/s, layout | " + " | ".join(FITTED) + " |\n" + "|---" * (1 + len(FITTED)) + "|")
+    for name, cells in rows.items():
+        print(f"| {name} | " + " | ".join(cells.get(model, "-") for model in FITTED) + " |")
     print()
     for held_out, name in [(False, "the others"), (True, "held out")]:
         if errors[held_out]:
@@ -179,19 +181,18 @@ def table(options, cases, measured, corpus, rates):
 
 def sharding(options, corpus, rates):
     """Prints steps with sharded weights beside those without. Runs alternate, so that both meet the same machine."""
-    print("| model | ring | tokens | Mbit/s | shard | predicted, s | measured, s | error, % | over optimizer |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| model, ring, tokens, Mbit/s | optimizer | weights | weights / optimizer |\n" + "|---" * 4 + "|")
     for case in SHARDED:
         seconds = {"optimizer": [], "weights": []}
         for _ in range(options.rounds):
             for shard, steps in seconds.items():
                 steps += train(options, case, corpus, shard)
-        model, ring, length, megabits, _ = case
-        plain = statistics.median(seconds["optimizer"])
-        for shard, steps in seconds.items():
-            predicted, measured = predict(options, case, corpus, rates, shard)["step_seconds"], statistics.median(steps)
-            print(f"| {model} | {ring} | {length} | {megabits} | {shard} | {predicted:.4f} | {measured:.4f} | "
-                  f"{100 * (predicted / measured - 1):+.1f} | {measured / plain:.3f} |", flush=True)
+        cells, medians = [], {shard: statistics.median(steps) for shard, steps in seconds.items()}
+        for shard, measured in medians.items():
+            predicted = predict(options, case, corpus, rates, shard)["step_seconds"]
+            cells.append(f"{predicted:.4f}, {measured:.4f}, {100 * (predicted / measured - 1):+.1f}")
+        print(f"| {', '.join(map(str, case[:4]))} | {cells[0]} | {cells[1]} | "
+              f"{medians['weights'] / medians['optimizer']:.3f} |", flush=True)
 
 
 def main():

@@ -90,12 +90,12 @@ Hardware hardware_of(const std::string& name) {
 
 std::string block_table() {
   std::string text =
-      "| device | TFLOP/s | GB/s | least block, 1e3 tokens | published | sequence of 6 blocks, 1e3 | published |\n"
-      "|---|---|---|---|---|---|---|\n";
+      "| device | TFLOP/s | GB/s | minimum block; published | 6 blocks; published |\n"
+      "|---|---|---|---|---|\n";
   for (const BlockRow& row : block_rows) {
     const Hardware hardware = hardware_of(row.hardware);
     const double block = min_block(hardware) / K;
-    text += fmt::format("| {} | {:.0f} | {:g} | {:.2f} | {:.1f} | {:.1f} | {:.1f} |\n", row.hardware,
+    text += fmt::format("| {} | {:.0f} | {:g} | {:.2f}; {:.1f} | {:.1f}; {:.1f} |\n", row.hardware,
                         hardware.peak_bfloat16 * 1e-12, hardware.levels[0].bandwidth * 1e-9, block, row.block,
                         6 * block, row.sequence);
   }
@@ -114,8 +114,8 @@ std::string activation_table() {
                             Row{"memory efficient attention and feedforward", "2 b s h", LayerKind::blockwise},
                             Row{"ring attention", "12 b c h (6 b c h numbers)", LayerKind::ring}};
   std::string text =
-      "| layer | largest activation, bytes in bfloat16 | 7B, s = 131,072 on 8 devices (c = 16,384), GB "
-      "|\n|---|---|---|\n";
+      "| layer | largest activation, bytes | 7B, GB |\n"
+      "|---|---|---|\n";
   for (const Row& row : rows) {
     text += fmt::format("| {} | {} | {:.3f} |\n", row.name, row.formula,
                         layer_activation_bytes(row.kind, b, s, h, n, c) * 1e-9);
@@ -125,16 +125,15 @@ std::string activation_table() {
 
 std::string context_table() {
   std::string text =
-      "| devices | model | vanilla | published | efficient attention | published | and feedforward | published | ring "
-      "| "
-      "published |\n|---|---|---|---|---|---|---|---|---|---|\n";
+      "| devices | model | vanilla | efficient attention | and feedforward | ring |\n"
+      "|---|---|---|---|---|---|\n";
   for (const ContextRow& row : context_rows) {
     const Hardware hardware = hardware_of(row.hardware);
     text += fmt::format("| {} | {} |", row.name, row.model.name);
     for (std::size_t i = 0; i < row.published.size(); ++i) {
       const auto longest =
           longest_published_context(row.model, static_cast<LayerKind>(i), hardware, row.devices, row.element_bytes);
-      text += fmt::format(" {} | {} |", longest / 1024, row.published[i]);
+      text += fmt::format(" {}; {} |", longest / 1024, row.published[i]);
     }
     text += "\n";
   }
@@ -143,7 +142,7 @@ std::string context_table() {
 
 std::string ratio_table() {
   std::string text =
-      "| model | 8K | 16K | 32K | 64K | 128K | 256K | 1M | 10M (3072 x 4K) | 100M (32768 x 4K) |\n"
+      "| model | 8K | 16K | 32K | 64K | 128K | 256K | 1M | 12M | 128M |\n"
       "|---|---|---|---|---|---|---|---|---|---|\n";
   for (const RatioRow& row : ratio_rows) {
     std::string computed, published;
@@ -152,7 +151,7 @@ std::string ratio_table() {
       published += fmt::format(" {:.1f} |", row.published[i]);
     }
     text += fmt::format("| {} |{}\n", row.name, computed);
-    if (row.published[0] > 0) text += fmt::format("| {}, published |{}\n", row.name, published);
+    if (row.published[0] > 0 && published != computed) text += fmt::format("| {}, paper |{}\n", row.name, published);
   }
   return text;
 }
@@ -207,9 +206,9 @@ std::int64_t longest_published_context(const PublishedModel& model, LayerKind ki
 }
 
 std::string published_tables() {
-  return "## The least block that hides a transfer\n\n" + block_table() + "\n## The largest activation of a layer\n\n" +
-         activation_table() + "\n## The longest context, in 1,024 tokens\n\n" + context_table() +
-         "\n## FLOPs a token of longer contexts, relative to 4K\n\n" + ratio_table();
+  return "## Minimum block that hides a transfer, in 1,000 tokens\n\n" + block_table() +
+         "\n## Largest activation of a layer\n\n" + activation_table() + "\n## Longest context, in 1,024 tokens\n\n" +
+         context_table() + "\n## FLOPs a token, relative to a context of 4K\n\n" + ratio_table();
 }
 
 }  // namespace ringtrain
