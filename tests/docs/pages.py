@@ -6,7 +6,7 @@ Marks for the tests stand in comments right above a fenced block, `<!-- test: PA
   file NAME             the block is written to NAME
   needs PROGRAM         the block is left out where the machine lacks PROGRAM
   exact                 the block's numbers, too, are what must be printed
-  is FILE               the block is what stands in FILE
+  is FILE               the block is FILE, or consecutive lines of it
 """
 import dataclasses
 import pathlib
