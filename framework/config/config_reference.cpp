@@ -18,10 +18,10 @@ constexpr const char* introduction = R"(# Configuration
 <!-- `train --help-config` prints this page. Do not edit it: change framework/config/config_schema.cpp, and write it
      anew with `build/release/bin/train --help-config > docs/configuration.md`. -->
 
-A config is strict YAML. An unknown, repeated or mistyped key is refused with its file, its line and the nearest known
-name; all problems are listed at once. `--set KEY=VALUE` changes one key on the command line. `train --dry-run` prints
-the config as it was resolved. Numbers of tokens may be written as 16K or 1M: K is 1,024 of them, M 1,024 K. Each line
-below has a key, its default, the values it takes, and what it means.
+A config is strict YAML. An unknown, repeated, or invalid key is an error that names the file, the line, and the nearest
+known name; all errors are listed at once. `--set KEY=VALUE` changes one key on the command line. `train --dry-run`
+prints the resolved config. Numbers of tokens can be written as 16K or 1M (K is 1,024, M is 1,024 K). Each entry has the
+key, its default, the values it takes, and its meaning.
 )";
 
 /// Returns text broken into lines of at most `columns`; lines after the first are indented by two.
