@@ -73,7 +73,7 @@ def bars():
 
 def picture():
     head = ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 350" font-family="Helvetica, Arial, sans-serif" '
-            'role="img" aria-label="Perplexity by context before and after an extension; MFU beside PyTorch">')
+            'role="img" aria-label="Perplexity by context before and after an extension; MFU compared with PyTorch">')
     return "\n".join([head, '<rect width="960" height="350" fill="#ffffff"/>', *curves(), *bars(), "</svg>", ""])
 
 
