@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Holds the pages against the tree: links lead somewhere, paths exist, lines are short, the picture is one, and
-docs/configuration.md is what `train --help-config` prints. With RINGTRAIN_UPDATE_PAGES=1 that page is written anew.
+"""Compares the pages with the tree: links lead somewhere, paths exist, lines are short, no word is used that the
+glossary lists as not used, the picture is one, and docs/configuration.md is what `train --help-config` prints. With
+RINGTRAIN_UPDATE_PAGES=1 that page is written anew.
 
 RINGTRAIN_BIN names the folder of the programs."""
 import glob
@@ -119,6 +120,32 @@ class Pages(unittest.TestCase):
             page.write_bytes(printed)
         self.assertEqual(page.read_text(encoding="utf-8"), printed.decode(),
                          "write it anew: build/release/bin/train --help-config > docs/configuration.md")
+
+
+def words_in(line, words, phrases):
+    """Return the words in a line, outside code, quotes, the targets of links, and allowed phrases."""
+    for pattern in ("`[^`]*`", '"[^"]*"', r"\]\([^)]*\)", *phrases):
+        line = re.sub(pattern, "", line)
+    return [word for word in words if re.search(rf"\b{word}\b", line, re.I)]
+
+
+class Words(unittest.TestCase):
+    def test_none_that_the_glossary_lists_as_not_used_is_on_a_page(self):
+        words, phrases, found = [], [], []
+        for _, line in pages.prose(pages.ROOT / "docs" / "glossary.md"):
+            if match := re.fullmatch(r"\| (`[^|(]*)(\(.*\) )?\|.*", line):
+                words += re.findall("`(.+?)`", match[1])
+                phrases += re.findall("`(.+?)`", match[2] or "")
+        self.assertGreater(len(words), 10)
+        others = [page for folder in ("bench", "tests") for page in (pages.ROOT / folder).rglob("*.md")]
+        for page in [*pages.PAGES, pages.ROOT / "CHANGELOG.md", *others]:
+            for number, line in pages.prose(page):
+                found += [f"{page.name}:{number}: {word}" for word in words_in(line, words, phrases)]
+        self.assertEqual(found, [])
+
+    def test_code_quotes_and_phrases_do_not_count(self):
+        self.assertEqual(words_in("`told` \"told\" [it](told.md), in place", ["told", "place"], ["in place"]), [])
+        self.assertEqual(words_in("Told in place of a place", ["told", "place"], ["in place"]), ["told", "place"])
 
 
 class Picture(unittest.TestCase):
