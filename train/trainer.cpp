@@ -407,8 +407,7 @@ Run prepare_run(const TrainOptions& given, const Log& log, const Launcher& launc
     fail(
         ExitCode::usage,
         "metrics.tensorboard: a run writes metrics.jsonl alone; set it to false, and make TensorBoard's events of that "
-        "file, also while the run goes on, with PYTHONPATH=extras/python python3 -m ringtrain_tensorboard {} --follow",
-        options.output);
+        "file, also while the run goes on, with the program in docs/metrics.md");
   }
   launcher.check(launch_options(config.mesh));
   check_ring(config);

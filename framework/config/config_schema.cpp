@@ -425,7 +425,7 @@ std::vector<ConfigKey> make_table() {
            "score documents of at most training.seq_len tokens, not blocks at context_lengths"),
       flag(KEY(evaluation.on_training_data), "allow scoring training text if there is no validation part"),
 
-      flag(KEY(metrics.tensorboard), "true is refused; extras/python/ringtrain_tensorboard.py makes the events"),
+      flag(KEY(metrics.tensorboard), "true is refused; docs/metrics.md has a program that makes the events"),
       real(KEY(metrics.peak_flops), {0, 1e20},
            "dense peak FLOP/s of a rank, as `plan` prints it, for `mfu`; 0: no `mfu`"),
   };
