@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Writes hugging_face_defaults.json for tests/train/models/hugging_face_config_test.cpp: config.json of each class as
-transformers saves one of which nothing was said. And hugging_face.json for
-tests/train/models/hugging_face_golden_test.cpp: tiny models of transformers' own classes in float64, with every kind of
-rotary scaling, tied and untied heads, windows and biases. Of each: config.json as save_pretrained writes it, the nll of
-every token, and for one model of each class every gradient: of a class whose layers may differ, of two that do.
+"""Writes hugging_face.json for tests/train/models/hugging_face_golden_test.cpp: tiny models of transformers' own classes
+in float64, with every kind of rotary scaling, tied and untied heads, windows and biases. Of each: config.json as
+save_pretrained writes it, the nll of every token, and for one model of each class every gradient: of a class whose
+layers may differ, of two that do.
 
 Run as `python make_hugging_face.py` with PyTorch and transformers; neither the build nor the tests need it. Weights
 come from splitmix64, in ringtrain's order and layout of parameters, so that the test makes them itself. The classes
@@ -98,7 +97,7 @@ def make_config(kind, rope, tied, layers, mixed=False):
 
 
 def saved_config(model):
-    """Of a model, or of a config alone."""
+    """Returns config.json of a model, or of a config alone."""
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         with open(os.path.join(folder, "config.json")) as file:
@@ -208,11 +207,7 @@ if __name__ == "__main__":
                 "olmo3": "yarn", "gemma3_text": "linear", "phi3": "longrope_long"}.get(kind, "default")
         mixed = kind in ("qwen2", "qwen3", "smollm3", "olmo3", "gemma2", "gemma3_text")
         cases.append(make_case(kind, rope, False, L if mixed else 1, True))
-    folder = os.path.dirname(os.path.abspath(__file__))
-    defaults = {kind: saved_config(getattr(transformers, config)()) for kind, (config, _) in CLASSES.items()}
-    with open(os.path.join(folder, "hugging_face_defaults.json"), "w") as file:
-        file.write(json.dumps(defaults, indent=1) + "\n")
-    path = os.path.join(folder, "hugging_face.json")
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hugging_face.json")
     with open(path, "w") as file:
         file.write("[\n" + ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases) + "\n]\n")
     print(f"{len(cases)} cases, {os.path.getsize(path)} bytes")

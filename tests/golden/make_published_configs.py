@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes published_configs.json for tests/train/models/hugging_face_config_test.cpp: sizes of published models as litgpt
-holds them (litgpt/config.py), saved by transformers' own classes, and how many parameters these then have.
+holds them (litgpt/config.py), and those that each class has by default, saved by transformers' own classes, and how
+many parameters these then have.
 
 Run as `python make_published_configs.py FOLDER` with PyTorch, transformers and FOLDER/litgpt/config.py of that package;
 neither the build nor the tests need it."""
@@ -8,10 +9,11 @@ import importlib.util
 import json
 import os
 import sys
-import tempfile
 
 import torch
 import transformers
+
+import make_hugging_face
 
 # prefix of litgpt's names: transformers' class, and those of its models that tie the head to the embedding
 CLASSES = {"Llama-3": ("Llama", ("Llama-3.2-1B", "Llama-3.2-3B")), "SmolLM2": ("Llama", ("SmolLM2",)),
@@ -60,19 +62,23 @@ def options_of(name, kind, tied, model):
     return options
 
 
+def published_config(name, model):
+    kind, tied = next(value for prefix, value in CLASSES.items() if name.startswith(prefix))
+    config_class = getattr(transformers, "Gemma3TextConfig" if kind == "Gemma3" else kind + "Config")
+    config = config_class(**options_of(name, kind, tied, model))
+    config.architectures = [kind + "ForCausalLM"]
+    return config
+
+
 def main():
     known, published = known_models(sys.argv[1]), {}
-    for name in NAMES:
-        kind, tied = next(value for prefix, value in CLASSES.items() if name.startswith(prefix))
-        config_class = getattr(transformers, "Gemma3TextConfig" if kind == "Gemma3" else kind + "Config")
-        config = config_class(**options_of(name, kind, tied, known[name]))
-        config.architectures = [kind + "ForCausalLM"]
+    configs = {name: published_config(name, known[name]) for name in NAMES}
+    for kind, (config_class, _) in make_hugging_face.CLASSES.items():
+        configs[kind] = getattr(transformers, config_class)()
+    for name, config in configs.items():
         with torch.device("meta"):
             model = transformers.AutoModelForCausalLM.from_config(config)
-        with tempfile.TemporaryDirectory() as folder:
-            config.save_pretrained(folder)
-            with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
-                saved = json.load(file)
+        saved = make_hugging_face.saved_config(config)
         published[name] = {"parameters": sum(x.numel() for x in model.parameters()), "config": saved}
         print(name, published[name]["parameters"])
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "published_configs.json")
