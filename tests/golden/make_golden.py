@@ -5,8 +5,8 @@ full attention matrices and autograd; loss, nll of every token and the gradient 
 Run as `python make_golden.py` with any PyTorch; it writes beside itself. Neither the build nor the tests need it.
 Inputs and weights come from splitmix64, so the test makes the same weights without reading them. Nothing here follows
 the C++ sources: rotary scaling is written after Hugging Face's modeling_rope_utils, the models after modeling_llama,
-modeling_qwen2, modeling_qwen3 and modeling_gpt2 (with separate q, k, v projections). check_programs.py and
-../models/transformers_matrix.py hold the programs against Hugging Face's own classes."""
+modeling_qwen2, modeling_qwen3 and modeling_gpt2 (with separate q, k, v projections).
+../models/transformers_matrix.py holds the programs against Hugging Face's own classes."""
 import json
 import math
 import os

