@@ -15,7 +15,7 @@ _ringtrain_keys() {
 
 # Prints the words that a key takes, of its line "a | b | c".
 _ringtrain_words() {
-  "${1/%evaluate/train}" --help-config 2>/dev/null </dev/null | sed --quiet "s/^\* \`$2\` (default [^;)]*[;)]:\{0,1\} *//p" |
+  "${1/%evaluate/train}" --help-config 2>/dev/null </dev/null | sed --quiet "s/^\* \`$2\` ([^;)]*[;)]:\{0,1\} *//p" |
     grep --only-matching --extended-regexp '^[a-z0-9_+]+( \| [a-z0-9_+]+)+' | tr -d ' ' | tr '|' '\n'
 }
 

@@ -21,7 +21,7 @@ constexpr const char* introduction = R"(# Configuration
 A config is strict YAML. An unknown, repeated, or invalid key is an error that names the file, the line, and the nearest
 known name; all errors are listed at once. `--set KEY=VALUE` changes one key on the command line. `train --dry-run`
 prints the resolved config. Numbers of tokens can be written as 16K or 1M (K is 1,024, M is 1,024 K). Each entry has the
-key, its default, the values it takes, and its meaning.
+key, its default, the values it takes ((0, 1] does not include 0), and its meaning.
 )";
 
 /// Returns text broken into lines of at most `columns`; lines after the first are indented by two.
@@ -47,7 +47,7 @@ std::string wrapped(const std::string& text) {
 
 /// Returns a key's line.
 std::string entry(const ConfigKey& key) {
-  const std::string given = key.required ? "required" : fmt::format("default `{}`", key.write(Config{}));
+  const std::string given = key.required ? "required" : fmt::format("`{}`", key.write(Config{}));
   // A word's meaning often begins with the list of words.
   const bool repeated = key.values.empty() || key.doc.starts_with(key.values);
   const std::string values = repeated ? "" : fmt::format("; {}", key.values);

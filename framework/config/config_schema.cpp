@@ -49,10 +49,7 @@ ConfigKey real(const char* path, Get get, RealRange range, const char* doc) {
     read_real(value, range, out, report);
   };
   return key_of(
-      path, get, doc, read, [](double value) { return fmt::format("{}", value); },
-      range.low_open || range.high_open ? fmt::format("{} {}, {} {}", range.low_open ? "above" : "at least", range.low,
-                                                      range.high_open ? "below" : "at most", range.high)
-                                        : fmt::format("{} to {}", range.low, range.high));
+      path, get, doc, read, [](double value) { return fmt::format("{}", value); }, range_text(range));
 }
 template <class Get>
 ConfigKey flag(const char* path, Get get, const char* doc) {
@@ -395,7 +392,7 @@ std::vector<ConfigKey> make_table() {
       key_of(
           "optimizer.betas", MEMBER(optimizer), "decay of the first and second moment", read_betas,
           [](const OptimizerConfig& optimizer) { return fmt::format("[{}, {}]", optimizer.beta1, optimizer.beta2); },
-          "two numbers, each from 0 to below 1"),
+          "two numbers in [0, 1)"),
       real(KEY(optimizer.eps), {0, 1, true}, "added to the root of the second moment"),
       real(KEY(optimizer.weight_decay), {0, 1000}, "multiplied by the learning rate in each step"),
       real(KEY(optimizer.max_grad_norm), {0, 1e9}, "0: no clipping"),

@@ -20,11 +20,6 @@ std::string range_text(const IntegerRange& range) {
   return fmt::format("an integer from {} to {}", range.low, range.high);
 }
 
-std::string range_text(const RealRange& range) {
-  return fmt::format("a number in {}{}, {}{}", range.low_open ? '(' : '[', range.low, range.high,
-                     range.high_open ? ')' : ']');
-}
-
 /// Whether text is digits after at most one sign, without a leading zero that YAML 1.1 would read as octal.
 bool is_integer(std::string_view text) {
   if (!text.empty() && (text[0] == '-' || text[0] == '+')) text.remove_prefix(1);
@@ -65,6 +60,10 @@ void read_whole(const YamlValue& value, const std::string& wanted, T low, T high
 
 }  // namespace
 
+std::string range_text(const RealRange& range) {
+  return fmt::format("{}{}, {}{}", range.low_open ? '(' : '[', range.low, range.high, range.high_open ? ')' : ']');
+}
+
 std::string described(const YamlValue& value) {
   switch (value.kind) {
     case YamlValue::Kind::null:
@@ -96,7 +95,7 @@ void read_unsigned(const YamlValue& value, std::uint64_t& out, const ReportProbl
 }
 
 void read_real(const YamlValue& value, const RealRange& range, double& out, const ReportProblem& report) {
-  const std::string wanted = range_text(range);
+  const std::string wanted = "a number in " + range_text(range);
   // Digits, signs, point and exponent only: from_chars alone would take "inf" and "nan".
   if (!is_plain_scalar(value) || value.text.find_first_not_of("0123456789+-.eE") != std::string::npos) {
     return report(value.line, fmt::format("is {}, but must be {}", described(value), wanted));

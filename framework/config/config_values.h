@@ -26,6 +26,8 @@ struct RealRange {
   double low, high;
   bool low_open = false, high_open = false;
 };
+/// Returns a range as mathematics writes it: "(0, 1]".
+std::string range_text(const RealRange& range);
 
 void read_integer(const YamlValue& value, IntegerRange range, std::int64_t& out, const ReportProblem& report);
 /// The same of a number of tokens, as token_count() reads it.
