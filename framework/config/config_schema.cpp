@@ -266,7 +266,7 @@ std::vector<ConfigKey> make_table() {
   return {
       source(text(KEY(model.from),
                   "a Hugging Face folder, run, or checkpoint: its sizes, weights, and tokenizer. Keys next to it "
-                  "override what keeps the weights; others must agree")),
+                  "must agree, or override it if they do not change the weights")),
       source(flag(KEY(model.from_scratch), "take only the sizes of model.from; the weights are random")),
       word(KEY(model.architecture), architecture_names),
       integer(KEY(model.vocab_size), {2, 16 * m},
