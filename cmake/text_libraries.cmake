@@ -1,6 +1,6 @@
-# What data/ needs to read text: Unicode's tables (utf8proc), patterns that no scanner of ours knows (PCRE2), and
-# compressed files (zlib, Zstandard). The target ringtrain::text_libraries. Installed, too: the package's config
-# includes it, so that it finds these libraries where the user has them.
+# What data/ needs to read text: Unicode's tables (utf8proc), the patterns of tokenizers (PCRE2), and compressed files
+# (zlib, Zstandard). The target ringtrain::text_libraries. Installed, too: the package's config includes it, so that it
+# finds these libraries where the user has them.
 find_path(UTF8PROC_INCLUDE_DIR utf8proc.h REQUIRED)
 find_library(UTF8PROC_LIBRARY utf8proc REQUIRED)
 find_path(PCRE2_INCLUDE_DIR pcre2.h REQUIRED)

@@ -42,8 +42,7 @@ std::string visible(std::string_view text) {
   while (!text.empty()) {
     const Utf8Sequence sequence = first_sequence(text);
     const std::string_view character = text.substr(0, sequence.bytes);
-    const auto* const bytes = reinterpret_cast<const unsigned char*>(text.data());
-    const char32_t code = sequence.well_formed ? decode_utf8(bytes).value : 0;
+    const char32_t code = sequence.well_formed ? decode_utf8(text, 0).value : 0;
     if (sequence.well_formed && !steers_a_terminal(code)) {
       result += character;
     } else if (sequence.well_formed && sequence.bytes > 1) {

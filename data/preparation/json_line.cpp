@@ -8,7 +8,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "framework/text/utf8.h"
+#include "data/tokenizer/unicode.h"
 
 namespace ringtrain {
 

@@ -14,11 +14,11 @@ unsigned char first_byte(const AddedToken& token) {
 }
 
 char32_t code_at(std::string_view text, std::size_t at) {
-  return decode_utf8(reinterpret_cast<const unsigned char*>(text.data()) + at).value;
+  return decode_utf8(text, at).value;
 }
 
 bool is_space(std::string_view text, std::size_t at) {
-  return (code_classes()[code_at(text, at)] & code_class::space) != 0;
+  return is_white_space(code_at(text, at));
 }
 
 std::size_t before(std::string_view text, std::size_t at) {
@@ -79,7 +79,7 @@ void AddedTokenFinder::find(std::string_view text, bool parse_special, std::vect
       begin = std::max(begin, done);
     }
     while (token->strip_right && end < text.size() && is_space(text, end)) {
-      end += decode_utf8(reinterpret_cast<const unsigned char*>(text.data()) + end).bytes;
+      end += decode_utf8(text, end).bytes;
     }
     if (begin > done) segments.push_back({text.substr(done, begin - done), -1});
     if (end > begin) segments.push_back({text.substr(begin, end - begin), token->id});

@@ -12,9 +12,10 @@ constexpr std::size_t max_piece_bytes = std::size_t{4} << 20;  // merging takes 
 }  // namespace
 
 BpeEncoder::BpeEncoder(const BpeModel& model, SpecialTokens special)
-    : model_(model), parse_special_(special == SpecialTokens::parse), merger_(model.merges) {
-  for (const auto& splitter : model.splitters) splitters_.push_back(splitter->clone());
-}
+    : model_(model),
+      parse_special_(special == SpecialTokens::parse),
+      splitters_(model.splitters),
+      merger_(model.merges) {}
 
 std::int64_t BpeEncoder::encode(std::string_view text, std::vector<std::int32_t>& ids, Preceding preceding) {
   std::int64_t replaced = 0;
@@ -56,14 +57,14 @@ void BpeEncoder::encode_bytes(std::string_view text, std::vector<std::int32_t>& 
   if (splitters_.empty()) {
     ends_.push_back(text.size());
   } else {
-    splitters_.front()->split(text, ends_);
+    splitters_.front().split(text, ends_);
   }
   for (std::size_t i = 1; i < splitters_.size(); ++i) {
     split_ends_.clear();
     std::size_t begin = 0;
     for (const std::size_t end : ends_) {
       part_ends_.clear();
-      splitters_[i]->split(text.substr(begin, end - begin), part_ends_);
+      splitters_[i].split(text.substr(begin, end - begin), part_ends_);
       for (const std::size_t part : part_ends_) split_ends_.push_back(begin + part);
       begin = end;
     }
@@ -83,7 +84,7 @@ void BpeEncoder::encode_characters(std::string_view text, std::vector<std::int32
     bool border = model_.spec.split_at_spaces;
     if (!border && model_.parts_at_marks && !text.substr(0, at).ends_with(space_mark)) {
       const std::size_t before = code_point_border(text, at - 1);
-      const char32_t code = decode_utf8(reinterpret_cast<const unsigned char*>(text.data()) + before).value;
+      const char32_t code = decode_utf8(text, before).value;
       border = !model_.before_space.contains(code);
     }
     if (!border) continue;
@@ -153,7 +154,7 @@ void BpeEncoder::start_with_characters(std::string_view piece) {
     waiting = false;
   };
   for (std::size_t at = 0; at < piece.size();) {
-    const std::uint32_t bytes = decode_utf8(reinterpret_cast<const unsigned char*>(piece.data()) + at).bytes;
+    const std::uint32_t bytes = decode_utf8(piece, at).bytes;
     const std::string_view character = piece.substr(at, bytes);
     at += bytes;
     if (const auto found = model_.id_of.find(character); found != model_.id_of.end()) {

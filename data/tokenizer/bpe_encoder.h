@@ -30,7 +30,7 @@ class BpeEncoder final : public Encoder {
 
   const BpeModel& model_;
   bool parse_special_;
-  std::vector<std::unique_ptr<Splitter>> splitters_;
+  std::vector<Splitter> splitters_;
   Merger merger_;
   PieceCache cache_;
   std::string lossy_, normalised_, spaced_;

@@ -23,7 +23,7 @@ struct BpeModel {
   std::array<std::int32_t, 256> byte_symbols{};              // of Alphabet::bytes; -1: a byte that is left out
   MergeTable merges;
   AddedTokenFinder raw_added, normalised_added;
-  std::vector<std::unique_ptr<Splitter>> splitters;
+  std::vector<Splitter> splitters;
   std::unordered_set<char32_t> before_space;  // code points that some token holds before a U+2581
   bool parts_at_marks = false;  // Alphabet::characters: pieces may be cut before a U+2581, where nothing merges
 

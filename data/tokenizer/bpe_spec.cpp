@@ -25,6 +25,11 @@ void check_spec(const BpeSpec& spec, ExitCode damaged) {
   }
 }
 
+std::string BpeSpec::Split::regex() const {
+  if (kind == Kind::pattern) return pattern;
+  return kind == Kind::individual_digits ? R"(\p{N})" : R"(\p{N}+)";
+}
+
 std::string identity_of(const BpeSpec& spec) {
   const BpeSpec::Prefix prefix = spec.prepend_mark ? BpeSpec::Prefix::always : spec.prefix;
   std::string text = fmt::format("{} {} {} {} {} {} {} {} {} {}\n", spec.kind(), spec.whole_pieces_first, spec.nfc,

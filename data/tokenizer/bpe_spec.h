@@ -32,7 +32,10 @@ struct BpeSpec {
   /// One way of cutting, applied to what the one before has left.
   struct Split {
     enum class Kind { pattern, individual_digits, digits } kind = Kind::pattern;
-    std::string pattern;
+    std::string pattern;  // of Kind::pattern
+
+    /// Returns the regular expression that cuts so.
+    std::string regex() const;
   };
 
   Alphabet alphabet = Alphabet::bytes;

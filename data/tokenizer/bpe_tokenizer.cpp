@@ -60,9 +60,7 @@ BpeTokenizer::BpeTokenizer(BpeSpec spec) {
   if (bytes) find_byte_symbols(model_);
   model_.merges = MergeTable(model_.spec.merges);
   for (const BpeSpec::Split& split : model_.spec.splits) {
-    model_.splitters.push_back(split.kind == BpeSpec::Split::Kind::pattern
-                                   ? make_splitter(split.pattern, model_.spec.where)
-                                   : make_digits_splitter(split.kind == BpeSpec::Split::Kind::individual_digits));
+    model_.splitters.emplace_back(split.regex(), model_.spec.where);
   }
   find_cuts(normalised);
   choose_end_of_document();
@@ -71,19 +69,18 @@ BpeTokenizer::BpeTokenizer(BpeSpec spec) {
 }
 
 void BpeTokenizer::find_cuts(const std::vector<AddedToken>& normalised) {
-  can_cut_ = std::ranges::all_of(model_.splitters, [](const auto& one) { return one->has_safe_cuts(); });
+  can_cut_ = std::ranges::all_of(model_.spec.splits, [](const BpeSpec::Split& split) {
+    return split.kind != BpeSpec::Split::Kind::pattern || is_known_pattern(split.pattern);
+  });
   const bool bytes = model_.spec.alphabet == BpeSpec::Alphabet::bytes;
   // An added token with a space or a line feed may lie across a cut, and so may the white space that one takes along
   // from beside a letter.
-  const auto is_letter = [](std::string_view text, std::size_t at) {
-    const char32_t code = decode_utf8(reinterpret_cast<const unsigned char*>(text.data()) + at).value;
-    return (code_classes()[code] & code_class::letter) != 0;
-  };
+  const auto letter_at = [](std::string_view text, std::size_t at) { return is_letter(decode_utf8(text, at).value); };
   for (const AddedToken& token : model_.spec.added) {
     const std::string& content = token.content;
     if (content.find_first_of(bytes ? " \n" : " ") != std::string::npos ||
-        (token.strip_left && is_letter(content, 0)) ||
-        (token.strip_right && is_letter(content, code_point_border(content, content.size() - 1)))) {
+        (token.strip_left && letter_at(content, 0)) ||
+        (token.strip_right && letter_at(content, code_point_border(content, content.size() - 1)))) {
       can_cut_ = false;
     }
   }
@@ -94,7 +91,7 @@ void BpeTokenizer::find_cuts(const std::vector<AddedToken>& normalised) {
   const auto note_marks = [&](const std::string& text) {
     for (std::size_t at = text.find(space_mark, 1); at != std::string::npos; at = text.find(space_mark, at + 1)) {
       const std::size_t before = code_point_border(text, at - 1);
-      model_.before_space.insert(decode_utf8(reinterpret_cast<const unsigned char*>(text.data()) + before).value);
+      model_.before_space.insert(decode_utf8(text, before).value);
     }
   };
   for (const std::string& token : model_.spec.tokens) note_marks(token);
@@ -161,10 +158,8 @@ std::size_t BpeTokenizer::find_cut(std::string_view text) const {
   if (model_.spec.alphabet == BpeSpec::Alphabet::bytes) return find_safe_cut(text);
   // Before a space that no token joins with what stands before it. NFC never composes across an ASCII letter.
   for (std::size_t i = text.size(); i-- > 1;) {
-    if (text[i] != ' ' || !(code_classes()[static_cast<unsigned char>(text[i - 1]) & 0x7F] & code_class::letter))
-      continue;
-    if (static_cast<unsigned char>(text[i - 1]) >= 0x80) continue;
-    if (!model_.before_space.contains(static_cast<unsigned char>(text[i - 1]))) return i;
+    const auto before = static_cast<unsigned char>(text[i - 1]);
+    if (text[i] == ' ' && before < 0x80 && is_letter(before) && !model_.before_space.contains(before)) return i;
   }
   return 0;
 }

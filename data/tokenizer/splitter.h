@@ -1,7 +1,6 @@
-// Splitters cut a text into the pieces that byte-pair merging never crosses: what tokenizers call pre-tokenisation.
-// Each stands for one regular expression, whose matches, left to right, are the pieces; text between matches is a piece
-// as well, and a match of no width is a border. The patterns of the known model families have scanners of their own,
-// recognised by the pattern's exact text; any other is run by PCRE2.
+// A splitter cuts a text into the pieces that byte-pair merging never crosses: what tokenizers call pre-tokenization.
+// It has one regular expression, whose matches, left to right, are the pieces; text between matches is a piece as well,
+// and a match of no width is a border. PCRE2 runs it with its JIT.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +11,28 @@
 
 namespace ringtrain {
 
-/// Used by one thread at a time.
+/// Used by one thread at a time; a copy, which shares the compiled pattern, by another.
 class Splitter {
  public:
-  virtual ~Splitter() = default;
+  /// Throws Error(data) that begins with `where` if PCRE2 cannot compile the pattern, and if it has what PCRE2 reads in
+  /// another way than the engines that tokenizers were made with.
+  Splitter(const std::string& pattern, const std::string& where);
+  Splitter(const Splitter& other);
+  ~Splitter();
   /// Appends the ends of the pieces of well-formed text, as byte offsets into it: ascending, the last one its size;
   /// none for an empty text. Throws Error(data) if the pattern asks for more than a match may take.
-  virtual void split(std::string_view text, std::vector<std::size_t>& ends) = 0;
-  /// Returns a splitter that does the same, for another thread.
-  virtual std::unique_ptr<Splitter> clone() const = 0;
-  /// Returns whether a long text may be cut where find_safe_cut() says without a change of its pieces.
-  virtual bool has_safe_cuts() const { return false; }
+  void split(std::string_view text, std::vector<std::size_t>& ends);
+
+ private:
+  struct Free;
+  struct Pattern;
+  struct Scratch;
+  std::shared_ptr<const Pattern> pattern_;
+  std::unique_ptr<Scratch> scratch_;
 };
 
+/// The patterns of the known model families: a long text may be cut for them (find_safe_cut()), and none leaves out any
+/// of a text.
 namespace patterns {
 // clang-format off
 inline constexpr std::string_view gpt2 =
@@ -47,19 +55,15 @@ inline constexpr std::string_view o200k =
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
     R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 // clang-format on
+inline constexpr std::string_view known[] = {gpt2, llama3, qwen2, qwen35, tekken, o200k};
 }  // namespace patterns
 
-/// Returns the scanner of one of the patterns above, null for any other.
-std::unique_ptr<Splitter> make_known_splitter(std::string_view pattern);
-/// Returns the splitter of any pattern. Throws Error(data) that begins with `where` if PCRE2 cannot compile it, and if
-/// it has what PCRE2 reads in another way than the engines that tokenizers were made with.
-std::unique_ptr<Splitter> make_splitter(const std::string& pattern, const std::string& where);
-/// Returns the splitter that makes every number of \p{N} a piece (individual), or every run of them.
-std::unique_ptr<Splitter> make_digits_splitter(bool individual);
+/// Returns whether a pattern is one of patterns::known, letter by letter.
+bool is_known_pattern(std::string_view pattern);
 
-/// Returns the last place where a text may be cut without a change for any known pattern or NFC; 0 if there is none.
-/// Such a place is before a space between two ASCII letters. It is also after a single line feed that stands between a
-/// character that is no white space and a letter. The text need not be well formed.
+/// Returns the last place where a text may be cut without a change for any known pattern, digits, or NFC; 0 if there is
+/// none. Such a place is before a space between two ASCII letters. It is also after a single line feed that stands
+/// between a character that is no white space and a letter. The text need not be well formed.
 std::size_t find_safe_cut(std::string_view text);
 
 }  // namespace ringtrain

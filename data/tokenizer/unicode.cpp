@@ -14,34 +14,8 @@ namespace {
 
 constexpr char32_t code_points = 0x110000;
 
-bool is_white_space(char32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
-
-std::uint8_t class_of(char32_t c) {
-  using namespace code_class;
-  if (is_white_space(c)) return c == '\r' || c == '\n' ? space | newline : space;
-  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LT:
-      return letter | upper;
-    case UTF8PROC_CATEGORY_LL:
-      return letter | lower;
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-      return letter | upper | lower;
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-      return mark | upper | lower | other;
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_NO:
-      return number;
-    default:
-      return other;
-  }
+utf8proc_category_t category_of(char32_t c) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(c));
 }
 
 /// Returns which code points neither change by themselves nor compose with what may stand before them: those of
@@ -72,13 +46,14 @@ const std::vector<bool>& inert_code_points() {
 
 }  // namespace
 
-const std::uint8_t* code_classes() {
-  static const std::vector<std::uint8_t> classes = [] {
-    std::vector<std::uint8_t> result(code_points);
-    for (char32_t c = 0; c < code_points; ++c) result[c] = class_of(c);
-    return result;
-  }();
-  return classes.data();
+bool is_white_space(char32_t c) {
+  return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+bool is_letter(char32_t c) {
+  const utf8proc_category_t category = category_of(c);
+  return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
 }
 
 bool is_word(char32_t c) {
@@ -87,20 +62,26 @@ bool is_word(char32_t c) {
       (c >= 0x1F170 && c <= 0x1F189)) {
     return true;  // letters in circles and squares: symbols that are Alphabetic
   }
-  if (code_classes()[c] & (code_class::letter | code_class::mark)) return true;
-  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
-  return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_PC;
+  const utf8proc_category_t category = category_of(c);
+  const bool letter_or_mark = category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_ME;
+  return letter_or_mark || category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
+         category == UTF8PROC_CATEGORY_PC;
+}
+
+void append_utf8(std::string& text, char32_t c) {
+  utf8proc_uint8_t bytes[4];
+  const auto count = utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), bytes);
+  text.append(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(count));
 }
 
 bool is_plain_nfc(std::string_view text) {
-  const auto* at = reinterpret_cast<const unsigned char*>(text.data());
-  const unsigned char* const end = at + text.size();
-  while (at < end) {
-    if (*at < 0xCC) {  // before U+0300 nothing composes or changes; a byte that goes on with such a code point, neither
+  for (std::size_t at = 0; at < text.size();) {
+    // Before U+0300 nothing composes or changes; a byte that goes on with such a code point, neither.
+    if (static_cast<unsigned char>(text[at]) < 0xCC) {
       ++at;
       continue;
     }
-    const CodePoint code = decode_utf8(at);
+    const CodePoint code = decode_utf8(text, at);
     if (!inert_code_points()[code.value]) return false;
     at += code.bytes;
   }

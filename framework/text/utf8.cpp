@@ -8,7 +8,10 @@ namespace {
 
 constexpr std::string_view replacement = "\xEF\xBF\xBD";
 
-Utf8Sequence look_at(const unsigned char* at, std::size_t bytes) {
+}  // namespace
+
+Utf8Sequence first_sequence(std::string_view text) {
+  const auto* at = reinterpret_cast<const unsigned char*>(text.data());
   const unsigned char lead = at[0];
   if (lead < 0x80) return {1, true};
   std::size_t length = 0;
@@ -26,52 +29,27 @@ Utf8Sequence look_at(const unsigned char* at, std::size_t bytes) {
   } else {
     return {1, false};
   }
-  if (bytes < 2) return {1, false, /*cut_off=*/true};
+  if (text.size() < 2) return {1, false, /*cut_off=*/true};
   if (at[1] < lowest || at[1] > highest) return {1, false};
   for (std::size_t i = 2; i < length; ++i) {
-    if (i >= bytes) return {i, false, /*cut_off=*/true};
+    if (i >= text.size()) return {i, false, /*cut_off=*/true};
     if ((at[i] & 0xC0) != 0x80) return {i, false};
   }
   return {length, true};
 }
 
-}  // namespace
-
-void append_utf8(std::string& text, char32_t value) {
-  if (value < 0x80) {
-    text += static_cast<char>(value);
-  } else if (value < 0x800) {
-    text += static_cast<char>(0xC0 | value >> 6);
-    text += static_cast<char>(0x80 | (value & 0x3F));
-  } else if (value < 0x10000) {
-    text += static_cast<char>(0xE0 | value >> 12);
-    text += static_cast<char>(0x80 | (value >> 6 & 0x3F));
-    text += static_cast<char>(0x80 | (value & 0x3F));
-  } else {
-    text += static_cast<char>(0xF0 | value >> 18);
-    text += static_cast<char>(0x80 | (value >> 12 & 0x3F));
-    text += static_cast<char>(0x80 | (value >> 6 & 0x3F));
-    text += static_cast<char>(0x80 | (value & 0x3F));
-  }
-}
-
-Utf8Sequence first_sequence(std::string_view text) {
-  return look_at(reinterpret_cast<const unsigned char*>(text.data()), text.size());
-}
-
 std::size_t well_formed_prefix(std::string_view text) {
-  const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
   std::size_t at = 0;
   while (at < text.size()) {
     std::uint64_t word = 0;
     if (at + sizeof word <= text.size()) {  // eight bytes of ASCII at a time
-      std::memcpy(&word, bytes + at, sizeof word);
+      std::memcpy(&word, text.data() + at, sizeof word);
       if ((word & 0x8080808080808080ull) == 0) {
         at += sizeof word;
         continue;
       }
     }
-    const Utf8Sequence sequence = look_at(bytes + at, text.size() - at);
+    const Utf8Sequence sequence = first_sequence(text.substr(at));
     if (!sequence.well_formed) return at;
     at += sequence.bytes;
   }

@@ -16,17 +16,14 @@ struct CodePoint {
 };
 
 /// Returns the code point that starts at `at`. The text is well formed there and does not end before the code point.
-inline CodePoint decode_utf8(const unsigned char* at) {
-  if (at[0] < 0x80) return {at[0], 1};
-  if (at[0] < 0xE0) return {static_cast<char32_t>((at[0] & 0x1F) << 6 | (at[1] & 0x3F)), 2};
-  if (at[0] < 0xF0) {
-    return {static_cast<char32_t>((at[0] & 0x0F) << 12 | (at[1] & 0x3F) << 6 | (at[2] & 0x3F)), 3};
-  }
-  return {static_cast<char32_t>((at[0] & 0x07) << 18 | (at[1] & 0x3F) << 12 | (at[2] & 0x3F) << 6 | (at[3] & 0x3F)), 4};
+inline CodePoint decode_utf8(std::string_view text, std::size_t at) {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(text.data()) + at;
+  if (bytes[0] < 0x80) return {bytes[0], 1};
+  const auto rest = [bytes](int i, int shift) { return static_cast<char32_t>(bytes[i] & 0x3F) << shift; };
+  if (bytes[0] < 0xE0) return {static_cast<char32_t>(bytes[0] & 0x1F) << 6 | rest(1, 0), 2};
+  if (bytes[0] < 0xF0) return {static_cast<char32_t>(bytes[0] & 0x0F) << 12 | rest(1, 6) | rest(2, 0), 3};
+  return {static_cast<char32_t>(bytes[0] & 0x07) << 18 | rest(1, 12) | rest(2, 6) | rest(3, 0), 4};
 }
-
-/// Appends the UTF-8 of a code point, which is no surrogate.
-void append_utf8(std::string& text, char32_t value);
 
 /// What stands at the start of some bytes: a well-formed code point, or a maximal ill-formed subpart.
 struct Utf8Sequence {

@@ -9,7 +9,7 @@
 #include "data/tokenizer/bpe_tokenizer.h"
 #include "data/tokenizer/formats/tokenizer_json.h"
 #include "data/tokenizer/splitter.h"
-#include "framework/text/utf8.h"
+#include "data/tokenizer/unicode.h"
 #include "tests/data/data_fixture.h"
 #include "tests/support/split_pieces.h"
 
@@ -133,9 +133,9 @@ TEST(UnknownPatterns, AMatchOfNoWidthIsABorder) {
 
 TEST(UnknownPatterns, AStackIsMadeOncePerEncoder) {
   constexpr int texts = 4000;
-  const auto splitter = make_splitter(R"(\p{L}+|\s)", "a test");
+  Splitter splitter(R"(\p{L}+|\s)", "a test");
   std::vector<std::size_t> ends;
-  splitter->split("some text", ends);
+  splitter.split("some text", ends);
   const auto faults = [] {
     rusage usage{};
     getrusage(RUSAGE_THREAD, &usage);
@@ -144,7 +144,7 @@ TEST(UnknownPatterns, AStackIsMadeOncePerEncoder) {
   const auto before = faults();
   for (int i = 0; i < texts; ++i) {
     ends.clear();
-    splitter->split("some text", ends);
+    splitter.split("some text", ends);
   }
   EXPECT_EQ(ends.size(), 3U);
   EXPECT_LT(faults() - before, texts / 10);  // a new stack is a new page, at least
@@ -156,14 +156,14 @@ TEST(UnknownPatterns, WhatEnginesReadInDifferentWaysIsRefused) {
         "a{,2}",  "[+--/]",  "[ab~~b]",     "[a&&b]", "[[a]b]",    "[]a]",   R"([a-\d])", R"([\d-a])",
         "(?i)a",  "(?i:ss)", "(?i:\u00e9)", "(?m:a)", R"(\p{^L})", R"(\pL)", R"(\xe9)",   R"((a)\1)",
         R"(\R)",  "(?=a)*",  "(?<n>a)",     "(?#a)",  "(*UCP)a",   R"(\Qa)"}) {
-    const std::string told = error_of(ExitCode::data, [&] { make_splitter(pattern, "a.json"); });
+    const std::string told = error_of(ExitCode::data, [&] { Splitter(pattern, "a.json"); });
     EXPECT_TRUE(holds(told, "a.json: its pattern ")) << pattern;
     EXPECT_TRUE(holds(told, "read in different ways")) << told;
   }
   for (const char* pattern :
        {R"(\s++$|\s+)", R"([^\S\n]+)", R"(\u3040|\x{e9}|\x41)", R"([a\-z\]-])", "[a-]", "(?>a+)b", "a{1,2}?",
         R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+)", "'(?i:[sdmt]|ll|ve|re)"}) {
-    EXPECT_NO_THROW(make_splitter(pattern, "a.json")) << pattern;
+    EXPECT_NO_THROW(Splitter(pattern, "a.json")) << pattern;
   }
 }
 

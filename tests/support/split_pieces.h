@@ -11,7 +11,7 @@ namespace ringtrain {
 /// Returns "[one][two]" for a text that the pattern cuts into "one" and "two".
 inline std::string split_pieces(const std::string& pattern, const std::string& text) {
   std::vector<std::size_t> ends;
-  make_splitter(pattern, "a test")->split(text, ends);
+  Splitter(pattern, "a test").split(text, ends);
   std::string result;
   std::size_t begin = 0;
   for (const std::size_t end : ends) {

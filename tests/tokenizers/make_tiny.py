@@ -4,8 +4,8 @@
     make_tiny.py    (needs the packages tokenizers and sentencepiece; writes tests/tokenizers/tiny/)
 
 byte_level.json is a byte-level BPE of 600 tokens; golden.json has its ids under the splitting of each known family, and
-under one that this program has no scanner for. sentencepiece.json is a SentencePiece BPE of 700 pieces with byte
-fallback, as a converter writes it: golden.json has SentencePiece's own ids, too.
+under one of no known family. sentencepiece.json is a SentencePiece BPE of 700 pieces with byte fallback, as a converter
+writes it: golden.json has SentencePiece's own ids, too.
 """
 import json
 import pathlib

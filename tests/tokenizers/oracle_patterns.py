@@ -12,7 +12,7 @@ REST = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 TEKKEN = PREFIX + UPPER + "*" + LOWER + "+|" + PREFIX + UPPER + "+" + LOWER + r"*|\p{N}" + REST
 O200K = (PREFIX + UPPER + "*" + LOWER + "+" + CONTRACTIONS + "?|" + PREFIX + UPPER + "+" + LOWER + "*" + CONTRACTIONS
          + r"?|\p{N}{1,3}" + REST)
-# A pattern without a scanner of its own, and with all that a rewriting of \s must not break.
+# A pattern of no known family, and with all that a rewriting of \s must not break.
 OTHER = r"\p{N}{1,2}|[\s]*[\r\n]|[^\s\p{N}]+|\s+(?!\S)|\s"
 
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}

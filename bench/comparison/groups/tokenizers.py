@@ -12,7 +12,7 @@ sys.path.insert(0, str(setup.ROOT / "tests" / "tokenizers"))
 
 MEGABYTES = 4
 # baseline, tokenizer: must reach, aim; all as a ratio of rates on the first pass, with nothing in the cache of pieces
-TARGETS = {("tiktoken", "gpt2.tiktoken"): (5, 6), ("tiktoken", "llama3.tiktoken"): (5, 6),
+TARGETS = {("tiktoken", "gpt2.tiktoken"): (5, 6), ("tiktoken", "llama3.tiktoken"): (2.5, 3),
            ("tokenizers", "smollm2.json"): (15, 20), ("sentencepiece", "mistral_v1.model"): (5, 7)}
 LETTERS = 1_000_000
 

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "data/tokenizer/splitter.h"
+#include "data/tokenizer/unicode.h"
 #include "framework/error.h"
 #include "framework/storage/folder_file.h"
 #include "framework/storage/plain_text.h"
@@ -37,7 +38,7 @@ const std::unordered_map<char32_t, unsigned char>& byte_of_character() {
 std::optional<std::string> token_bytes(const std::string& token) {
   std::string bytes;
   for (std::size_t at = 0; at < token.size();) {
-    const CodePoint code = decode_utf8(reinterpret_cast<const unsigned char*>(token.data()) + at);
+    const CodePoint code = decode_utf8(token, at);
     const auto found = byte_of_character().find(code.value);
     if (found == byte_of_character().end()) return std::nullopt;
     bytes += static_cast<char>(found->second);
@@ -362,7 +363,7 @@ class Reader {
     const std::string behavior = split.value("behavior", "Isolated");
     const bool invert = split.value("invert", false);
     // Removed and inverted keeps the matches alone: the same, for patterns that leave nothing out.
-    const bool matches_alone = behavior == "Removed" && invert && make_known_splitter(text);
+    const bool matches_alone = behavior == "Removed" && invert && is_known_pattern(text);
     if (!(behavior == "Isolated" && !invert) && !matches_alone) {
       refuse("Split.behavior", behavior + (invert ? ", inverted" : ""));
     }
