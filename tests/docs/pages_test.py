@@ -22,6 +22,7 @@ import pages  # noqa: E402  (the path above comes first)
 
 FOLDERS = "framework|kernels|parallel|data|layers|reference|train|tests|bench|scripts|docs|configs|cmake|examples|ringtrain"
 COLUMNS = 120
+BIN = pathlib.Path(os.environ["RINGTRAIN_BIN"])
 
 
 def anchor(heading):
@@ -112,7 +113,7 @@ class Pages(unittest.TestCase):
                 self.assertIn(f"scripts/{script.name}", text, "no page names it")
 
     def test_the_configuration_page_is_what_the_program_prints(self):
-        command = [pathlib.Path(os.environ["RINGTRAIN_BIN"]) / "train", "--help-config"]
+        command = [BIN / "train", "--help-config"]
         result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=300, check=True)
         printed = result.stdout
         page = pages.ROOT / "docs" / "configuration.md"
@@ -146,6 +147,30 @@ class Words(unittest.TestCase):
     def test_code_quotes_and_phrases_do_not_count(self):
         self.assertEqual(words_in("`told` \"told\" [it](told.md), in place", ["told", "place"], ["in place"]), [])
         self.assertEqual(words_in("Told in place of a place", ["told", "place"], ["in place"]), ["told", "place"])
+
+
+def rows(page, first):
+    """Return the rows of the page's table whose header begins with a cell, each as its cells."""
+    text = (pages.ROOT / page).read_text(encoding="utf-8").split(f"\n| {first} |")[1]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.split("\n\n")[0].splitlines()[2:]]
+
+
+class Planned(unittest.TestCase):
+    def test_the_planned_figures_are_those_that_plan_prints(self):
+        if not (BIN / "plan").exists():
+            self.skipTest("this build has no extras")
+        block = next(block for block in pages.blocks(pages.ROOT / "docs" / "planning.md") if "llama_70b" in block.text)
+        printed = subprocess.check_output(["bash", "-c", block.text.replace("build/release/bin", str(BIN))],
+                                          cwd=pages.ROOT, stdin=subprocess.DEVNULL, text=True, timeout=300)
+        plans = re.findall(r"\n([\d.]+) GiB of [^\n]* and ([\d.]+ \wiB) of [^\n]*it fits.*?a step takes ([\d.]+) s:.*?"
+                           r"\n([\d.e+]+) tokens/s; MFU ([\d.]+) %.*?in all ([\d.]+) hours", printed, re.S)
+        fits, table = plans[:4], plans[4:]
+        self.assertEqual([row[3:] for row in rows("docs/planning.md", "model, tokens a sequence")],
+                         [[f"{memory} GiB", host, f"{float(step):,.0f} s", f"{mfu} %"]
+                          for memory, host, step, _, mfu, _ in fits])
+        self.assertEqual([row[1:] for row in rows("README.md", "context")],
+                         [[f"{int(float(f'{float(rate):.3g}')):,}", f"{float(mfu):.0f} %", f"{float(memory):.0f} GiB",
+                           f"{float(f'{float(hours):.2g}'):g} hours"] for memory, _, _, rate, mfu, hours in table])
 
 
 class Picture(unittest.TestCase):
