@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cmath>
+#include <compare>
 #include <cstdint>
 #include <numbers>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "framework/allocator.h"
@@ -18,27 +18,14 @@ namespace ringtrain::bench {
 struct AttentionSetting {
   std::int64_t B = 1, S = 4096, H = 2, G = 2, D = 64;
   bool causal = true;
-  std::int64_t window = 0;             // tokens; 0: none
-  std::int64_t documents = 1;          // of equal length
-  Layout layout = Layout::contiguous;  // else: the tokens of a rank of a ring of 4, of 4 * S tokens
   DType dtype = DType::float32;
-  friend auto operator<=>(const AttentionSetting& a, const AttentionSetting& b) { return a.key() <=> b.key(); }
-  friend bool operator==(const AttentionSetting& a, const AttentionSetting& b) { return a.key() == b.key(); }
-
- private:
-  std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool, std::int64_t, std::int64_t,
-             Layout, DType>
-  key() const {
-    return {B, S, H, G, D, causal, window, documents, layout, dtype};
-  }
+  friend auto operator<=>(const AttentionSetting&, const AttentionSetting&) = default;
 };
 
 /// Returns kernel FLOPs: 4 * D a pair of query and key that see each other (causal: half of all), backward 2.5 times.
 inline double attention_flops(const AttentionSetting& s, bool backward) {
-  const double length = static_cast<double>(s.S) / static_cast<double>(s.documents);
-  double pairs = length * length * (s.causal ? 0.5 : 1);
-  if (s.window > 0 && s.window < s.S) pairs = length * static_cast<double>(s.window) * (s.causal ? 1 : 2);
-  return 4 * pairs * static_cast<double>(s.documents * s.B * s.H * s.D) * (backward ? 2.5 : 1);
+  const double pairs = static_cast<double>(s.S) * static_cast<double>(s.S) * (s.causal ? 0.5 : 1);
+  return 4 * pairs * static_cast<double>(s.B * s.H * s.D) * (backward ? 2.5 : 1);
 }
 
 class AttentionCase {
@@ -46,8 +33,8 @@ class AttentionCase {
   AttentionCase(const AttentionSetting& s, ThreadPool& pool)
       : stream_(pool),
         allocator_(Device::cpu()),
-        shape_{s.B, s.H, s.G, s.D, 1 / std::sqrt(static_cast<double>(s.D)), {s.causal, s.window}},
-        segments_(s.layout == Layout::contiguous ? SegmentList{{0, 1, s.S}} : shard_segments(s.layout, 4 * s.S, 4, 1)) {
+        shape_{s.B, s.H, s.G, s.D, 1 / std::sqrt(static_cast<double>(s.D)), {s.causal, 0}},
+        segments_{{0, 1, s.S}} {
     const Shape by_query{s.B, s.S, s.H, s.D}, by_key{s.B, s.S, s.G, s.D}, rows{s.B, s.H, s.S};
     const DType sums = accumulator(s.dtype);
     q_ = make("q", s.dtype, by_query), dout_ = make("dout", s.dtype, by_query), out_ = make("out", s.dtype, by_query);
@@ -55,12 +42,6 @@ class AttentionCase {
     k_ = make("k", s.dtype, by_key), v_ = make("v", s.dtype, by_key);
     dq_ = make("dq", sums, by_query), dk_ = make("dk", sums, by_key), dv_ = make("dv", sums, by_key);
     lse_ = make("lse", sums, rows), l_ = make("l", sums, rows), delta_ = make("delta", sums, rows);
-    if (s.documents > 1) {
-      documents_ = allocator_.make(Tag::activations, "documents", DType::int32, {s.B, s.S});
-      for (std::int64_t i = 0; i < s.B * s.S; ++i) {
-        documents_.as<std::int32_t>()[i] = static_cast<std::int32_t>(i % s.S * s.documents / s.S);
-      }
-    }
     const auto bytes = static_cast<std::int64_t>(attention_workspace_bytes(stream_, shape_, s.dtype, s.S, s.S));
     workspace_ = allocator_.make(Tag::workspace, "workspace", DType::uint8, {bytes});
     forward();
@@ -84,14 +65,14 @@ class AttentionCase {
     next_index_ += static_cast<std::uint64_t>(shape.numel());
     return x;
   }
-  AttentionTokens tokens() const { return {segments_, documents_.view()}; }
+  AttentionTokens tokens() const { return {segments_, {}}; }
 
   Stream stream_;
   Allocator allocator_;
   AttentionShape shape_;
   SegmentList segments_;
   std::uint64_t next_index_ = 0;
-  Tensor q_, k_, v_, dout_, out_, o_, dq_, dk_, dv_, lse_, l_, delta_, documents_, workspace_;
+  Tensor q_, k_, v_, dout_, out_, o_, dq_, dk_, dv_, lse_, l_, delta_, workspace_;
 };
 
 }  // namespace ringtrain::bench

@@ -74,7 +74,7 @@ class Bench {
 
  private:
   ThreadPool pool_;
-  Gemm<float> product_;
+  Gemm product_;
   std::map<AttentionSetting, std::unique_ptr<AttentionCase>> attention_;
 };
 
@@ -89,8 +89,7 @@ DType dtype_of(const json& question) {
 AttentionSetting setting_of(const json& question) {
   AttentionSetting s;
   s.dtype = dtype_of(question);
-  for (const auto& [name, member] :
-       {std::pair{"B", &s.B}, {"S", &s.S}, {"H", &s.H}, {"G", &s.G}, {"D", &s.D}, {"window", &s.window}}) {
+  for (const auto& [name, member] : {std::pair{"B", &s.B}, {"S", &s.S}, {"H", &s.H}, {"G", &s.G}, {"D", &s.D}}) {
     *member = question.value(name, *member);
   }
   s.causal = question.value("causal", s.causal);

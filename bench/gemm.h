@@ -5,7 +5,6 @@
 
 #include <Eigen/Dense>
 #include <cstdint>
-#include <type_traits>
 #include <vector>
 
 #ifdef RINGTRAIN_ONEDNN
@@ -26,11 +25,10 @@ inline constexpr bool has_onednn = true;
 inline constexpr bool has_onednn = false;
 #endif
 
-/// C[n, n] = A[n, n] B[n, n] on every worker of a pool at once. T: float or double (double by Eigen alone).
-template <class T>
+/// C[n, n] = A[n, n] B[n, n] in float32 on every worker of a pool at once.
 class Gemm {
  public:
-  static constexpr std::int64_t size = sizeof(T) == 4 ? 2048 : 1024;
+  static constexpr std::int64_t size = 2048;
 
   explicit Gemm(ThreadPool& pool) : pool_(pool) {
     for (int i = 0; i < pool.workers(); ++i) {
@@ -54,21 +52,19 @@ class Gemm {
   }
 
  private:
-  using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>;
+  using Matrix = Eigen::MatrixXf;
 
   static void onednn(const Matrix& a, const Matrix& b, Matrix& c) {
 #ifdef RINGTRAIN_ONEDNN
-    if constexpr (std::is_same_v<T, float>) {
-      omp_set_num_threads(1);  // of this thread's calls
-      // Its matrices have contiguous rows: the transposed product of the same numbers.
-      const dnnl_status_t status =
-          dnnl_sgemm('N', 'N', size, size, size, 1, b.data(), size, a.data(), size, 0, c.data(), size);
-      ensure(status == dnnl_success, "oneDNN's product works");
-      return;
-    }
-#endif
+    omp_set_num_threads(1);  // of this thread's calls
+    // Its matrices have contiguous rows: the transposed product of the same numbers.
+    const dnnl_status_t status =
+        dnnl_sgemm('N', 'N', size, size, size, 1, b.data(), size, a.data(), size, 0, c.data(), size);
+    ensure(status == dnnl_success, "oneDNN's product works");
+#else
     (void)a, (void)b, (void)c;
-    ensure(false, "oneDNN is part of this build, and multiplies in float32");
+    ensure(false, "oneDNN is part of this build");
+#endif
   }
 
   ThreadPool& pool_;

@@ -135,15 +135,15 @@ class InstallDeps(unittest.TestCase):
         self.assertEqual((result.returncode, calls), (0, []), result.stdout)
 
     def test_a_yardstick_that_cannot_be_had_is_left_out_and_told(self):
-        result, calls = self.install(["libdnnl-dev", "libbenchmark-dev"], refused=["libdnnl-dev"])
+        result, calls = self.install(["libdnnl-dev", "python3-venv"], refused=["libdnnl-dev"])
         self.assertEqual(result.returncode, 0, result.stdout)
         self.assertIn("Left out, as they cannot be had: libdnnl-dev", result.stdout)
         installs = [call for call in calls if " install " in call]
-        self.assertTrue(installs[0].endswith(" libbenchmark-dev"), calls)
+        self.assertTrue(installs[0].endswith(" python3-venv"), calls)
         self.assertTrue(installs[1].endswith(" libdnnl-dev"), calls)
 
     def test_what_is_needed_must_be_had(self):
-        result, _ = self.install(["libbenchmark-dev"], refused=["libbenchmark-dev"])
+        result, _ = self.install(["python3-venv"], refused=["python3-venv"])
         self.assertNotEqual(result.returncode, 0)
 
 

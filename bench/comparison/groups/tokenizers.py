@@ -24,6 +24,26 @@ def seconds_of_ours(probe, path, texts):
     return float(result.stdout.split()[0])
 
 
+def of_letters(context, packages, probe, prose, figures):
+    """Return a row for each of two tokenizers. prose: the packed texts, and their bytes."""
+    rows, run = [], setup.WORK / "letters"
+    for name in ("gpt2.tiktoken", "llama3.tiktoken"):
+        of = name.split(".")[0]
+        row = Row(f"tokenizing 1 MB of one letter with {of}, time a byte over that of prose", 3, 2, at_most=True)
+        rows.append(row)
+        path = packages.tokenizer_json(name)
+        if path is None:
+            row.why = "the package index cannot be reached"
+            continue
+
+        def letters():
+            of_prose = seconds_of_ours(probe, path, prose[0]) / prose[1]
+            return [seconds_of_ours(probe, path, run) / LETTERS / of_prose]
+
+        measure_pairs([row], context.count(), letters, figures)
+    return rows
+
+
 def measure(context):
     rows, figures = [], Figures()
     probe = context.bin / "tokenizer_probe"
@@ -38,8 +58,7 @@ def measure(context):
     setup.WORK.mkdir(parents=True, exist_ok=True)
     packed = setup.WORK / "texts"
     oracle_test.pack(texts, packed)
-    run = setup.WORK / "letters"
-    oracle_test.pack(["a" * LETTERS], run)
+    oracle_test.pack(["a" * LETTERS], setup.WORK / "letters")
     for (baseline, name), (must, aim) in TARGETS.items():
         row = Row(f"tokenizing with {name.split('.')[0]}, over {baseline}, 1 core", must, aim)
         rows.append(row)
@@ -62,18 +81,4 @@ def measure(context):
             return [ours / baselines]
 
         measure_pairs([row], context.count(), pair, figures)
-    for name in ("gpt2.tiktoken", "llama3.tiktoken"):
-        of = name.split(".")[0]
-        row = Row(f"tokenizing 1 MB of one letter with {of}, time a byte over that of prose", 3, 2, at_most=True)
-        rows.append(row)
-        path = packages.tokenizer_json(name)
-        if path is None:
-            row.why = "the package index cannot be reached"
-            continue
-
-        def letters():
-            prose = seconds_of_ours(probe, path, packed) / size
-            return [seconds_of_ours(probe, path, run) / LETTERS / prose]
-
-        measure_pairs([row], context.count(), letters, figures)
-    return rows, figures.all()
+    return [*rows, *of_letters(context, packages, probe, (packed, size), figures)], figures.all()
