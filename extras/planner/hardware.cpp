@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -38,51 +39,40 @@ struct Reader {
 /// A number of a map, or of a map within it: "memory.bytes".
 template <class Of>
 struct Key {
-  std::string name;
+  const char* name;
   std::variant<double Of::*, std::int64_t Of::*> member;
   RealRange range;
   bool required = false;
 };
-template <class Of>
-using Keys = std::vector<Key<Of>>;
 
 constexpr RealRange rate{0, 1e30, true}, share{0, 1, true}, seconds{0, 1e6}, count{0, 1 << 20}, group{1, 1 << 30};
 constexpr bool required = true;
 
-const Keys<LinkLevel>& level_keys() {
-  static const Keys<LinkLevel> keys{{"ranks", &LinkLevel::ranks, group, required},
-                                    {"bandwidth", &LinkLevel::bandwidth, rate, required},
-                                    {"latency", &LinkLevel::latency, seconds},
-                                    {"core_bandwidth", &LinkLevel::core_bandwidth, rate}};
-  return keys;
-}
-const Keys<BlockShare>& block_keys() {
-  static const Keys<BlockShare> keys{{"tokens", &BlockShare::tokens, group, required},
-                                     {"share", &BlockShare::share, share, required}};
-  return keys;
-}
-/// Returns the numbers of a hardware file; besides these it has a name, what was measured, and two lists.
-const Keys<Hardware>& hardware_keys() {
-  using H = Hardware;
-  static const Keys<H> keys{{"cores", &H::cores, count},
-                            {"peak_flops.bfloat16", &H::peak_bfloat16, rate},
-                            {"peak_flops.float32", &H::peak_float32, rate},
-                            {"peak_flops.float64", &H::peak_float64, rate},
-                            {"efficiency.matmul", &H::matmul_efficiency, share, required},
-                            {"efficiency.attention_forward", &H::attention_forward_efficiency, share, required},
-                            {"efficiency.attention_backward", &H::attention_backward_efficiency, share, required},
-                            {"multiprocessors", &H::multiprocessors, count},
-                            {"memory.bytes", &H::memory_bytes, rate, required},
-                            {"memory.bandwidth", &H::memory_bandwidth, rate, required},
-                            {"host_bandwidth", &H::host_bandwidth, rate},
-                            {"kernel_seconds", &H::kernel_seconds, seconds},
-                            {"pair_seconds.forward", &H::pair_seconds_forward, seconds},
-                            {"pair_seconds.backward", &H::pair_seconds_backward, seconds},
-                            {"product_bandwidth", &H::product_bandwidth, rate},
-                            {"node.ranks", &H::node_ranks, group},
-                            {"node.memory", &H::node_memory, rate}};
-  return keys;
-}
+constexpr std::array level_keys{Key<LinkLevel>{"ranks", &LinkLevel::ranks, group, required},
+                                Key<LinkLevel>{"bandwidth", &LinkLevel::bandwidth, rate, required},
+                                Key<LinkLevel>{"latency", &LinkLevel::latency, seconds},
+                                Key<LinkLevel>{"core_bandwidth", &LinkLevel::core_bandwidth, rate}};
+constexpr std::array block_keys{Key<BlockShare>{"tokens", &BlockShare::tokens, group, required},
+                                Key<BlockShare>{"share", &BlockShare::share, share, required}};
+/// The numbers of a hardware file; besides these it has a name, what was measured, and two lists.
+constexpr std::array hardware_keys{
+    Key<Hardware>{"cores", &Hardware::cores, count},
+    Key<Hardware>{"peak_flops.bfloat16", &Hardware::peak_bfloat16, rate},
+    Key<Hardware>{"peak_flops.float32", &Hardware::peak_float32, rate},
+    Key<Hardware>{"peak_flops.float64", &Hardware::peak_float64, rate},
+    Key<Hardware>{"efficiency.matmul", &Hardware::matmul_efficiency, share, required},
+    Key<Hardware>{"efficiency.attention_forward", &Hardware::attention_forward_efficiency, share, required},
+    Key<Hardware>{"efficiency.attention_backward", &Hardware::attention_backward_efficiency, share, required},
+    Key<Hardware>{"multiprocessors", &Hardware::multiprocessors, count},
+    Key<Hardware>{"memory.bytes", &Hardware::memory_bytes, rate, required},
+    Key<Hardware>{"memory.bandwidth", &Hardware::memory_bandwidth, rate, required},
+    Key<Hardware>{"host_bandwidth", &Hardware::host_bandwidth, rate},
+    Key<Hardware>{"kernel_seconds", &Hardware::kernel_seconds, seconds},
+    Key<Hardware>{"pair_seconds.forward", &Hardware::pair_seconds_forward, seconds},
+    Key<Hardware>{"pair_seconds.backward", &Hardware::pair_seconds_backward, seconds},
+    Key<Hardware>{"product_bandwidth", &Hardware::product_bandwidth, rate},
+    Key<Hardware>{"node.ranks", &Hardware::node_ranks, group},
+    Key<Hardware>{"node.memory", &Hardware::node_memory, rate}};
 
 template <class Of>
 void read_number(const Reader& reader, const YamlEntry& entry, const Key<Of>& key, Of& out) {
@@ -109,7 +99,7 @@ void for_each_entry(const YamlValue& map, const std::string& section,
 /// Reads a map whose keys are all known and appear once; those required are there. take_other: returns whether it has
 /// read an entry that is no number.
 template <class Of>
-void read_map(const Reader& reader, const YamlValue& map, const Keys<Of>& keys,
+void read_map(const Reader& reader, const YamlValue& map, const auto& keys,
               const std::function<bool(const YamlEntry&)>& take_other, Of& out) {
   std::set<std::string> found;
   std::vector<std::string> names;
@@ -124,13 +114,13 @@ void read_map(const Reader& reader, const YamlValue& map, const Keys<Of>& keys,
                   fmt::format("{} is no key{}", name, nearest.empty() ? "" : "; did you mean " + nearest + "?"));
   });
   for (const Key<Of>& key : keys) {
-    if (key.required && !found.contains(key.name)) reader.refuse(map.line, key.name + " is missing");
+    if (key.required && !found.contains(key.name)) reader.refuse(map.line, fmt::format("{} is missing", key.name));
   }
 }
 
 /// Reads a list of maps, in which `order` ascends.
 template <class Of>
-void read_list(const Reader& reader, const YamlEntry& entry, const Keys<Of>& keys, std::int64_t Of::*order,
+void read_list(const Reader& reader, const YamlEntry& entry, const auto& keys, std::int64_t Of::*order,
                std::vector<Of>& items) {
   for (const YamlValue& value : entry.value.items) {
     Of item;
@@ -223,15 +213,15 @@ Hardware parse_hardware(const std::string& text, const std::string& path) {
     } else if (entry.key == "measured") {
       hardware.measured = static_cast<Measured>(read_word(entry.value, {"all", "kernels", "nothing"}, problem));
     } else if (entry.key == "levels") {
-      read_list(reader, entry, level_keys(), &LinkLevel::ranks, hardware.levels);
+      read_list(reader, entry, level_keys, &LinkLevel::ranks, hardware.levels);
     } else if (entry.key == "attention_blocks") {
-      read_list(reader, entry, block_keys(), &BlockShare::tokens, hardware.attention_blocks);
+      read_list(reader, entry, block_keys, &BlockShare::tokens, hardware.attention_blocks);
     } else {
       return false;
     }
     return true;
   };
-  read_map(reader, root, hardware_keys(), take_other, hardware);
+  read_map(reader, root, hardware_keys, take_other, hardware);
   if (hardware.name.empty() || hardware.levels.empty()) reader.refuse(root.line, "name or levels is missing");
   for (std::size_t i = 1; i < hardware.levels.size(); ++i) {
     const std::int64_t inner = hardware.levels[i - 1].ranks, outer = hardware.levels[i].ranks;
@@ -245,15 +235,14 @@ std::string hardware_yaml(const Hardware& hardware) {
   std::string text = "# Written by plan --measure, from what the product's own kernels took; rates are of one core.\n";
   text += fmt::format("name: {}\n", quoted_yaml(hardware.name));
   std::string section;
-  for (const Key<Hardware>& key : hardware_keys()) {
+  for (const Key<Hardware>& key : hardware_keys) {
     const auto* real = std::get_if<double Hardware::*>(&key.member);
     const double value = real ? hardware.**real : static_cast<double>(hardware.*std::get<1>(key.member));
     if (value == 0) continue;
-    const std::size_t dot = key.name.find('.');
-    const std::string of = dot == std::string::npos ? "" : key.name.substr(0, dot);
+    const std::string name = key.name, of = name.substr(0, name.find('.') == std::string::npos ? 0 : name.find('.'));
     if (!section.empty() && of != section) text += "}\n";
     if (!of.empty()) text += of == section ? ", " : of + ": {";
-    text += fmt::format("{}: {}{}", key.name.substr(of.empty() ? 0 : dot + 1),
+    text += fmt::format("{}: {}{}", name.substr(of.empty() ? 0 : of.size() + 1),
                         real ? fmt::format("{:.17e}", value) : fmt::format("{:.0f}", value), of.empty() ? "\n" : "");
     section = of;
   }

@@ -7,15 +7,17 @@
 
 namespace ringtrain {
 
+namespace {
+
 /// The state of all ranks in one pass.
-class RingSimulation::Pass {
+class RingPass {
  public:
-  Pass(const RingSimulation& simulation, const PassCosts& costs, std::span<double> clocks)
-      : N_(simulation.work_.ranks()),
+  RingPass(const PlacedRing& ring, const PassCosts& costs, std::span<double> clocks)
+      : N_(ring.work.ranks()),
         backward_(costs.gradient_bytes > 0),
-        parts_(backward_ ? simulation.work_.parts() : 0),
-        s_(simulation),
-        work_(simulation.work_),
+        parts_(backward_ ? ring.work.parts() : 0),
+        ring_(ring),
+        work_(ring.work),
         costs_(costs),
         clocks_(clocks),
         come_((gradients + parts_) * N_, 0.0),
@@ -70,7 +72,7 @@ class RingSimulation::Pass {
     };
     int active = N_;
     for (int rank = 0; backward_ && rank < N_; ++rank) active -= pairs_of(rank) == 0 ? 1 : 0;
-    const double speed = s_.processors_.speed(active);
+    const double speed = ring_.processors.speed(active);
     for (int rank = 0; rank < N_; ++rank) {
       const std::int64_t pairs = pairs_of(rank);
       if (step(rank, hop).owner < 0 || (backward_ && pairs == 0)) continue;
@@ -108,7 +110,7 @@ class RingSimulation::Pass {
   }
   /// Moves a message that both sides have posted. A processor may have to carry it, on each side.
   void move(int from, int to, double bytes, int sender_slot, int receiver_slot) {
-    const LinkLevel& link = s_.hardware_.level_between(s_.first_rank_ + from, s_.first_rank_ + to);
+    const LinkLevel& link = ring_.hardware.level_between(ring_.first_rank + from, ring_.first_rank + to);
     const double busy = bytes / link.bandwidth;
     double &out = egress_[from], &in = ingress_[to];
     const double begin = std::max({clocks_[from], clocks_[to], out, in});
@@ -117,7 +119,7 @@ class RingSimulation::Pass {
     come(sender_slot, from) = std::max(come(sender_slot, from), there);
     come(receiver_slot, to) = std::max(come(receiver_slot, to), there);
     if (link.core_bandwidth == 0) return;
-    const double seconds = checked_seconds(bytes / link.core_bandwidth / s_.processors_.cores_of_rank());
+    const double seconds = checked_seconds(bytes / link.core_bandwidth / ring_.processors.cores_of_rank());
     for (const int side : {from, to}) {
       Carried& carried = carried_[side];
       carried = {carried.seconds + seconds, std::max(carried.come, there)};
@@ -132,7 +134,7 @@ class RingSimulation::Pass {
   const int N_;
   const bool backward_;
   const int parts_;  // of gradients: none in forward
-  const RingSimulation& s_;
+  const PlacedRing& ring_;
   const RingWork& work_;
   const PassCosts& costs_;
   const std::span<double> clocks_;
@@ -142,15 +144,13 @@ class RingSimulation::Pass {
   PassTimes times_;
 };
 
-RingSimulation::RingSimulation(const RingWork& work, const Hardware& hardware, std::int64_t first_rank,
-                               const SharedProcessors& processors)
-    : work_(work), hardware_(hardware), first_rank_(first_rank), processors_(processors) {}
+}  // namespace
 
-PassTimes RingSimulation::pass(const PassCosts& costs, std::span<double> clocks) const {
-  ensure(std::ssize(clocks) == work_.ranks(), "a clock for each rank of the ring");
+PassTimes simulate_pass(const PlacedRing& ring, const PassCosts& costs, std::span<double> clocks) {
+  ensure(std::ssize(clocks) == ring.work.ranks(), "a clock for each rank of the ring");
   const double begin = *std::ranges::min_element(clocks);
   for (double& clock : clocks) clock -= begin;
-  PassTimes times = Pass(*this, costs, clocks).run();
+  PassTimes times = RingPass(ring, costs, clocks).run();
   for (double& clock : clocks) clock += begin;
   return times;
 }

@@ -29,25 +29,16 @@ struct PassTimes {
   std::vector<double> wait;     // seconds that nothing hid
 };
 
-class RingSimulation {
- public:
-  /// first_rank: rank 0 of the ring in the world, whose other ranks follow it. processors: those that its ranks share;
-  /// while some ranks have nothing to compute, the others compute faster. work and hardware must outlive the
-  /// simulation.
-  RingSimulation(const RingWork& work, const Hardware& hardware, std::int64_t first_rank,
-                 const SharedProcessors& processors = {});
-
-  /// Simulates a pass. clocks: by rank, when it begins; then when it ends. Throws Error(usage) for work that takes
-  /// longer than longest_seconds.
-  PassTimes pass(const PassCosts& costs, std::span<double> clocks) const;
-
- private:
-  class Pass;
-
-  const RingWork& work_;
-  const Hardware& hardware_;
-  const std::int64_t first_rank_;
-  const SharedProcessors processors_;
+/// A ring in the world: what its ranks meet, and where they lie.
+struct PlacedRing {
+  const RingWork& work;
+  const Hardware& hardware;
+  std::int64_t first_rank = 0;       // rank 0 of the ring in the world, whose other ranks follow it
+  SharedProcessors processors = {};  // those that its ranks share; while some have no work, the others are faster
 };
+
+/// Simulates a pass. clocks: by rank, when it begins; then when it ends. Throws Error(usage) for work that takes longer
+/// than longest_seconds.
+PassTimes simulate_pass(const PlacedRing& ring, const PassCosts& costs, std::span<double> clocks);
 
 }  // namespace ringtrain

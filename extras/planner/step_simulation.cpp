@@ -36,6 +36,7 @@ class StepSimulation {
         layer_(layer_work(config_.model, config_.training)),
         S_(static_cast<int>(config_.mesh.sequence)),
         world_(config_.mesh.data * config_.mesh.sequence),
+        processors_(shared_processors(step.hardware, config_.mesh)),
         slowest_(step.hardware.slowest_of_ring(S_)) {
     // Rings that nothing tells apart are one: those that lie alike in the hardware's groups.
     const std::int64_t group = step.hardware.levels.front().ranks;
@@ -46,10 +47,6 @@ class StepSimulation {
       group_of.layers = of.layers;
       group_of.work = std::make_unique<RingWork>(ring_work(config_, of.mask, step.mean_document));
       group_of.tokens = tokens_of_a_rank(*group_of.work);
-      for (std::int64_t ring = 0; ring < rings; ++ring) {
-        group_of.rings.emplace_back(*group_of.work, step.hardware, ring * S_,
-                                    shared_processors(step.hardware, config_.mesh));
-      }
     }
     clocks_.assign(static_cast<std::size_t>(rings), std::vector<double>(static_cast<std::size_t>(S_), 0.0));
     const auto L = config_.model.num_hidden_layers;
@@ -84,7 +81,6 @@ class StepSimulation {
     std::vector<std::int64_t> layers;
     std::unique_ptr<RingWork> work;
     RingTokens tokens;  // of the messages of a pass that keep a rank's link busy
-    std::vector<RingSimulation> rings;
   };
   std::int64_t micro_batches() const {
     return config_.training.global_batch_size / (config_.mesh.data * config_.training.micro_batch_size);
@@ -138,7 +134,8 @@ class StepSimulation {
     const PassCosts costs = pass_costs(config_, rates_, layer_, backward);
     double compute = 0, wait = 0;
     for (std::size_t ring = 0; ring < clocks_.size(); ++ring) {
-      const PassTimes pass = group.rings[ring].pass(costs, clocks_[ring]);
+      const PassTimes pass = simulate_pass(
+          {*group.work, step_.hardware, static_cast<std::int64_t>(ring) * S_, processors_}, costs, clocks_[ring]);
       compute += mean(pass.compute);
       wait += mean(pass.wait);
     }
@@ -327,6 +324,7 @@ class StepSimulation {
   const LayerWork layer_;
   const int S_;
   const std::int64_t world_;
+  const SharedProcessors processors_;
   const LinkLevel& slowest_;  // of a ring
   std::vector<Group> groups_;
   std::vector<std::vector<double>> clocks_;  // [ring][rank]

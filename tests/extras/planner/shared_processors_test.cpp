@@ -1,4 +1,4 @@
-// RingSimulation of ranks that share processors: where nothing is shared it is as of ranks with devices of their own.
+// simulate_pass() of ranks that share processors: where nothing is shared it is as of ranks with devices of their own.
 // Ranks without work, and messages that processors carry, are held against passes worked out by hand.
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ Hardware links(double bandwidth, double core_bandwidth = 0) {
 Times simulate(const RingCase& ring, const Hardware& hardware, const PassCosts& costs,
                const SharedProcessors& processors, Times clocks) {
   const RingWork work(ring);
-  RingSimulation(work, hardware, 0, processors).pass(costs, clocks);
+  simulate_pass({work, hardware, 0, processors}, costs, clocks);
   return clocks;
 }
 
