@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,8 +55,8 @@ void check_tokens_of(const ModelSource& other, const EvaluationSubject& subject)
 /// The other model, under the config of the checkpoint's evaluation.
 class PreparedAgainst : public PreparedMetric {
  public:
-  PreparedAgainst(const std::string& path, const EvaluationSubject& subject, std::vector<LengthComparison>* found)
-      : subject_(subject), other_{open_model(path), subject.config, {}}, found_(found) {
+  PreparedAgainst(const std::string& path, const EvaluationSubject& subject)
+      : subject_(subject), other_{open_model(path), subject.config, {}} {
     check_tokens_of(other_.source, subject);
     check_begin_tokens(other_.source, subject);
     other_.config.model = other_.source.model;
@@ -77,45 +76,36 @@ class PreparedAgainst : public PreparedMetric {
     return std::make_unique<Comparison>(other_, purpose, subject_.targets.request, std::ssize(subject_.targets.blocks),
                                         state.stream.pool(), *state.world);
   }
-  MetricResult evaluate(RankState& state, TargetScorer* scorer,
+  MetricResult evaluate(RankState& /*state*/, TargetScorer* scorer,
                         const std::function<void(std::int64_t)>& /*progress*/) const override {
-    std::vector<LengthComparison> comparison = static_cast<Comparison*>(scorer)->finish(documents_of(subject_.targets));
-    const std::string& path = other_.source.path;
-    const bool intervals = subject_.targets.documents >= min_documents;
-    MetricResult result{std::make_shared<const nlohmann::ordered_json>(comparison_json(path, comparison)),
-                        comparison_table(path, comparison, intervals),
-                        {}};
-    if (found_ && state.rank == 0) *found_ = std::move(comparison);
-    return result;
+    return static_cast<Comparison*>(scorer)->finish(subject_.targets);
   }
 
  private:
   const EvaluationSubject subject_;
   ComparedModel other_;
-  std::vector<LengthComparison>* found_;
 };
 
 class AgainstModel : public EvaluationMetric {
  public:
-  AgainstModel(std::string path, std::vector<LengthComparison>* found) : path_(std::move(path)), found_(found) {}
+  explicit AgainstModel(std::string path) : path_(std::move(path)) {}
   std::string name() const override { return "against"; }
   std::vector<std::string> inputs() const override { return files_of_model(path_); }
   std::unique_ptr<PreparedMetric> prepare(const EvaluationSubject& subject) const override {
     if (subject.config.training.device == Device::Kind::cuda) {
       fail(ExitCode::usage, "--against: the logits of two models are compared on the CPU; give --device cpu");
     }
-    return std::make_unique<PreparedAgainst>(path_, subject, found_);
+    return std::make_unique<PreparedAgainst>(path_, subject);
   }
 
  private:
   std::string path_;
-  std::vector<LengthComparison>* found_;
 };
 
 }  // namespace
 
-std::shared_ptr<const EvaluationMetric> against_model(std::string path, std::vector<LengthComparison>* found) {
-  return std::make_shared<AgainstModel>(std::move(path), found);
+std::shared_ptr<const EvaluationMetric> against_model(std::string path) {
+  return std::make_shared<AgainstModel>(std::move(path));
 }
 
 }  // namespace ringtrain

@@ -8,14 +8,71 @@
 #include "framework/error.h"
 #include "layers/logits_pass.h"
 #include "parallel/collectives.h"
+#include "train/evaluation/evaluation_report.h"
 #include "train/evaluation/passes/batch_targets.h"
 #include "train/models/load_weights.h"
 
 namespace ringtrain {
 
+namespace {
+
+/// The two models on some targets. All three are means over targets, paired by document.
+struct ComparedTargets {
+  std::int64_t first = 0, last = 0;  // positions; 0: the targets of a context length
+  std::int64_t targets = 0;
+  Estimate against_nll;  // of the other model, nats a target
+  Estimate difference;   // nll of the checkpoint minus that of the other
+  Estimate kl;           // KL(other || checkpoint), nats a target
+};
+
+/// Returns a column of sums. sums: of the first block; stride: from one block to the next.
+ComparedTargets compared(const double* sums, std::int64_t stride, std::span<const std::int64_t> documents) {
+  std::vector<DocumentSum> against, difference, kl;
+  double targets = 0;
+  for (const std::int64_t document : documents) {
+    const double weight = sums[0], nll = sums[2], others = sums[3], divergence = sums[4];
+    targets += sums[1];
+    sums += stride;
+    if (weight == 0) continue;
+    against.push_back({document, others, weight});
+    difference.push_back({document, nll - others, weight});
+    kl.push_back({document, divergence, weight});
+  }
+  if (kl.empty()) return {};
+  return {.targets = std::llround(targets),
+          .against_nll = estimate_over(against),
+          .difference = estimate_over(difference),
+          .kl = estimate_over(kl)};
+}
+
+nlohmann::ordered_json with_numbers(nlohmann::ordered_json json, const ComparedTargets& at) {
+  json["targets"] = at.targets;
+  json["against_nll"] = at.against_nll.value;
+  json["against_ci95"] = {at.against_nll.ci95.low, at.against_nll.ci95.high};
+  json["difference_nll"] = at.difference.value;
+  json["difference_ci95"] = {at.difference.ci95.low, at.difference.ci95.high};
+  json["kl"] = at.kl.value;
+  json["kl_ci95"] = {at.kl.ci95.low, at.kl.ci95.high};
+  return json;
+}
+
+/// Returns a row of the table for people. intervals: whether documents are enough for them.
+std::string table_row(std::int64_t length, const ComparedTargets& at, bool intervals) {
+  const auto interval = [&](const Estimate& estimate) {
+    return intervals ? fmt::format("[{:.4f}, {:.4f}]", estimate.ci95.low, estimate.ci95.high) : "-";
+  };
+  return fmt::format("{:>9}  {:>15}  {:>9}  {:>9.4f}  {:>10}  {:>20}  {:>9.6f}  {:>18}\n", length,
+                     at.last == 0 ? "targets" : fmt::format("{}-{}", at.first, at.last), at.targets,
+                     at.against_nll.value, fmt::format("{:+.4f}", at.difference.value), interval(at.difference),
+                     at.kl.value, interval(at.kl));
+}
+
+}  // namespace
+
 Comparison::Comparison(const ComparedModel& other, const RankPurpose& purpose, const EvaluationRequest& request,
                        std::int64_t blocks, ThreadPool& pool, Communicator& world)
-    : other_(other.config, other.table, purpose, world.rank(), Device::cpu(), pool, &world),
+    : path_(other.source.path),
+      other_(other.config, other.table, purpose, world.rank(), Device::cpu(), pool, &world),
       lengths_(request.context_lengths),
       blocks_(blocks),
       columns_(request.by_position ? position_bucket(lengths_.back()) + 2 : 1),
@@ -73,93 +130,42 @@ void Comparison::add(std::int64_t i, std::int64_t block, const Batch& batch, con
   });
 }
 
-ComparedTargets Comparison::summarised(std::int64_t i, std::int64_t column, std::span<const std::int64_t> documents) {
-  std::vector<DocumentSum> against, difference, kl;
-  double targets = 0;
-  for (std::int64_t block = 0; block < blocks_; ++block) {
-    const double* const sums = at(i, block, column);
-    if (sums[0] == 0) continue;
-    targets += sums[1];
-    against.push_back({documents[block], sums[3], sums[0]});
-    difference.push_back({documents[block], sums[2] - sums[3], sums[0]});
-    kl.push_back({documents[block], sums[4], sums[0]});
-  }
-  ComparedTargets result;
-  result.targets = std::llround(targets);
-  if (result.targets == 0) return result;
-  result.against_nll = estimate_over(against);
-  result.difference = estimate_over(difference);
-  result.kl = estimate_over(kl);
-  return result;
-}
-
-std::vector<LengthComparison> Comparison::finish(std::span<const std::int64_t> documents) {
+MetricResult Comparison::finish(const EvaluationTargets& targets) {
   all_reduce_sum(*other_.world, std::span<double>(sums_), {"comparison of two models"});
   other_.close();
-  std::vector<LengthComparison> results;
+  const std::vector<std::int64_t> documents = documents_of(targets);
+  const bool intervals = targets.documents >= min_documents;
+  auto json = std::make_shared<nlohmann::ordered_json>();
+  *json = {{"checkpoint", path_}, {"results", nlohmann::ordered_json::array()}};
+  std::string rows;
   for (std::int64_t i = 0; i < std::ssize(lengths_); ++i) {
-    LengthComparison result{lengths_[i], summarised(i, 0, documents), {}};
-    if (!std::isfinite(result.all.against_nll.value) || !std::isfinite(result.all.kl.value)) {
+    const ComparedTargets all = compared(at(i, 0, 0), columns_ * values, documents);
+    if (!std::isfinite(all.against_nll.value) || !std::isfinite(all.kl.value)) {
       fail(ExitCode::numeric,
            "--against: at context length {} the other model's loss is {} and the divergence {}: its weights are not "
            "usable",
-           lengths_[i], result.all.against_nll.value, result.all.kl.value);
+           lengths_[i], all.against_nll.value, all.kl.value);
     }
+    rows += table_row(lengths_[i], all, intervals);
+    nlohmann::ordered_json row = with_numbers({{"context_length", lengths_[i]}}, all);
     for (std::int64_t bucket = 0; bucket + 1 < columns_; ++bucket) {
-      ComparedTargets at = summarised(i, bucket + 1, documents);
-      if (at.targets == 0) continue;
-      at.first = bucket == 0 ? 1 : (std::int64_t{1} << (bucket - 1)) + 1;
-      at.last = std::min(std::int64_t{1} << bucket, lengths_[i]);
-      result.by_position.push_back(at);
+      ComparedTargets some = compared(at(i, 0, bucket + 1), columns_ * values, documents);
+      if (some.targets == 0) continue;
+      some.first = bucket == 0 ? 1 : (std::int64_t{1} << (bucket - 1)) + 1;
+      some.last = std::min(std::int64_t{1} << bucket, lengths_[i]);
+      rows += table_row(lengths_[i], some, intervals);
+      row["by_position"].push_back(with_numbers({{"first", some.first}, {"last", some.last}}, some));
     }
-    results.push_back(std::move(result));
+    (*json)["results"].push_back(std::move(row));
   }
-  return results;
-}
-
-nlohmann::ordered_json comparison_json(const std::string& against, const std::vector<LengthComparison>& comparison) {
-  const auto with_numbers = [](nlohmann::ordered_json json, const ComparedTargets& at) {
-    json["targets"] = at.targets;
-    json["against_nll"] = at.against_nll.value;
-    json["against_ci95"] = {at.against_nll.ci95.low, at.against_nll.ci95.high};
-    json["difference_nll"] = at.difference.value;
-    json["difference_ci95"] = {at.difference.ci95.low, at.difference.ci95.high};
-    json["kl"] = at.kl.value;
-    json["kl_ci95"] = {at.kl.ci95.low, at.kl.ci95.high};
-    return json;
-  };
-  nlohmann::ordered_json json{{"checkpoint", against}, {"results", nlohmann::ordered_json::array()}};
-  for (const LengthComparison& one : comparison) {
-    nlohmann::ordered_json row = with_numbers({{"context_length", one.context_length}}, one.all);
-    for (const ComparedTargets& at : one.by_position) {
-      row["by_position"].push_back(with_numbers({{"first", at.first}, {"last", at.last}}, at));
-    }
-    json["results"].push_back(std::move(row));
-  }
-  return json;
-}
-
-std::string comparison_table(const std::string& against, const std::vector<LengthComparison>& comparison,
-                             bool intervals) {
-  const auto interval = [&](const Estimate& estimate) {
-    return intervals ? fmt::format("[{:.4f}, {:.4f}]", estimate.ci95.low, estimate.ci95.high) : "-";
-  };
-  std::string rows;
-  const auto add = [&](std::int64_t length, const std::string& position, const ComparedTargets& at) {
-    rows += fmt::format("{:>9}  {:>15}  {:>9}  {:>9.4f}  {:>10}  {:>20}  {:>9.6f}  {:>18}\n", length, position,
-                        at.targets, at.against_nll.value, fmt::format("{:+.4f}", at.difference.value),
-                        interval(at.difference), at.kl.value, interval(at.kl));
-  };
-  for (const LengthComparison& one : comparison) {
-    add(one.context_length, "targets", one.all);
-    for (const ComparedTargets& at : one.by_position)
-      add(one.context_length, fmt::format("{}-{}", at.first, at.last), at);
-  }
-  return fmt::format(
-      "\nAgainst {}, on the same targets\n\n{:>9}  {:>15}  {:>9}  {:>9}  {:>10}  {:>20}  {:>9}  {:>18}\n{}\nits nll: "
-      "that of the other model; difference: nll of the checkpoint minus its nll, paired by document;\nKL: divergence "
-      "of the checkpoint's predictions from the other's, KL(other || checkpoint), nats a target\n",
-      against, "context", "position", "targets", "its nll", "difference", "95% of difference", "KL", "95% of KL", rows);
+  return {std::move(json),
+          fmt::format("\nAgainst {}, on the same targets\n\n{:>9}  {:>15}  {:>9}  {:>9}  {:>10}  {:>20}  {:>9}  "
+                      "{:>18}\n{}\nits nll: that of the other model; difference: nll of the checkpoint minus its nll, "
+                      "paired by document;\nKL: divergence of the checkpoint's predictions from the other's, KL(other "
+                      "|| checkpoint), nats a target\n",
+                      path_, "context", "position", "targets", "its nll", "difference", "95% of difference", "KL",
+                      "95% of KL", rows),
+          {}};
 }
 
 }  // namespace ringtrain

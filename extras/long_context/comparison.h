@@ -5,33 +5,14 @@
 
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "train/engine/rank_state.h"
 #include "train/evaluation/evaluation_metric.h"
-#include "train/evaluation/evaluation_statistics.h"
 #include "train/evaluation/evaluation_targets.h"
 
 namespace ringtrain {
-
-/// The two models on some targets. All three are means over targets, paired by document.
-struct ComparedTargets {
-  std::int64_t first = 0, last = 0;  // positions; 0: the targets of a context length
-  std::int64_t targets = 0;
-  Estimate against_nll;  // of the other model, nats a target
-  Estimate difference;   // nll of the checkpoint minus that of the other
-  Estimate kl;           // KL(other || checkpoint), nats a target
-};
-
-/// The comparison at one context length.
-struct LengthComparison {
-  std::int64_t context_length = 0;
-  ComparedTargets all;
-  std::vector<ComparedTargets> by_position;  // ascending; empty: it was not asked for
-};
 
 struct ComparedModel {
   ModelSource source;
@@ -53,30 +34,23 @@ class Comparison : public TargetScorer {
   /// Takes the targets of a block, and, if they are asked for, all other predictions by their position.
   void add(std::int64_t i, std::int64_t block, const Batch& batch, const TensorView& nll,
            std::int64_t first_target) override;
-  /// Collective, at the end. Returns what all ranks have found, one a length. documents: of each block.
-  std::vector<LengthComparison> finish(std::span<const std::int64_t> documents);
+  /// Collective, at the end. Returns what all ranks have found of the targets.
+  MetricResult finish(const EvaluationTargets& targets);
 
  private:
   double* at(std::int64_t i, std::int64_t block, std::int64_t column) {
     return sums_.data() + ((i * blocks_ + block) * columns_ + column) * values;
   }
-  ComparedTargets summarised(std::int64_t i, std::int64_t column, std::span<const std::int64_t> documents);
 
   static constexpr std::int64_t values = 5;  // weight, targets, nll, nll of the other, divergence
+  const std::string path_;                   // of the other model
   RankState other_;
   std::vector<std::int64_t> lengths_;
   std::int64_t blocks_, columns_;  // column 0: the targets; then the buckets of positions
   std::vector<double> other_nll_, divergence_, sums_;
 };
 
-/// Returns the object of `evaluate --output`. against: the other model's path.
-nlohmann::ordered_json comparison_json(const std::string& against, const std::vector<LengthComparison>& comparison);
-/// Returns a table for people. intervals: whether documents are enough for them.
-std::string comparison_table(const std::string& against, const std::vector<LengthComparison>& comparison,
-                             bool intervals);
-
-/// The metric `--against`: another model, as open_model() takes it, on the same targets. found, if not null, receives
-/// the comparison of each length, and must outlive the evaluation.
-std::shared_ptr<const EvaluationMetric> against_model(std::string path, std::vector<LengthComparison>* found = nullptr);
+/// The metric `--against`: another model, as open_model() takes it, on the same targets.
+std::shared_ptr<const EvaluationMetric> against_model(std::string path);
 
 }  // namespace ringtrain

@@ -6,11 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "data/tokenizer/tokenizer.h"
 #include "framework/counted.h"
 #include "framework/error.h"
 #include "framework/storage/hash.h"
 #include "parallel/collectives.h"
 #include "train/evaluation/evaluation_report.h"
+#include "train/evaluation/evaluation_statistics.h"
 #include "train/evaluation/passes/batch_targets.h"
 #include "train/evaluation/passes/shared_spans.h"
 #include "train/models/model_tokenizer.h"
@@ -18,6 +20,37 @@
 namespace ringtrain {
 
 namespace {
+
+/// A document's text as the model reads it.
+struct LongText {
+  std::int64_t document = 0;            // of the file
+  std::int64_t begin = 0, tokens = 0;   // in the file, without a begin token
+  std::string hash;                     // of the whole document's text
+  std::vector<TextInterval> intervals;  // of each token
+};
+
+/// What key tokens are sought in, or taken from.
+struct LongPplTexts {
+  std::vector<LongText> texts;                   // by document
+  KeySet set;                                    // whose key tokens count; without texts: they are to be found
+  std::optional<std::int32_t> begin_token = {};  // stands before the texts in which they are sought
+  bool finds() const { return set.texts.empty(); }
+};
+
+/// What a text gave: sums of weight * nll, and of weights. Weights are those of the file.
+struct LongPplSums {
+  std::int64_t document = 0;  // of the file
+  double nll = 0, weight = 0, key_nll = 0, key_weight = 0;
+  std::int64_t tokens = 0, key_tokens = 0;
+};
+
+struct LongPplResult {
+  KeySet set;  // by which it was scored: found here, or given
+  bool own_contrast = true;
+  std::vector<LongPplSums> texts;
+  std::int64_t key_tokens = 0, tokens = 0;  // the latter all tokens of the texts, as longppl counts them
+  Estimate key_nll, nll;                    // nats a key token, and a token; over documents
+};
 
 /// Returns the text of a document, with the hash of all of it and the intervals of what is read.
 LongText text_of(const TokenFile& file, std::int64_t document, std::int64_t longest, const Tokenizer* tokenizer,
@@ -116,7 +149,7 @@ LongPplSums sums_of(const LongText& text, const double* values, const LongPplTex
     }
     set = {text.hash, text.intervals.empty() ? 0 : text.intervals.back().end, merged(key)};
   }
-  LongPplSums sums{.tokens = text.tokens};
+  LongPplSums sums{.document = text.document, .tokens = text.tokens};
   for (std::int64_t token = 1; token < text.tokens; ++token) {
     sums.nll += weight(token) * nll(token, PassKind::text);
     sums.weight += weight(token);
@@ -144,8 +177,7 @@ LongPplResult result_of(const LongPplTexts& texts, const std::string& evaluator,
   for (std::size_t i = 0; i < texts.texts.size(); ++i) {
     const LongText& text = texts.texts[i];
     const LongPplSums sums = sums_of(text, values.data() + first[i] * values_per_token, texts, result.set.texts[i]);
-    result.documents.push_back(text.document);
-    result.sums.push_back(sums);
+    result.texts.push_back(sums);
     result.key_tokens += sums.key_tokens;
     result.tokens += sums.tokens;
     if (sums.key_weight > 0) key.push_back({text.document, sums.key_nll, sums.key_weight});
@@ -160,22 +192,12 @@ LongPplResult result_of(const LongPplTexts& texts, const std::string& evaluator,
   return result;
 }
 
-/// Throws Error(usage) for options by which no token is key.
-void check_options(const KeyTokenOptions& options) {
-  if (options.trunc_len >= 1 && options.sliding_window >= 1 && std::isfinite(options.alpha) &&
-      std::isfinite(options.beta)) {
-    return;
-  }
-  fail(ExitCode::usage,
-       "--longppl: --trunc-len {} and --sliding-window {} must be 1 or more, --alpha {} and --beta {} numbers",
-       options.trunc_len, options.sliding_window, options.alpha, options.beta);
-}
-
-}  // namespace
-
+/// Returns the texts of the targets' documents; the longest context and trunc_len count the targets' begin token, which
+/// belongs to no text. tokenizer: that of the file; null: intervals are in tokens. given: a
+/// saved set, or null. Throws Error(usage) if no text is longer than options.trunc_len and none was given, Error(data)
+/// if the set has not the same texts or another unit.
 LongPplTexts long_texts(const TokenFile& file, const EvaluationTargets& targets, std::int64_t longest,
                         const KeyTokenOptions& options, const Tokenizer* tokenizer, const KeySet* given) {
-  check_options(options);
   LongPplTexts result;
   result.set.unit = tokenizer == nullptr ? "tokens" : "characters";
   result.set.options = options;
@@ -199,6 +221,8 @@ LongPplTexts long_texts(const TokenFile& file, const EvaluationTargets& targets,
   return result;
 }
 
+/// Collective over state.world: all ranks pass the same and get the same. The model reads every text once, and, where
+/// key tokens are to be found, each short window. progress may be null: told on every rank of each sequence's tokens.
 LongPplResult evaluate_long_perplexity(RankState& state, const TokenFile& file, const LongPplTexts& texts,
                                        const std::string& evaluator,
                                        const std::function<void(std::int64_t tokens)>& progress) {
@@ -230,15 +254,13 @@ LongPplResult evaluate_long_perplexity(RankState& state, const TokenFile& file, 
   return result_of(texts, evaluator, values, first);
 }
 
+/// Returns the object of `evaluate --output`: names are those of longppl, what does not exist is null.
 nlohmann::ordered_json long_ppl_json(const LongPplResult& result) {
-  const auto number_or_null = [](bool exists, double value) {
-    return exists ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
-  };
-  nlohmann::ordered_json json{{"longppl", number_or_null(result.key_tokens > 0, std::exp(result.key_nll.value))},
+  nlohmann::ordered_json json{{"longppl", std::exp(result.key_nll.value)},
                               {"n_key_token", result.key_tokens},
                               {"ppl", std::exp(result.nll.value)},
                               {"n_token", result.tokens},
-                              {"key_nll", number_or_null(result.key_tokens > 0, result.key_nll.value)},
+                              {"key_nll", result.key_nll.value},
                               {"key_ci95", {result.key_nll.ci95.low, result.key_nll.ci95.high}},
                               {"nll", result.nll.value},
                               {"ci95", {result.nll.ci95.low, result.nll.ci95.high}},
@@ -249,18 +271,17 @@ nlohmann::ordered_json long_ppl_json(const LongPplResult& result) {
                               {"alpha", result.set.options.alpha},
                               {"beta", result.set.options.beta},
                               {"documents", nlohmann::ordered_json::array()}};
-  for (std::size_t i = 0; i < result.sums.size(); ++i) {
-    const LongPplSums& sums = result.sums[i];
-    json["documents"].push_back(
-        {{"document", result.documents[i]},
-         {"longppl", number_or_null(sums.key_weight > 0, std::exp(sums.key_nll / sums.key_weight))},
-         {"n_key_token", sums.key_tokens},
-         {"ppl", number_or_null(sums.weight > 0, std::exp(sums.nll / sums.weight))},
-         {"n_token", sums.tokens}});
+  for (const LongPplSums& text : result.texts) {
+    json["documents"].push_back({{"document", text.document},
+                                 {"longppl", std::exp(text.key_nll / text.key_weight)},
+                                 {"n_key_token", text.key_tokens},
+                                 {"ppl", std::exp(text.nll / text.weight)},
+                                 {"n_token", text.tokens}});
   }
   return json;
 }
 
+/// Returns lines for people. intervals: whether documents are enough for them.
 std::string long_ppl_lines(const LongPplResult& result, bool intervals) {
   const KeyTokenOptions& options = result.set.options;
   const auto interval = [&](const Estimate& estimate) {
@@ -271,7 +292,7 @@ std::string long_ppl_lines(const LongPplResult& result, bool intervals) {
                                               interval(result.key_nll), counted(result.key_tokens, "key token"))
                                 : std::string("no key token; ");
   text += fmt::format("ppl {:.4f}{} over all {} tokens of {}\n", std::exp(result.nll.value), interval(result.nll),
-                      result.tokens, counted(std::ssize(result.sums), "text"));
+                      result.tokens, counted(std::ssize(result.texts), "text"));
   text += fmt::format(
       "Key by the contrast of {}: {}.\nKey: nll falls by more than {} from a context of {} to {} tokens to the whole "
       "text, to less than {}.\n",
@@ -283,34 +304,26 @@ std::string long_ppl_lines(const LongPplResult& result, bool intervals) {
   return text;
 }
 
-namespace {
-
 class PreparedLongPpl : public PreparedMetric {
  public:
-  PreparedLongPpl(const EvaluationSubject& subject, LongPplTexts texts, std::optional<LongPplResult>* found)
-      : subject_(subject), texts_(std::move(texts)), found_(found) {}
+  PreparedLongPpl(const EvaluationSubject& subject, LongPplTexts texts) : subject_(subject), texts_(std::move(texts)) {}
   std::string identity() const override { return key_set_text(texts_.set); }
   std::int64_t sequences() const override { return std::ssize(passes_of(texts_)); }
   MetricResult evaluate(RankState& state, TargetScorer* /*scorer*/,
                         const std::function<void(std::int64_t)>& progress) const override {
-    LongPplResult result = evaluate_long_perplexity(state, subject_.file, texts_, subject_.source.path, progress);
-    const bool intervals = subject_.targets.documents >= min_documents;
-    MetricResult shown{std::make_shared<const nlohmann::ordered_json>(long_ppl_json(result)),
-                       long_ppl_lines(result, intervals), key_set_text(result.set)};
-    if (found_ && state.rank == 0) *found_ = std::move(result);
-    return shown;
+    const LongPplResult result = evaluate_long_perplexity(state, subject_.file, texts_, subject_.source.path, progress);
+    return {std::make_shared<const nlohmann::ordered_json>(long_ppl_json(result)),
+            long_ppl_lines(result, subject_.targets.documents >= min_documents), key_set_text(result.set)};
   }
 
  private:
   const EvaluationSubject subject_;
   const LongPplTexts texts_;
-  std::optional<LongPplResult>* found_;
 };
 
 class LongPplMetric : public EvaluationMetric {
  public:
-  LongPplMetric(LongPplRequest request, std::optional<LongPplResult>* found)
-      : request_(std::move(request)), found_(found) {
+  explicit LongPplMetric(LongPplRequest request) : request_(std::move(request)) {
     if (!request_.key_tokens.empty()) given_ = read_key_set(request_.key_tokens);
   }
   std::string name() const override { return "longppl"; }
@@ -328,22 +341,19 @@ class LongPplMetric : public EvaluationMetric {
       tokenizer = load_tokenizer("bytes");
     }
     return std::make_unique<PreparedLongPpl>(
-        subject,
-        long_texts(subject.file, subject.targets, subject.targets.request.context_lengths.back(), request_.options,
-                   tokenizer.get(), given_ ? &*given_ : nullptr),
-        found_);
+        subject, long_texts(subject.file, subject.targets, subject.targets.request.context_lengths.back(),
+                            request_.options, tokenizer.get(), given_ ? &*given_ : nullptr));
   }
 
  private:
   LongPplRequest request_;
   std::optional<KeySet> given_;
-  std::optional<LongPplResult>* found_;
 };
 
 }  // namespace
 
-std::shared_ptr<const EvaluationMetric> long_perplexity(LongPplRequest request, std::optional<LongPplResult>* found) {
-  return std::make_shared<LongPplMetric>(std::move(request), found);
+std::shared_ptr<const EvaluationMetric> long_perplexity(LongPplRequest request) {
+  return std::make_shared<LongPplMetric>(std::move(request));
 }
 
 }  // namespace ringtrain

@@ -107,16 +107,9 @@ Ids longest_prompt(Encoder& encoder, const TaskText& text, const TaskSettings& s
   return best;
 }
 
-/// Throws Error(usage) for settings that make no texts, or more than the machine's memory holds. Returns how many
-/// tokens they are at most.
+/// Throws Error(usage) for more texts than the machine's memory holds. Returns how many tokens they are at most.
 std::int64_t planned_tokens(std::span<const TaskKind> kinds, std::span<const std::int64_t> lengths,
                             const TaskSettings& settings) {
-  if (kinds.empty()) fail(ExitCode::usage, "--tasks: no task is named");
-  if (settings.samples < 1 || settings.depths < 1 || settings.candidates < 2) {
-    fail(ExitCode::usage,
-         "--tasks: --task-samples {} and --task-depths {} must be 1 or more, --task-candidates {} 2 or more",
-         settings.samples, settings.depths, settings.candidates);
-  }
   double tokens = 0;
   for (const std::int64_t length : lengths) tokens += static_cast<double>(length) + 1;  // and the text's end
   const double texts = static_cast<double>(std::ssize(kinds) * settings.depths) * static_cast<double>(settings.samples);
