@@ -85,21 +85,15 @@ class Extension {
     });
   }
 
-  /// Returns what is done to the rotary positions, as keys of the section model.
-  std::string scaling() const {
-    if (asked_.theta > 0) return fmt::format("rope_theta: {}", asked_.theta);
-    return fmt::format("rope_scaling: {{type: yarn, factor: {}, original_max_position_embeddings: {}}}", factor(),
-                       from_);
+  /// Returns what is done to the rotary positions: a key of the section model, and its value behind a separator.
+  std::string scaling(const char* separator) const {
+    if (asked_.theta > 0) return fmt::format("rope_theta{}{}", separator, asked_.theta);
+    const double factor = static_cast<double>(asked_.to) / static_cast<double>(from_);
+    return fmt::format("rope_scaling{}{{type: yarn, factor: {}, original_max_position_embeddings: {}}}", separator,
+                       factor, from_);
   }
-  double factor() const { return static_cast<double>(asked_.to) / static_cast<double>(from_); }
   Words scaling_flags() const {
-    const std::string length = fmt::format("model.max_position_embeddings={}", asked_.to);
-    if (asked_.theta > 0) return {"--set", length, "--set", fmt::format("model.rope_theta={}", asked_.theta)};
-    const auto key = [](const char* name, auto value) { return fmt::format("model.rope_scaling.{}={}", name, value); };
-    return {"--set", length,
-            "--set", key("type", "yarn"),
-            "--set", key("factor", factor()),
-            "--set", key("original_max_position_embeddings", from_)};
+    return {"--set", fmt::format("model.max_position_embeddings={}", asked_.to), "--set", "model." + scaling("=")};
   }
 
   std::string config_text() const {
@@ -126,7 +120,7 @@ optimizer: {{lr: {}, weight_decay: 0.0}}
 lr_scheduler: {{type: cosine, warmup_steps: 1, min_lr_ratio: 0.1}}
 checkpoint: {{interval: 1, keep: 2}}
 )",
-                       from_, asked_.to, quoted_yaml(asked_.model), asked_.to, scaling(),
+                       from_, asked_.to, quoted_yaml(asked_.model), asked_.to, scaling(": "),
                        source("long.h5", 1 - share) + (share > 0 ? source("short.h5", share) : ""), asked_.ring,
                        asked_.to / 2, asked_.half_steps + asked_.steps, asked_.half_steps + 1, asked_.to, asked_.lr);
   }
@@ -248,7 +242,7 @@ checkpoint: {{interval: 1, keep: 2}}
         asked_.output, from_, asked_.to,
         {{"", ""},
          {"model", asked_.model},
-         {"rotary positions", scaling()},
+         {"rotary positions", scaling(": ")},
          {"trained on", list(joined(asked_.texts, asked_.short_texts))},
          {"evaluated on", asked_.held_out.empty() ? "the validation part of these" : list(asked_.held_out)},
          {"expected", expected_},

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -105,37 +106,27 @@ std::string needles_text(const json& results, const json& length) {
   return count > 0 ? fmt::format("{:.4f}", sum / count) : "-";
 }
 
-/// The rows of one set of targets, and what it is.
-struct TargetTable {
-  std::string note;
-  std::map<std::int64_t, std::vector<std::string>> rows;  // by context length
-};
-
-/// Returns a table for each set of targets.
+/// Returns a table for each set of targets: a row for each context length and model.
 std::string length_tables(const Evaluations& of) {
-  const std::vector<std::string> head{"context", "before",         "scaled, untrained",
-                                      "after",   "needles before", "needles after"};
-  std::map<std::string, TargetTable> tables;  // by the targets' hash
-  for (const auto& [name, evaluation] : of) {
-    const json& results = evaluation.results;
-    TargetTable& found = tables[results.at("target_hash")];
-    found.note = fmt::format("{} targets in {} windows of {} documents; their hash is {}",
-                             json_text(results.at("target_tokens")), json_text(results.at("target_blocks")),
-                             json_text(results.at("documents")), results.at("target_hash").get<std::string>());
-    const std::size_t column = name.starts_with("before") ? 1 : name.starts_with("scaled") ? 2 : 3;
+  std::map<std::string, Rows> tables;  // by what the targets are
+  for (const std::string name : evaluation_names) {
+    const json& results = of.at(name).results;
+    const std::string targets =
+        fmt::format("{} targets in {} windows of {} documents; their hash is {}",
+                    json_text(results.at("target_tokens")), json_text(results.at("target_blocks")),
+                    json_text(results.at("documents")), results.at("target_hash").get<std::string>());
+    Rows& rows = tables.try_emplace(targets, Rows{{"context", "model", "nll", "needles"}}).first->second;
     for (const json& result : results.at("results")) {
-      auto& row = found.rows[result.at("context_length")];
-      row.resize(head.size(), "-");
-      row[0] = json_text(result.at("context_length"));
-      row[column] = fmt::format("{:.4f}", result.at("nll").get<double>());
-      if (column != 2) row[column == 1 ? 4 : 5] = needles_text(results, result.at("context_length"));
+      const json& length = result.at("context_length");
+      rows.push_back({json_text(length), name.substr(0, name.find('-')),
+                      fmt::format("{:.4f}", result.at("nll").get<double>()), needles_text(results, length)});
     }
   }
   std::string html = heading("nll by context");
-  for (const auto& [hash, found] : tables) {
-    Rows rows{head};
-    for (const auto& [length, row] : found.rows) rows.push_back(row);
-    html += table(rows) + remark(found.note);
+  for (auto& [targets, rows] : tables) {
+    std::stable_sort(rows.begin() + 1, rows.end(),
+                     [](const auto& a, const auto& b) { return std::stoll(a[0]) < std::stoll(b[0]); });
+    html += table(rows) + remark(targets);
   }
   return html;
 }
