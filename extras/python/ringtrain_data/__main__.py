@@ -27,9 +27,9 @@ def add_chat(commands):
     parser.set_defaults(run=run_chat)
 
 
-def run_chat(options):
+def run_chat(**options):
     from .chat import chat
-    chat(options)
+    chat(**options)
 
 
 def add_convert(commands):
@@ -39,7 +39,8 @@ def add_convert(commands):
                     "data set's folder, or of tokens in .npy and .bin. A row is a text, a prompt with its completion, "
                     "an instruction, a conversation, or tokens, as its columns say.")
     add = parser.add_argument
-    add("--input", nargs="+", required=True, metavar="PATH", help="files, or folders as the hub has them")
+    add("--input", dest="inputs", nargs="+", required=True, metavar="PATH",
+        help="files, or folders as the hub has them")
     add("--tokenizer", required=True, metavar="DIR", help="a model's folder, with its tokenizer.json")
     add("--output", required=True, metavar="FILE.h5", help="the token file to make; it must not exist yet")
     add("--field", metavar="NAME", help="the column to read (default: the one whose name is known)")
@@ -60,13 +61,9 @@ def add_convert(commands):
     parser.set_defaults(run=run_convert)
 
 
-def run_convert(options):
-    found = rows.rows(options.input, options.split, options.subset, options.dtype, options.offsets)
-    names = ("field", "learn", "chat_template", "template_options", "document_end", "validation_fraction", "seed",
-             "skip_broken_rows")
-    print(convert(found, options.tokenizer, options.output, placed=True,
-                  document_start=options.document_start != "none",
-                  **{name: getattr(options, name) for name in names}))
+def run_convert(inputs, split, subset, dtype, offsets, document_start, **options):
+    found = rows.rows(inputs, split, subset, dtype, offsets)
+    print(convert(found, placed=True, document_start=document_start != "none", **options))
 
 
 def main(arguments=None):
@@ -75,9 +72,9 @@ def main(arguments=None):
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     add_convert(commands)
     add_chat(commands)
-    options = parser.parse_args(arguments)
+    options = vars(parser.parse_args(arguments))
     try:
-        options.run(options)
+        options.pop("run")(**options)
     except (Refused, OSError) as error:
         print(f"ringtrain_data: {error}", file=sys.stderr)
         return getattr(error, "code", 2)

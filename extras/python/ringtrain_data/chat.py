@@ -31,18 +31,17 @@ def answer(command, tokenizer, prompt):
     return text
 
 
-# Answer each line of the standard input.
-def chat(options):
-    generate = options.generate or tokenizer_files.program("generate")
+# Answer each line of the standard input. flags: more of generate.
+def chat(checkpoint, system, max_tokens, generate, chat_template, template_options, flags):
+    generate = generate or tokenizer_files.program("generate")
     if not generate:
         raise Refused("no program generate is found; name it with --generate, or its folder with RINGTRAIN_BIN", 2)
-    tokenizer = load_tokenizer(tokenizer_folder(options.checkpoint), options.chat_template)
-    template = ChatTemplate(tokenizer, options=options.template_options)
-    command = [generate, "--checkpoint", options.checkpoint, "--tokens-file", "-", "--max-new-tokens",
-               str(options.max_tokens), *options.flags]
+    tokenizer = load_tokenizer(tokenizer_folder(checkpoint), chat_template)
+    template = ChatTemplate(tokenizer, options=template_options)
+    command = [generate, "--checkpoint", checkpoint, "--tokens-file", "-", "--max-new-tokens", str(max_tokens), *flags]
     if end := template.end_of_answers():
         command += ["--stop-token", str(special_id(tokenizer, end))]
-    messages = [{"role": "system", "content": options.system}] if options.system else []
+    messages = [{"role": "system", "content": system}] if system else []
     sys.stdin.reconfigure(errors="replace")
     with contextlib.suppress(EOFError):
         while True:

@@ -9,6 +9,11 @@ ALPACA = ("Below is an instruction that describes a task{}. Write a response tha
           "\n\n### Instruction:\n{}\n\n{}### Response:\n")
 FORMS = {"conversation": ("messages", "conversations", "conversation"), "completion": ("completion",),
          "instruction": ("instruction",), "tokens": ("input_ids", "tokens"), "text": ("text",)}
+# What is read beside the column that says the form; and where a chat template renders the row.
+READ = {"text": (), "conversation": (), "completion": ("prompt",), "instruction": ("input", "output"),
+        "tokens": ("attention_mask", "weights", "loss_mask", "labels")}
+TEMPLATE = ("tools", "chat_template_kwargs", "system", "system_prompt")
+RENDERED = {"conversation": TEMPLATE, "completion": TEMPLATE, "instruction": (*TEMPLATE, "history")}
 MEDIA = ("image", "images", "video", "videos", "audio", "audios")
 
 
@@ -24,11 +29,9 @@ class Document:
 
 def text_of(row, key):
     value = row.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
+    if not isinstance(value, str | None):
         raise Refused(f'the column "{key}" is no text')
-    return value
+    return value or ""
 
 
 # Reads rows. field: the column that counts, whatever else a row has.
@@ -69,64 +72,59 @@ class Forms:
             if row.get(key) is not None and row.get(key) != []:
                 raise Refused(f'the column "{key}" is not text, and only text is read')
         form, key = self.form_of(row)
-        document, read = getattr(self, form)(row, key)
+        document = getattr(self, form)(row, key)
         self.counts[form] = self.counts.get(form, 0) + 1
-        self.unread |= row.keys() - read
+        self.unread |= row.keys() - {key, *READ[form], *(RENDERED[form] if document.rendered else ())}
         return document
 
     def text(self, row, key):
-        return Document(text_of(row, key)), {key}
+        return Document(text_of(row, key))
 
     def tokens(self, row, key):
         import numpy
-        ids, read = numpy.asarray(row[key]), {key, "attention_mask"}
+        ids = numpy.asarray(row[key])
         if ids.ndim != 1 or ids.dtype.kind not in "iu":
             raise Refused(f'the column "{key}" is no list of tokens')
         weights = None
         for name in ("weights", "loss_mask", "labels"):
             if row.get(name) is not None:
-                weights, read = numpy.asarray(row[name]), read | {name}
+                weights = numpy.asarray(row[name])
                 weights = (weights != -100 if name == "labels" else weights).astype("f4")
                 if weights.shape != ids.shape or not (numpy.isfinite(weights) & (weights >= 0)).all():
                     raise Refused(f'"{name}" is no list of a number, 0 or more, for each token')
-        return Document(ids=ids, weights=weights), read
+        return Document(ids=ids, weights=weights)
 
     def rendered(self, messages, row):
         tools, options = parsed(row.get("tools")) or None, parsed(row.get("chat_template_kwargs"))
-        read = {"tools", "chat_template_kwargs", "system", "system_prompt"}
         for key in ("system", "system_prompt"):
             if row.get(key):
                 messages = [{"role": "system", "content": row[key]}, *messages]
         text, spans = self.chats.document(messages, tools, options)
-        return Document(text, spans, rendered=True), read
+        return Document(text, spans, rendered=True)
 
     def conversation(self, row, key):
         messages = parsed(row[key])
         if not isinstance(messages, list):
             raise Refused(f'"{key}" is no list of messages')
-        document, read = self.rendered(messages, row)
-        return document, read | {key}
+        return self.rendered(messages, row)
 
     def completion(self, row, key):
         prompt, completion = parsed(row.get("prompt")), parsed(row[key])
         if isinstance(prompt, list) and isinstance(completion, list):
             prompt = [{**message, "weight": 0} for message in prompt]
-            document, read = self.rendered(prompt + completion, row)
-            return document, read | {"prompt", key}
+            return self.rendered(prompt + completion, row)
         prompt, completion = text_of(row, "prompt"), text_of(row, key)
         text = prompt + completion
-        return Document(text, [(len(prompt), len(text), 1.0)]), {"prompt", key}
+        return Document(text, [(len(prompt), len(text), 1.0)])
 
     # A turn for the chat template; without one the text that Alpaca's authors trained on.
     def instruction(self, row, key):
         asked, given, answer = (text_of(row, name) for name in (key, "input", "output"))
-        read = {key, "input", "output"}
         if not self.chats.tokenizer.chat_template:
             prompt = ALPACA.format(", paired with an input that provides further context" if given else "", asked,
                                    f"### Input:\n{given}\n\n" if given else "")
-            return Document(prompt + answer, [(len(prompt), len(prompt + answer), 1.0)]), read
+            return Document(prompt + answer, [(len(prompt), len(prompt + answer), 1.0)])
         turns = [*(parsed(row.get("history")) or []), (f"{asked}\n{given}" if given else asked, answer)]
         messages = [{"role": role, "content": text} for turn in turns
                     for role, text in zip(("user", "assistant"), turn, strict=True)]
-        document, more = self.rendered(messages, row)
-        return document, read | more | {"history"}
+        return self.rendered(messages, row)

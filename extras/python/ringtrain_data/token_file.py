@@ -11,16 +11,6 @@ import xxhash
 
 from .rows import Refused
 
-BLOCK = 1 << 22  # elements that are written at once
-
-
-def file_hash(path):
-    hasher = xxhash.xxh3_128()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 24):
-            hasher.update(block)
-    return hasher.hexdigest()
-
 
 # Refuse to replace what is there.
 def refuse_existing(output):
@@ -90,7 +80,8 @@ class TokenFile:
             if dataset["name"] in ("tokens", "weights"):
                 self.place(path, dataset, order)
         manifest = {"format": "ringtrain-tokens", "format_version": 2, "bytes": path.stat().st_size,
-                    "xxh3_128": file_hash(path), "vocab_size": self.vocab_size, "end_of_document": end_of_document,
+                    "xxh3_128": xxhash.xxh3_128_hexdigest(numpy.memmap(path, "u1", "r")),
+                    "vocab_size": self.vocab_size, "end_of_document": end_of_document,
                     "first_validation_document": documents - validation, "datasets": datasets, **known}
         if self.text_bytes.min() >= 0:
             manifest["byte_count"] = int(self.text_bytes.sum())
