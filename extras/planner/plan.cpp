@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <ranges>
 
 #include "framework/config/training_stages.h"
 #include "framework/error.h"
@@ -153,24 +154,14 @@ OffloadedBytes offloaded_bytes(const Config& config, const std::vector<RankPlan>
 std::int64_t longest_context(const Config& config, const Hardware& hardware) {
   const bool table = model_spec(config.model).positions == Positions::learned;
   const std::int64_t limit = table ? config.model.max_position_embeddings : std::int64_t{1} << 30;
-  const std::int64_t unit = 2 * config.mesh.sequence, most = limit / unit;
-  const auto fits = [&](std::int64_t units) {
+  const std::int64_t unit = 2 * config.mesh.sequence;
+  const auto fits = [&](int units) {
     Config other = config;
     other.training.seq_len = units * unit;
     return memory_need(other, hardware).fits(hardware);
   };
-  if (most < 1 || !fits(1)) return 0;
-  std::int64_t low = 1, high = 2;  // low fits
-  while (high <= most && fits(high)) {
-    low = high;
-    high *= 2;
-  }
-  high = std::min(high, most + 1);
-  while (high - low > 1) {
-    const std::int64_t middle = low + (high - low) / 2;
-    (fits(middle) ? low : high) = middle;
-  }
-  return low * unit;
+  const auto units = std::views::iota(1, static_cast<int>(limit / unit) + 1);
+  return (*std::ranges::partition_point(units, fits) - 1) * unit;
 }
 
 namespace {

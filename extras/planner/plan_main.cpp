@@ -88,7 +88,7 @@ struct Given {
   std::vector<std::string> settings;
   bool search = false, measure = false;
   std::int64_t devices = 0;  // 0: the mesh's
-  double tokens = 0, mean_document = 0;
+  PlanRequest request;       // what is asked for beside the config and the hardware
 };
 
 void add_options(CommandLine& app, Given& given) {
@@ -97,7 +97,7 @@ void add_options(CommandLine& app, Given& given) {
   app.add_option(
       "--hardware", given.hardware, "NAME|FILE",
       "a hardware file, or the name of one of configs/hardware (default: cpu, or h200 for a config of GPUs)");
-  app.add_real("--total-tokens", given.tokens, RealRange::within(1, 1e18), "N",
+  app.add_real("--total-tokens", given.request.tokens, RealRange::within(1, 1e18), "N",
                "of the whole training, e.g. 1e9 (default: those of the config's steps)");
   app.add_former_name("--total-tokens", "--tokens");
   auto* const search = app.add_flag(
@@ -106,7 +106,7 @@ void add_options(CommandLine& app, Given& given) {
   app.add_option("--devices", given.devices, "N", "with --search: ranks (default: the mesh's)")
       ->needs(search)
       ->check(within(1, max_ranks));
-  app.add_real("--document-tokens", given.mean_document, RealRange::above(0), "N",
+  app.add_real("--document-tokens", given.request.mean_document, RealRange::above(0), "N",
                "mean tokens of a document, with data.packing documents (default: one document a sequence)");
   app.add_former_name("--document-tokens", "--documents");
   app.add_option("--output", given.output, "FILE.json", "write the plan as JSON, too; replaces a former plan");
@@ -129,8 +129,7 @@ void measure(const Given& given) {
 }
 
 PlanRequest request_of(const Given& given) {
-  PlanRequest request;
-  request.mean_document = given.mean_document;
+  PlanRequest request = given.request;
   std::optional<ModelConfig> source;
   ConfigLookup lookup = config_lookup(say);
   lookup.model = [&, read = lookup.model](const std::string& from) { return *(source = read(from)); };
@@ -138,15 +137,13 @@ PlanRequest request_of(const Given& given) {
   if (source && !rescales(*source, request.config.model) && model_spec(*source).positions == Positions::rope) {
     request.made_for = source->max_position_embeddings;
   }
-  if (given.mean_document > 0 && !parts_documents(request.config.data.packing)) {
+  if (request.mean_document > 0 && !parts_documents(request.config.data.packing)) {
     fail(ExitCode::usage,
          "--document-tokens: with data.packing concat every token sees all before it, whatever its document; choose "
-         "--set "
-         "data.packing=documents, or leave it out");
+         "--set data.packing=documents, or leave it out");
   }
   const char* const usual = request.config.training.device == Device::Kind::cuda ? "h200" : "cpu";
   request.hardware = read_hardware(find_hardware(given.hardware.empty() ? usual : given.hardware));
-  request.tokens = given.tokens;
   return request;
 }
 

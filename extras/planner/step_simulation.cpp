@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <numeric>
+#include <span>
 
 #include "framework/config/config.h"
 #include "framework/counted.h"
@@ -48,7 +49,7 @@ class StepSimulation {
       group_of.work = std::make_unique<RingWork>(ring_work(config_, of.mask, step.mean_document));
       group_of.tokens = tokens_of_a_rank(*group_of.work);
     }
-    clocks_.assign(static_cast<std::size_t>(rings), std::vector<double>(static_cast<std::size_t>(S_), 0.0));
+    clocks_.assign(static_cast<std::size_t>(rings * S_), 0.0);
     const auto L = config_.model.num_hidden_layers;
     const std::int64_t of_a_layer = rings * S_ * S_ * 2 * (4 + work().parts());
     layers_ = std::clamp<std::int64_t>(step.max_events / std::max<std::int64_t>(1, of_a_layer), 1, L);
@@ -87,21 +88,22 @@ class StepSimulation {
   }
   /// What clocks and sums were at some moment.
   struct Mark {
-    std::vector<std::vector<double>> clocks;
+    std::vector<double> clocks;
     StepTimes times;
     double ring_busy = 0;
   };
   Mark mark() const { return {clocks_, times_, ring_busy_}; }
-  double latest() const {
-    double last = 0;
-    for (const std::vector<double>& ring : clocks_) last = std::max(last, *std::ranges::max_element(ring));
-    return last;
+  double latest() const { return *std::ranges::max_element(clocks_); }
+  int rings() const { return static_cast<int>(std::ssize(clocks_)) / S_; }
+  template <class Clocks>
+  auto clocks_of(Clocks& clocks, int ring) const {
+    return std::span(clocks).subspan(static_cast<std::size_t>(ring * S_), static_cast<std::size_t>(S_));
   }
   /// Goes on as if what came since the mark came `more` times again.
   void again(const Mark& since, double more) {
-    for (std::size_t ring = 0; ring < clocks_.size(); ++ring) {
-      const double increase = mean(clocks_[ring]) - mean(since.clocks[ring]);
-      for (double& clock : clocks_[ring]) clock += more * increase;
+    for (int ring = 0; ring < rings(); ++ring) {
+      const double increase = mean(clocks_of(clocks_, ring)) - mean(clocks_of(since.clocks, ring));
+      for (double& clock : clocks_of(clocks_, ring)) clock += more * increase;
     }
     for (const StepPart& part : step_parts) {
       times_.*part.seconds += more * (times_.*part.seconds - since.times.*part.seconds);
@@ -111,9 +113,7 @@ class StepSimulation {
     for (Bucket& bucket : under_way_) bucket.done += network_time() - before;
     network_free_ += network_time() - before;
   }
-  void repeat(double times) {
-    again({std::vector(clocks_.size(), std::vector<double>(clocks_[0].size(), 0.0)), {}}, times - 1);
-  }
+  void repeat(double times) { again({std::vector<double>(clocks_.size(), 0.0), {}}, times - 1); }
 
   /// Adds work of every rank: FLOPs and bytes of products and bytes of other passes for each of its tokens, calls of
   /// kernels besides.
@@ -123,7 +123,7 @@ class StepSimulation {
       const auto tokens = static_cast<double>(work().tokens(rank));
       const double product = tokens * (flops / rates_.matmul + product_bytes * rates_.product_byte_seconds);
       const double pass = tokens * bytes / rates_.memory + calls * rates_.kernel_seconds;
-      for (std::vector<double>& ring : clocks_) ring[rank] += checked_seconds(product + pass);
+      for (int ring = 0; ring < rings(); ++ring) clocks_[ring * S_ + rank] += checked_seconds(product + pass);
       products += product;
       passes += pass;
     }
@@ -133,15 +133,15 @@ class StepSimulation {
   void attention(Group& group, bool backward) {
     const PassCosts costs = pass_costs(config_, rates_, layer_, backward);
     double compute = 0, wait = 0;
-    for (std::size_t ring = 0; ring < clocks_.size(); ++ring) {
-      const PassTimes pass = simulate_pass(
-          {*group.work, step_.hardware, static_cast<std::int64_t>(ring) * S_, processors_}, costs, clocks_[ring]);
+    for (int ring = 0; ring < rings(); ++ring) {
+      const PassTimes pass = simulate_pass({*group.work, step_.hardware, std::int64_t{ring} * S_, processors_}, costs,
+                                           clocks_of(clocks_, ring));
       compute += mean(pass.compute);
       wait += mean(pass.wait);
     }
     ring_busy_ += ring_messages_seconds(group, costs);
-    (backward ? times_.attention_backward : times_.attention_forward) += compute / static_cast<double>(clocks_.size());
-    times_.ring_wait += wait / static_cast<double>(clocks_.size());
+    (backward ? times_.attention_backward : times_.attention_forward) += compute / rings();
+    times_.ring_wait += wait / rings();
     times_.products += costs.overlap_seconds;
   }
   double chunks() const {
@@ -232,9 +232,7 @@ class StepSimulation {
   void copy(double bytes, double hidden) {
     if (bytes == 0 || step_.hardware.host_bandwidth == 0) return;
     const double exposed = std::max(0.0, bytes / step_.hardware.host_bandwidth - hidden);
-    for (std::vector<double>& ring : clocks_) {
-      for (double& clock : ring) clock += exposed;
-    }
+    for (double& clock : clocks_) clock += exposed;
     times_.offload_wait += exposed;
   }
 
@@ -278,13 +276,11 @@ class StepSimulation {
   void wait_for(double network_moment, double& waited) {
     const double moment = network_moment + ring_busy_;
     double wait = 0;
-    for (std::vector<double>& ring : clocks_) {
-      for (double& clock : ring) {
-        wait += std::max(0.0, moment - clock);
-        clock = std::max(clock, moment);
-      }
+    for (double& clock : clocks_) {
+      wait += std::max(0.0, moment - clock);
+      clock = std::max(clock, moment);
     }
-    waited += wait / static_cast<double>(clocks_.size()) / S_;
+    waited += wait / rings() / S_;
   }
 
   /// A group's gradients are complete: the bucket before the last one is waited for, and this one starts.
@@ -300,9 +296,7 @@ class StepSimulation {
     const auto [done, add] = under_way_.front();
     under_way_.pop_front();
     wait_for(done, times_.reduction_wait);
-    for (std::vector<double>& ring : clocks_) {
-      for (double& clock : ring) clock += add;
-    }
+    for (double& clock : clocks_) clock += add;
     times_.update += add;
   }
   void finish() {
@@ -327,8 +321,8 @@ class StepSimulation {
   const SharedProcessors processors_;
   const LinkLevel& slowest_;  // of a ring
   std::vector<Group> groups_;
-  std::vector<std::vector<double>> clocks_;  // [ring][rank]
-  std::int64_t layers_ = 1;                  // that are simulated
+  std::vector<double> clocks_;  // [ring][rank]
+  std::int64_t layers_ = 1;     // that are simulated
   struct Bucket {
     double done, add;  // when it has come; seconds to add it up
   };

@@ -89,13 +89,17 @@ TEST(Plan, WhatIsFrozenHasNoWeightGradientAndNothingBelowTheLowestTrainedLayerAB
   EXPECT_DOUBLE_EQ(lora.useful_flops, 2 * (2 * (N + adapters) + adapters) * tokens + 12 * 2 * 32 * pairs);
   EXPECT_EQ(lora.parameters, static_cast<std::int64_t>(N + adapters));
 
-  for (const Plan& plan : {upper, norm, embedding, lora}) {  // a step is its work over its rates
+  for (const Plan& plan : {plan_of({}), upper, norm, embedding, lora}) {  // a step is its work over its rates
     const StepFlops& f = plan.flops;
     const double again = f.attention_backward / 2.5;
     EXPECT_NEAR(plan.times.products,
                 (f.projections + f.feedforward + f.head + f.adapters + f.recompute - again) / 0.5e9, 1e-9);
     EXPECT_NEAR(plan.times.attention_forward, (f.attention_forward + again) / 0.25e9, 1e-9);
     EXPECT_NEAR(plan.times.attention_backward, f.attention_backward / 0.125e9, 1e-9);
+    EXPECT_NEAR(plan.times.step_seconds,
+                plan.times.products + plan.times.attention_forward + plan.times.attention_backward, 1e-8);
+    EXPECT_EQ(plan.times.ring_wait, 0);
+    EXPECT_NEAR(plan.mfu, plan.useful_flops / plan.times.step_seconds / 1e9, 1e-12);
     EXPECT_LT(plan.useful_flops, 6 * (N + adapters) * tokens + 12 * 2 * 32 * pairs);
   }
 }
@@ -147,19 +151,6 @@ TEST(Plan, MfuCountsVisiblePairs) {
   EXPECT_DOUBLE_EQ(packed.useful_flops, of_tokens + 12 * 2 * 32 * packed_pairs);
   EXPECT_LT(packed.useful_flops - of_tokens, 0.4 * (whole.useful_flops - of_tokens));
   EXPECT_LT(packed.mfu, 1);
-}
-
-TEST(Plan, OneRanksStepIsItsWorkOverItsRates) {
-  const Plan plan = make_plan(request_of({"training.recompute=full", "data.packing=concat"}));
-  const StepFlops& f = plan.flops;
-  const double again = f.attention_forward;  // recompute full
-  EXPECT_NEAR(plan.times.products, (f.projections + f.feedforward + f.head + f.recompute - again) / 0.5e9, 1e-9);
-  EXPECT_NEAR(plan.times.attention_forward, (f.attention_forward + again) / 0.25e9, 1e-9);
-  EXPECT_NEAR(plan.times.attention_backward, f.attention_backward / 0.125e9, 1e-9);
-  EXPECT_NEAR(plan.times.step_seconds,
-              plan.times.products + plan.times.attention_forward + plan.times.attention_backward, 1e-8);
-  EXPECT_EQ(plan.times.ring_wait, 0);
-  EXPECT_NEAR(plan.mfu, plan.useful_flops / plan.times.step_seconds / 1e9, 1e-12);
 }
 
 TEST(Plan, MicroBatchesAndLayersThatAreNotSimulatedAreLikeTheOthers) {
