@@ -1,6 +1,7 @@
 #include "extras/long_context/task_samples.h"
 
 #include <algorithm>
+#include <ranges>
 #include <set>
 
 #include "data/tokens_in_memory.h"
@@ -79,32 +80,16 @@ Ids longest_prompt(Encoder& encoder, const TaskText& text, const TaskSettings& s
   const auto prompt = [&](std::int64_t sentences) {
     return encoded(encoder, prompt_of(text, settings, sentences, draw), Preceding::nothing);
   };
-  Ids best = prompt(0);
-  if (std::ssize(best) > most) {
+  const Ids shortest = prompt(0);
+  if (std::ssize(shortest) > most) {
     fail(ExitCode::usage,
          "--tasks: at a context length of {}, task {} has no room: its instruction, needles and question take {} "
          "tokens, and its answer {}; give longer --context-lengths, or other tasks",
-         length, name_of(kind), best.size(), length - most);
+         length, name_of(kind), shortest.size(), length - most);
   }
-  std::int64_t low = 0, high = 1;  // low fits; high may
-  while (true) {
-    Ids more = prompt(high);
-    if (std::ssize(more) > most) break;
-    low = high;
-    best = std::move(more);
-    high *= 2;
-  }
-  while (high - low > 1) {
-    const std::int64_t middle = (low + high) / 2;
-    Ids more = prompt(middle);
-    if (std::ssize(more) <= most) {
-      low = middle;
-      best = std::move(more);
-    } else {
-      high = middle;
-    }
-  }
-  return best;
+  const auto sentences = std::views::iota(1, static_cast<int>(most) + 1);  // each has a token or more
+  const auto fits = [&](int count) { return std::ssize(prompt(count)) <= most; };
+  return prompt(*std::ranges::partition_point(sentences, fits) - 1);
 }
 
 /// Throws Error(usage) for more texts than the machine's memory holds. Returns how many tokens they are at most.

@@ -31,22 +31,11 @@ double right_of(const S* row, const std::vector<std::int32_t>& candidates) {
   return 1.0 / static_cast<double>(alike);
 }
 
-/// The trials of each text, which stand together.
-std::vector<std::pair<std::int64_t, std::int64_t>> trials_by_text(const TaskSamples& samples) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> ranges(samples.spans.size(), {0, 0});
-  for (std::int64_t i = 0; i < std::ssize(samples.trials); ++i) {
-    auto& [begin, end] = ranges[samples.trials[i].text];
-    if (begin == end) begin = i;
-    end = i + 1;
-  }
-  return ranges;
-}
-
 /// What the trials of all texts gave, each by the rank that holds its tokens.
 class TrialScores {
  public:
   explicit TrialScores(const TaskSamples& samples)
-      : samples_(samples), by_text_(trials_by_text(samples)), values_(samples.trials.size() * values_per_trial, 0.0) {}
+      : samples_(samples), values_(samples.trials.size() * values_per_trial, 0.0) {}
 
   /// Collective over the ring. Scores the text in state.batch: rows that follow each other go through the head
   /// together.
@@ -79,10 +68,9 @@ class TrialScores {
   /// Takes the row that predicts a token of a text.
   template <class S>
   void take(const S* row, std::int64_t V, std::int64_t text, std::int64_t token, std::int32_t label) {
-    for (std::int64_t i = by_text_[text].first; i < by_text_[text].second; ++i) {
-      const TaskTrial& trial = samples_.trials[i];
+    for (const TaskTrial& trial : std::ranges::equal_range(samples_.trials, text, {}, &TaskTrial::text)) {
       if (token < trial.first || token >= trial.first + trial.tokens) continue;
-      double* const to = values_.data() + i * values_per_trial;
+      double* const to = values_.data() + (&trial - samples_.trials.data()) * values_per_trial;
       to[0] += log_sum_exp(row, V) - static_cast<double>(widened(row[label]));
       if (token == trial.decisive) to[1] = right_of(row, trial.candidates);
       if (std::ranges::max_element(row, row + V, {}, [](auto x) { return widened(x); }) - row != label) to[2] += 1;
@@ -90,7 +78,6 @@ class TrialScores {
   }
 
   const TaskSamples& samples_;
-  std::vector<std::pair<std::int64_t, std::int64_t>> by_text_;
   std::vector<double> values_;
 };
 

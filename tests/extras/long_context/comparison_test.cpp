@@ -67,6 +67,27 @@ TEST_F(ComparisonTest, AModelDivergesFromItselfByExactlyNothing) {
   }
 }
 
+/// Returns a model's probabilities of 23 tokens, by block and position in a window of so many tokens.
+std::vector<std::vector<double>> distributions(const std::string& path, const TokenFile& file,
+                                               const std::vector<TargetBlock>& blocks, std::int64_t length) {
+  std::vector<std::vector<double>> rows;
+  on_model(path, length, [&](RankState& state) {
+    for (const TargetBlock& block : blocks) {
+      const std::int64_t begin = block.end - length;
+      load_spans(state.batch, file, {&begin, 1}, length, length, state.shard);
+      const auto pass = state.model->begin_logits(state.batch);
+      const TensorView logits = pass->rows(0, length);
+      for (std::int64_t t = 0; t < length; ++t) {
+        std::vector<double>& row = rows.emplace_back(logits.as<double>() + t * 23, logits.as<double>() + (t + 1) * 23);
+        double sum = 0;
+        for (double& x : row) sum += x = std::exp(x);
+        for (double& x : row) x /= sum;
+      }
+    }
+  });
+  return rows;
+}
+
 // The witness holds each model's logits of a whole window, and adds up probabilities by their definition.
 TEST_F(ComparisonTest, EqualsAWitnessWithBothDistributions) {
   const std::string one = model("one", 1), two = model("two", 2);
@@ -80,24 +101,8 @@ TEST_F(ComparisonTest, EqualsAWitnessWithBothDistributions) {
   };
   Sums of_targets;
   std::map<std::int64_t, Sums> buckets;
-  std::map<std::string, std::vector<std::vector<double>>> probabilities;  // of each model, by block and position
-  for (const std::string& path : {one, two}) {
-    on_model(path, length, [&](RankState& state) {
-      for (const TargetBlock& block : summary.targets.blocks) {
-        const std::int64_t begin = block.end - length;
-        load_spans(state.batch, *file, {&begin, 1}, length, length, state.shard);
-        const auto pass = state.model->begin_logits(state.batch);
-        const TensorView logits = pass->rows(0, length);
-        for (std::int64_t t = 0; t < length; ++t) {
-          std::vector<double> row(logits.as<double>() + t * 23, logits.as<double>() + (t + 1) * 23);
-          double sum = 0;
-          for (double& x : row) sum += x = std::exp(x);
-          for (double& x : row) x /= sum;
-          probabilities[path].push_back(row);
-        }
-      }
-    });
-  }
+  const auto of_one = distributions(one, *file, summary.targets.blocks, length),
+             of_two = distributions(two, *file, summary.targets.blocks, length);
   for (std::size_t b = 0; b < summary.targets.blocks.size(); ++b) {
     for (std::int64_t t = 0; t < length; ++t) {
       const std::int64_t index = summary.targets.blocks[b].end - length + t + 1;
@@ -105,8 +110,8 @@ TEST_F(ComparisonTest, EqualsAWitnessWithBothDistributions) {
       float weight = 0;
       file->read(index, {&label, 1});
       file->read_weights(index, {&weight, 1});
-      const auto& p = probabilities[two][b * length + static_cast<std::size_t>(t)];
-      const auto& q = probabilities[one][b * length + static_cast<std::size_t>(t)];
+      const auto &p = of_two[b * length + static_cast<std::size_t>(t)],
+                 &q = of_one[b * length + static_cast<std::size_t>(t)];
       double kl = 0;
       for (std::size_t v = 0; v < 23; ++v) kl += p[v] * std::log(p[v] / q[v]);
       const auto w = static_cast<double>(weight);
