@@ -3,6 +3,7 @@
 `train` and `prepare` agree with it. RINGTRAIN_BIN names the folder of the programs."""
 import contextlib
 import csv
+import functools
 import gzip
 import io
 import json
@@ -27,21 +28,27 @@ ROWS = [{"text": "one"}, {"text": "two words"}, {"text": "three é\nlines"}]
 MESSAGES = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So."}]
 
 
+loaded = functools.cache(python_package.transformers.AutoTokenizer.from_pretrained)
+
+
 class ConvertTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        made = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(made.cleanup)
+        cls.chat = make_tokenizer(f"{made.name}/chat", ["<|im_start|>", "<|im_end|>"], CHATML, "", "<|im_end|>")
+        cls.text = make_tokenizer(f"{made.name}/text", ["<bos>"], None, "<bos>", "", begins="<bos>")
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.chat = make_tokenizer(self.folder / "chat", ["<|im_start|>", "<|im_end|>"], CHATML, "", "<|im_end|>")
-        self.text = make_tokenizer(self.folder / "text", ["<bos>"], None, "<bos>", "", begins="<bos>")
-        self.count = 0
+        self.folder, self.count = pathlib.Path(folder.name), 0
 
     def ids(self, tokenizer, text):
-        return python_package.transformers.AutoTokenizer.from_pretrained(tokenizer)(
-            text, add_special_tokens=False)["input_ids"]
+        return loaded(tokenizer)(text, add_special_tokens=False)["input_ids"]
 
     def end(self, tokenizer, name="<|endoftext|>"):
-        return python_package.transformers.AutoTokenizer.from_pretrained(tokenizer).convert_tokens_to_ids(name)
+        return loaded(tokenizer).convert_tokens_to_ids(name)
 
     def run_program(self, *arguments):
         """Return exit code, output, errors and the token file's path of a conversion."""
@@ -56,9 +63,9 @@ class ConvertTest(unittest.TestCase):
         """Return the texts of what was made of arguments, in some order, each with its learned text."""
         code, out, err, output = self.run_program(*arguments, "--tokenizer", tokenizer or self.text)
         self.assertEqual(code, 0, err)
-        loaded = python_package.transformers.AutoTokenizer.from_pretrained(tokenizer or self.text)
+        decode = loaded(tokenizer or self.text).decode
         ids, weights, _ = read_tokens(output)
-        return sorted((loaded.decode(one), loaded.decode([token for token, weight in zip(one, some) if weight > 0]))
+        return sorted((decode(one), decode([token for token, weight in zip(one, some) if weight > 0]))
                       for one, some in zip(ids, weights))
 
     def write(self, name, text):
@@ -110,7 +117,7 @@ class ConvertTest(unittest.TestCase):
             ({"text": "<|im_end|>"}, ("<|im_end|><|endoftext|>",) * 2),
             ({"input_ids": self.ids(self.chat, "So.")}, ("So.<|endoftext|>",) * 2),
             ({"input_ids": self.ids(self.chat, "So."), "labels": [-100] + self.ids(self.chat, "So.")[1:]},
-             ("So.<|endoftext|>", self.decoded(self.ids(self.chat, "So.")[1:]) + "<|endoftext|>")),
+             ("So.<|endoftext|>", loaded(self.chat).decode(self.ids(self.chat, "So.")[1:]) + "<|endoftext|>")),
         ]
         for row, expected in rows:
             with self.subTest(row=row):
@@ -120,9 +127,6 @@ class ConvertTest(unittest.TestCase):
         path = self.write("letters.jsonl", json.dumps({"text": "<|im_end|>"}))
         _, _, _, output = self.run_program("--input", path, "--tokenizer", self.chat)
         self.assertNotIn(self.end(self.chat, "<|im_end|>"), read_tokens(output)[0][0])
-
-    def decoded(self, ids):
-        return python_package.transformers.AutoTokenizer.from_pretrained(self.chat).decode(ids)
 
     def test_alpaca_without_a_chat_template_is_what_its_authors_trained_on(self):
         path = self.write("alpaca.json", json.dumps([{"instruction": "Add.", "input": "1 2", "output": "3"}]))
@@ -260,19 +264,6 @@ class ConvertTest(unittest.TestCase):
         convert(["a", [begins, 5]], self.text, self.folder / "equal.h5")
         self.assertEqual(read_tokens(self.folder / "equal.h5")[2]["document_start"], [begins])
 
-    @unittest.skipUnless((BIN / "evaluate").exists(), "the programs are not built")
-    def test_prepare_and_evaluate_agree_on_what_begins_a_text(self):
-        path = self.write("a.jsonl", "".join(json.dumps({"text": f"a line of text {i}"}) + "\n" for i in range(40)))
-        os.environ["RINGTRAIN_BIN"] = str(BIN)
-        code, _, err, output = self.run_program("--input", path, "--tokenizer", self.text)
-        self.assertEqual(code, 0, err)
-        prepared = self.folder / "prepared.h5"
-        subprocess.run([BIN / "prepare", "--input", path, "--tokenizer", self.text, "--output", prepared], check=True,
-                       capture_output=True)
-        ours, theirs = read_tokens(output), read_tokens(prepared)
-        self.assertEqual(sorted(ours[0]), sorted(theirs[0]))
-        self.assertEqual(ours[2]["document_start"], theirs[2]["document_start"])
-
     @unittest.skipUnless((BIN / "prepare").exists(), "the programs are not built")
     def test_prepare_names_this_package_for_conversations(self):
         path = self.write("chat.jsonl", json.dumps({"messages": MESSAGES}) + "\n")
@@ -286,8 +277,7 @@ class ConvertTest(unittest.TestCase):
         texts = [f"{'word ' * (i % 7)}number {i}" for i in range(300)]
         convert(texts, self.text, self.folder / "many.h5", validation_fraction=0.25)
         ids, _, manifest = read_tokens(self.folder / "many.h5")
-        loaded = python_package.transformers.AutoTokenizer.from_pretrained(self.text)
-        found = [loaded.decode(one, skip_special_tokens=True) for one in ids]
+        found = [loaded(self.text).decode(one, skip_special_tokens=True) for one in ids]
         self.assertEqual(sorted(found), sorted(texts))
         self.assertNotEqual(found, texts)
         self.assertEqual(manifest["first_validation_document"], 225)
@@ -296,19 +286,20 @@ class ConvertTest(unittest.TestCase):
             self.assertEqual(manifest["byte_count"], sum(len(text.encode()) for text in texts))
 
     @unittest.skipUnless((BIN / "train").exists(), "the programs are not built")
-    def test_train_takes_it_and_knows_its_tokenizer(self):
+    def test_prepare_makes_the_same_and_train_takes_it(self):
         path = self.write("a.jsonl", "".join(json.dumps({"text": f"a line of text {i}"}) + "\n" for i in range(40)))
         os.environ["RINGTRAIN_BIN"] = str(BIN)
-        code, _, err, output = self.run_program("--input", path, "--tokenizer", self.chat, "--document-end",
-                                                DOCUMENT_END)
-        self.assertEqual(code, 0, err)
-        prepared = self.folder / "prepared.h5"
-        subprocess.run([BIN / "prepare", "--input", path, "--tokenizer", self.chat, "--document-end", DOCUMENT_END,
-                        "--output", prepared], check=True, capture_output=True)
-        ours, theirs = read_tokens(output), read_tokens(prepared)
-        self.assertEqual(sorted(ours[0]), sorted(theirs[0]))
-        for key in ("tokenizer_hash", "vocab_size", "end_of_document", "first_validation_document", "byte_count"):
-            self.assertEqual(ours[2][key], theirs[2][key], key)
+        for tokenizer, flags in ((self.text, []), (self.chat, ["--document-end", DOCUMENT_END])):
+            code, _, err, output = self.run_program("--input", path, "--tokenizer", tokenizer, *flags)
+            self.assertEqual(code, 0, err)
+            prepared = self.folder / f"prepared{len(flags)}.h5"
+            subprocess.run([BIN / "prepare", "--input", path, "--tokenizer", tokenizer, *flags, "--output", prepared],
+                           check=True, capture_output=True)
+            ours, theirs = read_tokens(output), read_tokens(prepared)
+            self.assertEqual(sorted(ours[0]), sorted(theirs[0]))
+            for key in ("tokenizer_hash", "vocab_size", "document_start", "end_of_document",
+                        "first_validation_document", "byte_count"):
+                self.assertEqual(ours[2][key], theirs[2][key], key)
         config = python_package.ROOT / "configs/tiny.yaml"
         trained = subprocess.run(
             [BIN / "train", "--config", config, "--output", self.folder / "run", "--set", f"data.train={output}",
