@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """scripts/completion.bash completes what the programs know, scripts/install-deps does without what it can, scripts remove
-what they made and nothing else, and the patches of scripts/mutate fit the code.
+what they made and nothing else, scripts/lint judges the subjects of commits, and the patches of scripts/mutate fit the
+code.
 
 RINGTRAIN_BIN names the folder of the programs."""
 import importlib.util
@@ -242,6 +243,24 @@ class FetchedModel(unittest.TestCase):
             with mock.patch.object(module.hashlib, "sha256", nearly), self.assertRaises(SystemExit) as ended:
                 module.fetch_gguf(folder)
         self.assertIn("it is another model, or damaged", str(ended.exception))
+
+
+class Subjects(unittest.TestCase):
+    def judged(self, *subjects):
+        """Return those that are refused."""
+        result = bash(f"printf '%s\\n' {' '.join(map(repr, subjects))} | scripts/lint.d/subjects -")
+        self.assertEqual(result.returncode, 1 if "error: " in result.stdout else 0, result.stdout)
+        return [line for line in result.stdout.splitlines() if not line.startswith("error: ")]
+
+    def test_they_begin_large_and_are_short_and_no_sentence(self):
+        self.assertEqual(self.judged("Add a thing", "Drop " + 67 * "x"), [])
+        wrong = ["add a thing", "Add a thing.", "Drop " + 68 * "x"]
+        self.assertEqual(self.judged("Add a thing", *wrong), wrong)
+
+    def test_a_tree_without_a_repository_has_none(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(ROOT / "scripts", pathlib.Path(folder) / "scripts")
+            self.assertEqual(bash(f"{folder}/scripts/lint.d/subjects").returncode, 0)
 
 
 class Mutations(unittest.TestCase):
