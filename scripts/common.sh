@@ -10,6 +10,22 @@ die() {
   exit 1
 }
 
+# help_if_asked ARGUMENT...: shows the script's usage and ends if the first one asks for it.
+help_if_asked() {
+  case ${1-} in
+    -h | --help)
+      usage
+      exit 0
+      ;;
+  esac
+}
+
+# refuse SENTENCE: ends with the script's usage and what was wrong with its arguments.
+refuse() {
+  usage >&2
+  die "$*"
+}
+
 # own_folder FOLDER: makes FOLDER anew. One that is there is removed only if it is empty, or this very script made it
 # and, where it has sealed it, nothing else was put there since. Else this ends with a sentence, and nothing changes.
 own_folder() {
@@ -52,6 +68,11 @@ configure() {
     cuda | bundle) set -- "-DCMAKE_CUDA_COMPILER_LAUNCHER=$ccache" "$@" ;;
   esac
   cmake --preset "$preset" "-DCMAKE_CXX_COMPILER_LAUNCHER=$ccache" "$@"
+}
+
+# configure_programs: configures build/release without the tests, unless it has them.
+configure_programs() {
+  if [ -e build/release/CMakeCache.txt ]; then configure release; else configure release -DRINGTRAIN_TESTS=OFF; fi
 }
 
 # build PRESET [TARGET]...: builds the targets, or all, on every core.
