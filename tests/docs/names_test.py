@@ -68,11 +68,12 @@ class Tests:
                 self.groups |= set(re.findall(r"^class (\w+)\(unittest\.TestCase\)", text, re.M))
         self.ctest = set()
         cmake = read(ROOT / "tests" / "CMakeLists.txt")
+        declared = r"(?:add_test\(NAME |ringtrain_python_test\()(\S+)"
         for variables, body in re.findall(r"foreach\(([^)]*)\)(.*?)endforeach", cmake, re.S):
             variable, *values = variables.split()
-            for name in re.findall(r"add_test\(NAME (\S+)", body):
+            for name in re.findall(declared, body):
                 self.ctest |= {name.replace("${" + variable + "}", value) for value in values}
-        self.ctest |= {name for name in re.findall(r"add_test\(NAME (\S+)", cmake) if "$" not in name}
+        self.ctest |= {name for name in re.findall(declared, cmake) if "$" not in name}
         fuzzers = (ROOT / "tests" / "fuzz").glob("*_fuzz.cpp")
         self.ctest |= {"fuzz_" + path.stem.removesuffix("_fuzz") for path in fuzzers}
 

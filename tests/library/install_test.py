@@ -2,8 +2,8 @@
 """The library as others use it: installed, moved to another folder, and built against by projects of their own; and the
 one program `ringtrain` in front of the others.
 
-RINGTRAIN_BUILD names a build folder in which everything is built, RINGTRAIN_MPI whether it has MPI. --long also takes
-the checkout in by FetchContent, which compiles the library once more."""
+RINGTRAIN_BIN is the folder bin of a build in which everything is built, RINGTRAIN_MPI says whether it has MPI. --long
+also takes the checkout in by FetchContent, which compiles the library once more."""
 import json
 import os
 import pathlib
@@ -16,7 +16,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ["RINGTRAIN_BUILD"])
+BUILD = pathlib.Path(os.environ["RINGTRAIN_BIN"]).parent
 MPI = os.environ.get("RINGTRAIN_MPI", "TRUE").upper() == "TRUE" and shutil.which("mpirun") is not None
 TEMPORARY = tempfile.TemporaryDirectory(prefix="ringtrain-run-")  # mpiruns that share one may trip over each other
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
