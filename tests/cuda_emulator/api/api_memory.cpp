@@ -125,12 +125,6 @@ cudaError_t cudaFree(void* pointer) {
   return call(name,
               [&](Runtime& state, Lock& lock) { return cuda_emulator::release(state, name, lock, pointer, false); });
 }
-cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
-  const char* const name = __func__;
-  return call(name, [&](Runtime& state, Lock& lock) {
-    return cuda_emulator::allocate(state, name, lock, pointer, bytes, true);
-  });
-}
 cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
   const char* const name = __func__;
   return call(name, [&](Runtime& state, Lock& lock) {

@@ -28,28 +28,15 @@ void come_late(Lock& lock) {
 }
 
 cudaError_t create_stream(Runtime& state, cudaStream_t* handle, unsigned flags) {
-  if (handle == nullptr || (flags & ~static_cast<unsigned>(cudaStreamNonBlocking)) != 0) return cudaErrorInvalidValue;
-  auto stream = state.streams.create(current_device(), flags != cudaStreamNonBlocking);
+  if (handle == nullptr || flags != cudaStreamNonBlocking) return cudaErrorInvalidValue;
+  auto stream = state.streams.create(current_device());
   *handle = reinterpret_cast<cudaStream_t>(stream.get());
   state.handles[stream.get()] = std::move(stream);
   return cudaSuccess;
 }
 
-cudaError_t create_event(Runtime& state, cudaEvent_t* handle, unsigned flags) {
-  if (handle == nullptr) return cudaErrorInvalidValue;
-  auto event = std::make_unique<CUevent_st>();
-  event->device = current_device();
-  event->timing = (flags & cudaEventDisableTiming) == 0;
-  *handle = event.get();
-  state.events[*handle] = std::move(event);
-  return cudaSuccess;
-}
-
 }  // namespace
 
-cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  return call(__func__, [&](Runtime& state, Lock&) { return create_stream(state, stream, cudaStreamDefault); });
-}
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return call(__func__, [&](Runtime& state, Lock&) { return create_stream(state, stream, flags); });
 }
@@ -105,11 +92,16 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
   });
 }
 
-cudaError_t cudaEventCreate(cudaEvent_t* event) {
-  return call(__func__, [&](Runtime& state, Lock&) { return create_event(state, event, cudaEventDefault); });
-}
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
-  return call(__func__, [&](Runtime& state, Lock&) { return create_event(state, event, flags); });
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* handle, unsigned flags) {
+  return call(__func__, [&](Runtime& state, Lock&) {
+    if (handle == nullptr) return cudaErrorInvalidValue;
+    auto event = std::make_unique<CUevent_st>();
+    event->device = current_device();
+    event->timing = (flags & cudaEventDisableTiming) == 0;
+    *handle = event.get();
+    state.events[*handle] = std::move(event);
+    return cudaSuccess;
+  });
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event_handle, cudaStream_t stream_handle) {

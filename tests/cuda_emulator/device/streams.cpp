@@ -11,10 +11,9 @@
 
 namespace cuda_emulator {
 
-std::shared_ptr<Stream> Streams::create(int device, bool blocking) {
+std::shared_ptr<Stream> Streams::create(int device) {
   auto stream = std::make_shared<Stream>();
   stream->device = device;
-  stream->blocking = blocking;
   stream->number = ++created_;
   streams_.push_back(stream);
   return stream;
@@ -43,34 +42,13 @@ std::shared_ptr<Stream> Streams::default_stream(int device) {
 
 // --- Queueing ------------------------------------------------------------------------------------------------------
 
-void Streams::push(Stream& stream, Work work) {
-  if (!settings().durations.instant_host) work.given = Clock::now();
-  stream.work.push_back(std::move(work));
-  ++stream.queued;
-  ++given;
-}
-
-std::shared_ptr<Record> Streams::queue_record(const std::shared_ptr<Stream>& stream) {
-  auto record = std::make_shared<Record>();
-  record->stream = stream;
-  push(*stream, {Trace::Kind::record, "record", 0, {}, record});
-  return record;
-}
-
 void Streams::add(const std::shared_ptr<Stream>& stream, Work work, Lock& lock) {
-  // The default stream waits for the blocking streams of its device, and they for it.
-  const bool is_default = stream->number == 0;
-  if (is_default) ++default_work;
-  if (is_default || stream->blocking) {
-    for (const auto& other : streams_) {
-      const bool orders = is_default ? other->blocking : other->number == 0;
-      if (!orders || other->device != stream->device || other->work.empty()) continue;
-      auto record = queue_record(other);
-      push(*stream, {Trace::Kind::wait, "wait", 0, {}, std::move(record)});
-    }
-  }
+  if (stream->number == 0) ++default_work;
   if (work.meeting) changed_.notify_all();  // others may have waited for it
-  push(*stream, std::move(work));
+  if (!settings().durations.instant_host) work.given = Clock::now();
+  stream->work.push_back(std::move(work));
+  ++stream->queued;
+  ++given;
   if (settings().streams == StreamOrder::eager) {
     while (!stream->work.empty() && step(*stream, lock)) {
     }

@@ -60,8 +60,7 @@ struct Work {
 
 struct Stream {
   int device = 0;
-  int number = 0;         // as in a trace
-  bool blocking = false;  // waits for the default stream, and that for it
+  int number = 0;  // as in a trace
   bool destroyed = false;
   bool busy = false;      // a host function of it runs, without the lock
   bool stepping = false;  // a thread looks for what it waits for
@@ -80,12 +79,11 @@ class Streams {
  public:
   using Lock = std::unique_lock<std::mutex>;
 
-  std::shared_ptr<Stream> create(int device, bool blocking);
+  std::shared_ptr<Stream> create(int device);
   /// The stream is no longer known by its handle; its work still runs when the device synchronises.
   void destroy(const std::shared_ptr<Stream>& stream);
   std::shared_ptr<Stream> default_stream(int device);
 
-  /// Queues, after what the default stream's rules ask for.
   void add(const std::shared_ptr<Stream>& stream, Work work, Lock& lock);
   /// Queues a record and returns it.
   std::shared_ptr<Record> add_record(const std::shared_ptr<Stream>& stream, Lock& lock);
@@ -114,7 +112,6 @@ class Streams {
   std::vector<Trace> trace;
 
  private:
-  std::shared_ptr<Record> queue_record(const std::shared_ptr<Stream>& stream);
   bool step(Stream& stream, Lock& lock);
   bool take_step(Stream& stream, Lock& lock);
   bool meet(const std::shared_ptr<Meeting>& meeting, Lock& lock);
@@ -124,7 +121,6 @@ class Streams {
   void run_until(Stream& stream, Lock& lock, Done done);
   void run(Stream& stream, Work work, Lock& lock);
   void note(const Stream& stream, const Work& work);
-  void push(Stream& stream, Work work);
   /// Lets the host be no earlier than this.
   static void reach(Clock::time_point when, Lock& lock);
 

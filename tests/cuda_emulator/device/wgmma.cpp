@@ -1,8 +1,7 @@
-// wgmma: descriptors, operands in shared memory, fragments. The layouts of an operand in shared memory are the
-// canonical ones of the PTX ISA, in chunks of 16 bytes (8 elements). W: the swizzle's chunks, 1, 2, 4 or 8.
-//   K-major:  row r, chunk c of k: (r % 8) W + (r / 8) stride + c (without swizzle: (r % 8) + (r / 8) stride + c
-//   leading) MN-major: chunk c of rows, k:  c % W + (c / W) leading + (k % 8) W + (k / 8) stride
-//             (without swizzle:    c stride + (k % 8) + (k / 8) leading)
+// wgmma: descriptors, operands in shared memory, fragments. An operand lies in shared memory as the PTX ISA has it with
+// the swizzle of 128 bytes: chunks of 16 bytes (8 elements), eight of them a line.
+//   K-major:   row r, chunk c of k:   (r % 8) 8 + (r / 8) stride + c
+//   MN-major:  chunk c of rows, k:    c % 8 + (c / 8) leading + (k % 8) 8 + (k / 8) stride
 // The address of a chunk, start included, is then swizzled by its own bits.
 #include "device/wgmma.h"
 
@@ -20,38 +19,29 @@ namespace cuda_emulator {
 
 namespace {
 
-constexpr std::uint32_t window = 1u << 18;  // addresses that a descriptor can hold
-constexpr std::uint32_t chunk = 16;         // bytes
+constexpr std::uint32_t window = 1u << 18;             // addresses that a descriptor can hold
+constexpr std::uint32_t chunk = 16, line = 8 * chunk;  // bytes
 
 struct Descriptor {
   std::uint32_t start, leading, stride;  // bytes
-  int swizzle;                           // bits: 0 none, 1 of 32 bytes, 2 of 64, 3 of 128
 };
 
 Descriptor decode(Block& block, std::uint64_t bits) {
   if ((bits >> 49 & 7u) != 0) block.fail("wgmma: a descriptor with a base offset is not emulated");
+  if (bits >> 62 != 1) block.fail("wgmma: a swizzle other than that of 128 bytes is not emulated");
   const auto field = [&](int at) { return static_cast<std::uint32_t>(bits >> at & 0x3fffu) << 4; };
-  const int code = static_cast<int>(bits >> 62);
-  return {field(0), field(16), field(32), code == 0 ? 0 : 4 - code};
+  return {field(0), field(16), field(32)};
 }
 
 // Calls visit(row, k, address) for each chunk of 8 elements of an operand: along k, or, transposed, along rows.
 template <class Visit>
 void for_each_chunk(const Descriptor& at, bool transposed, int rows, Visit visit) {
-  const std::uint32_t chunks = 1u << at.swizzle;
-  const auto go = [&](int row, int k, std::uint32_t offset) {
-    visit(row, k, swizzled((at.start + offset) % window, at.swizzle));
-  };
   for (int row = 0; row < rows; row += transposed ? 8 : 1) {
     for (int k = 0; k < 16; k += transposed ? 1 : 8) {
       const auto r = static_cast<std::uint32_t>(transposed ? row / 8 : row), s = static_cast<std::uint32_t>(k);
-      if (!transposed) {
-        go(row, k, r % 8 * chunks * chunk + r / 8 * at.stride + s / 8 * (at.swizzle == 0 ? at.leading : chunk));
-      } else if (at.swizzle == 0) {
-        go(row, k, r * at.stride + s % 8 * chunk + s / 8 * at.leading);
-      } else {
-        go(row, k, r % chunks * chunk + r / chunks * at.leading + s % 8 * chunks * chunk + s / 8 * at.stride);
-      }
+      const std::uint32_t offset = transposed ? r % 8 * chunk + r / 8 * at.leading + s % 8 * line + s / 8 * at.stride
+                                              : r % 8 * line + r / 8 * at.stride + s / 8 * chunk;
+      visit(row, k, swizzled((at.start + offset) % window, 3));
     }
   }
 }
@@ -283,7 +273,6 @@ std::uint64_t wgmma_descriptor(const void* shared, std::uint32_t leading_bytes, 
     block.fail(fmt::format("a descriptor of {} with offsets of {} and {} bytes: all must be multiples of 16", shared,
                            leading_bytes, stride_bytes));
   }
-  if (swizzle < 0 || swizzle > 3) block.fail(fmt::format("a descriptor with swizzle {}", swizzle));
   return std::uint64_t{address >> 4} | std::uint64_t{(leading_bytes & 0x3ffffu) >> 4} << 16 |
          std::uint64_t{(stride_bytes & 0x3ffffu) >> 4} << 32 | static_cast<std::uint64_t>(swizzle) << 62;
 }

@@ -102,32 +102,10 @@ inline void __trap(cuda_emulator::Where where = cuda_emulator::Where::current())
 inline void __threadfence() {}
 inline void __threadfence_system() {}
 
-// Atomics. Threads switch only where they wait, so a plain read and write is atomic.
+// Threads switch only where they wait, so a plain read and write is atomic.
 
-#define CUDA_EMULATOR_ATOMICS(T)                              \
-  inline T atomicAdd(T* to, T value) {                        \
-    return std::exchange(*to, *to + value);                   \
-  }                                                           \
-  inline T atomicExch(T* to, T value) {                       \
-    return std::exchange(*to, value);                         \
-  }                                                           \
-  inline T atomicMax(T* to, T value) {                        \
-    return std::exchange(*to, *to < value ? value : *to);     \
-  }                                                           \
-  inline T atomicMin(T* to, T value) {                        \
-    return std::exchange(*to, value < *to ? value : *to);     \
-  }                                                           \
-  inline T atomicCAS(T* to, T expected, T value) {            \
-    return std::exchange(*to, *to == expected ? value : *to); \
-  }
-CUDA_EMULATOR_ATOMICS(int)
-CUDA_EMULATOR_ATOMICS(unsigned)
-CUDA_EMULATOR_ATOMICS(unsigned long long)
-#undef CUDA_EMULATOR_ATOMICS
-inline float atomicAdd(float* to, float value) {
-  return std::exchange(*to, *to + value);
-}
-inline double atomicAdd(double* to, double value) {
+template <class T>
+T atomicAdd(T* to, std::type_identity_t<T> value) {
   return std::exchange(*to, *to + value);
 }
 

@@ -54,7 +54,7 @@ void tma_store_complete() {
 /// of row l / 4 of each matrix.
 void stmatrix_x4(void* row, const std::uint32_t (&r)[4], Where where = Where::current());
 
-// wgmma. swizzle: the descriptor's code, 0 none, 1 of 128 bytes, 2 of 64, 3 of 32.
+// wgmma. swizzle: the descriptor's code; 1, which is that of 128 bytes, is the one that is emulated.
 std::uint64_t wgmma_descriptor(const void* shared, std::uint32_t leading_bytes, std::uint32_t stride_bytes,
                                int swizzle);
 void wgmma_fence();

@@ -40,8 +40,3 @@ template <class T>
 cudaError_t cudaMalloc(T** pointer, std::size_t bytes) {
   return cudaMalloc(reinterpret_cast<void**>(pointer), bytes);
 }
-
-template <class T>
-cudaError_t cudaMallocHost(T** pointer, std::size_t bytes) {
-  return cudaMallocHost(reinterpret_cast<void**>(pointer), bytes);
-}

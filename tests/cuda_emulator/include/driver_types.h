@@ -34,7 +34,6 @@ using cudaHostFn_t = void (*)(void*);
   error(cudaErrorTooManyPeers, 711, "peer mapping resources exhausted") \
   error(cudaErrorMisalignedAddress, 716, "misaligned address") \
   error(cudaErrorLaunchFailure, 719, "unspecified launch failure") \
-  error(cudaErrorNotSupported, 801, "operation not supported") \
   error(cudaErrorSystemNotReady, 802, "system not yet initialized") \
   error(cudaErrorSystemDriverMismatch, 803, "system has unsupported display driver / cuda driver combination")
 // clang-format on
@@ -83,7 +82,6 @@ struct cudaLaunchConfig_t {
   cudaStream_t stream;
 };
 
-#define cudaStreamDefault 0x00
 #define cudaStreamNonBlocking 0x01
 #define cudaEventDefault 0x00
 #define cudaEventDisableTiming 0x02

@@ -64,6 +64,19 @@ class CublasLt : public EmulatorTest {
     layouts_.push_back(made);
     return made;
   }
+  /// Asks for an algorithm.
+  cublasStatus_t find(cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t d,
+                      cublasLtMatmulHeuristicResult_t& found) {
+    int count = 0;
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(handle_, description_, a, b, d, d, preference_, 1, &found, &count);
+    EXPECT_EQ(count, status == CUBLAS_STATUS_SUCCESS ? 1 : 0);
+    return status;
+  }
+  template <class T>
+  void prefer(cublasLtMatmulPreferenceAttributes_t attribute, T value) {
+    EXPECT_EQ(cublasLtMatmulPreferenceSetAttribute(preference_, attribute, &value, sizeof(T)), CUBLAS_STATUS_SUCCESS);
+  }
   std::vector<float> random(const Matrix& m) {
     std::vector<float> values(m.size());
     for (float& x : values) x = static_cast<float>(small_(random_));
@@ -106,10 +119,7 @@ TEST_F(CublasLt, IsTheProductOfColumnMajorMatrices) {
         const DeviceArray<char> da(encode(av, in)), db(encode(bv, in)), dd(encode(dv, out));
         const auto la = layout(a), lb = layout(b), ld = layout(d);
         cublasLtMatmulHeuristicResult_t found{};
-        int count = 0;
-        ASSERT_EQ(cublasLtMatmulAlgoGetHeuristic(handle_, description_, la, lb, ld, ld, preference_, 1, &found, &count),
-                  CUBLAS_STATUS_SUCCESS);
-        ASSERT_EQ(count, 1);
+        ASSERT_EQ(find(la, lb, ld, found), CUBLAS_STATUS_SUCCESS);
         cudaStream_t stream = nullptr;
         ASSERT_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
         ASSERT_EQ(cublasLtMatmul(handle_, description_, &alpha, da.data(), la, db.data(), lb, &beta, dd.data(), ld,
@@ -171,12 +181,9 @@ TEST_F(CublasLt, TheWorkspaceStaysWithinItsLimitAndIsOverwritten) {
   const Matrix matrix{CUDA_R_32F, 4, 4, 4};
   const auto l = layout(matrix);
   const auto found_with = [&](std::uint64_t limit) {
-    EXPECT_EQ(cublasLtMatmulPreferenceSetAttribute(preference_, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &limit, 8),
-              CUBLAS_STATUS_SUCCESS);
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, limit);
     cublasLtMatmulHeuristicResult_t found{};
-    int count = 0;
-    EXPECT_EQ(cublasLtMatmulAlgoGetHeuristic(handle_, description_, l, l, l, l, preference_, 1, &found, &count),
-              CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(find(l, l, l, found), CUBLAS_STATUS_SUCCESS);
     return found;
   };
   EXPECT_EQ(found_with(63).workspaceSize, 0u);
@@ -184,12 +191,12 @@ TEST_F(CublasLt, TheWorkspaceStaysWithinItsLimitAndIsOverwritten) {
   EXPECT_EQ(found.workspaceSize, 64u);
   const DeviceArray<float> x(std::vector<float>(16, 1.0f)), d(16), workspace(std::vector<float>(16, 1.0f));
   const float one = 1, zero = 0;
-  EXPECT_EQ(cublasLtMatmul(handle_, description_, &one, x.data(), l, x.data(), l, &zero, d.data(), l, d.data(), l,
-                           &found.algo, workspace.data(), 63, nullptr),
-            CUBLAS_STATUS_INVALID_VALUE);
-  EXPECT_EQ(cublasLtMatmul(handle_, description_, &one, x.data(), l, x.data(), l, &zero, d.data(), l, d.data(), l,
-                           &found.algo, workspace.data(), 64, nullptr),
-            CUBLAS_STATUS_SUCCESS);
+  const auto multiply_with = [&](std::size_t workspace_bytes) {
+    return cublasLtMatmul(handle_, description_, &one, x.data(), l, x.data(), l, &zero, d.data(), l, d.data(), l,
+                          &found.algo, workspace.data(), workspace_bytes, nullptr);
+  };
+  EXPECT_EQ(multiply_with(63), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(multiply_with(64), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(d.values(), std::vector<float>(16, 4.0f));
   for (const float w : workspace.values()) EXPECT_TRUE(std::isnan(w));
 }
@@ -198,17 +205,10 @@ TEST_F(CublasLt, PointersHaveTheAlignmentThatWasPromised) {
   const auto l = layout({CUDA_R_32F, 4, 4, 4});
   const DeviceArray<float> memory(512), workspace(512);
   const float one = 1;
-  const auto promise = [&](cublasLtMatmulPreferenceAttributes_t attribute, std::uint32_t bytes) {
-    ASSERT_EQ(cublasLtMatmulPreferenceSetAttribute(preference_, attribute, &bytes, 4), CUBLAS_STATUS_SUCCESS);
-  };
   const auto refusal = [&](int a, int b, int d, int scratch, std::uint64_t workspace_bytes) {
     cublasLtMatmulHeuristicResult_t found{};
-    int count = 0;
-    EXPECT_EQ(cublasLtMatmulPreferenceSetAttribute(preference_, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                   &workspace_bytes, 8),
-              CUBLAS_STATUS_SUCCESS);
-    EXPECT_EQ(cublasLtMatmulAlgoGetHeuristic(handle_, description_, l, l, l, l, preference_, 1, &found, &count),
-              CUBLAS_STATUS_SUCCESS);
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
+    EXPECT_EQ(find(l, l, l, found), CUBLAS_STATUS_SUCCESS);
     float* const p = memory.data();
     return error_of([&] {
       EXPECT_EQ(cublasLtMatmul(handle_, description_, &one, p + a, l, p + b, l, &one, p + d, l, p + d, l, &found.algo,
@@ -221,10 +221,10 @@ TEST_F(CublasLt, PointersHaveTheAlignmentThatWasPromised) {
   EXPECT_TRUE(contains(refusal(0, 65, 128, 0, 0), "B at"));
   EXPECT_TRUE(contains(refusal(0, 64, 132, 0, 0), "C at"));
   EXPECT_TRUE(contains(refusal(0, 64, 128, 1, 64), "the workspace at"));
-  promise(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 4);
-  promise(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, 8);
-  promise(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 4);
-  promise(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 4);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t{4});
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, std::uint32_t{8});
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, std::uint32_t{4});
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, std::uint32_t{4});
   EXPECT_EQ(refusal(1, 66, 133, 0, 0), "");
   EXPECT_TRUE(contains(refusal(1, 65, 133, 0, 0), "aligned to 8 bytes"));
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, std::int32_t{CUBLASLT_EPILOGUE_BIAS});
@@ -240,8 +240,7 @@ TEST_F(CublasLt, WhatDoesNotFitIsRefused) {
              doubles = layout({CUDA_R_64F, 4, 4, 4});
   const auto status = [&](cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t d) {
     cublasLtMatmulHeuristicResult_t found{};
-    int count = 0;
-    return cublasLtMatmulAlgoGetHeuristic(handle_, description_, a, b, d, d, preference_, 1, &found, &count);
+    return find(a, b, d, found);
   };
   EXPECT_EQ(status(ok, ok, ok), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(status(ok, ok, wide), CUBLAS_STATUS_SUCCESS);
@@ -253,10 +252,7 @@ TEST_F(CublasLt, WhatDoesNotFitIsRefused) {
 
   // An algorithm is for its shapes; pointers are to device memory that is large enough.
   cublasLtMatmulHeuristicResult_t found{};
-  int count = 0;
-  ASSERT_EQ(
-      cublasLtMatmulAlgoGetHeuristic(handle_, description_, wide, wide, wide, wide, preference_, 1, &found, &count),
-      CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(find(wide, wide, wide, found), CUBLAS_STATUS_SUCCESS);
   const DeviceArray<char> memory(32);
   const float one = 1, zero = 0;
   const auto multiply = [&](const cublasLtMatmulAlgo_t* algorithm, void* d) {

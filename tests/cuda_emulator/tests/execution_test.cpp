@@ -201,27 +201,6 @@ TEST_F(Execution, SharedMemoryIsPoisonedBeforeEachBlock) {
   EXPECT_EQ(aligned.values()[0], 1);
 }
 
-__global__ void shared_window(std::uint32_t* to, int* back) {
-  __shared__ int variable[4];
-  auto* shared = static_cast<char*>(cuda_emulator::dynamic_shared_memory());
-  to[0] = cuda_emulator::shared_address(shared);
-  to[1] = cuda_emulator::shared_address(shared + 100);
-  to[2] = cuda_emulator::shared_address(&variable[1]) - cuda_emulator::shared_address(&variable[0]);
-  *back = cuda_emulator::shared_pointer(to[1]) == shared + 100 &&
-          cuda_emulator::shared_pointer(cuda_emulator::shared_address(&variable[2])) == &variable[2];
-}
-
-TEST_F(Execution, AddressesOfSharedMemoryCanBeTurnedBack) {
-  const DeviceArray<std::uint32_t> addresses(3);
-  const DeviceArray<int> back(1);
-  ASSERT_OK(run(shared_window, 1, 1, 1024, addresses.data(), back.data()));
-  EXPECT_EQ(addresses.values()[0] % 1024, 0u);
-  EXPECT_LT(addresses.values()[0], 1u << 18);
-  EXPECT_EQ(addresses.values()[1], addresses.values()[0] + 100);
-  EXPECT_EQ(addresses.values()[2], 4u);
-  EXPECT_EQ(back.values()[0], 1);
-}
-
 #if defined(__SANITIZE_ADDRESS__)
 __global__ void write_beyond_shared(int at) {
   static_cast<char*>(cuda_emulator::dynamic_shared_memory())[at] = 1;

@@ -84,13 +84,16 @@ TEST_F(MbarrierTest, MisusesAreReported) {
 
 // Arguments of cuTensorMapEncodeTiled, for a tensor of floats [sizes, last first].
 struct MapOf {
+  explicit MapOf(const DeviceArray<float>& x, CUtensorMapSwizzle how = CU_TENSOR_MAP_SWIZZLE_NONE)
+      : address(x.data()), swizzle(how) {}
+
   cuuint32_t rank = 4;
-  void* address = nullptr;
+  void* address;
   cuuint64_t sizes[5] = {32, 10, 1, 1, 1};
   cuuint64_t strides[4] = {128, 1280, 1280, 1280};
   cuuint32_t box[5] = {32, 8, 1, 1, 1};
   cuuint32_t steps[5] = {1, 1, 1, 1, 1};
-  CUtensorMapSwizzle swizzle = CU_TENSOR_MAP_SWIZZLE_NONE;
+  CUtensorMapSwizzle swizzle;
 
   CUresult encode(CUtensorMap* map) const {
     return cuTensorMapEncodeTiled(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, rank, address, sizes, strides, box, steps,
@@ -110,8 +113,7 @@ TEST_F(TmaTest, TensorMapsAreCheckedAsDocumented) {
   const DeviceArray<float> x(320);
   CUtensorMap map;
   const auto with = [&](auto change) {
-    MapOf arguments;
-    arguments.address = x.data();
+    MapOf arguments(x);
     change(arguments);
     return arguments.encode(&map);
   };
@@ -186,9 +188,7 @@ std::vector<float> counted(std::size_t n) {
 // By the documented pattern: chunks of 16 bytes of a row of 128 change places by the row.
 TEST_F(TmaTest, LoadsSwizzleByTheFormula) {
   const DeviceArray<float> x(counted(320));
-  MapOf map;
-  map.address = x.data();
-  map.swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
+  MapOf map(x, CU_TENSOR_MAP_SWIZZLE_128B);
   map.box[1] = 10;
   const auto tile = loaded(map, {{0, 0}});
   for (std::size_t row = 0; row < 10; ++row) {
@@ -201,8 +201,7 @@ TEST_F(TmaTest, LoadsSwizzleByTheFormula) {
 
 TEST_F(TmaTest, WhatIsOutsideArrivesAsZero) {
   const DeviceArray<float> x(counted(320));
-  MapOf map;
-  map.address = x.data();
+  MapOf map(x);
   map.box[0] = 8;
   map.box[1] = 4;
   for (const auto& [c0, c1] : {std::pair{-3, -2}, {28, 8}, {0, 9}, {40, 0}, {0, -4}}) {
@@ -219,8 +218,7 @@ TEST_F(TmaTest, WhatIsOutsideArrivesAsZero) {
 
 TEST_F(TmaTest, BoxesOfFourDimensions) {
   const DeviceArray<float> x(counted(2 * 4 * 5 * 8));
-  MapOf map;
-  map.address = x.data();
+  MapOf map(x);
   const cuuint64_t sizes[] = {8, 5, 4, 2};
   const cuuint32_t box[] = {4, 3, 2, 2};
   cuuint64_t stride = 4;
@@ -245,8 +243,7 @@ TEST_F(TmaTest, BoxesOfFourDimensions) {
 
 TEST_F(TmaTest, LoadsLandWhenTheyAreWaitedForOrAtOnce) {
   const DeviceArray<float> x(counted(320));
-  MapOf map;
-  map.address = x.data();
+  const MapOf map(x);
   EXPECT_EQ(loaded(map, {{0, 0}})[0], 1.0f);
   EXPECT_TRUE(std::isnan(loaded(map, {{0, 0}}, Load::no_wait)[0]));
   cuda_emulator::set_copy_landing(CopyLanding::early);
@@ -255,8 +252,7 @@ TEST_F(TmaTest, LoadsLandWhenTheyAreWaitedForOrAtOnce) {
 
 TEST_F(TmaTest, MisusesOfLoadsAreReported) {
   const DeviceArray<float> x(counted(320));
-  MapOf map;
-  map.address = x.data();
+  MapOf map(x);
   const auto message = [&](Load how) { return error_of([&] { loaded(map, {{0, 0}}, how); }); };
   EXPECT_TRUE(contains(message(Load::no_fence), "without fence_mbarrier_init"));
   EXPECT_TRUE(contains(message(Load::misaligned), "aligned to 128 bytes"));
@@ -288,10 +284,8 @@ TEST_F(TmaTest, AnOlderDeviceHasNone) {
   cuda_emulator::set_devices({.compute_capability = 80});
   EXPECT_TRUE(contains(error_of([] { run(wait_once, 1, 1, 0); }), "on a device of compute capability 80"));
   CUtensorMap map;
-  MapOf arguments;
   const DeviceArray<float> x(320);
-  arguments.address = x.data();
-  EXPECT_EQ(arguments.encode(&map), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(MapOf(x).encode(&map), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 // --- Stores --------------------------------------------------------------------------------------------------------
@@ -325,9 +319,7 @@ __global__ void store_tile(const __grid_constant__ CUtensorMap map, int c0, int 
 TEST_F(TmaTest, ReductionsLeaveWhatIsOutside) {
   for (const auto& [c0, c1] : {std::pair{0, 0}, {-5, 4}, {8, -3}}) {
     const DeviceArray<float> x(counted(320)), seen(1);
-    MapOf map;
-    map.address = x.data();
-    map.swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
+    const MapOf map(x, CU_TENSOR_MAP_SWIZZLE_128B);
     ASSERT_OK(run(store_tile, 1, 32, 1024, map.made(), c0, c1, Store::whole, x.data(), seen.data()));
     auto expected = counted(320);
     for (int row = 0; row < 8; ++row) {
@@ -346,9 +338,7 @@ TEST_F(TmaTest, ReductionsLeaveWhatIsOutside) {
 TEST_F(TmaTest, ReductionsReadAndWriteAsLateAsTheyMay) {
   const auto stored = [](Store how) {
     const DeviceArray<float> x(counted(320)), seen(1);
-    MapOf map;
-    map.address = x.data();
-    map.swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
+    const MapOf map(x, CU_TENSOR_MAP_SWIZZLE_128B);
     EXPECT_OK(run(store_tile, 1, 32, 1024, map.made(), 0, 0, how, x.data(), seen.data()));
     return std::pair{x.values()[0], seen.values()[0]};
   };
@@ -386,8 +376,7 @@ __global__ void add_two_boxes(const __grid_constant__ CUtensorMap map) {
 
 TEST_F(TmaTest, GroupsOfReductionsAreReadInTheirOrder) {
   const DeviceArray<float> x(std::vector<float>(320, 0.5f));
-  MapOf map;
-  map.address = x.data();
+  MapOf map(x);
   map.box[1] = 1;
   ASSERT_OK(run(add_two_boxes, 1, 32, 256, map.made()));
   const auto values = x.values();
@@ -427,9 +416,7 @@ __global__ void load_over_operand(const __grid_constant__ CUtensorMap map, bool 
 
 TEST_F(TmaTest, LoadsWaitForTheProductsThatRead) {
   const DeviceArray<float> x(counted(320));
-  MapOf map;
-  map.address = x.data();
-  map.swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
+  const MapOf map(x, CU_TENSOR_MAP_SWIZZLE_128B);
   const auto message = [&](bool waited) {
     return error_of([&] { run(load_over_operand, 1, 160, 9 * 1024, map.made(), waited); });
   };

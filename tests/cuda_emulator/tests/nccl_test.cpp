@@ -23,6 +23,12 @@ ncclResult_t settled(ncclComm_t communicator) {
   return state;
 }
 
+/// Returns whether the last misuse has this part.
+bool noted(const std::string& part) {
+  const auto all = nccl_misuses();
+  return !all.empty() && contains(all.back(), part);
+}
+
 /// Two ranks in one thread; each has a device, a stream there, and memory for one number to send and two to receive.
 class NcclTest : public EmulatorTest {
  protected:
@@ -157,10 +163,6 @@ TEST_F(NcclTest, MessagesKeepTheirOrderAndSizesMustAgree) {
 }
 
 TEST_F(NcclTest, WhatIsAgainstTheRulesIsNoted) {
-  const auto noted = [](const std::string& part) {
-    const auto all = nccl_misuses();
-    return !all.empty() && all.back().find(part) != std::string::npos;
-  };
   ASSERT_EQ(send(0), ncclInProgress);
   EXPECT_EQ(receive(0), ncclInvalidArgument);
   EXPECT_TRUE(noted("before the communicator's previous operation"));
@@ -215,10 +217,6 @@ TEST_F(NcclTest, PartsAreHandedOutWhenAllHaveSplit) {
 }
 
 TEST_F(NcclTest, ASplitHasRulesToo) {
-  const auto noted = [](const std::string& part) {
-    const auto all = nccl_misuses();
-    return !all.empty() && all.back().find(part) != std::string::npos;
-  };
   ncclConfig_t config = right_config();
   ncclComm_t part = nullptr;
   ASSERT_EQ(send(0), ncclInProgress);

@@ -33,7 +33,7 @@ class StreamsTest : public EmulatorTest {
     ASSERT_OK(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
     ASSERT_OK(cudaMalloc(&x_, sizeof(int)));
     ASSERT_OK(cudaMalloc(&y_, sizeof(int)));
-    ASSERT_OK(cudaMallocHost(&pinned_, sizeof(int)));
+    ASSERT_OK(cudaHostAlloc(reinterpret_cast<void**>(&pinned_), sizeof(int), cudaHostAllocPortable));
     clear();
   }
   void clear() {
@@ -63,12 +63,6 @@ TEST_F(StreamsTest, NothingRunsUntilItIsNeeded) {
   ASSERT_OK(cudaStreamSynchronize(b_));
   EXPECT_EQ(read(x_), 0);
   ASSERT_OK(cudaStreamSynchronize(a_));
-  EXPECT_EQ(read(x_), 7);
-}
-
-TEST_F(StreamsTest, EagerWorkRunsAtTheCall) {
-  cuda_emulator::set_stream_order(StreamOrder::eager);
-  ASSERT_OK(store(a_, x_, 7));
   EXPECT_EQ(read(x_), 7);
 }
 
@@ -136,8 +130,7 @@ TEST_F(StreamsTest, EventsAreAskedAndTimed) {
   EXPECT_OK(cudaEventQuery(event_));
   EXPECT_OK(cudaEventSynchronize(event_));
   cudaEvent_t begin = nullptr, end = nullptr;
-  ASSERT_OK(cudaEventCreate(&begin));
-  ASSERT_OK(cudaEventCreate(&end));
+  for (cudaEvent_t* const event : {&begin, &end}) ASSERT_OK(cudaEventCreateWithFlags(event, cudaEventDefault));
   float milliseconds = -1;
   EXPECT_EQ(cudaEventElapsedTime(&milliseconds, begin, end), cudaErrorInvalidResourceHandle);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidResourceHandle);
@@ -159,7 +152,7 @@ TEST_F(StreamsTest, EventsAreAskedAndTimed) {
 TEST_F(StreamsTest, EventTimesAreThoseOfStreamsSideBySide) {
   using std::chrono::milliseconds;
   cudaEvent_t events[7];
-  for (cudaEvent_t& event : events) ASSERT_OK(cudaEventCreate(&event));
+  for (cudaEvent_t& event : events) ASSERT_OK(cudaEventCreateWithFlags(&event, cudaEventDefault));
   const auto elapsed = [&](int from, int to) {
     float time = -1;
     EXPECT_OK(cudaEventElapsedTime(&time, events[from], events[to]));
@@ -236,17 +229,6 @@ TEST_F(StreamsTest, CopiesBeyondAnAllocationOrTheWrongWayAreRefused) {
   EXPECT_EQ(cudaMemset(host, 0, 4), cudaErrorInvalidValue);
   EXPECT_OK(cudaMemcpy(x_, host, sizeof(int), cudaMemcpyDefault));
   EXPECT_OK(cudaMemcpy(x_, host, 0, cudaMemcpyHostToDevice));
-}
-
-TEST_F(StreamsTest, TheDefaultStreamWaitsForBlockingStreamsAndTheyForIt) {
-  cudaStream_t blocking = nullptr;
-  ASSERT_OK(cudaStreamCreate(&blocking));
-  ASSERT_OK(store(blocking, x_, 7));
-  ASSERT_OK(launch_on(nullptr, copy_value, 1, 1, 0, y_, x_));
-  ASSERT_OK(store(blocking, x_, 8));
-  ASSERT_OK(cudaStreamSynchronize(blocking));
-  EXPECT_EQ(read(x_), 8);
-  EXPECT_EQ(read(y_), 7);
 }
 
 TEST_F(StreamsTest, WorkOfADestroyedStreamStillRuns) {

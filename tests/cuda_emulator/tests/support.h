@@ -1,11 +1,13 @@
 // What the emulator's tests share: a launch in one line, device arrays, and an emulator that begins anew in each test.
 #pragma once
 
+#include <cuda_bf16.h>
 #include <cuda_emulator.h>
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,6 +52,10 @@ std::string error_of(Body body) {
 
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
+}
+
+inline std::uint16_t bits_of(float x) {
+  return __nv_bfloat16_raw(__float2bfloat16_rn(x)).x;
 }
 
 /// n elements of device memory.

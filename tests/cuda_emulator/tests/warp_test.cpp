@@ -1,6 +1,4 @@
 // The warp's collectives, ldmatrix, mma and cp.async against plain code.
-#include <cuda_bf16.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -138,10 +136,6 @@ TEST_F(WarpTest, MisusesAreReported) {
 }
 
 // --- ldmatrix and mma ----------------------------------------------------------------------------------------------
-
-std::uint16_t bits_of(float x) {
-  return __nv_bfloat16_raw(__float2bfloat16_rn(x)).x;
-}
 
 template <bool Transposed>
 __global__ void load(std::uint32_t* to) {
@@ -345,12 +339,7 @@ TEST_F(Numbers, Exp2FlushesDenormals) {
 TEST_F(Numbers, AtomicsReturnTheOldValue) {
   int i = 5;
   EXPECT_EQ(atomicAdd(&i, 2), 5);
-  EXPECT_EQ(atomicMax(&i, 3), 7);
-  EXPECT_EQ(atomicMin(&i, 3), 7);
-  EXPECT_EQ(atomicCAS(&i, 3, 9), 3);
-  EXPECT_EQ(atomicCAS(&i, 3, 1), 9);
-  EXPECT_EQ(atomicExch(&i, 4), 9);
-  EXPECT_EQ(i, 4);
+  EXPECT_EQ(i, 7);
   double d = 0.5;
   EXPECT_EQ(atomicAdd(&d, 0.25), 0.5);
   EXPECT_EQ(d, 0.75);

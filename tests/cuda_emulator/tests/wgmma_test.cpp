@@ -1,7 +1,5 @@
-// wgmma against plain products: every swizzle, both orders of each operand, operands in registers; and what happens
-// without its fences and waits.
-#include <cuda_bf16.h>
-
+// wgmma against plain products: both orders of each operand, operands in registers; and what happens without its fences
+// and waits.
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -12,54 +10,29 @@ namespace {
 
 using cuda_emulator::ThreadOrder;
 
-std::uint16_t bits_of(float x) {
-  return __nv_bfloat16_raw(__float2bfloat16_rn(x)).x;
-}
-
-// An operand of `rows` rows (or columns) by `depth`, as it lies in shared memory.
+// An operand of `rows` rows (or columns) by `depth`, as it lies in shared memory with the swizzle of 128 bytes.
 struct Operand {
-  int swizzle_bytes;  // 0, 32, 64, 128
-  bool transposed;    // MN-major
+  bool transposed;  // MN-major
   int rows, depth;
 
-  int code() const { return swizzle_bytes == 0 ? 0 : swizzle_bytes == 128 ? 1 : swizzle_bytes == 64 ? 2 : 3; }
   std::uint32_t bytes() const { return static_cast<std::uint32_t>(rows * depth * 2); }
-  std::uint32_t stride() const {
-    if (swizzle_bytes == 0) return transposed ? static_cast<std::uint32_t>(depth * 16) : 128;
-    return static_cast<std::uint32_t>(8 * swizzle_bytes);
-  }
-  std::uint32_t leading() const {
-    if (swizzle_bytes == 0) return transposed ? 128 : static_cast<std::uint32_t>(rows * 16);
-    return transposed ? static_cast<std::uint32_t>(swizzle_bytes * depth) : 16;  // not used when K-major
-  }
+  std::uint32_t leading() const { return transposed ? static_cast<std::uint32_t>(128 * depth) : 16; }
   // Bytes from one step of 16 to the next.
-  std::uint32_t step() const {
-    if (swizzle_bytes == 0) return 2 * leading();
-    return transposed ? 2 * stride() : 32;
-  }
-  // The place of element (row, k), in bytes, by the picture of the layout: lines of the swizzle's length, in eight of
-  // which the chunks of 16 bytes change places.
+  std::uint32_t step() const { return transposed ? 2 * stride : 32; }
+  // The place of element (row, k), in bytes, by the picture of the layout: lines of 64 elements, in eight of which the
+  // chunks of 16 bytes change places.
   std::size_t place(int row, int k) const {
-    if (swizzle_bytes == 0) {
-      // Core matrices of 8 x 16 bytes.
-      const int line = transposed ? k % 8 : row % 8, element = transposed ? row % 8 : k % 8;
-      const std::uint32_t core =
-          transposed ? static_cast<std::uint32_t>(row / 8) * stride() + static_cast<std::uint32_t>(k / 8) * leading()
-                     : static_cast<std::uint32_t>(row / 8) * stride() + static_cast<std::uint32_t>(k / 8) * leading();
-      return core + static_cast<std::size_t>(line * 16 + element * 2);
-    }
-    const int across = swizzle_bytes / 2;  // elements a line
-    const int line = transposed ? k : row, position = transposed ? row % across : k % across;
-    const int block = transposed ? row / across : k / across;
-    const int chunk = position / 8, moved = chunk ^ (line % 8 / (128 / swizzle_bytes));
+    const int line = transposed ? k : row, position = transposed ? row % 64 : k % 64;
+    const int block = transposed ? row / 64 : k / 64, moved = position / 8 ^ line % 8;
     return static_cast<std::size_t>(block) * leading() +
-           static_cast<std::size_t>(line * swizzle_bytes + moved * 16 + position % 8 * 2);
+           static_cast<std::size_t>(line * 128 + moved * 16 + position % 8 * 2);
   }
+  static constexpr std::uint32_t stride = 1024;
 };
 
 struct Problem {
-  std::uint32_t a_at, a_leading, a_stride, a_step, b_at, b_leading, b_stride, b_step;
-  int a_swizzle, b_swizzle, steps;
+  std::uint32_t a_at, a_leading, a_step, b_at, b_leading, b_step;
+  int steps;
   bool accumulate;
 };
 
@@ -88,9 +61,9 @@ __global__ void multiply(const char* image, std::uint32_t bytes, Problem problem
   for (int s = 0; s < problem.steps; ++s) {
     const auto step = static_cast<std::uint32_t>(s);
     const auto a = cuda_emulator::wgmma_descriptor(shared + problem.a_at + step * problem.a_step, problem.a_leading,
-                                                   problem.a_stride, problem.a_swizzle);
+                                                   Operand::stride, 1);
     const auto b = cuda_emulator::wgmma_descriptor(shared + problem.b_at + step * problem.b_step, problem.b_leading,
-                                                   problem.b_stride, problem.b_swizzle);
+                                                   Operand::stride, 1);
     cuda_emulator::wgmma_ss<N, TransposeA, TransposeB>(d, a, b, s > 0 || problem.accumulate);
   }
   cuda_emulator::wgmma_commit();
@@ -129,9 +102,8 @@ class WgmmaTest : public EmulatorTest {
 
   // d of the kernel, and what it should be; a tile of b moved by `shift` bytes.
   template <int N, bool TransposeA, bool TransposeB>
-  std::pair<std::vector<float>, std::vector<float>> multiplied(int a_swizzle, int b_swizzle, int depth, bool accumulate,
-                                                               std::uint32_t shift = 0) {
-    const Operand a{a_swizzle, TransposeA, 64, depth}, b{b_swizzle, TransposeB, N, depth};
+  std::pair<std::vector<float>, std::vector<float>> multiplied(int depth, bool accumulate, std::uint32_t shift = 0) {
+    const Operand a{TransposeA, 64, depth}, b{TransposeB, N, depth};
     const std::uint32_t b_at = (a.bytes() + 1023) / 1024 * 1024 + shift, bytes = b_at + b.bytes();
     const auto av = random(static_cast<std::size_t>(64 * depth)), bv = random(static_cast<std::size_t>(N * depth));
     std::vector<char> image(bytes);
@@ -142,41 +114,34 @@ class WgmmaTest : public EmulatorTest {
     EXPECT_OK(cudaFuncSetAttribute(multiply<N, TransposeA, TransposeB>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                    static_cast<int>(bytes)));
     EXPECT_OK(run(multiply<N, TransposeA, TransposeB>, 1, 128, bytes, device.data(), bytes,
-                  Problem{0, a.leading(), a.stride(), a.step(), b_at, b.leading(), b.stride(), b.step(), a.code(),
-                          b.code(), depth / 16, accumulate},
-                  to.data()));
+                  Problem{0, a.leading(), a.step(), b_at, b.leading(), b.step(), depth / 16, accumulate}, to.data()));
     return {to.values(), product(av, bv, N, depth, accumulate ? 100.0f : 0.0f)};
   }
   template <int N, bool TransposeA, bool TransposeB>
-  void check(int a_swizzle, int b_swizzle, int depth, bool accumulate) {
-    const auto [is, should] = multiplied<N, TransposeA, TransposeB>(a_swizzle, b_swizzle, depth, accumulate);
-    EXPECT_EQ(is, should) << N << ' ' << TransposeA << TransposeB << ' ' << a_swizzle << ' ' << b_swizzle;
+  void check(int depth, bool accumulate) {
+    const auto [is, should] = multiplied<N, TransposeA, TransposeB>(depth, accumulate);
+    EXPECT_EQ(is, should) << N << ' ' << TransposeA << TransposeB << ' ' << depth;
   }
 
   std::mt19937 random_{3};
   std::uniform_int_distribution<int> small_{-4, 4};  // so that every sum is exact
 };
 
-TEST_F(WgmmaTest, IsTheProductForEverySwizzleAndOrder) {
-  for (const int swizzle : {0, 32, 64, 128}) {
-    // K-major: as many steps as a line has room for. MN-major: any number.
-    const int depth = swizzle == 0 ? 32 : swizzle / 2;
-    check<64, false, false>(swizzle, swizzle, depth, false);
-    check<64, true, false>(swizzle, swizzle, depth, true);
-    check<64, false, true>(swizzle, swizzle, depth, true);
-    check<128, true, true>(swizzle, swizzle, depth, false);
-  }
-  check<128, false, true>(128, 64, 64, true);
-  check<8, false, false>(128, 128, 64, false);
-  check<256, false, true>(128, 128, 64, false);
+TEST_F(WgmmaTest, IsTheProductInEveryOrderOfTheOperands) {
+  check<64, false, false>(64, false);  // a line along k is 64 elements
+  check<64, true, false>(64, true);
+  check<64, false, true>(64, true);
+  for (const int depth : {32, 64}) check<128, true, true>(depth, false);
+  check<8, false, false>(64, false);
+  check<256, false, true>(64, false);
   cuda_emulator::set_thread_order(ThreadOrder::shuffled, 1);
-  check<64, false, true>(128, 128, 64, true);
+  check<64, false, true>(64, true);
 }
 
 TEST_F(WgmmaTest, ATileOffThePatternGivesWrongNumbers) {
-  const auto [right, expected] = multiplied<64, false, false>(128, 128, 64, false, 1024);
+  const auto [right, expected] = multiplied<64, false, false>(64, false, 1024);
   EXPECT_EQ(right, expected);
-  const auto [wrong, unmet] = multiplied<64, false, false>(128, 128, 64, false, 128);
+  const auto [wrong, unmet] = multiplied<64, false, false>(64, false, 128);
   EXPECT_NE(wrong, unmet);
 }
 
@@ -196,7 +161,7 @@ __global__ void multiply_from_registers(const char* image, std::uint32_t bytes, 
 }
 
 TEST_F(WgmmaTest, AMayComeFromRegisters) {
-  const Operand b{128, true, 64, 16};
+  const Operand b{true, 64, 16};
   const auto av = random(64 * 16), bv = random(64 * 16);
   std::vector<char> image(b.bytes());
   put(image, 0, b, bv);

@@ -26,9 +26,8 @@ Counts operator-(Counts now, const Counts& before) {
 Counts made(const Counts& calls) {
   Counts found;
   for (const char* const call :
-       {"cudaMalloc", "cudaMallocHost", "cudaHostAlloc", "cudaEventCreate", "cudaEventCreateWithFlags",
-        "cudaStreamCreate", "cudaStreamCreateWithFlags", "cudaStreamCreateWithPriority", "cudaFree", "cudaFreeHost",
-        "cudaEventDestroy", "cudaStreamDestroy"}) {
+       {"cudaMalloc", "cudaHostAlloc", "cudaEventCreateWithFlags", "cudaStreamCreateWithFlags",
+        "cudaStreamCreateWithPriority", "cudaFree", "cudaFreeHost", "cudaEventDestroy", "cudaStreamDestroy"}) {
     if (const auto at = calls.find(call); at != calls.end()) found.insert(*at);
   }
   return found;
