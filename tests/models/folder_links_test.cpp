@@ -86,9 +86,8 @@ TEST_F(FolderLinks, ATokenizerKeptByARunIsNotFollowedElsewhere) {
   run(tiny(at("text.h5"), {"training.steps=1"}), "run");
   fs::create_directory(at("run/tokenizer"));
   fs::create_symlink("../../elsewhere/secret", at("run/tokenizer/tokenizer.json"));
-  const std::string sentence =
-      error_of(ExitCode::checkpoint, [&] { export_model(open_model(at("run")), {.output = at("out")}); });
-  EXPECT_NE(sentence.find("leads out of its folder"), std::string::npos) << sentence;
+  expect_error(ExitCode::checkpoint, "leads out of its folder",
+               [&] { export_model(open_model(at("run")), {.output = at("out")}); });
   EXPECT_FALSE(fs::exists(at("out")));
 }
 
@@ -122,7 +121,7 @@ TEST_F(FolderLinks, WithinTheFolderAndToTheBlobsOfTheSameModelTheyAreFollowed) {
   // Nor is a folder of blobs that is itself a link elsewhere.
   fs::rename(at("hub/models--x--y/blobs"), at("moved"));
   fs::create_directory_symlink(at("moved"), at("hub/models--x--y/blobs"));
-  EXPECT_NE(error_of(ExitCode::checkpoint, [&] { open_model(snapshot); }).find("moved/"), std::string::npos);
+  expect_error(ExitCode::checkpoint, "moved/", [&] { open_model(snapshot); });
 }
 
 TEST_F(FolderLinks, ALinkThatChangesMeanwhileShowsNothing) {
