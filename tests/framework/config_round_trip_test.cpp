@@ -64,10 +64,8 @@ RopeScalingConfig random_scaling(Draw& draw, std::int64_t pairs) {
   return s;
 }
 
-Config random_config(std::uint64_t seed) {
-  Draw draw(seed);
-  Config c;
-  ModelConfig& m = c.model;
+ModelConfig random_model(Draw& draw) {
+  ModelConfig m;
   m.architecture = draw.one_of(all_architectures);
   m.vocab_size = 2 + draw.below(70000);
   m.num_key_value_heads = 1 + draw.below(4);
@@ -97,6 +95,13 @@ Config random_config(std::uint64_t seed) {
   m.tie_word_embeddings = draw.flag();
   m.attention_bias = draw.flag();
   m.mlp_bias = draw.flag();
+  return m;
+}
+
+Config random_config(std::uint64_t seed) {
+  Draw draw(seed);
+  Config c;
+  c.model = random_model(draw);
   for (std::int64_t n = 1 + draw.below(3); n > 0; --n) {
     c.data.train.push_back({draw.text(), draw.flag() ? 1.0 : draw.real(1e-9, 5)});
   }

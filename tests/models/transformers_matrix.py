@@ -34,15 +34,8 @@ V, L, H, G = 48, 2, 4, 2
 LENGTHS, TARGETS = (16, 64), 8
 
 
-def options_of(kind, rope, tied, draw):
-    """Shapes differ from model to model; draw(n): from 0 to n - 1."""
-    D = 2 * (4 + draw(5))
-    common = {"vocab_size": V + draw(9), "tie_word_embeddings": tied, "bos_token_id": None, "eos_token_id": None}
-    if kind == "GPT2":
-        return {**common, "n_embd": 4 * (3 + draw(5)), "n_layer": 1 + draw(3), "n_head": 4, "n_positions": 96,
-                "n_inner": None if draw(2) else 20 + draw(20)}
-    pairs = range(D // 2)
-    ropes = {
+def rotary_keys(kind, rope, pairs, draw):
+    return {
         "default": {"rope_type": "default"},
         "linear": {"rope_type": "linear", "factor": 1.5 + draw(4)},
         "yarn": {"rope_type": "yarn", "factor": 2.0 + draw(4), "original_max_position_embeddings": 32,
@@ -52,11 +45,21 @@ def options_of(kind, rope, tied, draw):
                    "original_max_position_embeddings": 64},
         "longrope": {"rope_type": "longrope", "factor": 2.0 + draw(4), "original_max_position_embeddings": 32,
                      "short_factor": [1 + i / 7 for i in pairs], "long_factor": [1.5 + draw(3) + i for i in pairs]},
-    }
+    }[rope]
+
+
+def options_of(kind, rope, tied, draw):
+    """Shapes differ from model to model; draw(n): from 0 to n - 1."""
+    D = 2 * (4 + draw(5))
+    common = {"vocab_size": V + draw(9), "tie_word_embeddings": tied, "bos_token_id": None, "eos_token_id": None}
+    if kind == "GPT2":
+        return {**common, "n_embd": 4 * (3 + draw(5)), "n_layer": 1 + draw(3), "n_head": 4, "n_positions": 96,
+                "n_inner": None if draw(2) else 20 + draw(20)}
+    rotary = rotary_keys(kind, rope, range(D // 2), draw)
     options = {**common, "hidden_size": 4 * (3 + draw(5)), "num_hidden_layers": 1 + draw(3), "num_attention_heads": H,
                "num_key_value_heads": [1, 2, 4][draw(3)], "head_dim": D, "intermediate_size": 12 + draw(20),
                "max_position_embeddings": 128, "rms_norm_eps": [1e-5, 1e-6][draw(2)],
-               "rope_parameters": {"rope_theta": float(50 + draw(1000)), **ropes[rope]}}
+               "rope_parameters": {"rope_theta": float(50 + draw(1000)), **rotary}}
     window = 5 + draw(20) if draw(2) else None
     layers = options["num_hidden_layers"]
     types = [("full_attention", "sliding_attention")[draw(2)] for _ in range(layers)]

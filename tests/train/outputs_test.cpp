@@ -117,56 +117,59 @@ struct ProgramOutput {
   bool is_slow = false;  // only what is refused is tried
 };
 
-TEST_F(Outputs, OfAllProgramsReplaceAFormerOneAndNothingElse) {
-  ASSERT_EQ(train_with({}).code, 0);
-  ASSERT_EQ(train_with({"--output", "dumped", "--dump-step", "1", "--dump", "dump"}).code, 0);
-  fs::copy(source_folder() + "/configs/hardware/cpu.yaml", at("machine.yaml"));
-  std::ofstream(at("in.txt")) << "text to prepare";
+std::vector<ProgramOutput> program_outputs() {
   const std::string saved = "runs/run/checkpoints/step-00000002/";
   const std::vector<std::string> of_run{"runs/run/config.yaml", "runs/run/metrics.jsonl", "runs/run/lock",
                                         saved + "manifest.json", saved + "config.yaml"};
   const std::vector<std::string> scored = joined(
       of_run,
       {"text.h5", "text.h5.manifest.json", saved + "state-00000-of-00001.h5", saved + "state-00000-of-00001.h5.json"});
-  const std::vector<ProgramOutput> outputs{
-      {"train",
-       {"--config", "run.yaml", "--output", "runs/traced", "--trace"},
-       {"run.yaml", "text.h5", "text.h5.manifest.json"}},
-      {"evaluate",
-       {"--checkpoint", "runs/run", "--data", "text.h5", "--context-lengths", "16", "--target-tokens", "8",
-        "--target-blocks", "4", "--output"},
-       scored},
-      {"evaluate",
-       {"--checkpoint", "runs/run", "--data", "text.h5", "--context-lengths", "16", "--target-tokens", "8",
-        "--target-blocks", "4", "--per-token"},
-       scored},
-      {"plan", {"--config", "run.yaml", "--hardware", "machine.yaml", "--output"}, {"run.yaml", "machine.yaml"}},
-      {"check", {"--config", "run.yaml", "--output"}, {"run.yaml", "text.h5", "text.h5.manifest.json"}},
-      {"plan", {"--measure", "--output"}, {}, false, false, true},
-      {"report", {"runs/run", "--output"}, of_run},
-      {"prepare", {"--input", "in.txt", "--output"}, {"in.txt"}, false},
-      {"export", {"--checkpoint", "runs/run", "--output"}, of_run, false, true},
-      {"train",
-       {"--config", "run.yaml", "--output", "runs/traced", "--dump-step", "1", "--dump"},
-       {"run.yaml", "text.h5", "runs/run", "runs/run/checkpoints/step-00000002"},
-       true,
-       true},
-      {"train", {"--config", "run.yaml", "--output"}, {"run.yaml", "text.h5"}, false, true}};
-  // What a person may have that looks like each of ours.
-  const std::vector<std::string> looks{
-      "",
-      "my notes",
-      "<!DOCTYPE html>\n<html><body>my page</body></html>\n",
-      R"({"kind": "plan", "steps": "mine"})",
-      R"({"checkpoint":"c","trained_length":1,"documents":1,"target_tokens":1,"target_hash":"h","results":[]})",
-      R"({"displayTimeUnit":"ms","traceEvents":[]})",
-      "# Written by plan --measure, and then by me\n"};
+  return {{"train",
+           {"--config", "run.yaml", "--output", "runs/traced", "--trace"},
+           {"run.yaml", "text.h5", "text.h5.manifest.json"}},
+          {"evaluate",
+           {"--checkpoint", "runs/run", "--data", "text.h5", "--context-lengths", "16", "--target-tokens", "8",
+            "--target-blocks", "4", "--output"},
+           scored},
+          {"evaluate",
+           {"--checkpoint", "runs/run", "--data", "text.h5", "--context-lengths", "16", "--target-tokens", "8",
+            "--target-blocks", "4", "--per-token"},
+           scored},
+          {"plan", {"--config", "run.yaml", "--hardware", "machine.yaml", "--output"}, {"run.yaml", "machine.yaml"}},
+          {"check", {"--config", "run.yaml", "--output"}, {"run.yaml", "text.h5", "text.h5.manifest.json"}},
+          {"plan", {"--measure", "--output"}, {}, false, false, true},
+          {"report", {"runs/run", "--output"}, of_run},
+          {"prepare", {"--input", "in.txt", "--output"}, {"in.txt"}, false},
+          {"export", {"--checkpoint", "runs/run", "--output"}, of_run, false, true},
+          {"train",
+           {"--config", "run.yaml", "--output", "runs/traced", "--dump-step", "1", "--dump"},
+           {"run.yaml", "text.h5", "runs/run", "runs/run/checkpoints/step-00000002"},
+           true,
+           true},
+          {"train", {"--config", "run.yaml", "--output"}, {"run.yaml", "text.h5"}, false, true}};
+}
+
+/// What a person may have that looks like each of ours.
+const std::vector<std::string> looks{
+    "",
+    "my notes",
+    "<!DOCTYPE html>\n<html><body>my page</body></html>\n",
+    R"({"kind": "plan", "steps": "mine"})",
+    R"({"checkpoint":"c","trained_length":1,"documents":1,"target_tokens":1,"target_hash":"h","results":[]})",
+    R"({"displayTimeUnit":"ms","traceEvents":[]})",
+    "# Written by plan --measure, and then by me\n"};
+
+TEST_F(Outputs, OfAllProgramsReplaceAFormerOneAndNothingElse) {
+  ASSERT_EQ(train_with({}).code, 0);
+  ASSERT_EQ(train_with({"--output", "dumped", "--dump-step", "1", "--dump", "dump"}).code, 0);
+  fs::copy(source_folder() + "/configs/hardware/cpu.yaml", at("machine.yaml"));
+  std::ofstream(at("in.txt")) << "text to prepare";
   fs::create_symlink("in.txt", at("link"));
   fs::create_symlink("nowhere", at("dangling"));
   fs::create_directory(at("folder"));
   std::ofstream(at("folder/thesis.txt")) << "mine";
   ASSERT_EQ(::mkfifo(at("fifo").c_str(), 0600), 0);
-  for (const ProgramOutput& output : outputs) {
+  for (const ProgramOutput& output : program_outputs()) {
     const auto write_to = [&](const std::string& path) {
       fs::remove_all(at("runs/traced"));
       return run_child(output.program, joined(output.arguments, {path}), folder);

@@ -138,6 +138,30 @@ void check_memory(const Runtime& state, const char* what, const void* pointer, s
       "cublasLtMatmul: {} needs {} bytes of device memory at {}, which are not there", what, bytes, pointer));
 }
 
+// The product's memory is there, and aligned as the algorithm was promised.
+void check_operands(const Runtime& state, const MatrixProduct& product, const cublasLtMatmulAlgo_t* algorithm,
+                    bool reads_c, const void* workspace, std::size_t workspace_bytes) {
+  if (algorithm != nullptr) {
+    const std::array<std::uint32_t, 4> alignment = alignment_of(*algorithm);
+    check_alignment("A", product.a, alignment[0]);
+    check_alignment("B", product.b, alignment[1]);
+    if (reads_c) check_alignment("C", product.c, alignment[2]);
+    check_alignment("D", product.d, alignment[3]);
+  }
+  check_memory(state, "A", product.a, product.a_layout.bytes());
+  check_memory(state, "B", product.b, product.b_layout.bytes());
+  check_memory(state, "D", product.d, product.d_layout.bytes());
+  if (reads_c) check_memory(state, "C", product.c, product.c_layout.bytes());
+  if (workspace_bytes > 0) {
+    check_alignment("the workspace", workspace, 256);
+    check_memory(state, "the workspace", workspace, workspace_bytes);
+  }
+  if (product.epilogue == CUBLASLT_EPILOGUE_BIAS) {
+    check_alignment("the bias", product.bias, 16);
+    check_memory(state, "the bias", product.bias, product.m() * product.d_layout.element_bytes());
+  }
+}
+
 }  // namespace
 
 const char* cublasLtGetStatusName(cublasStatus_t status) {
@@ -283,26 +307,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     }
     const std::size_t used = algorithm == nullptr ? 0 : algorithm->data[6];
     if (algorithm != nullptr) {
-      const std::array<std::uint32_t, 4> alignment = alignment_of(*algorithm);
-      const cublasLtMatmulAlgo_t expected = algorithm_of(*product, used, alignment);
+      const cublasLtMatmulAlgo_t expected = algorithm_of(*product, used, alignment_of(*algorithm));
       if (std::memcmp(algorithm, &expected, sizeof(expected)) != 0 || used > workspace_bytes) {
         return CUBLAS_STATUS_INVALID_VALUE;
       }
-      check_alignment("A", a, alignment[0]);
-      check_alignment("B", b, alignment[1]);
-      if (reads_c) check_alignment("C", c, alignment[2]);
-      check_alignment("D", d, alignment[3]);
     }
-    if (used > 0) check_alignment("the workspace", workspace, 256);
-    if (product->epilogue == CUBLASLT_EPILOGUE_BIAS) check_alignment("the bias", product->bias, 16);
-    check_memory(state, "A", a, product->a_layout.bytes());
-    check_memory(state, "B", b, product->b_layout.bytes());
-    check_memory(state, "D", d, product->d_layout.bytes());
-    if (reads_c) check_memory(state, "C", c, product->c_layout.bytes());
-    if (used > 0) check_memory(state, "the workspace", workspace, used);
-    if (product->epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
-      check_memory(state, "the bias", product->bias, product->m() * product->d_layout.element_bytes());
-    }
+    check_operands(state, *product, algorithm, reads_c, workspace, used);
     const std::string name = fmt::format("matrix product {} x {} x {}", product->m(), product->n(), product->k());
     state.load(name, lock);
     state.streams.add(stream,
