@@ -1,14 +1,15 @@
 // Which folders a run takes: none that holds what is not a run's, none whose checkpoints are gone, none of another run;
 // and that a run goes on with its own config.
+#include <poll.h>
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): kill is POSIX
+#include <sys/inotify.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <thread>
 
 #include "framework/config/read_config.h"
 #include "framework/storage/files.h"
@@ -193,12 +194,20 @@ TEST_F(RunFolders, AFinishedRunIsSwept) {
 TEST_F(RunFolders, AResumeWaitsForRanksThatStillEnd) {
   ASSERT_EQ(train_into("run").code, 0);
   std::optional<FileLock> rank = FileLock::acquire(at("run/lock"), "", ExitCode::usage);
+  const int opened = ::inotify_init1(IN_CLOEXEC);
+  ASSERT_GE(::inotify_add_watch(opened, at("run/lock").c_str(), IN_OPEN), 0);
   Child resumed(binary_folder() + "/train",
                 {"--config", "run.yaml", "--output", "run", "--resume", "--set", "training.steps=6"}, folder);
-  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  for (int look = 0; look < 2; ++look) {  // it finds the lock held, and looks again
+    pollfd wait{opened, POLLIN, 0};
+    ASSERT_EQ(::poll(&wait, 1, /*milliseconds=*/120'000), 1);
+    std::array<char, 4096> event;
+    ASSERT_GT(::read(opened, event.data(), event.size()), 0);
+  }
   rank.reset();
   expect_end(resumed.wait(), 0);
   EXPECT_EQ(steps("run"), (std::vector<double>{1, 2, 3, 4, 5, 6}));
+  ::close(opened);
 }
 
 }  // namespace
