@@ -200,8 +200,8 @@ class Names(unittest.TestCase):
         commands = re.search(r"set\(ringtrain_commands ([\w ]+)\)", cmake)[1].split()
         built = commands + re.search(r"set\(ringtrain_extras ([\w ]+)\)", cmake)[1].split()
         usage = read(ROOT / "docs" / "usage.md")
-        listed = re.search(r"The commands of the core are ([^.]*)\.", usage)
-        self.assertIsNotNone(listed, "docs/usage.md lists them: 'The commands of the core are `train`, ...'")
+        listed = re.search(r"The core commands are ([^.]*)\.", usage)
+        self.assertIsNotNone(listed, "docs/usage.md lists them: 'The core commands are `train`, ...'")
         self.assertEqual(sorted(re.findall(r"`(\w+)`", listed[1])), sorted(commands))
         for page in [*pages.PAGES, ROOT / "CMakeLists.txt"]:
             for word in re.findall(r"\b(\w+) programs\b", read(page)):

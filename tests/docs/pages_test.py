@@ -165,7 +165,7 @@ class Planned(unittest.TestCase):
         plans = re.findall(r"\n([\d.]+) GiB of [^\n]* and ([\d.]+ \wiB) of [^\n]*it fits.*?a step takes ([\d.]+) s:.*?"
                            r"\n([\d.e+]+) tokens/s; MFU ([\d.]+) %.*?in all ([\d.]+) hours", printed, re.S)
         fits, table = plans[:4], plans[4:]
-        self.assertEqual([row[3:] for row in rows("docs/planning.md", "model, tokens a sequence")],
+        self.assertEqual([row[3:] for row in rows("docs/planning.md", "model, tokens per sequence")],
                          [[f"{memory} GiB", host, f"{float(step):,.0f} s", f"{mfu} %"]
                           for memory, host, step, _, mfu, _ in fits])
         self.assertEqual([row[1:] for row in rows("README.md", "context")],
