@@ -6,8 +6,6 @@
 #include <compare>
 #include <cstdint>
 #include <numbers>
-#include <string>
-#include <vector>
 
 #include "framework/allocator.h"
 #include "kernels/attention.h"

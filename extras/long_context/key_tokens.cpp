@@ -1,7 +1,6 @@
 #include "extras/long_context/key_tokens.h"
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 

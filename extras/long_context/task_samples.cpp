@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <ranges>
-#include <set>
 
 #include "data/tokens_in_memory.h"
 #include "framework/error.h"

@@ -3,7 +3,6 @@
 // a machine that does nothing else; on a busy one it measures that.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "extras/planner/hardware.h"

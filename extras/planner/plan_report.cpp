@@ -6,7 +6,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "framework/config/training_stages.h"
 #include "framework/counted.h"
 #include "framework/profile/progress.h"
 #include "train/engine/checkpoint_size.h"

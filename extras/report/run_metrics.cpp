@@ -1,6 +1,5 @@
 #include "extras/report/run_metrics.h"
 
-#include <cmath>
 #include <map>
 
 #include "framework/error.h"

@@ -2,7 +2,6 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <set>
 
 #include "data/loader.h"
 #include "extras/long_context/comparison.h"
