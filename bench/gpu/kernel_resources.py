@@ -2,14 +2,10 @@
 """What the compiler made of every kernel in cubins, object files or programs, read without a GPU, as a Markdown table:
 registers, static shared memory, stack; and, counted in the machine code, matrix instructions (HGMMA: Hopper's wgmma;
 HMMA: mma.sync), 16-byte accesses of global memory (LDG/STG.128), bulk copies (UTMA*, UBLK*), and accesses of local memory
-(LDL/STL: spills, or arrays that are not in registers). With --order, instead, what stands in the code of kernels with
-wgmma, in its order: products, waits for all but N groups of them, exponentials, accesses of local memory. The assembler
-may move a wait in front of what is to run beside the products, and has. Needs cuobjdump: CUDA's, or that of the triton
-package.
+(LDL/STL: spills, or arrays that are not in registers). Needs cuobjdump: CUDA's, or that of the triton package.
 """
 import argparse
 import collections
-import itertools
 import os
 import re
 import shutil
@@ -18,7 +14,6 @@ import sys
 
 COUNTED = {"HGMMA": r"\bHGMMA", "HMMA": r"\bHMMA", "LDG.128": r"\bLDG\.E[.\w]*\.128", "STG.128": r"\bSTG\.E[.\w]*\.128",
            "LDGSTS.128": r"\bLDGSTS\.E[.\w]*\.128", "bulk": r"\b(UTMA|UBLK)", "LDL": r"\bLDL", "STL": r"\bSTL"}
-ORDERED = re.compile(r"\b(HGMMA|MUFU\.EX2|LDL|STL)\b|WARPGROUP\.DEPBAR\.LE gsb0, 0x(\w+)")
 
 
 def dump(cuobjdump, option, path):
@@ -61,15 +56,12 @@ def read(cuobjdump, path):
     for kernel, lines in code.items():
         text = "\n".join(lines)
         kernels[kernel].update({name: len(re.findall(pattern, text)) for name, pattern in COUNTED.items()})
-        steps = [match[1] or f"wait {match[2]}" for match in map(ORDERED.search, lines) if match]
-        kernels[kernel]["order"] = [(step, len(list(group))) for step, group in itertools.groupby(steps)]
     return kernels
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+")
-    parser.add_argument("--order", action="store_true", help="what stands behind what, of kernels with wgmma")
     parser.add_argument("--cuobjdump", default=shutil.which("cuobjdump"), help="(default: that of the PATH)")
     arguments = parser.parse_args()
     if not arguments.cuobjdump:
@@ -78,11 +70,6 @@ def main():
     for path in arguments.files:
         kernels.update(read(os.path.abspath(arguments.cuobjdump), path))
     names = readable(sorted({symbol for _, symbol in kernels}))
-    if arguments.order:
-        for (_, symbol), k in sorted(kernels.items(), key=lambda item: names[item[0][1]]):
-            if k.get("HGMMA"):
-                print(f"{names[symbol]}:", ", ".join(f"{n} {step}" if n > 1 else step for step, n in k["order"]))
-        return 0
     print("| kernel | code | registers | shared | stack | " + " | ".join(COUNTED) + " |")
     print("|---" * (5 + len(COUNTED)) + "|")
     for (architecture, symbol), k in sorted(kernels.items(), key=lambda item: (names[item[0][1]], item[0][0])):

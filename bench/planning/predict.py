@@ -166,9 +166,6 @@ def table(options, cases, measured, corpus, rates):
         model, ring, length, megabits, layout = case
         rows.setdefault(f"{ring}, {length}, {megabits or '-'}, {layout}", {})[model] = (
             f"{plan['step_seconds']:.4f}, {seconds:.4f}, {error:+.1f}{'°' if held_out else ''}")
-        if options.parts:
-            print(case, {name: round(value, 4) for name, value in plan["seconds"].items() if value})
-            print("   ", [round(value, 4) for value in measured[str(case)]])
     print("| ring, tokens, Mbit/s, layout | " + " | ".join(FITTED) + " |\n" + "|---" * (1 + len(FITTED)) + "|")
     for name, cells in rows.items():
         print(f"| {name} | " + " | ".join(cells.get(model, "-") for model in FITTED) + " |")
@@ -206,7 +203,6 @@ def main():
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--sharding", action="store_true")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--parts", action="store_true", help="what each prediction is made of")
     options = parser.parse_args()
     start = time.monotonic()
     options.bin, options.folder = options.bin.resolve(), options.folder.resolve()
