@@ -18,13 +18,10 @@ namespace {
 
 using namespace ringtrain;
 
-/// Weights that are all the same.
-class EqualWeights final : public WeightSource {
- public:
-  void read(const Parameter&, std::int64_t, const TensorView& to) override {
-    dispatch_float(to.dtype, [&]<class Real>() { std::fill_n(to.as<Real>(), to.numel(), Real{0.25}); });
-  }
-};
+/// Reads weights that are all the same.
+void read_equal(const Parameter&, std::int64_t, const TensorView& to) {
+  dispatch_float(to.dtype, [&]<class Real>() { std::fill_n(to.as<Real>(), to.numel(), Real{0.25}); });
+}
 
 /// Writes the base, unless it is there. It is of the size that the inputs of the corpus are made for.
 void write_base() {
@@ -38,16 +35,16 @@ void write_base() {
       "max_position_embeddings": 16})",
                                            "config.json")
                      .model;
-  source.open_weights = [] { return std::make_unique<EqualWeights>(); };
+  source.open_weights = [] { return read_equal; };
   export_model(source, {.output = folder});
 }
 
 void read_all(const ModelSource& source) {
-  const auto weights = source.open_weights();
+  const WeightReader read = source.open_weights();
   const ParameterTable table = make_parameter_table(source.model);
   for (const Parameter& parameter : table.all()) {
     std::vector<double> values(parameter.shape.numel());
-    weights->read(parameter, 0, host_view(values.data(), {std::ssize(values)}));
+    read(parameter, 0, host_view(values.data(), {std::ssize(values)}));
   }
 }
 

@@ -27,12 +27,12 @@ using Values = std::map<std::string, std::vector<double>>;
 /// Returns all parameters that a model's table has.
 Values weights_of(const ModelSource& source) {
   Values values;
-  const auto weights = source.open_weights();
+  const WeightReader read = source.open_weights();
   const ParameterTable table = make_parameter_table(source.model);
   for (const Parameter& parameter : table.all()) {
     std::vector<double>& to = values[parameter.name];
     to.resize(parameter.shape.numel());
-    weights->read(parameter, 0, host_view(to.data(), {std::ssize(to)}));
+    read(parameter, 0, host_view(to.data(), {std::ssize(to)}));
   }
   return values;
 }

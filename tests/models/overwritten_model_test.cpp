@@ -32,18 +32,18 @@ class OverwrittenModel : public TrainTest {
     age(file);
     const ModelSource source = open_model(model);
     const ParameterTable table = make_parameter_table(source.model);
-    const auto read_all = [&](WeightSource& weights) {
+    const auto read_all = [&](const WeightReader& read) {
       for (const Parameter& parameter : table.all()) {
         std::vector<double> values(parameter.shape.numel());
-        weights.read(parameter, 0, host_view(values.data(), {parameter.shape.numel()}));
+        read(parameter, 0, host_view(values.data(), {parameter.shape.numel()}));
       }
     };
-    const std::unique_ptr<WeightSource> begun = source.open_weights();
-    read_all(*begun);  // the last file is still open
-    const std::unique_ptr<WeightSource> later = source.open_weights();
+    const WeightReader begun = source.open_weights();
+    read_all(begun);  // the last file is still open
+    const WeightReader later = source.open_weights();
     change(file);
-    for (WeightSource* weights : {begun.get(), later.get()}) {
-      const std::string sentence = error_of(ExitCode::checkpoint, [&] { read_all(*weights); });
+    for (const WeightReader& read : {begun, later}) {
+      const std::string sentence = error_of(ExitCode::checkpoint, [&] { read_all(read); });
       EXPECT_NE(sentence.find("was changed while it was being read"), std::string::npos) << sentence;
       EXPECT_NE(sentence.find(fs::path(file).filename().string()), std::string::npos) << sentence;
     }

@@ -6,13 +6,13 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 #include <utility>
 
+#include "framework/config/named.h"
 #include "framework/error.h"
 #include "framework/output/output_folder.h"
 #include "framework/profile/progress.h"
@@ -45,16 +45,18 @@ struct Export {
   std::int64_t elements() const { return element_count(shape); }
 };
 
-/// Returns the tensors in their class's order.
-std::vector<Export> tensors_of(const ModelConfig& model, const ParameterTable& table) {
-  const Places places = hugging_face_places(model);
+/// Returns the tensors of the folder, those of a whole model in their class's order.
+std::vector<Export> tensors_of(const ModelSource& source, const ParameterTable& table) {
+  const bool adapters = source.model.lora.on();
+  const std::set<std::string> modules = adapters ? modules_to_save(source) : std::set<std::string>{};
+  const Places places = adapters ? Places(peft_place) : hugging_face_places(source.model);
   std::vector<Export> tensors;
-  for (const Parameter* parameter : in_class_order(model, table)) {
+  for (const Parameter* parameter : in_class_order(source.model, table)) {
+    if (adapters && !in_peft_folder(*parameter, modules)) continue;
     TensorPlace place = places(*parameter);
     const auto same = std::ranges::find(tensors, place.name, &Export::name);
     if (same == tensors.end()) {
-      tensors.push_back(
-          {std::move(place.name), std::move(place.shape), place.form == TensorPlace::Form::transposed, {parameter}});
+      tensors.push_back({std::move(place.name), std::move(place.shape), place.transposed, {parameter}});
     } else {
       same->parts.push_back(parameter);
     }
@@ -62,21 +64,10 @@ std::vector<Export> tensors_of(const ModelConfig& model, const ParameterTable& t
   return tensors;
 }
 
-/// Returns the tensors of a PEFT folder.
-std::vector<Export> adapter_tensors_of(const ModelSource& source, const ParameterTable& table) {
-  std::vector<Export> tensors;
-  const std::set<std::string> modules = modules_to_save(source);
-  for (const Parameter& parameter : table.all()) {
-    if (!in_peft_folder(parameter, modules)) continue;
-    tensors.push_back({peft_name(parameter), shape_of(parameter), false, {&parameter}});
-  }
-  return tensors;
-}
-
 /// Writes tensors one after the other into a file that waits for them in this order.
 class TensorCopy {
  public:
-  TensorCopy(WeightSource& weights, StoredType type, std::int64_t parameters) : weights_(weights), type_(type) {
+  TensorCopy(WeightReader read, StoredType type, std::int64_t parameters) : read_(std::move(read)), type_(type) {
     if (parameters >= large_model) progress_ = std::make_unique<Progress>("export", parameters);
   }
 
@@ -91,11 +82,6 @@ class TensorCopy {
   }
 
  private:
-  /// Fills to[0, count) with elements of a parameter from `begin` on.
-  void read(const Parameter& parameter, std::int64_t begin, std::int64_t count, double* to) {
-    weights_.read(parameter, begin, host_view(to, {count}));
-  }
-
   /// Appends the values as the file has them.
   void append(const Export& tensor, const std::vector<double>& values, SafetensorsWriter& file) {
     throw_if_signalled();
@@ -121,7 +107,7 @@ class TensorCopy {
     const std::int64_t end = part.shape.numel();
     for (std::int64_t at = 0; at < end; at += slice_elements) {
       values_.resize(std::min(slice_elements, end - at));
-      read(part, at, std::ssize(values_), values_.data());
+      read_(part, at, host_view(values_.data(), {std::ssize(values_)}));
       append(tensor, values_, file);
     }
   }
@@ -137,7 +123,7 @@ class TensorCopy {
       std::int64_t o = 0;  // of the tensor
       for (const Parameter* part : tensor.parts) {
         for (std::int64_t row = 0; row < part->shape[0]; ++row, ++o) {
-          read(*part, row * in + first, rows, column_.data());
+          read_(*part, row * in + first, host_view(column_.data(), {rows}));
           for (std::int64_t i = 0; i < rows; ++i) {
             values_[i * out + o] = column_[i];
           }
@@ -147,7 +133,7 @@ class TensorCopy {
     }
   }
 
-  WeightSource& weights_;
+  WeightReader read_;
   StoredType type_;
   std::unique_ptr<Progress> progress_;
   std::int64_t done_ = 0;  // parameters
@@ -160,11 +146,9 @@ void write_weights(const ModelSource& source, const ExportOptions& options, cons
   const std::string& folder = output.content();
   const ParameterTable table = make_parameter_table(source.model);
   const bool adapters = source.model.lora.on();
-  const std::vector<Export> tensors = adapters ? adapter_tensors_of(source, table) : tensors_of(source.model, table);
+  const std::vector<Export> tensors = tensors_of(source, table);
   std::vector<std::int64_t> bytes;
-  std::map<std::string_view, const Export*> by_name;
   for (const Export& tensor : tensors) {
-    by_name[tensor.name] = &tensor;
     bytes.push_back(stored_bytes(options.dtype, tensor.elements()));
     summary.parameters += tensor.elements();
     summary.bytes += bytes.back();
@@ -177,8 +161,7 @@ void write_weights(const ModelSource& source, const ExportOptions& options, cons
     largest = std::max(largest, size);
   }
   output.require_room(summary.bytes, largest);
-  const std::unique_ptr<WeightSource> weights = source.open_weights();
-  TensorCopy copy(*weights, options.dtype, summary.parameters);
+  TensorCopy copy(source.open_weights(), options.dtype, summary.parameters);
   nlohmann::json index{{"metadata", {{"total_parameters", summary.parameters}, {"total_size", summary.bytes}}}};
   for (std::size_t shard = 0; shard < shards.size(); ++shard) {
     const std::string& name = summary.files.emplace_back(
@@ -191,7 +174,9 @@ void write_weights(const ModelSource& source, const ExportOptions& options, cons
       index["weight_map"][tensors[i].name] = name;
     }
     SafetensorsWriter file(folder + "/" + name, std::move(entries));
-    for (const StoredTensor& tensor : file.tensors()) copy.copy(*by_name.at(tensor.name), file);
+    for (const StoredTensor& stored : file.tensors()) {
+      copy.copy(*std::ranges::find(tensors, stored.name, &Export::name), file);
+    }
     file.finish();
   }
   if (shards.size() > 1) {
@@ -240,20 +225,21 @@ std::vector<std::vector<std::size_t>> split_into_shards(const std::vector<std::i
 }
 
 std::int64_t parse_byte_count(const std::string& text, const std::string& source) {
-  constexpr std::array<std::pair<std::string_view, std::int64_t>, 9> units{{{"", 1},
-                                                                            {"B", 1},
-                                                                            {"KB", 1'000},
-                                                                            {"MB", 1'000'000},
-                                                                            {"GB", 1'000'000'000},
-                                                                            {"TB", 1'000'000'000'000},
-                                                                            {"KiB", 1LL << 10},
-                                                                            {"MiB", 1LL << 20},
-                                                                            {"GiB", 1LL << 30}}};
+  using Unit = Named<std::int64_t>;
+  constexpr std::array units{Unit{1, ""},
+                             Unit{1, "B"},
+                             Unit{1'000, "KB"},
+                             Unit{1'000'000, "MB"},
+                             Unit{1'000'000'000, "GB"},
+                             Unit{1'000'000'000'000, "TB"},
+                             Unit{1 << 10, "KiB"},
+                             Unit{1 << 20, "MiB"},
+                             Unit{1 << 30, "GiB"}};
   std::int64_t count = 0, bytes = 0;
   std::string_view unit = text;
   const bool number = take_number(unit, count);
-  const auto* const known = std::ranges::find(units, unit, &std::pair<std::string_view, std::int64_t>::first);
-  if (!number || count < 1 || known == units.end() || __builtin_mul_overflow(count, known->second, &bytes)) {
+  const auto* const known = std::ranges::find_if(units, [&](const Unit& one) { return unit == one.name; });
+  if (!number || count < 1 || known == units.end() || __builtin_mul_overflow(count, known->value, &bytes)) {
     fail(ExitCode::usage,
          "{} {}: must be a number of bytes from 1 on, with KB, MB, GB, TB, KiB, MiB or GiB behind it, "
          "e.g. 5GB",

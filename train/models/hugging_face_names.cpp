@@ -1,11 +1,9 @@
 #include "train/models/hugging_face_names.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "framework/config/model_config.h"
-#include "framework/error.h"
 #include "train/models/hugging_face_families.h"
 
 namespace ringtrain {
@@ -33,84 +31,69 @@ NameParts parts_of(const std::string& name) {
   return parts;
 }
 
-/// What GPT-2 calls a module, and how it holds its weight.
-struct Gpt2Module {
+/// What a class calls a module of ours, and how it holds its weight.
+struct Module {
   std::string_view ours, theirs;
   bool transposed = false;
-  int part = 0;  // of c_attn: queries, keys, values
+  std::int64_t rows = 0;  // of a projection that lies in one tensor with others, one after the other; else 0
 };
-constexpr std::string_view fused_attention = "attn.c_attn";
-constexpr std::array gpt2_modules{Gpt2Module{"model.embed_tokens", "wte"},
-                                  Gpt2Module{"model.embed_positions", "wpe"},
-                                  Gpt2Module{"input_layernorm", "ln_1"},
-                                  Gpt2Module{"self_attn.q_proj", fused_attention, true, 0},
-                                  Gpt2Module{"self_attn.k_proj", fused_attention, true, 1},
-                                  Gpt2Module{"self_attn.v_proj", fused_attention, true, 2},
-                                  Gpt2Module{"self_attn.o_proj", "attn.c_proj", true},
-                                  Gpt2Module{"post_attention_layernorm", "ln_2"},
-                                  Gpt2Module{"mlp.up_proj", "mlp.c_fc", true},
-                                  Gpt2Module{"mlp.down_proj", "mlp.c_proj", true},
-                                  Gpt2Module{"model.norm", "ln_f"}};
 
-TensorPlace gpt2_place(const Parameter& parameter, const std::string& prefix) {
-  const NameParts parts = parts_of(parameter.name);
-  if (parts.module == "lm_head") return {.name = parameter.name, .shape = shape_of(parameter)};
-  const auto* const module = std::ranges::find(gpt2_modules, parts.module, &Gpt2Module::ours);
-  ensure(module != gpt2_modules.end(), "every module of GPT-2 has a name in transformers");
-  TensorPlace place;
-  place.name =
-      prefix + (parts.layer.empty() ? "" : "h." + parts.layer + ".") + std::string(module->theirs) + "." + parts.kind;
-  place.shape = shape_of(parameter);
-  const std::int64_t out = place.shape.front();
-  if (module->transposed && parts.kind == "weight") {
-    std::swap(place.shape[0], place.shape[1]);
-    place.form = TensorPlace::Form::transposed;
-  }
-  if (module->theirs == fused_attention) {
-    place.first = module->part * out;
-    place.shape.back() = 3 * out;
-  }
-  return place;
-}
-
-/// Where a model whose projections are joined holds a parameter: rows of q, k and v, or of gate and up, one above the
-/// other.
-TensorPlace joined_place(const Parameter& parameter, const ModelConfig& model) {
-  struct Part {
-    std::string_view ours, joined;
-    std::int64_t rows;
-  };
+/// Returns the modules that a class has under other names.
+std::vector<Module> modules_of(const ModelConfig& model) {
+  const Family& family = family_of(model.architecture);
+  const std::int64_t width = model.hidden_size, inner = model.intermediate_size;
   const std::int64_t queries = model.num_attention_heads * model.head_dim;
   const std::int64_t keys = model.num_key_value_heads * model.head_dim;
-  const std::array<Part, 5> all{{{"self_attn.q_proj", "self_attn.qkv_proj", queries},
-                                 {"self_attn.k_proj", "self_attn.qkv_proj", keys},
-                                 {"self_attn.v_proj", "self_attn.qkv_proj", keys},
-                                 {"mlp.gate_proj", "mlp.gate_up_proj", model.intermediate_size},
-                                 {"mlp.up_proj", "mlp.gate_up_proj", model.intermediate_size}}};
+  if (family.own_projections()) return {};
+  if (family.joined) {
+    return {{"self_attn.q_proj", "self_attn.qkv_proj", false, queries},
+            {"self_attn.k_proj", "self_attn.qkv_proj", false, keys},
+            {"self_attn.v_proj", "self_attn.qkv_proj", false, keys},
+            {"mlp.gate_proj", "mlp.gate_up_proj", false, inner},
+            {"mlp.up_proj", "mlp.gate_up_proj", false, inner}};
+  }
+  return {{"model.embed_tokens", "wte"},
+          {"model.embed_positions", "wpe"},
+          {"input_layernorm", "ln_1"},
+          {"self_attn.q_proj", "attn.c_attn", true, width},
+          {"self_attn.k_proj", "attn.c_attn", true, width},
+          {"self_attn.v_proj", "attn.c_attn", true, width},
+          {"self_attn.o_proj", "attn.c_proj", true},
+          {"post_attention_layernorm", "ln_2"},
+          {"mlp.up_proj", "mlp.c_fc", true},
+          {"mlp.down_proj", "mlp.c_proj", true},
+          {"model.norm", "ln_f"}};
+}
+
+/// top, layers: what their names begin with outside and inside of the layers.
+TensorPlace place_of(const Parameter& parameter, const std::vector<Module>& modules, const std::string& top,
+                     const std::string& layers) {
   TensorPlace place{.name = parameter.name, .shape = shape_of(parameter)};
   const NameParts parts = parts_of(parameter.name);
-  const auto* const own = std::ranges::find(all, parts.module, &Part::ours);
-  if (own == all.end()) return place;
-  place.name = std::string(layer_prefix) + parts.layer + "." + std::string(own->joined) + "." + parts.kind;
-  place.shape[0] = 0;
-  for (const Part& part : all) {
-    if (part.joined != own->joined) continue;
-    if (&part < own) place.first += part.rows * place.shape[1];
-    place.shape[0] += part.rows;
+  const auto own = std::ranges::find(modules, parts.module, &Module::ours);
+  if (own == modules.end()) return place;
+  place.name = (parts.layer.empty() ? top : layers + parts.layer + ".") + std::string(own->theirs) + "." + parts.kind;
+  place.transposed = own->transposed && parts.kind == "weight";
+  if (own->rows > 0) {
+    const std::int64_t row = place.transposed || place.shape.size() == 1 ? 1 : place.shape[1];
+    place.shape[0] = 0;
+    for (auto part = modules.begin(); part != modules.end(); ++part) {
+      if (part->theirs != own->theirs) continue;
+      if (part < own) place.first += part->rows * row;
+      place.shape[0] += part->rows;
+    }
   }
+  if (place.transposed) std::swap(place.shape[0], place.shape[1]);
   return place;
 }
 
 }  // namespace
 
 Places hugging_face_places(const ModelConfig& model, bool prefixed) {
-  const Family& family = family_of(model.architecture);
-  if (family.joined) return [model](const Parameter& parameter) { return joined_place(parameter, model); };
-  if (family.rotary) {
-    return [](const Parameter& parameter) { return TensorPlace{.name = parameter.name, .shape = shape_of(parameter)}; };
-  }
-  return [prefix = std::string(prefixed ? "transformer." : "")](const Parameter& parameter) {
-    return gpt2_place(parameter, prefix);
+  const bool rotary = family_of(model.architecture).rotary;
+  const std::string top = prefixed ? "transformer." : "", layers = rotary ? std::string(layer_prefix) : top + "h.";
+  return [modules = modules_of(model), top, layers](const Parameter& parameter) {
+    return place_of(parameter, modules, top, layers);
   };
 }
 

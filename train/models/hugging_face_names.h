@@ -3,11 +3,10 @@
 // own, q, k and v side by side in one tensor, and matrices [in, out]. Pure.
 #pragma once
 
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include "train/models/tensor_place.h"
+#include "train/models/placed_weights.h"
 
 namespace ringtrain {
 

@@ -17,27 +17,11 @@
 #include "train/models/adapters/adapted_model.h"
 #include "train/models/adapters/peft_folder.h"
 #include "train/models/carried_tokenizer.h"
-#include "train/models/hugging_face_config.h"
 #include "train/models/hugging_face_names.h"
-#include "train/models/placed_weights.h"
 
 namespace ringtrain {
 
 namespace {
-
-/// The weights of a run's checkpoint.
-class CheckpointWeights final : public WeightSource {
- public:
-  explicit CheckpointWeights(const Checkpoint& checkpoint)
-      : files_(checkpoint.path, checkpoint.manifest), dtype_(accumulator(checkpoint.config.training.dtype)) {}
-  void read(const Parameter& parameter, std::int64_t begin, const TensorView& to) override {
-    files_.read(weights_kind, parameter, dtype_, begin, to);
-  }
-
- private:
-  StateFiles files_;
-  DType dtype_;  // of the checkpoint
-};
 
 /// Adds what begins and ends a text: of the ids that a file names, the tokens of the model. Ids of other vocabularies
 /// are common there (defaults of a class), and hurt only who uses them. where: the file, for messages.
@@ -103,14 +87,11 @@ ModelSource open_hugging_face_folder(const std::string& folder) {
   return with_weights(std::move(source), std::move(placed), table);
 }
 
-/// What happens to adapters, which are read together with their base.
-enum class Adapters { with_their_base, refused };
-
-/// Opens a transformer. Where adapters are refused, nothing of them but a checkpoint's own files is read before that,
-/// so bases that lead back to where they began end here.
-ModelSource open_transformer(const std::string& path, Adapters adapters) {
+/// Opens a transformer, or adapters together with their base. Where it must have all weights, nothing of adapters but a
+/// checkpoint's own files is read before they are refused, so bases that lead back to where they began end here.
+ModelSource open_transformer(const std::string& path, bool must_be_whole) {
   const auto require_none = [&](bool are_adapters) {
-    if (adapters == Adapters::with_their_base || !are_adapters) return;
+    if (!must_be_whole || !are_adapters) return;
     fail(ExitCode::checkpoint,
          "{}: holds adapters, too; name the model that has all weights, or make one of these adapters and their base "
          "with `export --merge`",
@@ -190,7 +171,13 @@ ModelSource model_of(Checkpoint checkpoint) {
   for (const CheckpointFile& file : checkpoint.manifest.files) {
     source.weight_bytes += file.name == config_file_name ? 0 : file.bytes;
   }
-  source.open_weights = [checkpoint] { return std::make_unique<CheckpointWeights>(checkpoint); };
+  source.open_weights = [checkpoint]() -> WeightReader {
+    const auto files = std::make_shared<StateFiles>(checkpoint.path, checkpoint.manifest);
+    return [files, dtype = accumulator(checkpoint.config.training.dtype)](const Parameter& parameter,
+                                                                          std::int64_t begin, const TensorView& to) {
+      files->read(weights_kind, parameter, dtype, begin, to);
+    };
+  };
   source.hash_weights = [files = checkpoint.manifest.files] {
     std::string hashes;
     for (const CheckpointFile& file : files) hashes += file.name == config_file_name ? "" : file.hash + "\n";
@@ -221,12 +208,12 @@ ModelSource open_model(const std::string& path, const ModelDefinition& definitio
     }
     return model_of(open_checkpoint(path, definition));
   }
-  return open_transformer(path, Adapters::with_their_base);
+  return open_transformer(path, /*must_be_whole=*/false);
 }
 
 ModelSource open_base_model(const std::string& path, const std::string& of) {
   try {
-    return open_transformer(path, Adapters::refused);
+    return open_transformer(path, /*must_be_whole=*/true);
   } catch (const Error& error) {
     if (error.code() != ExitCode::checkpoint) throw;
     fail(ExitCode::checkpoint, "{}: the base of these adapters cannot be read: {}", of, error.what());

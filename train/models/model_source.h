@@ -17,7 +17,6 @@
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/models/hugging_face_config.h"
 #include "train/models/placed_weights.h"
-#include "train/models/weight_source.h"
 
 namespace ringtrain {
 
@@ -39,7 +38,7 @@ struct ModelSource {
   /// Returns the folder beside a run's checkpoints where the files of its tokenizer are kept.
   static std::string tokenizer_folder(const std::string& run_folder) { return run_folder + "/tokenizer"; }
   /// Returns a reader of its own for each rank that calls, from any thread.
-  std::function<std::unique_ptr<WeightSource>()> open_weights;
+  std::function<WeightReader()> open_weights;
   /// Returns a hash of the content of all files of weights. Reads them whole, but for a checkpoint's.
   std::function<std::string()> hash_weights;
   std::int64_t weight_bytes = 0;  // of all files of weights

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include "framework/error.h"
 #include "framework/storage/plain_text.h"
@@ -52,19 +51,19 @@ void require_equal_head(const PlacedModel& model, const StoredTensor& embedding,
   }
 }
 
-class PlacedWeights final : public WeightSource {
+class PlacedWeights {
  public:
   explicit PlacedWeights(std::shared_ptr<const PlacedModel> model)
       : model_(std::move(model)), reader_(model_->stored) {}
 
-  void read(const Parameter& parameter, std::int64_t begin, const TensorView& to) override {
+  void read(const Parameter& parameter, std::int64_t begin, const TensorView& to) {
     const TensorPlace place = model_->places(parameter);
     const StoredTensor& tensor = tensor_at(*model_, place);
     dispatch_float(to.dtype, [&]<class Real>() {
-      if (place.form == TensorPlace::Form::plain) {
-        reader_.read(tensor, place.first + begin, to.numel(), to.as<Real>());
-      } else {
+      if (place.transposed) {
         read_transposed(tensor, place, parameter.shape[0], begin, to.numel(), to.as<Real>());
+      } else {
+        reader_.read(tensor, place.first + begin, to.numel(), to.as<Real>());
       }
     });
   }
@@ -128,8 +127,8 @@ void check_placed_model(const PlacedModel& model, const ParameterTable& table) {
   }
 }
 
-std::unique_ptr<WeightSource> read_placed_weights(std::shared_ptr<const PlacedModel> model) {
-  return std::make_unique<PlacedWeights>(std::move(model));
+WeightReader read_placed_weights(std::shared_ptr<const PlacedModel> model) {
+  return std::bind_front(&PlacedWeights::read, std::make_shared<PlacedWeights>(std::move(model)));
 }
 
 }  // namespace ringtrain

@@ -1,17 +1,44 @@
-// A model's weights in files of tensors whose names and arrangement are another program's: checks that the files hold
-// this model and nothing else, and reads slices of our parameters out of them.
+// A model's weights in files of tensors whose names and arrangement are another program's: where a parameter of ours
+// lies there (hugging_face_names.h says it), checks that the files hold this model and nothing else, and a reader of
+// slices.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "framework/parameter_table.h"
 #include "framework/storage/stored_tensor.h"
-#include "train/models/tensor_place.h"
-#include "train/models/weight_source.h"
+#include "framework/tensor.h"
 
 namespace ringtrain {
+
+/// Reads elements [begin, begin + to.numel()) of a flattened parameter into `to`: float32 or float64, on the host,
+/// contiguous. Slices are read fastest one after the other. Throws Error(checkpoint) that names file and tensor. Each
+/// rank has a reader of its own. No communication. Whatever the format, weights have our global names.
+using WeightReader = std::function<void(const Parameter& parameter, std::int64_t begin, const TensorView& to)>;
+
+struct TensorPlace {
+  std::string name;
+  std::vector<std::int64_t> shape;  // of the tensor
+  // false: the parameter is a run of the tensor's elements. true: the tensor is [in, out ...], and the parameter
+  // [out, in] is a run of its columns, transposed.
+  bool transposed = false;
+  std::int64_t first = 0;  // the element, or the column, of the tensor at which the parameter begins
+};
+
+/// Returns the place of a parameter.
+using Places = std::function<TensorPlace(const Parameter&)>;
+
+/// Returns the shape of a parameter.
+inline std::vector<std::int64_t> shape_of(const Parameter& parameter) {
+  std::vector<std::int64_t> shape;
+  for (int dim = 0; dim < parameter.shape.rank(); ++dim) shape.push_back(parameter.shape[dim]);
+  return shape;
+}
 
 /// Files that hold a model. source: the folder or file, for messages.
 struct PlacedModel {
@@ -27,6 +54,6 @@ struct PlacedModel {
 void check_placed_model(const PlacedModel& model, const ParameterTable& table);
 
 /// Returns a reader. It keeps at most 20 MiB.
-std::unique_ptr<WeightSource> read_placed_weights(std::shared_ptr<const PlacedModel> model);
+WeightReader read_placed_weights(std::shared_ptr<const PlacedModel> model);
 
 }  // namespace ringtrain

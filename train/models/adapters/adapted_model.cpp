@@ -17,40 +17,25 @@ namespace ringtrain {
 
 namespace {
 
-/// Each parameter from the files that have it.
-class JoinedWeights final : public WeightSource {
- public:
-  JoinedWeights(std::unique_ptr<WeightSource> base, std::unique_ptr<WeightSource> adapters, std::set<std::string> own)
-      : base_(std::move(base)), adapters_(std::move(adapters)), own_(std::move(own)) {}
-
-  void read(const Parameter& parameter, std::int64_t begin, const TensorView& to) override {
-    (own_.contains(parameter.name) ? adapters_ : base_)->read(parameter, begin, to);
-  }
-
- private:
-  std::unique_ptr<WeightSource> base_, adapters_;
-  std::set<std::string> own_;
-};
-
 /// The sums of weights and what stands beside them.
-class MergedWeights final : public WeightSource {
+class MergedWeights {
  public:
-  MergedWeights(std::unique_ptr<WeightSource> weights, const ModelConfig& model)
-      : weights_(std::move(weights)), scale_(model.lora.scale()), table_(make_parameter_table(model)) {
+  MergedWeights(WeightReader read, const ModelConfig& model)
+      : read_(std::move(read)), scale_(model.lora.scale()), table_(make_parameter_table(model)) {
     for (const Parameter& parameter : table_.all()) by_name_[parameter.name] = &parameter;
   }
 
-  void read(const Parameter& parameter, std::int64_t begin, const TensorView& to) override {
+  void read(const Parameter& parameter, std::int64_t begin, const TensorView& to) {
     const LoraNames names = lora_names(parameter.name);
     const auto a = by_name_.find(names.a);
-    if (a == by_name_.end()) return weights_->read(parameter, begin, to);
+    if (a == by_name_.end()) return read_(parameter, begin, to);
     if (parameter.name != adapted_) {
       a_ = whole(*a->second);
       b_ = whole(*by_name_.at(names.b));
       adapted_ = parameter.name;
     }
     sums_.resize(to.numel());
-    weights_->read(parameter, begin, host_view(sums_.data(), {to.numel()}));
+    read_(parameter, begin, host_view(sums_.data(), {to.numel()}));
     const std::int64_t columns = parameter.shape[1], rank = a->second->shape[0];
     for (std::int64_t i = 0; i < to.numel(); ++i) {
       const std::int64_t row = (begin + i) / columns, column = (begin + i) % columns;
@@ -66,11 +51,11 @@ class MergedWeights final : public WeightSource {
  private:
   std::vector<double> whole(const Parameter& parameter) {
     std::vector<double> values(parameter.shape.numel());
-    weights_->read(parameter, 0, host_view(values.data(), {std::ssize(values)}));
+    read_(parameter, 0, host_view(values.data(), {std::ssize(values)}));
     return values;
   }
 
-  std::unique_ptr<WeightSource> weights_;
+  WeightReader read_;
   double scale_;
   ParameterTable table_;
   std::map<std::string, const Parameter*> by_name_;
@@ -130,8 +115,11 @@ ModelSource beside(ModelSource base, ModelSource adapters, std::set<std::string>
   both.own = std::move(own);
   both.logs.insert(both.logs.end(), base.logs.begin(), base.logs.end());
   both.base = std::make_shared<const ModelSource>(std::move(base));
-  both.open_weights = [base = both.base, adapters = both.open_weights, own = both.own]() {
-    return std::make_unique<JoinedWeights>(base->open_weights(), adapters(), own);
+  both.open_weights = [base = both.base, adapters = both.open_weights, own = both.own]() -> WeightReader {
+    return [from_base = base->open_weights(), from_adapters = adapters(), own](
+               const Parameter& parameter, std::int64_t begin, const TensorView& to) {
+      (own.contains(parameter.name) ? from_adapters : from_base)(parameter, begin, to);
+    };
   };
   return both;
 }
@@ -140,8 +128,8 @@ ModelSource merged(ModelSource source) {
   if (!source.model.lora.on()) {
     fail(ExitCode::usage, "{}: has no adapters that could be merged with a base", source.path);
   }
-  source.open_weights = [open = source.open_weights, model = source.model] {
-    return std::make_unique<MergedWeights>(open(), model);
+  source.open_weights = [open = source.open_weights, model = source.model]() -> WeightReader {
+    return std::bind_front(&MergedWeights::read, std::make_shared<MergedWeights>(open(), model));
   };
   source.model.lora = {};
   source.own.clear();

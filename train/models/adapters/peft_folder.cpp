@@ -1,14 +1,11 @@
 #include "train/models/adapters/peft_folder.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
-#include <vector>
 
 #include "framework/config/config.h"
 #include "framework/config/config_problems.h"
@@ -125,11 +122,6 @@ void untie(ModelConfig& model, const std::vector<std::string>& modules, const st
   model.tie_word_embeddings = !has_head;
 }
 
-/// Returns what people call an architecture whose projections lie in one tensor.
-const char* joined_name(Architecture architecture) {
-  return architecture == Architecture::gpt2 ? "GPT-2" : "Phi-3";
-}
-
 }  // namespace
 
 bool is_peft_folder(const std::string& folder) {
@@ -146,9 +138,8 @@ ModelSource open_peft_folder(const std::string& folder) {
   ModelSource source = base;
   source.path = folder;
   source.checkpoint.reset();
-  if (!family_of(base.model.architecture).own_projections()) {
-    fail(ExitCode::checkpoint, "{}: target_modules: none of {}'s projections can have adapters here", path,
-         joined_name(base.model.architecture));
+  if (const Family& family = family_of(base.model.architecture); !family.own_projections()) {
+    fail(ExitCode::checkpoint, "{}: target_modules: no projection of a {} can have adapters here", path, family.name);
   }
   source.model.lora = config.lora;
   source.model.lora.targets = resolved(config.targets, model_spec(base.model), path);
@@ -163,9 +154,7 @@ ModelSource open_peft_folder(const std::string& folder) {
   }
   PlacedModel placed;
   placed.stored = read_safetensors_of_folder(folder, adapter_weights_file);
-  placed.places = [](const Parameter& parameter) {
-    return TensorPlace{.name = peft_name(parameter), .shape = shape_of(parameter)};
-  };
+  placed.places = peft_place;
   placed.is_constant = [](std::string_view) { return false; };
   source = with_weights(std::move(source), std::move(placed), table);
   source.identity += base.identity;
@@ -177,9 +166,8 @@ std::set<std::string> modules_to_save(const ModelSource& source) {
     fail(ExitCode::usage, "{}: PEFT cannot hold these adapters: {}; export them --merge'd with their base", source.path,
          why);
   };
-  if (!family_of(source.model.architecture).own_projections()) {
-    refuse(fmt::format("{}'s projections are one tensor there", joined_name(source.model.architecture)));
-  }
+  const Family& family = family_of(source.model.architecture);
+  if (!family.own_projections()) refuse(fmt::format("the projections of a {} are one tensor there", family.name));
   std::set<std::string> modules, adapted;
   const ParameterTable table = make_parameter_table(source.model);
   for (const Parameter& parameter : table.all()) {
@@ -203,8 +191,8 @@ bool in_peft_folder(const Parameter& parameter, const std::set<std::string>& mod
   return parameter.adapter || modules.contains(module_of(parameter.name));
 }
 
-std::string peft_name(const Parameter& parameter) {
-  return "base_model.model." + parameter.name;
+TensorPlace peft_place(const Parameter& parameter) {
+  return {.name = "base_model.model." + parameter.name, .shape = shape_of(parameter)};
 }
 
 std::vector<ConfigDifference> lost_in_peft_folder(const ModelSource& source) {

@@ -27,8 +27,8 @@ ModelSource open_peft_folder(const std::string& folder);
 std::set<std::string> modules_to_save(const ModelSource& source);
 /// Returns whether a parameter is an adapter's, or of one of the modules.
 bool in_peft_folder(const Parameter& parameter, const std::set<std::string>& modules);
-/// Returns the name of a parameter there.
-std::string peft_name(const Parameter& parameter);
+/// Returns the place of a parameter there.
+TensorPlace peft_place(const Parameter& parameter);
 /// Returns the keys that a folder of these adapters loses: it names the base, and has no place for a model that is
 /// computed otherwise. before: what the base has; after: what the adapters were trained with.
 std::vector<ConfigDifference> lost_in_peft_folder(const ModelSource& source);
