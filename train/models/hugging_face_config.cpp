@@ -219,7 +219,7 @@ std::vector<T> shortest(std::vector<T> list, T plain) {
 /// Reads which layers rotate: by no_rope_layers, whose 1 means that a layer does, else all but every n-th.
 std::vector<LayerPositions> read_positions(JsonKeys& keys, const Family& family, std::int64_t layers) {
   std::vector<LayerPositions> positions(static_cast<std::size_t>(layers), LayerPositions::rope);
-  if (!family.layer_positions) return positions;
+  if (family.window != WindowKeys::unrotated) return positions;
   const std::int64_t interval = keys.integer("no_rope_layer_interval", default_rope_interval);
   if (interval < 1) keys.refuse("no_rope_layer_interval", "is {}, but must be at least 1", interval);
   const std::vector<double> listed = keys.has("no_rope_layers") ? keys.reals("no_rope_layers") : std::vector<double>{};
@@ -396,11 +396,8 @@ EndIds read_ends(JsonKeys& keys) {
   EndIds ids;
   if (keys.has("bos_token_id")) ids.begin = keys.integer("bos_token_id", 0);
   if (!keys.has("eos_token_id")) return ids;
-  if (!keys.at("eos_token_id").is_array()) {
-    ids.ends = {keys.integer("eos_token_id", 0)};
-    return ids;
-  }
-  for (const nlohmann::json& id : keys.at("eos_token_id")) {
+  const nlohmann::json& ends = keys.at("eos_token_id");
+  for (const nlohmann::json& id : ends.is_array() ? ends : nlohmann::json::array({ends})) {
     const std::optional<std::int64_t> number = whole_number(id);
     if (!number) keys.refuse("eos_token_id", "must be a token's number, or a list of them");
     ids.ends.push_back(*number);

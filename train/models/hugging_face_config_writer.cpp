@@ -142,22 +142,14 @@ void write_window(const ModelConfig& model, const Family& family, json& out) {
   if (family.window == WindowKeys::length) return;
   const std::vector<LayerSpec> layers = model_spec(model).layers;
   const auto slides = [](const LayerSpec& layer) { return layer.mask.window > 0; };
-  std::vector<const char*> types;
   for (const LayerSpec& layer : layers) {
-    types.push_back(
+    out["layer_types"].push_back(
         name_in(layer_type_names, slides(layer) ? LayerType::sliding_attention : LayerType::full_attention));
   }
-  out["layer_types"] = types;
   if (family.window == WindowKeys::pattern) return;
   out["use_sliding_window"] = window;
   if (family.window == WindowKeys::unrotated) return;
   out["max_window_layers"] = std::ranges::find_if(layers, slides) - layers.begin();
-}
-
-void write_positions(const ModelConfig& model, json& out) {
-  std::vector<int> rotates;  // the key's name notwithstanding
-  for (const LayerSpec& layer : model_spec(model).layers) rotates.push_back(layer.rope ? 1 : 0);
-  out["no_rope_layers"] = rotates;
 }
 
 void write_rotary(const ModelConfig& model, const Family& family, json& out) {
@@ -181,7 +173,9 @@ void write_rotary(const ModelConfig& model, const Family& family, json& out) {
     out["residual_multiplier"] = spec.residual_factor;
     out["logits_scaling"] = model.logits_scaling;
   }
-  if (family.layer_positions) write_positions(model, out);
+  if (family.window == WindowKeys::unrotated) {  // 1 is a layer that rotates, the key's name notwithstanding
+    for (const LayerSpec& layer : model_spec(model).layers) out["no_rope_layers"].push_back(layer.rope ? 1 : 0);
+  }
   out["attention_dropout"] = 0.0;
   if (family.attention_bias) out["attention_bias"] = model.attention_bias;
   if (family.mlp_bias) out["mlp_bias"] = model.mlp_bias;

@@ -16,7 +16,7 @@ enum class WindowKeys {
   none,       // it has no window
   length,     // sliding_window, of all layers
   layers,     // use_sliding_window and sliding_window, from layer max_window_layers on, or as layer_types says
-  unrotated,  // the same, else layers without rotary positions
+  unrotated,  // the same, else those of no_rope_layers, which rotate nothing
   pattern,    // sliding_window, of all layers but every window_pattern-th, or as layer_types says
 };
 
@@ -51,13 +51,12 @@ struct Family {
   double query_scalar = 0;                          // query_pre_attn_scalar; 0: the class has no such key
   bool softcaps = false;                            // attn_logit_softcapping and final_logit_softcapping,
   double attention_softcap = 0, final_softcap = 0;  // and what they are where a file has them not
-  bool multipliers = false;      // of attention, embedding, residuals and logits, as Granite has them
-  bool joined = false;           // qkv_proj and gate_up_proj: projections that lie in one tensor
-  bool gelu = false;             // hidden_activation is gelu_pytorch_tanh, not hidden_act silu
-  bool layer_positions = false;  // no_rope_layers: some layers rotate nothing
-  bool rotary = true;            // rotary positions, groups of heads, a gated feedforward; else all as GPT-2 has it
-  bool attention_bias = false, mlp_bias = false;  // whether a key says so
-  bool any_head_dim = true;                       // not hidden_size / heads alone
+  bool multipliers = false;  // of attention, embedding, residuals and logits, as Granite has them
+  bool joined = false;       // qkv_proj and gate_up_proj: projections that lie in one tensor
+  bool gelu = false;         // hidden_activation is gelu_pytorch_tanh, not hidden_act silu
+  bool rotary = true;        // rotary positions, groups of heads, a gated feedforward; else all as GPT-2 has it
+  bool attention_bias = true, mlp_bias = false;  // whether a key says so
+  bool any_head_dim = true;                      // not hidden_size / heads alone
 
   /// Returns whether each of our projections is a tensor of its own.
   bool own_projections() const { return rotary && !joined; }
@@ -67,36 +66,33 @@ inline constexpr std::array<Family, 12> families{{
     {.architecture = Architecture::llama,
      .name = "LlamaForCausalLM",
      .sizes = {32000, 4096, 11008, 32, 32, 0, 0, 2048},
-     .attention_bias = true,
      .mlp_bias = true,
      .any_head_dim = false},
     {.architecture = Architecture::mistral,
      .name = "MistralForCausalLM",
      .sizes = {32000, 4096, 14336, 32, 32, 8, 0, 131072},
-     .window = WindowKeys::length},
+     .window = WindowKeys::length,
+     .attention_bias = false},
     {.architecture = Architecture::qwen2,
      .name = "Qwen2ForCausalLM",
      .sizes = {151936, 4096, 22016, 32, 32, 32, 0, 32768},
-     .window = WindowKeys::layers},
+     .window = WindowKeys::layers,
+     .attention_bias = false},
     {.architecture = Architecture::qwen3,
      .name = "Qwen3ForCausalLM",
      .sizes = {151936, 4096, 22016, 32, 32, 32, 128, 32768},
-     .window = WindowKeys::layers,
-     .attention_bias = true},
+     .window = WindowKeys::layers},
     {.architecture = Architecture::smollm3,
      .name = "SmolLM3ForCausalLM",
      .sizes = {128256, 2048, 11008, 36, 16, 4, 0, 32768},
      .window = WindowKeys::unrotated,
      .theta = 2000000,
      .tied = true,
-     .layer_positions = true,
-     .attention_bias = true,
      .mlp_bias = true},
     {.architecture = Architecture::olmo2,
      .name = "Olmo2ForCausalLM",
      .sizes = {50304, 4096, 11008, 32, 32, 0, 0, 2048},
-     .eps = 1e-5,
-     .attention_bias = true},
+     .eps = 1e-5},
     {.architecture = Architecture::olmo3,
      .name = "Olmo3ForCausalLM",
      .sizes = {50304, 4096, 11008, 32, 32, 0, 0, 2048},
@@ -104,8 +100,7 @@ inline constexpr std::array<Family, 12> families{{
      .window_pattern = 4,
      .theta = 500000,
      .sliding_theta = 500000,
-     .eps = 1e-5,
-     .attention_bias = true},
+     .eps = 1e-5},
     {.architecture = Architecture::gemma2,
      .name = "Gemma2ForCausalLM",
      .sizes = {256000, 2304, 9216, 26, 8, 4, 256, 8192},
@@ -117,7 +112,6 @@ inline constexpr std::array<Family, 12> families{{
      .attention_softcap = 50,
      .final_softcap = 30,
      .gelu = true,
-     .attention_bias = true,
      .any_head_dim = false},
     {.architecture = Architecture::phi3,
      .name = "Phi3ForCausalLM",
@@ -127,12 +121,12 @@ inline constexpr std::array<Family, 12> families{{
      .trained_length = 4096,
      .eps = 1e-5,
      .joined = true,
+     .attention_bias = false,
      .any_head_dim = false},
     {.architecture = Architecture::granite,
      .name = "GraniteForCausalLM",
      .sizes = {32000, 4096, 11008, 32, 32, 0, 0, 2048},
      .multipliers = true,
-     .attention_bias = true,
      .mlp_bias = true,
      .any_head_dim = false},
     {.architecture = Architecture::gemma3_text,
@@ -146,7 +140,6 @@ inline constexpr std::array<Family, 12> families{{
      .tied = true,
      .query_scalar = 256,
      .gelu = true,
-     .attention_bias = true,
      .any_head_dim = false},
     {.architecture = Architecture::gpt2,
      .name = "GPT2LMHeadModel",
@@ -154,8 +147,7 @@ inline constexpr std::array<Family, 12> families{{
      .keys = gpt2_keys,
      .eps = 1e-5,
      .tied = true,
-     .rotary = false,
-     .any_head_dim = false},
+     .rotary = false},
 }};
 
 /// Returns the family of an architecture. Requires that transformers has one.

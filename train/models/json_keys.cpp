@@ -1,8 +1,5 @@
 #include "train/models/json_keys.h"
 
-#include <optional>
-#include <utility>
-
 #include "framework/config/config_problems.h"
 #include "framework/storage/strict_json.h"
 

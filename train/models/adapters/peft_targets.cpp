@@ -160,24 +160,21 @@ std::vector<std::string> resolved(const PeftTargets& targets, const ModelSpec& s
          excerpt(name), fmt::join(projections_of(spec), ", "));
   }
   if (targets.pattern.empty() && !targets.layers) return targets.names;
-  std::set<std::string> adapted;
-  if (targets.pattern == all_linear) {
-    adapted.insert(modules.begin(), modules.end());
-  } else if (!targets.pattern.empty()) {
-    const NamePattern pattern(targets.pattern, path);
-    for (const char* const outside : {"lm_head", "model.embed_tokens"}) {
-      if (!pattern.matches(outside)) continue;
-      fail(ExitCode::checkpoint, "{}: target_modules: the pattern \"{}\" means {}, too, which has no adapter here",
-           path, excerpt(targets.pattern), outside);
-    }
-    std::ranges::copy_if(modules, std::inserter(adapted, adapted.end()),
-                         [&](const std::string& module) { return pattern.matches(module); });
-  } else {
-    std::ranges::copy_if(modules, std::inserter(adapted, adapted.end()), [&](const std::string& module) {
-      const std::int64_t layer = std::stoll(module.substr(module.find_first_of("0123456789")));
-      return ends.contains(module) || (is_named(module, ends) && targets.layers->contains(layer));
-    });
+  std::optional<NamePattern> pattern;
+  if (!targets.pattern.empty() && targets.pattern != all_linear) pattern.emplace(targets.pattern, path);
+  for (const char* const outside : {"lm_head", "model.embed_tokens"}) {
+    if (!pattern || !pattern->matches(outside)) continue;
+    fail(ExitCode::checkpoint, "{}: target_modules: the pattern \"{}\" means {}, too, which has no adapter here", path,
+         excerpt(targets.pattern), outside);
   }
+  const auto is_meant = [&](const std::string& module) {
+    if (targets.pattern == all_linear) return true;
+    if (pattern) return pattern->matches(module);
+    const std::int64_t layer = std::stoll(module.substr(module.find_first_of("0123456789")));
+    return ends.contains(module) || (is_named(module, ends) && targets.layers->contains(layer));
+  };
+  std::set<std::string> adapted;
+  std::ranges::copy_if(modules, std::inserter(adapted, adapted.end()), is_meant);
   if (adapted.empty()) {
     fail(ExitCode::checkpoint, "{}: target_modules: no projection of this model is meant; names are such as {}", path,
          modules.front());
