@@ -1,7 +1,5 @@
 #include "train/check/check_report.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>

@@ -14,8 +14,7 @@
 #include "layers/model_parameters.h"
 #include "layers/model_spec.h"
 #include "reference/adamw.h"
-#include "train/check/reference_adapters.h"
-#include "train/check/reference_rows.h"
+#include "train/check/reference_inputs.h"
 #include "train/check/rounding.h"
 
 namespace ringtrain {

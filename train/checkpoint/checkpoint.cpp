@@ -38,7 +38,20 @@ bool is_frozen(const RankState& state, const ParameterSlice& slice) {
   return !state.parameters.trains(slice.parameter);
 }
 
-/// Returns where a slice's values of a kind (its index in kinds_of) are now.
+/// Returns the slices in a rank's file, in its order, each with a kind of values: its index in kinds_of.
+std::vector<std::pair<std::size_t, ParameterSlice>> saved_slices(const RankState& state) {
+  std::vector<std::pair<std::size_t, ParameterSlice>> slices;
+  for (std::size_t kind = 0; kind <= state.optimizer->state_names().size(); ++kind) {
+    for (const ParameterSlice& slice : state.optimizer->slices()) slices.emplace_back(kind, slice);
+    if (kind > 0) continue;  // what is frozen has weights alone
+    for (const ParameterSlice& slice : state.parameters.frozen_slices()) {
+      if (state.parameters.table()[slice.parameter].saved) slices.emplace_back(kind, slice);
+    }
+  }
+  return slices;
+}
+
+/// Returns where a slice's values of a kind are now.
 TensorView live_values(const RankState& state, std::size_t kind, const ParameterSlice& slice) {
   if (is_frozen(state, slice)) return state.parameters.weights(slice);
   return kind == 0 ? state.optimizer->weights(slice) : state.optimizer->state(kind - 1, slice);
@@ -80,47 +93,32 @@ void require_finite(const TensorView& values, const std::string& name, std::int6
 CopyStream::Event take_snapshot(RankState& state, CopyStream& copies) {
   const CopyStream::Event ready = copies.record();
   CopyStream::Event last = ready;
-  const auto take = [&](std::size_t kind, const ParameterSlice& slice) {
+  for (const auto& [kind, slice] : saved_slices(state)) {
+    if (is_frozen(state, slice) && state.frozen_snapshot.empty()) continue;
     const TensorView to = saved_values(state, kind, slice), from = live_values(state, kind, slice);
     if (state.stream.on_cuda()) {
       last = copies.copy(to, from, ready, {}, {.name = "snapshot"});
     } else {
       copy_in_order(state.stream, to, from);  // by all threads of the rank
     }
-  };
-  for (std::size_t kind = 0; kind <= state.optimizer->state_names().size(); ++kind) {
-    for (const ParameterSlice& slice : state.optimizer->slices()) take(kind, slice);
   }
-  if (state.frozen_snapshot.empty()) return last;
-  for (const ParameterSlice& slice : state.parameters.frozen_slices()) take(0, slice);
   return last;
 }
 
 std::array<CheckpointFile, 2> write_state(RankState& state, const std::string& folder, std::int64_t step) {
-  const ParameterTable& table = state.parameters.table();
-  const DType dtype = state.state_dtype();
   std::vector<Hdf5Dataset> datasets;
-  std::vector<std::pair<std::size_t, ParameterSlice>> sources;  // of each dataset: kind and slice
   const std::vector<std::string> kinds = kinds_of(state.optimizer->state_names());
-  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
-    for (const ParameterSlice& slice : state.optimizer->slices()) {
-      datasets.push_back(dataset_of(kinds[kind], table[slice.parameter], slice, dtype));
-      sources.emplace_back(kind, slice);
-    }
-    if (kind > 0) continue;  // what is frozen has weights alone
-    for (const ParameterSlice& slice : state.parameters.frozen_slices()) {
-      if (!table[slice.parameter].saved) continue;
-      datasets.push_back(dataset_of(kinds[kind], table[slice.parameter], slice, dtype));
-      sources.emplace_back(kind, slice);
-    }
+  const auto slices = saved_slices(state);
+  for (const auto& [kind, slice] : slices) {
+    datasets.push_back(dataset_of(kinds[kind], state.parameters.table()[slice.parameter], slice, state.state_dtype()));
   }
   const std::string name = state_file_name(state.rank, state.mesh.size());
   const std::string path = folder + "/" + name;
   // The attributes are for other programs. With them the file has the bytes that it had in earlier versions.
   Hdf5Writer writer = Hdf5Writer::create(path, std::move(datasets),
                                          {{"format_version", std::int64_t{2}}, {"step", step}}, ExitCode::checkpoint);
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    const auto& [kind, slice] = sources[i];
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const auto& [kind, slice] = slices[i];
     const bool has_copy = !(is_frozen(state, slice) ? state.frozen_snapshot : state.snapshot).empty();
     const TensorView values = has_copy ? saved_values(state, kind, slice) : live_values(state, kind, slice);
     in_pieces(0, slice.count(), [&](std::int64_t begin, std::int64_t end) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <set>
 #include <string_view>
 #include <thread>
 
@@ -68,12 +67,9 @@ void require_counts(const Checkpoint& checkpoint) {
   };
   require(manifest.step <= training.steps, "step", manifest.step, fmt::format("at most {}", training.steps));
   const std::int64_t samples = sequences_done(training, manifest.step), tokens = tokens_done(training, manifest.step);
-  require(manifest.samples == samples, "samples", manifest.samples,
-          training.stages.empty() ? fmt::format("{} for each of {} steps", training.global_batch_size, manifest.step)
-                                  : fmt::format("{} after {} steps", samples, manifest.step));
-  require(manifest.tokens == tokens, "tokens", manifest.tokens,
-          training.stages.empty() ? fmt::format("{} for each of {} samples", training.seq_len, manifest.samples)
-                                  : fmt::format("{} after {} steps", tokens, manifest.step));
+  const std::string after = fmt::format("after {} steps", manifest.step);
+  require(manifest.samples == samples, "samples", manifest.samples, fmt::format("{} {}", samples, after));
+  require(manifest.tokens == tokens, "tokens", manifest.tokens, fmt::format("{} {}", tokens, after));
   require(manifest.ranks / mesh.data == mesh.sequence && manifest.ranks % mesh.data == 0, "ranks", manifest.ranks,
           fmt::format("{} x {}", mesh.data, mesh.sequence));
 }

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/error.h"
-#include "framework/storage/files.h"
 #include "framework/storage/folder_file.h"
 #include "framework/storage/hash.h"
 #include "framework/storage/hdf5_datasets.h"

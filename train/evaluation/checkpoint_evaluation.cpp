@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
-#include <memory>
 #include <utility>
-#include <vector>
 
 #include "data/token_file.h"
 #include "data/vocabulary.h"
@@ -17,13 +15,10 @@
 #include "framework/profile/progress.h"
 #include "framework/standard_streams.h"
 #include "layers/check_model.h"
-#include "layers/model_parameters.h"
 #include "layers/model_spec.h"
 #include "parallel/launch/agreement.h"
 #include "parallel/launch/communicator_factory.h"
-#include "parallel/launch/launcher.h"
 #include "train/engine/memory_check.h"
-#include "train/evaluation/evaluator.h"
 #include "train/evaluation/scored_part.h"
 #include "train/models/load_weights.h"
 #include "train/models/model_tokenizer.h"
@@ -84,7 +79,6 @@ struct PreparedEvaluation {
   ModelSource source;
   Config config;
   std::unique_ptr<TokenFile> file;
-  ScoredChoice part;
   EvaluationTargets targets;
   ParameterTable table;
   RankPurpose purpose;
@@ -156,8 +150,7 @@ std::unique_ptr<const PreparedEvaluation> prepare_evaluation(const EvaluationOpt
   if (source.checkpoint) {
     trained_on = was_trained_on(prepared.file->hash(), config.data, source.checkpoint->manifest.data_hash);
   }
-  prepared.part = choose_part(*prepared.file, request.part, trained_on);
-  request.part = prepared.part.part;
+  choose_part(*prepared.file, trained_on, request);
   prepared.targets = choose_targets(*prepared.file, request);
   prepared.table = options.model.table(config.model);
   prepared.purpose = {.training = false, .evaluation_lengths = request.context_lengths};
@@ -196,60 +189,47 @@ std::vector<AgreedValue> agreed_values(const EvaluationOptions& options, const P
   return values;
 }
 
-/// Shows the sequences that a rank has scored, of all that its data rank scores.
-class ScoredSequences {
- public:
-  /// shown: whether it is shown here at all.
-  ScoredSequences(const PreparedEvaluation& prepared, bool shown) {
-    if (!shown) return;
-    const std::int64_t data_ranks = prepared.config.mesh.data;
-    std::int64_t own = 0;
-    const auto add = [&](std::int64_t sequences) { own += (sequences + data_ranks - 1) / data_ranks; };
-    for (const std::int64_t length : prepared.targets.request.context_lengths) {
-      add(std::ssize(spans_of(*prepared.file, prepared.targets, length)));
-    }
-    for (const auto& metric : prepared.metrics) add(metric->sequences());
-    progress_ = std::make_unique<Progress>("evaluate", own);
+/// Returns how many sequences a data rank scores, at most.
+std::int64_t sequences_of_rank(const PreparedEvaluation& prepared) {
+  const std::int64_t data_ranks = prepared.config.mesh.data;
+  std::int64_t own = 0;
+  const auto add = [&](std::int64_t sequences) { own += (sequences + data_ranks - 1) / data_ranks; };
+  for (const std::int64_t length : prepared.targets.request.context_lengths) {
+    add(std::ssize(spans_of(*prepared.file, prepared.targets, length)));
   }
+  for (const auto& metric : prepared.metrics) add(metric->sequences());
+  return own;
+}
 
-  /// Takes the tokens of one more sequence.
-  void add(std::int64_t tokens) {
-    ++sequences_;
-    tokens_ += tokens;
-    if (progress_) progress_->update(sequences_, "", static_cast<double>(tokens_));
-  }
-
- private:
-  std::unique_ptr<Progress> progress_;
-  std::int64_t sequences_ = 0, tokens_ = 0;
-};
-
-/// What one rank has found; the same on every rank.
-struct RankFindings {
-  std::vector<LengthResult> results;
-  std::vector<MetricResult> metrics;
-  std::vector<TokenScore> scores;
-};
-
-/// Collective. Evaluates on one rank, whose model is loaded.
-RankFindings evaluate_on(RankState& state, const PreparedEvaluation& prepared, bool per_token) {
-  RankFindings found;
+/// Collective. Evaluates on one rank, whose model is loaded. Returns the same on every rank.
+EvaluationSummary evaluate_on(RankState& state, const EvaluationOptions& options, const PreparedEvaluation& prepared,
+                              std::vector<TokenScore>* per_token) {
+  EvaluationSummary summary{.checkpoint = prepared.source.path,
+                            .trained_length = prepared.config.training.seq_len,
+                            .data = prepared.file->path(),
+                            .targets = prepared.targets,
+                            .results = {}};
   std::vector<std::unique_ptr<TargetScorer>> scorers;  // of each metric
   TargetScorer* scorer = nullptr;
   for (const auto& metric : prepared.metrics) {
     scorers.push_back(metric->make_scorer(state, prepared.purpose));
     if (scorers.back()) scorer = scorers.back().get();
   }
-  ScoredSequences scored(prepared, state.rank == 0);
+  std::optional<Progress> progress;
+  if (state.rank == 0) progress.emplace("evaluate", sequences_of_rank(prepared));
+  std::int64_t sequences = 0, tokens = 0;
+  const auto count = [&](std::int64_t of_sequence) {
+    tokens += of_sequence;
+    if (progress) progress->update(++sequences, "", static_cast<double>(tokens));
+  };
   abort_on_error(*state.world, [&] {
-    const auto count = [&](std::int64_t tokens) { scored.add(tokens); };
-    found.results = *evaluate_targets(state, *prepared.file, prepared.targets, count, nullptr,
-                                      per_token ? &found.scores : nullptr, scorer);
+    summary.results = *evaluate_targets(state, *prepared.file, prepared.targets, count, nullptr, per_token, scorer);
     for (std::size_t i = 0; i < scorers.size(); ++i) {
-      found.metrics.push_back(prepared.metrics[i]->evaluate(state, scorers[i].get(), count));
+      summary.metrics.emplace_back(options.metrics[i]->name(),
+                                   prepared.metrics[i]->evaluate(state, scorers[i].get(), count));
     }
   });
-  return found;
+  return summary;
 }
 
 }  // namespace
@@ -266,7 +246,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
   const Config& config = prepared.config;
   check_memory(config, plans_of(prepared, options.model), {here, launcher.ranks_of_process(launch.ranks)});
 
-  RankFindings found;
+  EvaluationSummary summary;
   const auto evaluate_rank = [&](Communicator& world) {
     require_agreement(world, agreed_values(options, prepared));
     ThreadPool pool(threads);
@@ -275,21 +255,14 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
     RankState state(config, prepared.table, prepared.purpose, world.rank(), device, pool, &world, nullptr,
                     options.model);
     load_weights(state, prepared.source);
-    RankFindings own = evaluate_on(state, prepared, per_token != nullptr);
+    std::vector<TokenScore> scores;
+    EvaluationSummary own = evaluate_on(state, options, prepared, per_token ? &scores : nullptr);
     abort_on_error(world, [&] { state.close(); });
-    if (world.rank() == launcher.process()) found = std::move(own);
+    if (world.rank() != launcher.process()) return;
+    summary = std::move(own);
+    if (per_token) *per_token = std::move(scores);
   };
   launcher.launch({launch.ranks, config.mesh.timeout_seconds}, evaluate_rank);
-  if (per_token) *per_token = std::move(found.scores);
-  EvaluationSummary summary{.checkpoint = prepared.source.path,
-                            .trained_length = config.training.seq_len,
-                            .data = prepared.file->path(),
-                            .part = prepared.part,
-                            .targets = prepared.targets,
-                            .results = std::move(found.results)};
-  for (std::size_t i = 0; i < found.metrics.size(); ++i) {
-    summary.metrics.emplace_back(options.metrics[i]->name(), std::move(found.metrics[i]));
-  }
   return summary;
 }
 

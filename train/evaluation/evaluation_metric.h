@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "data/loader.h"
 #include "data/token_file.h"
 #include "framework/output/output_file.h"
 #include "train/engine/rank_state.h"

@@ -6,6 +6,7 @@
 
 #include "framework/counted.h"
 #include "framework/error.h"
+#include "train/evaluation/scored_part.h"
 
 namespace ringtrain {
 
@@ -40,8 +41,8 @@ std::string position_table(const EvaluationSummary& summary) {
 
 /// Returns the line that says what was scored.
 std::string scored_line(const EvaluationSummary& summary) {
-  const std::string scored =
-      fmt::format("scored: {}\n{} target tokens", part_text(summary.data, summary.part), summary.target_tokens());
+  const std::string scored = fmt::format("scored: {}\n{} target tokens",
+                                         part_text(summary.data, summary.targets.request), summary.target_tokens());
   const std::string documents = counted(summary.targets.documents, "document");
   const EvaluationRequest& request = summary.targets.request;
   const std::string& hash = summary.targets.hash;
@@ -108,9 +109,9 @@ nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary) {
   nlohmann::ordered_json json;
   if (!summary.checkpoint.empty()) json["checkpoint"] = summary.checkpoint;
   json["trained_length"] = summary.trained_length;
-  json["part"] = summary.part.part == ScoredPart::validation ? "validation" : "whole";
-  json["trained_on"] =
-      summary.part.trained_on ? nlohmann::ordered_json(*summary.part.trained_on) : nlohmann::ordered_json(nullptr);
+  json["part"] = targets.request.part == ScoredPart::validation ? "validation" : "whole";
+  const std::optional<bool> trained_on = targets.request.trained_on;
+  json["trained_on"] = trained_on ? nlohmann::ordered_json(*trained_on) : nlohmann::ordered_json(nullptr);
   json["documents"] = targets.documents;
   if (targets.request.stride > 0) {
     json["stride"] = targets.request.stride;

@@ -10,7 +10,6 @@
 #include "train/evaluation/evaluation_metric.h"
 #include "train/evaluation/evaluation_statistics.h"
 #include "train/evaluation/evaluation_targets.h"
-#include "train/evaluation/scored_part.h"
 
 namespace ringtrain {
 
@@ -18,7 +17,6 @@ struct EvaluationSummary {
   std::string checkpoint;           // "" during training: then the blocks are not listed
   std::int64_t trained_length = 0;  // training.seq_len
   std::string data;                 // the token file
-  ScoredChoice part;
   EvaluationTargets targets;
   std::vector<LengthResult> results;
   std::vector<std::pair<std::string, MetricResult>> metrics = {};  // by the name of their field

@@ -1,7 +1,5 @@
 #include "train/evaluation/evaluation_targets.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <set>
 

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <span>
 #include <type_traits>
-#include <vector>
 
 #include "framework/error.h"
 #include "parallel/collectives.h"

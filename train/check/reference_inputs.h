@@ -1,11 +1,19 @@
-// What is trained of a model, and adapters beside its weights, before a reference that knows of neither: it computes
-// with W + (alpha / r) B A, and from W's gradient those of A and B follow by the chain rule.
+// What the reference reads, which knows of no token file, nothing frozen, and no adapters. A step's sequences come
+// straight from the token file, whole and in order, by the rules of docs/data.md: they share nothing with the loader
+// but the file's reader and the order of samples. Of adapters it computes with W + (alpha / r) B A, and from W's
+// gradient those of A and B follow by the chain rule.
 #pragma once
+
+#include <cstdint>
 
 #include "framework/parameter_table.h"
 #include "reference/model.h"
+#include "train/run/run.h"
 
 namespace ringtrain {
+
+/// Returns sequence i of a step (from 1) of a run that begins afresh.
+reference::Row reference_row(const Run& run, std::int64_t step, std::int64_t i);
 
 class ReferenceAdapters {
  public:
