@@ -17,7 +17,6 @@
 #include "framework/system/signals.h"
 #include "parallel/collectives.h"
 #include "parallel/launch/launch.h"
-#include "parallel/shared_error.h"
 #include "parallel/traced_communicator.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/evaluation/evaluation_report.h"
@@ -28,6 +27,35 @@
 #include "train/step/rope_check.h"
 
 namespace ringtrain {
+
+namespace {
+
+/// Collective. Returns SIGTERM or SIGINT if any rank has seen one, else 0.
+int signal_anywhere(Communicator& world) {
+  const int own = requested_signal();
+  std::array<std::int64_t, 2> any{own == SIGINT, own != 0 && own != SIGINT};
+  all_reduce_max(world, any, {"signals"});
+  return any[1] ? SIGTERM : any[0] ? SIGINT : 0;
+}
+
+/// Collective. Returns the peaks of all ranks' memory.
+std::vector<MemoryUse> gather_peaks(Communicator& world, const Allocator& allocator) {
+  constexpr std::size_t numbers = tag_count + 1;
+  static_assert(std::is_trivially_copyable_v<MemoryUse> && sizeof(MemoryUse) == numbers * sizeof(std::int64_t));
+  const auto own = std::bit_cast<std::array<std::int64_t, numbers>>(allocator.peak());
+  const std::vector<std::int64_t> all = all_gather(world, own, {"gather of memory peaks"});
+  std::vector<MemoryUse> peaks(all.size() / numbers);
+  std::memcpy(static_cast<void*>(peaks.data()), all.data(), all.size() * sizeof(std::int64_t));
+  return peaks;
+}
+
+/// Returns the tokens that a run has consumed after a step.
+std::int64_t tokens_at(const Run& run, std::int64_t step) {
+  const TrainingConfig& training = run.config.training;
+  return run.start.tokens + tokens_done(training, step) - tokens_done(training, run.start.step);
+}
+
+}  // namespace
 
 RankTrainer::RankTrainer(const Run& run, Communicator& world, Device device, ThreadPool& pool, RankTrace* trace)
     : run_(run),
@@ -118,7 +146,7 @@ StepResult RankTrainer::do_step(std::int64_t step) {
 
 ExitCode RankTrainer::run_steps() {
   std::int64_t done = run_.start.step;
-  int signal = signal_anywhere();  // one that came during the start has nothing to save
+  int signal = signal_anywhere(world_);  // one that came during the start has nothing to save
   if (signal == 0 && run_.start.evaluates_first) signal = evaluate(run_.start.step);
   bool stopped = false;
   for (std::int64_t step = run_.start.step + 1; step <= run_.last_step && signal == 0 && !stopped; ++step) {
@@ -182,7 +210,20 @@ void RankTrainer::check_rope(std::int64_t step) {
 
 void RankTrainer::load() {
   abort_on_error(world_, [&] {
-    load_state();
+    trace_step(run_.start.step + 1);
+    const Span span(state_.stream.trace(), "weights");
+    const RunStart& start = run_.start;
+    if (start.source) {
+      load_weights(state_, *start.source, run_.config.training.seed);
+    } else {
+      state_.model->initialise(run_.config.training.seed);
+      state_.optimizer->initialise_weights(run_.config.training.seed);
+    }
+    if (start.source && start.source->checkpoint && !start.weights_only) {
+      load_optimizer_state(state_, *start.source->checkpoint);
+    } else {
+      state_.optimizer->reset();
+    }
     world_.barrier({"loading the state"});
   });
 }
@@ -191,32 +232,15 @@ void RankTrainer::remember(const std::vector<StepReport>& steps) {
   for (const StepReport& step : steps) trend_.add(step.loss, step.grad_norm);
 }
 
-void RankTrainer::load_state() {
-  trace_step(run_.start.step + 1);
-  const Span span(state_.stream.trace(), "weights");
-  const RunStart& start = run_.start;
-  if (start.source) {
-    load_weights(state_, *start.source, run_.config.training.seed);
-  } else {
-    state_.model->initialise(run_.config.training.seed);
-    state_.optimizer->initialise_weights(run_.config.training.seed);
-  }
-  if (start.source && start.source->checkpoint && !start.weights_only) {
-    load_optimizer_state(state_, *start.source->checkpoint);
-  } else {
-    state_.optimizer->reset();
-  }
-}
-
 void RankTrainer::record(std::int64_t step, const StepResult& result, double seconds) {
   // Nothing is allocated after the first step, so the peaks stay: they are told once.
-  const bool first = !std::exchange(peaks_logged_, true);
-  const std::vector<MemoryUse> peaks = first ? gather_peaks() : std::vector<MemoryUse>{};
+  const bool first = step == run_.start.step + 1;
+  const std::vector<MemoryUse> peaks = first ? gather_peaks(world_, state_.allocator) : std::vector<MemoryUse>{};
   if (state_.rank != 0) return;
   const TrainingConfig& training = run_.at(step).training;
   grace_.add_step(seconds);
   StepRecord line{result};
-  line.tokens = tokens_at(step);
+  line.tokens = tokens_at(run_, step);
   line.seconds = seconds;
   if (run_.stages.size() > 1) line.stage = stage_of_step(run_.config.training, step) + 1;
   line.seq_len = training.seq_len;
@@ -239,37 +263,34 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
                     .mesh = run_.config.mesh};
   }
   metrics_->write(metrics_line(line));
-  if (!line.trend.loss_spike.empty()) {
-    log(fmt::format("warning: step {}: a loss spike: {}", step, line.trend.loss_spike));
-  }
-  if (result.grad_norm == 0 && !zero_norm_logged_) {
-    zero_norm_logged_ = true;
-    log(fmt::format(
-        "warning: step {}: the gradient's norm is 0, so nothing is learned; is model.initializer_range 0, or "
-        "does the loss not depend on what is trained? (check names the tensors)",
-        step));
-  }
-  progress_->update(step,
-                    result.empty ? "no token to learn from"
-                                 : fmt::format("loss={:.4f} norm={:.3f} lr={:.2e}{}", result.loss, result.grad_norm,
-                                               result.lr, line.mfu ? fmt::format(" mfu={:.1f}%", 100 * *line.mfu) : ""),
-                    static_cast<double>(line.tokens - run_.start.tokens));
-  if (!first && !std::exchange(pace_logged_, true)) {  // the first step is no measure: it also warms up
-    const double left = seconds * static_cast<double>(run_.last_step - step);
-    constexpr double soon = 10;
-    if (left > soon) {
-      log(fmt::format("a step takes {}: {} for the {} that are left", human_duration(seconds), human_duration(left),
-                      run_.last_step - step));
-    }
-  }
+  show(line);
   if (run_.callbacks.step) run_.callbacks.step(line);
 }
 
-int RankTrainer::signal_anywhere() {
-  const int own = requested_signal();
-  std::array<std::int64_t, 2> any{own == SIGINT, own != 0 && own != SIGINT};
-  all_reduce_max(world_, any, {"signals"});
-  return any[1] ? SIGTERM : any[0] ? SIGINT : 0;
+/// Shows a step to whoever watches, and warns of what looks wrong in it.
+void RankTrainer::show(const StepRecord& line) {
+  if (!line.trend.loss_spike.empty()) {
+    log(fmt::format("warning: step {}: a loss spike: {}", line.step, line.trend.loss_spike));
+  }
+  if (line.grad_norm == 0 && !std::exchange(zero_norm_logged_, true)) {
+    log(fmt::format(
+        "warning: step {}: the gradient's norm is 0, so nothing is learned; is model.initializer_range 0, or "
+        "does the loss not depend on what is trained? (check names the tensors)",
+        line.step));
+  }
+  progress_->update(line.step,
+                    line.empty ? "no token to learn from"
+                               : fmt::format("loss={:.4f} norm={:.3f} lr={:.2e}{}", line.loss, line.grad_norm, line.lr,
+                                             line.mfu ? fmt::format(" mfu={:.1f}%", 100 * *line.mfu) : ""),
+                    static_cast<double>(line.tokens - run_.start.tokens));
+  if (line.step != run_.start.step + 2) return;  // the first step is no measure: it also warms up
+  const std::int64_t steps = run_.last_step - line.step;
+  const double left = line.seconds * static_cast<double>(steps);
+  constexpr double soon = 10;
+  if (left > soon) {
+    log(fmt::format("a step takes {}: {} for the {} that are left", human_duration(line.seconds), human_duration(left),
+                    steps));
+  }
 }
 
 bool RankTrainer::stop_wanted(std::int64_t step) {
@@ -281,7 +302,7 @@ bool RankTrainer::stop_wanted(std::int64_t step) {
 
 int RankTrainer::evaluate(std::int64_t step) {
   if (!run_.evaluation) return 0;
-  const auto& [targets, scored] = *run_.evaluation;
+  const EvaluationTargets& targets = *run_.evaluation;
   state_.use_rope(run_.at(step).model);
   const Span span(state_.stream.trace(), "evaluation", {{"step", step}});
   announce(fmt::format("leaving the evaluation after step {} and saving{}", step, grace_.bound()));
@@ -289,7 +310,7 @@ int RankTrainer::evaluate(std::int64_t step) {
   auto last_look = std::chrono::steady_clock::now();
   const auto stop = [&] {
     grace_.add_step(seconds_since(last_look));
-    signal = signal_anywhere();
+    signal = signal_anywhere(world_);
     last_look = std::chrono::steady_clock::now();
     return signal != 0;
   };
@@ -305,7 +326,6 @@ int RankTrainer::evaluate(std::int64_t step) {
                                {.checkpoint = "",
                                 .trained_length = run_.at(step).training.seq_len,
                                 .data = run_.corpus.validation().path(),
-                                .part = scored,
                                 .targets = targets,
                                 .results = *results}));
   std::string text = fmt::format("evaluation after step {}:", step);
@@ -360,7 +380,7 @@ CheckpointManifest RankTrainer::manifest_at(std::int64_t step) const {
   CheckpointManifest manifest;
   manifest.step = step;
   manifest.samples = sequences_done(run_.config.training, step);
-  manifest.tokens = tokens_at(step);
+  manifest.tokens = tokens_at(run_, step);
   manifest.skipped_steps = step_.skipped();
   manifest.data_hash = run_.corpus.hash();
   manifest.run = run_.start.run;
@@ -370,16 +390,6 @@ CheckpointManifest RankTrainer::manifest_at(std::int64_t step) const {
   manifest.model = {name_of(run_.config.model.architecture), run_.table.count()};
   if (!run_.model.is_transformer()) manifest.model.definition = run_.model.name;
   return manifest;
-}
-
-std::vector<MemoryUse> RankTrainer::gather_peaks() {
-  constexpr std::size_t numbers = tag_count + 1;
-  static_assert(std::is_trivially_copyable_v<MemoryUse> && sizeof(MemoryUse) == numbers * sizeof(std::int64_t));
-  const auto own = std::bit_cast<std::array<std::int64_t, numbers>>(state_.allocator.peak());
-  const std::vector<std::int64_t> all = all_gather(world_, own, {"gather of memory peaks"});
-  std::vector<MemoryUse> peaks(all.size() / numbers);
-  std::memcpy(static_cast<void*>(peaks.data()), all.data(), all.size() * sizeof(std::int64_t));
-  return peaks;
 }
 
 void RankTrainer::log(const std::string& line) {
@@ -402,11 +412,6 @@ void RankTrainer::require_no_allocation(const char* when) const {
     fail(ExitCode::internal, "internal error: {} allocated {} tensors, but all are planned before the first step", when,
          now - allocations_);
   }
-}
-
-std::int64_t RankTrainer::tokens_at(std::int64_t step) const {
-  const TrainingConfig& training = run_.config.training;
-  return run_.start.tokens + tokens_done(training, step) - tokens_done(training, run_.start.step);
 }
 
 }  // namespace ringtrain

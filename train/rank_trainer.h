@@ -42,8 +42,8 @@ class RankTrainer {
   StepResult do_step(std::int64_t step);
   [[noreturn]] void end_with(const SharedError& error);
   [[noreturn]] void end_with_audit(const StepAudit& audit);
-  void load_state();
   void record(std::int64_t step, const StepResult& result, double seconds);
+  void show(const StepRecord& line);
   /// Returns the signal that broke it off, 0 if none did.
   int evaluate(std::int64_t step);
   void save(std::int64_t step, bool stopped, const StepResult& result);
@@ -52,9 +52,6 @@ class RankTrainer {
   bool stop_wanted(std::int64_t step);
   void announce(const std::string& first, bool saved = false) const;
   CheckpointManifest manifest_at(std::int64_t step) const;
-  std::vector<MemoryUse> gather_peaks();
-  /// Collective. Returns SIGTERM or SIGINT if any rank has seen one, else 0.
-  int signal_anywhere();
   void log(const std::string& line);
   /// Records from here on if the timeline wants this step.
   void trace_step(std::int64_t step);
@@ -62,8 +59,6 @@ class RankTrainer {
   /// Collective.
   void check_rope(std::int64_t step);
   void require_no_allocation(const char* when) const;
-
-  std::int64_t tokens_at(std::int64_t step) const;
 
   const Run& run_;
   RankTrace* const trace_;
@@ -74,9 +69,7 @@ class RankTrainer {
   const double peak_flops_;  // of all ranks; 0: not known
   const UsefulFlops useful_flops_;
   std::int64_t allocations_;              // by the constructor: there are no more
-  bool peaks_logged_ = false;             // of memory, after the first step
   bool zero_norm_logged_ = false;         // of a gradient, once
-  bool pace_logged_ = false;              // after the second step
   std::unique_ptr<MetricsFile> metrics_;  // rank 0
   std::unique_ptr<Progress> progress_;    // rank 0
   GraceTime grace_;                       // rank 0

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "framework/error.h"
 #include "framework/profile/trace_events.h"
 #include "framework/text/text_reader.h"
 #include "parallel/clock_offset.h"

@@ -23,12 +23,11 @@
 #include "layers/model_spec.h"
 #include "parallel/launch/agreement.h"
 #include "parallel/launch/communicator_factory.h"
-#include "parallel/launch/launcher.h"
 #include "parallel/rank_zero.h"
 #include "parallel/ring/ring_load.h"
 #include "parallel/shared_error.h"
 #include "train/engine/memory_check.h"
-#include "train/engine/memory_report.h"
+#include "train/evaluation/scored_part.h"
 #include "train/models/adapters/kept_base.h"
 #include "train/models/model_source.h"
 #include "train/models/model_tokenizer.h"
@@ -49,21 +48,13 @@ LaunchOptions launch_options(const MeshConfig& mesh) {
 }
 
 LocalRanks local_ranks(const MeshConfig& mesh, const Launcher& launcher) {
-  const int ranks = static_cast<int>(mesh.data * mesh.sequence);
+  const int ranks = launch_options(mesh).ranks;
   return {launcher.ranks_here(ranks), launcher.ranks_of_process(ranks)};
 }
 
 /// Returns the compute threads of each rank on this machine.
 int compute_threads(const MeshConfig& mesh, const Launcher& launcher) {
-  const auto here = launcher.ranks_here(static_cast<int>(mesh.data * mesh.sequence));
-  return threads_per_rank(mesh.threads_per_rank, static_cast<int>(here.size()));
-}
-
-/// Tells if there are more compute threads than cores. (Processes that a launcher has bound see their own cores alone.)
-void log_oversubscription(const MeshConfig& mesh, const Launcher& launcher, const Log& log) {
-  const int ranks = launcher.ranks_are_processes() ? 1 : launch_options(mesh).ranks;
-  const std::string told = oversubscription(ranks, compute_threads(mesh, launcher), available_cores());
-  if (!told.empty()) log(told);
+  return threads_per_rank(mesh.threads_per_rank, static_cast<int>(local_ranks(mesh, launcher).here.size()));
 }
 
 /// A rank without a token is legal for a kernel, but nobody wants it: refuse a ring longer than its sequences.
@@ -95,15 +86,14 @@ std::string whole_text(const WholeWindows& whole, std::int64_t seq_len, LongDocu
                      whole.longer, whole.documents, what, name_in(long_documents_names, longer));
 }
 
-/// Returns the order of samples; tells of all windows.
-SampleOrder make_order(const Corpus& corpus, const Config& config, const Log& log) {
-  SampleOrder order(corpus, config);
-  for (const std::int64_t seq_len : order.lengths()) {
+/// Tells of all windows.
+void log_windows(const Corpus& corpus, const RunSteps& run, const Log& log) {
+  for (const auto& [seq_len, sampler] : run.samplers) {
     for (std::size_t i = 0; i < corpus.files.size(); ++i) {
       std::int64_t dropped = 0;
       const std::int64_t windows = corpus.window_count(i, seq_len, &dropped);
       const std::string told = fmt::format("{}: {} windows of {} tokens", corpus.files[i]->path(), windows, seq_len);
-      if (config.data.packing == Packing::whole) {
+      if (run.config.data.packing == Packing::whole) {
         log(told + whole_text(corpus.whole_windows.at(seq_len)[i], seq_len, corpus.longer));
       } else {
         log(fmt::format("{}; the last {} tokens of its training part fill no window and are never seen", told,
@@ -111,7 +101,6 @@ SampleOrder make_order(const Corpus& corpus, const Config& config, const Log& lo
       }
     }
   }
-  return order;
 }
 
 std::string positions_text(const SegmentList& segments) {
@@ -167,8 +156,7 @@ std::string data_report(const Run& run) {
     const TrainingConfig& stage = run.stages[i].training;
     const std::int64_t first = first_step_of(training, static_cast<int>(i));
     const std::int64_t steps = last_step_of(training, static_cast<int>(i)) - first + 1;
-    const std::int64_t sequences = steps * stage.global_batch_size,
-                       windows = run.order.of_length(stage.seq_len).windows();
+    const std::int64_t sequences = steps * stage.global_batch_size, windows = run.samplers.at(stage.seq_len).windows();
     if (run.stages.size() > 1)
       text += fmt::format("stage {} from step {}: {}; ", i + 1, first, stage_text(run.stages[i]));
     text +=
@@ -178,14 +166,14 @@ std::string data_report(const Run& run) {
   }
   if (const std::string told = empty_steps_text(run.empty_steps); !told.empty()) text += "data: " + told + "\n";
   if (!run.evaluation) return text;
-  const auto& [targets, scored] = *run.evaluation;
+  const EvaluationTargets& targets = *run.evaluation;
   const std::string documents = counted(targets.documents, "document");
   const std::string what = targets.request.short_documents
                                ? fmt::format("{}, each whole,", documents)
                                : fmt::format("{} of {} tokens from {}", counted(std::ssize(targets.blocks), "block"),
                                              targets.request.target_tokens, documents);
-  return text + fmt::format("evaluation: {} of {}, hash {}\n", what, part_text(run.corpus.validation().path(), scored),
-                            targets.hash);
+  return text + fmt::format("evaluation: {} of {}, hash {}\n", what,
+                            part_text(run.corpus.validation().path(), targets.request), targets.hash);
 }
 
 /// Returns what each rank of a run will hold.
@@ -213,7 +201,7 @@ std::vector<AgreedValue> facts_of(const Run& run) {
   }
   facts.push_back({"the model's definition", run.model.name});
   facts.push_back({"the data's hash", run.corpus.hash()});
-  facts.push_back({"the evaluation targets' hash", run.evaluation ? run.evaluation->targets.hash : "none"});
+  facts.push_back({"the evaluation targets' hash", run.evaluation ? run.evaluation->hash : "none"});
   facts.push_back({"the checkpoint to begin with", run.start.source ? run.start.source->identity : "none"});
   facts.push_back({"the last step", std::to_string(run.last_step)});
   facts.push_back({"the timeline's file (--trace)", run.trace.path.empty() ? "none" : run.trace.path});
@@ -258,25 +246,25 @@ FolderContent look_at_outputs(TrainOptions& options, const RunFolder& folder, co
 }
 
 /// Chooses what the run's evaluations score; nothing if it has none.
-std::optional<RunEvaluation> choose_evaluation(const Config& config, const Corpus& corpus, const Log& log) {
+std::optional<EvaluationTargets> choose_evaluation(const Config& config, const Corpus& corpus, const Log& log) {
   if (config.evaluation.interval <= 0) return std::nullopt;
   EvaluationRequest request{config.evaluation.context_lengths, config.evaluation.target_tokens,
                             config.evaluation.target_blocks};
   request.short_documents = config.evaluation.whole_documents;
   if (request.short_documents) request.stride = config.evaluation.context_lengths.front();
   check_request(request, "evaluation");
-  const ScoredChoice scored = choose_part(corpus, config);
-  request.part = scored.part;
-  log(fmt::format("evaluation: scores {}", part_text(corpus.validation().path(), scored)));
+  choose_part(corpus, config, request);
+  log(fmt::format("evaluation: scores {}", part_text(corpus.validation().path(), request)));
   if (const std::string begin = take_begin_token(request, corpus.validation()); !begin.empty())
     log("evaluation: " + begin);
-  return RunEvaluation{choose_targets(corpus.validation(), request), scored};
+  return choose_targets(corpus.validation(), request);
 }
 
 /// Decides where the run begins, of which all but this and what follows from it is known.
-RunStart start_of(const Run& run, const StartRequest& request, const FolderContent& content, const Log& log) {
+RunStart start_of(const Run& run, const TrainOptions& options, const FolderContent& content, const Log& log) {
   const std::string data_hash = run.corpus.hash();
-  RunStart start = choose_start(request, run.folder, content, run.config, data_hash, log, run.model);
+  RunStart start =
+      choose_start(options.start, run.folder, content, run.config, use_of(options), data_hash, log, run.model);
   if (start.source && start.weights_only) {  // else the data are the checkpoint's own
     for (const auto& file : run.corpus.files) {
       if (const auto remark = check_tokens(*start.source, *file)) log(*remark);
@@ -299,12 +287,12 @@ EmptySteps foresee_empty_steps(const Run& run, const Log& log) {
     fail(ExitCode::usage, "--dump-step {}: this run does the steps {} to {}", dump.step, run.start.step + 1,
          run.last_step);
   }
-  const EmptyWindows windows(run.corpus, run.order, run.config);
-  if (!dump.folder.empty() && is_empty_step(windows, run.order, run.config.training, dump.step)) {
+  const EmptyWindows windows(run.corpus, run);
+  if (!dump.folder.empty() && is_empty_step(windows, run, dump.step)) {
     fail(ExitCode::usage, "--dump-step {}: the step has no token to learn from, and is skipped; dump another one",
          dump.step);
   }
-  EmptySteps steps = find_empty_steps(windows, run.order, run.config.training, run.start.step);
+  EmptySteps steps = find_empty_steps(windows, run, run.start.step);
   if (const std::string told = empty_steps_text(steps); !told.empty()) log("data.train: " + told);
   return steps;
 }
@@ -358,9 +346,12 @@ void release_source(const Run& run, const Communicator& world, const Launcher& l
 void on_ranks(const Run& run, const Log& log, Launcher& launcher, TraceFile& timeline,
               const std::function<void()>& first, const std::function<void(RankTrainer&, Communicator&)>& body,
               const std::function<void()>& last = {}) {
-  const std::vector<int> here = launcher.ranks_here(launch_options(run.config.mesh).ranks);
-  require_runnable(std::ssize(here), compute_threads(run.config.mesh, launcher));
-  log_oversubscription(run.config.mesh, launcher, log);
+  const auto [here, own] = local_ranks(run.config.mesh, launcher);
+  const int threads = compute_threads(run.config.mesh, launcher);
+  require_runnable(std::ssize(here), threads);
+  // Processes that a launcher has bound see their own cores alone.
+  const std::string told = oversubscription(static_cast<int>(own.size()), threads, available_cores());
+  if (!told.empty()) log(told);
   launcher.launch(launch_options(run.config.mesh), [&](Communicator& world) {
     require_agreement(world, facts_of(run));
     const Device device = device_of(run.config.training, world.rank(), here);
@@ -368,7 +359,7 @@ void on_ranks(const Run& run, const Log& log, Launcher& launcher, TraceFile& tim
     run_on_rank_zero(world, first);
     timeline.begin(world);
     {
-      ThreadPool pool(compute_threads(run.config.mesh, launcher));
+      ThreadPool pool(threads);
       RankTrainer trainer(run, world, device, pool, timeline.rank(world.rank()));
       trainer.load();  // what does not open or does not fit has changed nothing
       body(trainer, world);
@@ -418,14 +409,14 @@ Run prepare_run(const TrainOptions& given, const Log& log, const Launcher& launc
   options.config.data.longer = corpus.longer;
   RunSteps steps{.config = config,
                  .stages = configs_of_stages(config),
-                 .order = make_order(corpus, config, log),
+                 .samplers = samplers_of(corpus, config),
                  .dump = options.dump};
+  log_windows(corpus, steps, log);
   for (const std::string& remark : schedule_remarks(config.lr_scheduler, config.training.steps)) log(remark);
   if (config.mesh.share_gpu) log("mesh.share_gpu: ranks take turns on a GPU: for checking, not for speed");
   Run run{std::move(steps), std::move(corpus), folder, options.model};
   run.evaluation = choose_evaluation(config, run.corpus, log);
-  options.start.only_planned = options.dry_run;
-  run.start = start_of(run, options.start, content, log);
+  run.start = start_of(run, options, content, log);
   run.last_step = options.stop_after > 0 ? std::min(options.stop_after, config.training.steps) : config.training.steps;
   run.empty_steps = foresee_empty_steps(run, log);
   run.table = options.model.table(config);

@@ -15,8 +15,8 @@ namespace ringtrain {
 
 struct TrainOptions {
   Config config;
-  std::string output;  // the run's folder
-  StartRequest start;
+  std::string output = {};  // the run's folder
+  StartRequest start = {};
   std::int64_t stop_after = 0;  // 0: after training.steps
   TraceRequest trace = {};
   DumpRequest dump = {};

@@ -113,7 +113,7 @@ int run(int argc, char** argv) {
   bool append = false;
   app.add_flag("--append", append, "with --json: keep what FILE holds of groups that are not measured now");
   app.add_flag("--quick", settings.quick, "fewer sizes and repetitions");
-  app.add_real("--longest-step", settings.longest_step, RealRange::above(0), "SECONDS",
+  app.add_real("--longest-step", settings.longest_step, real_above(0), "SECONDS",
                "steps of the scaling group that should take longer are extrapolated")
       ->capture_default_str();
   auto* judged = app.add_option("--targets", targets, "REPORT.json",

@@ -20,7 +20,7 @@
 #include "layers/model/step_work.h"
 #include "layers/model_parameters.h"
 #include "parallel/launch/launch.h"
-#include "train/engine/memory_report.h"
+#include "train/engine/memory_check.h"
 
 namespace ringtrain::bench {
 

@@ -20,11 +20,8 @@ void set_computation(Config& config, const Computation& asked, std::int64_t data
   if (device != "auto" && device != "cpu" && device != "cuda") {
     fail(ExitCode::usage, "--device {}: must be cpu, cuda or auto", excerpt(device));
   }
-  if (device == "auto") {
-    if (!built_with_cuda) training.device = Device::Kind::cpu;
-  } else {
-    training.device = device == "cuda" ? Device::Kind::cuda : Device::Kind::cpu;
-  }
+  if (device == "auto" && !built_with_cuda) training.device = Device::Kind::cpu;
+  if (device != "auto") training.device = device == "cuda" ? Device::Kind::cuda : Device::Kind::cpu;
   if (training.device == Device::Kind::cuda && !built_with_cuda) {
     fail(ExitCode::usage, "--device cuda: this program was built without CUDA; build it with cmake --preset cuda");
   }

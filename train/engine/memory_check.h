@@ -1,4 +1,5 @@
-// Whether a plan fits: the memory of this machine, and that of its GPUs, before anything is allocated.
+// The memory plan of a run: as text for people, per rank and tag the bytes and the tensors they are, repeated layers as
+// one line; and whether it fits this machine and its GPUs, before anything is allocated.
 #pragma once
 
 #include <string>
@@ -21,6 +22,14 @@ struct LocalRanks {
 /// that is not there or cannot be used.
 void check_memory(const Config& config, const std::vector<RankPlan>& plans, const LocalRanks& ranks);
 
+/// Throws Error(usage), with the numbers and what to change, if the ranks together need more than `available` bytes.
+/// where: " of GPU 0 (its name)"; empty: the machine's.
+void require_memory(const std::vector<RankPlan>& plans, std::int64_t available, const std::string& where);
+
+/// Returns the bytes of all ranks, which are threads of one process.
+std::size_t total_bytes(const std::vector<RankPlan>& plans);
+/// Returns the plan as text; ranks that hold the same are told once.
+std::string memory_report(const std::vector<RankPlan>& plans);
 /// Returns what is left of the machine's memory and of each GPU that the config's ranks would use, as lines.
 std::string available_text(const Config& config, const LocalRanks& ranks);
 

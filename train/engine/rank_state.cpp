@@ -7,6 +7,7 @@
 #include "framework/config/config.h"
 #include "framework/config/training_stages.h"
 #include "layers/key_value_cache.h"
+#include "layers/model/model_definition.h"
 #include "layers/model_spec.h"
 #include "parallel/launch/communicator_factory.h"
 #include "parallel/store_context.h"
@@ -185,17 +186,14 @@ void RankState::close() {
   if (gpus) gpus->close();  // the sequence group and that of the store are parts of it
 }
 
-Device device_at(const TrainingConfig& config, [[maybe_unused]] int place) {
+Device device_of(const TrainingConfig& config, [[maybe_unused]] int rank, [[maybe_unused]] std::span<const int> here) {
   if (config.device == Device::Kind::cpu) return Device::cpu();
 #if RINGTRAIN_CUDA
-  return Device::cuda(place % std::max(1, cuda::device_count()));
+  const auto place = std::find(here.begin(), here.end(), rank) - here.begin();
+  return Device::cuda(static_cast<int>(place) % std::max(1, cuda::device_count()));
 #else
   fail(ExitCode::device, "this program was built without CUDA");
 #endif
-}
-
-Device device_of(const TrainingConfig& config, int rank, std::span<const int> here) {
-  return device_at(config, static_cast<int>(std::find(here.begin(), here.end(), rank) - here.begin()));
 }
 
 std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& table, const RankPurpose& purpose,

@@ -17,14 +17,17 @@
 #include "framework/system/compute_device.h"
 #include "layers/execution_shape.h"
 #include "layers/model/model.h"
-#include "layers/model/model_definition.h"
 #include "parallel/parameter_store.h"
 #include "train/engine/optimizer.h"
 
 namespace ringtrain {
 
+struct Config;
 class KeyValueCache;  // layers/key_value_cache.h
+struct ModelConfig;
+struct ModelDefinition;  // layers/model/model_definition.h
 struct TrainingConfig;
+const ModelDefinition& transformer_definition();
 
 /// What a rank is for: sizes all its buffers.
 struct RankPurpose {
@@ -98,10 +101,7 @@ class RankState {
   void make_snapshot(const Config& config);
 };
 
-/// Returns the device of the rank at a place among this machine's ranks: the CPU, or one of its GPUs, which they take
-/// in turn.
-Device device_at(const TrainingConfig& config, int place);
-/// The same for a rank of those on this machine, `here`.
+/// Returns the device of a rank of those on this machine, `here`: the CPU, or one of its GPUs, which they take in turn.
 Device device_of(const TrainingConfig& config, int rank, std::span<const int> here);
 
 /// What a rank will hold, and which ranks hold the same: the result of planning.

@@ -16,7 +16,6 @@
 #include "framework/storage/hash.h"
 #include "framework/storage/plain_text.h"
 #include "framework/text/text_reader.h"
-#include "layers/model_parameters.h"
 #include "layers/model_spec.h"
 #include "parallel/launch/agreement.h"
 #include "parallel/launch/communicator_factory.h"
@@ -206,6 +205,18 @@ class TokenPrinter {
   const Printer& print_;
 };
 
+/// Returns what a user should know of the model's files and of the prompt's beginning.
+std::vector<std::string> remarks_of(const GenerationOptions& options, const ModelSource& source,
+                                    const Tokenizer* tokenizer) {
+  std::vector<std::string> remarks = source.logs;
+  for (const std::string& sentence : source.no_end_tokens) remarks.push_back(sentence + ", so it ends no text");
+  if (const auto begin = begin_token_of(options, tokenizer); begin && !options.begin_token) {
+    remarks.push_back(
+        fmt::format("the prompt begins with token {}, as the tokenizer begins a text (--begin-token)", *begin));
+  }
+  return remarks;
+}
+
 /// Throws Error(usage) for options that ask for no text.
 void check_options(const GenerationOptions& options, const Printer& print) {
   check_sampling(options.sampling);
@@ -232,15 +243,10 @@ GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Lau
 
   GenerationSummary summary;
   summary.context = context_of(config);
-  summary.remarks = source.logs;
-  for (const std::string& sentence : source.no_end_tokens) summary.remarks.push_back(sentence + ", so it ends no text");
   check_ring(options.sequence_ranks, summary.context);  // before a prompt is waited for
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options, source);
   const GenerationRequest request = request_of(options, source, tokenizer.get(), summary.context);
-  if (const auto begin = begin_token_of(options, tokenizer.get()); begin && !options.begin_token) {
-    summary.remarks.push_back(
-        fmt::format("the prompt begins with token {}, as the tokenizer begins a text (--begin-token)", *begin));
-  }
+  summary.remarks = remarks_of(options, source, tokenizer.get());
   const RankPurpose purpose{
       .training = false, .prompt_tokens = std::ssize(request.prompt), .new_tokens = request.new_tokens};
   const ParameterTable table = options.model.table(config.model);

@@ -2,37 +2,26 @@
 
 #include <fmt/ranges.h>
 
-#include <utility>
-
 #include "data/loader.h"
-#include "framework/config/config.h"
-#include "framework/config/training_stages.h"
 #include "framework/error.h"
 
 namespace ringtrain {
 
 namespace {
 
-/// Returns the length and the number of a step's sequences.
-std::pair<std::int64_t, std::int64_t> sequences_of(const TrainingConfig& training, std::int64_t step) {
-  const std::int64_t count = sequences_done(training, step) - sequences_done(training, step - 1);
-  return {(tokens_done(training, step) - tokens_done(training, step - 1)) / count, count};
-}
-
 /// Returns how many sequences of a step stand before the first that has a target; all of them: the step is empty.
-std::int64_t leading_empty(const EmptyWindows& windows, const SampleOrder& order, const TrainingConfig& training,
-                           std::int64_t step) {
-  const auto [seq_len, count] = sequences_of(training, step);
+std::int64_t leading_empty(const EmptyWindows& windows, const RunSteps& run, std::int64_t step) {
+  const TrainingConfig& training = run.at(step).training;
   std::int64_t i = 0;
-  while (i < count && windows.contains(seq_len, order.sample(step, i).global_index)) ++i;
+  while (i < training.global_batch_size && windows.contains(training.seq_len, run.sample(step, i).global_index)) ++i;
   return i;
 }
 
 }  // namespace
 
-EmptyWindows::EmptyWindows(const Corpus& corpus, const SampleOrder& order, const Config& config) {
-  for (const std::int64_t seq_len : order.lengths()) {
-    const std::int64_t all = order.of_length(seq_len).windows();
+EmptyWindows::EmptyWindows(const Corpus& corpus, const RunSteps& run) {
+  for (const auto& [seq_len, sampler] : run.samplers) {
+    const std::int64_t all = sampler.windows();
     std::vector<bool> empty;
     empty.reserve(static_cast<std::size_t>(all));
     std::int64_t count = 0;
@@ -40,7 +29,7 @@ EmptyWindows::EmptyWindows(const Corpus& corpus, const SampleOrder& order, const
       const std::int64_t windows = corpus.window_count(file, seq_len, nullptr);
       for (std::int64_t window = 0; window < windows; ++window) {
         empty.push_back(
-            !window_has_target(*corpus.files[file], corpus.window(file, window, seq_len), config.data.packing));
+            !window_has_target(*corpus.files[file], corpus.window(file, window, seq_len), run.config.data.packing));
         count += empty.back();
       }
     }
@@ -56,29 +45,23 @@ EmptyWindows::EmptyWindows(const Corpus& corpus, const SampleOrder& order, const
   }
 }
 
-bool is_empty_step(const EmptyWindows& windows, const SampleOrder& order, const TrainingConfig& training,
-                   std::int64_t step) {
-  return leading_empty(windows, order, training, step) == sequences_of(training, step).second;
+bool is_empty_step(const EmptyWindows& windows, const RunSteps& run, std::int64_t step) {
+  return leading_empty(windows, run, step) == run.at(step).training.global_batch_size;
 }
 
-EmptySteps find_empty_steps(const EmptyWindows& windows, const SampleOrder& order, const TrainingConfig& training,
-                            std::int64_t done) {
-  EmptySteps result;
-  result.windows = windows.windows();
-  result.empty_windows = windows.count();
-  result.first = done + 1;
-  result.end = training.steps;
-  result.last = done;
-  if (windows.count() == 0) {
-    result.last = training.steps;
-    return result;
-  }
+EmptySteps find_empty_steps(const EmptyWindows& windows, const RunSteps& run, std::int64_t done) {
+  EmptySteps result{.windows = windows.windows(),
+                    .empty_windows = windows.count(),
+                    .first = done + 1,
+                    .last = done,
+                    .end = run.config.training.steps};
+  if (windows.count() == 0) return result;
   std::int64_t drawn = 0;
-  for (std::int64_t step = result.first; step <= training.steps && drawn < EmptySteps::max_samples; ++step) {
+  for (std::int64_t step = result.first; step <= result.end && drawn < EmptySteps::max_samples; ++step) {
     result.last = step;
-    const std::int64_t empty = leading_empty(windows, order, training, step);
+    const std::int64_t empty = leading_empty(windows, run, step);
     drawn += empty + 1;
-    if (empty < sequences_of(training, step).second) continue;
+    if (empty < run.at(step).training.global_batch_size) continue;
     ++result.count;
     if (result.named.size() < EmptySteps::max_named) result.named.push_back(step);
   }

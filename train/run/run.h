@@ -12,7 +12,7 @@
 #include "framework/parameter_table.h"
 #include "layers/model/model_definition.h"
 #include "train/evaluation/evaluation_statistics.h"
-#include "train/evaluation/scored_part.h"
+#include "train/evaluation/evaluation_targets.h"
 #include "train/run/empty_steps.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_start.h"
@@ -26,12 +26,6 @@ struct TraceRequest {
   std::string path;  // "": none
   std::int64_t first_step = 1, last_step = INT64_MAX;
   std::vector<std::string> inputs = {};  // files, and folders of runs and checkpoints, of which it replaces nothing
-};
-
-/// What the evaluations of a run score.
-struct RunEvaluation {
-  EvaluationTargets targets;
-  ScoredChoice scored;  // where they lie
 };
 
 /// What a program around a run is told, and what it is asked. The thread of rank 0 calls each between two steps, so
@@ -54,7 +48,7 @@ struct Run : RunSteps {
   RunFolder folder;
   ModelDefinition model;
   ParameterTable table = {};
-  std::optional<RunEvaluation> evaluation = {};  // none: this run does not evaluate
+  std::optional<EvaluationTargets> evaluation = {};  // none: this run does not evaluate
   RunStart start = {};
   std::int64_t last_step = 0;
   EmptySteps empty_steps = {};  // that are still to come

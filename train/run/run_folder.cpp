@@ -21,12 +21,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Adds the files of a folder, but not those of folders below it. What cannot be listed has none.
-void add_files(const std::string& folder, std::vector<std::string>& files) {
+/// Adds the files of a folder, and of the folders in it down to a depth. What cannot be listed has none.
+void add_files(const std::string& folder, std::vector<std::string>& files, int depth = 0) {
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     std::error_code unknown;
     if (entry->is_regular_file(unknown)) files.push_back(entry->path().string());
+    if (depth > 0 && entry->is_directory(unknown)) add_files(entry->path().string(), files, depth - 1);
   }
 }
 
@@ -77,10 +78,7 @@ std::vector<std::string> files_of_run(const std::string& path) {
   }
   add_files(ModelSource::tokenizer_folder(run.path()), files);
   for (const std::string& folder : {run.checkpoints_path(), parent_directory(kept_base_path(run.path(), "base"))}) {
-    std::error_code error;
-    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-      add_files(entry->path().string(), files);
-    }
+    add_files(folder, files, /*depth=*/1);
   }
   return files;
 }

@@ -1,5 +1,7 @@
 #include "train/run/run_start.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -31,12 +33,6 @@ std::string change(const ConfigDifference& difference) {
   return fmt::format("{} was {}, is {}", difference.key, difference.before, difference.after);
 }
 
-std::string joined(const std::vector<std::string>& parts) {
-  std::string text;
-  for (const std::string& part : parts) text += (text.empty() ? "" : "; ") + part;
-  return text;
-}
-
 /// Returns whether two paths lead to one folder that exists.
 bool same_folder(const std::string& one, const std::string& other) {
   std::error_code error;
@@ -48,7 +44,7 @@ std::string differing(const FolderContent& content, const Config& config) {
   if (!content.config) return "its config cannot be read";
   std::vector<std::string> changes;
   for (const ConfigDifference& difference : differences(*content.config, config)) changes.push_back(change(difference));
-  return joined(changes);
+  return fmt::format("{}", fmt::join(changes, "; "));
 }
 
 /// Returns the checkpoint that --resume names.
@@ -93,20 +89,6 @@ void name_base(Checkpoint& checkpoint, const std::string& init_from, const Log& 
   base.name = named.name;
 }
 
-RunStart resumed(Checkpoint checkpoint, const Config& config, const std::string& data_hash, const Log& log) {
-  RunStart start;
-  check_resumable(checkpoint, config, data_hash, log);
-  const CheckpointManifest manifest = checkpoint.manifest;
-  start.source = std::make_shared<const ModelSource>(model_of(std::move(checkpoint)));
-  start.step = manifest.step;
-  start.tokens = manifest.tokens;
-  start.skipped_steps = manifest.skipped_steps;
-  start.base = manifest.base;
-  start.run = manifest.run;
-  log(fmt::format("resuming from {}: {} steps, {} tokens done", start.source->path, start.step, start.tokens));
-  return start;
-}
-
 /// Returns what a stage is, as far as a checkpoint of its steps depends on it.
 std::string stage_facts(const TrainingConfig& training, const std::vector<Config>& stages, std::size_t stage) {
   Config bare;
@@ -136,6 +118,82 @@ std::string changed_stage(const Config& before, const Config& after, std::int64_
   return "";
 }
 
+/// Throws Error(checkpoint) if a key differs that a resume must keep; logs each that differs and may.
+void check_resumable(const Checkpoint& checkpoint, const Config& config, const std::string& data_hash, const Log& log) {
+  std::vector<std::string> refused;
+  for (const ConfigDifference& difference : differences(checkpoint.config, config)) {
+    const std::string begun =
+        difference.key == "training.stages" ? changed_stage(checkpoint.config, config, checkpoint.manifest.step) : "";
+    if (std::ranges::any_of(kept_on_resume, [&](auto key) { return is_or_below(difference.key, key); })) {
+      refused.push_back(change(difference));
+    } else if (!begun.empty()) {
+      refused.push_back(begun);
+    } else {  // stages to come, mesh, chunks, rates, intervals, metrics
+      log("changed since the checkpoint: " + change(difference));
+    }
+  }
+  const bool one_rule = checkpoint.config.data.longer == config.data.longer;  // else the hashes must differ
+  if (one_rule && checkpoint.manifest.data_hash != data_hash) {
+    refused.push_back(
+        fmt::format("the hash of data.train's tokens was {}, is {}", checkpoint.manifest.data_hash, data_hash));
+  }
+  if (!refused.empty()) {
+    fail(ExitCode::checkpoint,
+         "{}: is unlike this config: {}; put these back, or start a new run with --init-from (weights only)",
+         checkpoint.path, fmt::join(refused, "; "));
+  }
+}
+
+RunStart resumed(Checkpoint checkpoint, const Config& config, const std::string& data_hash, const Log& log) {
+  RunStart start;
+  check_resumable(checkpoint, config, data_hash, log);
+  const CheckpointManifest manifest = checkpoint.manifest;
+  start.source = std::make_shared<const ModelSource>(model_of(std::move(checkpoint)));
+  start.step = manifest.step;
+  start.tokens = manifest.tokens;
+  start.skipped_steps = manifest.skipped_steps;
+  start.base = manifest.base;
+  start.run = manifest.run;
+  log(fmt::format("resuming from {}: {} steps, {} tokens done", start.source->path, start.step, start.tokens));
+  return start;
+}
+
+/// Throws Error(checkpoint) if the weights belong to another model; rope scaling and theta, window, and everything
+/// outside model may differ, but for the adapters that both have.
+void check_weights_fit(const ModelSource& source, const Config& config, const Log& log, const ModelDefinition& model) {
+  Config theirs = source.checkpoint ? source.checkpoint->config : config;
+  theirs.model = source.model;
+  theirs.training.seq_len = source.context_length;
+  Config ours = config;
+  for (Config* const either : {&theirs, &ours}) std::ranges::sort(either->model.lora.targets);  // in any order
+  std::vector<std::string> refused;
+  for (const ConfigDifference& difference : differences(theirs, ours)) {
+    const bool of_adapters = source.model.lora.on() && config.model.lora.on() && is_or_below(difference.key, "lora");
+    const bool is_free = is_free_with_weights(difference.key);
+    if (of_adapters || (is_or_below(difference.key, "model") && !is_free)) {
+      refused.push_back(change(difference));
+    } else if (is_free || difference.key == "training.seq_len") {
+      log("the weights were trained otherwise: " + change(difference));
+    }
+  }
+  const ParameterTable table = model.table(config);
+  for (const Parameter& parameter : table.all()) {  // no file would have what is neither a base's nor saved
+    if (parameter.saved || !source.own.contains(parameter.name)) continue;
+    refused.push_back(parameter.name + " was trained beside the adapters, and training.trainable leaves it out");
+    break;
+  }
+  if (!refused.empty()) {
+    fail(ExitCode::checkpoint, "{}: holds the weights of another model: {}", source.path, fmt::join(refused, "; "));
+  }
+  for (const Config& stage : configs_of_stages(config)) {
+    if (rescales(source.model, stage.model)) continue;
+    const auto remark = beyond_context(source, stage.training.seq_len, "training.seq_len");
+    if (!remark) continue;
+    log(*remark);
+    break;
+  }
+}
+
 /// Returns the path of the model whose weights a new run takes: --init-from, or model.from of the config unless it is
 /// only for sizes; "": they are random. Throws Error(usage) if these two name different models.
 std::string weights_of_new_run(const StartRequest& request, const ModelConfig& model) {
@@ -159,68 +217,6 @@ bool rescales(const ModelConfig& before, const ModelConfig& after) {
     return difference.key == "model.rope_theta" || difference.key == "model.sliding_rope_theta" ||
            is_or_below(difference.key, "model.rope_scaling");
   });
-}
-
-void check_resumable(const Checkpoint& checkpoint, const Config& config, const std::string& data_hash, const Log& log) {
-  std::vector<std::string> refused;
-  for (const ConfigDifference& difference : differences(checkpoint.config, config)) {
-    if (std::ranges::any_of(kept_on_resume, [&](auto key) { return is_or_below(difference.key, key); })) {
-      refused.push_back(change(difference));
-    } else if (difference.key == "training.stages") {
-      const std::string changed = changed_stage(checkpoint.config, config, checkpoint.manifest.step);
-      if (!changed.empty()) refused.push_back(changed);
-      if (changed.empty()) log("changed since the checkpoint: " + change(difference));
-    } else {  // mesh, chunks, rates, intervals, metrics
-      log("changed since the checkpoint: " + change(difference));
-    }
-  }
-  const bool one_rule = checkpoint.config.data.longer == config.data.longer;  // else the hashes must differ
-  if (one_rule && checkpoint.manifest.data_hash != data_hash) {
-    refused.push_back(
-        fmt::format("the hash of data.train's tokens was {}, is {}", checkpoint.manifest.data_hash, data_hash));
-  }
-  if (!refused.empty()) {
-    fail(ExitCode::checkpoint,
-         "{}: is unlike this config: {}; put these back, or start a new run with --init-from (weights only)",
-         checkpoint.path, joined(refused));
-  }
-}
-
-void check_weights_fit(const ModelSource& source, const Config& config, const Log& log, const ModelDefinition& model) {
-  Config theirs = source.checkpoint ? source.checkpoint->config : config;
-  theirs.model = source.model;
-  theirs.training.seq_len = source.context_length;
-  Config ours = config;
-  for (Config* const either : {&theirs, &ours}) std::ranges::sort(either->model.lora.targets);  // in any order
-  std::vector<std::string> refused;
-  for (const ConfigDifference& difference : differences(theirs, ours)) {
-    const bool of_adapters = source.model.lora.on() && config.model.lora.on() && is_or_below(difference.key, "lora");
-    if (of_adapters) {
-      refused.push_back(change(difference));
-    } else if (!is_or_below(difference.key, "model")) {
-      if (difference.key == "training.seq_len") log("the weights were trained otherwise: " + change(difference));
-    } else if (is_free_with_weights(difference.key)) {
-      log("the weights were trained otherwise: " + change(difference));
-    } else {
-      refused.push_back(change(difference));
-    }
-  }
-  const ParameterTable table = model.table(config);
-  for (const Parameter& parameter : table.all()) {  // no file would have what is neither a base's nor saved
-    if (parameter.saved || !source.own.contains(parameter.name)) continue;
-    refused.push_back(parameter.name + " was trained beside the adapters, and training.trainable leaves it out");
-    break;
-  }
-  if (!refused.empty()) {
-    fail(ExitCode::checkpoint, "{}: holds the weights of another model: {}", source.path, joined(refused));
-  }
-  for (const Config& stage : configs_of_stages(config)) {
-    if (rescales(source.model, stage.model)) continue;
-    const auto remark = beyond_context(source, stage.training.seq_len, "training.seq_len");
-    if (!remark) continue;
-    log(*remark);
-    break;
-  }
 }
 
 void check_folder(const StartRequest& request, const RunFolder& folder, const FolderContent& content,
@@ -256,7 +252,7 @@ LongDocuments longer_so_far(const StartRequest& request, const FolderContent& co
 }
 
 RunStart choose_start(const StartRequest& request, const RunFolder& folder, const FolderContent& content,
-                      const Config& config, const std::string& data_hash, const Log& log,
+                      const Config& config, ConfigUse use, const std::string& data_hash, const Log& log,
                       const ModelDefinition& model) {
   if (!request.resume_path.empty() && !request.init_from.empty()) {
     fail(ExitCode::usage, "--resume PATH and --init-from exclude each other");
@@ -278,7 +274,7 @@ RunStart choose_start(const StartRequest& request, const RunFolder& folder, cons
   }
   RunStart start;
   const std::string weights = weights_of_new_run(request, config.model);
-  if (request.only_planned && !weights.empty() && has_sizes_alone(weights)) {
+  if (use == ConfigUse::plan && !weights.empty() && has_sizes_alone(weights)) {
     log(fmt::format("{} has no weights, which the run will need", weights));
   } else if (!weights.empty()) {
     ModelSource source = open_model(weights, model);

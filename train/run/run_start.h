@@ -9,12 +9,12 @@
 #include <string>
 
 #include "framework/config/choices.h"
+#include "framework/config/config_check.h"
 #include "layers/model/model_definition.h"
 #include "train/checkpoint/checkpoint_manifest.h"
 
 namespace ringtrain {
 
-struct Checkpoint;  // train/checkpoint/checkpoint_folder.h
 struct DataConfig;  // framework/config/data_config.h
 struct FolderContent;
 struct ModelSource;  // train/models/model_source.h
@@ -23,10 +23,9 @@ class RunFolder;     // train/run/run_folder.h
 /// What the command line says about the beginning.
 struct StartRequest {
   bool resume = false;
-  std::string resume_path;    // a checkpoint, or a run's folder; "": the newest intact checkpoint of this run's folder
-  std::string init_from;      // a path for open_model(); "": the weights of model.from
-  bool only_planned = false;  // a model of sizes alone is enough
-  std::int64_t layers = 0;    // of the model at init_from, the first that are taken; 0: all
+  std::string resume_path = {};  // a checkpoint, or a run's folder; "": the newest intact one of this run's folder
+  std::string init_from = {};    // a path for open_model(); "": the weights of model.from
+  std::int64_t layers = 0;       // of the model at init_from, the first that are taken; 0: all
 };
 
 struct RunStart {
@@ -54,18 +53,12 @@ void check_folder(const StartRequest& request, const RunFolder& folder, const Fo
 LongDocuments longer_so_far(const StartRequest& request, const FolderContent& content, const DataConfig& data);
 
 /// Returns how to begin, after check_folder(); log() gets what a person should know (a damaged checkpoint passed over,
-/// changed keys, a fresh start). Throws Error(usage) if the checkpoint belongs to another run than the folder,
-/// Error(checkpoint) if it is missing, damaged or unlike this config (every differing key with both values).
+/// changed keys, a fresh start). use: a plan needs no more of a model than its sizes. Throws Error(usage) if the
+/// checkpoint belongs to another run than the folder, Error(checkpoint) if it is missing, damaged or unlike this config
+/// (every differing key with both values).
 RunStart choose_start(const StartRequest& request, const RunFolder& folder, const FolderContent& content,
-                      const Config& config, const std::string& data_hash, const Log& log,
-                      const ModelDefinition& model = transformer_definition());
-
-/// Throws Error(checkpoint) if a key differs that a resume must keep; logs each that differs and may.
-void check_resumable(const Checkpoint& checkpoint, const Config& config, const std::string& data_hash, const Log& log);
-/// Throws Error(checkpoint) if the weights belong to another model; rope scaling and theta, window, and everything
-/// outside model may differ, but for the adapters that both have.
-void check_weights_fit(const ModelSource& source, const Config& config, const Log& log,
-                       const ModelDefinition& model = transformer_definition());
+                      const Config& config, ConfigUse use, const std::string& data_hash, const Log& log,
+                      const ModelDefinition& model);
 
 /// Returns whether rotary positions turn otherwise in one model than in the other.
 bool rescales(const ModelConfig& before, const ModelConfig& after);

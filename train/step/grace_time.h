@@ -1,8 +1,12 @@
 // How long a run needs from a signal to its end: what a spot machine's grace time has to cover. Pure.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
+
+#include "framework/profile/progress.h"
 
 namespace ringtrain {
 
@@ -16,10 +20,20 @@ class GraceTime {
   /// Returns the seconds that the longest of each need; 0 before the first save.
   double seconds() const { return save_ > 0 ? step_ + saves_ * save_ : 0; }
   /// Returns a line for people; "" before the first save.
-  std::string line() const;
+  std::string line() const {
+    if (save_ == 0) return "";
+    return fmt::format(
+        "grace period: from SIGTERM until all is saved this run takes up to {}: {} to finish a step, {} to save{} (the "
+        "longest so far)",
+        human_duration(seconds()), human_duration(step_), human_duration(save_),
+        saves_ == 1 ? "" : ", and the same again if a save is under way");
+  }
   /// Returns how long finishing a step and saving takes, as the end of a sentence: ", up to 3m05s"; "" before the first
   /// step.
-  std::string bound() const;
+  std::string bound() const {
+    if (save_ > 0) return ", up to " + human_duration(seconds());
+    return step_ > 0 ? fmt::format(": up to {}, and the first save", human_duration(step_)) : "";
+  }
 
  private:
   int saves_;

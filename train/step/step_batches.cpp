@@ -3,7 +3,6 @@
 #include <array>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "data/loader.h"
 #include "parallel/collectives.h"
