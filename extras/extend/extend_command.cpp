@@ -38,19 +38,18 @@ void add_options(CommandLine& app, ExtensionRequest& asked) {
   app.add_tokens("--to", asked.to, "N", "tokens of the new context, e.g. 16K")->required()->check(at_least(64));
   app.add_tokens("--from", asked.from, "N", "tokens that the model knows (default: as its files say)")
       ->check(at_least(1));
-  app.add_real("--theta", asked.theta, RealRange::above(0), "X",
+  app.add_real("--theta", asked.theta, real_above(0), "X",
                "a new rope_theta (default: YaRN, by the factor of the two lengths)");
   texts("--held-out", asked.held_out,
         "text to evaluate on, never trained on; may be repeated (default: a tenth of the documents of TEXT)");
   texts("--short", asked.short_texts, "short texts to mix in, so that short context stays; may be repeated");
-  app.add_real("--short-share", asked.short_share, RealRange::within(0.001, 0.999), "X",
-               "of the sequences that --short has")
+  app.add_real("--short-share", asked.short_share, real_within(0.001, 0.999), "X", "of the sequences that --short has")
       ->capture_default_str();
   app.add_option("--ring", asked.ring, "N", "ranks that share each sequence, one or more cores each")
       ->check(within(1, 1024));
   app.add_option("--steps", asked.steps, "N", "steps at the new length")->check(at_least(1));
   app.add_option("--half-steps", asked.half_steps, "N", "steps at half of it, before")->check(at_least(1));
-  app.add_real("--lr", asked.lr, RealRange::above(0), "X", "the peak learning rate")->capture_default_str();
+  app.add_real("--lr", asked.lr, real_above(0), "X", "the peak learning rate")->capture_default_str();
   app.add_option("--blocks", asked.blocks, "N",
                  "evaluated windows of an eighth of --to; 20 are the least that give intervals")
       ->check(at_least(1));

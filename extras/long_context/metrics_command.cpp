@@ -20,7 +20,7 @@ std::vector<std::string> task_words() {
   return words;
 }
 
-class LongContextFlags : public MetricFlags {
+class LongContextFlags {
  public:
   explicit LongContextFlags(CommandLine& app) {
     app.add_option("--against", against_, "PATH",
@@ -29,7 +29,7 @@ class LongContextFlags : public MetricFlags {
     add_long_perplexity(app);
   }
 
-  std::vector<std::shared_ptr<const EvaluationMetric>> metrics() const override {
+  std::vector<std::shared_ptr<const EvaluationMetric>> metrics() const {
     std::vector<std::shared_ptr<const EvaluationMetric>> metrics;
     if (!against_.empty()) metrics.push_back(against_model(against_));
     if (longppl_) metrics.push_back(long_perplexity(key_));
@@ -80,9 +80,9 @@ class LongContextFlags : public MetricFlags {
             ->check(at_least(1)),
         app.add_tokens("--sliding-window", key.sliding_window, "N", "of LongPPL: tokens that a short window scores")
             ->check(at_least(1)),
-        app.add_real("--alpha", key.alpha, RealRange::any(), "NATS",
+        app.add_real("--alpha", key.alpha, real_number(), "NATS",
                      "of LongPPL: a key token's nll falls by more than that"),
-        app.add_real("--beta", key.beta, RealRange::any(), "NATS",
+        app.add_real("--beta", key.beta, real_number(), "NATS",
                      "of LongPPL: a key token's log probability is above that")};
     auto* const save_path =
         app.add_option("--save-path", key_.save_path, "FILE.json",
@@ -105,8 +105,9 @@ class LongContextFlags : public MetricFlags {
 
 }  // namespace
 
-std::unique_ptr<MetricFlags> add_metric_flags(CommandLine& app, int /*argc*/, char** /*argv*/) {
-  return std::make_unique<LongContextFlags>(app);
+std::function<std::vector<std::shared_ptr<const EvaluationMetric>>()> add_metric_flags(CommandLine& app, int /*argc*/,
+                                                                                       char** /*argv*/) {
+  return std::bind_front(&LongContextFlags::metrics, std::make_shared<LongContextFlags>(app));
 }
 
 }  // namespace ringtrain

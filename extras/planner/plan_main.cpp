@@ -97,7 +97,7 @@ void add_options(CommandLine& app, Given& given) {
   app.add_option(
       "--hardware", given.hardware, "NAME|FILE",
       "a hardware file, or the name of one of configs/hardware (default: cpu, or h200 for a config of GPUs)");
-  app.add_real("--total-tokens", given.request.tokens, RealRange::within(1, 1e18), "N",
+  app.add_real("--total-tokens", given.request.tokens, real_within(1, 1e18), "N",
                "of the whole training, e.g. 1e9 (default: those of the config's steps)");
   app.add_former_name("--total-tokens", "--tokens");
   auto* const search = app.add_flag(
@@ -106,7 +106,7 @@ void add_options(CommandLine& app, Given& given) {
   app.add_option("--devices", given.devices, "N", "with --search: ranks (default: the mesh's)")
       ->needs(search)
       ->check(within(1, max_ranks));
-  app.add_real("--document-tokens", given.request.mean_document, RealRange::above(0), "N",
+  app.add_real("--document-tokens", given.request.mean_document, real_above(0), "N",
                "mean tokens of a document, with data.packing documents (default: one document a sequence)");
   app.add_former_name("--document-tokens", "--documents");
   app.add_option("--output", given.output, "FILE.json", "write the plan as JSON, too; replaces a former plan");

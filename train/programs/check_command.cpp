@@ -57,11 +57,11 @@ void add_comparison_flags(CommandLine& app, CheckFlags& flags) {
                      "instead of a run: name the first tensor and element in which two dumps of a step differ (train "
                      "--dump-step, check --keep), and all that do; ends with 5 if one does")
           ->expected(2);
-  app.add_real("--tolerance", flags.relative, RealRange::at_least(0), "X",
+  app.add_real("--tolerance", flags.relative, real_at_least(0), "X",
                "with --compare: the largest difference that counts as none, as a part of the tensor's maximum "
                "(default: 1e-12 between two float64 dumps, 1e-5 with float32, 0.05 with bfloat16)")
       ->needs(compare);
-  app.add_real("--absolute", flags.absolute, RealRange::at_least(0), "X",
+  app.add_real("--absolute", flags.absolute, real_at_least(0), "X",
                "with --compare: the largest difference that counts as none, whatever the maximum (default: a "
                "thousandth of the tolerance; some gradients are zero but for rounding)")
       ->needs(compare);

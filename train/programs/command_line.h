@@ -87,28 +87,27 @@ inline CLI::Validator one_of(const std::vector<std::string>& words) {
   return CLI::Validator(check, "");
 }
 
-/// What a real number may be: finite, and within bounds.
-struct RealRange {
-  double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();
-  std::string meaning = "";  // of the bounds, as help names them
+/// What a real number may be: finite, and within bounds, whose meaning help names.
+inline CLI::Validator real_number(double low = -std::numeric_limits<double>::max(),
+                                  double high = std::numeric_limits<double>::max(), const std::string& meaning = "") {
+  const auto check = [=](std::string& text) {
+    const std::optional<double> value = number_of<double>(text);
+    if (value && *value >= low && *value <= high) return std::string();  // NaN and infinity are not
+    return fmt::format("{} must be a finite number: {}", text, meaning.empty() ? "a finite number" : meaning);
+  };
+  return CLI::Validator(check, meaning.empty() ? "" : bounds_mark + meaning);
+}
 
-  static RealRange any() { return {}; }
-  static RealRange at_least(double low) { return {.least = low, .meaning = fmt::format("{} or more", low)}; }
-  static RealRange above(double low) {
-    return {.least = std::nextafter(low, low + 1), .meaning = fmt::format("more than {}", low)};
-  }
-  static RealRange within(double low, double high) { return {low, high, fmt::format("from {} to {}", low, high)}; }
-
-  CLI::Validator validator() const {
-    const auto check = [*this](std::string& text) {
-      const std::optional<double> value = number_of<double>(text);
-      const bool fits = value && std::isfinite(*value) && *value >= least && *value <= most;
-      const std::string wanted = meaning.empty() ? "a finite number" : meaning;
-      return fits ? std::string() : fmt::format("{} must be a finite number: {}", text, wanted);
-    };
-    return CLI::Validator(check, meaning.empty() ? "" : bounds_mark + meaning);
-  }
-};
+inline CLI::Validator real_at_least(double low) {
+  return real_number(low, std::numeric_limits<double>::max(), fmt::format("{} or more", low));
+}
+inline CLI::Validator real_above(double low) {
+  return real_number(std::nextafter(low, low + 1), std::numeric_limits<double>::max(),
+                     fmt::format("more than {}", low));
+}
+inline CLI::Validator real_within(double low, double high) {
+  return real_number(low, high, fmt::format("from {} to {}", low, high));
+}
 
 /// A command line of CLI11 whose every number is checked.
 class CommandLine : public CLI::App {
@@ -130,9 +129,9 @@ class CommandLine : public CLI::App {
     }
     return option;
   }
-  CLI::Option* add_real(const std::string& name, double& value, const RealRange& range, const std::string& type,
+  CLI::Option* add_real(const std::string& name, double& value, const CLI::Validator& range, const std::string& type,
                         const std::string& description) {
-    return CLI::App::add_option(name, value, description)->type_name(type)->check(range.validator());
+    return CLI::App::add_option(name, value, description)->type_name(type)->check(range);
   }
   /// Adds an option of a number of tokens, or of several: 4096, 16K, 1M (token_count()).
   template <class Value>
@@ -145,9 +144,9 @@ class CommandLine : public CLI::App {
     return add_option(name, value, type, description)->transform(CLI::Validator(in_digits, ""));
   }
   /// Adds an option of one of these words, each of which stands for a value.
-  template <class Value>
+  template <class Choice, class Value>
   CLI::Option* add_choice(const std::string& name, Value& value,
-                          const std::vector<std::pair<std::string, Value>>& choices, const std::string& description) {
+                          const std::vector<std::pair<std::string, Choice>>& choices, const std::string& description) {
     std::vector<std::string> words;
     for (const auto& [word, meaning] : choices) words.push_back(word);
     const auto take = [choices, &value](const std::string& given) {
@@ -212,17 +211,18 @@ class CommandLine : public CLI::App {
   };
 };
 
-/// Adds --begin-token. description: what it does here.
-inline void add_begin_token(CommandLine& app, std::string& text, const std::string& description) {
+/// Adds --begin-token, which sets an id, or -1 for none. description: what it does here.
+inline void add_begin_token(CommandLine& app, std::optional<std::int32_t>& token, const std::string& description) {
   const auto check = [](std::string& given) {
     const std::optional<std::int32_t> id = number_of<std::int32_t>(given);
     return given == "none" || (id && *id >= 0) ? std::string() : given + " is neither none nor a token's id";
   };
-  app.add_option("--begin-token", text, "none|ID", description)->check(CLI::Validator(check, ""));
-}
-/// Returns the id that was given, -1 of "none", nothing if the flag was not.
-inline std::optional<std::int32_t> read_begin_token(const std::string& text) {
-  return text == "none" ? -1 : number_of<std::int32_t>(text);
+  const auto take = [&token](const std::string& given) {
+    token = given == "none" ? -1 : number_of<std::int32_t>(given);
+  };
+  app.add_option_function<std::string>("--begin-token", take, description)
+      ->type_name("none|ID")
+      ->check(CLI::Validator(check, ""));
 }
 
 /// Reads what --mesh gives, DATAxSEQUENCE: data ranks and sequence ranks, together at most `most`.

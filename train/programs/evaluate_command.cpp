@@ -1,5 +1,5 @@
 // The command `evaluate`: perplexity of a checkpoint at several context lengths, on the same target tokens.
-#include <deque>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -98,7 +98,7 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
       "stdout.",
       "evaluate"};
   EvaluationOptions& options = arguments.options;
-  std::string mesh = "1x1", begin_token;
+  std::string mesh = "1x1";
   app.add_option("--checkpoint", options.checkpoint, "PATH",
                  "a run (its newest checkpoint), a checkpoint, or a Hugging Face folder")
       ->required();
@@ -109,20 +109,21 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
       ->delimiter(',');
   app.add_option("--mesh", mesh, "DATAxSEQUENCE", "ranks that share the blocks x ranks that share each sequence")
       ->capture_default_str();
-  Layout layout = Layout::zigzag;
   std::vector<std::pair<std::string, Layout>> layouts;
   for (const Layout one : all_layouts) layouts.emplace_back(name_of(one), one);
-  auto* const layout_option = app.add_choice("--layout", layout, layouts,
-                                             "how a sequence is cut among ranks (default: the checkpoint's; else "
-                                             "zigzag). Changes the time, not the result");
+  app.add_choice<Layout>(
+      "--layout", options.layout, layouts,
+      "how a sequence is cut among ranks (default: the checkpoint's; else zigzag). Changes the time, "
+      "not the result");
   add_targets(app, options.request);
-  add_begin_token(app, begin_token, "what stands before each window (default: what begins the file's documents)");
+  add_begin_token(app, options.begin_token,
+                  "what stands before each window (default: what begins the file's documents)");
   app.add_option(
          "--set", options.settings, "KEY.PATH=VALUE",
          "change a key of the model that leaves its weights as they are, e.g. --set model.rope_scaling.type=yarn; "
          "may be repeated")
       ->allow_extra_args(false);
-  const std::unique_ptr<MetricFlags> metrics = add_metric_flags(app, argc, argv);
+  const auto metrics = add_metric_flags(app, argc, argv);
   app.add_computation(options);
   app.add_option("--output", arguments.output, "FILE.json",
                  "write the results as JSON, too; replaces those of a former evaluation");
@@ -130,61 +131,46 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
                  "write the score of every token, a line of JSON each; replaces a former file of this kind");
   if (!parse_command_line(app, argc, argv, print)) return false;
   read_mesh(mesh, options.mesh.data, options.mesh.sequence);
-  if (layout_option->count() > 0) options.layout = layout;
   check_context_lengths(options.request.context_lengths, "--context-lengths");
-  options.begin_token = read_begin_token(begin_token);
-  options.metrics = metrics->metrics();
+  options.metrics = metrics();
   return true;
 }
 
-/// The files that an evaluation writes, opened before it begins.
-class Outputs {
- public:
-  explicit Outputs(const Arguments& arguments) : arguments_(arguments) {
-    if (!arguments.output.empty()) {
-      open(results_, arguments.output, {"the results of an evaluation", "--output"}, OutputMark::json(writer));
-    }
-    if (!arguments.per_token.empty()) {
-      open(tokens_, arguments.per_token, {"the scores of an evaluation's tokens", "--per-token"},
-           OutputMark::begins(per_token_head));
-    }
-    for (const auto& metric : arguments.options.metrics) {
-      std::optional<OutputFile>& file = of_metrics_.emplace_back();
-      if (const auto own = metric->output()) open(file, own->path, own->kind, own->mark);
-    }
-  }
-
-  /// Writes all that can be written. Throws the first error of those that cannot.
-  void write(const EvaluationSummary& summary, const std::vector<TokenScore>& tokens) {
-    if (results_) publish(*results_, marked_json(writer, json_text(evaluation_json(summary), 2)) + "\n");
-    if (tokens_) publish(*tokens_, token_lines(summary, tokens));
-    for (std::size_t i = 0; i < of_metrics_.size(); ++i) {
-      if (of_metrics_[i]) publish(*of_metrics_[i], summary.metrics[i].second.file_text);
-    }
-    if (problem_) throw Error(*problem_);
-  }
-
- private:
-  void open(std::optional<OutputFile>& file, const std::string& path, const OutputKind& kind, const OutputMark& mark) {
-    file.emplace(path, output_rules(arguments_, kind, mark), ExitCode::usage);
-  }
-  void publish(OutputFile& file, const std::string& text) {
-    const auto problem = caught([&] { file.publish(text); });
-    if (!problem_) problem_ = problem;
-  }
-
-  const Arguments& arguments_;
-  std::optional<OutputFile> results_, tokens_;
-  std::deque<std::optional<OutputFile>> of_metrics_;
-  std::optional<Error> problem_;
+/// A file that an evaluation writes, and what it gets.
+struct Output {
+  std::unique_ptr<OutputFile> file;
+  std::function<std::string(const EvaluationSummary&, const std::vector<TokenScore>&)> text;
 };
+
+/// Opens the files that an evaluation writes, before it begins.
+std::vector<Output> open_outputs(const Arguments& arguments) {
+  std::vector<Output> outputs;
+  const auto open = [&](const std::string& path, const OutputKind& kind, const OutputMark& mark, auto text) {
+    if (path.empty()) return;
+    OutputRules rules = output_rules(arguments, kind, mark);
+    outputs.push_back({std::make_unique<OutputFile>(path, std::move(rules), ExitCode::usage), text});
+  };
+  open(arguments.output, {"the results of an evaluation", "--output"}, OutputMark::json(writer),
+       [](const EvaluationSummary& summary, const auto& /*tokens*/) {
+         return marked_json(writer, json_text(evaluation_json(summary), 2)) + "\n";
+       });
+  open(arguments.per_token, {"the scores of an evaluation's tokens", "--per-token"}, OutputMark::begins(per_token_head),
+       token_lines);
+  for (std::size_t i = 0; i < arguments.options.metrics.size(); ++i) {
+    const std::optional<MetricOutput> own = arguments.options.metrics[i]->output();
+    if (!own) continue;
+    open(own->path, own->kind, own->mark,
+         [i](const EvaluationSummary& summary, const auto& /*tokens*/) { return summary.metrics[i].second.file_text; });
+  }
+  return outputs;
+}
 
 int run_evaluate(int argc, char** argv, Launcher& launcher) {
   const bool prints = launcher.is_rank_zero();
   Arguments arguments;
   if (!parse(arguments, argc, argv, prints)) return 0;
-  std::optional<Outputs> outputs;
-  if (prints) outputs.emplace(arguments);
+  std::vector<Output> outputs;
+  if (prints) outputs = open_outputs(arguments);
   std::optional<HashProgress> hashing;
   if (prints) hashing.emplace("evaluate");
   std::vector<TokenScore> tokens;
@@ -192,7 +178,12 @@ int run_evaluate(int argc, char** argv, Launcher& launcher) {
       evaluate_checkpoint(arguments.options, launcher, arguments.per_token.empty() ? nullptr : &tokens);
   if (!prints) return 0;
   print_result(evaluation_table(summary));
-  outputs->write(summary, tokens);
+  std::optional<Error> problem;  // the first of what cannot be written; all that can be is
+  for (const Output& output : outputs) {
+    const auto own = caught([&] { output.file->publish(output.text(summary, tokens)); });
+    if (!problem) problem = own;
+  }
+  if (problem) throw Error(*problem);
   return 0;
 }
 

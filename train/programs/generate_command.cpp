@@ -1,14 +1,10 @@
 // The command `generate`: text that a model writes after a prompt.
 #include <algorithm>
 #include <cstdio>
-#include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "framework/standard_streams.h"
 #include "framework/storage/files.h"
-#include "framework/text/text_reader.h"
 #include "train/generation/checkpoint_generation.h"
 #include "train/programs/command_line.h"
 #include "train/programs/commands.h"
@@ -17,16 +13,6 @@
 using namespace ringtrain;
 
 namespace {
-
-constexpr std::int64_t max_ring = 1024;  // as in a config
-
-/// Returns N of "1xN".
-std::int64_t read_mesh(std::string_view text) {
-  std::int64_t data = 0, ranks = 0;
-  if (take_pair(text, data, 'x', ranks) && data == 1 && ranks >= 1 && ranks <= max_ring) return ranks;
-  fail(ExitCode::usage, "--mesh {}: must be 1xN, N sequence ranks from 1 to {}, e.g. 1x2: one text has no data ranks",
-       text, max_ring);
-}
 
 /// most: bytes that a prompt for this model may have.
 std::string read_standard_input(std::int64_t most) {
@@ -44,7 +30,7 @@ std::string read_standard_input(std::int64_t most) {
 
 struct GenerateFlags {
   GenerationOptions options;
-  std::string mesh = "1x1", prompt_file, dash, begin_token;
+  std::string mesh = "1x1", prompt_file, dash;
 };
 
 /// The prompt: where it comes from, and how it becomes tokens.
@@ -68,14 +54,14 @@ void add_prompt_flags(CommandLine& app, GenerateFlags& flags) {
       ->default_str("text")
       ->excludes(tokens)
       ->excludes(tokens_file);
-  add_begin_token(app, flags.begin_token,
+  add_begin_token(app, options.begin_token,
                   "what stands before the prompt (default: what the tokenizer itself puts before a text)");
 }
 
 /// How each new token is chosen.
 void add_sampling_flags(CommandLine& app, SamplingOptions& sampling) {
   const auto add_real = [&](const char* name, double& value, const char* type, const char* description) {
-    app.add_real(name, value, RealRange::any(), type, description)->capture_default_str();
+    app.add_real(name, value, real_number(), type, description)->capture_default_str();
   };
   add_real("--temperature", sampling.temperature, "T",
            "0: always the likeliest token; else draws, from the distribution of logits / temperature");
@@ -126,8 +112,9 @@ bool parse(GenerateFlags& flags, int argc, char** argv, bool prints) {
 /// Completes the options by what several flags say together.
 void settle(GenerateFlags& flags, const Launcher& launcher) {
   GenerationOptions& options = flags.options;
-  options.sequence_ranks = read_mesh(flags.mesh);
-  options.begin_token = read_begin_token(flags.begin_token);
+  std::int64_t data = 0;
+  read_mesh(flags.mesh, data, options.sequence_ranks);
+  if (data != 1) fail(ExitCode::usage, "--mesh {}: must be 1xN: one text has no data ranks", flags.mesh);
   const std::string file = flags.prompt_file + options.tokens_file + flags.dash;  // one at most
   if (file == "-") {
     if (launcher.processes() > 1) {

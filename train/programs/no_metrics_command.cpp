@@ -10,11 +10,6 @@ namespace ringtrain {
 
 namespace {
 
-class NoMetrics : public MetricFlags {
- public:
-  std::vector<std::shared_ptr<const EvaluationMetric>> metrics() const override { return {}; }
-};
-
 constexpr std::array<std::string_view, 14> flags{
     "--against",   "--tasks",        "--task-samples", "--task-depths", "--task-candidates",
     "--task-seed", "--greedy-match", "--longppl",      "--trunc-len",   "--sliding-window",
@@ -22,7 +17,8 @@ constexpr std::array<std::string_view, 14> flags{
 
 }  // namespace
 
-std::unique_ptr<MetricFlags> add_metric_flags(CommandLine& /*app*/, int argc, char** argv) {
+std::function<std::vector<std::shared_ptr<const EvaluationMetric>>()> add_metric_flags(CommandLine& /*app*/, int argc,
+                                                                                       char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i], name = argument.substr(0, argument.find('='));
     if (std::ranges::find(flags, name) == flags.end()) continue;
@@ -31,7 +27,7 @@ std::unique_ptr<MetricFlags> add_metric_flags(CommandLine& /*app*/, int argc, ch
          "--preset full builds them",
          name);
   }
-  return std::make_unique<NoMetrics>();
+  return [] { return std::vector<std::shared_ptr<const EvaluationMetric>>(); };
 }
 
 int (*const extend_command)(int argc, char** argv) = nullptr;

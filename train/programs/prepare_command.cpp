@@ -32,7 +32,6 @@ struct PrepareFlags {
   std::int64_t seed = 1234;
   std::string tokenizer = "bytes", document_start, document_end;
   TextOptions text;
-  int threads = 0;  // 0: all cores
   RecallOptions recall{.documents = 1000, .length = 4096, .pairs = 16, .prepare = {}};
 };
 
@@ -40,7 +39,7 @@ void add_file_flags(CommandLine& app, PrepareFlags& flags) {
   app.add_option("--input", flags.inputs, "PATH",
                  "Files and folders of text, or patterns; folders with all below them");
   app.add_option("--output", flags.file.output, "FILE.h5", "The token file to make; it must not exist yet")->required();
-  app.add_real("--validation-fraction", flags.file.validation_fraction, RealRange::within(0, 0.99), "X",
+  app.add_real("--validation-fraction", flags.file.validation_fraction, real_within(0, 0.99), "X",
                "Share of the documents that training never sees; above 0 it is at least one document")
       ->capture_default_str();
   app.add_option("--seed", flags.seed, "S", "Of the documents' order, and of all that is synthetic")
@@ -65,7 +64,8 @@ void add_text_flags(CommandLine& app, PrepareFlags& flags) {
   for (const char* flag : {"--chat", "--train-on"}) {
     app.add_removed(flag, "conversations become a token file by `python -m ringtrain_data convert`: docs/datasets.md");
   }
-  app.add_option("--threads", flags.threads, "N", "That tokenize (default: one a core)")->check(within(1, 1024));
+  flags.text.threads = 0;  // all cores
+  app.add_option("--threads", flags.text.threads, "N", "That tokenize (default: one a core)")->check(within(1, 1024));
 }
 
 void add_recall_flags(CommandLine& app, PrepareFlags& flags) {
@@ -123,7 +123,7 @@ bool parse(PrepareFlags& flags, int argc, char** argv) {
   check_flags(app, flags);
   flags.file.seed = static_cast<std::uint64_t>(flags.seed);
   flags.recall.prepare = flags.file;
-  flags.text.threads = flags.threads > 0 ? flags.threads : available_cores();
+  if (flags.text.threads == 0) flags.text.threads = available_cores();
   flags.text.json.text_field_named = app.count("--text-field") > 0;
   return true;
 }
@@ -253,12 +253,6 @@ void print_left_out(const SourceList& sources, const CorpusSummary& summary) {
   }
 }
 
-/// Puts the files of the tokenizer into a folder that exists.
-void keep_tokenizer_files(const PrepareFlags& flags, const std::string& folder) {
-  const EndIds ends{{}, {flags.text.document_end}};
-  carry_tokenizer(flags.tokenizer, folder, ends, OwnGeneration::left, ExitCode::usage);
-}
-
 SourceList hash_sources(const std::vector<std::string>& inputs) {
   std::optional<Progress> progress;
   return find_sources(inputs, [&](std::int64_t files, std::int64_t all, std::int64_t bytes) {
@@ -287,7 +281,8 @@ void prepare_text_corpus(PrepareFlags& flags) {
   std::optional<OutputFolder> kept;
   if (flags.tokenizer != "bytes") {
     kept.emplace(tokenizer_beside(flags.file.output), ExitCode::usage);
-    keep_tokenizer_files(flags, kept->content());
+    const EndIds ends{{}, {flags.text.document_end}};
+    carry_tokenizer(flags.tokenizer, kept->content(), ends, OwnGeneration::left, ExitCode::usage);
   }
   const SourceList sources = hash_sources(flags.inputs);
   const CorpusSummary summary = write_tokens(sources, flags);

@@ -35,7 +35,7 @@ std::string run_folder_of(const std::string& path) {
 /// What the command line says.
 struct TrainFlags {
   TrainOptions options;
-  std::string config_path, resume_path, output, trace_steps, verify_path;
+  std::string config_path, verify_path;
   std::vector<std::string> settings;
   bool help_config = false;
   CLI::Option *resume = nullptr, *verify = nullptr;
@@ -45,9 +45,9 @@ struct TrainFlags {
 void add_run_flags(CommandLine& app, TrainFlags& flags) {
   app.add_option("--config", flags.config_path, "FILE",
                  "the YAML config of the run; with --resume, the run's own serves if none is given");
-  app.add_option("--output", flags.output, "DIR", "the run's folder (default: runs/<config's name>)");
+  app.add_option("--output", flags.options.output, "DIR", "the run's folder (default: runs/<config's name>)");
   add_settings(app, flags.settings);
-  flags.resume = app.add_option("--resume", flags.resume_path, "[PATH]",
+  flags.resume = app.add_option("--resume", flags.options.start.resume_path, "[PATH]",
                                 "go on from a checkpoint, or from the newest intact one of a run's folder; without a "
                                 "path, of the folder of --output, or afresh if there is none")
                      ->expected(0, 1);
@@ -65,7 +65,10 @@ void add_recording_flags(CommandLine& app, TrainFlags& flags) {
   auto* const file = app.add_option("--trace", trace.path, "FILE.json",
                                     "write a timeline of every rank to FILE (Chrome trace format: open it in "
                                     "ui.perfetto.dev); replaces a former one");
-  app.add_option("--trace-steps", flags.trace_steps, "A:B", "with --trace: only steps A to B")->needs(file);
+  const auto read_steps = [&trace](const std::string& text) { read_trace_steps(text, trace); };
+  app.add_option_function<std::string>("--trace-steps", read_steps, "with --trace: only steps A to B")
+      ->type_name("A:B")
+      ->needs(file);
   auto* const step = app.add_option("--dump-step", flags.options.dump.step, "N",
                                     "write every named tensor of step N into --dump: inputs, activations, "
                                     "gradients; see check --compare")
@@ -102,11 +105,11 @@ void verify(const TrainFlags& flags) {
 void read_options(TrainFlags& flags, const Log& log) {
   TrainOptions& options = flags.options;
   options.start.resume = flags.resume->count() > 0;
-  options.start.resume_path = flags.resume_path;
   if (flags.config_path.empty() && options.start.resume) {
-    const std::string run_folder = run_folder_of(flags.resume_path.empty() ? flags.output : flags.resume_path);
+    const std::string& resumed = options.start.resume_path;
+    const std::string run_folder = run_folder_of(resumed.empty() ? options.output : resumed);
     if (!run_folder.empty()) flags.config_path = RunFolder(run_folder).config_path();
-    if (flags.output.empty()) flags.output = run_folder;
+    if (options.output.empty()) options.output = run_folder;
   }
   if (flags.config_path.empty()) {
     fail(ExitCode::usage, "--config is required; only --resume RUN, with a run's folder that has one, needs none");
@@ -114,8 +117,7 @@ void read_options(TrainFlags& flags, const Log& log) {
   options.trace.inputs = {flags.config_path};
   options.config = read_config(flags.config_path, flags.settings, use_of(options), check_model,
                                config_lookup(log, options.start.init_from));
-  options.output = flags.output.empty() ? "runs/" + options.config.name : flags.output;
-  if (!flags.trace_steps.empty()) read_trace_steps(flags.trace_steps, options.trace);
+  if (options.output.empty()) options.output = "runs/" + options.config.name;
   options.build = version_text().substr(0, version_text().find('\n'));
 }
 

@@ -28,7 +28,7 @@ void add_to_a_core_build(const std::string& argument) {
   CommandLine app("a test", "evaluate");
   std::string program = "evaluate", given = argument;
   char* arguments[] = {program.data(), given.data()};
-  EXPECT_TRUE(add_metric_flags(app, 2, arguments)->metrics().empty());
+  EXPECT_TRUE(add_metric_flags(app, 2, arguments)().empty());
 }
 
 TEST(NoMetrics, RefusesTheFlagsOfTheExtrasAndNoOther) {
