@@ -1,7 +1,6 @@
 // Options that a program sets itself are checked as a file's are: each change of a config that was read, and each
 // option of an evaluation or a generation, ends in one sentence with the key or the numbers at fault, and nothing is
 // begun.
-#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -9,7 +8,6 @@
 #include "framework/config/read_config.h"
 #include "tests/train/train_fixture.h"
 #include "train/check/check.h"
-#include "train/evaluation/checkpoint_evaluation.h"
 #include "train/generation/checkpoint_generation.h"
 
 namespace ringtrain::testing {
@@ -117,29 +115,23 @@ TEST_F(ChangedConfig, OptionsOfEvaluationAndGenerationAreCheckedToo) {
   run(tiny(data, {"training.steps=1"}), "run");
   Launcher threads;
   const auto evaluated = [&](const std::function<void(EvaluationOptions&)>& change) {
-    EvaluationOptions options;
-    options.checkpoint = at("run");
-    options.data = data;
-    options.request.context_lengths = {16};
-    options.request.target_tokens = 4;
-    options.request.target_blocks = 2;
+    EvaluationOptions options = evaluation_of("run", data, {{16}, 4, 2});
     change(options);
     return error_of(ExitCode::usage, [&] { evaluate_checkpoint(options, threads); });
   };
-  EXPECT_EQ(evaluated([](auto& options) { options.dtype = "int4"; }),
-            "--dtype int4: must be float32, float64 or bfloat16");
-  EXPECT_EQ(evaluated([](auto& options) { options.device = "tpu"; }), "--device tpu: must be cpu, cuda or auto");
-  EXPECT_EQ(evaluated([](auto& options) { options.checkpoint = ""; }),
-            "the path of a checkpoint or a model's folder is empty");
-  EXPECT_EQ(evaluated([](auto& options) { options.threads_per_rank = -1; }),
-            "-1 compute threads a rank: must be 1 or more, or 0 for cores / ranks");
-  EXPECT_EQ(evaluated([](auto& options) {
-              for (std::int64_t length = 17; length <= 1016; ++length)
-                options.request.context_lengths.push_back(length);
-            }),
-            "--context-lengths and --target-tokens: 1001 lengths are more than 1000");
-  EXPECT_EQ(evaluated([](auto& options) { options.open_tokens = nullptr; }),
-            data + ": the program's open_tokens makes no token file of this name");
+  const std::vector<std::pair<std::function<void(EvaluationOptions&)>, std::string>> evaluations{
+      {[](auto& options) { options.dtype = "int4"; }, "--dtype int4: must be float32, float64 or bfloat16"},
+      {[](auto& options) { options.device = "tpu"; }, "--device tpu: must be cpu, cuda or auto"},
+      {[](auto& options) { options.checkpoint = ""; }, "the path of a checkpoint or a model's folder is empty"},
+      {[](auto& options) { options.threads_per_rank = -1; },
+       "-1 compute threads a rank: must be 1 or more, or 0 for cores / ranks"},
+      {[](auto& options) {
+         for (std::int64_t i = 17; i <= 1016; ++i) options.request.context_lengths.push_back(i);
+       },
+       "--context-lengths and --target-tokens: 1001 lengths are more than 1000"},
+      {[](auto& options) { options.open_tokens = nullptr; },
+       data + ": the program's open_tokens makes no token file of this name"}};
+  for (const auto& [change, sentence] : evaluations) EXPECT_EQ(evaluated(change), sentence);
   const auto generated = [&](const std::function<void(GenerationOptions&)>& change, const Printer& print) {
     GenerationOptions options;
     options.checkpoint = at("run");

@@ -39,9 +39,8 @@ class EmptyStepsTest : public TrainTest {
                         "checkpoint.interval=1", "checkpoint.keep=100"},
                        more));
   }
-  ringtrain::Run prepared(const Config& settings, Outcome& outcome) const {
-    return prepare_run({.config = settings, .output = at("unused"), .start = {}},
-                       [&](const std::string& line) { outcome.logs.push_back(line); });
+  ringtrain::Run prepared(const Config& settings, const Log& log = quiet) const {
+    return prepare_run({.config = settings, .output = at("unused")}, log);
   }
   /// Returns the steps of a run of which all sequences lie in these windows.
   static std::set<std::int64_t> empty_steps(const ringtrain::Run& run, const std::set<std::int64_t>& empty) {
@@ -56,8 +55,7 @@ class EmptyStepsTest : public TrainTest {
   Config config_with_empty_first(const std::set<std::int64_t>& empty) const {
     for (int seed = 1; seed < 1000; ++seed) {
       const Config settings = config({fmt::format("training.seed={}", seed)});
-      Outcome unused;
-      if (empty_steps(prepared(settings, unused), empty).contains(1)) return settings;
+      if (empty_steps(prepared(settings), empty).contains(1)) return settings;
     }
     ADD_FAILURE() << "no seed begins with an empty window";
     return config();
@@ -80,7 +78,7 @@ TEST_F(EmptyStepsTest, AreSkippedCountedAndForeseen) {
   for (const auto* mesh : {"mesh.sequence=1", "mesh.sequence=2"}) {
     const Config settings = config({mesh});
     Outcome start;
-    const ringtrain::Run ready = prepared(settings, start);
+    const ringtrain::Run ready = prepared(settings, [&](const std::string& line) { start.logs.push_back(line); });
     const std::set<std::int64_t> expected = empty_steps(ready, empty);
     ASSERT_GE(expected.size(), 4u);
     EXPECT_EQ(ready.empty_steps.windows, windows);
@@ -122,8 +120,7 @@ TEST_F(EmptyStepsTest, AreWarnedOfAtEachOne) {
   const std::set<std::int64_t> empty{0, 2, 3, 6, 8, 9, 10};
   write_with_empty(empty);
   const Config settings = config_with_empty_first(empty);
-  Outcome start;
-  const std::set<std::int64_t> expected = empty_steps(prepared(settings, start), empty);
+  const std::set<std::int64_t> expected = empty_steps(prepared(settings), empty);
   ::testing::internal::CaptureStderr();
   run(settings, "run");
   const std::string told = ::testing::internal::GetCapturedStderr();
@@ -137,8 +134,7 @@ TEST_F(EmptyStepsTest, RatesAndSamplesGoOnAlsoAcrossAResume) {
   const std::set<std::int64_t> empty{1, 4, 5, 7, 11};
   write_with_empty(empty);
   const Config settings = config_with_empty_first(empty);
-  Outcome start;
-  const std::set<std::int64_t> expected = empty_steps(prepared(settings, start), empty);
+  const std::set<std::int64_t> expected = empty_steps(prepared(settings), empty);
   run(settings, "whole");
   const std::int64_t second = *std::next(expected.begin());
   std::int64_t begun = 0;
@@ -158,19 +154,17 @@ TEST_F(EmptyStepsTest, RatesAndSamplesGoOnAlsoAcrossAResume) {
 TEST_F(EmptyStepsTest, AreNoneWhereABatchHasOneTarget) {
   const std::set<std::int64_t> empty{1, 4, 5, 7, 11};
   write_with_empty(empty);
-  Outcome start;
-  const ringtrain::Run ready = prepared(config({"training.global_batch_size=6", "training.steps=4"}), start);
+  const ringtrain::Run ready = prepared(config({"training.global_batch_size=6", "training.steps=4"}));
   EXPECT_EQ(empty_steps(ready, empty).size(), 0u);
-  EXPECT_NE(start.logged("each of the steps 1 to 4 has others, too"), "");
+  EXPECT_TRUE(holds(dry_run_report(ready), "each of the steps 1 to 4 has others, too"));
   const Outcome outcome = run(ready.config, "run");
   EXPECT_EQ(open_checkpoint(at("run")).manifest.skipped_steps, 0);
 }
 
 TEST_F(EmptyStepsTest, ThatAreAllAreRefusedAtTheStart) {
   write_with_empty({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
-  Outcome start;
   expect_error_holding(ExitCode::data, {"none of its 12 windows of 10 tokens has a token to learn from"},
-                       [&] { prepared(config(), start); });
+                       [&] { prepared(config()); });
 }
 
 TEST_F(EmptyStepsTest, CannotBeDumped) {
@@ -178,8 +172,7 @@ TEST_F(EmptyStepsTest, CannotBeDumped) {
   write_with_empty(empty);
   const Config settings = config_with_empty_first(empty);
   expect_error_holding(ExitCode::usage, {"--dump-step 1: the step has no token to learn from"}, [&] {
-    prepare_run({.config = settings, .output = at("run"), .start = {}, .dump = {.folder = at("dump"), .step = 1}},
-                quiet);
+    prepare_run({.config = settings, .output = at("run"), .dump = {.folder = at("dump"), .step = 1}}, quiet);
   });
 }
 

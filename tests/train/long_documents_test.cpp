@@ -8,8 +8,6 @@
 #include "data/token_file_writer.h"
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint_manifest.h"
-#include "train/checkpoint/state_files.h"
-#include "train/evaluation/checkpoint_evaluation.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -147,12 +145,9 @@ TEST_F(LongDocumentRuns, GoOnByTheRuleOfTheRun) {
       EXPECT_EQ(state(checkpoint(to, 4)), state(checkpoint(name + "-whole", 4))) << to;
     }
     // The data's hash holds the rule, but for cut: what was trained on is known of either.
-    EvaluationOptions options;
-    options.checkpoint = at(name);
-    options.data = path;
-    options.request = {{16, 32}, 8, 4};
     Launcher launcher;
-    EXPECT_EQ(evaluate_checkpoint(options, launcher).part.trained_on, true);
+    EXPECT_EQ(evaluate_checkpoint(evaluation_of(name, path, {{16, 32}, 8, 4}), launcher).targets.request.trained_on,
+              true);
   }
   // A run that saved nothing begins again by the same command.
   const Config asked = config(path, 2, {"training.steps=4", "checkpoint.interval=0"});

@@ -1,6 +1,5 @@
 // The memory plan of whole ranks: activations fall as 1/N, no allocation grows with the whole sequence, a run's
 // measured peak is the plan, and the process grows by no more than it, as the operating system sees it.
-#include <fstream>
 #include <set>
 #include <sstream>
 
@@ -8,7 +7,7 @@
 #include "parallel/ring/ring.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
-#include "train/engine/memory_report.h"
+#include "train/engine/memory_check.h"
 #include "train/engine/rank_state.h"
 
 namespace ringtrain::testing {
@@ -17,15 +16,12 @@ namespace {
 class RankMemory : public TrainTest {
  protected:
   Config medium(std::int64_t seq_len, int sequence, const std::vector<std::string>& more = {}) const {
-    const std::vector<std::string> common{"model.hidden_size=64",
-                                          "model.intermediate_size=128",
-                                          "training.dtype=float32",
-                                          "training.global_batch_size=1",
-                                          "training.feedforward_chunk=512",
-                                          "training.loss_chunk=256",
-                                          fmt::format("training.seq_len={}", seq_len),
-                                          fmt::format("mesh.sequence={}", sequence)};
-    return tiny("none", joined(common, more));
+    const std::vector<std::string> common{"model.hidden_size=64",           "model.intermediate_size=128",
+                                          "training.dtype=float32",         "training.global_batch_size=1",
+                                          "training.feedforward_chunk=512", "training.loss_chunk=256"};
+    const std::vector<std::string> lengths{fmt::format("training.seq_len={}", seq_len),
+                                           fmt::format("mesh.sequence={}", sequence)};
+    return tiny("none", joined(joined(common, lengths), more));
   }
   static std::vector<RankPlan> plan(const Config& config) {
     return plan_ranks(config, make_parameter_table(config.model), training_purpose(config));
@@ -107,7 +103,7 @@ TEST_F(RankMemory, APlanThatCannotFitIsRefusedWithItsNumbers) {
 
 TEST_F(RankMemory, TheMeasuredPeakByTagIsThePlan) {
   const Config config =
-      tiny(write_split_tokens(),
+      tiny(write_tokens("text.h5", split_text),
            {"training.steps=3", "mesh.data=2", "mesh.sequence=3", "evaluation.interval=2", "checkpoint.interval=2",
             "evaluation.context_lengths=[16, 64]", "evaluation.target_tokens=8", "training.micro_batch_size=2"});
   run(config, "run");

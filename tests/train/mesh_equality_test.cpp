@@ -41,20 +41,8 @@ class MeshEquality : public TextTest {
   }
 };
 
-TEST_F(MeshEquality, TwoRanks) {
-  expect_equal_to_one_rank(2);
-}
-TEST_F(MeshEquality, ThreeRanks) {
-  expect_equal_to_one_rank(3);
-}
-TEST_F(MeshEquality, FourRanks) {
-  expect_equal_to_one_rank(4);
-}
-TEST_F(MeshEquality, SixRanks) {
-  expect_equal_to_one_rank(6);
-}
-TEST_F(MeshEquality, EightRanks) {
-  expect_equal_to_one_rank(8);
+TEST_F(MeshEquality, EveryFactorisationEqualsOneRank) {
+  for (const int ranks : {2, 3, 4, 6, 8}) expect_equal_to_one_rank(ranks);
 }
 
 TEST_F(MeshEquality, OneRankTwiceHasTheSameBits) {

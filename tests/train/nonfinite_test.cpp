@@ -159,7 +159,7 @@ TEST_F(BadState, IsNeverSaved) {
       const ParameterSlice& own = state.optimizer->slices().back();
       state.optimizer->state(1, own).as<double>()[0] = INFINITY;  // its update is 0 from now on, silently
     };
-    const auto spoiled = [&] { run_with({.config = config, .output = at("run"), .start = {}}, spoil); };
+    const auto spoiled = [&] { run_with({.config = config, .output = at("run")}, spoil); };
     expect_error_holding(ExitCode::numeric,
                          {"step 3: second_moment/", "the last checkpoint, of step 2, is intact; lower optimizer.lr"},
                          spoiled);

@@ -26,9 +26,6 @@ class OwnModelMistakes : public SplitTextTest {
     options.output = at(output);
     run_with(options);
   }
-  void expect_sentence(const std::string& part, ExitCode code, const std::function<void()>& body) {
-    expect_error(code, {part}, body);
-  }
 };
 
 /// A gate that leaves something of its backward out.
@@ -89,7 +86,7 @@ std::unique_ptr<InsertedLayer> make_layer(const LayerContext& context) {
 
 TEST_F(OwnModelMistakes, AForgottenGradientIsNamed) {
   for (const char* shard : {"optimizer", "gradients", "weights"}) {
-    expect_sentence("backward wrote no gradient of model.gate.weight", ExitCode::usage, [&] {
+    expect_error(ExitCode::usage, "backward wrote no gradient of model.gate.weight", [&] {
       train_with(make_layer<ForgetfulGate>, {"mesh.data=2", "mesh.sequence=2", std::string("training.shard=") + shard},
                  shard);
     });
@@ -103,19 +100,19 @@ TEST_F(OwnModelMistakes, AWrongShapeIsNamedBesideTheRightOne) {
 }
 
 TEST_F(OwnModelMistakes, WeightsOfAnotherBucketAreNamed) {
-  expect_sentence("lm_head.weight is read while its bucket 3 is not acquired", ExitCode::usage, [&] {
+  expect_error(ExitCode::usage, "lm_head.weight is read while its bucket 3 is not acquired", [&] {
     train_with(make_layer<Trespasser>, {"mesh.data=2", "training.shard=weights", "model.tie_word_embeddings=false"});
   });
 }
 
 TEST_F(OwnModelMistakes, ATensorThatIsMadeInAStepIsNoticed) {
-  expect_sentence("a step of the model \"wrong\" made ", ExitCode::usage,
-                  [&] { train_with(make_layer<Hoarder>, {"training.steps=3"}); });
+  expect_error(ExitCode::usage, "a step of the model \"wrong\" made ",
+               [&] { train_with(make_layer<Hoarder>, {"training.steps=3"}); });
 }
 
 TEST_F(OwnModelMistakes, ALayerThatIsNotMadeIsNamed) {
-  expect_sentence("the layer behind block 0 was not made", ExitCode::usage,
-                  [&] { train_with([](const LayerContext&) { return std::unique_ptr<InsertedLayer>(); }); });
+  expect_error(ExitCode::usage, "the layer behind block 0 was not made",
+               [&] { train_with([](const LayerContext&) { return std::unique_ptr<InsertedLayer>(); }); });
 }
 
 TEST_F(OwnModelMistakes, ALayerThatDoesNotWorkByTokenDoesNotGenerate) {
@@ -137,8 +134,8 @@ TEST_F(OwnModelMistakes, ALayerThatDoesNotWorkByTokenDoesNotGenerate) {
   options.checkpoint = at("run");
   options.tokens = {1, 2};
   Launcher launcher;
-  expect_sentence("layer behind block 0 does not say that it works by token", ExitCode::usage,
-                  [&] { generate_from_checkpoint(options, launcher, [](std::string_view) {}); });
+  expect_error(ExitCode::usage, "layer behind block 0 does not say that it works by token",
+               [&] { generate_from_checkpoint(options, launcher, [](std::string_view) {}); });
 }
 
 TEST_F(OwnModelMistakes, TheReferenceOfAnotherModelIsNotOffered) {
@@ -146,12 +143,12 @@ TEST_F(OwnModelMistakes, TheReferenceOfAnotherModelIsNotOffered) {
   options.train.model = gated_model();
   options.train.config = tiny(data, {"training.steps=1"});
   Launcher launcher;
-  expect_sentence("the reference is of the transformer alone", ExitCode::usage,
-                  [&] { check_run(options, quiet, launcher); });
+  expect_error(ExitCode::usage, "the reference is of the transformer alone",
+               [&] { check_run(options, quiet, launcher); });
 }
 
 TEST_F(OwnModelMistakes, AdaptersOfABaseWithoutTheLayersAreRefused) {
-  expect_sentence("no base of adapters has them", ExitCode::usage, [&] {
+  expect_error(ExitCode::usage, "no base of adapters has them", [&] {
     gated_model().table(tiny(data, {"lora.rank=2", "lora.targets=[q_proj]"}));
   });
 }

@@ -10,7 +10,6 @@
 #include "tests/layers/harness.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
-#include "train/evaluation/checkpoint_evaluation.h"
 #include "train/generation/checkpoint_generation.h"
 #include "train/models/load_weights.h"
 
@@ -20,7 +19,7 @@ namespace {
 class OwnModel : public SplitTextTest {
  protected:
   TrainOptions options_of(const std::vector<std::string>& settings, const std::string& output) const {
-    return {.config = tiny(data, settings), .output = at(output), .start = {}, .model = gated_model()};
+    return {.config = tiny(data, settings), .output = at(output), .model = gated_model()};
   }
   void train_own(const std::vector<std::string>& settings, const std::string& output, bool resume = false,
                  std::int64_t stop_after = 0) {
@@ -30,14 +29,10 @@ class OwnModel : public SplitTextTest {
     EXPECT_EQ(run_with(options).code, ExitCode::done);
   }
   double perplexity(std::int64_t data_ranks, std::int64_t sequence_ranks) {
-    EvaluationOptions options;
+    EvaluationOptions options = evaluation_of("one", data, {{16, 32}, 8});
     options.model = gated_model();
-    options.checkpoint = at("one");
-    options.data = data;
     options.mesh.data = data_ranks;
     options.mesh.sequence = sequence_ranks;
-    options.request.context_lengths = {16, 32};
-    options.request.target_tokens = 8;
     Launcher launcher;
     return evaluate_checkpoint(options, launcher).results.back().perplexity;
   }

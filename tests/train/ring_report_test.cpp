@@ -52,7 +52,7 @@ TEST_F(RingReports, StandInMetrics) {
         EXPECT_LT(waits, line.at("seconds").get<double>());
       }
     }
-    const std::string plan = dry_run_report(prepare_run({.config = config, .output = at("new"), .start = {}}, quiet));
+    const std::string plan = dry_run_report(prepare_run({.config = config, .output = at("new")}, quiet));
     EXPECT_TRUE(holds(plan, layout == "zigzag" ? "busiest rank has 1.0" : "busiest rank has 1.7"));
   }
   run(tiny(data, {"training.steps=1", "training.global_batch_size=2"}), "one");

@@ -88,7 +88,7 @@ TEST_F(RunFolders, WithoutLocksItIsSaidAndALivingOwnerIsSeen) {
   ASSERT_TRUE(wait_until([&] { return fs::exists(at("long/metrics.jsonl")); }));
   const ChildResult second = run_child("train", {"--config", "long.yaml", "--output", "long", "--resume"}, folder);
   EXPECT_EQ(second.code, 2) << second.err;
-  EXPECT_NE(second.err.find(fmt::format("of process {}, by long/lock", first.id())), std::string::npos) << second.err;
+  EXPECT_TRUE(holds(second.err, fmt::format("of process {}, by long/lock", first.id())));
   ::kill(first.id(), SIGTERM);
   EXPECT_EQ(first.wait().code, 143);
 }

@@ -19,8 +19,7 @@ TEST_F(RunTest, DataRanksTakeContiguousBlocksOfAStepInOrder) {
   for (const auto& [ranks, micro] : {std::pair{1, 1}, {2, 3}, {3, 4}, {24, 1}, {1, 24}}) {
     const Config config =
         tiny(data, {fmt::format("mesh.data={}", ranks), fmt::format("training.micro_batch_size={}", micro)});
-    const ringtrain::Run prepared =
-        prepare_run({.config = config, .output = at("run"), .start = {}, .stop_after = 0}, quiet);
+    const ringtrain::Run prepared = prepare_run({.config = config, .output = at("run"), .stop_after = 0}, quiet);
     for (std::int64_t step = 1; step < 4; ++step) {
       std::vector<std::int64_t> found, expected;
       for (int rank = 0; rank < ranks; ++rank) {
@@ -29,7 +28,7 @@ TEST_F(RunTest, DataRanksTakeContiguousBlocksOfAStepInOrder) {
         }
       }
       for (std::int64_t i = 0; i < 24; ++i)
-        expected.push_back(prepared.order.of_length(config.training.seq_len).sample((step - 1) * 24 + i).global_index);
+        expected.push_back(prepared.samplers.at(config.training.seq_len).sample((step - 1) * 24 + i).global_index);
       EXPECT_EQ(found, expected);
       EXPECT_EQ(prepared.sample_indices(step), expected);
     }

@@ -7,7 +7,6 @@
 #include "parallel/launch/launcher.h"
 #include "tests/train/train_fixture.h"
 #include "train/engine/rank_state.h"
-#include "train/evaluation/checkpoint_evaluation.h"
 #include "train/generation/generator.h"
 
 namespace ringtrain::testing {
@@ -84,10 +83,7 @@ TEST_F(Sharding, AllocatesWhatIsPlannedToTheByte) {
 
 TEST_F(Sharding, EvaluatesAndGeneratesTheSame) {
   run(with({"training.steps=2"}, Shard::optimizer), "run");
-  EvaluationOptions options;
-  options.checkpoint = checkpoint("run", 2);
-  options.data = data;
-  options.request = {{16, 40}, 8, 40};
+  EvaluationOptions options = evaluation_of("run", data, {{16, 40}, 8, 40});
   std::vector<double> values;
   // Two data ranks and an odd number of sequences: in the last round one rank has none.
   for (const auto& [data_ranks, sequence] : {std::pair{1, 1}, {1, 3}, {2, 2}}) {

@@ -83,7 +83,7 @@ class TimelineTest : public TextTest {
   }
 
   Outcome run_traced(const Config& config, const std::string& output, const TraceRequest& trace) const {
-    return run_with({.config = config, .output = at(output), .start = {}, .trace = trace});
+    return run_with({.config = config, .output = at(output), .trace = trace});
   }
 };
 

@@ -204,7 +204,7 @@ TEST_F(Timeline, OfARunThatFailsIsThereToo) {
   const auto spoil = [](RankState& state, std::int64_t step) {
     if (step == 5) state.optimizer->weights(state.optimizer->slices().back()).as<double>()[0] = NAN;
   };
-  const TrainOptions options{.config = config, .output = at("run"), .start = {}, .trace = {.path = at("trace.json")}};
+  const TrainOptions options{.config = config, .output = at("run"), .trace = {.path = at("trace.json")}};
   error_of(ExitCode::numeric, [&] { run_with(options, spoil); });
   const std::size_t done = metrics("run").size();
   EXPECT_LT(done, 30u);

@@ -11,7 +11,6 @@
 #include "layers/model_parameters.h"
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint_folder.h"
-#include "train/engine/rank_state.h"
 
 namespace ringtrain::testing {
 
@@ -69,19 +68,6 @@ std::string TrainTest::write_document(const std::string& name, std::int64_t voca
   return at(name);
 }
 
-StartRequest TrainTest::from(const std::string& path) {
-  StartRequest start;
-  start.init_from = path;
-  return start;
-}
-
-StartRequest TrainTest::resumed(const std::string& path) {
-  StartRequest start;
-  start.resume = true;
-  start.resume_path = path;
-  return start;
-}
-
 Config TrainTest::tiny(const std::string& data, const std::vector<std::string>& settings) const {
   const std::string text = fmt::format(R"(
 model: {{vocab_size: 23, hidden_size: 16, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2, intermediate_size: 24}}
@@ -124,7 +110,7 @@ TrainTest::Outcome TrainTest::run_with(const TrainOptions& options, const Hook& 
 std::string TrainTest::run_dumped(const Config& config, const std::string& name, std::int64_t step,
                                   const Hook& before_forward) const {
   const std::string dump = at(name) + ".dump";
-  const TrainOptions options{.config = config, .output = at(name), .start = {}, .dump = {.folder = dump, .step = step}};
+  const TrainOptions options{.config = config, .output = at(name), .dump = {.folder = dump, .step = step}};
   EXPECT_EQ(run_with(options, before_forward).code, ExitCode::done);
   return dump;
 }

@@ -19,6 +19,7 @@
 #include "tests/support/folder_test.h"
 #include "tests/support/wait_until.h"
 #include "train/engine/rank_state.h"
+#include "train/evaluation/checkpoint_evaluation.h"
 #include "train/trainer.h"
 
 namespace ringtrain::testing {
@@ -33,6 +34,9 @@ struct TextPlan {
   std::uint64_t seed = 1;
 };
 
+/// A text with a validation part: half of its 60 documents, of up to 200 tokens.
+inline const TextPlan split_text{.longest = 200, .validation_documents = 30};
+
 /// Returns everything in a file.
 std::string content_of(const std::string& path);
 
@@ -41,10 +45,6 @@ class TrainTest : public FolderTest {
   /// Writes a token file of text, two bytes a token, in which a token mostly follows from the one before it. Returns
   /// its path.
   std::string write_tokens(const std::string& name, const TextPlan& plan) const;
-  /// Writes text.h5 with a validation part: half of its 60 documents, of up to 200 tokens. Returns its path.
-  std::string write_split_tokens() const {
-    return write_tokens("text.h5", {.longest = 200, .validation_documents = 30});
-  }
   /// Writes a token file of one document, the last of whose tokens is its end. Returns its path.
   std::string write_document(const std::string& name, std::int64_t vocab_size,
                              const std::vector<std::int32_t>& tokens) const;
@@ -63,8 +63,8 @@ class TrainTest : public FolderTest {
     std::string logged(const std::string& part) const;  // the first log that holds part, "" if none does
   };
   /// Returns what --init-from PATH and --resume [PATH] ask for.
-  static StartRequest from(const std::string& path);
-  static StartRequest resumed(const std::string& path = "");
+  static StartRequest from(const std::string& path) { return {.init_from = path}; }
+  static StartRequest resumed(const std::string& path = "") { return {.resume = true, .resume_path = path}; }
   /// Runs a training into the folder of this name.
   Outcome run(const Config& config, const std::string& output, const StartRequest& start = {},
               std::int64_t stop_after = 0) const;
@@ -74,6 +74,15 @@ class TrainTest : public FolderTest {
   /// Runs a training into NAME and dumps one step into NAME.dump. Returns the dump's path.
   std::string run_dumped(const Config& config, const std::string& name, std::int64_t step,
                          const Hook& before_forward = {}) const;
+  /// Returns what asks for an evaluation of the newest checkpoint of a run.
+  EvaluationOptions evaluation_of(const std::string& output, const std::string& data,
+                                  const EvaluationRequest& request) const {
+    EvaluationOptions options;
+    options.checkpoint = at(output);
+    options.data = data;
+    options.request = request;
+    return options;
+  }
   /// Writes a config for the programs.
   void write_config(const Config& config, const std::string& name = "run.yaml") const;
   /// Returns the objects of a run's metrics.jsonl of this kind.
@@ -117,10 +126,10 @@ class TextTest : public TrainTest {
  private:
   TextPlan plan_;
 };
-/// A test whose text.h5 has a validation part (write_split_tokens).
+/// A test whose text.h5 has a validation part.
 class SplitTextTest : public TextTest {
  protected:
-  SplitTextTest() : TextTest({.longest = 200, .validation_documents = 30}) {}
+  SplitTextTest() : TextTest(split_text) {}
 };
 
 /// A log that nobody reads.

@@ -3,8 +3,8 @@
 // agree; and a plan in which all that is stored takes half of float32's bytes and all that adds up takes as many.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <fstream>
+#include <regex>
 
 #include "framework/config/choices.h"
 #include "framework/config/read_config.h"
@@ -22,15 +22,11 @@ namespace {
 
 class BFloat16Run : public CheckTest {
  protected:
-  void SetUp() override {
-    TrainTest::SetUp();
-    data = write_split_tokens();
-  }
+  BFloat16Run() : CheckTest(split_text) {}
   Config half(std::vector<std::string> settings, const std::string& dtype = "bfloat16") const {
     settings.insert(settings.begin(), {"training.dtype=" + dtype, "training.global_batch_size=4", "training.steps=6"});
     return tiny(data, settings);
   }
-  std::string data;
 };
 
 TEST_F(BFloat16Run, OfEveryArchitectureIsRight) {
@@ -57,22 +53,15 @@ TEST_F(BFloat16Run, WithSinksSoftcapsAdaptersAndShardsIsRight) {
       options_of(half({"lora.rank=3", "lora.alpha=6", "lora.targets=[q_proj, down_proj]", "mesh.sequence=2"}));
   options.train.start.init_from = at("base");
   options.train.dump.step = 3;  // B is zero before the first
-  EXPECT_EQ(wrong(check_run(options, [](const std::string&) {})), "");
+  EXPECT_EQ(wrong(check_run(options, quiet)), "");
 }
 
 TEST_F(BFloat16Run, BitsDependOnTheMeshAlone) {
   // One micro-batch: those of sharded weights add up over ranks one by one.
   const std::vector<std::string> mesh{"mesh.sequence=2", "mesh.data=2", "training.micro_batch_size=2"};
-  const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.end(), mesh.begin(), mesh.end());
-    return half(more);
-  };
+  const auto with = [&](const std::vector<std::string>& more) { return half(joined(more, mesh)); };
   run(with({}), "once");
-  const auto expected = state(checkpoint("once", 6));
-  const auto expect_the_same = [&](const std::string& name) {
-    EXPECT_EQ(losses(name), losses("once")) << name;
-    EXPECT_TRUE(state(checkpoint(name, 6)) == expected) << name;
-  };
+  const auto expect_the_same = [&](const std::string& name) { expect_same_bits(name, "once"); };
   run(with({"mesh.threads_per_rank=3"}), "threads");
   expect_the_same("threads");
   for (const std::string policy : {"none", "full"}) {
@@ -82,7 +71,7 @@ TEST_F(BFloat16Run, BitsDependOnTheMeshAlone) {
   run(with({"training.shard=weights"}), "weights");
   expect_the_same("weights");
   run(with({}), "stopped", {}, 2);
-  run(with({}), "stopped", {.resume = true, .resume_path = "", .init_from = ""});
+  run(with({}), "stopped", resumed());
   expect_the_same("stopped");
   for (const auto& [name, first, then] : {std::tuple{"widened", BFloat16Products::widened, BFloat16Products::widened},
                                           {"pairs", BFloat16Products::pairs, BFloat16Products::pairs},
@@ -92,7 +81,7 @@ TEST_F(BFloat16Run, BitsDependOnTheMeshAlone) {
       run(with({}), name, {}, 3);
     }
     const Multiplying products(then);
-    run(with({}), name, {.resume = true, .resume_path = "", .init_from = ""});
+    run(with({}), name, resumed());
     expect_the_same(name);
   }
 }
@@ -110,14 +99,10 @@ TEST_F(BFloat16Run, LearnsWhatFloat32LearnsOnEveryMesh) {
   EXPECT_NE(one, reference) << "nothing was rounded";
   for (const auto& [data_ranks, sequence] : {std::pair{1, 1}, {1, 4}, {2, 2}, {4, 1}}) {
     const std::string name = fmt::format("{}x{}", data_ranks, sequence);
-    run(half({"training.steps=30", fmt::format("mesh.data={}", data_ranks), fmt::format("mesh.sequence={}", sequence)}),
-        name);
-    const auto found = losses(name);
-    ASSERT_EQ(found.size(), reference.size());
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      EXPECT_NEAR(found[i], reference[i], 0x1p-8 * reference[i]) << name << " step " << i + 1;
-      EXPECT_NEAR(found[i], one[i], 0x1p-9 * one[i]) << name << " step " << i + 1;
-    }
+    SCOPED_TRACE(name);
+    run(half(joined(longer, mesh_of(data_ranks, sequence))), name);
+    expect_close(losses(name), reference, 0x1p-8);
+    expect_close(losses(name), one, 0x1p-9);
   }
 }
 
@@ -133,12 +118,7 @@ TEST_F(BFloat16Run, KeepsFloat32WeightsThatAnyRunReads) {
     }
   }
   EXPECT_GT(finer, elements / 2) << "the saved weights are the rounded ones";
-  EvaluationOptions options;
-  options.checkpoint = at("half");
-  options.data = data;
-  options.request.context_lengths = {8, 32};
-  options.request.target_tokens = 4;
-  options.request.target_blocks = 6;
+  EvaluationOptions options = evaluation_of("half", data, {{8, 32}, 4, 6});
   Launcher launcher;
   const EvaluationSummary own = evaluate_checkpoint(options, launcher);  // in the dtype of training
   options.dtype = "float64";
@@ -162,22 +142,10 @@ TEST_F(BFloat16Run, HalvesWhatItStoresAndNothingThatAddsUp) {
   };
   // All that adds up or is no number of the model's; of what else there is, nothing.
   const auto adds_up = [](const std::string& name) {
-    const std::vector<std::string> parts{"statistics",
-                                         "logsumexp",
-                                         "row sum",
-                                         "moment",
-                                         "gradients",
-                                         "gradient norm",
-                                         "gradient reduction",
-                                         "key and value gradient",
-                                         "nll",
-                                         "loss sum",
-                                         "staging",
-                                         "rope table",
-                                         "batch",
-                                         "document ids",
-                                         "kernel scratch"};
-    return std::ranges::any_of(parts, [&](const std::string& part) { return name.find(part) != std::string::npos; });
+    static const std::regex parts(
+        "statistics|logsumexp|row sum|moment|gradients|gradient norm|gradient reduction|key and value gradient|nll|"
+        "loss sum|staging|rope table|batch|document ids|kernel scratch");
+    return std::regex_search(name, parts);
   };
   for (const std::string recompute : {"none", "keep_attention", "full"}) {
     const auto full = bytes_of("float32", recompute), stored = bytes_of("bfloat16", recompute);
@@ -213,7 +181,7 @@ TEST_F(BFloat16Run, OfProcessesIsRight) {
       run_child(source_folder() + "/scripts/launch",
                 {"-n", "3", "--", binary_folder() + "/check", "--config", "run.yaml", "--keep"}, folder);
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_NE(result.out.find("right: all "), std::string::npos) << result.out;
+  EXPECT_TRUE(holds(result.out, "right: all "));
 }
 #endif
 

@@ -16,11 +16,8 @@ class CheckSweep : public CheckTest {
  protected:
   void SetUp() override {
     TrainTest::SetUp();
-    TextPlan text;
-    text.shortest = 3;
-    plain = write_tokens("plain.h5", text);
-    text.weights = true;
-    weighted = write_tokens("weighted.h5", text);
+    plain = write_tokens("plain.h5", {.shortest = 3});
+    weighted = write_tokens("weighted.h5", {.shortest = 3, .weights = true});
   }
 
   /// Returns the settings of the config of this number.
@@ -38,7 +35,7 @@ class CheckSweep : public CheckTest {
     const bool small = draw(4) == 0;
     const std::string architecture =
         small && draw(2) == 0 ? "granite" : name_of(all_architectures[draw(all_architectures.size())]);
-    const std::int64_t groups = 1 + draw(3), ring = 1 + draw(5), data = 1 + draw(3), micro = 1 + draw(2);
+    const std::int64_t groups = 1 + draw(3), ring = 1 + draw(5), data_ranks = 1 + draw(3), micro = 1 + draw(2);
     const std::int64_t S = std::max<std::int64_t>(ring, 1 + draw(60)), D = 2 * (1 + draw(8));
     set("model.architecture", architecture);
     const std::int64_t layers = 1 + draw(3), window = draw(2) * (1 + draw(40));
@@ -70,11 +67,11 @@ class CheckSweep : public CheckTest {
     }
     set("data.packing", one_of({"documents", "concat", "whole"}));
     set("mesh.sequence", ring);
-    set("mesh.data", data);
+    set("mesh.data", data_ranks);
     set("mesh.layout", one_of({"contiguous", "striped", "zigzag"}));
     set("training.seq_len", S);
     set("training.micro_batch_size", micro);
-    set("training.global_batch_size", micro * data * (1 + draw(2)));
+    set("training.global_batch_size", micro * data_ranks * (1 + draw(2)));
     set("training.dtype", one_of({"float32", "float64", "bfloat16"}));
     set("training.recompute", one_of({"none", "keep_attention", "full"}));
     set("training.feedforward_chunk", draw(20));
@@ -104,7 +101,7 @@ class CheckSweep : public CheckTest {
       try {
         report = check(config);
       } catch (const Error& error) {  // a window without a target in its every sequence
-        EXPECT_NE(std::string(error.what()).find("no token to learn from"), std::string::npos) << error.what();
+        EXPECT_TRUE(holds(std::string(error.what()), "no token to learn from")) << error.what();
         ++empty;
         continue;
       }

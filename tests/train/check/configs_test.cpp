@@ -14,7 +14,7 @@ namespace {
 using CheckedConfigs = CheckTest;
 
 TEST_F(CheckedConfigs, LongAllOfThemAreRight) {
-  const std::string data = write_tokens("text.h5", {.longest = 400, .validation_documents = 20});
+  data = write_tokens("long.h5", {.longest = 400, .validation_documents = 20});
   const std::string model = source_folder() + "/tests/models/folders/llama";
   const std::string its_data = write_tokens("its.h5", {.vocab_size = 48, .longest = 400, .validation_documents = 20});
   int checked = 0;

@@ -3,7 +3,6 @@
 
 #include <sys/wait.h>
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>

@@ -20,7 +20,7 @@ class ResumeFaults : public TrainTest {
   void SetUp() override {
     RINGTRAIN_NEEDS_FAULTY_DISK();
     TrainTest::SetUp();
-    config = tiny(write_split_tokens(),
+    config = tiny(write_tokens("text.h5", split_text),
                   {"training.global_batch_size=2", "training.dtype=float32", "training.steps=7",
                    "checkpoint.interval=2", "checkpoint.keep=10", "evaluation.interval=2",
                    "evaluation.context_lengths=[16]", "evaluation.target_tokens=8", "evaluation.target_blocks=4"});

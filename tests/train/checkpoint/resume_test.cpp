@@ -82,8 +82,8 @@ TEST_F(Resume, OfEveryArchitectureIsBitForBit) {
 TEST_F(Resume, AtTheExactEndOfAnEpoch) {
   // As many sequences a step as make an epoch of four steps, or nearly so: the stop lies within the step that ends it.
   const Config probe = tiny(data, {"training.global_batch_size=6"});
-  const TrainOptions options{.config = probe, .output = at("probe"), .start = {}};
-  const std::int64_t windows = prepare_run(options, quiet).order.of_length(probe.training.seq_len).windows();
+  const TrainOptions options{.config = probe, .output = at("probe")};
+  const std::int64_t windows = prepare_run(options, quiet).samplers.at(probe.training.seq_len).windows();
   std::int64_t divisor = 2;
   while (windows % divisor != 0 && divisor < windows) ++divisor;
   const std::int64_t batch = windows / divisor;

@@ -2,7 +2,6 @@
 // changes.
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint_folder.h"
-#include "train/checkpoint/state_files.h"
 
 namespace ringtrain::testing {
 namespace {

@@ -139,7 +139,7 @@ TEST_F(Saver, ARunThatASignalStopsIsSavedAlsoWhereTheConfigSaysNever) {
   const auto raise_once = [raised = false](RankState&, std::int64_t step) mutable {
     if (step == 3 && !std::exchange(raised, true)) ::raise(SIGTERM);
   };
-  const TrainOptions options{.config = config({"checkpoint.interval=-1"}), .output = at("run"), .start = {}};
+  const TrainOptions options{.config = config({"checkpoint.interval=-1"}), .output = at("run")};
   EXPECT_EQ(run_with(options, raise_once).code, ExitCode::terminated);
   EXPECT_EQ(saved_steps("run"), std::vector<std::int64_t>{3});
 }

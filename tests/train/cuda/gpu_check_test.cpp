@@ -11,9 +11,8 @@ namespace {
 class GpuCheck : public CheckTest {
  protected:
   void SetUp() override {
-    TrainTest::SetUp();
+    CheckTest::SetUp();
     if (cuda::device_count() == 0) GTEST_SKIP() << "no GPU";
-    data = write_tokens("text.h5", {});
   }
   /// So short that the emulator is done in seconds.
   Config small(std::vector<std::string> settings) const {
@@ -35,7 +34,6 @@ class GpuCheck : public CheckTest {
     options.keep = true;
     return check_run(options, quiet);
   }
-  std::string data;
 };
 
 TEST_F(GpuCheck, ARunIsRightInBothTypes) {

@@ -22,30 +22,53 @@ class GpuFault : public TextTest {
                               "training.global_batch_size=2", "training.steps=3", "mesh.timeout_seconds=20"},
                              settings));
   }
-  std::string refusal(ExitCode code, const Config& of) {
-    return error_of(code, [&] { run(of, "run"); });
-  }
 };
 
-TEST_F(GpuFault, NoGpu) {
-  cuda_emulator::set_devices({.count = 0});
-  EXPECT_TRUE(holds(refusal(ExitCode::device, config()), "this machine shows 0"));
-}
-
-TEST_F(GpuFault, AnOldArchitecture) {
-  cuda_emulator::set_devices({.compute_capability = 75});
-  EXPECT_TRUE(holds(refusal(ExitCode::device, config()), "compute capability 7.5, but 8.0 or newer is needed"));
-}
-
-TEST_F(GpuFault, ADriverThatCannotSayIsNotAMachineWithoutGpus) {
-  for (int call = 1; call <= 8; ++call) cuda_emulator::fail_call("cudaGetDeviceCount", call, cudaErrorSystemNotReady);
-  EXPECT_TRUE(holds_all(refusal(ExitCode::device, config()), {"cudaErrorSystemNotReady", "fabric manager"}));
-}
-
-TEST_F(GpuFault, ACardThatAnotherProcessHasForItself) {
-  for (int call = 1; call <= 4; ++call) cuda_emulator::fail_call("cudaSetDevice", call, cudaErrorDevicesUnavailable);
-  EXPECT_TRUE(holds(refusal(ExitCode::device, config()), "another process has the GPU for itself"));
-  EXPECT_TRUE(metrics("run").empty());
+TEST_F(GpuFault, ADeviceThatDoesNotServeIsNamed) {
+  struct Fault {
+    cuda_emulator::Devices devices = {};
+    const char* call = nullptr;  // that fails, at these times
+    int first = 1, last = 1;
+    cudaError_t error = cudaSuccess;
+    ExitCode code = ExitCode::device;
+    std::vector<std::string> parts = {};
+  };
+  for (const Fault& fault : std::vector<Fault>{
+           {.devices = {.count = 0}, .parts = {"this machine shows 0"}},
+           {.devices = {.compute_capability = 75}, .parts = {"compute capability 7.5, but 8.0 or newer is needed"}},
+           {.call = "cudaGetDeviceCount",
+           .last = 8,
+           .error = cudaErrorSystemNotReady,
+           .parts = {"cudaErrorSystemNotReady", "fabric manager"}},
+           {.call = "cudaSetDevice",
+           .last = 4,
+           .error = cudaErrorDevicesUnavailable,
+           .parts = {"another process has the GPU for itself"}},
+           {.call = "cudaStreamSynchronize",
+           .first = 20,
+           .last = 20,
+           .error = cudaErrorIllegalAddress,
+           .parts = {"cudaErrorIllegalAddress", "compute-sanitizer"}},
+           {.devices = {.memory_bytes = std::size_t{280} << 20},
+           .code = ExitCode::usage,
+           .parts = {"the plan does not fit", "GPU 0", "workspace"}},
+           {.call = "cudaMalloc",
+           .first = 3,
+           .last = 3,
+           .error = cudaErrorMemoryAllocation,
+           .code = ExitCode::usage,
+           .parts = {"cannot allocate", "cuda:0"}}}) {
+    SCOPED_TRACE(fault.parts.front());
+    cuda_emulator::reset();
+    cuda_emulator::set_devices(fault.devices);
+    for (int nth = fault.first; fault.call && nth <= fault.last; ++nth) {
+      cuda_emulator::fail_call(fault.call, nth, fault.error);
+    }
+    expect_error_holding(fault.code, fault.parts, [&] { run(config(), fault.parts.front()); });
+    if (fault.first < 20) {
+      EXPECT_TRUE(metrics(fault.parts.front()).empty()) << "before the first step";
+    }
+  }
 }
 
 TEST_F(GpuFault, HostMemoryThatTheDriverDoesNotPin) {
@@ -58,26 +81,12 @@ TEST_F(GpuFault, HostMemoryThatTheDriverDoesNotPin) {
   }
 }
 
-TEST_F(GpuFault, AnAccessToNoMemorySaysWhatToDo) {
-  cuda_emulator::fail_call("cudaStreamSynchronize", 20, cudaErrorIllegalAddress);
-  EXPECT_TRUE(holds_all(refusal(ExitCode::device, config()), {"cudaErrorIllegalAddress", "compute-sanitizer"}));
-}
-
-TEST_F(GpuFault, TooLittleMemoryIsForetold) {
-  cuda_emulator::set_devices({.memory_bytes = std::size_t{280} << 20});
-  EXPECT_TRUE(holds_all(refusal(ExitCode::usage, config()), {"the plan does not fit", "GPU 0", "workspace"}));
-  EXPECT_TRUE(metrics("run").empty());
-}
-
 TEST_F(GpuFault, RanksThatShareACardShareItsMemory) {
   cuda_emulator::set_devices({.memory_bytes = std::size_t{340} << 20});
   EXPECT_EQ(run(config(), "one").code, ExitCode::done);
-  EXPECT_TRUE(holds(refusal(ExitCode::usage, config({"mesh.sequence=4", "mesh.backend=threads"})), "4 ranks need"));
-}
-
-TEST_F(GpuFault, MemoryThatOthersTookMeanwhile) {
-  cuda_emulator::fail_call("cudaMalloc", 3, cudaErrorMemoryAllocation);
-  EXPECT_TRUE(holds_all(refusal(ExitCode::usage, config()), {"cannot allocate", "cuda:0"}));
+  expect_error_holding(ExitCode::usage, {"4 ranks need"}, [&] {
+    run(config({"mesh.sequence=4", "mesh.backend=threads"}), "run");
+  });
 }
 
 TEST_F(GpuFault, ACardThatFailsEndsAllRanks) {

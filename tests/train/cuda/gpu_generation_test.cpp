@@ -23,14 +23,8 @@ class GpuGeneration : public GenerationTest {
   }
 };
 
-const std::vector<std::pair<const char*, std::vector<std::string>>> models{
-    {"llama", {}},
-    {"a window", {"model.architecture=mistral", "model.sliding_window=7"}},
-    {"gpt2", {"model.architecture=gpt2", "model.max_position_embeddings=300", "model.num_key_value_heads=4"}},
-    {"qwen3", {"model.architecture=qwen3", "model.head_dim=12"}}};
-
 TEST_F(GpuGeneration, SaysInFloat32WhatTheCpuSays) {
-  for (const auto& [name, settings] : models) {
+  for (const auto& [name, settings] : common_models) {
     SCOPED_TRACE(name);
     Config config = model(settings);
     config.training.dtype = DType::float32;
@@ -44,7 +38,7 @@ TEST_F(GpuGeneration, SaysInFloat32WhatTheCpuSays) {
 }
 
 TEST_F(GpuGeneration, IsGreedyInBfloat16) {
-  for (const auto& [name, settings] : models) {
+  for (const auto& [name, settings] : common_models) {
     SCOPED_TRACE(name);
     const Config config = model(settings);
     const GenerationRequest request{.prompt = random_prompt(20, 2), .new_tokens = 40};

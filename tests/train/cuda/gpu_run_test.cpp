@@ -2,7 +2,6 @@
 // over a checkpoint, meshes that share one card, offloading, and what a card that does not serve is answered with.
 
 #include "tests/train/cuda/gpu_fixture.h"
-#include "train/evaluation/checkpoint_evaluation.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -76,12 +75,7 @@ TEST_F(GpuRun, OffloadingChangesNoBit) {
 
 TEST_F(GpuRun, IsEvaluatedOnEitherDevice) {
   run(on_gpu({"training.steps=2"}, "bfloat16"), "run");
-  EvaluationOptions options;
-  options.checkpoint = at("run");
-  options.data = data;
-  options.request.context_lengths = {8, 16};
-  options.request.target_tokens = 4;
-  options.request.target_blocks = 3;
+  EvaluationOptions options = evaluation_of("run", data, {{8, 16}, 4, 3});
   Launcher launcher;
   options.device = "cuda";
   const EvaluationSummary gpu = evaluate_checkpoint(options, launcher);

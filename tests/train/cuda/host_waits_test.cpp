@@ -47,7 +47,7 @@ class HostWaits : public TextTest {
   };
   Cost cost_of(const Config& of, std::int64_t steps, const std::string& output, bool traced) {
     const Counts waits = cuda_emulator::host_waits(), calls = cuda_emulator::calls();
-    TrainOptions options{.config = of, .output = at(output), .start = {}, .stop_after = steps};
+    TrainOptions options{.config = of, .output = at(output), .stop_after = steps};
     if (traced) options.trace.path = at(output + ".json");
     run_with(options);
     return {cuda_emulator::host_waits() - waits, cuda_emulator::calls() - calls};
@@ -183,8 +183,7 @@ TEST_F(HostWaits, TheHostRunsAWholeStepAhead) {
     const auto micro_batches = std::size_t{4};
     std::vector<std::vector<Moment>> moments(ranks);
     const Config ahead = config({"training.global_batch_size=4", fmt::format("mesh.sequence={}", ranks)});
-    const TrainOptions options{
-        .config = ahead, .output = at(fmt::format("ahead {}", ranks)), .start = {}, .stop_after = 2};
+    const TrainOptions options{.config = ahead, .output = at(fmt::format("ahead {}", ranks)), .stop_after = 2};
     run_with(options, [&](RankState& state, std::int64_t step) {
       state.world->barrier({"test"});  // no rank is further than the others, and none waits for its device
       moments[state.rank].push_back({step, cuda_emulator::work_done(), cuda_emulator::work_given()});

@@ -19,15 +19,14 @@ class BeginTokenEvaluation : public EvaluationTest {
 
   std::vector<TokenScore> scores(const TokenFile& file, const EvaluationRequest& request,
                                  const std::vector<std::string>& settings = {}) {
-    std::vector<std::string> all{"model.initializer_range=0.3"};
-    all.insert(all.end(), settings.begin(), settings.end());
     std::vector<TokenScore> found;
-    on_ranks(tiny("none", all), request.context_lengths, [&](RankState& state) {
-      initialise(state);
-      std::vector<TokenScore> own;
-      evaluate_targets(state, file, choose_targets(file, request), nullptr, nullptr, &own);
-      if (state.rank == 0) found = own;
-    });
+    on_ranks(tiny("none", joined({"model.initializer_range=0.3"}, settings)), request.context_lengths,
+             [&](RankState& state) {
+               initialise(state);
+               std::vector<TokenScore> own;
+               evaluate_targets(state, file, choose_targets(file, request), nullptr, nullptr, &own);
+               if (state.rank == 0) found = own;
+             });
     return found;
   }
   /// Returns the nll of the last token of a text, which a model of its own reads.
@@ -109,7 +108,7 @@ TEST_F(BeginTokenEvaluation, ADocumentThatLacksItHasItBeforeItsFirstWindow) {
 TEST_F(BeginTokenEvaluation, IsWhatTheFileSays) {
   EvaluationRequest request{{16}, 4, 5};
   const auto file = tokens(long_text);
-  EXPECT_NE(take_begin_token(request, *file).find("does not say what begins a text"), std::string::npos);
+  EXPECT_TRUE(holds(take_begin_token(request, *file), "does not say what begins a text"));
   EXPECT_FALSE(request.begin_token);
   const auto with = [&](std::vector<std::int64_t> start) {
     TokenManifest manifest = read_manifest(file->path());
@@ -119,16 +118,13 @@ TEST_F(BeginTokenEvaluation, IsWhatTheFileSays) {
   };
   EXPECT_EQ(take_begin_token(request, *with({})), "");
   EXPECT_FALSE(request.begin_token);
-  EXPECT_NE(take_begin_token(request, *with({5})).find("each window begins with token 5"), std::string::npos);
+  EXPECT_TRUE(holds(take_begin_token(request, *with({5})), "each window begins with token 5"));
   EXPECT_EQ(request.begin_token, 5);
   // A run's own evaluations do the same, and so does evaluate unless the user says otherwise.
   run(tiny(file->path(), {"training.steps=2", "evaluation.interval=2", "evaluation.context_lengths=[16]",
                           "evaluation.target_tokens=4", "evaluation.target_blocks=5", "model.initializer_range=0.3"}),
       "run");
-  EvaluationOptions options;
-  options.checkpoint = at("run");
-  options.data = file->path();
-  options.request = {{16}, 4, 5};
+  EvaluationOptions options = evaluation_of("run", file->path(), {{16}, 4, 5});
   Launcher launcher;
   const EvaluationSummary recorded = evaluate_checkpoint(options, launcher);
   EXPECT_EQ(recorded.targets.request.begin_token, 5);
@@ -143,8 +139,7 @@ TEST_F(BeginTokenEvaluation, IsWhatTheFileSays) {
   EXPECT_EQ(none.targets.hash, recorded.targets.hash);
   EXPECT_GT(std::abs(none.results[0].nll.value - recorded.results[0].nll.value), 1e-6);
   options.begin_token = 23;
-  EXPECT_NE(error_of(ExitCode::usage, [&] { evaluate_checkpoint(options, launcher); }).find("--begin-token"),
-            std::string::npos);
+  EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { evaluate_checkpoint(options, launcher); }), "--begin-token"));
 }
 
 }  // namespace

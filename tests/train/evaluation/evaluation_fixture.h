@@ -1,15 +1,16 @@
 // What tests of evaluate share: token files, and a model of the test's own weights that is evaluated on a mesh.
 #pragma once
 
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "layers/model_parameters.h"
 #include "tests/train/train_fixture.h"
 #include "train/engine/rank_state.h"
-#include "train/evaluation/checkpoint_evaluation.h"
 #include "train/evaluation/evaluator.h"
 #include "train/models/load_weights.h"
 #include "train/models/model_source.h"
@@ -62,6 +63,34 @@ class EvaluationTest : public TrainTest {
     return results[0];
   }
   static void initialise(RankState& state) { state.model->initialise(3); }
+  /// Expects a model to be evaluated on these meshes as on one rank.
+  void expect_equal_on(const std::vector<std::tuple<int, int, const char*>>& meshes, const TokenFile& file,
+                       const EvaluationRequest& request) {
+    const std::vector<std::string> wide{"model.initializer_range=0.3", "training.global_batch_size=24"};
+    const auto reference = evaluate(tiny("none", wide), file, request, initialise);
+    EXPECT_GT(std::abs(reference.back().delta.value), 1e-3) << "context should matter to this model";
+    for (const auto& [data_ranks, sequence, layout] : meshes) {
+      SCOPED_TRACE(fmt::format("{}x{} {}", data_ranks, sequence, layout));
+      const auto results = evaluate(
+          tiny("none", joined(joined(wide, mesh_of(data_ranks, sequence)), {std::string("mesh.layout=") + layout})),
+          file, request, initialise);
+      for (std::size_t i = 0; i < reference.size(); ++i) {
+        EXPECT_EQ(results[i].targets, reference[i].targets);
+        EXPECT_NEAR(results[i].nll.value, reference[i].nll.value, 1e-12 * reference[i].nll.value);
+        EXPECT_NEAR(results[i].nll.ci95.low, reference[i].nll.ci95.low, 1e-11);
+        EXPECT_NEAR(results[i].delta.value, reference[i].delta.value, 1e-11);
+        ASSERT_EQ(results[i].by_position.size(), reference[i].by_position.size());
+        for (std::size_t k = 0; k < results[i].by_position.size(); ++k) {
+          const PositionResult &one = results[i].by_position[k], &other = reference[i].by_position[k];
+          EXPECT_EQ(one.targets, other.targets);
+          EXPECT_NEAR(one.nll.value, other.nll.value, 1e-9);
+          EXPECT_NEAR(one.nll.ci95.low, other.nll.ci95.low, 1e-9);
+          EXPECT_NEAR(one.cut.value, other.cut.value, 1e-9);
+          EXPECT_NEAR(one.cut.ci95.high, other.cut.ci95.high, 1e-9);
+        }
+      }
+    }
+  }
 
  private:
   int files_ = 0;

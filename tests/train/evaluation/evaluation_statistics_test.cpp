@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "framework/random.h"
-#include "train/evaluation/checkpoint_evaluation.h"
-#include "train/evaluation/evaluation_statistics.h"
+#include "train/evaluation/evaluation_report.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -19,7 +18,7 @@ EvaluationSummary summary_with(std::int64_t documents, double bits_per_byte) {
   summary.targets.blocks.resize(static_cast<std::size_t>(documents));
   summary.trained_length = 64;
   summary.data = "a.h5";
-  summary.part = {ScoredPart::validation, false};
+  summary.targets.request.part = ScoredPart::validation;
   summary.results.push_back({16, 8, {2.5, {2.25, 2.75}}, std::exp(2.5), bits_per_byte, {}});
   return summary;
 }

@@ -6,7 +6,6 @@
 
 #include "data/loader.h"
 #include "kernels/elementwise.h"
-#include "layers/model_parameters.h"
 #include "parallel/launch/launcher.h"
 #include "tests/train/evaluation/evaluation_fixture.h"
 
@@ -65,7 +64,7 @@ TEST_F(EvaluationTest, AFileWithoutAValidationPartIsUsedWhole) {
 TEST_F(EvaluationTest, WhatCannotBeScoredIsRefused) {
   const auto file = tokens(long_text);
   const std::string sentence = error_of(ExitCode::data, [&] { choose_targets(*file, {{16, 4000}, 8, 20}); });
-  EXPECT_NE(sentence.find("4000"), std::string::npos);
+  EXPECT_TRUE(holds(sentence, "4000"));
   error_of(ExitCode::usage, [] { check_request({{16, 32}, 9, 20}, "flags"); });  // M > Lmin / 2
   error_of(ExitCode::usage, [] { check_request({{32, 16}, 4, 20}, "flags"); });
   error_of(ExitCode::usage, [] { check_request({{16, 16}, 4, 20}, "flags"); });
@@ -150,27 +149,9 @@ TEST_F(EvaluationTest, AContextFreeModelScoresExactlyTheTargets) {
 }
 
 TEST_F(EvaluationTest, DoesNotDependOnTheMesh) {
-  const auto file = tokens(long_text);
-  const EvaluationRequest request{{17, 64, 100}, 8, 29};
-  const std::vector<std::string> wide{"model.initializer_range=0.3"};
-  const auto reference = evaluate(tiny("none", wide), *file, request, initialise);
-  EXPECT_GT(std::abs(reference[1].delta.value), 1e-3) << "context should matter to this model";
-  for (const auto& [data, sequence, layout] : {std::tuple{1, 2, "zigzag"},
-                                               {2, 1, "zigzag"},
-                                               {2, 3, "striped"},
-                                               {3, 2, "contiguous"},
-                                               {8, 1, "zigzag"},
-                                               {1, 8, "zigzag"}}) {
-    auto settings = wide;
-    settings.insert(settings.end(), {fmt::format("mesh.data={}", data), fmt::format("mesh.sequence={}", sequence),
-                                     fmt::format("mesh.layout={}", layout), "training.global_batch_size=24"});
-    const auto results = evaluate(tiny("none", settings), *file, request, initialise);
-    for (std::size_t i = 0; i < 3; ++i) {
-      EXPECT_NEAR(results[i].nll.value, reference[i].nll.value, 1e-12 * reference[i].nll.value);
-      EXPECT_NEAR(results[i].nll.ci95.low, reference[i].nll.ci95.low, 1e-11);
-      EXPECT_NEAR(results[i].delta.value, reference[i].delta.value, 1e-11);
-    }
-  }
+  expect_equal_on(
+      {{1, 2, "zigzag"}, {2, 1, "zigzag"}, {2, 3, "striped"}, {3, 2, "contiguous"}, {8, 1, "zigzag"}, {1, 8, "zigzag"}},
+      *tokens(long_text), {{17, 64, 100}, 8, 29});
 }
 
 TEST_F(EvaluationTest, DuringTrainingEqualsTheProgramOnTheSameWeights) {
@@ -184,11 +165,7 @@ TEST_F(EvaluationTest, DuringTrainingEqualsTheProgramOnTheSameWeights) {
   EXPECT_EQ(lines[0].at("step"), 2);
   EXPECT_EQ(lines[1].at("step"), 4);
 
-  EvaluationOptions options;
-  options.checkpoint = at("run");
-  options.data = data;
-  options.request = {{16, 32, 100}, 8, 25};
-  options.mesh.data = 1;
+  EvaluationOptions options = evaluation_of("run", data, {{16, 32, 100}, 8, 25});
   options.mesh.sequence = 3;
   Launcher launcher;
   const EvaluationSummary summary = evaluate_checkpoint(options, launcher);
@@ -201,7 +178,7 @@ TEST_F(EvaluationTest, DuringTrainingEqualsTheProgramOnTheSameWeights) {
     EXPECT_EQ(result.at("beyond_trained_length").get<bool>(), i == 2);
   }
   const std::string table = evaluation_table(summary);
-  EXPECT_NE(table.find("100*"), std::string::npos);
+  EXPECT_TRUE(holds(table, "100*"));
   EXPECT_EQ(table.find("would mean nothing"),
             summary.targets.documents < 20 ? table.rfind("would mean nothing") : std::string::npos);
   // and training with evaluations in between is the training without
@@ -216,15 +193,11 @@ TEST_F(EvaluationTest, Gpt2IsRefusedBeyondItsTable) {
   run(tiny(data, {"training.steps=1", "model.architecture=gpt2", "model.max_position_embeddings=64",
                   "model.num_key_value_heads=4"}),
       "run");
-  EvaluationOptions options;
-  options.checkpoint = at("run");
-  options.data = data;
-  options.request = {{16, 64}, 8, 25};
+  EvaluationOptions options = evaluation_of("run", data, {{16, 64}, 8, 25});
   Launcher launcher;
   EXPECT_EQ(evaluate_checkpoint(options, launcher).results.size(), 2u);
   options.request = {{16, 65}, 8, 25};
-  EXPECT_NE(error_of(ExitCode::usage, [&] { evaluate_checkpoint(options, launcher); }).find("64 positions"),
-            std::string::npos);
+  EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { evaluate_checkpoint(options, launcher); }), "64 positions"));
 }
 
 // ---- By position ---------------------------------------------------------------------------------------------------
@@ -288,28 +261,9 @@ TEST_F(EvaluationTest, ByPositionEachPredictionOfAWindowIsInItsBucket) {
 }
 
 TEST_F(EvaluationTest, ByPositionDoesNotDependOnTheMesh) {
-  const auto file = tokens(long_text);
   EvaluationRequest request{{17, 100}, 8, 29};
   request.by_position = true;
-  const std::vector<std::string> wide{"model.initializer_range=0.3"};
-  const auto reference = evaluate(tiny("none", wide), *file, request, initialise);
-  for (const auto& [data, sequence] : {std::pair{1, 4}, {2, 2}}) {
-    auto settings = wide;
-    settings.insert(settings.end(), {fmt::format("mesh.data={}", data), fmt::format("mesh.sequence={}", sequence),
-                                     "training.global_batch_size=24"});
-    const auto results = evaluate(tiny("none", settings), *file, request, initialise);
-    for (std::size_t i = 0; i < 2; ++i) {
-      ASSERT_EQ(results[i].by_position.size(), reference[i].by_position.size());
-      for (std::size_t k = 0; k < results[i].by_position.size(); ++k) {
-        const PositionResult &one = results[i].by_position[k], &other = reference[i].by_position[k];
-        EXPECT_EQ(one.targets, other.targets);
-        EXPECT_NEAR(one.nll.value, other.nll.value, 1e-9);
-        EXPECT_NEAR(one.nll.ci95.low, other.nll.ci95.low, 1e-9);
-        EXPECT_NEAR(one.cut.value, other.cut.value, 1e-9);
-        EXPECT_NEAR(one.cut.ci95.high, other.cut.ci95.high, 1e-9);
-      }
-    }
-  }
+  expect_equal_on({{1, 4, "zigzag"}, {2, 2, "zigzag"}}, *tokens(long_text), request);
 }
 
 }  // namespace

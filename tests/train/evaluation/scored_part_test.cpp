@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include "framework/config/read_config.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
-#include "train/evaluation/checkpoint_evaluation.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -25,14 +23,13 @@ class ScoredPartTest : public TrainTest {
     other = write_tokens("other.h5", {.documents = 60, .longest = 200, .validation_documents = 6, .seed = 3});
   }
   Config config(const std::string& data, const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> settings{"training.global_batch_size=2", "training.steps=2",
-                                      "evaluation.interval=2",        "evaluation.context_lengths=[16,32]",
-                                      "evaluation.target_tokens=8",   "evaluation.target_blocks=50"};
-    settings.insert(settings.end(), more.begin(), more.end());
-    return tiny(data, settings);
+    return tiny(data, joined({"training.global_batch_size=2", "training.steps=2", "evaluation.interval=2",
+                              "evaluation.context_lengths=[16,32]", "evaluation.target_tokens=8",
+                              "evaluation.target_blocks=50"},
+                             more));
   }
   /// Returns the line of a run's only evaluation.
-  nlohmann::json evaluation_of(const std::string& output) const {
+  nlohmann::json line_of(const std::string& output) const {
     const auto lines = metrics(output, "evaluation");
     EXPECT_EQ(lines.size(), 1u);
     return lines.empty() ? nlohmann::json() : lines[0];
@@ -40,21 +37,18 @@ class ScoredPartTest : public TrainTest {
   /// Evaluates a run on a file.
   EvaluationSummary evaluate(const std::string& run, const std::string& data,
                              ScoredPart part = ScoredPart::automatic) const {
-    EvaluationOptions options;
-    options.checkpoint = at(run);
-    options.data = data;
-    options.request = {{16, 32}, 8, 50};
+    EvaluationOptions options = evaluation_of(run, data, {{16, 32}, 8, 50});
     options.request.part = part;
     Launcher launcher;
     return evaluate_checkpoint(options, launcher);
   }
   static void expect_choice(const EvaluationSummary& summary, ScoredPart part, std::optional<bool> trained_on) {
-    EXPECT_EQ(summary.part.part, part);
-    EXPECT_EQ(summary.part.trained_on, trained_on);
+    EXPECT_EQ(summary.targets.request.part, part);
+    EXPECT_EQ(summary.targets.request.trained_on, trained_on);
     const auto json = evaluation_json(summary);
     EXPECT_EQ(json.at("part"), part == ScoredPart::whole ? "whole" : "validation");
     EXPECT_EQ(json.at("trained_on"), trained_on ? nlohmann::ordered_json(*trained_on) : nlohmann::ordered_json());
-    EXPECT_NE(evaluation_table(summary).find("scored: " + part_text(summary.data, summary.part)), std::string::npos);
+    EXPECT_TRUE(holds(evaluation_table(summary), "scored: " + part_text(summary.data, summary.targets.request)));
   }
   std::string trained, plain, other;
 };
@@ -63,13 +57,13 @@ TEST_F(ScoredPartTest, TrainingTextIsScoredOnlyIfTheConfigSaysSo) {
   const std::string sentence = error_of(ExitCode::usage, [&] { run(config(plain), "refused"); });
   for (const std::string part : {"plain.h5 has no validation part", "prepare --validation-fraction", "data.validation",
                                  "evaluation.on_training_data: true"}) {
-    EXPECT_NE(sentence.find(part), std::string::npos) << sentence;
+    EXPECT_TRUE(holds(sentence, part));
   }
   EXPECT_FALSE(fs::exists(at("refused"))) << "before anything starts";
   const Outcome outcome = run(config(plain, {"evaluation.on_training_data=true"}), "asked");
   EXPECT_NE(outcome.logged("evaluation: scores all of " + plain + ", which was trained on"), "");
-  EXPECT_EQ(evaluation_of("asked").at("part"), "whole");
-  EXPECT_EQ(evaluation_of("asked").at("trained_on"), true);
+  EXPECT_EQ(line_of("asked").at("part"), "whole");
+  EXPECT_EQ(line_of("asked").at("trained_on"), true);
   // The same text under another name is the same text.
   fs::copy_file(plain, at("copy.h5"));
   fs::copy_file(plain + ".manifest.json", at("copy.h5.manifest.json"));
@@ -82,27 +76,27 @@ TEST_F(ScoredPartTest, AValidationPartIsWhatIsNotTrainedOn) {
     const std::string output = validation.empty() ? "own" : "named";
     const Outcome outcome = run(config(trained, {"data.validation=" + validation}), output);
     EXPECT_NE(outcome.logged("evaluation: scores the validation part of " + trained), "");
-    EXPECT_EQ(evaluation_of(output).at("part"), "validation");
-    EXPECT_EQ(evaluation_of(output).at("trained_on"), false);
+    EXPECT_EQ(line_of(output).at("part"), "validation");
+    EXPECT_EQ(line_of(output).at("trained_on"), false);
   }
-  EXPECT_EQ(evaluation_of("own").at("target_hash"), evaluation_of("named").at("target_hash"));
+  EXPECT_EQ(line_of("own").at("target_hash"), line_of("named").at("target_hash"));
 }
 
 TEST_F(ScoredPartTest, AFileThatIsNotTrainedOnIsScoredWhole) {
   Outcome outcome;
   const Log log = [&](const std::string& line) { outcome.logs.push_back(line); };
   const ringtrain::Run ready =
-      prepare_run({.config = config(plain, {"data.validation=" + other}), .output = at("run"), .start = {}}, log);
+      prepare_run({.config = config(plain, {"data.validation=" + other}), .output = at("run")}, log);
   EXPECT_NE(outcome.logged("evaluation: scores all of " + other + ", which was not trained on"), "");
-  EXPECT_NE(dry_run_report(ready).find("of all of " + other + ", which was not trained on"), std::string::npos);
+  EXPECT_TRUE(holds(dry_run_report(ready), "of all of " + other + ", which was not trained on"));
   ASSERT_TRUE(ready.evaluation.has_value());
-  const EvaluationTargets targets = ready.evaluation.value_or(RunEvaluation{}).targets;
+  const EvaluationTargets targets = ready.evaluation.value_or(EvaluationTargets{});
   EXPECT_GT(targets.documents, 6) << "more than its validation part";
   const auto before_that_part = [](const TargetBlock& block) { return block.document < 54; };
   EXPECT_TRUE(std::ranges::any_of(targets.blocks, before_that_part));
   train(ready, log);
-  EXPECT_EQ(evaluation_of("run").at("part"), "whole");
-  EXPECT_EQ(evaluation_of("run").at("trained_on"), false);
+  EXPECT_EQ(line_of("run").at("part"), "whole");
+  EXPECT_EQ(line_of("run").at("trained_on"), false);
 }
 
 TEST_F(ScoredPartTest, EvaluateKnowsWhatItsCheckpointWasTrainedOnAndAFlagOverrides) {
@@ -114,7 +108,7 @@ TEST_F(ScoredPartTest, EvaluateKnowsWhatItsCheckpointWasTrainedOnAndAFlagOverrid
   expect_choice(evaluate("run", other, ScoredPart::validation), ScoredPart::validation, false);
   EXPECT_LE(evaluate("run", other, ScoredPart::validation).targets.documents, 6);
   const std::string sentence = error_of(ExitCode::usage, [&] { evaluate("run", plain, ScoredPart::validation); });
-  EXPECT_NE(sentence.find("plain.h5 has no validation part"), std::string::npos) << sentence;
+  EXPECT_TRUE(holds(sentence, "plain.h5 has no validation part"));
 
   for (const std::string part : {"auto", "validation", "whole"}) {
     const ChildResult result = run_child("evaluate",
@@ -122,10 +116,8 @@ TEST_F(ScoredPartTest, EvaluateKnowsWhatItsCheckpointWasTrainedOnAndAFlagOverrid
                                           "--target-tokens", "8", "--part", part, "--output", part + ".json"},
                                          folder);
     EXPECT_EQ(result.code, 0) << result.err;
-    EXPECT_NE(result.out.find(part == "validation" ? "scored: the validation part of other.h5"
-                                                   : "scored: all of other.h5, which was not trained on"),
-              std::string::npos)
-        << result.out;
+    EXPECT_TRUE(holds(result.out, part == "validation" ? "scored: the validation part of other.h5"
+                                                       : "scored: all of other.h5, which was not trained on"));
     EXPECT_EQ(nlohmann::json::parse(content_of(at(part + ".json"))).at("part"),
               part == "validation" ? "validation" : "whole");
   }
@@ -141,7 +133,7 @@ TEST_F(ScoredPartTest, OfSeveralTrainingFilesEachIsKnownAsLongAsTheyAreThere) {
   fs::remove(trained + ".manifest.json");
   expect_choice(evaluate("run", other), ScoredPart::validation, false);
   expect_choice(evaluate("run", plain), ScoredPart::whole, std::nullopt);
-  EXPECT_NE(evaluation_table(evaluate("run", plain)).find("whether it was trained on is not known"), std::string::npos);
+  EXPECT_TRUE(holds(evaluation_table(evaluate("run", plain)), "whether it was trained on is not known"));
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "data/loader.h"
-#include "parallel/launch/launcher.h"
 #include "tests/train/evaluation/evaluation_fixture.h"
 
 namespace ringtrain::testing {
@@ -77,22 +76,8 @@ TEST_F(EvaluationTest, AStrideGivesEachTokenTheContextOfItsWindow) {
 }
 
 TEST_F(EvaluationTest, AStrideDoesNotDependOnTheMesh) {
-  const auto file = tokens(long_text);
-  const EvaluationRequest request{{17, 64}, 8, 20, 9};
-  const std::vector<std::string> wide{"model.initializer_range=0.3"};
-  const auto reference = evaluate(tiny("none", wide), *file, request, initialise);
-  for (const auto& [data, sequence, layout] :
-       {std::tuple{1, 2, "zigzag"}, {2, 3, "striped"}, {3, 2, "contiguous"}, {1, 8, "zigzag"}}) {
-    auto settings = wide;
-    settings.insert(settings.end(), {fmt::format("mesh.data={}", data), fmt::format("mesh.sequence={}", sequence),
-                                     fmt::format("mesh.layout={}", layout), "training.global_batch_size=24"});
-    const auto results = evaluate(tiny("none", settings), *file, request, initialise);
-    for (std::size_t i = 0; i < 2; ++i) {
-      EXPECT_EQ(results[i].targets, reference[i].targets);
-      EXPECT_NEAR(results[i].nll.value, reference[i].nll.value, 1e-12 * reference[i].nll.value);
-      EXPECT_NEAR(results[i].delta.value, reference[i].delta.value, 1e-11);
-    }
-  }
+  expect_equal_on({{1, 2, "zigzag"}, {2, 3, "striped"}, {3, 2, "contiguous"}, {1, 8, "zigzag"}}, *tokens(long_text),
+                  {{17, 64}, 8, 20, 9});
 }
 
 TEST_F(EvaluationTest, WindowsThatDoNotOverlapLeaveTheirFirstTokensOut) {
@@ -140,8 +125,7 @@ TEST_F(EvaluationTest, ShortDocumentsAreScoredWhole) {
   EXPECT_EQ(choose_targets(*file, request).documents, 2);
   request.context_lengths = {2};
   request.stride = 2;
-  EXPECT_NE(error_of(ExitCode::data, [&] { choose_targets(*file, request); }).find("from 2 to 2 tokens"),
-            std::string::npos);
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { choose_targets(*file, request); }), "from 2 to 2 tokens"));
 }
 
 TEST_F(EvaluationTest, ARunScoresShortDocumentsWhole) {
@@ -161,36 +145,30 @@ TEST_F(EvaluationTest, ARunScoresShortDocumentsWhole) {
 TEST_F(EvaluationTest, KeysThatLeaveWeightsAsTheyAreMayBeSet) {
   const std::string data = write_tokens("corpus.h5", long_text);
   run(tiny(data, {"training.steps=1"}), "run");
-  EvaluationOptions options;
-  options.checkpoint = at("run");
-  options.data = data;
-  options.request = {{64}, 8, 4};
+  EvaluationOptions options = evaluation_of("run", data, {{64}, 8, 4});
   Launcher launcher;
   const double plain = evaluate_checkpoint(options, launcher).results.at(0).nll.value;
   options.settings = {"model.rope_theta=100"};
   EXPECT_NE(evaluate_checkpoint(options, launcher).results.at(0).nll.value, plain);
   options.settings = {"model.hidden_size=8"};
-  EXPECT_NE(error_of(ExitCode::usage, [&] { evaluate_checkpoint(options, launcher); }).find("--set model.hidden_size"),
-            std::string::npos);
+  EXPECT_TRUE(
+      holds(error_of(ExitCode::usage, [&] { evaluate_checkpoint(options, launcher); }), "--set model.hidden_size"));
 }
 
 TEST_F(EvaluationTest, AStridesReportSaysSo) {
   const std::string data = write_tokens("corpus.h5", long_text);
   run(tiny(data, {"training.steps=1"}), "run");
-  EvaluationOptions options;
-  options.checkpoint = at("run");
-  options.data = data;
-  options.request = {{16, 64}, EvaluationOptions::of_the_checkpoint, EvaluationOptions::of_the_checkpoint, 8};
+  constexpr std::int64_t default_targets = EvaluationOptions::of_the_checkpoint;
+  EvaluationOptions options = evaluation_of("run", data, {{16, 64}, default_targets, default_targets, 8});
   Launcher launcher;
   const EvaluationSummary summary = evaluate_checkpoint(options, launcher);
   const auto json = evaluation_json(summary);
   EXPECT_EQ(json.at("stride"), 8);
   EXPECT_EQ(json.at("documents"), 30);
   EXPECT_FALSE(json.contains("target_blocks"));
-  EXPECT_NE(evaluation_table(summary).find("move by 8 tokens"), std::string::npos);
+  EXPECT_TRUE(holds(evaluation_table(summary), "move by 8 tokens"));
   options.request.stride = 16;
-  EXPECT_NE(error_of(ExitCode::usage, [&] { evaluate_checkpoint(options, launcher); }).find("--stride"),
-            std::string::npos);
+  EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { evaluate_checkpoint(options, launcher); }), "--stride"));
 }
 
 }  // namespace

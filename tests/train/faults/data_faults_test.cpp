@@ -43,7 +43,7 @@ class DataFaults : public TextTest, public ::testing::WithParamInterface<int> {
   }
   /// Trains; after the batches of `step` are loaded, one rank finds the file changed. Returns the error's sentence.
   std::string run_until_changed(const Config& settings, const std::string& output, std::int64_t step) const {
-    ringtrain::Run prepared = prepare_run({.config = settings, .output = at(output), .start = {}}, quiet);
+    ringtrain::Run prepared = prepare_run({.config = settings, .output = at(output)}, quiet);
     prepared.corpus.files[0] = std::make_unique<ChangedFile>(std::move(prepared.corpus.files[0]));
     prepared.before_forward = [rank = GetParam(), step](RankState& state, std::int64_t now) {
       if (state.rank == rank && now == step) changed_here = true;
@@ -92,7 +92,7 @@ TEST_F(FileOfARun, ThatIsOverwrittenInPlaceEndsItWithTheLastCheckpointIntact) {
       File::open_for_update(data, ExitCode::data).write_at(offset, &beyond_the_vocabulary, 2);
     }
   };
-  const TrainOptions options{.config = config, .output = at("run"), .start = {}};
+  const TrainOptions options{.config = config, .output = at("run")};
   expect_error_holding(ExitCode::data, {"was changed while it was in use", "is intact"},
                        [&] { run_with(options, overwrite); });
   EXPECT_EQ(saved_step("run"), 4);

@@ -18,7 +18,6 @@
 #include "tests/train/child_process.h"
 #include "tests/train/faulty_disk.h"
 #include "tests/train/train_fixture.h"
-#include "train/checkpoint/checkpoint.h"
 
 namespace ringtrain::testing {
 namespace {

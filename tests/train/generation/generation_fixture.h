@@ -7,9 +7,7 @@
 
 #include "data/loader.h"
 #include "framework/random.h"
-#include "kernels/elementwise.h"
 #include "layers/model_parameters.h"
-#include "parallel/launch/launcher.h"
 #include "tests/train/train_fixture.h"
 #include "train/generation/generator.h"
 
@@ -17,12 +15,18 @@ namespace ringtrain::testing {
 
 using Tokens = std::vector<std::int32_t>;
 
+/// Models that generate on every device, by name.
+inline const std::vector<std::pair<const char*, std::vector<std::string>>> common_models{
+    {"llama", {}},
+    {"a window", {"model.architecture=mistral", "model.sliding_window=7"}},
+    {"gpt2", {"model.architecture=gpt2", "model.max_position_embeddings=300", "model.num_key_value_heads=4"}},
+    {"qwen3", {"model.architecture=qwen3", "model.head_dim=12"}}};
+
 class GenerationTest : public TrainTest {
  protected:
-  Config model(std::vector<std::string> settings) const {
-    settings.insert(settings.end(),
-                    {"model.initializer_range=0.4", "training.seq_len=300", "training.feedforward_chunk=16"});
-    return tiny("none", settings);
+  Config model(const std::vector<std::string>& settings) const {
+    return tiny("none", joined(settings, {"model.initializer_range=0.4", "training.seq_len=300",
+                                          "training.feedforward_chunk=16"}));
   }
   static Tokens random_prompt(std::int64_t length, std::uint64_t seed) {
     Tokens prompt;
@@ -57,7 +61,7 @@ class GenerationTest : public TrainTest {
     Tokens tokens;
     launch_threads({static_cast<int>(config.mesh.sequence), 60}, [&](Communicator& world) {
       ThreadPool pool(1);
-      RankState state(config, table, purpose, world.rank(), device_at(config.training, 0), pool, &world);
+      RankState state(config, table, purpose, world.rank(), device_of(config.training, 0, {}), pool, &world);
       initialise(state);
       const std::int64_t allocations = state.allocator.allocation_count();
       const GenerationRates rates = generate(state, request, [&](std::int32_t token) {

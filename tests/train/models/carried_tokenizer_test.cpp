@@ -15,7 +15,6 @@
 #include "tests/train/train_fixture.h"
 #include "train/models/carried_tokenizer.h"
 #include "train/models/model_source.h"
-#include "train/models/model_tokenizer.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -56,7 +55,7 @@ class CarriedTokenizer : public TrainTest {
     try {
       action();
     } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find(at("model")), std::string::npos) << error.what();
+      EXPECT_TRUE(holds(std::string(error.what()), at("model"))) << error.what();
       return static_cast<int>(error.code());
     } catch (const std::exception& error) {
       ADD_FAILURE() << error.what();

@@ -6,7 +6,6 @@
 // tests/golden/check_swept_configs.py: it computes them in transformers.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <map>

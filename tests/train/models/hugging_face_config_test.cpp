@@ -149,21 +149,13 @@ TEST(HuggingFaceConfigTest, AFileThatIsNoObjectIsRefused) {
 }
 
 TEST(HuggingFaceConfigTest, WhatIsWrittenIsReadBack) {
-  const std::vector<const char*> ropes{
-      R"({})",
-      R"({"rope_scaling": {"type": "linear", "factor": 2.5}})",
-      R"({"rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 512, "beta_fast": 16,
-          "beta_slow": 2, "mscale": 0.7, "mscale_all_dim": 0.9, "truncate": false}})",
-      R"({"rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 512,
-          "attention_factor": 1.25}})",
-      R"({"rope_scaling": {"type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
-          "original_max_position_embeddings": 64}})",
-      R"({"rope_scaling": {"type": "longrope", "short_factor": [1, 1.5], "long_factor": [2, 3.75], "factor": 2,
-          "original_max_position_embeddings": 64}})"};
+  const json ropes = rows("ropes");
+  ASSERT_EQ(ropes.size(), 6);
   for (const Family& family : families) {
-    for (const char* const rope : ropes) {
+    for (const json& rope : ropes) {
       for (const bool tied : {false, true}) {
-        json content = file(name_of(family.architecture), family.rotary && family.trained_length == 0 ? rope : "{}");
+        json content = file(name_of(family.architecture));
+        if (family.rotary && family.trained_length == 0) content.update(rope);
         if (family.rotary) content.update({{"head_dim", 4}, {"rope_theta", 12345.5}});
         content["tie_word_embeddings"] = tied;
         if (family.sliding_theta > 0 && content.contains("rope_scaling")) {

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
@@ -121,75 +120,34 @@ INSTANTIATE_TEST_SUITE_P(Classes, HuggingFaceGolden,
                                            "gemma3_text", "phi3", "granite", "gpt2"),
                          [](const auto& test) { return std::string(test.param); });
 
-constexpr const char* other_scaling =
-    "rope_scaling: says otherwise than rope_parameters.full_attention; remove the one that is not meant";
-constexpr const char* other_theta =
-    "rope_theta: says otherwise than rope_parameters.full_attention; remove the one that is not meant";
-
-/// What is said of an edited config.
-struct Said {
-  const char* refusal = "";  // "": it is computed as transformers does
-  const char* log = "";
-};
-const std::map<std::string, Said> said_of_edits{
-    {"gemma2_another_pattern",
-     {"sliding_window_pattern: is 3, but Gemma2ForCausalLM does not read it; give layer_types instead"}},
-    {"olmo3_another_pattern",
-     {"sliding_window_pattern: is 3, but Olmo3ForCausalLM does not read it; give layer_types instead"}},
-    {"phi3_trained_length_within",
-     {"",
-      "original_max_position_embeddings = 16 within the rotary keys has no effect, as in transformers; the "
-      "trained length is 4096, the default of Phi3ForCausalLM"}},
-    {"phi3_both_trained_lengths",
-     {"",
-      "original_max_position_embeddings = 4096 within the rotary keys has no effect, as in transformers; the "
-      "trained length is 32, given outside of them"}},
-    {"gemma3_text_another_scaling", {other_scaling}},
-    {"gemma3_text_another_theta", {other_theta}},
-    {"gemma3_text_another_trained_length",
-     {"original_max_position_embeddings: is 16, but Gemma3ForCausalLM computes with 64; give the length that "
-      "is meant in rope_parameters.full_attention alone"}},
-    {"gemma3_text_another_local_theta",
-     {"rope_local_base_freq: says otherwise than rope_parameters.sliding_attention; remove the one that is not "
-      "meant"}},
-    {"olmo3_another_scaling", {other_scaling}},
-    {"olmo3_another_theta", {other_theta}},
-    {"olmo3_another_trained_length",
-     {"original_max_position_embeddings: is 16, but Olmo3ForCausalLM computes with 64; give the length that "
-      "is meant in rope_parameters.full_attention alone"}},
-    {"llama_another_theta", {"rope_theta: says otherwise than rope_parameters; remove the one that is not meant"}},
-    {"llama_another_theta_in_the_older_section",
-     {"rope_theta: says otherwise than rope_scaling; remove the one that is not meant"}},
-    {"llama_an_older_section_without_theta",
-     {"rope_scaling: says otherwise than rope_parameters; remove the one that is not meant"}},
-    {"llama_both_trained_lengths",
-     {"",
-      "original_max_position_embeddings = 32 within the rotary keys has no effect, as in transformers; the "
-      "trained length is 64, given outside of them"}}};
-
+/// What is said of some edits stands in hugging_face_keys.json: a sentence that refuses them, or a log.
 TEST(EditedConfigs, AreReadAsTransformersReadsThemOrRefused) {
-  std::size_t said = 0;
+  const json said =
+      json::parse(std::ifstream(source_folder() + "/tests/train/models/hugging_face_keys.json"))["edited"];
+  ASSERT_EQ(said.size(), 15U);
+  std::size_t found = 0;
   for (const json& edit : golden_file("edited_configs.json")) {
     const std::string name = edit["name"], prefix = "DIR/config.json: ";
     SCOPED_TRACE(name);
-    const auto known = said_of_edits.find(name);
-    const auto [refusal, log] = known == said_of_edits.end() ? Said{} : known->second;
-    if (known != said_of_edits.end()) ++said;
+    const auto known = std::ranges::find_if(said, [&](const json& row) { return row["name"] == name; });
+    const json row = known == said.end() ? json::object() : *known;
+    found += known == said.end() ? 0 : 1;
     const json& model = *std::ranges::find_if(all_cases(), [&](const json& one) { return one["name"] == edit["of"]; });
     json content = model["config"];
     content.merge_patch(edit["patch"]);
     const auto read = [&] { return parse_hugging_face_config(content.dump(), "DIR/config.json"); };
-    if (*refusal) {
-      EXPECT_EQ(error_of(ExitCode::checkpoint, read), prefix + refusal);
+    if (row.contains("sentence")) {
+      EXPECT_EQ(error_of(ExitCode::checkpoint, read), prefix + row["sentence"].get<std::string>());
       continue;
     }
     const HuggingFaceConfig config = read();
-    EXPECT_EQ(config.logs, *log ? std::vector{prefix + log} : std::vector<std::string>{});
+    const std::string log = row.value("log", "");
+    EXPECT_EQ(config.logs, log.empty() ? std::vector<std::string>{} : std::vector{prefix + log});
     const std::vector<double> nll = run_evaluation(config.model, RunOptions{}, sequences_of(model["tokens"])).nll;
     const double mean = std::accumulate(nll.begin(), nll.end(), 0.0) / static_cast<double>(nll.size());
     EXPECT_NEAR(mean / edit["nll"].get<double>(), 1, 1e-12);
   }
-  EXPECT_EQ(said, said_of_edits.size());
+  EXPECT_EQ(found, said.size());
 }
 
 }  // namespace

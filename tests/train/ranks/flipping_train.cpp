@@ -7,7 +7,6 @@
 
 #include <bit>
 #include <cstdint>
-#include <cstdlib>
 
 #include "framework/config/read_config.h"
 #include "framework/standard_streams.h"
