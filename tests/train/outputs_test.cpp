@@ -1,7 +1,6 @@
 // What the programs write, and over what they never write: outputs of `train --trace`, `evaluate --output` and
 // `prepare`, the lock and the metrics of a run, two programs at a time, inputs that are no files.
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -10,7 +9,6 @@
 #include <map>
 
 #include "data/token_file.h"
-#include "framework/output/output_file.h"
 #include "framework/storage/files.h"
 #include "tests/support/paths.h"
 #include "tests/train/child_process.h"
@@ -262,17 +260,6 @@ TEST_F(Outputs, LockAndMetricsAreWrittenThroughNoLinkAndOverNothing) {
   EXPECT_NE(train_with({"--output", "other", "--resume"}).code, 0);
   EXPECT_EQ(content_of(at("elsewhere")), before);
   EXPECT_EQ(content_of(at("precious")), "12\n");
-}
-
-TEST_F(Outputs, OfTwoEvaluationsTheSecondIsTold) {
-  ASSERT_EQ(train_with({}).code, 0);
-  {
-    const OutputRules rules({"the results of an evaluation", "--output"}, OutputMark::none(),
-                            OutputInputs::none("a test"));
-    const OutputFile writing(at("result.json"), rules, ExitCode::usage);
-    expect_refused(evaluate_to("result.json"), 2, {"process " + std::to_string(::getpid()) + " is writing it now"});
-  }
-  EXPECT_EQ(evaluate_to("result.json").code, 0);
 }
 
 TEST_F(Outputs, OfTwoPreparesOneWritesAndTheOtherIsTold) {
