@@ -5,71 +5,27 @@
 #include <utility>
 
 #include "kernels/elementwise.h"
-#include "parallel/bucket_gradients.h"
-#include "parallel/bucket_weights.h"
 
 namespace ringtrain {
 
 ParameterStore::ParameterStore(Allocator& allocator, const ParameterTable& table, Stream& stream,
                                const StoreOptions& options, Communicator* world)
     : table_(table),
-      context_(std::make_unique<StoreContext>(table, stream, options, world)),
+      context_(table, stream, options, world),
       slices_(owned_slices(table, Part::trainable, options.ranks, options.rank)),
       frozen_slices_(owned_slices(table, Part::frozen, options.ranks, options.rank)),
-      weights_(std::make_unique<BucketWeights>(allocator, *context_)),
-      gradients_(std::make_unique<BucketGradients>(allocator, *context_)),
+      weights_(allocator, context_),
+      gradients_(allocator, context_),
       has_gradient_(table.all().size(), true) {
   for (int bucket = 0; bucket < table.buckets(); ++bucket) {
     buckets_to_finish_ += table.bucket_size(bucket, Part::trainable) > 0 ? 1 : 0;
   }
   to_finish_ = trained_below(table.buckets());
-  if (options.ranks > 1 && world && (has_gradients() || weights_->sharded())) {
+  if (options.ranks > 1 && world && (has_gradients() || weights_.sharded())) {
     communicator_ = world->split(0);
     communicator_->set_stream(stream);
-    context_->communicator = communicator_.get();
+    context_.communicator = communicator_.get();
   }
-}
-
-ParameterStore::~ParameterStore() = default;
-
-bool ParameterStore::has_gradients() const {
-  return context_->options.gradients;
-}
-
-DType ParameterStore::dtype() const {
-  return context_->options.dtype;
-}
-
-void ParameterStore::prefetch(int bucket) {
-  weights_->prefetch(bucket);
-}
-
-void ParameterStore::acquire(int bucket) {
-  weights_->acquire(bucket);
-}
-
-void ParameterStore::release(int bucket) {
-  weights_->release(bucket);
-}
-
-TensorView ParameterStore::weight(int id) const {
-  return weights_->weight(parameter_of("weight", id));
-}
-
-void ParameterStore::gather_changed() {
-  weights_->gather_changed();
-}
-
-TensorView ParameterStore::weights(const ParameterSlice& slice) const {
-  return weights_->held(slice);
-}
-
-void ParameterStore::clear_weights() {
-  weights_->clear();
-}
-
-TensorView ParameterStore::gradients(const ParameterSlice& first, const ParameterSlice& last) const {
-  return gradients_->sums(first, last);
 }
 
 const Parameter& ParameterStore::parameter_of(const char* call, int id) const {
@@ -93,12 +49,12 @@ const Parameter& ParameterStore::trained_parameter(const char* call, int id) con
 }
 
 void ParameterStore::weights_changed() {
-  if (context_->options.ranks > 1) weights_->changed();
+  if (context_.options.ranks > 1) weights_.changed();
 }
 
 std::vector<ParameterSlice> ParameterStore::held() const {
   const auto [ranks, rank] =
-      weights_->sharded() ? std::pair(context_->options.ranks, context_->options.rank) : std::pair(1, 0);
+      weights_.sharded() ? std::pair(context_.options.ranks, context_.options.rank) : std::pair(1, 0);
   std::vector<ParameterSlice> held = owned_slices(table(), Part::trainable, ranks, rank);
   std::ranges::copy(owned_slices(table(), Part::frozen, ranks, rank), std::back_inserter(held));
   std::ranges::sort(held, {}, &ParameterSlice::parameter);
@@ -106,7 +62,7 @@ std::vector<ParameterSlice> ParameterStore::held() const {
 }
 
 void ParameterStore::begin_step() {
-  gradients_->begin_step();
+  gradients_.begin_step();
   has_gradient_.assign(table().all().size(), false);
   to_finish_ = trained_below(table().buckets());
 }
@@ -129,7 +85,7 @@ bool ParameterStore::begin_gradient(int id) {
          "would be lost; write it before finish, and call begin_backward once a micro-batch",
          parameter.name, parameter.bucket);
   }
-  gradients_->free_place(parameter.bucket);
+  gradients_.free_place(parameter.bucket);
   const bool adds = has_gradient_[id];
   has_gradient_[id] = true;
   return adds;
@@ -138,18 +94,18 @@ bool ParameterStore::begin_gradient(int id) {
 TensorView ParameterStore::gradient(int id) const {
   const Parameter& parameter = trained_parameter("gradient", id);
   const std::int64_t begin = parameter.offset - table().bucket_begin(parameter.bucket);
-  return gradients_->of_bucket(parameter.bucket).flat(begin, begin + parameter.shape.numel()).reshape(parameter.shape);
+  return gradients_.of_bucket(parameter.bucket).flat(begin, begin + parameter.shape.numel()).reshape(parameter.shape);
 }
 
 TensorView ParameterStore::gradient_to_add_to(int id) {
   const bool adds = begin_gradient(id);
   const TensorView result = gradient(id);
-  if (!adds) fill(context_->stream, result, 0.0);
+  if (!adds) fill(context_.stream, result, 0.0);
   return result;
 }
 
 void ParameterStore::finish(int bucket, bool all_written) {
-  context_->check_bucket("finish", bucket);
+  context_.check_bucket("finish", bucket);
   if (table().bucket_size(bucket, Part::trainable) == 0) return;
   if (bucket != to_finish_) {
     fail(ExitCode::usage,
@@ -168,11 +124,11 @@ void ParameterStore::finish(int bucket, bool all_written) {
       }
       gradient_to_add_to(static_cast<int>(id));
     }
-    if (gradients_->sharded()) has_gradient_[id] = false;  // the next micro-batch begins anew: sums are in the slice
+    if (gradients_.sharded()) has_gradient_[id] = false;  // the next micro-batch begins anew: sums are in the slice
   }
   to_finish_ = trained_below(bucket);
   if (last_) ++finished_;
-  gradients_->complete(bucket, last_);
+  gradients_.complete(bucket, last_);
 }
 
 void ParameterStore::finish_step() {
@@ -183,7 +139,7 @@ void ParameterStore::finish_step() {
          buckets_to_finish_, finished_);
   }
   finished_ = 0;
-  gradients_->finish();
+  gradients_.finish();
 }
 
 bool ParameterStore::follows(const ParameterSlice& slice, const ParameterSlice& before) const {

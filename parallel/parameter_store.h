@@ -5,22 +5,13 @@
 // computation, on a communicator of their own, and all ranks call in the same order. Sums run in rank order.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "framework/parameter_table.h"
-#include "framework/stream.h"
-#include "parallel/collectives.h"
-#include "parallel/parameter_slices.h"
+#include "parallel/bucket_gradients.h"
+#include "parallel/bucket_weights.h"
 
 namespace ringtrain {
-
-class Allocator;
-class BucketGradients;
-class BucketWeights;
-struct StoreContext;
-struct StoreOptions;
 
 class ParameterStore {
  public:
@@ -33,14 +24,13 @@ class ParameterStore {
                  Communicator* world = nullptr);
   ParameterStore(const ParameterStore&) = delete;
   ParameterStore& operator=(const ParameterStore&) = delete;
-  ~ParameterStore();
 
   /// Returns the table of its parameters.
   const ParameterTable& table() const { return table_; }
   /// Returns whether it has memory for gradients.
-  bool has_gradients() const;
+  bool has_gradients() const { return context_.options.gradients; }
   /// Returns the dtype of its weights.
-  DType dtype() const;
+  DType dtype() const { return context_.options.dtype; }
 
   // ---- Weights -----------------------------------------------------------------------------------------------------
 
@@ -48,21 +38,21 @@ class ParameterStore {
   // one with a bucket or an id that the table does not have, or of what the store was made without.
 
   /// Begins to bring a bucket's weights here, beside whatever runs: nothing if they are here or on their way.
-  void prefetch(int bucket);
+  void prefetch(int bucket) { weights_.prefetch(bucket); }
   /// Makes a bucket's weights usable until release(bucket); calls may nest. Afterwards they stay until another bucket
   /// needs their place or weights_changed() is called.
-  void acquire(int bucket);
+  void acquire(int bucket) { weights_.acquire(bucket); }
   /// Ends what one acquire(bucket) began.
-  void release(int bucket);
+  void release(int bucket) { weights_.release(bucket); }
   /// Returns a weight of a bucket that is acquired, in its parameter's shape. (Where weights are whole and the bucket
   /// is not due to be gathered, nobody asks who has acquired it.)
-  TensorView weight(int id) const;
+  TensorView weight(int id) const { return weights_.weight(parameter_of("weight", id)); }
   /// To be called by all ranks when the owners have changed their slices (an update, a load): each bucket is gathered
   /// when it is next prefetched or acquired.
   void weights_changed();
   /// Gathers at once what weights_changed() has left to be gathered, where weights are whole: for who reads them and is
   /// no layer. All ranks call it.
-  void gather_changed();
+  void gather_changed() { weights_.gather_changed(); }
 
   // ---- Gradients ---------------------------------------------------------------------------------------------------
 
@@ -97,16 +87,18 @@ class ParameterStore {
   /// Returns which weights this rank holds for good and must be given: all, or its slices. weights() finds them.
   std::vector<ParameterSlice> held() const;
   /// Returns a slice's weights, those that layers compute with: of one that this rank holds.
-  TensorView weights(const ParameterSlice& slice) const;
+  TensorView weights(const ParameterSlice& slice) const { return weights_.held(slice); }
   /// Returns the summed gradients of this rank's slices from one to another, with the padding between them (zero).
   /// They follow each other in memory where follows().
-  TensorView gradients(const ParameterSlice& first, const ParameterSlice& last) const;
+  TensorView gradients(const ParameterSlice& first, const ParameterSlice& last) const {
+    return gradients_.sums(first, last);
+  }
   /// Returns those of one slice.
   TensorView gradients(const ParameterSlice& slice) const { return gradients(slice, slice); }
   /// Returns whether a slice begins where another one ends.
   bool follows(const ParameterSlice& slice, const ParameterSlice& before) const;
   /// Sets all weights that this rank holds to zero, padding too: touches all memory at once.
-  void clear_weights();
+  void clear_weights() { weights_.clear(); }
 
  private:
   static constexpr int none = -1;
@@ -116,10 +108,10 @@ class ParameterStore {
   int trained_below(int bucket) const;
 
   const ParameterTable& table_;
-  std::unique_ptr<StoreContext> context_;
+  StoreContext context_;
   std::vector<ParameterSlice> slices_, frozen_slices_;
-  std::unique_ptr<BucketWeights> weights_;
-  std::unique_ptr<BucketGradients> gradients_;
+  BucketWeights weights_;
+  BucketGradients gradients_;
   std::vector<bool> has_gradient_;  // of each parameter
   bool last_ = true;
   int finished_ = 0, buckets_to_finish_ = 0;    // of a step
