@@ -8,6 +8,7 @@
 #include "kernels/attention_sinks.h"
 #include "kernels/elementwise.h"
 #include "parallel/collectives.h"
+#include "parallel/ring/ring_parts.h"
 
 namespace ringtrain {
 
@@ -98,12 +99,7 @@ AttentionState KeyValueCache::state_of(int rank) const {
 std::int64_t KeyValueCache::first_visible(const AttentionMask& mask) const {
   const std::int64_t lowest = keys_seen_by(mask, {position_, position_}).first;
   std::int64_t first = 0;  // positions grow with local tokens
-  for (const Segment& segment : segments_) {
-    if (segment.last() >= lowest) {
-      return first + std::max<std::int64_t>(0, (lowest - segment.start + segment.stride - 1) / segment.stride);
-    }
-    first += segment.count;
-  }
+  for (const Segment& segment : segments_) first += tokens_before(segment, lowest);
   return first;
 }
 

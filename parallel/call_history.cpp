@@ -17,6 +17,10 @@ bool same_site(const CallSite& a, const CallSite& b) {
          (a.operation == b.operation || std::strcmp(a.operation, b.operation) == 0);
 }
 
+std::string rank_name(std::size_t rank, std::size_t size) {
+  return fmt::format("rank {} of {}", rank, size);
+}
+
 std::uint64_t CallHistory::started(const CallSite& site, int to, std::size_t sent_bytes, int from,
                                    std::size_t received_bytes) {
   const std::uint64_t number = ++last_;

@@ -13,10 +13,20 @@
 
 namespace ringtrain {
 
+/// What a process does with the error it ends with. is_reporter: it is this process that prints it; sentence: the first
+/// error, with rank and host where ranks are processes; calls: what each rank did last, as lines.
+struct ErrorReport {
+  bool is_reporter = true;
+  std::string sentence, calls;
+};
+
 /// Returns "ring keys and values, layer 1, hop 2".
 std::string described(const CallSite& site);
 /// Returns whether two sites are the same operation of the same layer and hop.
 bool same_site(const CallSite& a, const CallSite& b);
+
+/// Returns "rank 1 of 4".
+std::string rank_name(std::size_t rank, std::size_t size);
 
 class CallHistory {
  public:

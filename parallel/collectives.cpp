@@ -12,12 +12,16 @@ namespace ringtrain {
 
 namespace {
 
-/// The k-th partner of a rank: in round k all ranks send to the one k further, so that none is everybody's target.
-int next_rank(const Communicator& communicator, int k) {
-  return (communicator.rank() + k) % communicator.size();
-}
-int prev_rank(const Communicator& communicator, int k) {
-  return (communicator.rank() - k + communicator.size()) % communicator.size();
+/// Begins an exchange with every other rank, of sent(to) and received(from). In round k all ranks send to the one k
+/// further, so that none is everybody's target.
+template <class Sent, class Received>
+void exchange_with_all(Communicator& communicator, std::vector<Request>& requests, const Sent& sent,
+                       const Received& received, const CallSite& site, const CallerLine& line = CallerLine::current()) {
+  const int ranks = communicator.size(), rank = communicator.rank();
+  for (int k = 1; k < ranks; ++k) {
+    const int to = (rank + k) % ranks, from = (rank - k + ranks) % ranks;
+    requests.push_back(communicator.exchange(sent(to), to, received(from), from, site, line));
+  }
 }
 
 void wait_all(Communicator& communicator, std::vector<Request>& requests) {
@@ -34,11 +38,9 @@ std::vector<T> gather(Communicator& communicator, std::span<const T> values, con
   const auto part = [&](int rank) { return all.data() + n * static_cast<std::size_t>(rank); };
   std::copy(values.begin(), values.end(), part(communicator.rank()));
   std::vector<Request> requests;
-  for (int k = 1; k < communicator.size(); ++k) {
-    const int to = next_rank(communicator, k), from = prev_rank(communicator, k);
-    requests.push_back(
-        communicator.exchange(host_view(values.data(), shape), to, host_view(part(from), shape), from, site));
-  }
+  const auto own = [&](int) { return host_view(values.data(), shape); };
+  exchange_with_all(
+      communicator, requests, own, [&](int from) { return host_view(part(from), shape); }, site);
   wait_all(communicator, requests);
   return all;
 }
@@ -87,7 +89,7 @@ void broadcast(Communicator& communicator, const TensorView& x, int root, const 
   std::vector<Request> requests;
   if (communicator.rank() == root) {
     for (int k = 1; k < communicator.size(); ++k) {
-      requests.push_back(communicator.exchange(x, next_rank(communicator, k), {}, no_peer, site, line));
+      requests.push_back(communicator.exchange(x, (root + k) % communicator.size(), {}, no_peer, site, line));
     }
   } else {
     requests.push_back(communicator.exchange({}, no_peer, x, root, site, line));
@@ -152,15 +154,15 @@ void ReduceScatter::start(Communicator& communicator, const TensorView& x, const
   const std::int64_t n = x_.numel();
   const std::int64_t count = slice_of(n, ranks, rank).count();
   staging_ = staging.prefix({ranks - 1, count});  // in rank order, without this rank
-  post_together(communicator, [&] {
-    for (int k = 1; k < ranks; ++k) {
-      const int to = next_rank(communicator, k), from = prev_rank(communicator, k);
-      const Slice theirs = slice_of(n, ranks, to);
-      const int row = from < rank ? from : from - 1;
-      requests_.push_back(
-          communicator.exchange(x_.flat(theirs.begin, theirs.end), to, staging_.rows(row, row + 1), from, site, line));
-    }
-  });
+  const auto theirs = [&](int to) {
+    const Slice slice = slice_of(n, ranks, to);
+    return x_.flat(slice.begin, slice.end);
+  };
+  const auto staged = [&](int from) {
+    const int row = from < rank ? from : from - 1;
+    return staging_.rows(row, row + 1);
+  };
+  post_together(communicator, [&] { exchange_with_all(communicator, requests_, theirs, staged, site, line); });
 }
 
 void ReduceScatter::finish(Stream& stream, const CallerLine& line) {
@@ -192,12 +194,8 @@ void AllGather::start(Communicator& communicator, const TensorView& x, const Cal
     const Slice slice = slice_of(flat.numel(), ranks, rank);
     return flat.flat(slice.begin, slice.end);
   };
-  post_together(communicator, [&] {
-    for (int k = 1; k < ranks; ++k) {
-      const int to = next_rank(communicator, k), from = prev_rank(communicator, k);
-      requests_.push_back(communicator.exchange(part(communicator.rank()), to, part(from), from, site, line));
-    }
-  });
+  const auto own = [&](int) { return part(communicator.rank()); };
+  post_together(communicator, [&] { exchange_with_all(communicator, requests_, own, part, site, line); });
 }
 
 void AllGather::finish(const CallerLine& line) {

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "framework/const_tensor_view.h"
 #include "framework/error.h"

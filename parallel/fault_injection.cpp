@@ -50,26 +50,16 @@ Fault read_fault(const std::string& text) {
 
 class FaultyCommunicator final : public ForwardingCommunicator {
  public:
-  FaultyCommunicator(Communicator& inner, std::shared_ptr<Fault> fault)
-      : ForwardingCommunicator(inner), fault_(std::move(fault)) {}
-  FaultyCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<Fault> fault)
+  FaultyCommunicator(std::shared_ptr<Communicator> inner, std::shared_ptr<Fault> fault)
       : ForwardingCommunicator(std::move(inner)), fault_(std::move(fault)) {}
 
-  Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from, const CallSite& site,
-                   const CallerLine& line) override {
-    return inner().exchange(send, to, receive, from, passed(site), line);
-  }
-  Request reduce_scatter(const TensorView& x, const CallSite& site) override {
-    return inner().reduce_scatter(x, passed(site));
-  }
-  Request all_gather(const TensorView& x, const CallSite& site) override { return inner().all_gather(x, passed(site)); }
   std::unique_ptr<Communicator> split(int colour) override {
     return std::make_unique<FaultyCommunicator>(inner().split(colour), fault_);
   }
 
  private:
-  /// The fault, if this is its call. Returns what the call is told to be for.
-  CallSite passed(const CallSite& site) {
+  /// The fault, if this is its call.
+  CallSite passed(const CallSite& site) override {
     CallSite own = site;
     if (site.operation == fault_->operation && ++fault_->seen == fault_->count) {
       act();
@@ -92,25 +82,14 @@ class FaultyCommunicator final : public ForwardingCommunicator {
   const std::shared_ptr<Fault> fault_;
 };
 
-/// Returns the fault that the environment wants of this rank, or null.
-std::shared_ptr<Fault> fault_of_environment(int rank) {
-  const char* const text = std::getenv("RINGTRAIN_FAULT");
-  if (!text || !*text) return nullptr;
-  auto fault = std::make_shared<Fault>(read_fault(text));
-  return fault->rank == rank ? fault : nullptr;
-}
-
 }  // namespace
 
-std::unique_ptr<Communicator> with_fault_of_environment(Communicator& world) {
-  auto fault = fault_of_environment(world.rank());
-  return fault ? std::make_unique<FaultyCommunicator>(world, std::move(fault)) : nullptr;
-}
-
-std::unique_ptr<Communicator> with_fault_of_environment(std::unique_ptr<Communicator> ranks) {
-  auto fault = fault_of_environment(ranks->rank());
-  if (!fault) return ranks;
-  return std::make_unique<FaultyCommunicator>(std::move(ranks), std::move(fault));
+std::shared_ptr<Communicator> with_fault_of_environment(std::shared_ptr<Communicator> ranks) {
+  const char* const text = std::getenv("RINGTRAIN_FAULT");
+  if (!text || !*text) return ranks;
+  auto fault = std::make_shared<Fault>(read_fault(text));
+  if (fault->rank != ranks->rank()) return ranks;
+  return std::make_shared<FaultyCommunicator>(std::move(ranks), std::move(fault));
 }
 
 }  // namespace ringtrain

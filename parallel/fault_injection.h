@@ -11,10 +11,8 @@ namespace ringtrain {
 /// RINGTRAIN_FAULT=RANK:OPERATION:COUNT:ACTION: at its COUNT-th exchange for OPERATION (a CallSite's), rank RANK does
 /// ACTION: kill (SIGKILL to its process), stop (SIGSTOP), slow (0.05 s before this and each later exchange), diverge
 /// (posts another operation), throw (an Error of code 5). It logs this on stderr, with the time.
-/// Returns a communicator that does this and passes everything on to world; null if this rank has no fault. Throws
-/// Error(usage) if the variable is no such text.
-std::unique_ptr<Communicator> with_fault_of_environment(Communicator& world);
-/// The same of one that carries GPU memory, and counts what it carries; return ranks itself if this rank has no fault.
-std::unique_ptr<Communicator> with_fault_of_environment(std::unique_ptr<Communicator> ranks);
+/// Returns a communicator that does this, counts its own calls alone, and passes everything on to ranks; ranks itself
+/// if this rank has no fault. Throws Error(usage) if the variable is no such text.
+std::shared_ptr<Communicator> with_fault_of_environment(std::shared_ptr<Communicator> ranks);
 
 }  // namespace ringtrain

@@ -10,38 +10,44 @@
 
 namespace ringtrain {
 
+/// Returns a communicator that belongs to somebody else, as a world to its launcher, and must outlive what uses it.
+inline std::shared_ptr<Communicator> borrowed(Communicator& ranks) {
+  return {std::shared_ptr<Communicator>(), &ranks};
+}
+
 class ForwardingCommunicator : public Communicator {
  public:
-  /// inner must outlive it.
-  explicit ForwardingCommunicator(Communicator& inner) : inner_(inner) {}
-  explicit ForwardingCommunicator(std::unique_ptr<Communicator> inner) : owned_(std::move(inner)), inner_(*owned_) {}
+  explicit ForwardingCommunicator(std::shared_ptr<Communicator> inner) : inner_(std::move(inner)) {}
 
-  int rank() const override { return inner_.rank(); }
-  int size() const override { return inner_.size(); }
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
   Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from, const CallSite& site,
                    const CallerLine& line) override {
-    return inner_.exchange(send, to, receive, from, site, line);
+    return inner_->exchange(send, to, receive, from, passed(site), line);
   }
-  void set_stream(Stream& stream) override { inner_.set_stream(stream); }
-  void begin_group() override { inner_.begin_group(); }
-  void end_group() override { inner_.end_group(); }
-  int multiprocessors() const override { return inner_.multiprocessors(); }
-  bool reduces_gpu_memory() const override { return inner_.reduces_gpu_memory(); }
-  Request reduce_scatter(const TensorView& x, const CallSite& site) override { return inner_.reduce_scatter(x, site); }
-  Request all_gather(const TensorView& x, const CallSite& site) override { return inner_.all_gather(x, site); }
-  void set_lockstep(bool on) override { inner_.set_lockstep(on); }
-  void wait(Request request, const CallerLine& line) override { inner_.wait(request, line); }
-  void barrier(const CallSite& site) override { inner_.barrier(site); }
-  void close() override { inner_.close(); }
-  void abort(const Error& error) override { inner_.abort(error); }
-  void throw_if_aborted() override { inner_.throw_if_aborted(); }
+  void set_stream(Stream& stream) override { inner_->set_stream(stream); }
+  void begin_group() override { inner_->begin_group(); }
+  void end_group() override { inner_->end_group(); }
+  int multiprocessors() const override { return inner_->multiprocessors(); }
+  bool reduces_gpu_memory() const override { return inner_->reduces_gpu_memory(); }
+  Request reduce_scatter(const TensorView& x, const CallSite& site) override {
+    return inner_->reduce_scatter(x, passed(site));
+  }
+  Request all_gather(const TensorView& x, const CallSite& site) override { return inner_->all_gather(x, passed(site)); }
+  void set_lockstep(bool on) override { inner_->set_lockstep(on); }
+  void wait(Request request, const CallerLine& line) override { inner_->wait(request, line); }
+  void barrier(const CallSite& site) override { inner_->barrier(site); }
+  void close() override { inner_->close(); }
+  void abort(const Error& error) override { inner_->abort(error); }
+  void throw_if_aborted() override { inner_->throw_if_aborted(); }
 
  protected:
-  Communicator& inner() { return inner_; }
+  Communicator& inner() { return *inner_; }
+  /// Returns the call site that the communicator within sees of a call that carries data.
+  virtual CallSite passed(const CallSite& site) { return site; }
 
  private:
-  const std::unique_ptr<Communicator> owned_;  // null: it belongs to somebody else, as a world to its launcher
-  Communicator& inner_;
+  const std::shared_ptr<Communicator> inner_;
 };
 
 }  // namespace ringtrain

@@ -15,9 +15,7 @@ enum class Recorded { host_memory, device_memory };
 
 class TracedCommunicator final : public ForwardingCommunicator {
  public:
-  TracedCommunicator(Communicator& inner, RankTrace& trace, Recorded recorded)
-      : ForwardingCommunicator(inner), trace_(trace), recorded_(recorded) {}
-  TracedCommunicator(std::unique_ptr<Communicator> inner, RankTrace& trace, Recorded recorded)
+  TracedCommunicator(std::shared_ptr<Communicator> inner, RankTrace& trace, Recorded recorded)
       : ForwardingCommunicator(std::move(inner)), trace_(trace), recorded_(recorded) {}
 
   Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from, const CallSite& site,
@@ -97,10 +95,10 @@ class TracedCommunicator final : public ForwardingCommunicator {
 }  // namespace
 
 std::unique_ptr<Communicator> traced(Communicator& inner, RankTrace& trace) {
-  return std::make_unique<TracedCommunicator>(inner, trace, Recorded::host_memory);
+  return std::make_unique<TracedCommunicator>(borrowed(inner), trace, Recorded::host_memory);
 }
 
-std::unique_ptr<Communicator> traced_on_device(std::unique_ptr<Communicator> inner, RankTrace& trace) {
+std::unique_ptr<Communicator> traced_on_device(std::shared_ptr<Communicator> inner, RankTrace& trace) {
   return std::make_unique<TracedCommunicator>(std::move(inner), trace, Recorded::device_memory);
 }
 

@@ -17,6 +17,6 @@ std::unique_ptr<Communicator> traced(Communicator& inner, RankTrace& trace);
 /// Returns inner, a communicator of GPU memory above one of host memory that is recorded already. Its exchanges of GPU
 /// memory stand on the row of the GPU's communication, from where the rank's GPU was when they were posted until they
 /// had been waited for there; its waits as above. trace must outlive it.
-std::unique_ptr<Communicator> traced_on_device(std::unique_ptr<Communicator> inner, RankTrace& trace);
+std::unique_ptr<Communicator> traced_on_device(std::shared_ptr<Communicator> inner, RankTrace& trace);
 
 }  // namespace ringtrain

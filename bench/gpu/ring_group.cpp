@@ -111,7 +111,7 @@ class RingAttentionCase {
       ring_.forward(stream_, 0, kv_, {}, [&](const RingBlock& b) { meet(b.k, b.v, b.tokens, b.first, b.last); });
       return;
     }
-    const auto& steps = ring_.plan().steps;
+    const std::vector<RingStep> steps = steps_of_plan();
     for (std::size_t i = 0; i < steps.size(); ++i) {
       meet(half(kv_, 0), half(kv_, 1), tokens_of(steps[i]), i == 0, i + 1 == steps.size());
     }
@@ -124,7 +124,7 @@ class RingAttentionCase {
                      [&](const RingBlock& b) { meet_backward(b.k, b.v, b.tokens, b.dk, b.dv, b.accumulate); });
       return;
     }
-    for (const RingStep& step : ring_.plan().steps) {
+    for (const RingStep& step : steps_of_plan()) {
       meet_backward(half(kv_, 0), half(kv_, 1), tokens_of(step), half(dkv_, 0), half(dkv_, 1),
                     /*accumulate=*/step.gradient_from != no_peer);
     }
@@ -151,6 +151,13 @@ class RingAttentionCase {
   }
   static TensorView half(const TensorView& pair, std::int64_t which) {
     return pair.rows(which, which + 1).reshape({pair.dim(1), pair.dim(2), pair.dim(3), pair.dim(4)});
+  }
+  std::vector<RingStep> steps_of_plan() const {
+    std::vector<RingStep> steps;
+    for (const RingHop& hop : ring_.plan()) {
+      if (hop.step) steps.push_back(*hop.step);
+    }
+    return steps;
   }
   AttentionTokens tokens_of(const RingStep& step) const { return {segments_[step.owner], {}}; }
   void meet(const ConstTensorView& k, const ConstTensorView& v, const AttentionTokens& keys, bool first, bool last) {

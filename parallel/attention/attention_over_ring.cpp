@@ -293,7 +293,7 @@ struct AttentionOverRing::State {
   Allocator allocator;
   ComputeDevice compute;
   Stream& stream;
-  std::unique_ptr<Communicator> gpus;   // null: the caller's communicator carries GPU memory, or there is none
+  std::shared_ptr<Communicator> gpus;   // null: the caller's communicator carries GPU memory, or there is none
   std::unique_ptr<Communicator> ranks;  // of the ring
   std::unique_ptr<Communicator> host_ranks;
   std::unique_ptr<Ring> ring;

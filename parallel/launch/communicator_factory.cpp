@@ -81,11 +81,11 @@ void require_carrier(const MeshConfig& mesh, Communicator& world, Device device,
   }
 }
 
-std::unique_ptr<Communicator> make_device_communicator(const MeshConfig& mesh, Communicator& world, Stream& stream,
+std::shared_ptr<Communicator> make_device_communicator(const MeshConfig& mesh, Communicator& world, Stream& stream,
                                                        RankTrace* trace) {
   if (!stream.on_cuda() || world.size() == 1) return nullptr;
   if (are_threads(mesh.backend) && let_gpus_reach(world, stream)) return nullptr;
-  std::unique_ptr<Communicator> ranks;
+  std::shared_ptr<Communicator> ranks;
   if (mesh.backend == Backend::nccl || mesh.share_gpu) {
     ranks = make_nccl_communicator(world, stream, mesh.timeout_seconds, mesh.share_gpu);
   } else if (mesh.backend == Backend::automatic) {
@@ -93,7 +93,7 @@ std::unique_ptr<Communicator> make_device_communicator(const MeshConfig& mesh, C
   }
   if (!ranks) return nullptr;
   ranks = with_fault_of_environment(std::move(ranks));
-  return trace ? traced_on_device(std::move(ranks), *trace) : std::move(ranks);
+  return trace ? traced_on_device(std::move(ranks), *trace) : ranks;
 }
 
 }  // namespace ringtrain

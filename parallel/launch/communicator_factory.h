@@ -35,7 +35,7 @@ void require_carrier(const MeshConfig& mesh, Communicator& world, Device device,
 /// null where world itself carries GPU memory, or there is none to carry; threads' GPUs are then allowed to reach each
 /// other, where they can. Collective. world, stream and trace must outlive it. Throws Error(usage) if NCCL is asked for
 /// and cannot join the ranks or is not in this build, Error(device) if NCCL does not start.
-std::unique_ptr<Communicator> make_device_communicator(const MeshConfig& mesh, Communicator& world, Stream& stream,
+std::shared_ptr<Communicator> make_device_communicator(const MeshConfig& mesh, Communicator& world, Stream& stream,
                                                        RankTrace* trace);
 
 }  // namespace ringtrain

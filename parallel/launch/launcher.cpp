@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "parallel/fault_injection.h"
+#include "parallel/forwarding_communicator.h"
 
 #if RINGTRAIN_MPI
 #include "parallel/mpi/mpi_communicator.h"
@@ -21,10 +22,7 @@ class MpiWorld {
   std::vector<int> ranks_here() const { return {0}; }
   void set_timeout(double) {}
   void finish(int) {}
-  void abort(const Error&) {}
-  std::string first_error() { return {}; }
-  std::string report() { return {}; }
-  bool is_reporter() { return true; }
+  ErrorReport report(const Error&) { return {}; }
 };
 static std::unique_ptr<Communicator> make_mpi_communicator(MpiWorld&) {
   fail(ExitCode::internal, "a build without MPI has no ranks that are processes");
@@ -56,8 +54,7 @@ void refuse_lone_tasks() {
 
 /// Runs body as one rank, with the fault that the environment wants of it.
 void run_rank(Communicator& world, const RankBody& body) {
-  const std::unique_ptr<Communicator> faulty = with_fault_of_environment(world);
-  body(faulty ? *faulty : world);
+  body(*with_fault_of_environment(borrowed(world)));
 }
 
 }  // namespace
@@ -160,12 +157,10 @@ void Launcher::finish(int exit_code) {
   if (world_) world_->finish(exit_code);
 }
 
-Launcher::ErrorReport Launcher::fail(const Error& error) {
-  const bool of_ranks = error.code() == ExitCode::rank;
-  if (!world_) return {true, error.what(), of_ranks ? calls_ : ""};
-  world_->abort(error);
-  const std::string calls = world_->report();
-  return {world_->is_reporter(), world_->first_error(), of_ranks ? calls : ""};
+ErrorReport Launcher::fail(const Error& error) {
+  ErrorReport report = world_ ? world_->report(error) : ErrorReport{true, error.what(), calls_};
+  if (error.code() != ExitCode::rank) report.calls.clear();
+  return report;
 }
 
 }  // namespace ringtrain

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/call_history.h"
 #include "parallel/launch/launch.h"
 
 namespace ringtrain {
@@ -50,15 +51,8 @@ class Launcher {
 
   /// Collective end of a program whose work is done. Throws Error(rank) if another process does not come.
   void finish(int exit_code);
-  /// What a process does with the error it ends with. is_reporter: it is this process that prints it; sentence: the
-  /// first error, with rank and host where ranks are processes; calls: what each rank did last, as lines, if it is one
-  /// of ranks.
-  struct ErrorReport {
-    bool is_reporter = true;
-    std::string sentence;
-    std::string calls;
-  };
-  /// Tells the other processes that this one ends with an error, and returns what it does with it. Does not throw.
+  /// Tells the other processes that this one ends with an error, and returns what it does with it: with the ranks' last
+  /// calls if it is an error of ranks. Does not throw.
   ErrorReport fail(const Error& error);
 
  private:

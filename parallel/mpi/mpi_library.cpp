@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "framework/error.h"
 
@@ -31,20 +32,6 @@ void check(int code, const char* what) {
 int count_of(std::size_t bytes) {
   ensure(bytes <= static_cast<std::size_t>(std::numeric_limits<int>::max()), "a chunk that MPI can count");
   return static_cast<int>(bytes);
-}
-
-/// Calls post(byte offset, count, request) for each chunk of a message; one of 0 bytes has one chunk.
-template <class Post>
-std::vector<MPI_Request> in_chunks(std::size_t bytes, const Post& post) {
-  std::vector<MPI_Request> requests;
-  std::size_t at = 0;
-  do {
-    const std::size_t count = std::min(bytes - at, chunk_bytes);
-    requests.push_back(MPI_REQUEST_NULL);
-    post(at, count_of(count), &requests.back());
-    at += count;
-  } while (at < bytes);
-  return requests;
 }
 
 }  // namespace
@@ -76,27 +63,30 @@ struct Transfer::Requests {
   std::vector<MPI_Request> chunks;
 };
 
-Transfer::Transfer() = default;
-Transfer::Transfer(Transfer&&) noexcept = default;
-Transfer& Transfer::operator=(Transfer&&) noexcept = default;
-Transfer::~Transfer() = default;
+/// Calls post(byte offset, count, request) for each chunk of a message; one of 0 bytes has one chunk.
+template <class Post>
+Transfer Transfer::in_chunks(std::size_t bytes, const Post& post) {
+  const auto requests = std::make_shared<Requests>();
+  std::size_t at = 0;
+  do {
+    const std::size_t count = std::min(bytes - at, chunk_bytes);
+    requests->chunks.push_back(MPI_REQUEST_NULL);
+    post(at, count_of(count), &requests->chunks.back());
+    at += count;
+  } while (at < bytes);
+  return Transfer(requests);
+}
 
 Transfer Transfer::send(const void* data, std::size_t bytes, int to, int tag) {
-  Transfer transfer;
-  transfer.requests_ = std::make_unique<Requests>();
-  transfer.requests_->chunks = in_chunks(bytes, [&](std::size_t at, int count, MPI_Request* request) {
+  return in_chunks(bytes, [&](std::size_t at, int count, MPI_Request* request) {
     check(MPI_Isend(static_cast<const char*>(data) + at, count, MPI_BYTE, to, tag, MPI_COMM_WORLD, request), "send");
   });
-  return transfer;
 }
 
 Transfer Transfer::receive(void* data, std::size_t bytes, int from, int tag) {
-  Transfer transfer;
-  transfer.requests_ = std::make_unique<Requests>();
-  transfer.requests_->chunks = in_chunks(bytes, [&](std::size_t at, int count, MPI_Request* request) {
+  return in_chunks(bytes, [&](std::size_t at, int count, MPI_Request* request) {
     check(MPI_Irecv(static_cast<char*>(data) + at, count, MPI_BYTE, from, tag, MPI_COMM_WORLD, request), "receive");
   });
-  return transfer;
 }
 
 bool Transfer::test() {

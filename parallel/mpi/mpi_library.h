@@ -5,7 +5,7 @@
 
 #include <cstddef>
 #include <memory>
-#include <vector>
+#include <utility>
 
 namespace ringtrain::mpi {
 
@@ -33,11 +33,7 @@ class Session {
 /// A send or a receive under way. Its buffer must outlive it; destroying it neither ends nor waits.
 class Transfer {
  public:
-  Transfer();
-  Transfer(Transfer&&) noexcept;
-  Transfer& operator=(Transfer&&) noexcept;
-  ~Transfer();
-
+  Transfer() = default;  // of nothing: done
   /// Starts sending. tag: 0 to Session::max_tag(). Between two processes messages of one tag keep their order.
   static Transfer send(const void* data, std::size_t bytes, int to, int tag);
   static Transfer receive(void* data, std::size_t bytes, int from, int tag);
@@ -47,7 +43,11 @@ class Transfer {
 
  private:
   struct Requests;
-  std::unique_ptr<Requests> requests_;  // null: done
+  explicit Transfer(std::shared_ptr<Requests> requests) : requests_(std::move(requests)) {}
+  template <class Post>
+  static Transfer in_chunks(std::size_t bytes, const Post& post);
+
+  std::shared_ptr<Requests> requests_;  // null: done
 };
 
 /// Messages are cut into chunks of at most this many bytes. For tests; the same on all processes, between messages.

@@ -11,7 +11,6 @@
 #include <cstring>
 #include <span>
 #include <type_traits>
-#include <utility>
 
 #include "framework/profile/clock.h"
 #include "framework/standard_streams.h"
@@ -105,8 +104,7 @@ void bound_the_end(int exit_code, const std::string& sentence) {
 }  // namespace
 
 MpiWorld::MpiWorld()
-    : sockets_(session_.rank(), session_.size(),
-               [this](const void* own, void* all, std::size_t bytes) { session_.all_gather(own, all, bytes); }),
+    : sockets_(session_),
       peers_(static_cast<std::size_t>(session_.size())),
       watchdog_thread_(
           start_thread(ExitCode::rank, fmt::format("the watchdog of {}", name(rank())), [this] { watchdog(); })) {}
@@ -127,10 +125,6 @@ MpiWorld::~MpiWorld() {
 void MpiWorld::set_timeout(double seconds) {
   const Lock lock(mutex_);
   timeout_seconds_ = seconds;
-}
-
-std::string MpiWorld::name(int rank) const {
-  return fmt::format("rank {} of {}", rank, size());
 }
 
 // --- The watchdog.
@@ -211,19 +205,19 @@ void MpiWorld::abort(const Error& error) {
   fail_with(error.code(), fmt::format("{} ({}): {}", name(rank()), sockets_.name(rank()), error.what()));
 }
 
-std::string MpiWorld::first_error() {
-  const Lock lock(mutex_);
-  return failure_ ? failure_->sentence : std::string();
-}
-
 void MpiWorld::throw_if_aborted() {
   const Lock lock(mutex_);
   if (failure_) throw Error(failure_->code, failure_->sentence);
 }
 
-std::string MpiWorld::report() {
+ErrorReport MpiWorld::report(const Error& error) {
+  abort(error);
   Lock lock(mutex_);
-  if (!failure_) return "";
+  const std::string calls = calls_of_all(lock);
+  return {is_reporter(lock), failure_->sentence, calls};
+}
+
+std::string MpiWorld::calls_of_all(Lock& lock) {
   const auto all_heard = [&] {
     for (int other = 0; other < size(); ++other) {
       const PeerState& peer = peers_[other];
@@ -248,9 +242,8 @@ std::string MpiWorld::report() {
   return text;
 }
 
-bool MpiWorld::is_reporter() {
-  Lock lock(mutex_);
-  if (reported_ || !failure_) return false;
+bool MpiWorld::is_reporter(Lock& lock) {
+  if (reported_) return false;
   const auto lower_end = peers_.begin() + rank();
   if (std::none_of(peers_.begin(), lower_end, [](const PeerState& peer) { return peer.heard; })) {
     sockets_.send({RankMessage::Kind::reported, rank(), ExitCode::rank, "", ""});
@@ -377,13 +370,11 @@ void MpiWorld::progress(Half& half, bool sends) {
   half.done = half.data_transfer.test();
 }
 
-void MpiWorld::progress(Exchange& exchange) {
-  progress(exchange.receive, /*sends=*/false);
-  progress(exchange.send, /*sends=*/true);
-}
-
 void MpiWorld::progress_all() {
-  for (auto& [id, exchange] : pending_) progress(exchange);
+  for (auto& [id, exchange] : pending_) {
+    progress(exchange.receive, /*sends=*/false);
+    progress(exchange.send, /*sends=*/true);
+  }
 }
 
 template <class Ready, class Describe>

@@ -11,7 +11,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -45,17 +44,12 @@ class MpiWorld {
   void finish(int exit_code);
   /// Ends all ranks with this error, unless there is one already. Its sentence then names this rank and its host.
   void abort(const Error& error);
-  /// Returns the sentence of the first error, as all ranks know it. Requires that there is one.
-  std::string first_error();
   /// Throws the first error, if there is one.
   void throw_if_aborted();
-  /// After the first error: waits (a second at most) for what the other ranks report, and returns the last calls of all
-  /// that could be reached; empty without an error.
-  std::string report();
-  /// After report(): return whether this rank prints the report, as the lowest that could be reached. A higher one
-  /// returns when the lower ones have ended (after 2.5 s since the error at most): a launcher kills them all when the
-  /// first process ends.
-  bool is_reporter();
+  /// The same; then waits (a second at most) for what the other ranks report, and returns the first error, with the
+  /// last calls of all that could be reached. The lowest of them prints it. A higher one returns when the lower ones
+  /// have ended (after 2.5 s since the error at most): a launcher kills them all when the first process ends.
+  ErrorReport report(const Error& error);
 
   // What follows is for communicators. Ranks are world ranks; a context separates communicators.
 
@@ -105,6 +99,9 @@ class MpiWorld {
   void end_if_overdue();
   void take(const RankMessage& message);
   void fail_with(ExitCode code, const std::string& sentence);
+  /// After the first error: what all ranks did last, and whether this one is to report it.
+  std::string calls_of_all(Lock& lock);
+  bool is_reporter(Lock& lock);
   void throw_if_failed();
   /// Fills in a message's header and returns the tag of its data.
   int begin(Half& half, std::uint64_t bytes, int peer, int context, const CallSite& site);
@@ -112,14 +109,13 @@ class MpiWorld {
   void post_receive(Half& half, const TensorView& buffer, int peer, int context, const CallSite& site);
   int data_tag(const Header& header, int context) const;
   void progress(Half& half, bool sends);
-  void progress(Exchange& exchange);
   void progress_all();
   /// Runs an action that calls MPI; what MPI reports becomes the failure of all ranks.
   template <class Action>
   void guarded(const Action& action);
   template <class Ready, class Describe>
   void await(Lock& lock, const Ready& ready, const Describe& describe);
-  std::string name(int rank) const;
+  std::string name(int rank) const { return rank_name(rank, size()); }
   std::string unfinished(const Exchange& exchange) const;
 
   mpi::Session session_;

@@ -16,7 +16,6 @@
 #include <chrono>
 #include <cstring>
 #include <random>
-#include <utility>
 
 namespace ringtrain {
 
@@ -27,34 +26,9 @@ constexpr double greeting_seconds = 20;     // a rank that connects to others be
 constexpr std::uint32_t longest = 1 << 20;  // of a text; more is no message of ours
 constexpr std::size_t header_bytes = 4 * sizeof(std::uint32_t);
 
-/// Where a rank listens. Plain bytes, gathered from all.
-struct Address {
-  std::array<char, 256> host;
-  std::array<std::uint32_t, 16> addresses;  // network order; 0: none
-  std::uint16_t port;
-  std::int32_t process;
-  std::uint64_t secret;  // rank 0's counts
-};
-
 struct Greeting {
   std::uint64_t secret;
   std::int32_t rank;
-};
-
-/// Closes a socket when an exception leaves before it is handed on.
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return value_; }
-  int release() { return std::exchange(value_, -1); }
-
- private:
-  int value_;
 };
 
 int remaining_milliseconds(std::chrono::steady_clock::time_point deadline) {
@@ -75,34 +49,30 @@ bool wait_for(int socket, short event, std::chrono::steady_clock::time_point dea
   return ready > 0;
 }
 
-bool read_all(int socket, void* data, std::size_t bytes, std::chrono::steady_clock::time_point deadline) {
-  auto* at = static_cast<char*>(data);
-  while (bytes > 0) {
-    if (!wait_for(socket, POLLIN, deadline)) return false;
-    const ssize_t n = ::recv(socket, at, bytes, 0);
+/// Calls move(bytes moved so far) whenever the socket is ready for the event, until all bytes are moved. Returns false
+/// if they are not by the deadline, or the socket has closed.
+template <class Move>
+bool move_all(int socket, short event, std::size_t bytes, std::chrono::steady_clock::time_point deadline,
+              const Move& move) {
+  for (std::size_t moved = 0; moved < bytes;) {
+    if (!wait_for(socket, event, deadline)) return false;
+    const ssize_t n = move(moved);
     if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) return false;
-    if (n < 0) continue;
-    at += n;
-    bytes -= static_cast<std::size_t>(n);
+    if (n > 0) moved += static_cast<std::size_t>(n);
   }
   return true;
 }
 
+bool read_all(int socket, void* data, std::size_t bytes, std::chrono::steady_clock::time_point deadline) {
+  return move_all(socket, POLLIN, bytes, deadline,
+                  [&](std::size_t at) { return ::recv(socket, static_cast<char*>(data) + at, bytes - at, 0); });
+}
+
 /// Sends small things: a socket that does not take them for a second is given up.
 bool write_all(int socket, const void* data, std::size_t bytes) {
-  const auto deadline = after(1);
-  const auto* at = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t n = ::send(socket, at, bytes, MSG_NOSIGNAL);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-      if (!wait_for(socket, POLLOUT, deadline)) return false;
-      continue;
-    }
-    if (n < 0) return false;
-    at += n;
-    bytes -= static_cast<std::size_t>(n);
-  }
-  return true;
+  return move_all(socket, POLLOUT, bytes, after(1), [&](std::size_t at) {
+    return ::send(socket, static_cast<const char*>(data) + at, bytes - at, MSG_NOSIGNAL);
+  });
 }
 
 std::array<std::uint32_t, 16> own_addresses() {
@@ -143,15 +113,30 @@ std::string encoded(const RankMessage& message) {
 
 }  // namespace
 
-RankSockets::RankSockets(int rank, int ranks, const AllGather& all_gather)
-    : rank_(rank), peers_(static_cast<std::size_t>(ranks)), wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+/// Where a rank listens. Plain bytes, gathered from all.
+struct RankSockets::Address {
+  std::array<char, 256> host;
+  std::array<std::uint32_t, 16> addresses;  // network order; 0: none
+  std::uint16_t port;
+  std::int32_t process;
+  std::uint64_t secret;  // rank 0's counts
+};
+
+RankSockets::Descriptor::~Descriptor() {
+  if (value_ >= 0) ::close(value_);
+}
+
+RankSockets::RankSockets(const mpi::Session& session)
+    : rank_(session.rank()),
+      peers_(static_cast<std::size_t>(session.size())),
+      wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  const int rank = rank_, ranks = session.size();
   if (wake_ < 0) fail(ExitCode::rank, "rank {}: no event descriptor: {}", rank, std::strerror(errno));
   const Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in any = socket_address(htonl(INADDR_ANY), 0);
   socklen_t length = sizeof any;
-  if (listener.get() < 0 || ::bind(listener.get(), reinterpret_cast<sockaddr*>(&any), sizeof any) != 0 ||
-      ::listen(listener.get(), ranks + 16) != 0 ||
-      ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&any), &length) != 0) {
+  if (listener < 0 || ::bind(listener, reinterpret_cast<sockaddr*>(&any), sizeof any) != 0 ||
+      ::listen(listener, ranks + 16) != 0 || ::getsockname(listener, reinterpret_cast<sockaddr*>(&any), &length) != 0) {
     fail(ExitCode::rank, "rank {}: cannot listen for the other ranks: {}", rank, std::strerror(errno));
   }
   Address own{};
@@ -162,7 +147,7 @@ RankSockets::RankSockets(int rank, int ranks, const AllGather& all_gather)
   std::random_device random;
   own.secret = (std::uint64_t{random()} << 32) | random();
   std::vector<Address> all(peers_.size());
-  all_gather(&own, all.data(), sizeof own);
+  session.all_gather(&own, all.data(), sizeof own);
 
   secret_ = all[0].secret;
   for (int other = 0; other < ranks; ++other) {
@@ -170,39 +155,31 @@ RankSockets::RankSockets(int rank, int ranks, const AllGather& all_gather)
     names_.push_back(fmt::format("process {} on host {}", address.process, string_of(address.host)));
     if (string_of(address.host) == string_of(own.host)) here_.push_back(other);
   }
-  for (int other = 0; other < rank; ++other) connect_to(other, &all[other]);
-  accept_from_higher(listener.get());
+  for (int other = 0; other < rank; ++other) connect_to(other, all[other]);
+  accept_from_higher(listener);
 }
 
-RankSockets::~RankSockets() {
-  for (const Peer& peer : peers_) {
-    if (peer.socket >= 0) ::close(peer.socket);
-  }
-  if (wake_ >= 0) ::close(wake_);
-}
-
-void RankSockets::connect_to(int rank, const void* address) {
-  const Address& target = *static_cast<const Address*>(address);
+void RankSockets::connect_to(int rank, const Address& target) {
   std::string tried;
   for (const std::uint32_t host : target.addresses) {
     if (host == 0) break;
     const sockaddr_in to = socket_address(host, target.port);
     Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     int error = 0;
-    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) error = errno;
+    if (::connect(socket, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) error = errno;
     if (error == EINPROGRESS) {
       socklen_t length = sizeof error;
       error = ETIMEDOUT;
-      if (wait_for(socket.get(), POLLOUT, after(connect_seconds)))
-        ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+      if (wait_for(socket, POLLOUT, after(connect_seconds)))
+        ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length);
     }
     // The other side answers with the same greeting: a stranger's port does not.
     const Greeting own{secret_, rank_};
     Greeting answer{};
-    if (error == 0 && write_all(socket.get(), &own, sizeof own) &&
-        read_all(socket.get(), &answer, sizeof answer, after(greeting_seconds)) && answer.secret == secret_ &&
+    if (error == 0 && write_all(socket, &own, sizeof own) &&
+        read_all(socket, &answer, sizeof answer, after(greeting_seconds)) && answer.secret == secret_ &&
         answer.rank == rank) {
-      peers_[rank].socket = socket.release();
+      peers_[rank].socket.take(socket);
       return;
     }
     std::array<char, INET_ADDRSTRLEN> text{};
@@ -224,15 +201,14 @@ void RankSockets::accept_from_higher(int listener) {
     }
     Descriptor socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     Greeting greeting{};
-    if (socket.get() < 0 || !read_all(socket.get(), &greeting, sizeof greeting, after(5)) ||
-        greeting.secret != secret_ || greeting.rank <= rank_ || greeting.rank >= std::ssize(peers_)) {
+    if (socket < 0 || !read_all(socket, &greeting, sizeof greeting, after(5)) || greeting.secret != secret_ ||
+        greeting.rank <= rank_ || greeting.rank >= std::ssize(peers_)) {
       continue;  // a stranger
     }
     const Greeting answer{secret_, rank_};
-    if (!write_all(socket.get(), &answer, sizeof answer)) continue;
-    int& place = peers_[greeting.rank].socket;
-    if (place >= 0) continue;
-    place = socket.release();
+    if (!write_all(socket, &answer, sizeof answer)) continue;
+    if (peers_[greeting.rank].socket >= 0) continue;
+    peers_[greeting.rank].socket.take(socket);
     --missing;
   }
 }

@@ -5,12 +5,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/error.h"
+#include "parallel/mpi/mpi_library.h"
 
 namespace ringtrain {
 
@@ -30,12 +30,8 @@ struct RankMessage {
 
 class RankSockets {
  public:
-  /// all [ranks * bytes] = own [bytes] of every rank. Blocking.
-  using AllGather = std::function<void(const void* own, void* all, std::size_t bytes)>;
-
-  /// Collective: connects every pair of ranks. Throws Error(rank) that names whom it cannot reach.
-  RankSockets(int rank, int ranks, const AllGather& all_gather);
-  ~RankSockets();
+  /// Collective: connects every pair of processes. Throws Error(rank) that names whom it cannot reach.
+  explicit RankSockets(const mpi::Session& session);
 
   /// Sends to all that can be reached. Any thread; never waits for long.
   void send(const RankMessage& message);
@@ -51,12 +47,26 @@ class RankSockets {
   const std::vector<int>& ranks_here() const { return here_; }
 
  private:
+  /// A descriptor, closed at its end; -1: none.
+  class Descriptor {
+   public:
+    explicit Descriptor(int value = -1) : value_(value) {}
+    ~Descriptor();
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+    operator int() const { return value_; }  // NOLINT(google-explicit-constructor): as system calls take it
+    void take(Descriptor& other) { std::swap(value_, other.value_); }
+
+   private:
+    int value_;
+  };
+  struct Address;
   struct Peer {
-    int socket = -1;
+    Descriptor socket;
     std::string buffer;  // received, not yet a whole message; receive()'s
     bool lost = false;   // receive()'s
   };
-  void connect_to(int rank, const void* address);
+  void connect_to(int rank, const Address& target);
   void accept_from_higher(int listener);
   void read(int rank, std::vector<RankMessage>& messages);
 
@@ -65,7 +75,7 @@ class RankSockets {
   std::vector<Peer> peers_;   // by rank
   std::vector<std::string> names_;
   std::vector<int> here_;
-  int wake_ = -1;  // eventfd
+  Descriptor wake_;  // eventfd
 };
 
 }  // namespace ringtrain

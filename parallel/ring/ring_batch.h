@@ -14,12 +14,9 @@ namespace ringtrain {
 
 class RingBatch {
  public:
-  /// What a rank does at one hop, null: nothing of the kind; and which tokens of the block then travel. Of one sequence
-  /// under a window these are what some rank of the run of hops may see, or what lies between; else the whole block.
-  struct Round {
-    const RingStep* step = nullptr;
-    const RingDelivery* delivery = nullptr;
-    const RingReturn* returned = nullptr;
+  /// Which tokens of a block travel for what a rank does at one hop. Of one sequence under a window these are what some
+  /// rank of the run of hops may see, or what lies between; else the whole block.
+  struct Travelling {
     RingPart of_step, of_delivery, of_return;  // hop 0: of_step is the whole block, which does not travel
   };
 
@@ -38,11 +35,9 @@ class RingBatch {
   std::int64_t longest() const;
   std::int64_t tokens_of(int owner) const { return tokens_[owner]; }
   const SegmentList& segments_of(int owner) const { return segments_[owner]; }
-  /// hop: from 0 to the ring's size, where only gradients return.
-  const Round& round(int hop) const { return rounds_[hop]; }
-  /// Returns whether this rank meets its first, or its last, block at the hop.
-  bool is_first(int hop) const { return hop == plan_.steps.front().hop; }
-  bool is_last(int hop) const { return hop == plan_.steps.back().hop; }
+  const Travelling& travelling(int hop) const { return travelling_[hop]; }
+  /// Returns the hop at which this rank meets its last block.
+  int last_hop() const { return last_hop_; }
 
   /// Returns the parts that every block is cut into; tokens are those of the largest shard.
   const std::vector<RingPart>& parts() const { return parts_; }
@@ -56,7 +51,7 @@ class RingBatch {
 
  private:
   /// Returns the tokens of an owner's block that travel along the run of hops to which a rank belongs.
-  RingPart travelling(std::span<const char> needed, int owner, int member) const;
+  RingPart travelling_to(std::span<const char> needed, int owner, int member) const;
 
   int size_, rank_;
   std::int64_t min_part_;
@@ -68,7 +63,8 @@ class RingBatch {
   std::vector<RingPart> parts_;                   // of every block
   std::vector<std::vector<std::int64_t>> pairs_;  // by hop and part; none before the block is met
   RingPlan plan_;
-  std::vector<Round> rounds_;  // by hop; one more than there are hops
+  std::vector<Travelling> travelling_;  // by hop
+  int last_hop_ = 0;
 };
 
 }  // namespace ringtrain

@@ -3,7 +3,6 @@
 // gradients that came back to their owner and are to be added. No communication.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 

@@ -4,6 +4,8 @@
 #include <limits>
 #include <numeric>
 
+#include "parallel/ring/ring_parts.h"
+
 namespace ringtrain {
 
 namespace {
@@ -12,11 +14,7 @@ namespace {
 SegmentList part_of(std::span<const Segment> segments, std::int64_t begin, std::int64_t end) {
   SegmentList part;
   for (const Segment& segment : segments) {
-    const auto before = [&](std::int64_t position) {  // how many of its tokens stand before it
-      const std::int64_t ahead = position - segment.start;
-      return ahead <= 0 ? 0 : std::min(segment.count, (ahead - 1) / segment.stride + 1);
-    };
-    const std::int64_t from = before(begin), to = before(end);
+    const std::int64_t from = tokens_before(segment, begin), to = tokens_before(segment, end);
     if (from < to) part.push_back({segment.position(from), segment.stride, to - from});
   }
   return part;

@@ -14,7 +14,7 @@ constexpr std::int64_t largest_tile = 256;
 std::int64_t before_middle(const Segment& segment, std::int64_t tile) {
   const std::int64_t cell = tile * segment.stride;
   const std::int64_t cut = segment.position(segment.count / 2) / cell * cell;  // a position
-  return std::max<std::int64_t>(0, (cut - segment.start + segment.stride - 1) / segment.stride);
+  return tokens_before(segment, cut);
 }
 
 /// Returns what may be a part by itself, from the first token or sequence on: halves of segments, or sequences.
@@ -70,6 +70,10 @@ std::int64_t default_min_part(Device device, std::int64_t G) {
   return std::max<std::int64_t>(256, rows / std::max<std::int64_t>(1, G));
 }
 
+std::int64_t tokens_before(const Segment& segment, std::int64_t position) {
+  return position <= segment.start ? 0 : std::min(segment.count, (position - segment.start - 1) / segment.stride + 1);
+}
+
 RingPart part_of_shard(const RingPart& part, std::int64_t T) {
   const std::int64_t begin = std::min(part.first_token, T), end = std::min(part.first_token + part.tokens, T);
   return {part.first_sequence, part.sequences, begin, end - begin};
@@ -86,12 +90,7 @@ RingPart part_seen(const AttentionMask& mask, std::span<const SegmentList> segme
       const PositionRange seen = keys_seen_by(mask, {queries.start, queries.last()});
       std::int64_t before = 0;  // tokens of the owner's segments so far
       for (const Segment& keys : block) {
-        // From the first key at or behind `seen.first` to the first one behind `seen.last`.
-        const auto index = [&](std::int64_t position) {
-          return std::clamp<std::int64_t>((position - keys.start + keys.stride - 1) / keys.stride, 0, keys.count);
-        };
-        const std::int64_t from = seen.first <= keys.start ? 0 : index(seen.first);
-        const std::int64_t to = seen.last < keys.start ? 0 : index(seen.last + 1);
+        const std::int64_t from = tokens_before(keys, seen.first), to = tokens_before(keys, seen.last + 1);
         if (from < to) {
           begin = std::min(begin, before + from);
           end = std::max(end, before + to);

@@ -33,7 +33,7 @@ class RingPass {
   void run(const RingVisitor& visitor, const std::function<void()>& overlap) {
     const int size = batch_.size();
     for (int hop = 0; hop < size; ++hop) {
-      const RingStep* step = batch_.round(hop).step;
+      const std::optional<RingStep>& step = batch_.plan()[hop].step;
       const Span span(step ? stream_.trace() : nullptr, "hop",
                       {{"hop", hop},
                        {"owner", step ? step->owner : -1},
@@ -63,8 +63,8 @@ class RingPass {
   };
   struct GradientRound {
     std::vector<Request> requests = {};
-    const RingReturn* returned = nullptr;  // among them,
-    RingPart tokens = {};                  // of these
+    const RingHop* returns = nullptr;  // at which gradients return among them,
+    RingPart tokens = {};              // of these
   };
   /// What one message each carries of an exchange's two sides, and who they are.
   struct Messages {
@@ -75,7 +75,7 @@ class RingPass {
   };
 
   /// Returns the tokens of the block that is met at a step.
-  const RingPart& tokens_of(const RingStep& step) const { return batch_.round(step.hop).of_step; }
+  const RingPart& tokens_of(const RingStep& step) const { return batch_.travelling(step.hop).of_step; }
   TensorView kv_of(const RingStep& step) const {
     if (step.hop == 0) return own_.kv;
     return ring_.buffers.keys_and_values(step.hop, batch_.sequences(), tokens_of(step).tokens);
@@ -115,12 +115,12 @@ class RingPass {
   /// Returns what is sent of them: of this rank's own block, the tokens that travel along the run next to it.
   std::vector<TensorView> leaving_gradients(const RingStep& step, std::size_t part) const {
     if (step.hop > 0) return gradients_of(step, part).messages();
-    const RingPart own = batch_.part_of_travelling(step.owner, batch_.round(1).of_delivery, part);
+    const RingPart own = batch_.part_of_travelling(step.owner, batch_.travelling(1).of_delivery, part);
     return part_of_pair(own_.dkv, own).messages();
   }
 
-  PartGradients returned_gradients(const RingReturn& of, const RingPart& tokens) const {
-    return part_of_pair(of.replaces ? own_.dkv : ring_.buffers.returned(own_.dkv.shape), tokens);
+  PartGradients returned_gradients(const RingHop& of, const RingPart& tokens) const {
+    return part_of_pair(of.return_replaces ? own_.dkv : ring_.buffers.returned(own_.dkv.shape), tokens);
   }
 
   /// Posts one exchange a pair of messages, whichever side has more.
@@ -138,32 +138,31 @@ class RingPass {
 
   /// Posts what this rank sends and receives so that blocks are where hop `hop` needs them.
   void post_keys(int hop) {
-    const RingStep* before = batch_.round(hop - 1).step;
-    const RingStep* next = batch_.round(hop).step;
+    const std::optional<RingStep>&before = batch_.plan()[hop - 1].step, &next = batch_.plan()[hop].step;
     const int to = before ? before->forward_to : no_peer, from = next ? next->receive_from : no_peer;
     const CallSite site{.operation = "ring keys and values", .layer = layer_, .hop = hop};
     const CallSite documents_site{.operation = "ring document ids", .layer = layer_, .hop = hop};
     // Of a step, or of the own block that is delivered: keys and values, and document ids.
-    const auto sides = [&](const RingStep* step, const RingPart& tokens, bool documents) -> std::vector<TensorView> {
-      if (!documents) return kv_messages(kv_of(*step), tokens, step->owner);
-      const TensorView ids = documents_of(*step);
+    const auto sides = [&](const RingStep& step, const RingPart& tokens, bool documents) -> std::vector<TensorView> {
+      if (!documents) return kv_messages(kv_of(step), tokens, step.owner);
+      const TensorView ids = documents_of(step);
       return {ids.dim(1) == tokens.tokens ? ids : part_of(ids, tokens)};
     };
-    const auto post = [&](std::vector<Request>& requests, const RingStep* sent, const RingPart& sent_tokens,
-                          int receiver, const RingStep* received, int sender) {
+    const auto post = [&](std::vector<Request>& requests, const std::optional<RingStep>& sent,
+                          const RingPart& sent_tokens, int receiver, const std::optional<RingStep>& received,
+                          int sender) {
       for (const bool documents : {false, true}) {
         if (documents && own_.documents.empty()) return;
         Messages messages{.sent = {}, .to = receiver, .received = {}, .from = sender};
-        if (receiver != no_peer) messages.sent = sides(sent, sent_tokens, documents);
-        if (sender != no_peer) messages.received = sides(received, tokens_of(*received), documents);
+        if (receiver != no_peer) messages.sent = sides(*sent, sent_tokens, documents);
+        if (sender != no_peer) messages.received = sides(*received, tokens_of(*received), documents);
         exchange(*ring_.keys, requests, messages, documents ? documents_site : site);
       }
     };
     post_together(*ring_.keys, [&] {
       // What is sent comes first: see Communicator::exchange.
-      if (const RingDelivery* delivery = batch_.round(hop).delivery) {
-        post(departing_, batch_.round(0).step, batch_.round(hop).of_delivery, delivery->to, nullptr, no_peer);
-      }
+      post(departing_, batch_.plan()[0].step, batch_.travelling(hop).of_delivery, batch_.plan()[hop].deliver_to,
+           std::nullopt, no_peer);
       post(arriving_, before, before ? tokens_of(*before) : RingPart{}, to, next, from);
     });
   }
@@ -171,21 +170,21 @@ class RingPass {
   /// Posts a part's gradients: those of the block met at `hop`, those of the block that this rank continues at the next
   /// hop, and those of its own block that return.
   void post_gradients(int hop, std::size_t part) {
-    const RingStep* step = batch_.round(hop).step;
-    const RingStep* next = batch_.round(hop + 1).step;
+    const RingHop& here = batch_.plan()[hop];
+    const std::optional<RingStep>&step = here.step, &next = batch_.plan()[hop + 1].step;
     const int to = step ? step->gradient_to : no_peer, from = next ? next->gradient_from : no_peer;
     GradientRound& of = gradient_rounds_[part];
     const CallSite site{.operation = "ring gradients", .layer = layer_, .hop = hop};
-    of.returned = batch_.round(hop).returned;
-    if (of.returned) of.tokens = batch_.part_of_travelling(batch_.rank(), batch_.round(hop).of_return, part);
+    of.returns = here.return_from != no_peer ? &here : nullptr;
+    if (of.returns) of.tokens = batch_.part_of_travelling(batch_.rank(), batch_.travelling(hop).of_return, part);
     post_together(*ring_.gradients, [&] {
       Messages messages{.sent = {}, .to = to, .received = {}, .from = from};
       if (to != no_peer) messages.sent = leaving_gradients(*step, part);
       if (from != no_peer) messages.received = gradients_of(*next, part).messages();
       exchange(*ring_.gradients, of.requests, messages, site);
-      if (!of.returned) return;
+      if (!of.returns) return;
       exchange(*ring_.gradients, of.requests,
-               {{}, no_peer, returned_gradients(*of.returned, of.tokens).messages(), of.returned->from}, site);
+               {{}, no_peer, returned_gradients(here, of.tokens).messages(), here.return_from}, site);
     });
   }
 
@@ -193,12 +192,12 @@ class RingPass {
   void finish_gradients(int hop, std::size_t part) {
     GradientRound& of = gradient_rounds_[part];
     if (ring_.gradients) wait(*ring_.gradients, of.requests, hop);
-    if (of.returned && !of.returned->replaces) {
-      const PartGradients own = part_of_pair(own_.dkv, of.tokens), came = returned_gradients(*of.returned, of.tokens);
+    if (of.returns && !of.returns->return_replaces) {
+      const PartGradients own = part_of_pair(own_.dkv, of.tokens), came = returned_gradients(*of.returns, of.tokens);
       add(stream_, own.dk, came.dk);
       add(stream_, own.dv, came.dv);
     }
-    of.returned = nullptr;
+    of.returns = nullptr;
   }
 
   /// hop: which one cannot go on before; the ring's size: the end of the pass.
@@ -220,8 +219,8 @@ class RingPass {
     const std::span<const std::int64_t> counts = batch_.pairs_of(step);
     visit({.owner = step.owner,
            .hop = step.hop,
-           .first = batch_.is_first(step.hop),
-           .last = batch_.is_last(step.hop),
+           .first = step.hop == 0,
+           .last = step.hop == batch_.last_hop(),
            .sequences = batch_.sequences(),
            .pairs = std::accumulate(counts.begin(), counts.end(), std::int64_t{0}),
            .k = kv.select(0),
@@ -231,7 +230,7 @@ class RingPass {
   }
 
   void backward_hop(int hop, const RingVisitor& visitor) {
-    const RingStep* step = batch_.round(hop).step;
+    const std::optional<RingStep>& step = batch_.plan()[hop].step;
     const std::size_t parts = batch_.parts().size();
     for (std::size_t i = 0; i < parts; ++i) {
       finish_gradients(hop, i);
@@ -249,8 +248,8 @@ class RingPass {
         }
         visit({.owner = step->owner,
                .hop = hop,
-               .first = batch_.is_first(hop) && i == 0,
-               .last = batch_.is_last(hop) && i + 1 == parts,
+               .first = hop == 0 && i == 0,
+               .last = hop == batch_.last_hop() && i + 1 == parts,
                .first_sequence = part.first_sequence,
                .sequences = part.sequences,
                .pairs = pairs,

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <vector>
 
 #include "parallel/communicator.h"
 #include "parallel/ring/ring_batch.h"

@@ -55,22 +55,19 @@ std::optional<RingStep> ring_step(std::span<const char> needed, int ranks, int r
 }
 
 RingPlan ring_plan(std::span<const char> needed, int ranks, int rank) {
-  const int N = ranks;
   const Needs needs(needed, ranks);
-  ensure(rank >= 0 && rank < N, "a plan needs a rank of the ring and all needs");
-  RingPlan plan;
-  for (int hop = 0; hop < N; ++hop) {
-    if (const std::optional<RingStep> step = needs.step(rank, hop)) plan.steps.push_back(*step);
-  }
+  ensure(rank >= 0 && rank < ranks, "a plan needs a rank of the ring and all needs");
+  RingPlan plan(ranks + 1);
   bool from_owner = true;  // every hop so far was made: this run carries the owner's own share
-  for (int hop = 1; hop < N; ++hop) {
-    const int other = (rank + hop) % N;
-    if (!needs.met(rank, hop)) {
-      from_owner = false;
-      continue;
-    }
-    if (hop == 1 || !needs.met(rank, hop - 1)) plan.deliveries.push_back({.hop = hop, .to = other});
-    if (!needs.met(rank, hop + 1)) plan.returns.push_back({.hop = hop, .from = other, .replaces = from_owner});
+  for (int hop = 0; hop < ranks; ++hop) {
+    plan[hop].step = needs.step(rank, hop);
+    from_owner = from_owner && needs.met(rank, hop);
+    if (hop == 0 || !needs.met(rank, hop)) continue;
+    const int other = needs.wrapped(rank + hop);
+    if (hop == 1 || !needs.met(rank, hop - 1)) plan[hop].deliver_to = other;
+    if (needs.met(rank, hop + 1)) continue;
+    plan[hop].return_from = other;
+    plan[hop].return_replaces = from_owner;
   }
   return plan;
 }

@@ -26,27 +26,20 @@ struct RingStep {
   int gradient_to = -1;    // who receives them: the right neighbour, or at the run's end the owner; hop 0: see below
 };
 
-/// A block of this rank's own that it sends straight to a rank which starts a run, and what returns from runs.
-struct RingDelivery {
-  int hop = 0;  // at which the receiver meets it
-  int to = -1;
-};
-struct RingReturn {
-  int hop = 0;  // the hop at whose end it is sent back
-  int from = -1;
-  bool replaces = false;  // the run carried the owner's own share; else it is added
+/// What a rank does at one hop.
+struct RingHop {
+  std::optional<RingStep> step;  // at hop 0 its own block (kept even if nothing is visible)
+  int deliver_to = -1;           // who starts a run with its own k and v at this hop: they go there straight
+  int return_from = -1;          // who sends its own dk and dv back at this hop's end, the end of a run
+  bool return_replaces = false;  // that run carried the owner's own share; else what returns is added
 };
 
-struct RingPlan {
-  std::vector<RingStep> steps;  // of this rank, by hop; steps[0] is its own block (kept even if nothing is visible)
-  std::vector<RingDelivery>
-      deliveries;                   // own k and v to starts of runs (hop >= 1), by hop; includes the right neighbour
-  std::vector<RingReturn> returns;  // by hop
-};
+/// By hop, and behind the last one a hop at which nothing is done.
+using RingPlan = std::vector<RingHop>;
 
 /// Returns needed[i * N + j]: whether rank i must meet the block of rank j. The diagonal is true.
 std::vector<char> ring_needs(const AttentionMask& mask, std::span<const ShardExtents> extents);
-/// Returns what `rank` does at a hop, or nothing if it meets no block there. needed [N, N]. A plan's steps are these.
+/// Returns the block that `rank` meets at a hop, or nothing if it meets none. needed [N, N]. A plan's steps are these.
 std::optional<RingStep> ring_step(std::span<const char> needed, int ranks, int rank, int hop);
 
 /// Returns the plan of `rank`, from needed [N, N].

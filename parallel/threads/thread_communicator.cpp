@@ -59,7 +59,7 @@ struct World {
       code = error_code;
       sentence = std::move(error_sentence);
       for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-        calls += fmt::format("  rank {} of {}:\n{}", rank, ranks.size(), ranks[rank].history.text("    "));
+        calls += fmt::format("  {}:\n{}", rank_name(rank, ranks.size()), ranks[rank].history.text("    "));
       }
     }
     for (Rank& rank : ranks) rank.wake.notify_all();
@@ -327,7 +327,7 @@ class ThreadCommunicator final : public Communicator {
     throw Error(world_.code, std::string(world_.sentence.c_str()));
   }
 
-  std::string name() const { return fmt::format("rank {} of {}", group_->world_rank(rank_), world_.ranks.size()); }
+  std::string name() const { return rank_name(group_->world_rank(rank_), world_.ranks.size()); }
   std::string unfinished(const Exchange& exchange) const {
     std::string text;
     for (const Half* half : {&exchange.send, &exchange.receive}) {

@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "data/loader.h"
 #include "layers/model_parameters.h"
 #include "tests/layers/golden.h"
 

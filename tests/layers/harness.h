@@ -20,7 +20,9 @@
 #include "layers/model_parameters.h"
 #include "parallel/launch/launch.h"
 #include "parallel/store_context.h"
+#include "tests/support/elements.h"
 #include "tests/support/flat_store.h"
+#include "tests/support/shards.h"
 
 namespace ringtrain::testing {
 
@@ -80,21 +82,9 @@ inline Sequences random_sequences(const ModelConfig& config, std::int64_t B, std
 
 /// Fills batch with a rank's shard.
 inline void cut(Batch& batch, const Sequences& whole, Layout layout, int ranks, int rank) {
-  batch.ring_segments.clear();
-  batch.extents.clear();
-  for (int r = 0; r < ranks; ++r) {
-    batch.ring_segments.push_back(shard_segments(layout, whole.S, ranks, r));
-    ShardExtents extents;
-    for (std::int64_t b = 0; b < whole.B; ++b) {
-      std::vector<SegmentExtent> of_sequence;
-      for (const Segment& segment : batch.ring_segments.back()) {
-        const auto document = [&](std::int64_t at) { return whole.documents[b * whole.S + at]; };
-        of_sequence.push_back({segment.start, segment.last(), document(segment.start), document(segment.last())});
-      }
-      extents.push_back(of_sequence);
-    }
-    batch.extents.push_back(extents);
-  }
+  Shards shards = shards_of(layout, whole.S, ranks, whole.B, whole.documents);
+  batch.ring_segments = std::move(shards.segments);
+  batch.extents = std::move(shards.extents);
   batch.segments = batch.ring_segments[rank];
   batch.B = whole.B;
   batch.T = token_count(batch.segments);
@@ -114,11 +104,7 @@ inline void cut(Batch& batch, const Sequences& whole, Layout layout, int ranks, 
       batch.labels().as<std::int32_t>()[t] = whole.labels[from];
       batch.positions().as<std::int32_t>()[t] = whole.positions[from];
       batch.documents().as<std::int32_t>()[t] = whole.documents[from];
-      if (batch.weights().dtype == DType::float64) {
-        batch.weights().as<double>()[t] = whole.weights[from];
-      } else {
-        batch.weights().as<float>()[t] = static_cast<float>(whole.weights[from]);
-      }
+      set_element(batch.weights(), t, whole.weights[from]);
     }
   }
 }
@@ -130,25 +116,7 @@ inline double test_weight(int id, const std::string& name, std::int64_t element)
   return (name.ends_with(".bias") ? 0.1 : 0.35) * u;
 }
 
-inline void set_element(const TensorView& view, std::int64_t i, double value) {
-  if (view.dtype == DType::bfloat16) {
-    view.as<BFloat16>()[i] = BFloat16::rounded(static_cast<float>(value));
-  } else if (view.dtype == DType::float64) {
-    view.as<double>()[i] = value;
-  } else {
-    view.as<float>()[i] = static_cast<float>(value);
-  }
-}
-inline double element(const TensorView& view, std::int64_t i) {
-  if (view.dtype == DType::bfloat16) return static_cast<double>(view.as<BFloat16>()[i].value());
-  return view.dtype == DType::float64 ? view.as<double>()[i] : static_cast<double>(view.as<float>()[i]);
-}
-inline std::vector<double> elements(const TensorView& view) {
-  std::vector<double> values;
-  for (std::int64_t i = 0; i < view.numel(); ++i) values.push_back(element(view, i));
-  return values;
-}
-/// The same of a tensor on whatever device.
+/// Returns the elements of a tensor on whatever device.
 inline std::vector<double> elements(Stream& stream, const TensorView& view) {
   if (view.device.is_cpu()) return elements(view);
   std::vector<double> storage(view.numel());  // large enough for any dtype

@@ -34,19 +34,15 @@ Values random_values(const ModelConfig& config) {
   return values;
 }
 
-std::string stem(const std::string& name) {  // of "NAME.lora_A.weight" and of "NAME.weight"
-  const std::size_t end = name.find(".lora_");
-  return name.substr(0, end == std::string::npos ? name.rfind(".weight") : end);
-}
-
 /// Adds factor * B A to the matrices that have an adapter.
 Values merged(const ModelConfig& config, Values values) {
   const std::int64_t r = config.lora.rank;
   const ParameterTable table = make_parameter_table(config);
   for (const Parameter& a : table.all()) {
     if (!a.name.ends_with(".lora_A.weight")) continue;
-    std::vector<double>& w = values.at(stem(a.name) + ".weight");
-    const std::vector<double>&x = values.at(a.name), &y = values.at(stem(a.name) + ".lora_B.weight");
+    const std::string of = adapted_weight(a.name);
+    std::vector<double>& w = values.at(of);
+    const std::vector<double>&x = values.at(a.name), &y = values.at(lora_names(of).b);
     const std::int64_t in = a.shape[1], out = std::ssize(y) / r;
     for (std::int64_t o = 0; o < out; ++o) {
       for (std::int64_t i = 0; i < in; ++i) {
@@ -109,11 +105,10 @@ void expect_chain_rule(const ModelConfig& config, const Outcome& found, const Ou
   const std::int64_t r = config.lora.rank;
   const double factor = config.lora.alpha / static_cast<double>(r);
   for (const auto& [name, dw] : whole.gradients) {
-    if (!values.contains(stem(name) + ".lora_A.weight")) continue;
-    const std::vector<double>&a = values.at(stem(name) + ".lora_A.weight"),
-          &b = values.at(stem(name) + ".lora_B.weight");
-    const std::vector<double>&da = found.gradients.at(stem(name) + ".lora_A.weight"),
-          &db = found.gradients.at(stem(name) + ".lora_B.weight");
+    const LoraNames beside = lora_names(name);
+    if (!values.contains(beside.a)) continue;
+    const std::vector<double>&a = values.at(beside.a), &b = values.at(beside.b);
+    const std::vector<double>&da = found.gradients.at(beside.a), &db = found.gradients.at(beside.b);
     const std::int64_t in = std::ssize(a) / r, out = std::ssize(b) / r;
     double largest = 0;
     for (const double x : dw) largest = std::max(largest, std::abs(x));

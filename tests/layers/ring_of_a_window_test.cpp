@@ -20,18 +20,10 @@ namespace {
 
 /// Returns how many blocks of others each rank meets in a pass.
 std::vector<int> blocks_met(const AttentionMask& mask, Layout layout, std::int64_t S, int ranks) {
-  std::vector<ShardExtents> extents;
-  for (int rank = 0; rank < ranks; ++rank) {
-    std::vector<SegmentExtent> sequence;
-    for (const Segment& segment : shard_segments(layout, S, ranks, rank)) {
-      sequence.push_back({segment.start, segment.last(), 0, 0});
-    }
-    extents.push_back({sequence});
-  }
-  const std::vector<char> needed = ring_needs(mask, extents);
+  const std::vector<char> needed = ring_needs(mask, shards_of(layout, S, ranks).extents);
   std::vector<int> met;
   for (int rank = 0; rank < ranks; ++rank) {
-    met.push_back(static_cast<int>(ring_plan(needed, ranks, rank).steps.size()) - 1);
+    met.push_back(static_cast<int>(std::count(&needed[rank * ranks], &needed[rank * ranks] + ranks, 1)) - 1);
   }
   return met;
 }
@@ -66,8 +58,7 @@ struct Traffic {
 
 class CountingCommunicator : public ForwardingCommunicator {
  public:
-  CountingCommunicator(Communicator& inner, Traffic& traffic) : ForwardingCommunicator(inner), traffic_(traffic) {}
-  CountingCommunicator(std::unique_ptr<Communicator> inner, Traffic& traffic)
+  CountingCommunicator(std::shared_ptr<Communicator> inner, Traffic& traffic)
       : ForwardingCommunicator(std::move(inner)), traffic_(traffic) {}
   Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from, const CallSite& site,
                    const CallerLine& line) override {
@@ -91,7 +82,7 @@ class CountingCommunicator : public ForwardingCommunicator {
 };
 
 auto counted(Traffic& traffic) {
-  return [&traffic](Communicator& world) { return std::make_unique<CountingCommunicator>(world, traffic); };
+  return [&traffic](Communicator& world) { return std::make_unique<CountingCommunicator>(borrowed(world), traffic); };
 }
 
 TEST(RingOfAWindow, LayersSendWhatTheirMaskNeeds) {

@@ -21,7 +21,7 @@ using testing::Problem;
 using testing::reference_result;
 using testing::Result;
 using testing::run_ranks;
-using testing::unite;
+using testing::worst_difference;
 using Positions = std::vector<std::int64_t>;
 
 std::vector<Positions> by_layout(Layout layout, std::int64_t S, int ranks) {
@@ -66,8 +66,7 @@ void put_part(std::vector<double>& x, const std::vector<double>& own, const Posi
 }
 
 Result run(const Problem& p, const std::vector<Positions>& parts) {
-  const std::vector<double> queries(p.q.size(), NAN), keys(p.k.size(), NAN);
-  Result result{queries, std::vector<double>(p.B * p.H * p.S, NAN), queries, keys, keys};
+  Result result = Result::of(p);
   run_ranks({.ranks = static_cast<int>(parts.size()), .timeout_seconds = 60}, [&](Communicator& world) {
     const Positions& own = parts[static_cast<std::size_t>(world.rank())];
     const std::int64_t T = std::ssize(own), H = p.H * p.D, G = p.G * p.D;
@@ -98,17 +97,8 @@ Result run(const Problem& p, const std::vector<Positions>& parts) {
       for (std::int64_t t = 0; t < T; ++t) result.lse[row * p.S + own[t]] = lse[row * T + t];
     }
   });
-  for (auto* values : {&result.out, &result.lse, &result.dq, &result.dk, &result.dv}) unite(*values);
+  result.unite_ranks();
   return result;
-}
-
-double worst_difference(const std::vector<double>& found, const std::vector<double>& expected) {
-  double worst = found.size() == expected.size() ? 0 : INFINITY;
-  for (std::size_t i = 0; i < found.size() && i < expected.size(); ++i) {
-    const double difference = found[i] == expected[i] ? 0 : std::abs(found[i] - expected[i]);
-    worst = std::isnan(difference) ? INFINITY : std::max(worst, difference);
-  }
-  return worst;
 }
 
 void expect_the_reference(const Problem& p, const std::vector<Positions>& parts, const std::string& how) {

@@ -7,9 +7,12 @@
 #include <random>
 
 #include "tests/parallel/run_ranks.h"
+#include "tests/support/random_tensor.h"
 
 namespace ringtrain {
 namespace {
+
+using testing::view_of;
 
 constexpr CallSite test_site{.operation = "test collective"};
 
@@ -31,11 +34,6 @@ std::vector<T> sum_in_rank_order(int ranks, std::int64_t n) {
     for (std::size_t i = 0; i < values.size(); ++i) sum[i] = sum[i] + values[i];
   }
   return sum;
-}
-
-template <class Vector>
-auto view_of(Vector& values) {
-  return host_view(values.data(), {static_cast<std::int64_t>(values.size())});
 }
 
 class Collectives : public ::testing::TestWithParam<int> {

@@ -1,5 +1,5 @@
-// One attention problem, cut over a ring of thread ranks in any layout, run forward and backward, and put together
-// again: what the ring tests compare with the reference and with each other.
+// One attention problem, cut over a ring of ranks in any layout, run forward and backward on any device, and put
+// together again: what the ring tests compare with the reference and with each other.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,13 @@
 
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
+#include "kernels/kept_free.h"
 #include "parallel/ring/ring.h"
 #include "reference/attention.h"
 #include "tests/parallel/run_ranks.h"
 #include "tests/parallel/watched_communicator.h"
 #include "tests/support/attention_state.h"
+#include "tests/support/shards.h"
 
 namespace ringtrain::testing {
 
@@ -78,6 +80,15 @@ inline void make_inputs(Problem& p, unsigned seed) {
 struct Result {
   std::vector<double> out, lse, dq, dk, dv;  // float results convert exactly
   bool operator==(const Result&) const = default;
+
+  /// NaN, to be filled by the ranks of a problem.
+  static Result of(const Problem& p) {
+    const std::vector<double> queries(p.q.size(), NAN), keys(p.k.size(), NAN);
+    return {queries, std::vector<double>(p.B * p.H * p.S, NAN), queries, keys, keys};
+  }
+  void unite_ranks() {
+    for (auto* values : {&out, &lse, &dq, &dk, &dv}) unite(*values);
+  }
 };
 
 inline Result reference_result(const Problem& p) {
@@ -91,6 +102,16 @@ inline Result reference_result(const Problem& p) {
           std::move(backward.dv)};
 }
 
+/// Infinite values must agree.
+inline double worst_difference(const std::vector<double>& found, const std::vector<double>& expected) {
+  double worst = found.size() == expected.size() ? 0 : INFINITY;
+  for (std::size_t i = 0; i < found.size() && i < expected.size(); ++i) {
+    const double difference = found[i] == expected[i] ? 0 : std::abs(found[i] - expected[i]);
+    worst = std::isnan(difference) ? INFINITY : std::max(worst, difference);
+  }
+  return worst;
+}
+
 struct RunOptions {
   int N = 1;
   Layout layout = Layout::contiguous;
@@ -100,26 +121,6 @@ struct RunOptions {
   std::int64_t min_part = 0;                // of a block in backward; 0: the ring's own
   std::vector<Traffic>* traffic = nullptr;  // [N], of all passes
 };
-
-/// What every ring rank holds of the problem's sequences.
-inline std::vector<ShardExtents> extents_of(const Problem& p, const std::vector<SegmentList>& segments) {
-  std::vector<ShardExtents> extents;
-  for (const SegmentList& list : segments) {
-    ShardExtents& own = extents.emplace_back();
-    for (std::int64_t b = 0; b < p.B; ++b) {
-      std::vector<SegmentExtent>& sequence = own.emplace_back();
-      for (const Segment& segment : list) {
-        SegmentExtent extent{segment.start, segment.last(), 0, 0};
-        if (p.with_documents) {
-          extent.first_document = p.documents[b * p.S + segment.start];
-          extent.last_document = p.documents[b * p.S + segment.last()];
-        }
-        sequence.push_back(extent);
-      }
-    }
-  }
-  return extents;
-}
 
 /// Returns value as a tensor of T's holds it.
 template <class T>
@@ -154,25 +155,30 @@ inline void add_gradients(Stream& stream, AttentionShape shape, const RingBlock&
                      block.accumulate);
 }
 
-/// Of numbers stored as T whose sums are A.
+/// Of numbers stored as T whose sums are A, on the stream's device.
 template <class T, class A>
 class RankRun {
  public:
-  RankRun(const Problem& p, const RunOptions& options, Communicator& world, Result& result)
-      : p_(p), pool_(1), stream_(pool_), allocator_(Device::cpu()), result_(result) {
-    for (int rank = 0; rank < options.N; ++rank) {
-      segments_.push_back(shard_segments(options.layout, p.S, options.N, rank));
-      max_tokens_ = std::max(max_tokens_, token_count(segments_.back()));
-    }
-    capacity_.tokens = capacity_.gradient_tokens = p.B * max_tokens_;
-    capacity_.G = p.G;
-    capacity_.D = p.D;
-    capacity_.dtype = DTypeOf<T>::value;
-    capacity_.min_part = options.min_part;
-    own_ = &segments_[world.rank()];
-    T_ = token_count(*own_);
-    ring_ = std::make_unique<Ring>(allocator_, &world, options.N, capacity_);
+  RankRun(const Problem& p, const RunOptions& options, Allocator& allocator, Stream& stream, Communicator& ranks,
+          Result& result)
+      : p_(p),
+        stream_(stream),
+        allocator_(allocator),
+        ranks_(ranks),
+        result_(result),
+        shards_(shards_of(options.layout, p.S, options.N, p.B, p.documents)),
+        own_(shards_.segments[ranks.rank()]),
+        T_(token_count(own_)) {
+    for (const SegmentList& shard : shards_.segments) max_tokens_ = std::max(max_tokens_, token_count(shard));
     allocate();
+    ring_ = std::make_unique<Ring>(allocator, &ranks, options.N,
+                                   RingCapacity{.tokens = p.B * max_tokens_,
+                                                .gradient_tokens = p.B * max_tokens_,
+                                                .G = p.G,
+                                                .D = p.D,
+                                                .dtype = DTypeOf<T>::value,
+                                                .documents = p.with_documents,
+                                                .min_part = options.min_part});
     const std::int64_t allocations = allocator_.allocation_count();
     for (int pass = 0; pass < options.passes; ++pass) run(pass);
     ensure(allocator_.allocation_count() == allocations, "a pass allocates nothing");
@@ -183,7 +189,7 @@ class RankRun {
     return allocator_.make(Tag::activations, name, dtype, shape);
   }
   void allocate() {
-    const DType dtype = capacity_.dtype, sums = DTypeOf<A>::value;
+    const DType dtype = DTypeOf<T>::value, sums = DTypeOf<A>::value;
     const Shape heads{p_.B, T_, p_.H, p_.D}, rows{p_.B, p_.H, T_}, pair{2, p_.B, T_, p_.G, p_.D};
     q_ = make("q", dtype, heads);
     o_ = make("o", sums, heads);
@@ -200,33 +206,42 @@ class RankRun {
   }
   AttentionShape shape() const { return {p_.B, p_.H, p_.G, p_.D, p_.scale(), p_.mask}; }
 
-  void load(T* local, const std::vector<double>& global, std::int64_t heads) const {
-    each_element(p_, *own_, heads, [&](std::size_t to, std::size_t from) { local[to] = stored_as<T>(global[from]); });
+  void load(const TensorView& local, const std::vector<double>& global, std::int64_t heads) const {
+    std::vector<T> values(local.numel());
+    each_element(p_, own_, heads, [&](std::size_t to, std::size_t from) { values[to] = stored_as<T>(global[from]); });
+    copy(stream_, local, host_view(values.data(), local.shape));
   }
   template <class X>
-  void store(std::vector<double>& global, const X* local, std::int64_t heads) const {
-    each_element(p_, *own_, heads,
-                 [&](std::size_t from, std::size_t to) { global[to] = static_cast<double>(widened(local[from])); });
+  std::vector<X> read(const TensorView& x) const {
+    std::vector<X> values(x.numel());
+    copy(stream_, host_view(values.data(), x.shape), x);
+    return values;
+  }
+  template <class X>
+  void store(std::vector<double>& global, const TensorView& local, std::int64_t heads) const {
+    const std::vector<X> values = read<X>(local);
+    each_element(p_, own_, heads,
+                 [&](std::size_t from, std::size_t to) { global[to] = static_cast<double>(widened(values[from])); });
   }
 
   void run(int layer) {
-    const std::int64_t half = p_.B * T_ * p_.G * p_.D;
-    load(q_.template as<T>(), p_.q, p_.H);
-    load(dout_.template as<T>(), p_.dout, p_.H);
-    load(kv_.template as<T>(), p_.k, p_.G);
-    load(kv_.template as<T>() + half, p_.v, p_.G);
+    load(q_, p_.q, p_.H);
+    load(dout_, p_.dout, p_.H);
+    load(kv_.view().select(0), p_.k, p_.G);
+    load(kv_.view().select(1), p_.v, p_.G);
     if (p_.with_documents) {
+      std::vector<std::int32_t> ids;
       for (std::int64_t b = 0; b < p_.B; ++b) {
-        for (std::int64_t t = 0; t < T_; ++t) {
-          documents_.template as<std::int32_t>()[b * T_ + t] = p_.documents[b * p_.S + position_of(*own_, t)];
-        }
+        for (std::int64_t t = 0; t < T_; ++t) ids.push_back(p_.documents[b * p_.S + position_of(own_, t)]);
       }
+      copy(stream_, documents_, host_view(ids.data(), documents_.view().shape));
     }
-    const AttentionTokens own{*own_, documents_.view()};
+    const AttentionTokens own{own_, documents_.view()};
     const AttentionState state{o_, m_, l_};
-    ring_->begin(p_.mask, extents_of(p_, segments_), segments_, p_.B);
+    ring_->begin(p_.mask, shards_.extents, shards_.segments, p_.B);
     reset_state(stream_, state);
     ring_->forward(stream_, layer, kv_, documents_, [&](const RingBlock& block) {
+      EXPECT_EQ(KeptFree::now(), ranks_.multiprocessors());
       attention_forward(stream_, shape(), q_, block.k, block.v, own, block.tokens, state, {}, workspace_);
     });
     const TensorView out = rounded_out_.empty() ? o_.view() : rounded_out_.view();
@@ -235,46 +250,48 @@ class RankRun {
     fill(stream_, dq_, 0.0);
     fill(stream_, dkv_, 1e30);  // nobody may add to it
     ring_->backward(stream_, layer, kv_, documents_, dkv_, [&](const RingBlock& block) {
+      EXPECT_EQ(KeptFree::now(), ranks_.multiprocessors());
       add_gradients(stream_, shape(), block, {q_, dout_, m_, l_, dq_}, own, workspace_);
     });
-    store(result_.out, out.template as<T>(), p_.H);
-    store(result_.dq, dq_.template as<A>(), p_.H);
-    store(result_.dk, dkv_.template as<A>(), p_.G);
-    store(result_.dv, dkv_.template as<A>() + half, p_.G);
+    EXPECT_EQ(KeptFree::now(), 0) << "other kernels share the device with fewer messages";
+    store<T>(result_.out, out, p_.H);
+    store<A>(result_.dq, dq_, p_.H);
+    store<A>(result_.dk, dkv_.view().select(0), p_.G);
+    store<A>(result_.dv, dkv_.view().select(1), p_.G);
+    const std::vector<A> lse = read<A>(m_);
     for (std::int64_t row = 0; row < p_.B * p_.H; ++row) {
       for (std::int64_t t = 0; t < T_; ++t) {
-        result_.lse[row * p_.S + position_of(*own_, t)] = static_cast<double>(m_.template as<A>()[row * T_ + t]);
+        result_.lse[row * p_.S + position_of(own_, t)] = static_cast<double>(lse[row * T_ + t]);
       }
     }
   }
 
   const Problem& p_;
-  ThreadPool pool_;
-  Stream stream_;
-  Allocator allocator_;
+  Stream& stream_;
+  Allocator& allocator_;
+  Communicator& ranks_;
   Result& result_;
-  std::vector<SegmentList> segments_;
-  const SegmentList* own_ = nullptr;
-  std::int64_t T_ = 0, max_tokens_ = 0;  // of this rank, of any
-  RingCapacity capacity_;
-  std::unique_ptr<Ring> ring_;
+  const Shards shards_;
+  const SegmentList& own_;
+  const std::int64_t T_;         // of this rank
+  std::int64_t max_tokens_ = 0;  // of any
   Tensor q_, o_, rounded_out_, dout_, dq_, m_, l_, kv_, dkv_, documents_, workspace_;
+  std::unique_ptr<Ring> ring_;  // the first to go
 };
 
 /// Returns the attention of the whole problem and its gradients, computed by a ring.
 inline Result run_ring(const Problem& p, const RunOptions& options) {
-  Result result;
-  result.out.assign(p.q.size(), NAN);
-  result.dq = result.out;
-  result.dk.assign(p.k.size(), NAN);
-  result.dv = result.dk;
-  result.lse.assign(p.B * p.H * p.S, NAN);
+  Result result = Result::of(p);
   std::vector<Traffic> traffic(options.N);
   run_ranks({.ranks = options.N, .timeout_seconds = 60}, [&](Communicator& world) {
-    WatchedCommunicator watched(world, traffic[world.rank()], options.jitter_seed);
-    dispatch_dtype(options.dtype, [&]<class T, class A>() { RankRun<T, A>(p, options, watched, result); });
+    WatchedCommunicator watched(borrowed(world), traffic[world.rank()], options.jitter_seed);
+    ThreadPool pool(1);
+    Stream stream(pool);
+    Allocator allocator(Device::cpu());
+    dispatch_dtype(options.dtype,
+                   [&]<class T, class A>() { RankRun<T, A>(p, options, allocator, stream, watched, result); });
   });
-  for (auto* values : {&result.out, &result.lse, &result.dq, &result.dk, &result.dv}) unite(*values);
+  result.unite_ranks();
   std::vector<std::vector<Traffic>> rows;  // one a rank
   for (const Traffic& own : traffic) rows.push_back({own});
   share_rows(rows);

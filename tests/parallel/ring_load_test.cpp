@@ -10,55 +10,41 @@
 namespace ringtrain {
 namespace {
 
+/// Returns the pairs of sequences whose tokens are of these documents [B, S], one by one.
+std::int64_t counted(const AttentionMask& mask, const SegmentList& queries, const SegmentList& keys,
+                     const std::vector<std::int32_t>& documents, std::int64_t S) {
+  std::int64_t pairs = 0;
+  for (std::int64_t first = 0; first < std::ssize(documents); first += S) {
+    for (std::int64_t q = 0; q < token_count(queries); ++q) {
+      for (std::int64_t k = 0; k < token_count(keys); ++k) {
+        const std::int64_t query = position_of(queries, q), key = position_of(keys, k);
+        pairs += visible(mask, query, key) && documents[first + query] == documents[first + key] ? 1 : 0;
+      }
+    }
+  }
+  return pairs;
+}
+
 TEST(RingLoad, PairsWithinDocumentsAreThoseThatOneCounts) {
   constexpr std::int64_t B = 3, S = 61;
   constexpr int N = 3;
   std::uint64_t draws = 0;
-  const auto draw = [&](std::uint64_t bound) {
-    return static_cast<std::int64_t>(random_below(3, Purpose::test, draws++, bound));
-  };
   for (const Layout layout : all_layouts) {
     for (const AttentionMask mask : {AttentionMask{true, 0}, AttentionMask{true, 5}, AttentionMask{false, 0}}) {
-      std::vector<std::int32_t> of_sequences(B * S);  // [B, S]
+      std::vector<std::int32_t> documents;  // [B, S]
       std::vector<DocumentStarts> starts(B, {0});
       for (std::int64_t b = 0; b < B; ++b) {
-        std::int32_t document = 0;
         for (std::int64_t i = 0; i < S; ++i) {
-          if (i > 0 && draw(6) == 0) {
-            ++document;
-            starts[b].push_back(i);
-          }
-          of_sequences[b * S + i] = document;
+          if (i > 0 && random_below(3, Purpose::test, draws++, 6) == 0) starts[b].push_back(i);
+          documents.push_back(static_cast<std::int32_t>(starts[b].size()));
         }
       }
-      std::vector<SegmentList> segments;
-      std::vector<std::vector<std::int32_t>> documents(N);
-      for (int rank = 0; rank < N; ++rank) {
-        segments.push_back(shard_segments(layout, S, N, rank));
-        for (std::int64_t b = 0; b < B; ++b) {
-          for (std::int64_t t = 0; t < token_count(segments.back()); ++t) {
-            documents[rank].push_back(of_sequences[b * S + position_of(segments.back(), t)]);
-          }
-        }
-      }
-      for (std::size_t i = 0; i < N; ++i) {
-        for (std::size_t j = 0; j < N; ++j) {
-          const std::int64_t Tq = token_count(segments[i]), Tk = token_count(segments[j]);
-          std::int64_t expected = 0;
-          for (std::int64_t b = 0; b < B; ++b) {
-            for (std::int64_t q = 0; q < Tq; ++q) {
-              for (std::int64_t k = 0; k < Tk; ++k) {
-                expected += visible(mask, position_of(segments[i], q), position_of(segments[j], k)) &&
-                                    documents[i][b * Tq + q] == documents[j][b * Tk + k]
-                                ? 1
-                                : 0;
-              }
-            }
-          }
-          EXPECT_EQ(visible_pairs(mask, segments[i], segments[j], B, starts), expected)
+      for (int i = 0; i < N; ++i) {
+        for (int j = 0; j < N; ++j) {
+          const SegmentList queries = shard_segments(layout, S, N, i), keys = shard_segments(layout, S, N, j);
+          EXPECT_EQ(visible_pairs(mask, queries, keys, B, starts), counted(mask, queries, keys, documents, S))
               << name_of(layout) << ", ranks " << i << ", " << j;
-          EXPECT_EQ(visible_pairs(mask, segments[i], segments[j], B, {}),
-                    B * visible_pairs(mask, segments[i], segments[j]));
+          EXPECT_EQ(visible_pairs(mask, queries, keys, B, {}), B * visible_pairs(mask, queries, keys));
         }
       }
     }

@@ -10,6 +10,8 @@
 #include <set>
 #include <string>
 
+#include "tests/support/shards.h"
+
 namespace ringtrain {
 namespace {
 
@@ -19,13 +21,6 @@ std::vector<RingPlan> all_plans(const Needs& needed, int N) {
   std::vector<RingPlan> plans;
   for (int rank = 0; rank < N; ++rank) plans.push_back(ring_plan(needed, N, rank));
   return plans;
-}
-
-const RingStep* step_at(const RingPlan& plan, int hop) {
-  for (const RingStep& step : plan.steps) {
-    if (step.hop == hop) return &step;
-  }
-  return nullptr;
 }
 
 /// One message: who sends what kind to whom, and what it is.
@@ -46,14 +41,10 @@ class Play {
     carried_.assign(N_, {});
     for (int rank = 0; rank < N_; ++rank) {
       const RingPlan& plan = plan_of(rank);
-      ASSERT_FALSE(plan.steps.empty());
-      EXPECT_EQ(plan.steps.front().hop, 0);
-      EXPECT_EQ(plan.steps.front().owner, rank);
-      EXPECT_TRUE(std::is_sorted(plan.steps.begin(), plan.steps.end(), [](auto& a, auto& b) { return a.hop < b.hop; }));
-      EXPECT_TRUE(std::is_sorted(plan.deliveries.begin(), plan.deliveries.end(),
-                                 [](auto& a, auto& b) { return a.hop < b.hop; }));
-      EXPECT_TRUE(
-          std::is_sorted(plan.returns.begin(), plan.returns.end(), [](auto& a, auto& b) { return a.hop < b.hop; }));
+      ASSERT_EQ(plan.size(), N_ + 1U);
+      ASSERT_TRUE(plan.front().step);
+      EXPECT_EQ(plan.front().step->owner, rank);
+      for (int hop = 0; hop < N_; ++hop) EXPECT_EQ(plan[hop].step.value_or(RingStep{.hop = hop}).hop, hop);
     }
     for (int hop = 0; hop < N_; ++hop) {
       compute(hop);
@@ -82,7 +73,7 @@ class Play {
 
   void compute(int hop) {
     for (int rank = 0; rank < N_; ++rank) {
-      const RingStep* step = step_at(plan_of(rank), hop);
+      const auto& step = plan_of(rank)[hop].step;
       if (!step) continue;
       EXPECT_EQ(step->owner, (rank - hop + N_) % N_);
       EXPECT_TRUE(hop == 0 || holds_.count({rank, step->owner})) << "rank " << rank << " hop " << hop;
@@ -105,16 +96,14 @@ class Play {
   void keys_for(int hop) {
     std::vector<Message> sent, received;
     for (int rank = 0; rank < N_; ++rank) {
-      const RingStep* before = step_at(plan_of(rank), hop - 1);
+      const RingHop& here = plan_of(rank)[hop];
+      const auto &before = plan_of(rank)[hop - 1].step, &step = here.step;
       if (before && before->forward_to >= 0) {
         EXPECT_GT(before->hop, 0);
         EXPECT_EQ(before->forward_to, (rank + 1) % N_);
         sent.push_back({rank, before->forward_to, before->owner, {}});
       }
-      for (const RingDelivery& delivery : plan_of(rank).deliveries) {
-        if (delivery.hop == hop) sent.push_back({rank, delivery.to, rank, {}});
-      }
-      const RingStep* step = step_at(plan_of(rank), hop);
+      if (here.deliver_to >= 0) sent.push_back({rank, here.deliver_to, rank, {}});
       if (step) {
         ASSERT_GE(step->receive_from, 0);
         received.push_back({step->receive_from, rank, step->owner, {}});
@@ -131,16 +120,14 @@ class Play {
   void gradients_of(int hop) {
     std::vector<Message> sent, received;
     for (int rank = 0; rank < N_; ++rank) {
-      const RingStep* step = step_at(plan_of(rank), hop);
+      const RingHop& here = plan_of(rank)[hop];
+      const auto &step = here.step, &next = plan_of(rank)[hop + 1].step;
       if (step && step->gradient_to >= 0) {
         auto& sum = hop == 0 ? returned_[rank] : carried_[rank][step->owner];
         sent.push_back({rank, step->gradient_to, step->owner, sum});
       }
-      const RingStep* next = step_at(plan_of(rank), hop + 1);
       if (next && next->gradient_from >= 0) received.push_back({next->gradient_from, rank, next->owner, {}});
-      for (const RingReturn& returned : plan_of(rank).returns) {
-        if (returned.hop == hop) received.push_back({returned.from, rank, rank, {}});
-      }
+      if (here.return_from >= 0) received.push_back({here.return_from, rank, rank, {}});
     }
     expect_matched(sent, received);
     for (const Message& message : sent) {
@@ -149,10 +136,7 @@ class Play {
         continue;
       }
       auto& returned = returned_[message.owner];
-      const auto& returns = plan_of(message.owner).returns;
-      const auto at = std::find_if(returns.begin(), returns.end(), [&](const RingReturn& r) { return r.hop == hop; });
-      ASSERT_NE(at, returns.end());
-      if (at->replaces) {
+      if (plan_of(message.owner)[hop].return_replaces) {
         returned = message.contributions;
       } else {
         returned.insert(message.contributions.begin(), message.contributions.end());
@@ -201,20 +185,7 @@ TEST(RingSchedule, RandomPlansFit) {
 
 std::vector<ShardExtents> shards(Layout layout, std::int64_t S, int N,
                                  const std::vector<std::int32_t>& documents = {}) {
-  std::vector<ShardExtents> extents;
-  for (int rank = 0; rank < N; ++rank) {
-    std::vector<SegmentExtent> own;
-    for (const Segment& segment : shard_segments(layout, S, N, rank)) {
-      SegmentExtent extent{segment.start, segment.last(), 0, 0};
-      if (!documents.empty()) {
-        extent.first_document = documents[segment.start];
-        extent.last_document = documents[segment.last()];
-      }
-      own.push_back(extent);
-    }
-    extents.push_back({own});
-  }
-  return extents;
+  return testing::shards_of(layout, S, N, 1, documents).extents;
 }
 
 /// Returns the owners each rank meets, in order, as text: "0|10|210|3210".
@@ -222,7 +193,7 @@ std::string meetings(const Needs& needed, int N) {
   std::string text;
   for (const RingPlan& plan : all_plans(needed, N)) {
     if (!text.empty()) text += '|';
-    for (const RingStep& step : plan.steps) text += std::to_string(step.owner);
+    for (const RingHop& hop : plan) text += hop.step ? std::to_string(hop.step->owner) : "";
   }
   return text;
 }
@@ -231,11 +202,11 @@ std::string meetings(const Needs& needed, int N) {
 std::pair<int, int> transfers(const Needs& needed, int N) {
   int keys = 0, gradients = 0;
   for (const RingPlan& plan : all_plans(needed, N)) {
-    for (const RingStep& step : plan.steps) {
-      keys += step.receive_from >= 0;
-      gradients += step.gradient_from >= 0;
+    for (const RingHop& hop : plan) {
+      keys += hop.step && hop.step->receive_from >= 0;
+      gradients += hop.step && hop.step->gradient_from >= 0;
+      gradients += hop.return_from >= 0;
     }
-    gradients += static_cast<int>(plan.returns.size());
   }
   return {keys, gradients};
 }
@@ -245,16 +216,14 @@ TEST(RingSchedule, CausalContiguousMeetsWhatIsBeforeIt) {
   EXPECT_EQ(meetings(needed, 4), "0|10|210|3210");
   EXPECT_EQ(transfers(needed, 4), std::make_pair(6, 6 + 3));  // N (N - 1) / 2, and a return for all blocks but the last
   const RingPlan last = ring_plan(needed, 4, 3), first = ring_plan(needed, 4, 0);
-  EXPECT_TRUE(last.deliveries.empty());
-  EXPECT_TRUE(last.returns.empty());
-  for (const RingStep& step : last.steps) {
-    EXPECT_EQ(step.gradient_to,
-              step.hop == 0 ? -1 : step.owner);  // every block ends here and goes straight to the owner
+  for (int hop = 0; hop < 4; ++hop) {
+    EXPECT_EQ(last[hop].deliver_to, -1);
+    EXPECT_EQ(last[hop].return_from, -1);
+    ASSERT_TRUE(last[hop].step);
+    EXPECT_EQ(last[hop].step->gradient_to, hop == 0 ? -1 : 3 - hop);  // every block ends here: straight to the owner
+    EXPECT_EQ(first[hop].return_from, hop == 3 ? 3 : -1);
   }
-  ASSERT_EQ(first.returns.size(), 1u);
-  EXPECT_EQ(first.returns[0].hop, 3);
-  EXPECT_EQ(first.returns[0].from, 3);
-  EXPECT_TRUE(first.returns[0].replaces);
+  EXPECT_TRUE(first[3].return_replaces);
 }
 
 TEST(RingSchedule, BidirectionalZigzagAndStripedMeetAll) {
@@ -275,14 +244,13 @@ TEST(RingSchedule, WindowMeetsItsNeighboursOnly) {
   const auto needed = ring_needs({.causal = false, .window = 17}, shards(Layout::contiguous, 64, 4));
   EXPECT_EQ(meetings(needed, 4), "01|102|213|32");
   const RingPlan plan = ring_plan(needed, 4, 1);
-  EXPECT_EQ(plan.steps[2].owner, 2);
-  EXPECT_EQ(plan.steps[2].hop, 3);
-  EXPECT_EQ(plan.steps[2].receive_from, 2);
-  EXPECT_EQ(plan.steps[2].gradient_from, -1);
-  EXPECT_EQ(plan.steps[2].gradient_to, 2);
-  ASSERT_EQ(plan.returns.size(), 2u);
-  EXPECT_TRUE(plan.returns[0].replaces);
-  EXPECT_FALSE(plan.returns[1].replaces);
+  ASSERT_TRUE(plan[3].step);
+  EXPECT_EQ(plan[3].step->owner, 2);
+  EXPECT_EQ(plan[3].step->receive_from, 2);
+  EXPECT_EQ(plan[3].step->gradient_from, -1);
+  EXPECT_EQ(plan[3].step->gradient_to, 2);
+  EXPECT_TRUE(plan[1].return_from == 2 && plan[1].return_replaces);
+  EXPECT_TRUE(plan[3].return_from == 0 && !plan[3].return_replaces);
 }
 
 TEST(RingSchedule, ZigzagWindowSkipsTheMiddle) {

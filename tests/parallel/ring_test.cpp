@@ -14,6 +14,7 @@
 #include "parallel/launch/launch.h"
 #include "tests/parallel/run_ranks.h"
 #include "tests/support/error_of.h"
+#include "tests/support/shards.h"
 #include "tests/support/wait_until.h"
 
 namespace ringtrain {
@@ -76,14 +77,8 @@ class Rank {
 
   void begin(std::int64_t S, std::int64_t B, const AttentionMask& mask) {
     B_ = B;
-    segments_.clear();
-    std::vector<ShardExtents> extents;
-    for (int rank = 0; rank < world_.size(); ++rank) {
-      segments_.push_back(shard_segments(layout_, S, world_.size(), rank));
-      std::vector<SegmentExtent> own;
-      for (const Segment& segment : segments_.back()) own.push_back({segment.start, segment.last(), 0, 0});
-      extents.emplace_back(static_cast<std::size_t>(B), own);
-    }
+    const testing::Shards shards = testing::shards_of(layout_, S, world_.size(), B);
+    segments_ = shards.segments;
     kv_ = block_of(world_.rank());
     dkv_.assign(kv_.size(), 99);
     documents_.assign(B * tokens(world_.rank()), world_.rank());
@@ -93,7 +88,7 @@ class Rank {
       if (!own.empty()) starts.push_back(own.front().start);
     }
     const std::vector<DocumentStarts> documents(B, starts);
-    ring_.begin(mask, extents, segments_, B,
+    ring_.begin(mask, shards.extents, segments_, B,
                 layout_ == Layout::contiguous ? std::span(documents) : std::span<const DocumentStarts>());
   }
 
@@ -167,68 +162,72 @@ class Rank {
   Ring ring_;
 };
 
-TEST(Ring, ShowsEveryBlockOnceAndBringsEverySumHome) {
-  struct Parts {
-    Layout layout;
-    std::int64_t least;
-  };
-  for (const Parts& of : {Parts{Layout::contiguous, 0},
-                          {Layout::contiguous, 1},
-                          {Layout::zigzag, 0},
-                          {Layout::zigzag, 3},
-                          {Layout::striped, 1}}) {
-    const Layout layout = of.layout;
-    testing::run_ranks({.ranks = 5}, [&](Communicator& world) {
-      Rank rank(world, layout, 37, 8, of.least);
-      struct Case {
-        std::int64_t S, B;
-        AttentionMask mask;
-      };
-      for (const Case& c :
-           {Case{37, 1, {true, 0}}, Case{37, 2, {false, 0}}, Case{3, 1, {true, 0}}, Case{0, 1, {true, 0}},
-            Case{40, 2, {true, 9}}, Case{40, 1, {false, 9}}, Case{23, 2, {true, 0}}}) {
-        rank.begin(c.S, c.B, c.mask);
-        std::vector<int> forward, backward;
-        std::int64_t tokens = 0, planned_tokens = 0;
-        const auto own_kv = rank.kv();
-        rank.forward([&](const RingBlock& block) {
-          rank.check(block, false);
-          forward.push_back(block.owner);
-        });
-        std::int64_t tokens_before = -1;
-        rank.backward(
-            [&](const RingBlock& block) {
-              rank.check(block, true);
-              rank.contribute(block);
-              if (backward.empty() || backward.back() != block.owner) backward.push_back(block.owner);
-              tokens += block.dk.numel() / 2;
-            },
-            [&] { tokens_before = tokens; });
-        EXPECT_EQ(tokens_before, tokens);  // it came once, behind all blocks
-        EXPECT_EQ(rank.kv(), own_kv);
-        std::vector<int> planned;
-        for (const RingStep& step : rank.ring().plan().steps) {
-          planned.push_back(step.owner);
-          planned_tokens += c.B * rank.tokens(step.owner);
-        }
-        EXPECT_EQ(tokens, planned_tokens);
-        EXPECT_EQ(forward, planned);
-        EXPECT_EQ(backward, planned);
+struct PassCase {
+  std::int64_t S, B;
+  AttentionMask mask;
+};
 
-        // Who may see one of this rank's keys, from the words of the mask alone.
-        float expected = 0;
-        for (int other = 0; other < 5; ++other) {
-          bool sees = other == world.rank();
-          const SegmentList queries = shard_segments(layout, c.S, 5, other);
-          const SegmentList keys = shard_segments(layout, c.S, 5, world.rank());
-          for (std::int64_t i = 0; i < token_count(queries); ++i) {
-            for (std::int64_t j = 0; j < token_count(keys); ++j) {
-              const std::int64_t ahead = position_of(keys, j) - position_of(queries, i);
-              sees |= !(c.mask.causal && ahead > 0) && (c.mask.window == 0 || std::abs(ahead) < c.mask.window);
-            }
-          }
-          if (sees) expected += static_cast<float>(1 << other);
-        }
+/// Returns the sum of 2^rank over the ranks that may see one of this rank's keys, from the words of the mask alone.
+float shares_of_who_sees(const PassCase& c, Layout layout, int rank, int ranks) {
+  float sum = 0;
+  const SegmentList keys = shard_segments(layout, c.S, ranks, rank);
+  for (int other = 0; other < ranks; ++other) {
+    bool sees = other == rank;
+    const SegmentList queries = shard_segments(layout, c.S, ranks, other);
+    for (std::int64_t i = 0; i < token_count(queries); ++i) {
+      for (std::int64_t j = 0; j < token_count(keys); ++j) {
+        const std::int64_t ahead = position_of(keys, j) - position_of(queries, i);
+        sees |= !(c.mask.causal && ahead > 0) && (c.mask.window == 0 || std::abs(ahead) < c.mask.window);
+      }
+    }
+    if (sees) sum += static_cast<float>(1 << other);
+  }
+  return sum;
+}
+
+/// Goes forward and backward, and expects the blocks of the plan, all of each, and nothing else.
+void expect_the_planned_blocks(Rank& rank, const PassCase& c) {
+  std::vector<int> forward, backward, planned;
+  std::int64_t tokens = 0, planned_tokens = 0, tokens_before = -1;
+  const auto own_kv = rank.kv();
+  rank.forward([&](const RingBlock& block) {
+    rank.check(block, false);
+    forward.push_back(block.owner);
+  });
+  rank.backward(
+      [&](const RingBlock& block) {
+        rank.check(block, true);
+        rank.contribute(block);
+        if (backward.empty() || backward.back() != block.owner) backward.push_back(block.owner);
+        tokens += block.dk.numel() / 2;
+      },
+      [&] { tokens_before = tokens; });
+  EXPECT_EQ(tokens_before, tokens);  // it came once, behind all blocks
+  EXPECT_EQ(rank.kv(), own_kv);
+  for (const RingHop& hop : rank.ring().plan()) {
+    if (!hop.step) continue;
+    planned.push_back(hop.step->owner);
+    planned_tokens += c.B * rank.tokens(hop.step->owner);
+  }
+  EXPECT_EQ(tokens, planned_tokens);
+  EXPECT_EQ(forward, planned);
+  EXPECT_EQ(backward, planned);
+}
+
+TEST(Ring, ShowsEveryBlockOnceAndBringsEverySumHome) {
+  for (const auto& [layout, least] : {std::pair{Layout::contiguous, 0},
+                                      {Layout::contiguous, 1},
+                                      {Layout::zigzag, 0},
+                                      {Layout::zigzag, 3},
+                                      {Layout::striped, 1}}) {
+    testing::run_ranks({.ranks = 5}, [&, layout = layout, least = least](Communicator& world) {
+      Rank rank(world, layout, 37, 8, least);
+      for (const PassCase& c : {PassCase{37, 1, {true, 0}}, PassCase{37, 2, {false, 0}}, PassCase{3, 1, {true, 0}},
+                                PassCase{0, 1, {true, 0}}, PassCase{40, 2, {true, 9}}, PassCase{40, 1, {false, 9}},
+                                PassCase{23, 2, {true, 0}}}) {
+        rank.begin(c.S, c.B, c.mask);
+        expect_the_planned_blocks(rank, c);
+        const float expected = shares_of_who_sees(c, layout, world.rank(), 5);
         const auto half = static_cast<std::ptrdiff_t>(rank.dkv().size() / 2);
         for (std::ptrdiff_t i = 0; i < half; ++i) {
           ASSERT_EQ(rank.dkv()[i], expected) << "S " << c.S << ", rank " << world.rank();

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "framework/profile/trace.h"
-#include "kernels/elementwise.h"
 #include "parallel/collectives.h"
 #include "parallel/launch/launch.h"
 #include "tests/support/error_of.h"

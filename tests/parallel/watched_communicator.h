@@ -19,9 +19,7 @@ struct Traffic {
 class WatchedCommunicator final : public ForwardingCommunicator {
  public:
   /// traffic: counts of this and of everything split from it. jitter_seed 0: no sleeping.
-  WatchedCommunicator(Communicator& inner, Traffic& traffic, unsigned jitter_seed = 0)
-      : ForwardingCommunicator(inner), traffic_(traffic), seed_(jitter_seed), random_(seed_of_rank()) {}
-  WatchedCommunicator(std::unique_ptr<Communicator> inner, Traffic& traffic, unsigned jitter_seed)
+  WatchedCommunicator(std::shared_ptr<Communicator> inner, Traffic& traffic, unsigned jitter_seed = 0)
       : ForwardingCommunicator(std::move(inner)), traffic_(traffic), seed_(jitter_seed), random_(seed_of_rank()) {}
 
   Request exchange(const ConstTensorView& send, int to, const TensorView& receive, int from, const CallSite& site,

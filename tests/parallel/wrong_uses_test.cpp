@@ -11,6 +11,7 @@
 #include "parallel/launch/launcher.h"
 #include "parallel/ring/ring.h"
 #include "tests/support/error_of.h"
+#include "tests/support/shards.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -245,14 +246,8 @@ TEST(WrongUsesOfRanks, ARingFitsItsCommunicatorAndItsCapacity) {
     Stream stream(pool);
     Ring ring(allocator, &world, 2, small);
     const auto begin = [&](std::int64_t S, const CallerLine& line) {
-      std::vector<SegmentList> segments;
-      std::vector<ShardExtents> extents;
-      for (int rank = 0; rank < 2; ++rank) {
-        segments.push_back(shard_segments(Layout::contiguous, S, 2, rank));
-        const SegmentExtent extent{segments.back()[0].start, segments.back()[0].last(), 0, 0};
-        extents.push_back({{extent}});
-      }
-      ring.begin(AttentionMask{}, extents, segments, 1, {}, line);
+      const Shards shards = shards_of(Layout::contiguous, S, 2);
+      ring.begin(AttentionMask{}, shards.extents, shards.segments, 1, {}, line);
     };
     expect_refused(
         "a micro-batch of 1 sequences, of 5 tokens on the rank that has most, needs RingCapacity::tokens = 5 or more, "

@@ -1,11 +1,13 @@
 // train --trace on whole runs: the file is JSON, spans of a row nest, there is one span for each hop of the plan, waits
 // belong to hops; the run itself is the same to the bit. A run that fails leaves its timeline, too.
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <tuple>
 
 #include "layers/model_spec.h"
 #include "parallel/ring/ring_schedule.h"
+#include "tests/support/shards.h"
 #include "tests/train/child_process.h"
 #include "tests/train/timeline.h"
 #include "train/trace_file.h"
@@ -20,15 +22,9 @@ class Timeline : public TimelineTest {
   /// Returns how many blocks a ring rank meets in a pass, by the plan.
   static std::size_t planned_hops(const Config& config, int ring_rank) {
     const int N = static_cast<int>(config.mesh.sequence);
-    std::vector<ShardExtents> extents;
-    for (int rank = 0; rank < N; ++rank) {
-      std::vector<SegmentExtent> sequence;
-      for (const Segment& segment : shard_segments(config.mesh.layout, config.training.seq_len, N, rank)) {
-        sequence.push_back({segment.start, segment.last(), 0, 0});
-      }
-      extents.push_back({sequence});
-    }
-    return ring_plan(ring_needs(layers_by_mask(config.model).front().mask, extents), N, ring_rank).steps.size();
+    const Shards shards = shards_of(config.mesh.layout, config.training.seq_len, N);
+    const std::vector<char> needed = ring_needs(layers_by_mask(config.model).front().mask, shards.extents);
+    return std::count(&needed[ring_rank * N], &needed[ring_rank * N] + N, 1);
   }
 };
 

@@ -62,7 +62,7 @@ class RankState {
   Allocator allocator;  // first to be made, last to go
   ComputeDevice compute;
   Stream& stream;
-  std::unique_ptr<Communicator> gpus;  // all ranks, their GPU memory carried by NCCL; null: world carries it too
+  std::shared_ptr<Communicator> gpus;  // all ranks, their GPU memory carried by NCCL; null: world carries it too
   std::unique_ptr<Communicator> sequence_group;
   ParameterStore parameters;
   const ExecutionShape shape;

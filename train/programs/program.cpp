@@ -85,7 +85,7 @@ int run_rank_program(const char* name, const std::function<int(Launcher& launche
       launcher.finish(code);
     });
     if (!error) return code;
-    const Launcher::ErrorReport report = launcher.fail(*error);
+    const ErrorReport report = launcher.fail(*error);
     if (!report.is_reporter) return static_cast<int>(error->code());
     if (!report.calls.empty()) {
       write_message(stderr, fmt::format("{}: what each rank did last:\n{}", name, report.calls));

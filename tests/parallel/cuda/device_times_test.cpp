@@ -11,6 +11,7 @@
 #include "parallel/launch/launch.h"
 #include "parallel/ring/ring.h"
 #include "tests/support/gpu.h"
+#include "tests/support/shards.h"
 
 #if defined(RINGTRAIN_CUDA_EMULATED)
 
@@ -44,13 +45,8 @@ std::vector<RingLoads> loads_of(int ranks, milliseconds kernel, milliseconds cop
     group->set_stream(stream);
     Ring ring(allocator, group.get(), ranks,
               {.tokens = T, .gradient_tokens = T, .G = 1, .D = 2, .documents = false, .min_part = min_part});
-    std::vector<ShardExtents> extents;
-    std::vector<SegmentList> segments;
-    for (int rank = 0; rank < ranks; ++rank) {
-      segments.push_back(shard_segments(Layout::contiguous, ranks * T, ranks, rank));
-      extents.push_back({{{segments.back()[0].start, segments.back()[0].last(), 0, 0}}});
-    }
-    ring.begin({.causal = causal}, extents, segments, 1);
+    const Shards shards = shards_of(Layout::contiguous, ranks * T, ranks);
+    ring.begin({.causal = causal}, shards.extents, shards.segments, 1);
     const Tensor kv = allocator.make(Tag::workspace, "kv", DType::float32, {2, 1, T, 1, 2});
     const Tensor dkv = allocator.make(Tag::workspace, "dkv", DType::float32, {2, 1, T, 1, 2});
     const Tensor other = allocator.make(Tag::workspace, "other", DType::float32, {8});

@@ -15,6 +15,7 @@
 #include "framework/cuda/check.h"
 #include "parallel/collectives.h"
 #include "tests/parallel/cuda/gpu_ranks.h"
+#include "tests/parallel/failed_launch.h"
 #include "tests/support/paths.h"
 
 namespace ringtrain::testing {
@@ -26,30 +27,13 @@ using std::chrono::steady_clock;
 constexpr double timeout = 1.25;      // where it is to pass
 constexpr double long_timeout = 120;  // where it is not: it would be too late
 
-class NcclFailure : public GpuRanks {
- protected:
-  /// Returns the error that a launch ends with, which must be long before long_timeout.
-  static Error error_of(int ranks, const std::function<void(Communicator&)>& body) {
-    const auto start = steady_clock::now();
-    try {
-      launch_threads({.ranks = ranks, .timeout_seconds = long_timeout}, body);
-    } catch (const Error& error) {
-      EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(60)) << error.what();
-      return error;
-    }
-    ADD_FAILURE() << "no error";
-    return {ExitCode::done, ""};
-  }
-  static void expect_words(const Error& error, ExitCode code, std::initializer_list<const char*> words) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    for (const char* word : words) EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
-  }
-};
+class NcclFailure : public GpuRanks {};
 
 // --- What never ends.
 
 TEST_F(NcclFailure, AnExchangeThatNobodyAnswersTimesOut) {
-  const Error error = error_of(3, [](Communicator& world) {
+  const auto words = {"rank 2 of 3", "1.25 s", "test message, layer 3, hop 2", "mesh.timeout_seconds"};
+  expect_failure(3, ExitCode::rank, words, [](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, world.rank() == 2 ? timeout : long_timeout);
     connect(rank);
     if (world.rank() == 2) {
@@ -59,13 +43,12 @@ TEST_F(NcclFailure, AnExchangeThatNobodyAnswersTimesOut) {
     }
     world.barrier({"the end"});
   });
-  expect_words(error, ExitCode::rank,
-               {"rank 2 of 3", "1.25 s", "test message, layer 3, hop 2", "mesh.timeout_seconds"});
 }
 
 TEST_F(NcclFailure, AnExchangeThatHangsOnOneGpuTimesOutOnAny) {
   for (const int shorter : {0, 1}) {
-    const Error error = error_of(2, [&](Communicator& world) {
+    const auto words = {"of 2 waited 1.25 s in test message, layer 3, hop 2 on its GPU"};
+    expect_failure(2, ExitCode::rank, words, [&](Communicator& world) {
       GpuRank rank(world, Carrier::nccl, world.rank() == shorter ? timeout : long_timeout);
       connect(rank);
       around(rank);
@@ -73,12 +56,11 @@ TEST_F(NcclFailure, AnExchangeThatHangsOnOneGpuTimesOutOnAny) {
       around(rank);
       world.barrier({"the end"});
     });
-    expect_words(error, ExitCode::rank, {"of 2 waited 1.25 s in test message, layer 3, hop 2 on its GPU"});
   }
 }
 
 TEST_F(NcclFailure, ATimeoutNamesAllThatBeganTogether) {
-  const Error error = error_of(2, [](Communicator& world) {
+  expect_failure(2, ExitCode::rank, {"keys, layer 1, hop 2; documents, layer 1, hop 2"}, [](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, timeout);
     connect(rank);
     const Tensor x = rank.make(8, 0);
@@ -93,22 +75,22 @@ TEST_F(NcclFailure, ATimeoutNamesAllThatBeganTogether) {
     }
     world.barrier({"the end"});
   });
-  expect_words(error, ExitCode::rank, {"keys, layer 1, hop 2; documents, layer 1, hop 2"});
 }
 
 TEST_F(NcclFailure, AFirstMessageThatNobodyAnswersTimesOut) {
   // Two ranks connect with their first message, for which the host waits.
-  const Error error = error_of(2, [](Communicator& world) {
+  const auto words = {"rank 0 of 2", "1.25 s", "to come to test message, layer 3, hop 2"};
+  expect_failure(2, ExitCode::rank, words, [](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, world.rank() == 0 ? timeout : long_timeout);
     const Tensor x = rank.make(100, 0);
     if (world.rank() == 0) rank.ranks->exchange(x, 1, {}, no_peer, test_site);
     world.barrier({"the end"});
   });
-  expect_words(error, ExitCode::rank, {"rank 0 of 2", "1.25 s", "to come to test message, layer 3, hop 2"});
 }
 
 TEST_F(NcclFailure, ARankThatNeverJoinsTimesOut) {
-  const Error error = error_of(2, [](Communicator& world) {
+  const auto words = {"rank 0 of 2 waited 1.25 s", "to come to joining the ranks"};
+  expect_failure(2, ExitCode::rank, words, [](Communicator& world) {
     if (world.rank() == 0) {
       GpuRank rank(world, Carrier::nccl, timeout);
     } else {  // what joining does on the host
@@ -120,7 +102,6 @@ TEST_F(NcclFailure, ARankThatNeverJoinsTimesOut) {
       world.barrier({"the end"});
     }
   });
-  expect_words(error, ExitCode::rank, {"rank 0 of 2 waited 1.25 s", "to come to joining the ranks"});
 }
 
 void CUDART_CB sleep_long(void*) {
@@ -151,18 +132,17 @@ TEST_F(NcclFailure, AnErrorBehindItsBackEndsAllRanks) {
   for (const auto& [result, code, words] :
        {std::tuple{ncclSystemError, ExitCode::device, "unhandled system error (an error that a test wants)"},
         {ncclRemoteError, ExitCode::rank, "remote process exited"}}) {
-    const Error error = error_of(3, [&, wanted = result](Communicator& world) {
+    expect_failure(3, code, {"rank 1 of 3", words}, [&, wanted = result](Communicator& world) {
       GpuRank rank(world, Carrier::nccl, long_timeout);
       connect(rank);
       if (world.rank() == 1) cuda_emulator::break_nccl_group(1, 2, wanted);
       for (int i = 0; i < 5; ++i) around(rank);
     });
-    expect_words(error, code, {"rank 1 of 3", words});
   }
 }
 
 TEST_F(NcclFailure, AnErrorBetweenExchangesIsSeenToo) {
-  const Error error = error_of(2, [](Communicator& world) {
+  expect_failure(2, ExitCode::device, {"rank 0 of 2: NCCL reports: internal error"}, [](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, long_timeout);
     connect(rank);
     const Tensor x = rank.make(10, 0);
@@ -173,7 +153,6 @@ TEST_F(NcclFailure, AnErrorBetweenExchangesIsSeenToo) {
     double never = 0;  // both wait in the communicator beneath
     world.wait(world.exchange({}, no_peer, host_view(&never, {1}), 1 - world.rank(), {"host"}));
   });
-  expect_words(error, ExitCode::device, {"rank 0 of 2: NCCL reports: internal error"});
 }
 
 TEST_F(NcclFailure, ACallThatFailsEndsAllRanks) {
@@ -188,7 +167,8 @@ TEST_F(NcclFailure, ACallThatFailsEndsAllRanks) {
                                         {"ncclCommGetAsyncError", any}}) {
     for (const int nth : calls) {
       SCOPED_TRACE(fmt::format("{} {}", function, nth));
-      const Error error = error_of(2, [&, failing = std::string(function)](Communicator& world) {
+      const auto words = {"of 2: ", "unhandled system error", function};
+      expect_failure(2, ExitCode::device, words, [&, failing = std::string(function)](Communicator& world) {
         if (world.rank() == 0) cuda_emulator::fail_nccl_call(failing, nth, ncclSystemError);
         world.barrier({"both know"});
         GpuRank rank(world, Carrier::nccl, long_timeout);
@@ -198,24 +178,22 @@ TEST_F(NcclFailure, ACallThatFailsEndsAllRanks) {
         for (int i = 0; i < 6; ++i) around(rank);
         fail(ExitCode::data, "no call failed");
       });
-      expect_words(error, ExitCode::device, {"of 2: ", "unhandled system error", function});
     }
   }
 }
 
 TEST_F(NcclFailure, SizesThatDisagreeEndAllRanks) {
-  const Error error = error_of(2, [](Communicator& world) {
+  expect_failure(2, ExitCode::device, {"rank 1 receives 48 bytes", "rank 0 sends 40"}, [](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, long_timeout);
     const Tensor sent = rank.make(10, 1), received = rank.make(world.rank() == 0 ? 10 : 12, 1);
     rank.ranks->wait(post_around(rank, sent, received));
     rank.stream.synchronize();
     world.barrier({"the end"});
   });
-  expect_words(error, ExitCode::device, {"rank 1 receives 48 bytes", "rank 0 sends 40"});
 }
 
 TEST_F(NcclFailure, AGpuThatFailsEndsAllRanks) {
-  const Error error = error_of(2, [](Communicator& world) {
+  expect_failure(2, ExitCode::device, {"cudaErrorECCUncorrectable"}, [](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, long_timeout);
     connect(rank);
     const Tensor x = rank.make(10, 0);
@@ -227,14 +205,13 @@ TEST_F(NcclFailure, AGpuThatFailsEndsAllRanks) {
     }
     world.barrier({"the end"});
   });
-  expect_words(error, ExitCode::device, {"cudaErrorECCUncorrectable"});
 }
 
 // --- Ranks that fail.
 
 TEST_F(NcclFailure, AnErrorOfAnotherRankFreesTheGpu) {
   std::atomic<int> freed{0};
-  const Error error = error_of(3, [&](Communicator& world) {
+  expect_failure(3, ExitCode::numeric, {"a bad number"}, [&](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, long_timeout);
     const auto part = rank.ranks->split(0);
     connect(rank);
@@ -261,13 +238,12 @@ TEST_F(NcclFailure, AnErrorOfAnotherRankFreesTheGpu) {
     expect_ended([&] { part->throw_if_aborted(); });
     fail(ExitCode::data, "a later error");
   });
-  expect_words(error, ExitCode::numeric, {"a bad number"});
   EXPECT_EQ(freed, 2);
 }
 
 TEST_F(NcclFailure, WhatWasWaitedForIsNotUsedAfterAnError) {
   // A request of an exchange that was aborted brings the error, not what the aborted kernel left.
-  const Error error = error_of(2, [&](Communicator& world) {
+  expect_failure(2, ExitCode::numeric, {"a bad number"}, [&](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, long_timeout);
     connect(rank);
     if (world.rank() == 1) fail(ExitCode::numeric, "a bad number");
@@ -277,12 +253,11 @@ TEST_F(NcclFailure, WhatWasWaitedForIsNotUsedAfterAnError) {
     EXPECT_THROW(rank.ranks->wait(request), Error);
     fail(ExitCode::data, "a later error");
   });
-  expect_words(error, ExitCode::numeric, {"a bad number"});
 }
 
 TEST_F(NcclFailure, AbortEndsEveryRelatedCommunicator) {
   for (const bool from_part : {true, false}) {
-    const Error error = error_of(4, [&](Communicator& world) {
+    expect_failure(4, ExitCode::checkpoint, {"the first error"}, [&](Communicator& world) {
       GpuRank rank(world, Carrier::nccl, long_timeout);
       const auto part = rank.ranks->split(world.rank() / 2);
       connect(rank);
@@ -305,13 +280,12 @@ TEST_F(NcclFailure, AbortEndsEveryRelatedCommunicator) {
       }
       rank.ranks->throw_if_aborted();
     });
-    expect_words(error, ExitCode::checkpoint, {"the first error"});
   }
 }
 
 TEST_F(NcclFailure, AllCommunicatorsAreAbortedAtOnce) {
   // The one that was made first has nothing under way, and its abort would wait for the kernel of the second.
-  const Error error = error_of(2, [&](Communicator& world) {
+  expect_failure(2, ExitCode::numeric, {"a bad number"}, [&](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, long_timeout);
     const auto part = rank.ranks->split(0);
     connect(rank);
@@ -327,14 +301,14 @@ TEST_F(NcclFailure, AllCommunicatorsAreAbortedAtOnce) {
     rank.stream.synchronize();
     part->throw_if_aborted();
   });
-  expect_words(error, ExitCode::numeric, {"a bad number"});
 }
 
 // --- Splits.
 
 TEST_F(NcclFailure, ASplitThatFailsOnOneEndsAllRanks) {
   // The others wait in theirs, and their parts, which they do not have yet, are left to none.
-  const Error error = error_of(4, [](Communicator& world) {
+  const auto words = {"of 4", "splitting the ranks of NCCL", "unhandled system error"};
+  expect_failure(4, ExitCode::device, words, [](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, long_timeout);
     const auto first = rank.ranks->split(0);
     connect(rank);
@@ -343,38 +317,34 @@ TEST_F(NcclFailure, ASplitThatFailsOnOneEndsAllRanks) {
     rank.ranks->split(world.rank() % 2);
     world.barrier({});
   });
-  expect_words(error, ExitCode::device, {"of 4", "splitting the ranks of NCCL", "unhandled system error"});
 }
 
 TEST_F(NcclFailure, ASplitThatDoesNotEndTimesOut) {
-  const Error error = error_of(2, [](Communicator& world) {
+  expect_failure(2, ExitCode::rank, {"rank 1 of 2 waited 1.25 s", "splitting the ranks"}, [](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, world.rank() == 1 ? timeout : long_timeout);
     world.barrier({});
     cuda_emulator::set_nccl_polls(1 << 30);
     rank.ranks->split(0);
   });
-  expect_words(error, ExitCode::rank, {"rank 1 of 2 waited 1.25 s", "splitting the ranks"});
 }
 
 TEST_F(NcclFailure, ARankThatDiesWhileOthersJoinEndsThem) {
   for (const int dying : {0, 1}) {
-    const Error error = error_of(3, [&](Communicator& world) {
+    expect_failure(3, ExitCode::data, {"cannot begin"}, [&](Communicator& world) {
       if (world.rank() == dying) fail(ExitCode::data, "rank {} cannot begin", dying);
       GpuRank rank(world, Carrier::nccl, long_timeout);
     });
-    expect_words(error, ExitCode::data, {"cannot begin"});
   }
   // And one that has joined the first communicator, but not the second.
-  const Error error = error_of(2, [&](Communicator& world) {
+  expect_failure(2, ExitCode::data, {"no more"}, [&](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, long_timeout);
     if (world.rank() == 1) fail(ExitCode::data, "no more");
     rank.ranks->split(0);
   });
-  EXPECT_EQ(error.code(), ExitCode::data) << error.what();
 }
 
 TEST_F(NcclFailure, ARankThatDiesWhileOthersConnectToItEndsThem) {
-  const Error error = error_of(2, [](Communicator& world) {
+  expect_failure(2, ExitCode::data, {"no more"}, [](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, long_timeout);
     const Tensor x = rank.make(100, 0);
     if (world.rank() == 1) {
@@ -383,14 +353,13 @@ TEST_F(NcclFailure, ARankThatDiesWhileOthersConnectToItEndsThem) {
     }
     rank.ranks->exchange(x, 1, {}, no_peer, test_site);  // waits for rank 1 to take its side
   });
-  expect_words(error, ExitCode::data, {"no more"});
 }
 
 TEST_F(NcclFailure, UnwindingLeavesNoMemoryInUse) {
   // A rank throws with exchanges under way from and to memory that goes while it unwinds. What would still be read or
   // written then is AddressSanitizer's to see; that nothing hangs, and no thread keeps a group open, is ours.
   for (int trial = 0; trial < 12; ++trial) {
-    const Error error = error_of(3, [&](Communicator& world) {
+    expect_failure(3, ExitCode::data, {"has bad data"}, [&](Communicator& world) {
       GpuRank rank(world, Carrier::nccl, long_timeout);
       connect(rank);
       if (world.rank() == trial % 3) {
@@ -410,13 +379,13 @@ TEST_F(NcclFailure, UnwindingLeavesNoMemoryInUse) {
       }
       world.barrier({"the end"});
     });
-    expect_words(error, ExitCode::data, {"has bad data"});
   }
 }
 
 TEST_F(NcclFailure, AnExchangeThatNobodyWaitsForEndsWithItsCommunicator) {
   // Its memory may go then, and the rank has no part in NCCL any more.
-  const Error error = error_of(2, [&](Communicator& world) {
+  const auto words = {"of 2 has ended its part in NCCL, with exchanges under way"};
+  expect_failure(2, ExitCode::rank, words, [&](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, long_timeout);
     connect(rank);
     const auto pair = rank.ranks->split(0);
@@ -428,11 +397,11 @@ TEST_F(NcclFailure, AnExchangeThatNobodyWaitsForEndsWithItsCommunicator) {
     const Tensor x = rank.make(10, 0);
     pair->exchange(x, 1 - world.rank(), {}, no_peer, test_site);
   });
-  expect_words(error, ExitCode::rank, {"of 2 has ended its part in NCCL, with exchanges under way"});
 }
 
 TEST_F(NcclFailure, AGroupThatIsOpenWhenTheRankGivesUpIsNotPosted) {
-  const Error error = error_of(2, [&](Communicator& world) {
+  const auto words = {"of 2 has ended its part in NCCL, with exchanges under way"};
+  expect_failure(2, ExitCode::rank, words, [&](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, long_timeout);
     connect(rank);
     auto pair = rank.ranks->split(0);
@@ -444,18 +413,14 @@ TEST_F(NcclFailure, AGroupThatIsOpenWhenTheRankGivesUpIsNotPosted) {
     pair.reset();
     rank.ranks->end_group();
   });
-  expect_words(error, ExitCode::rank, {"of 2 has ended its part in NCCL, with exchanges under way"});
 }
 
 TEST_F(NcclFailure, MisuseIsTheCallers) {
   const auto refused = [](const std::function<void(GpuRank&)>& body) {
-    EXPECT_EQ(error_of(1,
-                       [&](Communicator& world) {
-                         GpuRank rank(world, Carrier::nccl);
-                         body(rank);
-                       })
-                  .code(),
-              ExitCode::usage);
+    expect_failure(1, ExitCode::usage, {}, [&](Communicator& world) {
+      GpuRank rank(world, Carrier::nccl);
+      body(rank);
+    });
   };
   refused([](GpuRank& rank) { rank.ranks->wait({99}); });
   refused([](GpuRank& rank) { rank.ranks->exchange(rank.make(2, 0), 1, {}, no_peer, test_site); });
@@ -480,14 +445,13 @@ TEST_F(NcclFailure, MisuseIsTheCallers) {
 
 TEST_F(NcclFailure, TwoRanksOnOneGpuAreRefused) {
   cuda_emulator::set_devices({.count = 2});
-  const Error error = error_of(3, [](Communicator& world) {
+  expect_failure(3, ExitCode::usage, {"ranks 0 and 2 of 3 share one"}, [](Communicator& world) {
     ThreadPool pool(1);
     Allocator allocator(Device::cuda(world.rank() % 2));
     ComputeDevice compute(allocator, pool, nullptr);
     EXPECT_EQ(nccl_if_each_has_a_gpu(world, compute.stream(), long_timeout), nullptr);
     make_nccl_communicator(world, compute.stream(), long_timeout);
   });
-  expect_words(error, ExitCode::usage, {"ranks 0 and 2 of 3 share one"});
 }
 
 #if !defined(RINGTRAIN_SANITIZED)  // a sanitizer wants files of its own, and to be loaded before anything else

@@ -2,15 +2,15 @@
 // it; the long test sends what no count of 32 bits can tell.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "parallel/mpi/mpi_library.h"
 #include "tests/parallel/run_ranks.h"
+#include "tests/support/random_tensor.h"
 
 namespace ringtrain {
 namespace {
 
 using testing::run_ranks;
+using testing::view_of;
 
 constexpr CallSite site{"message in chunks"};
 
@@ -22,10 +22,6 @@ class ChunkLimit {
 
 std::uint8_t content(int rank, std::size_t at) {
   return static_cast<std::uint8_t>(at * 131 + at / 997 + static_cast<std::size_t>(rank));
-}
-
-TensorView view_of(std::vector<std::uint8_t>& bytes) {
-  return host_view(bytes.data(), {static_cast<std::int64_t>(bytes.size())});
 }
 
 TEST(Chunks, MessagesAroundTheLimitArriveWhole) {

@@ -12,6 +12,7 @@
 #include "parallel/collectives.h"
 #include "parallel/ring/ring.h"
 #include "tests/support/attention_state.h"
+#include "tests/support/shards.h"
 
 namespace ringtrain::testing {
 
@@ -48,12 +49,8 @@ class FullRing {
                .D = head_size,
                .dtype = dtype,
                .documents = false,
-               .min_part = min_part}) {
-    for (int rank = 0; rank < world.size(); ++rank) {
-      segments_.push_back(shard_segments(Layout::contiguous, T * world.size(), world.size(), rank));
-      const SegmentExtent extent{segments_.back()[0].start, segments_.back()[0].last(), 0, 0};
-      extents_.emplace_back(std::size_t{1}, std::vector<SegmentExtent>{extent});
-    }
+               .min_part = min_part}),
+        shards_(shards_of(Layout::contiguous, T * world.size(), world.size())) {
     const Shape of_tokens{1, T, heads, head_size}, rows{1, heads, T};
     const DType sums = accumulator(dtype);
     q_ = make("q", dtype, of_tokens), o_ = make("o", sums, of_tokens);
@@ -94,13 +91,13 @@ class FullRing {
     fill(stream_, tensor, 0.5);
     return tensor;
   }
-  AttentionTokens own() const { return {segments_[world_.rank()], {}}; }
+  AttentionTokens own() const { return {shards_.segments[world_.rank()], {}}; }
   /// Returns medians over passes. The end of a pass, where gradients come back, is not counted as a hop's waiting.
   template <class Prepare, class Run, class Visit>
   Times pass(const Prepare& prepare, const Run& run, const Visit& visit, bool backward) {
     std::vector<double> computing, waiting;
     for (int i = 0; i < passes + 1; ++i) {
-      ring_.begin(mask_, extents_, segments_, 1);
+      ring_.begin(mask_, shards_.extents, shards_.segments, 1);
       prepare();
       world_.barrier({"before a pass"});
       double first_hop = 0;
@@ -124,8 +121,7 @@ class FullRing {
   Stream stream_;
   Allocator allocator_;
   Ring ring_;
-  std::vector<SegmentList> segments_;
-  std::vector<ShardExtents> extents_;
+  const Shards shards_;
   Tensor q_, o_, m_, l_, kv_, dkv_, workspace_;
 };
 

@@ -47,7 +47,7 @@ int run_process_tests(Launcher& launcher) {
                     [&](Communicator& world) { code = run_all(world); });
     launcher.finish(code);
   } catch (const Error& error) {
-    const Launcher::ErrorReport words = launcher.fail(error);
+    const ErrorReport words = launcher.fail(error);
     if (words.is_reporter) std::fprintf(stderr, "%s%s\n", words.calls.c_str(), error.what());
     return static_cast<int>(error.code());
   }
@@ -62,7 +62,7 @@ int run_scenario(const Scenarios& scenarios, const std::string& name, double tim
     launcher.finish(0);
     return 0;
   } catch (const Error& error) {
-    const Launcher::ErrorReport words = launcher.fail(error);
+    const ErrorReport words = launcher.fail(error);
     if (words.is_reporter) std::fprintf(stderr, "scenario: %s\n%s", error.what(), words.calls.c_str());
     return static_cast<int>(error.code());
   }

@@ -3,20 +3,15 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
-#include <functional>
 #include <thread>
+
+#include "tests/support/random_tensor.h"
 
 namespace ringtrain::testing {
 
 namespace {
 
 constexpr CallSite test_site{.operation = "test message", .layer = 3, .hop = 2};
-
-template <class Vector>
-auto view_of(Vector& values) {
-  return host_view(values.data(), {static_cast<std::int64_t>(values.size())});
-}
 
 /// The others compute, until long after one has waited too long.
 void compute() {
