@@ -18,30 +18,16 @@ bool has(const std::vector<ActSide>& sides, const ActSide& side) {
   return std::ranges::find(sides, side) != sides.end();
 }
 
-/// The process's, by number.
-struct Published {
-  std::mutex mutex;
-  std::map<std::int64_t, std::weak_ptr<Lockstep>> all;
-};
-Published& published() {
-  static Published instance;
-  return instance;
-}
-
 }  // namespace
 
-std::int64_t Lockstep::publish(const std::shared_ptr<Lockstep>& lockstep) {
-  const std::lock_guard lock(published().mutex);
-  auto& all = published().all;
+std::shared_ptr<Lockstep> Lockstep::of_process(std::int64_t number, int ranks) {
+  static std::mutex mutex;
+  static std::map<std::int64_t, std::weak_ptr<Lockstep>> all;
+  const std::lock_guard lock(mutex);
   std::erase_if(all, [](const auto& one) { return one.second.expired(); });
-  const std::int64_t number = all.empty() ? 0 : all.rbegin()->first + 1;
-  all.emplace(number, lockstep);
-  return number;
-}
-
-std::shared_ptr<Lockstep> Lockstep::find(std::int64_t number) {
-  const std::lock_guard lock(published().mutex);
-  return published().all.at(number).lock();
+  std::shared_ptr<Lockstep> one = all[number].lock();
+  if (!one) all[number] = one = std::make_shared<Lockstep>(ranks);
+  return one;
 }
 
 /// Returns the ranks that the act of this one joins, itself among them; none if one of them has not come.

@@ -33,9 +33,9 @@ class Lockstep {
   static constexpr auto look_interval = std::chrono::milliseconds(20);
 
   explicit Lockstep(int ranks) : places_(ranks) {}
-  /// Returns a number by which the process's threads find `lockstep` as long as it lives.
-  static std::int64_t publish(const std::shared_ptr<Lockstep>& lockstep);
-  static std::shared_ptr<Lockstep> find(std::int64_t number);
+  /// Returns the process's of this number, which is made for the first thread that asks and lives as long as one has
+  /// it.
+  static std::shared_ptr<Lockstep> of_process(std::int64_t number, int ranks);
   /// A rank has come to an act. Returns when all have that it joins. Two ranks come to their acts in the same order.
   void begin(int rank, std::vector<ActSide> sides, const Look& look);
   /// Its act has ended on its GPU. Returns when it has on all of them.

@@ -21,8 +21,6 @@ namespace ringtrain {
 
 namespace {
 
-using OperationKind = NcclOperation::Kind;
-
 ncclDataType_t summed_type(DType dtype) {
   switch (dtype) {
     case DType::float32:
@@ -70,10 +68,14 @@ class NcclCommunicator final : public Communicator {
     nccl_->throw_if_aborted();
     std::vector<NcclOperation> halves;  // NCCL need not know of those without bytes: neither side posts them
     if (to != no_peer && send.bytes() > 0) {
-      halves.push_back({OperationKind::send, send.data, nullptr, send.bytes(), ncclUint8, to});
+      halves.push_back({to, ActSide::Kind::sends, [send, to](ncclComm_t comm, cudaStream_t stream) {
+                          return nccl().ncclSend(send.data, send.bytes(), ncclUint8, to, comm, stream);
+                        }});
     }
     if (from != no_peer && receive.bytes() > 0) {
-      halves.push_back({OperationKind::receive, nullptr, receive.data, receive.bytes(), ncclUint8, from});
+      halves.push_back({from, ActSide::Kind::receives, [receive, from](ncclComm_t comm, cudaStream_t stream) {
+                          return nccl().ncclRecv(receive.data, receive.bytes(), ncclUint8, from, comm, stream);
+                        }});
     }
     if (halves.empty()) return {};
 
@@ -93,18 +95,18 @@ class NcclCommunicator final : public Communicator {
   bool reduces_gpu_memory() const override { return true; }
   Request reduce_scatter(const TensorView& x, const CallSite& site) override {
     const ncclDataType_t type = summed_type(x.dtype);
-    return collective(x, site, [&](const TensorView& slice, int owner) {
+    return collective(x, site, [x, type](const TensorView& slice, int owner, ncclComm_t comm, cudaStream_t stream) {
       const auto count = static_cast<std::size_t>(slice.numel());
-      return owner == no_peer ? NcclOperation{OperationKind::reduce_scatter, x.data, slice.data, count, type, no_peer}
-                              : NcclOperation{OperationKind::reduce, slice.data, slice.data, count, type, owner};
+      return owner == no_peer ? nccl().ncclReduceScatter(x.data, slice.data, count, type, ncclSum, comm, stream)
+                              : nccl().ncclReduce(slice.data, slice.data, count, type, ncclSum, owner, comm, stream);
     });
   }
 
   Request all_gather(const TensorView& x, const CallSite& site) override {
-    return collective(x, site, [&](const TensorView& slice, int owner) {
-      return owner == no_peer
-                 ? NcclOperation{OperationKind::all_gather, slice.data, x.data, slice.bytes(), ncclUint8, no_peer}
-                 : NcclOperation{OperationKind::broadcast, slice.data, slice.data, slice.bytes(), ncclUint8, owner};
+    return collective(x, site, [x](const TensorView& slice, int owner, ncclComm_t comm, cudaStream_t stream) {
+      const std::size_t bytes = slice.bytes();
+      return owner == no_peer ? nccl().ncclAllGather(slice.data, x.data, bytes, ncclUint8, comm, stream)
+                              : nccl().ncclBroadcast(slice.data, slice.data, bytes, ncclUint8, owner, comm, stream);
     });
   }
 
@@ -148,25 +150,27 @@ class NcclCommunicator final : public Communicator {
   void throw_if_aborted() override { nccl_->throw_if_aborted(); }
 
  private:
-  /// One group on the slices of x: operation(slice, owner), of all where they are as long as each other (owner: this
-  /// rank), else one for each.
-  template <class Operation>
-  Request collective(const TensorView& x, const CallSite& site, Operation operation) {
+  /// One group on the slices of x: post(slice, owner, NCCL's communicator, stream), of all where they are as long as
+  /// each other (owner: no_peer), else one for each.
+  template <class Post>
+  Request collective(const TensorView& x, const CallSite& site, Post post) {
     ensure(group_depth_ == 0 && !x.device.is_cpu(), "a collective is of GPU memory, and a group by itself");
     if (size() == 1 || x.numel() == 0) return {};
     nccl_->throw_if_aborted();
     const auto group = std::make_shared<NcclGroup>();
     group->sites.push_back(site);
-    const auto slice = [&](int owner) {
+    const auto add = [&](int owner, int root) {
       const Slice part = slice_of(x.numel(), size(), owner);
-      return x.flat(part.begin, part.end);
+      if (part.count() == 0) return;
+      const TensorView slice = x.flat(part.begin, part.end);
+      group->operations.push_back({.post = [post, slice, root](ncclComm_t comm, cudaStream_t stream) {
+        return post(slice, root, comm, stream);
+      }});
     };
     if (x.numel() % size() == 0) {
-      group->operations.push_back(operation(slice(rank()), no_peer));
+      add(rank(), no_peer);
     } else {
-      for (int owner = 0; owner < size(); ++owner) {
-        if (slice(owner).numel() > 0) group->operations.push_back(operation(slice(owner), owner));
-      }
+      for (int owner = 0; owner < size(); ++owner) add(owner, owner);
     }
     nccl_->launch(*comm_, group);
     groups_.emplace(++requests_, group);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <numeric>
 #include <random>
 #include <utility>
@@ -10,7 +11,6 @@
 #include "framework/cuda/context.h"
 #include "framework/cuda/kernel_loading.h"
 #include "framework/system/run_aside.h"
-#include "parallel/call_history.h"
 #include "parallel/collectives.h"
 #include "parallel/nccl/nccl_library.h"
 #include "parallel/nccl/thread_blocks.h"
@@ -34,32 +34,12 @@ ncclResult_t state_of(const NcclComm& comm) {
   return failed(asked) ? asked : state;
 }
 
-ncclResult_t post(const NcclComm& comm, const NcclOperation& one, cudaStream_t stream) {
-  using Kind = NcclOperation::Kind;
-  const ncclComm_t handle = comm.handle;
-  switch (one.kind) {
-    case Kind::send:
-      return nccl().ncclSend(one.from, one.count, one.type, one.peer, handle, stream);
-    case Kind::receive:
-      return nccl().ncclRecv(one.to, one.count, one.type, one.peer, handle, stream);
-    case Kind::reduce_scatter:
-      return nccl().ncclReduceScatter(one.from, one.to, one.count, one.type, ncclSum, handle, stream);
-    case Kind::reduce:
-      return nccl().ncclReduce(one.from, one.to, one.count, one.type, ncclSum, one.peer, handle, stream);
-    case Kind::all_gather:
-      return nccl().ncclAllGather(one.from, one.to, one.count, one.type, handle, stream);
-    case Kind::broadcast:
-      return nccl().ncclBroadcast(one.from, one.to, one.count, one.type, one.peer, handle, stream);
-  }
-  return ncclInternalError;
-}
-
 /// Posts the operations as one group. The group is closed whatever happens in it.
 ncclResult_t post(const NcclComm& comm, const NcclGroup& group, cudaStream_t stream) {
   ncclResult_t result = nccl().ncclGroupStart();
   if (failed(result)) return result;
   for (const NcclOperation& one : group.operations) {
-    result = post(comm, one, stream);
+    result = one.post(comm.handle, stream);
     if (failed(result)) break;
   }
   const ncclResult_t ended = nccl().ncclGroupEnd();
@@ -78,13 +58,11 @@ std::vector<ActSide> sides_of(const NcclComm& comm, const NcclGroup& group, int 
   const auto add = [&](std::int64_t peer, ActSide::Kind kind) {
     if (peer != rank) sides.push_back({static_cast<int>(peer), kind});
   };
-  for (const NcclOperation& one : group.operations) {
-    if (one.kind == NcclOperation::Kind::send) {
-      add(comm.ranks[one.peer], ActSide::Kind::sends);
-    } else if (one.kind == NcclOperation::Kind::receive) {
-      add(comm.ranks[one.peer], ActSide::Kind::receives);
+  for (const auto& [peer, kind, post] : group.operations) {
+    if (peer != no_peer) {
+      add(comm.ranks[peer], kind);
     } else {
-      for (const std::int64_t peer : comm.ranks) add(peer, ActSide::Kind::gathers);
+      for (const std::int64_t one : comm.ranks) add(one, kind);
     }
   }
   return sides;
@@ -135,10 +113,6 @@ NcclRank::~NcclRank() {
   watchdog_->join();
   cuda::ignore(cudaStreamSynchronize(own_stream_));
   cuda::ignore(cudaStreamDestroy(own_stream_));
-}
-
-std::string NcclRank::name() const {
-  return fmt::format("rank {} of {}", host_->rank(), host_->size());
 }
 
 /// Loads the library; each rank tells of its own machine's.
@@ -240,18 +214,18 @@ void NcclRank::join(const std::shared_ptr<NcclComm>& comm) {
   meet_threads();
 }
 
-/// Threads of one process share one Lockstep: rank 0's.
+/// Threads of one process share one Lockstep, by a number of rank 0's.
 void NcclRank::meet_threads() {
   constexpr CallSite meeting{"meeting the ranks that are threads"};
-  const auto own = std::make_shared<Lockstep>(host_->size());
-  const std::array<std::int64_t, 2> told{number_of_process(), Lockstep::publish(own)};
+  static std::atomic<std::int64_t> numbers = 0;
+  const std::array<std::int64_t, 2> told{number_of_process(), numbers++};
   const std::vector<std::int64_t> all = all_gather(*host_, told, meeting);
   for (std::size_t rank = 0; rank < all.size(); rank += told.size()) {
     if (all[rank] != all[0]) return;
   }
-  lockstep_ = Lockstep::find(all[1]);
+  lockstep_ = Lockstep::of_process(all[1], host_->size());
   cuda::load_kernels();
-  host_->barrier(meeting);  // until then rank 0 keeps its own, and none waits for a rank that still loads
+  host_->barrier(meeting);  // none waits for a rank that still loads
 }
 
 /// NCCL gives the part only when the whole communicator has finished the split (NVIDIA/nccl 1472). It splits only a

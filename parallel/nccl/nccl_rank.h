@@ -31,6 +31,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -39,21 +40,18 @@
 
 #include "framework/cuda/event.h"
 #include "framework/threads.h"
+#include "parallel/call_history.h"
 #include "parallel/communicator.h"
 #include "parallel/nccl/lockstep.h"
 
 namespace ringtrain {
 
 /// One call of NCCL on GPU memory: a side of a message, or a collective; of at least one element (a rank's, of a
-/// collective). from: what send, reduce_scatter, reduce, all_gather and broadcast read; to: what all but send write.
+/// collective).
 struct NcclOperation {
-  enum class Kind { send, receive, reduce_scatter, reduce, all_gather, broadcast };
-  Kind kind = Kind::send;
-  const void* from = nullptr;
-  void* to = nullptr;
-  std::size_t count = 0;
-  ncclDataType_t type = ncclUint8;
-  int peer = no_peer;  // a rank of the communicator; of reduce and broadcast: the root
+  int peer = no_peer;  // a rank of the communicator; no_peer: all gather
+  ActSide::Kind kind = ActSide::Kind::gathers;
+  std::function<ncclResult_t(ncclComm_t, cudaStream_t)> post;
 };
 
 /// Operations that begin together: one group of NCCL.
@@ -128,7 +126,7 @@ class NcclRank {
   void throw_if_comms_aborted() const;
   void watchdog();
   void poll(Lock& lock);
-  std::string name() const;
+  std::string name() const { return rank_name(host_->rank(), host_->size()); }
 
   const std::unique_ptr<Communicator> host_;
   Stream& stream_;
