@@ -28,43 +28,47 @@ struct Gelu {
   static Vector<T> slope(Vector<T> x) { return two_root_two_over_pi * (1 + static_cast<T>(3 * cubic) * x * x); }
 };
 
-/// y = activation(gate) * up. on_gpu: the GPU's half of the public function.
-template <template <class> class Activation, class OnGpu>
-void gated_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up,
-                   const CallerLine& line, const OnGpu& on_gpu) {
+/// y = activation(gate), times up where it is gated. on_gpu: the GPU's half of the public function.
+template <template <class> class Activation, bool gated, class OnGpu>
+void forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up,
+             const CallerLine& line, const OnGpu& on_gpu) {
   check_number(stream, y, "y", line);
-  check_like(stream, gate, "gate", y, "y", line);
-  check_like(stream, up, "up", y, "y", line);
-  if (stream.on_cuda()) return on_gpu(stream, y, gate, up);
+  check_like(stream, gate, gated ? "gate" : "x", y, "y", line);
+  if (gated) check_like(stream, up, "up", y, "y", line);
+  if (stream.on_cuda()) return on_gpu();
   dispatch_dtype(y.dtype, [&]<class S, class A>() {
     S* const y_data = y.as<S>();
-    const S *const gate_data = gate.as<S>(), *const up_data = up.as<S>();
+    const S *const gate_data = gate.as<S>(), *const up_data = gated ? up.as<S>() : nullptr;
     cpu::map<A>(stream.pool(), y.numel(), [=](auto at) {
       const Vector<A> g = at(gate_data);
-      at.put(y_data, g * cpu::sigmoid<A>(Activation<A>::argument(g)).of_x * at(up_data));
+      Vector<A> result = g * cpu::sigmoid<A>(Activation<A>::argument(g)).of_x;
+      if constexpr (gated) result *= at(up_data);
+      at.put(y_data, result);
     });
   });
 }
 
-template <template <class> class Activation, class OnGpu>
-void gated_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
-                    const ConstTensorView& gate, const ConstTensorView& up, const CallerLine& line,
-                    const OnGpu& on_gpu) {
+template <template <class> class Activation, bool gated, class OnGpu>
+void backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
+              const ConstTensorView& gate, const ConstTensorView& up, const CallerLine& line, const OnGpu& on_gpu) {
   check_number(stream, dy, "dy", line);
-  check_like(stream, dgate, "dgate", dy, "dy", line);
-  check_like(stream, dup, "dup", dy, "dy", line);
-  check_like(stream, gate, "gate", dy, "dy", line);
-  check_like(stream, up, "up", dy, "dy", line);
-  if (stream.on_cuda()) return on_gpu(stream, dgate, dup, dy, gate, up);
+  check_like(stream, dgate, gated ? "dgate" : "dx", dy, "dy", line);
+  if (gated) check_like(stream, dup, "dup", dy, "dy", line);
+  check_like(stream, gate, gated ? "gate" : "x", dy, "dy", line);
+  if (gated) check_like(stream, up, "up", dy, "dy", line);
+  if (stream.on_cuda()) return on_gpu();
   dispatch_dtype(dy.dtype, [&]<class S, class A>() {
-    S *const dgate_data = dgate.as<S>(), *const dup_data = dup.as<S>();
-    const S *const dy_data = dy.as<S>(), *const gate_data = gate.as<S>(), *const up_data = up.as<S>();
+    S *const dgate_data = dgate.as<S>(), *const dup_data = gated ? dup.as<S>() : nullptr;
+    const S *const dy_data = dy.as<S>(), *const gate_data = gate.as<S>();
+    const S* const up_data = gated ? up.as<S>() : nullptr;
     cpu::map<A>(stream.pool(), dy.numel(), [=](auto at) {
-      const Vector<A> g = at(gate_data), u = at(up_data), d = at(dy_data);
+      const Vector<A> g = at(gate_data), d = at(dy_data);
+      Vector<A> of_gate = d;
+      if constexpr (gated) of_gate *= at(up_data);
       const Sigmoid<A> s = cpu::sigmoid<A>(Activation<A>::argument(g));
       // With a = argument(g): d (g s(a)) / dg = s(a) + g s(a) s(-a) a'
-      at.put(dgate_data, d * u * s.of_x * (1 + g * s.of_minus_x * Activation<A>::slope(g)));
-      at.put(dup_data, d * g * s.of_x);
+      at.put(dgate_data, of_gate * s.of_x * (1 + g * s.of_minus_x * Activation<A>::slope(g)));
+      if constexpr (gated) at.put(dup_data, d * g * s.of_x);
     });
   });
 }
@@ -73,53 +77,33 @@ void gated_backward(Stream& stream, const TensorView& dgate, const TensorView& d
 
 void swiglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up,
                     const CallerLine& line) {
-  gated_forward<Silu>(stream, y, gate, up, line, cuda::swiglu_forward);
+  forward<Silu, true>(stream, y, gate, up, line, [&] { cuda::swiglu_forward(stream, y, gate, up); });
 }
 
 void swiglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
                      const ConstTensorView& gate, const ConstTensorView& up, const CallerLine& line) {
-  gated_backward<Silu>(stream, dgate, dup, dy, gate, up, line, cuda::swiglu_backward);
+  backward<Silu, true>(stream, dgate, dup, dy, gate, up, line,
+                       [&] { cuda::swiglu_backward(stream, dgate, dup, dy, gate, up); });
 }
 
 void geglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up,
                    const CallerLine& line) {
-  gated_forward<Gelu>(stream, y, gate, up, line, cuda::geglu_forward);
+  forward<Gelu, true>(stream, y, gate, up, line, [&] { cuda::geglu_forward(stream, y, gate, up); });
 }
 
 void geglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
                     const ConstTensorView& gate, const ConstTensorView& up, const CallerLine& line) {
-  gated_backward<Gelu>(stream, dgate, dup, dy, gate, up, line, cuda::geglu_backward);
+  backward<Gelu, true>(stream, dgate, dup, dy, gate, up, line,
+                       [&] { cuda::geglu_backward(stream, dgate, dup, dy, gate, up); });
 }
 
 void gelu_forward(Stream& stream, const TensorView& y, const ConstTensorView& x, const CallerLine& line) {
-  check_number(stream, y, "y", line);
-  check_like(stream, x, "x", y, "y", line);
-  if (stream.on_cuda()) return cuda::gelu_forward(stream, y, x);
-  dispatch_dtype(y.dtype, [&]<class S, class A>() {
-    S* const y_data = y.as<S>();
-    const S* const x_data = x.as<S>();
-    cpu::map<A>(stream.pool(), y.numel(), [=](auto at) {
-      const Vector<A> v = at(x_data);
-      at.put(y_data, v * cpu::sigmoid<A>(Gelu<A>::argument(v)).of_x);
-    });
-  });
+  forward<Gelu, false>(stream, y, x, {}, line, [&] { cuda::gelu_forward(stream, y, x); });
 }
 
 void gelu_backward(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& x,
                    const CallerLine& line) {
-  check_number(stream, dy, "dy", line);
-  check_like(stream, dx, "dx", dy, "dy", line);
-  check_like(stream, x, "x", dy, "dy", line);
-  if (stream.on_cuda()) return cuda::gelu_backward(stream, dx, dy, x);
-  dispatch_dtype(dy.dtype, [&]<class S, class A>() {
-    S* const dx_data = dx.as<S>();
-    const S *const dy_data = dy.as<S>(), *const x_data = x.as<S>();
-    cpu::map<A>(stream.pool(), dy.numel(), [=](auto at) {
-      const Vector<A> v = at(x_data);
-      const Sigmoid<A> s = cpu::sigmoid<A>(Gelu<A>::argument(v));
-      at.put(dx_data, at(dy_data) * s.of_x * (1 + v * s.of_minus_x * Gelu<A>::slope(v)));
-    });
-  });
+  backward<Gelu, false>(stream, dx, {}, dy, x, {}, line, [&] { cuda::gelu_backward(stream, dx, dy, x); });
 }
 
 }  // namespace ringtrain

@@ -15,10 +15,6 @@ using cpu::Vector;
 
 namespace {
 
-struct Sizes {
-  std::int64_t T, C;
-};
-
 /// Tensors of a call, by their names in the header.
 struct Named {
   ConstTensorView tensor;
@@ -27,9 +23,9 @@ struct Named {
 using AllNamed = std::initializer_list<Named>;
 
 /// Checks x [T, C] and what goes with it: rows like it, weights [C], statistics [T], and gradients of weights [C],
-/// which are empty where they are frozen. Returns T and C.
-Sizes check_call(const Stream& stream, const CallerLine& line, const ConstTensorView& x, AllNamed rows,
-                 AllNamed weights, AllNamed statistics, AllNamed gradients = {}) {
+/// which are empty where they are frozen.
+void check_call(const Stream& stream, const CallerLine& line, const ConstTensorView& x, AllNamed rows, AllNamed weights,
+                AllNamed statistics, AllNamed gradients = {}) {
   check_number(stream, x, "x", line);
   check_argument(stream, x, "x", {{"T", any_size}, {"C", any_size}}, x.dtype, line);
   const std::int64_t T = x.dim(0), C = x.dim(1);
@@ -40,131 +36,116 @@ Sizes check_call(const Stream& stream, const CallerLine& line, const ConstTensor
   for (const auto& [dw, name] : gradients) {
     if (!dw.empty()) check_argument(stream, dw, name, {{"C", C}}, sums, line);
   }
-  return {T, C};
 }
 
-}  // namespace
-
-void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const ConstTensorView& x,
-                     const ConstTensorView& w, double eps, double offset, const CallerLine& line) {
-  const auto [T, C] = check_call(stream, line, x, {{y, "y"}}, {{w, "w"}}, {{rstd, "rstd"}});
-  if (stream.on_cuda()) return cuda::rmsnorm_forward(stream, y, rstd, x, w, eps, offset);
-  dispatch_dtype(x.dtype, [&, T = T, C = C]<class S, class A>() {
+/// LayerNorm, or RMSNorm, which has no mean and no b, and whose w counts from `offset` on.
+template <bool layer>
+void forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,
+             const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& b, double eps, double offset) {
+  dispatch_dtype(x.dtype, [&, T = x.dim(0), C = x.dim(1)]<class S, class A>() {
     const auto from = static_cast<A>(offset);
     S* const y_data = y.as<S>();
-    A* const rstd_data = rstd.as<A>();
-    const S *const x_data = x.as<S>(), *const w_data = w.as<S>();
-    cpu::for_rows(stream.pool(), T, C, [=](std::int64_t t) {
-      const S* const row = x_data + t * C;  // [C]
-      S* const to = y_data + t * C;         // [C]
-      const double squares = cpu::sum_in_double(0, C, [=](auto at) {
-        const auto value = at(row);
-        return value * value;
-      });
-      const auto r = static_cast<A>(1 / std::sqrt(squares / static_cast<double>(C) + eps));
-      rstd_data[t] = r;
-      cpu::for_vectors<A>(0, C, [=](auto at) { at.put(to, at(row) * r * (from + at(w_data))); });
-    });
-  });
-}
-
-// With n = x rstd (the normalised row) and g = dy (offset + w): dx = rstd (g - n mean(g n)), dw = sum over tokens of
-// dy n.
-void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const ConstTensorView& dy,
-                      const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& rstd, bool accumulate,
-                      double offset, const CallerLine& line) {
-  const auto [T, C] = check_call(stream, line, x, {{dx, "dx"}, {dy, "dy"}}, {{w, "w"}}, {{rstd, "rstd"}}, {{dw, "dw"}});
-  if (stream.on_cuda()) return cuda::rmsnorm_backward(stream, dx, dw, dy, x, w, rstd, accumulate, offset);
-  dispatch_dtype(x.dtype, [&, T = T, C = C]<class S, class A>() {
-    const auto from = static_cast<A>(offset);
-    S* const dx_data = dx.as<S>();
-    A* const dw_data = dw.empty() ? nullptr : dw.as<A>();
-    const S *const dy_data = dy.as<S>(), *const x_data = x.as<S>(), *const w_data = w.as<S>();
-    const A* const rstd_data = rstd.as<A>();
-    // First dw, then dx: dx may be the memory of dy.
-    if (!dw.empty()) {
-      cpu::sum_rows_into(stream.pool(), T, C, dw_data, [=](std::int64_t t, auto at) {
-        return at(dy_data + t * C) * at(x_data + t * C) * static_cast<double>(rstd_data[t]);
-      });
-    }
-    cpu::for_rows(stream.pool(), T, C, [=](std::int64_t t) {
-      const S *const row = x_data + t * C, *const g = dy_data + t * C;  // [C]
-      S* const to = dx_data + t * C;                                    // [C]
-      const A r = rstd_data[t];
-      const double dot = cpu::sum_in_double(0, C, [=](auto at) { return at(g) * (from + at(w_data)) * at(row); });
-      const auto slope = static_cast<A>(dot * r * r / static_cast<double>(C));
-      cpu::for_vectors<A>(0, C, [=](auto at) {
-        const Vector<A> d = r * (at(g) * (from + at(w_data)) - at(row) * slope);
-        at.put(to, accumulate ? at(to) + d : d);
-      });
-    });
-  });
-}
-
-void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,
-                       const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& b, double eps,
-                       const CallerLine& line) {
-  const auto [T, C] = check_call(stream, line, x, {{y, "y"}}, {{w, "w"}, {b, "b"}}, {{mean, "mean"}, {rstd, "rstd"}});
-  if (stream.on_cuda()) return cuda::layernorm_forward(stream, y, mean, rstd, x, w, b, eps);
-  dispatch_dtype(x.dtype, [&, T = T, C = C]<class S, class A>() {
-    S* const y_data = y.as<S>();
-    A *const mean_data = mean.as<A>(), *const rstd_data = rstd.as<A>();
-    const S *const x_data = x.as<S>(), *const w_data = w.as<S>(), *const b_data = b.as<S>();
+    A *const mean_data = layer ? mean.as<A>() : nullptr, *const rstd_data = rstd.as<A>();
+    const S *const x_data = x.as<S>(), *const w_data = w.as<S>(), *const b_data = layer ? b.as<S>() : nullptr;
     cpu::for_rows(stream.pool(), T, C, [=](std::int64_t t) {
       const S* const row = x_data + t * C;  // [C]
       S* const to = y_data + t * C;         // [C]
       const auto width = static_cast<double>(C);
-      const double average = cpu::sum_in_double(0, C, [=](auto at) { return at(row); }) / width;
+      const double average = layer ? cpu::sum_in_double(0, C, [=](auto at) { return at(row); }) / width : 0;
       // The second pass over the row (still in L1) keeps rows of a large mean exact.
       const double squares = cpu::sum_in_double(0, C, [=](auto at) {
         const auto value = at(row) - average;
         return value * value;
       });
       const auto m = static_cast<A>(average), r = static_cast<A>(1 / std::sqrt(squares / width + eps));
-      mean_data[t] = m;
+      if (layer) mean_data[t] = m;
       rstd_data[t] = r;
-      cpu::for_vectors<A>(0, C, [=](auto at) { at.put(to, (at(row) - m) * r * at(w_data) + at(b_data)); });
+      cpu::for_vectors<A>(0, C, [=](auto at) {
+        if constexpr (layer) {
+          at.put(to, (at(row) - m) * r * at(w_data) + at(b_data));
+        } else {
+          at.put(to, at(row) * r * (from + at(w_data)));
+        }
+      });
     });
   });
 }
 
-// With n = (x - mean) rstd and g = dy w: dx = rstd (g - mean(g) - n mean(g n)), dw = sum of dy n, db = sum of dy.
-void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& db,
-                        const ConstTensorView& dy, const ConstTensorView& x, const ConstTensorView& w,
-                        const ConstTensorView& mean, const ConstTensorView& rstd, bool accumulate,
-                        const CallerLine& line) {
-  const auto [T, C] = check_call(stream, line, x, {{dx, "dx"}, {dy, "dy"}}, {{w, "w"}},
-                                 {{mean, "mean"}, {rstd, "rstd"}}, {{dw, "dw"}, {db, "db"}});
-  if (stream.on_cuda()) return cuda::layernorm_backward(stream, dx, dw, db, dy, x, w, mean, rstd, accumulate);
-  dispatch_dtype(x.dtype, [&, T = T, C = C]<class S, class A>() {
+/// With n = (x - mean) rstd (the normalised row) and g = dy w: dx = rstd (g - mean(g) - n mean(g n)), dw = sum over
+/// tokens of dy n, db = sum of dy. RMSNorm has no means, and g = dy (offset + w).
+template <bool layer>
+void backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& db,
+              const ConstTensorView& dy, const ConstTensorView& x, const ConstTensorView& w,
+              const ConstTensorView& mean, const ConstTensorView& rstd, bool accumulate, double offset) {
+  dispatch_dtype(x.dtype, [&, T = x.dim(0), C = x.dim(1)]<class S, class A>() {
     S* const dx_data = dx.as<S>();
-    A *const dw_data = dw.empty() ? nullptr : dw.as<A>(), *const db_data = db.empty() ? nullptr : db.as<A>();
     const S *const dy_data = dy.as<S>(), *const x_data = x.as<S>(), *const w_data = w.as<S>();
-    const A *const mean_data = mean.as<A>(), *const rstd_data = rstd.as<A>();
+    const A *const mean_data = layer ? mean.as<A>() : nullptr, *const rstd_data = rstd.as<A>();
+    const auto weight = [=, from = static_cast<A>(offset)](auto at) {
+      if constexpr (layer) return at(w_data);
+      if constexpr (!layer) return from + at(w_data);
+    };
+    const auto mean_of = [=](std::int64_t t) { return layer ? mean_data[t] : A{0}; };
+    // First dw and db, then dx: dx may be the memory of dy.
     if (!dw.empty()) {
-      cpu::sum_rows_into(stream.pool(), T, C, dw_data, [=](std::int64_t t, auto at) {
-        return at(dy_data + t * C) * (at(x_data + t * C) - static_cast<double>(mean_data[t])) *
+      cpu::sum_rows_into(stream.pool(), T, C, dw.as<A>(), [=](std::int64_t t, auto at) {
+        return at(dy_data + t * C) * (at(x_data + t * C) - static_cast<double>(mean_of(t))) *
                static_cast<double>(rstd_data[t]);
       });
     }
     if (!db.empty()) {
-      cpu::sum_rows_into(stream.pool(), T, C, db_data, [=](std::int64_t t, auto at) { return at(dy_data + t * C); });
+      cpu::sum_rows_into(stream.pool(), T, C, db.as<A>(), [=](std::int64_t t, auto at) { return at(dy_data + t * C); });
     }
     cpu::for_rows(stream.pool(), T, C, [=](std::int64_t t) {
       const S *const row = x_data + t * C, *const g = dy_data + t * C;  // [C]
       S* const to = dx_data + t * C;                                    // [C]
-      const A m = mean_data[t], r = rstd_data[t];
-      const double sum = cpu::sum_in_double(0, C, [=](auto at) { return at(g) * at(w_data); });
+      const A m = mean_of(t), r = rstd_data[t];
+      const double sum = layer ? cpu::sum_in_double(0, C, [=](auto at) { return at(g) * weight(at); }) : 0;
       const double dot =
-          cpu::sum_in_double(0, C, [=](auto at) { return at(g) * at(w_data) * (at(row) - static_cast<double>(m)); });
-      const auto offset = static_cast<A>(sum / static_cast<double>(C));
+          cpu::sum_in_double(0, C, [=](auto at) { return at(g) * weight(at) * (at(row) - static_cast<double>(m)); });
+      const auto mean_gradient = static_cast<A>(sum / static_cast<double>(C));
       const auto slope = static_cast<A>(dot * r * r / static_cast<double>(C));
       cpu::for_vectors<A>(0, C, [=](auto at) {
-        const Vector<A> d = r * (at(g) * at(w_data) - offset - (at(row) - m) * slope);
+        const Vector<A> d = r * (at(g) * weight(at) - mean_gradient - (at(row) - m) * slope);
         at.put(to, accumulate ? at(to) + d : d);
       });
     });
   });
+}
+
+}  // namespace
+
+void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const ConstTensorView& x,
+                     const ConstTensorView& w, double eps, double offset, const CallerLine& line) {
+  check_call(stream, line, x, {{y, "y"}}, {{w, "w"}}, {{rstd, "rstd"}});
+  if (stream.on_cuda()) return cuda::rmsnorm_forward(stream, y, rstd, x, w, eps, offset);
+  forward</*layer=*/false>(stream, y, {}, rstd, x, w, {}, eps, offset);
+}
+
+void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const ConstTensorView& dy,
+                      const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& rstd, bool accumulate,
+                      double offset, const CallerLine& line) {
+  check_call(stream, line, x, {{dx, "dx"}, {dy, "dy"}}, {{w, "w"}}, {{rstd, "rstd"}}, {{dw, "dw"}});
+  if (stream.on_cuda()) return cuda::rmsnorm_backward(stream, dx, dw, dy, x, w, rstd, accumulate, offset);
+  backward</*layer=*/false>(stream, dx, dw, {}, dy, x, w, {}, rstd, accumulate, offset);
+}
+
+void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,
+                       const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& b, double eps,
+                       const CallerLine& line) {
+  check_call(stream, line, x, {{y, "y"}}, {{w, "w"}, {b, "b"}}, {{mean, "mean"}, {rstd, "rstd"}});
+  if (stream.on_cuda()) return cuda::layernorm_forward(stream, y, mean, rstd, x, w, b, eps);
+  forward</*layer=*/true>(stream, y, mean, rstd, x, w, b, eps, 0);
+}
+
+void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& db,
+                        const ConstTensorView& dy, const ConstTensorView& x, const ConstTensorView& w,
+                        const ConstTensorView& mean, const ConstTensorView& rstd, bool accumulate,
+                        const CallerLine& line) {
+  check_call(stream, line, x, {{dx, "dx"}, {dy, "dy"}}, {{w, "w"}}, {{mean, "mean"}, {rstd, "rstd"}},
+             {{dw, "dw"}, {db, "db"}});
+  if (stream.on_cuda()) return cuda::layernorm_backward(stream, dx, dw, db, dy, x, w, mean, rstd, accumulate);
+  backward</*layer=*/true>(stream, dx, dw, db, dy, x, w, mean, rstd, accumulate, 0);
 }
 
 }  // namespace ringtrain

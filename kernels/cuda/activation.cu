@@ -28,44 +28,31 @@ struct Gelu {
   static __device__ __forceinline__ float slope(float x) { return two_root_two_over_pi * (1 + 3 * cubic * x * x); }
 };
 
-template <class Activation>
-struct GatedForward {
-  __device__ void operator()(const float (&in)[2], float (&out)[1]) const {
-    const float gate = in[0], up = in[1];
-    out[0] = gate * sigmoid(Activation::argument(gate)).of_x * up;
+template <class Activation, bool gated>
+struct Forward {
+  __device__ void operator()(const float (&in)[gated ? 2 : 1], float (&out)[1]) const {
+    out[0] = in[0] * sigmoid(Activation::argument(in[0])).of_x;
+    if constexpr (gated) out[0] *= in[1];
   }
 };
 
-template <class Activation>
-struct GatedBackward {
-  __device__ void operator()(const float (&in)[3], float (&out)[2]) const {
-    const float dy = in[0], gate = in[1], up = in[2];
+template <class Activation, bool gated>
+struct Backward {
+  __device__ void operator()(const float (&in)[gated ? 3 : 2], float (&out)[gated ? 2 : 1]) const {
+    const float dy = in[0], gate = in[1];
+    float of_gate = dy;
+    if constexpr (gated) of_gate *= in[2];
     const Sigmoid s = sigmoid(Activation::argument(gate));
     // With a = argument(g): d (g s(a)) / dg = s(a) + g s(a) s(-a) a'
-    out[0] = dy * up * s.of_x * (1 + gate * s.of_minus_x * Activation::slope(gate));
-    out[1] = dy * gate * s.of_x;
-  }
-};
-
-struct GeluForward {
-  __device__ void operator()(const float (&in)[1], float (&out)[1]) const {
-    const float x = in[0];
-    out[0] = x * sigmoid(Gelu::argument(x)).of_x;
-  }
-};
-
-struct GeluBackward {
-  __device__ void operator()(const float (&in)[2], float (&out)[1]) const {
-    const float dy = in[0], x = in[1];
-    const Sigmoid s = sigmoid(Gelu::argument(x));
-    out[0] = dy * s.of_x * (1 + x * s.of_minus_x * Gelu::slope(x));
+    out[0] = of_gate * s.of_x * (1 + gate * s.of_minus_x * Activation::slope(gate));
+    if constexpr (gated) out[1] = dy * gate * s.of_x;
   }
 };
 
 template <class Activation>
 void gated_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
   dispatch_storage(y.dtype, [&]<class T>() {
-    map(stream.cuda(), y.numel(), GatedForward<Activation>{},
+    map(stream.cuda(), y.numel(), Forward<Activation, true>{},
         MapTensors<T, T, 1, 2>{{y.as<T>()}, {gate.as<T>(), up.as<T>()}});
   });
 }
@@ -74,7 +61,7 @@ template <class Activation>
 void gated_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
                     const ConstTensorView& gate, const ConstTensorView& up) {
   dispatch_storage(dy.dtype, [&]<class T>() {
-    map(stream.cuda(), dy.numel(), GatedBackward<Activation>{},
+    map(stream.cuda(), dy.numel(), Backward<Activation, true>{},
         MapTensors<T, T, 2, 3>{{dgate.as<T>(), dup.as<T>()}, {dy.as<T>(), gate.as<T>(), up.as<T>()}});
   });
 }
@@ -99,13 +86,14 @@ void geglu_backward(Stream& stream, const TensorView& dgate, const TensorView& d
 
 void gelu_forward(Stream& stream, const TensorView& y, const ConstTensorView& x) {
   dispatch_storage(y.dtype, [&]<class T>() {
-    map(stream.cuda(), y.numel(), GeluForward{}, MapTensors<T, T, 1, 1>{{y.as<T>()}, {x.as<T>()}});
+    map(stream.cuda(), y.numel(), Forward<Gelu, false>{}, MapTensors<T, T, 1, 1>{{y.as<T>()}, {x.as<T>()}});
   });
 }
 
 void gelu_backward(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& x) {
   dispatch_storage(dx.dtype, [&]<class T>() {
-    map(stream.cuda(), dx.numel(), GeluBackward{}, MapTensors<T, T, 1, 2>{{dx.as<T>()}, {dy.as<T>(), x.as<T>()}});
+    map(stream.cuda(), dx.numel(), Backward<Gelu, false>{},
+        MapTensors<T, T, 1, 2>{{dx.as<T>()}, {dy.as<T>(), x.as<T>()}});
   });
 }
 

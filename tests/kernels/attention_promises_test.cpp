@@ -1,7 +1,6 @@
 // What attention promises beyond its values: the same bits for any number of threads and for a contiguous causal ring,
 // hidden tiles never read, the workspace's formula.
 #include <cstring>
-#include <type_traits>
 
 #include "kernels/cpu/attention_cpu.h"
 #include "tests/kernels/attention_case.h"
@@ -32,15 +31,6 @@ void expect_same_bits_for_any_workers(const AttentionCase& c) {
     }
   }
 }
-
-/// Whether backward takes a view of this type where dk is written.
-template <class View>
-constexpr bool takes_as_dk =
-    std::is_invocable_v<decltype(attention_backward), Stream&, AttentionShape, ConstTensorView, ConstTensorView,
-                        ConstTensorView, ConstTensorView, ConstTensorView, ConstTensorView, AttentionTokens,
-                        AttentionTokens, TensorView, View, TensorView, TensorView, bool, CallerLine>;
-static_assert(takes_as_dk<TensorView>);
-static_assert(!takes_as_dk<ConstTensorView>, "an input in the place of an output must not compile");
 
 TEST(Attention, SameBitsForAnyNumberOfWorkers) {
   for (bool causal : {true, false}) {

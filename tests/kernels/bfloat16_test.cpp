@@ -5,11 +5,8 @@
 // deep sums) are met. Attention: bfloat16_attention_test.cpp.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdio>
-#include <limits>
 #include <string>
 
 #include "kernels/activation.h"

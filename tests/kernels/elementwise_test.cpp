@@ -74,15 +74,12 @@ TYPED_TEST(ElementwiseTest, NormalsDependOnTheIndexAlone) {
   EXPECT_EQ(part[3], static_cast<R>(0.02 * random_normal(9, Purpose::weights, 21003)));
 }
 
-TEST(CopyTest, TakesAnyTypeAndRefusesTwo) {
+TEST(CopyTest, TakesAnyType) {
   CpuStream stream;
   const std::vector<std::int32_t> x = {1, -2, 3};
   std::vector<std::int32_t> y(3);
   copy(stream, view_of(y), view_of(x));
   EXPECT_EQ(y, x);
-  std::vector<float> other(3);
-  EXPECT_THROW(copy(stream, view_of(other), view_of(x)), Error);
-  EXPECT_THROW(copy(stream, view_of(y).flat(0, 2), view_of(x)), Error);
 }
 
 }  // namespace

@@ -1,14 +1,12 @@
 // Inputs and outputs of kernels differ in type: what is an input in one place does not compile as an output of another.
 #include <gtest/gtest.h>
 
-#include <string>
 #include <type_traits>
 #include <vector>
 
 #include "framework/const_tensor_view.h"
 #include "framework/error.h"
 #include "framework/stream.h"
-#include "framework/thread_pool.h"
 #include "kernels/activation.h"
 #include "kernels/attention.h"
 #include "kernels/attention_sinks.h"

@@ -3,7 +3,6 @@
 #include "kernels/norm.h"
 
 #include <cmath>
-#include <string>
 
 #include "reference/operations.h"
 #include "tests/support/kernel_harness.h"

@@ -17,6 +17,7 @@
 #include "framework/allocator.h"
 #include "framework/cuda/check.h"
 #include "framework/cuda/context.h"
+#include "tests/support/elements.h"
 #include "tests/support/gpu.h"
 #include "tests/support/kernel_harness.h"
 
@@ -82,9 +83,10 @@ class GpuKernelTest : public GpuTest {
   Both values(const std::vector<double>& x, const Shape& shape, DType dtype, std::int64_t skip = 0) {
     Both both = output(shape, dtype, skip);
     std::vector<unsigned char> bytes(both.gpu.bytes());
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      both.cpu.as<double>()[i] = as_held(x[i], dtype);
-      put(bytes.data(), i, both.cpu.as<double>()[i], dtype);
+    const TensorView held{bytes.data(), shape, dtype, Device::cpu()};
+    for (std::int64_t i = 0; i < std::ssize(x); ++i) {
+      set_element(held, i, x[i]);
+      both.cpu.as<double>()[i] = element(held, i);
     }
     upload(both.gpu.data, bytes);
     return both;
@@ -134,10 +136,8 @@ class GpuKernelTest : public GpuTest {
 
   /// Returns what the GPU has, in double.
   std::vector<double> on_host(const TensorView& x) {
-    const auto bytes = download(x.data, x.bytes());
-    std::vector<double> host(x.numel());
-    for (std::size_t i = 0; i < host.size(); ++i) host[i] = get(bytes.data(), i, x.dtype);
-    return host;
+    std::vector<unsigned char> bytes = download(x.data, x.bytes());
+    return elements(TensorView{bytes.data(), x.shape, x.dtype, Device::cpu()});
   }
 
   /// The GPU's tensor agrees with the CPU's double one. float32 and float64: max|difference| is at most tolerance *
@@ -203,25 +203,6 @@ class GpuKernelTest : public GpuTest {
     std::vector<std::vector<unsigned char>> all;
     for (const Block& block : blocks_) all.push_back(download(block.all.view().data, block.all.view().bytes()));
     return all;
-  }
-  template <class T>
-  static T element(const unsigned char* bytes, std::size_t i) {
-    T x;
-    std::memcpy(&x, bytes + i * sizeof(T), sizeof(T));
-    return x;
-  }
-  static double get(const unsigned char* bytes, std::size_t i, DType dtype) {
-    if (dtype == DType::bfloat16) return element<BFloat16>(bytes, i).value();
-    return dtype == DType::float32 ? static_cast<double>(element<float>(bytes, i)) : element<double>(bytes, i);
-  }
-  template <class T>
-  static void put_as(unsigned char* bytes, std::size_t i, T x) {
-    std::memcpy(bytes + i * sizeof(T), &x, sizeof(T));
-  }
-  static void put(unsigned char* bytes, std::size_t i, double x, DType dtype) {
-    if (dtype == DType::bfloat16) return put_as(bytes, i, BFloat16::rounded(static_cast<float>(x)));
-    if (dtype == DType::float32) return put_as(bytes, i, static_cast<float>(x));
-    put_as(bytes, i, x);
   }
 
   CpuStream cpu_;

@@ -22,6 +22,65 @@ __device__ __forceinline__ float over_row(float x, Combine&& combine) {
   return x;
 }
 
+/// A thread's share of a query's row, at `row` of [B, H, Tq] and `element` of [B, Tq, H, D].
+template <class C>
+struct RowState {
+  float m, l, o[C::elements];
+};
+
+template <class T, class C>
+__device__ __forceinline__ RowState<C> read_state(const ForwardCall<T>& call, std::int64_t row, std::int64_t element,
+                                                  int sub, bool known) {
+  RowState<C> state{known ? call.m[row] : -INFINITY, known ? call.l[row] : 0.0F, {}};
+#pragma unroll
+  for (int i = 0; i < C::elements; ++i) {
+    const int d = sub + C::per_row * i;
+    state.o[i] = known && d < call.shape.D ? call.o[element + d] : 0.0F;
+  }
+  return state;
+}
+
+/// Brings a state to the maximum with these scores; p: where the row's probabilities go.
+template <class C>
+__device__ __forceinline__ void softmax(RowState<C>& state, const float (&s)[C::scores], float* p, int sub) {
+  float largest = -INFINITY, sum = 0.0F;
+#pragma unroll
+  for (int i = 0; i < C::scores; ++i) largest = fmaxf(largest, s[i]);
+  largest = over_row<C>(largest, [](float x, float y) { return fmaxf(x, y); });
+  const float now = fmaxf(state.m, largest), base = now == -INFINITY ? 0.0F : now;  // no key so far: no NaN below
+  const float shrink = expf(state.m - base);
+#pragma unroll
+  for (int i = 0; i < C::scores; ++i) sum += p[sub + C::per_row * i] = expf(s[i] - base);
+  state.m = now;
+  state.l = fmaf(state.l, shrink, over_row<C>(sum, [](float x, float y) { return x + y; }));
+#pragma unroll
+  for (int i = 0; i < C::elements; ++i) state.o[i] *= shrink;
+}
+
+/// Writes the state back, or, at the last block, out and lse.
+template <class T, class C>
+__device__ __forceinline__ void write_state(const ForwardCall<T>& call, const RowState<C>& state, std::int64_t row,
+                                            std::int64_t element, int sub) {
+  const float inverse = state.l == 0.0F ? 0.0F : 1.0F / state.l;
+#pragma unroll
+  for (int i = 0; i < C::elements; ++i) {
+    const int d = sub + C::per_row * i;
+    if (d >= call.shape.D) continue;
+    if (call.last) {
+      store(call.out + element + d, rounded<T>(Pack<float, 1>{{state.o[i] * inverse}}));
+    } else {
+      call.o[element + d] = state.o[i];
+    }
+  }
+  if (sub != 0) return;
+  if (call.last) {
+    call.lse[row] = state.l == 0.0F ? -INFINITY : state.m + logf(state.l);
+  } else {
+    call.m[row] = state.m;
+    call.l[row] = state.l;
+  }
+}
+
 /// Grid: as take_queries.
 template <class T, class C, bool Capped>
 __global__ void __launch_bounds__(C::threads, 1) forward_kernel(const __grid_constant__ ForwardCall<T> call) {
@@ -34,15 +93,10 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(const __grid_con
   bool more = cursor.next(shared.seen);
   if (!more && !call.first && !call.last) return;
 
-  const bool mine = at.row < tile.count, known = mine && !call.first;
+  const bool mine = at.row < tile.count;
   const std::int64_t row = first_row + at.row, element = first_element + at.row * std::int64_t{H} * D;
   const Scores<Capped> scores(call.shape);
-  float m = known ? call.m[row] : -INFINITY, l = known ? call.l[row] : 0.0F, o[C::elements];
-#pragma unroll
-  for (int i = 0; i < C::elements; ++i) {
-    const int d = at.sub + C::per_row * i;
-    o[i] = known && d < D ? call.o[element + d] : 0.0F;
-  }
+  RowState<C> state = read_state<T, C>(call, row, element, at.sub, mine && !call.first);
   const std::int32_t* const query_documents = documents_at(call.queries, b, tile.begin);
 
   for (; more; more = cursor.next(shared.seen)) {
@@ -51,55 +105,23 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(const __grid_con
     const std::int64_t kv = ((std::int64_t{b} * call.keys.tokens + keys.begin) * G + g) * D;
     load_rows<C>(shared.kv, call.k + kv, std::int64_t{G} * D, keys.count, D);
     __syncthreads();
-    float s[C::scores], largest = -INFINITY;
+    float s[C::scores];
 #pragma unroll
     for (int i = 0; i < C::scores; ++i) {
       const int key = at.sub + C::per_row * i;
       const bool seen =
           visible(tile_mask, at.row, key, tile.count, query_documents, documents_at(call.keys, b, keys.begin));
       s[i] = seen ? scores.factor() * scores.bent(dot(shared.q[at.row], shared.kv[key], D)) : -INFINITY;
-      largest = fmaxf(largest, s[i]);
     }
-    largest = over_row<C>(largest, [](float x, float y) { return fmaxf(x, y); });
-    const float now = fmaxf(m, largest), base = now == -INFINITY ? 0.0F : now;  // no key so far: no NaN below
-    const float shrink = expf(m - base);
-    float sum = 0.0F;
-#pragma unroll
-    for (int i = 0; i < C::scores; ++i) {
-      const float p = expf(s[i] - base);
-      shared.p[at.row][at.sub + C::per_row * i] = p;
-      sum += p;
-    }
-    m = now;
-    l = fmaf(l, shrink, over_row<C>(sum, [](float x, float y) { return x + y; }));
-#pragma unroll
-    for (int i = 0; i < C::elements; ++i) o[i] *= shrink;
+    softmax<C>(state, s, shared.p[at.row], at.sub);
     __syncthreads();  // all are done with the keys
     load_rows<C>(shared.kv, call.v + kv, std::int64_t{G} * D, keys.count, D);
     __syncthreads();
-    add_weighted<C>(o, shared.p[at.row], shared.kv, at.sub, D);
+    add_weighted<C>(state.o, shared.p[at.row], shared.kv, at.sub, D);
     __syncthreads();  // and with the values
   }
 
-  if (!mine) return;
-  const float inverse = l == 0.0F ? 0.0F : 1.0F / l;
-#pragma unroll
-  for (int i = 0; i < C::elements; ++i) {
-    const int d = at.sub + C::per_row * i;
-    if (d >= D) continue;
-    if (call.last) {
-      store(call.out + element + d, rounded<T>(Pack<float, 1>{{o[i] * inverse}}));
-    } else {
-      call.o[element + d] = o[i];
-    }
-  }
-  if (at.sub != 0) return;
-  if (call.last) {
-    call.lse[row] = l == 0.0F ? -INFINITY : m + logf(l);
-  } else {
-    call.m[row] = m;
-    call.l[row] = l;
-  }
+  if (mine) write_state<T, C>(call, state, row, element, at.sub);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "kernels/attention.h"
 #include "tests/kernels/attention_case.h"
 #include "tests/support/attention_state.h"
+#include "tests/support/elements.h"
 #include "tests/support/rounded_attention.h"
 
 #if defined(RINGTRAIN_CUDA_EMULATED)
@@ -52,20 +53,8 @@ class DeviceTensor {
   }
   DeviceTensor(Gpu& gpu, DType dtype, const Shape& shape, const Numbers& values) : DeviceTensor(gpu, dtype, shape) {
     std::vector<std::byte> host(bytes_);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const float value = static_cast<float>(values[i]);
-      if (dtype == DType::bfloat16) {
-        std::uint32_t bits;
-        std::memcpy(&bits, &value, 4);
-        const auto upper = static_cast<std::uint16_t>(bits >> 16);  // inputs are bfloat16 numbers
-        std::memcpy(&host[2 * i], &upper, 2);
-      } else if (dtype == DType::int32) {
-        const auto id = static_cast<std::int32_t>(values[i]);
-        std::memcpy(&host[4 * i], &id, 4);
-      } else {
-        std::memcpy(&host[4 * i], &value, 4);
-      }
-    }
+    const TensorView on_host{host.data(), shape, dtype, Device::cpu()};
+    for (std::int64_t i = 0; i < std::ssize(values); ++i) testing::set_element(on_host, i, values[i]);
     cuda::check(cudaMemcpyAsync(view_.data, host.data(), bytes_, cudaMemcpyHostToDevice, gpu.stream().cuda().stream()),
                 "filling a test's tensor");
     gpu.stream().synchronize();  // the host's copy goes
@@ -76,20 +65,8 @@ class DeviceTensor {
 
   /// Returns the content, when the device has done all it was given; expects the guard as it was.
   Numbers read() const {
-    const std::vector<std::byte> host = bytes();
-    Numbers values(static_cast<std::size_t>(view_.numel()));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      std::uint32_t bits = 0;
-      if (view_.dtype == DType::bfloat16) {
-        std::memcpy(reinterpret_cast<std::byte*>(&bits) + 2, &host[2 * i], 2);
-      } else {
-        std::memcpy(&bits, &host[4 * i], 4);
-      }
-      float value;
-      std::memcpy(&value, &bits, 4);
-      values[i] = static_cast<double>(value);
-    }
-    return values;
+    std::vector<std::byte> host = bytes();
+    return testing::elements(TensorView{host.data(), view_.shape, view_.dtype, Device::cpu()});
   }
 
   /// Expects the guard as it was, when the device has done all it was given.
