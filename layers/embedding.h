@@ -2,7 +2,6 @@
 // learned, a row of the position table. Keeps nothing.
 #pragma once
 
-#include "framework/const_tensor_view.h"
 #include "layers/device_batch.h"
 #include "layers/model_parameters.h"
 

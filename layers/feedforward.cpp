@@ -29,6 +29,22 @@ FeedforwardWorkspace::FeedforwardWorkspace(Allocator& allocator, const ModelSpec
   if (trains) normed_gradient_ = make("feedforward chunk normed gradient", dtype, C);
 }
 
+FeedforwardWorkspace::Chunk FeedforwardWorkspace::chunk_of(const BlockTensors& t, std::int64_t begin,
+                                                           std::int64_t end) const {
+  const auto rows = [&](const Tensor& own, const TensorView& kept = {}) {
+    if (!kept.empty()) return kept.rows(begin, end);
+    return own.empty() ? TensorView{} : own.view().rows(0, end - begin);
+  };
+  return {.input = t.after_attention.rows(begin, end),
+          .normed = rows(normed_),
+          .normed_gradient = rows(normed_gradient_),
+          .statistics = rows(statistics_),
+          .gate = rows(gate_, t.gate),
+          .up = rows(up_, t.up),
+          .product = rows(product_),
+          .begin = begin};
+}
+
 Feedforward::Feedforward(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids,
                          const FeedforwardWorkspace& workspace, const LoraWorkspace& lora)
     : layer_(ids.bucket - 1),
@@ -41,19 +57,6 @@ Feedforward::Feedforward(const ModelSpec& spec, ParameterStore& parameters, cons
       down_(parameters, ids.down, &lora),
       factor_(spec.residual_factor),
       workspace_(&workspace) {}
-
-Feedforward::Chunk Feedforward::chunk_of(const BlockTensors& t, std::int64_t begin, std::int64_t end) const {
-  const std::int64_t n = end - begin;
-  Chunk c;
-  c.input = t.after_attention.rows(begin, end);
-  c.normed = workspace_->normed(n);
-  c.statistics = workspace_->statistics(n);
-  if (gated_) c.gate = t.gate.empty() ? workspace_->gate(n) : t.gate.rows(begin, end);
-  c.up = t.up.empty() ? workspace_->up(n) : t.up.rows(begin, end);
-  c.product = workspace_->product(n);
-  c.begin = begin;
-  return c;
-}
 
 void Feedforward::dump_rows(Stream& stream, const char* name, const Chunk& c, const ConstTensorView& x,
                             bool gradient) const {
@@ -95,7 +98,7 @@ void Feedforward::forward(Stream& stream, const BlockTensors& t) const {
   const std::int64_t tokens = t.after_attention.dim(0);
   for (std::int64_t begin = 0; begin < tokens; begin += workspace_->chunk()) {
     const std::int64_t end = std::min(tokens, begin + workspace_->chunk());
-    const Chunk c = chunk_of(t, begin, end);
+    const Chunk c = workspace_->chunk_of(t, begin, end);
     const TensorView output = t.output.rows(begin, end);
     normalise(stream, c);
     expand(stream, c);
@@ -118,12 +121,11 @@ void Feedforward::forward(Stream& stream, const BlockTensors& t) const {
 TensorView Feedforward::output_gradient(Stream& stream, const Chunk& c, const TensorView& gradient) const {
   if (!output_norm_.exists()) {
     if (factor_ == 1) return gradient;
-    const TensorView scaled = workspace_->normed_gradient(c.input.dim(0));
-    copy(stream, scaled, gradient);
-    scale(stream, scaled, factor_);
-    return scaled;
+    copy(stream, c.normed_gradient, gradient);
+    scale(stream, c.normed_gradient, factor_);
+    return c.normed_gradient;
   }
-  const TensorView product = workspace_->normed_gradient(c.input.dim(0)), into = c.normed;
+  const TensorView &product = c.normed_gradient, &into = c.normed;
   down_.forward(stream, product, c.product);
   output_norm_.forward(stream, into, c.statistics, product);  // for its statistics
   output_norm_.backward(stream, into, gradient, product, c.statistics, /*accumulate=*/false);
@@ -136,7 +138,7 @@ void Feedforward::backward(Stream& stream, const BlockTensors& t, const Saved& s
   const std::int64_t tokens = t.after_attention.dim(0);
   for (std::int64_t begin = 0; begin < tokens; begin += workspace_->chunk()) {
     const std::int64_t end = std::min(tokens, begin + workspace_->chunk());
-    const Chunk c = chunk_of(t, begin, end);
+    const Chunk c = workspace_->chunk_of(t, begin, end);
     const TensorView gradient = t.residual_gradient.rows(begin, end);
     normalise(stream, c);
     if (!saved.everything) expand(stream, c);
@@ -158,7 +160,7 @@ void Feedforward::backward(Stream& stream, const BlockTensors& t, const Saved& s
     dump_rows(stream, "up", c, c.up, /*gradient=*/true);
     // Without a norm the input is the residual stream itself, whose gradient this adds to.
     const bool normed = norm_.exists();
-    const TensorView input_gradient = normed ? workspace_->normed_gradient(end - begin) : gradient;
+    const TensorView input_gradient = normed ? c.normed_gradient : gradient;
     up_.backward_weight(stream, c.up, input_of(c));
     up_.backward_input(stream, input_gradient, c.up, /*accumulate=*/!normed);
     if (gated_) {

@@ -17,14 +17,15 @@ class FeedforwardWorkspace {
   FeedforwardWorkspace(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, const Saved& saved,
                        bool trains);
 
+  /// One chunk's tensors, each [n, C] or [n, F], or none.
+  struct Chunk {
+    TensorView input, normed, normed_gradient, statistics, gate, up, product;
+    std::int64_t begin = 0;  // its first token
+  };
   /// Returns the tokens of a chunk.
   std::int64_t chunk() const { return chunk_; }
-  TensorView normed(std::int64_t n) const { return normed_.view().rows(0, n); }
-  TensorView normed_gradient(std::int64_t n) const { return normed_gradient_.view().rows(0, n); }
-  TensorView statistics(std::int64_t n) const { return statistics_.view().rows(0, n); }
-  TensorView gate(std::int64_t n) const { return gate_.view().rows(0, n); }
-  TensorView up(std::int64_t n) const { return up_.view().rows(0, n); }
-  TensorView product(std::int64_t n) const { return product_.view().rows(0, n); }
+  /// Returns the chunk of tokens [begin, end) of a block.
+  Chunk chunk_of(const BlockTensors& t, std::int64_t begin, std::int64_t end) const;
 
  private:
   std::int64_t chunk_;
@@ -42,12 +43,7 @@ class Feedforward {
   void backward(Stream& stream, const BlockTensors& t, const Saved& saved) const;
 
  private:
-  /// One chunk's tensors, each [n, C] or [n, F].
-  struct Chunk {
-    TensorView input, normed, statistics, gate, up, product;
-    std::int64_t begin = 0;  // its first token
-  };
-  Chunk chunk_of(const BlockTensors& t, std::int64_t begin, std::int64_t end) const;
+  using Chunk = FeedforwardWorkspace::Chunk;
   void normalise(Stream& stream, const Chunk& c) const;
   void expand(Stream& stream, const Chunk& c) const;
   void activate(Stream& stream, const Chunk& c) const;

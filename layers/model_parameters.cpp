@@ -212,16 +212,6 @@ std::string projection_of(const std::string& name) {
   return path.substr(path.rfind('.') + 1);  // npos + 1 is 0
 }
 
-std::vector<std::string> projections_of(const ModelSpec& spec) {
-  std::vector<std::string> names;
-  const ParameterTable table = describe_parameters(spec).table;
-  for (const Parameter& parameter : table.all()) {
-    const bool matrix = parameter.shape.rank() == 2 && !parameter.adapter;
-    if (parameter.bucket == 1 && matrix) names.push_back(projection_of(parameter.name));
-  }
-  return names;
-}
-
 std::vector<std::string> adaptable_modules(const ModelSpec& spec) {
   std::vector<std::string> names;
   const ParameterTable table = describe_parameters(spec).table;
@@ -229,6 +219,14 @@ std::vector<std::string> adaptable_modules(const ModelSpec& spec) {
     const bool in_layer = parameter.bucket >= 1 && parameter.bucket <= spec.num_hidden_layers();
     if (!in_layer || parameter.shape.rank() != 2 || parameter.adapter) continue;
     names.push_back(parameter.name.substr(0, parameter.name.rfind('.')));
+  }
+  return names;
+}
+
+std::vector<std::string> projections_of(const ModelSpec& spec) {
+  std::vector<std::string> names;
+  for (const std::string& module : adaptable_modules(spec)) {
+    if (module.starts_with("model.layers.0.")) names.push_back(projection_of(module + ".weight"));
   }
   return names;
 }

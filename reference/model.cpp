@@ -1,6 +1,5 @@
 #include "reference/model.h"
 
-#include <cmath>
 #include <utility>
 
 #include "reference/attention.h"
