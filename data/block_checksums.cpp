@@ -11,9 +11,8 @@ namespace ringtrain {
 namespace {
 
 constexpr const char* what_to_do =
-    "put back the file that it was (a run then goes on with --resume); a file in use may be renamed or deleted, but "
-    "not "
-    "written to: make another one under a new name";
+    "restore the original file (then continue a run with --resume); a file in use may be renamed or deleted, but not "
+    "changed: write a new file under another name";
 
 }  // namespace
 

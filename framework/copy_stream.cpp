@@ -75,7 +75,7 @@ CopyStream::Event CopyStream::copy(const TensorView& to, const ConstTensorView& 
     make_wait(cuda_->stream, free);
     const auto give = [&] {
       cuda::check(cudaMemcpyAsync(to.data, from.data, from.bytes(), cudaMemcpyDefault, cuda_->stream),
-                  "copying beside the GPU's work");
+                  "copying during the GPU's work");
     };
     if (cuda::Timeline* const timeline = stream_->cuda().timeline()) {
       timeline->transfer(

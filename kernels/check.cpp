@@ -17,8 +17,8 @@ std::string text_of(DType dtype, const Shape& shape) {
 void check_tensor(const ConstTensorView& x, const Shape& shape, DType dtype, const char* what,
                   std::source_location place) {
   if (x.shape == shape && x.dtype == dtype) return;
-  fail(ExitCode::internal, "{}:{}: internal error: {}: it is {}, where {} is wanted", place.file_name(), place.line(),
-       what, text_of(x.dtype, x.shape), text_of(dtype, shape));
+  fail(ExitCode::internal, "{}:{}: internal error: {}: it is {}, but must be {}", place.file_name(), place.line(), what,
+       text_of(x.dtype, x.shape), text_of(dtype, shape));
 }
 
 void check_flat(const ConstTensorView& x, const ConstTensorView& like, const char* what, std::source_location place) {

@@ -73,8 +73,8 @@ class TableWriter {
   void check_name(const Parameter& parameter) const {
     const auto has_name = [&](const Parameter& other) { return other.name == parameter.name; };
     if (parameter.name.empty() || std::ranges::any_of(table_.all(), has_name)) {
-      fail(ExitCode::usage, "a layer of the program's own has a parameter \"{}\", {}; give it a name of its own",
-           parameter.name, parameter.name.empty() ? "which is no name" : "and the model has one of that name already");
+      fail(ExitCode::usage, "a custom layer has a parameter \"{}\", {}; give it another name", parameter.name,
+           parameter.name.empty() ? "which is no name" : "and the model has one of that name already");
     }
   }
   int add_to_bucket(Parameter parameter) {
@@ -151,8 +151,8 @@ void check_inserted(const ModelSpec& spec, const std::vector<InsertedParameters>
   }
   for (const InsertedParameters& layer : inserted) {
     if (layer.behind >= 0 && layer.behind < spec.num_hidden_layers()) continue;
-    fail(ExitCode::usage, "a layer of the program's own stands behind block {}, but the model has blocks 0 to {}",
-         layer.behind, spec.num_hidden_layers() - 1);
+    fail(ExitCode::usage, "a custom layer follows block {}, but the model has blocks 0 to {}", layer.behind,
+         spec.num_hidden_layers() - 1);
   }
 }
 

@@ -174,7 +174,7 @@ void check_spec(const ModelSpec& spec) {
   refuse_if(!(spec.residual_factor > 0) || !(spec.logit_factor > 0) || !(spec.embedding_factor > 0),
             "factors of embedding, residual stream and logits are above 0");
   refuse_if(spec.residual_factor != 1 && norms_after(spec.norm_place),
-            "what is normed as it is added to the residual stream has no factor besides (model.residual_multiplier)");
+            "a norm after attention and feedforward excludes model.residual_multiplier");
 }
 
 namespace {

@@ -51,8 +51,8 @@ void BucketWeights::prefetch(int bucket) {
   if (place.bucket == bucket) return;
   if (place.users != 0) {
     fail(ExitCode::usage,
-         "acquire: bucket {} is to take the place of bucket {}, which is not released; a layer holds its weights for "
-         "its forward or backward alone",
+         "acquire: bucket {} needs the buffer of bucket {}, which is not released; a layer keeps its weights only "
+         "during its forward or backward",
          bucket, place.bucket);
   }
   finish(place.gathers);  // of a bucket that nobody came for
@@ -98,7 +98,7 @@ TensorView BucketWeights::weight(const Parameter& parameter) const {
   }
   if (sharded_ && (!here || place.users == 0)) [[unlikely]] {
     fail(ExitCode::usage,
-         "weight: {} is read while its bucket {} is not acquired, so another may stand in its place; hold a "
+         "weight: {} is read while its bucket {} is not acquired, so its buffer may have another bucket; keep a "
          "WeightsGuard of that bucket",
          parameter.name, parameter.bucket);
   }

@@ -182,7 +182,7 @@ void TraceFile::write_own() const {
                  },
                  trace_->dropped(), {{process_, clock.offset(), clock.error()}});
   own.publish();
-  tell_written(path + ", and beside it that of each other process, since the run failed", trace_->dropped());
+  tell_written(path + ", and next to it those of the other processes, because the run failed", trace_->dropped());
 }
 
 void TraceFile::tell_written(const std::string& path, std::size_t dropped) const {

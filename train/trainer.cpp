@@ -318,9 +318,9 @@ std::vector<StepReport> begin_folder(const Run& run, const Log& log) {
                     run.folder.metrics_path(), cut.bytes, run.start.step));
   }
   if (cut.damaged > 0) {
-    log(fmt::format("{}: {}, the first of them line {}, {} no metrics of a run; kept, and this run goes on behind",
-                    run.folder.metrics_path(), counted(cut.damaged, "line"), cut.first_damaged,
-                    cut.damaged == 1 ? "is" : "are"));
+    log(fmt::format(
+        "{}: {}, the first of them line {}, {} no metrics of a run; kept, and this run continues after them",
+        run.folder.metrics_path(), counted(cut.damaged, "line"), cut.first_damaged, cut.damaged == 1 ? "is" : "are"));
   }
   return content.metrics.numbers_up_to(run.start.step, StepTrend::window);
 }
@@ -395,10 +395,9 @@ Run prepare_run(const TrainOptions& given, const Log& log, const Launcher& launc
     fail(ExitCode::usage, "a run cannot stop after step {}; give a step, or 0 for training.steps", options.stop_after);
   }
   if (config.metrics.tensorboard) {
-    fail(
-        ExitCode::usage,
-        "metrics.tensorboard: a run writes metrics.jsonl alone; set it to false, and make TensorBoard's events of that "
-        "file, also while the run goes on, with the program in docs/metrics.md");
+    fail(ExitCode::usage,
+         "metrics.tensorboard: a run writes only metrics.jsonl; set it to false, and make TensorBoard's events from "
+         "that file, also during the run, with the program in docs/metrics.md");
   }
   launcher.check(launch_options(config.mesh));
   check_ring(config);

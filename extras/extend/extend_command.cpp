@@ -93,7 +93,7 @@ void run_command(const std::vector<std::string>& words) {
 
 int run(int argc, char** argv) {
   CommandLine app{
-      "Give a model a longer context, and show what came of it. Trains it on texts, first at half of the new length, "
+      "Give a model a longer context, and show the result. Trains it on texts, first at half of the new length, "
       "and evaluates it before and after; says time and memory beforehand. E.g.:\n"
       "  extend SmolLM2-135M books/ --to 16K --held-out bible.txt --short articles/\n"
       "Ended at any moment and called again with the same options, it continues; a model or a text that has changed in "

@@ -123,8 +123,8 @@ bool ExtensionFolder::is_done(const ExtensionPart& part, const std::vector<std::
   const FileHashes now = hashes_of(paths);
   for (const auto& [path, hash] : made) {
     if (const auto found = now.find(path); found != now.end() && found->second == hash) continue;
-    fail(ExitCode::usage, "{}: has changed since extend made it ({}); put it back, or remove {}, and it is made again",
-         path, part.name, paths.front());
+    fail(ExitCode::usage, "{}: has changed since extend made it ({}); restore it, or remove {} to make it again", path,
+         part.name, paths.front());
   }
   return true;
 }

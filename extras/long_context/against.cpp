@@ -31,7 +31,7 @@ void check_begin_tokens(const ModelSource& other, const EvaluationSubject& subje
   const auto own = load_model_tokenizer(subject.source), another = load_model_tokenizer(other);
   if (!own || !another || own->begin_of_text() == another->begin_of_text()) return;
   fail(ExitCode::usage,
-       "--against {}: its tokenizer begins a text with {}, that of {} with {}; say what windows begin with for both by "
+       "--against {}: its tokenizer begins a text with {}, that of {} with {}; set what windows begin with for both: "
        "--begin-token none or --begin-token ID",
        other.path, begin_text(*another), subject.source.path, begin_text(*own));
 }

@@ -84,11 +84,10 @@ class LongContextFlags {
                      "of LongPPL: a key token's nll falls by more than that"),
         app.add_real("--beta", key.beta, real_number(), "NATS",
                      "of LongPPL: a key token's log probability is above that")};
-    auto* const save_path =
-        app.add_option("--save-path", key_.save_path, "FILE.json",
-                       "of LongPPL: write the key tokens, so that other models are scored on them; replaces a "
-                       "former file of this kind")
-            ->needs(longppl);
+    auto* const save_path = app.add_option("--save-path", key_.save_path, "FILE.json",
+                                           "of LongPPL: write the key tokens, so that other models are scored on them; "
+                                           "replaces an earlier file of this kind")
+                                ->needs(longppl);
     auto* const key_tokens = app.add_option("--key-tokens", key_.key_tokens, "FILE.json",
                                             "of LongPPL: score the key tokens of a file of --save-path")
                                  ->needs(longppl)

@@ -60,7 +60,7 @@ Answer planned(const PlanRequest& request) {
 /// Plans the best of the ways to run the request's config.
 Answer searched(PlanRequest request, std::int64_t devices) {
   if (!request.config.training.stages.empty()) {
-    say("--search looks at the stage with the longest sequences alone");
+    say("--search looks only at the stage with the longest sequences");
     request.config = config_of_stage(request.config, longest_stage(request.config.training));
   }
   const Config before = request.config;
@@ -109,7 +109,7 @@ void add_options(CommandLine& app, Given& given) {
   app.add_real("--document-tokens", given.request.mean_document, real_above(0), "N",
                "mean tokens of a document, with data.packing documents (default: one document a sequence)");
   app.add_former_name("--document-tokens", "--documents");
-  app.add_option("--output", given.output, "FILE.json", "write the plan as JSON, too; replaces a former plan");
+  app.add_option("--output", given.output, "FILE.json", "write the plan as JSON, too; replaces an earlier plan");
   app.add_flag("--measure", given.measure,
                "measure this machine for about a minute, and write its hardware file to --output FILE.yaml");
 }

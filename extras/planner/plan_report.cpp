@@ -56,7 +56,7 @@ std::string memory_text(const Plan& plan) {
     }
     text += fmt::format(" total {}", human_bytes(static_cast<double>(kind.peak.total)));
     if (kind.host.total > 0)
-      text += fmt::format(", host besides {}", human_bytes(static_cast<double>(kind.host.total)));
+      text += fmt::format(", and {} of host memory", human_bytes(static_cast<double>(kind.host.total)));
     text += "\n";
   }
   const Hardware& hardware = plan.request.hardware;
@@ -75,8 +75,8 @@ std::string length_lines(const Plan& plan) {
   if (longest > 0) text += fmt::format("longest context that fits on this mesh: {} tokens\n", longest);
   if (made_for > 0 && std::max(longest, plan.request.config.training.seq_len) > made_for) {
     text += fmt::format(
-        "caution: beyond the {} tokens that the model of model.from was made for, nothing scales its rotary positions "
-        "anew; set model.rope_scaling (type yarn, factor, original_max_position_embeddings) or model.rope_theta\n",
+        "caution: beyond the {} tokens that the model of model.from was made for, its rotary positions are not scaled; "
+        "set model.rope_scaling (type yarn, factor, original_max_position_embeddings) or model.rope_theta\n",
         made_for);
   }
   return text;
@@ -140,7 +140,7 @@ std::string hours_text(const Plan& plan) {
   const CheckpointConfig& checkpoint = plan.request.config.checkpoint;
   const double interval = checkpoint.interval > 0 ? static_cast<double>(checkpoint.interval) : plan.steps;
   return text + fmt::format(
-                    "; a checkpoint takes {}, and {} lie on the disk at a time; in all {:.4g} hours, {:.4g} "
+                    "; a checkpoint takes {}, and the disk has {} at a time; in all {:.4g} hours, {:.4g} "
                     "device hours\n",
                     human_bytes(static_cast<double>(plan.checkpoint_bytes)),
                     most_at_a_time(checkpoint, std::llround(std::ceil(plan.steps / interval))), plan.hours,

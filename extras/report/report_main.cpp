@@ -29,7 +29,7 @@ void add_options(CommandLine& app, Given& given) {
   auto* const other = app.add_option("OTHER", given.other, "DIR", "the folder of a run to compare it with");
   app.add_option("--output", given.output, "FILE.html",
                  "the page (default: report.html in the run's folder, of two comparison.html in the second's); "
-                 "replaces a former one");
+                 "replaces an earlier one");
   app.add_option("--plan", given.plan, "FILE.json",
                  "what plan --output wrote of this run: its times, with those measured")
       ->excludes(other);

@@ -71,7 +71,7 @@ DumpComparison compare_dumps(const DumpReader& a, const DumpReader& b, const Tol
   for (const DumpedTensor& tensor : of_a.tensors) {
     const DumpedTensor* const other = b.find(tensor.name);
     if (other == nullptr) {
-      result.unlike.push_back(fmt::format("{} is in {} alone", tensor.name, a.folder()));
+      result.unlike.push_back(fmt::format("{} is only in {}", tensor.name, a.folder()));
     } else if (other->kind != tensor.kind || other->shape != tensor.shape) {
       result.unlike.push_back(fmt::format("{} is {} in {} and {} in {}", tensor.name, tensor.shape.to_string(),
                                           a.folder(), other->shape.to_string(), b.folder()));
@@ -81,7 +81,7 @@ DumpComparison compare_dumps(const DumpReader& a, const DumpReader& b, const Tol
   }
   for (const DumpedTensor& tensor : of_b.tensors) {
     if (a.find(tensor.name) == nullptr) {
-      result.unlike.push_back(fmt::format("{} is in {} alone", tensor.name, b.folder()));
+      result.unlike.push_back(fmt::format("{} is only in {}", tensor.name, b.folder()));
     }
   }
   return result;

@@ -255,7 +255,7 @@ void File::truncate(std::int64_t bytes) {
 void File::sync() {
   if (retry([&] { return ::fsync(descriptor_); }) != 0) {
     if (errno == ENOSPC || errno == EDQUOT) fail_write(errno, static_cast<std::size_t>(size()), 0);
-    fail(code_, "cannot bring {} to the disk: {}", path_, text_of(errno));
+    fail(code_, "cannot flush {} to the disk: {}", path_, text_of(errno));
   }
 }
 
@@ -458,14 +458,14 @@ void sync_directory(const std::string& path, ExitCode code) {
   const int error = errno;
   ::close(descriptor);
   // Some network file systems cannot sync a folder and say so with EINVAL; their renames are durable by themselves.
-  if (result != 0 && error != EINVAL) fail(code, "cannot bring the folder {} to the disk: {}", path, text_of(error));
+  if (result != 0 && error != EINVAL) fail(code, "cannot flush the folder {} to the disk: {}", path, text_of(error));
 }
 
 void make_directories(const std::string& path, ExitCode code) {
   std::error_code error;
   fs::create_directories(path, error);
   if (error) fail(code, "cannot make the folder {}: {}", path, error.message());
-  if (!is_directory(path)) fail(code, "cannot make the folder {}: a file of that name stands there", path);
+  if (!is_directory(path)) fail(code, "cannot create the folder {}: a file has that name", path);
 }
 
 std::string make_unique_directory(const std::string& path, std::string_view kind, ExitCode code) {

@@ -60,7 +60,7 @@ void require_unchanged(const File& file, const FileStamp& before) {
   const FileStamp now = file.stamp();
   if (now == before) return;
   const bool other = now.device != before.device || now.inode != before.inode;
-  const std::string how = other ? "another file stands there"
+  const std::string how = other ? "another file replaced it"
                           : now.bytes != before.bytes
                               ? fmt::format("it had {} bytes and has {}", before.bytes, now.bytes)
                               : "its time stamps are new";

@@ -56,7 +56,7 @@ constexpr std::array file_types{FileType{"BOOL", 8},
 const FileType& file_type(const std::string& path, const SafetensorsEntry& entry) {
   const auto* const found = std::ranges::find(file_types, entry.dtype, &FileType::name);
   if (found != file_types.end()) return *found;
-  fail(ExitCode::checkpoint, "{}: {} has dtype {}, which the safetensors format has not", path, plain_text(entry.name),
+  fail(ExitCode::checkpoint, "{}: {} has dtype {}, which safetensors does not define", path, plain_text(entry.name),
        plain_text(entry.dtype));
 }
 
@@ -139,8 +139,8 @@ void add_file(StoredTensors& all, const std::string& folder, const std::string& 
              all.files[other->file]);
       }
       if (!expected->contains(tensor.name)) {
-        fail(ExitCode::checkpoint, "{}: has {}, which {} does not place there", path, plain_text(tensor.name),
-             index_file);
+        fail(ExitCode::checkpoint, "{}: contains {}, which {} does not list for this file", path,
+             plain_text(tensor.name), index_file);
       }
       ++found;
     }

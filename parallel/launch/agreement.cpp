@@ -8,7 +8,7 @@ namespace ringtrain {
 
 namespace {
 
-constexpr CallSite site{"comparing what ranks begin with"};
+constexpr CallSite site{"comparing the inputs of the ranks"};
 constexpr std::size_t shown = 200;  // bytes of a value in a sentence
 
 /// Returns the facts as bytes: each name and value, ended by 0.
@@ -64,8 +64,7 @@ void require_agreement(Communicator& communicator, const std::vector<AgreedValue
     if (!value_in(first, fact.name)) compare(fact.name);
   }
   if (!differences.empty()) {
-    fail(ExitCode::usage,
-         "rank {} of {} does not begin as rank 0 does: {}; give every process the same config and files",
+    fail(ExitCode::usage, "rank {} of {} differs from rank 0: {}; give every process the same config and files",
          communicator.rank(), communicator.size(), differences);
   }
   communicator.barrier(site);

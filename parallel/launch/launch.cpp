@@ -27,7 +27,7 @@ Error error_of_rank(int rank) {
   } catch (const Error& error) {
     return error;
   } catch (const std::bad_alloc&) {
-    return {ExitCode::rank, fmt::format("rank {}: there is no more memory, or ulimit -v leaves none", rank)};
+    return {ExitCode::rank, fmt::format("rank {}: out of memory, or at the limit of ulimit -v", rank)};
   } catch (const std::exception& error) {
     return {ExitCode::internal, fmt::format("rank {}: {}", rank, error.what())};
   } catch (...) {

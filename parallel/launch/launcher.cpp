@@ -44,12 +44,11 @@ int processes_of_environment() {
 void refuse_lone_tasks() {
   const char* const tasks = std::getenv("SLURM_STEP_NUM_TASKS");
   if (!tasks || std::atoi(tasks) < 2) return;
-  fail(
-      ExitCode::usage,
-      "srun started {} tasks, but without PMI or PMIx, so each would run alone: start them with srun --mpi=pmix, or "
-      "one task and scripts/launch in it (docs/clusters.md); for {} separate runs take SLURM_STEP_NUM_TASKS out of the "
-      "environment",
-      tasks, tasks);
+  fail(ExitCode::usage,
+       "srun started {} tasks, but without PMI or PMIx, so each would train the whole run: start them with srun "
+       "--mpi=pmix, or one task and scripts/launch in it (docs/clusters.md); for {} separate runs, unset "
+       "SLURM_STEP_NUM_TASKS",
+       tasks, tasks);
 }
 
 /// Runs body as one rank, with the fault that the environment wants of it.

@@ -35,7 +35,7 @@ class MpiCommunicator final : public Communicator {
   void set_stream(Stream& stream) override {
     if (stream.on_cuda()) {
       fail(ExitCode::usage,
-           "mesh.backend mpi carries host memory alone, but this rank computes on {}; use nccl, or ranks that are "
+           "mesh.backend mpi sends only host memory, but this rank computes on {}; use nccl, or ranks that are "
            "threads "
            "of one process",
            stream.device().name());

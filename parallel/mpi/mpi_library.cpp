@@ -40,7 +40,9 @@ Session::Session() {
   int provided = 0;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "start");
   if (provided < MPI_THREAD_SERIALIZED) {
-    fail(ExitCode::rank, "this MPI library lets one thread alone call it, but ranks need two that take turns");
+    fail(ExitCode::rank,
+         "this MPI library lets only one thread call it, but ranks need two that take turns; use one with "
+         "MPI_THREAD_SERIALIZED");
   }
   check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "error handler");
   check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "rank");

@@ -115,7 +115,7 @@ MpiWorld::~MpiWorld() {
     stopping_ = true;
     if (failure_) {
       bound_the_end(static_cast<int>(failure_->code),
-                    fmt::format("{} has not come to its end {} s after its error", name(rank()), leaving_seconds));
+                    fmt::format("{} has not ended {} s after its error", name(rank()), leaving_seconds));
     }
   }
   sockets_.wake();
@@ -194,7 +194,7 @@ void MpiWorld::fail_with(ExitCode code, const std::string& sentence) {
 void MpiWorld::throw_if_failed() {
   if (failure_) throw Error(failure_->code, failure_->sentence);
   if (frozen_) {
-    fail(ExitCode::internal, "internal error: {} has left exchanges under way, or is at its end, and goes on calling",
+    fail(ExitCode::internal, "internal error: {} makes a call after an unfinished exchange, or after its end",
          name(rank()));
   }
 }

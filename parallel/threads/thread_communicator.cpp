@@ -213,7 +213,7 @@ class ThreadCommunicator final : public Communicator {
     }
     await(
         lock, [&] { return !split.groups.empty(); },
-        [&] { return fmt::format("split: {} of {} ranks have come", split.colours.size(), size()); });
+        [&] { return fmt::format("split: {} of {} ranks have arrived", split.colours.size(), size()); });
     self_.history.finished(call);
     std::shared_ptr<Group> group = split.groups.at(colour);
     if (++split.taken == size()) group_->splits.erase(index);

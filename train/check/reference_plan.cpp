@@ -46,8 +46,8 @@ void require_reference_fits(const Config& config, const ReferencePlan& plan, std
   const auto bytes = [](std::int64_t n) { return human_bytes(static_cast<double>(std::max<std::int64_t>(n, 0))); };
   if (tokens < 1) {
     fail(ExitCode::usage,
-         "the reference needs {} for the weights and gradients of {} layers alone, and this machine has {} left; cut "
-         "the model with --layers",
+         "the reference needs {} only for the weights and gradients of {} layers, but this machine has {} free; "
+         "shorten the model with --layers",
          bytes(plan.fixed_bytes), config.model.num_hidden_layers, bytes(available));
   }
   fail(

@@ -62,8 +62,8 @@ void require_counts(const Checkpoint& checkpoint) {
   const MeshConfig& mesh = checkpoint.config.mesh;
   const auto require = [&](bool possible, const char* what, std::int64_t value, const std::string& bound) {
     if (possible) return;
-    fail(ExitCode::checkpoint, "{}/manifest.json: is damaged: {} is {}, but by the config beside it {}",
-         checkpoint.path, what, value, bound);
+    fail(ExitCode::checkpoint, "{}/manifest.json: is damaged: {} is {}, but its config allows {}", checkpoint.path,
+         what, value, bound);
   };
   require(manifest.step <= training.steps, "step", manifest.step, fmt::format("at most {}", training.steps));
   const std::int64_t samples = sequences_done(training, manifest.step), tokens = tokens_done(training, manifest.step);
@@ -138,7 +138,8 @@ std::string why_not_of_run(const std::string& path, const CheckpointManifest& sa
     for (const std::string& name : list_directory(path, ExitCode::checkpoint)) {
       const bool listed = std::ranges::find(manifest.files, name, &CheckpointFile::name) != manifest.files.end();
       if (listed || name == "manifest.json") continue;
-      return fmt::format("it holds {}, which the run did not write (once that is gone, a save may delete it)", name);
+      return fmt::format(
+          "it contains {}, which the run did not write (remove that file, and a save may delete the checkpoint)", name);
     }
     return "";
   } catch (const std::exception& error) {
@@ -345,7 +346,7 @@ void CheckpointFolder::continue_from(std::int64_t step, const Warn& warn) const 
   for (const std::int64_t later : steps()) {
     if (later <= step) continue;
     const std::string aside = set_aside(later);
-    warn(fmt::format("{}: is later than step {}, from which this run goes on; moved to {}", complete(later), step,
+    warn(fmt::format("{}: is later than step {}, from which this run continues; moved to {}", complete(later), step,
                      aside));
   }
 }
@@ -379,7 +380,7 @@ void CheckpointFolder::prune(std::int64_t keep, const CheckpointManifest& saved,
     if (reason.empty()) {
       own.push_back(path);
     } else if (told.insert(path).second) {
-      warn(fmt::format("warning: {}: is no checkpoint of this run: {}; it is left alone, move it away", path, reason));
+      warn(fmt::format("warning: {}: is not a checkpoint of this run: {}; it is kept: move it away", path, reason));
     }
   }
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < own.size(); ++i) {

@@ -32,7 +32,7 @@ void require_possible(const CheckpointManifest& manifest) {
   require(manifest.skipped_steps <= manifest.step,
           fmt::format("{} skipped steps are more than its {} steps", manifest.skipped_steps, manifest.step));
   require(manifest.ranks >= 1 && 2 * static_cast<std::size_t>(manifest.ranks) + 1 == manifest.files.size(),
-          fmt::format("{} ranks and a config do not leave {} files", manifest.ranks, manifest.files.size()));
+          fmt::format("{} ranks and a config do not make {} files", manifest.ranks, manifest.files.size()));
   for (std::int64_t i = 0; i <= 2 * manifest.ranks; ++i) {
     const std::string& name = manifest.files[i].name;
     const std::string state = state_file_name(i / 2, manifest.ranks);
@@ -76,7 +76,7 @@ CheckpointManifest parse_manifest(const std::string& text, const std::string& pa
     if (version != format_version) {
       fail(ExitCode::checkpoint,
            "{}: has format version {}, but this program reads version {}; export it with the version of the program "
-           "that made it, or train anew into another --output",
+           "that made it, or start a new run in another --output",
            path, version, format_version);
     }
     CheckpointManifest::visit_members(manifest, reader);

@@ -218,8 +218,8 @@ void refuse_other_length(JsonKeys& keys, const Family& family, const char* secti
   if (!keys.has(key) || !needs_trained_length(meant.scaling.type)) return;
   const std::int64_t length = meant.scaling.original_max_position_embeddings;
   if (keys.integer(key, 0) == length) return;
-  keys.refuse(key, "is {}, but {} computes with {}; give the length that is meant in {} alone", keys.integer(key, 0),
-              family.name, length, section);
+  keys.refuse(key, "is {}, but {} computes with {}; give one length, in {}", keys.integer(key, 0), family.name, length,
+              section);
 }
 
 /// Returns what a file says that has one set of rotary keys, or those of layers without a window in old form.

@@ -124,8 +124,8 @@ Config config_of(const ModelSource& source) {
 std::optional<std::string> beyond_context(const ModelSource& source, std::int64_t length, const char* what) {
   if (length <= source.context_length || model_spec(source.model).positions != Positions::rope) return std::nullopt;
   return fmt::format(
-      "warning: {} = {} is beyond the {} tokens that {} was made for, and nothing scales its rotary positions anew; "
-      "set "
+      "warning: {} = {} is beyond the {} tokens that {} was made for, and its rotary positions are not scaled for "
+      "that; set "
       "model.rope_scaling (type yarn, factor, original_max_position_embeddings) or model.rope_theta",
       what, length, source.context_length, source.path);
 }
@@ -203,7 +203,7 @@ ModelSource open_model(const std::string& path, const ModelDefinition& definitio
   if (!definition.is_transformer()) {
     if (path_exists(path, ExitCode::checkpoint) && (is_peft_folder(path) || is_hugging_face_folder(path))) {
       fail(ExitCode::checkpoint,
-           "{}: holds no weights of the model \"{}\" of this program, which are in the checkpoints of its runs alone",
+           "{}: has no weights of the model \"{}\" of this program, which are only in the checkpoints of its runs",
            path, definition.name);
     }
     return model_of(open_checkpoint(path, definition));

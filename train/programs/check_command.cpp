@@ -46,7 +46,7 @@ void add_run_flags(CommandLine& app, CheckFlags& flags) {
   app.add_option("--layers", options.layers, "K", "cut the model to its first K layers")->check(at_least(1));
   app.add_option("--steps", options.train.dump.step, "N", "do N steps, and check the last of them")->check(at_least(1));
   app.add_option("--dump", options.train.dump.folder, "DIR",
-                 "the folder for the step's tensors, which all ranks must see; a former dump in it is replaced "
+                 "the folder for the step's tensors, which all ranks must see; an earlier dump in it is replaced "
                  "(default: <config's name>.check)");
   app.add_flag("--keep", options.keep, "keep the dump of a right run, too, for --compare");
 }
@@ -70,14 +70,15 @@ void add_comparison_flags(CommandLine& app, CheckFlags& flags) {
 /// Declares the command line, and refuses what cannot be. Returns false if only help was wanted.
 bool parse(CheckFlags& flags, int argc, char** argv, bool prints) {
   CommandLine app{
-      "Is this run right? Does one step of a config as it is, on its own mesh, device, data and weights, and holds it "
-      "against a reference in double: inputs, every layer's tensors, nll, loss, gradients, and the weights after the "
-      "step. Names the first tensor that departs by more than rounding can explain, with rank, place and both values. "
+      "Is this run right? Runs one step of a config on its own mesh, device, data, and weights, and compares it with a "
+      "float64 reference: inputs, every layer's tensors, nll, loss, gradients, and the weights after the "
+      "step. Names the first tensor that differs by more than rounding can explain, with rank, position, and both "
+      "values. "
       "Ends with 0 if the run is right, with 5 if it is wrong, or if gradients of zero leave it untested.",
       "check"};
   add_run_flags(app, flags);
   add_comparison_flags(app, flags);
-  app.add_option("--output", flags.output, "FILE.json", "write what was found to FILE as well; replaces a former one");
+  app.add_option("--output", flags.output, "FILE.json", "write the result to FILE, too; replaces an earlier one");
   if (!parse_command_line(app, argc, argv, prints)) return false;
   if (!flags.dumps.empty()) return true;
   if (flags.config.empty()) fail(ExitCode::usage, "--config is required, unless --compare names two dumps");

@@ -117,7 +117,7 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
       "not the result");
   add_targets(app, options.request);
   add_begin_token(app, options.begin_token,
-                  "what stands before each window (default: what begins the file's documents)");
+                  "the token before each window (default: that of the file's documents)");
   app.add_option(
          "--set", options.settings, "KEY.PATH=VALUE",
          "change a key of the model that leaves its weights as they are, e.g. --set model.rope_scaling.type=yarn; "
@@ -126,9 +126,9 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
   const auto metrics = add_metric_flags(app, argc, argv);
   app.add_computation(options);
   app.add_option("--output", arguments.output, "FILE.json",
-                 "write the results as JSON, too; replaces those of a former evaluation");
+                 "write the results as JSON, too; replaces those of an earlier evaluation");
   app.add_option("--per-token", arguments.per_token, "FILE.jsonl",
-                 "write the score of every token, a line of JSON each; replaces a former file of this kind");
+                 "write the score of every token, a line of JSON each; replaces an earlier file of this kind");
   if (!parse_command_line(app, argc, argv, print)) return false;
   read_mesh(mesh, options.mesh.data, options.mesh.sequence);
   check_context_lengths(options.request.context_lengths, "--context-lengths");

@@ -36,7 +36,7 @@ struct GenerateFlags {
 /// The prompt: where it comes from, and how it becomes tokens.
 void add_prompt_flags(CommandLine& app, GenerateFlags& flags) {
   GenerationOptions& options = flags.options;
-  app.add_option("--prompt", options.prompt, "TEXT", "the prompt: it comes by one of these five");
+  app.add_option("--prompt", options.prompt, "TEXT", "the prompt, by one of these five");
   app.add_option("--prompt-file", flags.prompt_file, "FILE", "a file that is the prompt");
   app.add_removed("--chat", "`python -m ringtrain_data chat` answers conversations: docs/datasets.md");
   auto* tokens_file = app.add_option("--tokens-file", options.tokens_file, "FILE|-",
@@ -55,7 +55,7 @@ void add_prompt_flags(CommandLine& app, GenerateFlags& flags) {
       ->excludes(tokens)
       ->excludes(tokens_file);
   add_begin_token(app, options.begin_token,
-                  "what stands before the prompt (default: what the tokenizer itself puts before a text)");
+                  "the token before the prompt (default: what the tokenizer puts before a text)");
 }
 
 /// How each new token is chosen.
@@ -118,7 +118,7 @@ void settle(GenerateFlags& flags, const Launcher& launcher) {
   const std::string file = flags.prompt_file + options.tokens_file + flags.dash;  // one at most
   if (file == "-") {
     if (launcher.processes() > 1) {
-      fail(ExitCode::usage, "-: of several processes one alone has the standard input; give --prompt-file or --tokens");
+      fail(ExitCode::usage, "-: only one of several processes has the standard input; give --prompt-file or --tokens");
     }
     options.read_prompt = read_standard_input;
   } else if (!file.empty()) {

@@ -239,10 +239,10 @@ void print_left_out(const SourceList& sources, const CorpusSummary& summary) {
     print("not data", "{} files of data folders are left out: README*, LICENSE*, *.md, .*", grouped(sources.cards));
   }
   if (sources.data_as_text > 0) {
-    print("read as text",
-          "{} files that are .json, .csv or the like, since others lie beside them; name such a file, "
-          "and it is read as data",
-          grouped(sources.data_as_text));
+    print(
+        "read as text",
+        "{} files that are .json, .csv or the like, since others are next to them; name such a file to read it as data",
+        grouped(sources.data_as_text));
   }
   if (std::ranges::any_of(sources.sources, &Source::lines)) {
     print("lines left out", "{} broken, {} without text", summary.broken_lines, summary.empty_lines);
@@ -298,7 +298,7 @@ void prepare_text_corpus(PrepareFlags& flags) {
   if (kept) print("  kept in", "{}", tokenizer_beside(flags.file.output));
   print_left_out(sources, summary);
   if (summary.validation_documents == 0 && flags.file.validation_fraction > 0) {
-    print("log", "one document alone cannot be split: there is no validation part");
+    print("log", "a single document cannot be split: there is no validation part");
   }
 }
 

@@ -41,7 +41,7 @@ const std::array commands{
     Command{"check", "hold a config on its mesh against the model in plain double", check_command},
     Command{"plan", "memory and time of a run, before it", nullptr, true},
     Command{"report", "a page about a run, or about two", nullptr, true},
-    Command{"extend", "give a model a longer context, and show what came of it", extend_command, true},
+    Command{"extend", "give a model a longer context, and show the result", extend_command, true},
     Command{"launch", "start a program as MPI processes: ringtrain launch -n N -- train ..."},
 };
 

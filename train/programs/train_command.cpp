@@ -48,8 +48,8 @@ void add_run_flags(CommandLine& app, TrainFlags& flags) {
   app.add_option("--output", flags.options.output, "DIR", "the run's folder (default: runs/<config's name>)");
   add_settings(app, flags.settings);
   flags.resume = app.add_option("--resume", flags.options.start.resume_path, "[PATH]",
-                                "go on from a checkpoint, or from the newest intact one of a run's folder; without a "
-                                "path, of the folder of --output, or afresh if there is none")
+                                "continue from a checkpoint, or from the newest intact one of a run's folder; without "
+                                "a path, from that of --output, or start a new run if there is none")
                      ->expected(0, 1);
   app.add_option("--init-from", flags.options.start.init_from, "PATH",
                  "start a new run from a run, a checkpoint, or a Hugging Face folder, as model.from of a config does: "
@@ -64,7 +64,7 @@ void add_recording_flags(CommandLine& app, TrainFlags& flags) {
   TraceRequest& trace = flags.options.trace;
   auto* const file = app.add_option("--trace", trace.path, "FILE.json",
                                     "write a timeline of every rank to FILE (Chrome trace format: open it in "
-                                    "ui.perfetto.dev); replaces a former one");
+                                    "ui.perfetto.dev); replaces an earlier one");
   const auto read_steps = [&trace](const std::string& text) { read_trace_steps(text, trace); };
   app.add_option_function<std::string>("--trace-steps", read_steps, "with --trace: only steps A to B")
       ->type_name("A:B")
@@ -74,7 +74,7 @@ void add_recording_flags(CommandLine& app, TrainFlags& flags) {
                                     "gradients; see check --compare")
                          ->check(at_least(1));
   auto* const dump = app.add_option("--dump", flags.options.dump.folder, "DIR",
-                                    "the folder for --dump-step; a former dump in it is replaced");
+                                    "the folder for --dump-step; an earlier dump in it is replaced");
   dump->needs(step);
   step->needs(dump);
 }
@@ -86,7 +86,7 @@ void add_other_flags(CommandLine& app, TrainFlags& flags) {
   flags.verify =
       app.add_option("--verify-checkpoint", flags.verify_path, "PATH",
                      "check every hash of a checkpoint, or of all checkpoints of a run's folder, and nothing "
-                     "else; ends with 4 if one is damaged, or if the base of its adapters is gone or another one");
+                     "else; ends with 4 if one is damaged, or if the base of its adapters is missing or another one");
 }
 
 void verify(const TrainFlags& flags) {

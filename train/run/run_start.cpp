@@ -112,7 +112,7 @@ std::string changed_stage(const Config& before, const Config& after, std::int64_
     const std::string is = stage < new_count ? stage_facts(after.training, new_stages, stage) : "none";
     if (was == is) continue;
     return fmt::format(
-        "training.stages: stage {} was {}, is {}; it has begun by step {}, and only stages from step {} on may change",
+        "training.stages: stage {} was {}, is {}; it started by step {}, and only stages from step {} on may change",
         stage + 1, was, is, step, step + 1);
   }
   return "";
@@ -225,8 +225,8 @@ void check_folder(const StartRequest& request, const RunFolder& folder, const Fo
   if (content.empty() || of_another) return;
   if (content.checkpoints.empty() && !content.says_nothing_saved) {
     fail(ExitCode::checkpoint,
-         "{} has metrics up to step {}, but {} has no checkpoint: is a volume not mounted, or was it moved? Bring it "
-         "back, or choose another --output",
+         "{} has metrics up to step {}, but {} has no checkpoint: is a volume not mounted, or was it moved? Restore "
+         "it, or choose another --output",
          folder.metrics_path(), content.metrics.last_step(), folder.checkpoints_path());
   }
   if (request.resume) return;
@@ -236,8 +236,8 @@ void check_folder(const StartRequest& request, const RunFolder& folder, const Fo
   }
   if (const std::string changed = differing(content, config); !changed.empty()) {
     fail(ExitCode::usage,
-         "{}: already holds a run, of {} steps and nothing saved, with another config ({}); begin it anew with "
-         "--resume, or choose another --output",
+         "{}: already holds a run, of {} steps and nothing saved, with another config ({}); restart it with --resume, "
+         "or choose another --output",
          folder.path(), content.metrics.last_step(), changed);
   }
 }
@@ -270,7 +270,7 @@ RunStart choose_start(const StartRequest& request, const RunFolder& folder, cons
     }
     log(fmt::format("{}: there is no checkpoint to resume from; starting afresh", folder.path()));
   } else if (!content.empty()) {
-    log(fmt::format("{}: the run that was here saved nothing; it begins again", folder.path()));
+    log(fmt::format("{}: the earlier run here saved nothing; it starts again", folder.path()));
   }
   RunStart start;
   const std::string weights = weights_of_new_run(request, config.model);
@@ -293,8 +293,7 @@ RunStart choose_start(const StartRequest& request, const RunFolder& folder, cons
     start.weights_only = true;
     log(fmt::format("starting with the weights of {}", start.source->path));
   } else if (config.model.lora.on()) {
-    fail(ExitCode::usage,
-         "lora.rank is {}: adapters need a model that stays as it is; name it by model.from or --init-from",
+    fail(ExitCode::usage, "lora.rank is {}: adapters need a base model; name it with model.from or --init-from",
          config.model.lora.rank);
   } else if (config.model.from_scratch) {
     log(fmt::format("model.from_scratch: the sizes are those of {}, and the weights are random", config.model.from));

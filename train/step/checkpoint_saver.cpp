@@ -35,7 +35,7 @@ std::optional<Error> problem_of(const std::function<void()>& work) {
   } catch (const Error& error) {
     return error;
   } catch (const std::bad_alloc&) {
-    return Error(ExitCode::checkpoint, "cannot save: there is no more memory, or ulimit -v leaves none");
+    return Error(ExitCode::checkpoint, "cannot save: out of memory, or at the limit of ulimit -v");
   } catch (const std::exception& error) {
     return Error(ExitCode::internal, fmt::format("internal error: while saving: {}", error.what()));
   }
@@ -116,8 +116,8 @@ void CheckpointSaver::begin(const CheckpointManifest& manifest) {
     const double waited = seconds_since(start);
     if (state_.rank == 0 && waited > unnoticed) {
       log_(
-          fmt::format("step {} waited {:.2f} s for the save of step {}, which was still under way; saves come "
-                      "faster than the disk takes them: consider a larger checkpoint.interval",
+          fmt::format("step {} waited {:.2f} s for the save of step {}, which was not finished; the disk is slower "
+                      "than the saves: consider a larger checkpoint.interval",
                       manifest.step, waited, before));
     }
   }
@@ -205,7 +205,7 @@ bool CheckpointSaver::failed_anywhere(const std::optional<Error>& own, const Sav
     throw Error(*problem);
   }
   if (state_.rank == 0) {
-    log_(fmt::format("warning: the save of step {} failed, and training goes on (checkpoint.on_failure: warn): {}",
+    log_(fmt::format("warning: the save of step {} failed, and training continues (checkpoint.on_failure: warn): {}",
                      save.manifest.step, problem->what()));
   }
   return true;

@@ -87,7 +87,7 @@ void MetricsFile::write(const std::string& line) {
   } catch (const Error& error) {
     if (on_failure_ == OnFailure::stop || lines_.waiting() > max_waiting) throw;
     if (!refused_) {
-      warn_(fmt::format("warning: metrics wait in memory, and training goes on (checkpoint.on_failure: warn): {}",
+      warn_(fmt::format("warning: metrics wait in memory, and training continues (checkpoint.on_failure: warn): {}",
                         error.what()));
     }
     refused_ = true;

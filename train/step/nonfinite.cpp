@@ -48,7 +48,7 @@ std::string advice(const std::string& samples, std::int64_t updates, const std::
 /// Returns whose fault it is that the weights are no numbers, and what to do.
 std::string advice_on_weights(std::int64_t updates, const std::string& checkpoint) {
   if (updates > 0) return "an update before has overflowed: lower optimizer.lr";
-  if (!checkpoint.empty()) return fmt::format("they are those of {}: begin with others", checkpoint);
+  if (!checkpoint.empty()) return fmt::format("they are those of {}: start with other weights", checkpoint);
   return "they are the initial ones: lower model.initializer_range";
 }
 
@@ -61,7 +61,7 @@ std::string skipped_text(const StepResult& result, std::int64_t sequences, std::
         "step {}: {} a token to learn from (weights of 0, or documents of one token)", result.step,
         sequences == 1 ? "its sequence does not have" : fmt::format("none of its {} sequences has", sequences));
   }
-  return fmt::format("warning: {}; skipped: weights and moments stay as they are ({} so far)", why,
+  return fmt::format("warning: {}; skipped: weights and moments are unchanged ({} so far)", why,
                      counted(skipped, "skipped step"));
 }
 

@@ -26,7 +26,7 @@ std::string described(const RunSteps& run, const RankState& state, std::int64_t 
       place.layer, name_of(found.tensor), place.head,
       run.sequence_in_step(step, state.mesh.data_index(state.rank), place.micro) + place.sequence, place.position,
       found.element, state.rank, state.allocator.device().name(),
-      found.recomputed ? ", in the forward that backward makes again" : "", found.run, found.exact,
+      found.recomputed ? ", in the forward that backward recomputes" : "", found.run, found.exact,
       std::abs(found.run - found.exact), found.bound);
 }
 

@@ -101,11 +101,11 @@ ModelSource open_base(const BaseModel& base, const std::string& of) {
   const auto require_same = [&](const char* what, const auto& before, const auto& now) {
     if (before == now) return;
     fail(ExitCode::checkpoint,
-         "{}: the base of its adapters is the model {} with {} {}, but what is there now has {}: another model, or it "
-         "was changed; bring that one back",
+         "{}: the base of its adapters is the model {} with {} {}, but the model there now has {}: it was replaced or "
+         "changed; restore the original",
          of, plain_text(path), what, before, now);
   };
-  if (base.bytes) require_same("weights of so many bytes:", *base.bytes, source.weight_bytes);
+  if (base.bytes) require_same("weight bytes", *base.bytes, source.weight_bytes);
   require_same("hash", base.hash, source.hash_weights());
   return source;
 }

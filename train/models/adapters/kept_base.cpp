@@ -70,7 +70,7 @@ void keep_base(const ModelSource& source, const std::string& run_folder) {
 
 std::optional<std::string> base_warning(const BaseModel& base, const std::string& run_folder) {
   if (may_exist(kept_base_path(run_folder, base.path) + "/manifest.json") || may_exist(base.path)) return std::nullopt;
-  return fmt::format("warning: the base of these adapters, {}, is gone; bring it back, or nothing can read them",
+  return fmt::format("warning: the base of these adapters, {}, is missing; restore it, or nothing can read them",
                      base.path);
 }
 

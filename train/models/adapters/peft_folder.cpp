@@ -50,10 +50,10 @@ AdapterConfig parse_adapter_config(const std::string& text, const std::string& p
   const nlohmann::json json = parse_object(text, path);
   JsonKeys keys(json, path);
   if (const std::string type = keys.text("peft_type", ""); type != "LORA") {
-    keys.refuse("peft_type", "is \"{}\"; LORA alone is computed here", excerpt(type));
+    keys.refuse("peft_type", "is \"{}\"; only LORA is supported", excerpt(type));
   }
   if (const std::string bias = keys.text("bias", "none"); bias != "none") {
-    keys.refuse("bias", "is \"{}\"; biases beside adapters are not read", excerpt(bias));
+    keys.refuse("bias", "is \"{}\"; biases in addition to adapters are not supported", excerpt(bias));
   }
   AdapterConfig config;
   if (keys.has("init_lora_weights") && keys.at("init_lora_weights").is_string() &&
@@ -101,8 +101,8 @@ ModelSource open_named_base(const std::string& folder, const std::string& name) 
     return open_base_model(path, config);
   }
   fail(ExitCode::checkpoint,
-       "{}: base_model_name_or_path is \"{}\", and neither that nor {} is there; bring the base to one of them", config,
-       excerpt(name), excerpt(beside));
+       "{}: base_model_name_or_path is \"{}\", and neither that nor {} exists; put the base at one of these paths",
+       config, excerpt(name), excerpt(beside));
 }
 
 bool ends_with_any(const std::string& module, const std::vector<std::string>& ends) {
@@ -179,7 +179,7 @@ std::set<std::string> modules_to_save(const ModelSource& source) {
     }
   }
   for (const std::string& module : modules) {
-    if (adapted.contains(module)) refuse(module + " is trained beside its adapter");
+    if (adapted.contains(module)) refuse(module + " is trained in addition to its adapter");
     if (source.model.tie_word_embeddings && module == module_of(table[0].name)) {
       refuse("the embedding, which is trained, is the head as well");
     }
