@@ -2,6 +2,7 @@
 # them, and arrays of tokens. Memory holds a few rows, never a file.
 #
 # rows() yields pairs of a place for messages ("FILE: row 7", counted from 1) and a dict, a column a key.
+import contextlib
 import csv
 import io
 import itertools
@@ -29,10 +30,8 @@ class Refused(Exception):
 # Return a list or object that a column holds as its JSON: CSV files have it so, and tools.
 def parsed(value):
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
-        try:
+        with contextlib.suppress(ValueError):
             return json.loads(value)
-        except ValueError:
-            pass
     return value
 
 
@@ -109,11 +108,6 @@ def json_rows(path):
     raise Refused(f"{path}: no whole row within {LONGEST_JSON >> 20} MiB")
 
 
-def csv_rows(path):
-    csv.field_size_limit(LONGEST_JSON)
-    return csv.DictReader(text_of(path, newline=""))
-
-
 def token_array(path, dtype):
     import numpy
     if path.suffix == ".npy":
@@ -181,8 +175,10 @@ def files_of(folder, split, subset):
 
 # Yield (place, row) of files and folders. A row that is broken comes as the exception that says how.
 def rows(inputs, split="train", subset=None, dtype=None, offsets=None):
+    csv.field_size_limit(LONGEST_JSON)
     readers = {"parquet": parquet_rows, "arrow": arrow_rows, "lines": json_line_rows, "json": json_rows,
-               "csv": csv_rows, "tokens": lambda path: token_rows(path, dtype, offsets)}
+               "csv": lambda path: csv.DictReader(text_of(path, newline="")),
+               "tokens": lambda path: token_rows(path, dtype, offsets)}
     for given in map(pathlib.Path, inputs):
         path = given
         try:

@@ -1,16 +1,16 @@
 # What a conversion made, for people: numbers, and the first example with its learned parts marked.
+import itertools
+
 LONGEST = 2000  # characters of the example
 
 
 # Return the text of a document, its learned parts in double brackets.
 def marked(tokenizer, ids, weights):
-    parts, begin = [], 0
+    parts = []
     learned = [True] * len(ids) if weights is None else [bool(weight > 0) for weight in weights]
-    for i in range(1, len(ids) + 1):
-        if i == len(ids) or learned[i] != learned[begin]:
-            text = tokenizer.decode([int(one) for one in ids[begin:i]], skip_special_tokens=False)
-            parts.append(f"[[{text}]]" if learned[begin] else text)
-            begin = i
+    for is_learned, run in itertools.groupby(zip(ids, learned), key=lambda pair: pair[1]):
+        text = tokenizer.decode([int(one) for one, _ in run], skip_special_tokens=False)
+        parts.append(f"[[{text}]]" if is_learned else text)
     return "".join(parts)
 
 
