@@ -1,6 +1,5 @@
-// Tensors for people: a TensorView as text, and where two of them differ. Host memory of any dtype; numbers are
-// compared as double. For tests, debuggers and comparisons of dumps (framework/dump). Tensors that do not fit are an
-// Error(usage) that names the caller's line.
+// Where two tensors differ, for people. Host memory of any dtype; numbers are compared as double. For tests and
+// comparisons of dumps (framework/dump). Tensors that do not fit are an Error(usage) that names the caller's line.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +8,6 @@
 #include "framework/const_tensor_view.h"
 
 namespace ringtrain {
-
-/// Returns dtype, shape and elements, e.g. "float32 [2, 2]\n[[1, 2],\n [3, 4]]". Of a dimension that is longer than
-/// `max_shown`, only its ends are shown.
-std::string to_text(const ConstTensorView& x, std::int64_t max_shown = 8,
-                    const CallerLine& line = CallerLine::current());
 
 /// Returns the place of an element that is counted through the flattened tensor, e.g. "[1, 0]".
 std::string place_text(const Shape& shape, std::int64_t element);
@@ -39,10 +33,5 @@ struct TensorComparison {
 /// Compares two tensors of equal shapes, which may differ in dtype.
 TensorComparison compare_tensors(const ConstTensorView& a, const ConstTensorView& b, const Tolerance& tolerance = {},
                                  const CallerLine& line = CallerLine::current());
-
-/// Returns where the tensors first differ, in a sentence with place, values and counts; "" if they agree. Tensors of
-/// two shapes differ.
-std::string first_difference(const ConstTensorView& a, const ConstTensorView& b, const Tolerance& tolerance = {},
-                             const CallerLine& line = CallerLine::current());
 
 }  // namespace ringtrain

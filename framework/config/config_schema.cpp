@@ -262,7 +262,7 @@ void read_lengths(const YamlValue& value, std::vector<std::int64_t>& out, const 
 // Upper ends keep every product that a memory plan forms within 64 bits.
 constexpr std::int64_t k = 1024, m = k * k;
 
-std::vector<ConfigKey> make_table() {
+std::vector<ConfigKey> model_keys() {
   return {
       source(text(KEY(model.from),
                   "a Hugging Face folder, run, or checkpoint: its sizes, weights, and tokenizer. Keys next to it "
@@ -300,6 +300,11 @@ std::vector<ConfigKey> make_table() {
       factors(KEY(model.rope_scaling.short_factor),
               "longrope: divisors of the frequencies for sequences up to the trained length"),
       factors(KEY(model.rope_scaling.long_factor), "longrope: the same for longer sequences"),
+  };
+}
+
+std::vector<ConfigKey> model_trait_keys() {
+  return {
       tokens(KEY(model.max_position_embeddings), {0, 1024 * m},
              "gpt2: size of the position table; others: intended length; 0: unknown"),
       tokens(KEY(model.sliding_window), {0, 1024 * m}, "a token attends to itself and the W - 1 before it; 0: to all"),
@@ -322,7 +327,11 @@ std::vector<ConfigKey> make_table() {
       flag(KEY(model.attention_bias),
            "llama, qwen3, smollm3, olmo2, olmo3, gemma2, gemma3_text, granite: biases of q, k, v, and o projections"),
       flag(KEY(model.mlp_bias), "llama, smollm3, granite: biases of gate, up, and down projections"),
+  };
+}
 
+std::vector<ConfigKey> lora_data_and_mesh_keys() {
+  return {
       integer("lora.rank", MEMBER(model.lora.rank), {0, 4 * k},
               "rank of the adapters of a frozen model (model.from or --init-from); 0: none"),
       real("lora.alpha", MEMBER(model.lora.alpha), {0, 1e6, true}, "adapters are scaled by alpha / rank"),
@@ -346,7 +355,11 @@ std::vector<ConfigKey> make_table() {
       integer(KEY(mesh.threads_per_rank), {0, 1 * k}, "0: cores / ranks, at least 1"),
       real(KEY(mesh.timeout_seconds), {0, 1e6, true}, "a call that waits longer ends the run"),
       flag(KEY(mesh.share_gpu), "processes share a GPU, for tests only"),
+  };
+}
 
+std::vector<ConfigKey> training_keys() {
+  return {
       tokens(KEY(training.seq_len), {1, 1024 * m}, "tokens of a sequence", true),
       integer(KEY(training.global_batch_size), {1, 1 * m}, "sequences per step, over the whole mesh"),
       integer(KEY(training.micro_batch_size), {1, 64 * k}, "sequences that a data rank computes at a time"),
@@ -386,7 +399,11 @@ std::vector<ConfigKey> make_table() {
       integer(KEY(training.audit.rows), {1, 64}, "rows per rank in an audit"),
       word(KEY(training.audit.on_failure), on_failure_names,
            "stop | warn: end the run before the update, or log it, if a row exceeds its bound"),
+  };
+}
 
+std::vector<ConfigKey> other_keys() {
+  return {
       word(KEY(optimizer.name), optimizer_names, "adamw, with decoupled decay except on norms and biases"),
       real(KEY(optimizer.lr), {0, 100}, "peak learning rate"),
       key_of(
@@ -434,7 +451,13 @@ std::vector<ConfigKey> make_table() {
 }  // namespace
 
 const std::vector<ConfigKey>& config_keys() {
-  static const std::vector<ConfigKey> table = make_table();
+  static const std::vector<ConfigKey> table = [] {
+    std::vector<ConfigKey> keys;
+    for (auto* section : {model_keys, model_trait_keys, lora_data_and_mesh_keys, training_keys, other_keys}) {
+      for (ConfigKey& key : section()) keys.push_back(std::move(key));
+    }
+    return keys;
+  }();
   return table;
 }
 

@@ -226,11 +226,8 @@ class Reader {
 std::string read_text_file(const std::string& path) {
   if (is_directory(path)) fail(ExitCode::usage, "{}: is a folder, not a config file", path);
   const File file = File::open(path, ExitCode::usage);
-  const std::int64_t size = file.size();
-  if (size > largest_file) fail(ExitCode::usage, "{}: is larger than 1 MiB, so it is no config", path);
-  std::string text(static_cast<std::size_t>(size), '\0');
-  file.read_at(0, text.data(), text.size());
-  return text;
+  if (file.size() > largest_file) fail(ExitCode::usage, "{}: is larger than 1 MiB, so it is no config", path);
+  return file.content(largest_file);
 }
 
 /// Reads a file's tree and the settings after it.

@@ -111,8 +111,10 @@ class Collected {
     placed_ += std::ssize(values);
     return -1;
   }
-  std::int64_t placed() const { return placed_; }
-  std::int64_t count() const { return std::ssize(values_); }
+  /// Returns a sentence's beginning if some elements have not come, else "".
+  std::string lack() const {
+    return placed_ == std::ssize(values_) ? "" : fmt::format("it holds {} of the {} elements", placed_, values_.size());
+  }
   std::vector<double> take() { return std::move(values_); }
 
  private:
@@ -133,9 +135,7 @@ std::vector<double> DumpReader::read(const DumpedTensor& tensor) const {
     }
     if (const std::int64_t twice = result.place(piece.at, values); twice >= 0) refuse_twice(tensor, twice);
   }
-  if (result.placed() != result.count()) {
-    refuse(fmt::format("it holds {} of the {} elements of {}", result.placed(), result.count(), tensor.name));
-  }
+  if (const std::string lack = result.lack(); !lack.empty()) refuse(fmt::format("{} of {}", lack, tensor.name));
   return result.take();
 }
 
@@ -160,9 +160,7 @@ std::vector<double> DumpReader::read_tokens(const DumpedTensor& tensor, std::int
       if (twice >= 0) refuse_twice(tensor, first * width + twice);
     }
   }
-  if (result.placed() != result.count()) {
-    refuse(fmt::format("it holds {} of the {} elements of {}", result.placed(), result.count(), tensor.name));
-  }
+  if (const std::string lack = result.lack(); !lack.empty()) refuse(fmt::format("{} of {}", lack, tensor.name));
   return result.take();
 }
 

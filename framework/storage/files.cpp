@@ -77,15 +77,6 @@ std::string program_of(const std::string& process) {
   return error ? "" : program.string();
 }
 
-template <class Call>
-auto retry(Call&& call) {
-  decltype(call()) result;
-  do {
-    result = call();
-  } while (result < 0 && errno == EINTR);
-  return result;
-}
-
 }  // namespace
 
 // ---- File ----------------------------------------------------------------------------------------------------------
@@ -104,7 +95,7 @@ File::File(const std::string& path, ExitCode code, int flags, const char* what, 
   if ((follows ? ::stat(path.c_str(), &status) : ::lstat(path.c_str(), &status)) == 0 && (flags & O_EXCL) == 0) {
     refuse_special();
   }
-  descriptor_ = retry([&] { return ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666); });
+  descriptor_ = TEMP_FAILURE_RETRY(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666));
   if (descriptor_ < 0) fail(code, "cannot {} {}: {}", what, path, text_of(errno));
   if (::fstat(descriptor_, &status) == 0 && !S_ISREG(status.st_mode)) {
     ::close(std::exchange(descriptor_, -1));
@@ -150,12 +141,6 @@ File::~File() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-std::int64_t File::size() const {
-  struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) fail(code_, "cannot tell the size of {}: {}", path_, text_of(errno));
-  return status.st_size;
-}
-
 FileStamp File::stamp() const {
   struct stat status {};
   if (::fstat(descriptor_, &status) != 0) fail(code_, "cannot ask about {}: {}", path_, text_of(errno));
@@ -173,10 +158,8 @@ FileStamp File::stamp() const {
 void File::read_at(std::int64_t offset, void* data, std::size_t bytes) const {
   std::size_t done = 0;
   while (done < bytes) {
-    const auto count = retry([&] {
-      return ::pread(descriptor_, static_cast<char*>(data) + done, bytes - done,
-                     offset + static_cast<std::int64_t>(done));
-    });
+    const auto count = TEMP_FAILURE_RETRY(
+        ::pread(descriptor_, static_cast<char*>(data) + done, bytes - done, offset + static_cast<std::int64_t>(done)));
     if (count < 0) fail(code_, "cannot read {} bytes at byte {} of {}: {}", bytes, offset, path_, text_of(errno));
     if (count == 0) {
       fail(code_, "{} ends at byte {} where {} bytes were to be read from byte {}: it was cut short", path_,
@@ -216,10 +199,8 @@ void File::fail_write(int error, std::size_t bytes, std::size_t done) const {
 void File::write_at(std::int64_t offset, const void* data, std::size_t bytes) {
   std::size_t done = 0;
   while (done < bytes) {
-    const auto count = retry([&] {
-      return ::pwrite(descriptor_, static_cast<const char*>(data) + done, bytes - done,
-                      offset + static_cast<std::int64_t>(done));
-    });
+    const auto count = TEMP_FAILURE_RETRY(::pwrite(descriptor_, static_cast<const char*>(data) + done, bytes - done,
+                                                   offset + static_cast<std::int64_t>(done)));
     if (count < 0) fail_write(errno, bytes, done);
     done += static_cast<std::size_t>(count);
   }
@@ -228,7 +209,7 @@ void File::write_at(std::int64_t offset, const void* data, std::size_t bytes) {
 void File::write(std::string_view text) {
   std::size_t done = 0;
   while (done < text.size()) {
-    const auto count = retry([&] { return ::write(descriptor_, text.data() + done, text.size() - done); });
+    const auto count = TEMP_FAILURE_RETRY(::write(descriptor_, text.data() + done, text.size() - done));
     if (count < 0) fail_write(errno, text.size(), done);
     done += static_cast<std::size_t>(count);
   }
@@ -240,20 +221,20 @@ void File::reserve(std::int64_t bytes) {
   // A request that cannot fit would take all that is free, from everybody, before it fails: it is not made.
   if (bytes - held > free_bytes(parent_directory(path_), code_)) fail_write(ENOSPC, static_cast<std::size_t>(bytes), 0);
   // A file system without reservations is no reason to stop: a full disk then shows at the write.
-  if (retry([&] { return ::fallocate(descriptor_, 0, 0, bytes); }) == 0) return;
+  if (TEMP_FAILURE_RETRY(::fallocate(descriptor_, 0, 0, bytes)) == 0) return;
   const int error = errno;
   if (error != EOPNOTSUPP && error != ENOSYS) fail_write(error, static_cast<std::size_t>(bytes), 0);
   truncate(bytes);
 }
 
 void File::truncate(std::int64_t bytes) {
-  if (retry([&] { return ::ftruncate(descriptor_, bytes); }) != 0) {
+  if (TEMP_FAILURE_RETRY(::ftruncate(descriptor_, bytes)) != 0) {
     fail(code_, "cannot set the size of {} to {} bytes: {}", path_, bytes, text_of(errno));
   }
 }
 
 void File::sync() {
-  if (retry([&] { return ::fsync(descriptor_); }) != 0) {
+  if (TEMP_FAILURE_RETRY(::fsync(descriptor_)) != 0) {
     if (errno == ENOSPC || errno == EDQUOT) fail_write(errno, static_cast<std::size_t>(size()), 0);
     fail(code_, "cannot flush {} to the disk: {}", path_, text_of(errno));
   }
@@ -268,7 +249,7 @@ void File::close() {
 }
 
 LockState File::try_lock() {
-  if (retry([&] { return ::flock(descriptor_, LOCK_EX | LOCK_NB); }) == 0) return LockState::ours;
+  if (TEMP_FAILURE_RETRY(::flock(descriptor_, LOCK_EX | LOCK_NB)) == 0) return LockState::ours;
   if (errno == EWOULDBLOCK) return LockState::taken;
   // EBADF: NFS locks only what is open for writing.
   if (errno == ENOLCK || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL || errno == EBADF) {
@@ -278,7 +259,7 @@ LockState File::try_lock() {
 }
 
 bool File::try_share() {
-  return retry([&] { return ::flock(descriptor_, LOCK_SH | LOCK_NB); }) == 0 || errno != EWOULDBLOCK;
+  return TEMP_FAILURE_RETRY(::flock(descriptor_, LOCK_SH | LOCK_NB)) == 0 || errno != EWOULDBLOCK;
 }
 
 bool File::is_at_path() const {
@@ -452,9 +433,9 @@ void rename_to_new(const std::string& from, const std::string& to, ExitCode code
 }
 
 void sync_directory(const std::string& path, ExitCode code) {
-  const int descriptor = retry([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  const int descriptor = TEMP_FAILURE_RETRY(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (descriptor < 0) fail(code, "cannot open the folder {}: {}", path, text_of(errno));
-  const int result = retry([&] { return ::fsync(descriptor); });
+  const int result = TEMP_FAILURE_RETRY(::fsync(descriptor));
   const int error = errno;
   ::close(descriptor);
   // Some network file systems cannot sync a folder and say so with EINVAL; their renames are durable by themselves.

@@ -60,7 +60,7 @@ class File {
 
   const std::string& path() const { return path_; }
   bool is_open() const { return descriptor_ >= 0; }
-  std::int64_t size() const;
+  std::int64_t size() const { return stamp().bytes; }
   FileStamp stamp() const;
   /// Reads exactly `bytes` bytes from `offset`; an end of file before that is an Error.
   void read_at(std::int64_t offset, void* data, std::size_t bytes) const;
