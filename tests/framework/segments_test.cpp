@@ -74,14 +74,6 @@ TEST(Layouts, StandWhereTheirNamesSay) {
   EXPECT_EQ(held(Layout::zigzag, 2, 3), (Ranks{{0}, {1}, {}}));
 }
 
-TEST(Layouts, ZigzagChunksOfALongSequenceAreEven) {
-  constexpr std::int64_t S = 32768;
-  for (int rank = 0; rank < 4; ++rank) {
-    EXPECT_EQ(shard_segments(Layout::zigzag, S, 4, rank),
-              (SegmentList{{rank * S / 8, 1, S / 8}, {(7 - rank) * S / 8, 1, S / 8}}));
-  }
-}
-
 TEST(Layouts, BeyondTheEndIsAnInternalError) {
   EXPECT_THROW(shard_segments(Layout::zigzag, 8, 2, 2), Error);
   EXPECT_THROW(shard_segments(Layout::zigzag, -1, 2, 0), Error);
