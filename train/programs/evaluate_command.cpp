@@ -116,8 +116,7 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
       "how a sequence is cut among ranks (default: the checkpoint's; else zigzag). Changes the time, "
       "not the result");
   add_targets(app, options.request);
-  add_begin_token(app, options.begin_token,
-                  "the token before each window (default: that of the file's documents)");
+  add_begin_token(app, options.begin_token, "the token before each window (default: that of the file's documents)");
   app.add_option(
          "--set", options.settings, "KEY.PATH=VALUE",
          "change a key of the model that leaves its weights as they are, e.g. --set model.rope_scaling.type=yarn; "
