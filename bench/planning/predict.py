@@ -218,7 +218,8 @@ def main():
         if not (options.folder / "machine.yaml").exists():
             run([options.bin / "plan", "--measure", "--output", options.folder / "machine.yaml"])
         if not corpus.exists():
-            run([options.bin / "prepare", "--input", ROOT / "kernels", ROOT / "train", "--output", corpus])
+            run([options.bin / "prepare", "--synthetic", "recall", "--documents", 40, "--length", 9000, "--output",
+                 corpus])
         if options.sharding:
             sharding(options, corpus, json.loads(fitted.read_text()) if fitted.exists() else START)
             return

@@ -14,7 +14,8 @@ there "./scripts/install-deps && cmake --preset release -DRINGTRAIN_TESTS=OFF &&
       exit 1
   done &&
   train/train_example /srv/examples/train/counting.yaml counting &&
-  /opt/moved/bin/ringtrain prepare --input /srv/framework --validation-fraction 0.2 --output tokens.h5 &&
+  /opt/moved/bin/ringtrain prepare --synthetic recall --documents 60 --length 256 --pairs 4 --validation-fraction 0.2 \
+    --output tokens.h5 &&
   model/model_example /srv/examples/model/gated.yaml gated tokens.h5 mesh.data=2 mesh.sequence=2 &&
   git config --global --add safe.directory /srv/.git &&
   cmake -S /srv/examples/fetch_content -B fetched -DRINGTRAIN_REPOSITORY=/srv -DCMAKE_BUILD_TYPE=Release &&

@@ -89,8 +89,8 @@ class Packages(Library):
 
     def test_a_model_of_ones_own(self):
         example, tokens = self.build_example("model"), self.folder / "tokens.h5"
-        self.expect(run(self.prefix / "bin/ringtrain", "prepare", "--input", ROOT / "framework/config",
-                        "--validation-fraction", "0.2", "--output", tokens))
+        self.expect(run(self.prefix / "bin/ringtrain", "prepare", "--synthetic", "recall", "--documents", "60", "--length",
+                        "256", "--pairs", "4", "--validation-fraction", "0.2", "--output", tokens))
 
         def trained(folder, data, sequence, *settings, before=()):
             return self.expect(run(*before, example, ROOT / "examples/model/gated.yaml", self.folder / folder, tokens,
@@ -252,7 +252,8 @@ class Front(Library):
         self.expect(self.front("train", "--confg", "x"), 2, "train: ")
         work = self.folder / "work"
         work.mkdir()
-        self.expect(self.front("prepare", "--input", ROOT / "framework/config", "--output", "tokens.h5", cwd=work))
+        self.expect(self.front("prepare", "--synthetic", "recall", "--documents", "40", "--length", "256", "--pairs",
+                               "4", "--output", "tokens.h5", cwd=work))
         config = (ROOT / "configs/tiny.yaml").read_text()
         (work / "tiny.yaml").write_text(config)
         self.expect(self.front("train", "--config", "tiny.yaml", "--set", "data.train=tokens.h5", "--set",

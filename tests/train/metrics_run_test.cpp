@@ -1,7 +1,6 @@
 // The numbers of a run's metrics: z-scores from the 20th step on, also after a resume that made steps again; pairs that
 // are looked at; MFU as the formula says.
 #include <filesystem>
-#include <fstream>
 
 #include "data/token_file.h"
 #include "tests/support/paths.h"
@@ -17,12 +16,7 @@ class MetricsRun : public TrainTest {
  protected:
   void SetUp() override {
     TrainTest::SetUp();
-    std::ofstream lines(at("corpus.jsonl"));
-    for (int i = 0; i < 400; ++i) {
-      lines << R"({"text": ")" << i << std::string(static_cast<std::size_t>(i % 300), 'x') << "\"}\n";
-    }
-    lines.close();
-    ran("prepare", {"--input", "corpus.jsonl", "--output", "corpus.h5"});
+    ran("prepare", {"--synthetic", "recall", "--documents", "40", "--length", "400", "--output", "corpus.h5"});
   }
   /// Returns the arguments of a run with these settings.
   static std::vector<std::string> train_arguments(const std::vector<std::string>& settings) {

@@ -303,18 +303,17 @@ TEST_F(Outputs, PrepareRefusesWhatMeansNothing) {
   }
   for (const std::string seed : {"-1", "-9223372036854775808", "18446744073709551615", "x"}) {
     expect_refused(prepare_with({"--input", "a.txt", "--output", "a.h5", "--seed=" + seed}), 2, {"--seed"});
+    expect_refused(prepare_with({"--synthetic", "recall", "--output", "a.h5", "--seed=" + seed}), 2, {"--seed"});
   }
   EXPECT_EQ(snapshot(), before);
 }
 
 TEST_F(Outputs, APrepareThatIsStoppedLeavesNothing) {
-  std::ofstream text(at("long.txt"));
-  for (int line = 0; line < 2'000'000; ++line) text << "line " << line << " of a long text\n";
-  text.close();
   const auto before = snapshot();
   for (const int signal : {SIGTERM, SIGINT}) {
     // Seconds of work, or far more on a busy machine; it is stopped as soon as its file is there.
-    Child child("prepare", {"--input", "long.txt", "--threads", "1", "--output", "r.h5"}, folder);
+    Child child("prepare", {"--synthetic", "recall", "--documents", "8000", "--length", "4096", "--output", "r.h5"},
+                folder);
     const auto writing = [&] {
       const auto names = list_directory(folder, ExitCode::data);
       return std::ranges::any_of(names, [](const std::string& name) { return name.starts_with("r.h5.partial"); });

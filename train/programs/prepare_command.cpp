@@ -1,4 +1,4 @@
-// prepare: text files to a token file.
+// prepare: text files or a synthetic recall corpus to a token file.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "data/preparation/prepare.h"
+#include "data/preparation/recall.h"
 #include "data/token_file_writer.h"
 #include "framework/cores.h"
 #include "framework/output/output_folder.h"
@@ -26,20 +27,23 @@ namespace {
 
 struct PrepareFlags {
   std::vector<std::string> inputs;
+  std::string synthetic;
   PrepareOptions file;
   std::int64_t seed = 1234;
   std::string tokenizer = "bytes", document_start, document_end;
   TextOptions text;
+  RecallOptions recall{.documents = 1000, .length = 4096, .pairs = 16, .prepare = {}};
 };
 
 void add_file_flags(CommandLine& app, PrepareFlags& flags) {
-  app.add_option("--input", flags.inputs, "PATH", "Files and folders of text, or patterns; folders with all below them")
-      ->required();
+  app.add_option("--input", flags.inputs, "PATH",
+                 "Files and folders of text, or patterns; folders with all below them");
   app.add_option("--output", flags.file.output, "FILE.h5", "The token file to make; it must not exist yet")->required();
   app.add_real("--validation-fraction", flags.file.validation_fraction, real_within(0, 0.99), "X",
                "Share of the documents that training never sees; above 0 it is at least one document")
       ->capture_default_str();
-  app.add_option("--seed", flags.seed, "S", "Of the documents' order")->check(at_least(0));
+  app.add_option("--seed", flags.seed, "S", "Of the documents' order, and of all that is synthetic")
+      ->check(at_least(0));
 }
 
 void add_text_flags(CommandLine& app, PrepareFlags& flags) {
@@ -64,6 +68,35 @@ void add_text_flags(CommandLine& app, PrepareFlags& flags) {
   app.add_option("--threads", flags.text.threads, "N", "That tokenize (default: one a core)")->check(within(1, 1024));
 }
 
+void add_recall_flags(CommandLine& app, PrepareFlags& flags) {
+  app.add_option("--synthetic", flags.synthetic, "recall", "Make a corpus instead of reading one")
+      ->check(one_of({"recall"}));
+  app.add_option("--documents", flags.recall.documents, "N",
+                 "recall: how many long documents; 16 short ones come with each for training");
+  app.add_tokens("--length", flags.recall.length, "L", "recall: tokens of a long one, its end token included");
+  app.add_option("--pairs", flags.recall.pairs, "P", "recall: pairs to be recalled over more than half of L");
+}
+
+/// Throws Error(usage) for flags that do not go together.
+void check_flags(const CommandLine& app, const PrepareFlags& flags) {
+  if (flags.file.output.empty()) fail(ExitCode::usage, "--output is empty; name the token file to make");
+  if (flags.inputs.empty() == flags.synthetic.empty()) {
+    fail(ExitCode::usage, "give either --input or --synthetic; see prepare --help");
+  }
+  const auto refuse = [&](std::initializer_list<const char*> options, const char* wanted, const char* given) {
+    for (const char* option : options) {
+      if (app.count(option) > 0) fail(ExitCode::usage, "{} goes with {}, not with {}", option, wanted, given);
+    }
+  };
+  if (flags.synthetic.empty()) {
+    refuse({"--documents", "--length", "--pairs"}, "--synthetic recall", "--input");
+  } else {
+    refuse({"--tokenizer", "--special-tokens", "--document-start", "--document-end", "--text-field",
+            "--skip-broken-lines", "--threads"},
+           "--input", "--synthetic recall");
+  }
+}
+
 /// Declares the command line. Returns false if only help was wanted.
 bool parse(PrepareFlags& flags, int argc, char** argv) {
   CommandLine app(
@@ -72,20 +105,24 @@ bool parse(PrepareFlags& flags, int argc, char** argv) {
       "sets in other forms are refused, with the command that reads them. "
       "Documents are shuffled, the last of them are kept for validation. Binary, empty and repeated files are left out "
       "and counted, and so are links that lead out of the inputs. Tokens are bytes, ended by token 256, or those of "
-      "--tokenizer.",
+      "--tokenizer.\n"
+      "Synthetic: a seeded corpus that can only be predicted by looking far back, with known losses.",
       "prepare");
   app.footer(
       "Examples:\n"
       "  prepare --input /usr/include --output headers.h5\n"
       "  prepare --input book.txt logs/ --output text.h5 --validation-fraction 0.05\n"
-      "  prepare --input 'shards/*.jsonl.zst' --tokenizer models/SmolLM2-135M --output web.h5\n\n"
+      "  prepare --input 'shards/*.jsonl.zst' --tokenizer models/SmolLM2-135M --output web.h5\n"
+      "  prepare --synthetic recall --documents 500 --length 4096 --output recall.h5\n\n"
       "Exit codes: 0 done, 2 usage or an output that cannot be written, 3 an input that cannot be read, "
       "130 or 143 after SIGINT or SIGTERM. Whatever the end, but for 0 nothing is left.");
   add_file_flags(app, flags);
   add_text_flags(app, flags);
+  add_recall_flags(app, flags);
   if (!parse_command_line(app, argc, argv)) return false;
-  if (flags.file.output.empty()) fail(ExitCode::usage, "--output is empty; name the token file to make");
+  check_flags(app, flags);
   flags.file.seed = static_cast<std::uint64_t>(flags.seed);
+  flags.recall.prepare = flags.file;
   if (flags.text.threads == 0) flags.text.threads = available_cores();
   flags.text.json.text_field_named = app.count("--text-field") > 0;
   return true;
@@ -265,13 +302,33 @@ void prepare_text_corpus(PrepareFlags& flags) {
   }
 }
 
+void prepare_recall_corpus(const RecallOptions& options) {
+  const std::int64_t validation = validation_count(options.documents, options.prepare.validation_fraction);
+  Progress progress("prepare", options.documents + recall_short * (options.documents - validation));
+  const RecallSummary summary = prepare_recall(options, [&](std::int64_t documents, std::int64_t tokens) {
+    progress.update(documents, "writing", static_cast<double>(tokens));
+  });
+  progress.finish();
+  print_summary(options.prepare.output, summary);
+  print("recall", "{} keys a document, {} values a key, from {} to {} tokens back", options.pairs, recall_values,
+        summary.shortest_distance, summary.longest_distance);
+  print("floor", "{:.6f} nats a target of validation (perplexity {:.4f}) if the context covers the distance",
+        summary.floor_nll, std::exp(summary.floor_nll));
+  print("chance", "{:.6f} nats (perplexity {:.4f}) if it does not", summary.chance_nll, std::exp(summary.chance_nll));
+  print("training floor", "{:.6f} nats: keys asked for the first time cannot be predicted", summary.training_floor_nll);
+}
+
 int run_prepare(int argc, char** argv) {
   PrepareFlags flags;
   if (!parse(flags, argc, argv)) return 0;
   const SignalGuard guard;
   announce_signals({.program = "prepare", .first = "", .second = "ended at once; nothing was written"});
   const HashProgress hashing("prepare");
-  prepare_text_corpus(flags);
+  if (flags.synthetic.empty()) {
+    prepare_text_corpus(flags);
+  } else {
+    prepare_recall_corpus(flags.recall);
+  }
   return 0;
 }
 

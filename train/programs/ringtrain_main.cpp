@@ -33,7 +33,7 @@ struct Command {
 };
 
 const std::array commands{
-    Command{"prepare", "make a token file from text", prepare_command},
+    Command{"prepare", "make a token file from text, or a synthetic one", prepare_command},
     Command{"train", "train a model on a mesh of data x sequence ranks", train_command},
     Command{"evaluate", "perplexity at several context lengths, on the same targets", evaluate_command},
     Command{"generate", "continue a text", generate_command},

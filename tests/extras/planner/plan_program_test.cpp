@@ -125,7 +125,7 @@ TEST_F(PlanProgram, PlansAConfigWhoseModelIsElsewhere) {
     const std::string command = "cd '" + folder + "' && '" + binary_folder() + "/" + program + "' " + arguments;
     ASSERT_EQ(std::system((command + " >'" + at("out") + "' 2>&1").c_str()), 0) << command;
   };
-  call("prepare", "--input '" + source_folder() + "/framework/config' --output corpus.h5");
+  call("prepare", "--synthetic recall --documents 40 --length 400 --output corpus.h5");
   call("train", "--config '" + source_folder() + "/configs/tiny.yaml' --output run --stop-after 1");
   std::ofstream(at("tuned.yaml")) << "model: {from: run}\ndata: {train: none.h5}\n"
                                   << "training: {seq_len: 64, steps: 10}\n";

@@ -97,7 +97,7 @@ Calls calls_of_a_pass(const std::vector<Row>& rows, bool backward) {
 
 TEST_P(SimulatedTimeline, HasTheCallsOfARun) {
   const auto [ranks, layout] = GetParam();
-  run("prepare", "--input '" + source_folder() + "/framework/config' --output corpus.h5");
+  run("prepare", "--synthetic recall --documents 12 --length 9000 --output corpus.h5");
   const std::vector<std::string> settings{fmt::format("mesh.sequence={}", ranks),
                                           fmt::format("mesh.layout={}", layout),
                                           "mesh.threads_per_rank=1",

@@ -92,7 +92,8 @@ class Page(unittest.TestCase):
                                    delta=abs(0.3 * per_pixel))
 
     def make_run(self):
-        self.run_program("prepare", "--input", ROOT / "framework/config", "--output", "corpus.h5")
+        self.run_program("prepare", "--synthetic", "recall", "--documents", 40, "--length", 400, "--output",
+                         "corpus.h5")
         train = ["--output", "run", "--mesh", "1x2", "--set", "mesh.layout=contiguous"]
         settings = ["metrics.peak_flops=2e9", "training.steps=26", "evaluation.interval=13", "checkpoint.interval=0",
                     "training.seq_len=66", "evaluation.target_blocks=2", "evaluation.context_lengths=[16, 32]"]

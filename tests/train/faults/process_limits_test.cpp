@@ -55,7 +55,7 @@ TEST_F(ProcessLimits, OutputThatCannotBeWrittenIsCodeTwo) {
       {"train", "--config", "run.yaml", "--output", "other", "--dry-run"},
       {"train", "--verify-checkpoint", "runs/run"},
       {"evaluate", "--checkpoint", "runs/run", "--data", data, "--context-lengths", "16", "--target-tokens", "8"},
-      {"prepare", "--input", "run.yaml", "--output", "r.h5"},
+      {"prepare", "--synthetic", "recall", "--documents", "2", "--length", "600", "--pairs", "2", "--output", "r.h5"},
   };
   for (const auto& command : commands) {
     SCOPED_TRACE(command[0] + " " + command.back());

@@ -1,0 +1,69 @@
+// The recall corpus: synthetic documents whose last targets can be predicted only from far back, with losses known in
+// advance. It shows whether a model trained on a ring really uses its whole context.
+//
+// A document is a sequence of pairs: a key byte, then one of the eight value bytes that belong to that key alone, and
+// in the end token 256 (one filler byte stands first where the length is even). Which of its eight values a key has is
+// drawn once a document, so it can be known only from an earlier pair of the same key in the same document.
+//
+//   tokens 0 .. L/2           pairs of practice keys, drawn at random; between L/16 and L/2 every *far* key once
+//   from there                pairs of practice keys
+//   the last 2 P before 256   every far key once more, in random order: the recalls, L/2 to 15 L/16 tokens back
+//
+// Weights, so that only what can be measured counts: keys, filler and the end weigh 0. In the training part all values
+// weigh 1, also a key's first one, which nothing predicts: this teaches the model to answer evenly what its context
+// does not hold. In the validation part only the recalls weigh 1. Their entropy is exactly 0 nats for a context that
+// covers the distance, and exactly ln 8 for one that does not: the key tells its eight values, nothing else tells
+// which.
+//
+// In the training part 16 short documents stand before every long one, of L tokens together: small copies of it, with
+// as many far keys as fit. They give a step many documents' values at once instead of one's, and a short range to begin
+// with; and windows of L tokens are still either one long document or 16 short ones.
+//
+// It is easy to learn on purpose. What a value token means does not depend on the token before it. So a head that finds
+// earlier values of the same key and copies them is enough, and lowers the loss from the first step. All practice pairs
+// train the same head: hundreds in a document, at all distances.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "data/preparation/prepare.h"
+
+namespace ringtrain {
+
+inline constexpr std::int64_t recall_keys = 28;      // bytes 0 .. 27
+inline constexpr std::int64_t recall_values = 8;     // of key k: bytes 28 + 8 k .. 28 + 8 k + 7, up to 251
+inline constexpr std::int64_t recall_filler = 255;   // a byte
+inline constexpr std::int64_t recall_practice = 12;  // practice keys a document: of 28, at most 16 are far
+inline constexpr std::int64_t recall_short = 16;     // short documents before every long one for training
+
+struct RecallOptions {
+  std::int64_t documents = 0;  // long ones, those for validation included
+  std::int64_t length = 0;     // L, tokens of a long document with its end token
+  std::int64_t pairs = 0;      // P, far keys a document
+  PrepareOptions prepare;
+};
+
+struct RecallSummary : CorpusSummary {
+  double chance_nll = 0;          // of a recall out of the context: ln 8
+  double floor_nll = 0;           // of a recall within it: 0
+  double training_floor_nll = 0;  // mean over the training part's targets, first values among them
+  std::int64_t shortest_distance = 0, longest_distance = 0;  // tokens from a far key's first value to its recall
+};
+
+/// One document as tokens (without its end token) and what each weighs in the training part.
+struct RecallDocument {
+  std::vector<std::int32_t> tokens;
+  std::vector<float> weights;
+  std::vector<std::int64_t> distances;  // of the recalls, in their order; the last 2 P tokens hold them
+  std::int64_t unpredictable = 0;
+};
+
+/// Returns document `index` of a corpus: a pure function of (seed, index, length, pairs).
+RecallDocument make_recall_document(std::uint64_t seed, std::int64_t index, std::int64_t length, std::int64_t pairs);
+
+/// Writes the corpus; attributes recall_floor_nll, recall_chance_nll and the distances stand in the file. Throws
+/// Error(usage) if the numbers do not fit each other or the output cannot be written.
+RecallSummary prepare_recall(const RecallOptions& options, const WriteProgress& progress);
+
+}  // namespace ringtrain
