@@ -105,7 +105,8 @@ hid_t access_properties(const Context& context) {
 void write_attribute(const Context& context, hid_t file, const std::string& name, const Hdf5Value& value) {
   const std::string* text = std::get_if<std::string>(&value);
   Handle space(context.check(H5Screate(H5S_SCALAR), "attribute space"), H5Sclose);
-  Handle type(H5Tcopy(text ? H5T_C_S1 : H5T_STD_I64LE), H5Tclose);
+  Handle type(H5Tcopy(text ? H5T_C_S1 : (std::holds_alternative<double>(value) ? H5T_IEEE_F64LE : H5T_STD_I64LE)),
+              H5Tclose);
   context.check<hid_t>(type, "attribute type");
   if (text) {
     ensure(text->find('\0') == std::string::npos, "an HDF5 text attribute cannot hold a NUL");
@@ -115,7 +116,15 @@ void write_attribute(const Context& context, hid_t file, const std::string& name
   }
   Handle attribute(H5Acreate2(file, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
   context.check<hid_t>(attribute, "new attribute");
-  const void* data = text ? static_cast<const void*>(text->c_str()) : std::get_if<std::int64_t>(&value);
+  const void* data = std::visit(
+      [](const auto& held) -> const void* {
+        if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::string>) {
+          return held.c_str();
+        } else {
+          return &held;
+        }
+      },
+      value);
   context.check(H5Awrite(attribute, type, data), "attribute value");
 }
 

@@ -18,7 +18,7 @@
 namespace ringtrain {
 
 /// An attribute of the file itself.
-using Hdf5Value = std::variant<std::int64_t, std::string>;
+using Hdf5Value = std::variant<std::int64_t, double, std::string>;
 using Hdf5Attributes = std::map<std::string, Hdf5Value>;
 /// The longest text of an attribute, in bytes.
 inline constexpr std::size_t max_attribute_text = 60000;

@@ -63,11 +63,15 @@ TEST_F(Hdf5Test, EveryTypeIsWhereTheLibraryFindsIt) {
 TEST_F(Hdf5Test, AttributesOfEveryKindAlsoLongOnes) {
   const std::string text(max_attribute_text - 40, 'x');
   Hdf5Writer::create(path, {{"d", Hdf5Type::int32, {1}, 0}},
-                     {{"count", std::int64_t{-7}}, {"empty", std::string()}, {"config", "model:\n  größe: 1\n" + text}},
+                     {{"count", std::int64_t{-7}},
+                      {"floor", 1.0 / 3.0},
+                      {"empty", std::string()},
+                      {"config", "model:\n  größe: 1\n" + text}},
                      ExitCode::data)
       .finish();
   const Hdf5OfLibrary library(path);
   EXPECT_EQ(library.integer("count"), -7);
+  EXPECT_EQ(library.number("floor"), 1.0 / 3.0);
   EXPECT_EQ(library.text("empty"), "");
   EXPECT_EQ(library.text("config"), "model:\n  größe: 1\n" + text);
 }

@@ -19,6 +19,7 @@ class Hdf5OfLibrary {
   bool is_open() const { return file_ >= 0; }
 
   std::int64_t integer(const std::string& name) const { return attribute(name, std::int64_t{-1}, H5T_NATIVE_INT64); }
+  double number(const std::string& name) const { return attribute(name, -1.0, H5T_NATIVE_DOUBLE); }
   std::string text(const std::string& name) const {
     const hid_t id = H5Aopen(file_, name.c_str(), H5P_DEFAULT), type = H5Aget_type(id);
     std::string value(H5Tget_size(type), '\0');
