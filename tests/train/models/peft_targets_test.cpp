@@ -35,18 +35,18 @@ Names targets_of(const json& config) {
   return resolved(read_targets(keys), three_layers(), "adapter_config.json");
 }
 /// Returns a table of peft_targets.json: an adapter_config.json's keys, and the targets or a part of the refusal.
-json rows(const char* table) {
+json target_rows(const char* table) {
   return json::parse(std::ifstream(source_folder() + "/tests/train/models/peft_targets.json")).at(table);
 }
 
 TEST(PeftTargets, AreThoseOfPeft) {
-  const json all = rows("targets");
+  const json all = target_rows("targets");
   ASSERT_EQ(all.size(), 14U);
   for (const json& row : all) EXPECT_EQ(json(targets_of(row["config"])), row["targets"]) << row;
 }
 
 TEST(PeftTargets, WhatCannotBeMeantIsRefused) {
-  const json all = rows("refused");
+  const json all = target_rows("refused");
   ASSERT_EQ(all.size(), 25U);
   for (const json& row : all) {
     expect_error(ExitCode::checkpoint, row["sentence"], [&] { targets_of(row["config"]); });
