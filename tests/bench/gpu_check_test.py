@@ -181,7 +181,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.report()["troubles"], ["check: " + words])
         self.assertEqual(self.parts()["check"]["detail"], words)
         self.assertTrue((self.out / "check.json").exists())
-        self.assertIn('--tokens 24 --dump "${OUT:-.}/check"', text[text.index("What to run next"):])
+        self.assertIn('--seq-len 24 --dump "${OUT:-.}/check"', text[text.index("What to run next"):])
         code, text = self.check({"tests": GOOD, "check": "crash"})
         self.assertEqual((code, self.report()["troubles"]), (1, ["check: CRASHED: code 134"]), text)
         self.assertNotIn("gpu_tests", text[text.index("What to run next"):])
