@@ -118,7 +118,7 @@ TEST_F(Safetensors, AnIndexMayNameFilesOfItsFolderOnly) {
     EXPECT_NE(index("\"a\":\"" + std::string(name) + "\"").find("only name files of its own folder"), std::string::npos)
         << name;
   }
-  EXPECT_NE(index("\"b\":\"one.safetensors\"").find("has a, which"), std::string::npos);
+  EXPECT_NE(index("\"b\":\"one.safetensors\"").find("contains a, which"), std::string::npos);
   EXPECT_NE(index("\"a\":\"one.safetensors\",\"x\":\"one.safetensors\"").find("lacks x"), std::string::npos);
   EXPECT_NE(index("\"a\":\"one.safetensors\",\"c\":\"three.safetensors\"").find("which"), std::string::npos);
   EXPECT_NE(index("\"a\":\"one.safetensors\",\"a\":\"two.safetensors\"").find("twice"), std::string::npos);

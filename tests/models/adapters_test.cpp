@@ -154,7 +154,7 @@ TEST_F(Adapters, NeedTheirVeryBase) {
        std::vector<std::function<void()>>{[&] { nll(at("run")); }, [&] { run(config(lora()), "run", resumed()); },
                                           [&] { run(config(lora()), "next", from(at("run"))); }}) {
     const std::string other = error_of(ExitCode::checkpoint, use);
-    EXPECT_NE(other.find("another model, or it was changed"), std::string::npos) << other;
+    EXPECT_NE(other.find("it was replaced or changed"), std::string::npos) << other;
   }
 }
 

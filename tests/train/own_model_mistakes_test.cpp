@@ -162,7 +162,7 @@ TEST_F(OwnModelMistakes, WrongDefinitionsAreNamed) {
   const auto table_with = [](LayerInsertion layer) {
     transformer_with("wrong", [layer](const ModelSpec&) { return std::vector{layer}; }).table(small_llama());
   };
-  EXPECT_TRUE(holds(refused([&] { table_with({.behind = 3}); }), "behind block 3"));
+  EXPECT_TRUE(holds(refused([&] { table_with({.behind = 3}); }), "follows block 3"));
   EXPECT_TRUE(holds(refused([&] { table_with({.parameters = {{.name = "model.norm.weight", .shape = {2}}}}); }),
                     "one of that name already"));
   EXPECT_TRUE(holds(refused([&] { table_with({.parameters = {{.name = "", .shape = {2}}}}); }), "which is no name"));

@@ -153,7 +153,7 @@ TEST_F(CheckpointReaders, WhatIsNoCheckpointOfThisRunIsNeverDeleted) {
                                                   {2, "another run made it"},
                                                   {3, "it has no manifest.json"},
                                                   {4, "it is a link"},
-                                                  {5, "it holds notes.txt"}};
+                                                  {5, "it contains notes.txt"}};
   fs::create_directories(checkpoint("run", 1));
   std::ofstream(checkpoint("run", 1) + "/thesis.txt") << "mine";
   fs::rename(checkpoint("other", 2), checkpoint("run", 2));
@@ -182,7 +182,7 @@ TEST_F(CheckpointReaders, WhatIsNoCheckpointOfThisRunIsNeverDeleted) {
   EXPECT_TRUE(content() == before);
   EXPECT_EQ(content_of(homonym + "/thesis.txt"), "mine");
   for (const auto& [step, part] : parts) {
-    const std::string name = fmt::format("step-{:08}: is no checkpoint of this run: ", step);
+    const std::string name = fmt::format("step-{:08}: is not a checkpoint of this run: ", step);
     const std::size_t said = resumed.err.find(name);
     ASSERT_NE(said, std::string::npos) << name << "\n" << resumed.err;
     EXPECT_TRUE(holds(resumed.err.substr(said, resumed.err.find('\n', said) - said), part)) << resumed.err;
