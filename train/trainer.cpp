@@ -350,8 +350,8 @@ void on_ranks(const Run& run, const Log& log, Launcher& launcher, TraceFile& tim
   const int threads = compute_threads(run.config.mesh, launcher);
   require_runnable(std::ssize(here), threads);
   // Processes that a launcher has bound see their own cores alone.
-  const std::string told = oversubscription(static_cast<int>(own.size()), threads, available_cores());
-  if (!told.empty()) log(told);
+  const std::string warning = oversubscription(static_cast<int>(own.size()), threads, available_cores());
+  if (!warning.empty()) log(warning);
   launcher.launch(launch_options(run.config.mesh), [&](Communicator& world) {
     require_agreement(world, facts_of(run));
     const Device device = device_of(run.config.training, world.rank(), here);

@@ -99,7 +99,7 @@ void Splitter::split(std::string_view text, std::vector<std::size_t>& ends) {
       at += decode_utf8(text, at).bytes;
       continue;
     }
-    if (place[0] > done) ends.push_back(place[0]);  // what stands between matches
+    if (place[0] > done) ends.push_back(place[0]);  // the text between matches
     if (place[1] > place[0]) ends.push_back(place[1]);
     done = at = place[1];
     matched = true;

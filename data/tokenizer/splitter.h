@@ -62,7 +62,7 @@ inline constexpr std::string_view known[] = {gpt2, llama3, qwen2, qwen35, tekken
 bool is_known_pattern(std::string_view pattern);
 
 /// Returns the last place where a text may be cut without a change for any known pattern, digits, or NFC; 0 if there is
-/// none. Such a place is before a space between two ASCII letters. It is also after a single line feed that stands
+/// none. Such a place is before a space between two ASCII letters. It is also after a single line feed that is
 /// between a character that is no white space and a letter. The text need not be well formed.
 std::size_t find_safe_cut(std::string_view text);
 

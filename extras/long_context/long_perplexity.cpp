@@ -33,7 +33,7 @@ struct LongText {
 struct LongPplTexts {
   std::vector<LongText> texts;                   // by document
   KeySet set;                                    // whose key tokens count; without texts: they are to be found
-  std::optional<std::int32_t> begin_token = {};  // stands before the texts in which they are sought
+  std::optional<std::int32_t> begin_token = {};  // before the texts in which they are sought
   bool finds() const { return set.texts.empty(); }
 };
 
@@ -222,7 +222,7 @@ LongPplTexts long_texts(const TokenFile& file, const EvaluationTargets& targets,
 }
 
 /// Collective over state.world: all ranks pass the same and get the same. The model reads every text once, and, where
-/// key tokens are to be found, each short window. progress may be null: told on every rank of each sequence's tokens.
+/// key tokens are to be found, each short window. progress may be null; every rank calls it with a sequence's tokens.
 LongPplResult evaluate_long_perplexity(RankState& state, const TokenFile& file, const LongPplTexts& texts,
                                        const std::string& evaluator,
                                        const std::function<void(std::int64_t tokens)>& progress) {

@@ -218,9 +218,9 @@ void NcclRank::join(const std::shared_ptr<NcclComm>& comm) {
 void NcclRank::meet_threads() {
   constexpr CallSite meeting{"meeting the ranks that are threads"};
   static std::atomic<std::int64_t> numbers = 0;
-  const std::array<std::int64_t, 2> told{number_of_process(), numbers++};
-  const std::vector<std::int64_t> all = all_gather(*host_, told, meeting);
-  for (std::size_t rank = 0; rank < all.size(); rank += told.size()) {
+  const std::array<std::int64_t, 2> introduction{number_of_process(), numbers++};
+  const std::vector<std::int64_t> all = all_gather(*host_, introduction, meeting);
+  for (std::size_t rank = 0; rank < all.size(); rank += introduction.size()) {
     if (all[rank] != all[0]) return;
   }
   lockstep_ = Lockstep::of_process(all[1], host_->size());

@@ -116,7 +116,7 @@ inline double test_weight(int id, const std::string& name, std::int64_t element)
   return (name.ends_with(".bias") ? 0.1 : 0.35) * u;
 }
 
-/// Returns the elements of a tensor on whatever device.
+/// Returns the elements of a tensor on any device.
 inline std::vector<double> elements(Stream& stream, const TensorView& view) {
   if (view.device.is_cpu()) return elements(view);
   std::vector<double> storage(view.numel());  // large enough for any dtype

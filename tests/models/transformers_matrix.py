@@ -7,7 +7,7 @@ Models are tiny and random. Each is saved by transformers, evaluated by build/re
 RINGTRAIN_BIN) in float64, and compared with the nll that transformers computes in float64 from the same file: at most
 1e-9 apart, relatively. Then each is exported once more and read by transformers: its config must say the same, and nll
 must be equal again. Without PyTorch, transformers and h5py it tries to install them into build/models/transformers;
-where that fails it ends with 77 (skipped) and says so. Classes compute norms and rotary angles in float32 whatever the
+where that fails it ends with 77 (skipped) and says so. Classes compute norms and rotary angles in float32 for every
 model's dtype, so while they run, "float32" means float64."""
 import argparse
 import importlib.util

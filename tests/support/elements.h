@@ -1,4 +1,4 @@
-// The elements of a tensor of the host as numbers, whatever its dtype.
+// The elements of a tensor of the host as numbers, of any dtype.
 #pragma once
 
 #include <cstdint>

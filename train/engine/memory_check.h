@@ -28,7 +28,7 @@ void require_memory(const std::vector<RankPlan>& plans, std::int64_t available, 
 
 /// Returns the bytes of all ranks, which are threads of one process.
 std::size_t total_bytes(const std::vector<RankPlan>& plans);
-/// Returns the plan as text; ranks that hold the same are told once.
+/// Returns the plan as text; ranks that hold the same are printed once.
 std::string memory_report(const std::vector<RankPlan>& plans);
 /// Returns what is left of the machine's memory and of each GPU that the config's ranks would use, as lines.
 std::string available_text(const Config& config, const LocalRanks& ranks);

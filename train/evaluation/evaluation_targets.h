@@ -26,7 +26,7 @@ struct EvaluationRequest {
   // With a stride that is the one context length: documents of at most so many tokens alone, as many as target_blocks.
   bool short_documents = false;
   ScoredPart part = ScoredPart::automatic;
-  std::optional<bool> trained_on = {};  // whether the model was trained on text of this part; none: nobody knows
+  std::optional<bool> trained_on = {};  // whether the model was trained on text of this part; none: not known
   // Stands at position 0 of each window, in place of the window's first token: tokenizers begin every text with it.
   std::optional<std::int32_t> begin_token = {};
   bool by_position = false;  // also score every prediction of a block's window, by its position; without a stride

@@ -18,7 +18,7 @@ namespace ringtrain {
 
 /// Reads elements [begin, begin + to.numel()) of a flattened parameter into `to`: float32 or float64, on the host,
 /// contiguous. Slices are read fastest one after the other. Throws Error(checkpoint) that names file and tensor. Each
-/// rank has a reader of its own. No communication. Whatever the format, weights have our global names.
+/// rank has a reader of its own. No communication. In every format, weights have our global names.
 using WeightReader = std::function<void(const Parameter& parameter, std::int64_t begin, const TensorView& to)>;
 
 struct TensorPlace {

@@ -57,7 +57,7 @@ TEST(RingSimulation, PassesAreThoseWorkedOutByHand) {
         // 16 + 3 s until it has come.
         {"latency keeps no link busy", ring(2, full), links(0.25, 3), forward, {35, 35}, {3, 3}},
         // 10 pairs of the own triangle; rank 1 also 16 of block 0.
-        {"nobody computes what it does not see", ring(2, causal), links(1), forward, {10, 26}, {0, 0}},
+        {"no rank computes what it does not see", ring(2, causal), links(1), forward, {10, 26}, {0, 0}},
         // 36 pairs of 8 tokens.
         {"zigzag is even", ring(2, causal, Layout::zigzag), links(1), forward, {18, 18}, {0, 0}},
         // 10 + 6, 10 + 10.

@@ -120,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(Classes, HuggingFaceGolden,
                                            "gemma3_text", "phi3", "granite", "gpt2"),
                          [](const auto& test) { return std::string(test.param); });
 
-/// What is said of some edits stands in hugging_face_keys.json: a sentence that refuses them, or a log.
+/// The messages about some edits are in hugging_face_keys.json: a sentence that refuses them, or a log.
 TEST(EditedConfigs, AreReadAsTransformersReadsThemOrRefused) {
   const json said =
       json::parse(std::ifstream(source_folder() + "/tests/train/models/hugging_face_keys.json"))["edited"];
