@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "parallel/check_exchange.h"
@@ -49,17 +50,15 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int colour) override {
     const std::array<std::int64_t, 2> own{colour, world_.next_context()};
     const std::vector<std::int64_t> all = ringtrain::all_gather(*this, own, {"split"});
-    std::vector<std::int64_t> colours;
+    std::set<std::int64_t> colours;
     std::vector<int> members;
     std::int64_t begin = 0;
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
-      colours.push_back(all[2 * rank]);
+      colours.insert(all[2 * rank]);
       begin = std::max(begin, all[2 * rank + 1]);
       if (all[2 * rank] == colour) members.push_back(members_[rank]);
     }
-    std::sort(colours.begin(), colours.end());
-    colours.erase(std::unique(colours.begin(), colours.end()), colours.end());
-    const auto place = std::find(colours.begin(), colours.end(), colour) - colours.begin();
+    const auto place = std::distance(colours.begin(), colours.find(colour));
     world_.use_contexts(static_cast<int>(begin + std::ssize(colours)));
     return std::make_unique<MpiCommunicator>(world_, std::move(members), static_cast<int>(begin + place));
   }

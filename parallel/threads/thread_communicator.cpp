@@ -1,6 +1,7 @@
 #include "parallel/threads/thread_communicator.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -16,6 +17,7 @@
 #include "framework/copy_stream.h"
 #include "parallel/call_history.h"
 #include "parallel/check_exchange.h"
+#include "parallel/collectives.h"
 
 namespace ringtrain {
 
@@ -25,9 +27,7 @@ using Clock = std::chrono::steady_clock;
 
 /// One side of a message: a send or a receive that some rank has posted.
 struct Half {
-  enum class State { done, posted, copying };
-  State state = State::done;
-  bool sends = false;
+  bool done = true, sends = false;
   int rank = 0, peer = 0;  // of the group
   ConstTensorView buffer;
   TensorView target;  // of a receive: its buffer, to be written
@@ -39,7 +39,7 @@ struct Half {
 struct Exchange {
   Half send, receive;
   std::uint64_t call = 0;  // in the rank's history
-  bool done() const { return send.state == Half::State::done && receive.state == Half::State::done; }
+  bool done() const { return send.done && receive.done; }
 };
 
 /// What all ranks share: one lock for all small state, and the first error. Each rank waits on its own condition, so
@@ -92,10 +92,6 @@ struct Group {
     return mailboxes[from * members.size() + to];
   }
 
-  void wake_all() const {
-    for (int rank = 0; rank < size(); ++rank) state(rank).wake.notify_all();
-  }
-
   const std::shared_ptr<World> world;
   const std::vector<int> members;  // world rank of each
   std::vector<std::deque<Half*>> mailboxes;
@@ -104,12 +100,11 @@ struct Group {
   int barrier_count = 0;
   std::uint64_t barriers = 0;  // completed
 
-  struct Split {
-    std::vector<std::pair<int, int>> colours;  // (colour, rank) of those that have come
-    std::map<int, std::shared_ptr<Group>> groups;
-    int taken = 0;
+  struct Part {
+    std::shared_ptr<Group> group;
+    std::size_t taken = 0;  // by so many of its ranks
   };
-  std::map<std::uint64_t, Split> splits;  // by how many splits came before
+  std::map<std::pair<std::uint64_t, int>, Part> parts;  // by how many splits came before, and colour
 };
 
 /// The only place where message data of the host moves.
@@ -125,7 +120,7 @@ class ThreadCommunicator final : public Communicator {
     Lock lock(world_.mutex);
     for (auto& [id, exchange] : pending_) {
       for (Half* half : {&exchange.send, &exchange.receive}) {
-        if (half->state == Half::State::posted) std::erase(group_->mailbox(*half), half);
+        if (!half->done) std::erase(group_->mailbox(*half), half);
       }
     }
     self_.wake.wait(lock, [&] { return self_.copying == 0; });
@@ -178,7 +173,7 @@ class ThreadCommunicator final : public Communicator {
       ++group_->barriers;
       group_->barrier_count = 0;
       std::fill(group_->in_barrier.begin(), group_->in_barrier.end(), 0);
-      group_->wake_all();
+      for (int rank = 0; rank < size(); ++rank) group_->state(rank).wake.notify_all();
       self_.history.finished(call);
       return;
     }
@@ -195,31 +190,20 @@ class ThreadCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Communicator> split(int colour) override {
-    Lock lock(world_.mutex);
-    throw_if_failed(lock);
-    const std::uint64_t index = splits_++;
-    Group::Split& split = group_->splits[index];
-    split.colours.emplace_back(colour, rank_);
-    const std::uint64_t call = self_.history.started({"split"});
-    self_.history.waits_for(call);
-    if (static_cast<int>(split.colours.size()) == size()) {
-      std::sort(split.colours.begin(), split.colours.end());
-      std::map<int, std::vector<int>> members;
-      for (const auto& [other_colour, rank] : split.colours) members[other_colour].push_back(group_->world_rank(rank));
-      for (auto& [other_colour, ranks] : members) {
-        split.groups[other_colour] = std::make_shared<Group>(group_->world, std::move(ranks));
-      }
-      group_->wake_all();
+    const std::array<std::int64_t, 1> own{colour};
+    const std::vector<std::int64_t> colours = ringtrain::all_gather(*this, own, {"split"});
+    std::vector<int> members;
+    for (int rank = 0; rank < size(); ++rank) {
+      if (colours[rank] == colour) members.push_back(group_->world_rank(rank));
     }
-    await(
-        lock, [&] { return !split.groups.empty(); },
-        [&] { return fmt::format("split: {} of {} ranks have arrived", split.colours.size(), size()); });
-    self_.history.finished(call);
-    std::shared_ptr<Group> group = split.groups.at(colour);
-    if (++split.taken == size()) group_->splits.erase(index);
-    const auto place = std::find(group->members.begin(), group->members.end(), group_->world_rank(rank_));
-    const int rank = static_cast<int>(place - group->members.begin());
-    auto communicator = std::make_unique<ThreadCommunicator>(std::move(group), rank);
+    const auto place = std::ranges::find(members, group_->world_rank(rank_)) - members.begin();
+    Lock lock(world_.mutex);
+    const std::pair key(splits_++, colour);
+    Group::Part& part = group_->parts[key];
+    if (!part.group) part.group = std::make_shared<Group>(group_->world, members);
+    auto communicator = std::make_unique<ThreadCommunicator>(part.group, static_cast<int>(place));
+    if (++part.taken == members.size()) group_->parts.erase(key);
+    lock.unlock();
     if (device_.stream() != nullptr) communicator->set_stream(*device_.stream());
     return communicator;
   }
@@ -241,7 +225,7 @@ class ThreadCommunicator final : public Communicator {
   /// half: with its direction and buffer.
   void post(Lock& lock, Half& half, int peer, const CallSite& site) {
     throw_if_failed(lock);
-    half.state = Half::State::posted;
+    half.done = false;
     half.rank = rank_;
     half.peer = peer;
     half.site = site;
@@ -259,10 +243,8 @@ class ThreadCommunicator final : public Communicator {
   /// Both sides of a message are there: copies it.
   void meet(Lock& lock, Half& half, Half& other) {
     Half &send = half.sends ? half : other, &receive = half.sends ? other : half;
-    half.state = other.state = Half::State::done;
     check_disagreement(lock, send, receive);
     World::Rank& peer = group_->state(other.rank);
-    half.state = other.state = Half::State::copying;
     ++self_.copying;
     ++peer.copying;
     lock.unlock();
@@ -280,7 +262,7 @@ class ThreadCommunicator final : public Communicator {
     lock.lock();
     --self_.copying;
     --peer.copying;
-    half.state = other.state = Half::State::done;
+    half.done = other.done = true;
     peer.wake.notify_all();
     if (failure) {
       world_.fail_with(failure->code(), failure->what());
@@ -331,7 +313,7 @@ class ThreadCommunicator final : public Communicator {
   std::string unfinished(const Exchange& exchange) const {
     std::string text;
     for (const Half* half : {&exchange.send, &exchange.receive}) {
-      if (half->state == Half::State::done) continue;
+      if (half->done) continue;
       const int peer = group_->world_rank(half->peer);
       if (text.empty()) {
         text = described(half->site) + ": ";
