@@ -97,6 +97,14 @@ void broadcast(Communicator& communicator, const TensorView& x, int root, const 
   wait_all(communicator, requests);
 }
 
+std::string broadcast_text(Communicator& communicator, std::string text, int root, const CallSite& site) {
+  auto length = static_cast<std::int64_t>(text.size());
+  broadcast(communicator, host_view(&length, {1}), root, site);
+  text.resize(length);
+  broadcast(communicator, host_view(reinterpret_cast<std::uint8_t*>(text.data()), {length}), root, site);
+  return text;
+}
+
 Slice slice_of(std::int64_t n, int ranks, int rank, const CallerLine& line) {
   if (n < 0 || ranks < 1 || rank < 0 || rank >= ranks) [[unlikely]] {
     refuse_call(line,

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "framework/stream.h"
@@ -27,6 +28,8 @@ std::vector<double> all_gather(Communicator& communicator, std::span<const doubl
 /// x on every rank = x of root.
 void broadcast(Communicator& communicator, const TensorView& x, int root, const CallSite& site,
                const CallerLine& line = CallerLine::current());
+/// Returns root's text on every rank.
+std::string broadcast_text(Communicator& communicator, std::string text, int root, const CallSite& site);
 
 /// The slice [begin, end) of n elements that rank r of R owns: as even as can be, larger ones first.
 struct Slice {

@@ -1,9 +1,7 @@
 #include "parallel/shared_error.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "parallel/collectives.h"
@@ -16,13 +14,7 @@ std::optional<SharedError> shared_error(Communicator& world, const std::optional
   const auto first = std::find_if(codes.begin(), codes.end(), [](std::int64_t one) { return one != 0; });
   if (first == codes.end()) return std::nullopt;
   const int root = static_cast<int>(first - codes.begin());
-  std::array<std::uint8_t, 1024> text{};
-  if (world.rank() == root && own) {
-    const std::string sentence = own->what();
-    std::copy_n(sentence.begin(), std::min(sentence.size(), text.size() - 1), text.begin());
-  }
-  broadcast(world, host_view(text.data(), {static_cast<std::int64_t>(text.size())}), root, site);
-  return SharedError(static_cast<ExitCode>(*first), reinterpret_cast<const char*>(text.data()));
+  return SharedError(static_cast<ExitCode>(*first), broadcast_text(world, own ? own->what() : "", root, site));
 }
 
 }  // namespace ringtrain

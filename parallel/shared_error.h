@@ -15,8 +15,7 @@ class SharedError : public Error {
   using Error::Error;
 };
 
-/// Collective. Returns the error of the lowest rank that has one, the same on every rank (its first 1,023 bytes); none
-/// if no rank has.
+/// Collective. Returns the error of the lowest rank that has one, the same on every rank; none if no rank has.
 std::optional<SharedError> shared_error(Communicator& world, const std::optional<Error>& own, const CallSite& site);
 
 /// Runs body. Returns the Error that it throws.

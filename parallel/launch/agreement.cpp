@@ -28,15 +28,6 @@ std::vector<AgreedValue> decoded(const std::string& text) {
   return facts;
 }
 
-std::string broadcast_text(Communicator& communicator, std::string text) {
-  auto length = static_cast<std::int64_t>(text.size());
-  broadcast(communicator, host_view(&length, {1}), 0, site);
-  text.resize(length);
-  std::vector<std::uint8_t> bytes(text.begin(), text.end());
-  broadcast(communicator, host_view(bytes.data(), {length}), 0, site);
-  return {bytes.begin(), bytes.end()};
-}
-
 /// Returns the value of the fact of this name, null if there is none: a config key that has its default.
 const std::string* value_in(const std::vector<AgreedValue>& facts, const std::string& name) {
   const auto found = std::ranges::find(facts, name, &AgreedValue::name);
@@ -51,7 +42,7 @@ std::string shortened(const std::string* value) {
 }  // namespace
 
 void require_agreement(Communicator& communicator, const std::vector<AgreedValue>& facts) {
-  const std::vector<AgreedValue> first = decoded(broadcast_text(communicator, encoded(facts)));
+  const std::vector<AgreedValue> first = decoded(broadcast_text(communicator, encoded(facts), 0, site));
   std::string differences;
   const auto compare = [&](const std::string& name) {
     const std::string *own = value_in(facts, name), *theirs = value_in(first, name);

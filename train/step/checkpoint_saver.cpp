@@ -42,15 +42,6 @@ std::optional<Error> problem_of(const std::function<void()>& work) {
   return std::nullopt;
 }
 
-/// Collective. Returns rank 0's name of a file on every rank.
-std::string name_of_rank_zero(Communicator& world, const std::string& own) {
-  std::array<char, 256> text{};  // NAME_MAX and an end
-  if (world.rank() == 0) own.copy(text.data(), text.size() - 1);
-  broadcast(world, host_view(reinterpret_cast<std::uint8_t*>(text.data()), {std::ssize(text)}), 0,
-            {"name of a save's folder"});
-  return text.data();
-}
-
 /// Writes a file that nobody looks for before its folder has its name.
 void write_and_sync(const std::string& path, const std::string& content) {
   File file = File::create(path, ExitCode::checkpoint);
@@ -135,7 +126,8 @@ void CheckpointSaver::begin(const CheckpointManifest& manifest) {
     });
   }
   if (failed_anywhere(problem, *save)) return;
-  save->partial = run_.folder.checkpoints_path() + "/" + name_of_rank_zero(*state_.world, file_name(save->partial));
+  save->partial = run_.folder.checkpoints_path() + "/" +
+                  broadcast_text(*state_.world, file_name(save->partial), 0, {"name of a save's folder"});
   save->snapshot_taken = state_.snapshot.empty() ? snapshots_->record() : take_snapshot(state_, *snapshots_);
   save->seconds = seconds_since(begun);
   save_ = std::move(save);
