@@ -77,7 +77,8 @@ void require_carrier(const MeshConfig& mesh, Communicator& world, Device device,
   if (device.is_cpu() || world.size() == 1) return;
   if (mesh.share_gpu || mesh.backend == Backend::nccl ||
       (mesh.backend == Backend::automatic && launcher.ranks_are_processes())) {
-    require_nccl_joins(world, device, mesh.share_gpu);
+    const std::string refusal = nccl_refusal(world, device, mesh.share_gpu);
+    if (!refusal.empty()) fail(ExitCode::usage, "{}", refusal);
   }
 }
 
@@ -85,14 +86,12 @@ std::shared_ptr<Communicator> make_device_communicator(const MeshConfig& mesh, C
                                                        RankTrace* trace) {
   if (!stream.on_cuda() || world.size() == 1) return nullptr;
   if (are_threads(mesh.backend) && let_gpus_reach(world, stream)) return nullptr;
-  std::shared_ptr<Communicator> ranks;
-  if (mesh.backend == Backend::nccl || mesh.share_gpu) {
-    ranks = make_nccl_communicator(world, stream, mesh.timeout_seconds, mesh.share_gpu);
-  } else if (mesh.backend == Backend::automatic) {
-    ranks = nccl_if_each_has_a_gpu(world, stream, mesh.timeout_seconds);
+  if (mesh.backend != Backend::nccl && !mesh.share_gpu) {
+    const bool may_join = mesh.backend == Backend::automatic;
+    if (!may_join || !nccl_refusal(world, stream.device(), /*share_gpu=*/false).empty()) return nullptr;
   }
-  if (!ranks) return nullptr;
-  ranks = with_fault_of_environment(std::move(ranks));
+  std::shared_ptr<Communicator> ranks =
+      with_fault_of_environment(make_nccl_communicator(world, stream, mesh.timeout_seconds, mesh.share_gpu));
   return trace ? traced_on_device(std::move(ranks), *trace) : ranks;
 }
 

@@ -28,7 +28,7 @@ bool nccl_joins(const MeshConfig& mesh, bool a_gpu_each);
 bool nccl_is_planned(const MeshConfig& mesh, Device device);
 
 /// Throws Error(usage) if nothing could carry GPU memory between the ranks of world: where NCCL is to, each must have a
-/// GPU of its own, or mesh.share_gpu must be true and serve (require_nccl_joins()). Collective; device is this rank's.
+/// GPU of its own, or mesh.share_gpu must be true and serve (nccl_refusal()). Collective; device is this rank's.
 void require_carrier(const MeshConfig& mesh, Communicator& world, Device device, const Launcher& launcher);
 
 /// Returns all ranks of world joined by NCCL, with the fault that the environment wants, traced if trace is not null;

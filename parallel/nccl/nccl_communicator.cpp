@@ -206,11 +206,12 @@ void let_processes_share_gpus(int rank) {
   ::setenv("NCCL_IB_DISABLE", "1", 0);
 }
 
-/// Returns why NCCL cannot join the ranks of world, of which this one's GPU has this index; "" if it can. The one rule
-/// of which ranks may share a GPU under NCCL; see require_nccl_joins().
-std::string refusal_of(Communicator& world, int index, bool share_gpu) {
+}  // namespace
+
+/// The one rule of which ranks may share a GPU under NCCL.
+std::string nccl_refusal(Communicator& world, Device device, bool share_gpu) {
   cudaDeviceProp properties{};
-  cuda::check(cudaGetDeviceProperties(&properties, index), "asking for the properties of the GPU", index);
+  cuda::check(cudaGetDeviceProperties(&properties, device.index), "asking for the properties of the GPU", device.index);
   std::array<std::int64_t, 3> own{0, 0, number_of_process()};  // the GPU in two halves
   std::memcpy(own.data(), &properties.uuid, sizeof(properties.uuid));
   const std::vector<std::int64_t> all = all_gather(world, own, {"gather of GPUs"});
@@ -237,26 +238,11 @@ std::string refusal_of(Communicator& world, int index, bool share_gpu) {
   return share_gpu ? "mesh.share_gpu: each rank has a GPU of its own; set it to false" : "";
 }
 
-std::unique_ptr<Communicator> joined(Communicator& world, Stream& stream, double timeout_seconds) {
-  return std::make_unique<NcclCommunicator>(std::make_shared<NcclRank>(world.split(0), stream, timeout_seconds));
-}
-
-}  // namespace
-
-void require_nccl_joins(Communicator& world, Device device, bool share_gpu) {
-  const std::string refusal = refusal_of(world, device.index, share_gpu);
-  if (!refusal.empty()) fail(ExitCode::usage, "{}", refusal);
-}
-
 std::unique_ptr<Communicator> make_nccl_communicator(Communicator& world, Stream& stream, double timeout_seconds,
                                                      bool share_gpu) {
-  require_nccl_joins(world, stream.device(), share_gpu);
-  return joined(world, stream, timeout_seconds);
-}
-
-std::unique_ptr<Communicator> nccl_if_each_has_a_gpu(Communicator& world, Stream& stream, double timeout_seconds) {
-  const bool joins = refusal_of(world, stream.device().index, /*share_gpu=*/false).empty();
-  return joins ? joined(world, stream, timeout_seconds) : nullptr;
+  const std::string refusal = nccl_refusal(world, stream.device(), share_gpu);
+  if (!refusal.empty()) fail(ExitCode::usage, "{}", refusal);
+  return std::make_unique<NcclCommunicator>(std::make_shared<NcclRank>(world.split(0), stream, timeout_seconds));
 }
 
 }  // namespace ringtrain

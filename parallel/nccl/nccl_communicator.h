@@ -11,24 +11,22 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "parallel/communicator.h"
 
 namespace ringtrain {
 
-/// Throws Error(usage), with the ranks and the number of GPUs, if NCCL cannot join the ranks of world, because two
-/// share the GPU that is their device, or this build has no NCCL. With share_gpu (mesh.share_gpu) two must share one
+/// Returns why NCCL cannot join the ranks of world, with the ranks and the number of GPUs: because two share the GPU
+/// that is their device, or this build has no NCCL; "" if it can. With share_gpu (mesh.share_gpu) two must share one
 /// instead: processes of one host, or threads where NCCL is 2.30 or newer. The environment of this process then lets
 /// NCCL take them, and must not have been read by NCCL before. Collective.
-void require_nccl_joins(Communicator& world, Device device, bool share_gpu);
+std::string nccl_refusal(Communicator& world, Device device, bool share_gpu);
 
 /// Returns NCCL among the ranks of world, each of which has another GPU, that of its stream, or with share_gpu may
-/// share it. Collective. world and stream must outlive it. Throws Error(usage) as require_nccl_joins() does,
+/// share it. Collective. world and stream must outlive it. Throws Error(usage) if there is an nccl_refusal(),
 /// Error(device) if NCCL does not start.
 std::unique_ptr<Communicator> make_nccl_communicator(Communicator& world, Stream& stream, double timeout_seconds,
                                                      bool share_gpu = false);
-
-/// The same, but return null if two ranks share a GPU or this build has no NCCL.
-std::unique_ptr<Communicator> nccl_if_each_has_a_gpu(Communicator& world, Stream& stream, double timeout_seconds);
 
 }  // namespace ringtrain

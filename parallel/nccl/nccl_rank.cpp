@@ -98,7 +98,7 @@ std::int64_t number_of_process() {
 
 NcclRank::NcclRank(std::unique_ptr<Communicator> host, Stream& stream, double timeout_seconds)
     : host_(std::move(host)), stream_(stream), timeout_(timeout_seconds) {
-  load();
+  nccl();  // loads the library
   own_stream_ = cuda::make_urgent_stream("making a stream for NCCL");
   watchdog_ = start_thread(ExitCode::rank, fmt::format("the watchdog of {} over NCCL", name()), [this] { watchdog(); });
 }
@@ -113,15 +113,6 @@ NcclRank::~NcclRank() {
   watchdog_->join();
   cuda::ignore(cudaStreamSynchronize(own_stream_));
   cuda::ignore(cudaStreamDestroy(own_stream_));
-}
-
-/// Loads the library; each rank tells of its own machine's.
-void NcclRank::load() {
-  try {
-    nccl();
-  } catch (const Error& error) {
-    fail(error.code(), "{}: {}", name(), error.what());
-  }
 }
 
 /// Throws what NCCL reports. A remote error is another rank's: it ended, or the network to it did.
@@ -193,21 +184,18 @@ void NcclRank::enter(Body body) {
 }
 
 void NcclRank::join(const std::shared_ptr<NcclComm>& comm) {
-  constexpr CallSite making{"making a unique id"}, joining{"joining the ranks"};
   ncclUniqueId id{};
   if (host_->rank() == 0) {
     const ncclResult_t made = nccl().ncclGetUniqueId(&id);
-    if (made != ncclSuccess) {
-      Lock lock(mutex_);
-      fail_with(lock, made, *comm, fmt::format("{}: {} of NCCL", name(), making.operation));
-    }
+    Lock lock(mutex_);
+    if (made != ncclSuccess) fail_with(lock, made, *comm, fmt::format("{}: making a unique id of NCCL", name()));
   }
   broadcast(*host_, host_view(reinterpret_cast<std::uint8_t*>(id.internal), {NCCL_UNIQUE_ID_BYTES}), 0,
             {"handing round NCCL's unique id"});
   enter([&](Lock& lock, ncclConfig_t& config) {
     const ncclResult_t result = nccl().ncclCommInitRankConfig(&comm->handle, host_->size(), id, host_->rank(), &config);
     comms_.push_back(comm);
-    await(lock, *comm, result, joining);
+    await(lock, *comm, result, {"joining the ranks"});
   });
   comm->ranks.resize(host_->size());
   std::iota(comm->ranks.begin(), comm->ranks.end(), 0);

@@ -119,7 +119,6 @@ class NcclRank {
   void post_and_record(NcclComm& comm, const std::shared_ptr<NcclGroup>& group, bool until_done);
   template <class Body>
   void enter(Body body);
-  void load();
   [[noreturn]] void fail_with(Lock& lock, ncclResult_t result, const NcclComm& comm, const std::string& what);
   void abort_comms(Lock& lock);
   void abandon(Lock& lock) noexcept;
