@@ -45,16 +45,6 @@ SegmentList segments_of_positions(std::span<const std::int64_t> positions) {
   return segments;
 }
 
-/// Returns a position that both segments have, or -1.
-std::int64_t common_position(const Segment& a, const Segment& b) {
-  const auto& [sparse, dense] = a.stride >= b.stride ? std::pair(a, b) : std::pair(b, a);
-  for (std::int64_t i = 0; i < sparse.count && sparse.position(i) <= dense.last(); ++i) {
-    const std::int64_t ahead = sparse.position(i) - dense.start;
-    if (ahead >= 0 && ahead % dense.stride == 0) return sparse.position(i);
-  }
-  return -1;
-}
-
 /// Returns the extents of a rank's segments: [B * segments].
 std::vector<SegmentExtent> extents_of(const SegmentList& segments, std::span<const std::int32_t> documents,
                                       std::int64_t B) {
@@ -181,20 +171,17 @@ bool check_alike(std::span<const std::int64_t> told, int rank, const CallerLine&
   return with_documents > 0;
 }
 
-/// Throws if two ranks have a token. Goes through the segments by their first positions, so that only those are
-/// compared whose positions reach into each other's.
+/// Throws if two ranks have a token.
 void check_apart(const std::vector<SegmentList>& segments, const CallerLine& line) {
-  std::vector<std::pair<Segment, std::size_t>> all;
-  for (std::size_t rank = 0; rank < segments.size(); ++rank) {
-    for (const Segment& segment : segments[rank]) all.emplace_back(segment, rank);
-  }
-  std::ranges::sort(all, {}, [](const auto& one) { return std::pair(one.first.start, one.second); });
-  for (auto one = all.begin(); one != all.end(); ++one) {
-    for (auto next = one + 1; next != all.end() && next->first.start <= one->first.last(); ++next) {
-      const std::int64_t both = one->second == next->second ? -1 : common_position(one->first, next->first);
-      if (both < 0) continue;
-      const auto [low, high] = std::minmax(one->second, next->second);
-      refuse_call(line, fmt::format("ranks {} and {} both have the token at position {}", low, high, both));
+  constexpr AttentionMask same_position{.causal = false, .window = 1};
+  for (std::size_t high = 1; high < segments.size(); ++high) {
+    for (std::size_t low = 0; low < high; ++low) {
+      if (visible_pairs(same_position, segments[low], segments[high]) == 0) continue;
+      Segment token{.count = 1};
+      for (std::int64_t t = 0; visible_pairs(same_position, {&token, 1}, segments[high]) == 0; ++t) {
+        token.start = position_of(segments[low], t);
+      }
+      refuse_call(line, fmt::format("ranks {} and {} both have the token at position {}", low, high, token.start));
     }
   }
 }

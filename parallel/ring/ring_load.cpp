@@ -8,20 +8,6 @@
 
 namespace ringtrain {
 
-namespace {
-
-/// Returns what segments have of the positions [begin, end).
-SegmentList part_of(std::span<const Segment> segments, std::int64_t begin, std::int64_t end) {
-  SegmentList part;
-  for (const Segment& segment : segments) {
-    const std::int64_t from = tokens_before(segment, begin), to = tokens_before(segment, end);
-    if (from < to) part.push_back({segment.position(from), segment.stride, to - from});
-  }
-  return part;
-}
-
-}  // namespace
-
 std::int64_t visible_pairs(const AttentionMask& mask, std::span<const Segment> queries, std::span<const Segment> keys,
                            std::int64_t sequences, std::span<const DocumentStarts> documents) {
   if (documents.empty()) return sequences * visible_pairs(mask, queries, keys);
@@ -29,7 +15,10 @@ std::int64_t visible_pairs(const AttentionMask& mask, std::span<const Segment> q
   for (const DocumentStarts& starts : documents) {
     for (std::size_t i = 0; i < starts.size(); ++i) {
       const std::int64_t end = i + 1 < starts.size() ? starts[i + 1] : std::numeric_limits<std::int64_t>::max();
-      pairs += visible_pairs(mask, part_of(queries, starts[i], end), part_of(keys, starts[i], end));
+      const auto of_document = [&](std::span<const Segment> segments) {
+        return segments_of_range(segments, tokens_before(segments, starts[i]), tokens_before(segments, end));
+      };
+      pairs += visible_pairs(mask, of_document(queries), of_document(keys));
     }
   }
   return pairs;

@@ -14,7 +14,7 @@ constexpr std::int64_t largest_tile = 256;
 std::int64_t before_middle(const Segment& segment, std::int64_t tile) {
   const std::int64_t cell = tile * segment.stride;
   const std::int64_t cut = segment.position(segment.count / 2) / cell * cell;  // a position
-  return tokens_before(segment, cut);
+  return tokens_before({&segment, 1}, cut);
 }
 
 /// Returns what may be a part by itself, from the first token or sequence on: halves of segments, or sequences.
@@ -70,8 +70,13 @@ std::int64_t default_min_part(Device device, std::int64_t G) {
   return std::max<std::int64_t>(256, rows / std::max<std::int64_t>(1, G));
 }
 
-std::int64_t tokens_before(const Segment& segment, std::int64_t position) {
-  return position <= segment.start ? 0 : std::min(segment.count, (position - segment.start - 1) / segment.stride + 1);
+std::int64_t tokens_before(std::span<const Segment> segments, std::int64_t position) {
+  std::int64_t count = 0;
+  for (const Segment& segment : segments) {
+    if (segment.start >= position) continue;
+    count += std::min(segment.count, (position - segment.start - 1) / segment.stride + 1);
+  }
+  return count;
 }
 
 RingPart part_of_shard(const RingPart& part, std::int64_t T) {
@@ -88,15 +93,10 @@ RingPart part_seen(const AttentionMask& mask, std::span<const SegmentList> segme
     for (const Segment& queries : segments[static_cast<std::size_t>((owner + hop) % N)]) {
       if (queries.count == 0) continue;
       const PositionRange seen = keys_seen_by(mask, {queries.start, queries.last()});
-      std::int64_t before = 0;  // tokens of the owner's segments so far
-      for (const Segment& keys : block) {
-        const std::int64_t from = tokens_before(keys, seen.first), to = tokens_before(keys, seen.last + 1);
-        if (from < to) {
-          begin = std::min(begin, before + from);
-          end = std::max(end, before + to);
-        }
-        before += keys.count;
-      }
+      const std::int64_t from = tokens_before(block, seen.first), to = tokens_before(block, seen.last + 1);
+      if (from == to) continue;
+      begin = std::min(begin, from);
+      end = std::max(end, to);
     }
   }
   return {0, 1, std::min(begin, end), std::max<std::int64_t>(0, end - begin)};

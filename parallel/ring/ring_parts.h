@@ -34,8 +34,8 @@ std::vector<RingPart> ring_parts(std::span<const Segment> largest, std::int64_t 
 /// keys of a head in each at a time: less would leave some idle. A CPU's cores are busy with far less.
 std::int64_t default_min_part(Device device, std::int64_t G);
 
-/// Returns how many of a segment's tokens stand before a position.
-std::int64_t tokens_before(const Segment& segment, std::int64_t position);
+/// Returns how many of a shard's tokens have a position below this one.
+std::int64_t tokens_before(std::span<const Segment> segments, std::int64_t position);
 /// Returns what a shard of T tokens has of the part.
 RingPart part_of_shard(const RingPart& part, std::int64_t T);
 /// Returns the tokens of an owner's block, of one sequence, that some rank of a run of hops may see, and what lies
