@@ -105,22 +105,19 @@ void Ring::begin(std::span<const AttentionMask> masks, std::span<const ShardExte
 
 void Ring::forward(Stream& stream, const RingCall& call, const TensorView& kv, const TensorView& documents,
                    const Visitor& visitor, const CallerLine& line) {
-  const RingTensors own{.kv = kv, .documents = documents, .dkv = {}, .backward = false};
-  check_pass(call, own, visitor, line);
-  pass(stream, call, own, visitor, {});
+  pass(stream, call, {.kv = kv, .documents = documents, .dkv = {}, .backward = false}, visitor, {}, line);
 }
 
 void Ring::backward(Stream& stream, const RingCall& call, const TensorView& kv, const TensorView& documents,
                     const TensorView& dkv, const Visitor& visitor, const std::function<void()>& overlap,
                     const CallerLine& line) {
-  const RingTensors own{.kv = kv, .documents = documents, .dkv = dkv, .backward = true};
-  check_pass(call, own, visitor, line);
-  pass(stream, call, own, visitor, overlap);
+  pass(stream, call, {.kv = kv, .documents = documents, .dkv = dkv, .backward = true}, visitor, overlap, line);
 }
 
 /// A pass that fails ends all ranks before the caller can free what they are reading.
 void Ring::pass(Stream& stream, const RingCall& call, const RingTensors& own, const Visitor& visitor,
-                const std::function<void()>& overlap) {
+                const std::function<void()>& overlap, const CallerLine& line) {
+  check_pass(call, own, visitor, line);
   const Span span(stream.trace(), own.backward ? "ring backward" : "ring forward", {{"layer", call.layer}});
   RingBatch& batch = batches_[static_cast<std::size_t>(call.schedule)];
   const KeptFree beside_messages(key_ranks_ ? key_ranks_->multiprocessors() : 0);

@@ -70,7 +70,7 @@ class Ring {
 
  private:
   void pass(Stream& stream, const RingCall& call, const RingTensors& own, const Visitor& visitor,
-            const std::function<void()>& overlap);
+            const std::function<void()>& overlap, const CallerLine& line);
   /// Refuses a micro-batch that does not fit so many tokens of buffers, of which a ring of one has none.
   void check_capacity(std::int64_t tokens, const char* of, const CallerLine& line) const;
   /// Refuses a pass whose schedule, or whose tensors, are not those of the micro-batch.

@@ -138,32 +138,33 @@ class RingPass {
 
   /// Posts what this rank sends and receives so that blocks are where hop `hop` needs them.
   void post_keys(int hop) {
-    const std::optional<RingStep>&before = batch_.plan()[hop - 1].step, &next = batch_.plan()[hop].step;
-    const int to = before ? before->forward_to : no_peer, from = next ? next->receive_from : no_peer;
-    const CallSite site{.operation = "ring keys and values", .layer = layer_, .hop = hop};
-    const CallSite documents_site{.operation = "ring document ids", .layer = layer_, .hop = hop};
-    // Of a step, or of the own block that is delivered: keys and values, and document ids.
-    const auto sides = [&](const RingStep& step, const RingPart& tokens, bool documents) -> std::vector<TensorView> {
-      if (!documents) return kv_messages(kv_of(step), tokens, step.owner);
-      const TensorView ids = documents_of(step);
-      return {ids.dim(1) == tokens.tokens ? ids : part_of(ids, tokens)};
-    };
-    const auto post = [&](std::vector<Request>& requests, const std::optional<RingStep>& sent,
-                          const RingPart& sent_tokens, int receiver, const std::optional<RingStep>& received,
-                          int sender) {
-      for (const bool documents : {false, true}) {
-        if (documents && own_.documents.empty()) return;
-        Messages messages{.sent = {}, .to = receiver, .received = {}, .from = sender};
-        if (receiver != no_peer) messages.sent = sides(*sent, sent_tokens, documents);
-        if (sender != no_peer) messages.received = sides(*received, tokens_of(*received), documents);
-        exchange(*ring_.keys, requests, messages, documents ? documents_site : site);
+    const RingHop& here = batch_.plan()[hop];
+    const std::optional<RingStep>&before = batch_.plan()[hop - 1].step, &next = here.step;
+    // messages(step, tokens): what carries these tokens of the block that is met at a step.
+    const auto post = [&](const CallSite& site, const auto& messages) {
+      Messages delivered{.sent = {}, .to = here.deliver_to, .received = {}}, passed;
+      if (delivered.to != no_peer) {
+        delivered.sent = messages(*batch_.plan()[0].step, batch_.travelling(hop).of_delivery);
       }
+      if (before && before->forward_to != no_peer) {
+        passed.to = before->forward_to;
+        passed.sent = messages(*before, tokens_of(*before));
+      }
+      if (next && next->receive_from != no_peer) {
+        passed.from = next->receive_from;
+        passed.received = messages(*next, tokens_of(*next));
+      }
+      exchange(*ring_.keys, departing_, delivered, site);  // what is sent comes first: see Communicator::exchange
+      exchange(*ring_.keys, arriving_, passed, site);
     };
     post_together(*ring_.keys, [&] {
-      // What is sent comes first: see Communicator::exchange.
-      post(departing_, batch_.plan()[0].step, batch_.travelling(hop).of_delivery, batch_.plan()[hop].deliver_to,
-           std::nullopt, no_peer);
-      post(arriving_, before, before ? tokens_of(*before) : RingPart{}, to, next, from);
+      post({"ring keys and values", layer_, hop},
+           [&](const RingStep& step, const RingPart& tokens) { return kv_messages(kv_of(step), tokens, step.owner); });
+      if (own_.documents.empty()) return;
+      post({"ring document ids", layer_, hop}, [&](const RingStep& step, const RingPart& tokens) {
+        const TensorView ids = documents_of(step);
+        return std::vector{ids.dim(1) == tokens.tokens ? ids : part_of(ids, tokens)};
+      });
     });
   }
 
