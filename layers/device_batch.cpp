@@ -1,7 +1,6 @@
 #include "layers/device_batch.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "framework/dump/tensor_dump.h"
 #include "kernels/check.h"
@@ -10,8 +9,6 @@
 namespace ringtrain {
 
 namespace {
-
-constexpr std::int64_t unbounded = std::numeric_limits<std::int64_t>::max();
 
 /// Returns the length of the whole sequences that a batch is a shard of. A token that goes on a sequence counts with
 /// those before it.
@@ -48,12 +45,7 @@ DeviceBatch::DeviceBatch(Allocator& allocator, const ModelSpec& spec, const Exec
 
 void DeviceBatch::set_ropes(std::span<const RopeSpec> ropes) {
   ensure(ropes.size() == ropes_.size(), "a model's rotary positions stay as many as they are");
-  for (std::size_t i = 0; i < ropes.size(); ++i) {
-    const auto& [theta, scaling] = ropes[i];
-    ropes_[i].frequencies = rope_frequencies(head_dim_, theta, scaling);
-    ropes_[i].long_frequencies = rope_frequencies(head_dim_, theta, scaling, unbounded);
-    ropes_[i].short_length = scaling.type == RopeType::longrope ? scaling.original_max_position_embeddings : unbounded;
-  }
+  for (std::size_t i = 0; i < ropes.size(); ++i) ropes_[i].spec = ropes[i];
 }
 
 void DeviceBatch::load(Stream& stream, const Batch& batch) {
@@ -78,9 +70,9 @@ void DeviceBatch::load(Stream& stream, const Batch& batch) {
   dump(stream, {.name = "input.weights"}, weights());
   if (batch.has_documents) dump(stream, {.name = "input.documents"}, documents().flat());
   for (std::size_t i = 0; i < ropes_.size(); ++i) {
-    const bool is_long = sequence_length(batch) > ropes_[i].short_length;
+    const auto& [theta, scaling] = ropes_[i].spec;
     ringtrain::rope_table(stream, rope_table(static_cast<int>(i)), position_ids(),
-                          is_long ? ropes_[i].long_frequencies : ropes_[i].frequencies);
+                          rope_frequencies(head_dim_, theta, scaling, sequence_length(batch)));
   }
 }
 

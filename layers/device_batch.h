@@ -45,8 +45,7 @@ class DeviceBatch {
 
  private:
   struct Rope {
-    RopeFrequencies frequencies, long_frequencies;  // the second for sequences of more than short_length tokens
-    std::int64_t short_length = 0;
+    RopeSpec spec;
     Tensor table;
   };
   std::int64_t head_dim_, vocab_size_;

@@ -1,6 +1,7 @@
 #include "layers/head.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "framework/dump/tensor_dump.h"
 #include "framework/profile/trace.h"
@@ -95,28 +96,16 @@ void Head::evaluate(Stream& stream, const DeviceBatch& batch, const ConstTensorV
   }
 }
 
-class Head::HeldLogits final : public LogitsPass {
- public:
-  HeldLogits(const Head& head, Stream& stream, const ConstTensorView& x)
-      : head_(head), stream_(stream), x_(x), weights_(head) {}
-  std::int64_t most_rows() const override { return head_.chunk_; }
-  TensorView rows(std::int64_t begin, std::int64_t end) override {
-    ensure(0 <= begin && begin <= end && end <= x_.dim(0) && end - begin <= head_.chunk_, "rows of one chunk at most");
-    const Span span(stream_.trace(), "head");
-    const Chunk c = head_.chunk_from(begin, end);
-    head_.project(stream_, x_, c);
+LogitsPass Head::begin_logits(Stream& stream, const ConstTensorView& x) const {
+  const auto rows = [this, &stream, x, weights = std::make_shared<Weights>(*this)](std::int64_t begin,
+                                                                                   std::int64_t end) {
+    ensure(0 <= begin && begin <= end && end <= x.dim(0) && end - begin <= chunk_, "rows of one chunk at most");
+    const Span span(stream.trace(), "head");
+    const Chunk c = chunk_from(begin, end);
+    project(stream, x, c);
     return c.logits;
-  }
-
- private:
-  const Head& head_;
-  Stream& stream_;
-  const ConstTensorView x_;
-  const Weights weights_;
-};
-
-std::unique_ptr<LogitsPass> Head::begin_logits(Stream& stream, const ConstTensorView& x) {
-  return std::make_unique<HeldLogits>(*this, stream, x);
+  };
+  return {.most_rows = chunk_, .rows = rows};
 }
 
 double Head::take_loss_sum(Stream& stream) {

@@ -4,7 +4,6 @@
 // Weights of a tied head are the token embedding's.
 #pragma once
 
-#include <memory>
 #include <optional>
 
 #include "framework/const_tensor_view.h"
@@ -33,7 +32,7 @@ class Head {
   void hold_weights() const { const Weights weights(*this); }
 
   /// Returns a pass over the logits of x[n, C], which must outlive it: it holds the weights.
-  std::unique_ptr<LogitsPass> begin_logits(Stream& stream, const ConstTensorView& x);
+  LogitsPass begin_logits(Stream& stream, const ConstTensorView& x) const;
 
   /// Returns the sum of weight * nll since the last call, and reset it.
   double take_loss_sum(Stream& stream);
@@ -42,7 +41,6 @@ class Head {
   void forget_loss_sum() { loss_sum_is_set_ = false; }
 
  private:
-  class HeldLogits;
   struct Chunk {
     std::int64_t begin, end;
     TensorView normed, statistics, logits, nll;

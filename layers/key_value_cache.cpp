@@ -14,16 +14,7 @@ namespace ringtrain {
 
 KeyValueCache::KeyValueCache(Allocator& allocator, const ModelSpec& spec, DType dtype, std::int64_t capacity,
                              int ring_size, Communicator* ring)
-    : shape_{.B = 1,
-             .H = spec.num_attention_heads,
-             .G = spec.num_key_value_heads,
-             .D = spec.head_dim,
-             .scale = spec.attention_scale,
-             .mask = {},
-             .softcap = spec.attention_softcap},
-      capacity_(capacity),
-      ring_size_(ring_size),
-      ring_(ring) {
+    : shape_(attention_shape(spec, /*layer=*/0)), capacity_(capacity), ring_size_(ring_size), ring_(ring) {
   for (std::int64_t layer = 0; layer < spec.num_hidden_layers(); ++layer) {
     const AttentionMask& mask = spec.layers[layer].mask;
     const std::int64_t places = mask.window > 0 ? std::min(capacity, mask.window) : capacity;
@@ -96,13 +87,6 @@ AttentionState KeyValueCache::state_of(int rank) const {
           .l = row.flat(outputs + H, outputs + 2 * H).reshape({1, H, 1})};
 }
 
-std::int64_t KeyValueCache::first_visible(const AttentionMask& mask) const {
-  const std::int64_t lowest = keys_seen_by(mask, {position_, position_}).first;
-  std::int64_t first = 0;  // positions grow with local tokens
-  for (const Segment& segment : segments_) first += tokens_before(segment, lowest);
-  return first;
-}
-
 void KeyValueCache::attend(Stream& stream, int layer, const ConstTensorView& query, const ConstTensorView& key_value,
                            const ConstTensorView& sinks, const TensorView& out) {
   const Span span(stream.trace(), "decode attention");
@@ -119,7 +103,7 @@ void KeyValueCache::attend(Stream& stream, int layer, const ConstTensorView& que
     decode_attention(stream, shape_, query.reshape({shape_.H, shape_.D}), places(of, 0, place, count),
                      places(of, 1, place, count), into, workspace_);
   };
-  const std::int64_t first = first_visible(of.mask);
+  const std::int64_t first = tokens_before(segments_, keys_seen_by(of.mask, {position_, position_}).first);
   int runs = 0;
   for_runs(of, first, count_,
            [&](std::int64_t begin, std::int64_t count) { meet(begin, count, runs++ == 0 ? state : second); });

@@ -46,8 +46,6 @@ class KeyValueCache {
     Tensor tokens;  // [2, places, G, D]
     std::int64_t places() const { return tokens.shape()[1]; }
   };
-  /// Returns the first local token that a query at the newest position sees under a mask.
-  std::int64_t first_visible(const AttentionMask& mask) const;
   /// Returns a rank's partial state; the ring's size: that of keys that came round.
   AttentionState state_of(int rank) const;
   /// Returns `count` of a layer's keys (half 0) or values (half 1) from a place on: [count, G, D].
@@ -56,7 +54,7 @@ class KeyValueCache {
   template <class Body>
   static void for_runs(const Layer& layer, std::int64_t first, std::int64_t end, const Body& body);
 
-  AttentionShape shape_;
+  AttentionShape shape_;  // of every layer, but for the mask
   std::int64_t capacity_;
   int ring_size_;
   Communicator* ring_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "framework/tensor.h"
 
@@ -10,17 +11,11 @@ namespace ringtrain {
 
 /// Holds the head's weights as long as it lives (a gather of sharded weights came before, and none follows). It ends
 /// before the model's next pass begins.
-class LogitsPass {
- public:
-  LogitsPass() = default;
-  LogitsPass(const LogitsPass&) = delete;
-  LogitsPass& operator=(const LogitsPass&) = delete;
-  virtual ~LogitsPass() = default;
-  /// Returns the most rows of a call.
-  virtual std::int64_t most_rows() const = 0;
+struct LogitsPass {
+  std::int64_t most_rows = 0;  // of a call
   /// Returns the logits [end - begin, V] of rows [begin, end) of the batch, flat over [B, T]: on the model's device, of
   /// its dtype, valid until the next call. Does not communicate.
-  virtual TensorView rows(std::int64_t begin, std::int64_t end) = 0;
+  std::function<TensorView(std::int64_t begin, std::int64_t end)> rows;
 };
 
 }  // namespace ringtrain

@@ -141,7 +141,7 @@ BlockIds describe_block(TableWriter& writer, const ModelSpec& spec, std::int64_t
   return ids;
 }
 
-void check_inserted(const ModelSpec& spec, const std::vector<InsertedParameters>& inserted) {
+void check_inserted(const ModelSpec& spec, const std::vector<LayerInsertion>& inserted) {
   if (inserted.empty()) return;
   if (spec.lora.on()) {
     fail(ExitCode::usage,
@@ -149,7 +149,7 @@ void check_inserted(const ModelSpec& spec, const std::vector<InsertedParameters>
          "to 0, or name by training.trainable what is trained",
          spec.lora.rank);
   }
-  for (const InsertedParameters& layer : inserted) {
+  for (const LayerInsertion& layer : inserted) {
     if (layer.behind >= 0 && layer.behind < spec.num_hidden_layers()) continue;
     fail(ExitCode::usage, "a custom layer follows block {}, but the model has blocks 0 to {}", layer.behind,
          spec.num_hidden_layers() - 1);
@@ -159,7 +159,7 @@ void check_inserted(const ModelSpec& spec, const std::vector<InsertedParameters>
 }  // namespace
 
 ModelParameters describe_parameters(const ModelSpec& spec, const std::vector<std::string>& trainable,
-                                    const std::vector<InsertedParameters>& inserted) {
+                                    const std::vector<LayerInsertion>& inserted) {
   check_inserted(spec, inserted);
   const std::int64_t C = spec.hidden_size, V = spec.vocab_size;
   ModelParameters model;

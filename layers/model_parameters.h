@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -48,10 +50,15 @@ struct ModelIds {
   bool tied = false;
 };
 
-/// The parameters of a layer of a program's own (layers/model/inserted_layer.h). They belong to the bucket of a block.
-struct InsertedParameters {
-  std::int64_t behind = 0;  // the block, from 0
-  std::vector<Parameter> parameters;
+class InsertedLayer;  // layers/model/inserted_layer.h
+struct LayerContext;
+
+/// A layer of a program's own, and its place in the sequence of blocks.
+struct LayerInsertion {
+  std::int64_t behind = 0;  // the block, from 0; several layers behind one block come in the order of the list
+  /// Of each: name, shape, decay, and its initial value. The rest is the table's affair.
+  std::vector<Parameter> parameters = {};
+  std::function<std::unique_ptr<InsertedLayer>(const LayerContext&)> make = {};
 };
 
 struct ModelParameters {
@@ -68,7 +75,7 @@ struct ModelParameters {
 /// them what patterns name. inserted: what layers of a program's own add; all else begins as without them. Throws
 /// Error(usage) for such layers behind a block that does not exist, with a name that is taken, or beside adapters.
 ModelParameters describe_parameters(const ModelSpec& spec, const std::vector<std::string>& trainable = {},
-                                    const std::vector<InsertedParameters>& inserted = {});
+                                    const std::vector<LayerInsertion>& inserted = {});
 
 /// Returns the table alone: of a model, all of it trained.
 ParameterTable make_parameter_table(const ModelConfig& config);

@@ -10,6 +10,7 @@
 #include "framework/config/config_problems.h"
 #include "framework/config/model_config.h"
 #include "framework/error.h"
+#include "kernels/attention.h"
 
 namespace ringtrain {
 
@@ -105,6 +106,16 @@ std::vector<MaskedLayers> layers_by_mask(const std::vector<LayerSpec>& layers) {
 
 std::vector<MaskedLayers> layers_by_mask(const ModelConfig& config) {
   return layers_by_mask(layer_specs(config, Positions::none));
+}
+
+AttentionShape attention_shape(const ModelSpec& spec, std::int64_t layer) {
+  return {.B = 1,
+          .H = spec.num_attention_heads,
+          .G = spec.num_key_value_heads,
+          .D = spec.head_dim,
+          .scale = spec.attention_scale,
+          .mask = spec.layers[layer].mask,
+          .softcap = spec.attention_softcap};
 }
 
 double score_divisor(const ModelConfig& config) {

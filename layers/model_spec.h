@@ -12,8 +12,9 @@
 
 namespace ringtrain {
 
-class ConfigProblems;  // framework/config/config_problems.h
-struct Config;         // framework/config/config.h
+class ConfigProblems;   // framework/config/config_problems.h
+struct Config;          // framework/config/config.h
+struct AttentionShape;  // kernels/attention.h
 struct ModelConfig;
 
 enum class NormKind { rms_norm, layer_norm };  // layer_norm has a mean and a bias
@@ -116,6 +117,9 @@ struct ModelSpec {
 std::vector<MaskedLayers> layers_by_mask(const std::vector<LayerSpec>& layers);
 /// The same of a config's model.
 std::vector<MaskedLayers> layers_by_mask(const ModelConfig& config);
+
+/// Returns the attention of a layer over one sequence.
+AttentionShape attention_shape(const ModelSpec& spec, std::int64_t layer);
 
 /// Returns what attention's scores are divided by the root of.
 double score_divisor(const ModelConfig& config);

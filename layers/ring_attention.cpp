@@ -12,17 +12,6 @@ namespace ringtrain {
 
 namespace {
 
-AttentionShape attention_shape(const ModelSpec& spec, int layer, bool deterministic, std::int64_t B) {
-  return {.B = B,
-          .H = spec.num_attention_heads,
-          .G = spec.num_key_value_heads,
-          .D = spec.head_dim,
-          .scale = spec.attention_scale,
-          .mask = spec.layers[layer].mask,
-          .deterministic = deterministic,
-          .softcap = spec.attention_softcap};
-}
-
 /// Returns the place of a layer's mask among those that differ, for each of which the ring has a schedule.
 int schedule_of(const ModelSpec& spec, int layer) {
   const std::vector<MaskedLayers> all = layers_by_mask(spec.layers);
@@ -50,7 +39,7 @@ TensorView rows_of(const TensorView& x, std::int64_t width) {
 RingAttention::RingAttention(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids, int layer,
                              Ring& ring, AttentionAudit& audit, const TensorView& workspace, const LoraWorkspace& lora,
                              bool deterministic)
-    : shape_(attention_shape(spec, layer, deterministic, 0)),
+    : shape_(attention_shape(spec, layer)),
       norm_(parameters, ids.attention_norm, spec.norm),
       output_norm_(parameters, ids.attention_output_norm, spec.norm),
       query_norm_(parameters, ids.query_norm, spec.query_key_norm_spec()),
@@ -59,7 +48,6 @@ RingAttention::RingAttention(const ModelSpec& spec, ParameterStore& parameters, 
       key_(parameters, ids.key, &lora),
       value_(parameters, ids.value, &lora),
       output_(parameters, ids.attention_output, &lora),
-      query_key_norm_(spec.query_key_norm != QueryKeyNorm::none),
       rope_(spec.layers[layer].rope),
       residual_factor_(spec.residual_factor),
       parameters_(&parameters),
@@ -71,12 +59,16 @@ RingAttention::RingAttention(const ModelSpec& spec, ParameterStore& parameters, 
       pass_(layer, schedule_of(spec, layer)),
       ring_(&ring),
       audit_(&audit),
-      workspace_(workspace) {}
+      workspace_(workspace) {
+  shape_.deterministic = deterministic;
+}
 
 std::size_t RingAttention::workspace_bytes(const Stream& stream, const ModelSpec& spec, const ExecutionShape& shape) {
   const auto bytes = [&](std::int64_t B, std::int64_t Tq, std::int64_t Tk) {
-    return attention_workspace_bytes(stream, attention_shape(spec, /*layer=*/0, shape.deterministic, B), shape.dtype,
-                                     Tq, Tk);
+    AttentionShape attention = attention_shape(spec, /*layer=*/0);
+    attention.B = B;
+    attention.deterministic = shape.deterministic;
+    return attention_workspace_bytes(stream, attention, shape.dtype, Tq, Tk);
   };
   return std::max(bytes(shape.max_sequences, shape.max_tokens, shape.max_ring_tokens),
                   bytes(shape.max_evaluation_sequences, shape.max_evaluation_tokens, shape.max_evaluation_ring_tokens));
@@ -103,7 +95,7 @@ void RingAttention::restore(Stream& stream, const DeviceBatch& batch, const Bloc
   const Span span(stream.trace(), "recompute");
   normalise(stream, t);
   if (saved.everything) {
-    if (query_key_norm_) finish_heads(stream, batch, t);
+    if (query_norm_.exists()) finish_heads(stream, batch, t);
     return;
   }
   project(stream, batch, t);
@@ -131,11 +123,11 @@ const TensorView& RingAttention::input_of(const BlockTensors& t) const {
 
 void RingAttention::project(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const {
   const TensorView& input = input_of(t);
-  query_.forward(stream, query_key_norm_ ? t.query_projection : t.query, input);
-  key_.forward(stream, query_key_norm_ ? t.key_projection : flat_part(t.key_value, 0), input);
+  query_.forward(stream, query_norm_.exists() ? t.query_projection : t.query, input);
+  key_.forward(stream, query_norm_.exists() ? t.key_projection : flat_part(t.key_value, 0), input);
   value_.forward(stream, flat_part(t.key_value, 1), input);
-  dump_tensor(stream, "query_projection", query_key_norm_ ? t.query_projection : t.query);
-  dump_tensor(stream, "key_projection", query_key_norm_ ? t.key_projection : flat_part(t.key_value, 0));
+  dump_tensor(stream, "query_projection", query_norm_.exists() ? t.query_projection : t.query);
+  dump_tensor(stream, "key_projection", query_norm_.exists() ? t.key_projection : flat_part(t.key_value, 0));
   dump_tensor(stream, "value", flat_part(t.key_value, 1));
   finish_heads(stream, batch, t);
 }
@@ -143,7 +135,7 @@ void RingAttention::project(Stream& stream, const DeviceBatch& batch, const Bloc
 void RingAttention::finish_heads(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const {
   const std::int64_t D = shape_.D;
   const TensorView key = flat_part(t.key_value, 0);
-  if (query_key_norm_) {
+  if (query_norm_.exists()) {
     query_norm_.forward(stream, rows_of(t.query, query_width_), t.query_statistics,
                         rows_of(t.query_projection, query_width_));
     key_norm_.forward(stream, rows_of(key, key_width_), t.key_statistics, rows_of(t.key_projection, key_width_));
@@ -260,7 +252,7 @@ void RingAttention::query_backward(Stream& stream, const DeviceBatch& batch, con
   audit_->end_backward(stream, layer_, dquery_sum.reshape({batch.B(), batch.T(), shape_.H, shape_.D}));
   dump_gradient(stream, "query", dquery_sum);
   rotate_back(stream, batch, dquery, dquery_sum);
-  if (query_key_norm_) {
+  if (query_norm_.exists()) {
     const TensorView gradient = rows_of(dquery, query_width_);
     query_norm_.backward(stream, gradient, gradient, rows_of(t.query_projection, query_width_), t.query_statistics,
                          /*accumulate=*/false);
@@ -276,7 +268,7 @@ void RingAttention::key_value_backward(Stream& stream, const DeviceBatch& batch,
   dump_gradient(stream, "key", dkey_sum);
   dump_gradient(stream, "value", dvalue_sum);
   rotate_back(stream, batch, dkey, dkey_sum);
-  if (query_key_norm_) {
+  if (query_norm_.exists()) {
     const TensorView gradient = rows_of(dkey, key_width_);
     key_norm_.backward(stream, gradient, gradient, rows_of(t.key_projection, key_width_), t.key_statistics,
                        /*accumulate=*/false);

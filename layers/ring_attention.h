@@ -59,10 +59,10 @@ class RingAttention {
   void dump_tensor(Stream& stream, const char* name, const ConstTensorView& x) const;
   void dump_gradient(Stream& stream, const char* name, const ConstTensorView& x) const;
 
-  AttentionShape shape_;  // of no sequences: B is a call's
+  AttentionShape shape_;  // B is a call's
   Norm norm_, output_norm_, query_norm_, key_norm_;
   Linear query_, key_, value_, output_;
-  bool query_key_norm_, rope_;
+  bool rope_;
   double residual_factor_;
   ParameterStore* parameters_;
   int sinks_;                             // a parameter's id, or -1

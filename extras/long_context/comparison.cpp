@@ -84,16 +84,16 @@ Comparison::Comparison(const ComparedModel& other, const RankPurpose& purpose, c
 
 void Comparison::score(RankState& state, const TensorView& nll) {
   // Both hold their head's weights before the first chunk: ranks gather in one order, whatever rows they have.
-  const std::unique_ptr<LogitsPass> own = state.model->begin_logits(state.batch);
-  const std::unique_ptr<LogitsPass> others = other_.model->begin_logits(state.batch);
-  const std::int64_t rows = state.batch.T, chunk = std::min(own->most_rows(), others->most_rows());
+  const LogitsPass own = state.model->begin_logits(state.batch);
+  const LogitsPass others = other_.model->begin_logits(state.batch);
+  const std::int64_t rows = state.batch.T, chunk = std::min(own.most_rows, others.most_rows);
   const auto* const labels = state.batch.labels().as<std::int32_t>();
   auto* const own_nll = nll.as<double>();
   for (std::int64_t begin = 0; begin < rows; begin += chunk) {
     const std::int64_t end = std::min(rows, begin + chunk);
     std::fill(own_nll + begin, own_nll + end, 0.0);
     if (std::none_of(labels + begin, labels + end, [](std::int32_t label) { return label >= 0; })) continue;
-    const TensorView own_logits = own->rows(begin, end), other_logits = others->rows(begin, end);
+    const TensorView own_logits = own.rows(begin, end), other_logits = others.rows(begin, end);
     const std::int64_t V = own_logits.dim(1);
     dispatch_dtype(own_logits.dtype, [&]<class S, class>() {
       state.stream.pool().run(end - begin, [&](std::int64_t row, int) {

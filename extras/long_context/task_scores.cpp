@@ -39,15 +39,15 @@ class TrialScores {
   /// Collective over the ring. Scores the text in state.batch: rows that follow each other go through the head
   /// together.
   void score(RankState& state, std::int64_t text) {
-    const std::unique_ptr<LogitsPass> pass = state.model->begin_logits(state.batch);
+    const LogitsPass pass = state.model->begin_logits(state.batch);
     const auto* const labels = state.batch.labels().as<std::int32_t>();
     const auto* const positions = state.batch.positions().as<std::int32_t>();
     for (std::int64_t begin = 0, end = 0; begin < state.batch.T; begin = std::max(end, begin + 1)) {
       if (labels[begin] < 0) continue;
-      const std::int64_t most = std::min(begin + pass->most_rows(), state.batch.T);
+      const std::int64_t most = std::min(begin + pass.most_rows, state.batch.T);
       end = begin + 1;
       while (end < most && labels[end] >= 0) ++end;
-      const TensorView logits = pass->rows(begin, end);
+      const TensorView logits = pass.rows(begin, end);
       const std::int64_t V = logits.dim(1);
       dispatch_dtype(logits.dtype, [&]<class S, class>() {
         for (std::int64_t t = begin; t < end; ++t) {

@@ -32,7 +32,7 @@ const char* name_of(AuditedTensor tensor) {
 }
 
 AttentionAudit::AttentionAudit(Allocator& allocator, const AuditShape& shape)
-    : H_(shape.H), G_(shape.G), D_(shape.D), masks_(shape.masks) {
+    : layers_(shape.layers), H_(layers_[0].H), G_(layers_[0].G), D_(layers_[0].D) {
   if (shape.rows == 0) return;
   Allocator& host = allocator.host();
   memory_ = host.make(Tag::workspace, "audited rows", DType::float64, {shape.rows, AuditedRow::doubles(D_)});
@@ -48,7 +48,8 @@ AttentionAudit::AttentionAudit(Allocator& allocator, const AuditShape& shape)
   if (allocator.planning()) return;
   const auto each = static_cast<std::size_t>(AuditedRow::doubles(D_));
   for (std::size_t i = 0; i < rows_.size(); ++i) {
-    rows_[i].exact = AuditedRow({memory_.as<double>() + i * each, each}, D_, shape.scale, shape.dtype, shape.softcap);
+    rows_[i].exact =
+        AuditedRow({memory_.as<double>() + i * each, each}, D_, layers_[0].scale, shape.dtype, layers_[0].softcap);
   }
 }
 
@@ -64,7 +65,7 @@ void AttentionAudit::begin_step(std::uint64_t seed, std::int64_t step, int rank,
     const auto place = static_cast<std::int64_t>((std::uint64_t{high} << 32 | low) %
                                                  static_cast<std::uint64_t>(micro_batches * sequences * tokens));
     Row& row = rows_[static_cast<std::size_t>(i)];
-    row.place = {.layer = static_cast<std::int64_t>(layer % masks_.size()),
+    row.place = {.layer = static_cast<std::int64_t>(layer % layers_.size()),
                  .head = head % H_,
                  .micro = place / (sequences * tokens),
                  .sequence = place / tokens % sequences,
@@ -95,7 +96,7 @@ AuditReport AttentionAudit::take_report() {
 
 /// Documents are the caller's to compare.
 bool AttentionAudit::sees(const Row& row, std::int64_t position) const {
-  const AttentionMask& mask = masks_[static_cast<std::size_t>(row.place.layer)];
+  const AttentionMask& mask = layers_[static_cast<std::size_t>(row.place.layer)].mask;
   const std::int64_t distance = row.place.position - position;
   return (!mask.causal || distance >= 0) && (mask.window == 0 || std::abs(distance) < mask.window);
 }

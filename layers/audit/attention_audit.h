@@ -29,10 +29,8 @@ const char* name_of(AuditedTensor tensor);
 
 /// What fixes the audit's sizes, and the attention that it computes again.
 struct AuditShape {
-  std::int64_t rows = 0;  // of a step, at most; 0: there is no audit
-  std::int64_t H = 1, G = 1, D = 1;
-  double scale = 1, softcap = 0;     // of scores
-  std::vector<AttentionMask> masks;  // by layer
+  std::int64_t rows = 0;               // of a step, at most; 0: there is no audit
+  std::vector<AttentionShape> layers;  // which differ in their masks alone
   DType dtype = DType::float32;
   std::int64_t max_ring_tokens = 0;  // T of the largest shard
   bool documents = true;
@@ -124,8 +122,8 @@ class AttentionAudit {
   void compare(Stream& stream, Row& row, AuditedTensor tensor, const TensorView& x, std::int64_t begin,
                std::span<const double> exact, double bound);
 
+  const std::vector<AttentionShape> layers_;
   const std::int64_t H_, G_, D_;
-  const std::vector<AttentionMask> masks_;  // by layer
   Tensor memory_;                           // float64 [rows, AuditedRow::doubles(D)]
   Tensor keys_, values_, documents_, row_;  // on the host, of a GPU's: a piece of a block, a row
   std::vector<Row> rows_;

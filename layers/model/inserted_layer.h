@@ -4,8 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <vector>
 
 #include "framework/allocator.h"
@@ -46,20 +44,5 @@ struct LayerContext {
   const std::vector<int>& ids;   // of its parameters, in the order of LayerInsertion::parameters
   std::int64_t block;            // behind which it stands
 };
-
-/// A layer's place in the sequence of blocks.
-struct LayerInsertion {
-  std::int64_t behind = 0;  // the block, from 0; several layers behind one block come in the order of the list
-  /// Of each: name, shape, decay, and its initial value. The rest is the table's affair.
-  std::vector<Parameter> parameters = {};
-  std::function<std::unique_ptr<InsertedLayer>(const LayerContext&)> make = {};
-};
-
-/// Returns the parameters of layers, and where they stand, for describe_parameters.
-inline std::vector<InsertedParameters> parameters_of(const std::vector<LayerInsertion>& layers) {
-  std::vector<InsertedParameters> all;
-  for (const LayerInsertion& layer : layers) all.push_back({layer.behind, layer.parameters});
-  return all;
-}
 
 }  // namespace ringtrain

@@ -5,7 +5,7 @@
 
 namespace ringtrain {
 
-std::unique_ptr<LogitsPass> Model::begin_logits(const Batch&) {
+LogitsPass Model::begin_logits(const Batch&) {
   fail(ExitCode::usage,
        "this model has no logits to read: its class has no begin_logits; leave out --against, --tasks");
 }

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 
 #include "data/batch.h"
@@ -16,7 +15,7 @@ namespace ringtrain {
 
 class AttentionAudit;  // layers/audit/attention_audit.h
 class KeyValueCache;   // layers/key_value_cache.h
-class LogitsPass;      // layers/logits_pass.h
+struct LogitsPass;     // layers/logits_pass.h
 struct RopeSpec;       // layers/model_spec.h
 
 class Model {
@@ -46,7 +45,7 @@ class Model {
 
   /// Runs forward alone, up to the logits, which the returned pass gives; the batch must outlive it. Ranks without a
   /// sequence call evaluate_nothing(). Error(usage) of a model that has none to read.
-  virtual std::unique_ptr<LogitsPass> begin_logits(const Batch& batch);
+  virtual LogitsPass begin_logits(const Batch& batch);
 
   /// Runs forward of a prompt (one sequence) up to the last layer's keys and values, and keeps those of all layers in
   /// the cache, which was begun for this batch's segments. Error(usage) of a model that cannot generate.

@@ -20,7 +20,7 @@ ModelDefinition transformer_of(std::string name, Insertions layers) {
   model.name = std::move(name);
   model.parameters = [layers](const ModelConfig& config, const std::vector<std::string>& trainable) {
     const ModelSpec spec = model_spec(config);
-    return describe_parameters(spec, trainable, parameters_of(layers(spec))).table;
+    return describe_parameters(spec, trainable, layers(spec)).table;
   };
   model.make = [layers](const ModelContext& context) -> std::unique_ptr<Model> {
     const ModelSpec spec = model_spec(context.config.model);

@@ -18,7 +18,7 @@ class Communicator;
 class ConfigProblems;
 struct Config;
 struct ExecutionShape;  // layers/execution_shape.h
-struct LayerInsertion;  // layers/model/inserted_layer.h
+struct LayerInsertion;  // layers/model_parameters.h
 class Model;            // layers/model/model.h
 struct ModelConfig;
 struct ModelSpec;

@@ -30,12 +30,6 @@ RingCapacity ring_capacity(const ModelSpec& spec, const ExecutionShape& shape, b
           .documents = shape.documents};
 }
 
-std::vector<AttentionMask> masks_of_layers(const ModelSpec& spec) {
-  std::vector<AttentionMask> masks;
-  for (const LayerSpec& layer : spec.layers) masks.push_back(layer.mask);
-  return masks;
-}
-
 std::vector<AttentionMask> different_masks(const ModelSpec& spec) {
   std::vector<AttentionMask> masks;
   for (const MaskedLayers& of : layers_by_mask(spec.layers)) masks.push_back(of.mask);
@@ -43,16 +37,13 @@ std::vector<AttentionMask> different_masks(const ModelSpec& spec) {
 }
 
 AuditShape audit_shape(const ModelSpec& spec, const ExecutionShape& shape) {
-  return {.rows = shape.audit_rows,
-          .H = spec.num_attention_heads,
-          .G = spec.num_key_value_heads,
-          .D = spec.head_dim,
-          .scale = spec.attention_scale,
-          .softcap = spec.attention_softcap,
-          .masks = masks_of_layers(spec),
-          .dtype = shape.dtype,
-          .max_ring_tokens = shape.max_ring_tokens,
-          .documents = shape.documents};
+  AuditShape audit{.rows = shape.audit_rows,
+                   .layers = {},
+                   .dtype = shape.dtype,
+                   .max_ring_tokens = shape.max_ring_tokens,
+                   .documents = shape.documents};
+  for (std::int64_t i = 0; i < spec.num_hidden_layers(); ++i) audit.layers.push_back(attention_shape(spec, i));
+  return audit;
 }
 
 class Transformer final : public Model {
@@ -63,7 +54,7 @@ class Transformer final : public Model {
       : masks_(different_masks(spec)),
         parameters_(model_parameters),
         stream_(model_stream),
-        ids_(describe_parameters(spec, {}, parameters_of(layers)).ids),
+        ids_(describe_parameters(spec, {}, layers).ids),
         lowest_(parameters_.has_gradients() ? parameters_.table().lowest_trained() : 0),
         first_trained_(std::clamp<std::int64_t>(lowest_ - 1, 0, spec.num_hidden_layers() - 1)),
         activations_(allocator, spec, shape, spec.num_hidden_layers() - first_trained_, parameters_.has_gradients()),
@@ -138,7 +129,7 @@ class Transformer final : public Model {
     if (!nll.empty()) stream_.synchronize();
   }
 
-  std::unique_ptr<LogitsPass> begin_logits(const Batch& batch) override {
+  LogitsPass begin_logits(const Batch& batch) override {
     load(batch);
     return head_.begin_logits(stream_, run_forward(/*training=*/false));
   }
@@ -185,7 +176,7 @@ class Transformer final : public Model {
       head_.hold_weights();
       return {};
     }
-    return head_.begin_logits(stream_, tensors(0, false).output)->rows(0, 1).flat();
+    return head_.begin_logits(stream_, tensors(0, false).output).rows(0, 1).flat();
   }
 
   double take_loss_sum() override { return head_.take_loss_sum(stream_); }
@@ -272,7 +263,7 @@ std::unique_ptr<Model> make_transformer(const ModelSpec& spec, const ExecutionSh
     fail(ExitCode::usage, "Transformer: a ring of {} ranks on a communicator of {}; only a plan has none",
          shape.ring_size, sequence_group != nullptr ? sequence_group->size() : 0);
   }
-  const std::int64_t own = describe_parameters(spec, {}, parameters_of(layers)).table.count();
+  const std::int64_t own = describe_parameters(spec, {}, layers).table.count();
   if (parameters.table().count() != own) {
     fail(ExitCode::usage, "Transformer: the store's table has {} weights, but this model {}: they are of two models",
          parameters.table().count(), own);

@@ -75,7 +75,7 @@ std::vector<std::vector<double>> distributions(const std::string& path, const To
       const std::int64_t begin = block.end - length;
       load_spans(state.batch, file, {&begin, 1}, length, length, state.shard);
       const auto pass = state.model->begin_logits(state.batch);
-      const TensorView logits = pass->rows(0, length);
+      const TensorView logits = pass.rows(0, length);
       for (std::int64_t t = 0; t < length; ++t) {
         std::vector<double>& row = rows.emplace_back(logits.as<double>() + t * 23, logits.as<double>() + (t + 1) * 23);
         double sum = 0;

@@ -235,7 +235,7 @@ TEST_F(TasksTest, EqualsAWitnessWithAllLogits) {
       const TensorView nll = state.evaluation_nll.view().prefix({1, state.batch.T});
       state.model->evaluate(state.batch, nll);
       const auto pass = state.model->begin_logits(state.batch);
-      const TensorView logits = pass->rows(0, state.batch.T);
+      const TensorView logits = pass.rows(0, state.batch.T);
       const std::vector<std::int32_t> ids = [&] {
         std::vector<std::int32_t> read(static_cast<std::size_t>(span.length + 1));
         made.tokens->read(span.begin, read);
