@@ -86,26 +86,16 @@ class PreparedAgainst : public PreparedMetric {
   ComparedModel other_;
 };
 
-class AgainstModel : public EvaluationMetric {
- public:
-  explicit AgainstModel(std::string path) : path_(std::move(path)) {}
-  std::string name() const override { return "against"; }
-  std::vector<std::string> inputs() const override { return files_of_model(path_); }
-  std::unique_ptr<PreparedMetric> prepare(const EvaluationSubject& subject) const override {
+}  // namespace
+
+EvaluationMetric against_model(const std::string& path) {
+  const auto prepare = [path](const EvaluationSubject& subject) {
     if (subject.config.training.device == Device::Kind::cuda) {
       fail(ExitCode::usage, "--against: the logits of two models are compared on the CPU; give --device cpu");
     }
-    return std::make_unique<PreparedAgainst>(path_, subject);
-  }
-
- private:
-  std::string path_;
-};
-
-}  // namespace
-
-std::shared_ptr<const EvaluationMetric> against_model(std::string path) {
-  return std::make_shared<AgainstModel>(std::move(path));
+    return std::make_unique<PreparedAgainst>(path, subject);
+  };
+  return {.name = "against", .prepare = prepare, .inputs = [path] { return files_of_model(path); }};
 }
 
 }  // namespace ringtrain

@@ -9,6 +9,7 @@
 #include "layers/logits_pass.h"
 #include "parallel/collectives.h"
 #include "train/evaluation/evaluation_report.h"
+#include "train/evaluation/evaluator.h"
 #include "train/evaluation/passes/batch_targets.h"
 #include "train/models/load_weights.h"
 
@@ -16,17 +17,10 @@ namespace ringtrain {
 
 namespace {
 
-/// The two models on some targets. All three are means over targets, paired by document.
-struct ComparedTargets {
-  std::int64_t first = 0, last = 0;  // positions; 0: the targets of a context length
-  std::int64_t targets = 0;
-  Estimate against_nll;  // of the other model, nats a target
-  Estimate difference;   // nll of the checkpoint minus that of the other
-  Estimate kl;           // KL(other || checkpoint), nats a target
-};
-
-/// Returns a column of sums. sums: of the first block; stride: from one block to the next.
-ComparedTargets compared(const double* sums, std::int64_t stride, std::span<const std::int64_t> documents) {
+/// Adds what a column of sums says of the two models: means over targets, paired by document. sums: of the first block;
+/// stride: from one block to the next.
+nlohmann::ordered_json with_numbers(nlohmann::ordered_json json, const double* sums, std::int64_t stride,
+                                    std::span<const std::int64_t> documents) {
   std::vector<DocumentSum> against, difference, kl;
   double targets = 0;
   for (const std::int64_t document : documents) {
@@ -38,33 +32,29 @@ ComparedTargets compared(const double* sums, std::int64_t stride, std::span<cons
     difference.push_back({document, nll - others, weight});
     kl.push_back({document, divergence, weight});
   }
-  if (kl.empty()) return {};
-  return {.targets = std::llround(targets),
-          .against_nll = estimate_over(against),
-          .difference = estimate_over(difference),
-          .kl = estimate_over(kl)};
-}
-
-nlohmann::ordered_json with_numbers(nlohmann::ordered_json json, const ComparedTargets& at) {
-  json["targets"] = at.targets;
-  json["against_nll"] = at.against_nll.value;
-  json["against_ci95"] = {at.against_nll.ci95.low, at.against_nll.ci95.high};
-  json["difference_nll"] = at.difference.value;
-  json["difference_ci95"] = {at.difference.ci95.low, at.difference.ci95.high};
-  json["kl"] = at.kl.value;
-  json["kl_ci95"] = {at.kl.ci95.low, at.kl.ci95.high};
+  json["targets"] = std::llround(targets);
+  const auto add = [&](const char* name, const char* interval, const std::vector<DocumentSum>& of) {
+    const Estimate estimate = estimate_over(of);
+    json[name] = estimate.value;
+    json[interval] = {estimate.ci95.low, estimate.ci95.high};
+  };
+  add("against_nll", "against_ci95", against);
+  add("difference_nll", "difference_ci95", difference);
+  add("kl", "kl_ci95", kl);
   return json;
 }
 
 /// Returns a row of the table for people. intervals: whether documents are enough for them.
-std::string table_row(std::int64_t length, const ComparedTargets& at, bool intervals) {
-  const auto interval = [&](const Estimate& estimate) {
-    return intervals ? fmt::format("[{:.4f}, {:.4f}]", estimate.ci95.low, estimate.ci95.high) : "-";
+std::string table_row(std::int64_t length, const std::string& position, const nlohmann::ordered_json& at,
+                      bool intervals) {
+  const auto number = [&](const char* name) { return at[name].get<double>(); };
+  const auto interval = [&](const char* name) {
+    return intervals ? fmt::format("[{:.4f}, {:.4f}]", at[name][0].get<double>(), at[name][1].get<double>()) : "-";
   };
-  return fmt::format("{:>9}  {:>15}  {:>9}  {:>9.4f}  {:>10}  {:>20}  {:>9.6f}  {:>18}\n", length,
-                     at.last == 0 ? "targets" : fmt::format("{}-{}", at.first, at.last), at.targets,
-                     at.against_nll.value, fmt::format("{:+.4f}", at.difference.value), interval(at.difference),
-                     at.kl.value, interval(at.kl));
+  return fmt::format("{:>9}  {:>15}  {:>9}  {:>9.4f}  {:>10}  {:>20}  {:>9.6f}  {:>18}\n", length, position,
+                     at["targets"].get<std::int64_t>(), number("against_nll"),
+                     fmt::format("{:+.4f}", number("difference_nll")), interval("difference_ci95"), number("kl"),
+                     interval("kl_ci95"));
 }
 
 }  // namespace
@@ -139,22 +129,25 @@ MetricResult Comparison::finish(const EvaluationTargets& targets) {
   *json = {{"checkpoint", path_}, {"results", nlohmann::ordered_json::array()}};
   std::string rows;
   for (std::int64_t i = 0; i < std::ssize(lengths_); ++i) {
-    const ComparedTargets all = compared(at(i, 0, 0), columns_ * values, documents);
-    if (!std::isfinite(all.against_nll.value) || !std::isfinite(all.kl.value)) {
+    const auto column = [&](nlohmann::ordered_json head, std::int64_t of) {
+      return with_numbers(std::move(head), at(i, 0, of), columns_ * values, documents);
+    };
+    nlohmann::ordered_json row = column({{"context_length", lengths_[i]}}, 0);
+    const double nll = row["against_nll"], kl = row["kl"];
+    if (!std::isfinite(nll) || !std::isfinite(kl)) {
       fail(ExitCode::numeric,
            "--against: at context length {} the other model's loss is {} and the divergence {}: its weights are not "
            "usable",
-           lengths_[i], all.against_nll.value, all.kl.value);
+           lengths_[i], nll, kl);
     }
-    rows += table_row(lengths_[i], all, intervals);
-    nlohmann::ordered_json row = with_numbers({{"context_length", lengths_[i]}}, all);
+    rows += table_row(lengths_[i], "targets", row, intervals);
     for (std::int64_t bucket = 0; bucket + 1 < columns_; ++bucket) {
-      ComparedTargets some = compared(at(i, 0, bucket + 1), columns_ * values, documents);
-      if (some.targets == 0) continue;
-      some.first = bucket == 0 ? 1 : (std::int64_t{1} << (bucket - 1)) + 1;
-      some.last = std::min(std::int64_t{1} << bucket, lengths_[i]);
-      rows += table_row(lengths_[i], some, intervals);
-      row["by_position"].push_back(with_numbers({{"first", some.first}, {"last", some.last}}, some));
+      const std::int64_t first = bucket == 0 ? 1 : (std::int64_t{1} << (bucket - 1)) + 1,
+                         last = std::min(std::int64_t{1} << bucket, lengths_[i]);
+      nlohmann::ordered_json some = column({{"first", first}, {"last", last}}, bucket + 1);
+      if (some["targets"] == 0) continue;
+      rows += table_row(lengths_[i], fmt::format("{}-{}", first, last), some, intervals);
+      row["by_position"].push_back(std::move(some));
     }
     (*json)["results"].push_back(std::move(row));
   }

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -51,6 +50,6 @@ class Comparison : public TargetScorer {
 };
 
 /// The metric `--against`: another model, as open_model() takes it, on the same targets.
-std::shared_ptr<const EvaluationMetric> against_model(std::string path);
+EvaluationMetric against_model(const std::string& path);
 
 }  // namespace ringtrain

@@ -4,7 +4,6 @@
 // begins texts with a token, longppl seeks key tokens in texts with it and scores texts without it, and so does this.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "extras/long_context/key_tokens.h"
@@ -19,6 +18,6 @@ struct LongPplRequest {
 };
 
 /// The metric `--longppl`, on the texts of the longest context length.
-std::shared_ptr<const EvaluationMetric> long_perplexity(LongPplRequest request);
+EvaluationMetric long_perplexity(const LongPplRequest& request);
 
 }  // namespace ringtrain

@@ -50,27 +50,20 @@ void choose_candidates(Encoder& encoder, const TaskAnswer& answer, const Ids& ri
        name_of(kind), most, wanted, most);
 }
 
-/// A text's answer as tokens.
-struct AnswerTokens {
+/// Returns a text's answer as tokens. Adds its parts, whose places are from the answer's begin.
+Ids answer_tokens(Encoder& encoder, const TaskText& text, TaskKind kind, std::int64_t candidates,
+                  std::vector<TaskTrial>& parts) {
   Ids ids;
-  std::vector<TaskTrial> parts;  // places from the answer's begin
-};
-
-AnswerTokens answer_tokens(Encoder& encoder, const TaskText& text, TaskKind kind, std::int64_t candidates) {
-  AnswerTokens answer;
   for (const TaskAnswer& part : text.answers) {
     const Ids before = encoded(encoder, part.before, Preceding::text),
               right = encoded(encoder, part.right, Preceding::text);
-    answer.ids.insert(answer.ids.end(), before.begin(), before.end());
-    TaskTrial trial;
-    trial.depth = part.depth;
-    trial.first = std::ssize(answer.ids);
-    trial.tokens = std::ssize(right);
+    ids.insert(ids.end(), before.begin(), before.end());
+    TaskTrial trial{.depth = part.depth, .first = std::ssize(ids), .tokens = std::ssize(right)};
     choose_candidates(encoder, part, right, kind, candidates, trial);
-    answer.ids.insert(answer.ids.end(), right.begin(), right.end());
-    answer.parts.push_back(std::move(trial));
+    ids.insert(ids.end(), right.begin(), right.end());
+    parts.push_back(std::move(trial));
   }
-  return answer;
+  return ids;
 }
 
 /// Returns the tokens of the longest prompt of at most so many.
@@ -125,17 +118,18 @@ TaskSamples make_task_samples(std::span<const TaskKind> kinds, std::span<const s
   const auto add_text = [&](std::int64_t task, std::int64_t length, std::int64_t depth, std::int64_t sample) {
     const TaskKind kind = kinds[task];
     const TaskText text = make_task(kind, settings, lengths[length], depth, sample);
-    const AnswerTokens answer = answer_tokens(*encoder, text, kind, settings.candidates);
+    std::vector<TaskTrial> parts;
+    const Ids answer = answer_tokens(*encoder, text, kind, settings.candidates, parts);
     const std::uint64_t draw =
         random_bits(settings.seed + 1, Purpose::synthetic_data, static_cast<std::uint64_t>(samples.spans.size()));
-    const std::int64_t room = lengths[length] - std::ssize(answer.ids) - begin_token.has_value();
+    const std::int64_t room = lengths[length] - std::ssize(answer) - begin_token.has_value();
     Ids prompt = longest_prompt(*encoder, text, settings, draw, room, kind, lengths[length]);
     if (begin_token) prompt.insert(prompt.begin(), *begin_token);
     const std::int64_t begin = std::ssize(memory.tokens), asked = std::ssize(prompt);
     memory.tokens.insert(memory.tokens.end(), prompt.begin(), prompt.end());
-    memory.tokens.insert(memory.tokens.end(), answer.ids.begin(), answer.ids.end());
+    memory.tokens.insert(memory.tokens.end(), answer.begin(), answer.end());
     memory.weights.resize(memory.tokens.size(), 0.0F);
-    for (TaskTrial trial : answer.parts) {
+    for (TaskTrial& trial : parts) {
       trial.text = std::ssize(samples.spans);
       trial.task = task;
       trial.length = length;
@@ -144,7 +138,7 @@ TaskSamples make_task_samples(std::span<const TaskKind> kinds, std::span<const s
       std::fill_n(memory.weights.begin() + begin + trial.first, trial.tokens, 1.0F);
       samples.trials.push_back(std::move(trial));
     }
-    samples.spans.push_back({begin, asked + std::ssize(answer.ids) - 1, std::ssize(answer.ids)});
+    samples.spans.push_back({begin, asked + std::ssize(answer) - 1, std::ssize(answer)});
     memory.tokens.push_back(last_token(vocab_size));
     memory.weights.push_back(0.0F);
     memory.offsets.push_back(std::ssize(memory.tokens));

@@ -15,12 +15,12 @@ namespace ringtrain {
 
 /// One scored part of an answer. Tokens are indices in its text.
 struct TaskTrial {
-  std::int64_t text = 0;                 // which of the samples' texts
-  std::int64_t task = 0, length = 0;     // indices of the kind and of the context length
-  std::int64_t depth = 0;                // of its needle
-  std::int64_t first = 0, tokens = 0;    // its tokens
-  std::int64_t decisive = 0;             // the first token in which the candidates differ
-  std::vector<std::int32_t> candidates;  // for that place, all different; the right one is the first
+  std::int64_t text = 0;                      // which of the samples' texts
+  std::int64_t task = 0, length = 0;          // indices of the kind and of the context length
+  std::int64_t depth = 0;                     // of its needle
+  std::int64_t first = 0, tokens = 0;         // its tokens
+  std::int64_t decisive = 0;                  // the first token in which the candidates differ
+  std::vector<std::int32_t> candidates = {};  // for that place, all different; the right one is the first
 };
 
 struct TaskSamples {

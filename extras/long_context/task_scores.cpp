@@ -101,6 +101,22 @@ std::vector<TaskResult> results_of(const TaskSamples& samples, const std::vector
   return results;
 }
 
+class PreparedTasks : public PreparedMetric {
+ public:
+  PreparedTasks(TaskSamples samples, bool greedy) : samples_(std::move(samples)), greedy_(greedy) {}
+  std::string identity() const override { return samples_.tokens->hash(); }
+  std::int64_t sequences() const override { return std::ssize(samples_.spans); }
+  MetricResult evaluate(RankState& state, TargetScorer* /*scorer*/,
+                        const std::function<void(std::int64_t)>& progress) const override {
+    const TaskSummary summary = evaluate_tasks(state, samples_, greedy_, progress);
+    return {std::make_shared<const nlohmann::ordered_json>(tasks_json(summary)), task_tables(summary), {}};
+  }
+
+ private:
+  const TaskSamples samples_;
+  const bool greedy_;
+};
+
 }  // namespace
 
 TaskCell& TaskCell::operator+=(const TaskCell& other) {
@@ -124,11 +140,11 @@ TaskSummary evaluate_tasks(RankState& state, const TaskSamples& samples, bool gr
     if (progress) progress(samples.spans[text].length);
   };
   for_each_span(state, *samples.tokens, samples.spans, {pass, [&] { state.model->evaluate_nothing(); }, {}, "tasks"});
-  return {samples.settings, samples.lengths, greedy, results_of(samples, scores.finish(*state.world))};
+  return {&samples, greedy, results_of(samples, scores.finish(*state.world))};
 }
 
 nlohmann::ordered_json tasks_json(const TaskSummary& summary) {
-  const TaskSettings& settings = summary.settings;
+  const TaskSettings& settings = summary.samples->settings;
   const auto with_numbers = [&](nlohmann::ordered_json json, const TaskCell& cell) {
     json["trials"] = std::llround(cell.trials);
     json["accuracy"] = cell.right / cell.trials;
@@ -149,7 +165,7 @@ nlohmann::ordered_json tasks_json(const TaskSummary& summary) {
     for (std::size_t i = 0; i < task.cells.size(); ++i) {
       for (std::size_t depth = 0; depth < task.cells[i].size(); ++depth) {
         if (task.cells[i][depth].trials == 0) continue;
-        row["cells"].push_back(with_numbers({{"context_length", summary.lengths[i]},
+        row["cells"].push_back(with_numbers({{"context_length", summary.samples->lengths[i]},
                                              {"depth", depth_share(settings, static_cast<std::int64_t>(depth))}},
                                             task.cells[i][depth]));
       }
@@ -160,7 +176,7 @@ nlohmann::ordered_json tasks_json(const TaskSummary& summary) {
 }
 
 std::string task_tables(const TaskSummary& summary) {
-  const TaskSettings& settings = summary.settings;
+  const TaskSettings& settings = summary.samples->settings;
   std::string text = fmt::format("\nTasks: right answers in %, the likeliest of {} candidates; chance is {:.1f}%\n",
                                  settings.candidates, 100 * summary.chance());
   std::string head = fmt::format("{:>9}", "context");
@@ -175,7 +191,7 @@ std::string task_tables(const TaskSummary& summary) {
     if (summary.greedy) text += fmt::format("; greedy text has {:.1f}%", 100 * all.exact / all.trials);
     text += fmt::format("\n{} | nll of the answers\n", head);
     for (std::size_t i = 0; i < task.cells.size(); ++i) {
-      std::string rights = fmt::format("{:>9}", summary.lengths[i]), nlls;
+      std::string rights = fmt::format("{:>9}", summary.samples->lengths[i]), nlls;
       for (const TaskCell& cell : task.cells[i]) {
         rights +=
             fmt::format("  {:>7}", cell.trials == 0 ? "-" : fmt::format("{:.0f}", 100 * cell.right / cell.trials));
@@ -187,29 +203,8 @@ std::string task_tables(const TaskSummary& summary) {
   return text + "\ncolumns: the depth of the needle in the text; nll: nats a token of the answers alone\n";
 }
 
-namespace {
-
-class PreparedTasks : public PreparedMetric {
- public:
-  PreparedTasks(TaskSamples samples, bool greedy) : samples_(std::move(samples)), greedy_(greedy) {}
-  std::string identity() const override { return samples_.tokens->hash(); }
-  std::int64_t sequences() const override { return std::ssize(samples_.spans); }
-  MetricResult evaluate(RankState& state, TargetScorer* /*scorer*/,
-                        const std::function<void(std::int64_t)>& progress) const override {
-    const TaskSummary summary = evaluate_tasks(state, samples_, greedy_, progress);
-    return {std::make_shared<const nlohmann::ordered_json>(tasks_json(summary)), task_tables(summary), {}};
-  }
-
- private:
-  const TaskSamples samples_;
-  const bool greedy_;
-};
-
-class TaskMetric : public EvaluationMetric {
- public:
-  explicit TaskMetric(TaskRequest request) : request_(std::move(request)) {}
-  std::string name() const override { return "tasks"; }
-  std::unique_ptr<PreparedMetric> prepare(const EvaluationSubject& subject) const override {
+EvaluationMetric long_context_tasks(const TaskRequest& request) {
+  const auto prepare = [request](const EvaluationSubject& subject) {
     const std::int64_t vocab_size = subject.config.model.vocab_size;
     if (subject.config.training.device == Device::Kind::cuda) {
       fail(ExitCode::usage, "--tasks: candidates are compared on the CPU; give --device cpu");
@@ -223,20 +218,12 @@ class TaskMetric : public EvaluationMetric {
       fail(ExitCode::usage, "--tasks: the tokenizer of {} has {} tokens, but the model's vocabulary {}",
            subject.source.path, tokenizer->vocab_size(), vocab_size);
     }
-    return std::make_unique<PreparedTasks>(
-        make_task_samples(request_.kinds, subject.targets.request.context_lengths, request_.settings, *tokenizer,
-                          vocab_size, subject.targets.request.begin_token),
-        request_.greedy);
-  }
-
- private:
-  TaskRequest request_;
-};
-
-}  // namespace
-
-std::shared_ptr<const EvaluationMetric> long_context_tasks(TaskRequest request) {
-  return std::make_shared<TaskMetric>(std::move(request));
+    const EvaluationRequest& targets = subject.targets.request;
+    return std::make_unique<PreparedTasks>(make_task_samples(request.kinds, targets.context_lengths, request.settings,
+                                                             *tokenizer, vocab_size, targets.begin_token),
+                                           request.greedy);
+  };
+  return {.name = "tasks", .prepare = prepare};
 }
 
 }  // namespace ringtrain

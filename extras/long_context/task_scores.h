@@ -30,18 +30,18 @@ struct TaskResult {
 };
 
 struct TaskSummary {
-  TaskSettings settings;
-  std::vector<std::int64_t> lengths;
+  const TaskSamples* samples = nullptr;
   bool greedy = false;  // whether exact matches are told
   std::vector<TaskResult> tasks;
 
-  double chance() const { return 1.0 / static_cast<double>(settings.candidates); }
+  double chance() const { return 1.0 / static_cast<double>(samples->settings.candidates); }
 };
 
 /// Returns how far the right answers of some trials lie from chance, in standard deviations of a binomial.
 double deviations(const TaskCell& cell, double chance);
 
-/// Collective over state.world: all ranks pass the same samples and get the same. On the CPU. progress may be null:
+/// Collective over state.world: all ranks pass the same samples, which the summary refers to, and get the same. On the
+/// CPU. progress may be null:
 /// told on every rank of each of its texts' tokens.
 TaskSummary evaluate_tasks(RankState& state, const TaskSamples& samples, bool greedy,
                            const std::function<void(std::int64_t tokens)>& progress);
@@ -58,6 +58,6 @@ struct TaskRequest {
 };
 
 /// The metric `--tasks`, at every context length of the evaluation.
-std::shared_ptr<const EvaluationMetric> long_context_tasks(TaskRequest request);
+EvaluationMetric long_context_tasks(const TaskRequest& request);
 
 }  // namespace ringtrain

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 
 #include "framework/random.h"
@@ -93,9 +92,11 @@ std::string key_of(std::int64_t index) {
   return fmt::format("{}-{}", adjectives[index / std::ssize(nouns)], nouns[index % std::ssize(nouns)]);
 }
 
-template <class Make>
+/// Makes a text of a draw.
+using Make = std::string (*)(Draws&);
+
 std::vector<std::string> different_texts(Draws& draws, std::size_t count, const std::set<std::string>& not_these,
-                                         const Make& make) {
+                                         Make make) {
   std::vector<std::string> made;
   std::set<std::string> known = not_these;
   while (made.size() < count) {
@@ -105,19 +106,20 @@ std::vector<std::string> different_texts(Draws& draws, std::size_t count, const 
   return made;
 }
 
-/// Returns an answer with a pool of wrong ones, those in the text first.
-template <class Make>
-TaskAnswer answer_of(Draws& draws, std::string before, const std::string& right,
-                     const std::vector<std::string>& in_text, const std::set<std::string>& also_right,
-                     std::int64_t depth, const Make& make) {
-  TaskAnswer answer{std::move(before), " " + right, {}, depth};
-  std::set<std::string> known = also_right;
-  known.insert(right);
-  for (const std::string& one : in_text) {
-    if (known.insert(one).second) answer.others.push_back(" " + one);
+/// Adds the values that are asked for, of the needles [first, end), each with wrong answers: those in the text first,
+/// then so many that make() draws. all_right: no value in the text is wrong.
+void add_answers(Draws& draws, TaskText& text, const std::vector<std::string>& values, std::size_t first,
+                 std::size_t end, bool all_right, std::size_t wrong, Make make) {
+  for (std::size_t i = first; i < end; ++i) {
+    TaskAnswer answer{i == first ? "" : ",", " " + values[i], {}, text.needles[i].depth};
+    std::set<std::string> known{values[i]};
+    if (all_right) known.insert(values.begin(), values.end());
+    for (const std::string& one : values) {
+      if (known.insert(one).second) answer.others.push_back(" " + one);
+    }
+    for (const std::string& one : different_texts(draws, wrong, known, make)) answer.others.push_back(" " + one);
+    text.answers.push_back(std::move(answer));
   }
-  for (const std::string& one : different_texts(draws, pool, known, make)) answer.others.push_back(" " + one);
-  return answer;
 }
 
 std::string listed(const std::vector<std::string>& words) {
@@ -126,11 +128,6 @@ std::string listed(const std::vector<std::string>& words) {
     text += (i == 0 ? "" : i + 1 == words.size() ? ", and " : ", ") + words[i];
   }
   return text;
-}
-
-/// The text before the i-th part of an answer.
-std::string separator(std::size_t i) {
-  return i == 0 ? "" : ",";
 }
 
 /// Returns so many depths, the wanted one among them, ascending.
@@ -163,26 +160,15 @@ TaskText make_needles(TaskKind kind, const TaskSettings& settings, Draws& draws,
     text.needles.push_back(
         {fmt::format("One of the special magic numbers for {} is: {}.", keys[i], values[i]), depths[i]});
   }
-  const std::set<std::string> right(values.begin(), values.end());
-  if (!all) {  // the needle at the wanted depth; of several the first
-    const auto asked = static_cast<std::size_t>(std::ranges::find(depths, depth) - depths.begin());
-    text.question = fmt::format(
-        "\nWhat is the special magic number for {0} mentioned in the provided text? The special magic number for {0} "
-        "mentioned in the provided text is",
-        keys[asked]);
-    text.answers.push_back(answer_of(draws, "", values[asked], values, {}, depths[asked], number));
-    return text;
-  }
-  const bool many_values = kind == TaskKind::multivalue;
+  // The needle at the wanted depth; of several the first.
+  const std::size_t asked = all ? 0 : static_cast<std::size_t>(std::ranges::find(depths, depth) - depths.begin());
   text.question = fmt::format(
-      "\nWhat are all the special magic numbers for {0} mentioned in the provided text? The special magic numbers for "
-      "{0} mentioned in the provided text are",
-      many_values ? keys.front() : listed(keys));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    // Each value of a key is right; of several keys the others' values are wrong.
-    text.answers.push_back(answer_of(draws, separator(i), values[i], many_values ? std::vector<std::string>{} : values,
-                                     many_values ? right : std::set<std::string>{}, depths[i], number));
-  }
+      "\nWhat {0} the special magic {1} for {2} mentioned in the provided text? The special magic {1} for {2} "
+      "mentioned "
+      "in the provided text {3}",
+      all ? "are all" : "is", all ? "numbers" : "number", kind == TaskKind::multiquery ? listed(keys) : keys[asked],
+      all ? "are" : "is");
+  add_answers(draws, text, values, asked, all ? values.size() : asked + 1, kind == TaskKind::multivalue, pool, number);
   return text;
 }
 
@@ -202,31 +188,25 @@ TaskText make_variables(const TaskSettings& settings, Draws& draws, std::int64_t
       "\nQuestion: Find all variables that are assigned the value {0} in the text above. Answer: According to the "
       "chain(s) of variable assignment in the text above, {1} variables are assigned the value {0}, they are:",
       value, count);
-  const std::set<std::string> right(chain.begin(), chain.end());
-  for (std::size_t i = 0; i < chain.size(); ++i) {
-    text.answers.push_back(answer_of(draws, separator(i), chain[i], {}, right, depths[i], variable));
-  }
+  add_answers(draws, text, chain, 0, chain.size(), /*all_right=*/true, pool, variable);
   return text;
 }
 
 TaskText make_association(const TaskSettings& settings, Draws& draws, std::int64_t depth) {
   const std::int64_t count = std::min<std::int64_t>(settings.keys, std::ssize(places));
   const std::vector<std::int64_t> depths = depths_with(draws, settings, depth, count),
-                                  people = draws.different(std::ssize(names), std::ssize(names)),
+                                  order = draws.different(std::ssize(names), std::ssize(names)),
                                   where = draws.different(count, std::ssize(places));
+  std::vector<std::string> people;  // those who live somewhere come first
+  for (const std::int64_t index : order) people.emplace_back(names[index]);
   TaskText text;
   text.opening = "Read the following text with care. A question about its characters comes afterwards.\n";
   for (std::size_t i = 0; i < where.size(); ++i) {
-    text.needles.push_back(
-        {fmt::format("{} lives next to {}.", names[people[i]], places[where[i]].landmark), depths[i]});
+    text.needles.push_back({fmt::format("{} lives next to {}.", people[i], places[where[i]].landmark), depths[i]});
   }
   const auto asked = static_cast<std::size_t>(std::ranges::find(depths, depth) - depths.begin());
   text.question = fmt::format("\nQuestion: Which character has visited {}?\nAnswer:", places[where[asked]].city);
-  TaskAnswer answer{"", fmt::format(" {}", names[people[asked]]), {}, depths[asked]};
-  for (std::size_t i = 0; i < people.size(); ++i) {  // those who live somewhere come first
-    if (i != asked) answer.others.push_back(fmt::format(" {}", names[people[i]]));
-  }
-  text.answers.push_back(std::move(answer));
+  add_answers(draws, text, people, asked, asked + 1, /*all_right=*/false, /*wrong=*/0, number);
   return text;
 }
 

@@ -154,7 +154,7 @@ std::unique_ptr<const PreparedEvaluation> prepare_evaluation(const EvaluationOpt
   prepared.targets = choose_targets(*prepared.file, request);
   prepared.table = options.model.table(config.model);
   prepared.purpose = {.training = false, .evaluation_lengths = request.context_lengths};
-  for (const auto& metric : options.metrics) prepared.metrics.push_back(metric->prepare(prepared.subject()));
+  for (const auto& metric : options.metrics) prepared.metrics.push_back(metric.prepare(prepared.subject()));
   return result;
 }
 
@@ -181,10 +181,10 @@ std::vector<AgreedValue> agreed_values(const EvaluationOptions& options, const P
                                   {"--by-position", request.by_position ? "yes" : "no"},
                                   {"the targets' hash", prepared.targets.hash}};
   std::string names;
-  for (const auto& metric : options.metrics) names += " --" + metric->name();
+  for (const auto& metric : options.metrics) names += " --" + metric.name;
   values.push_back({"the metrics", names});
   for (std::size_t i = 0; i < prepared.metrics.size(); ++i) {
-    values.push_back({"--" + options.metrics[i]->name(), prepared.metrics[i]->identity()});
+    values.push_back({"--" + options.metrics[i].name, prepared.metrics[i]->identity()});
   }
   return values;
 }
@@ -225,7 +225,7 @@ EvaluationSummary evaluate_on(RankState& state, const EvaluationOptions& options
   abort_on_error(*state.world, [&] {
     summary.results = *evaluate_targets(state, *prepared.file, prepared.targets, count, nullptr, per_token, scorer);
     for (std::size_t i = 0; i < scorers.size(); ++i) {
-      summary.metrics.emplace_back(options.metrics[i]->name(),
+      summary.metrics.emplace_back(options.metrics[i].name,
                                    prepared.metrics[i]->evaluate(state, scorers[i].get(), count));
     }
   });

@@ -33,7 +33,7 @@ struct EvaluationOptions : Computation {
   EvaluationRequest request;     // part automatic: all of a file that the checkpoint's run was not trained on
   MeshConfig mesh;               // data and sequence; the timeout is the checkpoint's, the backend is the launcher's
   std::optional<Layout> layout;  // nothing: the checkpoint's
-  std::vector<std::shared_ptr<const EvaluationMetric>> metrics;  // also these, in the order of the JSON's fields
+  std::vector<EvaluationMetric> metrics;  // also these, in the order of the JSON's fields
   std::vector<std::string> settings;  // KEY=VALUE of keys that leave weights as they are: model.rope_scaling and others
 };
 

@@ -43,7 +43,7 @@ class TargetScorer {
 struct MetricResult {
   std::shared_ptr<const nlohmann::ordered_json> json;  // the field of `evaluate --output`
   std::string lines;                                   // for people
-  std::string file_text;                               // of EvaluationMetric::output()
+  std::string file_text;                               // of EvaluationMetric::output
 };
 
 /// A metric whose texts are chosen, in one process. Used by the threads of its ranks.
@@ -75,16 +75,13 @@ struct MetricOutput {
 };
 
 /// A metric that was asked for.
-class EvaluationMetric {
- public:
-  virtual ~EvaluationMetric() = default;
-  /// Returns the name of its JSON field. "--" and the name is the flag that asks for it.
-  virtual std::string name() const = 0;
-  /// Returns the files that it reads, which no output may replace.
-  virtual std::vector<std::string> inputs() const { return {}; }
-  virtual std::optional<MetricOutput> output() const { return std::nullopt; }
+struct EvaluationMetric {
+  std::string name;  // of its JSON field; "--" and the name is the flag that asks for it
   /// Chooses the texts. No communication. Throws Error(usage, data, checkpoint).
-  virtual std::unique_ptr<PreparedMetric> prepare(const EvaluationSubject& subject) const = 0;
+  std::function<std::unique_ptr<PreparedMetric>(const EvaluationSubject& subject)> prepare;
+  /// Returns the files that it reads, which no output may replace.
+  std::function<std::vector<std::string>()> inputs = [] { return std::vector<std::string>(); };
+  std::optional<MetricOutput> output = {};
 };
 
 }  // namespace ringtrain

@@ -39,8 +39,8 @@ OutputRules output_rules(const Arguments& arguments, OutputKind kind, OutputMark
   const auto inputs = [options = arguments.options] {
     std::vector<std::string> files = files_of_model(options.checkpoint);
     files.insert(files.end(), {options.data, manifest_path(options.data)});
-    for (const auto& metric : options.metrics) {
-      const std::vector<std::string> more = metric->inputs();
+    for (const EvaluationMetric& metric : options.metrics) {
+      const std::vector<std::string> more = metric.inputs();
       files.insert(files.end(), more.begin(), more.end());
     }
     return files;
@@ -156,7 +156,7 @@ std::vector<Output> open_outputs(const Arguments& arguments) {
   open(arguments.per_token, {"the scores of an evaluation's tokens", "--per-token"}, OutputMark::begins(per_token_head),
        token_lines);
   for (std::size_t i = 0; i < arguments.options.metrics.size(); ++i) {
-    const std::optional<MetricOutput> own = arguments.options.metrics[i]->output();
+    const std::optional<MetricOutput>& own = arguments.options.metrics[i].output;
     if (!own) continue;
     open(own->path, own->kind, own->mark,
          [i](const EvaluationSummary& summary, const auto& /*tokens*/) { return summary.metrics[i].second.file_text; });

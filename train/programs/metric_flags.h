@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <vector>
 
 #include "train/evaluation/evaluation_metric.h"
@@ -14,7 +13,6 @@ namespace ringtrain {
 /// flag of the extras that this build leaves out. Returns what gives, once it is parsed, the metrics that it asks for,
 /// in the order of the JSON's fields: that throws Error(usage) for flags that do not go together, Error(data) for a
 /// file that cannot be read.
-std::function<std::vector<std::shared_ptr<const EvaluationMetric>>()> add_metric_flags(CommandLine& app, int argc,
-                                                                                       char** argv);
+std::function<std::vector<EvaluationMetric>()> add_metric_flags(CommandLine& app, int argc, char** argv);
 
 }  // namespace ringtrain

@@ -17,8 +17,7 @@ constexpr std::array<std::string_view, 14> flags{
 
 }  // namespace
 
-std::function<std::vector<std::shared_ptr<const EvaluationMetric>>()> add_metric_flags(CommandLine& /*app*/, int argc,
-                                                                                       char** argv) {
+std::function<std::vector<EvaluationMetric>()> add_metric_flags(CommandLine& /*app*/, int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i], name = argument.substr(0, argument.find('='));
     if (std::ranges::find(flags, name) == flags.end()) continue;
@@ -27,7 +26,7 @@ std::function<std::vector<std::shared_ptr<const EvaluationMetric>>()> add_metric
          "--preset full builds them",
          name);
   }
-  return [] { return std::vector<std::shared_ptr<const EvaluationMetric>>(); };
+  return [] { return std::vector<EvaluationMetric>(); };
 }
 
 int (*const extend_command)(int argc, char** argv) = nullptr;
