@@ -18,6 +18,7 @@
 #include "framework/storage/strict_json.h"
 #include "layers/check_model.h"
 #include "layers/model_spec.h"
+#include "train/models/model_source.h"
 #include "train/programs/command_line.h"
 #include "train/programs/program.h"
 #include "train/run/config_lookup.h"
@@ -131,12 +132,25 @@ void measure(const Given& given) {
 PlanRequest request_of(const Given& given) {
   PlanRequest request = given.request;
   std::optional<ModelConfig> source;
+  std::int64_t made_for = 0;
   ConfigLookup lookup = config_lookup(say);
-  lookup.model = [&, read = lookup.model](const std::string& from) { return *(source = read(from)); };
+  lookup.model = [&, read = lookup.model](const std::string& from) {
+    if (has_sizes_alone(from)) {
+      source = read(from);
+      made_for = source->max_position_embeddings;
+    } else {
+      const ModelSource opened = open_model(from);
+      for (const std::string& line : opened.logs) say(line);
+      source = opened.model;
+      made_for = opened.context_length;  // of a run, its sequences
+    }
+    return *source;
+  };
   request.config = read_config(given.config, given.settings, ConfigUse::plan, check_model, lookup);
-  if (source && !rescales(*source, request.config.model) && model_spec(*source).positions == Positions::rope) {
-    request.made_for = source->max_position_embeddings;
-  }
+  const ModelConfig& model = request.config.model;
+  if (!source) made_for = model.max_position_embeddings;
+  const bool scaled = source ? rescales(*source, model) : model.rope_scaling.type != RopeType::none;
+  if (!scaled && model_spec(model).positions == Positions::rope) request.made_for = made_for;
   if (request.mean_document > 0 && !parts_documents(request.config.data.packing)) {
     fail(ExitCode::usage,
          "--document-tokens: with data.packing concat every token sees all before it, whatever its document; choose "

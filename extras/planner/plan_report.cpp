@@ -75,8 +75,8 @@ std::string length_lines(const Plan& plan) {
   if (longest > 0) text += fmt::format("longest context that fits on this mesh: {} tokens\n", longest);
   if (made_for > 0 && std::max(longest, plan.request.config.training.seq_len) > made_for) {
     text += fmt::format(
-        "caution: beyond the {} tokens that the model of model.from was made for, its rotary positions are not scaled; "
-        "set model.rope_scaling (type yarn, factor, original_max_position_embeddings) or model.rope_theta\n",
+        "caution: beyond the {} tokens that the model was made for, its rotary positions are not scaled; set "
+        "model.rope_scaling (type yarn, factor, original_max_position_embeddings) or model.rope_theta\n",
         made_for);
   }
   return text;

@@ -132,6 +132,11 @@ TEST_F(PlanProgram, PlansAConfigWhoseModelIsElsewhere) {
   call("plan", "--config tuned.yaml --output plan.json");
   std::ifstream file(at("plan.json"));
   EXPECT_EQ(json::parse(file).at("parameters"), 26816);
+  EXPECT_NE(
+      run("--config '" + at("tuned.yaml") + "' --set model.from='" + at("run") + "'").text.find("beyond the 64 tokens"),
+      std::string::npos);
+  EXPECT_NE(run("--config configs/tiny.yaml --set model.max_position_embeddings=32").text.find("beyond the 32 tokens"),
+            std::string::npos);
   refused("--config '" + at("tuned.yaml") + "' --set model.from=nowhere", "nowhere");
 }
 
@@ -146,15 +151,11 @@ TEST_F(PlanProgram, PlansAModelOfWhichThereIsNoMoreThanItsConfig) {
   EXPECT_EQ(json::parse(std::ifstream(at("plan.json"))).at("parameters"), 134515008);
   // Beyond its 8,192 tokens, and with the warning that train gives, whether asked for more or with room for more.
   for (const char* length : {"8192", "16384"}) {
-    const std::string command = from_folder + "plan' --config tuned.yaml --set training.seq_len=" + length;
-    ASSERT_EQ(std::system((command + " --hardware h200 >out 2>&1").c_str()), 0);
-    std::ifstream out(at("out"));
-    const std::string said(std::istreambuf_iterator<char>(out), {});
+    const std::string asked = "--config '" + at("tuned.yaml") + "' --hardware h200 --set training.seq_len=" + length +
+                              " --set model.from='" + at("smollm2") + "'";
+    const std::string said = run(asked).text, scaled = run(asked + " --set model.rope_theta=1e6").text;
     EXPECT_NE(said.find("caution: beyond the 8192 tokens"), std::string::npos) << said;
-    ASSERT_EQ(std::system((command + " --hardware h200 --set model.rope_theta=1e6 >out 2>&1").c_str()), 0);
-    std::ifstream scaled(at("out"));
-    const std::string text(std::istreambuf_iterator<char>(scaled), {});
-    EXPECT_EQ(text.find("caution: beyond"), std::string::npos) << text;
+    EXPECT_EQ(scaled.find("caution: beyond"), std::string::npos) << scaled;
   }
 }
 

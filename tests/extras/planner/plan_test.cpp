@@ -206,7 +206,7 @@ TEST(Plan, ATableOfPositionsLimitsTheContextAndRotaryPositionsAreWarnedOf) {
     request.config.training.seq_len = length;
     const std::string text = plan_report(make_plan(request));
     EXPECT_NE(text.find(fmt::format("fits on this mesh: {} tokens", roomy)), std::string::npos) << text;
-    return text.find(fmt::format("beyond the {} tokens that the model of model.from", made_for)) != std::string::npos;
+    return text.find(fmt::format("beyond the {} tokens that the model was made for", made_for)) != std::string::npos;
   };
   EXPECT_TRUE(warned(1002, 1000));
   EXPECT_TRUE(warned(1002, 1004));
