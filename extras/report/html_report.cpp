@@ -108,7 +108,8 @@ std::string comparison(const ShownRun& a, const ShownRun& b) {
   for (auto row = b.metrics.steps.rbegin(); row != b.metrics.steps.rend(); ++row) {
     const auto same = std::ranges::lower_bound(a.metrics.steps, row->step, {}, &StepRow::step);
     if (same == a.metrics.steps.end() || same->step != row->step) continue;
-    add(fmt::format("loss of step {}, the last of both", row->step), same->loss, row->loss, four_digits);
+    add(fmt::format("loss of step {}, the last of both", row->step), same->numbers.at("loss"), row->numbers.at("loss"),
+        four_digits);
     break;
   }
   for (const ChartPoint& of_a : last_by_length(a, "nll", "ci95")) {
@@ -148,7 +149,7 @@ std::string memory_part(const ShownRun& shown) {
 std::string curves(const ShownRuns& runs) {
   struct Curve {
     const char *title, *unit;
-    double StepRow::*field;
+    std::string_view field;
     double scale;
     bool marked;
   };
@@ -158,14 +159,13 @@ std::string curves(const ShownRuns& runs) {
   }
   std::string figures;
   for (const Curve& one :
-       {Curve{"Loss", "nats a token", &StepRow::loss, 1, true},
-        Curve{"Gradient norm", "", &StepRow::grad_norm, 1, true}, Curve{"Learning rate", "", &StepRow::lr, 1, false},
-        Curve{"Tokens a second", "", &StepRow::tokens_per_second, 1, true},
-        Curve{"MFU", "% of the peak", &StepRow::mfu, 100, true},
-        Curve{"Loss", "standard deviations from the steps before", &StepRow::loss_z, 1, true},
-        Curve{"Gradient norm", "standard deviations likewise", &StepRow::grad_norm_z, 1, true},
-        Curve{"Waiting for the ring", "seconds of rank 0, a step", &StepRow::ring_wait_seconds, 1, false}}) {
-    Chart chart{.title = one.title, .unit = one.unit, .smooth = one.field != &StepRow::lr};
+       {Curve{"Loss", "nats a token", "loss", 1, true}, Curve{"Gradient norm", "", "grad_norm", 1, true},
+        Curve{"Learning rate", "", "lr", 1, false}, Curve{"Tokens a second", "", "tokens_per_second", 1, true},
+        Curve{"MFU", "% of the peak", "mfu", 100, true},
+        Curve{"Loss", "standard deviations from the steps before", "loss_z", 1, true},
+        Curve{"Gradient norm", "standard deviations likewise", "grad_norm_z", 1, true},
+        Curve{"Waiting for the ring", "seconds of rank 0, a step", "ring_wait_seconds", 1, false}}) {
+    Chart chart{.title = one.title, .unit = one.unit, .smooth = one.field != "lr"};
     if (one.marked) chart.marks = marks;
     for (const ShownRun& shown : runs) {
       ChartSeries series{runs.size() > 1 ? shown.name : "", points_of(shown, one.field)};
@@ -190,8 +190,8 @@ std::string events_part(const ShownRun& shown) {
   for (std::size_t i = 0; i < std::min(most, events.size()); ++i) {
     const auto& [row, kind, more] = events[i];
     const std::string_view words = std::ranges::find(mark_kinds, kind, &MarkKind::name)->words;
-    rows.push_back({fmt::format("{}", row->step), fmt::format("{}{}", words, more), four_digits(row->loss),
-                    four_digits(row->grad_norm)});
+    rows.push_back({fmt::format("{}", row->step), fmt::format("{}{}", words, more),
+                    four_digits(row->numbers.at("loss")), four_digits(row->numbers.at("grad_norm"))});
   }
   return heading(fmt::format("Events: {}", events.size())) + table(rows, "events") +
          (events.size() > most ? remark(fmt::format("The first {} of {}.", most, events.size())) : "");

@@ -25,7 +25,7 @@ h1{font-size:1.6rem;line-height:1.2;margin:0}h2{font-size:1.1rem;margin:2.2rem 0
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(8.2rem,1fr));gap:.7rem;margin:1.2rem 0}
 .tiles div{background:var(--tile);border:1px solid var(--line);border-radius:.6rem;padding:.6rem .8rem}
 .tiles b{display:block;font-size:1.35rem;font-weight:600;line-height:1.3}.tiles span{color:var(--soft);font-size:.85rem}
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(26rem,100%),1fr));gap:1.2rem 1.5rem}
+.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(26rem,100%),1fr));gap:1.2rem 1.5rem}
 figure{margin:0;min-width:0;break-inside:avoid}figcaption{font-size:.9rem}figcaption b{font-weight:600}
 svg{display:block;width:100%;height:auto;margin-top:.2rem}svg text{font-size:11px;fill:var(--soft)}
 .grid{stroke:var(--line);stroke-width:1}.zero{stroke:var(--soft);stroke-width:1}

@@ -1,7 +1,5 @@
 #include "extras/report/run_metrics.h"
 
-#include <map>
-
 #include "framework/error.h"
 #include "train/run/metrics_lines.h"
 
@@ -28,22 +26,16 @@ bool has_shape(const json& line, bool evaluation) {
 }
 
 StepRow row_of(const MetricsEntry& entry) {
-  const auto number = [&](const char* name) { return number_in(entry.json, name); };
   const auto flag = [&](const char* name) { return entry.json.value(name, json()) == true; };
-  return {.step = entry.step,
-          .tokens = number("tokens"),
-          .loss = number("loss"),
-          .grad_norm = number("grad_norm"),
-          .lr = number("lr"),
-          .seconds = number("seconds"),
-          .tokens_per_second = number("tokens_per_second"),
-          .mfu = number("mfu"),
-          .loss_z = number("loss_z"),
-          .grad_norm_z = number("grad_norm_z"),
-          .ring_wait_seconds = number("ring_wait_seconds"),
-          .empty = flag("empty"),
-          .spike = flag("loss_spike"),
-          .started = entry.json.contains("started")};
+  StepRow row{.step = entry.step,
+              .empty = flag("empty"),
+              .spike = flag("loss_spike"),
+              .started = entry.json.contains("started")};
+  for (const char* const name : {"tokens", "loss", "grad_norm", "lr", "seconds", "tokens_per_second", "mfu", "loss_z",
+                                 "grad_norm_z", "ring_wait_seconds"}) {
+    row.numbers[name] = number_in(entry.json, name);
+  }
+  return row;
 }
 
 }  // namespace

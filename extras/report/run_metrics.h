@@ -2,18 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ringtrain {
 
-/// What the line of a step says; NaN where it has no number.
+/// What the line of a step says.
 struct StepRow {
   std::int64_t step = 0;
-  double tokens = 0, loss = 0, grad_norm = 0, lr = 0, seconds = 0, tokens_per_second = 0, mfu = 0, loss_z = 0,
-         grad_norm_z = 0, ring_wait_seconds = 0;
+  std::map<std::string_view, double> numbers = {};  // by the names of the line that a page shows; NaN where it has none
   bool empty = false, spike = false;
   bool started = false;  // it is the first of a process
 };

@@ -15,15 +15,15 @@ namespace {
 
 using nlohmann::json;
 
-/// Returns the median of a field over the steps but the first of each process, which meets cold caches; NaN if none has
-/// a number.
-template <double StepRow::*field>
-double median(const ShownRun& shown) {
+/// Returns the median of a number over the steps but the first of each process, which meets cold caches; NaN if none
+/// has it.
+double median(const ShownRun& shown, std::string_view name) {
   std::vector<double> values, warm;
   for (const StepRow& row : shown.metrics.steps) {
-    if (!std::isfinite(row.*field)) continue;
-    values.push_back(row.*field);
-    if (!row.started) warm.push_back(row.*field);
+    const double value = row.numbers.at(name);
+    if (!std::isfinite(value)) continue;
+    values.push_back(value);
+    if (!row.started) warm.push_back(value);
   }
   if (!warm.empty()) values = std::move(warm);
   if (values.empty()) return std::nan("");
@@ -32,13 +32,13 @@ double median(const ShownRun& shown) {
 }
 
 double last_loss(const ShownRun& shown) {
-  const std::vector<ChartPoint> points = points_of(shown, &StepRow::loss);
+  const std::vector<ChartPoint> points = points_of(shown, "loss");
   return points.empty() ? std::nan("") : smoothed(points).back();
 }
 
 double training_seconds(const ShownRun& shown) {
   double sum = 0;
-  for (const ChartPoint& point : points_of(shown, &StepRow::seconds)) sum += point.y;
+  for (const ChartPoint& point : points_of(shown, "seconds")) sum += point.y;
   return sum;
 }
 
@@ -48,10 +48,10 @@ std::string percent(double share) {
 
 }  // namespace
 
-std::vector<ChartPoint> points_of(const ShownRun& shown, double StepRow::*field) {
+std::vector<ChartPoint> points_of(const ShownRun& shown, std::string_view name) {
   std::vector<ChartPoint> points;
   for (const StepRow& row : shown.metrics.steps) {
-    if (std::isfinite(row.*field)) points.push_back({static_cast<double>(row.step), row.*field});
+    if (std::isfinite(row.numbers.at(name))) points.push_back({static_cast<double>(row.step), row.numbers.at(name)});
   }
   return points;
 }
@@ -60,11 +60,13 @@ const std::vector<Measure>& measures() {
   static const std::vector<Measure> all{
       {"loss, smoothed", last_loss, four_digits},
       {"steps", [](const ShownRun& shown) { return static_cast<double>(shown.last().step); }, four_digits, "steps"},
-      {"tokens", [](const ShownRun& shown) { return shown.last().tokens; }, four_digits},
+      {"tokens", [](const ShownRun& shown) { return shown.last().numbers.at("tokens"); }, four_digits},
       {"time in steps", training_seconds, human_duration},
-      {"seconds a step, median", median<&StepRow::seconds>, four_digits, "step_seconds"},
-      {"tokens a second, median", median<&StepRow::tokens_per_second>, four_digits, "tokens_per_second"},
-      {"MFU, median", median<&StepRow::mfu>, percent, "mfu"}};
+      {"seconds a step, median", [](const ShownRun& shown) { return median(shown, "seconds"); }, four_digits,
+       "step_seconds"},
+      {"tokens a second, median", [](const ShownRun& shown) { return median(shown, "tokens_per_second"); }, four_digits,
+       "tokens_per_second"},
+      {"MFU, median", [](const ShownRun& shown) { return median(shown, "mfu"); }, percent, "mfu"}};
   return all;
 }
 
@@ -81,7 +83,7 @@ std::vector<RunEvent> events_of(const ShownRun& shown) {
     }
     if (row.spike) events.push_back({&row, "spike", ""});
     if (row.empty) events.push_back({&row, "empty", ""});
-    const bool finite = std::isfinite(row.loss) && std::isfinite(row.grad_norm);
+    const bool finite = std::isfinite(row.numbers.at("loss")) && std::isfinite(row.numbers.at("grad_norm"));
     if (!row.empty && !finite) events.push_back({&row, "nonfinite", ""});
   }
   return events;

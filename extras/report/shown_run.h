@@ -31,8 +31,8 @@ struct ShownRun {
 };
 using ShownRuns = std::vector<ShownRun>;
 
-/// Returns a field of every step that has it as a number.
-std::vector<ChartPoint> points_of(const ShownRun& shown, double StepRow::*field);
+/// Returns a number of every step that has it.
+std::vector<ChartPoint> points_of(const ShownRun& shown, std::string_view name);
 
 /// One number that sums a run up.
 struct Measure {
