@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/preparation/sources.h"
+#include "data/token_file.h"
 #include "data/token_manifest.h"
 #include "extras/extend/extension_page.h"
 #include "extras/planner/measure.h"
@@ -137,12 +138,9 @@ checkpoint: {{interval: 1, keep: 2}}
   /// Returns the seconds of training on the sequences of one token file alone. Packed documents do not see each other,
   /// which spares attention.
   double training_seconds(const char* name) const {
-    const TokenManifest manifest = read_manifest(at(name));
-    const auto count = [&](const char* dataset) {
-      const Hdf5Dataset* const found = find_dataset(manifest.datasets, dataset);
-      return found == nullptr ? 0.0 : static_cast<double>(found->count());
-    };
-    return plan({}, count("tokens") / std::max(1.0, count("document_offsets") - 1)).hours * 3600;
+    const std::unique_ptr<TokenFile> file = TokenFile::open(at(name));
+    const auto documents = static_cast<double>(std::ssize(file->document_offsets()) - 1);
+    return plan({}, static_cast<double>(file->token_count()) / documents).hours * 3600;
   }
   double evaluation_seconds(const std::string& lengths, std::int64_t blocks) const {
     const auto key = [](const char* name, auto value) { return fmt::format("evaluation.{}={}", name, value); };
@@ -191,22 +189,13 @@ checkpoint: {{interval: 1, keep: 2}}
 
   void score(const std::string& name, const std::string& checkpoint, const Words& files, const Words& flags) {
     const FileHashes reads = folder_.hashes_of(joined(files, {scored_, manifest_path(scored_)}));
-    folder_.run({name, "Evaluating: " + name, reads, {name + ".json", name + ".jsonl"}}, [&] {
-      const Words words{"evaluate",
-                        "--checkpoint",
-                        checkpoint,
-                        "--mesh",
-                        fmt::format("1x{}", asked_.ring),
-                        "--data",
-                        scored_,
-                        "--part",
-                        asked_.held_out.empty() ? "validation" : "whole",
-                        "--target-tokens",
-                        std::to_string(targets()),
-                        "--output",
-                        at(name + ".json"),
-                        "--per-token",
-                        at(name + ".jsonl")};
+    const std::string mesh = fmt::format("1x{}", asked_.ring), tokens = std::to_string(targets()),
+                      part = asked_.held_out.empty() ? "validation" : "whole", json = name + ".json",
+                      scores = name + ".jsonl";
+    folder_.run({name, "Evaluating: " + name, reads, {json, scores}}, [&] {
+      const Words words{"evaluate", "--checkpoint", checkpoint, "--mesh",      mesh,
+                        "--data",   scored_,        "--part",   part,          "--target-tokens",
+                        tokens,     "--output",     at(json),   "--per-token", at(scores)};
       run_command_(joined(words, flags));
     });
   }

@@ -12,6 +12,8 @@
 
 namespace ringtrain {
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PartRecord, read, made, seconds)
+
 namespace {
 
 constexpr const char* writer = "ringtrain extend";
@@ -63,19 +65,14 @@ void ExtensionFolder::read_record() {
     const auto record = parse_strict_json(text);
     if (record.at("written_by") != writer) throw std::runtime_error("another program wrote it");
     options_ = record.at("options").get<OptionValues>();
-    for (const auto& [name, part] : record.at("parts").items()) {
-      records_[name] = {part.at("read").get<FileHashes>(), part.at("made").get<FileHashes>(), part.at("seconds")};
-    }
+    records_ = record.at("parts").get<std::map<std::string, PartRecord>>();
   } catch (const std::exception& error) {
     fail(ExitCode::usage, "{}: is no record of extend ({}); choose another --output", at(record_name), error.what());
   }
 }
 
 void ExtensionFolder::save() const {
-  nlohmann::ordered_json json{{"options", options_}, {"parts", nlohmann::ordered_json::object()}};
-  for (const auto& [name, record] : records_) {
-    json["parts"][name] = {{"read", record.read}, {"made", record.made}, {"seconds", record.seconds}};
-  }
+  const nlohmann::json json{{"options", options_}, {"parts", records_}};
   write_file(at(record_name), marked_json(writer, json_text(json, 2)) + "\n", ExitCode::usage);
 }
 
@@ -134,7 +131,7 @@ void ExtensionFolder::run(const ExtensionPart& part, const std::function<void()>
   std::vector<std::string> paths;
   for (const std::string& name : part.makes) paths.push_back(at(name));
   if (is_done(part, paths)) return;
-  Record& record = records_[part.name];
+  PartRecord& record = records_[part.name];
   record = {part.reads, {}, 0};
   save();
   for (const std::string& path : paths) {

@@ -26,6 +26,12 @@ struct ExtensionPart {
   bool resumes = false;            // it continues what a killed one left; of others that is removed
 };
 
+/// What is kept of a part. made: empty until it is done.
+struct PartRecord {
+  FileHashes read, made;
+  double seconds = 0;
+};
+
 class ExtensionFolder {
  public:
   /// Makes the folder or continues one, and keeps other processes out as long as this object lives. Throws Error(usage)
@@ -43,10 +49,6 @@ class ExtensionFolder {
   double seconds(const std::string& part) const { return records_.at(part).seconds; }
 
  private:
-  struct Record {
-    FileHashes read, made;  // made: empty until it is done
-    double seconds = 0;
-  };
   bool is_done(const ExtensionPart& part, const std::vector<std::string>& paths);
   void check_inputs(const ExtensionPart& part) const;
   void read_record();
@@ -55,7 +57,7 @@ class ExtensionFolder {
   std::string path_;
   FileLock lock_;
   OptionValues options_;
-  std::map<std::string, Record> records_;                            // by part
+  std::map<std::string, PartRecord> records_;                        // by part
   std::map<std::string, std::pair<FileStamp, std::string>> hashed_;  // by path: a file is read once while it stays
 };
 
