@@ -23,13 +23,12 @@ def shortened(text):
 def summary(output, file, forms, numbers, example):
     def line(name, text):
         return f"  {name:<22} {text}"
-    share = 100 * file.learned / file.total
     lines = [str(output), line("rows", f"{numbers['rows']:,}, thereof {numbers['broken']:,} broken and left out, "
                                        f"{numbers['empty']:,} empty and left out"),
              line("documents", f"{len(file.lengths):,}, {numbers['validation']:,} for validation"),
              line("read as", ", ".join(f"{form} {count:,}" for form, count in forms.counts.items())),
              line("tokens", f"{file.total:,}; the longest document has {max(file.lengths):,}"),
-             line("learned", f"{file.learned:,} tokens, {share:.1f}%; the others are context alone"),
+             line("learned", f"{file.learned:,} tokens, {file.learned / file.total:.1%}; the others are context alone"),
              line("tokenizer", numbers["tokenizer"])]
     if forms.counts.keys() - {"conversation", "tokens"}:
         lines.append(line("texts", f"begin with {numbers['begin'] or 'no token'}, as the tokenizer begins them"))
