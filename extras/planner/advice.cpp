@@ -38,8 +38,8 @@ std::string what_lacks(const MemoryNeed& need, const Hardware& hardware) {
 /// Returns the names of hardware files with room for the config, of what ringtrain has code for.
 std::vector<std::string> roomy_hardware(const Config& config, bool cores) {
   std::vector<std::string> names;
-  for (const std::string& name : hardware_names()) {
-    const Hardware other = read_hardware(find_hardware(name));
+  for (const auto& [name, path] : hardware_files()) {
+    const Hardware other = read_hardware(path);
     if ((other.cores > 0) != cores) continue;
     if (other.peak(config.training.dtype) > 0 && memory_need(config, other).fits(other)) names.push_back(name);
   }

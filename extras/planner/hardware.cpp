@@ -3,14 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <filesystem>
-#include <functional>
 #include <set>
 #include <system_error>
-#include <variant>
 
 #include "framework/config/config_values.h"
 #include "framework/config/yaml_tree.h"
@@ -23,129 +19,76 @@ namespace ringtrain {
 namespace {
 
 constexpr std::int64_t largest_file = 1 << 20;
+constexpr RealRange rate{0, 1e30, true}, share{0, 1, true}, seconds{0, 1e6};
+constexpr IntegerRange count{0, 1 << 20}, group{1, 1 << 30};
 
-/// Refuses a file: the first mistake is an Error.
-struct Reader {
-  const std::string& path;
+/// Takes keys from a map of a file; those of a map within it are "memory.bytes". The first mistake is an Error.
+class MapReader {
+ public:
+  MapReader(const std::string& path, const YamlValue& map) : path_(path), line_(map.line) { add(map, ""); }
 
   [[noreturn]] void refuse(int line, const std::string& what) const {
-    fail(ExitCode::usage, "{}:{}: {}", path, line, what);
+    fail(ExitCode::usage, "{}:{}: {}", path_, line, what);
   }
-  ReportProblem problem(const std::string& key) const {
-    return [this, key](int line, const std::string& what) { refuse(line, key + " " + what); };
+  /// Calls read(value, report) for a key that is there.
+  template <class Read>
+  void take(const char* name, const Read& read) {
+    names_.push_back(name);
+    const auto entry = entries_.find(name);
+    if (entry == entries_.end()) return;
+    read(entry->second.value,
+         [&](int line, const std::string& what) { refuse(line, fmt::format("{} {}", name, what)); });
   }
-};
-
-/// A number of a map, or of a map within it: "memory.bytes".
-template <class Of>
-struct Key {
-  const char* name;
-  std::variant<double Of::*, std::int64_t Of::*> member;
-  RealRange range;
-  bool required = false;
-};
-
-constexpr RealRange rate{0, 1e30, true}, share{0, 1, true}, seconds{0, 1e6}, count{0, 1 << 20}, group{1, 1 << 30};
-constexpr bool required = true;
-
-constexpr std::array level_keys{Key<LinkLevel>{"ranks", &LinkLevel::ranks, group, required},
-                                Key<LinkLevel>{"bandwidth", &LinkLevel::bandwidth, rate, required},
-                                Key<LinkLevel>{"latency", &LinkLevel::latency, seconds},
-                                Key<LinkLevel>{"core_bandwidth", &LinkLevel::core_bandwidth, rate}};
-constexpr std::array block_keys{Key<BlockShare>{"tokens", &BlockShare::tokens, group, required},
-                                Key<BlockShare>{"share", &BlockShare::share, share, required}};
-/// The numbers of a hardware file; besides these it has a name, what was measured, and two lists.
-constexpr std::array hardware_keys{
-    Key<Hardware>{"cores", &Hardware::cores, count},
-    Key<Hardware>{"peak_flops.bfloat16", &Hardware::peak_bfloat16, rate},
-    Key<Hardware>{"peak_flops.float32", &Hardware::peak_float32, rate},
-    Key<Hardware>{"peak_flops.float64", &Hardware::peak_float64, rate},
-    Key<Hardware>{"efficiency.matmul", &Hardware::matmul_efficiency, share, required},
-    Key<Hardware>{"efficiency.attention_forward", &Hardware::attention_forward_efficiency, share, required},
-    Key<Hardware>{"efficiency.attention_backward", &Hardware::attention_backward_efficiency, share, required},
-    Key<Hardware>{"multiprocessors", &Hardware::multiprocessors, count},
-    Key<Hardware>{"memory.bytes", &Hardware::memory_bytes, rate, required},
-    Key<Hardware>{"memory.bandwidth", &Hardware::memory_bandwidth, rate, required},
-    Key<Hardware>{"host_bandwidth", &Hardware::host_bandwidth, rate},
-    Key<Hardware>{"kernel_seconds", &Hardware::kernel_seconds, seconds},
-    Key<Hardware>{"pair_seconds.forward", &Hardware::pair_seconds_forward, seconds},
-    Key<Hardware>{"pair_seconds.backward", &Hardware::pair_seconds_backward, seconds},
-    Key<Hardware>{"product_bandwidth", &Hardware::product_bandwidth, rate},
-    Key<Hardware>{"node.ranks", &Hardware::node_ranks, group},
-    Key<Hardware>{"node.memory", &Hardware::node_memory, rate}};
-
-template <class Of>
-void read_number(const Reader& reader, const YamlEntry& entry, const Key<Of>& key, Of& out) {
-  if (const auto* real = std::get_if<double Of::*>(&key.member)) {
-    read_real(entry.value, key.range, out.**real, reader.problem(key.name));
-  } else {
-    const IntegerRange range{static_cast<std::int64_t>(key.range.low), static_cast<std::int64_t>(key.range.high)};
-    read_integer(entry.value, range, out.*std::get<std::int64_t Of::*>(key.member), reader.problem(key.name));
+  void real(const char* name, double& to, const RealRange& range) {
+    take(name, [&](const YamlValue& value, const ReportProblem& report) { read_real(value, range, to, report); });
   }
-}
-
-/// Calls take(name, entry) for each entry of a map and of the maps within it.
-void for_each_entry(const YamlValue& map, const std::string& section,
-                    const std::function<void(const std::string&, const YamlEntry&)>& take) {
-  for (const YamlEntry& entry : map.entries) {
-    if (entry.value.kind == YamlValue::Kind::map) {
-      for_each_entry(entry.value, section + entry.key + ".", take);
-    } else {
-      take(section + entry.key, entry);
+  void integer(const char* name, std::int64_t& to, const IntegerRange& range) {
+    take(name, [&](const YamlValue& value, const ReportProblem& report) { read_integer(value, range, to, report); });
+  }
+  /// Reads a list of maps, whose numbers of the key `order` ascend: read(reader, item) returns it.
+  template <class Item, class Read>
+  void list(const char* name, const char* order, std::vector<Item>& items, const Read& read) {
+    take(name, [&](const YamlValue& value, const ReportProblem&) {
+      std::int64_t before = 0;
+      for (const YamlValue& map : value.items) {
+        MapReader reader(path_, map);
+        const std::int64_t number = read(reader, items.emplace_back());
+        if (number <= before) {
+          refuse(map.line, fmt::format("{} of {} follow {}: the fewest come first", order, number, before));
+        }
+        before = number;
+      }
+    });
+  }
+  /// Refuses a map with a key that nobody asked for, or without one of these.
+  void finish(std::initializer_list<const char*> required) const {
+    for (const auto& [name, entry] : entries_) {
+      if (std::ranges::count(names_, name) > 0) continue;
+      const std::string nearest = nearest_name(name, names_);
+      refuse(entry.line, fmt::format("{} is no key{}", name, nearest.empty() ? "" : "; did you mean " + nearest + "?"));
+    }
+    for (const char* const name : required) {
+      if (!entries_.contains(name)) refuse(line_, fmt::format("{} is missing", name));
     }
   }
-}
 
-/// Reads a map whose keys are all known and appear once; those required are there. take_other: returns whether it has
-/// read an entry that is no number.
-template <class Of>
-void read_map(const Reader& reader, const YamlValue& map, const auto& keys,
-              const std::function<bool(const YamlEntry&)>& take_other, Of& out) {
-  std::set<std::string> found;
-  std::vector<std::string> names;
-  for (const Key<Of>& key : keys) names.push_back(key.name);
-  for_each_entry(map, "", [&](const std::string& name, const YamlEntry& entry) {
-    if (!found.insert(name).second) reader.refuse(entry.line, name + " is given twice");
-    const auto key = std::ranges::find(keys, name, &Key<Of>::name);
-    if (key != keys.end()) return read_number(reader, entry, *key, out);
-    if (take_other && take_other(entry)) return;
-    const std::string nearest = nearest_name(name, names);
-    reader.refuse(entry.line,
-                  fmt::format("{} is no key{}", name, nearest.empty() ? "" : "; did you mean " + nearest + "?"));
-  });
-  for (const Key<Of>& key : keys) {
-    if (key.required && !found.contains(key.name)) reader.refuse(map.line, fmt::format("{} is missing", key.name));
-  }
-}
-
-/// Reads a list of maps, in which `order` ascends.
-template <class Of>
-void read_list(const Reader& reader, const YamlEntry& entry, const auto& keys, std::int64_t Of::*order,
-               std::vector<Of>& items) {
-  for (const YamlValue& value : entry.value.items) {
-    Of item;
-    read_map(reader, value, keys, {}, item);
-    if (!items.empty() && item.*order <= items.back().*order) {
-      reader.refuse(value.line, fmt::format("{} of {} follow {}: the fewest come first", keys[0].name, item.*order,
-                                            items.back().*order));
+ private:
+  void add(const YamlValue& map, const std::string& section) {
+    for (const YamlEntry& entry : map.entries) {
+      const std::string name = section + entry.key;
+      if (entry.value.kind == YamlValue::Kind::map) {
+        add(entry.value, name + ".");
+      } else if (!entries_.emplace(name, entry).second) {
+        refuse(entry.line, name + " is given twice");
+      }
     }
-    items.push_back(item);
   }
-}
 
-/// Returns the folders that may hold hardware files, the likeliest first.
-std::vector<std::string> hardware_folders() {
-  std::vector<std::string> folders{"configs/hardware"};
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return folders;
-  const std::filesystem::path bin = program.parent_path();
-  for (const char* relative : {"../share/ringtrain/hardware", "../../share/ringtrain/hardware",  // installed
-                               "../configs/hardware", "../../../configs/hardware"}) {            // a bundle, a build
-    folders.push_back((bin / relative).lexically_normal().string());
-  }
-  return folders;
-}
+  const std::string& path_;
+  const int line_;
+  std::map<std::string, YamlEntry> entries_;
+  std::vector<std::string> names_;  // that were asked for
+};
 
 }  // namespace
 
@@ -154,18 +97,14 @@ double Hardware::peak(DType dtype) const {
 }
 
 double Hardware::attention_share(double tokens) const {
-  if (attention_blocks.empty() || tokens >= static_cast<double>(attention_blocks.back().tokens)) {
-    return attention_blocks.empty() ? 1 : attention_blocks.back().share;
-  }
-  const BlockShare& shortest = attention_blocks.front();
-  if (tokens <= static_cast<double>(shortest.tokens)) {
-    return shortest.share * std::max(1.0, tokens) / static_cast<double>(shortest.tokens);
-  }
   const auto longer = std::ranges::find_if(
       attention_blocks, [&](const BlockShare& block) { return static_cast<double>(block.tokens) > tokens; });
-  const BlockShare &low = longer[-1], &high = *longer;
+  if (longer == attention_blocks.end()) return attention_blocks.empty() ? 1 : attention_blocks.back().share;
+  const auto length = static_cast<double>(longer->tokens);
+  if (longer == attention_blocks.begin()) return longer->share * std::max(1.0, tokens) / length;
+  const BlockShare& low = longer[-1];
   const auto from = static_cast<double>(low.tokens);
-  return std::lerp(low.share, high.share, std::log(tokens / from) / std::log(static_cast<double>(high.tokens) / from));
+  return std::lerp(low.share, longer->share, std::log(tokens / from) / std::log(length / from));
 }
 
 std::string caveat(const Hardware& hardware, std::int64_t ranks) {
@@ -198,30 +137,52 @@ std::int64_t Hardware::ranks_of_machine(std::int64_t world) const {
 }
 
 Hardware parse_hardware(const std::string& text, const std::string& path) {
-  const Reader reader{path};
   YamlValue root;
   try {
     root = parse_yaml(text);
   } catch (const YamlError& error) {
-    reader.refuse(error.line(), error.what());
+    fail(ExitCode::usage, "{}:{}: {}", path, error.line(), error.what());
   }
+  MapReader reader(path, root);
   Hardware hardware;
-  const auto take_other = [&](const YamlEntry& entry) {
-    const ReportProblem problem = reader.problem(entry.key);
-    if (entry.key == "name") {
-      read_text(entry.value, hardware.name, problem);
-    } else if (entry.key == "measured") {
-      hardware.measured = static_cast<Measured>(read_word(entry.value, {"all", "kernels", "nothing"}, problem));
-    } else if (entry.key == "levels") {
-      read_list(reader, entry, level_keys, &LinkLevel::ranks, hardware.levels);
-    } else if (entry.key == "attention_blocks") {
-      read_list(reader, entry, block_keys, &BlockShare::tokens, hardware.attention_blocks);
-    } else {
-      return false;
-    }
-    return true;
-  };
-  read_map(reader, root, hardware_keys, take_other, hardware);
+  reader.take("name",
+              [&](const YamlValue& value, const ReportProblem& report) { read_text(value, hardware.name, report); });
+  reader.take("measured", [&](const YamlValue& value, const ReportProblem& report) {
+    hardware.measured = static_cast<Measured>(read_word(value, {"all", "kernels", "nothing"}, report));
+  });
+  reader.integer("cores", hardware.cores, count);
+  reader.real("peak_flops.bfloat16", hardware.peak_bfloat16, rate);
+  reader.real("peak_flops.float32", hardware.peak_float32, rate);
+  reader.real("peak_flops.float64", hardware.peak_float64, rate);
+  reader.real("efficiency.matmul", hardware.matmul_efficiency, share);
+  reader.real("efficiency.attention_forward", hardware.attention_forward_efficiency, share);
+  reader.real("efficiency.attention_backward", hardware.attention_backward_efficiency, share);
+  reader.integer("multiprocessors", hardware.multiprocessors, count);
+  reader.real("memory.bytes", hardware.memory_bytes, rate);
+  reader.real("memory.bandwidth", hardware.memory_bandwidth, rate);
+  reader.real("host_bandwidth", hardware.host_bandwidth, rate);
+  reader.real("kernel_seconds", hardware.kernel_seconds, seconds);
+  reader.real("pair_seconds.forward", hardware.pair_seconds_forward, seconds);
+  reader.real("pair_seconds.backward", hardware.pair_seconds_backward, seconds);
+  reader.real("product_bandwidth", hardware.product_bandwidth, rate);
+  reader.integer("node.ranks", hardware.node_ranks, group);
+  reader.real("node.memory", hardware.node_memory, rate);
+  reader.list("levels", "ranks", hardware.levels, [](MapReader& of, LinkLevel& level) {
+    of.integer("ranks", level.ranks, group);
+    of.real("bandwidth", level.bandwidth, rate);
+    of.real("latency", level.latency, seconds);
+    of.real("core_bandwidth", level.core_bandwidth, rate);
+    of.finish({"ranks", "bandwidth"});
+    return level.ranks;
+  });
+  reader.list("attention_blocks", "tokens", hardware.attention_blocks, [](MapReader& of, BlockShare& block) {
+    of.integer("tokens", block.tokens, group);
+    of.real("share", block.share, share);
+    of.finish({"tokens", "share"});
+    return block.tokens;
+  });
+  reader.finish({"efficiency.matmul", "efficiency.attention_forward", "efficiency.attention_backward", "memory.bytes",
+                 "memory.bandwidth"});
   if (hardware.name.empty() || hardware.levels.empty()) reader.refuse(root.line, "name or levels is missing");
   for (std::size_t i = 1; i < hardware.levels.size(); ++i) {
     const std::int64_t inner = hardware.levels[i - 1].ranks, outer = hardware.levels[i].ranks;
@@ -232,47 +193,51 @@ Hardware parse_hardware(const std::string& text, const std::string& path) {
 }
 
 std::string hardware_yaml(const Hardware& hardware) {
-  std::string text = "# Written by plan --measure, from what the product's own kernels took; rates are of one core.\n";
-  text += fmt::format("name: {}\n", quoted_yaml(hardware.name));
-  std::string section;
-  for (const Key<Hardware>& key : hardware_keys) {
-    const auto* real = std::get_if<double Hardware::*>(&key.member);
-    const double value = real ? hardware.**real : static_cast<double>(hardware.*std::get<1>(key.member));
-    if (value == 0) continue;
-    const std::string name = key.name, of = name.substr(0, name.find('.') == std::string::npos ? 0 : name.find('.'));
-    if (!section.empty() && of != section) text += "}\n";
-    if (!of.empty()) text += of == section ? ", " : of + ": {";
-    text += fmt::format("{}: {}{}", name.substr(of.empty() ? 0 : of.size() + 1),
-                        real ? fmt::format("{:.17e}", value) : fmt::format("{:.0f}", value), of.empty() ? "\n" : "");
-    section = of;
-  }
   const LinkLevel& level = hardware.levels.front();
-  return text + fmt::format("{}levels:\n  - {{ranks: {}, bandwidth: {:.17e}, latency: {:.17e}}}\n",
-                            section.empty() ? "" : "}\n", level.ranks, level.bandwidth, level.latency);
+  const std::string products =
+      hardware.product_bandwidth > 0 ? fmt::format("product_bandwidth: {}\n", hardware.product_bandwidth) : "";
+  return fmt::format(R"(# Written by plan --measure, from what the product's own kernels took; rates are of one core.
+name: {}
+cores: {}
+peak_flops: {{bfloat16: {}, float32: {}, float64: {}}}
+efficiency: {{matmul: {}, attention_forward: {}, attention_backward: {}}}
+memory: {{bytes: {}, bandwidth: {}}}
+kernel_seconds: {}
+pair_seconds: {{forward: {}, backward: {}}}
+{}levels:
+  - {{ranks: {}, bandwidth: {}, latency: {}}}
+)",
+                     quoted_yaml(hardware.name), hardware.cores, hardware.peak_bfloat16, hardware.peak_float32,
+                     hardware.peak_float64, hardware.matmul_efficiency, hardware.attention_forward_efficiency,
+                     hardware.attention_backward_efficiency, hardware.memory_bytes, hardware.memory_bandwidth,
+                     hardware.kernel_seconds, hardware.pair_seconds_forward, hardware.pair_seconds_backward, products,
+                     level.ranks, level.bandwidth, level.latency);
 }
 
 Hardware read_hardware(const std::string& path) {
   return parse_hardware(read_file(path, ExitCode::usage, largest_file), path);
 }
 
-std::vector<std::string> hardware_names() {
-  std::set<std::string> names;
-  for (const std::string& folder : hardware_folders()) {
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-      if (entry.path().extension() == ".yaml") names.insert(entry.path().stem().string());
+std::map<std::string, std::string> hardware_files() {
+  std::error_code error;
+  const std::filesystem::path bin = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  std::map<std::string, std::string> files;
+  for (const char* folder : {"", "../share/ringtrain", "../../share/ringtrain",  // here; installed
+                             "../configs", "../../../configs"}) {                // a bundle, a build
+    const auto path = *folder == '\0' ? "configs/hardware" : (bin / folder / "hardware").lexically_normal();
+    for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+      if (entry.path().extension() == ".yaml") files.emplace(entry.path().stem().string(), entry.path().string());
     }
   }
-  return {names.begin(), names.end()};
+  return files;
 }
 
 std::string find_hardware(const std::string& name) {
   if (name.find('/') != std::string::npos || name.ends_with(".yaml")) return name;
-  for (const std::string& folder : hardware_folders()) {
-    std::string path = fmt::format("{}/{}.yaml", folder, name);
-    if (path_exists(path)) return path;
-  }
-  const std::vector<std::string> names = hardware_names();
+  const auto files = hardware_files();
+  if (const auto found = files.find(name); found != files.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [known, path] : files) names.push_back(known);
   const std::string nearest = nearest_name(name, names);
   fail(ExitCode::usage, "there is no hardware named {}{}; name a file (with its .yaml), or one of: {}", name,
        nearest.empty() ? "" : ", did you mean " + nearest + "?", fmt::join(names, ", "));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,7 @@ struct BlockShare {
 enum class Measured { all, kernels, nothing };
 
 struct Hardware {
-  std::string name;  // what it is, for people
+  std::string name = {};  // what it is, for people
   Measured measured = Measured::all;
   std::int64_t cores = 0;  // that the ranks of a machine share; 0: each rank has a device of its own
 
@@ -38,7 +39,7 @@ struct Hardware {
   double peak_bfloat16 = 0, peak_float32 = 0, peak_float64 = 0;  // FLOP/s, dense; 0: it has none
   // What the product reaches of the peak.
   double matmul_efficiency = 0, attention_forward_efficiency = 0, attention_backward_efficiency = 0;
-  std::vector<BlockShare> attention_blocks;  // ascending; none: all of it at any length
+  std::vector<BlockShare> attention_blocks = {};  // ascending; none: all of it at any length
 
   // Of a device, where attention leaves some free beside a ring's messages by NCCL; 0: it leaves none.
   std::int64_t multiprocessors = 0;
@@ -46,12 +47,12 @@ struct Hardware {
   // Seconds of one score (a visible pair, of one head) besides its products: its exponential, on a CPU core.
   double pair_seconds_forward = 0, pair_seconds_backward = 0;
 
-  double memory_bytes = 0;        // of a device; of a machine with cores, which its ranks share
-  double memory_bandwidth = 0;    // bytes/s of the same
-  double host_bandwidth = 0;      // bytes/s between a device and the host, each way; 0: there is no such copy
-  double product_bandwidth = 0;   // bytes/s of products' rows, of one device; 0: what they cost is in their rate
-  double kernel_seconds = 0;      // from one call of a kernel to the next, whatever it computes
-  std::vector<LinkLevel> levels;  // ascending; the last one reaches every rank
+  double memory_bytes = 0;             // of a device; of a machine with cores, which its ranks share
+  double memory_bandwidth = 0;         // bytes/s of the same
+  double host_bandwidth = 0;           // bytes/s between a device and the host, each way; 0: there is no such copy
+  double product_bandwidth = 0;        // bytes/s of products' rows, of one device; 0: what they cost is in their rate
+  double kernel_seconds = 0;           // from one call of a kernel to the next, whatever it computes
+  std::vector<LinkLevel> levels = {};  // ascending; the last one reaches every rank
 
   // Of a node, whose ranks share it: bytes of host memory. 0: not known, and no limit.
   std::int64_t node_ranks = 0;
@@ -87,7 +88,7 @@ std::string hardware_yaml(const Hardware& hardware);
 /// it: configs/hardware, those of the programs' own checkout, bundle or installation. Throws Error(usage) with the
 /// names that there are.
 std::string find_hardware(const std::string& name);
-/// Returns all names that find_hardware() knows, sorted.
-std::vector<std::string> hardware_names();
+/// Returns the paths of the hardware files by their names; of several of one name that in the likeliest folder.
+std::map<std::string, std::string> hardware_files();
 
 }  // namespace ringtrain

@@ -145,11 +145,9 @@ std::vector<TimedCall> messages() {
   return samples;
 }
 
-/// What fits kernels of a dtype, for one core.
-struct Rates {
-  double call = 0, matmul = 0, product_bandwidth = 0, forward = 0, backward = 0, forward_pair = 0, backward_pair = 0;
-};
-Rates measure_rates(DType dtype, int cores) {
+/// Returns what fits kernels of a dtype, for one core. The peak, here always that of float32, is the best rate that was
+/// seen: what a core could do at most is not measured.
+Hardware measure_kernels(DType dtype, int cores) {
   Bench bench(dtype, cores);
   std::vector<TimedCall> products, forward, backward;
   for (const std::int64_t T : {32, 64, 128}) bench.products(T, 64, 64, products);  // a call is much of them
@@ -165,30 +163,32 @@ Rates measure_rates(DType dtype, int cores) {
     }
   }
   const std::vector<double> p = fit(products), f = fit(forward), b = fit(backward);
-  const double n = cores;
-  return {.call = p[0],
-          .matmul = 1 / p[1] / n,
+  const double n = cores, matmul = 1 / p[1] / n, of_forward = 1 / f[1] / n, of_backward = 1 / b[1] / n;
+  const double peak = std::max({matmul, of_forward, of_backward});
+  return {.cores = cores,
+          .peak_float32 = peak,
+          .matmul_efficiency = matmul / peak,
+          .attention_forward_efficiency = of_forward / peak,
+          .attention_backward_efficiency = of_backward / peak,
+          .pair_seconds_forward = f[2] * n,
+          .pair_seconds_backward = b[2] * n,
           .product_bandwidth = p[2] > 0 ? 1 / p[2] / n : 0,
-          .forward = 1 / f[1] / n,
-          .backward = 1 / b[1] / n,
-          .forward_pair = f[2] * n,
-          .backward_pair = b[2] * n};
+          .kernel_seconds = p[0]};
 }
 
-/// What passes over memory cost.
-struct PassRates {
-  double call = 0;    // seconds: what is left of a few rows, which the caches hold, beside their bytes
-  double memory = 0;  // bytes/s of all cores, of tensors that no cache holds: within a step they have long left it
-};
-PassRates measure_passes(int cores) {
-  Bench bench(DType::float32, cores);
+/// Fills in what passes over memory cost.
+void measure_passes(Hardware& hardware) {
+  Bench bench(DType::float32, static_cast<int>(hardware.cores));
   std::vector<TimedCall> few, many;
   for (const std::int64_t T : {32, 64, 128, 256}) bench.passes(T, 64, few);
   const std::int64_t cached = std::max<std::int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 64 << 20);
   const std::int64_t bytes = std::min(cached / 2, available_memory() / 32);  // of one of seven tensors
   bench.passes(bytes / 4 / 768, 768, many);
   for (TimedCall& sample : many) sample.parts.erase(sample.parts.begin());  // a call is nothing of it
-  return {.call = fit(few)[0], .memory = 1 / fit(many)[0]};
+  // Of tensors that no cache holds: within a step they have long left it.
+  hardware.memory_bandwidth = 1 / fit(many)[0];
+  // What is left of a few rows, which the caches hold, beside their bytes.
+  hardware.kernel_seconds = std::max(hardware.kernel_seconds, fit(few)[0]);
 }
 
 }  // namespace
@@ -221,26 +221,13 @@ std::vector<double> fit(const std::vector<TimedCall>& samples) {
 
 Hardware measure_hardware() {
   const int cores = available_cores();
-  const Rates single = measure_rates(DType::float32, cores), twice = measure_rates(DType::float64, cores);
-  const Rates half = measure_rates(DType::bfloat16, cores);
-  const PassRates passes = measure_passes(cores);
-  const std::vector<double> link = fit(messages());
-  Hardware hardware;
+  Hardware hardware = measure_kernels(DType::float32, cores);
   hardware.name = fmt::format("{}, {} cores, measured", host_name(), cores);
-  hardware.cores = cores;
-  // The peak is the best rate that was seen: what a core could do at most is not measured.
-  hardware.peak_float32 = std::max({single.matmul, single.forward, single.backward});
-  hardware.peak_float64 = std::max({twice.matmul, twice.forward, twice.backward});
-  hardware.peak_bfloat16 = std::max({half.matmul, half.forward, half.backward});
-  hardware.matmul_efficiency = single.matmul / hardware.peak_float32;
-  hardware.attention_forward_efficiency = single.forward / hardware.peak_float32;
-  hardware.attention_backward_efficiency = single.backward / hardware.peak_float32;
-  hardware.pair_seconds_forward = single.forward_pair;
-  hardware.pair_seconds_backward = single.backward_pair;
+  hardware.peak_float64 = measure_kernels(DType::float64, cores).peak_float32;
+  hardware.peak_bfloat16 = measure_kernels(DType::bfloat16, cores).peak_float32;
+  measure_passes(hardware);
   hardware.memory_bytes = static_cast<double>(usable_memory(available_memory()));  // less may be free another time
-  hardware.memory_bandwidth = passes.memory;
-  hardware.product_bandwidth = single.product_bandwidth;
-  hardware.kernel_seconds = std::max(single.call, passes.call);
+  const std::vector<double> link = fit(messages());
   hardware.levels = {{.ranks = 65536, .bandwidth = 1 / link[1], .latency = link[0]}};
   return hardware;
 }

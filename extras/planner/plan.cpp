@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <ranges>
 
 #include "framework/config/training_stages.h"
@@ -67,7 +66,7 @@ LayerPairs sequence_pairs(const PlanRequest& request) {
   Config one = request.config;
   one.mesh.sequence = one.training.micro_batch_size = 1;
   return layer_pairs(mask_counts(one.model, one.training), [&](const AttentionMask& mask) {
-    return static_cast<double>(ring_work(one, mask, request.mean_document).all_pairs());
+    return static_cast<double>(ring_work(one, mask, request.mean_document).pairs(0, 0));
   });
 }
 
@@ -97,6 +96,34 @@ void plan_run(Plan& plan, const PlanRequest& request, const ParameterTable& tabl
   plan.checkpoint_bytes = checkpoint_bytes(request.config, table);
   plan.hours = (seconds + plan.evaluations * plan.evaluation_seconds) / 3600;
   plan.device_hours = plan.hours * static_cast<double>(request.config.mesh.data * request.config.mesh.sequence);
+}
+
+/// Returns what the config's ranks move between their devices and the host in a step.
+OffloadedBytes offloaded_bytes(const Config& config, const std::vector<RankPlan>& plans) {
+  if (config.training.offload == Offload::none) return {};
+  const MemoryUse& host = plans.front().host;
+  const auto layers = static_cast<double>(trained_parts(config.model, config.training).layers);
+  return {.of_a_layer = layers > 0 ? static_cast<double>(host[Tag::activations]) / layers : 0,
+          .of_update = 2 * static_cast<double>(host[Tag::optimizer])};
+}
+
+/// Returns the plan of one stage's steps; memory: of the whole config's ranks. Nothing of the run.
+Plan plan_of_steps(const PlanRequest& request, const ParameterTable& table, const std::vector<RankPlan>& memory) {
+  const Config& config = request.config;
+  const double useful = useful_step_flops(request);
+  Plan plan;
+  static_cast<StepPlan&>(plan) = plan_step(
+      {.config = config, .table = table, .hardware = request.hardware, .mean_document = request.mean_document}, memory,
+      useful, /*without_room=*/true);
+  plan.request = request;
+  plan.parameters = table.count();
+  plan.memory = memory;
+  plan.rates = rank_rates(request.hardware, config, request.mean_document);
+  plan.flops = step_flops(config.model, config.training, sequence_pairs(request));
+  plan.useful_flops = useful;
+  plan.step_tokens = static_cast<double>(config.training.global_batch_size * config.training.seq_len);
+  plan_ring(plan);
+  return plan;
 }
 
 }  // namespace
@@ -143,12 +170,18 @@ MemoryNeed memory_need(const Config& config, const Hardware& hardware, const std
   return {here == ranks ? all : largest * here, host};
 }
 
-OffloadedBytes offloaded_bytes(const Config& config, const std::vector<RankPlan>& plans) {
-  if (config.training.offload == Offload::none) return {};
-  const MemoryUse& host = plans.front().host;
-  const auto layers = static_cast<double>(trained_parts(config.model, config.training).layers);
-  return {.of_a_layer = layers > 0 ? static_cast<double>(host[Tag::activations]) / layers : 0,
-          .of_update = 2 * static_cast<double>(host[Tag::optimizer])};
+StepPlan plan_step(StepCase step, const std::vector<RankPlan>& plans, double useful_flops, bool without_room) {
+  const Config& config = step.config;
+  StepPlan plan{.need = memory_need(config, step.hardware, plans)};
+  plan.fits = plan.need.fits(step.hardware);
+  if (!plan.fits && !without_room) return plan;
+  step.offload = offloaded_bytes(config, plans);
+  plan.times = simulate_step(step);
+  const double seconds = plan.times.step_seconds;
+  plan.tokens_per_second = static_cast<double>(config.training.global_batch_size * config.training.seq_len) / seconds;
+  plan.mfu = useful_flops / seconds /
+             (rank_rates(step.hardware, config, 0).peak * static_cast<double>(config.mesh.data * config.mesh.sequence));
+  return plan;
 }
 
 std::int64_t longest_context(const Config& config, const Hardware& hardware) {
@@ -163,35 +196,6 @@ std::int64_t longest_context(const Config& config, const Hardware& hardware) {
   const auto units = std::views::iota(1, static_cast<int>(limit / unit) + 1);
   return (*std::ranges::partition_point(units, fits) - 1) * unit;
 }
-
-namespace {
-
-/// Returns the plan of one stage's steps; memory: of the whole config's ranks. Nothing of the run.
-Plan plan_of_steps(const PlanRequest& request, const ParameterTable& table, const std::vector<RankPlan>& memory) {
-  const Config& config = request.config;
-  Plan plan;
-  plan.request = request;
-  plan.parameters = table.count();
-  plan.memory = memory;
-  plan.rates = rank_rates(request.hardware, config, request.mean_document);
-  plan.need = memory_need(config, request.hardware, memory);
-  plan.fits = plan.need.fits(request.hardware);
-  plan.flops = step_flops(config.model, config.training, sequence_pairs(request));
-  plan.step_tokens = static_cast<double>(config.training.global_batch_size * config.training.seq_len);
-  plan.useful_flops = useful_step_flops(request);
-  plan.times = simulate_step({.config = config,
-                              .table = table,
-                              .hardware = request.hardware,
-                              .mean_document = request.mean_document,
-                              .offload = offloaded_bytes(config, memory)});
-  plan_ring(plan);
-  plan.tokens_per_second = plan.step_tokens / plan.times.step_seconds;
-  plan.mfu = plan.useful_flops / plan.times.step_seconds /
-             (plan.rates.peak * static_cast<double>(config.mesh.data * config.mesh.sequence));
-  return plan;
-}
-
-}  // namespace
 
 Plan make_plan(const PlanRequest& request) {
   const TrainingConfig& training = request.config.training;

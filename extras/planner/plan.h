@@ -21,7 +21,7 @@ struct PlanRequest {
   double tokens = 0;            // of the whole training; 0: those of the config's steps
   double mean_document = 0;     // tokens, with packing documents; 0: one document a sequence
   bool longest_context = true;  // find it, too: it plans some thirty other lengths
-  std::int64_t made_for = 0;    // tokens that the model of model.from was made for, where nothing scales its positions
+  std::int64_t made_for = 0;    // tokens that the model was made for, where nothing scales its rotary positions
 };
 
 /// Whether computing hides the ring's messages.
@@ -42,23 +42,27 @@ struct MemoryNeed {
   bool fits(const Hardware& hardware) const;
 };
 
+/// What a step of a config comes to.
+struct StepPlan {
+  MemoryNeed need = {};
+  bool fits = false;
+  StepTimes times = {};  // and the rates: 0 where they were not asked for
+  double tokens_per_second = 0, mfu = 0;
+};
+
 /// The answer to a PlanRequest.
-struct Plan {
+struct Plan : StepPlan {
   PlanRequest request;  // its config as it holds in the stage with the longest sequences, which the steps here are of
   std::vector<Plan> stages;  // none: the config has one
   std::int64_t parameters = 0;
   std::vector<RankPlan> memory;  // by kind of rank
-  bool fits = false;
-  MemoryNeed need;
-  StepFlops flops;          // of a step
-  double useful_flops = 0;  // of a step: those that MFU counts
+  StepFlops flops;               // of a step
+  double useful_flops = 0;       // of a step: those that MFU counts
   RankRates rates;
-  StepTimes times;
   HopPlan hop;                 // of the layers whose queries see most
   double key_value_bytes = 0;  // that all ranks of the mesh send in a step, of keys and values (and document ids),
   double gradient_bytes = 0;   // and of their gradients
   double step_tokens = 0;
-  double tokens_per_second = 0, mfu = 0;
   // Of the whole run. A token of an evaluation counts as a third of one of training.
   double steps = 0, tokens = 0, evaluations = 0, evaluation_seconds = 0, hours = 0, device_hours = 0;
   std::int64_t checkpoint_bytes = 0;
@@ -79,8 +83,9 @@ MemoryNeed memory_need(const Config& config, const Hardware& hardware, const std
 MemoryNeed memory_need(const Config& config, const Hardware& hardware);
 /// Returns the FLOPs that MFU counts, of a step of the request's config.
 double useful_step_flops(const PlanRequest& request);
-/// Returns what the config's ranks move between their devices and the host in a step.
-OffloadedBytes offloaded_bytes(const Config& config, const std::vector<RankPlan>& plans);
+/// Returns the plan of a step. plans: of its kinds of ranks. useful_flops: of useful_step_flops(). without_room:
+/// whether a config that does not fit has times, too.
+StepPlan plan_step(StepCase step, const std::vector<RankPlan>& plans, double useful_flops, bool without_room);
 /// Returns the longest sequence, in steps of 2 x mesh.sequence tokens up to what a table of positions has, with which a
 /// config's run fits; 0 if none does.
 std::int64_t longest_context(const Config& config, const Hardware& hardware);

@@ -1,7 +1,5 @@
 #include "extras/planner/rates.h"
 
-#include <algorithm>
-
 #include "framework/config/config.h"
 #include "parallel/nccl/thread_blocks.h"
 

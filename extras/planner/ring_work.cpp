@@ -108,12 +108,6 @@ std::int64_t RingWork::count(int rank, int owner, int part) const {
   return sequences * pairs;
 }
 
-std::int64_t RingWork::all_pairs() const {
-  const Segment all{0, 1, case_.length};
-  if (case_.documents.empty()) return case_.sequences * visible_pairs(case_.mask, {&all, 1}, {&all, 1});
-  return case_.sequences * visible_pairs(case_.mask, {&all, 1}, {&all, 1}, 1, {&case_.documents, 1});
-}
-
 DocumentStarts sample_documents(std::int64_t length, double mean, std::uint64_t seed) {
   if (mean <= 0) return {};
   DocumentStarts starts{0};

@@ -56,8 +56,6 @@ class RingWork {
     if (known < 0) known = count(rank, owner, part);
     return known;
   }
-  /// Returns the pairs of the whole sequence, over the micro-batch's sequences.
-  std::int64_t all_pairs() const;
 
  private:
   std::int64_t count(int rank, int owner, int part) const;

@@ -52,7 +52,7 @@ void add_ways(const Config& on_mesh, Candidates& found) {
           config.training.offload = offload;
           config.training.shard = shard;
           config.training.micro_batch_size = size;
-          found.push_back({config});
+          found.push_back({{}, config});
         }
       }
     }
@@ -74,27 +74,6 @@ Candidates all_ways(const Config& config, std::int64_t devices) {
     }
   }
   return found;
-}
-
-/// Fills in a candidate's memory, and its time if it fits. useful_flops: of a step.
-void plan_candidate(const PlanRequest& request, const ParameterTable& table, double useful_flops,
-                    Candidate& candidate) {
-  const Config& config = candidate.config;
-  const auto plans = plan_ranks(config, table, training_purpose(config));
-  candidate.need = memory_need(config, request.hardware, plans);
-  candidate.fits = candidate.need.fits(request.hardware);
-  if (!candidate.fits) return;
-  candidate.times = simulate_step({.config = config,
-                                   .table = table,
-                                   .hardware = request.hardware,
-                                   .mean_document = request.mean_document,
-                                   .offload = offloaded_bytes(config, plans),
-                                   .max_events = max_events});
-  const double seconds = candidate.times.step_seconds;
-  candidate.tokens_per_second =
-      static_cast<double>(config.training.global_batch_size * config.training.seq_len) / seconds;
-  candidate.mfu = useful_flops / seconds / rank_rates(request.hardware, config, 0).peak /
-                  static_cast<double>(config.mesh.data * config.mesh.sequence);
 }
 
 /// Sorts the fastest first; then moves the choice among its ties to the front.
@@ -128,7 +107,15 @@ Candidates search_plans(const PlanRequest& request, std::int64_t devices) {
   }
   const ParameterTable table = make_parameter_table(request.config);
   const double useful_flops = useful_step_flops(request);
-  for (Candidate& candidate : candidates) plan_candidate(request, table, useful_flops, candidate);
+  for (Candidate& candidate : candidates) {
+    const auto plans = plan_ranks(candidate.config, table, training_purpose(candidate.config));
+    static_cast<StepPlan&>(candidate) = plan_step({.config = candidate.config,
+                                                   .table = table,
+                                                   .hardware = request.hardware,
+                                                   .mean_document = request.mean_document,
+                                                   .max_events = max_events},
+                                                  plans, useful_flops, /*without_room=*/false);
+  }
   rank(candidates);
   return candidates;
 }

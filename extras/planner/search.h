@@ -12,13 +12,9 @@
 
 namespace ringtrain {
 
-/// One way to run the config.
-struct Candidate {
+/// One way to run the config; without times if it does not fit.
+struct Candidate : StepPlan {
   Config config;
-  MemoryNeed need = {};
-  bool fits = false;
-  StepTimes times = {};  // none if it does not fit
-  double tokens_per_second = 0, mfu = 0;
 };
 /// All ways: the choice, others that fit, fastest first; then the rest, least memory first.
 using Candidates = std::vector<Candidate>;

@@ -1,10 +1,7 @@
 #include "extras/planner/step_simulation.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <deque>
-#include <memory>
 #include <numeric>
 #include <span>
 
@@ -43,12 +40,11 @@ class StepSimulation {
     const bool alike = group % S_ == 0 || S_ % group == 0 || world_ <= group;
     const std::int64_t rings = alike ? 1 : config_.mesh.data;
     for (const MaskedLayers& of : layers_by_mask(config_.model)) {
-      Group& group_of = groups_.emplace_back();
-      group_of.layers = of.layers;
-      group_of.work = std::make_unique<RingWork>(ring_work(config_, of.mask, step.mean_document));
-      group_of.tokens = tokens_of_a_rank(*group_of.work);
+      RingWork work = ring_work(config_, of.mask, step.mean_document);
+      const RingTokens tokens = tokens_of_a_rank(work);
+      groups_.push_back({of.layers, std::move(work), tokens});
     }
-    clocks_.assign(static_cast<std::size_t>(rings * S_), 0.0);
+    now_.clocks.assign(static_cast<std::size_t>(rings * S_), 0.0);
     const auto L = config_.model.num_hidden_layers;
     const std::int64_t of_a_layer = rings * S_ * S_ * 2 * (4 + work().parts());
     layers_ = std::clamp<std::int64_t>(step.max_events / std::max<std::int64_t>(1, of_a_layer), 1, L);
@@ -68,51 +64,49 @@ class StepSimulation {
   StepTimes run() {
     if (micro_batches() > 1) {  // all but the last are alike
       micro_batch(/*last=*/false);
-      repeat(static_cast<double>(micro_batches() - 1));
+      again({std::vector<double>(now_.clocks.size(), 0.0), {}}, static_cast<double>(micro_batches() - 2));
     }
     micro_batch(/*last=*/true);
     finish();
-    return times_;
+    return now_.times;
   }
 
  private:
   /// The layers of one mask.
   struct Group {
     std::vector<std::int64_t> layers;
-    std::unique_ptr<RingWork> work;
+    RingWork work;
     RingTokens tokens;  // of the messages of a pass that keep a rank's link busy
   };
   std::int64_t micro_batches() const {
     return config_.training.global_batch_size / (config_.mesh.data * config_.training.micro_batch_size);
   }
-  /// What clocks and sums were at some moment.
-  struct Mark {
-    std::vector<double> clocks;
+  /// Clocks and sums of what has been simulated.
+  struct State {
+    std::vector<double> clocks;  // [ring][rank]
     StepTimes times;
-    double ring_busy = 0;
+    double ring_busy = 0;  // seconds of the ring's messages
   };
-  Mark mark() const { return {clocks_, times_, ring_busy_}; }
-  double latest() const { return *std::ranges::max_element(clocks_); }
-  int rings() const { return static_cast<int>(std::ssize(clocks_)) / S_; }
+  double latest() const { return *std::ranges::max_element(now_.clocks); }
+  int rings() const { return static_cast<int>(std::ssize(now_.clocks)) / S_; }
   template <class Clocks>
   auto clocks_of(Clocks& clocks, int ring) const {
     return std::span(clocks).subspan(static_cast<std::size_t>(ring * S_), static_cast<std::size_t>(S_));
   }
   /// Goes on as if what came since the mark came `more` times again.
-  void again(const Mark& since, double more) {
+  void again(const State& since, double more) {
     for (int ring = 0; ring < rings(); ++ring) {
-      const double increase = mean(clocks_of(clocks_, ring)) - mean(clocks_of(since.clocks, ring));
-      for (double& clock : clocks_of(clocks_, ring)) clock += more * increase;
+      const double increase = mean(clocks_of(now_.clocks, ring)) - mean(clocks_of(since.clocks, ring));
+      for (double& clock : clocks_of(now_.clocks, ring)) clock += more * increase;
     }
     for (const StepPart& part : step_parts) {
-      times_.*part.seconds += more * (times_.*part.seconds - since.times.*part.seconds);
+      now_.times.*part.seconds += more * (now_.times.*part.seconds - since.times.*part.seconds);
     }
     const double before = network_time();
-    ring_busy_ += more * (ring_busy_ - since.ring_busy);
+    now_.ring_busy += more * (now_.ring_busy - since.ring_busy);
     for (Bucket& bucket : under_way_) bucket.done += network_time() - before;
     network_free_ += network_time() - before;
   }
-  void repeat(double times) { again({std::vector<double>(clocks_.size(), 0.0), {}}, times - 1); }
 
   /// Adds work of every rank: FLOPs and bytes of products and bytes of other passes for each of its tokens, calls of
   /// kernels besides.
@@ -122,26 +116,28 @@ class StepSimulation {
       const auto tokens = static_cast<double>(work().tokens(rank));
       const double product = tokens * (flops / rates_.matmul + product_bytes * rates_.product_byte_seconds);
       const double pass = tokens * bytes / rates_.memory + calls * rates_.kernel_seconds;
-      for (int ring = 0; ring < rings(); ++ring) clocks_[ring * S_ + rank] += checked_seconds(product + pass);
+      for (int ring = 0; ring < rings(); ++ring) now_.clocks[ring * S_ + rank] += checked_seconds(product + pass);
       products += product;
       passes += pass;
     }
-    times_.products += products / S_;
-    times_.memory_passes += passes / S_;
+    now_.times.products += products / S_;
+    now_.times.memory_passes += passes / S_;
   }
   void attention(Group& group, bool backward) {
     const PassCosts costs = pass_costs(config_, rates_, layer_, backward);
     double compute = 0, wait = 0;
     for (int ring = 0; ring < rings(); ++ring) {
-      const PassTimes pass = simulate_pass({*group.work, step_.hardware, std::int64_t{ring} * S_, processors_}, costs,
-                                           clocks_of(clocks_, ring));
+      const PassTimes pass = simulate_pass({group.work, step_.hardware, std::int64_t{ring} * S_, processors_}, costs,
+                                           clocks_of(now_.clocks, ring));
       compute += mean(pass.compute);
       wait += mean(pass.wait);
     }
-    ring_busy_ += ring_messages_seconds(group, costs);
-    (backward ? times_.attention_backward : times_.attention_forward) += compute / rings();
-    times_.ring_wait += wait / rings();
-    times_.products += costs.overlap_seconds;
+    // How long the links of a rank are busy with the pass's messages.
+    now_.ring_busy += (group.tokens.keys * costs.key_value_bytes + group.tokens.gradients * costs.gradient_bytes) /
+                      slowest_.bandwidth;
+    (backward ? now_.times.attention_backward : now_.times.attention_forward) += compute / rings();
+    now_.times.ring_wait += wait / rings();
+    now_.times.products += costs.overlap_seconds;
   }
   double chunks() const {
     const auto chunk = config_.training.feedforward_chunk;
@@ -156,9 +152,9 @@ class StepSimulation {
       const std::int64_t layers =
           std::ranges::count_if(group.layers, [&](std::int64_t layer) { return layer >= begin && layer < end; });
       const std::int64_t simulated = std::min(layers, layers_);
-      Mark before = mark();
+      State before = now_;
       for (std::int64_t layer = 0; layer < simulated; ++layer) {
-        before = mark();
+        before = now_;
         const double start = latest();
         body(group);
         copy(offloaded_bytes, latest() - start);
@@ -177,7 +173,7 @@ class StepSimulation {
     if (!gathers_) return;
     const double here = coming_;
     if (next != none) begin_gather(next);
-    wait_for(here, times_.gather);
+    wait_for(here, now_.times.gather);
   }
   /// changed: the owners have changed their weights since the forward before.
   void forward(bool changed) {
@@ -231,8 +227,8 @@ class StepSimulation {
   void copy(double bytes, double hidden) {
     if (bytes == 0 || step_.hardware.host_bandwidth == 0) return;
     const double exposed = std::max(0.0, bytes / step_.hardware.host_bandwidth - hidden);
-    for (double& clock : clocks_) clock += exposed;
-    times_.offload_wait += exposed;
+    for (double& clock : now_.clocks) clock += exposed;
+    now_.times.offload_wait += exposed;
   }
 
   double gradient_bytes(int bucket) const {
@@ -248,12 +244,7 @@ class StepSimulation {
 
   // Gathers and reductions share the links with the ring's messages, which a rank waits for first: they move while the
   // links are idle. Network time is a clock that stands while the ring's messages move.
-  double network_time() const { return latest() - ring_busy_; }
-  /// Returns how long the links of a rank are busy with the messages of a pass of the ring.
-  double ring_messages_seconds(const Group& group, const PassCosts& costs) const {
-    return (group.tokens.keys * costs.key_value_bytes + group.tokens.gradients * costs.gradient_bytes) /
-           slowest_.bandwidth;
-  }
+  double network_time() const { return latest() - now_.ring_busy; }
   /// Returns what travels to a rank, the mean over ranks. Of whole sequences, the most: all blocks of others, and of
   /// gradients those and its own.
   RingTokens tokens_of_a_rank(const RingWork& work) const {
@@ -265,7 +256,7 @@ class StepSimulation {
   }
   std::int64_t first_of_backward() const { return config_.model.num_hidden_layers - layer_.backward_layers; }
   /// The work that does not depend on a mask is that of any.
-  const RingWork& work() const { return *groups_.front().work; }
+  const RingWork& work() const { return groups_.front().work; }
   /// Begins an exchange of bytes among all ranks, behind those under way. Returns when it is done, in network time.
   double transfer(double bytes) {
     network_free_ = std::max(network_free_, network_time()) + exchange_seconds(step_.hardware, world_, bytes);
@@ -273,9 +264,9 @@ class StepSimulation {
   }
   /// All ranks wait for a moment of network time; what they wait adds to `waited`, a mean over ranks.
   void wait_for(double network_moment, double& waited) {
-    const double moment = network_moment + ring_busy_;
+    const double moment = network_moment + now_.ring_busy;
     double wait = 0;
-    for (double& clock : clocks_) {
+    for (double& clock : now_.clocks) {
       wait += std::max(0.0, moment - clock);
       clock = std::max(clock, moment);
     }
@@ -294,9 +285,9 @@ class StepSimulation {
   void wait_for_bucket() {
     const auto [done, add] = under_way_.front();
     under_way_.pop_front();
-    wait_for(done, times_.reduction_wait);
-    for (double& clock : clocks_) clock += add;
-    times_.update += add;
+    wait_for(done, now_.times.reduction_wait);
+    for (double& clock : now_.clocks) clock += add;
+    now_.times.update += add;
   }
   void finish() {
     while (!under_way_.empty()) wait_for_bucket();
@@ -307,8 +298,8 @@ class StepSimulation {
     const double update =
         (parameters * state + parameters / static_cast<double>(world_) * (2 * state + 6 * state + e)) / rates_.memory;
     copy(step_.offload.of_update, 0);
-    times_.update += update;
-    times_.step_seconds = checked_seconds(latest() + update);
+    now_.times.update += update;
+    now_.times.step_seconds = checked_seconds(latest() + update);
   }
 
   const StepCase& step_;
@@ -320,8 +311,8 @@ class StepSimulation {
   const SharedProcessors processors_;
   const LinkLevel& slowest_;  // of a ring
   std::vector<Group> groups_;
-  std::vector<double> clocks_;  // [ring][rank]
-  std::int64_t layers_ = 1;     // that are simulated
+  State now_;
+  std::int64_t layers_ = 1;  // that are simulated
   struct Bucket {
     double done, add;  // when it has come; seconds to add it up
   };
@@ -329,8 +320,6 @@ class StepSimulation {
   double network_free_ = 0;  // in network time
   bool gathers_ = false;     // the forward or backward under way
   double coming_ = 0;        // when the next bucket's weights are here, the same
-  double ring_busy_ = 0;     // seconds of the ring's messages so far
-  StepTimes times_;
 };
 
 }  // namespace

@@ -362,9 +362,9 @@ TEST(Hardware, AttentionIsSlowerInShortBlocks) {
 
 TEST(Hardware, EveryFileOfTheCheckoutIsReadAndFoundByName) {
   std::filesystem::current_path(source_folder());
-  const std::vector<std::string> names = hardware_names();
-  EXPECT_GE(names.size(), 9u);
-  for (const std::string& name : names) {
+  const auto files = hardware_files();
+  EXPECT_GE(files.size(), 9u);
+  for (const auto& [name, path] : files) {
     const Hardware hardware = read_hardware(find_hardware(name));
     EXPECT_FALSE(hardware.levels.empty()) << name;
     EXPECT_GT(hardware.peak_float32, 0) << name;
