@@ -17,6 +17,14 @@ bool same_site(const CallSite& a, const CallSite& b) {
          (a.operation == b.operation || std::strcmp(a.operation, b.operation) == 0);
 }
 
+std::string unfinished(const CallSite& site, const ExchangeSide& send, const ExchangeSide& receive) {
+  std::string text = described(site) + ": ";
+  if (!send.done) text += fmt::format("rank {} has not received its {} bytes", send.peer, send.bytes);
+  if (!send.done && !receive.done) text += ", and ";
+  if (!receive.done) text += fmt::format("rank {} has not sent the {} bytes it expects", receive.peer, receive.bytes);
+  return text;
+}
+
 std::string rank_name(std::size_t rank, std::size_t size) {
   return fmt::format("rank {} of {}", rank, size);
 }

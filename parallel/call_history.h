@@ -25,6 +25,15 @@ std::string described(const CallSite& site);
 /// Returns whether two sites are the same operation of the same layer and hop.
 bool same_site(const CallSite& a, const CallSite& b);
 
+/// One side of an exchange, as the sentence of a timeout names it: with the world rank of its peer.
+struct ExchangeSide {
+  bool done = true;
+  int peer = no_peer;
+  std::size_t bytes = 0;
+};
+/// Returns which of an exchange's sides are not done.
+std::string unfinished(const CallSite& site, const ExchangeSide& send, const ExchangeSide& receive);
+
 /// Returns "rank 1 of 4".
 std::string rank_name(std::size_t rank, std::size_t size);
 

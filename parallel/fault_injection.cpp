@@ -26,7 +26,6 @@ struct Fault {
   int count = 1;
   std::string action;
   int seen = 0;
-  bool slow = false;
 };
 
 Fault read_fault(const std::string& text) {
@@ -65,7 +64,8 @@ class FaultyCommunicator final : public ForwardingCommunicator {
       act();
       if (fault_->action == "diverge") own.operation = "something else";
     }
-    if (fault_->slow) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const bool slow = fault_->action == "slow" && fault_->seen >= fault_->count;
+    if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     return own;
   }
   void act() {
@@ -76,7 +76,6 @@ class FaultyCommunicator final : public ForwardingCommunicator {
     if (action == "kill") ::raise(SIGKILL);
     if (action == "stop") ::raise(SIGSTOP);
     if (action == "throw") fail(ExitCode::numeric, "rank {} throws as RINGTRAIN_FAULT wants it", fault_->rank);
-    fault_->slow = action == "slow";
   }
 
   const std::shared_ptr<Fault> fault_;

@@ -9,12 +9,12 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <span>
+#include <functional>
+#include <string_view>
 #include <type_traits>
 
 #include "framework/profile/clock.h"
 #include "framework/standard_streams.h"
-#include "framework/threads.h"
 #include "parallel/check_exchange.h"
 
 namespace ringtrain {
@@ -310,8 +310,18 @@ Request MpiWorld::exchange(const ConstTensorView& send, const TensorView& receiv
     // The send first, so that its announcement comes to the peer before the leave to send that answers the peer's own.
     // Over TCP a process that has leave puts all its data into the connection, and its answer to an announcement that
     // it reads after that would stand behind them: the two directions would move one after the other.
-    if (peers.to != no_peer) post_send(act.send, send, peers.to, peers.context, site);
-    if (peers.from != no_peer) post_receive(act.receive, receive, peers.from, peers.context, site);
+    if (const int to = peers.to; to != no_peer) {
+      const int tag = begin(act.send, send.bytes(), to, peers.context, site);
+      act.send.header_transfer = mpi::Transfer::send(&act.send.header, sizeof(Header), to, peers.context);
+      if (send.bytes() > 0) act.send.data_transfer = mpi::Transfer::send(send.data, send.bytes(), to, tag);
+    }
+    if (const int from = peers.from; from != no_peer) {
+      const int tag = begin(act.receive, receive.bytes(), from, peers.context, site);
+      act.receive.header_transfer = mpi::Transfer::receive(&act.receive.come, sizeof(Header), from, peers.context);
+      if (receive.bytes() > 0) {
+        act.receive.data_transfer = mpi::Transfer::receive(receive.data, receive.bytes(), from, tag);
+      }
+    }
   });
   if (poll_pause_ > 4 * first_pause) sockets_.wake();
   poll_pause_ = first_pause;
@@ -328,28 +338,11 @@ int MpiWorld::begin(Half& half, std::uint64_t bytes, int peer, int context, cons
   return data_tag(half.header, context);
 }
 
-void MpiWorld::post_send(Half& half, const ConstTensorView& buffer, int peer, int context, const CallSite& site) {
-  const std::uint64_t bytes = buffer.bytes();
-  const int tag = begin(half, bytes, peer, context, site);
-  half.header_transfer = mpi::Transfer::send(&half.header, sizeof half.header, peer, context);
-  if (bytes > 0) half.data_transfer = mpi::Transfer::send(buffer.data, bytes, peer, tag);
-}
-
-void MpiWorld::post_receive(Half& half, const TensorView& buffer, int peer, int context, const CallSite& site) {
-  const std::uint64_t bytes = buffer.bytes();
-  const int tag = begin(half, bytes, peer, context, site);
-  half.header_transfer = mpi::Transfer::receive(&half.come, sizeof half.come, peer, context);
-  if (bytes > 0) half.data_transfer = mpi::Transfer::receive(buffer.data, bytes, peer, tag);
-}
-
 /// Tags below header_tags are contexts', of headers; each context has a part of the others for its data. Messages of
 /// one context keep their order, so those that share a tag do, too.
 int MpiWorld::data_tag(const Header& header, int context) const {
   static_assert(std::has_unique_object_representations_v<Header>);
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const std::byte byte : std::as_bytes(std::span(&header, 1))) {
-    hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3;
-  }
+  const std::uint64_t hash = std::hash<std::string_view>{}({reinterpret_cast<const char*>(&header), sizeof header});
   const std::int64_t tags = (std::int64_t{session_.max_tag()} + 1 - header_tags) / header_tags;  // of a context
   const std::int64_t tag = header_tags + context * tags + static_cast<std::int64_t>(hash >> 32) % tags;
   return static_cast<int>(tag);
@@ -384,7 +377,10 @@ void MpiWorld::await(Lock& lock, const Ready& ready, const Describe& describe) {
   while (true) {
     throw_if_failed();
     bool done = false;
-    guarded([&] { done = ready(); });
+    guarded([&] {
+      progress_all();  // also what others wait for while this rank does
+      done = ready();
+    });
     if (done) return;
     if (waited.seconds() > timeout_seconds_) {
       fail_with(ExitCode::rank,
@@ -399,19 +395,6 @@ void MpiWorld::await(Lock& lock, const Ready& ready, const Describe& describe) {
   }
 }
 
-std::string MpiWorld::unfinished(const Exchange& exchange) const {
-  std::string text = described(exchange.site) + ": ";
-  if (!exchange.receive.done) {
-    text += fmt::format("rank {} has not sent the {} bytes it expects", exchange.receive.peer,
-                        exchange.receive.header.bytes);
-  }
-  if (!exchange.send.done) {
-    text += fmt::format("{}rank {} has not received its {} bytes", exchange.receive.done ? "" : ", and ",
-                        exchange.send.peer, exchange.send.header.bytes);
-  }
-  return text;
-}
-
 void MpiWorld::wait(Request request, const CallerLine& line) {
   if (request.id == 0) return;
   Lock lock(mutex_);
@@ -421,12 +404,12 @@ void MpiWorld::wait(Request request, const CallerLine& line) {
   Exchange& exchange = found->second;
   history_.waits_for(exchange.call);
   await(
-      lock,
+      lock, [&] { return exchange.done(); },
       [&] {
-        progress_all();  // also what others wait for while this rank does
-        return exchange.done();
-      },
-      [&] { return unfinished(exchange); });
+        const auto& [send, receive, site, call, owner] = exchange;
+        return unfinished(site, {send.done, send.peer, send.header.bytes},
+                          {receive.done, receive.peer, receive.header.bytes});
+      });
   history_.finished(exchange.call);
   pending_.erase(request.id);
 }
@@ -444,12 +427,7 @@ void MpiWorld::barrier(const std::vector<int>& members, int context, const CallS
   const std::uint64_t call = history_.started(site);
   history_.waits_for(call);
   await(
-      lock,
-      [&] {
-        progress_all();
-        return std::all_of(requests.begin(), requests.end(),
-                           [&](Request request) { return exchange_of(request).done(); });
-      },
+      lock, [&] { return std::ranges::all_of(requests, [&](Request request) { return exchange_of(request).done(); }); },
       [&] {
         std::vector<int> missing;
         for (const Request request : requests) {

@@ -105,8 +105,6 @@ class MpiWorld {
   void throw_if_failed();
   /// Fills in a message's header and returns the tag of its data.
   int begin(Half& half, std::uint64_t bytes, int peer, int context, const CallSite& site);
-  void post_send(Half& half, const ConstTensorView& buffer, int peer, int context, const CallSite& site);
-  void post_receive(Half& half, const TensorView& buffer, int peer, int context, const CallSite& site);
   int data_tag(const Header& header, int context) const;
   void progress(Half& half, bool sends);
   void progress_all();
@@ -116,7 +114,6 @@ class MpiWorld {
   template <class Ready, class Describe>
   void await(Lock& lock, const Ready& ready, const Describe& describe);
   std::string name(int rank) const { return rank_name(rank, size()); }
-  std::string unfinished(const Exchange& exchange) const;
 
   mpi::Session session_;
   RankSockets sockets_;

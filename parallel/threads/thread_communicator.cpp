@@ -140,8 +140,9 @@ class ThreadCommunicator final : public Communicator {
     act.send.sends = true;
     act.send.buffer = send;
     act.receive.buffer = act.receive.target = receive;
-    if (to != no_peer) post(lock, act.send, to, site);
-    if (from != no_peer) post(lock, act.receive, from, site);
+    act.send.site = act.receive.site = site;
+    if (to != no_peer) post(lock, act.send, to);
+    if (from != no_peer) post(lock, act.receive, from);
     return request;
   }
 
@@ -154,7 +155,8 @@ class ThreadCommunicator final : public Communicator {
     const Exchange& exchange = found->second;
     self_.history.waits_for(exchange.call);
     await(
-        lock, [&] { return exchange.done(); }, [&] { return unfinished(exchange); });
+        lock, [&] { return exchange.done(); },
+        [&] { return unfinished(exchange.send.site, side(exchange.send), side(exchange.receive)); });
     self_.history.finished(exchange.call);
     for (const Half* half : {&exchange.send, &exchange.receive}) {
       if (half->copied) device_.wait(half->copied);
@@ -222,13 +224,12 @@ class ThreadCommunicator final : public Communicator {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  /// half: with its direction and buffer.
-  void post(Lock& lock, Half& half, int peer, const CallSite& site) {
+  /// half: with its direction, buffer and site.
+  void post(Lock& lock, Half& half, int peer) {
     throw_if_failed(lock);
     half.done = false;
     half.rank = rank_;
     half.peer = peer;
-    half.site = site;
     if (!half.buffer.device.is_cpu()) half.posted = device_.record();
     std::deque<Half*>& mailbox = group_->mailbox(half);
     if (mailbox.empty() || mailbox.front()->sends == half.sends) {
@@ -310,21 +311,7 @@ class ThreadCommunicator final : public Communicator {
   }
 
   std::string name() const { return rank_name(group_->world_rank(rank_), world_.ranks.size()); }
-  std::string unfinished(const Exchange& exchange) const {
-    std::string text;
-    for (const Half* half : {&exchange.send, &exchange.receive}) {
-      if (half->done) continue;
-      const int peer = group_->world_rank(half->peer);
-      if (text.empty()) {
-        text = described(half->site) + ": ";
-      } else {
-        text += ", and ";
-      }
-      text += half->sends ? fmt::format("rank {} has not received its {} bytes", peer, half->buffer.bytes())
-                          : fmt::format("rank {} has not sent the {} bytes it expects", peer, half->buffer.bytes());
-    }
-    return text;
-  }
+  ExchangeSide side(const Half& half) const { return {half.done, group_->world_rank(half.peer), half.buffer.bytes()}; }
 
   bool on_gpu() const { return device_.stream() != nullptr && device_.stream()->on_cuda(); }
 
