@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
-#include <string>
 
 #include "framework/config/config.h"
 #include "framework/config/model_config.h"
@@ -118,7 +116,7 @@ BlockIds describe_block(TableWriter& writer, const ModelSpec& spec, std::int64_t
   BlockIds ids;
   ids.bucket = static_cast<int>(layer) + 1;
   writer.begin_bucket(ids.bucket);
-  const bool before = norms_before(spec.norm_place), after = norms_after(spec.norm_place);
+  const bool before = spec.norm_before, after = spec.norm_after;
   if (before) ids.attention_norm = writer.norm(prefix + ".input_layernorm", C);
   ids.query = writer.linear(prefix + ".self_attn.q_proj", queries, C, biases.query_key_value);
   ids.key = writer.linear(prefix + ".self_attn.k_proj", keys, C, biases.query_key_value);

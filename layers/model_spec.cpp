@@ -44,7 +44,8 @@ void set_traits(ModelSpec& spec, const ModelConfig& config) {
       return;
     case Architecture::olmo2:  // Walsh et al., "2 OLMo 2 Furious", 2025, section 2.2
     case Architecture::olmo3:  // the same, with layers that have a window
-      spec.norm_place = NormPlace::after;
+      spec.norm_before = false;
+      spec.norm_after = true;
       spec.query_key_norm = QueryKeyNorm::whole;
       spec.optional_biases = {.query_key_value = true, .attention_output = true};
       return;
@@ -53,7 +54,7 @@ void set_traits(ModelSpec& spec, const ModelConfig& config) {
       [[fallthrough]];
     case Architecture::gemma2:  // Riviere et al., "Gemma 2", 2024, section 2
       spec.norm.unit_offset = true;
-      spec.norm_place = NormPlace::both;
+      spec.norm_after = true;
       spec.activation = Activation::gelu;
       spec.embedding_factor = std::sqrt(static_cast<double>(config.hidden_size));
       spec.optional_biases = {.query_key_value = true, .attention_output = true};
@@ -178,13 +179,13 @@ void check_spec(const ModelSpec& spec) {
   refuse_if(any_layer(rotates) && spec.head_dim % 2 != 0,
             "rotary positions turn pairs of elements, so model.head_dim must be even");
   refuse_if(any_layer(turns_by_nothing), "a layer rotates by frequencies that the model does not have");
-  refuse_if(spec.norm.kind == NormKind::layer_norm && (spec.norm.unit_offset || norms_after(spec.norm_place)),
+  refuse_if(spec.norm.kind == NormKind::layer_norm && (spec.norm.unit_offset || spec.norm_after),
             "a LayerNorm stands before what is computed, and its weight is not counted from 1");
   refuse_if(!(spec.attention_scale > 0), "attention's scores have a scale above 0");
   refuse_if(!(spec.attention_softcap >= 0) || !(spec.final_softcap >= 0), "a softcap is above 0, or 0 for none");
   refuse_if(!(spec.residual_factor > 0) || !(spec.logit_factor > 0) || !(spec.embedding_factor > 0),
             "factors of embedding, residual stream and logits are above 0");
-  refuse_if(spec.residual_factor != 1 && norms_after(spec.norm_place),
+  refuse_if(spec.residual_factor != 1 && spec.norm_after,
             "a norm after attention and feedforward excludes model.residual_multiplier");
 }
 

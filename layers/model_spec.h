@@ -29,18 +29,6 @@ struct Biases {
   friend bool operator==(const Biases&, const Biases&) = default;
 };
 
-/// Where the norms of a block's two halves stand: before what is computed, after it (what is added to the residual
-/// stream is normed), or both.
-enum class NormPlace { before, after, both };
-/// Returns whether what a half reads is normed.
-constexpr bool norms_before(NormPlace place) {
-  return place != NormPlace::after;
-}
-/// Returns whether what a half adds is normed.
-constexpr bool norms_after(NormPlace place) {
-  return place != NormPlace::before;
-}
-
 /// An RMSNorm of queries and of keys, before they are rotated: of each head's elements, or of all heads' together.
 enum class QueryKeyNorm { none, head, whole };
 
@@ -79,8 +67,9 @@ struct ModelSpec {
   std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0;
   std::int64_t num_attention_heads = 0, num_key_value_heads = 0, head_dim = 0;
 
-  NormSpec norm;  // every norm of the model
-  NormPlace norm_place = NormPlace::before;
+  NormSpec norm;            // every norm of the model
+  bool norm_before = true;  // what each half of a block reads is normed,
+  bool norm_after = false;  // and what it adds to the residual stream
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   double attention_scale = 0;    // of scores
   double attention_softcap = 0;  // c above 0: a scaled score s becomes c tanh(s / c) before the mask

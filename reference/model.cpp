@@ -102,13 +102,12 @@ struct Model::Pass {
   };
 
   struct Layer {
-    Layer(std::int64_t which, NormPlace place)
+    Layer(std::int64_t which, bool before, bool after)
         : index(which),
           input(which == 0 ? "embedding" : "layer." + std::to_string(which - 1) + ".output"),
           tensor("layer." + std::to_string(which) + "."),
           weight("model.layers." + std::to_string(which) + ".") {
       const auto norm = [&](bool exists, const char* name) { return exists ? weight + name : std::string(); };
-      const bool before = norms_before(place), after = norms_after(place);
       attention = {norm(before, "input_layernorm"), norm(after, "post_attention_layernorm"), tensor + "attention_norm",
                    tensor + "attention_output"};
       feedforward = {norm(before, after ? "pre_feedforward_layernorm" : "post_attention_layernorm"),
@@ -122,7 +121,7 @@ struct Model::Pass {
     Half attention, feedforward;
   };
 
-  Layer layer_at(std::int64_t index) const { return {index, spec_.norm_place}; }
+  Layer layer_at(std::int64_t index) const { return {index, spec_.norm_before, spec_.norm_after}; }
 
   void attention_forward(const Layer& layer, const Row& row, Tensors& t) const {
     const std::int64_t C = spec_.hidden_size, D = spec_.head_dim;

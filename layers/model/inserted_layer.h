@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "framework/allocator.h"
-#include "framework/parameter_table.h"
 #include "framework/stream.h"
 #include "layers/device_batch.h"
 #include "layers/execution_shape.h"

@@ -5,7 +5,6 @@
 #include "framework/config/config.h"
 #include "framework/error.h"
 #include "layers/check_model.h"
-#include "layers/model/inserted_layer.h"
 #include "layers/model/transformer.h"
 #include "layers/model_parameters.h"
 

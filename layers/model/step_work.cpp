@@ -28,8 +28,8 @@ struct Widths {
         L(real(model.num_hidden_layers)) {
     const ModelSpec spec = model_spec(model);
     gated = spec.gated_feedforward;
-    before = norms_before(spec.norm_place) ? 1 : 0;
-    after = norms_after(spec.norm_place) ? 1 : 0;
+    before = spec.norm_before ? 1 : 0;
+    after = spec.norm_after ? 1 : 0;
   }
 
   double projections() const { return 2 * (C * HD + 2 * C * GD + HD * C); }  // query, key, value, output
@@ -99,7 +99,11 @@ struct LayerSums {
   Parts query_backward;  // of the query projection's weights and adapter
 };
 
-LayerWork layer_work_of(const Widths& w, const LayerSums& sums, const TrainingConfig& training) {
+}  // namespace
+
+LayerWork layer_work(const ModelConfig& model, const TrainingConfig& training) {
+  const Widths w(model);
+  const LayerSums sums(model, training);
   const auto mean = [&](double sum) { return sums.of_backward(sum); };
   const double e = static_cast<double>(size_of(training.dtype));
   const double accumulator_bytes = static_cast<double>(size_of(accumulator(training.dtype)));
@@ -137,8 +141,6 @@ LayerWork layer_work_of(const Widths& w, const LayerSums& sums, const TrainingCo
                         (training.recompute == Recompute::none ? e * (norms + activation) : work.forward_bytes);
   return work;
 }
-
-}  // namespace
 
 TrainedParts trained_parts(const ModelConfig& model, const TrainingConfig& training) {
   const auto [table, ids] = describe_parameters(model_spec(model), training.trainable);
@@ -183,7 +185,7 @@ StepFlops step_flops(const ModelConfig& model, const TrainingConfig& training, c
   const LayerSums sums(model, training);
   const double sequences = real(training.global_batch_size), tokens = sequences * real(training.seq_len);
   const double of_a_pair = 4 * w.HD * sequences, backward = real(sums.backward_layers);
-  const LayerWork layer = layer_work_of(w, sums, training);
+  const LayerWork layer = layer_work(model, training);
   return {.projections = tokens * (w.projections() * (w.L + backward) + sums.projections.flops),
           .feedforward = tokens * (w.feedforward() * (w.L + backward) + sums.feedforward.flops),
           .head = tokens * sums.head_products * w.head(),
@@ -192,10 +194,6 @@ StepFlops step_flops(const ModelConfig& model, const TrainingConfig& training, c
           .attention_backward = 2.5 * of_a_pair * pairs.backward,
           .recompute =
               backward * layer.recompute_flops * tokens + (layer.attention_again ? of_a_pair * pairs.backward : 0)};
-}
-
-LayerWork layer_work(const ModelConfig& model, const TrainingConfig& training) {
-  return layer_work_of(Widths(model), LayerSums(model, training), training);
 }
 
 double head_products(const ModelConfig& model, const TrainingConfig& training) {

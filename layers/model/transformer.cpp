@@ -1,10 +1,8 @@
 #include "layers/model/transformer.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "framework/dump/tensor_dump.h"
-#include "kernels/elementwise.h"
 #include "layers/activations.h"
 #include "layers/block.h"
 #include "layers/device_batch.h"

@@ -122,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Refusal{"LayerNormAfter",
                               [](ModelSpec& spec) {
                                 spec.norm.kind = NormKind::layer_norm;
-                                spec.norm_place = NormPlace::both;
+                                spec.norm_after = true;
                               },
                               "a LayerNorm stands before what is computed, and its weight is not counted from 1"},
                       Refusal{"NoScale", [](ModelSpec& spec) { spec.attention_scale = 0; },

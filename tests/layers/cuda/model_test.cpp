@@ -86,7 +86,7 @@ TEST_P(GpuModel, InBfloat16IsThatOfTheCpuToItsPrecision) {
       // A sink takes weight from keys, so what moves all of a row's values alike cancels no more: six models were 1.2
       // to 1.7 times as far off with sinks as without.
       const double of_sinks = config(wide).attention_sinks ? 1.5 : 1;
-      const double more = norms_after(model_spec(config(wide)).norm_place) ? 2 : of_sinks;
+      const double more = model_spec(config(wide)).norm_after ? 2 : of_sinks;
       EXPECT_LE(distance, 4e-2 * more);
       EXPECT_LE(largest, 8e-2 * more);  // of the worst element
     }
