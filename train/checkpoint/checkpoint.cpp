@@ -38,10 +38,10 @@ bool is_frozen(const RankState& state, const ParameterSlice& slice) {
   return !state.parameters.trains(slice.parameter);
 }
 
-/// Returns the slices in a rank's file, in its order, each with a kind of values: its index in kinds_of.
+/// Returns the slices in a rank's file, in its order, each with a kind of values: its index in state_kinds.
 std::vector<std::pair<std::size_t, ParameterSlice>> saved_slices(const RankState& state) {
   std::vector<std::pair<std::size_t, ParameterSlice>> slices;
-  for (std::size_t kind = 0; kind <= state.optimizer->state_names().size(); ++kind) {
+  for (std::size_t kind = 0; kind < state_kinds.size(); ++kind) {
     for (const ParameterSlice& slice : state.optimizer->slices()) slices.emplace_back(kind, slice);
     if (kind > 0) continue;  // what is frozen has weights alone
     for (const ParameterSlice& slice : state.parameters.frozen_slices()) {
@@ -107,10 +107,10 @@ CopyStream::Event take_snapshot(RankState& state, CopyStream& copies) {
 
 std::array<CheckpointFile, 2> write_state(RankState& state, const std::string& folder, std::int64_t step) {
   std::vector<Hdf5Dataset> datasets;
-  const std::vector<std::string> kinds = kinds_of(state.optimizer->state_names());
   const auto slices = saved_slices(state);
   for (const auto& [kind, slice] : slices) {
-    datasets.push_back(dataset_of(kinds[kind], state.parameters.table()[slice.parameter], slice, state.state_dtype()));
+    datasets.push_back(
+        dataset_of(state_kinds[kind], state.parameters.table()[slice.parameter], slice, state.state_dtype()));
   }
   const std::string name = state_file_name(state.rank, state.mesh.size());
   const std::string path = folder + "/" + name;
@@ -140,7 +140,7 @@ std::string nonfinite_weights(RankState& state) {
       finite = finite && first_not_finite(as_saved(state, values.flat(begin, end))) < 0;
     });
     if (!finite)
-      return dataset_of(weights_kind, state.parameters.table()[slice.parameter], slice, state.state_dtype()).name;
+      return dataset_of(state_kinds[0], state.parameters.table()[slice.parameter], slice, state.state_dtype()).name;
   }
   return "";
 }
@@ -149,11 +149,11 @@ void load_optimizer_state(RankState& state, const Checkpoint& checkpoint) {
   StateFiles files(checkpoint.path, checkpoint.manifest);
   for (const ParameterSlice& slice : state.optimizer->slices()) {
     const Parameter& parameter = state.parameters.table()[slice.parameter];
-    for (std::size_t i = 0; i < state.optimizer->state_names().size(); ++i) {
+    for (std::size_t i = 0; i < optimizer_state.size(); ++i) {
       const TensorView to = state.optimizer->state(i, slice);
       in_pieces(0, slice.count(), [&](std::int64_t begin, std::int64_t end) {
         const TensorView staging = state.staging.view().prefix({end - begin});
-        files.read(state.optimizer->state_names()[i], parameter, state.state_dtype(), slice.begin + begin, staging);
+        files.read(optimizer_state[i], parameter, state.state_dtype(), slice.begin + begin, staging);
         copy(state.stream, to.flat(begin, end), staging);
         state.stream.synchronize();  // the next piece comes into the same staging
       });

@@ -13,7 +13,6 @@
 #include "framework/storage/plain_text.h"
 #include "framework/text/text_reader.h"
 #include "train/checkpoint/state_files.h"
-#include "train/engine/update_rule.h"
 
 namespace ringtrain {
 
@@ -205,10 +204,10 @@ Checkpoint open_checkpoint(const std::string& path, const ModelDefinition& model
 void check_state(const Checkpoint& checkpoint, const ModelDefinition& model) {
   const StateFiles files(checkpoint.path, checkpoint.manifest);
   const ParameterTable table = model.table(checkpoint.config);
-  for (const std::string& kind : kinds_of(make_update_rule(checkpoint.config.optimizer)->state_names())) {
+  for (std::size_t kind = 0; kind < state_kinds.size(); ++kind) {
     for (const Parameter& parameter : table.all()) {
-      if (kind == weights_kind ? !parameter.saved : parameter.part == Part::frozen) continue;  // which has no state
-      files.whole_tensor(kind, parameter, accumulator(checkpoint.config.training.dtype));
+      if (kind == 0 ? !parameter.saved : parameter.part == Part::frozen) continue;  // which has no state
+      files.whole_tensor(state_kinds[kind], parameter, accumulator(checkpoint.config.training.dtype));
     }
   }
 }

@@ -27,11 +27,6 @@ void read_range(const std::string& path, const std::string& name, std::size_t br
 
 }  // namespace
 
-std::vector<std::string> kinds_of(std::vector<std::string> state_names) {
-  state_names.insert(state_names.begin(), weights_kind);
-  return state_names;
-}
-
 std::string tensor_name(const std::string& kind, const Parameter& parameter) {
   return kind + "/" + parameter.name;
 }

@@ -2,6 +2,7 @@
 // no mesh; what it reads, the list of each file, may be hostile.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -12,13 +13,12 @@
 #include "framework/storage/hdf5_datasets.h"
 #include "framework/tensor.h"
 #include "train/checkpoint/checkpoint_manifest.h"
+#include "train/engine/optimizer.h"
 
 namespace ringtrain {
 
-/// The kind of values that a checkpoint holds whatever the optimizer.
-inline constexpr const char* weights_kind = "weights";
-/// Returns the kinds of values that a checkpoint holds of each element: weights, then the optimizer's state by name.
-std::vector<std::string> kinds_of(std::vector<std::string> state_names);
+/// The kinds of values that a checkpoint holds of each element: weights, then the optimizer's state.
+inline constexpr std::array<const char*, 3> state_kinds{"weights", optimizer_state[0], optimizer_state[1]};
 
 /// Returns the name under which files hold a tensor's values of a kind.
 std::string tensor_name(const std::string& kind, const Parameter& parameter);

@@ -2,15 +2,15 @@
 
 #include <algorithm>
 
-#include "train/engine/update_rule.h"
+#include "train/engine/optimizer.h"
 
 namespace ringtrain {
 
 std::int64_t checkpoint_bytes(const Config& config, const ParameterTable& table) {
-  const auto states = std::ssize(make_update_rule(config.optimizer)->state_names());
   std::int64_t elements = 0;
   for (const Parameter& parameter : table.all()) {
-    const std::int64_t kinds = (parameter.saved ? 1 : 0) + (parameter.part == Part::frozen ? 0 : states);
+    const std::int64_t kinds =
+        (parameter.saved ? 1 : 0) + (parameter.part == Part::frozen ? 0 : std::ssize(optimizer_state));
     elements += kinds * parameter.shape.numel();
   }
   return elements * static_cast<std::int64_t>(size_of(accumulator(config.training.dtype)));

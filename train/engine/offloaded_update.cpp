@@ -1,68 +1,62 @@
 #include "train/engine/offloaded_update.h"
 
 #include <algorithm>
+#include <string>
 
 namespace ringtrain {
 
-OffloadedUpdate::OffloadedUpdate(Allocator& allocator, Stream& stream, const std::vector<std::string>& state_names,
-                                 DType dtype, std::int64_t elements) {
+OffloadedUpdate::OffloadedUpdate(Allocator& allocator, Stream& stream, DType dtype, std::int64_t elements) {
   const std::int64_t piece = std::min(elements, piece_elements);
   for (std::size_t i = 0; i < places_.size(); ++i) {
-    const auto make = [&](std::string what) {
-      std::replace(what.begin(), what.end(), '_', ' ');
+    const auto make = [&](const std::string& what) {
       return allocator.make(Tag::workspace, fmt::format("optimizer piece {} {}", i, what), dtype, {piece});
     };
-    places_[i].weights = make("weights");
-    for (const std::string& name : state_names) places_[i].state.push_back(make(name));
+    places_[i].w = make("weights");
+    places_[i].m = make("first moment");
+    places_[i].v = make("second moment");
   }
   if (allocator.planning()) return;
   coming_.set_stream(stream);
   going_.set_stream(stream);
 }
 
-void OffloadedUpdate::run(Stream& stream, UpdateRule& rule, std::span<const SliceUpdate> slices,
-                          const UpdateStep& step) {
+void OffloadedUpdate::run(Stream& stream, std::span<const AdamWSlice> slices, const AdamW& hyper) {
   const CopyStream::Event begun = coming_.record();
   std::size_t next = 0;
-  for (const SliceUpdate& slice : slices) {
-    for (std::int64_t begin = 0; begin < slice.weights.numel(); begin += piece_elements) {
-      const std::int64_t end = std::min(slice.weights.numel(), begin + piece_elements);
-      SliceUpdate piece{.weights = slice.weights.flat(begin, end),
-                        .state = {},
-                        .gradients = slice.gradients.flat(begin, end),
-                        .rounded = slice.rounded.empty() ? TensorView{} : slice.rounded.flat(begin, end),
-                        .weight_decay = slice.weight_decay};
-      for (const TensorView& values : slice.state) piece.state.push_back(values.flat(begin, end));
-      update(stream, rule, places_[next++ % places_.size()], piece, step, begun);
+  for (const AdamWSlice& slice : slices) {
+    for (std::int64_t begin = 0; begin < slice.w.numel(); begin += piece_elements) {
+      const std::int64_t end = std::min(slice.w.numel(), begin + piece_elements);
+      const AdamWSlice piece{.w = slice.w.flat(begin, end),
+                             .m = slice.m.flat(begin, end),
+                             .v = slice.v.flat(begin, end),
+                             .g = slice.g.flat(begin, end),
+                             .rounded = slice.rounded.empty() ? TensorView{} : slice.rounded.flat(begin, end),
+                             .weight_decay = slice.weight_decay};
+      update(stream, places_[next++ % places_.size()], piece, hyper, begun);
     }
   }
   going_.wait(gone_);
 }
 
-void OffloadedUpdate::update(Stream& stream, UpdateRule& rule, Place& place, const SliceUpdate& piece,
-                             const UpdateStep& step, const CopyStream::Event& begun) {
+void OffloadedUpdate::update(Stream& stream, Place& place, const AdamWSlice& piece, const AdamW& hyper,
+                             const CopyStream::Event& begun) {
   const bool master = !piece.rounded.empty();  // else the weights are the model's, on the device
-  SliceUpdate here = piece;
-  for (std::size_t i = 0; i < here.state.size(); ++i) {
-    here.state[i] = place.state[i].view().prefix(piece.state[i].shape);
-  }
-  if (master) here.weights = place.weights.view().prefix(piece.weights.shape);
+  AdamWSlice here = piece;
+  if (master) here.w = place.w.view().prefix(piece.w.shape);
+  here.m = place.m.view().prefix(piece.m.shape);
+  here.v = place.v.view().prefix(piece.v.shape);
 
   // One copy after the other, each way: the end of the last is the end of all.
   const CopyStream::Label fetch{.name = "optimizer state from host memory"};
   const CopyStream::Label send{.name = "optimizer state to host memory"};
-  CopyStream::Event came;
-  if (master) came = coming_.copy(here.weights, piece.weights, begun, place.free, fetch);
-  for (std::size_t i = 0; i < here.state.size(); ++i) {
-    came = coming_.copy(here.state[i], piece.state[i], begun, place.free, fetch);
-  }
-  coming_.wait(came);
-  rule.update(stream, {&here, 1}, step);
+  if (master) coming_.copy(here.w, piece.w, begun, place.free, fetch);
+  coming_.copy(here.m, piece.m, begun, place.free, fetch);
+  coming_.wait(coming_.copy(here.v, piece.v, begun, place.free, fetch));
+  adamw_update(stream, {&here, 1}, hyper);
   const CopyStream::Event updated = going_.record();
-  if (master) gone_ = going_.copy(piece.weights, here.weights, updated, {}, send);
-  for (std::size_t i = 0; i < here.state.size(); ++i) {
-    gone_ = going_.copy(piece.state[i], here.state[i], updated, {}, send);
-  }
+  if (master) going_.copy(piece.w, here.w, updated, {}, send);
+  going_.copy(piece.m, here.m, updated, {}, send);
+  gone_ = going_.copy(piece.v, here.v, updated, {}, send);
   place.free = gone_;
 }
 

@@ -6,12 +6,10 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "framework/allocator.h"
 #include "framework/copy_stream.h"
-#include "train/engine/update_rule.h"
+#include "kernels/adamw.h"
 
 namespace ringtrain {
 
@@ -21,20 +19,18 @@ class OffloadedUpdate {
   static constexpr std::int64_t piece_elements = std::int64_t{4} << 20;
 
   /// Makes two places for pieces of at most `elements` under Tag::workspace. stream must outlive it.
-  OffloadedUpdate(Allocator& allocator, Stream& stream, const std::vector<std::string>& state_names, DType dtype,
-                  std::int64_t elements);
+  OffloadedUpdate(Allocator& allocator, Stream& stream, DType dtype, std::int64_t elements);
 
-  /// rule.update of slices whose state, and weights where there is `rounded`, are pinned host memory. What the stream
-  /// is given afterwards finds them written.
-  void run(Stream& stream, UpdateRule& rule, std::span<const SliceUpdate> slices, const UpdateStep& step);
+  /// adamw_update() of slices whose moments, and weights where there is `rounded`, are pinned host memory. What the
+  /// stream is given afterwards finds them written.
+  void run(Stream& stream, std::span<const AdamWSlice> slices, const AdamW& hyper);
 
  private:
   struct Place {
-    Tensor weights;
-    std::vector<Tensor> state;
+    Tensor w, m, v;
     CopyStream::Event free;  // after what took its last piece back
   };
-  void update(Stream& stream, UpdateRule& rule, Place& place, const SliceUpdate& piece, const UpdateStep& step,
+  void update(Stream& stream, Place& place, const AdamWSlice& piece, const AdamW& hyper,
               const CopyStream::Event& begun);
 
   std::array<Place, 2> places_;

@@ -1,40 +1,33 @@
 #include "train/engine/optimizer.h"
 
 #include <algorithm>
-#include <utility>
+#include <string>
 
 #include "framework/config/config.h"
 #include "kernels/elementwise.h"
 #include "layers/model_parameters.h"
 #include "train/engine/offloaded_update.h"
-#include "train/engine/update_rule.h"
 
 namespace ringtrain {
 
 Optimizer::Optimizer(Allocator& allocator, const OptimizerConfig& config, ParameterStore& parameters, Stream& stream,
-                     bool offload, std::unique_ptr<UpdateRule> rule)
-    : rule_(rule ? std::move(rule) : make_update_rule(config)),
-      state_names_(rule_->state_names()),
-      parameters_(&parameters),
-      stream_(&stream) {
+                     bool offload)
+    : hyper_{0, config.beta1, config.beta2, config.eps, 0, 1}, parameters_(&parameters), stream_(&stream) {
   const DType model_dtype = parameters.dtype(), dtype = accumulator(model_dtype);
   Allocator& memory = offload ? allocator.host() : allocator;
-  for (const std::string& name : state_names_) {
-    std::string words = name;
+  for (std::string words : optimizer_state) {
     std::replace(words.begin(), words.end(), '_', ' ');
     state_.push_back(memory.make(Tag::optimizer, words, dtype, {elements()}));
   }
   if (dtype != model_dtype) master_ = memory.make(Tag::optimizer, "master weights", dtype, {elements()});
-  if (offload) offloaded_ = std::make_unique<OffloadedUpdate>(allocator, stream, state_names_, dtype, elements());
+  if (offload) offloaded_ = std::make_unique<OffloadedUpdate>(allocator, stream, dtype, elements());
   for (const ParameterSlice& slice : slices()) {
-    const Parameter& parameter = parameters.table()[slice.parameter];
-    std::vector<TensorView> state;
-    for (std::size_t i = 0; i < state_.size(); ++i) state.push_back(this->state(i, slice));
-    updates_.push_back({.weights = weights(slice),
-                        .state = std::move(state),
-                        .gradients = parameters.gradients(slice),
+    updates_.push_back({.w = weights(slice),
+                        .m = state(0, slice),
+                        .v = state(1, slice),
+                        .g = parameters.gradients(slice),
                         .rounded = master_.empty() ? TensorView{} : parameters.weights(slice),
-                        .weight_decay = parameter.decay ? config.weight_decay : 0});
+                        .weight_decay = parameters.table()[slice.parameter].decay ? config.weight_decay : 0});
   }
   sum_ = allocator.make(Tag::workspace, "gradient norm", DType::float64, {1});
 }
@@ -56,13 +49,6 @@ void Optimizer::initialise_weights(std::uint64_t seed) {
   }
 }
 
-double Optimizer::sum_of_squares() {
-  double sum = 0;
-  sum_of_squares(host_view(&sum, {1}));
-  stream_->synchronize();
-  return sum;
-}
-
 void Optimizer::sum_of_squares(const TensorView& sum) {
   fill(*stream_, sum_, 0);
   const std::vector<ParameterSlice>& slices = parameters_->slices();
@@ -77,11 +63,13 @@ void Optimizer::sum_of_squares(const TensorView& sum) {
 }
 
 void Optimizer::update(double lr, std::int64_t step, double gradient_scale) {
-  const UpdateStep values{.lr = lr, .step = step, .gradient_scale = gradient_scale};
+  hyper_.lr = lr;
+  hyper_.step = step;
+  hyper_.gradient_scale = gradient_scale;
   if (offloaded_) {
-    offloaded_->run(*stream_, *rule_, updates_, values);
+    offloaded_->run(*stream_, updates_, hyper_);
   } else {
-    rule_->update(*stream_, updates_, values);
+    adamw_update(*stream_, updates_, hyper_);
   }
 }
 

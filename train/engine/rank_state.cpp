@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
+#include <utility>
 
 #include "framework/config/config.h"
 #include "framework/config/training_stages.h"
@@ -11,7 +11,6 @@
 #include "layers/model_spec.h"
 #include "parallel/launch/communicator_factory.h"
 #include "parallel/store_context.h"
-#include "train/engine/update_rule.h"
 
 #if RINGTRAIN_CUDA
 #include "framework/cuda/context.h"
@@ -171,7 +170,7 @@ void RankState::make_training(const Config& config) {
 
 void RankState::make_snapshot(const Config& config) {
   snapshot = allocator.host().make(Tag::checkpoint, "snapshot", state_dtype(),
-                                   {1 + std::ssize(optimizer->state_names()), optimizer->elements()});
+                                   {1 + std::ssize(optimizer_state), optimizer->elements()});
   if (allocator.device().is_cpu() || parameters.frozen_slices().empty() || config.model.lora.on()) return;
   const ParameterSlice& last = parameters.frozen_slices().back();
   frozen_snapshot = allocator.host().make(Tag::checkpoint, "snapshot of frozen weights", parameters.dtype(),
@@ -199,29 +198,26 @@ Device device_of(const TrainingConfig& config, [[maybe_unused]] int rank, [[mayb
 std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& table, const RankPurpose& purpose,
                                  const ModelDefinition& definition) {
   const Mesh mesh{static_cast<int>(config.mesh.data), static_cast<int>(config.mesh.sequence)};
-  // All in which execution_shape(), the store and the optimizer tell one rank from another.
-  using Kind = std::tuple<std::vector<std::int64_t>, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
-  std::vector<std::vector<std::int64_t>> tokens;  // [ring rank]: of each stage
-  std::vector<std::int64_t> evaluated, owned(static_cast<std::size_t>(mesh.size()), 0);
-  for (int ring_rank = 0; ring_rank < mesh.sequence; ++ring_rank) {
-    tokens.emplace_back();
-    for (const Config& stage : configs_of_stages(config)) {
-      if (purpose.training) tokens.back().push_back(shard_tokens(config.mesh, stage.training.seq_len, ring_rank));
-    }
-    evaluated.push_back(shard_tokens(config.mesh, longest_evaluation(purpose), ring_rank));
-  }
-  if (purpose.training) owned = owned_elements(table, Part::trainable, mesh.size());
+  const std::vector<Config> stages = configs_of_stages(config);
+  const std::vector<std::int64_t> owned = owned_elements(table, Part::trainable, mesh.size());
   const Device device = config.training.device == Device::Kind::cuda ? Device::cuda(0) : Device::cpu();  // any will do
   ThreadPool pool(1);
-  std::map<Kind, std::size_t> kinds;
+  std::map<std::vector<std::int64_t>, std::size_t> kinds;
   std::vector<RankPlan> plans;
   for (int rank = 0; rank < mesh.size(); ++rank) {
-    const auto place = static_cast<std::size_t>(mesh.sequence_index(rank));
-    const auto shard = [&](Part part) {
-      return config.training.shard == Shard::optimizer ? 0 : shard_offsets(table, part, mesh.size(), rank).back();
-    };
-    const Kind kind{tokens[place], evaluated[place], owned[rank], shard(Part::trainable), shard(Part::frozen)};
-    const auto [known, fresh] = kinds.emplace(kind, plans.size());
+    const int ring_rank = mesh.sequence_index(rank);
+    // All in which execution_shape(), the store and the optimizer tell one rank from another.
+    std::vector<std::int64_t> kind{shard_tokens(config.mesh, longest_evaluation(purpose), ring_rank)};
+    if (purpose.training) {
+      kind.push_back(owned[rank]);
+      for (const Config& stage : stages) kind.push_back(shard_tokens(config.mesh, stage.training.seq_len, ring_rank));
+    }
+    if (config.training.shard != Shard::optimizer) {
+      for (const Part part : {Part::trainable, Part::frozen}) {
+        kind.push_back(shard_offsets(table, part, mesh.size(), rank).back());
+      }
+    }
+    const auto [known, fresh] = kinds.emplace(std::move(kind), plans.size());
     if (fresh) {
       const RankState state(config, table, purpose, rank, device, pool, nullptr, nullptr, definition);
       plans.push_back({{},

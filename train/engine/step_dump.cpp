@@ -33,9 +33,9 @@ StepDump::StepDump(RankState& state, const Config& config, const DumpRequest& re
   write_parameters(
       Part::frozen, "", [&](int) -> const std::vector<ParameterSlice>& { return frozen; },
       [&](const ParameterSlice& slice) { return state_.parameters.weights(slice); });
-  const std::vector<std::string>& kept = state.optimizer->state_names();
-  for (std::size_t i = 0; request.update && i < kept.size(); ++i) {
-    write_own(kept[i] + ".", [&](const ParameterSlice& slice) { return state.optimizer->state(i, slice); });
+  for (std::size_t i = 0; request.update && i < optimizer_state.size(); ++i) {
+    write_own(optimizer_state[i] + std::string("."),
+              [&](const ParameterSlice& slice) { return state.optimizer->state(i, slice); });
   }
   state.stream.set_dump(dump_.get());
 }

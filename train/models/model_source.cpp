@@ -175,7 +175,7 @@ ModelSource model_of(Checkpoint checkpoint) {
     const auto files = std::make_shared<StateFiles>(checkpoint.path, checkpoint.manifest);
     return [files, dtype = accumulator(checkpoint.config.training.dtype)](const Parameter& parameter,
                                                                           std::int64_t begin, const TensorView& to) {
-      files->read(weights_kind, parameter, dtype, begin, to);
+      files->read(state_kinds[0], parameter, dtype, begin, to);
     };
   };
   source.hash_weights = [files = checkpoint.manifest.files] {
