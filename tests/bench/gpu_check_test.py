@@ -64,7 +64,7 @@ RUN = textwrap.dedent("""\
         if verdict == "crash":
             os.abort()
         print("cut: training.seq_len is 24 instead of 65536")
-        print("wrong: layer.0.attention departs first, at sequence 0" if verdict == "wrong" else "right: all 125 tensors")
+        print("wrong: layer.0.attention differs first, at sequence 0" if verdict == "wrong" else "right: all 125 tensors")
         sys.exit(5 if verdict == "wrong" else 0)
     if program.startswith("gpu_tests"):
         with (here / "programs.txt").open("a") as log:
@@ -177,7 +177,7 @@ class GpuCheck(unittest.TestCase):
     def test_the_last_word_is_checks(self):
         code, text = self.check({"tests": GOOD, "check": "wrong"})
         self.assertEqual(code, 1, text)
-        words = "wrong: layer.0.attention departs first, at sequence 0"
+        words = "wrong: layer.0.attention differs first, at sequence 0"
         self.assertEqual(self.report()["troubles"], ["check: " + words])
         self.assertEqual(self.parts()["check"]["detail"], words)
         self.assertTrue((self.out / "check.json").exists())

@@ -28,11 +28,11 @@ struct CheckReport {
   std::string dump;  // the folder that was kept; "": it is gone
   double run_seconds = 0, reference_seconds = 0;
 
-  /// Returns the first tensor that departs, null if none does.
+  /// Returns the first tensor that differs, null if none does.
   const CheckedTensor* first() const;
   /// Returns the names of the gradients that test nothing.
   std::vector<std::string> untested() const;
-  /// Returns whether nothing departs, and nothing is untested.
+  /// Returns whether nothing differs, and nothing is untested.
   bool right() const { return first() == nullptr && untested().empty(); }
 };
 

@@ -17,7 +17,7 @@ struct Kind {
   int tensors = 0;
   const CheckedTensor* worst = nullptr;  // the nearest to its bound, or the furthest beyond
   double mean_share = 0;                 // of the largest mean error, of its bound
-  bool departs = false;
+  bool differs = false;
 };
 
 std::vector<Kind> kinds_of(const CheckReport& report) {
@@ -28,7 +28,7 @@ std::vector<Kind> kinds_of(const CheckReport& report) {
     if (kind == kinds.end()) kind = kinds.insert(kinds.end(), {name, 0, &tensor});
     ++kind->tensors;
     kind->mean_share = std::max(kind->mean_share, share_of_mean_bound(tensor));
-    kind->departs |= tensor.departure.has_value();
+    kind->differs |= tensor.departure.has_value();
     if (share_of_bound(tensor) > share_of_bound(*kind->worst)) kind->worst = &tensor;
   }
   return kinds;
@@ -40,21 +40,21 @@ std::string line_of(const Kind& kind, std::size_t width) {
   if (worst.bound == 0 && worst.largest == 0) return text + "exact\n";
   text += fmt::format("{:>9.2g} {:>9.2g} {:>9.2g}  {:>7.3g}  {:>7.3g}", worst.size, worst.largest, worst.bound,
                       share_of_bound(worst), kind.mean_share);
-  return text + (kind.departs ? "  departs\n" : "\n");
+  return text + (kind.differs ? "  differs\n" : "\n");
 }
 
 std::string departure_text(const CheckedTensor& tensor) {
   const CheckDeparture& departure = *tensor.departure;
   if (departure.of_mean) {
     return fmt::format(
-        "wrong: {} departs first, as a whole\n  along the reference the run is {} times as large, and the bound of "
+        "wrong: {} differs first, as a whole\n  along the reference the run is {} times as large, and the bound of "
         "what "
         "that differs from 1 is {:.3g}; each element is within its own bound\n",
         tensor.name, departure.run, *tensor.mean_bound);
   }
-  std::string text = fmt::format("wrong: {} departs first", tensor.name);
+  std::string text = fmt::format("wrong: {} differs first", tensor.name);
   if (!departure.place.empty()) text += fmt::format(", at {}", departure.place);
-  if (departure.rank >= 0) text += fmt::format(", made by rank {}", departure.rank);
+  if (departure.rank >= 0) text += fmt::format(", computed by rank {}", departure.rank);
   return text + fmt::format("\n  the run has {}, the reference {}; they are {:.3g} apart, and the bound is {:.3g}\n",
                             departure.run, departure.reference, std::abs(departure.run - departure.reference),
                             tensor.bound);
@@ -110,7 +110,7 @@ std::string check_report(const CheckReport& report) {
   }
   const auto departing = std::ranges::count_if(report.tensors, [](const auto& t) { return t.departure.has_value(); });
   text += departure_text(*first);
-  return text + fmt::format("  {} of {} tensors depart; the dump is in {}; {}\n", departing, report.tensors.size(),
+  return text + fmt::format("  {} of {} tensors differ; the dump is in {}; {}\n", departing, report.tensors.size(),
                             report.dump, times);
 }
 

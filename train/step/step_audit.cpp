@@ -21,7 +21,7 @@ namespace {
 std::string described(const RunSteps& run, const RankState& state, std::int64_t step, const AuditDeparture& found) {
   const AuditPlace& place = found.place;
   return fmt::format(
-      "layer.{}.{} departs at head {}, sequence {}, position {}, element {}, made by rank {} on {}{}: the run has "
+      "layer.{}.{} differs at head {}, sequence {}, position {}, element {}, computed by rank {} on {}{}: the run has "
       "{:.9g}, computed again in double it is {:.9g}; they are {:.3g} apart, and the bound is {:.3g}",
       place.layer, name_of(found.tensor), place.head,
       run.sequence_in_step(step, state.mesh.data_index(state.rank), place.micro) + place.sequence, place.position,

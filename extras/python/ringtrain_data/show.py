@@ -28,7 +28,7 @@ def summary(output, file, forms, numbers, example):
              line("documents", f"{len(file.lengths):,}, {numbers['validation']:,} for validation"),
              line("read as", ", ".join(f"{form} {count:,}" for form, count in forms.counts.items())),
              line("tokens", f"{file.total:,}; the longest document has {max(file.lengths):,}"),
-             line("learned", f"{file.learned:,} tokens, {file.learned / file.total:.1%}; the others are context alone"),
+             line("learned", f"{file.learned:,} tokens, {file.learned / file.total:.1%}; the others are only context"),
              line("tokenizer", numbers["tokenizer"])]
     if forms.counts.keys() - {"conversation", "tokens"}:
         lines.append(line("texts", f"begin with {numbers['begin'] or 'no token'}, as the tokenizer begins them"))

@@ -37,8 +37,8 @@ TEST_F(Audit, StopEndsTheRunBeforeTheUpdateAndTheMetricsHaveIt) {
     SCOPED_TRACE(name);
     const std::string sentence = error_of(ExitCode::numeric, [&] { run_broken(config(), name, tensor, 0.5); });
     EXPECT_TRUE(holds(sentence, "step 3: the audit of attention found"));
-    EXPECT_TRUE(holds(sentence, fmt::format(".{} departs at head ", name)));
-    EXPECT_TRUE(holds(sentence, "made by rank 3 on cpu"));
+    EXPECT_TRUE(holds(sentence, fmt::format(".{} differs at head ", name)));
+    EXPECT_TRUE(holds(sentence, "computed by rank 3 on cpu"));
     EXPECT_TRUE(holds(sentence, "still those of step 2"));
     const auto lines = metrics(name);
     ASSERT_EQ(lines.size(), 3U);

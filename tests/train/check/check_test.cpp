@@ -246,7 +246,7 @@ TEST_F(CheckedRun, OfWhichAllElementsOfATensorAreALittleTooLargeIsWrong) {
     EXPECT_TRUE(report.first()->departure->of_mean);
     EXPECT_NEAR(report.first()->departure->run, by, *found->mean_bound);
     EXPECT_LT(report.first()->largest, report.first()->bound);
-    EXPECT_TRUE(holds(wrong(report), "up_proj.weight departs first, as a whole"));
+    EXPECT_TRUE(holds(wrong(report), "up_proj.weight differs first, as a whole"));
   }
 }
 
@@ -302,7 +302,7 @@ TEST_F(CheckedRun, NamesTheFaultItsRankAndBothValues) {
   EXPECT_EQ(first->departure->place, "sequence 0, position 10, column 5");  // rank 2 of a zigzag ring: 10 to 14, ...
   EXPECT_NEAR(first->departure->run, -first->departure->reference, 1e-14);
   EXPECT_TRUE(holds(wrong(report),
-                    "wrong: layer.1.query_projection departs first, at sequence 0, position 10, column 5, made "
+                    "wrong: layer.1.query_projection differs first, at sequence 0, position 10, column 5, computed "
                     "by rank 2\n  the run has "));
 }
 
@@ -463,7 +463,7 @@ TEST_F(CheckedRun, OfTheProgramThatIsWrongEndsWith5AndSaysSoInJson) {
   EXPECT_EQ(wrong.code, 5) << wrong.out << wrong.err;
   EXPECT_TRUE(std::regex_search(
       wrong.out,
-      std::regex("wrong: nll departs first, at sequence 0, position [0-9]+, made by rank [0-3]\n  the run has ")))
+      std::regex("wrong: nll differs first, at sequence 0, position [0-9]+, computed by rank [0-3]\n  the run has ")))
       << wrong.out;
   const auto json = nlohmann::json::parse(content_of(at("found.json")));
   EXPECT_EQ(json.at("right"), false);
