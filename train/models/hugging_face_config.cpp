@@ -328,7 +328,7 @@ void read_rotary(JsonKeys& keys, const Family& family, ModelConfig& model, std::
     if (!(model.query_pre_attn_scalar > 0)) keys.refuse("query_pre_attn_scalar", "must be above 0");
   }
   const auto softcap = [&](const char* key, double absent) {
-    if (!family.softcaps || (keys.names(key) && !keys.has(key))) return 0.0;  // null: none
+    if (absent == 0 || (keys.names(key) && !keys.has(key))) return 0.0;  // null: none
     const double cap = keys.real(key, absent);
     if (keys.has(key) && !(cap > 0)) keys.refuse(key, "must be above 0, or null");
     return cap;

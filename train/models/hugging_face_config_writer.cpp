@@ -161,7 +161,7 @@ void write_rotary(const ModelConfig& model, const Family& family, json& out) {
     out["hidden_act"] = "silu";
   }
   if (family.query_scalar > 0) out["query_pre_attn_scalar"] = static_cast<std::int64_t>(score_divisor(model));
-  if (family.softcaps) {
+  if (family.final_softcap > 0) {
     const auto softcap = [](double cap) { return cap > 0 ? json(cap) : json(nullptr); };
     out["attn_logit_softcapping"] = softcap(model.attention_softcap);
     out["final_logit_softcapping"] = softcap(model.final_softcap);

@@ -47,10 +47,10 @@ struct Family {
       0;                     // original_max_position_embeddings, and longrope alone; 0: as max_position_embeddings
   double sliding_theta = 0;  // that of layers with a window, whose rotary keys are then apart; 0: there is one for all
   double eps = 1e-6;
-  bool tied = false;                                // tie_word_embeddings
-  double query_scalar = 0;                          // query_pre_attn_scalar; 0: the class has no such key
-  bool softcaps = false;                            // attn_logit_softcapping and final_logit_softcapping,
-  double attention_softcap = 0, final_softcap = 0;  // and what they are where a file has them not
+  bool tied = false;        // tie_word_embeddings
+  double query_scalar = 0;  // query_pre_attn_scalar; 0: the class has no such key
+  // attn_logit_softcapping and final_logit_softcapping where a file has them not; 0: the class has no such keys
+  double attention_softcap = 0, final_softcap = 0;
   bool multipliers = false;  // of attention, embedding, residuals and logits, as Granite has them
   bool joined = false;       // qkv_proj and gate_up_proj: projections that lie in one tensor
   bool gelu = false;         // hidden_activation is gelu_pytorch_tanh, not hidden_act silu
@@ -108,7 +108,6 @@ inline constexpr std::array<Family, 12> families{{
      .window_pattern = 2,
      .tied = true,
      .query_scalar = 256,
-     .softcaps = true,
      .attention_softcap = 50,
      .final_softcap = 30,
      .gelu = true,

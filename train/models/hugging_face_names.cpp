@@ -12,25 +12,6 @@ namespace {
 
 constexpr std::string_view layer_prefix = "model.layers.";
 
-/// A name of ours in parts: "model.layers." + layer + "." + module, else module alone; then "weight" or "bias".
-struct NameParts {
-  std::string layer;  // "" outside the layers
-  std::string module, kind;
-};
-
-NameParts parts_of(const std::string& name) {
-  NameParts parts;
-  const std::size_t last = name.rfind('.');
-  parts.kind = name.substr(last + 1);
-  parts.module = name.substr(0, last);
-  if (name.starts_with(layer_prefix)) {
-    const std::size_t dot = name.find('.', layer_prefix.size());
-    parts.layer = name.substr(layer_prefix.size(), dot - layer_prefix.size());
-    parts.module = name.substr(dot + 1, last - dot - 1);
-  }
-  return parts;
-}
-
 /// What a class calls a module of ours, and how it holds its weight.
 struct Module {
   std::string_view ours, theirs;
@@ -65,15 +46,18 @@ std::vector<Module> modules_of(const ModelConfig& model) {
           {"model.norm", "ln_f"}};
 }
 
-/// top, layers: what their names begin with outside and inside of the layers.
+/// Our names are those of a module, within the layers after "model.layers.N.", and ".weight" or ".bias". top, layers:
+/// what their names begin with outside and inside of the layers.
 TensorPlace place_of(const Parameter& parameter, const std::vector<Module>& modules, const std::string& top,
                      const std::string& layers) {
   TensorPlace place{.name = parameter.name, .shape = shape_of(parameter)};
-  const NameParts parts = parts_of(parameter.name);
-  const auto own = std::ranges::find(modules, parts.module, &Module::ours);
+  const std::size_t dot = parameter.name.rfind('.');
+  const std::string module = parameter.name.substr(0, dot), kind = parameter.name.substr(dot);
+  const auto own = std::ranges::find_if(modules, [&](const Module& one) { return module.ends_with(one.ours); });
   if (own == modules.end()) return place;
-  place.name = (parts.layer.empty() ? top : layers + parts.layer + ".") + std::string(own->theirs) + "." + parts.kind;
-  place.transposed = own->transposed && parts.kind == "weight";
+  const std::string before = module.substr(0, module.size() - own->ours.size());
+  place.name = (before.empty() ? top : layers + before.substr(layer_prefix.size())) + std::string(own->theirs) + kind;
+  place.transposed = own->transposed && kind == ".weight";
   if (own->rows > 0) {
     const std::int64_t row = place.transposed || place.shape.size() == 1 ? 1 : place.shape[1];
     place.shape[0] = 0;

@@ -165,12 +165,6 @@ Rope read_section(JsonKeys& keys, const char* name, double theta, const Family& 
   return rope;
 }
 
-/// Sets the base of layers with a window, if there are any and they rotate otherwise.
-void set_sliding(ModelConfig& model, const Rope& sliding) {
-  const bool as_others = sliding.theta == model.rope_theta && model.rope_scaling.type == RopeType::none;
-  model.sliding_rope_theta = model.sliding_window == 0 || as_others ? 0 : sliding.theta;
-}
-
 bool filled(JsonKeys& keys, const char* name) {
   return keys.has(name) && !keys.at(name).empty();
 }
@@ -192,34 +186,24 @@ json section_of(const RopeScalingConfig& scaling) {
   return section;
 }
 
-/// Refuses a key that says otherwise than `section`: of two the class goes by one, and the file's author meant another.
-void refuse_other(const JsonKeys& keys, const char* key, const Rope& rope, const char* section, const Rope& meant) {
-  if (rope == meant) return;
-  keys.refuse(key, "says otherwise than {}; remove the one that is not meant", section);
-}
-
-/// The same of a base that is given beside a section, if it is.
-void refuse_other_theta(JsonKeys& keys, const char* key, const char* section, const Rope& meant) {
-  if (keys.has(key)) refuse_other(keys, key, {keys.real(key, 0), meant.scaling}, section, meant);
-}
-
-/// The same of an old section beside a new one, if it is there; theta: what the class takes where it has none.
-void refuse_other_scaling(JsonKeys& keys, double theta, const Family& family, const ModelConfig& model,
-                          const char* section, const Rope& meant) {
-  std::vector<std::string> own_notes;  // of what says nothing new
-  if (!filled(keys, "rope_scaling")) return;
-  refuse_other(keys, "rope_scaling", read_section(keys, "rope_scaling", theta, family, model, own_notes), section,
-               meant);
-}
-
-/// The same of a trained length outside of the section. (A class that takes it agrees with it.)
-void refuse_other_length(JsonKeys& keys, const Family& family, const char* section, const Rope& meant) {
+/// Refuses a key beside `section` that says otherwise: of two the class goes by one, and the file's author meant
+/// another. (A class that takes a trained length outside of the section agrees with it.) theta: what the class takes
+/// where a section has none.
+void refuse_others(JsonKeys& keys, double theta, const Family& family, const ModelConfig& model, const char* section,
+                   const Rope& meant) {
+  const auto require_same = [&](bool same, const char* key) {
+    if (!same) keys.refuse(key, "says otherwise than {}; remove the one that is not meant", section);
+  };
+  require_same(!keys.has("rope_theta") || keys.real("rope_theta", 0) == meant.theta, "rope_theta");
   const char* const key = "original_max_position_embeddings";
-  if (!keys.has(key) || !needs_trained_length(meant.scaling.type)) return;
   const std::int64_t length = meant.scaling.original_max_position_embeddings;
-  if (keys.integer(key, 0) == length) return;
-  keys.refuse(key, "is {}, but {} computes with {}; give one length, in {}", keys.integer(key, 0), family.name, length,
-              section);
+  if (keys.has(key) && needs_trained_length(meant.scaling.type) && keys.integer(key, 0) != length) {
+    keys.refuse(key, "is {}, but {} computes with {}; give one length, in {}", keys.integer(key, 0), family.name,
+                length, section);
+  }
+  if (!filled(keys, "rope_scaling")) return;
+  std::vector<std::string> own_notes;  // of what says nothing new
+  require_same(read_section(keys, "rope_scaling", theta, family, model, own_notes) == meant, "rope_scaling");
 }
 
 /// Returns what a file says that has one set of rotary keys, or those of layers without a window in old form.
@@ -227,45 +211,36 @@ Rope read_one(JsonKeys& keys, const Family& family, const ModelConfig& model, st
   const double theta = keys.has("rope_theta") ? keys.real("rope_theta", family.theta) : family.theta;
   Rope rope{.theta = theta, .scaling = {}};
   refuse_partial(keys);
-  const bool newer = filled(keys, "rope_parameters");
-  const char* const section = newer ? "rope_parameters" : "rope_scaling";
+  const char* const section = filled(keys, "rope_parameters") ? "rope_parameters" : "rope_scaling";
   if (filled(keys, section)) rope = read_section(keys, section, theta, family, model, logs);
-  refuse_other_theta(keys, "rope_theta", section, rope);
-  refuse_other_length(keys, family, section, rope);
-  if (newer) refuse_other_scaling(keys, theta, family, model, section, rope);
+  refuse_others(keys, theta, family, model, section, rope);
   return rope;
 }
 
-/// transformers (5.23) looks for yarn's `truncate` outside of the sections of a class that has one for each kind of
-/// layer.
-void refuse_untruncated(JsonKeys& keys, const ModelConfig& model) {
-  if (model.rope_scaling.truncate) return;
-  keys.refuse("truncate",
-              "transformers computes this architecture with yarn's truncate as true, whatever its file says");
+/// What a class has for layers without a window, and for those with one.
+struct LayerRopes {
+  Rope full, sliding;
+};
+
+/// Reads them as such files were meant when they were written, for transformers 4: Olmo 3's have one base, Gemma 3's
+/// two.
+LayerRopes read_older(JsonKeys& keys, const Family& family, const ModelConfig& model, std::vector<std::string>& logs) {
+  const Rope full = read_one(keys, family, model, logs);
+  double local = full.theta;
+  if (family.sliding_theta != family.theta) {
+    local = keys.real("rope_local_base_freq", family.sliding_theta);
+  } else if (full.theta != family.sliding_theta && model.sliding_window > 0) {
+    logs.push_back(
+        fmt::format("{}: rope_theta = {} is the base of all layers, as in transformers 4; transformers 5 "
+                    "gives those with a window {}",
+                    keys.path(), full.theta, family.sliding_theta));
+  }
+  return {full, {.theta = local, .scaling = {}}};
 }
 
-}  // namespace
-
-void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::vector<std::string>& logs) {
-  const bool apart = family.sliding_theta > 0 && filled(keys, "rope_parameters");
-  if (!apart) {
-    const Rope rope = read_one(keys, family, model, logs);
-    model.rope_theta = rope.theta;
-    model.rope_scaling = rope.scaling;
-    if (family.sliding_theta == 0) return;
-    refuse_untruncated(keys, model);
-    // As such files were meant when they were written, for transformers 4: Olmo 3's have one base, Gemma 3's two.
-    const bool one_base = family.sliding_theta == family.theta;
-    const double local = one_base ? rope.theta : keys.real("rope_local_base_freq", family.sliding_theta);
-    if (one_base && rope.theta != family.sliding_theta && model.sliding_window > 0) {
-      logs.push_back(
-          fmt::format("{}: rope_theta = {} is the base of all layers, as in transformers 4; transformers 5 "
-                      "gives those with a window {}",
-                      keys.path(), rope.theta, family.sliding_theta));
-    }
-    set_sliding(model, {.theta = local, .scaling = {}});
-    return;
-  }
+/// Reads them from a section each.
+LayerRopes read_sections(JsonKeys& keys, const Family& family, const ModelConfig& model,
+                         std::vector<std::string>& logs) {
   const json& object = keys.at("rope_parameters");
   if (!object.is_object()) keys.refuse("rope_parameters", "is {}, but must be an object", shown(object));
   JsonKeys kinds(object, keys.path(), "rope_parameters.");
@@ -280,21 +255,41 @@ void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::ve
   for (const std::string& key : kinds.unasked()) {
     kinds.refuse(key, "{} has rotary keys for full_attention and for sliding_attention", family.name);
   }
-  const char* const section = "rope_parameters.full_attention";
-  refuse_other_theta(keys, "rope_theta", section, full);
-  if (local) refuse_other_theta(keys, local, "rope_parameters.sliding_attention", sliding);
-  refuse_other_length(keys, family, section, full);
-  refuse_other_scaling(keys, full.theta, family, model, section, full);
+  if (local && keys.has(local) && keys.real(local, 0) != sliding.theta) {
+    keys.refuse(local, "says otherwise than rope_parameters.sliding_attention; remove the one that is not meant");
+  }
+  refuse_others(keys, full.theta, family, model, "rope_parameters.full_attention", full);
+  return {full, sliding};
+}
+
+}  // namespace
+
+void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::vector<std::string>& logs) {
+  LayerRopes ropes;
+  if (family.sliding_theta == 0) {
+    ropes.full = read_one(keys, family, model, logs);
+  } else if (filled(keys, "rope_parameters")) {
+    ropes = read_sections(keys, family, model, logs);
+  } else {
+    ropes = read_older(keys, family, model, logs);
+  }
+  const auto& [full, sliding] = ropes;
   model.rope_theta = full.theta;
   model.rope_scaling = full.scaling;
-  refuse_untruncated(kinds, model);
-  const bool scaled = sliding.scaling.type != RopeType::none && model.sliding_window > 0;
-  if (scaled && sliding != full) {
-    kinds.refuse("sliding_attention",
-                 "scaled positions of layers with a window, unlike those of the others, are not "
-                 "computed here");
+  if (family.sliding_theta == 0) return;
+  if (!full.scaling.truncate) {  // transformers (5.23) looks for it outside of a class's sections for kinds of layers
+    keys.refuse("truncate",
+                "transformers computes this architecture with yarn's truncate as true, whatever its file says");
   }
-  if (!scaled) set_sliding(model, sliding);
+  if (model.sliding_window == 0) return;
+  const bool scaled = sliding.scaling.type != RopeType::none;
+  if (scaled && sliding != full) {
+    keys.refuse("rope_parameters.sliding_attention",
+                "scaled positions of layers with a window, unlike those of the others, are not "
+                "computed here");
+  }
+  const bool as_others = sliding.theta == full.theta && full.scaling.type == RopeType::none;
+  if (!scaled && !as_others) model.sliding_rope_theta = sliding.theta;
 }
 
 void write_rope(const ModelConfig& model, const Family& family, json& out) {
