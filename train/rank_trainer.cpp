@@ -377,19 +377,19 @@ void RankTrainer::announce(const std::string& first, bool saved) const {
 }
 
 CheckpointManifest RankTrainer::manifest_at(std::int64_t step) const {
-  CheckpointManifest manifest;
-  manifest.step = step;
-  manifest.samples = sequences_done(run_.config.training, step);
-  manifest.tokens = tokens_at(run_, step);
-  manifest.skipped_steps = step_.skipped();
-  manifest.data_hash = run_.corpus.hash();
-  manifest.run = run_.start.run;
-  manifest.tokenizer_hash = run_.corpus.tokenizer_hash();
-  manifest.dtype = name_of(run_.config.training.dtype);
-  manifest.base = run_.start.base;
-  manifest.model = {name_of(run_.config.model.architecture), run_.table.count()};
-  if (!run_.model.is_transformer()) manifest.model.definition = run_.model.name;
-  return manifest;
+  const std::optional<std::string> definition =
+      run_.model.is_transformer() ? std::nullopt : std::optional(run_.model.name);
+  return {.step = step,
+          .samples = sequences_done(run_.config.training, step),
+          .tokens = tokens_at(run_, step),
+          .skipped_steps = step_.skipped(),
+          .data_hash = run_.corpus.hash(),
+          .tokenizer_hash = run_.corpus.tokenizer_hash(),
+          .run = run_.start.run,
+          .dtype = name_of(run_.config.training.dtype),
+          .model = {name_of(run_.config.model.architecture), run_.table.count(), definition},
+          .base = run_.start.base,
+          .files = {}};
 }
 
 void RankTrainer::log(const std::string& line) {

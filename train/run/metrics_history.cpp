@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "framework/storage/files.h"
-#include "framework/storage/strict_json.h"
 #include "train/run/metrics_lines.h"
 
 namespace ringtrain {
@@ -13,16 +12,6 @@ namespace ringtrain {
 namespace {
 
 constexpr std::string_view heads[2] = {R"({"kind":"train","step":)", R"({"kind":"evaluation","step":)"};
-
-/// Returns whether a text is JSON as a whole.
-bool is_json(const std::string& text) {
-  try {
-    parse_strict_json(text);
-    return true;
-  } catch (const std::exception&) {
-    return false;
-  }
-}
 
 }  // namespace
 
@@ -36,7 +25,7 @@ MetricsHistory::Line MetricsHistory::understand(const std::string& text, bool en
   }
   if (ended || text.empty()) return line;
   for (const std::string_view head : heads) {
-    if (head.starts_with(text) || (text.starts_with(head) && !is_json(text))) line.kind = Kind::torn;
+    if (head.starts_with(text) || (text.starts_with(head) && !nlohmann::json::accept(text))) line.kind = Kind::torn;
   }
   return line;
 }
@@ -91,9 +80,8 @@ bool MetricsHistory::holds_evaluation(std::int64_t step) const {
 
 MetricsHistory::Cut MetricsHistory::cut(std::int64_t step) const {
   Cut cut;
-  std::vector<std::pair<std::int64_t, std::int64_t>> kept;  // bytes, joined
+  std::vector<Line> kept;
   std::int64_t number = 0;
-  bool whole_lines = true;
   for (const Line& line : lines_) {
     ++number;
     if (line.kind == Kind::torn || line.step > step) {
@@ -101,29 +89,20 @@ MetricsHistory::Cut MetricsHistory::cut(std::int64_t step) const {
       continue;
     }
     if (line.kind == Kind::damaged && cut.damaged++ == 0) cut.first_damaged = number;
-    if (kept.empty() || kept.back().second != line.begin) kept.emplace_back(line.begin, line.begin);
-    kept.back().second = line.end;
-    whole_lines = ends_with_line_ || line.end != bytes_;
+    kept.push_back(line);
   }
+  const bool whole_lines = kept.empty() || ends_with_line_ || kept.back().end != bytes_;
   if (cut.bytes == 0 && whole_lines) return cut;
-  if (kept.size() > 1 || (kept.size() == 1 && kept[0].first > 0)) {  // something stands between what goes
-    const File file = File::open(path_, ExitCode::usage);
-    std::string content;
-    for (const auto& [begin, end] : kept) {
-      const std::size_t at = content.size();
-      content.resize(at + static_cast<std::size_t>(end - begin));
-      file.read_at(begin, content.data() + at, content.size() - at);
-    }
-    if (!whole_lines) content += '\n';
-    write_file(path_, content, ExitCode::usage);
-    return cut;
+  const File file = File::open(path_, ExitCode::usage);
+  std::string content(static_cast<std::size_t>(bytes_ - cut.bytes), '\0');
+  std::int64_t filled = 0;
+  for (const Line& line : kept) {
+    const std::int64_t bytes = line.end - line.begin;
+    file.read_at(line.begin, content.data() + filled, static_cast<std::size_t>(bytes));
+    filled += bytes;
   }
-  File file = File::open_for_update(path_, ExitCode::usage);
-  const std::int64_t keep = kept.empty() ? 0 : kept[0].second;
-  if (cut.bytes > 0) file.truncate(keep);
-  if (!whole_lines) file.write_at(keep, "\n", 1);
-  file.sync();
-  file.close();
+  if (!whole_lines) content += '\n';
+  write_file(path_, content, ExitCode::usage);
   return cut;
 }
 

@@ -21,32 +21,27 @@ double number_in(const nlohmann::json& object, const char* name) {
 void read_metrics_lines(const File& file, const std::function<void(const MetricsLine&)>& take) {
   const std::int64_t bytes = file.size();
   MetricsLine line;
-  bool too_long = false;
-  const auto end_line = [&](std::int64_t end, bool ended) {
-    line.end = end;
+  const auto end_line = [&](bool ended) {
+    if (line.text.size() > longest_line) line.text.clear();
     line.ended = ended;
     take(line);
-    line.begin = end;
+    line.begin = line.end;
     line.text.clear();
-    too_long = false;
   };
   std::string chunk;
   for (std::int64_t at = 0; at < bytes; at += std::ssize(chunk)) {
     chunk.resize(std::min<std::int64_t>(1 << 20, bytes - at));
     file.read_at(at, chunk.data(), chunk.size());
-    for (std::size_t from = 0; from < chunk.size();) {
-      const std::size_t end = std::min(chunk.find('\n', from), chunk.size());
-      too_long = too_long || line.text.size() + (end - from) > longest_line;
-      if (too_long) {
-        line.text.clear();
-      } else {
-        line.text.append(chunk, from, end - from);
+    for (const char byte : chunk) {
+      ++line.end;
+      if (byte == '\n') {
+        end_line(/*ended=*/true);
+      } else if (line.text.size() <= longest_line) {
+        line.text += byte;
       }
-      if (end < chunk.size()) end_line(at + static_cast<std::int64_t>(end) + 1, /*ended=*/true);
-      from = end + 1;
     }
   }
-  if (line.begin < bytes) end_line(bytes, /*ended=*/false);
+  if (line.begin < bytes) end_line(/*ended=*/false);
 }
 
 std::optional<MetricsEntry> parse_metrics_line(std::string_view text) {

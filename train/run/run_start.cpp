@@ -89,45 +89,32 @@ void name_base(Checkpoint& checkpoint, const std::string& init_from, const Log& 
   base.name = named.name;
 }
 
-/// Returns what a stage is, as far as a checkpoint of its steps depends on it.
-std::string stage_facts(const TrainingConfig& training, const std::vector<Config>& stages, std::size_t stage) {
-  Config bare;
-  bare.training.stages = {{.from_step = first_step_of(training, static_cast<int>(stage)),
-                           .seq_len = stages[stage].training.seq_len,
-                           .global_batch_size = stages[stage].training.global_batch_size,
-                           .rope_theta = stages[stage].model.rope_theta,
-                           .rope_scaling = stages[stage].model.rope_scaling}};
-  return write_stages(bare.training.stages, config_keys());
-}
-
-/// Returns the sentence on a stage that has begun by `step` and is another one now; "" if there is none.
-std::string changed_stage(const Config& before, const Config& after, std::int64_t step) {
-  const std::vector<Config> old_stages = configs_of_stages(before), new_stages = configs_of_stages(after);
-  const auto begun = [&](const Config& config) {
-    return static_cast<std::size_t>(stage_of_step(config.training, step)) + 1;
-  };
-  const std::size_t old_count = begun(before), new_count = begun(after);
-  for (std::size_t stage = 1; stage < std::max(old_count, new_count); ++stage) {
-    const std::string was = stage < old_count ? stage_facts(before.training, old_stages, stage) : "none";
-    const std::string is = stage < new_count ? stage_facts(after.training, new_stages, stage) : "none";
-    if (was == is) continue;
-    return fmt::format(
-        "training.stages: stage {} was {}, is {}; it started by step {}, and only stages from step {} on may change",
-        stage + 1, was, is, step, step + 1);
+/// Returns the stages that have begun by a step, as far as a checkpoint of that step depends on them.
+std::string stages_begun(const Config& config, std::int64_t step) {
+  const std::vector<Config> stages = configs_of_stages(config);
+  std::vector<TrainingStage> begun;
+  for (int stage = 1; stage <= stage_of_step(config.training, step); ++stage) {
+    const Config& one = stages[static_cast<std::size_t>(stage)];
+    begun.push_back({.from_step = first_step_of(config.training, stage),
+                     .seq_len = one.training.seq_len,
+                     .global_batch_size = one.training.global_batch_size,
+                     .rope_theta = one.model.rope_theta,
+                     .rope_scaling = one.model.rope_scaling});
   }
-  return "";
+  return begun.empty() ? "none" : write_stages(begun, config_keys());
 }
 
 /// Throws Error(checkpoint) if a key differs that a resume must keep; logs each that differs and may.
 void check_resumable(const Checkpoint& checkpoint, const Config& config, const std::string& data_hash, const Log& log) {
   std::vector<std::string> refused;
+  const std::int64_t step = checkpoint.manifest.step;
+  const std::string was = stages_begun(checkpoint.config, step), is = stages_begun(config, step);
   for (const ConfigDifference& difference : differences(checkpoint.config, config)) {
-    const std::string begun =
-        difference.key == "training.stages" ? changed_stage(checkpoint.config, config, checkpoint.manifest.step) : "";
     if (std::ranges::any_of(kept_on_resume, [&](auto key) { return is_or_below(difference.key, key); })) {
       refused.push_back(change(difference));
-    } else if (!begun.empty()) {
-      refused.push_back(begun);
+    } else if (difference.key == "training.stages" && was != is) {
+      refused.push_back(
+          fmt::format("training.stages: by step {} they were {}, are {}; only later ones may change", step, was, is));
     } else {  // stages to come, mesh, chunks, rates, intervals, metrics
       log("changed since the checkpoint: " + change(difference));
     }

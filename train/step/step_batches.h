@@ -12,20 +12,10 @@ struct Corpus;    // data/corpus.h
 class RankState;  // train/engine/rank_state.h
 struct RunSteps;  // train/run/run_steps.h
 
-class StepBatches {
- public:
-  /// run, corpus and state must outlive it.
-  StepBatches(const RunSteps& run, const Corpus& corpus, RankState& state);
-  /// Collective. Loads the micro-batches of step result.step into the state's and counts their tokens and pairs, but
-  /// for what fills windows up. Returns the weights of all targets: the step's one denominator. Throws SharedError on
-  /// all ranks if one cannot read its data.
-  double load(StepResult& result);
-
- private:
-  const RunSteps& run_;
-  const Corpus& corpus_;
-  RankState& state_;
-  const std::vector<MaskCount> masks_;
-};
+/// Collective. Loads the micro-batches of step result.step into the state's and counts their tokens and pairs, but for
+/// what fills windows up. masks: of the run's model. Returns the weights of all targets: the step's one denominator.
+/// Throws SharedError on all ranks if one cannot read its data.
+double load_batches(const RunSteps& run, const Corpus& corpus, RankState& state, const std::vector<MaskCount>& masks,
+                    StepResult& result);
 
 }  // namespace ringtrain

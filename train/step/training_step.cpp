@@ -7,7 +7,6 @@
 #include <cmath>
 #include <csignal>
 #include <tuple>
-#include <vector>
 
 #include "framework/system/signals.h"
 #include "parallel/collectives.h"
@@ -21,7 +20,12 @@ namespace ringtrain {
 
 TrainingStep::TrainingStep(const RunSteps& run, const Corpus& corpus, RankState& state, CheckpointSaver& saver,
                            std::int64_t skipped)
-    : run_(run), state_(state), saver_(saver), batches_(run, corpus, state), skipped_(skipped) {}
+    : run_(run),
+      corpus_(corpus),
+      state_(state),
+      saver_(saver),
+      masks_(mask_counts(run.config.model, run.config.training)),
+      skipped_(skipped) {}
 
 /// Forward, backward and reduction of the loaded batches. Returns this rank's sums of the loss (times its denominator)
 /// and of the squared gradients.
@@ -60,7 +64,7 @@ StepResult TrainingStep::run(std::int64_t step) {
   StepResult result;
   result.step = step;
   result.lr = learning_rate(config.lr_scheduler, config.optimizer.lr, config.training.steps, step);
-  const double denominator = batches_.load(result);
+  const double denominator = load_batches(run_, corpus_, state_, masks_, result);
   StepDump dump(state_, config, run_.dump, step);
   std::pair<double, double> own;
   if (!result.empty) own = compute_gradients(step, denominator, dump);

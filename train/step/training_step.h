@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "train/step/step_batches.h"
 #include "train/step/step_result.h"
@@ -36,9 +37,10 @@ class TrainingStep {
   void update(const StepResult& result);
 
   const RunSteps& run_;
+  const Corpus& corpus_;
   RankState& state_;
   CheckpointSaver& saver_;
-  StepBatches batches_;
+  const std::vector<MaskCount> masks_;
   std::int64_t skipped_;        // this and the next: the same on every rank
   std::int64_t nonfinite_ = 0;  // steps in a row up to now whose numbers are not finite
 };
