@@ -59,13 +59,8 @@ void apply_settings(Config& config, const std::vector<std::string>& settings) {
   for (const std::string& setting : settings) {
     const std::string key = setting.substr(0, setting.find('='));
     if (is_free_with_weights(key)) continue;
-    fail(ExitCode::usage,
-         "--set {}: only keys that leave weights as they are can be set here: model.rope_scaling and its keys, "
-         "model.rope_theta, model.max_position_embeddings, model.sliding_window, model.layer_types, "
-         "model.layer_positions, model.sliding_rope_theta, model.query_pre_attn_scalar, model.attention_softcap, "
-         "model.final_softcap, model.embedding_multiplier, model.residual_multiplier, model.logits_scaling, "
-         "model.rms_norm_eps",
-         setting);
+    fail(ExitCode::usage, "--set {}: only keys that leave weights as they are can be set here: {}", setting,
+         fmt::join(free_with_weights, ", "));
   }
   Config changed = config;
   changed.data.train = {{"none", 1}};  // a file and steps are asked for, and none is read or made

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "data/loader.h"
 #include "framework/error.h"
 #include "framework/random.h"
 #include "framework/storage/hash.h"
@@ -32,14 +33,7 @@ Candidates candidates_of(std::int64_t document, std::int64_t begin, std::int64_t
 
 /// Returns whether a block ending at `end` has a token with a weight.
 bool has_target(const TokenFile& file, std::int64_t end, std::int64_t target_tokens) {
-  if (!file.has_weights()) return true;
-  float weights[1024];
-  for (std::int64_t at = end + 1 - target_tokens; at <= end; at += 1024) {
-    const auto count = static_cast<std::size_t>(std::min<std::int64_t>(1024, end + 1 - at));
-    file.read_weights(at, {weights, count});
-    if (std::any_of(weights, weights + count, [](float weight) { return weight > 0; })) return true;
-  }
-  return false;
+  return window_has_target(file, {end - target_tokens, target_tokens}, Packing::concat);
 }
 
 std::string hash_of(const std::vector<TargetBlock>& blocks) {

@@ -80,10 +80,9 @@ class NamePattern {
   }
 
  private:
+  template <auto free>
   struct Free {
-    void operator()(pcre2_code* code) const { pcre2_code_free(code); }
-    void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
-    void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
+    void operator()(auto* pointer) const { free(pointer); }
   };
   [[noreturn]] void refuse(const std::string& what, int error) const {
     PCRE2_UCHAR text[256];
@@ -94,9 +93,9 @@ class NamePattern {
 
   const std::string& pattern_;
   const std::string& path_;
-  std::unique_ptr<pcre2_code, Free> code_;
-  std::unique_ptr<pcre2_match_data, Free> data_;
-  std::unique_ptr<pcre2_match_context, Free> context_;
+  std::unique_ptr<pcre2_code, Free<pcre2_code_free>> code_;
+  std::unique_ptr<pcre2_match_data, Free<pcre2_match_data_free>> data_;
+  std::unique_ptr<pcre2_match_context, Free<pcre2_match_context_free>> context_;
 };
 
 /// Returns the shortest names of some modules, of all that a model has.
