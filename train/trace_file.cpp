@@ -27,14 +27,7 @@ std::string path_of_process(const TraceRequest& request, int process) {
 
 /// Returns what a run's timeline may replace.
 OutputRules trace_rules(const TraceRequest& request) {
-  const auto inputs = [inputs = request.inputs] {
-    std::vector<std::string> files;
-    for (const std::string& input : inputs) {
-      const std::vector<std::string> read = files_of_model(input);
-      files.insert(files.end(), read.begin(), read.end());
-    }
-    return files;
-  };
+  const auto inputs = [inputs = request.inputs] { return files_of_models(inputs); };
   return {{"a timeline of ringtrain", "--trace"}, Trace::mark(), OutputInputs::of(inputs)};
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <optional>
 
@@ -210,19 +211,6 @@ std::vector<AgreedValue> facts_of(const Run& run) {
   return facts;
 }
 
-/// Returns the request of a timeline with all that it must not replace.
-TraceRequest traced(const TrainOptions& options) {
-  TraceRequest trace = options.trace;
-  const auto add_data = [&](const std::string& path) {
-    if (!path.empty()) trace.inputs.insert(trace.inputs.end(), {path, manifest_path(path)});
-  };
-  for (const DataSource& source : options.config.data.train) add_data(source.path);
-  add_data(options.config.data.validation);
-  trace.inputs.insert(trace.inputs.end(),
-                      {options.output, options.start.resume_path, options.start.init_from, options.config.model.from});
-  return trace;
-}
-
 /// Returns the content of the run's folder, after checks of all that the run is to write, and lets the options go on by
 /// its rule for long documents. Where the refusal to begin there is only told, of a plan, the plan is that of an empty
 /// folder.
@@ -287,12 +275,7 @@ EmptySteps foresee_empty_steps(const Run& run, const Log& log) {
     fail(ExitCode::usage, "--dump-step {}: this run does the steps {} to {}", dump.step, run.start.step + 1,
          run.last_step);
   }
-  const EmptyWindows windows(run.corpus, run);
-  if (!dump.folder.empty() && is_empty_step(windows, run, dump.step)) {
-    fail(ExitCode::usage, "--dump-step {}: the step has no token to learn from, and is skipped; dump another one",
-         dump.step);
-  }
-  EmptySteps steps = find_empty_steps(windows, run, run.start.step);
+  EmptySteps steps = find_empty_steps(run.corpus, run, run.start.step);
   if (const std::string told = empty_steps_text(steps); !told.empty()) log("data.train: " + told);
   return steps;
 }
@@ -385,6 +368,17 @@ void blame_program(const char* name, Call& call) {
 
 }  // namespace
 
+std::vector<std::string> inputs_of(const TrainOptions& options) {
+  const Config& config = options.config;
+  std::vector<std::string> inputs{options.start.resume_path, options.start.init_from, config.model.from};
+  std::vector<std::string> data{config.data.validation};
+  for (const DataSource& source : config.data.train) data.push_back(source.path);
+  for (const std::string& path : data) {
+    if (!path.empty()) inputs.insert(inputs.end(), {path, manifest_path(path)});
+  }
+  return inputs;
+}
+
 Run prepare_run(const TrainOptions& given, const Log& log, const Launcher& launcher) {
   check_definition(given.model);
   TrainOptions options = given;
@@ -402,7 +396,9 @@ Run prepare_run(const TrainOptions& given, const Log& log, const Launcher& launc
   launcher.check(launch_options(config.mesh));
   check_ring(config);
   const RunFolder folder(options.output);
-  const TraceRequest trace = traced(options);
+  TraceRequest trace = options.trace;
+  trace.inputs.push_back(options.output);
+  std::ranges::move(inputs_of(options), std::back_inserter(trace.inputs));
   const FolderContent content = look_at_outputs(options, folder, trace, log, launcher);  // before data is hashed
   Corpus corpus = open_training_corpus(config, options.open_tokens);
   options.config.data.longer = corpus.longer;

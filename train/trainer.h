@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "framework/config/config.h"
 #include "framework/config/config_check.h"
@@ -34,6 +35,9 @@ struct TrainOptions {
 inline ConfigUse use_of(const TrainOptions& options) {
   return options.dry_run ? ConfigUse::plan : ConfigUse::run;
 }
+
+/// Returns the files and folders that a run reads, some of them empty: no output of the run replaces one.
+std::vector<std::string> inputs_of(const TrainOptions& options);
 
 /// Checks the config by the rules of one that is read, whoever made it (checked_config). Opens and verifies data and
 /// checkpoint, chooses evaluation targets. Writes nothing. Throws what is wrong. Of ranks

@@ -1,5 +1,4 @@
 // The command `extend`: gives a model a longer context, and shows what came of it.
-#include <map>
 #include <string>
 #include <vector>
 
@@ -10,7 +9,6 @@
 #include "train/models/hugging_face_config.h"
 #include "train/programs/command_line.h"
 #include "train/programs/commands.h"
-#include "train/programs/program.h"
 
 namespace ringtrain {
 
@@ -74,17 +72,12 @@ OptionValues options_of(const CommandLine& app, const ExtensionRequest& asked) {
   return values;
 }
 
-void run_command(const std::vector<std::string>& words) {
-  using Command = int (*)(int, char**);
-  const std::map<std::string, Command> commands{{"prepare", prepare_command},
-                                                {"train", train_command},
-                                                {"evaluate", evaluate_command},
-                                                {"export", export_command}};
+void run_words(const std::vector<std::string>& words) {
   std::vector<std::string> texts = words;
   std::vector<char*> arguments;
   for (std::string& text : texts) arguments.push_back(text.data());
   arguments.push_back(nullptr);
-  const int code = commands.at(words[0])(static_cast<int>(words.size()), arguments.data());
+  const int code = run_command(words[0].c_str(), static_cast<int>(words.size()), arguments.data());
   if (code == 0) return;
   fail(static_cast<ExitCode>(code),
        "{} did not finish, as it says above; the same command line continues, and other options need another --output",
@@ -112,16 +105,12 @@ int run(int argc, char** argv) {
   }
   if (!asked.hardware.empty()) asked.hardware = find_hardware(asked.hardware);
   const HashProgress hashing("extend");
-  extend(asked, options_of(app, asked), run_command);
+  extend(asked, options_of(app, asked), run_words);
   return 0;
-}
-
-int run_extend(int argc, char** argv) {
-  return run_program("extend", [&] { return run(argc, argv); });
 }
 
 }  // namespace
 
-int (*const extend_command)(int argc, char** argv) = run_extend;
+int (*const extend_command)(int argc, char** argv) = run;
 
 }  // namespace ringtrain

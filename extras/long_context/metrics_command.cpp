@@ -56,9 +56,9 @@ void add_long_perplexity(CommandLine& app, AskedMetrics& asked) {
           ->check(at_least(1)),
       app.add_tokens("--sliding-window", key.sliding_window, "N", "of LongPPL: tokens that a short window scores")
           ->check(at_least(1)),
-      app.add_real("--alpha", key.alpha, real_number(), "NATS",
+      app.add_real("--alpha", key.alpha, number<double>(), "NATS",
                    "of LongPPL: a key token's nll falls by more than that"),
-      app.add_real("--beta", key.beta, real_number(), "NATS",
+      app.add_real("--beta", key.beta, number<double>(), "NATS",
                    "of LongPPL: a key token's log probability is above that")};
   auto* const save_path = app.add_option("--save-path", asked.key.save_path, "FILE.json",
                                          "of LongPPL: write the key tokens, so that other models are scored on them; "
@@ -86,7 +86,7 @@ std::vector<EvaluationMetric> metrics_of(const AskedMetrics& asked) {
 
 }  // namespace
 
-std::function<std::vector<EvaluationMetric>()> add_metric_flags(CommandLine& app, int /*argc*/, char** /*argv*/) {
+std::function<std::vector<EvaluationMetric>()> add_metric_flags(CommandLine& app) {
   const auto asked = std::make_shared<AskedMetrics>();
   app.add_option("--against", asked->against, "PATH",
                  "another model with the same tokens: nll and KL divergence of both on the same targets");

@@ -89,7 +89,7 @@ inline const char* name_of(Shard shard) {
   return name_in(shard_names, shard);
 }
 
-enum class OptimizerName { adamw };  // train/engine/update_rule.cpp says what each does
+enum class OptimizerName { adamw };  // kernels/adamw.h says what it does
 inline constexpr std::array optimizer_names{Named{OptimizerName::adamw, "adamw"}};
 
 enum class ScheduleType { cosine, linear, wsd, constant };

@@ -160,9 +160,9 @@ TEST_F(ExportFaults, AnOutputThatCannotBeIsRefusedBeforeTheModelIsRead) {
     refused(inside, "which this export reads");
   }
   for (const char* inside : {"run/checkpoints/out", "run/checkpoints/step-00000001/out"}) {
-    refused(inside, "lies among the checkpoints of the run");
+    refused(inside, "lies in the checkpoints of the run");
   }
-  refused("run/tokenizer/out", "belongs to a run");
+  refused("run/tokenizer/out", "lies in the tokenizer of the run");
   EXPECT_EQ(
       list_directory(at("model"), ExitCode::usage),
       (std::vector<std::string>{"config.json", "expected.json", "generation_config.json", "model.safetensors", "sub"}));

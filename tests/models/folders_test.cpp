@@ -12,6 +12,7 @@
 #include "train/evaluation/checkpoint_evaluation.h"
 #include "train/models/export_model.h"
 #include "train/models/model_source.h"
+#include "train/programs/command_line.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -170,11 +171,20 @@ TEST(Shards, AreFilledInOrderAndALargeTensorHasItsOwn) {
 }
 
 TEST(ByteCounts, HaveTheUnitsOfTransformersAndBinaryOnes) {
-  EXPECT_EQ(parse_byte_count("5GB", "--max-shard-size"), 5'000'000'000);
-  EXPECT_EQ(parse_byte_count("1GiB", "--max-shard-size"), 1 << 30);
-  EXPECT_EQ(parse_byte_count("4096", "--max-shard-size"), 4096);
-  for (const char* wrong : {"", "GB", "0", "-1", "5 GB", "5gb", "99999999999TB"}) {
-    error_of(ExitCode::usage, [&] { parse_byte_count(wrong, "--max-shard-size"); });
+  const auto parsed = [](const std::string& count) {
+    CommandLine app("a test", "export");
+    std::int64_t bytes = 0;
+    app.add_bytes("--max-shard-size", bytes, "SIZE", "");
+    std::string program = "export", argument = "--max-shard-size=" + count;
+    char* arguments[] = {program.data(), argument.data()};
+    parse_command_line(app, 2, arguments);
+    return bytes;
+  };
+  EXPECT_EQ(parsed("5GB"), 5'000'000'000);
+  EXPECT_EQ(parsed("1GiB"), 1 << 30);
+  EXPECT_EQ(parsed("4096"), 4096);
+  for (const char* wrong : {"0", "0GB", "-1", "-1GB", "5.5GB", "5XB", "99999999999TB", "9999999999999999999"}) {
+    error_of(ExitCode::usage, [&] { parsed(wrong); });
   }
 }
 

@@ -164,9 +164,8 @@ TEST_F(ModelFaults, AnIdOfAFolderThatIsNoTokenNeverComesToTheModel) {
   with("bos_token_id", 300);
   with("eos_token_id", {4294967301, 47, -1});
   const ModelSource source = open_model(model);
-  EXPECT_EQ(source.begin_token, std::nullopt);
-  EXPECT_EQ(source.end_tokens, std::vector<std::int32_t>{47});
-  EXPECT_EQ(source.no_end_tokens.size(), 2U);
+  EXPECT_EQ(source.ends, (EndIds{std::nullopt, {47}}));
+  EXPECT_EQ(source.unknown_ends.size(), 3U);
   const ChildResult result =
       run_child("generate", {"--checkpoint", "model", "--tokens", "1,2,3", "--max-new-tokens", "3"}, folder);
   EXPECT_EQ(result.code, 0) << result.err;

@@ -237,7 +237,7 @@ TEST_F(Outputs, AnExportKeepsOutOfARunsCheckpoints) {
        {"runs/run/checkpoints/step-00000001", "runs/run/checkpoints/mine", "runs/run/checkpoints/step-00000002/model",
         "shortcut/step-00000001", "runs/../runs/run/./checkpoints/deep/er"}) {
     expect_refused(run_child("export", {"--checkpoint", "runs/run", "--output", output}, folder), 2,
-                   {"lies among the checkpoints of the run"});
+                   {"lies in the checkpoints of the run"});
     EXPECT_EQ(snapshot(), before);
   }
   fs::create_directories(at("my/checkpoints"));  // that is no run's

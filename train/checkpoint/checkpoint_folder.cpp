@@ -180,19 +180,17 @@ bool is_run_folder(const std::string& path) {
          !path_exists(path + "/manifest.json", ExitCode::checkpoint);
 }
 
-void refuse_among_checkpoints(const std::string& path, const std::string& flag) {
+void refuse_within_run(const std::string& path, const std::string& flag) {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::path whole = fs::weakly_canonical(fs::absolute(path, error), error);
   for (fs::path at = whole.parent_path(); at != at.parent_path(); at = at.parent_path()) {
-    if (at.filename() != "checkpoints") continue;
-    const std::string run = at.parent_path().string();
-    for (const char* name : {"/config.yaml", "/metrics.jsonl", "/lock"}) {
-      if (!path_exists(run + name)) continue;
-      fail(ExitCode::usage,
-           "{} {}: lies among the checkpoints of the run {}, which deletes what it made there; choose "
-           "another {}",
-           flag, path, run, flag);
+    const std::string name = at.filename().string(), run = at.parent_path().string();
+    if ((name != "checkpoints" && name != "tokenizer" && name != "base") || !is_run_folder(run)) continue;
+    for (const char* of_run : {"/config.yaml", "/metrics.jsonl", "/lock"}) {
+      if (!path_exists(run + of_run)) continue;
+      fail(ExitCode::usage, "{} {}: lies in the {} of the run {}, which may delete it there; choose another {}", flag,
+           path, name, run, flag);
     }
   }
 }

@@ -40,9 +40,9 @@ struct Checkpoint {
 Checkpoint open_checkpoint(const std::string& path, const ModelDefinition& model = transformer_definition());
 /// Returns whether path is a run's folder, and no checkpoint.
 bool is_run_folder(const std::string& path);
-/// Throws Error(usage) if path lies in a run's folder of checkpoints, where names are the run's own and what has them
-/// goes by its rules. flag: what names the path, for the sentence.
-void refuse_among_checkpoints(const std::string& path, const std::string& flag);
+/// Throws Error(usage) if path lies in a folder that a run makes in its own: its checkpoints, tokenizer, or base, where
+/// names are the run's own and what has them goes by its rules. flag: what names the path, for the sentence.
+void refuse_within_run(const std::string& path, const std::string& flag);
 /// Throws Error(checkpoint) unless the files hold each element of the state of the checkpoint's model once, and are of
 /// its step. (An opened checkpoint has been checked.)
 void check_state(const Checkpoint& checkpoint, const ModelDefinition& model = transformer_definition());

@@ -129,15 +129,16 @@ void check_ring(std::int64_t ranks, std::int64_t positions) {
 /// Returns the tokens that end a text: those that the model's files name, and those of --stop-token.
 std::vector<std::int32_t> end_tokens_of(const GenerationOptions& options, const ModelSource& source,
                                         const Tokenizer* tokenizer) {
-  std::vector<std::int32_t> tokens = source.end_tokens;
+  const Vocabulary vocabulary(source.model.vocab_size);
+  std::vector<std::int32_t> tokens;
   const auto add = [&](std::optional<std::int32_t> end) {
     if (end && std::ranges::find(tokens, *end) == tokens.end()) tokens.push_back(*end);
   };
+  for (const std::int64_t id : source.ends.ends) add(vocabulary.token(id, ExitCode::checkpoint, source.path));
   if (tokens.empty() && source.checkpoint) {  // of a run that says nothing: what ended its documents, by default
     if (tokenizer) add(tokenizer->end_of_document());
     if (tokens.empty()) tokens.push_back(last_token(source.model.vocab_size));
   }
-  const Vocabulary vocabulary(source.model.vocab_size);
   for (const std::int64_t id : options.stop_tokens) add(vocabulary.token(id, ExitCode::usage, "--stop-token"));
   return tokens;
 }
@@ -209,7 +210,7 @@ class TokenPrinter {
 std::vector<std::string> remarks_of(const GenerationOptions& options, const ModelSource& source,
                                     const Tokenizer* tokenizer) {
   std::vector<std::string> remarks = source.logs;
-  for (const std::string& sentence : source.no_end_tokens) remarks.push_back(sentence + ", so it ends no text");
+  for (const std::string& sentence : source.unknown_ends) remarks.push_back(sentence + ", so it is not used");
   if (const auto begin = begin_token_of(options, tokenizer); begin && !options.begin_token) {
     remarks.push_back(
         fmt::format("the prompt begins with token {}, as the tokenizer begins a text (--begin-token)", *begin));

@@ -3,23 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string_view>
 #include <utility>
 
-#include "framework/config/named.h"
 #include "framework/error.h"
 #include "framework/output/output_folder.h"
 #include "framework/profile/progress.h"
 #include "framework/storage/safetensors_writer.h"
 #include "framework/storage/strict_json.h"
 #include "framework/system/signals.h"
-#include "framework/text/text_reader.h"
 #include "layers/model_parameters.h"
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/models/adapters/peft_folder.h"
@@ -224,42 +220,15 @@ std::vector<std::vector<std::size_t>> split_into_shards(const std::vector<std::i
   return shards;
 }
 
-std::int64_t parse_byte_count(const std::string& text, const std::string& source) {
-  using Unit = Named<std::int64_t>;
-  constexpr std::array units{Unit{1, ""},
-                             Unit{1, "B"},
-                             Unit{1'000, "KB"},
-                             Unit{1'000'000, "MB"},
-                             Unit{1'000'000'000, "GB"},
-                             Unit{1'000'000'000'000, "TB"},
-                             Unit{1 << 10, "KiB"},
-                             Unit{1 << 20, "MiB"},
-                             Unit{1 << 30, "GiB"}};
-  std::int64_t count = 0, bytes = 0;
-  std::string_view unit = text;
-  const bool number = take_number(unit, count);
-  const auto* const known = std::ranges::find_if(units, [&](const Unit& one) { return unit == one.name; });
-  if (!number || count < 1 || known == units.end() || __builtin_mul_overflow(count, known->value, &bytes)) {
-    fail(ExitCode::usage,
-         "{} {}: must be a number of bytes from 1 on, with KB, MB, GB, TB, KiB, MiB or GiB behind it, "
-         "e.g. 5GB",
-         source, text);
-  }
-  return bytes;
-}
-
 void check_export(const std::string& source, const ExportOptions& options) {
   check_output_folder(options.output, ExitCode::usage);
-  refuse_among_checkpoints(options.output, "--output");
+  refuse_within_run(options.output, "--output");
+  if (is_run_folder(source)) return;
   std::error_code error;
   for (fs::path at = fs::canonical(nearest_existing(parent_directory(options.output)), error);; at = at.parent_path()) {
-    const std::string above = at.string();
-    if (!is_run_folder(source) && fs::equivalent(at, source, error)) {
+    if (fs::equivalent(at, source, error)) {
       fail(ExitCode::usage, "{}: is inside {}, which this export reads; choose another --output", options.output,
            source);
-    }
-    if (at.filename() == "tokenizer" && is_run_folder(parent_directory(above))) {
-      fail(ExitCode::usage, "{}: is inside {}, which belongs to a run; choose another --output", options.output, above);
     }
     if (!at.has_relative_path()) return;
   }
@@ -271,12 +240,12 @@ ExportSummary export_model(const ModelSource& source, const ExportOptions& optio
                                  ? write_adapter_config(source)
                                  : write_hugging_face_config(source.model, {.dtype = torch_name(options.dtype),
                                                                             .context_length = source.context_length,
-                                                                            .ends = source.ends()});
+                                                                            .ends = source.ends});
   ExportSummary summary;
   if (adapters) require_kept_keys(source);
   check_export(source.path, options);
   OutputFolder output(options.output, ExitCode::usage);
-  summary.carried = carry_tokenizer(source.tokenizer, output.content(), source.ends(), OwnGeneration::kept,
+  summary.carried = carry_tokenizer(source.tokenizer, output.content(), source.ends, OwnGeneration::kept,
                                     ExitCode::checkpoint);  // first: it may be refused
   write_weights(source, options, output, summary);
   write_file(output.content() + (adapters ? std::string("/") + adapter_config_file : "/config.json"), config,

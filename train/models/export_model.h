@@ -28,8 +28,8 @@ struct ExportSummary {
 };
 
 /// Throws Error(usage) unless an export of the model at `source` may go to options.output, as far as it can be told
-/// without reading the model: something stands there, it cannot be written, it lies inside a folder that is read, or
-/// among the checkpoints of a run.
+/// without reading the model: something stands there, it cannot be written, or it lies inside a folder that is read or
+/// that is a run's.
 void check_export(const std::string& source, const ExportOptions& options);
 
 /// Writes the folder. While a SignalGuard lives, a signal ends it with Error(interrupted) or Error(terminated), and
@@ -44,8 +44,5 @@ std::vector<std::vector<std::size_t>> split_into_shards(const std::vector<std::i
 
 /// Returns what torch calls a type: "float32", "float16" or "bfloat16".
 const char* torch_name(StoredType type);
-
-/// Returns the bytes of "5GB", "300MB", "1GiB" or "4096". Throws Error(usage) that begins with `source`.
-std::int64_t parse_byte_count(const std::string& text, const std::string& source);
 
 }  // namespace ringtrain

@@ -25,21 +25,15 @@ namespace {
 
 /// Adds what begins and ends a text: of the ids that a file names, the tokens of the model. Ids of other vocabularies
 /// are common there (defaults of a class), and hurt only who uses them. where: the file, for messages.
-void add_ends(ModelSource& source, const std::string& where, const EndIds& ids) {
+void add_ends(ModelSource& source, const std::string& where, EndIds ids) {
   const Vocabulary vocabulary(source.model.vocab_size);
-  const auto named = [&](const char* role) { return fmt::format("{}{}_token_id", where, role); };
-  if (ids.begin && vocabulary.has(*ids.begin)) {
-    if (!source.begin_token) source.begin_token = vocabulary.token(*ids.begin, ExitCode::checkpoint, named("bos"));
-  } else if (ids.begin && source.no_begin_token.empty()) {
-    source.no_begin_token = vocabulary.refusal(*ids.begin, named("bos"));
-  }
-  for (const std::int64_t end : ids.ends) {
-    if (!vocabulary.has(end)) {
-      source.no_end_tokens.push_back(vocabulary.refusal(end, named("eos")));
-    } else if (std::ranges::find(source.end_tokens, end) == source.end_tokens.end()) {
-      source.end_tokens.push_back(vocabulary.token(end, ExitCode::checkpoint, named("eos")));
-    }
-  }
+  const auto is_token = [&](std::int64_t id, const char* key) {
+    if (!vocabulary.has(id)) source.unknown_ends.push_back(vocabulary.refusal(id, where + key));
+    return vocabulary.has(id);
+  };
+  if (ids.begin && !is_token(*ids.begin, "bos_token_id")) ids.begin.reset();
+  std::erase_if(ids.ends, [&](std::int64_t id) { return !is_token(id, "eos_token_id"); });
+  source.ends.add(ids);
 }
 
 /// Returns what tells these files from others: names, types and places of their tensors, and some of each file's bytes.

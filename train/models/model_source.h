@@ -26,10 +26,8 @@ struct ModelSource {
   ModelConfig model;                        // resolved
   std::int64_t context_length = 0;          // that it was trained for: its own, or that of its run if that is longer
   std::string identity;                     // equal where two processes see the same model: for require_agreement
-  std::optional<std::int32_t> begin_token;  // begins a text, where the source names a token of the model
-  std::string no_begin_token;               // a sentence on the id that it names and that is none
-  std::vector<std::int32_t> end_tokens;     // each ends a text, where the source names tokens of the model
-  std::vector<std::string> no_end_tokens;   // a sentence for each id that it names and that is none
+  EndIds ends;                              // of a text, where the source names tokens of the model
+  std::vector<std::string> unknown_ends;    // a sentence for each id that it names and that is none
   std::string tokenizer;                    // a folder that may hold one; "": there is none
   std::vector<std::string> logs;            // what a person should know of it, a sentence each
   std::optional<Checkpoint> checkpoint;     // none of a model from elsewhere
@@ -43,12 +41,6 @@ struct ModelSource {
   std::function<std::string()> hash_weights;
   std::int64_t weight_bytes = 0;  // of all files of weights
 
-  /// Returns the tokens that begin and end a text.
-  EndIds ends() const {
-    EndIds ids{begin_token, {}};
-    ids.ends.assign(end_tokens.begin(), end_tokens.end());
-    return ids;
-  }
   /// Lets a run delete the checkpoint again: all of it has been read.
   void release() const {
     if (checkpoint) checkpoint->release();

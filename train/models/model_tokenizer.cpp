@@ -88,7 +88,7 @@ std::optional<std::string> keep_tokenizer(const ModelSource* source, const Corpu
                                           const std::string& run_folder) {
   const std::string folder = ModelSource::tokenizer_folder(run_folder);
   if (path_exists(folder)) return std::nullopt;
-  EndIds ids = source ? source->ends() : EndIds{};
+  EndIds ids = source ? source->ends : EndIds{};
   ids.add({{}, {corpus.files.front()->end_of_document()}});
   ids.add(read_generation_config(tokenizer_beside(corpus.files.front()->path())));
   std::optional<std::string> remark;

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "data/token_manifest.h"
 #include "framework/config/read_config.h"
 #include "framework/dump/dump_comparison.h"
 #include "framework/output/output_file.h"
@@ -16,7 +15,6 @@
 #include "train/check/check_report.h"
 #include "train/programs/command_line.h"
 #include "train/programs/commands.h"
-#include "train/programs/program.h"
 #include "train/run/config_lookup.h"
 #include "train/run/run_folder.h"
 
@@ -96,21 +94,6 @@ int compare_pair(const CheckFlags& flags) {
   return comparison.agree() ? 0 : static_cast<int>(ExitCode::numeric);
 }
 
-/// Returns the files that the run reads, which the findings may not replace.
-std::vector<std::string> inputs_of(const CheckFlags& flags) {
-  const TrainOptions& train = flags.options.train;
-  std::vector<std::string> files{flags.config};
-  for (const DataSource& source : train.config.data.train) {
-    files.insert(files.end(), {source.path, manifest_path(source.path)});
-  }
-  for (const std::string& model : {train.start.init_from, train.config.model.from}) {
-    if (model.empty()) continue;
-    const std::vector<std::string> weights = files_of_model(model);
-    files.insert(files.end(), weights.begin(), weights.end());
-  }
-  return files;
-}
-
 /// Runs the check, and shows its progress. What it returns is rank 0's.
 CheckReport run_check(CheckOptions options, const Log& log, Launcher& launcher) {
   std::optional<Progress> progress;
@@ -123,7 +106,9 @@ CheckReport run_check(CheckOptions options, const Log& log, Launcher& launcher) 
   return check_run(options, log, launcher);
 }
 
-int check(int argc, char** argv, Launcher& launcher) {
+}  // namespace
+
+int ringtrain::check_command(int argc, char** argv, Launcher& launcher) {
   CheckFlags flags;
   if (!parse(flags, argc, argv, launcher.is_rank_zero())) return 0;
   if (!flags.dumps.empty()) return launcher.is_rank_zero() ? compare_pair(flags) : 0;
@@ -134,11 +119,13 @@ int check(int argc, char** argv, Launcher& launcher) {
   train.config =
       read_config(flags.config, flags.settings, ConfigUse::run, check_model, config_lookup(log, train.start.init_from));
   if (train.dump.folder.empty()) train.dump.folder = train.config.name + ".check";
+  std::vector<std::string> inputs = inputs_of(train);
+  inputs.push_back(flags.config);
   std::optional<OutputFile> file;
   if (!flags.output.empty() && launcher.is_rank_zero()) {
     file.emplace(flags.output,
                  OutputRules({"a check's findings", "--output"}, OutputMark::json(check_writer),
-                             OutputInputs::of([&] { return inputs_of(flags); })),
+                             OutputInputs::of([&] { return files_of_models(inputs); })),
                  ExitCode::usage);
   }
   const CheckReport report = run_check(flags.options, log, launcher);
@@ -146,10 +133,4 @@ int check(int argc, char** argv, Launcher& launcher) {
   print_result(check_report(report));
   if (file) file->publish(marked_json(check_writer, json_text(check_json(report), 2)) + "\n");
   return report.right() ? 0 : static_cast<int>(ExitCode::numeric);
-}
-
-}  // namespace
-
-int ringtrain::check_command(int argc, char** argv) {
-  return run_rank_program("check", [&](Launcher& launcher) { return check(argc, argv, launcher); });
 }

@@ -60,23 +60,24 @@ inline void refuse_empty_paths(const CLI::App& app) {
   }
 }
 
-/// Returns the check that every whole number has: it fits its type, and bounds, whose meaning help names.
-template <class Integer>
-CLI::Validator whole_number(Integer low = std::numeric_limits<Integer>::min(),
-                            Integer high = std::numeric_limits<Integer>::max(), const std::string& meaning = "") {
+/// Returns the check that every number has: it fits its type, is finite, and within bounds, whose meaning help names.
+template <class Number>
+CLI::Validator number(Number low = std::numeric_limits<Number>::lowest(),
+                      Number high = std::numeric_limits<Number>::max(), const std::string& meaning = "") {
   const auto check = [=](std::string& text) {
-    const std::optional<Integer> value = number_of<Integer>(text);
-    if (value && *value >= low && *value <= high) return std::string();
-    return fmt::format("{} is no whole number from {} to {}", text, low, high);
+    const std::optional<Number> value = number_of<Number>(text);
+    if (value && *value >= low && *value <= high) return std::string();  // NaN and infinity are not
+    if (std::is_integral_v<Number>) return fmt::format("{} is no whole number from {} to {}", text, low, high);
+    return fmt::format("{} must be a finite number{}{}", text, meaning.empty() ? "" : ": ", meaning);
   };
   return CLI::Validator(check, meaning.empty() ? "" : bounds_mark + meaning);
 }
 
 inline CLI::Validator at_least(std::int64_t least) {
-  return whole_number<std::int64_t>(least, INT64_MAX, fmt::format("{} or more", least));
+  return number<std::int64_t>(least, INT64_MAX, fmt::format("{} or more", least));
 }
 inline CLI::Validator within(std::int64_t low, std::int64_t high) {
-  return whole_number(low, high, fmt::format("{} to {}", low, high));
+  return number(low, high, fmt::format("{} to {}", low, high));
 }
 
 /// Returns the check that a text is one of these words.
@@ -87,26 +88,14 @@ inline CLI::Validator one_of(const std::vector<std::string>& words) {
   return CLI::Validator(check, "");
 }
 
-/// What a real number may be: finite, and within bounds, whose meaning help names.
-inline CLI::Validator real_number(double low = -std::numeric_limits<double>::max(),
-                                  double high = std::numeric_limits<double>::max(), const std::string& meaning = "") {
-  const auto check = [=](std::string& text) {
-    const std::optional<double> value = number_of<double>(text);
-    if (value && *value >= low && *value <= high) return std::string();  // NaN and infinity are not
-    return fmt::format("{} must be a finite number: {}", text, meaning.empty() ? "a finite number" : meaning);
-  };
-  return CLI::Validator(check, meaning.empty() ? "" : bounds_mark + meaning);
-}
-
 inline CLI::Validator real_at_least(double low) {
-  return real_number(low, std::numeric_limits<double>::max(), fmt::format("{} or more", low));
+  return number(low, std::numeric_limits<double>::max(), fmt::format("{} or more", low));
 }
 inline CLI::Validator real_above(double low) {
-  return real_number(std::nextafter(low, low + 1), std::numeric_limits<double>::max(),
-                     fmt::format("more than {}", low));
+  return number(std::nextafter(low, low + 1), std::numeric_limits<double>::max(), fmt::format("more than {}", low));
 }
 inline CLI::Validator real_within(double low, double high) {
-  return real_number(low, high, fmt::format("from {} to {}", low, high));
+  return number(low, high, fmt::format("from {} to {}", low, high));
 }
 
 /// A command line of CLI11 whose every number is checked.
@@ -123,7 +112,7 @@ class CommandLine : public CLI::App {
     static_assert(std::is_same_v<Element, std::string> || std::is_integral_v<Element> || std::is_enum_v<Element>,
                   "a real number has a range: add_real()");
     CLI::Option* const option = CLI::App::add_option(name, value, description)->type_name(type);
-    if constexpr (std::is_integral_v<Element> && !std::is_same_v<Element, bool>) option->check(whole_number<Element>());
+    if constexpr (std::is_integral_v<Element> && !std::is_same_v<Element, bool>) option->check(number<Element>());
     if constexpr (std::is_same_v<Element, Value> && !std::is_enum_v<Value>) {
       if (value != Value{}) option->capture_default_str();
     }
@@ -158,9 +147,17 @@ class CommandLine : public CLI::App {
         ->check(one_of(words))
         ->type_name(fmt::format("{}", fmt::join(words, "|")));
   }
-  /// Makes a flag that is gone end the program with a sentence that says what to do. Help does not have it.
-  void add_removed(const std::string& name, const std::string& instead) {
-    const auto refuse = [=](const std::string&) { fail(ExitCode::usage, "{} is gone: {}", name, instead); };
+  /// Adds an option of a number of bytes: 4096, 5GB, 1GiB.
+  CLI::Option* add_bytes(const std::string& name, std::int64_t& value, const std::string& type,
+                         const std::string& description) {
+    return add_option(name, value, type, description)
+        ->check(number<std::int64_t>(1))
+        ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true).description(""));
+  }
+  /// Makes a flag that is gone, or that this build leaves out, end the program with a sentence, of which it is the
+  /// subject. Help does not have it.
+  void add_refused(const std::string& name, const std::string& predicate) {
+    const auto refuse = [=](const std::string&) { fail(ExitCode::usage, "{} {}", name, predicate); };
     add_option_function<std::string>(name, refuse)->expected(0, 1)->group("");
   }
   /// Lets a flag go by its former name, too, until version 0.3: "--seq-len", "--tokens".

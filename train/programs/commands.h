@@ -1,15 +1,20 @@
 // The commands of the one program, `ringtrain COMMAND`. Each takes its command line, whose first word is its own name,
-// and returns the exit code: what it throws has become one sentence on stderr by then.
+// and returns the exit code. What it throws becomes one sentence on stderr (train/programs/program.h).
 #pragma once
 
 namespace ringtrain {
 
+class Launcher;  // parallel/launch/launcher.h
+
 int prepare_command(int argc, char** argv);
-int train_command(int argc, char** argv);
-int evaluate_command(int argc, char** argv);
-int generate_command(int argc, char** argv);
 int export_command(int argc, char** argv);
-int check_command(int argc, char** argv);
+// Of several ranks, which may be processes: each process runs it.
+int train_command(int argc, char** argv, Launcher& launcher);
+int evaluate_command(int argc, char** argv, Launcher& launcher);
+int generate_command(int argc, char** argv, Launcher& launcher);
+int check_command(int argc, char** argv, Launcher& launcher);
+/// Runs one of them by its name.
+int run_command(const char* name, int argc, char** argv);
 /// Of the extras; null in a build without them.
 extern int (*const extend_command)(int argc, char** argv);
 

@@ -1,5 +1,7 @@
 // The command `evaluate`: perplexity of a checkpoint at several context lengths, on the same target tokens.
+#include <algorithm>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -19,7 +21,6 @@
 #include "train/programs/command_line.h"
 #include "train/programs/commands.h"
 #include "train/programs/metric_flags.h"
-#include "train/programs/program.h"
 #include "train/run/run_folder.h"
 
 using namespace ringtrain;
@@ -33,20 +34,6 @@ struct Arguments {
   EvaluationOptions options;
   std::string output, per_token;  // "": not asked for
 };
-
-/// Returns what an output of an evaluation may replace: nothing that the evaluation reads.
-OutputRules output_rules(const Arguments& arguments, OutputKind kind, OutputMark mark) {
-  const auto inputs = [options = arguments.options] {
-    std::vector<std::string> files = files_of_model(options.checkpoint);
-    files.insert(files.end(), {options.data, manifest_path(options.data)});
-    for (const EvaluationMetric& metric : options.metrics) {
-      const std::vector<std::string> more = metric.inputs();
-      files.insert(files.end(), more.begin(), more.end());
-    }
-    return files;
-  };
-  return {std::move(kind), std::move(mark), OutputInputs::of(inputs)};
-}
 
 /// Returns the scores as lines of JSON; the first one says what they are.
 std::string token_lines(const EvaluationSummary& summary, const std::vector<TokenScore>& tokens) {
@@ -122,7 +109,7 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
          "change a key of the model that leaves its weights as they are, e.g. --set model.rope_scaling.type=yarn; "
          "may be repeated")
       ->allow_extra_args(false);
-  const auto metrics = add_metric_flags(app, argc, argv);
+  const auto metrics = add_metric_flags(app);
   app.add_computation(options);
   app.add_option("--output", arguments.output, "FILE.json",
                  "write the results as JSON, too; replaces those of an earlier evaluation");
@@ -135,19 +122,22 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
   return true;
 }
 
-/// A file that an evaluation writes, and what it gets.
-struct Output {
-  std::unique_ptr<OutputFile> file;
-  std::function<std::string(const EvaluationSummary&, const std::vector<TokenScore>&)> text;
-};
+/// Writes a file of an evaluation.
+using Output = std::function<void(const EvaluationSummary& summary, const std::vector<TokenScore>& tokens)>;
 
 /// Opens the files that an evaluation writes, before it begins.
 std::vector<Output> open_outputs(const Arguments& arguments) {
   std::vector<Output> outputs;
+  const auto inputs = [options = arguments.options] {  // none of which it replaces
+    std::vector<std::string> files = files_of_models({options.checkpoint, options.data, manifest_path(options.data)});
+    for (const auto& metric : options.metrics) std::ranges::move(metric.inputs(), std::back_inserter(files));
+    return files;
+  };
   const auto open = [&](const std::string& path, const OutputKind& kind, const OutputMark& mark, auto text) {
     if (path.empty()) return;
-    OutputRules rules = output_rules(arguments, kind, mark);
-    outputs.push_back({std::make_unique<OutputFile>(path, std::move(rules), ExitCode::usage), text});
+    const OutputRules rules(kind, mark, OutputInputs::of(inputs));
+    const auto file = std::make_shared<OutputFile>(path, rules, ExitCode::usage);
+    outputs.push_back([=](const auto& summary, const auto& tokens) { file->publish(text(summary, tokens)); });
   };
   open(arguments.output, {"the results of an evaluation", "--output"}, OutputMark::json(writer),
        [](const EvaluationSummary& summary, const auto& /*tokens*/) {
@@ -164,7 +154,9 @@ std::vector<Output> open_outputs(const Arguments& arguments) {
   return outputs;
 }
 
-int run_evaluate(int argc, char** argv, Launcher& launcher) {
+}  // namespace
+
+int ringtrain::evaluate_command(int argc, char** argv, Launcher& launcher) {
   const bool prints = launcher.is_rank_zero();
   Arguments arguments;
   if (!parse(arguments, argc, argv, prints)) return 0;
@@ -179,15 +171,9 @@ int run_evaluate(int argc, char** argv, Launcher& launcher) {
   print_result(evaluation_table(summary));
   std::optional<Error> problem;  // the first of what cannot be written; all that can be is
   for (const Output& output : outputs) {
-    const auto own = caught([&] { output.file->publish(output.text(summary, tokens)); });
+    const auto own = caught([&] { output(summary, tokens); });
     if (!problem) problem = own;
   }
   if (problem) throw Error(*problem);
   return 0;
-}
-
-}  // namespace
-
-int ringtrain::evaluate_command(int argc, char** argv) {
-  return run_rank_program("evaluate", [&](Launcher& launcher) { return run_evaluate(argc, argv, launcher); });
 }

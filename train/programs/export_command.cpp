@@ -13,7 +13,6 @@
 #include "train/models/export_model.h"
 #include "train/programs/command_line.h"
 #include "train/programs/commands.h"
-#include "train/programs/program.h"
 
 using namespace ringtrain;
 
@@ -33,16 +32,17 @@ void write(const ModelSource& source, const ExportOptions& options) {
                            human_bytes(static_cast<double>(summary.bytes)), summary.files.size(),
                            summary.files.size() == 1 ? "" : "s",
                            summary.carried.empty() ? "nothing" : fmt::format("{}", fmt::join(summary.carried, ", "))));
-  for (const std::string& sentence : source.no_end_tokens) say(sentence + ", so it is not written");
-  if (!source.no_begin_token.empty()) say(source.no_begin_token + ", so it is not written");
+  for (const std::string& sentence : source.unknown_ends) say(sentence + ", so it is not written");
 }
 
-int run_export(int argc, char** argv) {
+}  // namespace
+
+int ringtrain::export_command(int argc, char** argv) {
   CommandLine app{
       "Writes a model as a Hugging Face folder: config.json, safetensors, and the tokenizer's files.\n"
       "Example: export --checkpoint runs/long_ctx --output my-model --dtype bfloat16",
       "export"};
-  std::string checkpoint, shard = "50GB";
+  std::string checkpoint;
   ExportOptions options;
   app.add_option("--checkpoint", checkpoint, "PATH",
                  "a run (its newest checkpoint), a checkpoint, or a Hugging Face or PEFT folder")
@@ -53,14 +53,14 @@ int run_export(int argc, char** argv) {
          {{"float32", StoredType::float32}, {"bfloat16", StoredType::bfloat16}, {"float16", StoredType::float16}},
          "of the weights, rounded to nearest")
       ->default_str("float32");
-  app.add_option("--max-shard-size", shard, "SIZE",
-                 "the largest file of weights, e.g. 5GB; a larger tensor has its own file");
+  app.add_bytes("--max-shard-size", options.max_shard_bytes, "SIZE",
+                "the largest file of weights, e.g. 5GB; a larger tensor has its own file")
+      ->default_str("50GB");
   bool merge = false;
   app.add_flag("--merge", merge,
                "adapters (lora) and their base as one model, without which adapters are a PEFT folder");
   if (!parse_command_line(app, argc, argv)) return 0;
 
-  options.max_shard_bytes = parse_byte_count(shard, "--max-shard-size");
   check_export(checkpoint, options);
   const HashProgress hashing("export");
   ModelSource source = open_model(checkpoint);
@@ -68,10 +68,4 @@ int run_export(int argc, char** argv) {
   if (merge) source = merged(std::move(source));
   write(source, options);
   return 0;
-}
-
-}  // namespace
-
-int ringtrain::export_command(int argc, char** argv) {
-  return run_program("export", [&] { return run_export(argc, argv); });
 }

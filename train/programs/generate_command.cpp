@@ -8,7 +8,6 @@
 #include "train/generation/checkpoint_generation.h"
 #include "train/programs/command_line.h"
 #include "train/programs/commands.h"
-#include "train/programs/program.h"
 
 using namespace ringtrain;
 
@@ -38,14 +37,14 @@ void add_prompt_flags(CommandLine& app, GenerateFlags& flags) {
   GenerationOptions& options = flags.options;
   app.add_option("--prompt", options.prompt, "TEXT", "the prompt, by one of these five");
   app.add_option("--prompt-file", flags.prompt_file, "FILE", "a file that is the prompt");
-  app.add_removed("--chat", "`python -m ringtrain_data chat` answers conversations: docs/datasets.md");
+  app.add_refused("--chat", "is gone: `python -m ringtrain_data chat` answers conversations: docs/datasets.md");
   auto* tokens_file = app.add_option("--tokens-file", options.tokens_file, "FILE|-",
                                      "a file with the prompt's token ids, or the standard input: decimal, with white "
                                      "space between them; the new ones are printed as ids");
   auto* tokens =
       app.add_option("--tokens", options.tokens, "I,I,...", "the prompt as token ids; the new ones are printed as ids")
           ->delimiter(',')
-          ->check(whole_number<std::int32_t>());
+          ->check(number<std::int32_t>());
   app.add_option("STDIN", flags.dash, "-", "-: the standard input is the prompt")->check(one_of({"-"}));
   app.add_option("--tokenizer", options.tokenizer, "PATH",
                  "bytes, a folder or a file (default: the model's own; of a run that has none bytes)");
@@ -61,7 +60,7 @@ void add_prompt_flags(CommandLine& app, GenerateFlags& flags) {
 /// How each new token is chosen.
 void add_sampling_flags(CommandLine& app, SamplingOptions& sampling) {
   const auto add_real = [&](const char* name, double& value, const char* type, const char* description) {
-    app.add_real(name, value, real_number(), type, description)->capture_default_str();
+    app.add_real(name, value, number<double>(), type, description)->capture_default_str();
   };
   add_real("--temperature", sampling.temperature, "T",
            "0: always the likeliest token; else draws, from the distribution of logits / temperature");
@@ -126,7 +125,9 @@ void settle(GenerateFlags& flags, const Launcher& launcher) {
   }
 }
 
-int run_generate(int argc, char** argv, Launcher& launcher) {
+}  // namespace
+
+int ringtrain::generate_command(int argc, char** argv, Launcher& launcher) {
   GenerateFlags flags;
   if (!parse(flags, argc, argv, launcher.is_rank_zero())) return 0;
   settle(flags, launcher);
@@ -137,10 +138,4 @@ int run_generate(int argc, char** argv, Launcher& launcher) {
   for (const std::string& sentence : summary.remarks) write_message(stderr, "generate: " + sentence + "\n");
   write_message(stderr, "generate: " + summary_text(summary) + "\n");
   return 0;
-}
-
-}  // namespace
-
-int ringtrain::generate_command(int argc, char** argv) {
-  return run_rank_program("generate", [&](Launcher& launcher) { return run_generate(argc, argv, launcher); });
 }

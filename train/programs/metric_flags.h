@@ -9,10 +9,9 @@
 
 namespace ringtrain {
 
-/// Adds the flags of all metrics to a command line. argc, argv: what will be parsed. Throws Error(usage) if they name a
-/// flag of the extras that this build leaves out. Returns what gives, once it is parsed, the metrics that it asks for,
-/// in the order of the JSON's fields: that throws Error(usage) for flags that do not go together, Error(data) for a
-/// file that cannot be read.
-std::function<std::vector<EvaluationMetric>()> add_metric_flags(CommandLine& app, int argc, char** argv);
+/// Adds the flags of all metrics to a command line; in a build that leaves the extras out, each ends the program with a
+/// sentence. Returns what gives, once the line is parsed, the metrics that it asks for, in the order of the JSON's
+/// fields: that throws Error(usage) for flags that do not go together, Error(data) for a file that cannot be read.
+std::function<std::vector<EvaluationMetric>()> add_metric_flags(CommandLine& app);
 
 }  // namespace ringtrain

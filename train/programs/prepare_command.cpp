@@ -20,7 +20,6 @@
 #include "train/models/model_tokenizer.h"
 #include "train/programs/command_line.h"
 #include "train/programs/commands.h"
-#include "train/programs/program.h"
 
 namespace ringtrain {
 namespace {
@@ -62,7 +61,9 @@ void add_text_flags(CommandLine& app, PrepareFlags& flags) {
   app.add_option("--text-field", flags.text.json.text_field, "NAME", "JSONL: the field that holds a document's text");
   app.add_flag("--skip-broken-lines", flags.text.skip_broken_lines, "JSONL: leave broken lines out, and count them");
   for (const char* flag : {"--chat", "--train-on"}) {
-    app.add_removed(flag, "conversations become a token file by `python -m ringtrain_data convert`: docs/datasets.md");
+    app.add_refused(flag,
+                    "is gone: conversations become a token file by `python -m ringtrain_data convert`: "
+                    "docs/datasets.md");
   }
   flags.text.threads = 0;  // all cores
   app.add_option("--threads", flags.text.threads, "N", "That tokenize (default: one a core)")->check(within(1, 1024));
@@ -75,26 +76,6 @@ void add_recall_flags(CommandLine& app, PrepareFlags& flags) {
                  "recall: how many long documents; 16 short ones come with each for training");
   app.add_tokens("--length", flags.recall.length, "L", "recall: tokens of a long one, its end token included");
   app.add_option("--pairs", flags.recall.pairs, "P", "recall: pairs to be recalled over more than half of L");
-}
-
-/// Throws Error(usage) for flags that do not go together.
-void check_flags(const CommandLine& app, const PrepareFlags& flags) {
-  if (flags.file.output.empty()) fail(ExitCode::usage, "--output is empty; name the token file to make");
-  if (flags.inputs.empty() == flags.synthetic.empty()) {
-    fail(ExitCode::usage, "give either --input or --synthetic; see prepare --help");
-  }
-  const auto refuse = [&](std::initializer_list<const char*> options, const char* wanted, const char* given) {
-    for (const char* option : options) {
-      if (app.count(option) > 0) fail(ExitCode::usage, "{} goes with {}, not with {}", option, wanted, given);
-    }
-  };
-  if (flags.synthetic.empty()) {
-    refuse({"--documents", "--length", "--pairs"}, "--synthetic recall", "--input");
-  } else {
-    refuse({"--tokenizer", "--special-tokens", "--document-start", "--document-end", "--text-field",
-            "--skip-broken-lines", "--threads"},
-           "--input", "--synthetic recall");
-  }
 }
 
 /// Declares the command line. Returns false if only help was wanted.
@@ -119,8 +100,17 @@ bool parse(PrepareFlags& flags, int argc, char** argv) {
   add_file_flags(app, flags);
   add_text_flags(app, flags);
   add_recall_flags(app, flags);
+  CLI::Option *const input = app.get_option("--input"), *const synthetic = app.get_option("--synthetic");
+  for (const char* of_recall : {"--documents", "--length", "--pairs"}) app.get_option(of_recall)->needs(synthetic);
+  for (const char* of_text : {"--tokenizer", "--special-tokens", "--document-start", "--document-end", "--text-field",
+                              "--skip-broken-lines", "--threads"}) {
+    app.get_option(of_text)->needs(input);
+  }
   if (!parse_command_line(app, argc, argv)) return false;
-  check_flags(app, flags);
+  if (flags.file.output.empty()) fail(ExitCode::usage, "--output is empty; name the token file to make");
+  if (flags.inputs.empty() == flags.synthetic.empty()) {
+    fail(ExitCode::usage, "give either --input or --synthetic; see prepare --help");
+  }
   flags.file.seed = static_cast<std::uint64_t>(flags.seed);
   flags.recall.prepare = flags.file;
   if (flags.text.threads == 0) flags.text.threads = available_cores();
@@ -318,7 +308,9 @@ void prepare_recall_corpus(const RecallOptions& options) {
   print("training floor", "{:.6f} nats: keys asked for the first time cannot be predicted", summary.training_floor_nll);
 }
 
-int run_prepare(int argc, char** argv) {
+}  // namespace
+
+int prepare_command(int argc, char** argv) {
   PrepareFlags flags;
   if (!parse(flags, argc, argv)) return 0;
   const SignalGuard guard;
@@ -332,9 +324,4 @@ int run_prepare(int argc, char** argv) {
   return 0;
 }
 
-}  // namespace
 }  // namespace ringtrain
-
-int ringtrain::prepare_command(int argc, char** argv) {
-  return run_program("prepare", [&] { return run_prepare(argc, argv); });
-}

@@ -28,20 +28,23 @@ namespace fs = std::filesystem;
 struct Command {
   const char* name;
   const char* purpose;
-  int (*run)(int argc, char** argv) = nullptr;  // null: a program of its own
-  bool extra = false;                           // of the extras, which a build may leave out
+  int (*run)(int argc, char** argv) = nullptr;                            // this one,
+  int (*run_ranks)(int argc, char** argv, Launcher& launcher) = nullptr;  // or this, or it is a program of its own
+  bool extra = false;                                                     // of the extras, which a build may leave out
+
+  bool is_here() const { return run != nullptr || run_ranks != nullptr; }
 };
 
 const std::array commands{
     Command{"prepare", "make a token file from text, or a synthetic one", prepare_command},
-    Command{"train", "train a model on a mesh of data x sequence ranks", train_command},
-    Command{"evaluate", "perplexity at several context lengths, on the same targets", evaluate_command},
-    Command{"generate", "continue a text", generate_command},
+    Command{"train", "train a model on a mesh of data x sequence ranks", nullptr, train_command},
+    Command{"evaluate", "perplexity at several context lengths, on the same targets", nullptr, evaluate_command},
+    Command{"generate", "continue a text", nullptr, generate_command},
     Command{"export", "write a model as a Hugging Face folder", export_command},
-    Command{"check", "hold a config on its mesh against the model in plain double", check_command},
-    Command{"plan", "memory and time of a run, before it", nullptr, true},
-    Command{"report", "a page about a run, or about two", nullptr, true},
-    Command{"extend", "give a model a longer context, and show the result", extend_command, true},
+    Command{"check", "compare a config on its mesh with the model in plain double", nullptr, check_command},
+    Command{"plan", "memory and time of a run, before it", nullptr, nullptr, true},
+    Command{"report", "a page about a run, or about two", nullptr, nullptr, true},
+    Command{"extend", "give a model a longer context, and show the result", extend_command, nullptr, true},
     Command{"launch", "start a program as MPI processes: ringtrain launch -n N -- train ..."},
 };
 
@@ -96,13 +99,21 @@ int answer(const std::string& word) {
 
 }  // namespace
 
+int ringtrain::run_command(const char* name, int argc, char** argv) {
+  const Command& command = *find_command(name);
+  if (command.run != nullptr) return run_program(name, [&] { return command.run(argc, argv); });
+  const OnSignal on_signal = command.run_ranks == train_command ? OnSignal::save : OnSignal::end;
+  const auto body = [&](Launcher& launcher) { return command.run_ranks(argc, argv, launcher); };
+  return run_rank_program(name, body, on_signal);
+}
+
 int main(int argc, char** argv) {
-  if (const Command* const own = find_command(file_name(argv[0])); own != nullptr && own->run != nullptr) {
-    return own->run(argc, argv);
+  if (const Command* const own = find_command(file_name(argv[0])); own != nullptr && own->is_here()) {
+    return run_command(own->name, argc, argv);
   }
   const std::string word = argc > 1 ? argv[1] : "";
   if (const Command* const command = find_command(word)) {
-    if (command->run != nullptr) return command->run(argc - 1, argv + 1);
+    if (command->is_here()) return run_command(command->name, argc - 1, argv + 1);
     // Becomes the command's program, if it can. Nothing is set up before: the program does that itself.
     for (const std::string& place : places_of(word)) ::execv(place.c_str(), argv + 1);
   }

@@ -12,7 +12,6 @@
 #include "train/models/adapters/adapted_model.h"
 #include "train/programs/command_line.h"
 #include "train/programs/commands.h"
-#include "train/programs/program.h"
 #include "train/programs/version.h"
 #include "train/run/checkpoint_space.h"
 #include "train/run/config_lookup.h"
@@ -149,7 +148,9 @@ std::string next_commands(const Run& run) {
   return text;
 }
 
-int run_train(int argc, char** argv, Launcher& launcher) {
+}  // namespace
+
+int ringtrain::train_command(int argc, char** argv, Launcher& launcher) {
   CommandLine app{
       "Train a long-context transformer on a mesh of data x sequence ranks: threads of this process, or processes of "
       "an MPI launcher (scripts/launch -n N -- train ...).\n"
@@ -188,11 +189,4 @@ int run_train(int argc, char** argv, Launcher& launcher) {
   const bool saved = run.last_step == run.config.training.steps && run.config.checkpoint.interval >= 0;
   if (code == ExitCode::done && saved && run.start.step < run.last_step) log(next_commands(run));
   return static_cast<int>(code);
-}
-
-}  // namespace
-
-int ringtrain::train_command(int argc, char** argv) {
-  return run_rank_program(
-      "train", [&](Launcher& launcher) { return run_train(argc, argv, launcher); }, OnSignal::save);
 }

@@ -2,6 +2,9 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <map>
+
 #include "data/loader.h"
 #include "framework/error.h"
 
@@ -9,59 +12,52 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns how many sequences of a step stand before the first that has a target; all of them: the step is empty.
-std::int64_t leading_empty(const EmptyWindows& windows, const RunSteps& run, std::int64_t step) {
-  const TrainingConfig& training = run.at(step).training;
-  std::int64_t i = 0;
-  while (i < training.global_batch_size && windows.contains(training.seq_len, run.sample(step, i).global_index)) ++i;
-  return i;
+/// Returns which windows of so many tokens, counted through all files, have no target.
+std::vector<bool> windows_without_target(const Corpus& corpus, const RunSteps& run, std::int64_t seq_len) {
+  std::vector<bool> empty;
+  for (std::size_t file = 0; file < corpus.files.size(); ++file) {
+    const std::int64_t windows = corpus.window_count(file, seq_len, nullptr);
+    for (std::int64_t window = 0; window < windows; ++window) {
+      empty.push_back(
+          !window_has_target(*corpus.files[file], corpus.window(file, window, seq_len), run.config.data.packing));
+    }
+  }
+  if (std::ranges::count(empty, true) == std::ssize(empty)) {
+    fail(ExitCode::data,
+         "data.train: none of its {} windows of {} tokens has a token to learn from: every weight is 0, or every "
+         "token ends a document; give the token file weights above 0",
+         empty.size(), seq_len);
+  }
+  return empty;
 }
 
 }  // namespace
 
-EmptyWindows::EmptyWindows(const Corpus& corpus, const RunSteps& run) {
+EmptySteps find_empty_steps(const Corpus& corpus, const RunSteps& run, std::int64_t done) {
+  EmptySteps result{.first = done + 1, .last = done, .end = run.config.training.steps};
+  std::map<std::int64_t, std::vector<bool>> windows;  // by seq_len: which have no target
   for (const auto& [seq_len, sampler] : run.samplers) {
-    const std::int64_t all = sampler.windows();
-    std::vector<bool> empty;
-    empty.reserve(static_cast<std::size_t>(all));
-    std::int64_t count = 0;
-    for (std::size_t file = 0; file < corpus.files.size(); ++file) {
-      const std::int64_t windows = corpus.window_count(file, seq_len, nullptr);
-      for (std::int64_t window = 0; window < windows; ++window) {
-        empty.push_back(
-            !window_has_target(*corpus.files[file], corpus.window(file, window, seq_len), run.config.data.packing));
-        count += empty.back();
-      }
-    }
-    if (count == all) {
-      fail(ExitCode::data,
-           "data.train: none of its {} windows of {} tokens has a token to learn from: every weight is 0, or every "
-           "token ends a document; give the token file weights above 0",
-           count, seq_len);
-    }
-    empty_[seq_len] = count > 0 ? std::move(empty) : std::vector<bool>{};
-    windows_ += all;
-    count_ += count;
+    const std::vector<bool>& empty = windows[seq_len] = windows_without_target(corpus, run, seq_len);
+    result.windows += std::ssize(empty);
+    result.empty_windows += std::ranges::count(empty, true);
   }
-}
-
-bool is_empty_step(const EmptyWindows& windows, const RunSteps& run, std::int64_t step) {
-  return leading_empty(windows, run, step) == run.at(step).training.global_batch_size;
-}
-
-EmptySteps find_empty_steps(const EmptyWindows& windows, const RunSteps& run, std::int64_t done) {
-  EmptySteps result{.windows = windows.windows(),
-                    .empty_windows = windows.count(),
-                    .first = done + 1,
-                    .last = done,
-                    .end = run.config.training.steps};
-  if (windows.count() == 0) return result;
+  if (result.empty_windows == 0) return result;
   std::int64_t drawn = 0;
+  const auto is_empty = [&](std::int64_t step) {
+    const TrainingConfig& training = run.at(step).training;
+    const std::vector<bool>& empty = windows.at(training.seq_len);
+    std::int64_t i = 0;
+    while (i < training.global_batch_size && empty[run.sample(step, i).global_index]) ++i;
+    drawn += i + 1;
+    return i == training.global_batch_size;
+  };
+  if (!run.dump.folder.empty() && is_empty(run.dump.step)) {
+    fail(ExitCode::usage, "--dump-step {}: the step has no token to learn from, and is skipped; dump another one",
+         run.dump.step);
+  }
   for (std::int64_t step = result.first; step <= result.end && drawn < EmptySteps::max_samples; ++step) {
     result.last = step;
-    const std::int64_t empty = leading_empty(windows, run, step);
-    drawn += empty + 1;
-    if (empty < run.at(step).training.global_batch_size) continue;
+    if (!is_empty(step)) continue;
     ++result.count;
     if (result.named.size() < EmptySteps::max_named) result.named.push_back(step);
   }

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "framework/storage/files.h"
+#include "framework/storage/strict_json.h"
 #include "train/run/metrics_lines.h"
 
 namespace ringtrain {
@@ -12,6 +13,16 @@ namespace ringtrain {
 namespace {
 
 constexpr std::string_view heads[2] = {R"({"kind":"train","step":)", R"({"kind":"evaluation","step":)"};
+
+/// Returns whether a text is JSON as a whole.
+bool is_json(const std::string& text) {
+  try {
+    parse_strict_json(text);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
 
 }  // namespace
 
@@ -25,7 +36,7 @@ MetricsHistory::Line MetricsHistory::understand(const std::string& text, bool en
   }
   if (ended || text.empty()) return line;
   for (const std::string_view head : heads) {
-    if (head.starts_with(text) || (text.starts_with(head) && !nlohmann::json::accept(text))) line.kind = Kind::torn;
+    if (head.starts_with(text) || (text.starts_with(head) && !is_json(text))) line.kind = Kind::torn;
   }
   return line;
 }

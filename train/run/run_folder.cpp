@@ -2,9 +2,11 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <string_view>
+#include <iterator>
+#include <sstream>
 #include <thread>
 
 #include "framework/config/read_config.h"
@@ -33,18 +35,16 @@ void add_files(const std::string& folder, std::vector<std::string>& files, int d
 
 /// Returns whether a text has the form of to_yaml(), in which each key's line ends with what it means. A person's
 /// config has not.
-bool is_resolved_config(std::string_view text) {
+bool is_resolved_config(const std::string& text) {
   bool has_key = false;
-  while (!text.empty()) {
-    const std::size_t end = text.find('\n');
-    if (end == std::string_view::npos) return false;
-    const std::string_view line = text.substr(0, end);
-    if (!line.ends_with(':') && line.find(':') > line.find("  # ")) return false;
-    if (!line.ends_with(':') && line.find("  # ") == std::string_view::npos) return false;
-    has_key = has_key || !line.ends_with(':');
-    text.remove_prefix(end + 1);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.ends_with(':')) continue;  // a section
+    const std::size_t comment = line.find("  # ");
+    if (comment == std::string::npos || line.find(':') > comment) return false;
+    has_key = true;
   }
-  return has_key;
+  return has_key && text.ends_with('\n');
 }
 
 /// Returns the config of the run at `run`, if it has one that this version reads. Throws if a config.yaml stands there
@@ -87,6 +87,14 @@ std::vector<std::string> files_of_model(const std::string& path) {
   if (!is_directory(path)) return {path};
   std::vector<std::string> files = files_of_run(path);
   if (is_hugging_face_folder(path) || is_peft_folder(path)) add_files(path, files);
+  return files;
+}
+
+std::vector<std::string> files_of_models(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    if (!path.empty()) std::ranges::move(files_of_model(path), std::back_inserter(files));
+  }
   return files;
 }
 

@@ -28,7 +28,10 @@ void add_to_a_core_build(const std::string& argument) {
   CommandLine app("a test", "evaluate");
   std::string program = "evaluate", given = argument;
   char* arguments[] = {program.data(), given.data()};
-  EXPECT_TRUE(add_metric_flags(app, 2, arguments)().empty());
+  const auto metrics = add_metric_flags(app);
+  app.allow_extras();
+  EXPECT_TRUE(parse_command_line(app, 2, arguments));
+  EXPECT_TRUE(metrics().empty());
 }
 
 TEST(NoMetrics, RefusesTheFlagsOfTheExtrasAndNoOther) {
