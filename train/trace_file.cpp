@@ -35,7 +35,7 @@ OutputRules trace_rules(const TraceRequest& request) {
     }
     return files;
   };
-  return {{"a timeline of ringtrain", "--trace"}, Trace::mark(), OutputInputs::of(inputs)};
+  return {{"a timeline of ringtrain", "--trace"}, OutputMark::begins(trace_file_head), OutputInputs::of(inputs)};
 }
 
 std::string lost_text(const Error& problem) {
