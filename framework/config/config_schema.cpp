@@ -363,11 +363,15 @@ std::vector<ConfigKey> training_keys() {
       integer(KEY(training.global_batch_size), {1, 1 * m}, "sequences per step, over the whole mesh"),
       integer(KEY(training.micro_batch_size), {1, 64 * k}, "sequences that a data rank computes at a time"),
       integer(KEY(training.steps), {1, 1'000'000'000}, "optimizer steps, unless training.epochs is given", true),
-      key_of(KEY(training.stages),
-             "changes from a step on: {from_step, seq_len, global_batch_size, rope_theta, rope_scaling}; missing keys "
-             "stay, and rope_scaling is the whole section",
-             read_stages, write_stages,
-             "a list of at most 1000 maps, ascending by from_step, each 2 to training.steps"),
+      key_of(
+          KEY(training.stages),
+          "changes from a step on: {from_step, seq_len, global_batch_size, rope_theta, rope_scaling}; missing keys "
+          "stay, and rope_scaling is the whole section",
+          [](const YamlValue& value, std::vector<TrainingStage>& out, const ReportProblem& report) {
+            read_stages(value, out, config_keys(), report);
+          },
+          [](const std::vector<TrainingStage>& stages) { return write_stages(stages, config_keys()); },
+          "a list of at most 1000 maps, ascending by from_step, each 2 to training.steps"),
       key_of(
           KEY(training.seed), "for weights and data order", read_unsigned,
           [](std::uint64_t seed) { return std::to_string(seed); }, "0 to 18446744073709551615"),

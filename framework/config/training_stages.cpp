@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "framework/config/config.h"
-#include "framework/config/config_schema.h"
+#include "framework/config/config_values.h"
 #include "framework/counted.h"
 
 namespace ringtrain {
@@ -28,15 +28,15 @@ constexpr EntryKey entry_keys[] = {{"from_step", "training.steps"},
                                    {"global_batch_size", "training.global_batch_size"},
                                    {"rope_theta", "model.rope_theta"}};
 
-const ConfigKey* find_key(const std::string& path) {
-  const auto found = std::ranges::find(config_keys(), path, &ConfigKey::path);
-  return found == config_keys().end() ? nullptr : &*found;
+const ConfigKey* find_key(std::span<const ConfigKey> keys, const std::string& path) {
+  const auto found = std::ranges::find(keys, path, &ConfigKey::path);
+  return found == keys.end() ? nullptr : &*found;
 }
 
 /// Reads one entry into `read`, a config with nothing but this entry's values.
 class EntryReader {
  public:
-  explicit EntryReader(const ReportProblem& report) : report_(report) {}
+  EntryReader(std::span<const ConfigKey> keys, const ReportProblem& report) : keys_(keys), report_(report) {}
 
   void read(const YamlValue& value) {
     if (value.kind != YamlValue::Kind::map) {
@@ -86,7 +86,7 @@ class EntryReader {
       const std::string path = std::string(scaling_section) + part.key;
       if (!seen.insert(part.key).second) {
         report_(part.line, fmt::format("gives rope_scaling.{} twice in one stage", part.key));
-      } else if (find_key(path) == nullptr) {
+      } else if (find_key(keys_, path) == nullptr) {
         report_(part.line,
                 fmt::format("has an unknown key rope_scaling.{}; it has those of model.rope_scaling", part.key));
       } else {
@@ -97,22 +97,23 @@ class EntryReader {
   }
 
   void of_key(const std::string& path, const YamlEntry& entry) {
-    find_key(path)->read(config_, entry.value, [&](int line, const std::string& what) {
+    find_key(keys_, path)->read(config_, entry.value, [&](int line, const std::string& what) {
       report_(line, fmt::format("has a stage whose {} {}", entry.key, what));
     });
   }
 
+  std::span<const ConfigKey> keys_;
   const ReportProblem& report_;
   Config config_;
   std::set<std::string> seen_;
 };
 
 /// Returns what a section of rope_scaling says beside its defaults, on one line.
-std::string scaling_text(const RopeScalingConfig& scaling) {
+std::string scaling_text(const RopeScalingConfig& scaling, std::span<const ConfigKey> keys) {
   Config given, defaults;
   given.model.rope_scaling = scaling;
   std::string text = fmt::format("type: {}", name_of(scaling.type));
-  for (const ConfigKey& key : config_keys()) {
+  for (const ConfigKey& key : keys) {
     if (!key.path.starts_with(scaling_section) || key.path == "model.rope_scaling.type") continue;
     const std::string value = key.write(given);
     if (scaling.type == RopeType::none && key.path == "model.rope_scaling.factor") continue;  // resolved: 1
@@ -223,7 +224,8 @@ std::string stage_text(const Config& stage) {
                                         : text + fmt::format(", {} x {:g}", name_of(scaling.type), scaling.factor);
 }
 
-void read_stages(const YamlValue& value, std::vector<TrainingStage>& out, const ReportProblem& report) {
+void read_stages(const YamlValue& value, std::vector<TrainingStage>& out, std::span<const ConfigKey> keys,
+                 const ReportProblem& report) {
   if (value.kind != YamlValue::Kind::list) {
     return report(value.line, fmt::format("is {}, but must be a list of stages: [{{from_step: 100, seq_len: 16K}}]",
                                           described(value)));
@@ -239,7 +241,7 @@ void read_stages(const YamlValue& value, std::vector<TrainingStage>& out, const 
     report(line, what);
   };
   for (const YamlValue& item : value.items) {
-    EntryReader reader(mark);
+    EntryReader reader(keys, mark);
     reader.read(item);
     if (!fits) continue;
     const TrainingStage stage = reader.stage();
@@ -256,14 +258,14 @@ void read_stages(const YamlValue& value, std::vector<TrainingStage>& out, const 
   if (fits) out = std::move(stages);
 }
 
-std::string write_stages(const std::vector<TrainingStage>& stages) {
+std::string write_stages(const std::vector<TrainingStage>& stages, std::span<const ConfigKey> keys) {
   std::string list;
   for (const TrainingStage& stage : stages) {
     std::string text = fmt::format("from_step: {}", stage.from_step);
     if (stage.seq_len) text += fmt::format(", seq_len: {}", *stage.seq_len);
     if (stage.global_batch_size) text += fmt::format(", global_batch_size: {}", *stage.global_batch_size);
     if (stage.rope_theta) text += fmt::format(", rope_theta: {}", *stage.rope_theta);
-    if (stage.rope_scaling) text += ", rope_scaling: " + scaling_text(*stage.rope_scaling);
+    if (stage.rope_scaling) text += ", rope_scaling: " + scaling_text(*stage.rope_scaling, keys);
     list += (list.empty() ? "{" : ", {") + text + "}";
   }
   return "[" + list + "]";

@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace ringtrain {
 
 struct Config;
+struct ConfigKey;
 struct TrainingConfig;
 struct TrainingStage;
 struct YamlValue;
@@ -41,11 +43,11 @@ std::int64_t tokens_done(const TrainingConfig& training, std::int64_t steps);
 /// Returns what a stage is, for people: "16384 tokens, 2 sequences a step, yarn x 2".
 std::string stage_text(const Config& config_of_stage);
 
-/// Reads the key training.stages: each value by the rules of the key that it stands for. complain: told what is wrong,
-/// with its line.
-void read_stages(const YamlValue& value, std::vector<TrainingStage>& out,
+/// Reads the key training.stages. keys: of a config; values are read by the rules of those that they stand for.
+/// complain: told what is wrong, with its line.
+void read_stages(const YamlValue& value, std::vector<TrainingStage>& out, std::span<const ConfigKey> keys,
                  const std::function<void(int line, const std::string& what)>& complain);
 /// Returns it as YAML on one line.
-std::string write_stages(const std::vector<TrainingStage>& stages);
+std::string write_stages(const std::vector<TrainingStage>& stages, std::span<const ConfigKey> keys);
 
 }  // namespace ringtrain

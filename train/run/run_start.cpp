@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/config/config_schema.h"
 #include "framework/config/model_keys.h"
 #include "framework/config/read_config.h"
 #include "framework/config/training_stages.h"
@@ -96,7 +97,7 @@ std::string stage_facts(const TrainingConfig& training, const std::vector<Config
                            .global_batch_size = stages[stage].training.global_batch_size,
                            .rope_theta = stages[stage].model.rope_theta,
                            .rope_scaling = stages[stage].model.rope_scaling}};
-  return write_stages(bare.training.stages);
+  return write_stages(bare.training.stages, config_keys());
 }
 
 /// Returns the sentence on a stage that has begun by `step` and is another one now; "" if there is none.
