@@ -8,17 +8,11 @@
 
 namespace ringtrain {
 
-namespace {
-
 constexpr const char* what_to_do =
     "restore the original file (then continue a run with --resume); a file in use may be renamed or deleted, but not "
     "changed: write a new file under another name";
 
-}  // namespace
-
-BlockChecksums::BlockChecksums(const File& file) : BlockChecksums(file, file.stamp()) {}
-
-BlockChecksums::BlockChecksums(const File& file, const FileStamp& stamp) : bytes_(stamp.bytes), stamp_(stamp) {
+BlockChecksums::BlockChecksums(const File& file) : stamp_(file.stamp()), bytes_(stamp_.bytes) {
   std::int64_t read = 0;
   hash_ = hash_file(file, [&](const char* data, std::size_t bytes) {  // slices are whole blocks but for the last
     for (std::size_t at = 0; at < bytes; at += block_bytes) {

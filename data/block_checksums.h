@@ -30,17 +30,16 @@ class BlockChecksums {
 
  private:
   static constexpr std::size_t blocks_a_call = std::size_t{16 << 20} / block_bytes;
-  BlockChecksums(const File& file, const FileStamp& stamp);
   std::size_t bytes_of(std::size_t block) const;
   void read_block(const File& file, std::size_t block, char* data) const;
   void look_again(const File& file) const;
 
+  mutable std::mutex mutex_;          // guards stamp_ and compared_
+  mutable FileStamp stamp_;           // as the file last said
+  mutable std::size_t compared_ = 0;  // blocks compared since the stamp was new; all of them: nothing to do
   const std::int64_t bytes_;
   std::string hash_;
   std::vector<std::uint64_t> checksums_;
-  mutable std::mutex mutex_;          // guards what follows
-  mutable FileStamp stamp_;           // as the file last said
-  mutable std::size_t compared_ = 0;  // blocks compared since the stamp was new; all of them: nothing to do
 };
 
 }  // namespace ringtrain

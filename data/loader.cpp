@@ -33,13 +33,6 @@ bool is_target(float weight, bool documents, bool document_ends) {
   return weight > 0 && !(documents && document_ends);
 }
 
-/// The rows of a batch that one sequence fills, as host arrays of T elements.
-template <class Real>
-struct Row {
-  std::int32_t *tokens, *labels, *positions, *documents;
-  Real* weights;
-};
-
 /// The documents of one sequence, which starts at token `base` of a file, numbered from its first one.
 class SequenceDocuments {
  public:
@@ -78,16 +71,20 @@ class SequenceDocuments {
   std::int64_t first_;
 };
 
-/// Fills one sequence, which starts at token `base` of the file.
+/// Fills sequence b of a batch, which starts at token `base` of the file.
 template <class Real>
-void fill_row(Batch& batch, const Row<Real>& row, const TokenFile& file, std::int64_t base,
-              const SequenceRules& rules) {
+void fill_row(Batch& batch, std::int64_t b, const TokenFile& file, std::int64_t base, const SequenceRules& rules) {
+  auto* const row_tokens = batch.tokens().as<std::int32_t>();
+  auto* const row_labels = batch.labels().as<std::int32_t>();
+  auto* const row_positions = batch.positions().as<std::int32_t>();
+  auto* const row_documents = batch.documents().as<std::int32_t>();
+  auto* const row_weights = batch.weights().as<Real>();
   const std::span<const std::int64_t> offsets = file.document_offsets();
   const std::int64_t first_document = document_of(offsets, base), held = base + rules.held;
   const std::int32_t filler = SequenceDocuments(file, base, rules).at(rules.held);
   std::int32_t tokens[slice_positions + 1];
   float weights[slice_positions + 1];
-  std::int64_t t = 0;
+  std::int64_t t = b * batch.T;
   for (const Segment& segment : batch.segments) {
     const std::int64_t per_slice = (slice_positions - 1) / segment.stride + 1;
     std::int64_t document = document_of(offsets, std::min(base + segment.start, held - 1));
@@ -102,11 +99,11 @@ void fill_row(Batch& batch, const Row<Real>& row, const TokenFile& file, std::in
       }
       for (std::int64_t at = begin; at < end; at += segment.stride, ++t) {
         if (at >= held) {
-          row.tokens[t] = file.end_of_document();
-          row.labels[t] = -1;
-          row.weights[t] = Real{0};
-          row.positions[t] = static_cast<std::int32_t>(at - held);
-          row.documents[t] = filler;
+          row_tokens[t] = file.end_of_document();
+          row_labels[t] = -1;
+          row_weights[t] = Real{0};
+          row_positions[t] = static_cast<std::int32_t>(at - held);
+          row_documents[t] = filler;
           continue;
         }
         while (at >= offsets[static_cast<std::size_t>(document) + 1]) ++document;
@@ -114,12 +111,12 @@ void fill_row(Batch& batch, const Row<Real>& row, const TokenFile& file, std::in
         const bool has_label = at + 1 < file.token_count();
         const float weight = !has_label ? 0.0f : file.has_weights() ? weights[at + 1 - begin] : 1.0f;
         const bool target = at - base >= rules.first_target && is_target(weight, rules.documents, document_ends);
-        row.tokens[t] = at == base && rules.begin_token ? *rules.begin_token : tokens[at - begin];
-        row.labels[t] = target ? tokens[at + 1 - begin] : -1;
-        row.weights[t] = target ? static_cast<Real>(weight) : Real{0};
+        row_tokens[t] = at == base && rules.begin_token ? *rules.begin_token : tokens[at - begin];
+        row_labels[t] = target ? tokens[at + 1 - begin] : -1;
+        row_weights[t] = target ? static_cast<Real>(weight) : Real{0};
         const std::int64_t origin = rules.documents ? std::max(base, offsets[document]) : base;
-        row.positions[t] = static_cast<std::int32_t>(at - origin);
-        row.documents[t] = rules.documents ? static_cast<std::int32_t>(document - first_document) : 0;
+        row_positions[t] = static_cast<std::int32_t>(at - origin);
+        row_documents[t] = rules.documents ? static_cast<std::int32_t>(document - first_document) : 0;
         if (target) {
           batch.weight_sum += static_cast<double>(weight);
           ++batch.target_count;
@@ -165,14 +162,7 @@ void fill_sequence(Batch& batch, std::int64_t b, const TokenFile& file, std::int
     batch.extents[rank].push_back(documents.extents(batch.ring_segments[rank]));
   }
   if (rules.documents) batch.document_starts.push_back(documents.starts());
-  dispatch_float(batch.weights().dtype, [&]<class Real>() {
-    const std::int64_t begin = b * batch.T;
-    fill_row<Real>(batch,
-                   {batch.tokens().as<std::int32_t>() + begin, batch.labels().as<std::int32_t>() + begin,
-                    batch.positions().as<std::int32_t>() + begin, batch.documents().as<std::int32_t>() + begin,
-                    batch.weights().as<Real>() + begin},
-                   file, base, rules);
-  });
+  dispatch_float(batch.weights().dtype, [&]<class Real>() { fill_row<Real>(batch, b, file, base, rules); });
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ class Hdf5TokenFile final : public TokenFile {
 
   void read(std::int64_t begin, std::span<std::int32_t> out) const override {
     if (tokens_->type == Hdf5Type::uint16) {
-      widen<std::uint16_t>(begin, out);
+      widen(begin, out);
     } else {
       read_elements(*tokens_, begin, out.data(), std::ssize(out));  // an id beyond int32 is negative then
     }
@@ -62,9 +62,8 @@ class Hdf5TokenFile final : public TokenFile {
     const auto element = static_cast<std::int64_t>(size_of(dataset.type));
     checksums_->read(file_, dataset.offset + begin * element, data, static_cast<std::size_t>(count * element));
   }
-  template <class Element>
   void widen(std::int64_t begin, std::span<std::int32_t> out) const {
-    Element slice[slice_tokens];
+    std::uint16_t slice[slice_tokens];
     for (std::int64_t done = 0; done < std::ssize(out);) {
       const std::int64_t some = std::min(slice_tokens, std::ssize(out) - done);
       read_elements(*tokens_, begin + done, slice, some);

@@ -1,7 +1,5 @@
 #include "data/tokens_in_memory.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <utility>
 

@@ -1,14 +1,12 @@
 #include "framework/allocator.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 
 #include "framework/cuda/memory.h"
 #include "framework/standard_streams.h"
-
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
 
 namespace ringtrain {
 
@@ -32,9 +30,7 @@ constexpr std::size_t huge_page = std::size_t{2} << 20;
 /// taken when first touched and a refusal changes nothing but speed.
 void* allocate_huge(std::size_t bytes) {
   void* const data = std::aligned_alloc(huge_page, (bytes + huge_page - 1) / huge_page * huge_page);
-#if defined(__linux__)
   if (data != nullptr) madvise(data, bytes, MADV_HUGEPAGE);
-#endif
   return data;
 }
 }  // namespace

@@ -15,12 +15,6 @@ namespace ringtrain {
 
 namespace {
 
-CopyStream::Event record_event(cudaStream_t stream) {
-  auto event = std::make_shared<cuda::Event>();
-  event->record(stream);
-  return event;
-}
-
 void make_wait(cudaStream_t stream, const CopyStream::Event& event) {
   if (event) static_cast<const cuda::Event*>(event.get())->make_wait(stream);
 }
@@ -42,27 +36,13 @@ struct CopyStream::Cuda {
   cudaStream_t stream = nullptr;
 };
 
-#else
-struct CopyStream::Cuda {};
 #endif
-
-CopyStream::CopyStream() = default;
-CopyStream::~CopyStream() = default;
-CopyStream::CopyStream(CopyStream&&) noexcept = default;
-CopyStream& CopyStream::operator=(CopyStream&&) noexcept = default;
 
 void CopyStream::set_stream(Stream& stream) {
   stream_ = &stream;
 #if RINGTRAIN_CUDA
-  if (stream.on_cuda()) cuda_ = std::make_unique<Cuda>(stream.cuda().device());
+  if (stream.on_cuda()) cuda_ = std::make_shared<Cuda>(stream.cuda().device());
 #endif
-}
-
-CopyStream::Event CopyStream::record() const {
-#if RINGTRAIN_CUDA
-  if (cuda_) return record_event(stream_->cuda().stream());
-#endif
-  return {};
 }
 
 CopyStream::Event CopyStream::copy(const TensorView& to, const ConstTensorView& from,
@@ -84,7 +64,7 @@ CopyStream::Event CopyStream::copy(const TensorView& to, const ConstTensorView& 
     } else {
       give();
     }
-    return record_event(cuda_->stream);
+    return cuda::record_event(cuda_->stream);
   }
 #endif
   if (from.bytes() > 0) std::memcpy(to.data, from.data, from.bytes());
@@ -94,12 +74,6 @@ CopyStream::Event CopyStream::copy(const TensorView& to, const ConstTensorView& 
 void CopyStream::wait([[maybe_unused]] const Event& event) const {
 #if RINGTRAIN_CUDA
   if (cuda_) make_wait(stream_->cuda().stream(), event);
-#endif
-}
-
-void CopyStream::synchronize([[maybe_unused]] const Event& event) {
-#if RINGTRAIN_CUDA
-  if (event) static_cast<const cuda::Event*>(event.get())->synchronize();
 #endif
 }
 

@@ -9,25 +9,22 @@
 #include <memory>
 
 #include "framework/const_tensor_view.h"
-#include "framework/stream.h"
-#include "framework/tensor.h"
+#include "framework/event.h"
 
 namespace ringtrain {
 
 class CopyStream {
  public:
-  /// A point in some stream's work, or null: one that was passed already. Any thread may hold it and let it go.
-  using Event = std::shared_ptr<const void>;
+  using Event = ringtrain::Event;
   /// What a copy is for: shown on the timeline. name: a literal. layer, hop: -1 where they mean nothing.
   struct Label {
     const char* name = "copy";
     std::int64_t layer = -1, hop = -1;
   };
 
-  CopyStream();
-  ~CopyStream();
-  CopyStream(CopyStream&&) noexcept;
-  CopyStream& operator=(CopyStream&&) noexcept;
+  CopyStream() = default;
+  CopyStream(CopyStream&&) noexcept = default;
+  CopyStream& operator=(CopyStream&&) noexcept = default;
 
   /// From now on events are those of this stream, which must outlive this object.
   void set_stream(Stream& stream);
@@ -35,20 +32,18 @@ class CopyStream {
   Stream* stream() const { return stream_; }
 
   /// Returns an event after what the stream was given so far.
-  Event record() const;
+  Event record() const { return stream_ ? record_event(*stream_) : Event(); }
   /// to = from (of one size; host memory must be pinned), once `ready` and `free` were passed: the data is there, and
   /// the memory for it no longer in use. Returns an event after the copy.
   Event copy(const TensorView& to, const ConstTensorView& from, const Event& ready, const Event& free,
              const Label& label);
   /// What the stream is given from now on runs after the event.
   void wait(const Event& event) const;
-  /// Returns when the event was passed. Any thread may call it.
-  static void synchronize(const Event& event);
 
  private:
   struct Cuda;
   Stream* stream_ = nullptr;
-  std::unique_ptr<Cuda> cuda_;  // null on a CPU
+  std::shared_ptr<Cuda> cuda_;  // of this object alone; null on a CPU
 };
 
 }  // namespace ringtrain

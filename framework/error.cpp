@@ -1,5 +1,6 @@
 #include "framework/error.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -17,10 +18,7 @@ bool is_our_own(std::string_view file) {
   file.remove_prefix(root.size());
   constexpr std::array<std::string_view, 7> floors{"framework/", "data/",      "kernels/", "parallel/",
                                                    "layers/",    "reference/", "train/"};
-  for (const std::string_view floor : floors) {
-    if (file.starts_with(floor)) return true;
-  }
-  return false;
+  return std::ranges::any_of(floors, [&](std::string_view floor) { return file.starts_with(floor); });
 }
 
 }  // namespace

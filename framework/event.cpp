@@ -7,30 +7,17 @@
 
 namespace ringtrain {
 
+Event record_event([[maybe_unused]] const Stream& stream) {
 #if RINGTRAIN_CUDA
-struct Event::Recorded {
-  cuda::Event event;
-};
-
-void Event::record(Stream& stream) {
-  if (!stream.on_cuda()) return;
-  if (!event_) event_ = std::make_unique<Recorded>();
-  event_->event.record(stream.cuda().stream());
-}
-
-void Event::wait() const {
-  if (event_) event_->event.synchronize();
-}
-#else
-struct Event::Recorded {};
-
-void Event::record(Stream&) {}
-void Event::wait() const {}
+  if (stream.on_cuda()) return cuda::record_event(stream.cuda().stream());
 #endif
+  return {};
+}
 
-Event::Event() = default;
-Event::~Event() = default;
-Event::Event(Event&&) noexcept = default;
-Event& Event::operator=(Event&&) noexcept = default;
+void synchronize([[maybe_unused]] const Event& event) {
+#if RINGTRAIN_CUDA
+  if (event) static_cast<const cuda::Event*>(event.get())->synchronize();
+#endif
+}
 
 }  // namespace ringtrain

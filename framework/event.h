@@ -1,5 +1,5 @@
-// A point in a stream's work that the host can wait for. On a CPU a call is done when it returns: there is nothing to
-// wait for.
+// A point in a stream's work that the host, or another stream, can wait for. On a CPU a call is done when it returns:
+// there is nothing to wait for.
 #pragma once
 
 #include <memory>
@@ -8,21 +8,12 @@
 
 namespace ringtrain {
 
-class Event {
- public:
-  Event();
-  ~Event();
-  Event(Event&&) noexcept;
-  Event& operator=(Event&&) noexcept;
+/// A point in some stream's work, or null: one that was passed already. Any thread may hold it and let it go.
+using Event = std::shared_ptr<const void>;
 
-  /// Records what the stream was given so far; what was recorded before is forgotten.
-  void record(Stream& stream);
-  /// Returns when the stream has passed the event; at once if there is none.
-  void wait() const;
-
- private:
-  struct Recorded;
-  std::unique_ptr<Recorded> event_;  // null: nothing to wait for
-};
+/// Returns an event after what the stream was given so far.
+Event record_event(const Stream& stream);
+/// Returns when the event was passed. Any thread may call it.
+void synchronize(const Event& event);
 
 }  // namespace ringtrain

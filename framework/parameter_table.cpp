@@ -2,15 +2,9 @@
 
 #include <utility>
 
-#include "framework/error.h"
-
 namespace ringtrain {
 
-namespace {
-
 constexpr std::int64_t slice_alignment = 16;  // elements
-
-}  // namespace
 
 int ParameterTable::add(Parameter parameter, const CallerLine& line) {
   const int least = parameters_.empty() ? 0 : parameters_.back().bucket;

@@ -25,6 +25,13 @@ bool steers_a_terminal(char32_t code) {
          (code >= 0x2066 && code <= 0x2069);
 }
 
+/// error: of the system; 0: not known any more.
+[[noreturn]] void refuse_results(int error) {
+  ::__fpurge(stdout);  // what could not be written is not tried again
+  fail(ExitCode::usage, "cannot write the output to stdout: {}",
+       error ? std::generic_category().message(error) : "an earlier write failed");
+}
+
 }  // namespace
 
 void claim_standard_streams() {
@@ -74,17 +81,6 @@ void write_control(std::FILE* file, std::string_view text) {
   ::__fpurge(file);  // what could not be written is not tried again
   std::clearerr(file);
 }
-
-namespace {
-
-/// error: of the system; 0: not known any more.
-[[noreturn]] void refuse_results(int error) {
-  ::__fpurge(stdout);  // what could not be written is not tried again
-  fail(ExitCode::usage, "cannot write the output to stdout: {}",
-       error ? std::generic_category().message(error) : "an earlier write failed");
-}
-
-}  // namespace
 
 void require_results() {
   if (::write(STDOUT_FILENO, "", 0) < 0) refuse_results(errno);

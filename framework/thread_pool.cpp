@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "framework/cores.h"
-#include "framework/error.h"
 #include "framework/threads.h"
 
 namespace ringtrain {

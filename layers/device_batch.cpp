@@ -63,7 +63,7 @@ void DeviceBatch::load(Stream& stream, const Batch& batch) {
   copy(stream, position_ids(), batch.positions().flat());
   copy(stream, weights(), batch.weights().flat());
   if (batch.has_documents) copy(stream, documents(), batch.documents());
-  copied_.record(stream);
+  copied_ = record_event(stream);
   dump(stream, {.name = "input.tokens"}, token_ids());
   dump(stream, {.name = "input.labels"}, labels());
   dump(stream, {.name = "input.positions"}, position_ids());

@@ -26,7 +26,7 @@ class DeviceBatch {
   /// Error(internal) before anything is copied, whatever the device. No id comes to a kernel on another way.
   void load(Stream& stream, const Batch& batch);
   /// Returns when the last batch was copied, so that it may be filled anew.
-  void wait_for_copies() const { copied_.wait(); }
+  void wait_for_copies() const { synchronize(copied_); }
 
   std::int64_t B() const { return B_; }
   std::int64_t T() const { return T_; }

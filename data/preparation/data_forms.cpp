@@ -35,11 +35,7 @@ constexpr std::array<ForeignForm, 15> foreign_forms{{
     {"an HDF5 file", {".h5", ".hdf5"}, "\x89HDF", "name the texts; a token file is what train and evaluate read"},
     {"a ZIP archive", {".zip", ".docx", ".npz"}, "PK\x03\x04", unpack},
     {"a tar archive", {".tar", ".tgz"}, "", unpack},
-    {"an xz archive",
-     {".xz"},
-     "\xFD"
-     "7zXZ",
-     unpack},
+    {"an xz archive", {".xz"}, "\xFD\x37zXZ", unpack},
     {"a bzip2 archive", {".bz2"}, "BZh91AY", unpack},
     {"compressed by gzip", {}, "\x1F\x8B", "let its name end in .gz, and prepare decompresses it"},
     {"compressed by zstd", {}, "\x28\xB5\x2F\xFD", "let its name end in .zst, and prepare decompresses it"},

@@ -14,26 +14,22 @@ namespace ringtrain {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) {
-  throw std::runtime_error(why);
-}
-
 struct LineField {
   std::string_view raw;
   bool learned = true;
 };
 
 LineField field_of(const JsonField& field, const std::string& name, bool learned) {
-  if (!field.there) refuse(fmt::format("no field \"{}\"", name));
-  if (!field.is_text) refuse(fmt::format("the field \"{}\" is no text", name));
+  if (!field.there) throw std::runtime_error(fmt::format("no field \"{}\"", name));
+  if (!field.is_text) throw std::runtime_error(fmt::format("the field \"{}\" is no text", name));
   return {field.raw, learned};
 }
 
 /// Returns the texts of a line.
 std::vector<LineField> fields_of(const JsonLine& line, const JsonRules& rules) {
   if (line.conversation && !(line.text.there && rules.text_field_named)) {
-    refuse(fmt::format("a conversation: {}{}", convert_advice,
-                       line.text.there ? ", or name the field of the text with --text-field" : ""));
+    throw std::runtime_error(fmt::format("a conversation: {}{}", convert_advice,
+                                         line.text.there ? ", or name the field of the text with --text-field" : ""));
   }
   if (line.text.there || !line.completion.there) return {field_of(line.text, rules.text_field, true)};
   return {field_of(line.prompt, "prompt", false), field_of(line.completion, "completion", true)};

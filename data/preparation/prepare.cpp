@@ -25,7 +25,6 @@ struct Encoded {
   std::vector<float> weights;  // none: 1 each
   std::int64_t bytes = 0, replaced = 0;
   bool binary = false;
-  std::string broken;  // what is wrong with a line, "" if nothing is
 };
 
 /// Tokenizes batches of blocks with all threads, and passes the results on in the blocks' order.
@@ -65,12 +64,8 @@ class BatchEncoder {
   Encoded encode_block(TextBlock& block, Encoder& encoder) const {
     Encoded result;
     if (block.json) take_texts_of(block);
-    result.broken = block.broken;
-    if (block.line == 0 && block.text.find('\0') != std::string::npos) {
-      result.binary = true;
-    } else {
-      encode_text(block, encoder, result);
-    }
+    result.binary = block.line == 0 && block.text.find('\0') != std::string::npos;
+    if (!result.binary) encode_text(block, encoder, result);
     return result;
   }
 
@@ -118,10 +113,10 @@ class DocumentCollector {
 
   void add(const TextBlock& block, const Encoded& encoded) {
     const std::string& path = list_.sources[block.source].path;
-    if (!encoded.broken.empty()) {
+    if (!block.broken.empty()) {
       if (!options_.skip_broken_lines) {
         fail(ExitCode::data, "{}:{}: {}; correct the line, or leave such lines out with --skip-broken-lines", path,
-             block.line, encoded.broken);
+             block.line, block.broken);
       }
       ++summary_.broken_lines;
       return;
@@ -174,7 +169,7 @@ class DocumentCollector {
     plan.tokenizer_hash = options_.tokenizer->identity();
     plan.byte_count = summary_.bytes;
     plan.attributes = {{"kind", "text"},
-                       {"tokenizer_kind", options_.tokenizer->kind()},
+                       {"tokenizer_kind", std::string(options_.tokenizer->kind())},
                        {"sources_hash", summary_.sources_hash},
                        {"seed", static_cast<std::int64_t>(seed)}};
     return plan;

@@ -33,8 +33,6 @@ struct CorpusSummary {
 /// but never all of them.
 std::int64_t validation_count(std::int64_t documents, double fraction);
 
-/// Told as documents are written: documents and tokens so far.
-using WriteProgress = std::function<void(std::int64_t documents, std::int64_t tokens)>;
 /// Told as texts are tokenized: bytes of the sources so far.
 using ReadProgress = std::function<void(std::int64_t bytes)>;
 /// Told as tokens are put in their place: tokens so far, and all of them.

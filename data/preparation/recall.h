@@ -51,12 +51,11 @@ struct RecallSummary : CorpusSummary {
   std::int64_t shortest_distance = 0, longest_distance = 0;  // tokens from a far key's first value to its recall
 };
 
-/// One document as tokens (without its end token) and what each weighs in the training part.
+/// One document as tokens, without its end token.
 struct RecallDocument {
   std::vector<std::int32_t> tokens;
-  std::vector<float> weights;
   std::vector<std::int64_t> distances;  // of the recalls, in their order; the last 2 P tokens hold them
-  std::int64_t unpredictable = 0;
+  std::int64_t unpredictable = 0;       // keys, each with a first value
 };
 
 /// Returns document `index` of a corpus: a pure function of (seed, index, length, pairs).
@@ -64,6 +63,6 @@ RecallDocument make_recall_document(std::uint64_t seed, std::int64_t index, std:
 
 /// Writes the corpus; attributes recall_floor_nll, recall_chance_nll and the distances stand in the file. Throws
 /// Error(usage) if the numbers do not fit each other or the output cannot be written.
-RecallSummary prepare_recall(const RecallOptions& options, const WriteProgress& progress);
+RecallSummary prepare_recall(const RecallOptions& options, const CopyProgress& progress);
 
 }  // namespace ringtrain

@@ -121,7 +121,7 @@ std::vector<std::string> expand_patterns(const std::vector<std::string>& inputs)
 Source look_at(const std::string& path, bool* binary) {
   char slice[1 << 16];
   Source source{path, 0, "", false};
-  const bool compressed = compression_of(path) != Compression::none;
+  const bool compressed = without_compression(path) != path;
   const File file = File::open(path, ExitCode::data);
   source.bytes = file.size();
   Hasher hasher;

@@ -6,10 +6,8 @@
 
 namespace ringtrain {
 
-namespace {
 constexpr std::size_t read_bytes = 1 << 18;
 constexpr std::size_t text_block_bytes = 1 << 20;
-}  // namespace
 
 std::optional<TextBlock> BlockReader::next() {
   while (source_ < sources_.size()) {

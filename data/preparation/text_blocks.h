@@ -29,7 +29,7 @@ struct TextBlock {
   bool begins = true, ends = true;  // the document
   std::size_t prompt_bytes = 0;     // at the text's beginning, which are not learned
   std::int64_t replaced = 0;        // surrogates of a long line that had no other half
-  std::string broken;               // what is wrong with a long line, "" if nothing is
+  std::string broken;               // what is wrong with a line, "" if nothing is; the reader knows of long ones
 };
 
 /// Reads the blocks of all sources, in their order. Used by one thread.

@@ -13,6 +13,7 @@ namespace ringtrain {
 
 namespace {
 
+constexpr std::string_view gzip_ending = ".gz", zstd_ending = ".zst";
 constexpr std::size_t buffer_bytes = 1 << 16;
 
 /// A file as it lies there.
@@ -41,16 +42,25 @@ class PlainStream : public TextStream {
 class CompressedStream : public TextStream {
  public:
   explicit CompressedStream(const std::string& path) : file_(path), buffer_(buffer_bytes) {}
+  std::size_t read(char* data, std::size_t bytes) final {
+    std::size_t done = 0;
+    while (done == 0) {
+      if (begin_ == end_) {
+        begin_ = 0;
+        end_ = file_.read(buffer_.data(), buffer_.size());
+        if (end_ == 0 && inside_) damaged("what it compresses has no end");
+        if (end_ == 0) return 0;
+      }
+      done = decompress(data, bytes);
+    }
+    return done;
+  }
   std::int64_t file_bytes_read() const override { return file_.file_bytes_read(); }
   std::string hash() const override { return file_.hash(); }
 
  protected:
-  /// Fills the empty buffer. Returns false at the file's end.
-  bool refill() {
-    begin_ = 0;
-    end_ = file_.read(buffer_.data(), buffer_.size());
-    return end_ > 0;
-  }
+  /// Takes from the buffer, and says in inside_ what then holds. Returns the bytes of text that came of it.
+  virtual std::size_t decompress(char* data, std::size_t bytes) = 0;
   [[noreturn]] void damaged(const char* why) const {
     fail(ExitCode::data, "{} is damaged or cut short after {} bytes: {}", file_.path(), file_.file_bytes_read(), why);
   }
@@ -58,6 +68,7 @@ class CompressedStream : public TextStream {
   PlainStream file_;
   std::vector<char> buffer_;
   std::size_t begin_ = 0, end_ = 0;  // what of the buffer is still to be used
+  bool inside_ = false;              // a member of gzip's or a frame of zstd's has begun and not ended
 };
 
 class GzipStream final : public CompressedStream {
@@ -66,37 +77,23 @@ class GzipStream final : public CompressedStream {
     if (::inflateInit2(&state_, 15 + 16) != Z_OK) throw std::bad_alloc();
   }
   ~GzipStream() override { ::inflateEnd(&state_); }
-  std::size_t read(char* data, std::size_t bytes) override {
-    std::size_t done = 0;
-    while (done == 0) {
-      if (begin_ == end_ && !refill()) {
-        if (inside_) damaged("its last member has no end");
-        return 0;
-      }
-      if (!inside_) {  // a file may hold several members, one after the other
-        ::inflateReset(&state_);
-        inside_ = true;
-      }
-      state_.next_in = reinterpret_cast<Bytef*>(buffer_.data() + begin_);
-      state_.avail_in = static_cast<uInt>(end_ - begin_);
-      state_.next_out = reinterpret_cast<Bytef*>(data);
-      state_.avail_out = static_cast<uInt>(std::min<std::size_t>(bytes, 1 << 30));
-      const uInt room = state_.avail_out;
-      const int result = ::inflate(&state_, Z_NO_FLUSH);
-      begin_ = end_ - state_.avail_in;
-      done = room - state_.avail_out;
-      if (result == Z_STREAM_END) {
-        inside_ = false;
-      } else if (result != Z_OK && result != Z_BUF_ERROR) {
-        damaged(state_.msg ? state_.msg : "no gzip file");
-      }
-    }
-    return done;
-  }
 
  private:
+  std::size_t decompress(char* data, std::size_t bytes) override {
+    if (!inside_) ::inflateReset(&state_);  // a file may hold several members, one after the other
+    state_.next_in = reinterpret_cast<Bytef*>(buffer_.data() + begin_);
+    state_.avail_in = static_cast<uInt>(end_ - begin_);
+    state_.next_out = reinterpret_cast<Bytef*>(data);
+    state_.avail_out = static_cast<uInt>(std::min<std::size_t>(bytes, 1 << 30));
+    const uInt room = state_.avail_out;
+    const int result = ::inflate(&state_, Z_NO_FLUSH);
+    begin_ = end_ - state_.avail_in;
+    inside_ = result != Z_STREAM_END;
+    if (inside_ && result != Z_OK && result != Z_BUF_ERROR) damaged(state_.msg ? state_.msg : "no gzip file");
+    return room - state_.avail_out;
+  }
+
   z_stream state_{};
-  bool inside_ = false;  // a member has begun and not ended
 };
 
 class ZstdStream final : public CompressedStream {
@@ -105,54 +102,37 @@ class ZstdStream final : public CompressedStream {
     if (!state_) throw std::bad_alloc();
     ::ZSTD_DCtx_setParameter(state_.get(), ZSTD_d_windowLogMax, max_window_log);
   }
-  std::size_t read(char* data, std::size_t bytes) override {
+
+ private:
+  std::size_t decompress(char* data, std::size_t bytes) override {
     ZSTD_outBuffer output{data, bytes, 0};
-    while (output.pos == 0) {
-      if (begin_ == end_ && !refill()) {
-        if (inside_) damaged("its last frame has no end");
-        return 0;
-      }
-      ZSTD_inBuffer input{buffer_.data(), end_, begin_};
-      const std::size_t result = ::ZSTD_decompressStream(state_.get(), &output, &input);
-      if (::ZSTD_isError(result)) damaged(::ZSTD_getErrorName(result));
-      begin_ = input.pos;
-      inside_ = result != 0;
-    }
+    ZSTD_inBuffer input{buffer_.data(), end_, begin_};
+    const std::size_t result = ::ZSTD_decompressStream(state_.get(), &output, &input);
+    if (::ZSTD_isError(result)) damaged(::ZSTD_getErrorName(result));
+    begin_ = input.pos;
+    inside_ = result != 0;
     return output.pos;
   }
 
- private:
   static constexpr int max_window_log = 26;  // 64 MiB
   struct Free {
     void operator()(ZSTD_DStream* state) const { ::ZSTD_freeDStream(state); }
   };
   std::unique_ptr<ZSTD_DStream, Free> state_;
-  bool inside_ = false;  // a frame has begun and not ended
 };
 
 }  // namespace
 
-Compression compression_of(std::string_view path) {
-  if (path.ends_with(".gz")) return Compression::gzip;
-  if (path.ends_with(".zst")) return Compression::zstd;
-  return Compression::none;
-}
-
 std::string_view without_compression(std::string_view path) {
-  const Compression kind = compression_of(path);
-  if (kind != Compression::none) path.remove_suffix(kind == Compression::gzip ? 3 : 4);
+  for (const std::string_view ending : {gzip_ending, zstd_ending}) {
+    if (path.ends_with(ending)) return path.substr(0, path.size() - ending.size());
+  }
   return path;
 }
 
 std::unique_ptr<TextStream> TextStream::open(const std::string& path) {
-  switch (compression_of(path)) {
-    case Compression::gzip:
-      return std::make_unique<GzipStream>(path);
-    case Compression::zstd:
-      return std::make_unique<ZstdStream>(path);
-    case Compression::none:
-      break;
-  }
+  if (path.ends_with(gzip_ending)) return std::make_unique<GzipStream>(path);
+  if (path.ends_with(zstd_ending)) return std::make_unique<ZstdStream>(path);
   return std::make_unique<PlainStream>(path);
 }
 

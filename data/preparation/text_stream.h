@@ -9,11 +9,7 @@
 
 namespace ringtrain {
 
-enum class Compression { none, gzip, zstd };
-
-/// Returns how a file of this name is compressed.
-Compression compression_of(std::string_view path);
-/// Returns the name without the ending of its compression.
+/// Returns the name without the ending of its compression: .gz or .zst.
 std::string_view without_compression(std::string_view path);
 
 /// Used by one thread.

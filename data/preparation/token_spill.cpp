@@ -6,9 +6,7 @@
 
 namespace ringtrain {
 
-namespace {
 constexpr std::size_t buffer_tokens = 1 << 18;
-}
 
 TokenSpill::TokenSpill(const std::string& beside, std::int64_t vocab_size) {
   ensure(vocab_size < std::int64_t{weightless}, "an id leaves room for a flag");

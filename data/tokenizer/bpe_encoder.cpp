@@ -7,9 +7,7 @@
 
 namespace ringtrain {
 
-namespace {
 constexpr std::size_t max_piece_bytes = std::size_t{4} << 20;  // merging takes some 20 bytes of memory for each
-}  // namespace
 
 BpeEncoder::BpeEncoder(const BpeModel& model, SpecialTokens special)
     : model_(model),

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "framework/error.h"
 #include "framework/storage/hash.h"
 
 namespace ringtrain {

@@ -36,7 +36,6 @@ BpeTokenizer::BpeTokenizer(BpeSpec spec) {
   model_.spec = std::move(spec);
   const bool bytes = model_.spec.alphabet == BpeSpec::Alphabet::bytes;
   check_spec(model_.spec);
-  kind_ = model_.spec.kind();
   std::vector<bool> merged(model_.spec.tokens.size(), true);
   for (const std::int32_t id : model_.spec.never_merged) merged[id] = false;
   for (std::size_t i = 0; i < model_.spec.tokens.size(); ++i) {

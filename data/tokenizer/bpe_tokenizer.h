@@ -27,7 +27,7 @@ class BpeTokenizer final : public Tokenizer {
   std::optional<std::int32_t> end_of_document() const override { return end_of_document_; }
   std::optional<std::int32_t> begin_of_text() const override { return model_.spec.begin_of_text; }
   std::optional<std::int32_t> end_of_text() const override { return model_.spec.end_of_text; }
-  const std::string& kind() const override { return kind_; }
+  std::string_view kind() const override { return model_.spec.kind(); }
   const std::string& identity() const override { return identity_; }
   std::size_t find_cut(std::string_view text) const override;
 
@@ -37,7 +37,7 @@ class BpeTokenizer final : public Tokenizer {
   void choose_end_of_document();
 
   BpeModel model_;
-  std::string kind_, identity_;
+  std::string identity_;
   std::int64_t vocab_size_ = 0;
   std::unordered_map<std::int32_t, std::string> added_text_;
   std::unordered_set<std::int32_t> special_;

@@ -32,12 +32,12 @@ class ByteTokenizer final : public Tokenizer {
   std::optional<std::int32_t> find_special(std::string_view) const override { return std::nullopt; }
   bool is_special(std::int32_t id) const override { return id == ringtrain::end_of_document; }
   std::optional<std::int32_t> end_of_document() const override { return ringtrain::end_of_document; }
-  const std::string& kind() const override { return kind_; }
+  std::string_view kind() const override { return "bytes"; }
   const std::string& identity() const override { return identity_; }
   std::size_t find_cut(std::string_view text) const override { return text.size() / 2; }
 
  private:
-  std::string kind_ = "bytes", identity_ = hash_bytes("bytes");
+  std::string identity_ = hash_bytes("bytes");
 };
 
 }  // namespace

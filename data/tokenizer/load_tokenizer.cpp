@@ -92,6 +92,16 @@ BpeSpec read_spec(const std::string& path, const std::string& folder, ExitCode d
   return spec;
 }
 
+/// Returns the text of the token that a folder's tokenizer_config.json calls eos_token, "" if there is none.
+std::string end_token_in(const std::string& folder, ExitCode damaged) {
+  const std::string path = folder + "/tokenizer_config.json";
+  if (!path_exists(path, damaged)) return "";
+  const nlohmann::json config = parse_json(read_in_folder(folder, "tokenizer_config.json", damaged), path, damaged);
+  nlohmann::json token = config.is_object() ? config.value("eos_token", nlohmann::json()) : nlohmann::json();
+  if (token.is_object()) token = token.value("content", nlohmann::json());
+  return token.is_string() ? token.get<std::string>() : "";
+}
+
 /// Returns whether a tokenizer is what byte_tokenizer_json() writes.
 bool is_byte_tokenizer(const BpeSpec& spec) {
   if (spec.alphabet != BpeSpec::Alphabet::bytes || spec.tokens.size() != 256 || !spec.merges.empty() ||
@@ -129,7 +139,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, ExitCode dama
   if (is_byte_tokenizer(spec)) return make_byte_tokenizer();
   auto tokenizer = std::make_unique<BpeTokenizer>(spec);
   if (!tokenizer->end_of_document()) {
-    spec.end_of_document = token_in(read_tokenizer_config(parent_directory(file), damaged), "eos_token");
+    spec.end_of_document = end_token_in(parent_directory(file), damaged);
     if (!spec.end_of_document.empty()) tokenizer = std::make_unique<BpeTokenizer>(std::move(spec));
   }
   return tokenizer;

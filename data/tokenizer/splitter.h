@@ -3,7 +3,6 @@
 // and a match of no width is a border. PCRE2 runs it with its JIT.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>

@@ -54,7 +54,7 @@ class Tokenizer {
   virtual std::optional<std::int32_t> begin_of_text() const { return std::nullopt; }
   virtual std::optional<std::int32_t> end_of_text() const { return std::nullopt; }
   /// Returns "bytes", "byte-level BPE" or "SentencePiece BPE".
-  virtual const std::string& kind() const = 0;
+  virtual std::string_view kind() const = 0;
   /// Returns a hash of all that ids depend on, 32 hexadecimal digits: files of the same tokenizer agree in it.
   virtual const std::string& identity() const = 0;
   /// Returns the last place where a text, well formed or not, may be cut so that both halves give the ids of the whole;

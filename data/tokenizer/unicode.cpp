@@ -39,11 +39,6 @@ std::vector<bool> find_inert() {
   return inert;
 }
 
-const std::vector<bool>& inert_code_points() {
-  static const std::vector<bool> inert = find_inert();
-  return inert;
-}
-
 }  // namespace
 
 bool is_white_space(char32_t c) {
@@ -81,8 +76,9 @@ bool is_plain_nfc(std::string_view text) {
       ++at;
       continue;
     }
+    static const std::vector<bool> inert = find_inert();
     const CodePoint code = decode_utf8(text, at);
-    if (!inert_code_points()[code.value]) return false;
+    if (!inert[code.value]) return false;
     at += code.bytes;
   }
   return true;

@@ -2,7 +2,6 @@
 // composed form NFC. It comes from utf8proc, but for the property White_Space, which is fixed.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 
 #include "framework/error.h"
+#include "framework/text/utf8.h"
 
 namespace ringtrain {
 
@@ -31,12 +31,10 @@ void ConfigProblems::within(std::string key, std::string of) {
 }
 
 void ConfigProblems::add(const std::string& key, const std::string& what) {
-  if (!within_.empty()) {
-    const auto found = origins_.find(within_);
-    return add(found == origins_.end() ? Origin{} : found->second, within_, fmt::format("{}: {}: {}", of_, key, what));
-  }
-  const auto found = origins_.find(key);
-  add(found == origins_.end() ? Origin{} : found->second, key, what);
+  const std::string& given_key = within_.empty() ? key : within_;
+  const auto found = origins_.find(given_key);
+  add(found == origins_.end() ? Origin{} : found->second, given_key,
+      within_.empty() ? what : fmt::format("{}: {}: {}", of_, key, what));
 }
 
 bool ConfigProblems::clean(std::initializer_list<const char*> keys) const {
@@ -66,9 +64,7 @@ std::string excerpt(const std::string& text) {
     if (c == '\n' || c == '\r' || c == '\t') c = ' ';
   }
   if (line.size() <= longest) return line;
-  std::size_t end = longest - 3;
-  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0) == 0x80) --end;  // not inside a UTF-8 character
-  return line.substr(0, end) + "...";
+  return line.substr(0, code_point_border(line, longest - 3)) + "...";
 }
 
 }  // namespace ringtrain

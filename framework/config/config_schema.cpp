@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "framework/config/config.h"
-#include "framework/config/config_values.h"
 #include "framework/config/training_stages.h"
 
 namespace ringtrain {

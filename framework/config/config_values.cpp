@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -15,8 +16,6 @@ namespace ringtrain {
 namespace {
 
 std::string range_text(const IntegerRange& range) {
-  if (range.high == std::numeric_limits<std::int64_t>::max())
-    return fmt::format("an integer of at least {}", range.low);
   return fmt::format("an integer from {} to {}", range.low, range.high);
 }
 
@@ -65,16 +64,9 @@ std::string range_text(const RealRange& range) {
 }
 
 std::string described(const YamlValue& value) {
-  switch (value.kind) {
-    case YamlValue::Kind::null:
-      return "empty";
-    case YamlValue::Kind::list:
-      return "a list";
-    case YamlValue::Kind::map:
-      return "a map";
-    case YamlValue::Kind::scalar:
-      break;
-  }
+  if (value.kind == YamlValue::Kind::null) return "empty";
+  if (value.kind == YamlValue::Kind::list) return "a list";
+  if (value.kind == YamlValue::Kind::map) return "a map";
   return fmt::format(R"(the text "{}")", excerpt(value.text));
 }
 

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -18,7 +17,7 @@ struct Config;
 using ReportProblem = std::function<void(int line, const std::string& what)>;
 
 struct IntegerRange {
-  std::int64_t low = 0, high = std::numeric_limits<std::int64_t>::max();
+  std::int64_t low, high;
 };
 
 /// [low, high], or without its ends where these are open.

@@ -13,7 +13,6 @@
 #include <string_view>
 
 #include "framework/config/config.h"
-#include "framework/config/config_check.h"
 #include "framework/config/config_problems.h"
 #include "framework/config/config_schema.h"
 #include "framework/config/config_values.h"
@@ -237,17 +236,12 @@ void read_all(Reader& reader, const YamlValue& root, const std::vector<std::stri
   reader.require();
 }
 
-/// Returns whether one of the keys is of the section model.
-bool describe_a_model(const std::set<std::string>& given) {
-  const auto first = given.lower_bound("model.");
-  return first != given.end() && first->starts_with("model.");
-}
-
 /// Returns the model that the keys of the section model change. given: these keys. config: as far as it has been read.
 ModelConfig model_below(const Config& config, const std::set<std::string>& given, const ConfigLookup& lookup,
                         ConfigProblems& problems) {
   ModelConfig model;
-  const std::string& from = describe_a_model(given) ? config.model.from : lookup.model_otherwise;
+  const bool described = std::ranges::any_of(given, [](const std::string& key) { return key.starts_with("model."); });
+  const std::string& from = described ? config.model.from : lookup.model_otherwise;
   if (!from.empty()) {
     model = looked_up(problems, "model.from", lookup.model, from);
     model.from = from;

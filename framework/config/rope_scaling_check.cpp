@@ -75,19 +75,17 @@ void resolve_factor(ModelConfig& model, ConfigProblems& problems) {
     }
     return;
   }
-  const char* const type = name_of(scaling.type);
-  const bool derives = scaling.type == RopeType::yarn || scaling.type == RopeType::longrope;
   const std::int64_t trained = scaling.original_max_position_embeddings, meant = model.max_position_embeddings;
-  if (!derives) {
-    problems.add("model.rope_scaling.factor", fmt::format("{} needs the new length / the trained length", type));
-  } else if (meant < trained || trained == 0) {
-    if (trained == 0) return;  // reported already
+  if (scaling.type != RopeType::yarn && scaling.type != RopeType::longrope) {
+    problems.add("model.rope_scaling.factor",
+                 fmt::format("{} needs the new length / the trained length", name_of(scaling.type)));
+  } else if (meant < trained) {
     problems.add("model.rope_scaling.factor",
                  fmt::format("{} takes it from model.max_position_embeddings / "
                              "model.rope_scaling.original_max_position_embeddings = {} / {}, which must be at least 1; "
                              "give the factor, or the length that the model is meant for",
-                             type, meant, trained));
-  } else {
+                             name_of(scaling.type), meant, trained));
+  } else if (trained > 0) {  // 0 is reported already
     scaling.factor = static_cast<double>(meant) / static_cast<double>(trained);
   }
 }

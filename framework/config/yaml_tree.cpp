@@ -26,17 +26,14 @@ class TreeBuilder : public YAML::EventHandler {
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    refuse_anchor(mark, anchor);
-    add(made(mark, YamlValue::Kind::null));
+    add(made(mark, YamlValue::Kind::null, anchor));
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
     throw YamlError(mark.line + 1, "an alias (*name) is not supported; write the value itself");
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
-    refuse_anchor(mark, anchor);
-    refuse_tag(mark, tag);
-    YamlValue scalar = made(mark, YamlValue::Kind::scalar);
+    YamlValue scalar = made(mark, YamlValue::Kind::scalar, anchor, tag);
     scalar.text = value;
     scalar.quoted = tag == "!";
     add(std::move(scalar));
@@ -59,30 +56,26 @@ class TreeBuilder : public YAML::EventHandler {
     YamlEntry entry;  // of a map: the key that waits for its value
   };
 
-  static YamlValue made(const YAML::Mark& mark, YamlValue::Kind kind) {
+  /// tag: yaml-cpp gives "?" for a plain scalar or collection, "!" for a quoted scalar, "" for a block one.
+  static YamlValue made(const YAML::Mark& mark, YamlValue::Kind kind, YAML::anchor_t anchor,
+                        const std::string& tag = "") {
     YamlValue value;
     value.kind = kind;
     value.line = mark.line + 1;
+    if (anchor != 0) {
+      throw YamlError(value.line, "an anchor (&name) is not supported; write the value where it is used");
+    }
+    if (!tag.empty() && tag != "?" && tag != "!") {
+      throw YamlError(value.line, fmt::format("the tag {} is not supported; leave it out", tag));
+    }
     return value;
   }
-  static void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
-    if (anchor != 0)
-      throw YamlError(mark.line + 1, "an anchor (&name) is not supported; write the value where it is used");
-  }
-  // yaml-cpp gives "?" for a plain scalar or collection, "!" for a quoted scalar, "" for a block one.
-  static void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
-    if (!tag.empty() && tag != "?" && tag != "!") {
-      throw YamlError(mark.line + 1, fmt::format("the tag {} is not supported; leave it out", tag));
-    }
-  }
   void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YamlValue::Kind kind) {
-    refuse_anchor(mark, anchor);
-    refuse_tag(mark, tag);
+    YamlValue value = made(mark, kind, anchor, tag);
     if (stack_.size() == deepest) {
-      throw YamlError(mark.line + 1, fmt::format("is nested deeper than {} levels", deepest));
+      throw YamlError(value.line, fmt::format("is nested deeper than {} levels", deepest));
     }
-    stack_.push_back({});
-    stack_.back().value = made(mark, kind);
+    stack_.push_back({std::move(value), false, {}});
   }
   void close() {
     YamlValue value = std::move(stack_.back().value);

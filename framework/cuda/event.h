@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -61,5 +62,12 @@ class Event {
   int device_ = 0;
   cudaEvent_t event_;
 };
+
+/// Returns an event after what the stream was given so far.
+inline std::shared_ptr<const Event> record_event(cudaStream_t stream) {
+  auto event = std::make_shared<Event>();
+  event->record(stream);
+  return event;
+}
 
 }  // namespace ringtrain::cuda

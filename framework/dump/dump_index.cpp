@@ -76,11 +76,6 @@ void DumpedTensor::take(const std::string& kind_name, const std::vector<std::int
   shape = Shape(dims);
 }
 
-Shape DumpIndex::shape_of(const DumpedTensor& tensor) const {
-  if (tensor.kind == DumpKind::parameter) return tensor.shape;
-  return {sequences * sequence_length, tensor.shape.numel()};
-}
-
 DumpIndex read_dump_index(const std::string& folder, ExitCode code) {
   const std::string path = index_path(folder);
   if (!path_exists(path)) fail(code, "{}: holds no dump ({} is missing)", folder, index_name);

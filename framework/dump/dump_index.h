@@ -59,10 +59,6 @@ struct DumpIndex {
     visit("sequence_length", self.sequence_length);
     visit("tensors", self.tensors);
   }
-
-  std::int64_t ranks() const { return data * sequence; }
-  /// Returns the shape of the whole tensor.
-  Shape shape_of(const DumpedTensor& tensor) const;
 };
 
 /// Returns the index of a dump. Throws Error(code) if the folder holds none, or one that cannot be read.

@@ -12,10 +12,15 @@ namespace ringtrain {
 namespace {
 
 template <class T>
-void append_as_double(const File& file, const Hdf5Dataset& dataset, std::vector<double>& values) {
+std::vector<T> read_all(const File& file, const Hdf5Dataset& dataset) {
   std::vector<T> elements(dataset.count());
   file.read_at(dataset.offset, elements.data(), static_cast<std::size_t>(dataset.bytes()));
-  values.assign(elements.begin(), elements.end());
+  return elements;
+}
+
+template <class T>
+std::vector<double> as_doubles(const std::vector<T>& elements) {
+  return {elements.begin(), elements.end()};
 }
 
 /// Returns the number that ends at `end` of a dataset's name and begins after `begin`; -1 if there is none.
@@ -45,9 +50,7 @@ void DumpReader::add(Part part) {
     if (at < 0) refuse(fmt::format("{} of {} is no name of a dumped tensor", name, part.file.path()));
     if (name.starts_with("rows/")) {
       if (datasets[i].type != Hdf5Type::int64) refuse(fmt::format("{} of {} are no rows", name, part.file.path()));
-      std::vector<std::int64_t>& rows = rows_[{part.rank, at}];
-      rows.resize(datasets[i].count());
-      part.file.read_at(datasets[i].offset, rows.data(), static_cast<std::size_t>(datasets[i].bytes()));
+      rows_[{part.rank, at}] = read_all<std::int64_t>(part.file, datasets[i]);
     } else {
       pieces_[name.substr(0, cut)].push_back({parts_.size(), i, at});
     }
@@ -78,70 +81,58 @@ const std::vector<std::int64_t>& DumpReader::rows_of(const Piece& piece) const {
 std::vector<double> DumpReader::elements_of(const Piece& piece) const {
   const File& file = parts_[piece.file].file;
   const Hdf5Dataset& dataset = dataset_of(piece);
-  std::vector<double> values;
-  switch (dataset.type) {
-    case Hdf5Type::float32:
-      append_as_double<float>(file, dataset, values);
-      return values;
-    case Hdf5Type::float64:
-      append_as_double<double>(file, dataset, values);
-      return values;
-    case Hdf5Type::int32:
-      append_as_double<std::int32_t>(file, dataset, values);
-      return values;
-    default:
-      refuse(fmt::format("{} of {} is of a type that no dump has", dataset.name, file.path()));
-  }
+  if (dataset.type == Hdf5Type::float64) return read_all<double>(file, dataset);
+  if (dataset.type == Hdf5Type::float32) return as_doubles(read_all<float>(file, dataset));
+  if (dataset.type == Hdf5Type::int32) return as_doubles(read_all<std::int32_t>(file, dataset));
+  refuse(fmt::format("{} of {} is of a type that no dump has", dataset.name, file.path()));
 }
 
-namespace {
-
-/// Elements of a tensor that come in pieces, each of them once.
-class Collected {
+/// Elements of a tensor that come in pieces, each of them once, counted from `first` on.
+class DumpReader::Collected {
  public:
-  explicit Collected(std::int64_t count) : values_(count), there_(values_.size()) {}
-  /// Returns the first place that was filled already, -1 if none was.
-  std::int64_t place(std::int64_t at, std::span<const double> values) {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const std::size_t element = static_cast<std::size_t>(at) + i;
-      if (there_[element]) return static_cast<std::int64_t>(element);
-      there_[element] = true;
-      values_[element] = values[i];
+  Collected(const DumpReader& reader, const DumpedTensor& tensor, std::int64_t first, std::int64_t count)
+      : reader_(reader), tensor_(tensor), first_(first), values_(count), there_(values_.size()) {}
+  void place(std::int64_t element, std::span<const double> values) {
+    for (const double value : values) {
+      const std::int64_t at = element++ - first_;
+      if (there_[at]) reader_.refuse(fmt::format("element {} of {} is there twice", first_ + at, tensor_.name));
+      there_[at] = true;
+      values_[at] = value;
     }
     placed_ += std::ssize(values);
-    return -1;
   }
-  /// Returns a sentence's beginning if some elements have not come, else "".
-  std::string lack() const {
-    return placed_ == std::ssize(values_) ? "" : fmt::format("it holds {} of the {} elements", placed_, values_.size());
+  /// Returns them all.
+  std::vector<double> take() {
+    if (placed_ < std::ssize(values_)) {
+      reader_.refuse(fmt::format("it holds {} of the {} elements of {}", placed_, values_.size(), tensor_.name));
+    }
+    return std::move(values_);
   }
-  std::vector<double> take() { return std::move(values_); }
 
  private:
+  const DumpReader& reader_;
+  const DumpedTensor& tensor_;
+  std::int64_t first_, placed_ = 0;
   std::vector<double> values_;
   std::vector<bool> there_;
-  std::int64_t placed_ = 0;
 };
-
-}  // namespace
 
 std::vector<double> DumpReader::read(const DumpedTensor& tensor) const {
   if (tensor.kind == DumpKind::tokens) return read_tokens(tensor, 0, index_.sequences * index_.sequence_length);
-  Collected result(tensor.shape.numel());
+  Collected result(*this, tensor, 0, tensor.shape.numel());
   for (const Piece& piece : pieces_of(tensor)) {
     const std::vector<double> values = elements_of(piece);
     if (piece.at < 0 || std::ssize(values) > tensor.shape.numel() - piece.at) {
       refuse(fmt::format("{} has an element outside of it", tensor.name));
     }
-    if (const std::int64_t twice = result.place(piece.at, values); twice >= 0) refuse_twice(tensor, twice);
+    result.place(piece.at, values);
   }
-  if (const std::string lack = result.lack(); !lack.empty()) refuse(fmt::format("{} of {}", lack, tensor.name));
   return result.take();
 }
 
 std::vector<double> DumpReader::read_tokens(const DumpedTensor& tensor, std::int64_t first, std::int64_t last) const {
   const std::int64_t width = tensor.shape.numel();
-  Collected result((last - first) * width);
+  Collected result(*this, tensor, first * width, (last - first) * width);
   for (const Piece& piece : pieces_of(tensor)) {
     const std::vector<std::int64_t>& rows = rows_of(piece);
     const auto asked = [&](std::int64_t row) { return row >= first && row < last; };
@@ -156,11 +147,9 @@ std::vector<double> DumpReader::read_tokens(const DumpedTensor& tensor, std::int
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (!asked(rows[i])) continue;
       const auto size = static_cast<std::size_t>(width);
-      const std::int64_t twice = result.place((rows[i] - first) * width, std::span(values).subspan(i * size, size));
-      if (twice >= 0) refuse_twice(tensor, first * width + twice);
+      result.place(rows[i] * width, std::span(values).subspan(i * size, size));
     }
   }
-  if (const std::string lack = result.lack(); !lack.empty()) refuse(fmt::format("{} of {}", lack, tensor.name));
   return result.take();
 }
 
@@ -172,10 +161,6 @@ int DumpReader::rank_of(const DumpedTensor& tensor, std::int64_t element) const 
     if (holds) return parts_[piece.file].rank;
   }
   refuse(fmt::format("element {} of {} is missing", element, tensor.name));
-}
-
-void DumpReader::refuse_twice(const DumpedTensor& tensor, std::int64_t element) const {
-  refuse(fmt::format("element {} of {} is there twice", element, tensor.name));
 }
 
 void DumpReader::refuse(const std::string& what) const {

@@ -22,8 +22,8 @@ class DumpReader {
   const DumpIndex& index() const { return index_; }
   /// Returns a tensor's entry in the index, null if there is none of this name.
   const DumpedTensor* find(const std::string& name) const;
-  /// Returns all elements of a tensor of the index, of shape index().shape_of(tensor). Throws Error(data) if the files
-  /// do not hold each element once.
+  /// Returns all elements of a tensor of the index: of tokens a row for each of the step's. Throws Error(data) if the
+  /// files do not hold each element once.
   std::vector<double> read(const DumpedTensor& tensor) const;
   /// Returns the elements of tokens [first, last) of a tensor of tokens, and reads no more than the ranks'
   /// micro-batches that have some of them. Throws as read() does.
@@ -42,10 +42,10 @@ class DumpReader {
     File file;
     std::vector<Hdf5Dataset> datasets;
   };
+  class Collected;
   using RowsKey = std::pair<int, std::int64_t>;  // rank and micro-batch
   void add(Part part);
   [[noreturn]] void refuse(const std::string& what) const;
-  [[noreturn]] void refuse_twice(const DumpedTensor& tensor, std::int64_t element) const;
   const Hdf5Dataset& dataset_of(const Piece& piece) const { return parts_[piece.file].datasets[piece.dataset]; }
   const std::vector<std::int64_t>& rows_of(const Piece& piece) const;
   std::vector<double> elements_of(const Piece& piece) const;

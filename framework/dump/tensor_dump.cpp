@@ -1,7 +1,6 @@
 #include "framework/dump/tensor_dump.h"
 
 #include <cstring>
-#include <utility>
 
 #include "framework/storage/hash.h"
 

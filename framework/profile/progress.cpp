@@ -20,6 +20,11 @@ namespace {
 constexpr double terminal_pace = 0.1, pipe_pace = 5.0;  // seconds between lines
 constexpr double shortest_of_a_rate = 1e-4;             // seconds; over less a rate says nothing
 
+/// Returns the seconds of a clock that no one sets back.
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 /// Returns the columns of a terminal, 80 if it does not say.
 int columns(std::FILE* file) {
   winsize size{};
@@ -93,14 +98,6 @@ Progress::Progress(std::string task, std::int64_t total, std::FILE* file, Progre
       history_(history),
       start_(now()),
       last_kept_(start_) {}
-
-Progress::~Progress() {
-  finish();
-}
-
-double Progress::now() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 void Progress::update(std::int64_t done, const std::string& fields, double units, const std::string& unit) {
   const double time = now();

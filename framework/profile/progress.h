@@ -45,7 +45,7 @@ class Progress {
   explicit Progress(std::string task, std::int64_t total, std::FILE* file = stderr,
                     ProgressHistory history = ProgressHistory::none);
   /// As finish().
-  ~Progress();
+  ~Progress() { finish(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
@@ -60,7 +60,6 @@ class Progress {
 
  private:
   void show(const ProgressState& state);
-  double now() const;
 
   std::string task_;
   std::int64_t total_;

@@ -19,10 +19,7 @@ struct StreamClock::State {
 #endif
 };
 
-StreamClock::StreamClock() : state_(std::make_unique<State>()) {}
-StreamClock::~StreamClock() = default;
-StreamClock::StreamClock(StreamClock&&) noexcept = default;
-StreamClock& StreamClock::operator=(StreamClock&&) noexcept = default;
+StreamClock::StreamClock() : state_(std::make_shared<State>()) {}
 
 StreamClock::Event StreamClock::record([[maybe_unused]] Stream& stream) {
   State& s = *state_;

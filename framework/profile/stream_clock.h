@@ -16,9 +16,8 @@ class StreamClock {
   using Event = std::size_t;
 
   StreamClock();
-  ~StreamClock();
-  StreamClock(StreamClock&&) noexcept;
-  StreamClock& operator=(StreamClock&&) noexcept;
+  StreamClock(StreamClock&&) noexcept = default;
+  StreamClock& operator=(StreamClock&&) noexcept = default;
 
   /// Records that the stream has done what it was given so far. All events of a clock are of one stream.
   Event record(Stream& stream);
@@ -35,7 +34,7 @@ class StreamClock {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;  // of this object alone
 };
 
 }  // namespace ringtrain

@@ -15,14 +15,11 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
-#include <string>
 #include <vector>
 
 namespace ringtrain {
 
-class File;
 class OutputFile;  // framework/output/output_file.h
-class OutputMark;
 
 /// A count or an index shown with a span; -1: means nothing here and is not shown. Its name outlives the trace (a
 /// literal).
@@ -154,15 +151,11 @@ class Trace {
   /// Returns how many spans found their track full, over all tracks.
   std::size_t dropped() const;
 
-  /// Returns how the file of a trace begins.
-  static OutputMark mark();
-  /// Fills and publishes a file whose rules have this mark. Spans that never ended (an error unwound no further) end
-  /// with the last one. Throws Error(usage) if the rules or the disk refuse it.
+  /// Fills and publishes a file whose rules have the mark trace_file_head (trace_events.h). Spans that never ended (an
+  /// error unwound no further) end with the last one. Throws Error(usage) if the rules or the disk refuse it.
   void write(OutputFile& output) const;
 
  private:
-  void write_events(File& file) const;
-
   int sequence_;
   std::vector<std::unique_ptr<RankTrace>> ranks_;
 };

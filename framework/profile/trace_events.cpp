@@ -124,10 +124,6 @@ void TraceEvents::span(const TraceEntry& entry, std::int64_t begin, std::int64_t
 
 // The file of ranks that share one clock.
 
-OutputMark Trace::mark() {
-  return OutputMark::begins(trace_file_head);
-}
-
 void write_timeline(const TraceEvents::Sink& sink, const std::function<void(TraceEvents&)>& add, std::size_t dropped,
                     const std::vector<TraceClock>& clocks) {
   sink(trace_file_head);
@@ -138,15 +134,11 @@ void write_timeline(const TraceEvents::Sink& sink, const std::function<void(Trac
 }
 
 void Trace::write(OutputFile& output) const {
-  write_events(output.file());
-  output.publish();
-}
-
-void Trace::write_events(File& file) const {
   const auto add = [&](TraceEvents& events) {
     for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) events.add(*ranks_[rank], {rank, sequence_});
   };
-  write_timeline([&](std::string_view text) { file.write(text); }, add, dropped());
+  write_timeline([&](std::string_view text) { output.file().write(text); }, add, dropped());
+  output.publish();
 }
 
 }  // namespace ringtrain

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "framework/error.h"
-
 namespace ringtrain {
 
 std::int64_t token_count(std::span<const Segment> segments) {

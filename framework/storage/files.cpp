@@ -13,7 +13,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <mutex>
 #include <random>
@@ -128,12 +127,9 @@ File::File(File&& other) noexcept
     : path_(std::move(other.path_)), code_(other.code_), descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 File& File::operator=(File&& other) noexcept {
-  if (this != &other) {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    path_ = std::move(other.path_);
-    code_ = other.code_;
-    descriptor_ = std::exchange(other.descriptor_, -1);
-  }
+  std::swap(path_, other.path_);  // what was open here closes with the other one
+  std::swap(code_, other.code_);
+  std::swap(descriptor_, other.descriptor_);
   return *this;
 }
 

@@ -1,6 +1,5 @@
 #include "framework/storage/half.h"
 
-#include <bit>
 #include <cmath>
 
 #include "framework/dtype.h"

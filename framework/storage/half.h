@@ -20,11 +20,7 @@ inline float float16_value(std::uint16_t bits) {
 std::uint16_t float16_bits(float value);
 std::uint16_t float16_bits(double value);
 
-/// Returns the value of a bfloat16.
-inline float bfloat16_value(std::uint16_t bits) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-}
-/// Returns the bfloat16 nearest to value.
+/// Returns the bfloat16 nearest to value. (framework/dtype.h has the value of one.)
 std::uint16_t bfloat16_bits(float value);
 std::uint16_t bfloat16_bits(double value);
 

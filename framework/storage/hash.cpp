@@ -8,11 +8,8 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 #include <vector>
-
-#include "framework/storage/files.h"
 
 namespace ringtrain {
 
@@ -28,12 +25,9 @@ struct Hasher::State {
   XXH3_state_t xxh;  // aligned to 64 bytes by its own declaration
 };
 
-Hasher::Hasher() : state_(std::make_unique<State>()) {
+Hasher::Hasher() : state_(std::make_shared<State>()) {
   XXH3_128bits_reset(&state_->xxh);
 }
-Hasher::~Hasher() = default;
-Hasher::Hasher(Hasher&&) noexcept = default;
-Hasher& Hasher::operator=(Hasher&&) noexcept = default;
 
 void Hasher::update(const void* data, std::size_t bytes) {
   XXH3_128bits_update(&state_->xxh, data, bytes);

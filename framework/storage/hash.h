@@ -18,16 +18,15 @@ namespace ringtrain {
 class Hasher {
  public:
   Hasher();
-  ~Hasher();
-  Hasher(Hasher&&) noexcept;
-  Hasher& operator=(Hasher&&) noexcept;
+  Hasher(Hasher&&) noexcept = default;
+  Hasher& operator=(Hasher&&) noexcept = default;
   void update(const void* data, std::size_t bytes);
   /// Returns the hash of all bytes so far.
   std::string digest() const;
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;  // of this object alone
 };
 
 std::string hash_bytes(std::string_view bytes);

@@ -14,20 +14,18 @@ static_assert(std::endian::native == std::endian::little, "datasets are copied b
 
 namespace {
 
+std::mutex library_mutex;
+
 /// Holds the process-wide mutex, and silences HDF5's own printing for this thread. The library may not clean up at
 /// exit: it would crash on a file that it could not write, and we close what we open.
 class Session {
  public:
-  Session() : lock_(mutex()) {
+  Session() : lock_(library_mutex) {
     [[maybe_unused]] static const herr_t no_cleanup = H5dont_atexit();  // before the first other call
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   }
 
  private:
-  static std::mutex& mutex() {
-    static std::mutex instance;
-    return instance;
-  }
   std::lock_guard<std::mutex> lock_;
 };
 
@@ -116,16 +114,8 @@ void write_attribute(const Context& context, hid_t file, const std::string& name
   }
   Handle attribute(H5Acreate2(file, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
   context.check<hid_t>(attribute, "new attribute");
-  const void* data = std::visit(
-      [](const auto& held) -> const void* {
-        if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::string>) {
-          return held.c_str();
-        } else {
-          return &held;
-        }
-      },
-      value);
-  context.check(H5Awrite(attribute, type, data), "attribute value");
+  const auto place = [](const auto& number) -> const void* { return &number; };
+  context.check(H5Awrite(attribute, type, text ? text->c_str() : std::visit(place, value)), "attribute value");
 }
 
 /// Keeps links and attributes of a group in its header, however many there are.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -77,6 +76,10 @@ std::uint64_t bytes_needed(const std::string& path, const SafetensorsEntry& entr
   return bits / 8;
 }
 
+bool holds(const std::string& folder, const char* file) {
+  return path_exists(folder + "/" + file, ExitCode::checkpoint);
+}
+
 void require_plain_name(const std::string& index, const std::string& name) {
   const bool plain =
       !name.empty() && name != "." && name != ".." && name.find_first_of(std::string("/\\\0", 3)) == std::string::npos;
@@ -95,8 +98,6 @@ std::map<std::string, std::set<std::string>> read_index(const std::string& folde
       require_plain_name(path, file.get<std::string>());
       files[file.get<std::string>()].insert(tensor);
     }
-  } catch (const nlohmann::json::exception& error) {
-    fail(ExitCode::checkpoint, "{}: is no index of safetensors files: {}", path, plain_text(error.what()));
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
@@ -106,61 +107,11 @@ std::map<std::string, std::set<std::string>> read_index(const std::string& folde
   return files;
 }
 
-std::vector<StoredTensor> read_file_header(const File& file) {
-  const std::string& path = file.path();
-  const std::int64_t bytes = file.size();
-  if (bytes < 8) fail(ExitCode::checkpoint, "{}: has {} bytes, too few for a safetensors file", path, bytes);
-  std::uint64_t length = 0;
-  file.read_at(0, &length, sizeof length);
-  if (length > longest_header) {
-    fail(ExitCode::checkpoint, "{}: its header would have {} bytes, more than the {} that safetensors allows", path,
-         length, longest_header);
-  }
-  if (const auto end = static_cast<std::int64_t>(length) + 8; end > bytes) {
-    fail(ExitCode::checkpoint, "{}: has {} bytes, but its header alone ends at {}; it is cut off", path, bytes, end);
-  }
-  std::string header(length, '\0');
-  file.read_at(8, header.data(), header.size());
-  return parse_safetensors_header(header, bytes, path);
-}
-
-/// Adds the tensors of a folder's file; of a shard, exactly those that the index expects there.
-void add_file(StoredTensors& all, const std::string& folder, const std::string& base,
-              const std::set<std::string>* expected) {
-  const File file = open_in_folder(folder, base, ExitCode::checkpoint);
-  const std::string& path = file.path();
-  const FileStamp stamp = file.stamp();
-  std::size_t found = 0;
-  for (StoredTensor& tensor : read_file_header(file)) {
-    tensor.file = all.files.size();
-    if (expected) {
-      if (const StoredTensor* other = all.find(tensor.name)) {
-        fail(ExitCode::checkpoint, "{}: has {}, which {} has, too", path, plain_text(tensor.name),
-             all.files[other->file]);
-      }
-      if (!expected->contains(tensor.name)) {
-        fail(ExitCode::checkpoint, "{}: contains {}, which {} does not list for this file", path,
-             plain_text(tensor.name), index_file);
-      }
-      ++found;
-    }
-    std::string name = tensor.name;
-    all.tensors.emplace(std::move(name), std::move(tensor));
-  }
-  require_unchanged(file, stamp);
-  all.add_file(file);
-  if (!expected || found == expected->size()) return;
-  for (const std::string& name : *expected) {
-    const StoredTensor* tensor = all.find(name);
-    if (tensor && all.files[tensor->file] == path) continue;
-    fail(ExitCode::checkpoint, "{}: lacks {}, which {} places there", path, plain_text(name), index_file);
-  }
-}
-
-}  // namespace
-
-std::vector<StoredTensor> parse_safetensors_header(std::string_view header, std::int64_t file_bytes,
-                                                   const std::string& path) {
+/// Returns the tensors that a header describes, sorted by where they lie, with offsets from the start of a file of
+/// `file_bytes` bytes whose header it is; `file` is left 0. Element types that stored_tensor.h does not read are
+/// StoredType::unsupported, after the same checks. Throws Error(checkpoint) that names `path`, and the tensor, for
+/// anything that the reference refuses.
+std::vector<StoredTensor> parse_header(std::string_view header, std::int64_t file_bytes, const std::string& path) {
   std::vector<SafetensorsEntry> entries;
   try {
     entries = parse_safetensors_json(header);
@@ -199,6 +150,59 @@ std::vector<StoredTensor> parse_safetensors_header(std::string_view header, std:
   return tensors;
 }
 
+std::vector<StoredTensor> read_file_header(const File& file) {
+  const std::string& path = file.path();
+  const std::int64_t bytes = file.size();
+  if (bytes < 8) fail(ExitCode::checkpoint, "{}: has {} bytes, too few for a safetensors file", path, bytes);
+  std::uint64_t length = 0;
+  file.read_at(0, &length, sizeof length);
+  if (length > longest_header) {
+    fail(ExitCode::checkpoint, "{}: its header would have {} bytes, more than the {} that safetensors allows", path,
+         length, longest_header);
+  }
+  if (const auto end = static_cast<std::int64_t>(length) + 8; end > bytes) {
+    fail(ExitCode::checkpoint, "{}: has {} bytes, but its header alone ends at {}; it is cut off", path, bytes, end);
+  }
+  std::string header(length, '\0');
+  file.read_at(8, header.data(), header.size());
+  return parse_header(header, bytes, path);
+}
+
+/// Adds the tensors of a folder's file; of a shard, exactly those that the index expects there.
+void add_file(StoredTensors& all, const std::string& folder, const std::string& base,
+              const std::set<std::string>* expected) {
+  const File file = open_in_folder(folder, base, ExitCode::checkpoint);
+  const std::string& path = file.path();
+  const FileStamp stamp = file.stamp();
+  std::size_t found = 0;
+  for (StoredTensor& tensor : read_file_header(file)) {
+    tensor.file = all.files.size();
+    if (expected) {
+      if (const StoredTensor* other = all.find(tensor.name)) {
+        fail(ExitCode::checkpoint, "{}: has {}, which {} has, too", path, plain_text(tensor.name),
+             all.files[other->file]);
+      }
+      if (!expected->contains(tensor.name)) {
+        fail(ExitCode::checkpoint, "{}: contains {}, which {} does not list for this file", path,
+             plain_text(tensor.name), index_file);
+      }
+      ++found;
+    }
+    std::string name = tensor.name;
+    all.tensors.emplace(std::move(name), std::move(tensor));
+  }
+  require_unchanged(file, stamp);
+  all.add_file(file);
+  if (!expected || found == expected->size()) return;
+  for (const std::string& name : *expected) {
+    const StoredTensor* tensor = all.find(name);
+    if (tensor && all.files[tensor->file] == path) continue;
+    fail(ExitCode::checkpoint, "{}: lacks {}, which {} places there", path, plain_text(name), index_file);
+  }
+}
+
+}  // namespace
+
 std::vector<StoredTensor> read_safetensors_file(const std::string& path) {
   return read_file_header(File::open(path, ExitCode::checkpoint));
 }
@@ -211,9 +215,8 @@ StoredTensors read_safetensors_of_folder(const std::string& folder, const std::s
 
 StoredTensors read_safetensors_folder(const std::string& folder) {
   StoredTensors all;
-  const std::string single = folder + "/" + single_file, index = folder + "/" + index_file;
-  if (path_exists(single, ExitCode::checkpoint)) return read_safetensors_of_folder(folder, single_file);
-  if (!path_exists(index, ExitCode::checkpoint)) {
+  if (holds(folder, single_file)) return read_safetensors_of_folder(folder, single_file);
+  if (!holds(folder, index_file)) {
     fail(ExitCode::checkpoint, "{}: has neither {} nor {}; weights in another format (pytorch_model.bin) are not read",
          folder, single_file, index_file);
   }
@@ -222,16 +225,13 @@ StoredTensors read_safetensors_folder(const std::string& folder) {
 }
 
 std::string unread_shards(const std::string& folder) {
-  const bool both = path_exists(folder + "/" + single_file, ExitCode::checkpoint) &&
-                    path_exists(folder + "/" + index_file, ExitCode::checkpoint);
-  if (!both) return "";
+  if (!holds(folder, single_file) || !holds(folder, index_file)) return "";
   return fmt::format("{}: holds both {} and {}; the single file is read, as in transformers, and the shards are not",
                      folder, single_file, index_file);
 }
 
 bool holds_safetensors(const std::string& folder) {
-  return path_exists(folder + "/" + single_file, ExitCode::checkpoint) ||
-         path_exists(folder + "/" + index_file, ExitCode::checkpoint);
+  return holds(folder, single_file) || holds(folder, index_file);
 }
 
 }  // namespace ringtrain

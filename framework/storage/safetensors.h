@@ -4,21 +4,14 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "framework/storage/stored_tensor.h"
 
 namespace ringtrain {
 
-/// Returns the tensors that a header describes, sorted by where they lie, with offsets from the start of a file of
-/// `file_bytes` bytes whose header it is; `file` is left 0. Element types that stored_tensor.h does not read are
-/// StoredType::unsupported, after the same checks. Throws Error(checkpoint) that names `path`, and the tensor, for
-/// anything that the reference refuses.
-std::vector<StoredTensor> parse_safetensors_header(std::string_view header, std::int64_t file_bytes,
-                                                   const std::string& path);
-
-/// Reads the header of a file. Throws Error(checkpoint).
+/// Reads the header of a file. Returns its tensors, sorted by where they lie. Throws Error(checkpoint) that names the
+/// file, and the tensor, for anything that the reference refuses.
 std::vector<StoredTensor> read_safetensors_file(const std::string& path);
 
 /// Reads where all tensors of a folder lie: those of model.safetensors, or, where there is none, of the files that

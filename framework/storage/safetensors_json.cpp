@@ -13,26 +13,22 @@ using nlohmann::json;
 constexpr const char* metadata_key = "__metadata__";
 constexpr std::size_t deepest = 16;  // of what the format does not know
 
-[[noreturn]] void refuse_header(const std::string& what) {
-  throw std::runtime_error(what);
-}
-
 void require_object(const json& value, const std::string& name) {
-  if (!value.is_object()) refuse_header(name + " is " + value.type_name() + " instead of an object");
+  if (!value.is_object()) throw std::runtime_error(name + " is " + value.type_name() + " instead of an object");
 }
 
 const json& member(const json& entry, const std::string& name, const char* key) {
   const auto found = entry.find(key);
-  if (found == entry.end()) refuse_header(name + " has no " + key);
+  if (found == entry.end()) throw std::runtime_error(name + " has no " + key);
   return *found;
 }
 
 std::vector<std::uint64_t> counts(const json& entry, const std::string& name, const char* key) {
   std::vector<std::uint64_t> values;
   const json& list = member(entry, name, key);
-  if (!list.is_array()) refuse_header(name + " has " + list.type_name() + " as its " + key);
+  if (!list.is_array()) throw std::runtime_error(name + " has " + list.type_name() + " as its " + key);
   for (const json& value : list) {
-    if (!value.is_number_unsigned()) refuse_header(name + " has what is no count in its " + key);
+    if (!value.is_number_unsigned()) throw std::runtime_error(name + " has what is no count in its " + key);
     values.push_back(value.get<std::uint64_t>());
   }
   return values;
@@ -41,9 +37,9 @@ std::vector<std::uint64_t> counts(const json& entry, const std::string& name, co
 SafetensorsEntry entry_from(const std::string& name, const json& value) {
   require_object(value, name);
   const json& dtype = member(value, name, "dtype");
-  if (!dtype.is_string()) refuse_header(name + " has " + dtype.type_name() + " as its dtype");
+  if (!dtype.is_string()) throw std::runtime_error(name + " has " + dtype.type_name() + " as its dtype");
   const std::vector<std::uint64_t> offsets = counts(value, name, "data_offsets");
-  if (offsets.size() != 2) refuse_header(name + " needs two data_offsets");
+  if (offsets.size() != 2) throw std::runtime_error(name + " needs two data_offsets");
   return {.name = name,
           .dtype = dtype.get<std::string>(),
           .shape = counts(value, name, "shape"),
@@ -55,7 +51,7 @@ SafetensorsEntry entry_from(const std::string& name, const json& value) {
 
 std::vector<SafetensorsEntry> parse_safetensors_json(std::string_view header) {
   const std::size_t first = header.find_first_not_of(" \t\r\n");  // the parser would pass over a byte order mark
-  if (first == std::string_view::npos || header[first] != '{') refuse_header("it does not begin with {");
+  if (first == std::string_view::npos || header[first] != '{') throw std::runtime_error("it does not begin with {");
   std::vector<SafetensorsEntry> entries;
   const json tensors = parse_strict_json(header, {.bytes = header.size(), .depth = 2 + deepest});
   for (const auto& [name, value] : tensors.items()) {
@@ -65,7 +61,7 @@ std::vector<SafetensorsEntry> parse_safetensors_json(std::string_view header) {
     }
     require_object(value, name);
     for (const json& text : value) {
-      if (!text.is_string()) refuse_header(name + " holds " + text.type_name() + " instead of text");
+      if (!text.is_string()) throw std::runtime_error(name + " holds " + text.type_name() + " instead of text");
     }
   }
   return entries;

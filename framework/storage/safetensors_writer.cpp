@@ -1,7 +1,6 @@
 #include "framework/storage/safetensors_writer.h"
 
 #include <algorithm>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
@@ -17,11 +16,13 @@ int rank_of(StoredType type) {
   return type == StoredType::float32 ? 0 : type == StoredType::bfloat16 ? 1 : 2;
 }
 
-/// Returns the header's text, padded; sets where each tensor's bytes begin and end, from the start of the data.
+/// Returns the header's text, padded; sets each tensor's type_name, and where its bytes begin and end, from the start
+/// of the data.
 std::string header_of(std::vector<StoredTensor>& tensors) {
   std::string text = R"({"__metadata__":{"format":"pt"})";
   std::int64_t end = 0;
   for (StoredTensor& tensor : tensors) {
+    tensor.type_name = safetensors_name(tensor.type);
     tensor.offset = end;
     tensor.bytes = stored_bytes(tensor.type, tensor.elements());
     end += tensor.bytes;
@@ -42,14 +43,9 @@ const char* safetensors_name(StoredType type) {
   return type == StoredType::float32 ? "F32" : type == StoredType::float16 ? "F16" : "BF16";
 }
 
-SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<Entry> entries) {
-  std::ranges::sort(entries, {}, [](const Entry& entry) { return std::tuple(rank_of(entry.type), entry.name); });
-  for (Entry& entry : entries) {
-    tensors_.push_back({.name = std::move(entry.name),
-                        .type = entry.type,
-                        .type_name = safetensors_name(entry.type),
-                        .shape = std::move(entry.shape)});
-  }
+SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<StoredTensor> tensors)
+    : tensors_(std::move(tensors)) {
+  std::ranges::sort(tensors_, {}, [](const StoredTensor& one) { return std::tuple(rank_of(one.type), one.name); });
   const std::string header = header_of(tensors_);
   const std::uint64_t length = header.size();
   const std::int64_t data = std::int64_t{sizeof length} + std::ssize(header);

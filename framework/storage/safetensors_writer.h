@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "framework/storage/stored_tensor.h"
@@ -13,16 +12,9 @@ namespace ringtrain {
 
 class SafetensorsWriter {
  public:
-  /// A tensor to write: type is float32, float16 or bfloat16.
-  struct Entry {
-    std::string name;
-    StoredType type = StoredType::float32;
-    std::vector<std::int64_t> shape;
-  };
-
-  /// Creates the file, which must not exist, reserves its room on the disk and writes the header. Throws
-  /// Error(checkpoint).
-  SafetensorsWriter(const std::string& path, std::vector<Entry> entries);
+  /// Creates the file, which must not exist, reserves its room on the disk and writes the header. tensors: name, type
+  /// (float32, float16 or bfloat16) and shape of each. Throws Error(checkpoint).
+  SafetensorsWriter(const std::string& path, std::vector<StoredTensor> tensors);
 
   /// Returns the tensors in the order in which their bytes must be appended.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstring>
 
-#include "framework/error.h"
+#include "framework/dtype.h"
 #include "framework/storage/folder_file.h"
 #include "framework/storage/half.h"
 #include "framework/storage/plain_text.h"
@@ -24,15 +24,17 @@ T load(const char* from) {
   return value;
 }
 
-/// Widens or rounds plain elements of type T.
+/// Widens or rounds elements that are stored as T.
 template <class T, class Real>
-void decode_plain(const char* from, std::int64_t count, Real* to) {
-  for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<Real>(load<T>(from + i * std::int64_t{sizeof(T)}));
+void decode_as(const char* from, std::int64_t count, Real* to) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    to[i] = static_cast<Real>(widened(load<T>(from + i * std::int64_t{sizeof(T)})));
+  }
 }
 
-template <float (*value)(std::uint16_t), class Real>
-void decode_halves(const char* from, std::int64_t count, Real* to) {
-  for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<Real>(value(load<std::uint16_t>(from + 2 * i)));
+template <class Real>
+void decode_float16(const char* from, std::int64_t count, Real* to) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<Real>(float16_value(load<std::uint16_t>(from + 2 * i)));
 }
 
 template <class Real>
@@ -49,18 +51,11 @@ std::int64_t stored_bytes(StoredType type, std::int64_t elements) {
 
 template <class Real>
 void decode(StoredType type, const char* from, std::int64_t count, Real* to) {
-  switch (type) {
-    case StoredType::float64:
-      return decode_plain<double>(from, count, to);
-    case StoredType::float32:
-      return decode_plain<float>(from, count, to);
-    case StoredType::float16:
-      return decode_halves<float16_value>(from, count, to);
-    case StoredType::bfloat16:
-      return decode_halves<bfloat16_value>(from, count, to);
-    case StoredType::unsupported:
-      fail(ExitCode::internal, "a tensor of an unsupported type is not read");
-  }
+  if (type == StoredType::float64) return decode_as<double>(from, count, to);
+  if (type == StoredType::float32) return decode_as<float>(from, count, to);
+  if (type == StoredType::float16) return decode_float16(from, count, to);
+  ensure(type == StoredType::bfloat16, "a tensor of an unsupported type is not read");
+  decode_as<BFloat16>(from, count, to);
 }
 
 template <class Real>

@@ -103,9 +103,8 @@ void spell_out(nlohmann::ordered_json& value) {
     }
     return result;
   };
-  const auto damaged = [](const std::string& text) { return well_formed_prefix(text) < text.size(); };
   if (value.is_string()) {
-    if (auto& text = value.get_ref<std::string&>(); damaged(text)) text = spelled(text);
+    if (auto& text = value.get_ref<std::string&>(); well_formed_prefix(text) < text.size()) text = spelled(text);
   } else if (value.is_structured()) {
     for (auto& item : value) spell_out(item);
   }

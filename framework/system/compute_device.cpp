@@ -8,15 +8,6 @@
 
 namespace ringtrain {
 
-#if RINGTRAIN_CUDA
-struct ComputeDevice::Cuda {
-  Cuda(int device, const TensorView& scratch) : context(device, scratch) {}
-  cuda::Context context;
-};
-#else
-struct ComputeDevice::Cuda {};
-#endif
-
 namespace {
 
 std::size_t scratch_bytes(Device device) {
@@ -41,9 +32,9 @@ ComputeDevice::ComputeDevice(Allocator& allocator, ThreadPool& pool, RankTrace* 
       stream_(pool, scratch_.view(), trace ? &trace->work : nullptr) {
   if (allocator.device().is_cpu()) return;
 #if RINGTRAIN_CUDA
-  if (!allocator.planning()) cuda_ = std::make_unique<Cuda>(allocator.device().index, scratch_.view());
-  if (cuda_ && trace) cuda_->context.record_on(*trace);
-  stream_ = Stream(cuda_ ? &cuda_->context : nullptr, allocator.device(), pool, trace ? &trace->work : nullptr);
+  if (!allocator.planning()) cuda_ = std::make_shared<cuda::Context>(allocator.device().index, scratch_.view());
+  if (cuda_ && trace) cuda_->record_on(*trace);
+  stream_ = Stream(cuda_.get(), allocator.device(), pool, trace ? &trace->work : nullptr);
 #else
   if (allocator.planning()) {
     stream_ = Stream(nullptr, allocator.device(), pool, nullptr);
@@ -55,7 +46,5 @@ ComputeDevice::ComputeDevice(Allocator& allocator, ThreadPool& pool, RankTrace* 
        allocator.device().name());
 #endif
 }
-
-ComputeDevice::~ComputeDevice() = default;
 
 }  // namespace ringtrain

@@ -24,16 +24,14 @@ class ComputeDevice {
   /// On the allocator's device; in plan mode there is a stream to ask about sizes, which runs nothing. All must outlive
   /// it. trace may be null. Throws Error(device) if there is no such device; a plan needs none, nor a build with CUDA.
   ComputeDevice(Allocator& allocator, ThreadPool& pool, RankTrace* trace);
-  ~ComputeDevice();
   ComputeDevice(const ComputeDevice&) = delete;
   ComputeDevice& operator=(const ComputeDevice&) = delete;
 
   Stream& stream() { return stream_; }
 
  private:
-  struct Cuda;
   Tensor scratch_;
-  std::unique_ptr<Cuda> cuda_;  // null on a CPU, and where only a plan is made
+  std::shared_ptr<cuda::Context> cuda_;  // of this object alone; null on a CPU, and where only a plan is made
   Stream stream_;
 };
 

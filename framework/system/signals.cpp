@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <csignal>
-#include <string_view>
 #include <vector>
 
 #include "framework/error.h"

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -48,13 +47,11 @@ std::int64_t left_by_group(const std::string& folder, const char* limit_name, co
 /// Returns what the groups from `root` + `path` up to `root` leave.
 std::int64_t left_by_hierarchy(const std::string& root, std::string path, const char* limit_name,
                                const char* usage_name) {
-  std::int64_t left = unlimited;
-  while (true) {
+  std::int64_t left = left_by_group(root, limit_name, usage_name);
+  for (; path.starts_with('/'); path.resize(path.rfind('/'))) {
     left = std::min(left, left_by_group(root + path, limit_name, usage_name));
-    const std::size_t slash = path.rfind('/');
-    if (slash == std::string::npos || path.empty()) return left;
-    path.resize(slash);
   }
+  return left;
 }
 
 std::int64_t left_by_control_groups() {

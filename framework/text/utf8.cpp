@@ -4,11 +4,7 @@
 
 namespace ringtrain {
 
-namespace {
-
 constexpr std::string_view replacement = "\xEF\xBF\xBD";
-
-}  // namespace
 
 Utf8Sequence first_sequence(std::string_view text) {
   const auto* at = reinterpret_cast<const unsigned char*>(text.data());

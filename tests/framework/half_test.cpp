@@ -45,7 +45,7 @@ TEST(Half, Float64IsRoundedOnce) {
   expect_nearest(
       0x7C00, [](double v) { return float16_bits(v); }, float16_value);
   expect_nearest(
-      0x7F80, [](double v) { return bfloat16_bits(v); }, bfloat16_value);
+      0x7F80, [](double v) { return bfloat16_bits(v); }, [](std::uint16_t bits) { return BFloat16{bits}.value(); });
 }
 
 TEST(Half, WhatIsTooLargeBecomesInfinity) {

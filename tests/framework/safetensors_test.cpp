@@ -143,10 +143,10 @@ TEST_F(Safetensors, TheHubsCacheOfLinksIsFollowed) {
 TEST_F(Safetensors, WhatIsWrittenIsReadBackFromAnySlice) {
   std::vector<float> values(1000);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) * 0.25F - 100;
-  SafetensorsWriter writer(at("model.safetensors"), {{"z", StoredType::float16, {1000}},
-                                                     {"b", StoredType::float32, {10, 100}},
-                                                     {"a", StoredType::bfloat16, {1000}},
-                                                     {"a2", StoredType::float32, {1000}}});
+  SafetensorsWriter writer(at("model.safetensors"), {{"z", StoredType::float16, "", {1000}},
+                                                     {"b", StoredType::float32, "", {10, 100}},
+                                                     {"a", StoredType::bfloat16, "", {1000}},
+                                                     {"a2", StoredType::float32, "", {1000}}});
   std::vector<std::string> order;
   for (const StoredTensor& tensor : writer.tensors()) {
     order.push_back(tensor.name);

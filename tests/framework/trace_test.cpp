@@ -12,6 +12,7 @@
 
 #include "framework/error.h"
 #include "framework/output/output_file.h"
+#include "framework/profile/trace_events.h"
 #include "framework/storage/files.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder_test.h"
@@ -24,7 +25,8 @@ namespace fs = std::filesystem;
 class TraceTest : public FolderTest {
  protected:
   void write(const Trace& trace) const {
-    const OutputRules rules({"a timeline", "--trace"}, Trace::mark(), OutputInputs::none("a test"));
+    const OutputRules rules({"a timeline", "--trace"}, OutputMark::begins(trace_file_head),
+                            OutputInputs::none("a test"));
     OutputFile output(at("trace.json"), rules, ExitCode::usage);
     trace.write(output);
   }

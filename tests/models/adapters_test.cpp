@@ -446,11 +446,11 @@ TEST_F(Adapters, UntieABaseWhoseTwoMatricesTheyHold) {
   const StoredTensors stored = read_safetensors_of_folder(at("peft"), "adapter_model.safetensors");
   StoredTensorReader reader(stored);
   std::map<std::string, std::vector<float>> tensors;
-  std::vector<SafetensorsWriter::Entry> entries;
+  std::vector<StoredTensor> entries;
   for (const auto& [name, tensor] : stored.tensors) {
     tensors[name].resize(static_cast<std::size_t>(tensor.elements()));
     reader.read(tensor, 0, tensor.elements(), tensors[name].data());
-    entries.push_back({name, StoredType::float32, tensor.shape});
+    entries.push_back({name, StoredType::float32, "", tensor.shape});
   }
   const ModelConfig model = open_model(base()).model;
   const auto elements = static_cast<std::size_t>(model.vocab_size * model.hidden_size);
@@ -460,7 +460,7 @@ TEST_F(Adapters, UntieABaseWhoseTwoMatricesTheyHold) {
       const std::string name = "base_model.model." + module + ".weight";
       for (std::size_t i = 0; i < elements; ++i)
         tensors[name].push_back(static_cast<float>(i % 7 * module.size()) / 64);
-      all.push_back({name, StoredType::float32, {model.vocab_size, model.hidden_size}});
+      all.push_back({name, StoredType::float32, "", {model.vocab_size, model.hidden_size}});
     }
     fs::remove(at("peft/adapter_model.safetensors"));
     SafetensorsWriter file(at("peft/adapter_model.safetensors"), all);

@@ -43,8 +43,8 @@ class ModelFaults : public TrainTest {
       reader.read(tensor, 0, tensor.elements(), tensors[key].values.data());
     }
     change(tensors);
-    std::vector<SafetensorsWriter::Entry> entries;
-    for (const auto& [key, tensor] : tensors) entries.push_back({key, StoredType::float32, tensor.shape});
+    std::vector<StoredTensor> entries;
+    for (const auto& [key, tensor] : tensors) entries.push_back({key, StoredType::float32, "", tensor.shape});
     SafetensorsWriter writer(to + "/model.safetensors", entries);
     for (const StoredTensor& tensor : writer.tensors()) {
       const std::vector<float>& values = tensors[tensor.name].values;

@@ -164,9 +164,9 @@ void write_weights(const ModelSource& source, const ExportOptions& options, cons
         adapters             ? adapter_weights_file
         : shards.size() == 1 ? "model.safetensors"
                              : fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, shards.size()));
-    std::vector<SafetensorsWriter::Entry> entries;
+    std::vector<StoredTensor> entries;
     for (const std::size_t i : shards[shard]) {
-      entries.push_back({tensors[i].name, options.dtype, tensors[i].shape});
+      entries.push_back({tensors[i].name, options.dtype, "", tensors[i].shape});
       index["weight_map"][tensors[i].name] = name;
     }
     SafetensorsWriter file(folder + "/" + name, std::move(entries));

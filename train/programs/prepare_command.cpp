@@ -293,12 +293,12 @@ void prepare_text_corpus(PrepareFlags& flags) {
 }
 
 void prepare_recall_corpus(const RecallOptions& options) {
-  const std::int64_t validation = validation_count(options.documents, options.prepare.validation_fraction);
-  Progress progress("prepare", options.documents + recall_short * (options.documents - validation));
-  const RecallSummary summary = prepare_recall(options, [&](std::int64_t documents, std::int64_t tokens) {
-    progress.update(documents, "writing", static_cast<double>(tokens));
+  std::optional<Progress> progress;
+  const RecallSummary summary = prepare_recall(options, [&](std::int64_t tokens, std::int64_t all) {
+    if (!progress) progress.emplace("prepare", all);
+    progress->update(tokens, "writing", static_cast<double>(tokens));
   });
-  progress.finish();
+  progress.reset();
   print_summary(options.prepare.output, summary);
   print("recall", "{} keys a document, {} values a key, from {} to {} tokens back", options.pairs, recall_values,
         summary.shortest_distance, summary.longest_distance);

@@ -132,7 +132,7 @@ void CheckpointSaver::begin(const CheckpointManifest& manifest) {
   save->seconds = seconds_since(begun);
   save_ = std::move(save);
   start([this](Save& own) {
-    CopyStream::synchronize(own.snapshot_taken);
+    synchronize(own.snapshot_taken);
     own.own_files = write_state(state_, own.partial, own.manifest.step);
   });
   if (state_.snapshot.empty()) finish();

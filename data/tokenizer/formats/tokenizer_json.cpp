@@ -5,8 +5,6 @@
 
 #include "data/tokenizer/splitter.h"
 #include "data/tokenizer/unicode.h"
-#include "framework/error.h"
-#include "framework/storage/folder_file.h"
 #include "framework/storage/plain_text.h"
 #include "framework/storage/strict_json.h"
 #include "framework/text/utf8.h"
@@ -190,11 +188,8 @@ class Reader {
   }
 
   bool has_all_bytes() const {
-    return std::ranges::all_of(byte_of_character(), [&](const auto& one) {
-      std::string character;
-      append_utf8(character, one.first);
-      return ids_.contains(character);
-    });
+    return std::ranges::all_of(byte_of_character(),
+                               [&](const auto& one) { return ids_.contains(byte_level_character(one.second)); });
   }
 
   void read_added() {
@@ -385,25 +380,6 @@ std::string byte_level_character(unsigned char byte) {
   append_utf8(character,
               std::ranges::find(byte_of_character(), byte, [](const auto& one) { return one.second; })->first);
   return character;
-}
-
-json read_tokenizer_config(const std::string& folder, ExitCode damaged) {
-  const std::string path = folder + "/tokenizer_config.json";
-  if (!path_exists(path, damaged)) return {};
-  const std::string text = read_in_folder(folder, "tokenizer_config.json", damaged);
-  try {
-    return parse_strict_json(text);
-  } catch (const std::exception& error) {
-    fail(damaged, "{} is damaged: {}", path, error.what());
-  }
-}
-
-std::string token_in(const json& config, const char* role) {
-  const auto found = config.is_object() ? config.find(role) : config.end();
-  if (found == config.end()) return "";
-  if (found->is_string()) return found->get<std::string>();
-  if (!found->is_object() || !found->contains("content") || !(*found)["content"].is_string()) return "";
-  return (*found)["content"].get<std::string>();
 }
 
 BpeSpec read_tokenizer_json(const json& file, const std::string& path, ExitCode damaged) {

@@ -16,12 +16,6 @@ namespace ringtrain {
 /// Error(damaged) where a member is missing or is not what it has to be.
 BpeSpec read_tokenizer_json(const nlohmann::json& json, const std::string& path, ExitCode damaged = ExitCode::data);
 
-/// Returns the object in a folder's tokenizer_config.json; anything else if there is none. Throws Error(damaged) if it
-/// is damaged.
-nlohmann::json read_tokenizer_config(const std::string& folder, ExitCode damaged = ExitCode::data);
-/// Returns the content of a special token ("eos_token") in it, "" if it names none.
-std::string token_in(const nlohmann::json& config, const char* role);
-
 /// Returns the character that stands for a byte in byte-level vocabularies, as UTF-8: GPT-2's bytes_to_unicode.
 std::string byte_level_character(unsigned char byte);
 
