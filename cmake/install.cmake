@@ -83,18 +83,12 @@ install(FILES ${ringtrain_config} ${PROJECT_BINARY_DIR}/generated/ringtrainConfi
 
 # pkg-config: everything at once.
 file(RELATIVE_PATH ringtrain_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
-set(ringtrain_flags "-std=c++20")
 set(ringtrain_foreign_libraries ${HDF5_LIBRARIES})
 if(MPI_C_FOUND)
-  string(APPEND ringtrain_flags " -DRINGTRAIN_MPI=1")
   list(APPEND ringtrain_foreign_libraries ${MPI_C_LIBRARIES})
 endif()
 if(NOT RINGTRAIN_CUDA STREQUAL "off")
-  string(APPEND ringtrain_flags " -DRINGTRAIN_CUDA=1")
   list(APPEND ringtrain_foreign_libraries ${CUDA_cudart_static_LIBRARY} ${CUDA_cublasLt_LIBRARY} -lrt)
-endif()
-if(RINGTRAIN_NCCL)
-  string(APPEND ringtrain_flags " -DRINGTRAIN_NCCL=1")
 endif()
 if(RINGTRAIN_SANITIZE)
   list(APPEND ringtrain_foreign_libraries -fsanitize=${RINGTRAIN_SANITIZE})

@@ -99,20 +99,20 @@ Tensor Allocator::make(Tag tag, std::string name, DType dtype, const Shape& shap
 }
 
 void* Allocator::allocate(std::size_t bytes) const {
-  if constexpr (built_with_cuda) {
-    if (!device_.is_cpu()) return cuda::allocate(device_.index, bytes);
-    if (host_memory_ == HostMemory::pinned) return cuda::allocate_pinned(bytes);
-  }
+#if RINGTRAIN_CUDA
+  if (!device_.is_cpu()) return cuda::allocate(device_.index, bytes);
+  if (host_memory_ == HostMemory::pinned) return cuda::allocate_pinned(bytes);
+#endif
   ensure(device_.is_cpu() && host_memory_ == HostMemory::plain, "only a build with CUDA asks for a GPU's memory");
   return bytes < huge_page ? std::aligned_alloc(alignment, rounded(bytes)) : allocate_huge(bytes);
 }
 
 void Allocator::free(void* data) const {
   if (data == nullptr) return;
-  if constexpr (built_with_cuda) {
-    if (!device_.is_cpu()) return cuda::release(device_.index, data);
-    if (host_memory_ == HostMemory::pinned) return cuda::release_pinned(data);
-  }
+#if RINGTRAIN_CUDA
+  if (!device_.is_cpu()) return cuda::release(device_.index, data);
+  if (host_memory_ == HostMemory::pinned) return cuda::release_pinned(data);
+#endif
   std::free(data);
 }
 

@@ -5,19 +5,10 @@
 
 namespace ringtrain {
 
-/// Whether this build has CUDA: real, or the emulator of the tests.
-#if RINGTRAIN_CUDA
-inline constexpr bool built_with_cuda = true;
-#else
-inline constexpr bool built_with_cuda = false;
-#endif
-
-/// Whether this build has NCCL, or its emulator.
-#if RINGTRAIN_NCCL
-inline constexpr bool built_with_nccl = true;
-#else
-inline constexpr bool built_with_nccl = false;
-#endif
+/// Whether this build has CUDA, and whether it has NCCL: real, or the emulators of the tests. They are no constants of
+/// this header, so that a file compiles to the same object in every build and a compiler cache serves them all.
+extern const bool built_with_cuda;
+extern const bool built_with_nccl;
 
 struct Device {
   enum class Kind { cpu, cuda };

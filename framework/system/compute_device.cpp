@@ -8,6 +8,9 @@
 
 namespace ringtrain {
 
+const bool built_with_cuda = RINGTRAIN_CUDA;
+const bool built_with_nccl = RINGTRAIN_NCCL;
+
 namespace {
 
 std::size_t scratch_bytes(Device device) {

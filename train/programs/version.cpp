@@ -7,13 +7,6 @@
 
 #include "kernels/bfloat16_products.h"
 
-#ifndef RINGTRAIN_MPI
-#define RINGTRAIN_MPI 0
-#endif
-#ifndef RINGTRAIN_NCCL
-#define RINGTRAIN_NCCL 0
-#endif
-
 namespace ringtrain {
 
 std::string version_text() {
