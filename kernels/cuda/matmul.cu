@@ -9,7 +9,8 @@
 // Hopper's kernels round twice where C is D in bfloat16 and beta is 1: they round the product and let memory add it.
 // Seen on an H100 with cuBLASLt 13: 30 % of the elements differ from those rounded once. They cannot know beta where it
 // lies on the device; then they round once, and take 2 to 10 % longer. So it lies there for such products, and for sums
-// over a number of terms that 8 does not divide, whose kernels round twice for any C: no model has such a width.
+// over a number of terms that 8 does not divide, whose kernels round twice for any C: no model has such a width. With
+// an epilogue that adds a bias, those kernels round twice wherever beta lies, so such a bias is stored first.
 //
 // What cuBLASLt does not say of itself and others found: 13.6 offers algorithms for operands of 2^31 elements that then
 // fail (rapidsai/raft 3097), so more tokens than that go in several products; and a bias that is not aligned to 16
@@ -33,6 +34,15 @@ cudaDataType_t cuda_type(DType dtype) {
   return dtype == DType::bfloat16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
+/// Returns the largest power of two, up to 16, that divides a pointer. No kernel of cuBLASLt loads more at once. So a
+/// tensor that is kept (rows of a layer's tensor) and the same one recomputed (in a workspace, at a multiple of 256)
+/// get the same algorithm, thus the same bits.
+std::uint32_t alignment_of(const ConstTensorView& view) {
+  return 1U << std::countr_zero(static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(view.data)) | 16U);
+}
+
+constexpr std::uint32_t bias_alignment = 16;
+
 /// A column-major operand: `rows` x `columns` as it lies, rows next to each other; transposed: used the other way.
 template <class View>
 struct Matrix {
@@ -54,6 +64,10 @@ struct Product {
   /// Whether the product would be rounded before it is added, were beta known.
   bool hides_beta() const {
     return !c.empty() && d.view.dtype == DType::bfloat16 && (c.data == d.view.data || k % 8 != 0);
+  }
+  /// Whether the epilogue may add the bias: never if it is not aligned, or would be added to a rounded product.
+  bool takes_bias() const {
+    return alignment_of(bias) >= bias_alignment && (d.view.dtype != DType::bfloat16 || k % 8 == 0);
   }
 
   void check(cublasStatus_t status) const {
@@ -115,13 +129,6 @@ struct Descriptions {
                                              static_cast<std::uint64_t>(matrix.columns), matrix.rows));
   }
 };
-
-/// Returns the largest power of two, up to 16, that divides a pointer. No kernel of cuBLASLt loads more at once. So a
-/// tensor that is kept (rows of a layer's tensor) and the same one recomputed (in a workspace, at a multiple of 256)
-/// get the same algorithm, thus the same bits.
-std::uint32_t alignment_of(const ConstTensorView& view) {
-  return 1U << std::countr_zero(static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(view.data)) | 16U);
-}
 
 /// Asks cuBLASLt for an algorithm that takes pointers of an alignment of up to `at_most` bytes. Returns nothing if it
 /// has none.
@@ -210,7 +217,6 @@ void for_rows(const Context& context, std::int64_t T, std::int64_t width, const 
 }
 
 constexpr int bias_threads = 256;
-constexpr std::uint32_t bias_alignment = 16;
 
 /// y[T, O] = bias[O] + residual[T, O], where residual may be null: a product over no elements.
 template <class T>
@@ -239,38 +245,27 @@ void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& 
                     const ConstTensorView& bias, const ConstTensorView& residual) {
   const std::int64_t I = x.dim(1), O = w.dim(0);
   if (y.numel() == 0) return;
-  const auto residual_rows = [&](std::int64_t begin, std::int64_t end) {
-    return residual.empty() ? residual : residual.rows(begin, end);
-  };
-  const auto write_bias = [&](std::int64_t begin, std::int64_t end) {
+  const auto write_bias = [&](const TensorView& to, const ConstTensorView& added) {
     dispatch_storage(y.dtype, [&]<class S>() {
-      const ConstTensorView added = residual_rows(begin, end);
-      const std::int64_t n = (end - begin) * O;
-      launch<bias_kernel<S>>(stream.cuda(), blocks_for(n, bias_threads), bias_threads, 0, y.rows(begin, end).as<S>(),
-                             bias.as<S>(), added.empty() ? nullptr : added.as<S>(), n, O);
+      launch<bias_kernel<S>>(stream.cuda(), blocks_for(to.numel(), bias_threads), bias_threads, 0, to.as<S>(),
+                             bias.as<S>(), added.empty() ? nullptr : added.as<S>(), to.numel(), O);
     });
   };
   if (I == 0) {
-    if (!bias.empty()) return write_bias(0, y.dim(0));
+    if (!bias.empty()) return write_bias(y, residual);
     return residual.empty() ? cuda::fill(stream, y, 0) : cuda::copy_in_order(stream, y, residual);
   }
   for_rows(stream.cuda(), x.dim(0), std::max(I, O), [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t T = end - begin;
-    Product product{"a linear layer",
-                    {w, I, O, true},
-                    {x.rows(begin, end), I, T, false},
-                    {y.rows(begin, end), O, T, false},
-                    O,
-                    T,
-                    I,
-                    bias,
-                    residual_rows(begin, end)};
-    // cuBLASLt adds no bias that is not aligned, and perhaps none to a single row or column.
+    const TensorView to = y.rows(begin, end);
+    const ConstTensorView added = residual.empty() ? residual : residual.rows(begin, end);
+    Product product{
+        "a linear layer", {w, I, O, true}, {x.rows(begin, end), I, T, false}, {to, O, T, false}, O, T, I, bias, added};
     if (bias.empty()) return multiply(stream.cuda(), product);
-    if (alignment_of(bias) >= bias_alignment && try_multiply(stream.cuda(), product)) return;
-    write_bias(begin, end);
+    if (product.takes_bias() && try_multiply(stream.cuda(), product)) return;  // or it refuses a single row or column
+    write_bias(to, added);
     product.bias = {};
-    product.c = product.d.view;
+    product.c = to;
     multiply(stream.cuda(), product);
   });
 }

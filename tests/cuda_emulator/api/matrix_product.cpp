@@ -70,7 +70,11 @@ void multiply(const MatrixProduct& product) {
         value += product.beta *
                  load(product.c, c_layout.type, column * static_cast<std::size_t>(c_layout.leading_dimension) + row);
       }
-      if (product.epilogue == CUBLASLT_EPILOGUE_BIAS) value += load(product.bias, d_layout.type, row);
+      if (product.epilogue == CUBLASLT_EPILOGUE_BIAS) {
+        // Seen on an H100 with cuBLASLt 13: another rounding before the bias, wherever beta lies.
+        if (k % 8 != 0 && d_layout.type == CUDA_R_16BF) value = __bfloat162float(__float2bfloat16_rn(value));
+        value += load(product.bias, d_layout.type, row);
+      }
       store(product.d, d_layout.type, column * static_cast<std::size_t>(d_layout.leading_dimension) + row, value);
     }
   }
