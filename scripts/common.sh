@@ -2,6 +2,7 @@
 # What the scripts share; sourced, not run. The working directory becomes the repository's root.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export CCACHE_BASEDIR=$PWD  # with relative paths, an object of one preset serves the others
 
 say() { printf '\n==> %s\n' "$*"; }
 

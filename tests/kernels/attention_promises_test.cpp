@@ -14,7 +14,7 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
 }
 
 template <class T>
-void expect_same_bits_for_any_workers(const AttentionCase& c) {
+void expect_attention_of_any_workers(const AttentionCase& c) {
   SCOPED_TRACE(c.name);
   Problem<T> one = make_inputs<T>(c);
   compute(one, c, 1);
@@ -36,9 +36,9 @@ TEST(Attention, SameBitsForAnyNumberOfWorkers) {
   for (bool causal : {true, false}) {
     for (std::int64_t window : {0, 150}) {
       for (std::int64_t documents : {0, 260}) {
-        expect_same_bits_for_any_workers<float>(
+        expect_attention_of_any_workers<float>(
             whole("one head", shape_of(1, 1, 1, 16, causal, window), 1300, documents));
-        expect_same_bits_for_any_workers<double>(whole("groups", shape_of(2, 4, 2, 8, causal, window), 700, documents));
+        expect_attention_of_any_workers<double>(whole("groups", shape_of(2, 4, 2, 8, causal, window), 700, documents));
       }
     }
   }
@@ -52,13 +52,13 @@ TEST(Attention, SameBitsHoweverMuchATaskTakes) {
   for (bool causal : {true, false}) {
     for (std::int64_t window : {0, 150}) {
       const AttentionShape shape = shape_of(B, G, G, 8, causal, window);
-      expect_same_bits_for_any_workers<float>(whole("one document", shape, T));
-      expect_same_bits_for_any_workers<double>(whole("documents", shape, T, 260));
+      expect_attention_of_any_workers<float>(whole("one document", shape, T));
+      expect_attention_of_any_workers<double>(whole("documents", shape, T, 260));
     }
   }
   const AttentionShape shape = shape_of(B, G, G, 8);
-  expect_same_bits_for_any_workers<float>({"off the grid", shape, {{70, 1, T}}, {{{70, 1, 200}, {300, 1, T - 200}}}});
-  expect_same_bits_for_any_workers<float>({"striped", shape, {{1, 3, T}}, {{{2, 3, T}}}});
+  expect_attention_of_any_workers<float>({"off the grid", shape, {{70, 1, T}}, {{{70, 1, 200}, {300, 1, T - 200}}}});
+  expect_attention_of_any_workers<float>({"striped", shape, {{1, 3, T}}, {{{2, 3, T}}}});
 }
 
 /// A contiguous causal ring whose shards end at tile edges adds in the order of one device, dk and dv included: they
