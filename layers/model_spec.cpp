@@ -170,6 +170,7 @@ void check_spec(const ModelSpec& spec) {
     return layer.rope && (layer.frequencies < 0 || layer.frequencies >= std::ssize(spec.ropes));
   };
   refuse_if(spec.layers.empty(), "it needs at least one layer");
+  refuse_if(!spec.norm_before && !spec.norm_after, "it needs a norm before or after each half of a block");
   refuse_if(!spec.gated_feedforward && spec.activation != Activation::gelu,
             "a feedforward without a gate has gelu alone, no other activation has a kernel of its own");
   refuse_if(spec.positions == Positions::learned && spec.max_position_embeddings < 1,

@@ -104,6 +104,8 @@ TEST_P(RefusedSpec, InOneSentence) {
 INSTANTIATE_TEST_SUITE_P(
     Traits, RefusedSpec,
     ::testing::Values(Refusal{"NoLayers", [](ModelSpec& spec) { spec.layers.clear(); }, "it needs at least one layer"},
+                      Refusal{"NoNorms", [](ModelSpec& spec) { spec.norm_before = false; },
+                              "it needs a norm before or after each half of a block"},
                       Refusal{
                           "PlainSilu", [](ModelSpec& spec) { spec.gated_feedforward = false; },
                           "a feedforward without a gate has gelu alone, no other activation has a kernel of its own"},
