@@ -32,9 +32,10 @@ void add_options(CommandLine& app, ExtensionRequest& asked) {
       ->required()
       ->transform(to_whole_path());
   texts("TEXT", asked.texts, "files and folders of text to train on, or patterns")->required();
-  app.add_option("--output", asked.output, "DIR", "the folder of all that it makes");
+  app.add_option("--output", asked.output, "DIR", "the folder for all output");
   app.add_tokens("--to", asked.to, "N", "tokens of the new context, e.g. 16K")->required()->check(at_least(64));
-  app.add_tokens("--from", asked.from, "N", "tokens that the model knows (default: as its files say)")
+  app.add_tokens("--from", asked.from, "N",
+                 "context in tokens that the model was trained for (default: as its files say)")
       ->check(at_least(1));
   app.add_real("--theta", asked.theta, real_above(0), "X",
                "a new rope_theta (default: YaRN, by the factor of the two lengths)");
@@ -58,16 +59,16 @@ void add_options(CommandLine& app, ExtensionRequest& asked) {
       ->check(within(0, 100));
   app.add_option("--hardware", asked.hardware, "NAME|FILE",
                  "for the expected time, as of plan (default: this machine, which takes a minute to measure)");
-  app.add_flag("--plan", asked.plan_only, "only say what it takes: time and memory");
+  app.add_flag("--plan", asked.plan_only, "only print the expected time and memory");
 }
 
-/// Returns the options that were given, but for --plan, and where the output goes.
+/// Returns the options that were given, but for those that change no result, and where the output goes.
 OptionValues options_of(const CommandLine& app, const ExtensionRequest& asked) {
   OptionValues values;
   for (const CLI::Option* const option : app.get_options()) {
     if (option->count() > 0) values[option->get_name()] = fmt::format("{}", fmt::join(option->results(), " "));
   }
-  values.erase("--plan");
+  for (const char* const option : {"--plan", "--hardware"}) values.erase(option);
   values["--output"] = asked.output;
   return values;
 }
@@ -80,7 +81,8 @@ void run_words(const std::vector<std::string>& words) {
   const int code = run_command(words[0].c_str(), static_cast<int>(words.size()), arguments.data());
   if (code == 0) return;
   fail(static_cast<ExitCode>(code),
-       "{} did not finish, as it says above; the same command line continues, and other options need another --output",
+       "{} did not finish (see its message above); run the same command line to continue, or choose another --output "
+       "for other options",
        words[0]);
 }
 
@@ -89,8 +91,8 @@ int run(int argc, char** argv) {
       "Give a model a longer context, and show the result. Trains it on texts, first at half of the new length, "
       "and evaluates it before and after; says time and memory beforehand. E.g.:\n"
       "  extend SmolLM2-135M books/ --to 16K --held-out bible.txt --short articles/\n"
-      "Ended at any moment and called again with the same options, it continues; a model or a text that has changed in "
-      "between is refused. index.html in the folder of --output shows the result, and model is the model.",
+      "To continue after an interruption, run it again with the same options; it refuses a model or a text that has "
+      "changed in between. index.html in the folder of --output shows the result, and model is the model.",
       "extend"};
   ExtensionRequest asked;
   add_options(app, asked);
@@ -100,7 +102,7 @@ int run(int argc, char** argv) {
     fail(ExitCode::usage, "start extend as one process: its ranks are threads, as many as --ring says");
   }
   if (!is_hugging_face_folder(asked.model)) {
-    fail(ExitCode::usage, "{}: is no Hugging Face folder: it has no config.json (export makes one of a run){}",
+    fail(ExitCode::usage, "{}: is not a Hugging Face folder: it has no config.json (export makes one of a run){}",
          asked.model, hub_hint(asked.model));
   }
   if (!asked.hardware.empty()) asked.hardware = find_hardware(asked.hardware);

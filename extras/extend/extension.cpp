@@ -19,6 +19,7 @@
 #include "framework/storage/strict_json.h"
 #include "layers/check_model.h"
 #include "train/models/model_source.h"
+#include "train/programs/program.h"
 #include "train/run/config_lookup.h"
 #include "train/run/run_folder.h"
 #include "train/trainer.h"
@@ -40,7 +41,8 @@ std::int64_t known_length(const ExtensionRequest& request) {
   const std::int64_t from = request.from > 0 ? request.from : own;
   if (from == 0) fail(ExitCode::usage, "{} does not say how long its context is: give --from", request.model);
   if (request.to > from) return from;
-  fail(ExitCode::usage, "--to {}: is no more than the {} tokens that {} knows", request.to, from, request.model);
+  fail(ExitCode::usage, "--to {}: must be more than the {} tokens that {} was trained for", request.to, from,
+       request.model);
 }
 
 class Extension {
@@ -237,8 +239,8 @@ checkpoint: {{interval: 1, keep: 2}}
          {"expected", expected_},
          {"taken, without calls that were ended", taken}});
     write_file(at("index.html"), page.html, ExitCode::usage);
-    print_result(fmt::format("\n{}\npage: {}\nmodel: {}\nnext: report {} --plan {}\n", page.text, at("index.html"),
-                             at("model"), at("run"), at("plan.json")));
+    print_result(fmt::format("\n{}\npage: {}\nmodel: {}\nnext: {}report {} --plan {}\n", page.text, at("index.html"),
+                             at("model"), command_prefix(), at("run"), at("plan.json")));
   }
 
   const ExtensionRequest& asked_;

@@ -35,14 +35,13 @@ void check_options(const std::string& path, OptionValues before, OptionValues no
   for (const auto& [option, value] : before) {
     if (now[option] == value) continue;
     fail(ExitCode::usage,
-         "{} was begun with {} '{}', and now it is '{}': repeat the former, or choose another --output", path, option,
-         value, now[option]);
+         "{} was started with {} '{}', and now it is '{}': use the first value again, or choose another --output", path,
+         option, value, now[option]);
   }
 }
 
 [[noreturn]] void refuse_input(const std::string& path, const char* what, const std::string& part) {
-  fail(ExitCode::usage, "{}: {} since extend read it ({}); put back what was there, or choose another --output", path,
-       what, part);
+  fail(ExitCode::usage, "{}: {} since extend read it ({}); restore it, or choose another --output", path, what, part);
 }
 
 }  // namespace
@@ -67,7 +66,7 @@ void ExtensionFolder::read_record() {
     options_ = record.at("options").get<OptionValues>();
     records_ = record.at("parts").get<std::map<std::string, PartRecord>>();
   } catch (const std::exception& error) {
-    fail(ExitCode::usage, "{}: is no record of extend ({}); choose another --output", at(record_name), error.what());
+    fail(ExitCode::usage, "{}: is not a record of extend ({}); choose another --output", at(record_name), error.what());
   }
 }
 
@@ -104,7 +103,7 @@ void ExtensionFolder::check_inputs(const ExtensionPart& part) const {
     for (const auto& [path, hash] : record.read) {
       const auto now = part.reads.find(path);
       if (now != part.reads.end() && now->second != hash) refuse_input(path, "has changed", name);
-      if (now == part.reads.end() && name == part.name) refuse_input(path, "is no input any more", name);
+      if (now == part.reads.end() && name == part.name) refuse_input(path, "is no longer an input", name);
     }
   }
   const auto own = records_.find(part.name);

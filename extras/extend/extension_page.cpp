@@ -80,7 +80,7 @@ Rows verdicts(const Evaluations& of, std::int64_t to) {
 std::string curves(const Evaluations& of, std::int64_t from, std::int64_t to) {
   constexpr double first = 64;  // the few positions before it would squeeze the others
   Chart chart{.title = "nll by position",
-              .unit = fmt::format("nats a token, in windows of {}; the model knew {}", to, from),
+              .unit = fmt::format("nats a token, in windows of {}; the model was trained for {}", to, from),
               .x_name = "position",
               .log_x = true};
   for (const char* const name : {"before", "scaled", "after"}) {
@@ -152,7 +152,7 @@ ExtensionPage extension_page(const std::string& folder, std::int64_t from, std::
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    fail(ExitCode::usage, "{}: its evaluations have another form than what evaluate writes: {}", folder, error.what());
+    fail(ExitCode::usage, "{}: its evaluations do not have the form that evaluate writes: {}", folder, error.what());
   }
 }
 

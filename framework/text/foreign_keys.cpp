@@ -9,7 +9,7 @@ namespace ringtrain {
 namespace {
 
 /// A key of ours, and the names that others have for it, each between spaces.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 36> names_elsewhere{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 38> names_elsewhere{{
     {"model.from", " model_name_or_path base_model pretrained_model_name_or_path hf_assets_path init_from "},
     {"model.architecture", " model_type architectures "},
     {"model.hidden_size", " n_embd d_model dim embed_dim model_dim "},
@@ -40,7 +40,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 36> names_el
     {"training.micro_batch_size", " per_device_train_batch_size local_batch_size train_micro_batch_size_per_gpu "},
     {"training.steps", " max_steps train_iters num_steps max_iters total_steps "},
     {epochs, " num_train_epochs num_epochs "},
-    {"training.dtype", " precision mixed_precision torch_dtype fp16 fp32 mixed_precision_param "},
+    {"training.dtype", " precision mixed_precision torch_dtype fp16 fp32 bf16 mixed_precision_param "},
     {"training.recompute",
      " gradient_checkpointing activation_checkpointing activation_checkpoint "
      "recompute_granularity "},
@@ -50,9 +50,11 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 36> names_el
     {"optimizer.lr", " learning_rate max_lr peak_lr "},
     {"optimizer.betas", " adam_beta1 adam_beta2 beta1 beta2 "},
     {"optimizer.max_grad_norm", " clip_grad grad_clip gradient_clipping clip_grad_norm max_norm "},
+    {"lr_scheduler.type", " lr_scheduler_type lr_decay_style "},
     {"lr_scheduler.warmup_steps", " warmup warmup_iters lr_warmup_iters num_warmup_steps "},
     {"lr_scheduler.min_lr_ratio", " min_lr min_lr_factor lr_min "},
     {"checkpoint.interval", " save_steps save_interval saves_per_epoch ckpt_interval "},
+    {"evaluation.interval", " eval_steps eval_interval evals_per_epoch "},
     {"checkpoint.keep", " save_total_limit keep_latest_k "},
 }};
 

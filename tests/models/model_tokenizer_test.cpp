@@ -96,6 +96,7 @@ TEST_F(ModelTokenizer, AFolderRefusesTheTokensOfAnotherTokenizer) {
 }
 
 TEST_F(ModelTokenizer, ARunKeepsToItsTokensAndCarriesTheTokenizerOn) {
+  std::ofstream(at("own.h5.tokenizer/chat_template.jinja")) << "{{ another }}";  // as conversations were rendered
   expect_code(train({"--init-from", "model", "--stop-after", "1"}), 0);
   EXPECT_EQ(content_of(at("run/tokenizer/tokenizer.json")), content_of(at("model/tokenizer.json")));
   const auto own = load_tokenizer(at("model"));
@@ -116,7 +117,7 @@ TEST_F(ModelTokenizer, ARunKeepsToItsTokensAndCarriesTheTokenizerOn) {
   const ChildResult exported = run_child("export", {"--checkpoint", "run", "--output", "out"}, folder);
   expect_code(exported, 0);
   for (const char* name : {"tokenizer.json", "chat_template.jinja"}) {
-    EXPECT_EQ(content_of(at("out/") + name), content_of(at("elsewhere/") + name)) << name;
+    EXPECT_EQ(content_of(at("out/") + name), content_of(at("own.h5.tokenizer/") + name)) << name;
     EXPECT_NE(exported.out.find(name), std::string::npos) << exported.out;
   }
   // The model's own end, and that of the documents that it was trained on.

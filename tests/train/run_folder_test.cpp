@@ -163,9 +163,10 @@ TEST_F(RunFolders, ARunGoesOnWithItsOwnConfig) {
   EXPECT_EQ(run_child("train", {"--resume", "run", "--output", "on", "--set", "training.steps=6"}, folder).code, 0);
   EXPECT_EQ(steps("on"), (std::vector<double>{6}));
   for (const std::vector<std::string>& more :
-       {std::vector<std::string>{}, {"--resume"}, {"--resume", "nowhere"}, {"--output", "nowhere", "--resume"}}) {
+       {std::vector<std::string>{}, {"--resume"}, {"--output", "nowhere", "--resume"}}) {
     expect_refused(run_child("train", more, folder), 2, {"--config is required"});
   }
+  expect_refused(run_child("train", {"--resume", "nowhere"}, folder), 2, {"--resume: nowhere does not exist"});
 }
 
 TEST_F(RunFolders, WhatAKilledStartLeftIsSweptAndNothingElse) {

@@ -20,7 +20,7 @@ std::string own_tokenizer_hash(const ModelSource& source, std::optional<std::str
     return has_tokenizer(source) ? read_tokenizer_identity(source.tokenizer, ExitCode::checkpoint) : "";
   } catch (const Error& error) {
     if (error.code() == ExitCode::checkpoint) throw;
-    remark = fmt::format("whether the tokens are those of {} is not known, as its tokenizer is not read: {}",
+    remark = fmt::format("cannot check that the tokens are those of {}, because its tokenizer cannot be read: {}",
                          source.path, error.what());
     return "";
   }
@@ -34,7 +34,7 @@ std::string tokenizer_of_data(const Corpus& corpus, std::optional<std::string>& 
   if (hash.empty() || !is_directory(folder)) return "";
   try {
     if (read_tokenizer_identity(folder) == hash) return folder;
-    remark = fmt::format("{} holds another tokenizer than that of {}, so the run does not keep it", folder,
+    remark = fmt::format("{} contains another tokenizer than that of {}, so the run does not keep it", folder,
                          corpus.files.front()->path());
   } catch (const Error& error) {
     remark = fmt::format("the run keeps no tokenizer: {}", error.what());
@@ -63,8 +63,8 @@ void check_tokenizer(const ModelSource& source, const Tokenizer& tokenizer, cons
   const std::string& hash = source.checkpoint->manifest.tokenizer_hash;
   if (hash.empty() || hash == tokenizer.identity()) return;
   fail(ExitCode::data,
-       "{} was trained on tokens of another tokenizer than {} (hashes {} and {}); name the one that its data were made "
-       "with by --tokenizer, or give ids by --tokens",
+       "{} was trained on tokens of another tokenizer than {} (hashes {} and {}); name the tokenizer of its data with "
+       "--tokenizer, or give ids by --tokens",
        source.path, path, hash, tokenizer.identity());
 }
 
@@ -92,7 +92,12 @@ std::optional<std::string> keep_tokenizer(const ModelSource* source, const Corpu
   ids.add({{}, {corpus.files.front()->end_of_document()}});
   ids.add(read_generation_config(tokenizer_beside(corpus.files.front()->path())));
   std::optional<std::string> remark;
-  const std::string from = source && has_tokenizer(*source) ? source->tokenizer : tokenizer_of_data(corpus, remark);
+  // That of the data first, for it may have a chat template that the model's does not have.
+  std::string from = tokenizer_of_data(corpus, remark);
+  if (source && has_tokenizer(*source) && (from.empty() || from == "bytes")) {
+    from = source->tokenizer;
+    remark.reset();
+  }
   OutputFolder output(folder, ExitCode::usage);
   carry_tokenizer(from, output.content(), ids, OwnGeneration::kept, ExitCode::usage);
   output.publish();

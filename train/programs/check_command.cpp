@@ -46,7 +46,7 @@ void add_run_flags(CommandLine& app, CheckFlags& flags) {
   app.add_option("--dump", options.train.dump.folder, "DIR",
                  "the folder for the step's tensors, which all ranks must see; an earlier dump in it is replaced "
                  "(default: <config's name>.check)");
-  app.add_flag("--keep", options.keep, "keep the dump of a right run, too, for --compare");
+  app.add_flag("--keep", options.keep, "also keep the dump of a right run, for --compare");
 }
 
 void add_comparison_flags(CommandLine& app, CheckFlags& flags) {
@@ -56,11 +56,11 @@ void add_comparison_flags(CommandLine& app, CheckFlags& flags) {
                      "--dump-step, check --keep), and all that do; ends with 5 if one does")
           ->expected(2);
   app.add_real("--tolerance", flags.relative, real_at_least(0), "X",
-               "with --compare: the largest difference that counts as none, as a part of the tensor's maximum "
+               "with --compare: ignore differences up to this fraction of the tensor's maximum "
                "(default: 1e-12 between two float64 dumps, 1e-5 with float32, 0.05 with bfloat16)")
       ->needs(compare);
   app.add_real("--absolute", flags.absolute, real_at_least(0), "X",
-               "with --compare: the largest difference that counts as none, whatever the maximum (default: a "
+               "with --compare: ignore differences up to this, whatever the maximum (default: a "
                "thousandth of the tolerance; some gradients are zero but for rounding)")
       ->needs(compare);
 }
@@ -76,7 +76,7 @@ bool parse(CheckFlags& flags, int argc, char** argv, bool prints) {
       "check"};
   add_run_flags(app, flags);
   add_comparison_flags(app, flags);
-  app.add_option("--output", flags.output, "FILE.json", "write the result to FILE, too; replaces an earlier one");
+  app.add_option("--output", flags.output, "FILE.json", "also write the result to FILE; replaces an earlier one");
   if (!parse_command_line(app, argc, argv, prints)) return false;
   if (!flags.dumps.empty()) return true;
   if (flags.config.empty()) fail(ExitCode::usage, "--config is required, unless --compare names two dumps");

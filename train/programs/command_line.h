@@ -67,7 +67,7 @@ CLI::Validator number(Number low = std::numeric_limits<Number>::lowest(),
   const auto check = [=](std::string& text) {
     const std::optional<Number> value = number_of<Number>(text);
     if (value && *value >= low && *value <= high) return std::string();  // NaN and infinity are not
-    if (std::is_integral_v<Number>) return fmt::format("{} is no whole number from {} to {}", text, low, high);
+    if (std::is_integral_v<Number>) return fmt::format("{} is not a whole number from {} to {}", text, low, high);
     return fmt::format("{} must be a finite number{}{}", text, meaning.empty() ? "" : ": ", meaning);
   };
   return CLI::Validator(check, meaning.empty() ? "" : bounds_mark + meaning);
@@ -83,7 +83,7 @@ inline CLI::Validator within(std::int64_t low, std::int64_t high) {
 /// Returns the check that a text is one of these words.
 inline CLI::Validator one_of(const std::vector<std::string>& words) {
   const auto check = [=](std::string& text) {
-    return std::ranges::count(words, text) > 0 ? "" : fmt::format("{} is none of {}", text, fmt::join(words, ", "));
+    return std::ranges::count(words, text) > 0 ? "" : fmt::format("{} is not one of {}", text, fmt::join(words, ", "));
   };
   return CLI::Validator(check, "");
 }
@@ -171,8 +171,8 @@ class CommandLine : public CLI::App {
       const auto& [former, name] = *renamed;
       argument.replace(0, former.size(), name);
       if (!tells) continue;
-      write_message(stderr, fmt::format("{}: {} is called {} now; the former name works until version 0.3\n",
-                                        get_name(), former, name));
+      write_message(stderr, fmt::format("{}: {} is called {} now; the old name works until version 0.3\n", get_name(),
+                                        former, name));
     }
     return arguments;
   }
@@ -192,7 +192,7 @@ class CommandLine : public CLI::App {
     add_option("--dtype", options.dtype, "float32|float64|bfloat16",
                "of the arithmetic (default: the checkpoint's; else float32)")
         ->check(one_of({"float32", "float64", "bfloat16"}));
-    add_flag("--share-gpu", options.share_gpu, "as the key mesh.share_gpu, for checking: processes share a GPU");
+    add_flag("--share-gpu", options.share_gpu, "like the key mesh.share_gpu, for checking: processes share a GPU");
   }
 
  private:

@@ -63,8 +63,8 @@ void add_targets(CommandLine& app, EvaluationRequest& request) {
       app.add_flag("--by-position", request.by_position,
                    "also score all predictions of the same windows, in buckets of their position");
   app.add_tokens("--stride", request.stride, "N",
-                 "score whole documents by windows of the context length that move by N tokens: each token once, "
-                 "the document's first excepted; with N the context length, each window's first")
+                 "score whole documents with windows of the context length that move by N tokens: each token once, "
+                 "except the first of a document (if N is the context length, of a window)")
       ->check(at_least(1))
       ->excludes(target_tokens)
       ->excludes(target_blocks)
@@ -80,8 +80,9 @@ void add_targets(CommandLine& app, EvaluationRequest& request) {
 bool parse(Arguments& arguments, int argc, char** argv, bool print) {
   CommandLine app{
       "Perplexity of a checkpoint at several context lengths. Every length scores the same target tokens: blocks at "
-      "ends of contexts inside single documents, or, with --stride, all tokens of those documents. Of a file that the "
-      "checkpoint was trained on they lie in its validation part; any other file is scored whole. Prints a table to "
+      "ends of contexts inside single documents, or, with --stride, all tokens of those documents. In a file that the "
+      "checkpoint was trained on, only the validation part is scored; any other file is scored whole. Prints a table "
+      "to "
       "stdout.",
       "evaluate"};
   EvaluationOptions& options = arguments.options;
@@ -104,15 +105,14 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
       "not the result");
   add_targets(app, options.request);
   add_begin_token(app, options.begin_token, "the token before each window (default: that of the file's documents)");
-  app.add_option(
-         "--set", options.settings, "KEY.PATH=VALUE",
-         "change a key of the model that leaves its weights as they are, e.g. --set model.rope_scaling.type=yarn; "
-         "may be repeated")
+  app.add_option("--set", options.settings, "KEY.PATH=VALUE",
+                 "change a key of the model that does not affect its weights, e.g. --set model.rope_scaling.type=yarn; "
+                 "may be repeated")
       ->allow_extra_args(false);
   const auto metrics = add_metric_flags(app);
   app.add_computation(options);
   app.add_option("--output", arguments.output, "FILE.json",
-                 "write the results as JSON, too; replaces those of an earlier evaluation");
+                 "also write the results as JSON; replaces those of an earlier evaluation");
   app.add_option("--per-token", arguments.per_token, "FILE.jsonl",
                  "write the score of every token, a line of JSON each; replaces an earlier file of this kind");
   if (!parse_command_line(app, argc, argv, print)) return false;

@@ -27,7 +27,7 @@ void write(const ModelSource& source, const ExportOptions& options) {
   const SignalGuard guard;
   announce_signals({.program = "export", .first = "", .second = "ended at once; nothing was written"});
   const ExportSummary summary = export_model(source, options);
-  print_result(fmt::format("{}: {} parameters of {} as {}, {} in {} file{}; carried along: {}\n", options.output,
+  print_result(fmt::format("{}: {} parameters of {} as {}, {} in {} file{}; copied: {}\n", options.output,
                            human_count(static_cast<double>(summary.parameters)), source.path, torch_name(options.dtype),
                            human_bytes(static_cast<double>(summary.bytes)), summary.files.size(),
                            summary.files.size() == 1 ? "" : "s",
@@ -58,7 +58,7 @@ int ringtrain::export_command(int argc, char** argv) {
       ->default_str("50GB");
   bool merge = false;
   app.add_flag("--merge", merge,
-               "adapters (lora) and their base as one model, without which adapters are a PEFT folder");
+               "merge adapters (lora) and their base into one model; without this flag, adapters become a PEFT folder");
   if (!parse_command_line(app, argc, argv)) return 0;
 
   check_export(checkpoint, options);

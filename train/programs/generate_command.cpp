@@ -20,7 +20,9 @@ std::string read_standard_input(std::int64_t most) {
   while (const std::size_t bytes = std::fread(buffer, 1, sizeof buffer, stdin)) {
     text.append(buffer, bytes);
     if (std::ssize(text) > most) {
-      fail(ExitCode::usage, "-: more than {} bytes came, and no prompt of so many fits into the model's context", most);
+      fail(ExitCode::usage,
+           "-: the standard input has more than {} bytes, and no prompt of that size fits into the model's context",
+           most);
     }
   }
   if (std::ferror(stdin)) fail(ExitCode::usage, "-: the standard input cannot be read");
@@ -37,7 +39,7 @@ void add_prompt_flags(CommandLine& app, GenerateFlags& flags) {
   GenerationOptions& options = flags.options;
   app.add_option("--prompt", options.prompt, "TEXT", "the prompt, by one of these five");
   app.add_option("--prompt-file", flags.prompt_file, "FILE", "a file that is the prompt");
-  app.add_refused("--chat", "is gone: `python -m ringtrain_data chat` answers conversations: docs/datasets.md");
+  app.add_refused("--chat", "was removed: use `python -m ringtrain_data chat` for conversations (docs/datasets.md)");
   auto* tokens_file = app.add_option("--tokens-file", options.tokens_file, "FILE|-",
                                      "a file with the prompt's token ids, or the standard input: decimal, with white "
                                      "space between them; the new ones are printed as ids");
@@ -47,9 +49,9 @@ void add_prompt_flags(CommandLine& app, GenerateFlags& flags) {
           ->check(number<std::int32_t>());
   app.add_option("STDIN", flags.dash, "-", "-: the standard input is the prompt")->check(one_of({"-"}));
   app.add_option("--tokenizer", options.tokenizer, "PATH",
-                 "bytes, a folder or a file (default: the model's own; of a run that has none bytes)");
+                 "bytes, a folder or a file (default: the model's tokenizer, or bytes for a run without one)");
   app.add_choice<bool>("--special-tokens", options.parse_special, {{"text", false}, {"parse", true}},
-                       "what <|im_start|> and its like are within the prompt")
+                       "how to read <|im_start|> and similar names in the prompt")
       ->default_str("text")
       ->excludes(tokens)
       ->excludes(tokens_file);
@@ -68,15 +70,15 @@ void add_sampling_flags(CommandLine& app, SamplingOptions& sampling) {
   add_real("--top-p", sampling.top_p, "P", "draw among the fewest likeliest tokens whose probabilities sum to P");
   add_real("--min-p", sampling.min_p, "P", "draw among tokens at least P times as probable as the likeliest");
   add_real("--repetition-penalty", sampling.repetition_penalty, "R",
-           "divides the positive logits of tokens that were there, multiplies the negative ones");
-  app.add_option("--seed", sampling.seed, "S", "of the draws: the same seed gives the same text")
+           "divides the positive logits of tokens that have occurred, and multiplies the negative ones");
+  app.add_option("--seed", sampling.seed, "S", "of the sampling: the same seed gives the same text")
       ->capture_default_str();
 }
 
 /// Declares the command line. Returns false if only help was wanted.
 bool parse(GenerateFlags& flags, int argc, char** argv, bool prints) {
   CommandLine app{
-      "Writes text after a prompt, as a model would go on. Text goes to stdout as it comes, rates to stderr. "
+      "Continues a prompt with a model. Prints the text to stdout as it is generated, and rates to stderr. "
       "Keys and values stay on the rank that holds their positions.\n\n"
       "example: generate --checkpoint runs/long_ctx --prompt \"int main(\" --max-new-tokens 200 --temperature 0.8\n",
       "generate"};
@@ -85,16 +87,18 @@ bool parse(GenerateFlags& flags, int argc, char** argv, bool prints) {
                  "a run (its newest checkpoint), a checkpoint, or a Hugging Face folder")
       ->required();
   add_prompt_flags(app, flags);
-  app.add_tokens("--max-new-tokens", options.max_new_tokens, "N", "how many tokens to add at most")->check(at_least(1));
+  app.add_tokens("--max-new-tokens", options.max_new_tokens, "N", "the largest number of tokens to add")
+      ->check(at_least(1));
   add_sampling_flags(app, options.sampling);
   app.add_option("--stop", options.stops, "TEXT", "end before this text; may be given several times")
       ->expected(1)
       ->take_all()
       ->excludes(app.get_option("--tokens"))
       ->excludes(app.get_option("--tokens-file"));
-  app.add_option("--stop-token", options.stop_tokens, "ID,...", "end at these tokens, too, which are not printed")
+  app.add_option("--stop-token", options.stop_tokens, "ID,...", "also end at these tokens, which are not printed")
       ->delimiter(',');
-  app.add_flag("--raw", options.raw, "print bytes as they come: nothing is replaced or left out, no newline is added")
+  app.add_flag("--raw", options.raw,
+               "print bytes as they are generated: nothing is replaced or left out, no newline is added")
       ->excludes(app.get_option("--tokens"))
       ->excludes(app.get_option("--tokens-file"));
   app.add_option("--mesh", flags.mesh, "1xN", "sequence ranks that share prompt and cache");
@@ -135,6 +139,7 @@ int ringtrain::generate_command(int argc, char** argv, Launcher& launcher) {
   const GenerationSummary summary = generate_from_checkpoint(flags.options, launcher, write_results);
   if (!launcher.is_rank_zero()) return 0;
   if (!flags.options.raw) write_results("\n");
+  flush_results();  // before the messages, which would follow on the text's line
   for (const std::string& sentence : summary.remarks) write_message(stderr, "generate: " + sentence + "\n");
   write_message(stderr, "generate: " + summary_text(summary) + "\n");
   return 0;

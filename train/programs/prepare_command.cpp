@@ -36,12 +36,12 @@ struct PrepareFlags {
 
 void add_file_flags(CommandLine& app, PrepareFlags& flags) {
   app.add_option("--input", flags.inputs, "PATH",
-                 "Files and folders of text, or patterns; folders with all below them");
+                 "Files and folders of text, or patterns; folders are read with all their subfolders");
   app.add_option("--output", flags.file.output, "FILE.h5", "The token file to make; it must not exist yet")->required();
   app.add_real("--validation-fraction", flags.file.validation_fraction, real_within(0, 0.99), "X",
                "Share of the documents that training never sees; above 0 it is at least one document")
       ->capture_default_str();
-  app.add_option("--seed", flags.seed, "S", "Of the documents' order, and of all that is synthetic")
+  app.add_option("--seed", flags.seed, "S", "Seed of the documents' order and of synthetic corpora")
       ->check(at_least(0));
 }
 
@@ -49,7 +49,7 @@ void add_text_flags(CommandLine& app, PrepareFlags& flags) {
   app.add_option("--tokenizer", flags.tokenizer, "PATH", "bytes, or a tokenizer.json, or a folder that holds one");
   app.add_choice<SpecialTokens>("--special-tokens", flags.text.special,
                                 {{"text", SpecialTokens::text}, {"parse", SpecialTokens::parse}},
-                                "What <|endoftext|> and its like are within texts")
+                                "How to read <|endoftext|> and similar names in texts")
       ->default_str("text");
   app.add_option(
       "--document-start", flags.document_start, "TOKEN",
@@ -61,12 +61,13 @@ void add_text_flags(CommandLine& app, PrepareFlags& flags) {
   app.add_option("--text-field", flags.text.json.text_field, "NAME", "JSONL: the field that holds a document's text");
   app.add_flag("--skip-broken-lines", flags.text.skip_broken_lines, "JSONL: leave broken lines out, and count them");
   for (const char* flag : {"--chat", "--train-on"}) {
-    app.add_refused(flag,
-                    "is gone: conversations become a token file by `python -m ringtrain_data convert`: "
-                    "docs/datasets.md");
+    app.add_refused(
+        flag,
+        "was removed: make a token file of conversations with `python -m ringtrain_data convert` (docs/datasets.md)");
   }
   flags.text.threads = 0;  // all cores
-  app.add_option("--threads", flags.text.threads, "N", "That tokenize (default: one a core)")->check(within(1, 1024));
+  app.add_option("--threads", flags.text.threads, "N", "Threads that tokenize (default: one per core)")
+      ->check(within(1, 1024));
 }
 
 void add_recall_flags(CommandLine& app, PrepareFlags& flags) {
@@ -96,7 +97,7 @@ bool parse(PrepareFlags& flags, int argc, char** argv) {
       "  prepare --input 'shards/*.jsonl.zst' --tokenizer models/SmolLM2-135M --output web.h5\n"
       "  prepare --synthetic recall --documents 500 --length 4096 --output recall.h5\n\n"
       "Exit codes: 0 done, 2 usage or an output that cannot be written, 3 an input that cannot be read, "
-      "130 or 143 after SIGINT or SIGTERM. Whatever the end, but for 0 nothing is left.");
+      "130 or 143 after SIGINT or SIGTERM. Unless the exit code is 0, no output is left.");
   add_file_flags(app, flags);
   add_text_flags(app, flags);
   add_recall_flags(app, flags);
@@ -238,7 +239,7 @@ void print_left_out(const SourceList& sources, const CorpusSummary& summary) {
     print("lines left out", "{} broken, {} without text", summary.broken_lines, summary.empty_lines);
   }
   if (summary.replaced > 0) {
-    print("replaced", "{} stretches of bytes that are no UTF-8, or halves of surrogate pairs, by U+FFFD",
+    print("replaced", "{} stretches of bytes that are not UTF-8, or halves of surrogate pairs, by U+FFFD",
           grouped(summary.replaced));
   }
 }

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #endif
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -13,6 +14,7 @@
 
 #include "framework/error.h"
 #include "framework/standard_streams.h"
+#include "framework/storage/files.h"
 #include "framework/system/signals.h"
 
 namespace ringtrain {
@@ -49,6 +51,13 @@ void set_up_heap() {
 }
 
 }  // namespace
+
+std::string command_prefix() {
+  const std::string called = program_invocation_name;
+  const std::string name = file_name(called);
+  if (called.find("/libexec/") != std::string::npos) return "ringtrain ";  // an installed program starts this one
+  return name == "ringtrain" ? called + " " : called.substr(0, called.size() - name.size());
+}
 
 int run_program(const char* name, const std::function<int()>& body) {
   claim_standard_streams();

@@ -2,10 +2,14 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "parallel/launch/launcher.h"
 
 namespace ringtrain {
+
+/// Returns what a user types before the name of another command: "build/release/bin/", or "ringtrain ".
+std::string command_prefix();
 
 /// Runs body and returns its exit code; of an Error, prints "NAME: sentence" and returns its code. Any other exception
 /// is our own fault: 70. Takes the standard streams and signals into its hands first; output that did not reach stdout

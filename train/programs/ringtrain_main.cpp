@@ -59,7 +59,8 @@ std::string help() {
   return text +
          "\nringtrain COMMAND --help lists the flags of a command, ringtrain --version prints this build.\n"
          "Exit codes: 0 done, 2 usage or config, 3 data, 4 checkpoint, 5 numeric, 6 a rank, 7 device, 8 ended "
-         "unsaved by a second signal, 70 our own fault, 130 and 143 stopped and saved by SIGINT or another signal.\n";
+         "unsaved by a second signal, 70 a bug in ringtrain, 130 and 143 stopped and saved by SIGINT or another "
+         "signal.\n";
 }
 
 /// Returns where a program may be, the likeliest first: where it is installed, or in a build.
@@ -83,10 +84,10 @@ int answer(const std::string& word) {
            word);
     }
     const auto places = places_of(word);
-    fail(ExitCode::usage, "{} does not start, as {} or {}: build it with cmake --build BUILD --target programs", word,
+    fail(ExitCode::usage, "cannot start {} as {} or {}: build it with cmake --build BUILD --target programs", word,
          places[0], places[1]);
   } else if (word.empty()) {
-    fail(ExitCode::usage, "which command? See ringtrain --help");
+    fail(ExitCode::usage, "no command is given; see ringtrain --help");
   } else {
     std::vector<std::string> names;
     for (const Command& command : commands) names.emplace_back(command.name);

@@ -8,10 +8,12 @@
 #include "framework/config/read_config.h"
 #include "framework/profile/hash_progress.h"
 #include "framework/standard_streams.h"
+#include "framework/storage/files.h"
 #include "layers/check_model.h"
 #include "train/models/adapters/adapted_model.h"
 #include "train/programs/command_line.h"
 #include "train/programs/commands.h"
+#include "train/programs/program.h"
 #include "train/programs/version.h"
 #include "train/run/checkpoint_space.h"
 #include "train/run/config_lookup.h"
@@ -43,7 +45,7 @@ struct TrainFlags {
 /// Adds the flags that say what is trained, and from where to where.
 void add_run_flags(CommandLine& app, TrainFlags& flags) {
   app.add_option("--config", flags.config_path, "FILE",
-                 "the YAML config of the run; with --resume, the run's own serves if none is given");
+                 "the YAML config of the run; with --resume, the run's config is used if none is given");
   app.add_option("--output", flags.options.output, "DIR", "the run's folder (default: runs/<config's name>)");
   add_settings(app, flags.settings);
   flags.resume = app.add_option("--resume", flags.options.start.resume_path, "[PATH]",
@@ -106,12 +108,13 @@ void read_options(TrainFlags& flags, const Log& log) {
   options.start.resume = flags.resume->count() > 0;
   if (flags.config_path.empty() && options.start.resume) {
     const std::string& resumed = options.start.resume_path;
+    if (!resumed.empty() && !path_exists(resumed)) fail(ExitCode::usage, "--resume: {} does not exist", resumed);
     const std::string run_folder = run_folder_of(resumed.empty() ? options.output : resumed);
     if (!run_folder.empty()) flags.config_path = RunFolder(run_folder).config_path();
     if (options.output.empty()) options.output = run_folder;
   }
   if (flags.config_path.empty()) {
-    fail(ExitCode::usage, "--config is required; only --resume RUN, with a run's folder that has one, needs none");
+    fail(ExitCode::usage, "--config is required, except with --resume RUN if the run's folder has a config");
   }
   options.trace.inputs = {flags.config_path};
   options.config = read_config(flags.config_path, flags.settings, use_of(options), check_model,
@@ -125,14 +128,6 @@ void dry_run(const Run& run, const Log& log, const Launcher& launcher) {
   flush_results();
   check_plan_memory(run, launcher);
   if (launcher.is_rank_zero()) check_space(checkpoint_space(run), log);
-}
-
-/// Returns how the command `train` was called, without its own name: "build/release/bin/", or "ringtrain ".
-std::string command_prefix() {
-  const std::string called = program_invocation_name;
-  const std::string name = file_name(called);
-  if (called.find("/libexec/") != std::string::npos) return "ringtrain ";  // an installed program starts this one
-  return name == "train" ? called.substr(0, called.size() - name.size()) : called + " ";
 }
 
 /// Returns what a user may do with a run that is done, as commands.
@@ -157,7 +152,7 @@ int ringtrain::train_command(int argc, char** argv, Launcher& launcher) {
       "A run's folder holds config.yaml, metrics.jsonl (one object a line) and checkpoints/.\n"
       "SIGINT or SIGTERM: finish the step, save, and end; a second one ends at once, unsaved. SIGHUP, SIGUSR1, SIGXCPU "
       "and "
-      "SIGPWR save and end, too, however often they come.",
+      "SIGPWR also save and end, however often they are sent.",
       "train"};
   TrainFlags flags;
   app.add_flag("--help-config", flags.help_config, "print every key of a config: default, values, meaning; and exit");
@@ -186,6 +181,9 @@ int ringtrain::train_command(int argc, char** argv, Launcher& launcher) {
     return 0;
   }
   const ExitCode code = train(run, log, launcher);
+  if (code == ExitCode::done && run.last_step < run.config.training.steps) {
+    log(fmt::format("stopped after step {} of {}; --resume continues", run.last_step, run.config.training.steps));
+  }
   const bool saved = run.last_step == run.config.training.steps && run.config.checkpoint.interval >= 0;
   if (code == ExitCode::done && saved && run.start.step < run.last_step) log(next_commands(run));
   return static_cast<int>(code);

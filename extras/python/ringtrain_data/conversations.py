@@ -83,9 +83,18 @@ class ChatTemplate:
         self.one_end = re.compile(rf"\s*(?:{self.special})")
         self.ends_seen = set()  # the tokens that ended answers
 
+    # Return the template of a conversation with these tools.
+    def template(self, tools):
+        if not self.tokenizer.chat_template:
+            raise Refused("the tokenizer has no chat template; name one with --chat-template FILE.jinja", 2)
+        return self.tokenizer.get_chat_template(None, tools)
+
     def render(self, messages, tools, options, **how):
+        self.template(tools)
         try:
             return self.tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, **{**options, **how})
+        except ImportError as error:  # jinja2
+            raise Refused(str(error), 2) from error
         except Exception as error:  # whatever a template raises, or does with a message that it does not expect
             raise Refused(f"{self.where} refuses it: {type(error).__name__}: {error}") from error
 
@@ -125,10 +134,8 @@ class ChatTemplate:
         messages, weights = zip(*map(read_message, values)) if values else ((), ())
         if not messages:
             raise Refused("the conversation has no messages")
-        if not self.tokenizer.chat_template:
-            raise Refused("the tokenizer has no chat template; name one with --chat-template FILE.jinja", 2)
         options = {**self.options, **(options or {})}
-        template = self.tokenizer.get_chat_template(None, tools)
+        template = self.template(tools)
         self.check_keys(messages, template)
         answers = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
         if self.learn == "last":
