@@ -61,7 +61,7 @@ void add_document(WholeWindows& whole, const WindowRange& document, std::int64_t
 
 std::unique_ptr<TokenFile> opened_by(const TokenFileOpener& open, const std::string& name) {
   std::unique_ptr<TokenFile> file = open ? open(name) : nullptr;
-  if (!file) fail(ExitCode::usage, "{}: the program's open_tokens makes no token file of this name", name);
+  if (!file) fail(ExitCode::usage, "{}: the program's open_tokens returned no token file for this name", name);
   return file;
 }
 

@@ -94,7 +94,8 @@ const Hdf5Dataset* Hdf5TokenFile::dataset(const char* name, std::initializer_lis
     fail(ExitCode::data, "{}: dataset {} has {} dimensions, not one", path_, name, one->dims.size());
   }
   if (std::ranges::find(types, one->type) == types.end()) {
-    fail(ExitCode::data, "{}: dataset {} is of type {}, which is not one it can have", path_, name, name_of(one->type));
+    fail(ExitCode::data, "{}: dataset {} has the type {}, which is not allowed for it", path_, name,
+         name_of(one->type));
   }
   return one;
 }
@@ -104,7 +105,8 @@ void Hdf5TokenFile::check_layout() {
   weights_ = dataset("weights", {Hdf5Type::float32});
   const Hdf5Dataset* offsets = dataset("document_offsets", {Hdf5Type::int64});
   if (!tokens_ || !offsets) {
-    fail(ExitCode::data, "{} is no token file: it has no dataset {}", path_, tokens_ ? "document_offsets" : "tokens");
+    fail(ExitCode::data, "{} is not a token file: it has no dataset {}", path_,
+         tokens_ ? "document_offsets" : "tokens");
   }
   if (weights_ && weights_->count() != tokens_->count()) {
     fail(ExitCode::data, "{} has {} weights for {} tokens", path_, weights_->count(), tokens_->count());
@@ -210,7 +212,7 @@ std::unique_ptr<TokenFile> TokenFile::open(const std::string& path) {
   if (bytes == 0) fail(ExitCode::data, "the token file {} is empty (0 bytes); make it again with prepare", path);
   TokenManifest manifest = read_manifest(path);
   if (bytes != manifest.bytes) {
-    fail(ExitCode::data, "{} has {} bytes where its manifest says {}: it was {}; make it again with prepare", path,
+    fail(ExitCode::data, "{} has {} bytes, but its manifest says {}: it was {}; make it again with prepare", path,
          bytes, manifest.bytes, bytes < manifest.bytes ? "cut short" : "changed");
   }
   auto checksums = std::make_unique<const BlockChecksums>(opened);

@@ -27,7 +27,8 @@ TokenManifest parse(const std::string& text, const std::string& path) {
   reader("format_version", version);
   if (version != token_format_version) {
     fail(ExitCode::data,
-         "{} is of another version of this program: its format_version is {}, and this one reads {}; make the token "
+         "{} was written by another version of this program: its format_version is {}, but this version reads {}; make "
+         "the token "
          "file again with prepare",
          path, version, token_format_version);
   }
@@ -52,8 +53,8 @@ std::string manifest_path(const std::string& token_file) {
 TokenManifest read_manifest(const std::string& token_file) {
   const std::string path = manifest_path(token_file);
   if (!path_exists(path)) {
-    fail(ExitCode::data, "{} has no manifest {}; copy it along, or make the token file again with prepare", token_file,
-         path);
+    fail(ExitCode::data, "{} has no manifest {}; copy the manifest too, or make the token file again with prepare",
+         token_file, path);
   }
   try {
     return parse(read_file(path, ExitCode::data, max_bytes), path);

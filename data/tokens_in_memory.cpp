@@ -13,10 +13,11 @@ namespace {
 /// Throws Error(data) for sizes that check_tokens() takes for granted.
 void check_sizes(const std::string& name, const MemoryTokens& t) {
   if (t.vocab_size < 2 || t.vocab_size > INT32_MAX) {
-    fail(ExitCode::data, "{}: a vocabulary has 2 to {} tokens, but not {}", name, INT32_MAX, t.vocab_size);
+    fail(ExitCode::data, "{}: a vocabulary must have 2 to {} tokens, but this one has {}", name, INT32_MAX,
+         t.vocab_size);
   }
   if (!t.weights.empty() && t.weights.size() != t.tokens.size()) {
-    fail(ExitCode::data, "{}: {} weights of {} tokens", name, t.weights.size(), t.tokens.size());
+    fail(ExitCode::data, "{}: {} weights for {} tokens", name, t.weights.size(), t.tokens.size());
   }
   if (t.offsets.size() < 2) fail(ExitCode::data, "{}: it holds no document", name);
 }

@@ -7,7 +7,7 @@ Vocabulary::Vocabulary(std::int64_t size) : size_(size) {
 }
 
 std::string Vocabulary::refusal(std::int64_t id, std::string_view where) const {
-  return fmt::format("{}: {} is no token of this model, whose vocabulary has the ids 0 to {}", where, id, size_ - 1);
+  return fmt::format("{}: {} is not a token of this model, whose vocabulary has the ids 0 to {}", where, id, size_ - 1);
 }
 
 std::int32_t Vocabulary::token(std::int64_t id, ExitCode code, std::string_view where) const {

@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr std::string_view unpack = "unpack it, and name what it holds";
+constexpr std::string_view unpack = "unpack it, and name the files in it";
 
 struct ForeignForm {
   std::string_view what;
@@ -37,8 +37,8 @@ constexpr std::array<ForeignForm, 15> foreign_forms{{
     {"a tar archive", {".tar", ".tgz"}, "", unpack},
     {"an xz archive", {".xz"}, "\xFD\x37zXZ", unpack},
     {"a bzip2 archive", {".bz2"}, "BZh91AY", unpack},
-    {"compressed by gzip", {}, "\x1F\x8B", "let its name end in .gz, and prepare decompresses it"},
-    {"compressed by zstd", {}, "\x28\xB5\x2F\xFD", "let its name end in .zst, and prepare decompresses it"},
+    {"compressed by gzip", {}, "\x1F\x8B", "give it a name that ends in .gz, and prepare decompresses it"},
+    {"compressed by zstd", {}, "\x28\xB5\x2F\xFD", "give it a name that ends in .zst, and prepare decompresses it"},
 }};
 
 bool has_name_of(const ForeignForm& form, std::string_view path) {
@@ -121,7 +121,7 @@ bool holds_json_lines(const std::string& path) {
   }
   if (!is_json(path) || bytes == 0) return is_json_lines(path);
   if (begins_with_object(text, bytes < looked_at)) return true;
-  fail(ExitCode::data, "{} is JSON, but its lines are no objects: {}", path, convert_advice);
+  fail(ExitCode::data, "{} is JSON, but its lines are not objects: {}", path, convert_advice);
 }
 
 }  // namespace ringtrain

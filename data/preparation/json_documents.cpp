@@ -21,7 +21,7 @@ struct LineField {
 
 LineField field_of(const JsonField& field, const std::string& name, bool learned) {
   if (!field.there) throw std::runtime_error(fmt::format("no field \"{}\"", name));
-  if (!field.is_text) throw std::runtime_error(fmt::format("the field \"{}\" is no text", name));
+  if (!field.is_text) throw std::runtime_error(fmt::format("the field \"{}\" is not text", name));
   return {field.raw, learned};
 }
 

@@ -24,7 +24,7 @@ class LineScanner {
 
   JsonLine scan(std::string_view text_field) {
     JsonLine found;
-    if (!take('{')) throw std::runtime_error("no JSON object");
+    if (!take('{')) throw std::runtime_error("not a JSON object");
     for (bool first = true; !take('}'); first = false) {
       if (!first) require(',');
       const std::string name = key();
@@ -33,13 +33,13 @@ class LineScanner {
       const std::size_t begin = value();
       for (const auto& [wanted, field] : fields) {
         if (name != wanted) continue;
-        if (field->there) throw std::runtime_error(fmt::format("{} stands there twice", wanted));
+        if (field->there) throw std::runtime_error(fmt::format("{} appears twice", wanted));
         *field = field_of(line_.substr(begin, at_ - begin));
       }
       found.conversation = found.conversation || name == "messages" || name == "conversations";
     }
     skip_space();
-    if (at_ < line_.size()) refuse("something follows the object");
+    if (at_ < line_.size()) refuse("there is text after the object");
     found.conversation = found.conversation || (found.completion.there && !found.completion.is_text);
     return found;
   }
@@ -79,10 +79,10 @@ class LineScanner {
     require('"');
     const std::size_t begin = at_;
     for (; at_ < line_.size() && line_[at_] != '"'; ++at_) {
-      if (static_cast<unsigned char>(line_[at_]) < 0x20) refuse("a control character within a text");
+      if (static_cast<unsigned char>(line_[at_]) < 0x20) refuse("a control character in a string");
       if (line_[at_] == '\\') skip_escape();
     }
-    if (at_ == line_.size()) refuse("a text without an end");
+    if (at_ == line_.size()) refuse("a string without an end");
     return line_.substr(begin, at_++ - begin);
   }
   /// Goes to the last byte of an escape.

@@ -77,7 +77,7 @@ std::optional<TextBlock> BlockReader::next_line() {
     const std::size_t end = held().find('\n', looked_at);
     const std::size_t bytes = end == std::string_view::npos ? held().size() : end + 1;
     if (bytes > max_line_bytes) {
-      fail(ExitCode::data, "{}:{}: a line of more than {} bytes; cut its document in two", path, line_ + 1,
+      fail(ExitCode::data, "{}:{}: the line has more than {} bytes; split its document in two", path, line_ + 1,
            max_line_bytes);
     }
     if (end == std::string_view::npos && !at_end_) {
@@ -127,7 +127,7 @@ TextBlock BlockReader::next_text() {
       if (end == 0 && wanted < max_block_bytes) continue;
       if (end == 0) {
         fail(ExitCode::data,
-             "{}{}: {} bytes in a row hold no place where a text may be cut for this tokenizer; split the file",
+             "{}{}: the text cannot be split for this tokenizer within {} consecutive bytes; split the file",
              sources_[source_].path, is_line ? fmt::format(":{}", line_) : "", wanted);
       }
     }

@@ -48,7 +48,7 @@ class CompressedStream : public TextStream {
       if (begin_ == end_) {
         begin_ = 0;
         end_ = file_.read(buffer_.data(), buffer_.size());
-        if (end_ == 0 && inside_) damaged("what it compresses has no end");
+        if (end_ == 0 && inside_) damaged("the compressed data has no end");
         if (end_ == 0) return 0;
       }
       done = decompress(data, bytes);
@@ -89,7 +89,7 @@ class GzipStream final : public CompressedStream {
     const int result = ::inflate(&state_, Z_NO_FLUSH);
     begin_ = end_ - state_.avail_in;
     inside_ = result != Z_STREAM_END;
-    if (inside_ && result != Z_OK && result != Z_BUF_ERROR) damaged(state_.msg ? state_.msg : "no gzip file");
+    if (inside_ && result != Z_OK && result != Z_BUF_ERROR) damaged(state_.msg ? state_.msg : "not a gzip file");
     return room - state_.avail_out;
   }
 

@@ -114,7 +114,8 @@ void BpeEncoder::encode_piece(std::string_view piece, std::size_t readable, std:
 void BpeEncoder::merge_piece(std::string_view piece) {
   if (piece.size() > max_piece_bytes) {
     fail(ExitCode::data,
-         "{} bytes in a row are one piece to the tokenizer; at most {} can be; put spaces or lines into them",
+         "the tokenizer makes one piece of {} consecutive bytes, but a piece has at most {}; put spaces or line breaks "
+         "into them",
          piece.size(), max_piece_bytes);
   }
   if (model_.spec.whole_pieces_first) {
@@ -174,7 +175,7 @@ bool BpeEncoder::put_bytes(std::string_view character, std::vector<std::int32_t>
     return true;
   }
   if (spec.unknown >= 0) return false;
-  fail(ExitCode::data, "{} has no token for '{}', none for its bytes and none for what is unknown", spec.where,
+  fail(ExitCode::data, "{} has no token for '{}', none for its bytes, and none for unknown text", spec.where,
        character);
 }
 

@@ -9,7 +9,7 @@ namespace ringtrain {
 
 void check_spec(const BpeSpec& spec, ExitCode damaged) {
   const auto symbols = static_cast<std::int64_t>(spec.tokens.size());
-  if (spec.tokens.empty()) fail(damaged, "{} has no tokens; is it whole?", spec.where);
+  if (spec.tokens.empty()) fail(damaged, "{} has no tokens; is it complete?", spec.where);
   for (const Merge& merge : spec.merges) {
     for (const std::int32_t symbol : {merge.left, merge.right, merge.product}) {
       if (symbol < 0 || symbol >= symbols) {

@@ -23,8 +23,8 @@ void find_byte_symbols(BpeModel& model) {
     const auto found = model.id_of.find(std::string_view(&c, 1));
     const bool plain = byte == '\n' || (byte >= ' ' && byte <= '~');
     if (found == model.id_of.end() && plain) {
-      fail(ExitCode::data, "{} has no token for the byte 0x{:02X}, so it is no tokenizer of any bytes",
-           model.spec.where, byte);
+      fail(ExitCode::data, "{} has no token for the byte 0x{:02X}, so it cannot encode every text", model.spec.where,
+           byte);
     }
     model.byte_symbols[byte] = found == model.id_of.end() ? -1 : found->second;
   }

@@ -25,7 +25,7 @@ class ByteTokenizer final : public Tokenizer {
     return text;
   }
   std::string token_text(std::int32_t id) const override {
-    if (id < 0 || id >= byte_vocab_size) fail(ExitCode::data, "token {} is no byte, and not 256", id);
+    if (id < 0 || id >= byte_vocab_size) fail(ExitCode::data, "token {} is neither a byte nor 256", id);
     return id == ringtrain::end_of_document ? "" : std::string(1, static_cast<char>(id));
   }
   std::int64_t vocab_size() const override { return byte_vocab_size; }

@@ -44,7 +44,7 @@ std::string tokenizer_file(const std::string& path) {
   }
   if (!is_directory(path, ExitCode::data)) return path;
   if (std::string found = find_file_in(path); !found.empty()) return found;
-  fail(ExitCode::data, "the folder {} holds no tokenizer.json; name a tokenizer's file", path);
+  fail(ExitCode::data, "the folder {} contains no tokenizer.json; name a tokenizer file", path);
 }
 
 /// Throws the Error(data) that says how transformers 5 makes a tokenizer.json of another form.
@@ -56,8 +56,8 @@ std::string tokenizer_file(const std::string& path) {
                        "where ENCODING is a tiktoken.Encoding with the model's pattern and special tokens",
                        folder);
   }
-  fail(ExitCode::data,
-       "{} is not a tokenizer.json, the only form that is read; make one of it in Python: transformers.{}", path, call);
+  fail(ExitCode::data, "{} is not a tokenizer.json, the only supported format; convert it in Python: transformers.{}",
+       path, call);
 }
 
 /// The content of a tokenizer.json, as text and parsed.
@@ -77,10 +77,11 @@ Content read_content(const std::string& path, const std::string& folder, ExitCod
   if (text.empty()) fail(damaged, "the tokenizer {} is empty (0 bytes)", path);
   const std::size_t start = text.find_first_not_of(" \t\r\n");
   if (start == std::string::npos || text[start] != '{') {
-    if (!folder.empty() && file_name(path) == "tokenizer.json") fail(damaged, "{} is damaged: it is no object", path);
+    if (!folder.empty() && file_name(path) == "tokenizer.json")
+      fail(damaged, "{} is damaged: it is not an object", path);
     refuse_form(path);
   }
-  if (well_formed_prefix(text) != text.size()) fail(damaged, "{} is damaged: it is no UTF-8", path);
+  if (well_formed_prefix(text) != text.size()) fail(damaged, "{} is damaged: it is not UTF-8", path);
   content.json = parse_json(text, path, damaged);
   if (content.json.contains("config") && content.json.contains("vocab")) refuse_form(path);  // tekken.json
   return content;

@@ -90,7 +90,7 @@ std::string to_nfc(std::string_view text) {
   const utf8proc_ssize_t bytes = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
                                               static_cast<utf8proc_ssize_t>(text.size()), &composed, options);
   const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(composed, &std::free);
-  if (bytes < 0) fail(ExitCode::internal, "normalising {} bytes: {}", text.size(), utf8proc_errmsg(bytes));
+  if (bytes < 0) fail(ExitCode::internal, "normalizing {} bytes: {}", text.size(), utf8proc_errmsg(bytes));
   return {reinterpret_cast<const char*>(composed), static_cast<std::size_t>(bytes)};
 }
 

@@ -48,10 +48,10 @@ std::vector<Form> all_forms() {
       {"a.jsonl", R"({"score": NaN, "text": "one", "l": [Infinity, -Infinity]})", {"one"}},
       {"a.jsonl", "{\"text\": null}\n{\"text\": \"one\"}", {"one"}},
       {"a.jsonl", R"({"completion": "two", "prompt": "one "})", {"one two"}},
-      {"a.jsonl", array, {}, "a.jsonl:1: no JSON object"},
+      {"a.jsonl", array, {}, "a.jsonl:1: not a JSON object"},
       {"a.jsonl", "{\n  \"text\": \"one\"\n}\n", {}, "a.jsonl:1: "},
       {"a.jsonl", R"({"body": "one"})", {}, "a.jsonl:1: no field \"text\""},
-      {"a.jsonl", R"({"text": ["one"]})", {}, "a.jsonl:1: the field \"text\" is no text"},
+      {"a.jsonl", R"({"text": ["one"]})", {}, "a.jsonl:1: the field \"text\" is not text"},
       {"a.jsonl",
        "PAR1\x15\x04" + std::string(50, '\0'),
        {},
@@ -61,7 +61,7 @@ std::vector<Form> all_forms() {
       {"a.json.gz", gzipped(one_and_two), both},
       {"a.json", R"({"text": "one"})", {"one"}},
       {"a.json", "{\"text\": \"" + std::string(100'000, 'x') + "\"}", {std::string(100'000, 'x')}},
-      {"a.json", array, {}, "is JSON, but its lines are no objects: make a token file of it with " + command},
+      {"a.json", array, {}, "is JSON, but its lines are not objects: make a token file of it with " + command},
       {"a.json", "[\n{\"text\": \"one\"},\n{\"text\": \"two\"}\n]\n", {}, command},
       {"a.json", "{\n  \"text\": \"one\"\n}\n", {}, command},
       {"a.json", "\"one\"", {}, command},
@@ -92,8 +92,8 @@ std::vector<Form> all_forms() {
        "7zXZ\0one"s,
        {},
        "is an xz archive"},
-      {"a.txt", gzipped("one"), {}, "compressed by gzip: let its name end in .gz", true},
-      {"a.txt", zstandard("one"), {}, "compressed by zstd: let its name end in .zst", true},
+      {"a.txt", gzipped("one"), {}, "compressed by gzip: give it a name that ends in .gz", true},
+      {"a.txt", zstandard("one"), {}, "compressed by zstd: give it a name that ends in .zst", true},
   };
 }
 

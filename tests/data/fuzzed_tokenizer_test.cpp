@@ -158,7 +158,7 @@ TEST(UnknownPatterns, WhatEnginesReadInDifferentWaysIsRefused) {
         R"(\R)",  "(?=a)*",  "(?<n>a)",     "(?#a)",  "(*UCP)a",   R"(\Qa)"}) {
     const std::string told = error_of(ExitCode::data, [&] { Splitter(pattern, "a.json"); });
     EXPECT_TRUE(holds(told, "a.json: its pattern ")) << pattern;
-    EXPECT_TRUE(holds(told, "read in different ways")) << told;
+    EXPECT_TRUE(holds(told, "interpret in different ways")) << told;
   }
   for (const char* pattern :
        {R"(\s++$|\s+)", R"([^\S\n]+)", R"(\u3040|\x{e9}|\x41)", R"([a\-z\]-])", "[a-]", "(?>a+)b", "a{1,2}?",

@@ -180,7 +180,7 @@ TEST_F(LongLines, NeedAtMostThreeTimesTheirBytes) {
 
 TEST_F(LongLines, EndAtTheirLimit) {
   text("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"" + std::string(max_line_bytes, 'a') + "\"}");
-  expect_error(ExitCode::data, "a.jsonl:2: a line of more than 268435456 bytes", [&] { prepare("a.jsonl"); });
+  expect_error(ExitCode::data, "a.jsonl:2: the line has more than 268435456 bytes", [&] { prepare("a.jsonl"); });
 }
 
 }  // namespace

@@ -149,14 +149,14 @@ TEST_F(TokenFileTest, HostileManifests) {
     return refusal(path);
   };
   EXPECT_TRUE(holds(with("\"format_version\": 2", "\"format_version\": 3"),
-                    "its format_version is 3, and this one reads 2; make the token file again with prepare"));
+                    "its format_version is 3, but this version reads 2; make the token file again with prepare"));
   EXPECT_TRUE(holds(with("\"format_version\": 2", "\"format_version\": 2, \"more\": 0"), "is damaged"));
-  EXPECT_TRUE(holds(with("\"vocab_size\": 257", "\"vocab_size\": -1"), "vocab_size is no count"));
-  EXPECT_TRUE(holds(with("\"vocab_size\": 257", "\"vocab_size\": 1e3"), "vocab_size is no count"));
-  EXPECT_TRUE(holds(with("\"vocab_size\": 257", "\"vocab_size\": 18446744073709551615"), "vocab_size is no count"));
+  EXPECT_TRUE(holds(with("\"vocab_size\": 257", "\"vocab_size\": -1"), "vocab_size is not a count"));
+  EXPECT_TRUE(holds(with("\"vocab_size\": 257", "\"vocab_size\": 1e3"), "vocab_size is not a count"));
+  EXPECT_TRUE(holds(with("\"vocab_size\": 257", "\"vocab_size\": 18446744073709551615"), "vocab_size is not a count"));
   EXPECT_TRUE(holds(with("\"vocab_size\": 257", "\"vocab_size\": 258"), "its content has hash"));
   EXPECT_TRUE(holds(with("\"offset\": ", "\"offset\": 1"), "dataset tokens reaches beyond the file's end"));
-  EXPECT_TRUE(holds(with("uint16", "float16"), "type float16 is none of a dataset"));
+  EXPECT_TRUE(holds(with("uint16", "float16"), "type float16 is not one of a dataset"));
   EXPECT_TRUE(holds(with("\"tokens\"", "\"wokens\""), "its content has hash"));
   EXPECT_TRUE(holds(with("{", "["), "is damaged"));
   for (const std::string text : {"", "null", "[]", "{}", "\"text\"", "{\"format\": 1}"}) {
@@ -166,7 +166,7 @@ TEST_F(TokenFileTest, HostileManifests) {
   write_file(manifest_path(path), std::string(100000, '['), ExitCode::data);  // deep nesting
   EXPECT_TRUE(holds(refusal(path), "is damaged"));
   write_file(manifest_path(path), std::string(2 << 20, ' '), ExitCode::data);
-  EXPECT_TRUE(holds(refusal(path), "bytes, where at most"));
+  EXPECT_TRUE(holds(refusal(path), "bytes, but may have at most"));
 }
 
 TEST_F(TokenFileTest, ForgedManifests) {
@@ -194,8 +194,8 @@ TEST_F(TokenFileTest, ForgedManifests) {
   EXPECT_TRUE(holds(refusal_of("vocab.h5", [](auto& m) { m.vocab_size = 0; }), "vocabulary has 0 tokens"));
   EXPECT_TRUE(holds(refusal_of("wide.h5", [](auto& m) { m.vocab_size = INT64_MAX; }), "it must have 2 to 2147483647"));
   EXPECT_TRUE(holds(refusal_of("ends.h5", [](auto& m) { m.end_of_document = 257; }), "token 257 ends a document"));
-  EXPECT_TRUE(holds(refusal_of("hash.h5", [](auto& m) { m.tokenizer_hash = "mine"; }), "tokenizer_hash is no hash"));
-  EXPECT_TRUE(holds(refusal_of("text.h5", [](auto& m) { m.byte_count = -1; }), "byte_count is no count"));
+  EXPECT_TRUE(holds(refusal_of("hash.h5", [](auto& m) { m.tokenizer_hash = "mine"; }), "tokenizer_hash is not a hash"));
+  EXPECT_TRUE(holds(refusal_of("text.h5", [](auto& m) { m.byte_count = -1; }), "byte_count is not a count"));
   EXPECT_TRUE(
       holds(refusal_of("part.h5", [](auto& m) { m.first_validation_document = 3; }), "starts at document 3 of 2"));
   EXPECT_NO_THROW(TokenFile::open(forge("good.h5", good_tokens, Hdf5Type::uint16, good_offsets, {}, [](auto& m) {

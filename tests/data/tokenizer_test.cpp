@@ -110,7 +110,7 @@ TEST_F(TokenizerTest, LongRunsAreOnePieceAndHostilePatternsGiveUp) {
     }
   }
   const std::string told = error_of(ExitCode::data, [] { split_pieces("(?:(?:a|aa)*)*[!?]", std::string(64, 'a')); });
-  EXPECT_TRUE(holds(told, "gives up at byte 0 of a text of 64: match limit exceeded"));
+  EXPECT_TRUE(holds(told, "failed at byte 0 of a text of 64: match limit exceeded"));
 }
 
 TEST_F(TokenizerTest, IllFormedBytesAreReplacedByMaximalSubparts) {
@@ -252,7 +252,7 @@ TEST_F(TokenizerTest, WholePiecesComeFirstWhereTheFileSaysSo) {
 
 TEST_F(TokenizerTest, AFolderHoldsATokenizerJson) {
   std::filesystem::create_directories(at("folder"));
-  expect_error(ExitCode::data, "holds no tokenizer.json", [&] { load_tokenizer(at("folder")); });
+  expect_error(ExitCode::data, "contains no tokenizer.json", [&] { load_tokenizer(at("folder")); });
   expect_error(ExitCode::data, "does not exist", [&] { load_tokenizer(at("none")); });
   EXPECT_FALSE(holds_tokenizer(at("folder")));
   std::filesystem::copy_file(tiny("byte_level.json"), at("folder/tokenizer.json"));

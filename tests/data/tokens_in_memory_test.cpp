@@ -58,8 +58,8 @@ TEST(TokensInMemory, NumbersThatMakeNoFileAreRefused) {
        },
        "document 1 starts at token 3 and ends at token 3"},
       {[](MemoryTokens& t) { t.validation_documents = 2; }, "of 2 documents 2 are for validation"},
-      {[](MemoryTokens& t) { t.vocab_size = 1; }, "a vocabulary has 2 to"},
-      {[](MemoryTokens& t) { t.weights = {1}; }, "1 weights of 7 tokens"},
+      {[](MemoryTokens& t) { t.vocab_size = 1; }, "a vocabulary must have 2 to"},
+      {[](MemoryTokens& t) { t.weights = {1}; }, "1 weights for 7 tokens"},
       {[](MemoryTokens& t) { t.weights = {1, 1, -1, 1, 1, 1, 1}; }, "the weight of token 2 is -1"}};
   for (const auto& [change, sentence] : wrong) {
     MemoryTokens tokens = two_documents();

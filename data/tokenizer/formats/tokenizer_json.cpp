@@ -75,12 +75,13 @@ class Reader {
 
  private:
   [[noreturn]] void refuse(const std::string& what, const std::string& value) const {
-    fail(ExitCode::data, "{}: {} is {}, which this program does not do; see docs/hugging-face.md for what it does",
-         path_, plain_text(what), plain_text(value));
+    fail(ExitCode::data,
+         "{}: {} is {}, which this program does not support; docs/hugging-face.md lists what it supports", path_,
+         plain_text(what), plain_text(value));
   }
   const json& member(const json& object, const char* name) const {
     const auto found = object.find(name);
-    if (!object.is_object() || found == object.end()) fail(damaged_, "{} has no {}; is it whole?", path_, name);
+    if (!object.is_object() || found == object.end()) fail(damaged_, "{} has no {}; is it complete?", path_, name);
     return *found;
   }
   /// Returns a part that may be missing or null.
@@ -133,7 +134,7 @@ class Reader {
 
   std::int32_t id_of(const std::string& token, std::size_t merge) const {
     const auto found = ids_.find(token);
-    if (found == ids_.end()) fail(damaged_, "{}: merge {} names '{}', which is no token", path_, merge, token);
+    if (found == ids_.end()) fail(damaged_, "{}: merge {} names '{}', which is not a token", path_, merge, token);
     return found->second;
   }
 
@@ -151,7 +152,7 @@ class Reader {
         left = text.substr(0, space);
         right = text.substr(space + 1);
       } else {
-        if (!merges[i].is_array() || merges[i].size() != 2) fail(damaged_, "{}: merge {} is no pair", path_, i);
+        if (!merges[i].is_array() || merges[i].size() != 2) fail(damaged_, "{}: merge {} is not a pair", path_, i);
         left = merges[i][0].get<std::string>();
         right = merges[i][1].get<std::string>();
       }
@@ -178,7 +179,7 @@ class Reader {
     spec_.fuse_unknown = model.value("fuse_unk", false) && (!bytes || spec_.unknown >= 0);
     if (!model.value("byte_fallback", false)) return;
     if (bytes) {
-      if (!has_all_bytes()) refuse("model.byte_fallback", "true, with bytes that have no token of their own");
+      if (!has_all_bytes()) refuse("model.byte_fallback", "true, although some bytes have no token");
       return;
     }
     for (std::size_t byte = 0; byte < 256; ++byte) {
@@ -197,7 +198,7 @@ class Reader {
     if (added.is_null()) return;
     std::unordered_map<std::string, std::size_t> places;
     auto next = static_cast<std::int64_t>(ids_.size());  // what tokenizers gives a token that the vocabulary lacks
-    if (!added.is_array()) fail(damaged_, "{}: added_tokens is no list; is it whole?", path_);
+    if (!added.is_array()) fail(damaged_, "{}: added_tokens is not a list; is it complete?", path_);
     for (const json& one : added) {
       AddedToken token;
       token.content = member(one, "content").get<std::string>();
@@ -210,7 +211,7 @@ class Reader {
       if (token.content.empty()) continue;
       const auto [same, is_new] = places.emplace(token.content, spec_.added.size());
       if (!is_new) {
-        if (spec_.added[same->second] != token) refuse("the added token '" + token.content + "'", "there in two forms");
+        if (spec_.added[same->second] != token) refuse("the added token '" + token.content + "'", "given in two forms");
         continue;
       }
       const auto known = ids_.find(token.content);
@@ -232,7 +233,7 @@ class Reader {
       spec_.nfc = true;
     } else if (type == "Prepend" && spec_.alphabet == BpeSpec::Alphabet::characters) {
       if (normalizer.value("prepend", "") != space_mark) refuse("normalizer Prepend", json_text(normalizer));
-      if (spec_.prepend_mark) refuse("normalizer Prepend", "there twice");
+      if (spec_.prepend_mark) refuse("normalizer Prepend", "given twice");
       spec_.prepend_mark = true;
     } else if (type == "Replace" && spec_.alphabet == BpeSpec::Alphabet::characters) {
       const json& pattern = member(normalizer, "pattern");
@@ -345,7 +346,7 @@ class Reader {
                          {"split", false}};
     const bool between = std::ranges::any_of(spec_.added, &AddedToken::normalized);
     if (pre != json{{"type", "Sequence"}, {"pretokenizers", json::array({metaspace})}} || between) {
-      refuse("the pre_tokenizer", "another one than goes with a normalizer that doubles a text's first mark");
+      refuse("the pre_tokenizer", "one that does not fit a normalizer that doubles a text's first mark");
     }
     spec_.prepend_mark = true;
   }
@@ -386,7 +387,7 @@ BpeSpec read_tokenizer_json(const json& file, const std::string& path, ExitCode 
   try {
     return Reader(file, path, damaged).read();
   } catch (const json::exception& error) {
-    fail(damaged, "{} is no tokenizer.json that this program reads: {}", path, error.what());
+    fail(damaged, "{} is not a tokenizer.json that this program can read: {}", path, error.what());
   }
 }
 
