@@ -72,12 +72,12 @@ Tensor Allocator::make(Tag tag, std::string name, DType dtype, const Shape& shap
   if (mode_ == Mode::real) {
     data = allocate(exact_ends ? std::max<std::size_t>(1, elements * size_of(dtype)) : bytes);
     if (!data && host_memory_ == HostMemory::pinned) {
-      fail(
-          ExitCode::device,
-          "the NVIDIA driver gives no {} bytes of pinned host memory for {} {} {} (this rank already holds {} bytes of "
-          "it); free memory on this machine, lift its limit (a container's memory limit counts, and WSL pins half of "
-          "the memory at most), or set training.offload to less",
-          bytes, name_of(tag), name, shape.to_string(), current_.total);
+      fail(ExitCode::device,
+           "the NVIDIA driver cannot allocate {} bytes of pinned host memory for {} {} {} (this rank already holds {} "
+           "bytes of "
+           "it); free memory on this machine, raise its limit (a container's memory limit counts, and WSL pins at most "
+           "half of the memory), or set training.offload to less",
+           bytes, name_of(tag), name, shape.to_string(), current_.total);
     }
     if (!data) {
       const std::string where = device_.is_cpu() ? "" : " on " + device_.name();

@@ -34,7 +34,7 @@ void refuse_argument(const ConstTensorView& x, const char* name, std::initialize
     refuse_call(line, fmt::format("{} is of {}, but must be of {}", name, name_of(x.dtype), name_of(dtype)));
   }
   if (x.device != device) {
-    refuse_call(line, fmt::format("{} lies on {}, but must lie on {}", name, x.device.name(), device.name()));
+    refuse_call(line, fmt::format("{} is on {}, but must be on {}", name, x.device.name(), device.name()));
   }
   refuse_call(line, without_memory(x, name));
 }

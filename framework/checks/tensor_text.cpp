@@ -22,7 +22,7 @@ double number(const ConstTensorView& x, std::int64_t i) {
 
 void require_host(const ConstTensorView& x, const char* name, const CallerLine& line) {
   if (x.device.is_cpu()) return;
-  refuse_call(line, fmt::format("{} lies on {}, but must lie on {}", name, x.device.name(), Device::cpu().name()));
+  refuse_call(line, fmt::format("{} is on {}, but must be on {}", name, x.device.name(), Device::cpu().name()));
 }
 
 /// Returns |a - b|; infinity if one is no finite number and the other differs.

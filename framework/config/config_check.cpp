@@ -37,11 +37,10 @@ void check_heads(ModelConfig& model, ConfigProblems& problems) {
   }
   if (model.head_dim == 0) {
     if (model.hidden_size % heads != 0) {
-      problems.add(
-          "model.hidden_size",
-          fmt::format("{} does not divide by model.num_attention_heads = {}; the nearest that do are {}, or set "
-                      "model.head_dim",
-                      model.hidden_size, heads, nearest_multiples(model.hidden_size, heads)));
+      problems.add("model.hidden_size",
+                   fmt::format("{} is not divisible by model.num_attention_heads = {}; the nearest values that are: "
+                               "{}; or set model.head_dim",
+                               model.hidden_size, heads, nearest_multiples(model.hidden_size, heads)));
       return;
     }
     model.head_dim = model.hidden_size / heads;
@@ -55,7 +54,7 @@ void check_batch(const Config& config, ConfigProblems& problems) {
   if (training.global_batch_size % unit != 0) {
     problems.add(
         "training.global_batch_size",
-        fmt::format("{} does not divide by mesh.data * training.micro_batch_size = {} * {} = {}; the nearest that "
+        fmt::format("{} is not divisible by mesh.data * training.micro_batch_size = {} * {} = {}; the nearest that "
                     "fits: {}",
                     training.global_batch_size, config.mesh.data, training.micro_batch_size, unit,
                     nearest_multiples(training.global_batch_size, unit)));
@@ -94,7 +93,7 @@ void check_evaluation(Config& config, ConfigProblems& problems) {
     if (evaluation.context_lengths.empty()) evaluation.context_lengths = own;
     if (evaluation.context_lengths != own) {
       problems.add("evaluation.context_lengths",
-                   fmt::format("goes with blocks: evaluation.whole_documents scores documents of at most "
+                   fmt::format("applies only to blocks: evaluation.whole_documents scores documents of at most "
                                "training.seq_len = {} tokens; leave it out",
                                longest));
     }
@@ -119,8 +118,9 @@ void check_optimizer(const Config& config, ConfigProblems& problems) {
   if (problems.clean({"optimizer.lr", "optimizer.weight_decay"}) && optimizer.lr * optimizer.weight_decay >= 1) {
     problems.add(
         "optimizer.weight_decay",
-        fmt::format("optimizer.lr * optimizer.weight_decay = {} * {} is 1 or more: a step would turn weights round",
-                    optimizer.lr, optimizer.weight_decay));
+        fmt::format(
+            "optimizer.lr * optimizer.weight_decay = {} * {} is 1 or more: a step would flip the signs of the weights",
+            optimizer.lr, optimizer.weight_decay));
   }
 }
 
@@ -132,13 +132,13 @@ void check_device(const Config& config, ConfigProblems& problems) {
     problems.add("training.dtype", "float64 is for training.device cpu; with cuda use bfloat16 or float32");
   }
   if (!cuda && training.offload != Offload::none) {
-    problems.add("training.offload", "what is offloaded leaves a GPU; with training.device cpu use none");
+    problems.add("training.offload", "offloading moves data out of GPU memory; with training.device cpu use none");
   }
   if (!cuda && config.mesh.backend == Backend::nccl) {
-    problems.add("mesh.backend", "nccl carries GPU memory; with training.device cpu use threads or mpi (or auto)");
+    problems.add("mesh.backend", "nccl sends only GPU memory; with training.device cpu use threads or mpi (or auto)");
   }
   if (cuda && config.mesh.backend == Backend::mpi) {
-    problems.add("mesh.backend", "mpi carries host memory; with training.device cuda use nccl or threads (or auto)");
+    problems.add("mesh.backend", "mpi sends only host memory; with training.device cuda use nccl or threads (or auto)");
   }
 }
 
@@ -171,14 +171,14 @@ void check_values(const Config& config, std::string_view prefix, ConfigProblems&
     } catch (const YamlError& error) {
       problems.add(key.path, error.what());
     } catch (const Error&) {  // a value of an enumeration that has no name
-      problems.add(key.path, fmt::format("has a value that is none of {}", key.values));
+      problems.add(key.path, fmt::format("has a value that is not one of {}", key.values));
     }
   }
 }
 
 void resolve_and_check(Config& config, ConfigUse use, ConfigProblems& problems) {
   if (config.model.from_scratch && config.model.from.empty()) {
-    problems.add("model.from_scratch", "is true, but there is no model.from whose sizes it could take; leave it out");
+    problems.add("model.from_scratch", "is true, but there is no model.from to take sizes from; leave it out");
   }
   check_heads(config.model, problems);
   check_rope_scaling(config, problems);

@@ -52,7 +52,7 @@ void ConfigProblems::throw_if_any() const {
   std::string text;
   for (std::size_t i = 0; i < std::min(sorted.size(), max_listed); ++i) text += (i ? "\n" : "") + sorted[i].text;
   if (sorted.size() > max_listed) {
-    text += fmt::format("\n{}: {} more problems; mend these first", path_, sorted.size() - max_listed);
+    text += fmt::format("\n{}: {} more problems; fix these first", path_, sorted.size() - max_listed);
   }
   throw Error(ExitCode::usage, text);
 }

@@ -420,7 +420,7 @@ std::vector<ConfigKey> other_keys() {
 
       integer(KEY(checkpoint.interval), {-1, 1'000'000'000}, "steps; 0: only at the end; -1: only on a signal"),
       real(KEY(checkpoint.every_minutes), {0, 1e6},
-           "also save when the last save began so long ago; 0, or interval -1: never"),
+           "also save when this time has passed since the last save began; 0, or interval -1: never"),
       integer(KEY(checkpoint.keep), {1, 1'000'000}, "number of checkpoints; older ones are deleted"),
       flag(KEY(checkpoint.background),
            "write from a snapshot while training continues; false: training waits, without a snapshot"),

@@ -163,7 +163,7 @@ class Reader {
       const Origin at = origin.setting >= 0 ? origin : Origin{child.line, -1};
       if (child.key.find('.') != std::string::npos) {
         problems_.add(at, prefix.empty() ? child.key : prefix + "." + child.key,
-                      "a key of a file has no dots: write one section inside the other");
+                      "a key in a file must not contain dots: write one section inside the other");
         continue;
       }
       entry(prefix.empty() ? child.key : prefix + "." + child.key, child.value, at);
@@ -225,7 +225,7 @@ class Reader {
 std::string read_text_file(const std::string& path) {
   if (is_directory(path)) fail(ExitCode::usage, "{}: is a folder, not a config file", path);
   const File file = File::open(path, ExitCode::usage);
-  if (file.size() > largest_file) fail(ExitCode::usage, "{}: is larger than 1 MiB, so it is no config", path);
+  if (file.size() > largest_file) fail(ExitCode::usage, "{}: is larger than 1 MiB, so it is not a config", path);
   return file.content(largest_file);
 }
 

@@ -247,7 +247,7 @@ void read_stages(const YamlValue& value, std::vector<TrainingStage>& out, std::s
     const TrainingStage stage = reader.stage();
     if (stage.from_step < 2) {
       mark(item.line,
-           "has a stage from step 1 on, but the first stage is what training.seq_len and the other keys say; "
+           "has a stage from step 1 on, but training.seq_len and the other keys define the first stage; "
            "begin it at step 2 or later");
     } else if (!stages.empty() && stage.from_step <= stages.back().from_step) {
       mark(item.line,

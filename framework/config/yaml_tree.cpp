@@ -116,7 +116,7 @@ std::string unfit_for_yaml(const std::string& text, int* line) {
     const unsigned byte = static_cast<unsigned char>(text[i]);
     if (i == good) return fmt::format("the byte 0x{:02X} is not UTF-8 text", byte);
     if ((byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r') || byte == 0x7F) {
-      return fmt::format("the control character 0x{:02X} cannot stand in a config", byte);
+      return fmt::format("the control character 0x{:02X} is not allowed in a config", byte);
     }
     if (byte == '\n') ++*line;
   }

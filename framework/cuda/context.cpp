@@ -23,22 +23,23 @@ int attribute(cudaDeviceAttr which, int index) {
 std::string advice_for(cudaError_t status) {
   switch (status) {
     case cudaErrorDevicesUnavailable:
-      return "; another process has the GPU for itself, or its compute mode forbids this one (nvidia-smi shows both)";
+      return "; another process has exclusive use of the GPU, or its compute mode forbids this process (nvidia-smi "
+             "shows both)";
     case cudaErrorSystemNotReady:
-      return "; the machine's GPUs are not ready: on those that are joined by NVSwitch the fabric manager must run";
+      return "; the machine's GPUs are not ready: GPUs that are connected by NVSwitch need a running fabric manager";
     case cudaErrorSystemDriverMismatch:
-      return "; the driver was updated under the running system: restart the machine";
+      return "; the driver was updated while the system was running: restart the machine";
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorUnsupportedPtxVersion:
       return "; this program has no code that the driver can run on this GPU: build it on this machine, or install a "
              "newer driver";
     case cudaErrorMemoryAllocation:
-      return "; another process takes the GPU's memory, or the plan leaves too little of it: use more sequence ranks, "
+      return "; another process uses memory of the GPU, or the plan leaves too little of it: use more sequence ranks, "
              "a smaller training.seq_len or another training.recompute";
     case cudaErrorIllegalAddress:
     case cudaErrorMisalignedAddress:
     case cudaErrorLaunchFailure:
-      return "; that is a fault of this program: run it under compute-sanitizer to see where, and report it";
+      return "; this is a bug in this program: run it under compute-sanitizer to see where, and report it";
     default:
       return "";
   }
@@ -77,16 +78,17 @@ DeviceFacts facts_of(int index) {
          "training.device is cuda, but this machine has no NVIDIA driver; install one, or set it to cpu");
   }
   if (driver / 1000 < runtime / 1000) {
-    fail(ExitCode::device,
-         "the NVIDIA driver serves CUDA up to {}, but this program was built with CUDA {}; install a newer driver, or "
-         "build with an older toolkit",
-         version(driver), version(runtime));
+    fail(
+        ExitCode::device,
+        "the NVIDIA driver supports CUDA up to {}, but this program was built with CUDA {}; install a newer driver, or "
+        "build with an older toolkit",
+        version(driver), version(runtime));
   }
   int count = 0;
   const cudaError_t counted = cudaGetDeviceCount(&count);
   if (counted != cudaErrorNoDevice) check(counted, "asking the NVIDIA driver for GPUs");
   if (index >= count) {
-    fail(ExitCode::device, "GPU {} was asked for, but this machine shows {} (CUDA_VISIBLE_DEVICES may hide some)",
+    fail(ExitCode::device, "GPU {} was requested, but this machine shows {} (CUDA_VISIBLE_DEVICES may hide some)",
          index, count);
   }
   cudaDeviceProp properties{};
@@ -122,7 +124,7 @@ Context::Context(int index, const TensorView& scratch) : facts_(facts_of(index))
   const cublasStatus_t status = cublasLtCreate(&blas_);
   if (status != CUBLAS_STATUS_SUCCESS) {
     ignore(cudaStreamDestroy(stream_));
-    fail(ExitCode::device, "cuBLASLt does not start on GPU {}: {}", index, cublasLtGetStatusName(status));
+    fail(ExitCode::device, "cuBLASLt cannot start on GPU {}: {}", index, cublasLtGetStatusName(status));
   }
   static constexpr float value = 1;
   check(cudaMemcpyAsync(const_cast<float*>(one()), &value, sizeof(value), cudaMemcpyHostToDevice, stream_),

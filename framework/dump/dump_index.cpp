@@ -39,11 +39,11 @@ void require_possible(const DumpIndex& index) {
   const auto product = [](std::int64_t a, std::int64_t b) {
     constexpr std::int64_t most = std::int64_t{1} << 59;  // elements of 8 bytes
     std::int64_t result = 0;
-    if (__builtin_mul_overflow(a, b, &result) || result > most) throw std::runtime_error("a size is no dump's");
+    if (__builtin_mul_overflow(a, b, &result) || result > most) throw std::runtime_error("a size is not valid");
     return result;
   };
   const auto require_plain = [](const std::string& text) {
-    if (plain_text(text) != text) throw std::runtime_error(plain_text(text) + " is no plain name");
+    if (plain_text(text) != text) throw std::runtime_error(plain_text(text) + " is not a plain name");
   };
   product(index.data, index.sequence);
   const std::int64_t tokens = product(index.sequences, index.sequence_length);
@@ -59,7 +59,7 @@ DumpIndex index_from(const std::string& text) {
   const nlohmann::json json = parse_strict_json(text);
   JsonReader reader(json);
   reader.format(format_name, format_version,
-                "it is of another version of this program; remove it, and make the dump again");
+                "it was written by another version of this program; remove it, and make the dump again");
   DumpIndex index;
   DumpIndex::visit_members(index, reader);
   reader.finish();
@@ -71,7 +71,7 @@ DumpIndex index_from(const std::string& text) {
 
 void DumpedTensor::take(const std::string& kind_name, const std::vector<std::int64_t>& dims) {
   kind = kind_name == "tokens" ? DumpKind::tokens : DumpKind::parameter;
-  if (kind == DumpKind::parameter && kind_name != "parameter") throw std::runtime_error("kind is no known one");
+  if (kind == DumpKind::parameter && kind_name != "parameter") throw std::runtime_error("kind is unknown");
   if (dims.size() > Shape::max_rank) throw std::runtime_error("a shape has too many dimensions");
   shape = Shape(dims);
 }
@@ -83,7 +83,7 @@ DumpIndex read_dump_index(const std::string& folder, ExitCode code) {
   try {
     return index_from(text);
   } catch (const std::exception& error) {
-    fail(code, "{}: is no index of a dump: {}", path, error.what());
+    fail(code, "{}: is not the index of a dump: {}", path, error.what());
   }
 }
 
@@ -123,7 +123,8 @@ void check_dump_folder(const std::string& path) {
   for (const std::string& name : names) {
     if (name == index_name || is_part_of_dump(name)) continue;
     fail(ExitCode::usage,
-         "{}: holds {} beside a dump; only a dump is replaced, so move it away or choose another folder", path, name);
+         "{}: contains {} in addition to a dump; only a dump is replaced, so move it away or choose another folder",
+         path, name);
   }
 }
 

@@ -31,7 +31,7 @@ std::int64_t number_in(const std::string& name, std::size_t begin, std::size_t e
 }  // namespace
 
 DumpReader::DumpReader(const std::string& folder) : folder_(folder), index_(read_dump_index(folder, ExitCode::data)) {
-  if (index_.tensors.empty()) refuse("it was broken off; make the dump again");
+  if (index_.tensors.empty()) refuse("it is incomplete; make the dump again");
   for (const std::string& name : list_directory(folder, ExitCode::data)) {
     if (const std::optional<int> rank = rank_of_dump_part(name)) {
       const std::string path = fmt::format("{}/{}", folder, name);
@@ -47,9 +47,9 @@ void DumpReader::add(Part part) {
     const bool slice = name.ends_with(']');
     const std::size_t cut = name.rfind(slice ? '[' : '/');
     const std::int64_t at = cut == std::string::npos ? -1 : number_in(name, cut, name.size() - (slice ? 1 : 0));
-    if (at < 0) refuse(fmt::format("{} of {} is no name of a dumped tensor", name, part.file.path()));
+    if (at < 0) refuse(fmt::format("{} of {} is not the name of a dumped tensor", name, part.file.path()));
     if (name.starts_with("rows/")) {
-      if (datasets[i].type != Hdf5Type::int64) refuse(fmt::format("{} of {} are no rows", name, part.file.path()));
+      if (datasets[i].type != Hdf5Type::int64) refuse(fmt::format("{} of {} are not rows", name, part.file.path()));
       rows_[{part.rank, at}] = read_all<std::int64_t>(part.file, datasets[i]);
     } else {
       pieces_[name.substr(0, cut)].push_back({parts_.size(), i, at});
@@ -84,7 +84,7 @@ std::vector<double> DumpReader::elements_of(const Piece& piece) const {
   if (dataset.type == Hdf5Type::float64) return read_all<double>(file, dataset);
   if (dataset.type == Hdf5Type::float32) return as_doubles(read_all<float>(file, dataset));
   if (dataset.type == Hdf5Type::int32) return as_doubles(read_all<std::int32_t>(file, dataset));
-  refuse(fmt::format("{} of {} is of a type that no dump has", dataset.name, file.path()));
+  refuse(fmt::format("{} of {} has a type that dumps do not have", dataset.name, file.path()));
 }
 
 /// Elements of a tensor that come in pieces, each of them once, counted from `first` on.
@@ -95,7 +95,7 @@ class DumpReader::Collected {
   void place(std::int64_t element, std::span<const double> values) {
     for (const double value : values) {
       const std::int64_t at = element++ - first_;
-      if (there_[at]) reader_.refuse(fmt::format("element {} of {} is there twice", first_ + at, tensor_.name));
+      if (there_[at]) reader_.refuse(fmt::format("element {} of {} appears twice", first_ + at, tensor_.name));
       there_[at] = true;
       values_[at] = value;
     }
@@ -138,7 +138,7 @@ std::vector<double> DumpReader::read_tokens(const DumpedTensor& tensor, std::int
     const auto asked = [&](std::int64_t row) { return row >= first && row < last; };
     for (const std::int64_t row : rows) {
       if (row < 0 || row >= index_.sequences * index_.sequence_length) {
-        refuse(fmt::format("row {} of {} is none of the step's", row, tensor.name));
+        refuse(fmt::format("row {} of {} is not a row of the step", row, tensor.name));
       }
     }
     if (std::ranges::none_of(rows, asked)) continue;

@@ -96,7 +96,7 @@ OutputRules::OutputRules(OutputKind kind, OutputMark mark, OutputInputs inputs)
     : kind_(std::move(kind)), mark_(std::move(mark)), inputs_(std::move(inputs)) {}
 
 void OutputRules::check(const std::string& path, ExitCode code) const {
-  if (path.empty()) fail(code, "{} is empty: it names {}", kind_.flag, kind_.name);
+  if (path.empty()) fail(code, "{} is empty; it must name {}", kind_.flag, kind_.name);
   if (path.ends_with('/')) fail(code, "{}: is a folder; {} is a file", path, kind_.name);
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) return;
@@ -159,9 +159,8 @@ void OutputFile::check() const {
 void OutputFile::publish() {
   check();
   if (!file_.is_at_path()) {
-    fail(code_,
-         "{}: {}, which held it until now, is gone: was its folder removed or replaced? Nothing was written here",
-         path_, partial_);
+    fail(code_, "{}: its temporary file {} was deleted: was its folder removed or replaced? Nothing was written", path_,
+         partial_);
   }
   rules_.require_mark(partial_, code_, ExitCode::internal);
   const bool replaces = path_exists(path_, code_);  // what comes there from now on does not go unseen

@@ -104,7 +104,7 @@ void check_output_folder(const std::string& path, ExitCode code) {
   const std::string clean = without_slashes(path);
   sweep_partials(clean, code);
   if (path_exists(clean, code)) {
-    fail(code, "{}: exists already, and is never written over; choose another path", clean);
+    fail(code, "{}: already exists and is never overwritten; choose another path", clean);
   }
   check_writable(nearest_existing(parent_directory(clean)), code);
 }

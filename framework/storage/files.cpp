@@ -139,7 +139,7 @@ File::~File() {
 
 FileStamp File::stamp() const {
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) fail(code_, "cannot ask about {}: {}", path_, text_of(errno));
+  if (::fstat(descriptor_, &status) != 0) fail(code_, "cannot get the status of {}: {}", path_, text_of(errno));
   const auto nanoseconds = [](const struct timespec& time) {
     return std::int64_t{time.tv_sec} * 1'000'000'000 + std::int64_t{time.tv_nsec};
   };
@@ -167,7 +167,7 @@ void File::read_at(std::int64_t offset, void* data, std::size_t bytes) const {
 
 std::string File::content(std::int64_t max_bytes) const {
   const std::int64_t bytes = size();
-  if (bytes > max_bytes) fail(code_, "{} has {} bytes, where at most {} make sense", path_, bytes, max_bytes);
+  if (bytes > max_bytes) fail(code_, "{} has {} bytes, but may have at most {}", path_, bytes, max_bytes);
   std::string text(static_cast<std::size_t>(bytes), '\0');
   read_at(0, text.data(), text.size());
   return text;
@@ -274,7 +274,7 @@ FileLock FileLock::acquire(const std::string& path, const std::string& what, Exi
   lock.file_.read_at(0, holder.data(), holder.size());
   while (!holder.empty() && holder.back() == '\n') holder.pop_back();
   if (size > longest || holder.find_first_not_of("0123456789") != std::string::npos) {
-    fail(code, "{}: is no lock of this program, which would write the number of its process over it; move it away",
+    fail(code, "{}: is not a lock file of this program, which would overwrite it with its process id; move it away",
          path);
   }
   const LockState state = lock.file_.try_lock();
@@ -286,7 +286,8 @@ FileLock FileLock::acquire(const std::string& path, const std::string& what, Exi
   if (!lock.exclusive_ && !holder.empty() && holder != own_process && !program_of(holder).empty() &&
       program_of(holder) == program_of("self")) {
     fail(code,
-         "{} process {}, by {}: this file system has no locks, but that process lives and is this program; wait until "
+         "{} process {}, by {}: this file system has no locks, but that process is running and is this program; wait "
+         "until "
          "it has ended, or remove that file if it has nothing to do with this folder",
          what, holder, path);
   }
@@ -320,7 +321,7 @@ std::optional<UniqueName> parse_unique_name(std::string_view name, std::string_v
 bool path_exists(const std::string& path, ExitCode code) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) == 0) return true;
-  if (errno != ENOENT && errno != ENOTDIR) fail(code, "cannot tell whether {} exists: {}", path, text_of(errno));
+  if (errno != ENOENT && errno != ENOTDIR) fail(code, "cannot determine whether {} exists: {}", path, text_of(errno));
   return false;
 }
 
@@ -336,7 +337,8 @@ std::string hub_hint(const std::string& path) {
 bool is_directory(const std::string& path, ExitCode code) {
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0) return S_ISDIR(status.st_mode);
-  if (errno != ENOENT && errno != ENOTDIR) fail(code, "cannot tell whether {} is a folder: {}", path, text_of(errno));
+  if (errno != ENOENT && errno != ENOTDIR)
+    fail(code, "cannot determine whether {} is a folder: {}", path, text_of(errno));
   return false;
 }
 
@@ -366,7 +368,7 @@ std::int64_t file_size(const std::string& path, ExitCode code) {
 std::int64_t free_bytes(const std::string& path, ExitCode code) {
   struct statvfs status {};
   if (::statvfs(path.c_str(), &status) != 0) {
-    fail(code, "cannot tell the free space at {}: {}", path, text_of(errno));
+    fail(code, "cannot determine the free space at {}: {}", path, text_of(errno));
   }
   return static_cast<std::int64_t>(status.f_bavail * status.f_frsize);
 }

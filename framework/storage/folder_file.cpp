@@ -28,7 +28,7 @@ std::optional<fs::path> place_of(const std::string& folder, const std::string& p
   const fs::path home = fs::canonical(folder, no_folder), place = fs::canonical(path, no_file);
   if (no_folder || no_file) return std::nullopt;
   if (place.parent_path() == home || place.parent_path() == blobs_of(home)) return place;
-  fail(code, "{}: is a link that leads out of its folder, to {}; put the file itself there", path, place.string());
+  fail(code, "{}: is a link to {}, which is outside its folder; put the file itself there", path, place.string());
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ void require_unchanged(const File& file, const FileStamp& before) {
                           : now.bytes != before.bytes
                               ? fmt::format("it had {} bytes and has {}", before.bytes, now.bytes)
                               : "its time stamps are new";
-  fail(ExitCode::checkpoint, "{} was changed while it was being read: {}; start again once nobody writes to it",
+  fail(ExitCode::checkpoint, "{} was changed while it was being read: {}; start again when no program writes to it",
        file.path(), how);
 }
 

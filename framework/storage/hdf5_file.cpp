@@ -60,8 +60,8 @@ void require_memory_for_layout(const Context& context, std::size_t datasets) {
   void* const probe = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (probe == MAP_FAILED) {
     fail(context.code,
-         "cannot write {}: no memory to lay it out: {} bytes are needed, and the system (or ulimit -v) "
-         "does not give them",
+         "cannot write {}: there is not enough memory to lay it out: it needs {} bytes, more than the system (or "
+         "ulimit -v) allows",
          context.path, bytes);
   }
   ::munmap(probe, bytes);

@@ -101,7 +101,7 @@ std::map<std::string, std::set<std::string>> read_index(const std::string& folde
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    fail(ExitCode::checkpoint, "{}: is no index of safetensors files: {}", path, plain_text(error.what()));
+    fail(ExitCode::checkpoint, "{}: is not an index of safetensors files: {}", path, plain_text(error.what()));
   }
   if (files.empty()) fail(ExitCode::checkpoint, "{}: its weight_map is empty", path);
   return files;
@@ -126,7 +126,7 @@ std::vector<StoredTensor> parse_header(std::string_view header, std::int64_t fil
   std::vector<StoredTensor> tensors;
   for (const SafetensorsEntry& entry : entries) {
     if (entry.begin != end || entry.end < entry.begin) {
-      fail(ExitCode::checkpoint, "{}: {} lies at bytes {} to {} of the data, but the tensor before it ends at {}", path,
+      fail(ExitCode::checkpoint, "{}: {} is at bytes {} to {} of the data, but the tensor before it ends at {}", path,
            plain_text(entry.name), entry.begin, entry.end, end);
     }
     end = entry.end;
@@ -145,7 +145,7 @@ std::vector<StoredTensor> parse_header(std::string_view header, std::int64_t fil
   }
   if (const auto left = static_cast<std::uint64_t>(file_bytes - data); end != left) {
     fail(ExitCode::checkpoint, "{}: holds {} bytes of tensors, but its header describes {}; it is {}", path, left, end,
-         end > left ? "cut off" : "followed by foreign bytes");
+         end > left ? "cut off" : "followed by other bytes");
   }
   return tensors;
 }
@@ -179,7 +179,7 @@ void add_file(StoredTensors& all, const std::string& folder, const std::string& 
     tensor.file = all.files.size();
     if (expected) {
       if (const StoredTensor* other = all.find(tensor.name)) {
-        fail(ExitCode::checkpoint, "{}: has {}, which {} has, too", path, plain_text(tensor.name),
+        fail(ExitCode::checkpoint, "{}: has {}, which is also in {}", path, plain_text(tensor.name),
              all.files[other->file]);
       }
       if (!expected->contains(tensor.name)) {
@@ -197,7 +197,7 @@ void add_file(StoredTensors& all, const std::string& folder, const std::string& 
   for (const std::string& name : *expected) {
     const StoredTensor* tensor = all.find(name);
     if (tensor && all.files[tensor->file] == path) continue;
-    fail(ExitCode::checkpoint, "{}: lacks {}, which {} places there", path, plain_text(name), index_file);
+    fail(ExitCode::checkpoint, "{}: does not contain {}, although {} says so", path, plain_text(name), index_file);
   }
 }
 

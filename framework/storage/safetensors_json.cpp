@@ -28,7 +28,7 @@ std::vector<std::uint64_t> counts(const json& entry, const std::string& name, co
   const json& list = member(entry, name, key);
   if (!list.is_array()) throw std::runtime_error(name + " has " + list.type_name() + " as its " + key);
   for (const json& value : list) {
-    if (!value.is_number_unsigned()) throw std::runtime_error(name + " has what is no count in its " + key);
+    if (!value.is_number_unsigned()) throw std::runtime_error(name + " has a value that is not a count in its " + key);
     values.push_back(value.get<std::uint64_t>());
   }
   return values;

@@ -35,7 +35,7 @@ class Builder final : public nlohmann::json_sax<Json> {
     require_depth();
     spend(map_node + name.size());
     const auto [place, is_new] = open_.back()->get_ref<Json::object_t&>().try_emplace(std::move(name));
-    if (!is_new) throw std::runtime_error(plain_text(place->first) + " stands there twice");
+    if (!is_new) throw std::runtime_error(plain_text(place->first) + " appears twice");
     member_ = &place->second;
     return true;
   }
@@ -117,7 +117,7 @@ Json parse_strict_json(std::string_view text, const JsonBounds& bounds) {
   if (text.size() > bounds.bytes) {
     throw std::runtime_error(fmt::format("it has {} bytes, more than {}", text.size(), bounds.bytes));
   }
-  if (text.find('\0') != std::string_view::npos) throw std::runtime_error("it holds a byte of 0");
+  if (text.find('\0') != std::string_view::npos) throw std::runtime_error("it contains a zero byte");
   Builder builder(free_memory + expansion * text.size(), bounds.depth);
   Json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();
@@ -135,7 +135,7 @@ std::optional<std::int64_t> whole_number(const Json& value) {
 }
 
 JsonReader::JsonReader(const Json& object) : object_(object) {
-  if (!object.is_object()) throw std::runtime_error("something that must be an object is none");
+  if (!object.is_object()) throw std::runtime_error("a value that must be an object is not one");
 }
 
 const Json& JsonReader::member(const char* name) {
@@ -147,19 +147,19 @@ const Json& JsonReader::member(const char* name) {
 
 void JsonReader::read(const char* name, const Json& value, std::int64_t& to) {
   const std::optional<std::int64_t> number = whole_number(value);
-  if (!number || *number < 0) throw std::runtime_error(std::string(name) + " is no count");
+  if (!number || *number < 0) throw std::runtime_error(std::string(name) + " is not a count");
   to = *number;
 }
 
 void JsonReader::read(const char* name, const Json& value, std::string& to) {
-  if (!value.is_string()) throw std::runtime_error(std::string(name) + " is no text");
+  if (!value.is_string()) throw std::runtime_error(std::string(name) + " is not text");
   to = value.get<std::string>();
 }
 
 void JsonReader::hash(const char* name, std::string& to) {
   (*this)(name, to);
   if (to.size() != 32 || to.find_first_not_of("0123456789abcdef") != std::string::npos) {
-    throw std::runtime_error(std::string(name) + " is no hash");
+    throw std::runtime_error(std::string(name) + " is not a hash");
   }
 }
 

@@ -69,7 +69,7 @@ class JsonReader {
   template <class T>
   static void read(const char* name, const nlohmann::json& value, T& to) {
     if constexpr (requires { to.emplace_back(); }) {
-      if (!value.is_array()) throw std::runtime_error(std::string(name) + " is no list");
+      if (!value.is_array()) throw std::runtime_error(std::string(name) + " is not a list");
       for (const nlohmann::json& item : value) read(name, item, to.emplace_back());
     } else {
       JsonReader reader(value);

@@ -102,7 +102,7 @@ TEST(ConfigMistakes, Syntax) {
       {base + "---\nmesh: {data: 1}\n",
        "x.yaml:4: not valid YAML: the document ends before this line, which does not belong to it"},
       {base + "? [a, b]\n: c\n", "x.yaml:3: a key must be a name"},
-      {base + "mesh: {data: 1}\n\x04\n", "x.yaml:4: the control character 0x04 cannot stand in a config"},
+      {base + "mesh: {data: 1}\n\x04\n", "x.yaml:4: the control character 0x04 is not allowed in a config"},
       {base + "# caf\xe9\n", "x.yaml:3: the byte 0xE9 is not UTF-8 text"},
       {"# \xc0\xaf\n", "x.yaml:1: the byte 0xC0 is not UTF-8 text"},
       {"a: " + std::string(5000, '['), "x.yaml:1: is nested deeper than 32 levels"},
@@ -110,15 +110,14 @@ TEST(ConfigMistakes, Syntax) {
 }
 
 TEST(Config, AllProblemsAreToldAtOnceInTheOrderOfTheFile) {
-  EXPECT_EQ(
-      complaint("mesh: {data: 0}\nmodel:\n  hidden_size: 250\n  head_dimm: 2\ndata: {train: a}\n", {"x=1"}),
-      "x.yaml:1: mesh.data: 0 is out of range; it must be an integer from 1 to 1024\n"
-      "x.yaml:3: model.hidden_size: 250 does not divide by model.num_attention_heads = 4; the nearest that do are 248 "
-      "and 252, or set model.head_dim\n"
-      "x.yaml:4: model.head_dimm: unknown key; did you mean model.head_dim?\n"
-      "x.yaml: training.seq_len: is required but missing (tokens of a sequence)\n"
-      "x.yaml: training.steps: is required but missing (optimizer steps, unless training.epochs is given)\n"
-      "--set x=1: unknown key");
+  EXPECT_EQ(complaint("mesh: {data: 0}\nmodel:\n  hidden_size: 250\n  head_dimm: 2\ndata: {train: a}\n", {"x=1"}),
+            "x.yaml:1: mesh.data: 0 is out of range; it must be an integer from 1 to 1024\n"
+            "x.yaml:3: model.hidden_size: 250 is not divisible by model.num_attention_heads = 4; the nearest values "
+            "that are: 248 and 252; or set model.head_dim\n"
+            "x.yaml:4: model.head_dimm: unknown key; did you mean model.head_dim?\n"
+            "x.yaml: training.seq_len: is required but missing (tokens of a sequence)\n"
+            "x.yaml: training.steps: is required but missing (optimizer steps, unless training.epochs is given)\n"
+            "--set x=1: unknown key");
 }
 
 TEST(Config, AFileThatIsNoConfigIsNamed) {
@@ -138,7 +137,7 @@ TEST(Config, AFileThatIsNoConfigIsNamed) {
   EXPECT_EQ(reading(folder), folder + ": is a folder, not a config file");
   EXPECT_EQ(reading("/dev/zero"), "cannot open /dev/zero: it is a device, not a file");
   std::ofstream(path) << std::string((1 << 20) + 1, ' ');
-  EXPECT_EQ(reading(path), path + ": is larger than 1 MiB, so it is no config");
+  EXPECT_EQ(reading(path), path + ": is larger than 1 MiB, so it is not a config");
   // No page holds a line for each of so many mistakes.
   {
     std::ofstream many(path);
@@ -147,7 +146,7 @@ TEST(Config, AFileThatIsNoConfigIsNamed) {
   const std::string told = reading(path);
   EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 30) << told.substr(0, 2000);
   EXPECT_NE(told.find(path + ":1: key0: unknown key"), std::string::npos);
-  EXPECT_NE(told.find("more problems; mend these first"), std::string::npos);
+  EXPECT_NE(told.find("more problems; fix these first"), std::string::npos);
   std::ofstream(path) << std::string(500'000, 'k') << ": 1\n";
   EXPECT_LT(reading(path).size(), 1000u);
   std::ofstream(path) << "";

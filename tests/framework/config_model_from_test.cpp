@@ -79,9 +79,8 @@ TEST(ModelFrom, OtherwiseTheProgramNamesTheModel) {
 
 TEST(ModelFrom, FromScratchNeedsAModelWhoseSizesItTakes) {
   EXPECT_TRUE(parsed(with("model", "from: far\n  from_scratch: true")).model.from_scratch);
-  EXPECT_EQ(
-      complaint_with(with("model", "from_scratch: true")),
-      "x.yaml:7: model.from_scratch: is true, but there is no model.from whose sizes it could take; leave it out");
+  EXPECT_EQ(complaint_with(with("model", "from_scratch: true")),
+            "x.yaml:7: model.from_scratch: is true, but there is no model.from to take sizes from; leave it out");
 }
 
 TEST(ModelFrom, WithoutAModelTheDataGiveTheVocabulary) {

@@ -165,7 +165,7 @@ TEST_F(FilesTest, ALockWritesOverNothingElse) {
   for (const std::string content :
        {"precious", "12 monkeys", "1234567890123456789012345678901234567890123456789012345678901234567890"}) {
     write_file(at("lock"), content, ExitCode::data);
-    expect_error(ExitCode::usage, "is no lock of this program",
+    expect_error(ExitCode::usage, "is not a lock file of this program",
                  [&] { FileLock::acquire(at("lock"), "taken by", ExitCode::usage); });
     EXPECT_EQ(read_file(at("lock"), ExitCode::data), content);
   }

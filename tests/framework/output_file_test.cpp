@@ -179,7 +179,7 @@ TEST_F(OutputFileTest, SaysThatItsFolderIsGone) {
     fs::remove_all(at("results"));
     if (replaced) fs::create_directory(at("results"));
     const std::string said = error_of(ExitCode::usage, [&] { output.publish(); });
-    EXPECT_NE(said.find(at("results/out") + ": " + output.partial() + ", which held it until now, is gone"),
+    EXPECT_NE(said.find(at("results/out") + ": its temporary file " + output.partial() + " was deleted"),
               std::string::npos)
         << said;
     fs::remove_all(at("results"));

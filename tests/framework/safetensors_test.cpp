@@ -87,22 +87,22 @@ TEST_F(Safetensors, EachBrokenRuleIsRefused) {
         "{\"__metadata__\":{\"a\":{}}}", "{} x", "\xef\xbb\xbf{}"}) {
     expect_refused(file_of(header, 4), "not valid");  // 5
   }
-  expect_refused(file_of(one + std::string(1, '\0') + "garbage", 4), "a byte of 0");
+  expect_refused(file_of(one + std::string(1, '\0') + "garbage", 4), "a zero byte");
   expect_refused(file_of("{" + entry("a", "F33", "[1]", 0, 4) + "}", 4), "a has dtype F33");
   const std::string hole = "{" + entry("a", "F32", "[1]", 0, 4) + "," + entry("b", "F32", "[1]", 5, 9) + "}";
-  expect_refused(file_of(hole, 9), "b lies at bytes 5 to 9");  // 6
+  expect_refused(file_of(hole, 9), "b is at bytes 5 to 9");  // 6
   const std::string overlap = "{" + entry("a", "F32", "[1]", 0, 4) + "," + entry("b", "F32", "[1]", 0, 4) + "}";
-  expect_refused(file_of(overlap, 4), "b lies at bytes 0 to 4");
-  expect_refused(file_of("{" + entry("a", "F32", "[1]", 4, 8) + "}", 8), "a lies at bytes 4 to 8");
+  expect_refused(file_of(overlap, 4), "b is at bytes 0 to 4");
+  expect_refused(file_of("{" + entry("a", "F32", "[1]", 4, 8) + "}", 8), "a is at bytes 4 to 8");
   expect_refused(file_of("{" + entry("a", "F32", "[0]", 0, -1) + "}", 0), "not valid");
   const std::string huge = "[4294967296,4294967296,4294967296]";
   expect_refused(file_of("{" + entry("a", "F32", huge, 0, 0) + "}", 0), "more elements than a file can hold");  // 7
   expect_refused(file_of("{" + entry("a", "F4", "[3]", 0, 2) + "}", 2), "inside a byte");                       // 8
   expect_refused(file_of("{" + entry("a", "F32", "[2]", 0, 4) + "}", 4), "a has 4 bytes");                      // 9
-  expect_refused(file_of(one, 5), "followed by foreign bytes");                                                 // 10
+  expect_refused(file_of(one, 5), "followed by other bytes");                                                   // 10
   expect_refused(file_of(one, 3), "cut off");
   expect_refused(file_of("{" + entry("a", "F32", "[1]", 0, 4) + "," + entry("a", "F32", "[1]", 4, 8) + "}", 8),
-                 "a stands there twice");
+                 "a appears twice");
 }
 
 TEST_F(Safetensors, AnIndexMayNameFilesOfItsFolderOnly) {
@@ -122,14 +122,14 @@ TEST_F(Safetensors, AnIndexMayNameFilesOfItsFolderOnly) {
   EXPECT_NE(index("\"a\":\"one.safetensors\",\"x\":\"one.safetensors\"").find("lacks x"), std::string::npos);
   EXPECT_NE(index("\"a\":\"one.safetensors\",\"c\":\"three.safetensors\"").find("which"), std::string::npos);
   EXPECT_NE(index("\"a\":\"one.safetensors\",\"a\":\"two.safetensors\"").find("twice"), std::string::npos);
-  EXPECT_NE(index("\"a\":1").find("no index"), std::string::npos);
+  EXPECT_NE(index("\"a\":1").find("not an index"), std::string::npos);
   EXPECT_NE(index("").find("empty"), std::string::npos);
   EXPECT_NE(index("\"a\":\"none.safetensors\"").find("none.safetensors"), std::string::npos);
 
   fs::create_directory(at("elsewhere"));
   fs::rename(at("one.safetensors"), at("elsewhere/one.safetensors"));
   ASSERT_EQ(::symlink("elsewhere/one.safetensors", at("one.safetensors").c_str()), 0);
-  EXPECT_NE(index("\"a\":\"one.safetensors\"").find("leads out of its folder"), std::string::npos);
+  EXPECT_NE(index("\"a\":\"one.safetensors\"").find("which is outside its folder"), std::string::npos);
 }
 
 TEST_F(Safetensors, TheHubsCacheOfLinksIsFollowed) {

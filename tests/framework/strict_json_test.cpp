@@ -39,8 +39,8 @@ std::string refusal(const std::string& text, const JsonBounds& bounds = {}) {
 
 TEST(StrictJsonTest, ANameStandsOnceInAnObject) {
   EXPECT_EQ(refusal(R"({"a": 1, "b": {"a": [{"a": 2}, {"a": 3}]}})"), "");
-  EXPECT_EQ(refusal(R"({"a": 1, "b": 2, "a": 3})"), "a stands there twice");
-  EXPECT_EQ(refusal(R"([{"c": {"b": [], "b": {}}}])"), "b stands there twice");
+  EXPECT_EQ(refusal(R"({"a": 1, "b": 2, "a": 3})"), "a appears twice");
+  EXPECT_EQ(refusal(R"([{"c": {"b": [], "b": {}}}])"), "b appears twice");
 }
 
 TEST(StrictJsonTest, NothingIsNestedDeeply) {
@@ -59,7 +59,7 @@ TEST(StrictJsonTest, NothingIsNestedDeeply) {
 TEST(StrictJsonTest, WhatIsNoJsonIsRefused) {
   for (const char* text : {"", "{", "[1,]", "{\"a\" 1}", "1 2", "\"\xFF\"", "1e999"})
     EXPECT_NE(refusal(text), "") << text;
-  EXPECT_EQ(refusal(std::string("1\0", 2)), "it holds a byte of 0");
+  EXPECT_EQ(refusal(std::string("1\0", 2)), "it contains a zero byte");
   EXPECT_EQ(parse_strict_json(R"({"a": [1, {"b": null}]})").dump(), R"({"a":[1,{"b":null}]})");
 }
 
@@ -83,7 +83,7 @@ TEST(StrictJsonTest, IsBoundedBeforeAnythingIsBuilt) {
 }
 
 TEST(StrictJsonTest, WhatItSaysOfAHostileTextIsPlain) {
-  EXPECT_EQ(refusal("{\"\\u001b[2J\": 1, \"\\u001b[2J\": 2}"), "?[2J stands there twice");
+  EXPECT_EQ(refusal("{\"\\u001b[2J\": 1, \"\\u001b[2J\": 2}"), "?[2J appears twice");
   const std::string said = refusal("{\"a\": " + std::string(1000, 'x'));
   EXPECT_TRUE(said.starts_with("parse error at line 1, column 7: ")) << said;
   EXPECT_LT(said.size(), 130U);
@@ -145,12 +145,12 @@ TEST(StrictJsonTest, AStructIsReadAsItIsWritten) {
     }
     return "";
   };
-  EXPECT_EQ(refused(text("{}", "")), "parts is no list");
-  EXPECT_EQ(refused(text("[1]", "")), "something that must be an object is none");
+  EXPECT_EQ(refused(text("{}", "")), "parts is not a list");
+  EXPECT_EQ(refused(text("[1]", "")), "a value that must be an object is not one");
   EXPECT_EQ(refused(text("[{\"name\":\"b\"}]", "")), "count is missing");
-  EXPECT_EQ(refused(text("[{\"name\":\"b\",\"count\":-1}]", "")), "count is no count");
+  EXPECT_EQ(refused(text("[{\"name\":\"b\",\"count\":-1}]", "")), "count is not a count");
   EXPECT_EQ(refused(text("[]", ",\"other\":1")), "an object has members that are not known");
-  EXPECT_EQ(refused(text("[]", ",\"perhaps\":\"A\"")), "perhaps is no hash");
+  EXPECT_EQ(refused(text("[]", ",\"perhaps\":\"A\"")), "perhaps is not a hash");
 }
 
 }  // namespace

@@ -145,7 +145,7 @@ TEST_F(Dump, DoesNothingWithoutOne) {
 TEST_F(Dump, ThatIsNotWholeIsRefused) {
   error_of(ExitCode::data, [&] { DumpReader reader(at("nowhere")); });
   lock = begin_dump_folder(at("begun"), step());
-  expect_error(ExitCode::data, "broken off", [&] { DumpReader reader(at("begun")); });
+  expect_error(ExitCode::data, "it is incomplete", [&] { DumpReader reader(at("begun")); });
 
   write("dump", 2);
   std::filesystem::remove(dump_part_path(at("dump"), 1, 0));
@@ -163,7 +163,7 @@ TEST_F(Dump, ThatIsNotWholeIsRefused) {
   index.tensors[1].shape = {3, 2};  // as many elements as two slices of three
   write_dump_index(at("dump"), index);
   const DumpReader again(at("dump"));
-  expect_error(ExitCode::data, "element 0 of weight is there twice", [&] { again.read(again.index().tensors[1]); });
+  expect_error(ExitCode::data, "element 0 of weight appears twice", [&] { again.read(again.index().tensors[1]); });
 
   std::ofstream(at("dump") + "/index.json") << "{}";
   error_of(ExitCode::data, [&] { DumpReader reader(at("dump")); });
@@ -181,9 +181,9 @@ TEST_F(Dump, AnIndexThatNoRunWritesIsRefused) {
   const std::string largest = "9223372036854775807";
   for (const char* member : {"\"sequences\": 2", "\"data\": 1", "\"sequence_length\": 3"}) {
     const std::string name(member, std::string_view(member).find(':') + 2);
-    EXPECT_NE(refusal(member, name + largest).find("a size is no dump's"), std::string::npos) << member;
+    EXPECT_NE(refusal(member, name + largest).find("a size is not valid"), std::string::npos) << member;
   }
-  EXPECT_NE(refusal("weight", "\\u001b[2J").find("?[2J is no plain name"), std::string::npos);
+  EXPECT_NE(refusal("weight", "\\u001b[2J").find("?[2J is not a plain name"), std::string::npos);
   EXPECT_NE(refusal("{", std::string(200'000, '[')).find("nested deeper than 8 levels"), std::string::npos);
 }
 
@@ -199,7 +199,8 @@ TEST_F(Dump, ReplacesADumpAndNothingElse) {
   EXPECT_TRUE(DumpReader(at("dump")).find("weight") != nullptr);
 
   std::ofstream(at("dump") + "/notes.txt") << "mine";
-  expect_error(ExitCode::usage, "holds notes.txt beside a dump", [&] { lock = begin_dump_folder(at("dump"), step()); });
+  expect_error(ExitCode::usage, "contains notes.txt in addition to a dump",
+               [&] { lock = begin_dump_folder(at("dump"), step()); });
   EXPECT_EQ(content(at("dump") + "/notes.txt"), "mine");
   EXPECT_TRUE(path_exists(dump_part_path(at("dump"), 0, 0)));
 

@@ -31,7 +31,7 @@ TEST(TensorText, RefusesWhatCannotBeCompared) {
   const ConstTensorView two = host_view(x.data(), {2}), six = host_view(x.data(), {2, 3});
   testing::expect_refused("b has the shape [2, 3], but must have that of a, [2]", [&] { compare_tensors(two, six); });
   const TensorView elsewhere{nullptr, {1}, DType::float32, Device::cuda(0)};
-  testing::expect_refused("a lies on cuda:0, but must lie on cpu", [&] { compare_tensors(elsewhere, elsewhere); });
+  testing::expect_refused("a is on cuda:0, but must be on cpu", [&] { compare_tensors(elsewhere, elsewhere); });
 }
 
 class TensorComparisonTest : public ::testing::Test {
