@@ -67,7 +67,7 @@ struct Call {
     check_documents(keys, "keys.documents", B, Tk);
     if (Tq > 0 && Tk > 0) {
       require_call(queries.documents.empty() == keys.documents.empty(),
-                   "documents stand with both queries and keys, or with neither", line);
+                   "give documents for both queries and keys, or for neither", line);
     }
     return {Tq, Tk};
   }

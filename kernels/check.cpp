@@ -29,7 +29,7 @@ void check_flat(const ConstTensorView& x, const ConstTensorView& like, const cha
 
 void check_memory(const Stream& stream, const ConstTensorView& x, const char* name, const CallerLine& line) {
   if (!stream.on_cuda() && !x.device.is_cpu()) {
-    refuse_call(line, fmt::format("{} lies on {}, but must lie on {}", name, x.device.name(), Device::cpu().name()));
+    refuse_call(line, fmt::format("{} is on {}, but must be on {}", name, x.device.name(), Device::cpu().name()));
   }
   require_memory(x, name, line);
 }

@@ -50,8 +50,8 @@ void convert(Stream& stream, const TensorView& y, const ConstTensorView& x, cons
   check_as_long(stream, as_y, "x", y, "y", line);
   check_memory(stream, y, "y", line);
   if (accumulator(y.dtype) != DType::float32 || accumulator(x.dtype) != DType::float32) {
-    refuse_call(line, fmt::format("convert of x, {}, to y, {}: it joins float32 and bfloat16", name_of(x.dtype),
-                                  name_of(y.dtype)));
+    refuse_call(line, fmt::format("convert of x, {}, to y, {}: it converts between float32 and bfloat16",
+                                  name_of(x.dtype), name_of(y.dtype)));
   }
   if (stream.on_cuda()) return cuda::convert(stream, y, x);
   const auto pass = [&]<class To, class From>(To* to, const From* from) {

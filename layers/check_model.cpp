@@ -28,7 +28,7 @@ void check_lora(const ModelConfig& model, ConfigProblems& problems) {
     if (!seen.insert(target).second) return problems.add("lora.targets", fmt::format("names {} twice", target));
     if (known.contains(target)) continue;
     problems.add("lora.targets",
-                 fmt::format("{} is no projection of this model's layers, which are {}", target, projections));
+                 fmt::format("{} is not a projection of this model's layers, which are {}", target, projections));
   }
 }
 
@@ -41,7 +41,7 @@ void check_trainable(const Config& config, ConfigProblems& problems,
   for (const std::string& pattern : patterns) {
     const auto means_it = [&](const Parameter& parameter) { return matches(pattern, parameter.name); };
     if (std::ranges::any_of(table.all(), means_it)) continue;
-    problems.add("training.trainable", fmt::format("\"{}\" is the name of no parameter; names are such as {} and {}",
+    problems.add("training.trainable", fmt::format("\"{}\" matches no parameter; examples of names are {} and {}",
                                                    pattern, table[0].name, table[1].name));
   }
 }

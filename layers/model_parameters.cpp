@@ -72,7 +72,7 @@ class TableWriter {
     const auto has_name = [&](const Parameter& other) { return other.name == parameter.name; };
     if (parameter.name.empty() || std::ranges::any_of(table_.all(), has_name)) {
       fail(ExitCode::usage, "a custom layer has a parameter \"{}\", {}; give it another name", parameter.name,
-           parameter.name.empty() ? "which is no name" : "and the model has one of that name already");
+           parameter.name.empty() ? "which is not a valid name" : "and the model has one of that name already");
     }
   }
   int add_to_bucket(Parameter parameter) {
@@ -143,8 +143,8 @@ void check_inserted(const ModelSpec& spec, const std::vector<LayerInsertion>& in
   if (inserted.empty()) return;
   if (spec.lora.on()) {
     fail(ExitCode::usage,
-         "lora.rank is {}: the model has layers of its program's own, and no base of adapters has them; set lora.rank "
-         "to 0, or name by training.trainable what is trained",
+         "lora.rank is {}: the model has custom layers, and no base of adapters has them; set lora.rank to 0, or name "
+         "the trained parameters in training.trainable",
          spec.lora.rank);
   }
   for (const LayerInsertion& layer : inserted) {

@@ -172,16 +172,16 @@ void check_spec(const ModelSpec& spec) {
   refuse_if(spec.layers.empty(), "it needs at least one layer");
   refuse_if(!spec.norm_before && !spec.norm_after, "it needs a norm before or after each half of a block");
   refuse_if(!spec.gated_feedforward && spec.activation != Activation::gelu,
-            "a feedforward without a gate has gelu alone, no other activation has a kernel of its own");
+            "a feedforward without a gate has only gelu: no other activation has its own kernel");
   refuse_if(spec.positions == Positions::learned && spec.max_position_embeddings < 1,
             "learned positions need a table of at least one row (model.max_position_embeddings)");
   refuse_if(spec.positions != Positions::rope && any_layer(rotates),
             "a layer rotates queries and keys, but positions are not rotary");
   refuse_if(any_layer(rotates) && spec.head_dim % 2 != 0,
-            "rotary positions turn pairs of elements, so model.head_dim must be even");
+            "rotary positions rotate pairs of elements, so model.head_dim must be even");
   refuse_if(any_layer(turns_by_nothing), "a layer rotates by frequencies that the model does not have");
   refuse_if(spec.norm.kind == NormKind::layer_norm && (spec.norm.unit_offset || spec.norm_after),
-            "a LayerNorm stands before what is computed, and its weight is not counted from 1");
+            "a LayerNorm precedes attention and feedforward, and its weight is not counted from 1");
   refuse_if(!(spec.attention_scale > 0), "attention's scores have a scale above 0");
   refuse_if(!(spec.attention_softcap >= 0) || !(spec.final_softcap >= 0), "a softcap is above 0, or 0 for none");
   refuse_if(!(spec.residual_factor > 0) || !(spec.logit_factor > 0) || !(spec.embedding_factor > 0),
@@ -197,10 +197,9 @@ void check_rope_keys(const ModelSpec& traits, const ModelConfig& model, ConfigPr
     if (problems.clean(
             {"model.hidden_size", "model.num_attention_heads", "model.num_key_value_heads", "model.head_dim"}) &&
         model.head_dim % 2 != 0) {
-      problems.add("model.head_dim",
-                   fmt::format("is {} (default: hidden_size / num_attention_heads = {} / {}), but rotary embedding "
-                               "turns pairs of elements: it must be even",
-                               model.head_dim, model.hidden_size, model.num_attention_heads));
+      problems.add("model.head_dim", fmt::format("is {} (default: hidden_size / num_attention_heads = {} / {}), but "
+                                                 "rotary embedding rotates pairs of elements: it must be even",
+                                                 model.head_dim, model.hidden_size, model.num_attention_heads));
     }
     return;
   }
@@ -275,7 +274,7 @@ void check_table_keys(const ModelSpec& traits, const Config& config, ConfigProbl
 void check_bias_keys(const ModelSpec& traits, const ModelConfig& model, ConfigProblems& problems) {
   const auto check = [&](const char* key, bool asked, bool possible) {
     if (!asked || possible || !problems.clean({key})) return;
-    problems.add(key, fmt::format("true has no effect with model.architecture {}, whose biases are not a choice; leave "
+    problems.add(key, fmt::format("true has no effect with model.architecture {}, whose biases are fixed; leave "
                                   "it out",
                                   traits.architecture));
   };

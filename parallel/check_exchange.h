@@ -19,8 +19,8 @@ inline void check_exchange(const ConstTensorView& send, int to, const TensorView
     }
     require_memory(tensor, name, line);
     if (!device_memory && !tensor.device.is_cpu()) {
-      refuse_call(line, fmt::format("{} lies on {}, but this communicator carries host memory alone: threads carry a "
-                                    "GPU's after set_stream, NCCL always",
+      refuse_call(line, fmt::format("{} is on {}, but this communicator sends only host memory: threads send GPU "
+                                    "memory after set_stream, and NCCL always does",
                                     name, tensor.device.name()));
     }
   };
@@ -30,8 +30,9 @@ inline void check_exchange(const ConstTensorView& send, int to, const TensorView
 
 /// Refuses a wait for what is not under way.
 inline void check_waited(bool under_way, const CallerLine& line) {
-  require_call(under_way,
-               "the request is not under way here: each is waited for once, by the communicator that gave it", line);
+  require_call(
+      under_way,
+      "the request is not in progress here: wait once for each request, with the communicator that returned it", line);
 }
 
 }  // namespace ringtrain

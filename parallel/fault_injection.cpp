@@ -75,7 +75,7 @@ class FaultyCommunicator final : public ForwardingCommunicator {
     std::fflush(stderr);
     if (action == "kill") ::raise(SIGKILL);
     if (action == "stop") ::raise(SIGSTOP);
-    if (action == "throw") fail(ExitCode::numeric, "rank {} throws as RINGTRAIN_FAULT wants it", fault_->rank);
+    if (action == "throw") fail(ExitCode::numeric, "rank {} throws, as RINGTRAIN_FAULT says", fault_->rank);
   }
 
   const std::shared_ptr<Fault> fault_;

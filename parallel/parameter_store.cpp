@@ -39,7 +39,7 @@ const Parameter& ParameterStore::parameter_of(const char* call, int id) const {
 const Parameter& ParameterStore::trained_parameter(const char* call, int id) const {
   const Parameter& parameter = parameter_of(call, id);
   if (parameter.part != Part::trainable) [[unlikely]] {
-    fail(ExitCode::usage, "{}: {} is frozen and has no gradient; ask trains(id) before", call, parameter.name);
+    fail(ExitCode::usage, "{}: {} is frozen and has no gradient; call trains(id) first", call, parameter.name);
   }
   if (!has_gradients()) [[unlikely]] {
     fail(ExitCode::usage, "{}: the gradient of {}, but the store was made without StoreOptions::gradients", call,

@@ -45,7 +45,7 @@ ModelDefinition transformer_with(std::string name, Insertions layers) {
   ModelDefinition model = transformer_of(std::move(name), std::move(layers));
   check_definition(model);
   if (model.is_transformer()) {
-    fail(ExitCode::usage, "a model's definition is called \"{}\", which is the programs' own; give it another name",
+    fail(ExitCode::usage, "a model's definition is called \"{}\", a name that the programs use; give it another name",
          model.name);
   }
   return model;
@@ -58,9 +58,9 @@ std::function<void(const Config&, ConfigProblems&)> rule_of(const ModelDefinitio
 }
 
 void check_definition(const ModelDefinition& model) {
-  if (model.name.empty()) fail(ExitCode::usage, "a model's definition has no name; checkpoints are kept under one");
+  if (model.name.empty()) fail(ExitCode::usage, "a model's definition has no name; checkpoints record it");
   if (!model.parameters || !model.make) {
-    fail(ExitCode::usage, "the definition of the model \"{}\" lacks {}", model.name,
+    fail(ExitCode::usage, "the definition of the model \"{}\" does not have {}", model.name,
          model.parameters ? "make, which makes a rank's model" : "parameters, which returns the model's table");
   }
 }

@@ -80,7 +80,7 @@ class Transformer final : public Model {
                                    .sequence_group = sequence_group,
                                    .ids = ids_.inserted[i],
                                    .block = layers[i].behind});
-      if (!layer) fail(ExitCode::usage, "the layer behind block {} was not made: make returned none", layers[i].behind);
+      if (!layer) fail(ExitCode::usage, "the layer behind block {} was not made: make returned null", layers[i].behind);
       inserted_[static_cast<std::size_t>(layers[i].behind)].push_back(std::move(layer));
     }
   }
@@ -142,8 +142,9 @@ class Transformer final : public Model {
 
   void prefill(const Batch& batch, KeyValueCache& cache) override {
     if (batch.B != 1 || batch.has_documents) {
-      fail(ExitCode::usage, "Transformer::prefill: the batch has {} sequences{}, but a prompt is one of one document",
-           batch.B, batch.has_documents ? " with documents" : "");
+      fail(ExitCode::usage,
+           "Transformer::prefill: the batch has {} sequences{}, but a prompt is one sequence of one document", batch.B,
+           batch.has_documents ? " with documents" : "");
     }
     for (std::size_t layer = 0; layer < inserted_.size(); ++layer) {
       for (const auto& own : inserted_[layer]) {
@@ -263,7 +264,7 @@ std::unique_ptr<Model> make_transformer(const ModelSpec& spec, const ExecutionSh
   }
   const std::int64_t own = describe_parameters(spec, {}, layers).table.count();
   if (parameters.table().count() != own) {
-    fail(ExitCode::usage, "Transformer: the store's table has {} weights, but this model {}: they are of two models",
+    fail(ExitCode::usage, "Transformer: the store's table has {} weights, but this model {}: they belong to two models",
          parameters.table().count(), own);
   }
   return std::make_unique<Transformer>(spec, shape, allocator, parameters, stream, sequence_group, layers);

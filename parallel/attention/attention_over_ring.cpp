@@ -261,7 +261,7 @@ struct AttentionOverRing::State {
       for (const auto& [other, y] : all) {
         if (name == other || !written.contains(name) || !share_memory(x, y)) continue;
         refuse_call(line,
-                    fmt::format("{} shares memory with {}: what is written must be apart from all else", name, other));
+                    fmt::format("{} shares memory with {}: an output must not overlap any other tensor", name, other));
       }
     }
   }

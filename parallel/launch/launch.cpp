@@ -31,7 +31,7 @@ Error error_of_rank(int rank) {
   } catch (const std::exception& error) {
     return {ExitCode::internal, fmt::format("rank {}: {}", rank, error.what())};
   } catch (...) {
-    return {ExitCode::usage, fmt::format("rank {}: a function of this program threw what is no std::exception", rank)};
+    return {ExitCode::usage, fmt::format("rank {}: a function of this program threw a non-standard exception", rank)};
   }
 }
 
@@ -60,7 +60,7 @@ class FirstError {
         changed_.wait_for(lock, std::chrono::duration<double>(unwinding_seconds), all)) {
       return;
     }
-    write_message(stderr, fmt::format("{} of {} ranks end in the middle of their work: {}\n", ranks - ended_, ranks,
+    write_message(stderr, fmt::format("{} of {} ranks end before their work is done: {}\n", ranks - ended_, ranks,
                                       first_->second));
     std::_Exit(static_cast<int>(first_->first));
   }
@@ -133,7 +133,7 @@ void require_runnable(std::int64_t ranks, std::int64_t threads) {
   constexpr std::int64_t max_threads = 4096;
   if (ranks * threads <= max_threads) return;
   fail(ExitCode::usage,
-       "{} ranks of {} compute {} are {} threads on this machine, where at most {} make sense; use a smaller mesh or "
+       "{} ranks of {} compute {} are {} threads on this machine, which allows at most {}; use a smaller mesh or "
        "fewer threads a rank, or start ranks on several machines with scripts/launch",
        ranks, threads, threads == 1 ? "thread" : "threads", ranks * threads, max_threads);
 }

@@ -153,7 +153,7 @@ void MpiWorld::watchdog() {
 /// A process that should have ended and has not, because its rank computes on, is ended here.
 void MpiWorld::end_if_overdue() {
   if (failure_ && seconds_since(failure_->when) > unwinding_seconds) {
-    write_message(stderr, fmt::format("{} ends in the middle of its work: {}\n", name(rank()), failure_->sentence));
+    write_message(stderr, fmt::format("{} ends before its work is done: {}\n", name(rank()), failure_->sentence));
     ::_exit(static_cast<int>(failure_->code));
   }
 }
@@ -278,10 +278,9 @@ void MpiWorld::finish(int exit_code) {
   }
   frozen_ = true;
   lock.unlock();
-  bound_the_end(exit_code,
-                fmt::format("{}: all ranks are done (code {}), but MPI has not let this process end for {} s: it ends "
-                            "without; mpirun may call that improper",
-                            name(rank()), exit_code, leaving_seconds));
+  bound_the_end(exit_code, fmt::format("{}: all ranks are done (code {}), but MPI has not let this process end for {} "
+                                       "s: it ends without MPI, and mpirun may report that as an error",
+                                       name(rank()), exit_code, leaving_seconds));
   session_.finish();
 }
 

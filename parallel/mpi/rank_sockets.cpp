@@ -170,7 +170,7 @@ void RankSockets::connect_to(int rank, const Address& target) {
     std::array<char, INET_ADDRSTRLEN> text{};
     ::inet_ntop(AF_INET, &to.sin_addr, text.data(), text.size());
     tried += fmt::format("{}{}:{} ({})", tried.empty() ? "" : ", ", text.data(), ntohs(target.port),
-                         error ? std::strerror(error) : "no answer of a rank");
+                         error ? std::strerror(error) : "no answer from a rank");
   }
   fail(ExitCode::rank, "rank {} cannot reach rank {} ({}); tried {}", rank_, rank, name(rank),
        tried.empty() ? "no address: that host has none" : tried);

@@ -111,7 +111,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   void set_lockstep(bool on) override {
-    ensure(!group_, "a rank changes to lockstep between its acts");
+    ensure(!group_, "a rank changes to lockstep between its operations");
     nccl_->set_lockstep(on);
   }
 
@@ -221,9 +221,9 @@ std::string nccl_refusal(Communicator& world, Device device, bool share_gpu) {
       if (first[0] != second[0] || first[1] != second[1]) continue;
       if (!share_gpu) {  // NCCL refuses it with fewer words
         return fmt::format(
-            "NCCL joins ranks with a GPU each, but ranks {} and {} of {} share one (GPUs here: {}); start no more "
-            "ranks on a machine than it has GPUs, or let them be threads of one process with mesh.backend threads, "
-            "which may share one; to check processes on one GPU, set mesh.share_gpu to true",
+            "NCCL needs one GPU for each rank, but ranks {} and {} of {} share one (GPUs here: {}); start no more "
+            "ranks on a machine than it has GPUs, or use mesh.backend threads, whose ranks may share a GPU; to check "
+            "processes on one GPU, set mesh.share_gpu to true",
             a, b, world.size(), cuda::device_count());
       }
       if (first[2] != second[2]) {

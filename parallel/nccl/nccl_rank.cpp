@@ -191,7 +191,7 @@ void NcclRank::join(const std::shared_ptr<NcclComm>& comm) {
     if (made != ncclSuccess) fail_with(lock, made, *comm, fmt::format("{}: making a unique id of NCCL", name()));
   }
   broadcast(*host_, host_view(reinterpret_cast<std::uint8_t*>(id.internal), {NCCL_UNIQUE_ID_BYTES}), 0,
-            {"handing round NCCL's unique id"});
+            {"sending NCCL's unique id to all ranks"});
   enter([&](Lock& lock, ncclConfig_t& config) {
     const ncclResult_t result = nccl().ncclCommInitRankConfig(&comm->handle, host_->size(), id, host_->rank(), &config);
     comms_.push_back(comm);
@@ -286,7 +286,7 @@ void NcclRank::abort_comms(Lock&) {
 void NcclRank::throw_if_comms_aborted() const {
   if (!aborted_) return;
   host_->throw_if_aborted();
-  fail(ExitCode::rank, "{} has ended its part in NCCL, with exchanges under way, and goes on calling", name());
+  fail(ExitCode::rank, "{} has left NCCL while exchanges were in progress, and still makes calls", name());
 }
 
 void NcclRank::throw_if_aborted() {

@@ -21,7 +21,7 @@ int checked_size(const Allocator& allocator, const Communicator* ranks, int size
     refuse_call(line, fmt::format("a ring of {} ranks on a communicator of {}", size, ranks->size()));
   }
   if (ranks == nullptr && size > 1 && !allocator.planning()) {
-    refuse_call(line, fmt::format("a ring of {} ranks without a communicator, which only a plan may be", size));
+    refuse_call(line, fmt::format("a ring of {} ranks has no communicator, which only a plan may omit", size));
   }
   return size;
 }

@@ -91,7 +91,7 @@ TEST_F(WrongUses, ADTypeIsNamedApartFromTheShape) {
   expect_refused("x is of int32, but must be of that of y, float32",
                  [&] { copy(stream, view({2}), host_view(integers.data(), {2})); });
   expect_refused("x is of float64, but must be of that of y, float32", [&] { add(stream, view({4}), doubles({4})); });
-  expect_refused("convert of x, float64, to y, float32: it joins float32 and bfloat16",
+  expect_refused("convert of x, float64, to y, float32: it converts between float32 and bfloat16",
                  [&] { convert(stream, view({4}), doubles({4})); });
 }
 
@@ -99,10 +99,10 @@ TEST_F(WrongUses, AnotherDeviceAndNoMemoryAreNamed) {
   TensorView elsewhere = view({4, 3});
   elsewhere.device = Device::cuda(1);
   const TensorView nothing{nullptr, {4, 3}, DType::float32, Device::cpu()};
-  expect_refused("w lies on cuda:1, but must lie on cpu", [&] {
+  expect_refused("w is on cuda:1, but must be on cpu", [&] {
     linear_forward(stream, view({2, 4}), view({2, 3}), elsewhere, {});
   });
-  expect_refused("x lies on cuda:1, but must lie on cpu", [&] { copy(stream, view({12}), elsewhere); });
+  expect_refused("x is on cuda:1, but must be on cpu", [&] { copy(stream, view({12}), elsewhere); });
   expect_refused("y is null, but must have memory for 12 elements", [&] { copy(stream, nothing, view({12})); });
   expect_refused("x is null, but must have memory for 12 elements", [&] { scale(stream, nothing, 2); });
 }

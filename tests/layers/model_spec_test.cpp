@@ -106,9 +106,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Refusal{"NoLayers", [](ModelSpec& spec) { spec.layers.clear(); }, "it needs at least one layer"},
                       Refusal{"NoNorms", [](ModelSpec& spec) { spec.norm_before = false; },
                               "it needs a norm before or after each half of a block"},
-                      Refusal{
-                          "PlainSilu", [](ModelSpec& spec) { spec.gated_feedforward = false; },
-                          "a feedforward without a gate has gelu alone, no other activation has a kernel of its own"},
+                      Refusal{"PlainSilu", [](ModelSpec& spec) { spec.gated_feedforward = false; },
+                              "a feedforward without a gate has only gelu: no other activation has its own kernel"},
                       Refusal{"LearnedPositionsWithoutATable",
                               [](ModelSpec& spec) {
                                 spec.positions = Positions::learned;
@@ -118,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Refusal{"RopeWithoutRotaryPositions", [](ModelSpec& spec) { spec.positions = Positions::none; },
                               "a layer rotates queries and keys, but positions are not rotary"},
                       Refusal{"OddHeads", [](ModelSpec& spec) { spec.head_dim = 5; },
-                              "rotary positions turn pairs of elements, so model.head_dim must be even"},
+                              "rotary positions rotate pairs of elements, so model.head_dim must be even"},
                       Refusal{"FrequenciesOfNobody", [](ModelSpec& spec) { spec.layers[1].frequencies = 1; },
                               "a layer rotates by frequencies that the model does not have"},
                       Refusal{"LayerNormAfter",
@@ -126,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(
                                 spec.norm.kind = NormKind::layer_norm;
                                 spec.norm_after = true;
                               },
-                              "a LayerNorm stands before what is computed, and its weight is not counted from 1"},
+                              "a LayerNorm precedes attention and feedforward, and its weight is not counted from 1"},
                       Refusal{"NoScale", [](ModelSpec& spec) { spec.attention_scale = 0; },
                               "attention's scores have a scale above 0"}),
     [](const auto& test) { return std::string(test.param.name); });
@@ -134,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(ModelKeys, RotaryTurnsPairs) {
   EXPECT_EQ(model_complaint(base, {"model.head_dim=5"}),
             "--set model.head_dim=5: is 5 (default: hidden_size / num_attention_heads = 256 / 4), but rotary embedding "
-            "turns pairs of elements: it must be even");
+            "rotates pairs of elements: it must be even");
   EXPECT_EQ(model_complaint(base, {"model.architecture=gpt2", "model.max_position_embeddings=64", "model.head_dim=5"}),
             "");
 }
@@ -172,7 +171,7 @@ TEST(ModelKeys, ALengthThatIsMeantIsNoLimitOfRotaryPositions) {
 TEST(ModelKeys, BiasesAreAChoiceOfSomeArchitectures) {
   const auto refused = [](const std::string& key, const std::string& name) {
     return "x.yaml:8: model." + key + ": true has no effect with model.architecture " + name +
-           ", whose biases are not a choice; leave it out";
+           ", whose biases are fixed; leave it out";
   };
   for (const auto& [name, attention, mlp] :
        std::vector<std::tuple<std::string, bool, bool>>{{"llama", true, true},

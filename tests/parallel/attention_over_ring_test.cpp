@@ -194,7 +194,7 @@ TEST(AttentionOverRingMisuse, ADTypeADeviceAndNoMemoryAreNamed) {
     std::vector<double> wide(32);
     a.forward(x.queries(), x.keys(), host_view(wide.data(), {1, 4, 1, 8}), x.queries(), x.rows());
   });
-  expect_sentence("out lies on cuda:1, but must lie on cpu", [](AttentionOverRing& a, Arguments& x) {
+  expect_sentence("out is on cuda:1, but must be on cpu", [](AttentionOverRing& a, Arguments& x) {
     TensorView elsewhere = x.queries();
     elsewhere.device = Device::cuda(1);
     a.forward(x.queries(), x.keys(), x.keys(), elsewhere, x.rows());

@@ -86,7 +86,7 @@ TEST(Launch, ARankThatComputesOnEndsWithTheProcess) {
   };
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(launch_threads({.ranks = 3, .unwinding_seconds = 0.3}, body), ::testing::ExitedWithCode(5),
-              "2 of 3 ranks end in the middle of their work: rank 0 sees NaN");
+              "2 of 3 ranks end before their work is done: rank 0 sees NaN");
 }
 
 TEST(Launch, TellsWhatEachRankDidLast) {

@@ -39,15 +39,15 @@ TEST(WrongUsesOfRanks, AMessageHasAPeerAndMemory) {
     expect_refused("receive is null, but must have memory for 2 elements",
                    [&] { world.exchange(x, 0, nothing, 0, site); });
     expect_refused(
-        "receive lies on cuda:1, but this communicator carries host memory alone: threads carry a GPU's after "
-        "set_stream, NCCL always",
+        "receive is on cuda:1, but this communicator sends only host memory: threads send GPU memory after set_stream, "
+        "and NCCL always does",
         [&] { world.exchange(x, 0, on_gpu(x), 0, site); });
   });
 }
 
 TEST(WrongUsesOfRanks, ARequestIsWaitedForOnce) {
   const std::string sentence =
-      "the request is not under way here: each is waited for once, by the communicator that gave it";
+      "the request is not in progress here: wait once for each request, with the communicator that returned it";
   with_ranks(1, [&](Communicator& world) {
     std::vector<double> a(2), b(2);
     const Request request = world.exchange(host_view(a.data(), {2}), 0, host_view(b.data(), {2}), 0, site);
@@ -102,7 +102,7 @@ TEST(WrongUsesOfRanks, TheTensorsOfAReduceScatterAreNamed) {
     });
     expect_refused("staging is of float64, but must be of float32",
                    [&] { reduction.start(world, x, host_view(wide.data(), {3}), site); });
-    expect_refused("staging lies on cuda:1, but must lie on cpu",
+    expect_refused("staging is on cuda:1, but must be on cpu",
                    [&] { reduction.start(world, x, on_gpu(host_view(whole.data(), {3})), site); });
     expect_refused("staging is null, but must have memory for 3 elements", [&] {
       reduction.start(world, x, {nullptr, {3}, DType::float32, Device::cpu()}, site);
@@ -143,8 +143,8 @@ TEST(WrongUsesOfRanks, GpuMemoryNeedsWhoCarriesIt) {
     std::vector<float> values(5);
     const TensorView x = on_gpu(host_view(values.data(), {5}));
     const std::string end =
-        " lies on cuda:1, but this communicator carries host memory alone: threads carry a GPU's after set_stream, "
-        "NCCL always";
+        " is on cuda:1, but this communicator sends only host memory: threads send GPU memory after set_stream, and "
+        "NCCL always does";
     expect_refused("send" + end, [&] { all_gather_slices(world, x, site); });
     if (world.rank() == 0) {
       expect_refused("send" + end, [&] { broadcast(world, x, 0, site); });
@@ -195,7 +195,7 @@ TEST(WrongUsesOfRanks, TheTensorsOfARingAreNamedByDimension) {
     expect_refused("kv is of float64, but must be of float32", [&] {
       r.ring.forward(r.stream, 0, host_view(wide.data(), {2, 1, 4, 1, 8}), {}, r.visitor);
     });
-    expect_refused("kv lies on cuda:1, but must lie on cpu",
+    expect_refused("kv is on cuda:1, but must be on cpu",
                    [&] { r.ring.forward(r.stream, 0, on_gpu(r.pair()), {}, r.visitor); });
     expect_refused("kv is null, but must have memory for 64 elements", [&] {
       r.ring.forward(r.stream, 0, {nullptr, {2, 1, 4, 1, 8}, DType::float32, Device::cpu()}, {}, r.visitor);
@@ -240,7 +240,7 @@ TEST(WrongUsesOfRanks, ARingFitsItsCommunicatorAndItsCapacity) {
     const RingCapacity small{.tokens = 4, .gradient_tokens = 2, .G = 1, .D = 8};
     expect_refused("a ring of 3 ranks on a communicator of 2", [&] { Ring(allocator, &world, 3, small); });
     expect_refused("a ring of 0 ranks, but it has one or more", [&] { Ring(allocator, nullptr, 0, small); });
-    expect_refused("a ring of 2 ranks without a communicator, which only a plan may be",
+    expect_refused("a ring of 2 ranks has no communicator, which only a plan may omit",
                    [&] { Ring(allocator, nullptr, 2, small); });
     ThreadPool pool(1);
     Stream stream(pool);

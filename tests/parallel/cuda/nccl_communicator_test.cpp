@@ -98,7 +98,7 @@ TEST_F(NcclFailure, ARankThatNeverJoinsTimesOut) {
       all_gather(world, own, {"gather of GPUs"});
       const auto host = world.split(0);
       std::vector<std::uint8_t> id(NCCL_UNIQUE_ID_BYTES);
-      broadcast(*host, host_view(id.data(), {NCCL_UNIQUE_ID_BYTES}), 0, {"handing round NCCL's unique id"});
+      broadcast(*host, host_view(id.data(), {NCCL_UNIQUE_ID_BYTES}), 0, {"sending NCCL's unique id to all ranks"});
       world.barrier({"the end"});
     }
   });
@@ -384,7 +384,7 @@ TEST_F(NcclFailure, UnwindingLeavesNoMemoryInUse) {
 
 TEST_F(NcclFailure, AnExchangeThatNobodyWaitsForEndsWithItsCommunicator) {
   // Its memory may go then, and the rank has no part in NCCL any more.
-  const auto words = {"of 2 has ended its part in NCCL, with exchanges under way"};
+  const auto words = {"of 2 has left NCCL while exchanges were in progress"};
   expect_failure(2, ExitCode::rank, words, [&](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, long_timeout);
     connect(rank);
@@ -400,7 +400,7 @@ TEST_F(NcclFailure, AnExchangeThatNobodyWaitsForEndsWithItsCommunicator) {
 }
 
 TEST_F(NcclFailure, AGroupThatIsOpenWhenTheRankGivesUpIsNotPosted) {
-  const auto words = {"of 2 has ended its part in NCCL, with exchanges under way"};
+  const auto words = {"of 2 has left NCCL while exchanges were in progress"};
   expect_failure(2, ExitCode::rank, words, [&](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, long_timeout);
     connect(rank);

@@ -20,7 +20,7 @@ Encode encode_function() {
           "asking the driver for tensor maps");
     if (result != cudaDriverEntryPointSuccess || found == nullptr) {
       fail(ExitCode::device,
-           "the NVIDIA driver offers no tensor maps (cuTensorMapEncodeTiled): install one for CUDA 12 "
+           "the NVIDIA driver has no tensor maps (cuTensorMapEncodeTiled): install a driver for CUDA 12 "
            "or newer");
     }
     return reinterpret_cast<Encode>(found);

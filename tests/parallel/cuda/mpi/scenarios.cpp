@@ -56,7 +56,7 @@ RankBody instead_of_joining(double seconds, const RankBody& act) {
       all_gather(world, std::vector<std::int64_t>{7, 7, 7}, {"gather of GPUs"});
       const auto host = world.split(0);
       std::vector<std::uint8_t> id(NCCL_UNIQUE_ID_BYTES);
-      broadcast(*host, host_view(id.data(), {NCCL_UNIQUE_ID_BYTES}), 0, {"handing round NCCL's unique id"});
+      broadcast(*host, host_view(id.data(), {NCCL_UNIQUE_ID_BYTES}), 0, {"sending NCCL's unique id to all ranks"});
       act(world);
     }
     GpuRank rank(world, Carrier::nccl, seconds);
