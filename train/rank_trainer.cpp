@@ -173,7 +173,7 @@ ExitCode RankTrainer::run_steps() {
   if (stopped || signal != 0) {
     const std::string by =
         signal == 0 ? "its program" : signal_name(requested_signal() != 0 ? requested_signal() : signal);
-    log(fmt::format("stopped by {} after step {} of {}; --resume goes on from here", by, done,
+    log(fmt::format("stopped by {} after step {} of {}; --resume continues from here", by, done,
                     run_.config.training.steps));
   }
   log_grace(/*again=*/true);
@@ -318,7 +318,7 @@ int RankTrainer::evaluate(std::int64_t step) {
       evaluate_targets(state_, run_.corpus.validation(), targets, nullptr, stop);
   require_no_allocation("an evaluation");
   if (!results) {
-    log(fmt::format("the evaluation after step {} is broken off; --resume makes up for it", step));
+    log(fmt::format("the evaluation after step {} was interrupted; --resume repeats it", step));
     return signal;
   }
   if (state_.rank != 0) return 0;

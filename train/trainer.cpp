@@ -97,7 +97,7 @@ void log_windows(const Corpus& corpus, const RunSteps& run, const Log& log) {
       if (run.config.data.packing == Packing::whole) {
         log(told + whole_text(corpus.whole_windows.at(seq_len)[i], seq_len, corpus.longer));
       } else {
-        log(fmt::format("{}; the last {} tokens of its training part fill no window and are never seen", told,
+        log(fmt::format("{}; the last {} tokens of its training part do not fill a window and are never used", told,
                         dropped));
       }
     }
@@ -302,7 +302,7 @@ std::vector<StepReport> begin_folder(const Run& run, const Log& log) {
   }
   if (cut.damaged > 0) {
     log(fmt::format(
-        "{}: {}, the first of them line {}, {} no metrics of a run; kept, and this run continues after them",
+        "{}: {}, the first of them line {}, {} not metrics of a run; they are kept, and this run continues after them",
         run.folder.metrics_path(), counted(cut.damaged, "line"), cut.first_damaged, cut.damaged == 1 ? "is" : "are"));
   }
   return content.metrics.numbers_up_to(run.start.step, StepTrend::window);

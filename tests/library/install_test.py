@@ -245,7 +245,7 @@ class Front(Library):
 
     def test_a_misspelt_command_is_named(self):
         self.expect(self.front("trian", "--config", "x"), 2, "there is no command trian; did you mean train?")
-        self.expect(self.front(), 2, "which command?")
+        self.expect(self.front(), 2, "no command is given")
         self.expect(self.front("--version"), 0, "ringtrain 0.")
 
     def test_a_command_is_the_program(self):

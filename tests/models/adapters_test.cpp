@@ -141,7 +141,7 @@ TEST_F(Adapters, NeedTheirVeryBase) {
   const Config again = config(lora());
   fs::rename(base(), at("elsewhere"));
   const std::string missing = error_of(ExitCode::checkpoint, [&] { open_model(at("run")); });
-  EXPECT_NE(missing.find("not there; bring it back"), std::string::npos) << missing;
+  EXPECT_NE(missing.find("does not exist; restore it"), std::string::npos) << missing;
   EXPECT_EQ(error_of(ExitCode::checkpoint, [&] { run(again, "run", resumed()); }), missing);
   fs::copy(at("elsewhere"), base());
   EXPECT_EQ(nll(at("run")), before);
@@ -172,7 +172,7 @@ TEST_F(Adapters, TakeTheirBaseFromWhereItIsNamed) {
   run(without, "plain", from(at("moved")), 1);
   request.init_from = source_folder() + "/tests/models/folders/llama_float64";
   const Outcome outcome = run(without, "plain", request);
-  EXPECT_NE(outcome.logged("--init-from " + request.init_from + " is passed over"), "");
+  EXPECT_NE(outcome.logged("--init-from " + request.init_from + " is ignored"), "");
   run(without, "whole", from(at("moved")));
   expect_same_bits("plain", "whole");
 }
@@ -248,7 +248,7 @@ TEST_F(Adapters, GoOnWithAnotherShardAndMesh) {
 TEST_F(Adapters, TakeAlongWhatWasTrainedBesideThem) {
   const Config norms = config(lora({"training.trainable=[\"*norm*\"]"}));
   run(norms, "norms", from(base()), 1);
-  expect_error(ExitCode::checkpoint, "layernorm.weight was trained beside the adapters",
+  expect_error(ExitCode::checkpoint, "layernorm.weight was trained in addition to the adapters",
                [&] { run(config(lora()), "none", from(at("norms"))); });
   EXPECT_EQ(run(norms, "same", from(at("norms")), 1).code, ExitCode::done);
 }
@@ -431,7 +431,7 @@ TEST_F(Adapters, StandBesideSomeLayersAlone) {
   text["target_modules"] = R"(.*mlp\.up_proj)";  // the folder has an adapter that this does not mean
   std::ofstream(at("peft/adapter_config.json")) << text.dump();
   expect_error(ExitCode::checkpoint, "1.self_attn.q_proj.lora_A.weight", [&] { open_model(at("peft")); });
-  expect_error(ExitCode::usage, "lora.targets: layers.9.mlp.up_proj is no projection", [&] {
+  expect_error(ExitCode::usage, "lora.targets: layers.9.mlp.up_proj is not a projection", [&] {
     some.model.lora.targets = {"layers.9.mlp.up_proj"};
     run(some, "none", from(base()), 1);
   });
@@ -542,17 +542,17 @@ TEST_F(Adapters, AreNoBaseOfAdapters) {
   refused(at("itself"), {at("link"), "folder of these adapters"});
   write("one", at("other"));
   write("other", at("one"));
-  refused(at("one"), {at("one/adapter_config.json"), at("other") + ": holds adapters, too"});
+  refused(at("one"), {at("one/adapter_config.json"), at("other") + ": also contains adapters"});
   const std::string newest = checkpoint("run", 4);
   for (const std::string& path : {newest, at("run"), at("one")}) {
     CheckpointManifest manifest = read_checkpoint_manifest(newest);
     manifest.base->path = path;
     std::ofstream(newest + "/manifest.json") << to_json(manifest);
-    refused(at("run"), {newest + ": the base of these adapters", path + ": holds adapters, too"});
-    expect_error(ExitCode::checkpoint, "holds adapters, too", [&] { run(config(lora()), "run", resumed()); });
+    refused(at("run"), {newest + ": the base of these adapters", path + ": also contains adapters"});
+    expect_error(ExitCode::checkpoint, "also contains adapters", [&] { run(config(lora()), "run", resumed()); });
   }
   write("one", at("run"));
-  refused(at("one"), {at("one/adapter_config.json"), at("run") + ": holds adapters, too"});
+  refused(at("one"), {at("one/adapter_config.json"), at("run") + ": also contains adapters"});
   // What is no model says which adapters named it.
   for (const std::string& name : {std::string(), std::string("."), std::string("/dev/zero"), at("one") + '\0' + "x"}) {
     write("nothing", name);

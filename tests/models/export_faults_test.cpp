@@ -153,16 +153,16 @@ TEST_F(ExportFaults, AnOutputThatCannotBeIsRefusedBeforeTheModelIsRead) {
     EXPECT_NE(result.err.find(part), std::string::npos) << part << " is not in: " << result.err;
   };
   refused("", "is empty");
-  for (const char* taken : {"there", "there/", "file", "dangling", ".", "/"}) refused(taken, "exists already");
+  for (const char* taken : {"there", "there/", "file", "dangling", ".", "/"}) refused(taken, "already exists");
   refused("file/out", "not a folder");
   refused("/proc/out", "cannot write into the folder /proc");
   for (const char* inside : {"model/out", "model/new/out", "model/sub/out", "within/out"}) {
     refused(inside, "which this export reads");
   }
   for (const char* inside : {"run/checkpoints/out", "run/checkpoints/step-00000001/out"}) {
-    refused(inside, "lies in the checkpoints of the run");
+    refused(inside, "is in the checkpoints of the run");
   }
-  refused("run/tokenizer/out", "lies in the tokenizer of the run");
+  refused("run/tokenizer/out", "is in the tokenizer of the run");
   EXPECT_EQ(
       list_directory(at("model"), ExitCode::usage),
       (std::vector<std::string>{"config.json", "expected.json", "generation_config.json", "model.safetensors", "sub"}));

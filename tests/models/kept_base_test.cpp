@@ -144,7 +144,7 @@ TEST_F(KeptBase, IsCopiedWhereItCannotBeLinked) {
   fs::remove_all(at("lora/base"));
   Config longer = adapters();
   longer.training.steps = 12;
-  expect_error(ExitCode::checkpoint, of_run + ", which is not there", [&] { run(longer, "lora", resumed()); });
+  expect_error(ExitCode::checkpoint, of_run + ", which does not exist", [&] { run(longer, "lora", resumed()); });
 }
 
 TEST_F(KeptBase, ThatDoesNotFitLeavesNothing) {

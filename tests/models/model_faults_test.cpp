@@ -137,7 +137,7 @@ void expect_refused_begin(const std::string& model, std::int64_t id, const std::
   EXPECT_EQ(result.out, "");
   const bool is_id = id >= 0 && id <= INT32_MAX;
   EXPECT_EQ(result.err, is_id
-                            ? fmt::format("generate: --begin-token: {} is no token of this model, whose vocabulary "
+                            ? fmt::format("generate: --begin-token: {} is not a token of this model, whose vocabulary "
                                           "has the ids 0 to 47\n",
                                           id)
                             : fmt::format("generate: --begin-token: {} is neither none nor a token's id; see generate "
@@ -169,7 +169,8 @@ TEST_F(ModelFaults, AnIdOfAFolderThatIsNoTokenNeverComesToTheModel) {
   const ChildResult result =
       run_child("generate", {"--checkpoint", "model", "--tokens", "1,2,3", "--max-new-tokens", "3"}, folder);
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_NE(result.err.find("model/config.json: eos_token_id: 4294967301 is no token of this model"), std::string::npos)
+  EXPECT_NE(result.err.find("model/config.json: eos_token_id: 4294967301 is not a token of this model"),
+            std::string::npos)
       << result.err;
   // An export hands on tokens alone, and says so.
   const ChildResult exported = run_child("export", {"--checkpoint", "model", "--output", "out"}, folder);
@@ -177,7 +178,7 @@ TEST_F(ModelFaults, AnIdOfAFolderThatIsNoTokenNeverComesToTheModel) {
   const auto written = nlohmann::json::parse(content_of(at("out/config.json")));
   EXPECT_EQ(written["bos_token_id"], nullptr);
   EXPECT_EQ(written["eos_token_id"], 47);
-  EXPECT_NE(exported.err.find("bos_token_id: 300 is no token of this model"), std::string::npos) << exported.err;
+  EXPECT_NE(exported.err.find("bos_token_id: 300 is not a token of this model"), std::string::npos) << exported.err;
 }
 
 TEST_F(ModelFaults, WhatIsNoModelIsSaid) {

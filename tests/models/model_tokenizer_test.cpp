@@ -179,7 +179,7 @@ TEST_F(ModelTokenizer, AFileBesideTheDataOfAnotherTokenizerIsNotKept) {
   fs::copy(at("other.json"), at("own.h5.tokenizer/tokenizer.json"), fs::copy_options::overwrite_existing);
   const ChildResult trained = train({"--set", "model.from_scratch=true"});
   expect_code(trained, 0);
-  EXPECT_NE((trained.out + trained.err).find("own.h5.tokenizer holds another tokenizer"), std::string::npos);
+  EXPECT_NE((trained.out + trained.err).find("own.h5.tokenizer contains another tokenizer"), std::string::npos);
   EXPECT_FALSE(fs::exists(at("run/tokenizer/tokenizer.json")));
 }
 
@@ -259,7 +259,7 @@ TEST_F(ModelTokenizer, ATextEndsWhereTheModelsFilesSayIt) {
 
 TEST_F(ModelTokenizer, ATokenizerThatCannotBeReadIsSaidAndNoMore) {
   std::ofstream(at("model/tokenizer.json")) << R"({"version": "1.0", "model": {"type": "Unigram", "vocab": []}})";
-  expect_code(evaluate("model", "other.h5"), 0, {"is not known, as its tokenizer is not read", "Unigram"});
+  expect_code(evaluate("model", "other.h5"), 0, {"because its tokenizer cannot be read", "Unigram"});
 }
 
 }  // namespace

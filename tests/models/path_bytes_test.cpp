@@ -61,7 +61,7 @@ TEST_F(PathBytes, OfABaseAreRefusedBeforeTheFirstStep) {
     expect("train",
            {"--config", "run.yaml", "--set", "lora.rank=2", "--set", "checkpoint.on_failure=warn", "--init-from",
             in(base), "--output", "lora"},
-           2, "this path is not: rename it");
+           2, "this path is not UTF-8: rename it");
     EXPECT_FALSE(fs::exists(at("lora")));
   }
   // Adapters themselves may lie there.

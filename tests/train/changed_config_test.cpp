@@ -51,14 +51,14 @@ TEST_F(ChangedConfig, IsCheckedLikeAFile) {
     c.training.stages = {from_step(3), from_step(2)};
   });
   expect_refused("training.stages: has 1001 stages", [](Config& c) { c.training.stages.assign(1001, {}); });
-  expect_refused("training.shard: has a value that is none of optimizer | gradients | weights",
+  expect_refused("training.shard: has a value that is not one of optimizer | gradients | weights",
                  [](Config& c) { c.training.shard = static_cast<Shard>(77); });
-  expect_refused("training.dtype: has a value that is none of float32",
+  expect_refused("training.dtype: has a value that is not one of float32",
                  [](Config& c) { c.training.dtype = static_cast<DType>(77); });
   expect_refused("model.num_key_value_heads: model.num_attention_heads = ",
                  [](Config& c) { c.model.num_attention_heads = c.model.num_key_value_heads + 1; });
   expect_refused("lora.rank: -4 is out of range", [](Config& c) { c.model.lora.rank = -4; });
-  expect_refused("lora.targets: n0 is no projection of this model's layers", [](Config& c) {
+  expect_refused("lora.targets: n0 is not a projection of this model's layers", [](Config& c) {
     c.model.lora.rank = 1;
     for (int i = 0; i < 50'000; ++i) c.model.lora.targets.push_back("n" + std::to_string(i));  // in no long time
   });
@@ -76,7 +76,7 @@ TEST_F(ChangedConfig, IsCheckedLikeAFile) {
   expect_refused("data.train: the list is empty", [](Config& c) { c.data.train.clear(); });
   expect_refused_run({"TrainOptions::output is empty"}, [](TrainOptions& options) { options.output = ""; });
   expect_refused_run({"a run cannot stop after step -1"}, [](TrainOptions& options) { options.stop_after = -1; });
-  expect_refused_run({"text.h5: the program's open_tokens makes no token file of this name"},
+  expect_refused_run({"text.h5: the program's open_tokens returned no token file for this name"},
                      [](TrainOptions& options) {
                        options.open_tokens = [](const std::string&) { return std::unique_ptr<TokenFile>(); };
                      });
@@ -130,7 +130,7 @@ TEST_F(ChangedConfig, OptionsOfEvaluationAndGenerationAreCheckedToo) {
        },
        "--context-lengths and --target-tokens: 1001 lengths are more than 1000"},
       {[](auto& options) { options.open_tokens = nullptr; },
-       data + ": the program's open_tokens makes no token file of this name"}};
+       data + ": the program's open_tokens returned no token file for this name"}};
   for (const auto& [change, sentence] : evaluations) EXPECT_EQ(evaluated(change), sentence);
   const auto generated = [&](const std::function<void(GenerationOptions&)>& change, const Printer& print) {
     GenerationOptions options;
@@ -148,7 +148,7 @@ TEST_F(ChangedConfig, OptionsOfEvaluationAndGenerationAreCheckedToo) {
                   options.stops = {"a", ""};
                 },
                 print),
-            "--stop: a text that ends the text has at least one character");
+            "--stop: a stop string must have at least one character");
   EXPECT_EQ(generated([](auto& options) { options.dtype = "int4"; }, print),
             "--dtype int4: must be float32, float64 or bfloat16");
   EXPECT_EQ(generated([](auto&) {}, {}), "generate_from_checkpoint() needs a function that takes the text");

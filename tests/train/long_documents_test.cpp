@@ -134,7 +134,7 @@ TEST_F(LongDocumentRuns, GoOnByTheRuleOfTheRun) {
     run(whole, name, {}, 2);
     if (old) make_old(name, 2);
     fs::copy(at(name), at(name + "-copy"), fs::copy_options::recursive);
-    expect_error_holding(ExitCode::checkpoint, {"data.longer was " + rule + ", is drop; put these back"}, [&] {
+    expect_error_holding(ExitCode::checkpoint, {"data.longer was " + rule + ", is drop; restore these values"}, [&] {
       run(config(path, 2, {"training.steps=4", "data.longer=drop"}), name, resumed());
     });
     run(asked, name, resumed());

@@ -136,7 +136,7 @@ TEST_F(BadWeights, AreNamedWithWhatMadeThem) {
                                   "model.initializer_range; nothing was saved yet"}));
   EXPECT_FALSE(holds(initial, "optimizer.lr"));
   const std::string later = sentence_of("later", 3, {});
-  EXPECT_TRUE(holds(later, "an update before has overflowed: lower optimizer.lr; nothing was saved yet"));
+  EXPECT_TRUE(holds(later, "an earlier update overflowed: lower optimizer.lr; nothing was saved yet"));
   run(settings, "good");
   const std::string others = sentence_of("with", 1, from(at("good")));
   EXPECT_TRUE(holds(others, "they are those of " + at("good")));

@@ -223,8 +223,7 @@ TEST_F(Outputs, OfAnEvaluationThatCannotBeWrittenAnyMoreAreToldAndTheOthersAreWr
   }));
   fs::remove_all(at("gone"));
   const ChildResult result = child.wait();
-  expect_end(result, 2,
-             {"evaluate: gone/results.json: gone/results.json.partial-", ", which held it until now, is gone"});
+  expect_end(result, 2, {"evaluate: gone/results.json: its temporary file gone/results.json.partial-", " was deleted"});
   EXPECT_TRUE(holds(result.out, "perplexity"));
   EXPECT_TRUE(fs::exists(at("tokens.jsonl")));
 }
@@ -237,7 +236,7 @@ TEST_F(Outputs, AnExportKeepsOutOfARunsCheckpoints) {
        {"runs/run/checkpoints/step-00000001", "runs/run/checkpoints/mine", "runs/run/checkpoints/step-00000002/model",
         "shortcut/step-00000001", "runs/../runs/run/./checkpoints/deep/er"}) {
     expect_refused(run_child("export", {"--checkpoint", "runs/run", "--output", output}, folder), 2,
-                   {"lies in the checkpoints of the run"});
+                   {"is in the checkpoints of the run"});
     EXPECT_EQ(snapshot(), before);
   }
   fs::create_directories(at("my/checkpoints"));  // that is no run's
@@ -251,7 +250,7 @@ TEST_F(Outputs, LockAndMetricsAreWrittenThroughNoLinkAndOverNothing) {
   expect_refused(train_with({"--output", "run"}), 2, {"run/lock: it is a link"});
   fs::remove(at("run/lock"));
   fs::copy(at("text.h5"), at("run/lock"));
-  expect_refused(train_with({"--output", "run"}), 2, {"run/lock: is no lock"});
+  expect_refused(train_with({"--output", "run"}), 2, {"run/lock: is not a lock file"});
   EXPECT_EQ(content_of(at("run/lock")), content_of(data));
   ASSERT_EQ(train_with({"--output", "other", "--stop-after", "1"}).code, 0);
   fs::rename(at("other/metrics.jsonl"), at("elsewhere"));

@@ -143,7 +143,7 @@ TEST_F(OwnModelMistakes, TheReferenceOfAnotherModelIsNotOffered) {
   options.train.model = gated_model();
   options.train.config = tiny(data, {"training.steps=1"});
   Launcher launcher;
-  expect_error(ExitCode::usage, "the reference is of the transformer alone",
+  expect_error(ExitCode::usage, "the reference covers only the transformer",
                [&] { check_run(options, quiet, launcher); });
 }
 
@@ -165,13 +165,14 @@ TEST_F(OwnModelMistakes, WrongDefinitionsAreNamed) {
   EXPECT_TRUE(holds(refused([&] { table_with({.behind = 3}); }), "follows block 3"));
   EXPECT_TRUE(holds(refused([&] { table_with({.parameters = {{.name = "model.norm.weight", .shape = {2}}}}); }),
                     "one of that name already"));
-  EXPECT_TRUE(holds(refused([&] { table_with({.parameters = {{.name = "", .shape = {2}}}}); }), "which is no name"));
+  EXPECT_TRUE(
+      holds(refused([&] { table_with({.parameters = {{.name = "", .shape = {2}}}}); }), "which is not a valid name"));
   EXPECT_TRUE(holds(refused([] {
                       ModelDefinition half;
                       half.name = "half";
                       check_definition(half);
                     }),
-                    "the model \"half\" lacks parameters"));
+                    "the model \"half\" does not have parameters"));
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ TEST_F(Programs, HelpIsInWordsAndFitsATerminal) {
                            "  --data FILE                 the token file (required)\n", "  -h,--help  "}) {
     EXPECT_TRUE(holds(help, part));
   }
-  expect_refused(evaluate({"16", "--layout", "2"}), 2, {"--layout: 2 is none of contiguous, striped, zigzag"});
+  expect_refused(evaluate({"16", "--layout", "2"}), 2, {"--layout: 2 is not one of contiguous, striped, zigzag"});
 }
 
 TEST_F(Programs, NumbersOfTokensMayBeWrittenWithK) {
@@ -195,7 +195,7 @@ TEST_F(Programs, HelpAndUsage) {
     expect_refused(run_child(program, {}, folder), 2, {});
   }
   for (const auto& [number, words] :
-       {std::pair{"0", "0 is no whole number from 1 to"}, {"1.5", "1.5 is no whole number"}}) {
+       {std::pair{"0", "0 is not a whole number from 1 to"}, {"1.5", "1.5 is not a whole number"}}) {
     const ChildResult nothing = train_with({"--stop-after", number});
     expect_refused(nothing, 2, {"--stop-after", words});
     EXPECT_LT(nothing.err.size(), 200u) << nothing.err;

@@ -47,7 +47,8 @@ TEST_F(RunFolders, WhatIsNotARunsIsNeverWrittenOver) {
   std::ofstream(at("others/metrics.jsonl")) << others;
   for (const std::vector<std::string>& more : {std::vector<std::string>{"--resume"}, {}}) {
     expect_refused(train_into("mine", more), 2, {"mine/config.yaml: was not written by a run", "--output"});
-    expect_refused(train_into("others", more), 2, {"others/metrics.jsonl: holds no metrics of a run", "--output"});
+    expect_refused(train_into("others", more), 2,
+                   {"others/metrics.jsonl: does not contain metrics of a run", "--output"});
     EXPECT_EQ(content_of(at("mine/config.yaml")), own);
     EXPECT_EQ(content_of(at("others/metrics.jsonl")), others);
   }
@@ -116,7 +117,7 @@ TEST_F(RunFolders, AnotherRunsCheckpointIsRefusedWhereARunIs) {
   run(config({"training.seed=1234"}), "two", {}, 3);
   const std::string before = content_of(at("two/metrics.jsonl"));
   for (const std::string path : {"one/checkpoints/step-00000002", "one"}) {
-    expect_refused(train_into("two", {"--resume", path}), 2, {"two: holds another run than one/checkpoints/step-"});
+    expect_refused(train_into("two", {"--resume", path}), 2, {"two: contains another run than one/checkpoints/step-"});
     EXPECT_EQ(content_of(at("two/metrics.jsonl")), before);
     EXPECT_EQ(saved_steps("two"), (std::vector<std::int64_t>{2, 3}));
   }

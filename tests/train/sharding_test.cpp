@@ -159,7 +159,7 @@ TEST_F(Freezing, APatternThatMeansNothingIsRefused) {
     const std::string text = to_yaml(tiny(data));
     return parse_config(text, "run.yaml", {"training.trainable=" + patterns}, ConfigUse::run, check_model);
   };
-  expect_error_holding(ExitCode::usage, {"\"*.attention.*\" is the name of no parameter"},
+  expect_error_holding(ExitCode::usage, {"\"*.attention.*\" matches no parameter"},
                        [&] { read("[\"*.mlp.*\", \"*.attention.*\"]"); });
   error_of(ExitCode::usage, [&] { read("mlp"); });
 }

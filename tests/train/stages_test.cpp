@@ -149,7 +149,7 @@ TEST_F(Stages, TheRopeIsCheckedBeforeTheFirstStepAndAtEachStage) {
   EXPECT_FALSE(holds(told_by(tiny(data, one), "same", base), "before any step"));  // both ways are one
   const std::string told = told_by(tiny(data, joined(one, {"model.rope_theta=50.0"})), "turned", base);
   const std::string expected =
-      fmt::format("the last 37 of 37 tokens, before any step: loss {:.4f} behind the others, {:.4f} alone",
+      fmt::format("the last 37 of 37 tokens, before any step: loss {:.4f} after the others, {:.4f} without them",
                   losses("turned")[0], losses("same")[0]);
   EXPECT_TRUE(holds(told, expected));
   EXPECT_NE(losses("turned")[0], losses("same")[0]);

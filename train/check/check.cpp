@@ -23,7 +23,7 @@ namespace {
 std::string cut(const char* flag, const char* key, std::int64_t wanted, std::int64_t& value) {
   if (wanted == 0 || wanted == value) return "";
   if (wanted > value)
-    fail(ExitCode::usage, "{} {}: the config has {} = {}; it cuts, and adds nothing", flag, wanted, key, value);
+    fail(ExitCode::usage, "{} {}: the config has {} = {}; this flag can only reduce it", flag, wanted, key, value);
   const std::string text = fmt::format("{} is {} instead of {}", key, wanted, value);
   value = wanted;
   return text;
@@ -56,8 +56,8 @@ TrainOptions checked_run(const CheckOptions& options, std::vector<std::string>& 
   TrainOptions run = options.train;
   if (!run.model.is_transformer()) {
     fail(ExitCode::usage,
-         "check: the reference is of the transformer alone, and not of the model \"{}\"; hold its "
-         "layers against finite differences (check_gradient)",
+         "check: the reference covers only the transformer, not the model \"{}\"; compare its layers with finite "
+         "differences (check_gradient)",
          run.model.name);
   }
   if (run.dump.folder.empty())

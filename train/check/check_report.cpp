@@ -47,9 +47,8 @@ std::string departure_text(const CheckedTensor& tensor) {
   const CheckDeparture& departure = *tensor.departure;
   if (departure.of_mean) {
     return fmt::format(
-        "wrong: {} differs first, as a whole\n  along the reference the run is {} times as large, and the bound of "
-        "what "
-        "that differs from 1 is {:.3g}; each element is within its own bound\n",
+        "wrong: {} differs first, as a whole\n  along the reference the run is {} times as large, and the bound on its "
+        "difference from 1 is {:.3g}; each element is within its own bound\n",
         tensor.name, departure.run, *tensor.mean_bound);
   }
   std::string text = fmt::format("wrong: {} differs first", tensor.name);
@@ -63,7 +62,7 @@ std::string departure_text(const CheckedTensor& tensor) {
 /// Returns the sentence on gradients that test nothing.
 std::string untested_text(const std::vector<std::string>& names, const std::string& dump) {
   return fmt::format(
-      "untested: {}{}: zero in the run and in the reference, and need not be, so a fault there would not show; check a "
+      "untested: {}{}: zero in the run and in the reference, so a fault there would not show; check a "
       "later step (--steps), or weights that are not zero (--init-from, model.initializer_range); the dump is in {}\n",
       names.front(), names.size() > 1 ? fmt::format(" and {} more gradients", names.size() - 1) : "", dump);
 }
@@ -106,7 +105,7 @@ std::string check_report(const CheckReport& report) {
     return text + untested_text(untested, report.dump);
   }
   if (first == nullptr) {
-    return text + fmt::format("right: all {} tensors lie within their bounds; {}\n", report.tensors.size(), times);
+    return text + fmt::format("right: all {} tensors are within their bounds; {}\n", report.tensors.size(), times);
   }
   const auto departing = std::ranges::count_if(report.tensors, [](const auto& t) { return t.departure.has_value(); });
   text += departure_text(*first);

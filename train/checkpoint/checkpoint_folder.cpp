@@ -189,8 +189,8 @@ void refuse_within_run(const std::string& path, const std::string& flag) {
     if ((name != "checkpoints" && name != "tokenizer" && name != "base") || !is_run_folder(run)) continue;
     for (const char* of_run : {"/config.yaml", "/metrics.jsonl", "/lock"}) {
       if (!path_exists(run + of_run)) continue;
-      fail(ExitCode::usage, "{} {}: lies in the {} of the run {}, which may delete it there; choose another {}", flag,
-           path, name, run, flag);
+      fail(ExitCode::usage, "{} {}: is in the {} of the run {}, which may delete it; choose another {}", flag, path,
+           name, run, flag);
     }
   }
 }
@@ -231,9 +231,10 @@ void verify_checkpoints(const std::string& path, const std::function<void(const 
   };
   const CheckpointFolder checkpoints(path + "/checkpoints");
   for (const std::string& name : checkpoints.misnamed()) {
-    first = Error(ExitCode::checkpoint,
-                  fmt::format("{}/{}: no checkpoint has this name, and no run resumes from it: step-00000010 is one",
-                              checkpoints.path(), name));
+    first = Error(
+        ExitCode::checkpoint,
+        fmt::format("{}/{}: this is not a checkpoint's name, so no run resumes from it; step-00000010 is such a name",
+                    checkpoints.path(), name));
     report(first->what());
   }
   retry_while_deleted(path, [&]() -> std::optional<bool> {
@@ -313,7 +314,7 @@ std::optional<Checkpoint> CheckpointFolder::newest_intact(const Warn& warn, cons
 /// Tells of checkpoints that are passed over because of their names; those later than `chosen` have been told.
 void CheckpointFolder::warn_of_misnamed(std::int64_t chosen, const Warn& warn) const {
   for (const std::string& name : misnamed()) {
-    warn(fmt::format("{}/{}: no checkpoint has this name; it is passed over", path_, name));
+    warn(fmt::format("{}/{}: this is not a checkpoint's name; it is skipped", path_, name));
   }
   for (const std::int64_t step : steps()) {
     if (step >= chosen) break;
@@ -322,7 +323,7 @@ void CheckpointFolder::warn_of_misnamed(std::int64_t chosen, const Warn& warn) c
       manifest = read_checkpoint_manifest(complete(step));
       require_name(complete(step), *manifest);
     } catch (const Error& error) {
-      if (manifest) warn(fmt::format("{}; it is passed over", error.what()));  // what else is wrong matters to nobody
+      if (manifest) warn(fmt::format("{}; it is skipped", error.what()));  // what else is wrong matters to nobody
     }
   }
 }
@@ -385,7 +386,7 @@ void CheckpointFolder::prune(std::int64_t keep, const CheckpointManifest& saved,
       const std::string& path = own[i];
       File lock = File::open(path + "/manifest.json", ExitCode::checkpoint);
       if (lock.try_lock() == LockState::taken) {
-        warn(fmt::format("{}: is being read, and stays until a later save", path));
+        warn(fmt::format("{}: is being read, and is kept until a later save", path));
         return;
       }
       const std::string deleted = unique_name(path, deleted_kind);

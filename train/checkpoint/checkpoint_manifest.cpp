@@ -108,7 +108,7 @@ CheckpointManifest read_checkpoint_manifest(const std::string& folder) {
   }
   const std::string path = folder + "/manifest.json";
   if (!is_directory(folder, ExitCode::checkpoint) || !path_exists(path, ExitCode::checkpoint)) {
-    fail(ExitCode::checkpoint, "{}: is no complete checkpoint: it has no manifest.json", folder);
+    fail(ExitCode::checkpoint, "{}: is not a complete checkpoint: it has no manifest.json", folder);
   }
   return parse_manifest(read_file(path, ExitCode::checkpoint, largest_manifest), path);
 }

@@ -69,7 +69,8 @@ void StateFiles::add_file(std::size_t file) {
   const std::string list_path = path_ + "/" + files_[file + 1].name;
   const DatasetList found = read_dataset_list(path_ + "/" + files_[file].name, ExitCode::checkpoint);
   if (found.step != step_) {
-    fail(ExitCode::checkpoint, "{}: is of step {}, but the manifest beside it of step {}: files of two checkpoints",
+    fail(ExitCode::checkpoint,
+         "{}: is of step {}, but the manifest in its folder is of step {}: these are files of two checkpoints",
          list_path, found.step.value_or(0), step_);
   }
   for (const Hdf5Dataset& dataset : found.datasets) {

@@ -59,7 +59,7 @@ void apply_settings(Config& config, const std::vector<std::string>& settings) {
   for (const std::string& setting : settings) {
     const std::string key = setting.substr(0, setting.find('='));
     if (is_free_with_weights(key)) continue;
-    fail(ExitCode::usage, "--set {}: only keys that leave weights as they are can be set here: {}", setting,
+    fail(ExitCode::usage, "--set {}: only keys that do not change the weights can be set here: {}", setting,
          fmt::join(free_with_weights, ", "));
   }
   Config changed = config;

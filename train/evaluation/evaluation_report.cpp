@@ -92,8 +92,8 @@ std::string table_notes(const EvaluationSummary& summary) {
   }
   if (targets.request.stride == shortest.context_length) {
     text +=
-        "The windows do not overlap: the first token of each is not scored, and the next ones have little before "
-        "them.\n";
+        "The windows do not overlap: the first token of each is not scored, and the tokens after it have little "
+        "context.\n";
   }
   if (summary.targets.documents < min_documents) {
     text += fmt::format("With {}, fewer than {}, a confidence interval over documents would mean nothing.\n",

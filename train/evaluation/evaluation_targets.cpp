@@ -173,7 +173,8 @@ void check_request(const EvaluationRequest& request, const std::string& source) 
 std::string take_begin_token(EvaluationRequest& request, const TokenFile& file) {
   const std::optional<std::int32_t> start = file.document_start();
   if (!start)
-    return fmt::format("{} does not say what begins a text, so windows begin with its own tokens", file.path());
+    return fmt::format("{} does not say which token begins a text, so windows begin with tokens of the text",
+                       file.path());
   if (*start < 0) return "";
   request.begin_token = *start;
   return fmt::format("each window begins with token {}, as the documents of {} do", *start, file.path());

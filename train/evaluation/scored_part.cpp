@@ -29,7 +29,7 @@ void choose_part(const Corpus& corpus, const Config& config, EvaluationRequest& 
   if (request.trained_on == true && !config.evaluation.on_training_data) {
     fail(ExitCode::usage,
          "evaluation.interval = {}: {} has no validation part, so training text would be scored; make it again with "
-         "prepare --validation-fraction, name another file as data.validation, set evaluation.interval to 0, or say "
+         "prepare --validation-fraction, name another file as data.validation, set evaluation.interval to 0, or set "
          "evaluation.on_training_data: true",
          config.evaluation.interval, file.path());
   }

@@ -48,7 +48,8 @@ std::unique_ptr<Tokenizer> tokenizer_of(const GenerationOptions& options, const 
   check_tokenizer(source, *tokenizer, path);
   if (tokenizer->vocab_size() > source.model.vocab_size) {
     fail(ExitCode::usage,
-         "the tokenizer {} has {} tokens, but the model's vocabulary {}; name the model's own by --tokenizer, or give "
+         "the tokenizer {} has {} tokens, but the model's vocabulary has {}; name the model's tokenizer with "
+         "--tokenizer, or give "
          "ids by --tokens",
          path, tokenizer->vocab_size(), source.model.vocab_size);
   }
@@ -83,12 +84,13 @@ std::vector<std::int32_t> read_ids(const std::string& text, const std::string& f
     const std::string where = fmt::format("--tokens-file {}, id {}", file, ids.size() + 1);
     const std::optional<std::int64_t> id = number_of<std::int64_t>(word);
     if (!id) {
-      fail(ExitCode::usage, "{}: \"{}\" is no token id; ids are decimal digits with white space between them", where,
+      fail(ExitCode::usage, "{}: \"{}\" is not a token id; ids are decimal digits with white space between them", where,
            plain_text(word));
     }
     ids.push_back(vocabulary.token(*id, ExitCode::usage, where));
   }
-  if (ids.empty()) fail(ExitCode::usage, "--tokens-file {}: it holds no token id; a prompt has at least one", file);
+  if (ids.empty())
+    fail(ExitCode::usage, "--tokens-file {}: it contains no token id; a prompt needs at least one", file);
   return ids;
 }
 
@@ -224,7 +226,7 @@ void check_options(const GenerationOptions& options, const Printer& print) {
   if (options.max_new_tokens < 1)
     fail(ExitCode::usage, "--max-new-tokens {}: must be 1 or more", options.max_new_tokens);
   if (std::ranges::count(options.stops, std::string()) > 0) {
-    fail(ExitCode::usage, "--stop: a text that ends the text has at least one character");
+    fail(ExitCode::usage, "--stop: a stop string must have at least one character");
   }
   if (!print) fail(ExitCode::usage, "generate_from_checkpoint() needs a function that takes the text");
 }
@@ -289,7 +291,7 @@ std::string ending_text(const GenerationSummary& summary) {
   if (summary.ending == Ending::context) {
     return fmt::format("the model's context of {} tokens is full", summary.context);
   }
-  return summary.ending == Ending::stop_string       ? "a stop string came"
+  return summary.ending == Ending::stop_string       ? "a stop string was generated"
          : summary.ending == Ending::end_of_document ? "the document ended"
                                                      : "--max-new-tokens is reached";
 }

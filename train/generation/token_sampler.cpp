@@ -19,14 +19,15 @@ void check_sampling(const SamplingOptions& options) {
   require(options.top_p > 0 && options.top_p <= 1, "--top-p", options.top_p, "above 0 and at most 1");
   require(options.min_p >= 0 && options.min_p <= 1, "--min-p", options.min_p, "from 0 to 1");
   require(options.repetition_penalty > 0 && std::isfinite(options.repetition_penalty), "--repetition-penalty",
-          options.repetition_penalty, "a positive number; 1 is none");
+          options.repetition_penalty, "a positive number; 1: no penalty");
   if (options.temperature > 0) return;
   const char* const set = options.top_k != 0   ? "--top-k"
                           : options.top_p != 1 ? "--top-p"
                           : options.min_p != 0 ? "--min-p"
                                                : nullptr;
   if (set == nullptr) return;
-  fail(ExitCode::usage, "{} has no effect at --temperature 0, where nothing is drawn; give a temperature, e.g. 1", set);
+  fail(ExitCode::usage,
+       "{} has no effect at --temperature 0, which always takes the likeliest token; give a temperature, e.g. 1", set);
 }
 
 TokenSampler::TokenSampler(const SamplingOptions& options, std::int64_t vocab_size)

@@ -189,7 +189,7 @@ void require_kept_keys(const ModelSource& source) {
   }
   if (keys.empty()) return;
   fail(ExitCode::usage,
-       "{}: a PEFT folder would be another model than this run, which changed the config of its base {}: {}; export "
+       "{}: a PEFT folder would describe another model, because this run changed the config of its base {}: {}; export "
        "with --merge",
        source.path, source.base->path, keys);
 }

@@ -89,11 +89,11 @@ struct Refusal {
 };
 constexpr std::array<Refusal, 29> refusals{{
     {"quantization_config", "null", "quantized weights are not read; take the model's unquantized folder"},
-    {"num_local_experts", "0", "mixtures of experts are not computed here"},
-    {"num_experts", "0", "mixtures of experts are not computed here"},
-    {"num_experts_per_tok", "0", "mixtures of experts are not computed here"},
-    {"n_routed_experts", "0", "mixtures of experts are not computed here"},
-    {"moe_intermediate_size", "0", "mixtures of experts are not computed here"},
+    {"num_local_experts", "0", "mixtures of experts are not supported"},
+    {"num_experts", "0", "mixtures of experts are not supported"},
+    {"num_experts_per_tok", "0", "mixtures of experts are not supported"},
+    {"n_routed_experts", "0", "mixtures of experts are not supported"},
+    {"moe_intermediate_size", "0", "mixtures of experts are not supported"},
     {"attn_logit_softcapping", "null", "this class has no softcap on attention scores"},
     {"final_logit_softcapping", "null", "this class has no softcap on logits"},
     {"query_pre_attn_scalar", "null", "this class scales attention scores by 1 / sqrt(head_dim)"},
@@ -101,22 +101,22 @@ constexpr std::array<Refusal, 29> refusals{{
     {"embedding_multiplier", "1.0", "this class does not scale embeddings"},
     {"residual_multiplier", "1.0", "this class does not scale what is added to the residual stream"},
     {"logits_scaling", "1.0", "this class does not scale logits"},
-    {"logit_scale", "1.0", "scaled logits are not computed here"},
+    {"logit_scale", "1.0", "scaled logits are not supported"},
     {"rope_interleaved", "false", "rotary pairs are (i, i + head_dim / 2), not neighbours"},
-    {"no_rope_layers", "[]", "layers without rotary positions are not computed here"},
+    {"no_rope_layers", "[]", "layers without rotary positions are not supported"},
     {"scale_attn_weights", "true", "attention scores are scaled by 1 / sqrt(head_dim)"},
     {"scale_attn_by_inverse_layer_idx", "false", "attention scores are scaled by 1 / sqrt(head_dim) alone"},
-    {"add_cross_attention", "false", "cross attention is not computed here"},
-    {"is_encoder_decoder", "false", "an encoder is not computed here"},
-    {"cross_attention_hidden_size", "null", "cross attention is not computed here"},
+    {"add_cross_attention", "false", "cross attention is not supported"},
+    {"is_encoder_decoder", "false", "an encoder is not supported"},
+    {"cross_attention_hidden_size", "null", "cross attention is not supported"},
     {"is_causal", "true", "attention is causal"},
     {"use_bidirectional_attention", "false", "attention is causal"},
-    {"attention_chunk_size", "null", "attention within chunks is not computed here"},
-    {"pruned_heads", "{}", "pruned heads are not computed here"},
+    {"attention_chunk_size", "null", "attention within chunks is not supported"},
+    {"pruned_heads", "{}", "pruned heads are not supported"},
     {"layer_norm_elementwise_affine", "true", "norms have weights"},
-    {"clip_qkv", "null", "clipped queries, keys and values are not computed here"},
+    {"clip_qkv", "null", "clipped queries, keys and values are not supported"},
     {"pad_vocab_size_multiple", "null", "the vocabulary is that of the tensors"},
-    {"is_decoder", "false", "only a plain language model is computed here"},
+    {"is_decoder", "false", "only a plain language model is supported"},
 }};
 
 constexpr std::array<std::string_view, 6> dropouts{"attention_dropout", "hidden_dropout", "resid_pdrop",
@@ -126,7 +126,7 @@ const Family& read_family(JsonKeys& keys) {
   const auto family_that = [&](const char* key, auto&& holds) {
     const auto* const found = std::ranges::find_if(families, holds);
     if (found != families.end()) return found;
-    keys.refuse(key, "{} is not computed here; what is: {}", shown(keys.at(key)),
+    keys.refuse(key, "{} is not supported; the supported ones are {}", shown(keys.at(key)),
                 fmt::join(families | std::views::transform(&Family::name), ", "));
   };
   const Family* of_type = nullptr;
@@ -155,8 +155,7 @@ void read_auto_map(JsonKeys& keys, const Family& family, std::vector<std::string
   const auto model = map.find("AutoModelForCausalLM");
   const std::string name = model != map.end() && model->is_string() ? model->get<std::string>() : "";
   if (name.substr(name.rfind('.') + 1) != family.name) {  // npos + 1 is 0
-    keys.refuse("auto_map",
-                "is {}; the folder's own Python code cannot be run; take a model of one of the known classes",
+    keys.refuse("auto_map", "is {}; the folder's own Python code cannot be run; use a model of a supported class",
                 shown(map));
   }
   logs.push_back(
@@ -184,7 +183,7 @@ std::int64_t read_size(JsonKeys& keys, const char* key, const char* other_name, 
 void require_activation(JsonKeys& keys, const char* key, std::initializer_list<const char*> names) {
   const std::string name = keys.text(key, *names.begin());
   if (std::find(names.begin(), names.end(), name) != names.end()) return;
-  keys.refuse(key, "{} is not computed here; what is: {}", shown(keys.at(key)), fmt::join(names, ", "));
+  keys.refuse(key, "{} is not supported; the supported ones are {}", shown(keys.at(key)), fmt::join(names, ", "));
 }
 
 /// Returns the window that a class would use, 0 for none: absent is the class's default, null is none.
@@ -279,7 +278,7 @@ void read_layers(JsonKeys& keys, const Family& family, ModelConfig& model) {
     const bool sliding = std::ranges::count(listed, LayerType::sliding_attention) > 0;
     if (sliding && window == 0) keys.refuse("layer_types", "has sliding_attention, but there is no sliding window");
     if (family.window == WindowKeys::length && listed != types) {
-      keys.refuse("layer_types", "says otherwise than sliding_window, by which a {} goes", family.name);
+      keys.refuse("layer_types", "contradicts sliding_window, which a {} uses", family.name);
     }
     types = listed;
   }
@@ -361,7 +360,7 @@ void read_rotary(JsonKeys& keys, const Family& family, ModelConfig& model, std::
 /// Reads what GPT-2's class says besides.
 void read_gpt2(JsonKeys& keys, ModelConfig& model) {
   if (model.num_attention_heads > 0 && model.hidden_size % model.num_attention_heads != 0) {
-    keys.refuse("n_embd", "{} does not divide by n_head = {}", model.hidden_size, model.num_attention_heads);
+    keys.refuse("n_embd", "{} is not divisible by n_head = {}", model.hidden_size, model.num_attention_heads);
   }
   require_activation(keys, "activation_function", {"gelu_new", "gelu_pytorch_tanh"});
 }
@@ -451,7 +450,7 @@ HuggingFaceConfig parse_hugging_face_config(const std::string& text, const std::
 HuggingFaceConfig read_hugging_face_config(const std::string& folder) {
   const std::string path = folder + "/config.json";
   if (!path_exists(path, ExitCode::checkpoint)) {
-    fail(ExitCode::checkpoint, "{}: is no Hugging Face folder: it has no config.json", folder);
+    fail(ExitCode::checkpoint, "{}: is not a Hugging Face folder: it has no config.json", folder);
   }
   return parse_hugging_face_config(read_in_folder(folder, "config.json", ExitCode::checkpoint, largest_file), path);
 }

@@ -54,18 +54,18 @@ void check_class_takes(const ModelConfig& model, const Family& family) {
   const RopeType rope = model.rope_scaling.type;
   const bool phi3 = family.trained_length > 0, longrope = rope == RopeType::longrope;
   refuse_if(family.rotary && !family.any_head_dim && width % heads != 0,
-            fmt::format("wants a model.hidden_size that is a multiple of model.num_attention_heads, not {} and {}",
+            fmt::format("needs a model.hidden_size that is a multiple of model.num_attention_heads, not {} and {}",
                         width, heads));
   refuse_if(family.query_scalar > 0 && scalar != std::floor(scalar),
-            fmt::format("takes whole numbers for model.query_pre_attn_scalar, which is {}", scalar));
+            fmt::format("needs a whole number for model.query_pre_attn_scalar, which is {}", scalar));
   refuse_if(phi3 && rope != RopeType::none && rope != RopeType::ntk && !longrope,
-            fmt::format("has longrope alone, but model.rope_scaling.type is {}", name_of(rope)));
+            fmt::format("supports only longrope, but model.rope_scaling.type is {}", name_of(rope)));
   refuse_if(phi3 && longrope && model.head_dim != width / heads,
-            fmt::format("has longrope for heads of model.hidden_size / model.num_attention_heads = {} elements alone, "
-                        "but model.head_dim is {}",
+            fmt::format("supports longrope only for heads of model.hidden_size / model.num_attention_heads = {} "
+                        "elements, but model.head_dim is {}",
                         width / heads, model.head_dim));
   refuse_if(family.architecture == Architecture::llama && model.initializer_range > 1,
-            fmt::format("takes a model.initializer_range of at most 1, not {}", model.initializer_range));
+            fmt::format("needs a model.initializer_range of at most 1, not {}", model.initializer_range));
   refuse_if(family.sliding_theta > 0 && !model.rope_scaling.truncate,
             "computes yarn as if model.rope_scaling.truncate were true, whatever its file says");
 }

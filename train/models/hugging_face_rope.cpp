@@ -62,22 +62,23 @@ RopeType read_type(JsonKeys& section, const Family& family) {
   if (type == "default") return RopeType::none;
   if (type == "longrope" || type == "su" || (longrope_alone && type == "yarn")) return RopeType::longrope;
   if (longrope_alone) {
-    section.refuse("rope_type", "{} is nothing that a {} has: default, longrope", shown(type), family.name);
+    section.refuse("rope_type", "{} is not supported in a {}; default and longrope are", shown(type), family.name);
   }
   for (const RopeType known : {RopeType::linear, RopeType::yarn, RopeType::llama3}) {
     if (type == name_of(known)) return known;
   }
   if (type == "dynamic") {
     section.refuse("rope_type",
-                   "dynamic frequencies change with the length of each batch, so they cannot be trained with; put "
-                   "yarn there, or default, and for a config of your own model.rope_scaling.type ntk");
+                   "dynamic frequencies change with the length of each batch, so training cannot use them; use yarn or "
+                   "default there, or ntk as model.rope_scaling.type in your own config");
   }
-  section.refuse("rope_type", "{} is not computed here; what is: default, linear, yarn, llama3, longrope", shown(type));
+  section.refuse("rope_type", "{} is not supported; the supported ones are default, linear, yarn, llama3, longrope",
+                 shown(type));
 }
 
 void refuse_partial(JsonKeys& keys) {
   if (keys.has("partial_rotary_factor") && keys.real("partial_rotary_factor", 1) != 1) {
-    keys.refuse("partial_rotary_factor", "{}: heads that are rotated in part are not computed here",
+    keys.refuse("partial_rotary_factor", "{}: heads that are rotated in part are not supported",
                 shown(keys.at("partial_rotary_factor")));
   }
 }
@@ -141,9 +142,9 @@ void settle_other_keys(JsonKeys& section, RopeType type, std::vector<std::string
       logs.push_back(fmt::format("{}: {} has no effect with rope_type {}, as in transformers", section.path(), key,
                                  type == RopeType::none ? "default" : name_of(type)));
     } else if (key == "full_attention" || key == "sliding_attention") {
-      section.refuse(key, "rotary frequencies that differ from layer to layer are not computed here");
+      section.refuse(key, "rotary frequencies that differ from layer to layer are not supported");
     } else {
-      section.refuse(key, "is no rotary key that is known here");
+      section.refuse(key, "is not a known rotary key");
     }
   }
 }
@@ -192,7 +193,7 @@ json section_of(const RopeScalingConfig& scaling) {
 void refuse_others(JsonKeys& keys, double theta, const Family& family, const ModelConfig& model, const char* section,
                    const Rope& meant) {
   const auto require_same = [&](bool same, const char* key) {
-    if (!same) keys.refuse(key, "says otherwise than {}; remove the one that is not meant", section);
+    if (!same) keys.refuse(key, "contradicts {}; remove the wrong one", section);
   };
   require_same(!keys.has("rope_theta") || keys.real("rope_theta", 0) == meant.theta, "rope_theta");
   const char* const key = "original_max_position_embeddings";
@@ -256,7 +257,7 @@ LayerRopes read_sections(JsonKeys& keys, const Family& family, const ModelConfig
     kinds.refuse(key, "{} has rotary keys for full_attention and for sliding_attention", family.name);
   }
   if (local && keys.has(local) && keys.real(local, 0) != sliding.theta) {
-    keys.refuse(local, "says otherwise than rope_parameters.sliding_attention; remove the one that is not meant");
+    keys.refuse(local, "contradicts rope_parameters.sliding_attention; remove the wrong one");
   }
   refuse_others(keys, full.theta, family, model, "rope_parameters.full_attention", full);
   return {full, sliding};
@@ -285,8 +286,7 @@ void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::ve
   const bool scaled = sliding.scaling.type != RopeType::none;
   if (scaled && sliding != full) {
     keys.refuse("rope_parameters.sliding_attention",
-                "scaled positions of layers with a window, unlike those of the others, are not "
-                "computed here");
+                "scaled positions of layers with a window, unlike those of the others, are not supported");
   }
   const bool as_others = sliding.theta == full.theta && full.scaling.type == RopeType::none;
   if (!scaled && !as_others) model.sliding_rope_theta = sliding.theta;

@@ -44,7 +44,7 @@ nlohmann::json parse_object(const std::string& text, const std::string& path) {
   try {
     json = parse_strict_json(text);
   } catch (const std::exception& error) {
-    fail(ExitCode::checkpoint, "{}: is no JSON: {}", path, error.what());
+    fail(ExitCode::checkpoint, "{}: is not JSON: {}", path, error.what());
   }
   if (!json.is_object()) fail(ExitCode::checkpoint, "{}: is {}, but must be an object", path, shown(json));
   return json;

@@ -87,8 +87,8 @@ ModelSource open_transformer(const std::string& path, bool must_be_whole) {
   const auto require_none = [&](bool are_adapters) {
     if (!must_be_whole || !are_adapters) return;
     fail(ExitCode::checkpoint,
-         "{}: holds adapters, too; name the model that has all weights, or make one of these adapters and their base "
-         "with `export --merge`",
+         "{}: also contains adapters; name the model that has all weights, or merge these adapters and their base with "
+         "`export --merge`",
          path);
   };
   if (is_peft_folder(path)) {

@@ -24,8 +24,7 @@ const StoredTensor& tensor_at(const PlacedModel& model, const TensorPlace& place
          shape_text(tensor->shape), shape_text(place.shape));
   }
   if (tensor->type == StoredType::unsupported) {
-    fail(ExitCode::checkpoint,
-         "{}: {} is of type {}, which cannot be read; take the model's folder in F32, F16 or BF16",
+    fail(ExitCode::checkpoint, "{}: {} is of type {}, which cannot be read; use the model's folder in F32, F16 or BF16",
          model.stored.files[tensor->file], place.name, plain_text(tensor->type_name));
   }
   return *tensor;

@@ -77,7 +77,7 @@ std::string empty_steps_text(const EmptySteps& steps) {
     text += fmt::format("; {} of the {} have no other, and are skipped: {}{}", steps.count, range,
                         fmt::join(steps.named, ", "), steps.count > std::ssize(steps.named) ? ", ..." : "");
   }
-  if (steps.last < steps.end) text += fmt::format(" (the steps from {} on were not looked at)", steps.last + 1);
+  if (steps.last < steps.end) text += fmt::format(" (the steps from {} on were not checked)", steps.last + 1);
   return text;
 }
 

@@ -56,7 +56,7 @@ std::optional<Config> read_resolved(const RunFolder& run) {
   const bool beside_a_run =
       path_exists(run.lock_path()) || path_exists(run.metrics_path()) || path_exists(run.checkpoints_path());
   if (!beside_a_run || !is_resolved_config(text)) {
-    fail(ExitCode::usage, "{}: was not written by a run, which would write over it; choose another --output", path);
+    fail(ExitCode::usage, "{}: was not written by a run, which would overwrite it; choose another --output", path);
   }
   try {
     return parse_config(text, path, {}, ConfigUse::know, check_model);
@@ -109,7 +109,7 @@ FolderContent RunFolder::look() const {
   content.config = read_resolved(*this);
   content.metrics = MetricsHistory::read(metrics_path());
   if (content.metrics.is_foreign()) {
-    fail(ExitCode::usage, "{}: holds no metrics of a run, which would write behind them; choose another --output",
+    fail(ExitCode::usage, "{}: does not contain metrics of a run, which would append to it; choose another --output",
          metrics_path());
   }
   return content;
@@ -124,8 +124,8 @@ FileLock RunFolder::lock(const std::function<void(const std::string&)>& log) con
   FileLock lock = FileLock::acquire(lock_path(), under_way(), ExitCode::usage);
   if (!lock.is_exclusive()) {
     log(
-        fmt::format("warning: {}: this file system has no locks, so nothing keeps a second run out of this folder; see "
-                    "to it that there is none",
+        fmt::format("warning: {}: this file system has no locks, so nothing keeps a second run out of this folder; "
+                    "make sure that there is none",
                     path_));
   }
   return lock;

@@ -64,8 +64,7 @@ void check_same_run(const Checkpoint& checkpoint, const RunFolder& folder, const
                              differing(content, config).empty();
   if (begun_by_this) return;
   fail(ExitCode::usage,
-       "{}: holds another run than {}; go on with it by --resume alone, or choose another --output for what begins "
-       "there",
+       "{}: contains another run than {}; continue it with only --resume, or choose another --output for the new run",
        folder.path(), checkpoint.path);
 }
 
@@ -74,8 +73,8 @@ void check_same_run(const Checkpoint& checkpoint, const RunFolder& folder, const
 void name_base(Checkpoint& checkpoint, const std::string& init_from, const Log& log) {
   if (init_from.empty()) return;
   if (!checkpoint.manifest.base) {
-    return log(fmt::format("--init-from {} is passed over: the weights to go on with are those of {}", init_from,
-                           checkpoint.path));
+    return log(
+        fmt::format("--init-from {} is ignored: the run continues with the weights of {}", init_from, checkpoint.path));
   }
   BaseModel& base = *checkpoint.manifest.base;
   const BaseModel named = base_of(open_model(init_from));
@@ -126,7 +125,7 @@ void check_resumable(const Checkpoint& checkpoint, const Config& config, const s
   }
   if (!refused.empty()) {
     fail(ExitCode::checkpoint,
-         "{}: is unlike this config: {}; put these back, or start a new run with --init-from (weights only)",
+         "{}: does not match this config: {}; restore these values, or start a new run with --init-from (weights only)",
          checkpoint.path, fmt::join(refused, "; "));
   }
 }
@@ -166,7 +165,8 @@ void check_weights_fit(const ModelSource& source, const Config& config, const Lo
   const ParameterTable table = model.table(config);
   for (const Parameter& parameter : table.all()) {  // no file would have what is neither a base's nor saved
     if (parameter.saved || !source.own.contains(parameter.name)) continue;
-    refused.push_back(parameter.name + " was trained beside the adapters, and training.trainable leaves it out");
+    refused.push_back(parameter.name +
+                      " was trained in addition to the adapters, and training.trainable leaves it out");
     break;
   }
   if (!refused.empty()) {

@@ -47,7 +47,7 @@ std::string advice(const std::string& samples, std::int64_t updates, const std::
 
 /// Returns whose fault it is that the weights are no numbers, and what to do.
 std::string advice_on_weights(std::int64_t updates, const std::string& checkpoint) {
-  if (updates > 0) return "an update before has overflowed: lower optimizer.lr";
+  if (updates > 0) return "an earlier update overflowed: lower optimizer.lr";
   if (!checkpoint.empty()) return fmt::format("they are those of {}: start with other weights", checkpoint);
   return "they are the initial ones: lower model.initializer_range";
 }
@@ -69,7 +69,7 @@ std::string nonfinite_sentence(const Run& run, RankState& state, const StepResul
                                const std::string& saved) {
   const std::string own = nonfinite_weights(state);
   const auto bad = shared_error(*state.world, own.empty() ? std::nullopt : std::optional(Error(ExitCode::numeric, own)),
-                                {"weights that are no numbers"});
+                                {"weights that are not numbers"});
   const std::string checkpoint = run.start.source ? run.start.source->path : "";
   std::string text = numbers_text(result);
   if (run.config.training.on_nonfinite == OnNonfinite::skip) {

@@ -35,8 +35,8 @@ std::string rope_text(const ModelConfig& model) {
 
 std::string todo(std::int64_t length, const KnownRope& known) {
   if (known.length == 0 || length <= known.length) {
-    return "put back model.rope_theta and model.rope_scaling as the model has them, or look whether its own files say "
-           "what it was trained with";
+    return "restore model.rope_theta and model.rope_scaling of the model, or check whether its files say what it was "
+           "trained with";
   }
   return fmt::format(
       "scale them: model.rope_scaling with type yarn, factor {:.4g} and original_max_position_embeddings {}, or a "
@@ -87,9 +87,10 @@ std::vector<std::string> check_rope(const RunSteps& run, const Corpus& corpus, R
   const auto behind = loss_of_ends(run, corpus, state, step, {.tokens = tokens, .whole = true});
   first_pass.end();
   if (!alone || !behind) return {};
-  std::vector<std::string> lines{fmt::format(
-      "the last {} of {} tokens, before any step: loss {:.4f} behind the others, {:.4f} alone; measured in {:.1f} s",
-      tokens, config.training.seq_len, *behind, *alone, seconds_since(start))};
+  std::vector<std::string> lines{
+      fmt::format("the last {} of {} tokens, before any step: loss {:.4f} after the others, {:.4f} without them; "
+                  "measured in {:.1f} s",
+                  tokens, config.training.seq_len, *behind, *alone, seconds_since(start))};
   const std::string warning = rope_warning({.tokens = tokens, .alone = *alone, .behind = *behind}, config, known);
   if (!warning.empty()) lines.push_back(warning);
   return lines;
@@ -101,7 +102,7 @@ std::string rope_warning(const RopeCheck& check, const Config& config, const Kno
   const std::string meant = known.length > 0 ? fmt::format(" and were made for {} tokens", known.length) : "";
   return fmt::format(
       "warning: the rope looks wrong: at the end of {} tokens the loss is {:.3f}, {:.3f} nats above the {:.3f} of the "
-      "same {} tokens alone; this run has {}, its weights know {}{}; {}",
+      "same {} tokens without the others; this run has {}, its weights were trained with {}{}; {}",
       length, check.behind, check.behind - check.alone, check.alone, check.tokens, rope_text(config.model),
       rope_text(known.model), meant, todo(length, known));
 }

@@ -62,8 +62,8 @@ StepAudit end_audit(const RunSteps& run, RankState& state, std::int64_t step) {
       {"what an audit found"});
   audit.ends_run = run.config.training.audit.on_failure == OnFailure::stop;
   audit.sentence = fmt::format(
-      "step {}: the audit of attention found {} of {} wrong: {}{}; repeat the step with check, and gpu-check the "
-      "device",
+      "step {}: the audit of attention found {} of {} wrong: {}{}; repeat the step with check, and test the device "
+      "with gpu-check",
       step, audit.departures, counted(audit.rows, "row"), first->what(),
       audit.ends_run ? fmt::format("; weights and moments are still those of step {}", step - 1) : "");
   return audit;

@@ -410,7 +410,7 @@ TEST_F(CheckedRun, FromTheCommandLine) {
   const ChildResult right =
       run_child("check", {"--config", at("tiny.yaml"), "--seq-len", "9", "--output", at("found.json")}, folder);
   EXPECT_EQ(right.code, 0) << right.err;
-  EXPECT_TRUE(holds(right.out, "right: all 125 tensors lie within their bounds"));
+  EXPECT_TRUE(holds(right.out, "right: all 125 tensors are within their bounds"));
   EXPECT_TRUE(holds(right.out, "cut: training.seq_len is 9 instead of 16"));
   const auto json = nlohmann::json::parse(content_of(at("found.json")));
   EXPECT_EQ(json.at("written_by"), "ringtrain check");
@@ -432,7 +432,7 @@ TEST_F(CheckedRun, FromTheCommandLine) {
   const ChildResult former = run_child("check", {"--config", at("tiny.yaml"), "--tokens=17"}, folder);
   EXPECT_EQ(former.code, 2);
   EXPECT_TRUE(
-      former.err.starts_with("check: --tokens is called --seq-len now; the former name works until version 0.3"
+      former.err.starts_with("check: --tokens is called --seq-len now; the old name works until version 0.3"
                              "\ncheck: --seq-len 17"))
       << former.err;
   EXPECT_EQ(run_child("check", {"--config", at("tiny.yaml"), "--steps", "3"}, folder).code, 2);

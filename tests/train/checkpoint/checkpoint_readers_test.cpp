@@ -53,11 +53,11 @@ TEST_F(CheckpointReaders, ACopyUnderALaterNameIsToldAndPassedOver) {
   const std::string sentence = "step-00000099: its name says step 99, but its manifest step 4";
   ChildResult result = verify("run");
   EXPECT_EQ(result.code, 4);
-  EXPECT_TRUE(holds_all(result.out, {sentence, "step-50: no checkpoint has this name", "step-00000004: good"}));
+  EXPECT_TRUE(holds_all(result.out, {sentence, "step-50: this is not a checkpoint's name", "step-00000004: good"}));
   EXPECT_EQ(verify("run/checkpoints/step-00000099").code, 4);
   result = resume();
   expect_end(result, 0,
-             {sentence, "step-50: no checkpoint has this name; it is passed over",
+             {sentence, "step-50: this is not a checkpoint's name; it is skipped",
               "resuming from run/checkpoints/step-00000004"});
   EXPECT_EQ(numbers("run", "step"), (std::vector<double>{1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(content_of(copy + ".superseded/manifest.json"), manifest);  // set aside, not deleted
@@ -91,7 +91,7 @@ TEST_F(CheckpointReaders, StateOfAnotherStepIsFoundHoweverWellItIsSealed) {
   seal(checkpoint("run", 4), [](CheckpointManifest&) {});
   ChildResult result = verify("run");
   EXPECT_EQ(result.code, 4) << result.out;
-  EXPECT_TRUE(holds(result.out, "is of step 2, but the manifest beside it of step 4"));
+  EXPECT_TRUE(holds(result.out, "is of step 2, but the manifest in its folder is of step 4"));
   result = resume();
   expect_end(result, 0, {"resuming from run/checkpoints/step-00000002"});
 }

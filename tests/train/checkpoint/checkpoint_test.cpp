@@ -56,7 +56,7 @@ TEST(Manifest, NeedNotSayWhoseTokensTheDataAre) {
   EXPECT_FALSE(holds(text, "tokenizer"));
   EXPECT_EQ(parse_manifest(text, "m").tokenizer_hash, "");
   manifest.tokenizer_hash = "mine";
-  expect_error_holding(ExitCode::checkpoint, {"is no hash"}, [&] { parse_manifest(to_json(manifest), "m"); });
+  expect_error_holding(ExitCode::checkpoint, {"is not a hash"}, [&] { parse_manifest(to_json(manifest), "m"); });
 }
 
 TEST(Manifest, FindsAnyFlippedBit) {
@@ -100,7 +100,7 @@ TEST(Manifest, IsTakenOnlyAsItIsWritten) {
   parse_manifest(text, "m");
   std::string twice = text;
   twice.insert(text.find(member), "\"step\": 6, ");  // a lenient reader takes the last one, and the hash is right
-  expect_error_holding(ExitCode::checkpoint, {"step stands there twice"}, [&] { parse_manifest(twice, "m"); });
+  expect_error_holding(ExitCode::checkpoint, {"step appears twice"}, [&] { parse_manifest(twice, "m"); });
   for (const std::string& other : {text + " ", text.substr(0, text.size() - 1), " " + text}) {
     expect_error_holding(ExitCode::checkpoint, {"not written as this program writes it"},
                          [&] { parse_manifest(other, "m"); });

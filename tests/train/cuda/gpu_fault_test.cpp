@@ -43,7 +43,7 @@ TEST_F(GpuFault, ADeviceThatDoesNotServeIsNamed) {
            {.call = "cudaSetDevice",
            .last = 4,
            .error = cudaErrorDevicesUnavailable,
-           .parts = {"another process has the GPU for itself"}},
+           .parts = {"another process has exclusive use of the GPU"}},
            {.call = "cudaStreamSynchronize",
            .first = 20,
            .last = 20,

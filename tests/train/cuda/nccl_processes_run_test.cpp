@@ -231,7 +231,7 @@ TEST_F(NcclProcessRuns, EndWithARankThatDies) {
 
 TEST_F(NcclProcessRuns, EndWithTheErrorOfARank) {
   const Variable fault("RINGTRAIN_FAULT", "1:ring gradients:2:throw");
-  expect_told(processes({1, 2}, "run"), 5, "rank 1 throws as RINGTRAIN_FAULT wants it");
+  expect_told(processes({1, 2}, "run"), 5, "rank 1 throws, as RINGTRAIN_FAULT says");
 }
 
 TEST_F(NcclProcessRuns, EndWithAGpuThatFails) {
@@ -249,7 +249,7 @@ TEST_F(NcclProcessRuns, AreRefusedWhereTwoWouldShareAGpu) {
   const Variable gpus("CUDA_EMULATOR_DEVICES", "2");
   for (const char* backend : {"nccl", "auto"}) {
     const ChildResult result = processes({1, 3}, "run", {"--set", std::string("mesh.backend=") + backend});
-    expect_told(result, 2, "NCCL joins ranks with a GPU each, but ranks 0 and 2 of 3 share one (GPUs here: 2)");
+    expect_told(result, 2, "NCCL needs one GPU for each rank, but ranks 0 and 2 of 3 share one (GPUs here: 2)");
     EXPECT_FALSE(fs::exists(at("run")));
   }
 }

@@ -108,7 +108,7 @@ TEST_F(BeginTokenEvaluation, ADocumentThatLacksItHasItBeforeItsFirstWindow) {
 TEST_F(BeginTokenEvaluation, IsWhatTheFileSays) {
   EvaluationRequest request{{16}, 4, 5};
   const auto file = tokens(long_text);
-  EXPECT_TRUE(holds(take_begin_token(request, *file), "does not say what begins a text"));
+  EXPECT_TRUE(holds(take_begin_token(request, *file), "does not say which token begins a text"));
   EXPECT_FALSE(request.begin_token);
   const auto with = [&](std::vector<std::int64_t> start) {
     TokenManifest manifest = read_manifest(file->path());

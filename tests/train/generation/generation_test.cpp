@@ -223,9 +223,9 @@ TEST_F(CheckpointGenerationTest, OneSentenceForEachPromptThatCannotBe) {
   EXPECT_TRUE(holds(refused(), "the prompt has 38 tokens, but the model's context is 37"));
   options_.prompt = "";
   options_.tokens = {5, 257};
-  EXPECT_TRUE(holds(refused(), "257 is no token of this model, whose vocabulary has the ids 0 to 256"));
+  EXPECT_TRUE(holds(refused(), "257 is not a token of this model, whose vocabulary has the ids 0 to 256"));
   options_.tokens = {-1};
-  EXPECT_TRUE(holds(refused(), "-1 is no token"));
+  EXPECT_TRUE(holds(refused(), "-1 is not a token"));
   options_.tokens = {5};
   options_.sampling.top_k = 4;
   EXPECT_TRUE(holds(refused(), "--top-k"));
@@ -263,7 +263,7 @@ TEST_F(CheckpointGenerationTest, TextNeedsAVocabularyOfBytes) {
   run(tiny(write_tokens("letters.h5", {}), {"training.steps=1"}), "letters");
   options_.checkpoint = at("letters");
   options_.prompt = "a";
-  EXPECT_TRUE(holds(refused(), "has 257 tokens, but the model's vocabulary 23"));
+  EXPECT_TRUE(holds(refused(), "has 257 tokens, but the model's vocabulary has 23"));
 }
 
 }  // namespace

@@ -145,7 +145,7 @@ TEST(HuggingFaceConfigTest, AFileThatIsNoObjectIsRefused) {
   };
   EXPECT_EQ(of("[1]"), "c.json: is [1], but must be an object");
   EXPECT_EQ(of("{}"), "c.json: model_type: is missing, and so is architectures: is it a model's file?");
-  EXPECT_TRUE(of("{\"model_type\": ").starts_with("c.json: is no JSON: "));
+  EXPECT_TRUE(of("{\"model_type\": ").starts_with("c.json: is not JSON: "));
 }
 
 TEST(HuggingFaceConfigTest, WhatIsWrittenIsReadBack) {

@@ -83,7 +83,7 @@ TEST_P(RankFaults, EndAsPromised) {
   EXPECT_LE(*seconds, timeout_seconds + slack_seconds) << fault << "\n" << result.err;
   if (trial.action == "throw") {
     EXPECT_EQ(result.code, 5) << result.err;
-    EXPECT_EQ(count_of(result.err, "throws as RINGTRAIN_FAULT wants it\n"), 1u) << result.err;
+    EXPECT_EQ(count_of(result.err, "throws, as RINGTRAIN_FAULT says\n"), 1u) << result.err;
     const std::regex place(fmt::format(R"(train: rank {} of 4 \(process [0-9]+ on host [^ ]+\): )", trial.rank));
     EXPECT_TRUE(std::regex_search(result.err, place)) << "who, and where\n" << result.err;
     return;

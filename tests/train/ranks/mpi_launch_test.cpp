@@ -24,7 +24,7 @@ class Launched : public LaunchTest {
     expect_end(result, code);
     expect_nothing_left();
     EXPECT_EQ(saved_step("runs/run"), last_step("runs/run")) << result.err;
-    EXPECT_EQ(count_of(result.err, "--resume goes on from here"), 1u) << result.err;
+    EXPECT_EQ(count_of(result.err, "--resume continues from here"), 1u) << result.err;
   }
 };
 

@@ -84,7 +84,8 @@ BaseModel base_of(const ModelSource& source) {
   const std::string whole = std::filesystem::absolute(base.path).lexically_normal().string();
   if (well_formed_prefix(whole) < whole.size()) {
     fail(ExitCode::usage,
-         "{}: adapters name their base in a JSON file, which holds UTF-8, and this path is not: rename it", whole);
+         "{}: adapters name their base in a JSON file, which must be UTF-8, but this path is not UTF-8: rename it",
+         whole);
   }
   return {.path = whole, .hash = base.hash_weights(), .bytes = base.weight_bytes, .name = base_name(source)};
 }
@@ -93,7 +94,7 @@ ModelSource open_base(const BaseModel& base, const std::string& of) {
   const std::string kept = kept_base_path(parent_directory(parent_directory(of)), base.path);  // RUN/checkpoints/step-N
   const std::string path = path_exists(kept, ExitCode::checkpoint) ? kept : base.path;
   if (!path_exists(path, ExitCode::checkpoint)) {
-    fail(ExitCode::checkpoint, "{}: the base of its adapters is the model {}, which is not there; bring it back", of,
+    fail(ExitCode::checkpoint, "{}: the base of its adapters is the model {}, which does not exist; restore it", of,
          plain_text(path));
   }
   ModelSource source = open_base_model(path, of);

@@ -70,8 +70,9 @@ void keep_base(const ModelSource& source, const std::string& run_folder) {
 
 std::optional<std::string> base_warning(const BaseModel& base, const std::string& run_folder) {
   if (may_exist(kept_base_path(run_folder, base.path) + "/manifest.json") || may_exist(base.path)) return std::nullopt;
-  return fmt::format("warning: the base of these adapters, {}, is missing; restore it, or nothing can read them",
-                     base.path);
+  return fmt::format(
+      "warning: the base of these adapters, {}, is missing; restore it: without it the adapters cannot be read",
+      base.path);
 }
 
 }  // namespace ringtrain

@@ -75,7 +75,7 @@ AdapterConfig parse_adapter_config(const std::string& text, const std::string& p
   for (const char* const key : harmless) keys.names(key);
   for (const std::string& key : keys.unasked()) {
     if (!asks_for_nothing(keys.at(key))) {
-      keys.refuse(key, "is {}, which is not computed here", shown(keys.at(key)));
+      keys.refuse(key, "is {}, which is not supported", shown(keys.at(key)));
     }
   }
   return config;
@@ -85,8 +85,9 @@ AdapterConfig parse_adapter_config(const std::string& text, const std::string& p
 ModelSource open_named_base(const std::string& folder, const std::string& name) {
   const std::string config = folder + "/" + adapter_config_file;
   if (name.empty() || name.find('\0') != std::string::npos) {
-    fail(ExitCode::checkpoint, "{}: base_model_name_or_path is \"{}\", which is no path; write that of the base there",
-         config, plain_text(name));
+    fail(ExitCode::checkpoint,
+         "{}: base_model_name_or_path is \"{}\", which is not a path; write the path of the base there", config,
+         plain_text(name));
   }
   const std::string beside = parent_directory(folder) + "/" + file_name(name);
   std::error_code error;
@@ -163,11 +164,11 @@ ModelSource open_peft_folder(const std::string& folder) {
 
 std::set<std::string> modules_to_save(const ModelSource& source) {
   const auto refuse = [&](const std::string& why) {
-    fail(ExitCode::usage, "{}: PEFT cannot hold these adapters: {}; export them --merge'd with their base", source.path,
-         why);
+    fail(ExitCode::usage, "{}: PEFT cannot store these adapters: {}; merge them with their base (export --merge)",
+         source.path, why);
   };
   const Family& family = family_of(source.model.architecture);
-  if (!family.own_projections()) refuse(fmt::format("the projections of a {} are one tensor there", family.name));
+  if (!family.own_projections()) refuse(fmt::format("PEFT has the projections of a {} in one tensor", family.name));
   std::set<std::string> modules, adapted;
   const ParameterTable table = make_parameter_table(source.model);
   for (const Parameter& parameter : table.all()) {

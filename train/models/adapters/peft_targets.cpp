@@ -130,7 +130,7 @@ PeftTargets read_targets(JsonKeys& keys) {
   }
   if (!keys.has("layers_to_transform")) return targets;
   const nlohmann::json& layers = keys.at("layers_to_transform");
-  if (!targets.pattern.empty()) keys.refuse("layers_to_transform", "does not go with a pattern, in PEFT either");
+  if (!targets.pattern.empty()) keys.refuse("layers_to_transform", "cannot be combined with a pattern, as in PEFT");
   std::set<std::int64_t> some;
   for (const nlohmann::json& layer : layers.is_array() ? layers : nlohmann::json::array({layers})) {
     const std::optional<std::int64_t> number = whole_number(layer);
@@ -155,7 +155,7 @@ std::vector<std::string> resolved(const PeftTargets& targets, const ModelSpec& s
   for (const std::string& module : modules) known.merge(ends_of(module));
   for (const std::string& name : ends) {
     if (known.contains(name)) continue;
-    fail(ExitCode::checkpoint, "{}: target_modules: {} is no projection that can be read, which are {}", path,
+    fail(ExitCode::checkpoint, "{}: target_modules: {} is not a supported projection; these are {}", path,
          excerpt(name), fmt::join(projections_of(spec), ", "));
   }
   if (targets.pattern.empty() && !targets.layers) return targets.names;
@@ -163,8 +163,8 @@ std::vector<std::string> resolved(const PeftTargets& targets, const ModelSpec& s
   if (!targets.pattern.empty() && targets.pattern != all_linear) pattern.emplace(targets.pattern, path);
   for (const char* const outside : {"lm_head", "model.embed_tokens"}) {
     if (!pattern || !pattern->matches(outside)) continue;
-    fail(ExitCode::checkpoint, "{}: target_modules: the pattern \"{}\" means {}, too, which has no adapter here", path,
-         excerpt(targets.pattern), outside);
+    fail(ExitCode::checkpoint, "{}: target_modules: the pattern \"{}\" also matches {}, which has no adapter here",
+         path, excerpt(targets.pattern), outside);
   }
   const auto is_meant = [&](const std::string& module) {
     if (targets.pattern == all_linear) return true;
@@ -175,8 +175,8 @@ std::vector<std::string> resolved(const PeftTargets& targets, const ModelSpec& s
   std::set<std::string> adapted;
   std::ranges::copy_if(modules, std::inserter(adapted, adapted.end()), is_meant);
   if (adapted.empty()) {
-    fail(ExitCode::checkpoint, "{}: target_modules: no projection of this model is meant; names are such as {}", path,
-         modules.front());
+    fail(ExitCode::checkpoint, "{}: target_modules: no projection of this model matches; an example of a name is {}",
+         path, modules.front());
   }
   return shortest_names(modules, adapted);
 }
