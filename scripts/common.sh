@@ -40,7 +40,7 @@ own_mark=.made-by-ringtrain
 # require_own_folder FOLDER: ends with a sentence if own_folder would.
 require_own_folder() {
   local stray
-  if [ -L "$1" ] || { [ -e "$1" ] && [ ! -d "$1" ]; }; then die "$1 is no folder: move it away"; fi
+  if [ -L "$1" ] || { [ -e "$1" ] && [ ! -d "$1" ]; }; then die "$1 is not a folder: move it away"; fi
   if [ ! -d "$1" ] || [ -z "$(ls -A -- "$1")" ]; then return; fi
   if [ "$(head -n 1 -- "$1/$own_mark" 2>/dev/null)" != "made by scripts/${0##*/}" ]; then
     die "$1 holds what scripts/${0##*/} did not make (or made before it left a mark): move it away"

@@ -47,7 +47,7 @@ void write_output(const std::string& path, const char* writer, const Json& conte
 
 Json report_from(const std::string& text, const std::string& path) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded() || !json.contains("rows")) fail(ExitCode::data, "{} is no report of gpu_bench", path);
+  if (json.is_discarded() || !json.contains("rows")) fail(ExitCode::data, "{} is not a report of gpu_bench", path);
   return json;
 }
 
@@ -117,8 +117,8 @@ int run(int argc, char** argv) {
                "steps of the scaling group that should take longer are extrapolated")
       ->capture_default_str();
   auto* judged = app.add_option("--targets", targets, "REPORT.json",
-                                "measure nothing: print what must be reached beside what this report says; ends with 3 "
-                                "if something is missed or not in it");
+                                "measure nothing: print the targets next to the numbers of this report; ends with 3 if "
+                                "one is missed or not in it");
   app.add_option("--baseline,--peer", baseline, "BASELINE.json", "with --targets: what sdpa_baseline.py wrote")
       ->needs(judged);
   if (!parse_command_line(app, argc, argv)) return 0;

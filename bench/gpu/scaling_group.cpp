@@ -266,7 +266,8 @@ class Scaling {
     } else if (rung.layer && rung.rest) {
       report(choice, context, *rung.rest + static_cast<double>(L) * *rung.layer, how);
     } else {
-      results_.failed("scaling", fmt::format("context {}: nothing was timed that a step could be told from", context));
+      results_.failed("scaling",
+                      fmt::format("context {}: no timing was made from which a step's time follows", context));
     }
     rungs_.push_back(rung);
   }

@@ -41,7 +41,7 @@ void check_tokens_of(const ModelSource& other, const EvaluationSubject& subject)
   const ModelSource& own = subject.source;
   if (other.model.vocab_size != subject.config.model.vocab_size) {
     fail(ExitCode::usage,
-         "--against {}: its vocabulary has {} tokens, but that of {} has {}, so their predictions do not compare",
+         "--against {}: its vocabulary has {} tokens, but that of {} has {}, so their predictions cannot be compared",
          other.path, other.model.vocab_size, own.path, subject.config.model.vocab_size);
   }
   check_tokens(other, subject.file);

@@ -36,12 +36,13 @@ void add_tasks(CommandLine& app, AskedMetrics& asked) {
   };
   TaskSettings& settings = asked.task.settings;
   add_count("--task-samples", settings.samples, within(1, 10000), "texts of each task, length and depth");
-  add_count("--task-depths", settings.depths, within(1, 100), "depths of the needle, from the text's begin to its end");
+  add_count("--task-depths", settings.depths, within(1, 100),
+            "depths of the needle, from the beginning of the text to its end");
   add_count("--task-candidates", settings.candidates, within(2, 100), "candidates of an answer; chance is 1 / N");
   app.add_option("--task-seed", settings.seed, "S", "of the texts: the same seed gives the same texts")
       ->capture_default_str()
       ->needs(tasks);
-  app.add_flag("--greedy-match", asked.task.greedy, "also tell how often the model's greedy text has the answer")
+  app.add_flag("--greedy-match", asked.task.greedy, "also report how often the model's greedy text has the answer")
       ->needs(tasks);
 }
 

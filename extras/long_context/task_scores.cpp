@@ -200,7 +200,7 @@ std::string task_tables(const TaskSummary& summary) {
       text += fmt::format("{} |{}\n", rights, nlls);
     }
   }
-  return text + "\ncolumns: the depth of the needle in the text; nll: nats a token of the answers alone\n";
+  return text + "\ncolumns: the depth of the needle in the text; nll: nats a token, of the answers only\n";
 }
 
 EvaluationMetric long_context_tasks(const TaskRequest& request) {
@@ -215,7 +215,7 @@ EvaluationMetric long_context_tasks(const TaskRequest& request) {
            subject.source.path);
     }
     if (tokenizer->vocab_size() > vocab_size) {
-      fail(ExitCode::usage, "--tasks: the tokenizer of {} has {} tokens, but the model's vocabulary {}",
+      fail(ExitCode::usage, "--tasks: the tokenizer of {} has {} tokens, but the model's vocabulary has {}",
            subject.source.path, tokenizer->vocab_size(), vocab_size);
     }
     const EvaluationRequest& targets = subject.targets.request;

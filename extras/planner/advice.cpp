@@ -55,7 +55,7 @@ std::vector<std::string> advice(const Config& config, const Hardware& hardware) 
     std::int64_t devices = config.mesh.data * config.mesh.sequence;
     while (devices <= most && !memory_need(on_ring(config, devices), hardware).fits(hardware)) devices *= 2;
     sentences.push_back(devices <= most ? fmt::format("it would fit on {} devices, in one ring", devices)
-                                        : fmt::format("it fits on no number of devices up to {}", most));
+                                        : fmt::format("it does not fit on any number of devices up to {}", most));
   }
   const std::int64_t length = longest_context(config, hardware);
   if (length > 0) sentences.push_back(fmt::format("it would fit with training.seq_len up to {}", length));

@@ -54,7 +54,7 @@ class MapReader {
         MapReader reader(path_, map);
         const std::int64_t number = read(reader, items.emplace_back());
         if (number <= before) {
-          refuse(map.line, fmt::format("{} of {} follow {}: the fewest come first", order, number, before));
+          refuse(map.line, fmt::format("{} of {} follow {}: sort them in ascending order", order, number, before));
         }
         before = number;
       }
@@ -65,7 +65,8 @@ class MapReader {
     for (const auto& [name, entry] : entries_) {
       if (std::ranges::count(names_, name) > 0) continue;
       const std::string nearest = nearest_name(name, names_);
-      refuse(entry.line, fmt::format("{} is no key{}", name, nearest.empty() ? "" : "; did you mean " + nearest + "?"));
+      refuse(entry.line,
+             fmt::format("{} is not a key{}", name, nearest.empty() ? "" : "; did you mean " + nearest + "?"));
     }
     for (const char* const name : required) {
       if (!entries_.contains(name)) refuse(line_, fmt::format("{} is missing", name));

@@ -110,7 +110,7 @@ void add_options(CommandLine& app, Given& given) {
   app.add_real("--document-tokens", given.request.mean_document, real_above(0), "N",
                "mean tokens of a document, with data.packing documents (default: one document a sequence)");
   app.add_former_name("--document-tokens", "--documents");
-  app.add_option("--output", given.output, "FILE.json", "write the plan as JSON, too; replaces an earlier plan");
+  app.add_option("--output", given.output, "FILE.json", "also write the plan as JSON; replaces an earlier plan");
   app.add_flag("--measure", given.measure,
                "measure this machine for about a minute, and write its hardware file to --output FILE.yaml");
 }
@@ -153,7 +153,8 @@ PlanRequest request_of(const Given& given) {
   if (!scaled && model_spec(model).positions == Positions::rope) request.made_for = made_for;
   if (request.mean_document > 0 && !parts_documents(request.config.data.packing)) {
     fail(ExitCode::usage,
-         "--document-tokens: with data.packing concat every token sees all before it, whatever its document; choose "
+         "--document-tokens: with data.packing concat every token attends to all before it, whatever its document; "
+         "choose "
          "--set data.packing=documents, or leave it out");
   }
   const char* const usual = request.config.training.device == Device::Kind::cuda ? "h200" : "cpu";

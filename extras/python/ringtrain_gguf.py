@@ -122,7 +122,7 @@ def read_config(file, dtype):
               "rope_parameters": {**(scaling or {"rope_type": "default"}), "rope_theta": theta}}
     for key in file.fields.keys() - file.read - SILENT_KEYS:
         if key.startswith("llama."):
-            file.refuse(f"has the key {key}, which asks for what is not known here")
+            file.refuse(f"has the key {key}, whose effect is not supported")
     return config
 
 
@@ -147,7 +147,7 @@ def read_ends(file, size):
         if token is not None and 0 <= token < size:
             found[role] = token
         elif token is not None:
-            say(f"{file.path}: {key}: {token} is no token, as ids go from 0 to {size - 1}, so it is not written")
+            say(f"{file.path}: {key}: {token} is not a token, as ids go from 0 to {size - 1}, so it is not written")
     return found.pop("bos", None), list(dict.fromkeys(found.values()))
 
 
@@ -177,7 +177,7 @@ def place_tensors(file, config):
 def stored(values, dtype, name):
     result = gguf.quants.quantize(values, STORED[dtype])
     for value in values[~np.isfinite(gguf.quants.dequantize(result, STORED[dtype]))][:1]:
-        raise Refusal(NUMERIC if math.isfinite(value) else DAMAGED, f"{name} holds {value}, which is no number that "
+        raise Refusal(NUMERIC if math.isfinite(value) else DAMAGED, f"{name} holds {value}, which is not a number that "
                       f"{dtype} has; choose another --dtype, or another file")
     return result.tobytes()
 
@@ -212,7 +212,7 @@ def byte_level(file, vocabulary):
     for number, rule in enumerate(merges):
         pair = rule.split(" ")
         if len(pair) != 2 or not {*pair, "".join(pair)} <= vocabulary.keys():
-            file.refuse(f"merge {number} is '{rule}', not two tokens that are one together")
+            file.refuse(f"merge {number} is '{rule}', not two tokens that join into a token")
     parts = [{"type": "Digits", "individual_digits": True}] if more == "digits" else []
     if pattern != GPT2:  # which ByteLevel brings
         parts.append({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False})
@@ -238,7 +238,7 @@ def merges_of(file, scores):
     pairs, runs, merges = {}, {}, []
     for text in sorted((text for text in scores if len(text) > 1), key=scores.get, reverse=True):
         for end in {text[0], text[-1]} - scores.keys():  # SentencePiece merges such a character all the same
-            file.refuse(f"'{end}' stands in a piece and is none itself")
+            file.refuse(f"'{end}' is in a piece but is not a piece itself")
         symbols = list(text) if scores.keys() >= set(text) else []
         while len(symbols) > 2:
             joined = [left + right for left, right in itertools.pairwise(symbols)]
@@ -260,11 +260,11 @@ def merges_of(file, scores):
 def sentence_pieces(file, vocabulary, types):
     for key in ("tokenizer.ggml.remove_extra_whitespaces", "tokenizer.ggml.precompiled_charsmap"):
         if key in file.fields and file.fields[key].contents():
-            file.refuse(f"key {key} asks for a change of texts that is not known here")
+            file.refuse(f"key {key} asks for a change of texts that is not supported")
     scores = file.get("tokenizer.ggml.scores", [float])
     for text, token in vocabulary.items():
         if not 0 < len(text) <= LONGEST_PIECE or "\0" in text or not math.isfinite(scores[token]):
-            file.refuse(f"piece {token} is no text of 1 to {LONGEST_PIECE} characters with a score")
+            file.refuse(f"piece {token} is not a text of 1 to {LONGEST_PIECE} characters with a score")
         if types[token] in (UNUSED, USER_DEFINED) or (len(text) == 1 and types[token] != NORMAL):
             file.refuse(f"piece {token}, '{text}', is not used, was defined by users, or is a character and no text")
     normal, unknown, known_bytes = ([text for text in vocabulary if types[vocabulary[text]] == kind]
@@ -330,7 +330,7 @@ def tokenizer_files(file, begin, ends):
 # Makes the folder beside its path, and gives it its name when it is whole.
 def convert(source, output, dtype):
     if os.path.lexists(output):
-        raise Refusal(USAGE, f"{output}: exists already, and is never written over; choose another path")
+        raise Refusal(USAGE, f"{output}: already exists and is never overwritten; choose another path")
     np.seterr(all="ignore")  # what overflows is reported by name
     file = GgufFile(source)
     config = read_config(file, dtype)
@@ -342,7 +342,7 @@ def convert(source, output, dtype):
     try:
         files |= tokenizer_files(file, begin, ends)
     except (Refusal, ValueError) as error:  # ValueError: lists of other lengths, or what is not UTF-8
-        say(f"the tokenizer does not go along: {'' if isinstance(error, Refusal) else source + ': '}{error}")
+        say(f"the tokenizer is not converted: {'' if isinstance(error, Refusal) else source + ': '}{error}")
     parent, name = os.path.split(os.path.abspath(output))
     os.makedirs(parent, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=name + ".partial-", dir=parent) as partial:

@@ -181,7 +181,7 @@ class Judges(unittest.TestCase):
             file.flush()
             done = run("--targets", file.name)
         self.assertEqual(done.returncode, 3)
-        self.assertIn("is no report", done.stderr)
+        self.assertIn("is not a report", done.stderr)
 
 
 class Refuses(unittest.TestCase):

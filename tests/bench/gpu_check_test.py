@@ -123,7 +123,7 @@ class GpuCheck(unittest.TestCase):
         own.write_text("measured by somebody")
         code, text = self.check({"tests": GOOD}, "--short")
         self.assertEqual(code, 2, text)
-        self.assertIn("bench.json is there, and no former gpu-check has left it", text)
+        self.assertIn("bench.json exists, and no earlier gpu-check made it", text)
         self.assertEqual(own.read_text(), "measured by somebody")
         own.unlink()
         for _ in range(2):

@@ -138,7 +138,7 @@ class InstallDeps(unittest.TestCase):
     def test_a_yardstick_that_cannot_be_had_is_left_out_and_told(self):
         result, calls = self.install(["libdnnl-dev", "python3-venv"], refused=["libdnnl-dev"])
         self.assertEqual(result.returncode, 0, result.stdout)
-        self.assertIn("Left out, as they cannot be had: libdnnl-dev", result.stdout)
+        self.assertIn("Left out, because they are not available: libdnnl-dev", result.stdout)
         installs = [call for call in calls if " install " in call]
         self.assertTrue(installs[0].endswith(" python3-venv"), calls)
         self.assertTrue(installs[1].endswith(" libdnnl-dev"), calls)
@@ -201,7 +201,7 @@ class Removals(unittest.TestCase):
         self.expect_refused("bundle runs/quickstart", former / ".made-by-ringtrain",
                             "runs/quickstart holds what scripts/bundle did not make")
         (self.checkout / "link").symlink_to(own)
-        self.expect_refused("bundle link", own / "needs", "link is no folder")
+        self.expect_refused("bundle link", own / "needs", "link is not a folder")
 
     def test_runs_of_ones_own_are_no_former_demonstration(self):
         self.stand_ins("build/release/bin", ["train", "evaluate", "prepare"])

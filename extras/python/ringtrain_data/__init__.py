@@ -22,7 +22,7 @@ def documents_of(rows, forms, skip_broken, numbers):
             if getattr(error, "code", 3) != 3:
                 raise
             if not skip_broken:
-                raise Refused(f"{place}: {error}; correct it, or leave out such rows by --skip-broken-rows") from error
+                raise Refused(f"{place}: {error}; correct it, or leave such rows out (--skip-broken-rows)") from error
             numbers["broken"] += 1
             continue
         if document.text == "" or (document.ids is not None and len(document.ids) == 0):

@@ -8,9 +8,9 @@ from . import Refused, convert, rows
 
 # Add what says how conversations are written.
 def add_template(add):
-    add("--chat-template", metavar="FILE", help="a template in place of the tokenizer's own")
+    add("--chat-template", metavar="FILE", help="a template to use instead of the tokenizer's")
     add("--template-options", type=json.loads, default={}, metavar="JSON",
-        help="""what the template is given beside the messages, such as '{"enable_thinking": false}'""")
+        help="""what to pass to the template in addition to the messages, such as '{"enable_thinking": false}'""")
 
 
 def add_chat(commands):
@@ -20,7 +20,7 @@ def add_chat(commands):
     add = parser.add_argument
     add("--checkpoint", required=True, metavar="PATH", help="a run, a checkpoint, or a model's folder")
     add("--system", metavar="TEXT", help="the system message")
-    add("--max-tokens", type=int, default=512, metavar="N", help="of an answer, at most (default: 512)")
+    add("--max-tokens", type=int, default=512, metavar="N", help="the most tokens of an answer (default: 512)")
     add("--generate", metavar="FILE", help="the program (default: in RINGTRAIN_BIN, on the path, or as built here)")
     add_template(add)
     add("flags", nargs="*", metavar="-- FLAG", help="more flags of generate: -- --temperature 0.8 --mesh 1x2")
@@ -44,10 +44,10 @@ def add_convert(commands):
     add("--tokenizer", required=True, metavar="DIR", help="a model's folder, with its tokenizer.json")
     add("--output", required=True, metavar="FILE.h5", help="the token file to make; it must not exist yet")
     add("--field", metavar="NAME", help="the column to read (default: the one whose name is known)")
-    add("--split", default="train", metavar="NAME", help="of a data set's folder (default: train)")
-    add("--subset", metavar="NAME", help="of a data set's folder that has several")
+    add("--split", default="train", metavar="NAME", help="the split to read from a data set's folder (default: train)")
+    add("--subset", metavar="NAME", help="the subset to read from a data set's folder that has several")
     add("--learn", choices=("answers", "last"), default="answers",
-        help="of conversations: all answers of the assistant, or the last one alone (default: answers)")
+        help="of conversations: all answers of the assistant, or only the last one (default: answers)")
     add_template(add)
     add("--document-start", choices=("tokenizer", "none"), default="tokenizer",
         help="of texts: begin as the tokenizer begins them, or not (default: tokenizer)")
@@ -68,7 +68,7 @@ def run_convert(inputs, split, subset, dtype, offsets, document_start, **options
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m ringtrain_data",
-                                     description="Data sets to token files of ringtrain, and talks with its models.")
+                                     description="Converts data sets to token files, and talks with models.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     add_convert(commands)
     add_chat(commands)

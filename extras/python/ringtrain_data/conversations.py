@@ -24,7 +24,7 @@ def content_of(content):
         return content
     for part in content:
         if not isinstance(part, dict) or part.get("type") != "text":
-            raise Refused(f"content of the type {part.get('type') if isinstance(part, dict) else part!r} is no text")
+            raise Refused(f"content of the type {part.get('type') if isinstance(part, dict) else part!r} is not text")
     return "".join(part["text"] for part in content)
 
 
@@ -45,7 +45,7 @@ def loss_weight(message):
 # Return a message as templates take it, and its weight (None: as its role says).
 def read_message(value):
     if not isinstance(value, dict):
-        raise Refused("a message is no object")
+        raise Refused("a message is not an object")
     message = {key: one for key, one in value.items() if one not in (None, [], "") or (key, one) == ("content", "")}
     if "from" in message:
         role, content = message.pop("from"), message.pop("value", "")
@@ -57,7 +57,7 @@ def read_message(value):
         raise Refused('a message has no "role"')
     weight = loss_weight(message)
     if message["role"] != "assistant" and weight:
-        raise Refused(f"a message of the role {message['role']} asks to be learned; answers of the assistant alone are")
+        raise Refused(f"a message of the role {message['role']} asks to be learned; only assistant answers can be")
     if "content" in message:
         message["content"] = content_of(message["content"])
     if "tool_calls" in message:
@@ -184,8 +184,8 @@ class ChatTemplate:
         asked = self.render(messages[:i], tools, options, add_generation_prompt=True)
         answer = self.render(messages[:i + 1], tools, options)
         if not (whole.startswith(asked) and answer.startswith(asked)):
-            raise refusal("writes what comes before it in another way when it asks for it, so other text would be "
-                          "learned than the model will see; --learn last learns the last answer alone")
+            raise refusal("writes the messages before it in another way when it asks for it, so other text would be "
+                          "learned than the model will see; --learn last learns only the last answer")
         answer = answer[len(asked):]
         text_end, end = self.answer_end(answer, messages[i])
         text, ending = answer[:text_end], answer[text_end:end]

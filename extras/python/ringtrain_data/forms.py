@@ -30,7 +30,7 @@ class Document:
 def text_of(row, key):
     value = row.get(key)
     if not isinstance(value, str | None):
-        raise Refused(f'the column "{key}" is no text')
+        raise Refused(f'the column "{key}" is not text')
     return value or ""
 
 
@@ -66,7 +66,7 @@ class Forms:
             row = {"messages": row}
         elif not isinstance(row, dict):
             if not hasattr(row, "__len__"):
-                raise Refused(f"a row of the type {type(row).__name__} is none")
+                raise Refused(f"a row has the type {type(row).__name__}, not a dict")
             row = {"input_ids": row}
         for key in MEDIA:
             if row.get(key) is not None and row.get(key) != []:
@@ -84,14 +84,14 @@ class Forms:
         import numpy
         ids = numpy.asarray(row[key])
         if ids.ndim != 1 or ids.dtype.kind not in "iu":
-            raise Refused(f'the column "{key}" is no list of tokens')
+            raise Refused(f'the column "{key}" is not a list of tokens')
         weights = None
         for name in ("weights", "loss_mask", "labels"):
             if row.get(name) is not None:
                 weights = numpy.asarray(row[name])
                 weights = (weights != -100 if name == "labels" else weights).astype("f4")
                 if weights.shape != ids.shape or not (numpy.isfinite(weights) & (weights >= 0)).all():
-                    raise Refused(f'"{name}" is no list of a number, 0 or more, for each token')
+                    raise Refused(f'"{name}" is not a list of a number, 0 or more, for each token')
         return Document(ids=ids, weights=weights)
 
     def rendered(self, messages, row):
@@ -105,7 +105,7 @@ class Forms:
     def conversation(self, row, key):
         messages = parsed(row[key])
         if not isinstance(messages, list):
-            raise Refused(f'"{key}" is no list of messages')
+            raise Refused(f'"{key}" is not a list of messages')
         return self.rendered(messages, row)
 
     def completion(self, row, key):

@@ -113,7 +113,7 @@ def token_array(path, dtype):
     if path.suffix == ".npy":
         return numpy.load(path, mmap_mode="r", allow_pickle=False)
     if not dtype:
-        raise Refused(f"{path}: say what its numbers are, with --dtype uint16 or uint32", 2)
+        raise Refused(f"{path}: give the type of its numbers with --dtype uint16 or uint32", 2)
     return numpy.memmap(path, dtype=numpy.dtype(dtype).newbyteorder("<"), mode="r")
 
 
@@ -121,7 +121,7 @@ def token_array(path, dtype):
 def token_rows(path, dtype, offsets):
     tokens = token_array(path, dtype)
     if tokens.ndim == 1 and not offsets:
-        raise Refused(f"{path}: where do its documents begin? Name the file of offsets with --offsets", 2)
+        raise Refused(f"{path}: it is not known where its documents begin; name the file of offsets with --offsets", 2)
     if tokens.ndim == 1:
         places = token_array(pathlib.Path(offsets), "int64")
         if places.ndim != 1 or len(places) < 2 or places[0] < 0 or places[-1] > len(tokens):

@@ -36,4 +36,4 @@ def summary(output, file, forms, numbers, example):
         lines.append(line("replaced", f"halves of surrogate pairs in {numbers['replaced']:,} texts, by U+FFFD"))
     if forms.unread:
         lines.append(line("columns not read", ", ".join(sorted(map(str, forms.unread)))))
-    return "\n".join([*lines, line("first example", "what is learned stands in [[ ]]"), shortened(example)])
+    return "\n".join([*lines, line("first example", "learned text is in [[ ]]"), shortened(example)])

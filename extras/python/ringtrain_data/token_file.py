@@ -16,7 +16,7 @@ from .rows import Refused
 def refuse_existing(output):
     for path in (output, f"{output}.manifest.json", f"{output}.tokenizer"):
         if os.path.lexists(path):
-            raise Refused(f"{path} exists already, and is not replaced; choose another --output", 2)
+            raise Refused(f"{path} already exists and is not replaced; choose another --output", 2)
 
 
 # Makes one token file. folder: a temporary one beside the output.

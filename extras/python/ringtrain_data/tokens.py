@@ -77,7 +77,7 @@ class Encoder:
         if encoding is None:
             ids, weights = document.ids, document.weights
             if len(ids) and not 0 <= ids.min() <= ids.max() < self.vocab_size:
-                raise Refused(f"token {ids.max()} is none of the tokenizer's {self.vocab_size}")
+                raise Refused(f"token {ids.max()} is not one of the tokenizer's {self.vocab_size}")
         else:
             ids, weights = encoding.ids, self.weights(encoding.offsets, document, text)
             if not document.rendered:

@@ -148,11 +148,11 @@ TEST_F(Extend, RefusesWhatHasChangedBetweenTwoCalls) {
   expect_noticed("out/before.jsonl", "", "has changed since extend made it");
   expect_noticed("out/long.h5", "", "has changed since extend made it");
   fs::rename(in_work("book/05.txt"), in_work("kept"));
-  expect_end(extend("out"), 2, {"book/05.txt: is no input any more"});
+  expect_end(extend("out"), 2, {"book/05.txt: is no longer an input"});
   fs::rename(in_work("kept"), in_work("book/05.txt"));
   Words other = words("out");
   other[9] = "3";
-  expect_end(run_child("extend", other, work), 2, {"was begun with --steps '2', and now it is '3'"});
+  expect_end(run_child("extend", other, work), 2, {"was started with --steps '2', and now it is '3'"});
   expect_end(extend("out"), 0, {"extend: Training"});
 }
 
@@ -165,14 +165,14 @@ TEST_F(Extend, TakesNoFolderOfOthers) {
   expect_end(extend("notes"), 2, {"holds mine.txt, which extend did not make"});
   expect_end(extend("linked"), 2, {"linked/lock"});
   EXPECT_EQ(content_of(in_work("precious")), "17\n");
-  expect_end(extend("damaged"), 2, {"damaged/extend.json: is no record of extend"});
+  expect_end(extend("damaged"), 2, {"damaged/extend.json: is not a record of extend"});
   EXPECT_EQ(content_of(in_work("damaged/extend.json")), "{");
   Words none = words("out");
   none[0] = "long";
-  expect_end(run_child("extend", none, work), 2, {"long: is no Hugging Face folder"});
+  expect_end(run_child("extend", none, work), 2, {"long: is not a Hugging Face folder"});
   none = words("out");
   none.insert(none.end(), {"--from", "64"});
-  expect_end(run_child("extend", none, work), 2, {"--to 64: is no more than the 64 tokens"});
+  expect_end(run_child("extend", none, work), 2, {"--to 64: must be more than the 64 tokens"});
   none = words("out");
   none[3] = "8K";
   const ChildResult refused = run_child("extend", none, work);
@@ -182,7 +182,8 @@ TEST_F(Extend, TakesNoFolderOfOthers) {
 
 TEST_F(Extend, SavesUponASignalAndKeepsOthersOut) {
   const ChildResult ended = end_at("\nsaved ", SIGINT, words("out", "", "5000"));
-  expect_end(ended, 130, {"extend: train did not finish, as it says above; the same command line continues"});
+  expect_end(ended, 130,
+             {"extend: train did not finish (see its message above); run the same command line to continue"});
   EXPECT_FALSE(fs::is_empty(in_work("out/run/checkpoints")));
   fs::remove(in_work("stderr.txt"));
   Child first("extend", words("out", "", "5000"), work);

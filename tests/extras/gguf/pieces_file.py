@@ -41,4 +41,4 @@ def convert(path, output):
     command = [sys.executable, "-m", "ringtrain_gguf", "--input", path, "--output", output]
     environment = {**os.environ, "PYTHONPATH": str(MODEL.parents[4] / "extras" / "python")}
     result = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
-    return result.stderr if "the tokenizer does not go along" in result.stderr else None
+    return result.stderr if "the tokenizer is not converted" in result.stderr else None

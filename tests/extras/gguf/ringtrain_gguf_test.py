@@ -126,7 +126,7 @@ class Folder(unittest.TestCase):
         data = MODEL.replace(b"eos_token_id" + struct.pack("<II", 4, 47), b"eos_token_id" + struct.pack("<II", 4, 48))
         code, said = self.convert(data)
         self.assertEqual(code, 0)
-        self.assertIn("tokenizer.ggml.eos_token_id: 48 is no token", said)
+        self.assertIn("tokenizer.ggml.eos_token_id: 48 is not a token", said)
         self.assertIsNone(json.loads((self.output / "config.json").read_text())["eos_token_id"])
 
     def test_a_damaged_file_is_a_sentence(self):
@@ -208,10 +208,10 @@ class Tokenizers(unittest.TestCase):
         for said, more in (("have one score", [("ab", -1.0, 1), ("bc", -1.0, 1)]),
                            ("have one score", [("aa", -1.0, 1), ("aaa", -1.0, 1), ("aaaaa", -2.0, 1)]),
                            ("tokens 5 and 6 are the same", [("ab", -1.0, 1), ("ab", -2.0, 1)]),
-                           ("'x' stands in a piece and is none itself", [("ax", -1.0, 1)]),
+                           ("'x' is in a piece but is not a piece itself", [("ax", -1.0, 1)]),
                            ("piece 5, '<tool>'", [("<tool>", 0.0, 4)]), ("piece 5, 'x'", [("x", 0.0, 3)]),
-                           ("piece 5 is no text", [("a" * 1025, -1.0, 1)]),
-                           ("piece 5 is no text", [("ab", float("nan"), 1)]),
+                           ("piece 5 is not a text", [("a" * 1025, -1.0, 1)]),
+                           ("piece 5 is not a text", [("ab", float("nan"), 1)]),
                            ("has pieces of bytes", [("<0x0A>", 0.0, 6)])):
             self.refused(said, pieces, more)
         self.refused("remove_extra_whitespaces", pieces, [], remove_extra_whitespaces=True)

@@ -70,7 +70,7 @@ TEST_F(PlanProgram, RefusesWhatItCannotPlan) {
   refused("--config configs/tiny.yaml --hardware h20o", "did you mean h20?");
   refused("--config configs/tiny.yaml --hardware nowhere.yaml", "nowhere.yaml");
   refused("--config configs/tiny.yaml --mesh 2by2", "--mesh 2by2: must be DATAxSEQUENCE");
-  refused("--config configs/tiny.yaml --mesh 5x1", "does not divide by mesh.data * training.micro_batch_size = 5");
+  refused("--config configs/tiny.yaml --mesh 5x1", "is not divisible by mesh.data * training.micro_batch_size = 5");
   refused("--config configs/tiny.yaml --mesh 1x128", "a ring of 128 ranks is more than the 64");
   refused("--config configs/tiny.yaml --total-tokens many", "--total-tokens: many must be a finite number");
   refused("--config configs/tiny.yaml --total-tokens inf", "must be a finite number");
@@ -82,8 +82,9 @@ TEST_F(PlanProgram, RefusesWhatItCannotPlan) {
     refused(std::string("--config configs/tiny.yaml --document-tokens ") + number, "must be a finite number");
   }
   refused("--config configs/tiny.yaml --total-tokens 1e300", "from 1 to 1e+18");
-  refused("--config configs/tiny.yaml --set data.packing=concat --document-tokens 9", "every token sees all before it");
-  refused("--config configs/tiny.yaml --search --devices 0", "0 is no whole number from 1 to");
+  refused("--config configs/tiny.yaml --set data.packing=concat --document-tokens 9",
+          "every token attends to all before it");
+  refused("--config configs/tiny.yaml --search --devices 0", "0 is not a whole number from 1 to");
   std::ofstream(at("other.json")) << "{}";
   refused("--config configs/tiny.yaml --output '" + at("other.json") + "'", "is not a plan");
 }

@@ -331,14 +331,14 @@ TEST(Hardware, FilesAreReadStrictly) {
     EXPECT_TRUE(sentence.starts_with("hand.yaml:")) << sentence;
   };
   refused("bandwidth: 1.0e18", "bandwith: 1.0e18",
-          "hand.yaml:4: memory.bandwith is no key; did you mean memory.bandwidth?");
+          "hand.yaml:4: memory.bandwith is not a key; did you mean memory.bandwidth?");
   refused("matmul: 0.5", "matmul: 1.5", "hand.yaml:3: efficiency.matmul");
   refused("ranks: 64", "ranks: 3", "3 ranks hold no groups of 2");
   refused("ranks: 64", "ranks: 2", "ranks of 2 follow 2");
   refused("name: by hand\n", "", "name or levels is missing");
   refused("bytes: 1.0e9, ", "", "memory.bytes is missing");
   refused("latency: 1.0e-3", "latency: soon", "hand.yaml:6: latency");
-  refused("peak_flops: {float32: 1.0e9}", "peak_flops: 7", "peak_flops is no key");
+  refused("peak_flops: {float32: 1.0e9}", "peak_flops: 7", "peak_flops is not a key");
   refused("name: by hand", "name: by hand\nname: twice", "given twice");
   refused("name: by hand", "name: by hand\nmeasured: me", "must be one of all, kernels, nothing");
   refused("name: by hand", "name: by hand\nnode: {ranks: 8, memory: nan}", "node.memory is the text");

@@ -162,7 +162,7 @@ TEST(Advice, SaysWhereNoNumberOfDevicesIsEnough) {
   PlanRequest request = gpu_request({});
   request.hardware.memory_bytes = 1e9;  // less than a chunk of logits and the places of gathered weights
   const std::string text = advice_of(request, 4);
-  EXPECT_NE(text.find("it fits on no number of devices up to 1024"), std::string::npos) << text;
+  EXPECT_NE(text.find("it does not fit on any number of devices up to 1024"), std::string::npos) << text;
 }
 
 }  // namespace

@@ -188,7 +188,7 @@ class ConvertTest(unittest.TestCase):
             self.assertEqual(sorted(read_tokens(output)[0]), expected)
         numpy.save(self.folder / "high.npy", numpy.array([[5, 60000]]))
         code, _, err, _ = self.run_program("--input", self.folder / "high.npy", "--tokenizer", self.text)
-        self.assertEqual((code, "token 60000 is none of the tokenizer's" in err), (3, True), err)
+        self.assertEqual((code, "token 60000 is not one of the tokenizer's" in err), (3, True), err)
 
     def test_what_is_refused_says_where_and_leaves_nothing(self):
         cases = [("a.jsonl", '{"text": "a"}\n{"text": \n', 3, "a.jsonl: row 2: Expecting value"),
@@ -241,7 +241,7 @@ class ConvertTest(unittest.TestCase):
         self.assertIn(self.ids(self.chat, "half \ufffd") + [self.end(self.chat)], ids)
         self.assertEqual(sorted(len([1 for weight in some if weight == 0]) for some in weights)[-1],
                          len(self.ids(self.chat, "<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n")) + 1)
-        with self.assertRaisesRegex(Refused, "row 1: a row of the type int is none"):
+        with self.assertRaisesRegex(Refused, "row 1: a row has the type int, not a dict"):
             convert([7], self.chat, self.folder / "int.h5")
 
     def test_texts_begin_as_the_tokenizer_begins_them(self):

@@ -179,7 +179,7 @@ class MasksTest(unittest.TestCase):
 {% for m in messages %}<|im_start|>{{ m.role + '\n' + m.content }}<|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"""
         tokenizer = self.tokenizer("qwen 3", template)
-        with self.assertRaisesRegex(Refused, r"message 2 of 2 .* writes what comes before it in another way"):
+        with self.assertRaisesRegex(Refused, r"message 2 of 2 .* writes the messages before it in another way"):
             Forms(tokenizer, learn="last").document([user("a"), answer("b")])
 
     def test_a_token_across_the_border_is_the_answers(self):

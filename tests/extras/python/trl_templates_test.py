@@ -67,7 +67,7 @@ def main():
             rendered += sum(isinstance(one, tuple) for one in found)
             refused += sum(isinstance(one, str) for one in found)
             for one in found:
-                assert isinstance(one, tuple) or re.search("chat template of|no text", one), f"{name}: {one}"
+                assert isinstance(one, tuple) or re.search("chat template of|not text", one), f"{name}: {one}"
         for name in templates:
             for plain, marked in zip(outcomes[name], outcomes.get(f"{name}_training", [])):
                 if isinstance(plain, tuple) and isinstance(marked, tuple) and plain[0] == marked[0]:
