@@ -53,20 +53,20 @@ void add_long_perplexity(CommandLine& app, AskedMetrics& asked) {
   KeyTokenOptions& key = asked.key.options;
   const std::vector<CLI::Option*> contrast{
       app.add_tokens("--trunc-len", key.trunc_len, "N",
-                     "of LongPPL: tokens of a short context; the first ones are never key")
+                     "LongPPL: tokens of a short context; the first ones are never key")
           ->check(at_least(1)),
-      app.add_tokens("--sliding-window", key.sliding_window, "N", "of LongPPL: tokens that a short window scores")
+      app.add_tokens("--sliding-window", key.sliding_window, "N", "LongPPL: tokens that a short window scores")
           ->check(at_least(1)),
       app.add_real("--alpha", key.alpha, number<double>(), "NATS",
-                   "of LongPPL: a key token's nll falls by more than that"),
+                   "LongPPL: a key token's nll falls by more than this"),
       app.add_real("--beta", key.beta, number<double>(), "NATS",
-                   "of LongPPL: a key token's log probability is above that")};
+                   "LongPPL: a key token's log probability is above this")};
   auto* const save_path = app.add_option("--save-path", asked.key.save_path, "FILE.json",
-                                         "of LongPPL: write the key tokens, so that other models are scored on them; "
+                                         "LongPPL: write the key tokens, so that other models are scored on them; "
                                          "replaces an earlier file of this kind")
                               ->needs(longppl);
   auto* const key_tokens = app.add_option("--key-tokens", asked.key.key_tokens, "FILE.json",
-                                          "of LongPPL: score the key tokens of a file of --save-path")
+                                          "LongPPL: score the key tokens of a file of --save-path")
                                ->needs(longppl)
                                ->excludes(save_path);
   for (CLI::Option* const one : contrast) key_tokens->excludes(one->capture_default_str()->needs(longppl));

@@ -175,7 +175,7 @@ void MpiWorld::take(const RankMessage& message) {
     case RankMessage::Kind::lost:
       peer.gone = true;
       if (!peer.heard && !peer.goodbye) {
-        fail_with(ExitCode::rank, fmt::format("{} ({}) has ended without a word: killed, or crashed",
+        fail_with(ExitCode::rank, fmt::format("{} ({}) has ended without a message: killed, or crashed",
                                               name(message.rank), sockets_.name(message.rank)));
       }
       break;
@@ -236,7 +236,7 @@ std::string MpiWorld::calls_of_all(Lock& lock) {
       text += ":\n" + peer.calls;
     } else {
       text +=
-          peer.gone ? ": has ended without a word\n" : ": does not answer; stopped, or its host cannot be reached\n";
+          peer.gone ? ": has ended without a message\n" : ": does not answer; stopped, or its host cannot be reached\n";
     }
   }
   return text;

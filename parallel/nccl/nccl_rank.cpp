@@ -140,7 +140,7 @@ void NcclRank::await(Lock& lock, const NcclComm& comm, ncclResult_t result, cons
   Pause pause;
   while (result == ncclInProgress) {
     if (Clock::now() > deadline) {
-      fail(ExitCode::rank, "{} waited {} s for the other ranks to come to {} (mesh.timeout_seconds)", name(),
+      fail(ExitCode::rank, "{} waited {} s for the other ranks to reach {} (mesh.timeout_seconds)", name(),
            timeout_.count(), described(site));
     }
     lock.unlock();
@@ -305,8 +305,8 @@ void NcclRank::launch(NcclComm& comm, const std::shared_ptr<NcclGroup>& group) {
   const auto look = [&] {
     throw_if_aborted();
     if (Clock::now() - begin <= limit) return;
-    fail(ExitCode::rank, "{} waited {} s for the other ranks to come to {} (mesh.timeout_seconds)", name(),
-         limit.count(), described(group->sites));
+    fail(ExitCode::rank, "{} waited {} s for the other ranks to reach {} (mesh.timeout_seconds)", name(), limit.count(),
+         described(group->sites));
   };
   lockstep_->begin(host_->rank(), sides_of(comm, *group, host_->rank()), look);
   post_and_record(comm, group, /*until_done=*/true);

@@ -70,7 +70,7 @@ class EmulatedBundle(unittest.TestCase):
     def test_faults_between_processes_are_named(self):
         for fault, words in (("wrong", "1x2 is WRONG: losses or state are not those of thread ranks"),
                              ("hang", r"1x2 \(2\) ends with 6: train: .*rank . of 2 waited 15 s in"),
-                             ("leave", r"1x2 \(2\) ends with 6: train: .*rank 1 of 2 .*has ended without a word")):
+                             ("leave", r"1x2 \(2\) ends with 6: train: .*rank 1 of 2 .*has ended without a message")):
             with self.subTest(fault):
                 done, report, parts = self.check("", "--processes", "--seconds", "70",
                                                  CUDA_EMULATOR_NCCL_FAULT=f"1:9:{fault}")

@@ -236,11 +236,14 @@ TEST_F(PrepareJson, BinaryTextsShowOnceTheyAreUnpacked) {
 TEST_F(PrepareJson, WhatCannotBeCutIsRefusedBeyondItsLimit) {
   use_tiny();
   text("run.txt", std::string((std::size_t{16} << 20) + 100, 'a'));
-  EXPECT_TRUE(holds(refusal("run.txt", options()), "within 16777216 consecutive bytes"));
+  EXPECT_TRUE(holds(refusal("run.txt", options()),
+                    "run.txt: the text cannot be split for this tokenizer within 16777216 consecutive bytes"));
   text("piece.jsonl", "\n{\"text\": \"" + std::string(std::size_t{5} << 20, 'a') + "\"}");
-  EXPECT_TRUE(holds(refusal("piece.jsonl", options()), "within 5242880 consecutive bytes"));
+  EXPECT_TRUE(holds(refusal("piece.jsonl", options()),
+                    "piece.jsonl:2: the text cannot be split for this tokenizer within 5242880 consecutive bytes"));
   text("line.jsonl", "{\"text\": \"" + std::string((std::size_t{16} << 20) + 100, 'a') + "\"}");
-  EXPECT_TRUE(holds(refusal("line.jsonl", options()), "within 16777216 consecutive bytes"));
+  EXPECT_TRUE(holds(refusal("line.jsonl", options()),
+                    "line.jsonl:1: the text cannot be split for this tokenizer within 16777216 consecutive bytes"));
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ TEST(MpiFailure, UnwindingMayFreeBuffersOfMessagesUnderWay) {
 }
 
 TEST(MpiFailure, AProcessThatEndsIsNoticedAtOnce) {
-  expect(run("leaves"), mpirun_decides, {"rank 1 of 4 (process", "has ended without a word"});
+  expect(run("leaves"), mpirun_decides, {"rank 1 of 4 (process", "has ended without a message"});
 }
 
 TEST(MpiFailure, ARankThatComputesOnIsEnded) {

@@ -325,7 +325,7 @@ class StepCheck {
         if (compared_.contains("learning rate")) add("learning rate");
       }
     }
-    ensure(tensors.size() == compared_.size(), "all that was compared is told");
+    ensure(tensors.size() == compared_.size(), "all that was compared is reported");
     return tensors;
   }
 

@@ -79,7 +79,7 @@ std::string text_of(const RankPlan& plan) {
     }
   }
   add("total", plan.peak.total);
-  if (plan.host.total > 0) add("host besides", plan.host.total);
+  if (plan.host.total > 0) add("host memory", plan.host.total);
   return text;
 }
 

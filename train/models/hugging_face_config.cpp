@@ -105,7 +105,7 @@ constexpr std::array<Refusal, 29> refusals{{
     {"rope_interleaved", "false", "rotary pairs are (i, i + head_dim / 2), not neighbours"},
     {"no_rope_layers", "[]", "layers without rotary positions are not supported"},
     {"scale_attn_weights", "true", "attention scores are scaled by 1 / sqrt(head_dim)"},
-    {"scale_attn_by_inverse_layer_idx", "false", "attention scores are scaled by 1 / sqrt(head_dim) alone"},
+    {"scale_attn_by_inverse_layer_idx", "false", "attention scores are scaled only by 1 / sqrt(head_dim)"},
     {"add_cross_attention", "false", "cross attention is not supported"},
     {"is_encoder_decoder", "false", "an encoder is not supported"},
     {"cross_attention_hidden_size", "null", "cross attention is not supported"},

@@ -74,8 +74,8 @@ void add_recall_flags(CommandLine& app, PrepareFlags& flags) {
   app.add_option("--synthetic", flags.synthetic, "recall", "Make a corpus instead of reading one")
       ->check(one_of({"recall"}));
   app.add_option("--documents", flags.recall.documents, "N",
-                 "recall: how many long documents; 16 short ones come with each for training");
-  app.add_tokens("--length", flags.recall.length, "L", "recall: tokens of a long one, its end token included");
+                 "recall: the number of long documents; each adds 16 short ones for training");
+  app.add_tokens("--length", flags.recall.length, "L", "recall: tokens of a long document, including its end token");
   app.add_option("--pairs", flags.recall.pairs, "P", "recall: pairs to be recalled over more than half of L");
 }
 

@@ -159,7 +159,7 @@ void check_weights_fit(const ModelSource& source, const Config& config, const Lo
     if (of_adapters || (is_or_below(difference.key, "model") && !is_free)) {
       refused.push_back(change(difference));
     } else if (is_free || difference.key == "training.seq_len") {
-      log("the weights were trained otherwise: " + change(difference));
+      log("the weights were trained with other settings: " + change(difference));
     }
   }
   const ParameterTable table = model.table(config);

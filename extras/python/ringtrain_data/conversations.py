@@ -38,7 +38,7 @@ def parsed_call(call):
 def loss_weight(message):
     weights = [float(message.pop(key)) for key in LOSS_KEYS if key in message]
     if any(not 0 <= weight < float("inf") for weight in weights):
-        raise Refused(f"a message's weight {min(weights)} is none")
+        raise Refused(f"a message's weight {min(weights)} is not valid")
     return min(weights, default=None)
 
 

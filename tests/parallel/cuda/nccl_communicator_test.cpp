@@ -79,7 +79,7 @@ TEST_F(NcclFailure, ATimeoutNamesAllThatBeganTogether) {
 
 TEST_F(NcclFailure, AFirstMessageThatNobodyAnswersTimesOut) {
   // Two ranks connect with their first message, for which the host waits.
-  const auto words = {"rank 0 of 2", "1.25 s", "to come to test message, layer 3, hop 2"};
+  const auto words = {"rank 0 of 2", "1.25 s", "to reach test message, layer 3, hop 2"};
   expect_failure(2, ExitCode::rank, words, [](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, world.rank() == 0 ? timeout : long_timeout);
     const Tensor x = rank.make(100, 0);
@@ -89,7 +89,7 @@ TEST_F(NcclFailure, AFirstMessageThatNobodyAnswersTimesOut) {
 }
 
 TEST_F(NcclFailure, ARankThatNeverJoinsTimesOut) {
-  const auto words = {"rank 0 of 2 waited 1.25 s", "to come to joining the ranks"};
+  const auto words = {"rank 0 of 2 waited 1.25 s", "to reach joining the ranks"};
   expect_failure(2, ExitCode::rank, words, [](Communicator& world) {
     if (world.rank() == 0) {
       GpuRank rank(world, Carrier::nccl, timeout);

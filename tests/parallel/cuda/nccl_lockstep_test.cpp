@@ -110,7 +110,7 @@ TEST_F(NcclLockstep, ARankThatNeverComesIsNamed) {
       world.barrier({"the end"});
     });
   });
-  EXPECT_NE(sentence.find("rank 0 of 2 waited 3 s for the other ranks to come to test message"), std::string::npos)
+  EXPECT_NE(sentence.find("rank 0 of 2 waited 3 s for the other ranks to reach test message"), std::string::npos)
       << sentence;
 }
 

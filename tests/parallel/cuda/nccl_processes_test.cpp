@@ -30,9 +30,9 @@ TEST(NcclProcesses, LeaveInOrder) {
 }
 
 TEST(NcclProcesses, AProcessThatIsKilledEndsTheOthers) {
-  expect_seen_or_not("kill", 6, {"rank 1 of 3 (process", "has ended without a word"});
-  expect(run("kill-joining"), 6, {"rank 1 of 3 (process", "has ended without a word"});
-  expect_seen_or_not("kill-connecting", 6, {"rank 1 of 3 (process", "has ended without a word"});
+  expect_seen_or_not("kill", 6, {"rank 1 of 3 (process", "has ended without a message"});
+  expect(run("kill-joining"), 6, {"rank 1 of 3 (process", "has ended without a message"});
+  expect_seen_or_not("kill-connecting", 6, {"rank 1 of 3 (process", "has ended without a message"});
 }
 
 TEST(NcclProcesses, TheFirstErrorIsToldThoughNcclEndsBeforeItIsKnown) {
@@ -43,7 +43,7 @@ TEST(NcclProcesses, TheFirstErrorIsToldThoughNcclEndsBeforeItIsKnown) {
 
 TEST(NcclProcesses, WhatNeverEndsTimesOut) {
   expect(run("hang"), 6, {"of 3 waited 1.25 s in test message, layer 3, hop 2 on its GPU"});
-  expect(run("stay-away"), 6, {"of 3 waited 1.25 s for the other ranks to come to joining the ranks"});
+  expect(run("stay-away"), 6, {"of 3 waited 1.25 s for the other ranks to reach joining the ranks"});
 }
 
 TEST(NcclProcesses, ErrorsOfNcclAndOfTheGpuHaveTheirCode) {

@@ -220,7 +220,7 @@ TEST_F(NcclProcessRuns, EndWithARankThatDies) {
     const ChildResult result = processes({1, 2}, "run", own_sums);
     const std::int64_t end = std::chrono::steady_clock::now().time_since_epoch().count();
     expect_told(result, 6, "rank 1 of 2 (process ");
-    EXPECT_TRUE(holds(result.err, "has ended without a word"));
+    EXPECT_TRUE(holds(result.err, "has ended without a message"));
     const std::string mark = "fault: rank 1, kill, at ";
     const std::size_t told = result.err.find(mark);
     ASSERT_NE(told, std::string::npos) << "it never came so far\n" << result.err;

@@ -95,7 +95,8 @@ TEST_F(AtTheEnd, AKilledKeeperIsOneSentence) {
   ::kill(keeper, SIGKILL);
   const ChildResult result = child.wait_at_most(60);
   EXPECT_EQ(result.code, 6) << result.err;
-  EXPECT_EQ(count_of(result.err, "launch: the process that keeps mpirun has ended without a word"), 1u) << result.err;
+  EXPECT_EQ(count_of(result.err, "launch: the process that keeps mpirun has ended without a message"), 1u)
+      << result.err;
   EXPECT_FALSE(holds(result.err, "scripts/launch: line")) << "bash's own words\n";
   expect_nothing_left();
 }

@@ -97,7 +97,7 @@ TEST_P(RankFaults, EndAsPromised) {
   }
   EXPECT_GE(count_of(result.err, "last calls:\n"), 3u) << result.err;
   if (trial.action == "kill") {
-    EXPECT_TRUE(holds(result.err, "has ended without a word"));
+    EXPECT_TRUE(holds(result.err, "has ended without a message"));
   } else if (trial.action == "stop") {
     EXPECT_TRUE(holds_all(result.err, {": does not answer", "waited 3 s in "}));
   } else {
