@@ -100,7 +100,7 @@ int run(int argc, char** argv) {
       "Measures the GPU half of ringtrain: copies and matrix products (machine), attention (attention), rings of "
       "ranks\n"
       "that share the card (ring), steps of a 1B model at 8K to 2M tokens (scaling).\n"
-      "Ends with 7 if a group failed or an output was not written.",
+      "Exits with 7 if a group failed or an output was not written.",
       "gpu_bench"};
   std::vector<std::string> wanted, names;
   for (const auto& group : all_groups) names.push_back(group.first);
@@ -117,8 +117,8 @@ int run(int argc, char** argv) {
                "steps of the scaling group that should take longer are extrapolated")
       ->capture_default_str();
   auto* judged = app.add_option("--targets", targets, "REPORT.json",
-                                "measure nothing: print the targets next to the numbers of this report; ends with 3 if "
-                                "one is missed or not in it");
+                                "measure nothing: print the targets next to the numbers of this report; exits with 3 "
+                                "if one is missed or not in it");
   app.add_option("--baseline,--peer", baseline, "BASELINE.json", "with --targets: what sdpa_baseline.py wrote")
       ->needs(judged);
   if (!parse_command_line(app, argc, argv)) return 0;

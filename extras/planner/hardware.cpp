@@ -110,11 +110,11 @@ double Hardware::attention_share(double tokens) const {
 
 std::string caveat(const Hardware& hardware, std::int64_t ranks) {
   if (hardware.measured == Measured::nothing) {
-    return "caution: ringtrain has not been measured on it: rates are what others publish, links those of data "
-           "sheets\n";
+    return "caution: ringtrain has not been measured on it: its rates were published by others, its links are from "
+           "data sheets\n";
   }
   if (hardware.measured == Measured::all || ranks == 1) return "";
-  return "caution: none of its links was measured: bandwidths are those of data sheets, latencies assumed\n";
+  return "caution: none of its links was measured: bandwidths are from data sheets, and latencies are assumed\n";
 }
 
 const LinkLevel& Hardware::level_between(std::int64_t a, std::int64_t b) const {

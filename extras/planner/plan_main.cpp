@@ -168,7 +168,7 @@ int run(int argc, char** argv) {
       "computing hides of it, step time, tokens/s, MFU and hours. Nothing is trained, and no data is read. E.g.:\n"
       "  plan --config configs/long_ctx_gpu.yaml --hardware h200 --mesh 1x8 --total-tokens 1e9\n"
       "  plan --config configs/long_ctx_gpu.yaml --hardware h100 --search --devices 8\n"
-      "Ends with 2 if nothing fits.",
+      "Exits with 2 if nothing fits.",
       "plan"};
   Given given;
   add_options(app, given);

@@ -100,7 +100,7 @@ File make_lock(const std::string& partial, ExitCode code) {
 }  // namespace
 
 void check_output_folder(const std::string& path, ExitCode code) {
-  if (path.empty()) fail(code, "the path of the folder to make is empty; name one by --output");
+  if (path.empty()) fail(code, "the path of the folder to make is empty; name one with --output");
   const std::string clean = without_slashes(path);
   sweep_partials(clean, code);
   if (path_exists(clean, code)) {

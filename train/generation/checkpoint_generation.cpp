@@ -42,15 +42,14 @@ std::unique_ptr<Tokenizer> tokenizer_of(const GenerationOptions& options, const 
   if (path.empty() && !source.tokenizer.empty() && holds_tokenizer(source.tokenizer)) path = source.tokenizer;
   if (path.empty() && source.checkpoint) path = "bytes";
   if (path.empty()) {
-    fail(ExitCode::usage, "{} has no tokenizer; name one by --tokenizer, or give ids by --tokens", source.path);
+    fail(ExitCode::usage, "{} has no tokenizer; name one with --tokenizer, or give ids with --tokens", source.path);
   }
   std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(path, damaged);
   check_tokenizer(source, *tokenizer, path);
   if (tokenizer->vocab_size() > source.model.vocab_size) {
     fail(ExitCode::usage,
          "the tokenizer {} has {} tokens, but the model's vocabulary has {}; name the model's tokenizer with "
-         "--tokenizer, or give "
-         "ids by --tokens",
+         "--tokenizer, or give ids with --tokens",
          path, tokenizer->vocab_size(), source.model.vocab_size);
   }
   return tokenizer;
@@ -111,7 +110,7 @@ std::vector<std::int32_t> prompt_of(const GenerationOptions& options, const Mode
     }
   }
   if (prompt.empty()) {
-    fail(ExitCode::usage, "the prompt is empty; give at least one character, or one id by --tokens");
+    fail(ExitCode::usage, "the prompt is empty; give at least one character, or one id with --tokens");
   }
   if (const std::optional<std::int32_t> begin = begin_token_of(options, tokenizer)) {
     const std::int32_t token = vocabulary.token(*begin, ExitCode::usage, "--begin-token");

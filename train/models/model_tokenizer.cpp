@@ -64,7 +64,7 @@ void check_tokenizer(const ModelSource& source, const Tokenizer& tokenizer, cons
   if (hash.empty() || hash == tokenizer.identity()) return;
   fail(ExitCode::data,
        "{} was trained on tokens of another tokenizer than {} (hashes {} and {}); name the tokenizer of its data with "
-       "--tokenizer, or give ids by --tokens",
+       "--tokenizer, or give ids with --tokens",
        source.path, path, hash, tokenizer.identity());
 }
 

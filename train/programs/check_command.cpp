@@ -52,8 +52,8 @@ void add_run_flags(CommandLine& app, CheckFlags& flags) {
 void add_comparison_flags(CommandLine& app, CheckFlags& flags) {
   auto* const compare =
       app.add_option("--compare", flags.dumps, "A B",
-                     "instead of a run: name the first tensor and element in which two dumps of a step differ (train "
-                     "--dump-step, check --keep), and all that do; ends with 5 if one does")
+                     "instead of a run: compare two dumps of a step (train --dump-step, check --keep), and name the "
+                     "first element and all tensors that differ; exits with 5 if one does")
           ->expected(2);
   app.add_real("--tolerance", flags.relative, real_at_least(0), "X",
                "with --compare: ignore differences up to this fraction of the tensor's maximum "
@@ -72,7 +72,7 @@ bool parse(CheckFlags& flags, int argc, char** argv, bool prints) {
       "float64 reference: inputs, every layer's tensors, nll, loss, gradients, and the weights after the "
       "step. Names the first tensor that differs by more than rounding can explain, with rank, position, and both "
       "values. "
-      "Ends with 0 if the run is right, with 5 if it is wrong, or if gradients of zero leave it untested.",
+      "Exits with 0 if the run is right, and with 5 if it is wrong, or if gradients of zero leave it untested.",
       "check"};
   add_run_flags(app, flags);
   add_comparison_flags(app, flags);

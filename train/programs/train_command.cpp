@@ -87,7 +87,7 @@ void add_other_flags(CommandLine& app, TrainFlags& flags) {
   flags.verify =
       app.add_option("--verify-checkpoint", flags.verify_path, "PATH",
                      "check every hash of a checkpoint, or of all checkpoints of a run's folder, and nothing "
-                     "else; ends with 4 if one is damaged, or if the base of its adapters is missing or has changed");
+                     "else; exits with 4 if one is damaged, or if the base of its adapters is missing or has changed");
 }
 
 void verify(const TrainFlags& flags) {
