@@ -28,8 +28,7 @@ TokenManifest parse(const std::string& text, const std::string& path) {
   if (version != token_format_version) {
     fail(ExitCode::data,
          "{} was written by another version of this program: its format_version is {}, but this version reads {}; make "
-         "the token "
-         "file again with prepare",
+         "the token file again with prepare",
          path, version, token_format_version);
   }
   TokenManifest manifest;

@@ -74,9 +74,8 @@ Tensor Allocator::make(Tag tag, std::string name, DType dtype, const Shape& shap
     if (!data && host_memory_ == HostMemory::pinned) {
       fail(ExitCode::device,
            "the NVIDIA driver cannot allocate {} bytes of pinned host memory for {} {} {} (this rank already holds {} "
-           "bytes of "
-           "it); free memory on this machine, raise its limit (a container's memory limit counts, and WSL pins at most "
-           "half of the memory), or set training.offload to less",
+           "bytes of it); free memory on this machine, raise its limit (a container's memory limit counts, and WSL "
+           "pins at most half of the memory), or set training.offload to less",
            bytes, name_of(tag), name, shape.to_string(), current_.total);
     }
     if (!data) {

@@ -154,8 +154,7 @@ PlanRequest request_of(const Given& given) {
   if (request.mean_document > 0 && !parts_documents(request.config.data.packing)) {
     fail(ExitCode::usage,
          "--document-tokens: with data.packing concat every token attends to all before it, whatever its document; "
-         "choose "
-         "--set data.packing=documents, or leave it out");
+         "choose --set data.packing=documents, or leave it out");
   }
   const char* const usual = request.config.training.device == Device::Kind::cuda ? "h200" : "cpu";
   request.hardware = read_hardware(find_hardware(given.hardware.empty() ? usual : given.hardware));

@@ -287,8 +287,7 @@ FileLock FileLock::acquire(const std::string& path, const std::string& what, Exi
       program_of(holder) == program_of("self")) {
     fail(code,
          "{} process {}, by {}: this file system has no locks, but that process is running and is this program; wait "
-         "until "
-         "it has ended, or remove that file if it has nothing to do with this folder",
+         "until it has ended, or remove that file if it has nothing to do with this folder",
          what, holder, path);
   }
   const std::string own = own_process + "\n";
