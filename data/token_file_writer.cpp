@@ -38,7 +38,7 @@ Hdf5Writer create_file(const std::string& path, const TokenFilePlan& plan) {
   attributes["vocab_size"] = plan.vocab_size;
   attributes["end_of_document"] = std::int64_t{plan.end_of_document};
   attributes["first_validation_document"] = plan.first_validation_document;
-  return Hdf5Writer::create(path, std::move(datasets), attributes, ExitCode::usage, Hdf5Place::empty_file);
+  return Hdf5Writer::create(path, std::move(datasets), attributes, ExitCode::usage, Hdf5Destination::empty_file);
 }
 
 OutputRules token_file_rules() {

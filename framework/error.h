@@ -46,9 +46,9 @@ template <class... Args>
 }
 
 /// Throws Error(internal) that names the place, when an invariant of ours does not hold. Never for a user's mistake.
-inline void ensure(bool holds, const char* what, std::source_location place = std::source_location::current()) {
+inline void ensure(bool holds, const char* what, std::source_location location = std::source_location::current()) {
   if (!holds) [[unlikely]] {
-    fail(ExitCode::internal, "{}:{}: internal error: {}", place.file_name(), place.line(), what);
+    fail(ExitCode::internal, "{}:{}: internal error: {}", location.file_name(), location.line(), what);
   }
 }
 

@@ -15,16 +15,17 @@ std::string text_of(DType dtype, const Shape& shape) {
 }  // namespace
 
 void check_tensor(const ConstTensorView& x, const Shape& shape, DType dtype, const char* what,
-                  std::source_location place) {
+                  std::source_location location) {
   if (x.shape == shape && x.dtype == dtype) return;
-  fail(ExitCode::internal, "{}:{}: internal error: {}: it is {}, but must be {}", place.file_name(), place.line(), what,
-       text_of(x.dtype, x.shape), text_of(dtype, shape));
+  fail(ExitCode::internal, "{}:{}: internal error: {}: it is {}, but must be {}", location.file_name(), location.line(),
+       what, text_of(x.dtype, x.shape), text_of(dtype, shape));
 }
 
-void check_flat(const ConstTensorView& x, const ConstTensorView& like, const char* what, std::source_location place) {
+void check_flat(const ConstTensorView& x, const ConstTensorView& like, const char* what,
+                std::source_location location) {
   if (x.numel() == like.numel() && x.dtype == like.dtype) return;
-  fail(ExitCode::internal, "{}:{}: internal error: {}: one is {}, the other {}", place.file_name(), place.line(), what,
-       text_of(x.dtype, x.shape), text_of(like.dtype, like.shape));
+  fail(ExitCode::internal, "{}:{}: internal error: {}: one is {}, the other {}", location.file_name(), location.line(),
+       what, text_of(x.dtype, x.shape), text_of(like.dtype, like.shape));
 }
 
 void check_memory(const Stream& stream, const ConstTensorView& x, const char* name, const CallerLine& line) {

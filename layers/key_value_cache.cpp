@@ -17,9 +17,9 @@ KeyValueCache::KeyValueCache(Allocator& allocator, const ModelSpec& spec, DType 
     : shape_(attention_shape(spec, /*layer=*/0)), capacity_(capacity), ring_size_(ring_size), ring_(ring) {
   for (std::int64_t layer = 0; layer < spec.num_hidden_layers(); ++layer) {
     const AttentionMask& mask = spec.layers[layer].mask;
-    const std::int64_t places = mask.window > 0 ? std::min(capacity, mask.window) : capacity;
+    const std::int64_t slots = mask.window > 0 ? std::min(capacity, mask.window) : capacity;
     layers_.push_back({mask, allocator.make(Tag::activations, fmt::format("layer {} key and value cache", layer), dtype,
-                                            {2, places, shape_.G, shape_.D})});
+                                            {2, slots, shape_.G, shape_.D})});
   }
   const DType sums = accumulator(dtype);
   states_ = allocator.make(Tag::workspace, "decode attention states", sums, {ring_size + 1, shape_.H * (shape_.D + 2)});
@@ -41,7 +41,7 @@ void KeyValueCache::begin(const SegmentList& segments) {
 template <class Body>
 void KeyValueCache::for_runs(const Layer& layer, std::int64_t first, std::int64_t end, const Body& body) {
   while (first < end) {
-    const std::int64_t run = std::min(end - first, layer.places() - first % layer.places());
+    const std::int64_t run = std::min(end - first, layer.slots() - first % layer.slots());
     body(first, run);
     first += run;
   }
@@ -51,8 +51,8 @@ void KeyValueCache::store(Stream& stream, int layer, const ConstTensorView& key_
   const Layer& of = layers_[static_cast<std::size_t>(layer)];
   for (int half = 0; half < 2; ++half) {
     const ConstTensorView all = key_value.rows(half, half + 1).reshape({count_, shape_.G, shape_.D});
-    for_runs(of, std::max<std::int64_t>(0, count_ - of.places()), count_, [&](std::int64_t first, std::int64_t count) {
-      copy(stream, places(of, half, first % of.places(), count), all.rows(first, first + count));
+    for_runs(of, std::max<std::int64_t>(0, count_ - of.slots()), count_, [&](std::int64_t first, std::int64_t count) {
+      copy(stream, slots(of, half, first % of.slots(), count), all.rows(first, first + count));
     });
   }
 }
@@ -74,8 +74,8 @@ void KeyValueCache::begin_token(std::int64_t position) {
   ++new_tokens_;
 }
 
-TensorView KeyValueCache::places(const Layer& layer, int half, std::int64_t first, std::int64_t count) const {
-  const std::int64_t row = shape_.G * shape_.D, begin = (half * layer.places() + first) * row;
+TensorView KeyValueCache::slots(const Layer& layer, int half, std::int64_t first, std::int64_t count) const {
+  const std::int64_t row = shape_.G * shape_.D, begin = (half * layer.slots() + first) * row;
   return layer.tokens.view().flat(begin, begin + count * row).reshape({count, shape_.G, shape_.D});
 }
 
@@ -93,15 +93,15 @@ void KeyValueCache::attend(Stream& stream, int layer, const ConstTensorView& que
   const Layer& of = layers_[static_cast<std::size_t>(layer)];
   const Shape own{1, shape_.G, shape_.D};
   if (owned_) {
-    const std::int64_t newest = (count_ - 1) % of.places();
-    copy(stream, places(of, 0, newest, 1), key_value.rows(0, 1).reshape(own));
-    copy(stream, places(of, 1, newest, 1), key_value.rows(1, 2).reshape(own));
+    const std::int64_t newest = (count_ - 1) % of.slots();
+    copy(stream, slots(of, 0, newest, 1), key_value.rows(0, 1).reshape(own));
+    copy(stream, slots(of, 1, newest, 1), key_value.rows(1, 2).reshape(own));
   }
   const AttentionState state = state_of(ring_->rank()), second = state_of(ring_size_);
   const auto meet = [&](std::int64_t first, std::int64_t count, const AttentionState& into) {
-    const std::int64_t place = count == 0 ? 0 : first % of.places();
-    decode_attention(stream, shape_, query.reshape({shape_.H, shape_.D}), places(of, 0, place, count),
-                     places(of, 1, place, count), into, workspace_);
+    const std::int64_t place = count == 0 ? 0 : first % of.slots();
+    decode_attention(stream, shape_, query.reshape({shape_.H, shape_.D}), slots(of, 0, place, count),
+                     slots(of, 1, place, count), into, workspace_);
   };
   const std::int64_t first = tokens_before(segments_, keys_seen_by(of.mask, {position_, position_}).first);
   int runs = 0;

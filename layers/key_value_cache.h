@@ -44,12 +44,12 @@ class KeyValueCache {
   struct Layer {
     AttentionMask mask;
     Tensor tokens;  // [2, places, G, D]
-    std::int64_t places() const { return tokens.shape()[1]; }
+    std::int64_t slots() const { return tokens.shape()[1]; }
   };
   /// Returns a rank's partial state; the ring's size: that of keys that came round.
   AttentionState state_of(int rank) const;
   /// Returns `count` of a layer's keys (half 0) or values (half 1) from a place on: [count, G, D].
-  TensorView places(const Layer& layer, int half, std::int64_t first, std::int64_t count) const;
+  TensorView slots(const Layer& layer, int half, std::int64_t first, std::int64_t count) const;
   /// Calls body(first, count) for local tokens [first, end), which a layer has, in one or two runs that lie together.
   template <class Body>
   static void for_runs(const Layer& layer, std::int64_t first, std::int64_t end, const Body& body);

@@ -15,9 +15,9 @@ BucketGradients::BucketGradients(Allocator& allocator, const StoreContext& conte
   const std::int64_t size = sharded_ ? context.offsets[index_of(part)].back() : context.table.flat_size();
   held_ = allocator.make(Tag::gradients, "gradients", dtype, {size});
   if (context.options.ranks == 1) return;
-  for (const std::int64_t largest : sharded_ ? context.place_sizes({&part, 1}) : std::vector<std::int64_t>{}) {
-    const std::string name = fmt::format("gradients of a bucket {}", places_.size());
-    places_.push_back(largest > 0 ? allocator.make(Tag::gradients, name, dtype, {largest}) : Tensor{});
+  for (const std::int64_t largest : sharded_ ? context.slot_sizes({&part, 1}) : std::vector<std::int64_t>{}) {
+    const std::string name = fmt::format("gradients of a bucket {}", slots_.size());
+    slots_.push_back(largest > 0 ? allocator.make(Tag::gradients, name, dtype, {largest}) : Tensor{});
   }
   if (context.options.order == SumOrder::by_rank) make_stagings(allocator);
 }
@@ -53,13 +53,13 @@ void BucketGradients::begin_step() {
 TensorView BucketGradients::of_bucket(int bucket) const {
   const ParameterTable& table = context_.table;
   if (!sharded_) return held_.view().flat(table.bucket_begin(bucket), table.bucket_end(bucket));
-  return places_[context_.place_of(bucket)].view().flat(0, table.bucket_size(bucket, Part::trainable));
+  return slots_[context_.slot_of(bucket)].view().flat(0, table.bucket_size(bucket, Part::trainable));
 }
 
-void BucketGradients::free_place(int bucket) {
+void BucketGradients::free_slot(int bucket) {
   if (!sharded_) return;
   for (Reduction& reduction : reductions_) {
-    if (reduction.bucket != none && context_.place_of(reduction.bucket) == context_.place_of(bucket)) {
+    if (reduction.bucket != none && context_.slot_of(reduction.bucket) == context_.slot_of(bucket)) {
       finish(reduction);
     }
   }

@@ -23,7 +23,7 @@ class BucketGradients {
   /// Returns where a bucket's gradients of this rank are, before their reduction.
   TensorView of_bucket(int bucket) const;
   /// Finishes the reduction of what was in the bucket's place before, which another rank may still read.
-  void free_place(int bucket);
+  void free_slot(int bucket);
   /// Begins to reduce a bucket of which a micro-batch's gradients are complete, where that is due. last: of the step.
   void complete(int bucket, bool last);
   /// Finishes what is under way.
@@ -46,7 +46,7 @@ class BucketGradients {
   const StoreContext& context_;
   const bool sharded_;
   Tensor held_;  // of the trainable part: flat, or this rank's slices
-  std::vector<Tensor> places_;
+  std::vector<Tensor> slots_;
   std::array<Reduction, 2> reductions_;
   std::vector<bool> has_sum_;  // of each bucket: its slice holds sums of this step
   bool padding_is_zero_ = false;

@@ -25,14 +25,14 @@ BucketWeights::BucketWeights(Allocator& allocator, const StoreContext& context)
     if (size > 0) held_[index_of(part)] = allocator.make(Tag::weights, name, dtype, {size});
   }
   if (!sharded_) {
-    places_.resize(context.table.buckets());
-    for (std::size_t bucket = 0; bucket < places_.size(); ++bucket) places_[bucket].bucket = static_cast<int>(bucket);
+    slots_.resize(context.table.buckets());
+    for (std::size_t bucket = 0; bucket < slots_.size(); ++bucket) slots_[bucket].bucket = static_cast<int>(bucket);
     return;
   }
-  for (const std::int64_t size : context.place_sizes(both_parts)) {
-    const std::string name = fmt::format("gathered weights {}", places_.size());
-    Place& place = places_.emplace_back();
-    if (size > 0) place.memory = allocator.make(Tag::weights, name, dtype, {size});
+  for (const std::int64_t size : context.slot_sizes(both_parts)) {
+    const std::string name = fmt::format("gathered weights {}", slots_.size());
+    Slot& slot = slots_.emplace_back();
+    if (size > 0) slot.memory = allocator.make(Tag::weights, name, dtype, {size});
   }
 }
 
@@ -42,22 +42,22 @@ TensorView BucketWeights::of_bucket(int bucket, Part part) const {
     return held_[index_of(part)].view().flat(table.bucket_begin(bucket, part), table.bucket_end(bucket, part));
   }
   const std::int64_t begin = part == Part::frozen ? table.bucket_size(bucket, Part::trainable) : 0;
-  return places_[place_of(bucket)].memory.view().flat(begin, begin + table.bucket_size(bucket, part));
+  return slots_[slot_of(bucket)].memory.view().flat(begin, begin + table.bucket_size(bucket, part));
 }
 
 void BucketWeights::prefetch(int bucket) {
   context_.check_bucket("prefetch", bucket);
-  Place& place = places_[place_of(bucket)];
-  if (place.bucket == bucket) return;
-  if (place.users != 0) {
+  Slot& slot = slots_[slot_of(bucket)];
+  if (slot.bucket == bucket) return;
+  if (slot.users != 0) {
     fail(ExitCode::usage,
          "acquire: bucket {} needs the buffer of bucket {}, which is not released; a layer keeps its weights only "
          "during its forward or backward",
-         bucket, place.bucket);
+         bucket, slot.bucket);
   }
-  finish(place.gathers);  // of a bucket that nobody came for
+  finish(slot.gathers);  // of a bucket that nobody came for
   Communicator& ranks = context_.ranks_for("acquire");
-  place.bucket = bucket;
+  slot.bucket = bucket;
   for (const Part part : both_parts) {
     if (context_.table.bucket_size(bucket, part) == 0 || (part == Part::frozen && !sharded_)) continue;
     const TensorView gathered = of_bucket(bucket, part);
@@ -65,38 +65,38 @@ void BucketWeights::prefetch(int bucket) {
       copy_in_order(context_.stream, gathered.flat(own.begin, own.end),
                     context_.own_part(held_[index_of(part)], bucket, part));
     }
-    place.gathers[index_of(part)].start(ranks, gathered,
-                                        {.operation = "gathering the weights of a bucket", .layer = bucket});
+    slot.gathers[index_of(part)].start(ranks, gathered,
+                                       {.operation = "gathering the weights of a bucket", .layer = bucket});
   }
 }
 
 void BucketWeights::acquire(int bucket) {
   prefetch(bucket);
-  Place& place = places_[place_of(bucket)];
-  finish(place.gathers);
-  if (sharded_) ++place.users;
+  Slot& slot = slots_[slot_of(bucket)];
+  finish(slot.gathers);
+  if (sharded_) ++slot.users;
 }
 
 void BucketWeights::release(int bucket) {
   context_.check_bucket("release", bucket);
   if (!sharded_) return;
-  Place& place = places_[place_of(bucket)];
-  if (place.bucket != bucket || place.users == 0) {
+  Slot& slot = slots_[slot_of(bucket)];
+  if (slot.bucket != bucket || slot.users == 0) {
     fail(ExitCode::usage, "release: bucket {} is not acquired; each acquire has one release", bucket);
   }
-  --place.users;
+  --slot.users;
 }
 
 TensorView BucketWeights::weight(const Parameter& parameter) const {
-  const Place& place = places_[place_of(parameter.bucket)];
-  const bool here = place.bucket == parameter.bucket && std::ranges::none_of(place.gathers, &AllGather::pending);
+  const Slot& slot = slots_[slot_of(parameter.bucket)];
+  const bool here = slot.bucket == parameter.bucket && std::ranges::none_of(slot.gathers, &AllGather::pending);
   if (!sharded_ && !here) [[unlikely]] {
     fail(ExitCode::usage,
          "weight: {} is read before its bucket {} was gathered from the ranks that changed it; hold a WeightsGuard of "
          "that bucket",
          parameter.name, parameter.bucket);
   }
-  if (sharded_ && (!here || place.users == 0)) [[unlikely]] {
+  if (sharded_ && (!here || slot.users == 0)) [[unlikely]] {
     fail(ExitCode::usage,
          "weight: {} is read while its bucket {} is not acquired, so its buffer may have another bucket; keep a "
          "WeightsGuard of that bucket",
@@ -111,13 +111,13 @@ TensorView BucketWeights::weight(const Parameter& parameter) const {
 void BucketWeights::changed() {
   if (!sharded_) context_.ranks_for("weights_changed");
   for (int bucket = 0; bucket < context_.table.buckets(); ++bucket) {
-    Place& place = places_[place_of(bucket)];
-    if (place.users != 0) {
+    Slot& slot = slots_[slot_of(bucket)];
+    if (slot.users != 0) {
       fail(ExitCode::usage, "weights_changed: bucket {} is not released; weights change while no layer uses them",
-           place.bucket);
+           slot.bucket);
     }
-    finish(place.gathers);  // of a bucket that nobody came for
-    if (sharded_ || context_.table.bucket_size(bucket, Part::trainable) > 0) place.bucket = none;
+    finish(slot.gathers);  // of a bucket that nobody came for
+    if (sharded_ || context_.table.bucket_size(bucket, Part::trainable) > 0) slot.bucket = none;
   }
 }
 

@@ -30,20 +30,20 @@ class BucketWeights {
 
  private:
   static constexpr int none = -1;
-  struct Place {
+  struct Slot {
     Tensor memory;      // the bucket's trainable part, then its frozen one; none where weights are whole
     int bucket = none;  // whose weights are here, or on their way
     int users = 0;      // acquired and not released; counted where weights are sharded
     std::array<AllGather, both_parts.size()> gathers;
   };
-  std::size_t place_of(int bucket) const { return sharded_ ? context_.place_of(bucket) : bucket; }
+  std::size_t slot_of(int bucket) const { return sharded_ ? context_.slot_of(bucket) : bucket; }
   /// Returns where a part of a bucket is while it is in use.
   TensorView of_bucket(int bucket, Part part) const;
 
   const StoreContext& context_;
   const bool sharded_;
   std::array<Tensor, both_parts.size()> held_;  // by part: flat, or this rank's slices
-  std::vector<Place> places_;
+  std::vector<Slot> slots_;
 };
 
 }  // namespace ringtrain

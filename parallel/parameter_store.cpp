@@ -85,7 +85,7 @@ bool ParameterStore::begin_gradient(int id) {
          "would be lost; write it before finish, and call begin_backward once a micro-batch",
          parameter.name, parameter.bucket);
   }
-  gradients_.free_place(parameter.bucket);
+  gradients_.free_slot(parameter.bucket);
   const bool adds = has_gradient_[id];
   has_gradient_[id] = true;
   return adds;

@@ -46,18 +46,18 @@ std::int64_t StoreContext::begin_in_shard(const ParameterSlice& slice) const {
          slice.begin - owned(bucket, parameter.part).begin;
 }
 
-std::size_t StoreContext::place_of(int bucket) const {
+std::size_t StoreContext::slot_of(int bucket) const {
   if (bucket == 0) return 0;
   if (bucket == table.buckets() - 1) return table.ends_together ? 3 : 0;
   return bucket % 2 == 0 ? 1 : 2;
 }
 
-std::vector<std::int64_t> StoreContext::place_sizes(std::span<const Part> parts) const {
+std::vector<std::int64_t> StoreContext::slot_sizes(std::span<const Part> parts) const {
   std::vector<std::int64_t> sizes(table.ends_together ? 4 : 3, 0);
   for (int bucket = 0; bucket < table.buckets(); ++bucket) {
     std::int64_t size = 0;
     for (const Part part : parts) size += table.bucket_size(bucket, part);
-    sizes[place_of(bucket)] = std::max(sizes[place_of(bucket)], size);
+    sizes[slot_of(bucket)] = std::max(sizes[slot_of(bucket)], size);
   }
   return sizes;
 }

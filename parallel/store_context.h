@@ -44,9 +44,9 @@ struct StoreContext {
   /// Returns the place that a bucket has when it is in use. Layers take turns, so that one comes, or its gradients are
   /// reduced, while its neighbour is computed with. The ends of the model, its largest buckets, share a place unless
   /// they are used together.
-  std::size_t place_of(int bucket) const;
+  std::size_t slot_of(int bucket) const;
   /// Returns the elements that each place needs for these parts of its largest bucket.
-  std::vector<std::int64_t> place_sizes(std::span<const Part> parts) const;
+  std::vector<std::int64_t> slot_sizes(std::span<const Part> parts) const;
 
   const ParameterTable& table;
   Stream& stream;

@@ -130,7 +130,7 @@ void RankTrainer::end_with_audit(const StepAudit& audit) {
 StepResult RankTrainer::do_step(std::int64_t step) {
   const StepResult result = step_.run(step);
   const TrainingConfig& training = run_.at(step).training;
-  if (result.audit && result.audit->departures > 0 && !result.audit->ends_run) {
+  if (result.audit && result.audit->differences > 0 && !result.audit->ends_run) {
     log(fmt::format("warning: {}", result.audit->sentence));
   }
   if (!result.dumped.empty()) log(result.dumped);

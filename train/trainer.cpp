@@ -93,11 +93,11 @@ void log_windows(const Corpus& corpus, const RunSteps& run, const Log& log) {
     for (std::size_t i = 0; i < corpus.files.size(); ++i) {
       std::int64_t dropped = 0;
       const std::int64_t windows = corpus.window_count(i, seq_len, &dropped);
-      const std::string told = fmt::format("{}: {} windows of {} tokens", corpus.files[i]->path(), windows, seq_len);
+      const std::string summary = fmt::format("{}: {} windows of {} tokens", corpus.files[i]->path(), windows, seq_len);
       if (run.config.data.packing == Packing::whole) {
-        log(told + whole_text(corpus.whole_windows.at(seq_len)[i], seq_len, corpus.longer));
+        log(summary + whole_text(corpus.whole_windows.at(seq_len)[i], seq_len, corpus.longer));
       } else {
-        log(fmt::format("{}; the last {} tokens of its training part do not fill a window and are never used", told,
+        log(fmt::format("{}; the last {} tokens of its training part do not fill a window and are never used", summary,
                         dropped));
       }
     }
@@ -126,15 +126,15 @@ std::string mesh_report(const Config& config, const Launcher& launcher) {
                                  mesh.data, mesh.sequence, mesh.size(), launcher.description(),
                                  compute_threads(config.mesh, launcher), name_of(config.mesh.layout));
   constexpr int max_listed = 64, few = 8;
-  const int told = mesh.size() <= max_listed ? mesh.size() : few;
-  for (int rank = 0; rank < told; ++rank) {
+  const int listed = mesh.size() <= max_listed ? mesh.size() : few;
+  for (int rank = 0; rank < listed; ++rank) {
     const SegmentList segments =
         shard_segments(config.mesh.layout, config.training.seq_len, mesh.sequence, mesh.sequence_index(rank));
     text += fmt::format("  rank {}: data {}, sequence {}: {} of {} positions: {}\n", rank, mesh.data_index(rank),
                         mesh.sequence_index(rank), token_count(segments), config.training.seq_len,
                         positions_text(segments));
   }
-  if (told < mesh.size()) text += fmt::format("  ... and {} more ranks\n", mesh.size() - told);
+  if (listed < mesh.size()) text += fmt::format("  ... and {} more ranks\n", mesh.size() - listed);
   if (mesh.sequence > 1) {
     std::vector<double> pairs(static_cast<std::size_t>(mesh.sequence));  // over the layers
     for (const MaskedLayers& of : layers_by_mask(config.model)) {
@@ -165,7 +165,7 @@ std::string data_report(const Run& run) {
                     windows, stage.seq_len, run.corpus.hash(), steps, stage.global_batch_size,
                     static_cast<double>(sequences) / static_cast<double>(windows), sequences * stage.seq_len);
   }
-  if (const std::string told = empty_steps_text(run.empty_steps); !told.empty()) text += "data: " + told + "\n";
+  if (const std::string empty = empty_steps_text(run.empty_steps); !empty.empty()) text += "data: " + empty + "\n";
   if (!run.evaluation) return text;
   const EvaluationTargets& targets = *run.evaluation;
   const std::string documents = counted(targets.documents, "document");
@@ -276,7 +276,7 @@ EmptySteps foresee_empty_steps(const Run& run, const Log& log) {
          run.last_step);
   }
   EmptySteps steps = find_empty_steps(run.corpus, run, run.start.step);
-  if (const std::string told = empty_steps_text(steps); !told.empty()) log("data.train: " + told);
+  if (const std::string empty = empty_steps_text(steps); !empty.empty()) log("data.train: " + empty);
   return steps;
 }
 

@@ -8,9 +8,9 @@ namespace ringtrain {
 
 constexpr std::size_t buffer_tokens = 1 << 18;
 
-TokenSpill::TokenSpill(const std::string& beside, std::int64_t vocab_size) {
+TokenSpill::TokenSpill(const std::string& neighbor, std::int64_t vocab_size) {
   ensure(vocab_size < std::int64_t{weightless}, "an id leaves room for a flag");
-  const std::string path = unique_name(beside, "partial");
+  const std::string path = unique_name(neighbor, "partial");
   file_ = File::create(path, ExitCode::usage);
   ::unlink(path.c_str());  // it lives on until it is closed
   buffer_.reserve(buffer_tokens);

@@ -17,7 +17,7 @@ namespace ringtrain {
 class TokenSpill {
  public:
   /// beside: the path of the file to come; the spill lies in its folder. Throws Error(usage) if it cannot be made.
-  TokenSpill(const std::string& beside, std::int64_t vocab_size);
+  TokenSpill(const std::string& neighbor, std::int64_t vocab_size);
 
   /// Adds tokens to the current document; weights as many, or none for 1 each.
   void append(std::span<const std::int32_t> tokens, std::span<const float> weights, std::int64_t text_bytes);

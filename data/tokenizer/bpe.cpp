@@ -17,7 +17,7 @@ MergeTable::MergeTable(const std::vector<Merge>& merges) {
     ensure(merge.left >= 0 && merge.right >= 0 && merge.product >= 0, "symbols are not negative");
     ranks_ = std::max(ranks_, merge.rank + std::size_t{1});
     const std::uint64_t key = key_of(merge.left, merge.right);
-    std::size_t at = place_of(key);
+    std::size_t at = slot_of(key);
     while (slots_[at].key != empty && slots_[at].key != key) at = (at + 1) & mask_;
     slots_[at] = {key, merge.rank, merge.product};
   }
@@ -50,22 +50,22 @@ void Merger::merge(std::vector<std::int32_t>& symbols) {
   symbols.resize(count);
 }
 
-void Merger::Bucket::put(std::uint32_t place) {
+void Merger::Bucket::put(std::uint32_t slot) {
   if (next == steps.size()) {
     steps.clear();
     next = 0;
-    steps.push_back({place, 0, 1});
+    steps.push_back({slot, 0, 1});
     return;
   }
   Steps& end = steps.back();
   const std::uint32_t last = end.last();
-  if (place > last && (end.count == 1 || place - last == end.step)) {
-    end.step = place - last;
+  if (slot > last && (end.count == 1 || slot - last == end.step)) {
+    end.step = slot - last;
     ++end.count;
-  } else if (place > last) {
-    steps.push_back({place, 0, 1});
-  } else if (place < last) {
-    late.push_back(place);
+  } else if (slot > last) {
+    steps.push_back({slot, 0, 1});
+  } else if (slot < last) {
+    late.push_back(slot);
     std::ranges::push_heap(late, std::greater<>());
   }
 }
@@ -73,15 +73,15 @@ void Merger::Bucket::put(std::uint32_t place) {
 std::uint32_t Merger::Bucket::take() {
   if (late.empty() || (next < steps.size() && steps[next].first <= late.front())) {
     Steps& front = steps[next];
-    const std::uint32_t place = front.first;
+    const std::uint32_t slot = front.first;
     front.first += front.step;
     if (--front.count == 0) ++next;
-    return place;
+    return slot;
   }
   std::ranges::pop_heap(late, std::greater<>());
-  const std::uint32_t place = late.back();
+  const std::uint32_t slot = late.back();
   late.pop_back();
-  return place;
+  return slot;
 }
 
 std::uint32_t Merger::make_bucket(std::uint32_t rank) {
@@ -89,7 +89,7 @@ std::uint32_t Merger::make_bucket(std::uint32_t rank) {
   return index_of_[rank] = static_cast<std::uint32_t>(buckets_.size() - 1);
 }
 
-void Merger::put(std::uint32_t rank, std::uint32_t place) {
+void Merger::put(std::uint32_t rank, std::uint32_t slot) {
   if (rank == MergeTable::none) return;
   const std::uint32_t index = index_of_[rank];
   Bucket& bucket = buckets_[index != nowhere ? index : make_bucket(rank)];
@@ -97,7 +97,7 @@ void Merger::put(std::uint32_t rank, std::uint32_t place) {
     bucket.queued = true;
     ranks_.push(rank);
   }
-  bucket.put(place);
+  bucket.put(slot);
 }
 
 void Merger::merge_bucket(std::uint32_t rank, std::vector<std::int32_t>& symbols) {
@@ -108,31 +108,31 @@ void Merger::merge_bucket(std::uint32_t rank, std::vector<std::int32_t>& symbols
   // The last place that was merged, if its new pair is not noted yet: the next merge often changes that pair.
   std::uint32_t pending = nowhere, pending_rank = nowhere;
   while (!lower && !buckets_[index].empty()) {
-    const std::uint32_t place = buckets_[index].take();
-    const std::uint32_t right = links_[place];
-    if (symbols[place] == gone || right == count) continue;
-    const Found found = look_up(symbols[place], symbols[right]);
+    const std::uint32_t slot = buckets_[index].take();
+    const std::uint32_t right = links_[slot];
+    if (symbols[slot] == gone || right == count) continue;
+    const Found found = look_up(symbols[slot], symbols[right]);
     if (found.rank != rank) continue;  // one of the two has been merged meanwhile
-    const std::uint32_t left = previous(place), after = links_[right];
+    const std::uint32_t left = previous(slot), after = links_[right];
     if (pending != nowhere && pending != left) put(pending_rank, pending);
     pending = nowhere;
-    symbols[place] = found.product;
+    symbols[slot] = found.product;
     symbols[right] = gone;
-    links_[after - 1] = place;
-    links_[place] = after;
+    links_[after - 1] = slot;
+    links_[slot] = after;
     if (left != nowhere) {
-      const std::uint32_t made = look_up(symbols[left], symbols[place]).rank;
+      const std::uint32_t made = look_up(symbols[left], symbols[slot]).rank;
       put(made, left);
       lower = made < rank;
     }
     if (after == count) continue;
-    const std::uint32_t made = look_up(symbols[place], symbols[after]).rank;
+    const std::uint32_t made = look_up(symbols[slot], symbols[after]).rank;
     lower = lower || made < rank;
     if (made > rank) {
-      pending = place;
+      pending = slot;
       pending_rank = made;
     } else {
-      put(made, place);
+      put(made, slot);
     }
   }
   if (pending != nowhere) put(pending_rank, pending);

@@ -33,7 +33,7 @@ class MergeTable {
   Found find(std::int32_t left, std::int32_t right) const {
     if (slots_.empty()) return {};
     const std::uint64_t key = key_of(left, right);
-    for (std::size_t at = place_of(key);; at = (at + 1) & mask_) {
+    for (std::size_t at = slot_of(key);; at = (at + 1) & mask_) {
       const Slot& slot = slots_[at];
       if (slot.key == key) return {slot.rank, slot.product};
       if (slot.key == empty) return {};
@@ -52,7 +52,7 @@ class MergeTable {
   static std::uint64_t key_of(std::int32_t left, std::int32_t right) {
     return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
   }
-  std::size_t place_of(std::uint64_t key) const {
+  std::size_t slot_of(std::uint64_t key) const {
     return static_cast<std::size_t>(key * 0x9E3779B97F4A7C15ull >> shift_);
   }
 
@@ -93,19 +93,19 @@ class Merger {
     bool queued = false;
 
     bool empty() const { return next == steps.size() && late.empty(); }
-    void put(std::uint32_t place);
+    void put(std::uint32_t slot);
     std::uint32_t take();
   };
   /// Notes that a place and the next have a rank: MergeTable::none is passed over.
-  void put(std::uint32_t rank, std::uint32_t place);
+  void put(std::uint32_t rank, std::uint32_t slot);
   std::uint32_t make_bucket(std::uint32_t rank);
   /// Merges the pairs of a rank, until there are none or one of a lower rank has come up.
   void merge_bucket(std::uint32_t rank, std::vector<std::int32_t>& symbols);
   /// Returns the place of the symbol before that of a place, nowhere for the first.
-  std::uint32_t previous(std::uint32_t place) const {
-    if (place == 0) return nowhere;
-    const std::uint32_t link = links_[place - 1];
-    return link == place ? place - 1 : link;  // one of a single place, or the end of a longer one
+  std::uint32_t previous(std::uint32_t slot) const {
+    if (slot == 0) return nowhere;
+    const std::uint32_t link = links_[slot - 1];
+    return link == slot ? slot - 1 : link;  // one of a single place, or the end of a longer one
   }
   Found look_up(std::int32_t left, std::int32_t right) {
     ++lookups_;

@@ -43,11 +43,11 @@ class PieceCache {
     std::int32_t tokens[max_tokens] = {};
   };
 
-  PieceCache() : entries_(std::size_t{1} << place_bits) {}
+  PieceCache() : entries_(std::size_t{1} << slot_bits) {}
   /// Returns the place of a key: its entry, or the one that it would replace.
   Entry& at(const Key& key) {
     const std::uint64_t both = (key.low ^ (key.high * 0x9E3779B97F4A7C15ull)) * 0xD6E8FEB86659FD93ull;
-    return entries_[(both ^ both >> 32) * 0xD6E8FEB86659FD93ull >> (64 - place_bits)];
+    return entries_[(both ^ both >> 32) * 0xD6E8FEB86659FD93ull >> (64 - slot_bits)];
   }
   static bool holds(const Entry& entry, const Key& key) {
     return entry.key.low == key.low && entry.key.high == key.high;
@@ -62,7 +62,7 @@ class PieceCache {
   }
 
  private:
-  static constexpr int place_bits = 16;  // 2 MiB
+  static constexpr int slot_bits = 16;  // 2 MiB
   std::vector<Entry> entries_;
 };
 

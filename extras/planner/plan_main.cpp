@@ -100,7 +100,7 @@ void add_options(CommandLine& app, Given& given) {
       "a hardware file, or the name of one of configs/hardware (default: cpu, or h200 for a config of GPUs)");
   app.add_real("--total-tokens", given.request.tokens, real_within(1, 1e18), "N",
                "of the whole training, e.g. 1e9 (default: those of the config's steps)");
-  app.add_former_name("--total-tokens", "--tokens");
+  app.add_old_name("--total-tokens", "--tokens");
   auto* const search = app.add_flag(
       "--search", given.search,
       "decide: rank meshes, layouts, recompute, offload, sharding and micro-batches, and plan the best of them");
@@ -109,7 +109,7 @@ void add_options(CommandLine& app, Given& given) {
       ->check(within(1, max_ranks));
   app.add_real("--document-tokens", given.request.mean_document, real_above(0), "N",
                "mean tokens of a document, with data.packing documents (default: one document a sequence)");
-  app.add_former_name("--document-tokens", "--documents");
+  app.add_old_name("--document-tokens", "--documents");
   app.add_option("--output", given.output, "FILE.json", "also write the plan as JSON; replaces an earlier plan");
   app.add_flag("--measure", given.measure,
                "measure this machine for about a minute, and write its hardware file to --output FILE.yaml");
@@ -135,7 +135,7 @@ PlanRequest request_of(const Given& given) {
   std::int64_t made_for = 0;
   ConfigLookup lookup = config_lookup(say);
   lookup.model = [&, read = lookup.model](const std::string& from) {
-    if (has_sizes_alone(from)) {
+    if (has_only_sizes(from)) {
       source = read(from);
       made_for = source->max_position_embeddings;
     } else {

@@ -33,7 +33,7 @@ double distance(double a, double b) {
 
 }  // namespace
 
-std::string place_text(const Shape& shape, std::int64_t element) {
+std::string location_text(const Shape& shape, std::int64_t element) {
   std::string text;
   for (int dim = shape.rank() - 1; dim >= 0; --dim) {
     text = fmt::format("{}{}{}", element % shape[dim], text.empty() ? "" : ", ", text);

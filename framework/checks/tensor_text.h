@@ -10,7 +10,7 @@
 namespace ringtrain {
 
 /// Returns the place of an element that is counted through the flattened tensor, e.g. "[1, 0]".
-std::string place_text(const Shape& shape, std::int64_t element);
+std::string location_text(const Shape& shape, std::int64_t element);
 
 /// Two elements differ if they are further apart than the larger of these.
 struct Tolerance {

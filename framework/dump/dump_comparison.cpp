@@ -18,7 +18,7 @@ ComparedTensor compare(const DumpReader& a, const DumpReader& b, const DumpedTen
   const Shape flat{result.elements};
   result.values = compare_tensors(host_view(of_a.data(), flat), host_view(of_b.data(), flat), tolerance);
   if (const std::int64_t first = result.values.first; first >= 0) {
-    result.place = place_of(a.index(), tensor, first);
+    result.location = location_of(a.index(), tensor, first);
     result.rank_a = a.rank_of(tensor, first);
     result.rank_b = b.rank_of(tensor, first);
   }
@@ -38,8 +38,8 @@ std::string mesh_text(const DumpIndex& index) {
 
 }  // namespace
 
-std::string place_of(const DumpIndex& index, const DumpedTensor& tensor, std::int64_t element) {
-  if (tensor.kind == DumpKind::parameter) return "element " + place_text(tensor.shape, element);
+std::string location_of(const DumpIndex& index, const DumpedTensor& tensor, std::int64_t element) {
+  if (tensor.kind == DumpKind::parameter) return "element " + location_text(tensor.shape, element);
   const std::int64_t width = tensor.shape.numel(), row = element / width;
   std::string text = fmt::format("sequence {}, position {}", row / index.sequence_length, row % index.sequence_length);
   if (width > 1) text += fmt::format(", column {}", element % width);
@@ -106,7 +106,7 @@ std::string report(const DumpComparison& comparison, const DumpReader& a, const 
   const TensorComparison& values = first->values;
   text += fmt::format(
       "first difference: {} at {}\n  A {} (rank {})\n  B {} (rank {})\n  {:.2g} of the tensor's maximum, {:.6g}\n",
-      first->name, first->place, values.a, first->rank_a, values.b, first->rank_b,
+      first->name, first->location, values.a, first->rank_a, values.b, first->rank_b,
       values.relative(std::abs(values.a - values.b)), values.maximum);
   text += fmt::format("{} of {} tensors differ by more than {}:\n", comparison.differing(), comparison.tensors.size(),
                       limit);

@@ -12,14 +12,14 @@
 namespace ringtrain {
 
 /// Returns where an element of a dump's tensor stands: "sequence 3, position 17, column 5", or "element [2, 0]".
-std::string place_of(const DumpIndex& index, const DumpedTensor& tensor, std::int64_t element);
+std::string location_of(const DumpIndex& index, const DumpedTensor& tensor, std::int64_t element);
 
 /// A tensor that both dumps have in one shape.
 struct ComparedTensor {
   std::string name;
   std::int64_t elements = 0;
   TensorComparison values;
-  std::string place;           // of its first difference: "sequence 3, position 17, column 5", or "element [2, 0]"
+  std::string location;        // of its first difference: "sequence 3, position 17, column 5", or "element [2, 0]"
   int rank_a = 0, rank_b = 0;  // that wrote it
 };
 

@@ -92,7 +92,7 @@ class DumpReader::Collected {
  public:
   Collected(const DumpReader& reader, const DumpedTensor& tensor, std::int64_t first, std::int64_t count)
       : reader_(reader), tensor_(tensor), first_(first), values_(count), there_(values_.size()) {}
-  void place(std::int64_t element, std::span<const double> values) {
+  void location(std::int64_t element, std::span<const double> values) {
     for (const double value : values) {
       const std::int64_t at = element++ - first_;
       if (there_[at]) reader_.refuse(fmt::format("element {} of {} appears twice", first_ + at, tensor_.name));
@@ -125,7 +125,7 @@ std::vector<double> DumpReader::read(const DumpedTensor& tensor) const {
     if (piece.at < 0 || std::ssize(values) > tensor.shape.numel() - piece.at) {
       refuse(fmt::format("{} has an element outside of it", tensor.name));
     }
-    result.place(piece.at, values);
+    result.location(piece.at, values);
   }
   return result.take();
 }
@@ -147,7 +147,7 @@ std::vector<double> DumpReader::read_tokens(const DumpedTensor& tensor, std::int
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (!asked(rows[i])) continue;
       const auto size = static_cast<std::size_t>(width);
-      result.place(rows[i] * width, std::span(values).subspan(i * size, size));
+      result.location(rows[i] * width, std::span(values).subspan(i * size, size));
     }
   }
   return result.take();

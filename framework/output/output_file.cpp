@@ -117,7 +117,7 @@ void OutputRules::require_mark(const std::string& path, ExitCode code, ExitCode 
   fail(unmarked, "{}: is not {}, by its first bytes", path, kind_.name);
 }
 
-std::string read_former_output(const std::string& path, const OutputRules& rules, ExitCode code) {
+std::string read_previous_output(const std::string& path, const OutputRules& rules, ExitCode code) {
   rules.require_mark(path, code, code);
   return File::peek(path, code).content(INT64_MAX);
 }

@@ -83,7 +83,7 @@ void check_output(const std::string& path, const OutputRules& rules, ExitCode co
 
 /// Returns the content of a former output that is to be replaced, so that the reading does not make it an input. Throws
 /// Error(code) if what stands there has not the rules' mark, or cannot be read.
-std::string read_former_output(const std::string& path, const OutputRules& rules, ExitCode code);
+std::string read_previous_output(const std::string& path, const OutputRules& rules, ExitCode code);
 
 class OutputFile {
  public:

@@ -54,9 +54,9 @@ std::string trace_file_end(std::size_t dropped, const std::vector<TraceClock>& c
   return text + "}}\n";
 }
 
-void TraceEvents::add(const RankTrace& own, Place place, const ClockMapping& clock) {
-  const int data = place.rank / place.sequence, sequence = place.rank % place.sequence, process = data + 1;
-  const int row = (place.rank + 1) * rows_per_rank;
+void TraceEvents::add(const RankTrace& own, RankPosition position, const ClockMapping& clock) {
+  const int data = position.rank / position.sequence, sequence = position.rank % position.sequence, process = data + 1;
+  const int row = (position.rank + 1) * rows_per_rank;
   if (sequence == 0) name("process_name", process, row, fmt::format("data rank {}", data));
   std::int64_t last = 0;
   for (const TraceTrack* track : {&own.work, &own.communication, &own.device_work, &own.device_communication}) {

@@ -31,7 +31,7 @@ class TraceEvents {
  public:
   using Sink = std::function<void(std::string_view piece)>;
   /// Where a rank stands: sequence rank `rank % sequence` of data rank `rank / sequence`.
-  struct Place {
+  struct RankPosition {
     int rank, sequence;
   };
 
@@ -40,7 +40,7 @@ class TraceEvents {
 
   /// Adds all rows of a rank, by the clock that `clock` maps to. Spans that never ended (an error unwound no further)
   /// end with the rank's last one.
-  void add(const RankTrace& rank, Place place, const ClockMapping& clock = {});
+  void add(const RankTrace& rank, RankPosition position, const ClockMapping& clock = {});
   /// Hands on what is left.
   void flush();
 

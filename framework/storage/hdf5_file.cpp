@@ -114,8 +114,8 @@ void write_attribute(const Context& context, hid_t file, const std::string& name
   }
   Handle attribute(H5Acreate2(file, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
   context.check<hid_t>(attribute, "new attribute");
-  const auto place = [](const auto& number) -> const void* { return &number; };
-  context.check(H5Awrite(attribute, type, text ? text->c_str() : std::visit(place, value)), "attribute value");
+  const auto destination = [](const auto& number) -> const void* { return &number; };
+  context.check(H5Awrite(attribute, type, text ? text->c_str() : std::visit(destination, value)), "attribute value");
 }
 
 /// Keeps links and attributes of a group in its header, however many there are.
@@ -161,7 +161,7 @@ std::int64_t create_dataset(const Context& context, hid_t file, const Hdf5Datase
 
 /// Throws if the disk does not give these bytes. HDF5 writes some KiB of layout when it closes the file, and cannot
 /// recover if that fails.
-void require_room(const Context& context, std::int64_t bytes, Hdf5Place place) {
+void require_room(const Context& context, std::int64_t bytes, Hdf5Destination destination) {
   const auto& [path, code] = context;
   check_writable(parent_directory(path), code);
   const std::int64_t free = free_bytes(parent_directory(path), code);
@@ -172,7 +172,7 @@ void require_room(const Context& context, std::int64_t bytes, Hdf5Place place) {
          path, bytes, free);
   }
   // The system's own words if it exists, cannot be made, or may not become so large (a quota, a limit).
-  File probe = place == Hdf5Place::new_file ? File::create(path, code) : File::open_for_update(path, code);
+  File probe = destination == Hdf5Destination::new_file ? File::create(path, code) : File::open_for_update(path, code);
   ensure(probe.size() == 0, "a file is laid out where nothing is");
   probe.reserve(bytes);
   probe.truncate(0);
@@ -199,7 +199,7 @@ void lay_out(const Context& context, std::vector<Hdf5Dataset>& datasets, const H
 // ---- Hdf5Writer ----------------------------------------------------------------------------------------------------
 
 Hdf5Writer Hdf5Writer::create(const std::string& path, std::vector<Hdf5Dataset> datasets,
-                              const Hdf5Attributes& attributes, ExitCode code, Hdf5Place place) {
+                              const Hdf5Attributes& attributes, ExitCode code, Hdf5Destination destination) {
   std::int64_t bytes = 1 << 20;  // of layout
   for (const Hdf5Dataset& dataset : datasets) {
     for (const std::int64_t dim : dataset.dims) ensure(dim >= 0, "a dataset's dimension is not negative");
@@ -209,7 +209,7 @@ Hdf5Writer Hdf5Writer::create(const std::string& path, std::vector<Hdf5Dataset> 
     if (const auto* text = std::get_if<std::string>(&value)) bytes += static_cast<std::int64_t>(text->size());
   }
   const Context context{path, code};
-  require_room(context, bytes, place);
+  require_room(context, bytes, destination);
   lay_out(context, datasets, attributes);
 
   Hdf5Writer writer;

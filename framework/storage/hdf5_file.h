@@ -24,7 +24,7 @@ using Hdf5Attributes = std::map<std::string, Hdf5Value>;
 inline constexpr std::size_t max_attribute_text = 60000;
 
 /// Where a file is laid out: in one that does not exist yet, or in one that is there and empty.
-enum class Hdf5Place { new_file, empty_file };
+enum class Hdf5Destination { new_file, empty_file };
 
 /// A fresh file: layout and attributes first, bytes after. Different threads may write different slices.
 class Hdf5Writer {
@@ -33,7 +33,7 @@ class Hdf5Writer {
   /// Lays out the file and reserves its bytes. Throws Error(code): a folder that cannot be
   /// written, a full disk (with the bytes needed). An attribute's text has at most max_attribute_text bytes, none NUL.
   static Hdf5Writer create(const std::string& path, std::vector<Hdf5Dataset> datasets, const Hdf5Attributes& attributes,
-                           ExitCode code, Hdf5Place place = Hdf5Place::new_file);
+                           ExitCode code, Hdf5Destination destination = Hdf5Destination::new_file);
   const std::vector<Hdf5Dataset>& datasets() const { return datasets_; }
   /// Writes elements [begin, begin + count) of the dataset'th dataset of create()'s list, from host memory of its type.
   void write(std::size_t dataset, std::int64_t begin, const void* data, std::int64_t count);

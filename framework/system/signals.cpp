@@ -58,7 +58,7 @@ struct KeptNotice {
 };
 // One is told while the other is filled. A handler that is held up while two are filled tells a mixed text, at worst.
 std::array<KeptNotice, 2> notices;
-std::atomic<const KeptNotice*> told{nullptr};
+std::atomic<const KeptNotice*> notice_to_print{nullptr};
 
 /// Writes "train: SIGINT: TEXT"; on a terminal in a line of its own, wherever the cursor stands.
 void tell(const KeptNotice& notice, int signal, std::string_view text, std::string_view more) {
@@ -72,7 +72,7 @@ void tell(const KeptNotice& notice, int signal, std::string_view text, std::stri
 
 extern "C" void on_signal(int signal) {
   const bool insists = signal == SIGINT || signal == SIGTERM;
-  const KeptNotice* const notice = told.load();
+  const KeptNotice* const notice = notice_to_print.load();
   if (insists && insisted.exchange(true)) {
     remove_unfinished();
     if (notice) tell(*notice, signal, notice->second.view(), "");
@@ -127,14 +127,14 @@ void throw_if_signalled() {
 }
 
 void announce_signals(const SignalNotice& notice) {
-  KeptNotice& spare = told.load() == notices.data() ? notices[1] : notices[0];
+  KeptNotice& spare = notice_to_print.load() == notices.data() ? notices[1] : notices[0];
   spare = {};
   spare.program += notice.program;
   spare.first += notice.first;
   spare.second += notice.second;
   spare.saved = notice.saved;
   spare.on_terminal = ::isatty(STDERR_FILENO) == 1;
-  told = &spare;
+  notice_to_print = &spare;
 }
 
 SignalGuard::SignalGuard() {
@@ -156,7 +156,7 @@ SignalGuard::SignalGuard() {
 SignalGuard::~SignalGuard() {
   for (std::size_t i = 0; i < requests.size(); ++i) sigaction(requests[i].signal, &previous[i], nullptr);
   requested = 0;
-  told = nullptr;
+  notice_to_print = nullptr;
   installed = false;
 }
 

@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(32 * segment_warps)
     Pack<T, W> x[reads_under_way];
 #pragma unroll
     for (int u = 0; u < reads_under_way; ++u) {
-      if (u < count) x[u] = load<W>(dy + tokens.places[i + u] * C + c);
+      if (u < count) x[u] = load<W>(dy + tokens.positions[i + u] * C + c);
     }
 #pragma unroll
     for (int u = 0; u < reads_under_way; ++u) {

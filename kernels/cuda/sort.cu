@@ -19,7 +19,7 @@ constexpr int max_tiles = max_sorted / tile_keys;
 
 /// keys == null: the input's place is its value, as before the first digit.
 struct Keys {
-  std::uint32_t *keys, *places;
+  std::uint32_t *keys, *positions;
 };
 
 __global__ void __launch_bounds__(tile_threads)
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(scan_threads) scan_kernel(std::uint32_t* const
 /// places == null: a key's place is its index.
 __global__ void __launch_bounds__(tile_threads)
     move_kernel(std::uint32_t* const to_keys, std::uint32_t* const to_places, const std::uint32_t* const keys,
-                const std::uint32_t* const places, const int n, const int shift, const std::uint32_t* const begins) {
+                const std::uint32_t* const positions, const int n, const int shift, const std::uint32_t* const begins) {
   __shared__ std::uint32_t next[tile_warps][digits];  // first counts, then where a warp's next key of a digit goes
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   for (int w = 0; w < tile_warps; ++w) next[w][threadIdx.x] = 0;
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(tile_threads)
     if (i >= n) break;
     const std::uint32_t to = next[warp][key[round] >> shift & (digits - 1)] + rank[round];
     to_keys[to] = key[round];
-    to_places[to] = places == nullptr ? static_cast<std::uint32_t>(i) : places[i];
+    to_places[to] = positions == nullptr ? static_cast<std::uint32_t>(i) : positions[i];
   }
 }
 
@@ -129,10 +129,11 @@ Sorted sort(Context& context, const std::int32_t* input, int n, std::int64_t bou
     const Keys to = sides[side];
     launch<count_kernel>(context, tiles, tile_threads, 0, from.keys, n, shift, counts);
     launch<scan_kernel>(context, 1, scan_threads, 0, counts, digits * static_cast<int>(tiles));
-    launch<move_kernel>(context, tiles, tile_threads, 0, to.keys, to.places, from.keys, from.places, n, shift, counts);
+    launch<move_kernel>(context, tiles, tile_threads, 0, to.keys, to.positions, from.keys, from.positions, n, shift,
+                        counts);
     from = to;
   }
-  return {from.keys, from.places};
+  return {from.keys, from.positions};
 }
 
 }  // namespace ringtrain::cuda

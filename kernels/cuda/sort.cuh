@@ -15,7 +15,7 @@ inline constexpr int max_sorted = 1 << 18;
 /// keys[n], ascending, and where each stood before: keys[i] = input[places[i]].
 struct Sorted {
   const std::uint32_t* keys;
-  const std::uint32_t* places;
+  const std::uint32_t* positions;
 };
 
 /// Sorts input[n] (device memory, each in [0, bound)), 1 <= n <= max_sorted. The result stands in the context's

@@ -37,7 +37,7 @@ struct AuditShape {
 };
 
 /// One query of one head.
-struct AuditPlace {
+struct AuditLocation {
   std::int64_t layer = 0, head = 0;
   std::int64_t micro = 0, sequence = 0;  // the micro-batch of the step, the sequence in it
   std::int64_t token = 0;                // of this rank
@@ -45,8 +45,8 @@ struct AuditPlace {
 };
 
 /// The first element of a row that is further from its double than the bound.
-struct AuditDeparture {
-  AuditPlace place;
+struct AuditDifference {
+  AuditLocation location;
   AuditedTensor tensor = AuditedTensor::attention;
   bool recomputed = false;   // the forward that backward made again
   std::int64_t element = 0;  // of the head
@@ -56,9 +56,9 @@ struct AuditDeparture {
 /// What the audit of a step found on this rank.
 struct AuditReport {
   std::int64_t rows = 0;
-  std::int64_t departures = 0;                  // rows that depart
+  std::int64_t differences = 0;                 // rows that depart
   std::array<double, audited_tensors> error{};  // the largest |run - double| as a part of its bound, by tensor
-  std::optional<AuditDeparture> first;
+  std::optional<AuditDifference> first;
 };
 
 class AttentionAudit {
@@ -93,13 +93,13 @@ class AttentionAudit {
   void end_backward(Stream& stream, int layer, const TensorView& query_gradient);
 
   /// Called with each tensor before it is compared. Empty but in tests, which break things here.
-  std::function<void(AuditedTensor, const AuditPlace&, const TensorView&)> before_comparison;
+  std::function<void(AuditedTensor, const AuditLocation&, const TensorView&)> before_comparison;
   /// Called with each comparison of an element: |run - double| and its bound. Empty but in tests.
   std::function<void(AuditedTensor, double error, double bound)> compared;
 
  private:
   struct Row {
-    AuditPlace place;
+    AuditLocation location;
     AuditedRow exact;
     std::int32_t document = 0;
     std::int64_t forwards = 0;
@@ -111,7 +111,7 @@ class AttentionAudit {
     if (micro_ < 0) return;
     for (std::int64_t i = 0; i < drawn_; ++i) {
       Row& row = rows_[static_cast<std::size_t>(i)];
-      if (row.place.layer == layer && row.place.micro == micro_) body(row);
+      if (row.location.layer == layer && row.location.micro == micro_) body(row);
     }
   }
   bool sees(const Row& row, std::int64_t position) const;

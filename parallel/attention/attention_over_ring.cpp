@@ -151,11 +151,11 @@ constexpr std::int64_t no_tokens = -1;
 
 /// Throws if the masks of ranks differ, or some have document ids and others have none. told [ranks, 3]: causal,
 /// window, and whether a rank has ids, or no_tokens. Returns whether they have them.
-bool check_alike(std::span<const std::int64_t> told, int rank, const CallerLine& line) {
-  const auto own = told.subspan(3 * static_cast<std::size_t>(rank), 3);
+bool check_alike(std::span<const std::int64_t> gathered, int rank, const CallerLine& line) {
+  const auto own = gathered.subspan(3 * static_cast<std::size_t>(rank), 3);
   std::int64_t with_documents = no_tokens;
-  for (std::size_t other = 0; other < told.size() / 3; ++other) {
-    const auto theirs = told.subspan(3 * other, 3);
+  for (std::size_t other = 0; other < gathered.size() / 3; ++other) {
+    const auto theirs = gathered.subspan(3 * other, 3);
     if (theirs[0] != own[0] || theirs[1] != own[1]) {
       refuse_call(
           line, fmt::format("rank {} has the mask causal = {}, window = {}, but rank {} causal = {}, window = {}", rank,
@@ -313,9 +313,9 @@ void AttentionOverRing::set_tokens(std::span<const std::int64_t> positions, std:
                                   own.size(), stride_bound, most_segments));
   }
   require_call(mask.window >= 0, "the mask's window must be 0 or more", line);
-  const std::array<std::int64_t, 3> told{mask.causal, mask.window, T == 0 ? no_tokens : !documents.empty()};
+  const std::array<std::int64_t, 3> gathered{mask.causal, mask.window, T == 0 ? no_tokens : !documents.empty()};
   const bool with_documents =
-      check_alike(all_gather(*s.host_ranks, told, {"tokens of all ranks"}), s.ranks->rank(), line);
+      check_alike(all_gather(*s.host_ranks, gathered, {"tokens of all ranks"}), s.ranks->rank(), line);
   const std::vector<SegmentList> segments = gather_lists(*s.host_ranks, own);
   std::vector<ShardExtents> extents;
   for (const auto& flat : gather_lists(*s.host_ranks, extents_of(own, documents, B))) {

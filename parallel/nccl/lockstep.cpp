@@ -9,12 +9,12 @@ namespace ringtrain {
 namespace {
 
 /// Returns what the other rank's act must have for this side of a rank's.
-ActSide other_side(int rank, ActSide::Kind kind) {
-  using Kind = ActSide::Kind;
+OperationSide other_side(int rank, OperationSide::Kind kind) {
+  using Kind = OperationSide::Kind;
   return {rank, kind == Kind::sends ? Kind::receives : kind == Kind::receives ? Kind::sends : kind};
 }
 
-bool has(const std::vector<ActSide>& sides, const ActSide& side) {
+bool has(const std::vector<OperationSide>& sides, const OperationSide& side) {
   return std::ranges::find(sides, side) != sides.end();
 }
 
@@ -35,8 +35,8 @@ std::vector<int> Lockstep::joined_by(int rank) const {
   std::vector<int> ranks{rank};
   for (std::size_t next = 0; next < ranks.size(); ++next) {
     const int one = ranks[next];
-    for (const ActSide& side : places_[one].sides) {
-      const Place& there = places_[side.peer];
+    for (const OperationSide& side : ranks_[one].sides) {
+      const RankState& there = ranks_[side.peer];
       if (!there.waits || !has(there.sides, other_side(one, side.kind))) return {};
       if (std::ranges::find(ranks, side.peer) == ranks.end()) ranks.push_back(side.peer);
     }
@@ -53,16 +53,16 @@ void Lockstep::await(std::unique_lock<std::mutex>& lock, const Look& look, Done 
   }
 }
 
-void Lockstep::begin(int rank, std::vector<ActSide> sides, const Look& look) {
+void Lockstep::begin(int rank, std::vector<OperationSide> sides, const Look& look) {
   std::unique_lock lock(mutex_);
-  Place& own = places_[rank];
+  RankState& own = ranks_[rank];
   own.waits = true;
   own.sides = std::move(sides);
   if (const std::vector<int> ranks = joined_by(rank); !ranks.empty()) {
     const auto under_way = std::make_shared<int>(static_cast<int>(ranks.size()));
     for (const int one : ranks) {
-      places_[one].waits = false;
-      places_[one].under_way = under_way;
+      ranks_[one].waits = false;
+      ranks_[one].under_way = under_way;
     }
     changed_.notify_all();
   }
@@ -71,7 +71,7 @@ void Lockstep::begin(int rank, std::vector<ActSide> sides, const Look& look) {
 
 void Lockstep::end(int rank, const Look& look) {
   std::unique_lock lock(mutex_);
-  const std::shared_ptr<int> under_way = std::exchange(places_[rank].under_way, nullptr);
+  const std::shared_ptr<int> under_way = std::exchange(ranks_[rank].under_way, nullptr);
   if (--*under_way == 0) changed_.notify_all();
   await(lock, look, [&] { return *under_way == 0; });
 }

@@ -19,11 +19,11 @@
 namespace ringtrain {
 
 /// What a rank's act has to do with another rank's.
-struct ActSide {
+struct OperationSide {
   enum class Kind { sends, receives, gathers };
   int peer = 0;
   Kind kind = Kind::sends;
-  bool operator==(const ActSide&) const = default;
+  bool operator==(const OperationSide&) const = default;
 };
 
 class Lockstep {
@@ -32,19 +32,19 @@ class Lockstep {
   using Look = std::function<void()>;
   static constexpr auto look_interval = std::chrono::milliseconds(20);
 
-  explicit Lockstep(int ranks) : places_(ranks) {}
+  explicit Lockstep(int ranks) : ranks_(ranks) {}
   /// Returns the process's of this number, which is made for the first thread that asks and lives as long as one has
   /// it.
   static std::shared_ptr<Lockstep> of_process(std::int64_t number, int ranks);
   /// A rank has come to an act. Returns when all have that it joins. Two ranks come to their acts in the same order.
-  void begin(int rank, std::vector<ActSide> sides, const Look& look);
+  void begin(int rank, std::vector<OperationSide> sides, const Look& look);
   /// Its act has ended on its GPU. Returns when it has on all of them.
   void end(int rank, const Look& look);
 
  private:
-  struct Place {
+  struct RankState {
     bool waits = false;  // has come to an act that has not begun
-    std::vector<ActSide> sides;
+    std::vector<OperationSide> sides;
     std::shared_ptr<int> under_way;  // of the act's ranks, those where it has not ended
   };
   std::vector<int> joined_by(int rank) const;
@@ -53,7 +53,7 @@ class Lockstep {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Place> places_;  // by rank
+  std::vector<RankState> ranks_;  // by rank
 };
 
 }  // namespace ringtrain

@@ -68,12 +68,12 @@ class NcclCommunicator final : public Communicator {
     nccl_->throw_if_aborted();
     std::vector<NcclOperation> halves;  // NCCL need not know of those without bytes: neither side posts them
     if (to != no_peer && send.bytes() > 0) {
-      halves.push_back({to, ActSide::Kind::sends, [send, to](ncclComm_t comm, cudaStream_t stream) {
+      halves.push_back({to, OperationSide::Kind::sends, [send, to](ncclComm_t comm, cudaStream_t stream) {
                           return nccl().ncclSend(send.data, send.bytes(), ncclUint8, to, comm, stream);
                         }});
     }
     if (from != no_peer && receive.bytes() > 0) {
-      halves.push_back({from, ActSide::Kind::receives, [receive, from](ncclComm_t comm, cudaStream_t stream) {
+      halves.push_back({from, OperationSide::Kind::receives, [receive, from](ncclComm_t comm, cudaStream_t stream) {
                           return nccl().ncclRecv(receive.data, receive.bytes(), ncclUint8, from, comm, stream);
                         }});
     }

@@ -53,9 +53,9 @@ std::string described(const std::vector<CallSite>& sites) {
 }
 
 /// Returns what a rank's group has to do with other ranks.
-std::vector<ActSide> sides_of(const NcclComm& comm, const NcclGroup& group, int rank) {
-  std::vector<ActSide> sides;
-  const auto add = [&](std::int64_t peer, ActSide::Kind kind) {
+std::vector<OperationSide> sides_of(const NcclComm& comm, const NcclGroup& group, int rank) {
+  std::vector<OperationSide> sides;
+  const auto add = [&](std::int64_t peer, OperationSide::Kind kind) {
     if (peer != rank) sides.push_back({static_cast<int>(peer), kind});
   };
   for (const auto& [peer, kind, post] : group.operations) {

@@ -50,7 +50,7 @@ namespace ringtrain {
 /// collective).
 struct NcclOperation {
   int peer = no_peer;  // a rank of the communicator; no_peer: all gather
-  ActSide::Kind kind = ActSide::Kind::gathers;
+  OperationSide::Kind kind = OperationSide::Kind::gathers;
   std::function<ncclResult_t(ncclComm_t, cudaStream_t)> post;
 };
 

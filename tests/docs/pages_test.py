@@ -21,6 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import pages  # noqa: E402  (the path above comes first)
 
 FOLDERS = "framework|kernels|parallel|data|layers|reference|train|tests|bench|scripts|docs|configs|cmake|examples|ringtrain"
+FLOORS = ("framework", "data", "kernels", "parallel", "layers", "reference", "train", "extras", "ringtrain")
 COLUMNS = 120
 BIN = pathlib.Path(os.environ.get("RINGTRAIN_BIN", pages.ROOT / "build/release/bin"))
 
@@ -130,19 +131,46 @@ def words_in(line, words, phrases):
     return [word for word in words if re.search(rf"\b{word}\b", line, re.I)]
 
 
+def words_not_used():
+    """Return the words that the glossary lists as not used, and the phrases that are allowed nevertheless."""
+    words, phrases = [], []
+    for _, line in pages.prose(pages.ROOT / "docs" / "glossary.md"):
+        if match := re.fullmatch(r"\| (`[^|(]*)(\(.*\) )?\|.*", line):
+            words += re.findall("`(.+?)`", match[1])
+            phrases += re.findall("`(.+?)`", match[2] or "")
+    return words, phrases
+
+
+def words_in_names(line, words, phrases):
+    """Return the words in the names of a line of code, outside comments and quotes."""
+    code = re.sub(r'"[^"]*"|//.*|#include.*', "", line)
+    return words_in(re.sub(r"_+|(?<=[a-z0-9])(?=[A-Z])", " ", code), words, phrases)
+
+
 class Words(unittest.TestCase):
     def test_none_that_the_glossary_lists_as_not_used_is_on_a_page(self):
-        words, phrases, found = [], [], []
-        for _, line in pages.prose(pages.ROOT / "docs" / "glossary.md"):
-            if match := re.fullmatch(r"\| (`[^|(]*)(\(.*\) )?\|.*", line):
-                words += re.findall("`(.+?)`", match[1])
-                phrases += re.findall("`(.+?)`", match[2] or "")
+        words, phrases = words_not_used()
         self.assertGreater(len(words), 10)
         others = [page for folder in ("bench", "tests") for page in (pages.ROOT / folder).rglob("*.md")]
+        found = []
         for page in [*pages.PAGES, pages.ROOT / "CHANGELOG.md", *others]:
             for number, line in pages.prose(page):
                 found += [f"{page.name}:{number}: {word}" for word in words_in(line, words, phrases)]
         self.assertEqual(found, [])
+
+    def test_none_of_them_is_in_a_name_of_a_header(self):
+        headers = [path for folder in FLOORS for path in (pages.ROOT / folder).rglob("*.*h") if path.suffix in (".h", ".cuh")]
+        self.assertGreater(len(headers), 200)
+        words, phrases = words_not_used()
+        found = []
+        for header in headers:
+            for number, line in enumerate(header.read_text(encoding="utf-8").splitlines(), 1):
+                found += [f"{header}:{number}: {word}" for word in words_in_names(line, words, phrases)]
+        self.assertEqual(found, [])
+
+    def test_comments_do_not_count_in_code(self):
+        self.assertEqual(words_in_names('int in_place; // told "place"', ["told", "place"], ["in place"]), [])
+        self.assertEqual(words_in_names("bool told_ = QueryPlace();", ["told", "place"], []), ["told", "place"])
 
     def test_code_quotes_and_phrases_do_not_count(self):
         self.assertEqual(words_in("`told` \"told\" [it](told.md), in place", ["told", "place"], ["in place"]), [])

@@ -149,7 +149,7 @@ TEST_F(OutputFileTest, NeverAFileThatTheProcessHasUsed) {
     EXPECT_EQ(content(name), ours("old"));
   }
   write("former", ours("old"));
-  EXPECT_EQ(read_former_output(at("former"), rules(), ExitCode::usage), ours("old"));
+  EXPECT_EQ(read_previous_output(at("former"), rules(), ExitCode::usage), ours("old"));
   make(at("former"), rules());  // it was read to be written anew
   EXPECT_EQ(content("former"), ours());
   read_file(at("former"), ExitCode::data);

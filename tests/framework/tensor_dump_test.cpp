@@ -249,7 +249,7 @@ TEST_F(Dump, ComparisonsNamePlaceRanksAndShapes) {
   const DumpComparison comparison = compare_dumps(a, b, default_tolerance(a.index(), b.index()));
   ASSERT_NE(comparison.first(), nullptr);
   EXPECT_EQ(comparison.first()->name, "layer.1.x");
-  EXPECT_EQ(comparison.first()->place, "sequence 1, position 1, column 0");
+  EXPECT_EQ(comparison.first()->location, "sequence 1, position 1, column 0");
   EXPECT_EQ(comparison.first()->values.differing, 2);
   EXPECT_EQ(comparison.first()->rank_a, 1);
   EXPECT_EQ(comparison.first()->rank_b, 0);

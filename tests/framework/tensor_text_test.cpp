@@ -58,7 +58,7 @@ TEST_F(TensorComparisonTest, FindsTheFirstElementAndCountsTheRest) {
   EXPECT_EQ(found.b, -1.0);
   EXPECT_EQ(found.maximum, 4.5);
   EXPECT_EQ(found.greatest, 2.0);
-  EXPECT_EQ(place_text({2, 3}, found.first), "[0, 2]");
+  EXPECT_EQ(location_text({2, 3}, found.first), "[0, 2]");
 }
 
 TEST_F(TensorComparisonTest, ToleranceIsRelativeToTheMaximumOrAbsolute) {

@@ -180,20 +180,21 @@ TEST(AttentionAudit, FindsWhatIsNoNumberAndPassesOverWhatWasNone) {
   const Sequences sequences = random_sequences(config, 1, 20, /*documents=*/false, 5);
   on_ring(config, {.audit_rows = 8}, sequences, [&](RankModel& rank) {
     AttentionAudit& audit = rank.model.audit();
-    const auto departures = [&](const auto& broken) {
+    const auto differences = [&](const auto& broken) {
       audit.before_comparison = broken;
       audit.begin_step(3, 1, 0, 1, sequences.B, sequences.S);
       rank.train(sequences, sequences.denominator());
-      return audit.take_report().departures;
+      return audit.take_report().differences;
     };
     const double nan = std::numeric_limits<double>::quiet_NaN();
-    EXPECT_EQ(departures(nullptr), 0);
-    EXPECT_EQ(departures([&](AuditedTensor now, const AuditPlace& place, const TensorView& x) {
-                if (now == AuditedTensor::query_gradient) set_element(x, (place.token * 4 + place.head) * 16, nan);
+    EXPECT_EQ(differences(nullptr), 0);
+    EXPECT_EQ(differences([&](AuditedTensor now, const AuditLocation& location, const TensorView& x) {
+                if (now == AuditedTensor::query_gradient)
+                  set_element(x, (location.token * 4 + location.head) * 16, nan);
               }),
               8);
     fill(rank.stream, rank.parameters.weight(0), nan);  // the embedding: all of attention's inputs are none
-    EXPECT_EQ(departures(nullptr), 0);
+    EXPECT_EQ(differences(nullptr), 0);
   });
 }
 

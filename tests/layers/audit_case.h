@@ -31,20 +31,20 @@ inline ModelConfig audited_model(std::int64_t window = 0) {
 
 /// What the audits of many steps came to.
 struct Audits {
-  std::int64_t rows = 0, departures = 0;
+  std::int64_t rows = 0, differences = 0;
   std::array<double, audited_tensors> error{};
   std::string first;
 
   void add(const AuditReport& report) {
     const std::lock_guard lock(mutex);
     rows += report.rows;
-    departures += report.departures;
+    differences += report.differences;
     for (std::size_t i = 0; i < error.size(); ++i) error[i] = std::max(error[i], report.error[i]);
     if (report.first && first.empty()) {
-      const AuditDeparture& found = *report.first;
-      first =
-          fmt::format("{} of layer {}, head {}, position {}: {} and {}, bound {}", name_of(found.tensor),
-                      found.place.layer, found.place.head, found.place.position, found.run, found.exact, found.bound);
+      const AuditDifference& found = *report.first;
+      first = fmt::format("{} of layer {}, head {}, position {}: {} and {}, bound {}", name_of(found.tensor),
+                          found.location.layer, found.location.head, found.location.position, found.run, found.exact,
+                          found.bound);
     }
   }
   std::mutex mutex;
@@ -97,7 +97,7 @@ inline void expect_no_alarm(Device device, std::span<const DType> dtypes, std::i
     audit_steps(audited_model(),
                 {.ranks = 2, .layout = Layout::zigzag, .dtype = dtype, .device = device, .audit_rows = 32},
                 random_sequences(audited_model(), 1, longest, /*documents=*/false, 1), steps, audits);
-    EXPECT_EQ(audits.departures, 0) << name_of(dtype) << ": " << audits.first;
+    EXPECT_EQ(audits.differences, 0) << name_of(dtype) << ": " << audits.first;
     fmt::print("{}: {} rows; the largest error is", name_of(dtype), audits.rows);
     for (int i = 0; i < audited_tensors; ++i) {
       const double error = audits.error[static_cast<std::size_t>(i)];
@@ -161,12 +161,13 @@ inline void seed_flips(Device device, DType dtype, std::int64_t wanted) {
       const std::int64_t element = tensor == AuditedTensor::logsumexp ? 0 : draw(1, 16);
       double change = 0, bound = -1;
       int bit = -1;
-      audit.before_comparison = [&](AuditedTensor now, const AuditPlace& place, const TensorView& x) {
+      audit.before_comparison = [&](AuditedTensor now, const AuditLocation& location, const TensorView& x) {
         if (now != tensor || bit >= 0) return;
         bit = static_cast<int>(draw(2, 8 * size_of(x.dtype)));
-        const std::int64_t index = tensor == AuditedTensor::logsumexp
-                                       ? (place.sequence * 4 + place.head) * x.dim(2) + place.token
-                                       : ((place.sequence * x.dim(1) + place.token) * 4 + place.head) * 16 + element;
+        const std::int64_t index =
+            tensor == AuditedTensor::logsumexp
+                ? (location.sequence * 4 + location.head) * x.dim(2) + location.token
+                : ((location.sequence * x.dim(1) + location.token) * 4 + location.head) * 16 + element;
         change = flip(rank.stream, x, index, bit);
       };
       audit.compared = [&](AuditedTensor now, double, double of) {
@@ -176,7 +177,7 @@ inline void seed_flips(Device device, DType dtype, std::int64_t wanted) {
       rank.train(sequences, sequences.denominator());
       rank.stream.synchronize();
       rank.parameters.begin_step();  // gradients of a flip may be infinite
-      const bool found = audit.take_report().departures > 0;
+      const bool found = audit.take_report().differences > 0;
       ASSERT_GE(bit, 0);
       ASSERT_GE(bound, 0);
       const bool large = !(change <= 4 * bound);

@@ -90,10 +90,10 @@ std::vector<double> decoded_nll(const ModelConfig& config, int ranks, const Sequ
     rank.model.prefill(rank.batch, cache);
     Batch token(rank.allocator.host(), 1, 1, options.dtype);
     for (std::int64_t t = prompt; t < text.S; ++t) {
-      const auto place = static_cast<std::size_t>(t);
+      const auto location = static_cast<std::size_t>(t);
       token.B = token.T = 1;
       token.segments = {{t, 1, 1}};
-      token.tokens().as<std::int32_t>()[0] = text.tokens[place];
+      token.tokens().as<std::int32_t>()[0] = text.tokens[location];
       token.labels().as<std::int32_t>()[0] = -1;
       token.positions().as<std::int32_t>()[0] = static_cast<std::int32_t>(t);
       token.weights().as<double>()[0] = 0;
@@ -101,7 +101,7 @@ std::vector<double> decoded_nll(const ModelConfig& config, int ranks, const Sequ
       if (self != 0) continue;
       double sum = 0;
       for (std::int64_t v = 0; v < config.vocab_size; ++v) sum += std::exp(logits.as<double>()[v]);
-      nll.push_back(std::log(sum) - logits.as<double>()[text.labels[place]]);
+      nll.push_back(std::log(sum) - logits.as<double>()[text.labels[location]]);
     }
     if (self != 0) return;
     for (const PlannedTensor& tensor : rank.allocator.live()) {
@@ -120,8 +120,8 @@ TEST(CacheOfAWindow, KeepsTheWindowAndDecodesWhatTheReferenceComputes) {
     config.attention_sinks = architecture != Architecture::llama && architecture != Architecture::olmo3;
     Sequences text = random_sequences(config, 1, 61, /*documents=*/false, 6);
     for (std::int64_t t = 0; t < text.S; ++t) {
-      const auto place = static_cast<std::size_t>(t);
-      text.labels[place] = t + 1 < text.S ? text.tokens[place + 1] : 0;
+      const auto location = static_cast<std::size_t>(t);
+      text.labels[location] = t + 1 < text.S ? text.tokens[location + 1] : 0;
     }
     const ReferencePass pass = reference_pass({model_spec(config), test_weights(make_parameter_table(config))}, text,
                                               /*denominator=*/1, /*backward=*/false);

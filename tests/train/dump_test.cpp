@@ -40,10 +40,10 @@ TEST_F(DumpedStep, IsTheSameOnEveryMeshAndLayout) {
   expect_there({"layer.1.gate", "layer.1.output", "final_norm", "logits", "nll", "grad.logits", "grad.layer.1.output"});
   expect_there({"grad.layer.0.activation", "grad.layer.0.query", "grad.layer.0.key", "grad.layer.0.value"});
   expect_there({"grad.embedding", "grad.model.layers.1.self_attn.q_proj.weight"});
-  const auto place = [&](const char* name) { return reader.find(name) - reader.index().tensors.data(); };
-  EXPECT_LT(place("layer.0.output"), place("layer.1.query")) << "in the order of the step";
-  EXPECT_LT(place("layer.1.output"), place("grad.layer.1.output"));
-  EXPECT_LT(place("grad.layer.1.query"), place("grad.layer.0.output"));
+  const auto location = [&](const char* name) { return reader.find(name) - reader.index().tensors.data(); };
+  EXPECT_LT(location("layer.0.output"), location("layer.1.query")) << "in the order of the step";
+  EXPECT_LT(location("layer.1.output"), location("grad.layer.1.output"));
+  EXPECT_LT(location("grad.layer.1.query"), location("grad.layer.0.output"));
 
   const std::vector<std::vector<std::string>> meshes{
       {"mesh.data=2", "mesh.sequence=3", "mesh.layout=striped"},
@@ -106,7 +106,7 @@ TEST_F(DumpedStep, LocatesAFaultOfALayer) {
   const DumpComparison comparison = compare_dumps(a, b, default_tolerance(a.index(), b.index()));
   ASSERT_NE(comparison.first(), nullptr);
   EXPECT_EQ(comparison.first()->name, "layer.1.query_projection");
-  EXPECT_EQ(comparison.first()->place, "sequence 0, position 0, column 5");
+  EXPECT_EQ(comparison.first()->location, "sequence 0, position 0, column 5");
   EXPECT_EQ(comparison.first()->values.a, -comparison.first()->values.b);
   EXPECT_EQ(comparison.first()->values.differing, 6 * 37);
 }

@@ -81,7 +81,7 @@ TrainOptions checked_run(const CheckOptions& options, std::vector<std::string>& 
 
 const CheckedTensor* CheckReport::first() const {
   const auto found =
-      std::ranges::find_if(tensors, [](const CheckedTensor& tensor) { return tensor.departure.has_value(); });
+      std::ranges::find_if(tensors, [](const CheckedTensor& tensor) { return tensor.difference.has_value(); });
   return found == tensors.end() ? nullptr : &*found;
 }
 
@@ -114,7 +114,7 @@ CheckReport check_run(const CheckOptions& options, const Log& log, Launcher& lau
     report.bounds = bound_text(config.training.dtype);
     start = std::chrono::steady_clock::now();
     report.tensors = check_step(run, DumpReader(run.dump.folder), result, [&](std::int64_t done) {
-      if (options.told) options.told(done, checked.training.global_batch_size);
+      if (options.progress) options.progress(done, checked.training.global_batch_size);
     });
     report.reference_seconds = seconds_since(start);
   };

@@ -17,7 +17,8 @@ struct CheckOptions {
   std::int64_t tokens = 0;  // of a sequence; 0: the config's
   std::int64_t layers = 0;  // 0: the config's
   bool keep = false;        // the dump
-  std::function<void(std::int64_t done, std::int64_t total)> told = {};  // how many sequences the reference has done
+  std::function<void(std::int64_t done, std::int64_t total)> progress =
+      {};  // how many sequences the reference has done
 };
 
 struct CheckReport {

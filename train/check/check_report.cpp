@@ -28,7 +28,7 @@ std::vector<Kind> kinds_of(const CheckReport& report) {
     if (kind == kinds.end()) kind = kinds.insert(kinds.end(), {name, 0, &tensor});
     ++kind->tensors;
     kind->mean_share = std::max(kind->mean_share, share_of_mean_bound(tensor));
-    kind->differs |= tensor.departure.has_value();
+    kind->differs |= tensor.difference.has_value();
     if (share_of_bound(tensor) > share_of_bound(*kind->worst)) kind->worst = &tensor;
   }
   return kinds;
@@ -44,18 +44,18 @@ std::string line_of(const Kind& kind, std::size_t width) {
 }
 
 std::string departure_text(const CheckedTensor& tensor) {
-  const CheckDeparture& departure = *tensor.departure;
-  if (departure.of_mean) {
+  const CheckDifference& difference = *tensor.difference;
+  if (difference.of_mean) {
     return fmt::format(
         "wrong: {} differs first, as a whole\n  along the reference the run is {} times as large, and the bound on its "
         "difference from 1 is {:.3g}; each element is within its own bound\n",
-        tensor.name, departure.run, *tensor.mean_bound);
+        tensor.name, difference.run, *tensor.mean_bound);
   }
   std::string text = fmt::format("wrong: {} differs first", tensor.name);
-  if (!departure.place.empty()) text += fmt::format(", at {}", departure.place);
-  if (departure.rank >= 0) text += fmt::format(", computed by rank {}", departure.rank);
+  if (!difference.location.empty()) text += fmt::format(", at {}", difference.location);
+  if (difference.rank >= 0) text += fmt::format(", computed by rank {}", difference.rank);
   return text + fmt::format("\n  the run has {}, the reference {}; they are {:.3g} apart, and the bound is {:.3g}\n",
-                            departure.run, departure.reference, std::abs(departure.run - departure.reference),
+                            difference.run, difference.reference, std::abs(difference.run - difference.reference),
                             tensor.bound);
 }
 
@@ -107,7 +107,7 @@ std::string check_report(const CheckReport& report) {
   if (first == nullptr) {
     return text + fmt::format("right: all {} tensors are within their bounds; {}\n", report.tensors.size(), times);
   }
-  const auto departing = std::ranges::count_if(report.tensors, [](const auto& t) { return t.departure.has_value(); });
+  const auto departing = std::ranges::count_if(report.tensors, [](const auto& t) { return t.difference.has_value(); });
   text += departure_text(*first);
   return text + fmt::format("  {} of {} tensors differ; the dump is in {}; {}\n", departing, report.tensors.size(),
                             report.dump, times);
@@ -131,11 +131,11 @@ nlohmann::ordered_json check_json(const CheckReport& report) {
       of_tensor["mean_error"] = *tensor.mean;
       of_tensor["mean_bound"] = *tensor.mean_bound;
     }
-    if (const auto& departure = tensor.departure) {
-      of_tensor["departure"] = {{"place", departure->place},
-                                {"rank", departure->rank},
-                                {"run", departure->run},
-                                {"reference", departure->reference}};
+    if (const auto& difference = tensor.difference) {
+      of_tensor["departure"] = {{"place", difference->location},
+                                {"rank", difference->rank},
+                                {"run", difference->run},
+                                {"reference", difference->reference}};
     }
     json["tensors"].push_back(std::move(of_tensor));
   }

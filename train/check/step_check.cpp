@@ -84,9 +84,9 @@ class Compared {
       tensor.mean_bound = std::max(of_reference, Rounding::safety_of_a_number * change / squares_);
     }
     if (const Record* const first = first_departure()) {
-      tensor.departure = {"", -1, first->run, first->exact};
+      tensor.difference = {"", -1, first->run, first->exact};
     } else if (tensor.mean && !(std::abs(*tensor.mean) <= *tensor.mean_bound)) {
-      tensor.departure = {"", -1, 1 + *tensor.mean, 1, /*of_mean=*/true};
+      tensor.difference = {"", -1, 1 + *tensor.mean, 1, /*of_mean=*/true};
     }
     return tensor;
   }
@@ -119,14 +119,14 @@ class StepCheck {
     rounded_losses_.resize(roundings_.size());
   }
 
-  std::vector<CheckedTensor> run(const std::function<void(std::int64_t done)>& told) {
+  std::vector<CheckedTensor> run(const std::function<void(std::int64_t done)>& progress) {
     const std::int64_t sequences = dump_.index().sequences;
     for (std::int64_t i = 0; i < sequences; ++i) {
       for (const double weight : reference_row(run_, dump_.index().step, i).weights) denominator_ += weight;
     }
     for (std::int64_t i = 0; i < sequences; ++i) {
       compare_sequence(i);
-      if (told) told(i + 1);
+      if (progress) progress(i + 1);
     }
     compare_loss();
     compare_gradients();
@@ -316,8 +316,8 @@ class StepCheck {
       add(tensor.name);
       tensors.back().untested = untested_.contains(tensor.name);
       if (const Compared::Record* const first = found->second.first_departure()) {
-        tensors.back().departure->place = place_of(dump_.index(), tensor, first->index);
-        tensors.back().departure->rank = dump_.rank_of(tensor, first->index);
+        tensors.back().difference->location = location_of(dump_.index(), tensor, first->index);
+        tensors.back().difference->rank = dump_.rank_of(tensor, first->index);
       }
       if (tensor.name == "nll") add("loss");
       if (tensor.name == last_gradient) {
@@ -346,8 +346,8 @@ class StepCheck {
 }  // namespace
 
 std::vector<CheckedTensor> check_step(const Run& run, const DumpReader& dump, const StepResult& result,
-                                      const std::function<void(std::int64_t done)>& told) {
-  return StepCheck(run, dump, result).run(told);
+                                      const std::function<void(std::int64_t done)>& progress) {
+  return StepCheck(run, dump, result).run(progress);
 }
 
 }  // namespace ringtrain

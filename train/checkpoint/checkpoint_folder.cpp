@@ -283,7 +283,7 @@ void CheckpointFolder::say_nothing_saved() const {
 }
 
 std::optional<Checkpoint> CheckpointFolder::newest_intact(const Warn& warn, const ModelDefinition& model) const {
-  std::set<std::int64_t> told;
+  std::set<std::int64_t> reported;
   using Found = std::optional<Checkpoint>;
   Found found = retry_while_deleted(path_, [&]() -> std::optional<Found> {
     const auto all = steps();
@@ -297,7 +297,7 @@ std::optional<Checkpoint> CheckpointFolder::newest_intact(const Warn& warn, cons
         throw;
       } catch (const Error& error) {
         last_problem = error.what();
-        if (told.insert(*step).second) warn(fmt::format("{}; trying the one before it", last_problem));
+        if (reported.insert(*step).second) warn(fmt::format("{}; trying the one before it", last_problem));
       }
     }
     if (!all.empty()) {
@@ -359,16 +359,16 @@ void CheckpointFolder::publish(std::int64_t step, const std::string& partial) co
   rename_path(partial, complete(step), ExitCode::checkpoint);
 }
 
-void CheckpointFolder::prune(std::int64_t keep, const CheckpointManifest& saved, std::set<std::string>& told,
+void CheckpointFolder::prune(std::int64_t keep, const CheckpointManifest& saved, std::set<std::string>& reported,
                              const Warn& warn) const {
-  const auto failure_told = [&](const auto& work) {
+  const auto warn_of_failure = [&](const auto& work) {
     try {
       work();
     } catch (const Error& error) {
       warn(fmt::format("what is no longer needed could not be deleted: {}", error.what()));
     }
   };
-  failure_told([&] {
+  warn_of_failure([&] {
     if (says_nothing_saved()) remove_tree(nothing_saved_path(), ExitCode::checkpoint);
   });
   std::vector<std::string> own;
@@ -377,12 +377,12 @@ void CheckpointFolder::prune(std::int64_t keep, const CheckpointManifest& saved,
     const std::string reason = why_not_of_run(path, saved);
     if (reason.empty()) {
       own.push_back(path);
-    } else if (told.insert(path).second) {
+    } else if (reported.insert(path).second) {
       warn(fmt::format("warning: {}: is not a checkpoint of this run: {}; it is kept: move it away", path, reason));
     }
   }
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < own.size(); ++i) {
-    failure_told([&] {
+    warn_of_failure([&] {
       const std::string& path = own[i];
       File lock = File::open(path + "/manifest.json", ExitCode::checkpoint);
       if (lock.try_lock() == LockState::taken) {

@@ -87,7 +87,8 @@ class CheckpointFolder {
   /// told and lasts until a later time. A failure to delete is told, not thrown. No more says that nothing was saved.
   /// What has a checkpoint's name and is none of this run (a user's folder, an export, another run's checkpoint, one
   /// with other files in it, one whose manifest is damaged) stays, does not count, and is told unless it is in `told`.
-  void prune(std::int64_t keep, const CheckpointManifest& saved, std::set<std::string>& told, const Warn& warn) const;
+  void prune(std::int64_t keep, const CheckpointManifest& saved, std::set<std::string>& reported,
+             const Warn& warn) const;
 
  private:
   std::string nothing_saved_path() const { return path_ + "/nothing-saved-yet"; }

@@ -7,13 +7,13 @@ namespace ringtrain {
 
 OffloadedUpdate::OffloadedUpdate(Allocator& allocator, Stream& stream, DType dtype, std::int64_t elements) {
   const std::int64_t piece = std::min(elements, piece_elements);
-  for (std::size_t i = 0; i < places_.size(); ++i) {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
     const auto make = [&](const std::string& what) {
       return allocator.make(Tag::workspace, fmt::format("optimizer piece {} {}", i, what), dtype, {piece});
     };
-    places_[i].w = make("weights");
-    places_[i].m = make("first moment");
-    places_[i].v = make("second moment");
+    slots_[i].w = make("weights");
+    slots_[i].m = make("first moment");
+    slots_[i].v = make("second moment");
   }
   if (allocator.planning()) return;
   coming_.set_stream(stream);
@@ -32,32 +32,32 @@ void OffloadedUpdate::run(Stream& stream, std::span<const AdamWSlice> slices, co
                              .g = slice.g.flat(begin, end),
                              .rounded = slice.rounded.empty() ? TensorView{} : slice.rounded.flat(begin, end),
                              .weight_decay = slice.weight_decay};
-      update(stream, places_[next++ % places_.size()], piece, hyper, begun);
+      update(stream, slots_[next++ % slots_.size()], piece, hyper, begun);
     }
   }
   going_.wait(gone_);
 }
 
-void OffloadedUpdate::update(Stream& stream, Place& place, const AdamWSlice& piece, const AdamW& hyper,
+void OffloadedUpdate::update(Stream& stream, Slot& slot, const AdamWSlice& piece, const AdamW& hyper,
                              const CopyStream::Event& begun) {
   const bool master = !piece.rounded.empty();  // else the weights are the model's, on the device
   AdamWSlice here = piece;
-  if (master) here.w = place.w.view().prefix(piece.w.shape);
-  here.m = place.m.view().prefix(piece.m.shape);
-  here.v = place.v.view().prefix(piece.v.shape);
+  if (master) here.w = slot.w.view().prefix(piece.w.shape);
+  here.m = slot.m.view().prefix(piece.m.shape);
+  here.v = slot.v.view().prefix(piece.v.shape);
 
   // One copy after the other, each way: the end of the last is the end of all.
   const CopyStream::Label fetch{.name = "optimizer state from host memory"};
   const CopyStream::Label send{.name = "optimizer state to host memory"};
-  if (master) coming_.copy(here.w, piece.w, begun, place.free, fetch);
-  coming_.copy(here.m, piece.m, begun, place.free, fetch);
-  coming_.wait(coming_.copy(here.v, piece.v, begun, place.free, fetch));
+  if (master) coming_.copy(here.w, piece.w, begun, slot.free, fetch);
+  coming_.copy(here.m, piece.m, begun, slot.free, fetch);
+  coming_.wait(coming_.copy(here.v, piece.v, begun, slot.free, fetch));
   adamw_update(stream, {&here, 1}, hyper);
   const CopyStream::Event updated = going_.record();
   if (master) going_.copy(piece.w, here.w, updated, {}, send);
   going_.copy(piece.m, here.m, updated, {}, send);
   gone_ = going_.copy(piece.v, here.v, updated, {}, send);
-  place.free = gone_;
+  slot.free = gone_;
 }
 
 }  // namespace ringtrain

@@ -26,14 +26,13 @@ class OffloadedUpdate {
   void run(Stream& stream, std::span<const AdamWSlice> slices, const AdamW& hyper);
 
  private:
-  struct Place {
+  struct Slot {
     Tensor w, m, v;
     CopyStream::Event free;  // after what took its last piece back
   };
-  void update(Stream& stream, Place& place, const AdamWSlice& piece, const AdamW& hyper,
-              const CopyStream::Event& begun);
+  void update(Stream& stream, Slot& slot, const AdamWSlice& piece, const AdamW& hyper, const CopyStream::Event& begun);
 
-  std::array<Place, 2> places_;
+  std::array<Slot, 2> slots_;
   CopyStream coming_, going_;
   CopyStream::Event gone_;  // after the last piece
 };

@@ -45,11 +45,11 @@ struct Export {
 std::vector<Export> tensors_of(const ModelSource& source, const ParameterTable& table) {
   const bool adapters = source.model.lora.on();
   const std::set<std::string> modules = adapters ? modules_to_save(source) : std::set<std::string>{};
-  const Places places = adapters ? Places(peft_place) : hugging_face_places(source.model);
+  const TensorLocations locations = adapters ? TensorLocations(peft_location) : hugging_face_locations(source.model);
   std::vector<Export> tensors;
   for (const Parameter* parameter : in_class_order(source.model, table)) {
     if (adapters && !in_peft_folder(*parameter, modules)) continue;
-    TensorPlace place = places(*parameter);
+    TensorLocation place = locations(*parameter);
     const auto same = std::ranges::find(tensors, place.name, &Export::name);
     if (same == tensors.end()) {
       tensors.push_back({std::move(place.name), std::move(place.shape), place.transposed, {parameter}});

@@ -48,9 +48,9 @@ std::vector<Module> modules_of(const ModelConfig& model) {
 
 /// Our names are those of a module, within the layers after "model.layers.N.", and ".weight" or ".bias". top, layers:
 /// what their names begin with outside and inside of the layers.
-TensorPlace place_of(const Parameter& parameter, const std::vector<Module>& modules, const std::string& top,
-                     const std::string& layers) {
-  TensorPlace place{.name = parameter.name, .shape = shape_of(parameter)};
+TensorLocation place_of(const Parameter& parameter, const std::vector<Module>& modules, const std::string& top,
+                        const std::string& layers) {
+  TensorLocation place{.name = parameter.name, .shape = shape_of(parameter)};
   const std::size_t dot = parameter.name.rfind('.');
   const std::string module = parameter.name.substr(0, dot), kind = parameter.name.substr(dot);
   const auto own = std::ranges::find_if(modules, [&](const Module& one) { return module.ends_with(one.ours); });
@@ -73,7 +73,7 @@ TensorPlace place_of(const Parameter& parameter, const std::vector<Module>& modu
 
 }  // namespace
 
-Places hugging_face_places(const ModelConfig& model, bool prefixed) {
+TensorLocations hugging_face_locations(const ModelConfig& model, bool prefixed) {
   const bool rotary = family_of(model.architecture).rotary;
   const std::string top = prefixed ? "transformer." : "", layers = rotary ? std::string(layer_prefix) : top + "h.";
   return [modules = modules_of(model), top, layers](const Parameter& parameter) {

@@ -14,7 +14,7 @@ struct ModelConfig;
 
 /// Returns where the parameters of a model lie. prefixed: GPT-2's names begin with "transformer.", as all files have it
 /// but the original one of 2019.
-Places hugging_face_places(const ModelConfig& model, bool prefixed = true);
+TensorLocations hugging_face_locations(const ModelConfig& model, bool prefixed = true);
 
 /// Returns whether a tensor is a constant that old files hold beside the weights, and that nobody needs: rotary
 /// frequencies, causal masks.

@@ -74,7 +74,7 @@ ModelSource open_hugging_face_folder(const std::string& folder) {
   PlacedModel placed;
   placed.stored = read_safetensors_folder(folder);
   const bool prefixed = placed.stored.find("transformer.wte.weight") != nullptr;
-  placed.places = hugging_face_places(source.model, prefixed);
+  placed.locations = hugging_face_locations(source.model, prefixed);
   placed.is_constant = is_constant_buffer;
   if (source.model.tie_word_embeddings) placed.tied_head = "lm_head.weight";
   const ParameterTable table = make_parameter_table(source.model);
@@ -186,7 +186,7 @@ ModelSource model_of(Checkpoint checkpoint) {
     for (const Parameter& parameter : table.all()) {
       if (parameter.saved) own.insert(parameter.name);
     }
-    source = beside(open_base(*checkpoint.manifest.base, checkpoint.path), std::move(source), std::move(own));
+    source = with_adapters(open_base(*checkpoint.manifest.base, checkpoint.path), std::move(source), std::move(own));
   }
   source.checkpoint = std::move(checkpoint);
   return source;
@@ -214,7 +214,7 @@ ModelSource open_base_model(const std::string& path, const std::string& of) {
   }
 }
 
-bool has_sizes_alone(const std::string& path) {
+bool has_only_sizes(const std::string& path) {
   return is_hugging_face_folder(path) && !is_peft_folder(path) && !holds_safetensors(path);
 }
 
@@ -224,7 +224,7 @@ ModelReader model_reader(const std::function<void(const std::string&)>& log) {
       for (const std::string& line : source.logs) log(line);
       return source.model;
     };
-    return has_sizes_alone(path) ? logged(read_hugging_face_config(path)) : logged(open_model(path));
+    return has_only_sizes(path) ? logged(read_hugging_face_config(path)) : logged(open_model(path));
   };
 }
 

@@ -66,7 +66,7 @@ ModelSource open_model(const std::string& path, const ModelDefinition& definitio
 ModelSource open_base_model(const std::string& path, const std::string& of);
 
 /// Returns whether path is a Hugging Face folder with a config.json but without weights, which gives sizes alone.
-bool has_sizes_alone(const std::string& path);
+bool has_only_sizes(const std::string& path);
 
 /// Returns the reader of a config's model.from, for read_config, whose logs go to log: open_model(), but for a folder
 /// that has sizes alone.

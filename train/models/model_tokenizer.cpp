@@ -29,7 +29,7 @@ std::string own_tokenizer_hash(const ModelSource& source, std::optional<std::str
 /// Returns the tokenizer that the data of a run were made with, as carry_tokenizer() takes it; "" if it is not there.
 /// Sets *remark where it stands beside the data and is another one, or none that can be read.
 std::string tokenizer_of_data(const Corpus& corpus, std::optional<std::string>& remark) {
-  const std::string hash = corpus.tokenizer_hash(), folder = tokenizer_beside(corpus.files.front()->path());
+  const std::string hash = corpus.tokenizer_hash(), folder = tokenizer_of_token_file(corpus.files.front()->path());
   if (hash == read_tokenizer_identity("bytes")) return "bytes";
   if (hash.empty() || !is_directory(folder)) return "";
   try {
@@ -80,7 +80,7 @@ std::string tokenizer_identity(const ModelSource& source) {
   return source.checkpoint ? source.checkpoint->manifest.tokenizer_hash : own_tokenizer_hash(source, remark);
 }
 
-std::string tokenizer_beside(const std::string& token_file) {
+std::string tokenizer_of_token_file(const std::string& token_file) {
   return token_file + ".tokenizer";
 }
 
@@ -90,7 +90,7 @@ std::optional<std::string> keep_tokenizer(const ModelSource* source, const Corpu
   if (path_exists(folder)) return std::nullopt;
   EndIds ids = source ? source->ends : EndIds{};
   ids.add({{}, {corpus.files.front()->end_of_document()}});
-  ids.add(read_generation_config(tokenizer_beside(corpus.files.front()->path())));
+  ids.add(read_generation_config(tokenizer_of_token_file(corpus.files.front()->path())));
   std::optional<std::string> remark;
   // That of the data first, for it may have a chat template that the model's does not have.
   std::string from = tokenizer_of_data(corpus, remark);

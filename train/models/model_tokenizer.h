@@ -29,7 +29,7 @@ std::unique_ptr<Tokenizer> load_model_tokenizer(const ModelSource& source);
 std::string tokenizer_identity(const ModelSource& source);
 
 /// Returns the folder beside a token file where `prepare` keeps its tokenizer's files.
-std::string tokenizer_beside(const std::string& token_file);
+std::string tokenizer_of_token_file(const std::string& token_file);
 
 /// Keeps the tokenizer of a run in its folder, unless it is there already, and what ends its texts: that of the model
 /// that the run begins with (null: of none), else that of its data. Returns a sentence if it cannot be kept. Throws

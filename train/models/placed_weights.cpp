@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t band_elements = std::int64_t{2} << 20;
 
-const StoredTensor& tensor_at(const PlacedModel& model, const TensorPlace& place) {
+const StoredTensor& tensor_at(const PlacedModel& model, const TensorLocation& place) {
   const StoredTensor* const tensor = model.stored.find(place.name);
   if (!tensor) {
     fail(ExitCode::checkpoint, "{}: has no tensor {}, which this model needs{}", model.source, place.name,
@@ -56,7 +56,7 @@ class PlacedWeights {
       : model_(std::move(model)), reader_(model_->stored) {}
 
   void read(const Parameter& parameter, std::int64_t begin, const TensorView& to) {
-    const TensorPlace place = model_->places(parameter);
+    const TensorLocation place = model_->locations(parameter);
     const StoredTensor& tensor = tensor_at(*model_, place);
     dispatch_float(to.dtype, [&]<class Real>() {
       if (place.transposed) {
@@ -92,7 +92,7 @@ class PlacedWeights {
   }
 
   template <class Real>
-  void read_transposed(const StoredTensor& tensor, const TensorPlace& place, std::int64_t rows, std::int64_t begin,
+  void read_transposed(const StoredTensor& tensor, const TensorLocation& place, std::int64_t rows, std::int64_t begin,
                        std::int64_t count, Real* to) {
     const std::int64_t in = tensor.shape[0];
     while (count > 0) {
@@ -115,14 +115,14 @@ class PlacedWeights {
 
 void check_placed_model(const PlacedModel& model, const ParameterTable& table) {
   std::set<std::string, std::less<>> used;
-  for (const Parameter& parameter : table.all()) used.insert(tensor_at(model, model.places(parameter)).name);
+  for (const Parameter& parameter : table.all()) used.insert(tensor_at(model, model.locations(parameter)).name);
   for (const auto& [name, tensor] : model.stored.tensors) {
     if (used.contains(name) || model.is_constant(name)) continue;
     if (name != model.tied_head) {
       fail(ExitCode::checkpoint, "{}: has {}, which a model of this config does not: it would be ignored",
            model.stored.files[tensor.file], plain_text(name));
     }
-    require_equal_head(model, tensor_at(model, model.places(table[0])), tensor);
+    require_equal_head(model, tensor_at(model, model.locations(table[0])), tensor);
   }
 }
 

@@ -21,7 +21,7 @@ namespace ringtrain {
 /// rank has a reader of its own. No communication. In every format, weights have our global names.
 using WeightReader = std::function<void(const Parameter& parameter, std::int64_t begin, const TensorView& to)>;
 
-struct TensorPlace {
+struct TensorLocation {
   std::string name;
   std::vector<std::int64_t> shape;  // of the tensor
   // false: the parameter is a run of the tensor's elements. true: the tensor is [in, out ...], and the parameter
@@ -31,7 +31,7 @@ struct TensorPlace {
 };
 
 /// Returns the place of a parameter.
-using Places = std::function<TensorPlace(const Parameter&)>;
+using TensorLocations = std::function<TensorLocation(const Parameter&)>;
 
 /// Returns the shape of a parameter.
 inline std::vector<std::int64_t> shape_of(const Parameter& parameter) {
@@ -44,7 +44,7 @@ inline std::vector<std::int64_t> shape_of(const Parameter& parameter) {
 struct PlacedModel {
   std::string source;
   StoredTensors stored;
-  Places places;
+  TensorLocations locations;
   std::string tied_head;  // the name that the head's matrix would have, of a model whose head is the token embedding
   std::function<bool(std::string_view name)> is_constant;  // which tensors are none of the model's weights
 };

@@ -40,7 +40,7 @@ void add_run_flags(CommandLine& app, CheckFlags& flags) {
   app.add_option("--init-from", options.train.start.init_from, "PATH", "begin with these weights, as of train");
   app.add_tokens("--seq-len", options.tokens, "N", "cut the sequences to N tokens: the reference's time grows with N^2")
       ->check(at_least(1));
-  app.add_former_name("--seq-len", "--tokens");
+  app.add_old_name("--seq-len", "--tokens");
   app.add_option("--layers", options.layers, "K", "cut the model to its first K layers")->check(at_least(1));
   app.add_option("--steps", options.train.dump.step, "N", "do N steps, and check the last of them")->check(at_least(1));
   app.add_option("--dump", options.train.dump.folder, "DIR",
@@ -97,7 +97,7 @@ int compare_pair(const CheckFlags& flags) {
 /// Runs the check, and shows its progress. What it returns is rank 0's.
 CheckReport run_check(CheckOptions options, const Log& log, Launcher& launcher) {
   std::optional<Progress> progress;
-  options.told = [&](std::int64_t done, std::int64_t total) {
+  options.progress = [&](std::int64_t done, std::int64_t total) {
     if (!progress) progress.emplace("check", total);
     progress->update(done, "sequences of the reference", 0);
   };

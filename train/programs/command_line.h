@@ -161,18 +161,18 @@ class CommandLine : public CLI::App {
     add_option_function<std::string>(name, refuse)->expected(0, 1)->group("");
   }
   /// Lets a flag go by its former name, too, until version 0.3: "--seq-len", "--tokens".
-  void add_former_name(const std::string& name, const std::string& former) { present_names_[former] = name; }
+  void add_old_name(const std::string& name, const std::string& old_name) { present_names_[old_name] = name; }
   /// Returns the arguments behind the program's name with each former name replaced. tells: whether to say so.
   std::vector<std::string> in_present_names(int argc, char** argv, bool tells) const {
     std::vector<std::string> arguments(argv + 1, argv + argc);
     for (std::string& argument : arguments) {
       const auto renamed = present_names_.find(argument.substr(0, argument.find('=')));
       if (renamed == present_names_.end()) continue;
-      const auto& [former, name] = *renamed;
-      argument.replace(0, former.size(), name);
+      const auto& [old_name, name] = *renamed;
+      argument.replace(0, old_name.size(), name);
       if (!tells) continue;
       write_message(stderr, fmt::format("{}: {} is called {} now; the old name works until version 0.3\n", get_name(),
-                                        former, name));
+                                        old_name, name));
     }
     return arguments;
   }

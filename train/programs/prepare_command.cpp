@@ -271,7 +271,7 @@ void prepare_text_corpus(PrepareFlags& flags) {
   set_tokenizer(flags, *tokenizer);
   std::optional<OutputFolder> kept;
   if (flags.tokenizer != "bytes") {
-    kept.emplace(tokenizer_beside(flags.file.output), ExitCode::usage);
+    kept.emplace(tokenizer_of_token_file(flags.file.output), ExitCode::usage);
     const EndIds ends{{}, {flags.text.document_end}};
     carry_tokenizer(flags.tokenizer, kept->content(), ends, OwnGeneration::left, ExitCode::usage);
   }
@@ -286,7 +286,7 @@ void prepare_text_corpus(PrepareFlags& flags) {
         static_cast<double>(summary.bytes) / static_cast<double>(summary.tokens - summary.documents),
         summary.sources_hash);
   print_learned(summary);
-  if (kept) print("  kept in", "{}", tokenizer_beside(flags.file.output));
+  if (kept) print("  kept in", "{}", tokenizer_of_token_file(flags.file.output));
   print_left_out(sources, summary);
   if (summary.validation_documents == 0 && flags.file.validation_fraction > 0) {
     print("log", "a single document cannot be split: there is no validation part");

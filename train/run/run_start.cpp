@@ -261,7 +261,7 @@ RunStart choose_start(const StartRequest& request, const RunFolder& folder, cons
   }
   RunStart start;
   const std::string weights = weights_of_new_run(request, config.model);
-  if (use == ConfigUse::plan && !weights.empty() && has_sizes_alone(weights)) {
+  if (use == ConfigUse::plan && !weights.empty() && has_only_sizes(weights)) {
     log(fmt::format("{} has no weights, which the run will need", weights));
   } else if (!weights.empty()) {
     ModelSource source = open_model(weights, model);

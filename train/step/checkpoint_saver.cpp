@@ -241,7 +241,7 @@ void CheckpointSaver::publish(Save& save) {
   write_and_sync(partial + "/manifest.json", to_json(manifest));
   sync_directory(partial, ExitCode::checkpoint);
   checkpoints.publish(manifest.step, partial);
-  checkpoints.prune(run_.config.checkpoint.keep, manifest, left_alone_,
+  checkpoints.prune(run_.config.checkpoint.keep, manifest, reported_,
                     [&](const std::string& line) { save.prune_logs.push_back(line); });
 }
 

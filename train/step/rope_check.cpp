@@ -82,28 +82,28 @@ std::vector<std::string> check_rope(const RunSteps& run, const Corpus& corpus, R
   const Span span(state.stream.trace(), "check of the rope");
   FirstPass first_pass(state, fmt::format("check of the rope at {} tokens", tokens));
   state.use_rope(known.model);
-  const auto alone = loss_of_ends(run, corpus, state, step, {.tokens = tokens, .whole = false});
+  const auto separate = loss_of_ends(run, corpus, state, step, {.tokens = tokens, .whole = false});
   state.use_rope(config.model);
   const auto behind = loss_of_ends(run, corpus, state, step, {.tokens = tokens, .whole = true});
   first_pass.end();
-  if (!alone || !behind) return {};
+  if (!separate || !behind) return {};
   std::vector<std::string> lines{
       fmt::format("the last {} of {} tokens, before any step: loss {:.4f} after the others, {:.4f} without them; "
                   "measured in {:.1f} s",
-                  tokens, config.training.seq_len, *behind, *alone, seconds_since(start))};
-  const std::string warning = rope_warning({.tokens = tokens, .alone = *alone, .behind = *behind}, config, known);
+                  tokens, config.training.seq_len, *behind, *separate, seconds_since(start))};
+  const std::string warning = rope_warning({.tokens = tokens, .separate = *separate, .behind = *behind}, config, known);
   if (!warning.empty()) lines.push_back(warning);
   return lines;
 }
 
 std::string rope_warning(const RopeCheck& check, const Config& config, const KnownRope& known) {
-  if (!(check.behind > check.alone + most_nats)) return "";
+  if (!(check.behind > check.separate + most_nats)) return "";
   const std::int64_t length = config.training.seq_len;
   const std::string meant = known.length > 0 ? fmt::format(" and were made for {} tokens", known.length) : "";
   return fmt::format(
       "warning: the rope looks wrong: at the end of {} tokens the loss is {:.3f}, {:.3f} nats above the {:.3f} of the "
       "same {} tokens without the others; this run has {}, its weights were trained with {}{}; {}",
-      length, check.behind, check.behind - check.alone, check.alone, check.tokens, rope_text(config.model),
+      length, check.behind, check.behind - check.separate, check.separate, check.tokens, rope_text(config.model),
       rope_text(known.model), meant, todo(length, known));
 }
 

@@ -25,7 +25,7 @@ struct KnownRope {
 /// What both ways give for the same targets.
 struct RopeCheck {
   std::int64_t tokens = 0;  // of each sequence, the last ones
-  double alone = 0;         // their loss as short sequences with known rotary positions, in nats a token
+  double separate = 0;      // their loss as short sequences with known rotary positions, in nats a token
   double behind = 0;        // their loss behind the rest of their sequence, with the run's
 };
 

@@ -18,14 +18,14 @@ namespace ringtrain {
 
 namespace {
 
-std::string described(const RunSteps& run, const RankState& state, std::int64_t step, const AuditDeparture& found) {
-  const AuditPlace& place = found.place;
+std::string described(const RunSteps& run, const RankState& state, std::int64_t step, const AuditDifference& found) {
+  const AuditLocation& location = found.location;
   return fmt::format(
       "layer.{}.{} differs at head {}, sequence {}, position {}, element {}, computed by rank {} on {}{}: the run has "
       "{:.9g}, computed again in double it is {:.9g}; they are {:.3g} apart, and the bound is {:.3g}",
-      place.layer, name_of(found.tensor), place.head,
-      run.sequence_in_step(step, state.mesh.data_index(state.rank), place.micro) + place.sequence, place.position,
-      found.element, state.rank, state.allocator.device().name(),
+      location.layer, name_of(found.tensor), location.head,
+      run.sequence_in_step(step, state.mesh.data_index(state.rank), location.micro) + location.sequence,
+      location.position, found.element, state.rank, state.allocator.device().name(),
       found.recomputed ? ", in the forward that backward recomputes" : "", found.run, found.exact,
       std::abs(found.run - found.exact), found.bound);
 }
@@ -45,17 +45,17 @@ void begin_audit(const RunSteps& run, RankState& state, std::int64_t step) {
 
 StepAudit end_audit(const RunSteps& run, RankState& state, std::int64_t step) {
   const AuditReport own = state.model->audit().take_report();
-  std::vector<double> numbers{static_cast<double>(own.rows), static_cast<double>(own.departures)};
+  std::vector<double> numbers{static_cast<double>(own.rows), static_cast<double>(own.differences)};
   numbers.insert(numbers.end(), own.error.begin(), own.error.end());
   const std::vector<double> all = all_gather(*state.world, numbers, {"audit of attention"});
   StepAudit audit;
   audit.error.resize(audited_tensors);
   for (std::size_t at = 0; at < all.size(); at += numbers.size()) {
     audit.rows += static_cast<std::int64_t>(all[at]);
-    audit.departures += static_cast<std::int64_t>(all[at + 1]);
+    audit.differences += static_cast<std::int64_t>(all[at + 1]);
     for (std::size_t i = 0; i < audit.error.size(); ++i) audit.error[i] = std::max(audit.error[i], all[at + 2 + i]);
   }
-  if (audit.departures == 0) return audit;
+  if (audit.differences == 0) return audit;
   const auto first = shared_error(
       *state.world,
       own.first ? std::optional(Error(ExitCode::numeric, described(run, state, step, *own.first))) : std::nullopt,
@@ -64,13 +64,13 @@ StepAudit end_audit(const RunSteps& run, RankState& state, std::int64_t step) {
   audit.sentence = fmt::format(
       "step {}: the audit of attention found {} of {} wrong: {}{}; repeat the step with check, and test the device "
       "with gpu-check",
-      step, audit.departures, counted(audit.rows, "row"), first->what(),
+      step, audit.differences, counted(audit.rows, "row"), first->what(),
       audit.ends_run ? fmt::format("; weights and moments are still those of step {}", step - 1) : "");
   return audit;
 }
 
 nlohmann::ordered_json to_json(const StepAudit& audit) {
-  nlohmann::ordered_json json{{"rows", audit.rows}, {"departures", audit.departures}};
+  nlohmann::ordered_json json{{"rows", audit.rows}, {"departures", audit.differences}};
   for (int i = 0; i < audited_tensors; ++i) {
     json["error"][name_of(static_cast<AuditedTensor>(i))] = six_digits(audit.error[static_cast<std::size_t>(i)]);
   }

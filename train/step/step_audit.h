@@ -12,9 +12,9 @@ class RankState;  // train/engine/rank_state.h
 struct RunSteps;  // train/run/run_steps.h
 
 struct StepAudit {
-  std::int64_t rows = 0, departures = 0;  // of all ranks
-  std::vector<double> error;              // the largest, as a part of its bound, by AuditedTensor
-  std::string sentence;                   // what differs; "": nothing
+  std::int64_t rows = 0, differences = 0;  // of all ranks
+  std::vector<double> error;               // the largest, as a part of its bound, by AuditedTensor
+  std::string sentence;                    // what differs; "": nothing
   bool ends_run = false;
 };
 

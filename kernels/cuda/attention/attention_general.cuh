@@ -31,7 +31,7 @@ using Pairs = float[C::tile][C::tile + 1];
 
 /// Where this thread stands: `row` of its tile, the sub-th thread of it.
 template <class C>
-struct Place {
+struct ThreadPosition {
   int row = static_cast<int>(threadIdx.x) / C::per_row, sub = static_cast<int>(threadIdx.x) % C::per_row;
 };
 

@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(C::threads, 1) key_kernel(const __grid_constan
   const int G = static_cast<int>(call.shape.G), group = H / G;
   const int g = static_cast<int>(blockIdx.x % G), b = static_cast<int>(blockIdx.x / G % B);
   const Tile tile = tile_at(call.keys, C::tile, static_cast<int>(blockIdx.x / G / B));
-  const Place<C> at;
+  const ThreadPosition<C> at;
   if (threadIdx.x < 32) {
     find_tiles(shared.seen, call.keys, tile, call.queries, C::tile, queries_that_see(call.shape.mask, tile.positions()),
                b);
@@ -107,7 +107,7 @@ template <class T, class C, bool Capped>
 __global__ void __launch_bounds__(C::threads, 1) query_kernel(const __grid_constant__ BackwardCall<T> call) {
   BackwardShared<C>& shared = *dynamic_shared<BackwardShared<C>>();
   const auto [H, G, D, b, g, tile, row, q] = take_queries<C>(call, shared.seen);
-  const Place<C> at;
+  const ThreadPosition<C> at;
   __syncthreads();
   TileCursor cursor = TileCursor::before_last(call.keys, shared.seen);
   if (!cursor.next(shared.seen)) return;

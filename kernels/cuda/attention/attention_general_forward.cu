@@ -86,7 +86,7 @@ template <class T, class C, bool Capped>
 __global__ void __launch_bounds__(C::threads, 1) forward_kernel(const __grid_constant__ ForwardCall<T> call) {
   ForwardShared<C>& shared = *dynamic_shared<ForwardShared<C>>();
   const auto [H, G, D, b, g, tile, first_row, first_element] = take_queries<C>(call, shared.seen);
-  const Place<C> at;
+  const ThreadPosition<C> at;
   load_rows<C>(shared.q, call.q + first_element, std::int64_t{H} * D, tile.count, D);
   __syncthreads();
   TileCursor cursor = TileCursor::before_last(call.keys, shared.seen);

@@ -20,7 +20,7 @@ using bf16 = __nv_bfloat16;
 
 /// Returns the place of element 8 * chunk of a row, in elements, of a tile whose rows have `Columns` elements.
 template <int Columns>
-__device__ __forceinline__ int place(int row, int chunk) {
+__device__ __forceinline__ int swizzled_offset(int row, int chunk) {
   static_assert(Columns >= 32 && Columns % 32 == 0);
   if constexpr (Columns == 32) return row * 32 + ((chunk ^ ((row >> 1) & 3)) << 3);
   return row * Columns + ((chunk ^ (row & 7)) << 3);
@@ -37,7 +37,7 @@ __device__ __forceinline__ void copy_tile(bf16* tile, const bf16* global, std::i
 #pragma unroll
   for (int i = 0; i < Rows / rows_at_once; ++i) {
     const int at = row + i * rows_at_once;
-    cp_async_16(tile + place<Columns>(at, chunk), from, at < valid);
+    cp_async_16(tile + swizzled_offset<Columns>(at, chunk), from, at < valid);
     from += rows_at_once * stride;
   }
 }
@@ -48,7 +48,7 @@ __device__ __forceinline__ void copy_tile(bf16* tile, const bf16* global, std::i
 // of the lane's own place, which is one register for a whole kernel, and put back by one exclusive-or.
 template <int Columns>
 __device__ __forceinline__ const bf16* named(const bf16* tile, int row, int chunk, int lane_row, int lane_chunk) {
-  return tile + row * Columns + (place<Columns>(lane_row, lane_chunk) ^ (chunk << 3));
+  return tile + row * Columns + (swizzled_offset<Columns>(lane_row, lane_chunk) ^ (chunk << 3));
 }
 
 /// a: the tile's rows are the rows of a.

@@ -239,7 +239,7 @@ __device__ __forceinline__ void store_score_gradients(bf16* ds, const std::uint3
   for (int step = 0; step < C::query_tile / 16; ++step) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      bf16* const to = ds + place<C::query_tile>(key + i % 2 * 8, 2 * step + i / 2) + 2 * (lane % 4);
+      bf16* const to = ds + swizzled_offset<C::query_tile>(key + i % 2 * 8, 2 * step + i / 2) + 2 * (lane % 4);
       *reinterpret_cast<std::uint32_t*>(to) = p[step][i];
     }
   }

@@ -215,7 +215,7 @@ __device__ __forceinline__ void store_state(WarpState<D>& state, const ForwardCa
 #pragma unroll
         for (int n = 0; n < D / 8; ++n) {
           const std::uint32_t pair = packed(state.o[r][n][2 * half] * inverse, state.o[r][n][2 * half + 1] * inverse);
-          *reinterpret_cast<std::uint32_t*>(staging + place<D>(row, n) + 2 * (lane % 4)) = pair;
+          *reinterpret_cast<std::uint32_t*>(staging + swizzled_offset<D>(row, n) + 2 * (lane % 4)) = pair;
         }
         continue;
       }
@@ -239,7 +239,7 @@ __device__ __forceinline__ void store_state(WarpState<D>& state, const ForwardCa
     const int row = warp * warp_rows + i + lane / chunks, chunk = lane % chunks;
     if (row >= work.tile.count) continue;
     *reinterpret_cast<uint4*>(call.out + work.o_begin + row * stride + 8 * chunk) =
-        *reinterpret_cast<const uint4*>(staging + place<D>(row, chunk));
+        *reinterpret_cast<const uint4*>(staging + swizzled_offset<D>(row, chunk));
   }
 }
 

@@ -12,10 +12,10 @@
 namespace ringtrain::testing {
 namespace {
 
-using Kind = ActSide::Kind;
+using Kind = OperationSide::Kind;
 using std::chrono_literals::operator""ms;
 
-std::future<void> begin_aside(Lockstep& lockstep, int rank, std::vector<ActSide> sides) {
+std::future<void> begin_aside(Lockstep& lockstep, int rank, std::vector<OperationSide> sides) {
   return std::async(std::launch::async, [&lockstep, rank, sides] { lockstep.begin(rank, sides, [] {}); });
 }
 

@@ -18,11 +18,13 @@ class Audit : public TextTest {
   Outcome run_broken(const Config& settings, const std::string& output, AuditedTensor tensor, double by) const {
     return run_with({.config = settings, .output = at(output)}, [=](RankState& state, std::int64_t) {
       if (state.rank != 3) return;
-      state.model->audit().before_comparison = [=](AuditedTensor now, const AuditPlace& place, const TensorView& x) {
+      state.model->audit().before_comparison = [=](AuditedTensor now, const AuditLocation& location,
+                                                   const TensorView& x) {
         if (now != tensor) return;
-        const std::int64_t row = tensor == AuditedTensor::logsumexp
-                                     ? (place.sequence * x.dim(1) + place.head) * x.dim(2) + place.token
-                                     : ((place.sequence * x.dim(1) + place.token) * x.dim(2) + place.head) * x.dim(3);
+        const std::int64_t row =
+            tensor == AuditedTensor::logsumexp
+                ? (location.sequence * x.dim(1) + location.head) * x.dim(2) + location.token
+                : ((location.sequence * x.dim(1) + location.token) * x.dim(2) + location.head) * x.dim(3);
         x.as<double>()[row] += by;
       };
     });
@@ -56,10 +58,10 @@ TEST_F(Audit, WarnTellsAndGoesOn) {
   ::testing::internal::CaptureStderr();
   const Outcome outcome =
       run_broken(config({"training.audit.on_failure=warn"}), "run", AuditedTensor::query_gradient, 1e-9);
-  const std::string told = ::testing::internal::GetCapturedStderr();
+  const std::string progress = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(outcome.code, ExitCode::done);
-  EXPECT_TRUE(holds(told, "warning: step 3: the audit of attention found"));
-  EXPECT_TRUE(holds(told, "warning: step 6: the audit of attention found"));
+  EXPECT_TRUE(holds(progress, "warning: step 3: the audit of attention found"));
+  EXPECT_TRUE(holds(progress, "warning: step 6: the audit of attention found"));
   const auto lines = metrics("run");
   ASSERT_EQ(lines.size(), 6U);
   for (const auto& line : lines) {

@@ -186,7 +186,7 @@ TEST_F(CheckedRun, WithFourTimesTheBoundInAnyOneTensorIsWrong) {
   const std::vector<CheckedTensor> right = check_step(run, DumpReader(at("dump")), result);
   EXPECT_GT(right.size(), 100U);
   for (const CheckedTensor& tensor : right) {
-    ASSERT_FALSE(tensor.departure) << tensor.name;
+    ASSERT_FALSE(tensor.difference) << tensor.name;
     const bool whole = tensor.name.starts_with("input.");
     const double by = tensor.bound > 0 ? 4 * tensor.bound : whole ? 1 : 1e-15;
     StepResult changed = result;
@@ -198,7 +198,7 @@ TEST_F(CheckedRun, WithFourTimesTheBoundInAnyOneTensorIsWrong) {
     std::filesystem::copy(at("dump"), at("changed"));
     if (!number) add_to(at("changed"), tensor.name, by);
     const std::vector<CheckedTensor> found = check_step(run, DumpReader(at("changed")), changed);
-    const auto first = std::ranges::find_if(found, [](const CheckedTensor& t) { return t.departure.has_value(); });
+    const auto first = std::ranges::find_if(found, [](const CheckedTensor& t) { return t.difference.has_value(); });
     if (first == found.end()) {
       ADD_FAILURE() << tensor.name << " by " << by;
     } else {
@@ -243,8 +243,8 @@ TEST_F(CheckedRun, OfWhichAllElementsOfATensorAreALittleTooLargeIsWrong) {
     const CheckReport report = checked(by);
     ASSERT_NE(report.first(), nullptr);
     EXPECT_EQ(report.first()->name, gradient);
-    EXPECT_TRUE(report.first()->departure->of_mean);
-    EXPECT_NEAR(report.first()->departure->run, by, *found->mean_bound);
+    EXPECT_TRUE(report.first()->difference->of_mean);
+    EXPECT_NEAR(report.first()->difference->run, by, *found->mean_bound);
     EXPECT_LT(report.first()->largest, report.first()->bound);
     EXPECT_TRUE(holds(wrong(report), "up_proj.weight differs first, as a whole"));
   }
@@ -298,9 +298,10 @@ TEST_F(CheckedRun, NamesTheFaultItsRankAndBothValues) {
   const CheckedTensor* const first = report.first();
   ASSERT_NE(first, nullptr);
   EXPECT_EQ(first->name, "layer.1.query_projection");
-  EXPECT_EQ(first->departure->rank, 2);
-  EXPECT_EQ(first->departure->place, "sequence 0, position 10, column 5");  // rank 2 of a zigzag ring: 10 to 14, ...
-  EXPECT_NEAR(first->departure->run, -first->departure->reference, 1e-14);
+  EXPECT_EQ(first->difference->rank, 2);
+  EXPECT_EQ(first->difference->location,
+            "sequence 0, position 10, column 5");  // rank 2 of a zigzag ring: 10 to 14, ...
+  EXPECT_NEAR(first->difference->run, -first->difference->reference, 1e-14);
   EXPECT_TRUE(holds(wrong(report),
                     "wrong: layer.1.query_projection differs first, at sequence 0, position 10, column 5, computed "
                     "by rank 2\n  the run has "));

@@ -123,9 +123,9 @@ std::vector<double> nll_of(const ModelConfig& model, const Sequences& sequence) 
 std::vector<std::string> tensors_of(const ModelConfig& model) {
   std::vector<std::string> names;
   const ParameterTable table = make_parameter_table(model);
-  const Places places = hugging_face_places(model);
+  const TensorLocations places = hugging_face_locations(model);
   for (const Parameter& parameter : table.all()) {
-    const TensorPlace place = places(parameter);
+    const TensorLocation place = places(parameter);
     names.push_back(parameter.name + " " + place.name + " " + ::testing::PrintToString(place.shape));
   }
   return names;

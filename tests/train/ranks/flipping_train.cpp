@@ -25,16 +25,16 @@ struct Place {
 };
 
 /// attention: [B, T, H, D].
-void flip(const TensorView& attention, const Place& place) {
+void flip(const TensorView& attention, const Place& location) {
   constexpr std::uint64_t highest = std::uint64_t{1} << 51;
   double& value =
-      attention.as<double>()[(place.token * attention.dim(2) + place.head) * attention.dim(3) + place.element];
+      attention.as<double>()[(location.token * attention.dim(2) + location.head) * attention.dim(3) + location.element];
   value = std::bit_cast<double>(std::bit_cast<std::uint64_t>(value) ^ highest);
 }
 
 int run(char** argv, Launcher& launcher) {
-  const Place place{std::atoll(argv[3]), std::atoll(argv[4]), std::atoll(argv[5]), std::atoll(argv[6]),
-                    std::atoll(argv[7])};
+  const Place location{std::atoll(argv[3]), std::atoll(argv[4]), std::atoll(argv[5]), std::atoll(argv[6]),
+                       std::atoll(argv[7])};
   const Log log = [&](const std::string& line) {
     if (launcher.is_rank_zero()) write_message(stderr, "train: " + line + "\n");
   };
@@ -42,14 +42,14 @@ int run(char** argv, Launcher& launcher) {
   options.config = read_config(argv[1], {}, ConfigUse::run, check_model);
   options.output = argv[2];
   ringtrain::Run prepared = prepare_run(options, log, launcher);
-  prepared.before_forward = [place](RankState& state, std::int64_t) {
-    if (state.rank != place.rank) return;
-    state.model->audit().before_comparison = [place, flipped = false](AuditedTensor tensor, const AuditPlace& audited,
-                                                                      const TensorView& x) mutable {
-      if (flipped || tensor != AuditedTensor::attention || audited.layer != place.layer) return;
-      flip(x, place);
-      flipped = true;
-    };
+  prepared.before_forward = [location](RankState& state, std::int64_t) {
+    if (state.rank != location.rank) return;
+    state.model->audit().before_comparison =
+        [location, flipped = false](AuditedTensor tensor, const AuditLocation& audited, const TensorView& x) mutable {
+          if (flipped || tensor != AuditedTensor::attention || audited.layer != location.layer) return;
+          flip(x, location);
+          flipped = true;
+        };
   };
   try {
     return static_cast<int>(train(prepared, log, launcher));

@@ -111,7 +111,7 @@ ModelSource open_base(const BaseModel& base, const std::string& of) {
   return source;
 }
 
-ModelSource beside(ModelSource base, ModelSource adapters, std::set<std::string> own) {
+ModelSource with_adapters(ModelSource base, ModelSource adapters, std::set<std::string> own) {
   ModelSource both = std::move(adapters);
   both.own = std::move(own);
   both.logs.insert(both.logs.end(), base.logs.begin(), base.logs.end());

@@ -25,7 +25,7 @@ ModelSource open_base(const BaseModel& base, const std::string& of);
 
 /// Returns adapters (whose path, model and reader are set) with their base. own: the parameters that `adapters` holds;
 /// all others are the base's.
-ModelSource beside(ModelSource base, ModelSource adapters, std::set<std::string> own);
+ModelSource with_adapters(ModelSource base, ModelSource adapters, std::set<std::string> own);
 
 /// Returns the model without adapters, whose weights are W + (alpha / r) B A: in double, rounded once where they are
 /// read. Throws Error(usage) if it has none.

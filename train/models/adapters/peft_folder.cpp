@@ -89,9 +89,9 @@ ModelSource open_named_base(const std::string& folder, const std::string& name) 
          "{}: base_model_name_or_path is \"{}\", which is not a path; write the path of the base there", config,
          plain_text(name));
   }
-  const std::string beside = parent_directory(folder) + "/" + file_name(name);
+  const std::string with_adapters = parent_directory(folder) + "/" + file_name(name);
   std::error_code error;
-  for (const std::string& path : {name, beside}) {
+  for (const std::string& path : {name, with_adapters}) {
     if (!path_exists(path, ExitCode::checkpoint)) continue;
     if (std::filesystem::equivalent(path, folder, error)) {
       fail(ExitCode::checkpoint,
@@ -103,7 +103,7 @@ ModelSource open_named_base(const std::string& folder, const std::string& name) 
   }
   fail(ExitCode::checkpoint,
        "{}: base_model_name_or_path is \"{}\", and neither that nor {} exists; put the base at one of these paths",
-       config, excerpt(name), excerpt(beside));
+       config, excerpt(name), excerpt(with_adapters));
 }
 
 bool ends_with_any(const std::string& module, const std::vector<std::string>& ends) {
@@ -155,11 +155,11 @@ ModelSource open_peft_folder(const std::string& folder) {
   }
   PlacedModel placed;
   placed.stored = read_safetensors_of_folder(folder, adapter_weights_file);
-  placed.places = peft_place;
+  placed.locations = peft_location;
   placed.is_constant = [](std::string_view) { return false; };
   source = with_weights(std::move(source), std::move(placed), table);
   source.identity += base.identity;
-  return beside(std::move(base), std::move(source), std::move(own));
+  return with_adapters(std::move(base), std::move(source), std::move(own));
 }
 
 std::set<std::string> modules_to_save(const ModelSource& source) {
@@ -192,7 +192,7 @@ bool in_peft_folder(const Parameter& parameter, const std::set<std::string>& mod
   return parameter.adapter || modules.contains(module_of(parameter.name));
 }
 
-TensorPlace peft_place(const Parameter& parameter) {
+TensorLocation peft_location(const Parameter& parameter) {
   return {.name = "base_model.model." + parameter.name, .shape = shape_of(parameter)};
 }
 

@@ -28,7 +28,7 @@ std::set<std::string> modules_to_save(const ModelSource& source);
 /// Returns whether a parameter is an adapter's, or of one of the modules.
 bool in_peft_folder(const Parameter& parameter, const std::set<std::string>& modules);
 /// Returns the place of a parameter there.
-TensorPlace peft_place(const Parameter& parameter);
+TensorLocation peft_location(const Parameter& parameter);
 /// Returns the keys that a folder of these adapters loses: it names the base, and has no place for a model that is
 /// computed otherwise. before: what the base has; after: what the adapters were trained with.
 std::vector<ConfigDifference> lost_in_peft_folder(const ModelSource& source);

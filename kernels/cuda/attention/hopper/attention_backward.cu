@@ -122,9 +122,9 @@ __device__ __forceinline__ void write_dq(unsigned char* tile, const float (&dq)[
   const bool odd = row % 2 != 0;
 #pragma unroll
   for (int part = 0; part < 8; ++part) {
-    const int other = part ^ 2, place = odd ? other : part;
+    const int other = part ^ 2, slot = odd ? other : part;
     unsigned char* at =
-        tile + (first + part / 4) * Queries * row_bytes + (((2 * (place % 4) + t / 2) ^ (row % 8)) * 16 + (t % 2) * 8);
+        tile + (first + part / 4) * Queries * row_bytes + (((2 * (slot % 4) + t / 2) ^ (row % 8)) * 16 + (t % 2) * 8);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float x = odd ? dq[4 * other + 2 * half] : dq[4 * part + 2 * half];
@@ -199,12 +199,12 @@ __device__ __forceinline__ int row_of_thread() {
 template <int D>
 __device__ __forceinline__ void compute_step(const BackwardArguments& a, BackwardShared<D>& shared, int group,
                                              const BackwardWork& work, const BackwardStep& step,
-                                             PipelineState<stages>& place, float (&s)[BackwardPlan<D>::queries / 2],
+                                             PipelineState<stages>& slot, float (&s)[BackwardPlan<D>::queries / 2],
                                              float (&dq)[32], float (&dk)[D / 2], float (&dv)[D / 2]) {
   constexpr int query_tile = BackwardPlan<D>::queries;
   // The warpgroup's part of dq: half of the head (D = 128) or half of the queries (D = 64), 64 by 64 either way.
   const int half_head = D == 128 ? group : 0, half_queries = D == 128 ? 0 : group;
-  const int stage = place.stage;
+  const int stage = slot.stage;
   float dp[query_tile / 2];
   std::uint32_t p[query_tile / 16][4], ds[query_tile / 16][4];
   wgmma_fence();
@@ -234,8 +234,8 @@ __device__ __forceinline__ void compute_step(const BackwardArguments& a, Backwar
   start_by_keys(dq, shared.ds[stage] + half_queries * key_tile * row_bytes,
                 shared.k + half_head * key_tile * row_bytes);
   start_by_queries<D>(dk, ds, shared.q[stage]);
-  const PipelineState<stages> here = place;
-  place.advance();
+  const PipelineState<stages> here = slot;
+  slot.advance();
   wgmma_wait<1>();
   wgmma_hold(dq);
   here.wait_empty(shared.dq_pipeline);
@@ -252,11 +252,11 @@ __device__ __forceinline__ void compute_step(const BackwardArguments& a, Backwar
 template <int D>
 __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& shared, int group) {
   const int row = group * group_rows + row_of_thread();
-  PipelineState<1> work_place;
-  PipelineState<stages> place;
+  PipelineState<1> work_slot;
+  PipelineState<stages> slot;
   int at_step = 0;
   for (;;) {
-    work_place.wait_full(shared.key_pipeline);
+    work_slot.wait_full(shared.key_pipeline);
     const BackwardWork work = shared.work;
     if (work.b < 0) break;
     float dk[D / 2], dv[D / 2];
@@ -264,14 +264,14 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
     for (int i = 0; i < D / 2; ++i) dk[i] = dv[i] = 0;
     float s[BackwardPlan<D>::queries / 2], dq[32];
     for (bool more = true; more;) {
-      place.wait_full(shared.query_pipeline);
+      slot.wait_full(shared.query_pipeline);
       const BackwardStep step = shared.steps[at_step];
       at_step = (at_step + 1) % remembered_steps;
-      compute_step<D>(a, shared, group, work, step, place, s, dq, dk, dv);
+      compute_step<D>(a, shared, group, work, step, slot, s, dq, dk, dv);
       more = step.has(BackwardStep::more);
     }
     release(&shared.key_pipeline.empty[0]);
-    work_place.advance();
+    work_slot.advance();
     if (a.sums == Sums::stored) {
       write_rows<D, Sums::stored>(a.dk, a, work, row, dk);
       write_rows<D, Sums::stored>(a.dv, a, work, row, dv);
@@ -281,9 +281,9 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
     }
   }
   for (int i = 0; i < adders; ++i) {  // each adder is told that there are no more steps
-    place.wait_empty(shared.dq_pipeline);
-    release(&shared.dq_pipeline.full[place.stage]);
-    place.advance();
+    slot.wait_empty(shared.dq_pipeline);
+    release(&shared.dq_pipeline.full[slot.stage]);
+    slot.advance();
   }
 }
 

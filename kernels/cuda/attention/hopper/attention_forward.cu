@@ -69,30 +69,30 @@ struct ForwardArguments : CallArguments {
 
 /// Loads a tile of queries, then its keys and values as buffers come free (one thread).
 template <int D>
-__device__ void load_tile(const ForwardArguments& a, ForwardShared<D>& shared, PipelineState<1>& work_place,
-                          PipelineState<stages>& place, const Tile& queries, int b, int h, TileCursor next, bool more) {
+__device__ void load_tile(const ForwardArguments& a, ForwardShared<D>& shared, PipelineState<1>& work_slot,
+                          PipelineState<stages>& slot, const Tile& queries, int b, int h, TileCursor next, bool more) {
   using Plan = ForwardPlan<D>;
   const int g = h / (a.H / a.G);
-  work_place.wait_empty(shared.q_pipeline);
+  work_slot.wait_empty(shared.q_pipeline);
   shared.work = {b, h, queries.segment, queries.index, more};
   std::uint64_t* full = &shared.q_pipeline.full[0];
   mbarrier_arrive_expect_tx(full, Plan::query_bytes);
   load_blocks<D>(shared.q, &a.q, full, Plan::queries, h, queries.begin, b, a.once);
-  work_place.advance();
+  work_slot.advance();
   while (more) {
     const TileCursor keys = next;
     const int begin = a.keys.runs[keys.segment].begin + keys.index * key_tile;
     more = next.next(shared.found.seen);
-    place.wait_empty(shared.k_pipeline);
-    shared.steps[place.stage] = {keys.segment, keys.index, shared.found.masked(keys), more};
-    full = &shared.k_pipeline.full[place.stage];
+    slot.wait_empty(shared.k_pipeline);
+    shared.steps[slot.stage] = {keys.segment, keys.index, shared.found.masked(keys), more};
+    full = &shared.k_pipeline.full[slot.stage];
     mbarrier_arrive_expect_tx(full, Plan::key_bytes);
-    load_blocks<D>(shared.k[place.stage], &a.k, full, key_tile, g, begin, b, a.often);
-    place.wait_empty(shared.v_pipeline);
-    full = &shared.v_pipeline.full[place.stage];
+    load_blocks<D>(shared.k[slot.stage], &a.k, full, key_tile, g, begin, b, a.often);
+    slot.wait_empty(shared.v_pipeline);
+    full = &shared.v_pipeline.full[slot.stage];
     mbarrier_arrive_expect_tx(full, Plan::key_bytes);
-    load_blocks<D>(shared.v[place.stage], &a.v, full, key_tile, g, begin, b, a.often);
-    place.advance();
+    load_blocks<D>(shared.v[slot.stage], &a.v, full, key_tile, g, begin, b, a.often);
+    slot.advance();
   }
 }
 
@@ -101,8 +101,8 @@ __device__ void load_tile(const ForwardArguments& a, ForwardShared<D>& shared, P
 template <int D>
 __device__ void load_tiles(const ForwardArguments& a, ForwardShared<D>& shared) {
   const bool elected = threadIdx.x % 32 == 0;
-  PipelineState<1> work_place;
-  PipelineState<stages> place;
+  PipelineState<1> work_slot;
+  PipelineState<stages> slot;
   for (;;) {
     const int work_index = take_work_index(a.counter);
     if (work_index >= a.order.count()) break;
@@ -115,10 +115,10 @@ __device__ void load_tiles(const ForwardArguments& a, ForwardShared<D>& shared) 
     TileCursor next = TileCursor::before_last(a.keys, shared.found.seen);
     const bool more = next.next(shared.found.seen);
     if (!more && !a.first && !a.last) continue;  // the state stays as it is
-    if (elected) load_tile<D>(a, shared, work_place, place, queries, b, h, next, more);
+    if (elected) load_tile<D>(a, shared, work_slot, slot, queries, b, h, next, more);
   }
   if (elected) {
-    work_place.wait_empty(shared.q_pipeline);
+    work_slot.wait_empty(shared.q_pipeline);
     shared.work.b = -1;
     mbarrier_arrive(&shared.q_pipeline.full[0]);
   }
@@ -301,38 +301,38 @@ __device__ void compute_tiles(const ForwardArguments& a, ForwardShared<D>& share
   // Barrier 1 + group: its turn to start products. The last one gives the first turn to the first.
   const int mine = 1 + group, others = 1 + (group + 1) % Plan::groups;
   if (group == Plan::groups - 1) named_barrier_arrive(others, 2 * warpgroup);
-  PipelineState<1> work_place;
-  PipelineState<stages> place;
+  PipelineState<1> work_slot;
+  PipelineState<stages> slot;
   float s[key_tile / 2], o[D / 2], m[2], l[2];
   std::uint32_t p[key_tile / 16][4];
   for (;;) {
-    work_place.wait_full(shared.q_pipeline);
+    work_slot.wait_full(shared.q_pipeline);
     const ForwardWork work = shared.work;
     if (work.b < 0) break;
     read_state<D>(a, work, row, o, m, l);
     if (work.any_keys) {
-      place.wait_full(shared.k_pipeline);
-      ForwardStep step = shared.steps[place.stage];
-      start_scores<D>(s, q, shared.k[place.stage]);
+      slot.wait_full(shared.k_pipeline);
+      ForwardStep step = shared.steps[slot.stage];
+      start_scores<D>(s, q, shared.k[slot.stage]);
       wgmma_wait<0>();
       wgmma_hold(s);
-      release(&shared.k_pipeline.empty[place.stage]);
+      release(&shared.k_pipeline.empty[slot.stage]);
       if (step.masked) mask_scores<Plan::queries>(s, a, work, row, step);
       rescale<D>(o, softmax(s, m, l, scale_log2));
       round_to_fragments<key_tile>(p, s);
       while (step.more) {
-        const PipelineState<stages> before = place;
-        place.advance();
-        place.wait_full(shared.k_pipeline);
-        step = shared.steps[place.stage];
+        const PipelineState<stages> before = slot;
+        slot.advance();
+        slot.wait_full(shared.k_pipeline);
+        step = shared.steps[slot.stage];
         named_barrier_sync(mine, 2 * warpgroup);
-        start_scores<D>(s, q, shared.k[place.stage]);
+        start_scores<D>(s, q, shared.k[slot.stage]);
         before.wait_full(shared.v_pipeline);
         start_output<D>(o, p, shared.v[before.stage]);
         named_barrier_arrive(others, 2 * warpgroup);
         wgmma_wait<1>();
         wgmma_hold(s);
-        release(&shared.k_pipeline.empty[place.stage]);
+        release(&shared.k_pipeline.empty[slot.stage]);
         if (step.masked) mask_scores<Plan::queries>(s, a, work, row, step);
         const float2 shrink = softmax(s, m, l, scale_log2);
         wgmma_wait_behind<0>(__float_as_uint(l[0] + l[1]), &shared.never);
@@ -342,17 +342,17 @@ __device__ void compute_tiles(const ForwardArguments& a, ForwardShared<D>& share
         round_to_fragments<key_tile>(p, s);
       }
       release(&shared.q_pipeline.empty[0]);
-      place.wait_full(shared.v_pipeline);
-      start_output<D>(o, p, shared.v[place.stage]);
+      slot.wait_full(shared.v_pipeline);
+      start_output<D>(o, p, shared.v[slot.stage]);
       wgmma_wait<0>();
       wgmma_hold(o);
-      release(&shared.v_pipeline.empty[place.stage]);
-      place.advance();
+      release(&shared.v_pipeline.empty[slot.stage]);
+      slot.advance();
     } else {
       __syncwarp();  // all lanes have read what the work is
       release(&shared.q_pipeline.empty[0]);
     }
-    work_place.advance();
+    work_slot.advance();
     write_state<D>(a, work, row, o, m, l);
   }
 }

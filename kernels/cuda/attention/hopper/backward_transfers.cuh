@@ -13,7 +13,7 @@ namespace ringtrain::cuda::hopper::backward_pass {
 /// Loads for one step: q and dout by the copy engine, lse and delta by the warp.
 template <int D>
 __device__ __forceinline__ void load_step(const BackwardArguments& a, BackwardShared<D>& shared,
-                                          const PipelineState<stages>& place, int begin, int count, int b, int h) {
+                                          const PipelineState<stages>& slot, int begin, int count, int b, int h) {
   using Plan = BackwardPlan<D>;
   constexpr int rows = Plan::queries / 32;
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -25,17 +25,17 @@ __device__ __forceinline__ void load_step(const BackwardArguments& a, BackwardSh
     lse[i] = held ? __ldg(a.lse + at + 32 * i + lane) * log2_of_e : -INFINITY;
     delta[i] = held ? __ldg(a.delta + at + 32 * i + lane) * a.scale : 0.0F;
   }
-  place.wait_empty(shared.query_pipeline);
-  std::uint64_t* full = &shared.query_pipeline.full[place.stage];
+  slot.wait_empty(shared.query_pipeline);
+  std::uint64_t* full = &shared.query_pipeline.full[slot.stage];
   if (lane == 0) {
     mbarrier_arrive_expect_tx(full, 2 * Plan::query_bytes);
-    load_blocks<D>(shared.q[place.stage], &a.q, full, Plan::queries, h, begin, b, a.often);
-    load_blocks<D>(shared.dout[place.stage], &a.dout, full, Plan::queries, h, begin, b, a.often);
+    load_blocks<D>(shared.q[slot.stage], &a.q, full, Plan::queries, h, begin, b, a.often);
+    load_blocks<D>(shared.dout[slot.stage], &a.dout, full, Plan::queries, h, begin, b, a.often);
   }
 #pragma unroll
   for (int i = 0; i < rows; ++i) {
-    shared.lse[place.stage][32 * i + lane] = lse[i] == -INFINITY ? INFINITY : lse[i];  // no key, or no query
-    shared.delta[place.stage][32 * i + lane] = delta[i];
+    shared.lse[slot.stage][32 * i + lane] = lse[i] == -INFINITY ? INFINITY : lse[i];  // no key, or no query
+    shared.delta[slot.stage][32 * i + lane] = delta[i];
   }
   __syncwarp();
   if (lane == 0) mbarrier_arrive(full);
@@ -60,8 +60,8 @@ template <int D>
 __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared) {
   using Plan = BackwardPlan<D>;
   const bool elected = threadIdx.x % 32 == 0;
-  PipelineState<1> work_place;
-  PipelineState<stages> place;
+  PipelineState<1> work_slot;
+  PipelineState<stages> slot;
   int step = 0;
   for (;;) {
     const int work_index = take_work_index(a.semaphore.next_work);
@@ -77,7 +77,7 @@ __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared
       if (a.sums == Sums::stored) clear_rows<D>(a, keys, b, g);
       continue;
     }
-    work_place.wait_empty(shared.key_pipeline);
+    work_slot.wait_empty(shared.key_pipeline);
     if (elected) {
       shared.work = {b, g, keys.segment, keys.index};
       std::uint64_t* full = &shared.key_pipeline.full[0];
@@ -85,7 +85,7 @@ __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared
       load_blocks<D>(shared.k, &a.k, full, key_tile, g, keys.begin, b, a.once);
       load_blocks<D>(shared.v, &a.v, full, key_tile, g, keys.begin, b, a.once);
     }
-    work_place.advance();
+    work_slot.advance();
     GroupCursor next{first, 0};
     bool more = false;
     do {
@@ -100,11 +100,11 @@ __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared
                               b, keys.segment,     keys.index};
       }
       step = (step + 1) % remembered_steps;
-      load_step<D>(a, shared, place, run.begin + from, run.count - from, b, h);
-      place.advance();
+      load_step<D>(a, shared, slot, run.begin + from, run.count - from, b, h);
+      slot.advance();
     } while (more);
   }
-  work_place.wait_empty(shared.key_pipeline);
+  work_slot.wait_empty(shared.key_pipeline);
   if (elected) {
     shared.work.b = -1;
     for (int i = 0; i < adders; ++i) shared.steps[(step + i) % remembered_steps].h = -1;
@@ -131,9 +131,9 @@ __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared, in
   using Plan = BackwardPlan<D>;
   static_assert(adders == stages && remembered_steps % adders == 0);
   const bool elected = threadIdx.x % 32 == 0;
-  PipelineState<stages> place{adder};
+  PipelineState<stages> slot{adder};
   for (int at_step = adder;; at_step = (at_step + adders) % remembered_steps) {
-    place.wait_full(shared.dq_pipeline);
+    slot.wait_full(shared.dq_pipeline);
     const BackwardStep step = shared.steps[at_step];
     if (step.h < 0) break;
     if (elected) {
@@ -152,7 +152,7 @@ __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared, in
       }
     }
     __syncwarp();
-    place.round ^= 1;
+    slot.round ^= 1;
   }
 }
 

@@ -43,17 +43,17 @@ CUtensorMap head_map(const ConstTensorView& x, int tokens) {
   // so it is not made there (as it would be, were it a variable of its own).
   struct Place {
     CUtensorMap map;
-  } place;
+  } slot;
   static_assert(alignof(Place) >= 64);
   const CUresult result = encode_function()(
-      &place.map, x.dtype == DType::bfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32, rank,
+      &slot.map, x.dtype == DType::bfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32, rank,
       const_cast<void*>(x.data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     fail(ExitCode::device, "the NVIDIA driver refuses a tensor map of {} at {} (error {})", x.shape.to_string(),
          static_cast<const void*>(x.data), static_cast<int>(result));
   }
-  return place.map;
+  return slot.map;
 }
 
 }  // namespace ringtrain::cuda::hopper

@@ -28,11 +28,11 @@ struct TileOrder {
   RINGTRAIN_HOST_DEVICE constexpr int count() const { return tiles * all_heads; }
   /// Returns the tile and the head of a work_index, 0 <= work_index < count().
   RINGTRAIN_HOST_DEVICE constexpr Choice operator[](int work_index) const {
-    int place = work_index;
-    if (work_index < rotated) place += work_index < rotated - late ? late : late - rotated;
+    int slot = work_index;
+    if (work_index < rotated) slot += work_index < rotated - late ? late : late - rotated;
     const int wide_tickets = wide * (heads + 1) * tiles;
-    const bool in_wide = place < wide_tickets;
-    const int width = in_wide ? heads + 1 : heads, rest = in_wide ? place : place - wide_tickets;
+    const bool in_wide = slot < wide_tickets;
+    const int width = in_wide ? heads + 1 : heads, rest = in_wide ? slot : slot - wide_tickets;
     const int section = rest / (width * tiles), within = rest - section * width * tiles;
     const int first = section * width + (in_wide ? 0 : wide * (heads + 1));
     return {within / width, first + within % width};
