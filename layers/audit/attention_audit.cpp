@@ -65,11 +65,11 @@ void AttentionAudit::begin_step(std::uint64_t seed, std::int64_t step, int rank,
     const auto location = static_cast<std::int64_t>((std::uint64_t{high} << 32 | low) %
                                                     static_cast<std::uint64_t>(micro_batches * sequences * tokens));
     Row& row = rows_[static_cast<std::size_t>(i)];
-    row.location = {.layer = static_cast<std::int64_t>(layer % layers_.size()),
-                    .head = head % H_,
-                    .micro = location / (sequences * tokens),
-                    .sequence = location / tokens % sequences,
-                    .token = location % tokens};
+    row.at = {.layer = static_cast<std::int64_t>(layer % layers_.size()),
+              .head = head % H_,
+              .micro = location / (sequences * tokens),
+              .sequence = location / tokens % sequences,
+              .token = location % tokens};
     row.forwards = 0;
     row.departed = false;
   }
@@ -81,11 +81,10 @@ void AttentionAudit::begin_micro_batch(const Batch& host) {
   ++micro_;
   for (std::int64_t i = 0; i < drawn_; ++i) {
     Row& row = rows_[static_cast<std::size_t>(i)];
-    if (row.location.micro != micro_) continue;
-    row.location.position = position_of(host.segments, row.location.token);
-    row.document = host.has_documents
-                       ? host.documents().as<std::int32_t>()[row.location.sequence * host.T + row.location.token]
-                       : 0;
+    if (row.at.micro != micro_) continue;
+    row.at.position = position_of(host.segments, row.at.token);
+    row.document =
+        host.has_documents ? host.documents().as<std::int32_t>()[row.at.sequence * host.T + row.at.token] : 0;
   }
 }
 
@@ -97,8 +96,8 @@ AuditReport AttentionAudit::take_report() {
 
 /// Documents are the caller's to compare.
 bool AttentionAudit::sees(const Row& row, std::int64_t position) const {
-  const AttentionMask& mask = layers_[static_cast<std::size_t>(row.location.layer)].mask;
-  const std::int64_t distance = row.location.position - position;
+  const AttentionMask& mask = layers_[static_cast<std::size_t>(row.at.layer)].mask;
+  const std::int64_t distance = row.at.position - position;
   return (!mask.causal || distance >= 0) && (mask.window == 0 || std::abs(distance) < mask.window);
 }
 
@@ -112,9 +111,9 @@ void AttentionAudit::read(Stream& stream, std::span<double> values, const ConstT
 }
 
 void AttentionAudit::visit(Stream& stream, Row& row, const RingBlock& block, void (AuditedRow::*add)()) {
-  const std::int64_t sequence = row.location.sequence - block.first_sequence;
+  const std::int64_t sequence = row.at.sequence - block.first_sequence;
   if (sequence < 0 || sequence >= block.sequences) return;
-  const std::int64_t T = block.k.dim(1), head = row.location.head / (H_ / G_);
+  const std::int64_t T = block.k.dim(1), head = row.at.head / (H_ / G_);
   const bool on_host = block.k.device.is_cpu();
   const std::int64_t step = on_host ? T : keys_.shape()[0];
   for (std::int64_t begin = 0; begin < T; begin += step) {
@@ -152,7 +151,7 @@ void AttentionAudit::visit(Stream& stream, Row& row, const RingBlock& block, voi
 
 void AttentionAudit::compare(Stream& stream, Row& row, AuditedTensor tensor, const TensorView& x, std::int64_t begin,
                              std::span<const double> exact, double bound) {
-  if (before_comparison) before_comparison(tensor, row.location, x);
+  if (before_comparison) before_comparison(tensor, row.at, x);
   const std::span<double> run(read_.data(), exact.size());
   read(stream, run, x, begin);
   for (std::size_t i = 0; i < run.size(); ++i) {
@@ -167,7 +166,7 @@ void AttentionAudit::compare(Stream& stream, Row& row, AuditedTensor tensor, con
     row.departed = true;
     ++report_.differences;
     if (report_.first) continue;
-    report_.first = {.location = row.location,
+    report_.first = {.at = row.at,
                      .tensor = tensor,
                      .recomputed = row.forwards > 1,
                      .element = static_cast<std::int64_t>(i),
@@ -179,7 +178,7 @@ void AttentionAudit::compare(Stream& stream, Row& row, AuditedTensor tensor, con
 
 void AttentionAudit::begin_forward(Stream& stream, int layer, const ConstTensorView& query) {
   for_rows(layer, [&](Row& row) {
-    read(stream, row.exact.query(), query, begin_of(row.location, query));
+    read(stream, row.exact.query(), query, begin_of(row.at, query));
     row.exact.begin_forward();
     ++row.forwards;
   });
@@ -195,23 +194,22 @@ void AttentionAudit::end_forward(Stream& stream, int layer, const TensorView& at
   for_rows(layer, [&](Row& row) {
     if (!sinks.empty()) {
       double sink = 0;
-      read(stream, {&sink, 1}, sinks, row.location.head);
+      read(stream, {&sink, 1}, sinks, row.at.head);
       row.exact.add_sink(sink);
     }
     row.exact.end_forward();
-    compare(stream, row, AuditedTensor::attention, attention, begin_of(row.location, attention), row.exact.attention(),
+    compare(stream, row, AuditedTensor::attention, attention, begin_of(row.at, attention), row.exact.attention(),
             row.exact.attention_bound());
     const double exact = row.exact.logsumexp();
-    compare(stream, row, AuditedTensor::logsumexp, logsumexp,
-            (row.location.sequence * H_ + row.location.head) * T + row.location.token, {&exact, 1},
-            row.exact.logsumexp_bound());
+    compare(stream, row, AuditedTensor::logsumexp, logsumexp, (row.at.sequence * H_ + row.at.head) * T + row.at.token,
+            {&exact, 1}, row.exact.logsumexp_bound());
   });
 }
 
 void AttentionAudit::begin_backward(Stream& stream, int layer, const TensorView& attention,
                                     const ConstTensorView& output_gradient) {
   for_rows(layer, [&](Row& row) {
-    const std::int64_t at = begin_of(row.location, attention);
+    const std::int64_t at = begin_of(row.at, attention);
     compare(stream, row, AuditedTensor::attention, attention, at, row.exact.attention(), row.exact.attention_bound());
     read(stream, row.exact.run_output(), attention, at);
     read(stream, row.exact.output_gradient(), output_gradient, at);
@@ -226,7 +224,7 @@ void AttentionAudit::add_backward(Stream& stream, int layer, const RingBlock& bl
 void AttentionAudit::end_backward(Stream& stream, int layer, const TensorView& query_gradient) {
   for_rows(layer, [&](Row& row) {
     row.exact.end_backward();
-    compare(stream, row, AuditedTensor::query_gradient, query_gradient, begin_of(row.location, query_gradient),
+    compare(stream, row, AuditedTensor::query_gradient, query_gradient, begin_of(row.at, query_gradient),
             row.exact.query_gradient(), row.exact.query_gradient_bound());
   });
 }

@@ -46,7 +46,7 @@ struct AuditLocation {
 
 /// The first element of a row that is further from its double than the bound.
 struct AuditDifference {
-  AuditLocation location;
+  AuditLocation at;
   AuditedTensor tensor = AuditedTensor::attention;
   bool recomputed = false;   // the forward that backward made again
   std::int64_t element = 0;  // of the head
@@ -99,7 +99,7 @@ class AttentionAudit {
 
  private:
   struct Row {
-    AuditLocation location;
+    AuditLocation at;
     AuditedRow exact;
     std::int32_t document = 0;
     std::int64_t forwards = 0;
@@ -111,7 +111,7 @@ class AttentionAudit {
     if (micro_ < 0) return;
     for (std::int64_t i = 0; i < drawn_; ++i) {
       Row& row = rows_[static_cast<std::size_t>(i)];
-      if (row.location.layer == layer && row.location.micro == micro_) body(row);
+      if (row.at.layer == layer && row.at.micro == micro_) body(row);
     }
   }
   bool sees(const Row& row, std::int64_t position) const;

@@ -43,8 +43,7 @@ struct Audits {
     if (report.first && first.empty()) {
       const AuditDifference& found = *report.first;
       first = fmt::format("{} of layer {}, head {}, position {}: {} and {}, bound {}", name_of(found.tensor),
-                          found.location.layer, found.location.head, found.location.position, found.run, found.exact,
-                          found.bound);
+                          found.at.layer, found.at.head, found.at.position, found.run, found.exact, found.bound);
     }
   }
   std::mutex mutex;

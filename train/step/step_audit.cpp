@@ -19,7 +19,7 @@ namespace ringtrain {
 namespace {
 
 std::string described(const RunSteps& run, const RankState& state, std::int64_t step, const AuditDifference& found) {
-  const AuditLocation& location = found.location;
+  const AuditLocation& location = found.at;
   return fmt::format(
       "layer.{}.{} differs at head {}, sequence {}, position {}, element {}, computed by rank {} on {}{}: the run has "
       "{:.9g}, computed again in double it is {:.9g}; they are {:.3g} apart, and the bound is {:.3g}",
