@@ -240,7 +240,7 @@ TEST_F(PrepareJson, WhatCannotBeCutIsRefusedBeyondItsLimit) {
                     "run.txt: the text cannot be split for this tokenizer within 16777216 consecutive bytes"));
   text("piece.jsonl", "\n{\"text\": \"" + std::string(std::size_t{5} << 20, 'a') + "\"}");
   EXPECT_TRUE(holds(refusal("piece.jsonl", options()),
-                    "piece.jsonl:2: the text cannot be split for this tokenizer within 5242880 consecutive bytes"));
+                    "piece.jsonl:2: the tokenizer makes one piece of 5242880 consecutive bytes"));
   text("line.jsonl", "{\"text\": \"" + std::string((std::size_t{16} << 20) + 100, 'a') + "\"}");
   EXPECT_TRUE(holds(refusal("line.jsonl", options()),
                     "line.jsonl:1: the text cannot be split for this tokenizer within 16777216 consecutive bytes"));

@@ -177,7 +177,8 @@ TEST_F(TokenFileTest, ForgedManifests) {
   EXPECT_TRUE(holds(refusal_of("name.h5", [&](auto& m) { of(m, "document_offsets").name = "x"; }),
                     "it has no dataset document_offsets"));
   EXPECT_TRUE(holds(refusal_of("rank.h5", [&](auto& m) { of(m, "tokens").dims = {5, 1}; }), "has 2 dimensions"));
-  EXPECT_TRUE(holds(refusal_of("type.h5", [&](auto& m) { of(m, "tokens").type = Hdf5Type::uint8; }), "of type uint8"));
+  EXPECT_TRUE(
+      holds(refusal_of("type.h5", [&](auto& m) { of(m, "tokens").type = Hdf5Type::uint8; }), "has the type uint8"));
   EXPECT_TRUE(holds(refusal_of("huge.h5", [&](auto& m) { of(m, "tokens").dims = {INT64_MAX}; }),
                     "dataset tokens is larger than the file"));
   EXPECT_TRUE(holds(refusal_of("end.h5", [&](auto& m) { of(m, "tokens").offset = m.bytes - 9; }),
@@ -214,7 +215,7 @@ TEST_F(TokenFileTest, ForgedContent) {
       "token 4 is 4294967295"));
   EXPECT_TRUE(
       holds(refusal(forge("type.h5", std::vector<std::int32_t>{1, 2, 256, 3, 256}, Hdf5Type::int32, good_offsets)),
-            "tokens is of type int32"));
+            "tokens has the type int32"));
   EXPECT_TRUE(holds(refusal(forge("flat.h5", good_tokens, Hdf5Type::uint16, {0, 3, 3, 5})), "offsets must grow"));
   EXPECT_TRUE(holds(refusal(forge("back.h5", good_tokens, Hdf5Type::uint16, {0, 4, 3, 5})), "offsets must grow"));
   EXPECT_TRUE(holds(refusal(forge("far.h5", good_tokens, Hdf5Type::uint16, {0, INT64_MAX})), "cover tokens 0 to"));

@@ -317,7 +317,7 @@ TEST_F(TokenizerTest, WhatIsNotDoneIsRefusedByName) {
       {{"type", "Replace"}, {"pattern", {{"Regex", "\\A\u2581"}}}, {"content", "\u2581\u2581"}}};
   EXPECT_TRUE(holds(refusal(pieces), "doubles a text's first mark"));
   EXPECT_TRUE(holds(with("/model/merges/0", "a b c"), "merge 0"));
-  EXPECT_TRUE(holds(with("/model/merges/0", json{"a", "\u4e2d"}), "no token"));
+  EXPECT_TRUE(holds(with("/model/merges/0", json{"a", "\u4e2d"}), "is not a token"));
   EXPECT_TRUE(holds(with("/model/vocab/a", -1), "id -1"));
   EXPECT_TRUE(holds(with("/model/vocab/a", 1e64), "id 1e+64"));
   EXPECT_TRUE(holds(with("/model/vocab/a", 97.5), "id 97.5"));

@@ -160,8 +160,8 @@ TEST(RopeCheck, WarnsAboveOneNatWithBothSidesAndWhatToDo) {
   Config config = parse_config("training: {seq_len: 16K, steps: 1}\ndata: {train: a.h5}\n", "x.yaml", {});
   KnownRope known{.model = config.model, .length = 8192};
   EXPECT_EQ(rope_check_tokens(config, known), 2048);
-  EXPECT_EQ(rope_warning({.tokens = 2048, .alone = 3, .behind = 3.99}, config, known), "");
-  const std::string told = rope_warning({.tokens = 2048, .alone = 3, .behind = 5.5}, config, known);
+  EXPECT_EQ(rope_warning({.tokens = 2048, .separate = 3, .behind = 3.99}, config, known), "");
+  const std::string told = rope_warning({.tokens = 2048, .separate = 3, .behind = 5.5}, config, known);
   EXPECT_TRUE(holds_all(told, {"the rope looks wrong", "2.500 nats above the 3.000",
                                "type yarn, factor 2 and original_max_position_embeddings 8192"}));
   config.training.seq_len = 2048;

@@ -3,11 +3,14 @@
 #include "framework/error.h"
 #include "framework/output/output_folder.h"
 #include "framework/storage/files.h"
+#include "framework/storage/folder_file.h"
 #include "train/models/carried_tokenizer.h"
 
 namespace ringtrain {
 
 namespace {
+
+constexpr const char* chat_template = "chat_template.jinja";
 
 bool has_tokenizer(const ModelSource& source) {
   return !source.tokenizer.empty() && holds_tokenizer(source.tokenizer);
@@ -92,14 +95,16 @@ std::optional<std::string> keep_tokenizer(const ModelSource* source, const Corpu
   ids.add({{}, {corpus.files.front()->end_of_document()}});
   ids.add(read_generation_config(tokenizer_of_token_file(corpus.files.front()->path())));
   std::optional<std::string> remark;
-  // That of the data first, for it may have a chat template that the model's does not have.
-  std::string from = tokenizer_of_data(corpus, remark);
-  if (source && has_tokenizer(*source) && (from.empty() || from == "bytes")) {
-    from = source->tokenizer;
-    remark.reset();
-  }
+  const std::string of_data = tokenizer_of_data(corpus, remark);
+  const bool has_own = source && has_tokenizer(*source);
+  if (has_own) remark.reset();
   OutputFolder output(folder, ExitCode::usage);
-  carry_tokenizer(from, output.content(), ids, OwnGeneration::kept, ExitCode::usage);
+  carry_tokenizer(has_own ? source->tokenizer : of_data, output.content(), ids, OwnGeneration::kept, ExitCode::usage);
+  // Conversations may have been rendered with another template than the model's own, or the model has none.
+  if (has_own && path_exists(of_data + "/" + chat_template)) {
+    write_file(output.content() + "/" + chat_template, read_in_folder(of_data, chat_template, ExitCode::usage),
+               ExitCode::usage);
+  }
   output.publish();
   return remark;
 }

@@ -74,7 +74,7 @@ TEST_F(GpuCheck, ACpuAndAGpuAgreeInBFloat16WithinTheBoundOfEither) {
       ++compared;
       differing += tensor.values.greatest > 0 ? 1 : 0;
       const double bound = bounds[tensor.name];
-      EXPECT_LE(tensor.values.greatest, bound) << tensor.name << " at " << tensor.place;
+      EXPECT_LE(tensor.values.greatest, bound) << tensor.name << " at " << tensor.location;
       if (bound > 0) closest = std::max(closest, tensor.values.greatest / bound);
     }
     EXPECT_GE(compared, 75U);
