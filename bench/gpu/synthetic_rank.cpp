@@ -122,7 +122,10 @@ double SyntheticRank::step() {
   state_.parameters.finish_step();
   const double loss = state_.model->take_loss_sum() / std::max(1.0, state_.batch.weight_sum);
   // On one rank this is the whole norm; on several each clips by its own share, which costs what the sum would.
-  const double norm = std::sqrt(state_.optimizer->sum_of_squares());
+  const TensorView squares = state_.step_sums.view().rows(1, 2);
+  state_.optimizer->sum_of_squares(squares);
+  state_.stream.synchronize();
+  const double norm = std::sqrt(*squares.as<double>());
   state_.optimizer->update(config_.optimizer.lr, ++steps_, clip_factor(norm, config_.optimizer.max_grad_norm));
   state_.parameters.weights_changed();
   return loss;
