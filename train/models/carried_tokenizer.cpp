@@ -93,4 +93,9 @@ std::vector<std::string> carry_tokenizer(const std::string& from, const std::str
   return names;
 }
 
+void carry_chat_template(const std::string& from, const std::string& to, ExitCode code) {
+  const std::string name = "chat_template.jinja";
+  if (path_exists(from + "/" + name)) write_file(to + "/" + name, read_in_folder(from, name, code, longest), code);
+}
+
 }  // namespace ringtrain

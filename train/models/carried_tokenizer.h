@@ -24,4 +24,7 @@ enum class OwnGeneration { kept, left };
 std::vector<std::string> carry_tokenizer(const std::string& from, const std::string& to, const EndIds& ids,
                                          OwnGeneration generation, ExitCode code);
 
+/// Puts the chat template of one folder, if it has one, into another, where it replaces another. Throws as above.
+void carry_chat_template(const std::string& from, const std::string& to, ExitCode code);
+
 }  // namespace ringtrain

@@ -3,14 +3,11 @@
 #include "framework/error.h"
 #include "framework/output/output_folder.h"
 #include "framework/storage/files.h"
-#include "framework/storage/folder_file.h"
 #include "train/models/carried_tokenizer.h"
 
 namespace ringtrain {
 
 namespace {
-
-constexpr const char* chat_template = "chat_template.jinja";
 
 bool has_tokenizer(const ModelSource& source) {
   return !source.tokenizer.empty() && holds_tokenizer(source.tokenizer);
@@ -101,10 +98,7 @@ std::optional<std::string> keep_tokenizer(const ModelSource* source, const Corpu
   OutputFolder output(folder, ExitCode::usage);
   carry_tokenizer(has_own ? source->tokenizer : of_data, output.content(), ids, OwnGeneration::kept, ExitCode::usage);
   // Conversations may have been rendered with another template than the model's own, or the model has none.
-  if (has_own && path_exists(of_data + "/" + chat_template)) {
-    write_file(output.content() + "/" + chat_template, read_in_folder(of_data, chat_template, ExitCode::usage),
-               ExitCode::usage);
-  }
+  if (has_own) carry_chat_template(of_data, output.content(), ExitCode::usage);
   output.publish();
   return remark;
 }
