@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "cuda_emulator.h"
+#include "framework/system/host_name.h"
 #include "tests/train/launch_fixture.h"
 
 namespace ringtrain::testing {
@@ -263,8 +264,7 @@ TEST_F(NcclProcessRuns, TellOnWhichMachineNcclIsTooOld) {
         {1, 2}, "run", {},
         fmt::format("[ $OMPI_COMM_WORLD_RANK != {} ] || export LD_PRELOAD={}/emulated_nccl/too_old/libnccl.so.2", rank,
                     binary_folder()));
-    expect_told(result, 7, fmt::format("rank {} of 2: host ", rank));
-    EXPECT_TRUE(holds(result.err, "without ncclCommInitRankConfig: it is too old; install NCCL 2.28 or newer"));
+    expect_told(result, 7, "host " + host_name() + " has a libnccl.so.2 without ncclCommInitRankConfig: it is too old");
   }
 }
 
