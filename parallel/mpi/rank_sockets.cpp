@@ -17,15 +17,12 @@
 #include <cstring>
 #include <random>
 
-#include "framework/profile/clock.h"
-
 namespace ringtrain {
 
 namespace {
 
-constexpr int connect_seconds = 3;          // an address that nothing answers at
-constexpr int send_seconds = 1;             // a socket that takes nothing for so long is given up
-constexpr int greeting_seconds = 20;        // a rank that connects to others before it answers
+constexpr double connect_seconds = 3;       // an address that nothing answers at
+constexpr double greeting_seconds = 20;     // a rank that connects to others before it answers
 constexpr std::uint32_t longest = 1 << 20;  // of a text; more is no message of ours
 constexpr std::size_t header_bytes = 4 * sizeof(std::uint32_t);
 
@@ -34,30 +31,46 @@ struct Greeting {
   std::int32_t rank;
 };
 
-/// Ends calls on the socket that wait longer. option: SO_RCVTIMEO to receive or accept, SO_SNDTIMEO to connect or send.
-void limit_waits(int socket, int option, int seconds) {
-  const timeval limit{seconds, 0};
-  ::setsockopt(socket, SOL_SOCKET, option, &limit, sizeof limit);
+int remaining_milliseconds(std::chrono::steady_clock::time_point deadline) {
+  const auto left = deadline - std::chrono::steady_clock::now();
+  return std::max(0, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
+}
+std::chrono::steady_clock::time_point after(double seconds) {
+  return std::chrono::steady_clock::now() +
+         std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-/// Calls move(bytes moved so far) until all bytes are moved. Returns false if one call fails, or the socket has closed.
+bool wait_for(int socket, short event, std::chrono::steady_clock::time_point deadline) {
+  pollfd entry{socket, event, 0};
+  int ready = 0;
+  do {
+    ready = ::poll(&entry, 1, remaining_milliseconds(deadline));
+  } while (ready < 0 && errno == EINTR);
+  return ready > 0;
+}
+
+/// Calls move(bytes moved so far) whenever the socket is ready for the event, until all bytes are moved. Returns false
+/// if they are not by the deadline, or the socket has closed.
 template <class Move>
-bool move_all(std::size_t bytes, const Move& move) {
+bool move_all(int socket, short event, std::size_t bytes, std::chrono::steady_clock::time_point deadline,
+              const Move& move) {
   for (std::size_t moved = 0; moved < bytes;) {
+    if (!wait_for(socket, event, deadline)) return false;
     const ssize_t n = move(moved);
-    if (n == 0 || (n < 0 && errno != EINTR)) return false;
+    if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) return false;
     if (n > 0) moved += static_cast<std::size_t>(n);
   }
   return true;
 }
 
-bool read_all(int socket, void* data, std::size_t bytes, int seconds) {
-  limit_waits(socket, SO_RCVTIMEO, seconds);
-  return move_all(bytes, [&](std::size_t at) { return ::recv(socket, static_cast<char*>(data) + at, bytes - at, 0); });
+bool read_all(int socket, void* data, std::size_t bytes, std::chrono::steady_clock::time_point deadline) {
+  return move_all(socket, POLLIN, bytes, deadline,
+                  [&](std::size_t at) { return ::recv(socket, static_cast<char*>(data) + at, bytes - at, 0); });
 }
 
+/// Sends small things: a socket that does not take them for a second is given up.
 bool write_all(int socket, const void* data, std::size_t bytes) {
-  return move_all(bytes, [&](std::size_t at) {
+  return move_all(socket, POLLOUT, bytes, after(1), [&](std::size_t at) {
     return ::send(socket, static_cast<const char*>(data) + at, bytes - at, MSG_NOSIGNAL);
   });
 }
@@ -151,19 +164,21 @@ void RankSockets::connect_to(int rank, const Address& target) {
   for (const std::uint32_t host : target.addresses) {
     if (host == 0) break;
     const sockaddr_in to = socket_address(host, target.port);
-    Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    limit_waits(socket, SO_SNDTIMEO, connect_seconds);
-    int error = EINTR;
-    while (error == EINTR) {
-      error = ::connect(socket, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0 ? 0 : errno;
+    Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    int error = 0;
+    if (::connect(socket, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) error = errno;
+    if (error == EINPROGRESS) {
+      socklen_t length = sizeof error;
+      error = ETIMEDOUT;
+      if (wait_for(socket, POLLOUT, after(connect_seconds)))
+        ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length);
     }
-    if (error == EINPROGRESS) error = ETIMEDOUT;
-    limit_waits(socket, SO_SNDTIMEO, send_seconds);
     // The other side answers with the same greeting: a stranger's port does not.
     const Greeting own{secret_, rank_};
     Greeting answer{};
     if (error == 0 && write_all(socket, &own, sizeof own) &&
-        read_all(socket, &answer, sizeof answer, greeting_seconds) && answer.secret == secret_ && answer.rank == rank) {
+        read_all(socket, &answer, sizeof answer, after(greeting_seconds)) && answer.secret == secret_ &&
+        answer.rank == rank) {
       peers_[rank].socket.take(socket);
       return;
     }
@@ -178,18 +193,15 @@ void RankSockets::connect_to(int rank, const Address& target) {
 
 void RankSockets::accept_from_higher(int listener) {
   auto missing = static_cast<int>(peers_.size()) - rank_ - 1;
-  const int seconds = 60 + greeting_seconds * missing;
-  limit_waits(listener, SO_RCVTIMEO, seconds);
-  const auto begun = std::chrono::steady_clock::now();
+  const auto deadline = after(60 + greeting_seconds * static_cast<double>(missing));
   while (missing > 0) {
-    Descriptor socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-    if (socket < 0 && seconds_since(begun) >= seconds) {
+    if (!wait_for(listener, POLLIN, deadline)) {
       fail(ExitCode::rank, "rank {} ({}): {} of the higher ranks have not connected to it", rank_, name(rank_),
            missing);
     }
-    limit_waits(socket, SO_SNDTIMEO, send_seconds);
+    Descriptor socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     Greeting greeting{};
-    if (socket < 0 || !read_all(socket, &greeting, sizeof greeting, 5) || greeting.secret != secret_ ||
+    if (socket < 0 || !read_all(socket, &greeting, sizeof greeting, after(5)) || greeting.secret != secret_ ||
         greeting.rank <= rank_ || greeting.rank >= std::ssize(peers_)) {
       continue;  // a stranger
     }
