@@ -55,7 +55,7 @@ void BucketWeights::prefetch(int bucket) {
          "during its forward or backward",
          bucket, slot.bucket);
   }
-  finish(slot.gathers);  // of a bucket that nobody came for
+  finish(slot.gathers);  // of a bucket that was never taken
   Communicator& ranks = context_.ranks_for("acquire");
   slot.bucket = bucket;
   for (const Part part : both_parts) {
@@ -116,7 +116,7 @@ void BucketWeights::changed() {
       fail(ExitCode::usage, "weights_changed: bucket {} is not released; weights change while no layer uses them",
            slot.bucket);
     }
-    finish(slot.gathers);  // of a bucket that nobody came for
+    finish(slot.gathers);  // of a bucket that was never taken
     if (sharded_ || context_.table.bucket_size(bucket, Part::trainable) > 0) slot.bucket = none;
   }
 }

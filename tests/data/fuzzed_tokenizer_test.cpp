@@ -156,9 +156,9 @@ TEST(UnknownPatterns, WhatEnginesReadInDifferentWaysIsRefused) {
         "a{,2}",  "[+--/]",  "[ab~~b]",     "[a&&b]", "[[a]b]",    "[]a]",   R"([a-\d])", R"([\d-a])",
         "(?i)a",  "(?i:ss)", "(?i:\u00e9)", "(?m:a)", R"(\p{^L})", R"(\pL)", R"(\xe9)",   R"((a)\1)",
         R"(\R)",  "(?=a)*",  "(?<n>a)",     "(?#a)",  "(*UCP)a",   R"(\Qa)"}) {
-    const std::string told = error_of(ExitCode::data, [&] { Splitter(pattern, "a.json"); });
-    EXPECT_TRUE(holds(told, "a.json: its pattern ")) << pattern;
-    EXPECT_TRUE(holds(told, "interpret in different ways")) << told;
+    const std::string message = error_of(ExitCode::data, [&] { Splitter(pattern, "a.json"); });
+    EXPECT_TRUE(holds(message, "a.json: its pattern ")) << pattern;
+    EXPECT_TRUE(holds(message, "interpret in different ways")) << message;
   }
   for (const char* pattern :
        {R"(\s++$|\s+)", R"([^\S\n]+)", R"(\u3040|\x{e9}|\x41)", R"([a\-z\]-])", "[a-]", "(?>a+)b", "a{1,2}?",

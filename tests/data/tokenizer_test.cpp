@@ -27,9 +27,9 @@ class TokenizerTest : public DataTest {
   /// Returns the sentence that refuses a tokenizer.json.
   std::string refusal(const json& content) const {
     const std::string path = save("tokenizer.json", content);
-    const std::string told = error_of(ExitCode::data, [&] { load_tokenizer(path); });
-    EXPECT_TRUE(holds(told, path));
-    return told;
+    const std::string message = error_of(ExitCode::data, [&] { load_tokenizer(path); });
+    EXPECT_TRUE(holds(message, path));
+    return message;
   }
 };
 
@@ -109,8 +109,8 @@ TEST_F(TokenizerTest, LongRunsAreOnePieceAndHostilePatternsGiveUp) {
       EXPECT_EQ(ends, std::vector{text.size()}) << pattern << " of '" << character << "'";
     }
   }
-  const std::string told = error_of(ExitCode::data, [] { split_pieces("(?:(?:a|aa)*)*[!?]", std::string(64, 'a')); });
-  EXPECT_TRUE(holds(told, "failed at byte 0 of a text of 64: match limit exceeded"));
+  const std::string why = error_of(ExitCode::data, [] { split_pieces("(?:(?:a|aa)*)*[!?]", std::string(64, 'a')); });
+  EXPECT_TRUE(holds(why, "failed at byte 0 of a text of 64: match limit exceeded"));
 }
 
 TEST_F(TokenizerTest, IllFormedBytesAreReplacedByMaximalSubparts) {
@@ -288,10 +288,10 @@ TEST_F(TokenizerTest, OtherFormsAreRefusedWithTheCallThatMakesATokenizerJson) {
     }
     EXPECT_TRUE(holds_tokenizer(of_form)) << form.name;
     for (const std::string& path : {of_form, file}) {
-      const std::string told = error_of(ExitCode::data, [&] { load_tokenizer(path); });
-      EXPECT_TRUE(holds(told, file + " is not a tokenizer.json")) << told;
-      EXPECT_TRUE(holds(told, "transformers." + call)) << told;
-      EXPECT_EQ(error_of(ExitCode::data, [&] { read_tokenizer_identity(path); }), told);
+      const std::string message = error_of(ExitCode::data, [&] { load_tokenizer(path); });
+      EXPECT_TRUE(holds(message, file + " is not a tokenizer.json")) << message;
+      EXPECT_TRUE(holds(message, "transformers." + call)) << message;
+      EXPECT_EQ(error_of(ExitCode::data, [&] { read_tokenizer_identity(path); }), message);
     }
     std::filesystem::copy_file(tiny("byte_level.json"), of_form + "/tokenizer.json");
     EXPECT_EQ(load_tokenizer(of_form)->kind(), "byte-level BPE") << form.name;

@@ -143,10 +143,10 @@ TEST(Config, AFileThatIsNoConfigIsNamed) {
     std::ofstream many(path);
     for (int i = 0; i < 80000; ++i) many << "key" << i << ": 1\n";
   }
-  const std::string told = reading(path);
-  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 30) << told.substr(0, 2000);
-  EXPECT_NE(told.find(path + ":1: key0: unknown key"), std::string::npos);
-  EXPECT_NE(told.find("more problems; fix these first"), std::string::npos);
+  const std::string message = reading(path);
+  EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 30) << message.substr(0, 2000);
+  EXPECT_NE(message.find(path + ":1: key0: unknown key"), std::string::npos);
+  EXPECT_NE(message.find("more problems; fix these first"), std::string::npos);
   std::ofstream(path) << std::string(500'000, 'k') << ": 1\n";
   EXPECT_LT(reading(path).size(), 1000u);
   std::ofstream(path) << "";

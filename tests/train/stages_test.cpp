@@ -147,11 +147,11 @@ TEST_F(Stages, TheRopeIsCheckedBeforeTheFirstStepAndAtEachStage) {
     return ::testing::internal::GetCapturedStderr();
   };
   EXPECT_FALSE(holds(told_by(tiny(data, one), "same", base), "before any step"));  // both ways are one
-  const std::string told = told_by(tiny(data, joined(one, {"model.rope_theta=50.0"})), "turned", base);
+  const std::string message = told_by(tiny(data, joined(one, {"model.rope_theta=50.0"})), "turned", base);
   const std::string expected =
       fmt::format("the last 37 of 37 tokens, before any step: loss {:.4f} after the others, {:.4f} without them",
                   losses("turned")[0], losses("same")[0]);
-  EXPECT_TRUE(holds(told, expected));
+  EXPECT_TRUE(holds(message, expected));
   EXPECT_NE(losses("turned")[0], losses("same")[0]);
   EXPECT_TRUE(holds(told_by(staged(), "staged", {}), "the last 37 of 74 tokens"));
 }
@@ -161,9 +161,9 @@ TEST(RopeCheck, WarnsAboveOneNatWithBothSidesAndWhatToDo) {
   KnownRope known{.model = config.model, .length = 8192};
   EXPECT_EQ(rope_check_tokens(config, known), 2048);
   EXPECT_EQ(rope_warning({.tokens = 2048, .separate = 3, .behind = 3.99}, config, known), "");
-  const std::string told = rope_warning({.tokens = 2048, .separate = 3, .behind = 5.5}, config, known);
-  EXPECT_TRUE(holds_all(told, {"the rope looks wrong", "2.500 nats above the 3.000",
-                               "type yarn, factor 2 and original_max_position_embeddings 8192"}));
+  const std::string message = rope_warning({.tokens = 2048, .separate = 3, .behind = 5.5}, config, known);
+  EXPECT_TRUE(holds_all(message, {"the rope looks wrong", "2.500 nats above the 3.000",
+                                  "type yarn, factor 2 and original_max_position_embeddings 8192"}));
   config.training.seq_len = 2048;
   EXPECT_EQ(rope_check_tokens(config, known), 0);  // nothing differs
   config.model.rope_theta *= 2;

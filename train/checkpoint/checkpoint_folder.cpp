@@ -323,7 +323,7 @@ void CheckpointFolder::warn_of_misnamed(std::int64_t chosen, const Warn& warn) c
       manifest = read_checkpoint_manifest(complete(step));
       require_name(complete(step), *manifest);
     } catch (const Error& error) {
-      if (manifest) warn(fmt::format("{}; it is skipped", error.what()));  // what else is wrong matters to nobody
+      if (manifest) warn(fmt::format("{}; it is skipped", error.what()));  // nothing else about it matters
     }
   }
 }

@@ -28,7 +28,7 @@ struct ExportSummary {
 };
 
 /// Throws Error(usage) unless an export of the model at `source` may go to options.output, as far as it can be told
-/// without reading the model: something stands there, it cannot be written, or it lies inside a folder that is read or
+/// without reading the model: something exists there, it cannot be written, or it lies inside a folder that is read or
 /// that is a run's.
 void check_export(const std::string& source, const ExportOptions& options);
 

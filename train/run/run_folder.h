@@ -18,7 +18,7 @@ namespace ringtrain {
 std::vector<std::string> files_of_run(const std::string& path);
 /// The same of whatever open_model() takes: also the files of a Hugging Face folder, or the one file that path is.
 std::vector<std::string> files_of_model(const std::string& path);
-/// The same of several paths, of which an empty one stands for nothing.
+/// The same of several paths, of which an empty one means none.
 std::vector<std::string> files_of_models(const std::vector<std::string>& paths);
 
 /// What stands in a run's folder before a run begins there.

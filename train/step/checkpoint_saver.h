@@ -76,7 +76,7 @@ class CheckpointSaver {
   std::int64_t saved_step_ = 0;                                                          // by this run; 0: none yet
   double last_seconds_ = 0;                                                              // that its save took
   std::chrono::steady_clock::time_point last_begun_ = std::chrono::steady_clock::now();  // the last save, or the run
-  std::set<std::string> reported_;  // what pruning has told of: once is enough
+  std::set<std::string> reported_;  // what pruning has reported: once is enough
   std::unique_ptr<Save> save_;      // under way; null: none. Last to be made, first to go: its thread uses the above
 };
 
