@@ -13,7 +13,7 @@ namespace ringtrain {
 namespace {
 constexpr std::size_t alignment = 64;
 
-/// AddressSanitizer sees a read behind the end of a GPU's tensor (an emulated one's) if no more is allocated.
+/// AddressSanitizer can only detect reads past the end of an (emulated) GPU's tensor if nothing extra is allocated.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool exact_ends = true;
 #else
@@ -26,8 +26,8 @@ std::size_t rounded(std::size_t bytes) {
 
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 
-/// Memory that asks for huge pages: a product walks down columns, a page a row, which small pages make slow. They are
-/// taken when first touched and a refusal changes nothing but speed.
+/// Allocates memory and asks for huge pages: a product walks down columns, one page per row, which is slow with small
+/// pages. Huge pages are assigned at the first touch, and a refusal changes only the speed.
 void* allocate_huge(std::size_t bytes) {
   void* const data = std::aligned_alloc(huge_page, (bytes + huge_page - 1) / huge_page * huge_page);
   if (data != nullptr) madvise(data, bytes, MADV_HUGEPAGE);
@@ -51,7 +51,7 @@ Allocator::Allocator(Device device, Mode mode, HostMemory host_memory)
 Allocator::~Allocator() {
   for (const Entry& entry : entries_) {
     if (!entry.live) continue;
-    // Its tensor would give its memory back to what is gone by then, so nothing can go on from here.
+    // The tensor would later return its memory to a destroyed allocator, so the program cannot continue.
     write_message(stderr, fmt::format("ringtrain: the tensor {} {} {} {} outlives its Allocator; declare the Allocator "
                                       "before what it makes, so that it is destroyed after it\n",
                                       name_of(entry.tensor.tag), entry.tensor.name, name_of(entry.tensor.dtype),
@@ -61,7 +61,7 @@ Allocator::~Allocator() {
 }
 
 Tensor Allocator::make(Tag tag, std::string name, DType dtype, const Shape& shape) {
-  constexpr std::size_t max_bytes = std::size_t{1} << 62;  // of one tensor and of all: sums of two stay exact
+  constexpr std::size_t max_bytes = std::size_t{1} << 62;  // of one tensor and of all: the sum of two stays exact
   const auto elements = static_cast<std::size_t>(shape.numel());
   const std::size_t bytes = elements > max_bytes / size_of(dtype) ? max_bytes : rounded(elements * size_of(dtype));
   if (bytes >= max_bytes - current_.total) {

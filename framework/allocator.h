@@ -1,6 +1,6 @@
 // The tagged allocator: all tensor memory of one rank comes from one Allocator, under a tag and a name.
-// In plan mode it records sizes and hands out tensors without storage, so that the very constructors that will allocate
-// a run also state what it needs: the plan cannot drift from the run. Used by one thread: its rank's.
+// In plan mode it records sizes and returns tensors without storage. The constructors that will allocate a run thus
+// also report what it needs, so the plan cannot drift from the run. Used by one thread: its rank's.
 #pragma once
 
 #include <array>
@@ -16,10 +16,10 @@ namespace ringtrain {
 
 enum class Tag : int { weights, gradients, optimizer, activations, ring, workspace, checkpoint };
 inline constexpr int tag_count = 7;
-/// Returns a tag's name, as plans and metrics have it.
+/// Returns a tag's name, as it appears in plans and metrics.
 const char* name_of(Tag tag);
 
-/// Bytes by tag, and their sum's own high-water mark.
+/// Bytes by tag, and the high-water mark of their sum.
 struct MemoryUse {
   std::array<std::size_t, tag_count> by_tag{};
   std::size_t total = 0;
@@ -39,38 +39,38 @@ struct PlannedTensor {
 class Allocator final : public TensorOwner {
  public:
   enum class Mode { real, plan };
-  /// Makes tensors of a device's memory; in plan mode records them alone.
+  /// Makes tensors in a device's memory; in plan mode it only records them.
   explicit Allocator(Device device, Mode mode = Mode::real);
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
-  /// Every tensor has been released before: else the process ends (SIGABRT) with a sentence that names one.
+  /// All tensors must have been released; otherwise the process ends (SIGABRT) with a message that names one of them.
   ~Allocator();
 
-  /// Returns a tensor of uninitialised memory (fresh pages: not resident until written), aligned to 64 bytes or more.
-  /// In plan mode its data is null. Throws Error(usage) naming tag, name and sizes when the device has no more memory,
-  /// Error(device) when the driver cannot pin so much of the host's.
+  /// Returns a tensor of uninitialized memory (fresh pages: not resident until written), aligned to 64 bytes or more.
+  /// In plan mode its data is null. Throws Error(usage) that names the tag, the name, and the sizes when the device has
+  /// no more memory, and Error(device) when the driver cannot pin that much host memory.
   Tensor make(Tag tag, std::string name, DType dtype, const Shape& shape);
 
-  /// Returns where tensors of the host come from that the device's work reads or writes: this one itself on a CPU; else
-  /// one of pinned memory, which a GPU reads and writes by itself, with books of its own.
+  /// Returns the allocator of host tensors that the device reads or writes: this one on a CPU; otherwise one of pinned
+  /// memory, which a GPU reads and writes directly. The latter keeps its own records.
   Allocator& host() { return host_ ? *host_ : *this; }
-  /// The same, of a constant one.
+  /// The same, for a constant allocator.
   const Allocator& host() const { return host_ ? *host_ : *this; }
 
-  /// Returns whether its tensors have memory.
+  /// Returns whether its tensors have memory (real) or not (plan).
   Mode mode() const { return mode_; }
-  /// Returns whether they have none.
+  /// Returns whether it is in plan mode.
   bool planning() const { return mode_ == Mode::plan; }
-  /// Returns where its tensors lie.
+  /// Returns the device of its tensors.
   Device device() const { return device_; }
-  /// Returns the bytes that are allocated now, with alignment.
+  /// Returns the bytes that are currently allocated, with alignment.
   const MemoryUse& current() const { return current_; }
-  /// Returns the most that there ever were, of each tag and of all together.
+  /// Returns the peak of each tag and of their sum.
   const MemoryUse& peak() const { return peak_; }
-  /// Returns how often make() was called, the host's included: unchanged over steps shows that a step allocates
-  /// nothing.
+  /// Returns how often make() was called, including calls on the host's allocator. If the count does not change over
+  /// steps, a step allocates nothing.
   std::int64_t allocation_count() const { return allocation_count_ + (host_ ? host_->allocation_count_ : 0); }
-  /// Returns what is allocated now, in the order of allocation.
+  /// Returns the tensors that are currently allocated, in the order of allocation.
   std::vector<PlannedTensor> live() const;
 
  private:
@@ -81,7 +81,7 @@ class Allocator final : public TensorOwner {
   };
   enum class HostMemory { plain, pinned };
   Allocator(Device device, Mode mode, HostMemory host_memory);
-  /// Returns storage, or null if there is no more.
+  /// Returns storage, or null if there is no more memory.
   void* allocate(std::size_t bytes) const;
   void free(void* data) const;
 

@@ -1,5 +1,5 @@
-// A view of a tensor that is only read: what the inputs of kernels are. Every TensorView and every Tensor is one, but
-// none becomes a TensorView again, so what is an input in one place cannot be handed on as an output in another.
+// A view of a tensor that is only read, such as the input of a kernel. Every TensorView and every Tensor converts to
+// one, but not back, so an input of one function cannot become an output of another.
 #pragma once
 
 #include <utility>
@@ -38,7 +38,7 @@ class ConstTensorView : public ViewOf<const void> {
   }
 
  private:
-  /// What cuts views does not write.
+  /// Views are cut by TensorView's functions, which do not write.
   TensorView writable() const { return {const_cast<void*>(data), shape, dtype, device}; }
 };
 

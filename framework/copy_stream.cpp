@@ -28,7 +28,7 @@ struct CopyStream::Cuda {
     stream = cuda::make_urgent_stream("making a stream for copies");
   }
   ~Cuda() {
-    cuda::ignore(cudaStreamSynchronize(stream));  // the memory of a copy under way may go next
+    cuda::ignore(cudaStreamSynchronize(stream));  // the memory of a pending copy may be freed next
     cuda::ignore(cudaStreamDestroy(stream));
   }
   Cuda(const Cuda&) = delete;

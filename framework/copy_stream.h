@@ -1,9 +1,9 @@
-// Copies that run beside a stream's work, ordered with it by events: messages between the GPU memory of ranks that are
-// threads of one process, and what goes to host memory and comes back before it is needed. On CUDA they have a stream
-// of their own and the host waits for none of them; on a CPU a copy is done when the call returns.
+// Copies that run concurrently with a stream's work, ordered with it by events: messages between the GPU memory of
+// ranks that are threads of one process, and data that moves to host memory and back before it is needed. On CUDA they
+// have their own stream and the host waits for none of them; on a CPU a copy is done when the call returns.
 //
-// Nothing waits in a circle: a copy waits for events of work that was given to its stream before, and that work waits
-// only for copies that were given before it.
+// There is no circular wait: a copy waits only for events of work that its stream received earlier, and that work waits
+// only for copies that were issued before it.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace ringtrain {
 class CopyStream {
  public:
   using Event = ringtrain::Event;
-  /// What a copy is for: shown on the timeline. name: a literal. layer, hop: -1 where they mean nothing.
+  /// What a copy is for, as the timeline shows it. name: a literal. layer, hop: -1 if not applicable.
   struct Label {
     const char* name = "copy";
     std::int64_t layer = -1, hop = -1;
@@ -26,24 +26,24 @@ class CopyStream {
   CopyStream(CopyStream&&) noexcept = default;
   CopyStream& operator=(CopyStream&&) noexcept = default;
 
-  /// From now on events are those of this stream, which must outlive this object.
+  /// From now on, events are those of this stream, which must outlive this object.
   void set_stream(Stream& stream);
   /// Returns the stream; null before set_stream.
   Stream* stream() const { return stream_; }
 
-  /// Returns an event after what the stream was given so far.
+  /// Returns an event after the work that the stream has received so far.
   Event record() const { return stream_ ? record_event(*stream_) : Event(); }
-  /// to = from (of one size; host memory must be pinned), once `ready` and `free` were passed: the data is there, and
-  /// the memory for it no longer in use. Returns an event after the copy.
+  /// to = from (of one size; host memory must be pinned), once `ready` (the data has arrived) and `free` (the target
+  /// memory is no longer used) have passed. Returns an event after the copy.
   Event copy(const TensorView& to, const ConstTensorView& from, const Event& ready, const Event& free,
              const Label& label);
-  /// What the stream is given from now on runs after the event.
+  /// Work that the stream receives from now on runs after the event.
   void wait(const Event& event) const;
 
  private:
   struct Cuda;
   Stream* stream_ = nullptr;
-  std::shared_ptr<Cuda> cuda_;  // of this object alone; null on a CPU
+  std::shared_ptr<Cuda> cuda_;  // owned only by this object; null on a CPU
 };
 
 }  // namespace ringtrain

@@ -10,7 +10,8 @@
 namespace ringtrain {
 
 int available_cores() {
-  // The kernel wants a set of at least its own size, which it does not tell: EINVAL asks for a larger one.
+  // The kernel requires a set of at least its own size but does not report it: EINVAL means that a larger one is
+  // needed.
   for (int cores = CPU_SETSIZE; cores <= (1 << 20); cores *= 2) {
     const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(static_cast<std::size_t>(cores)),
                                                                [](cpu_set_t* s) { CPU_FREE(s); });

@@ -1,4 +1,4 @@
-// "1 document", "3 documents".
+// Text such as "1 document" and "3 documents".
 #pragma once
 
 #include <fmt/core.h>
@@ -9,7 +9,7 @@
 
 namespace ringtrain {
 
-/// Returns a number and its noun, whose plural ends in s.
+/// Returns a number and its noun, with a plural that ends in s.
 inline std::string counted(std::int64_t n, std::string_view noun) {
   return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
 }

@@ -1,12 +1,12 @@
-// Where a tensor's memory lives. Code above kernels/ passes devices on and never assumes the host.
+// Where a tensor's memory is. Code above kernels/ passes devices on and never assumes the host.
 #pragma once
 
 #include <string>
 
 namespace ringtrain {
 
-/// Whether this build has CUDA, and whether it has NCCL: real, or the emulators of the tests. They are no constants of
-/// this header, so that a file compiles to the same object in every build and a compiler cache serves them all.
+/// Whether this build has CUDA, and whether it has NCCL: the real ones, or the emulators of the tests. They are not
+/// constants of this header, so a file compiles to the same object in every build and a compiler cache serves them all.
 extern const bool built_with_cuda;
 extern const bool built_with_nccl;
 

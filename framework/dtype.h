@@ -1,4 +1,4 @@
-// Element types of tensors. bfloat16 is a type of storage: kernels widen what they read, compute in float32, and round
+// Element types of tensors. bfloat16 is a storage type: kernels widen what they read, compute in float32, and round
 // what they store.
 #pragma once
 
@@ -27,17 +27,17 @@ constexpr const char* name_of(DType dtype) {
   return dtypes[static_cast<std::size_t>(dtype)].name;
 }
 
-/// Returns the type in which sums of `dtype` are kept, and what must not be rounded between two uses: the running state
-/// of attention, parameter gradients, statistics, the optimizer's weights and moments.
+/// Returns the type of sums of `dtype`, and of values that must not be rounded between two uses: the running state of
+/// attention, parameter gradients, statistics, the optimizer's weights and moments.
 constexpr DType accumulator(DType dtype) {
   return dtype == DType::bfloat16 ? DType::float32 : dtype;
 }
 
-/// A bfloat16 number as the host sees it: the upper half of a float32.
+/// A bfloat16 number on the host: the upper half of a float32.
 struct BFloat16 {
   std::uint16_t bits = 0;
 
-  /// Returns value rounded to nearest, ties to even; NaN stays NaN.
+  /// Returns value rounded to nearest, ties to even; NaN remains NaN.
   static constexpr BFloat16 rounded(float value) {
     const auto full = std::bit_cast<std::uint32_t>(value);
     if ((full & 0x7fffffffU) > 0x7f800000U) return {static_cast<std::uint16_t>((full >> 16) | 0x40U)};
@@ -46,7 +46,7 @@ struct BFloat16 {
   constexpr float value() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 };
 
-/// Returns a stored number as it is computed with.
+/// Returns a stored number in the type in which it is computed.
 constexpr float widened(BFloat16 x) {
   return x.value();
 }
@@ -70,8 +70,8 @@ struct DTypeOf<std::int64_t> : std::integral_constant<DType, DType::int64> {};
 template <>
 struct DTypeOf<std::uint8_t> : std::integral_constant<DType, DType::uint8> {};
 
-/// Calls body.template operator()<S, A>() with the type that dtype is stored in and that of its accumulator: <float,
-/// float>, <double, double> or <BFloat16, float>. Any other dtype is our own fault.
+/// Calls body.template operator()<S, A>() with the type in which dtype is stored and that of its accumulator: <float,
+/// float>, <double, double>, or <BFloat16, float>. Any other dtype is our own mistake.
 template <class Body>
 decltype(auto) dispatch_dtype(DType dtype, Body&& body) {
   ensure(dtype == DType::float32 || dtype == DType::float64 || dtype == DType::bfloat16,
@@ -81,7 +81,8 @@ decltype(auto) dispatch_dtype(DType dtype, Body&& body) {
   return body.template operator()<float, float>();
 }
 
-/// Calls body.template operator()<float>() or <double>(), as dtype says: what is never bfloat16, such as sums.
+/// Calls body.template operator()<float>() or <double>(), according to dtype: for values that are never bfloat16, such
+/// as sums.
 template <class Body>
 decltype(auto) dispatch_float(DType dtype, Body&& body) {
   ensure(dtype == DType::float32 || dtype == DType::float64, "sums on a CPU are float32 or float64");

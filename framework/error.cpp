@@ -8,7 +8,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns whether a file is one of the library's own sources, by the name that the compiler was given.
+/// Returns whether a file is one of the library's own sources, by the name with which it was compiled.
 bool is_our_own(std::string_view file) {
   constexpr std::string_view here = "framework/error.cpp";
   std::string_view root = CallerLine::current().file_name();

@@ -1,5 +1,5 @@
-// A point in a stream's work that the host, or another stream, can wait for. On a CPU a call is done when it returns:
-// there is nothing to wait for.
+// A point in a stream's work for which the host, or another stream, can wait. On a CPU a call is done when it returns,
+// so there is nothing to wait for.
 #pragma once
 
 #include <memory>
@@ -8,12 +8,12 @@
 
 namespace ringtrain {
 
-/// A point in some stream's work, or null: one that was passed already. Any thread may hold it and let it go.
+/// A point in some stream's work, or null if it has passed already. Any thread may hold and release it.
 using Event = std::shared_ptr<const void>;
 
-/// Returns an event after what the stream was given so far.
+/// Returns an event after the work that the stream has received so far.
 Event record_event(const Stream& stream);
-/// Returns when the event was passed. Any thread may call it.
+/// Returns when the event has passed. Any thread may call it.
 void synchronize(const Event& event);
 
 }  // namespace ringtrain

@@ -1,11 +1,11 @@
-// What every translation unit must be compiled with that includes our headers: C++20, and numbers as IEEE 754 has them.
+// Checks how a translation unit that includes our headers is compiled: as C++20, and with IEEE 754 numbers.
 #pragma once
 
 #if defined(__cplusplus) && __cplusplus < 202002L
 #error "ringtrain needs C++20: compile with -std=c++20, or link the target ringtrain::ring, which asks for it"
 #endif
-// Linked so, GCC sets the processor of the whole process to flush subnormal numbers, and inline code that looks for NaN
-// and infinity is left out.
+// A program that GCC links with this option flushes subnormal numbers in its whole process, and inline code that tests
+// for NaN and infinity is removed.
 #if defined(__FAST_MATH__)
 #error "ringtrain is not to be compiled or linked with -ffast-math: its results would depend on it, and NaN be missed"
 #endif

@@ -69,7 +69,7 @@ std::uint64_t Permutation::operator()(std::uint64_t i) const {
   do {
     std::uint64_t left = i >> half_bits_, right = i & mask;
     for (std::uint64_t round = 0; round < 6; ++round) {
-      // Keyed by (permutation's index, round, right half); the counter keeps the three apart below 2^32 elements a
+      // The key is (permutation's index, round, right half); the counter keeps the three apart below 2^32 elements per
       // half.
       const std::uint64_t word = random_bits(seed_ ^ (index_ * 0x9E3779B97F4A7C15u), purpose_, round << 40 | right);
       const std::uint64_t next = left ^ (word & mask);

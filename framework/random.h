@@ -1,5 +1,6 @@
 // Counter-based random numbers (Philox4x32-10; Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011).
-// Every number is a pure function of (seed, purpose, index), so it does not depend on how many ranks or threads draw.
+// Every number is a pure function of (seed, purpose, index), so it does not depend on how many ranks or threads draw
+// it.
 #pragma once
 
 #include <array>
@@ -7,7 +8,7 @@
 
 namespace ringtrain {
 
-/// What a stream of random numbers is for. Values are part of reproducibility: append, never renumber.
+/// The purpose of a stream of random numbers. The values are part of reproducibility: append, never renumber.
 enum class Purpose : std::uint32_t {
   weights = 1,     // index: parameter id << 40 | element
   data_order = 2,  // index: epoch
@@ -20,7 +21,7 @@ enum class Purpose : std::uint32_t {
   test = 100,
 };
 
-/// Returns Philox4x32-10 of a counter under a key: the published function, which everything below is made from.
+/// Returns Philox4x32-10 of a counter under a key: the published function, on which everything below is based.
 std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
 
 /// Returns the 128 bits at index, as four words.

@@ -17,7 +17,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns whether a terminal may do something at this character: C0 and C1 controls, and marks of direction.
+/// Returns whether a terminal may interpret this character: C0 and C1 controls, and marks of direction.
 bool steers_a_terminal(char32_t code) {
   if (code == '\n' || code == '\t') return false;
   if (code < 0x20 || (code >= 0x7f && code < 0xa0)) return true;
@@ -25,9 +25,9 @@ bool steers_a_terminal(char32_t code) {
          (code >= 0x2066 && code <= 0x2069);
 }
 
-/// error: of the system; 0: not known any more.
+/// error: the system's; 0: no longer known.
 [[noreturn]] void refuse_results(int error) {
-  ::__fpurge(stdout);  // what could not be written is not tried again
+  ::__fpurge(stdout);  // discard the text that could not be written
   fail(ExitCode::usage, "cannot write the output to stdout: {}",
        error ? std::generic_category().message(error) : "an earlier write failed");
 }
@@ -37,9 +37,9 @@ bool steers_a_terminal(char32_t code) {
 void claim_standard_streams() {
   for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
     if (::fcntl(stream, F_GETFD) >= 0) continue;
-    // The lowest free descriptor is this one: those below it are open by now.
+    // The lowest free descriptor is this one: those below it are already open.
     const int opened = ::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
-    if (opened != stream) ::_exit(static_cast<int>(ExitCode::usage));  // nowhere to say it
+    if (opened != stream) ::_exit(static_cast<int>(ExitCode::usage));  // there is no stream for a message
   }
 }
 
@@ -72,13 +72,13 @@ void write_in_handler(std::string_view text) {
 
 void print_result(std::string_view text) {
   const std::string shown = visible(text);
-  std::fwrite(shown.data(), 1, shown.size(), stdout);  // flush_results() tells what became of it
+  std::fwrite(shown.data(), 1, shown.size(), stdout);  // flush_results() reports whether it succeeded
 }
 
 void write_control(std::FILE* file, std::string_view text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if (std::fflush(file) == 0 && written) return;
-  ::__fpurge(file);  // what could not be written is not tried again
+  ::__fpurge(file);  // discard the text that could not be written
   std::clearerr(file);
 }
 

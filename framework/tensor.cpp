@@ -27,7 +27,7 @@ std::int64_t Shape::numel() const {
     if (dim == 0) return 0;
     overflow |= __builtin_mul_overflow(product, dim, &product);
   }
-  // A plan that wrapped around would look as if it fitted.
+  // A plan that overflowed would seem to fit.
   if (overflow) fail(ExitCode::usage, "a tensor of shape {} has more elements than can be counted", to_string());
   return product;
 }

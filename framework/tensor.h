@@ -1,8 +1,8 @@
-// Shape, TensorView and Tensor. Tensors are dense and row-major. A Tensor owns its storage and is made by an Allocator;
-// a TensorView is a trivially copyable (pointer, shape, dtype, device) that owns nothing and must not outlive it. What
-// a call gets wrong is an Error(usage) that names the caller's line (refuse_call). Letters, everywhere the same: B
-// sequences, T local tokens, S tokens of the whole sequence, H query heads, G key/value heads, D head size, C width, F
-// feedforward width, V vocabulary, L layers, N ring size.
+// Shape, TensorView, and Tensor. Tensors are dense and row-major. A Tensor owns its storage and is made by an
+// Allocator; a TensorView is a trivially copyable (pointer, shape, dtype, device) that owns nothing and must not
+// outlive the tensor. A mistake in a call is an Error(usage) that names the caller's line (refuse_call). These letters
+// have the same meaning everywhere: B sequences, T local tokens, S tokens of the whole sequence, H query heads, G
+// key/value heads, D head size, C width, F feedforward width, V vocabulary, L layers, N ring size.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ class Shape {
   int rank() const { return rank_; }
   /// Returns the size of a dimension, from 0; unchecked.
   std::int64_t operator[](int dim) const { return dims_[dim]; }
-  /// Returns the number of elements; 1 for rank 0. Error(usage) if it has no 63-bit number.
+  /// Returns the number of elements; 1 for rank 0. Error(usage) if it does not fit in 63 bits.
   std::int64_t numel() const;
   /// Returns e.g. "[2, 128, 64]".
   std::string to_string() const;
@@ -47,10 +47,10 @@ class Shape {
   int rank_ = 0;
 };
 
-/// Refuses to read a tensor as elements of another dtype.
+/// Throws the error about reading a tensor as elements of another dtype.
 [[noreturn]] void refuse_dtype(const Shape& shape, DType dtype, DType wanted, const CallerLine& line);
 
-/// What each view is made of. Void: void, or const void where elements are only read.
+/// The base of both views. Void: void, or const void if elements are only read.
 template <class Void>
 struct ViewOf {
   Void* data = nullptr;
@@ -58,7 +58,7 @@ struct ViewOf {
   DType dtype = DType::float32;
   Device device;
 
-  /// Returns whether it has no memory: of a plan, or of nothing.
+  /// Returns whether it has no memory: it belongs to a plan, or to no tensor.
   bool empty() const { return data == nullptr; }
   /// Returns the number of elements.
   std::int64_t numel() const { return shape.numel(); }
@@ -77,7 +77,7 @@ struct ViewOf {
 };
 
 struct TensorView : ViewOf<void> {
-  // Parts and other shapes of the same memory; each refuses what lies outside.
+  // Parts and other shapes of the same memory; each function refuses a range outside it.
   /// Returns rows [begin, end) of the first dimension.
   TensorView rows(std::int64_t begin, std::int64_t end, const CallerLine& line = CallerLine::current()) const;
   /// Returns element `index` of the first dimension, without that dimension.
@@ -98,7 +98,7 @@ requires(!std::is_const_v<T>) TensorView host_view(T* data, const Shape& shape) 
   return {data, shape, DTypeOf<T>::value, Device::cpu()};
 }
 
-/// Takes back the storage of tensors. framework/allocator.h has the one implementation.
+/// Takes back the storage of tensors. framework/allocator.h has the only implementation.
 class TensorOwner {
  public:
   /// Frees the storage `data` of the owner's entry `entry`.
@@ -112,19 +112,19 @@ class TensorOwner {
 class Tensor {
  public:
   Tensor() = default;
-  /// Takes the storage over; the other one is empty afterwards.
+  /// Takes over the storage; the other tensor is empty afterwards.
   Tensor(Tensor&& other) noexcept;
-  /// The same; gives back what it had.
+  /// The same; returns its previous storage to its owner.
   Tensor& operator=(Tensor&& other) noexcept;
   Tensor(const Tensor&) = delete;
   Tensor& operator=(const Tensor&) = delete;
   ~Tensor();
 
-  /// Returns the view of all of it. It must not outlive the tensor.
+  /// Returns a view of the whole tensor. The view must not outlive the tensor.
   const TensorView& view() const { return view_; }
   /// The same.
   operator const TensorView&() const { return view_; }
-  /// Returns whether it is none: made by no Allocator, or moved from.
+  /// Returns whether it has no storage: no Allocator made it, or it was moved from.
   bool empty() const { return owner_ == nullptr; }
   /// Returns the shape of the whole tensor.
   const Shape& shape() const { return view_.shape; }

@@ -19,12 +19,12 @@ void end_workers(std::vector<Thread>& threads, std::mutex& mutex, bool& stop, st
   for (Thread& thread : threads) thread.join();
 }
 
-/// The workers of all pools of this process: where they are more than the cores, one that spins keeps another from
-/// its work.
+/// The number of workers in all pools of this process. If it exceeds the number of cores, a spinning worker takes time
+/// from another one.
 std::atomic<int> workers_of_process{0};
 
-/// Waits until there() holds, for some tens of microseconds at most: less than a thread takes to fall asleep and to be
-/// woken, and more than passes between two of the products of a decode step.
+/// Waits until there() is true, for at most some tens of microseconds: less than a thread takes to fall asleep and wake
+/// up, and more than passes between two products of a decode step.
 template <class Condition>
 void spin_until(Condition&& there) {
   constexpr auto longest = std::chrono::microseconds(50);

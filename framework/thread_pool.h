@@ -1,5 +1,5 @@
-// A rank's threads. run() hands out numbered tasks; what a task computes must depend on its number alone, never on the
-// worker, so that the bits of a result do not depend on how many threads there are.
+// A rank's threads. run() distributes numbered tasks. The result of a task must depend only on its number, never on the
+// worker, so the bits of a result do not depend on the number of threads.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  /// Returns the threads that work, the caller's included.
+  /// Returns the number of threads that work, including the caller's.
   int workers() const { return workers_; }
 
   /// Calls body(task, worker) for every task in [0, tasks), worker in [0, workers()), and returns when all are done.

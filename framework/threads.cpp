@@ -23,7 +23,7 @@ int gpu_of_thread() noexcept {
 
 void take_gpu([[maybe_unused]] int gpu) noexcept {
 #if RINGTRAIN_CUDA
-  if (gpu >= 0) cuda::ignore(cuda::choose_device(gpu));  // a GPU that has failed: the thread's next call tells
+  if (gpu >= 0) cuda::ignore(cuda::choose_device(gpu));  // if the GPU has failed, the thread's next call reports it
 #endif
 }
 

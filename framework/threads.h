@@ -1,7 +1,7 @@
-// Starts threads, as system/run_aside.h does and nothing else (tests/structure holds it). The system may have none to
-// give (ulimit -u, a container's limit on processes, ulimit -v): that is an error with a sentence, or work that is done
-// without one. A new thread works on the GPU of the thread that starts it; without one of its own it would make a
-// context on GPU 0.
+// Starts threads. Only this file and system/run_aside.h do; tests/structure enforces it. The system may refuse to start
+// one (ulimit -u, a container's limit on processes, ulimit -v): that is an error with a message, or the work is done
+// without a thread. A new thread uses the GPU of the thread that starts it; otherwise it would create a context on GPU
+// 0.
 #pragma once
 
 #include <string>
@@ -13,15 +13,15 @@
 
 namespace ringtrain {
 
-/// Throws Error(code): `what` ("compute thread 3 of 8 of a rank") could not be started, and what to look at.
+/// Throws Error(code): `what` ("compute thread 3 of 8 of a rank") could not be started, and what to check.
 [[noreturn]] void fail_start(ExitCode code, const std::string& what, const std::system_error& error);
 
 /// Returns the GPU that the calling thread chose (framework/cuda/current_device.h), or -1.
 int gpu_of_thread() noexcept;
-/// Makes `gpu` the calling thread's, if it is not -1.
+/// Makes `gpu` the calling thread's GPU, unless it is -1.
 void take_gpu(int gpu) noexcept;
 
-/// Returns body as a new thread runs it: on the calling thread's GPU.
+/// Returns body for a new thread: it runs on the calling thread's GPU.
 template <class Body>
 auto on_own_gpu(Body body) {
   return [body = std::move(body), gpu = gpu_of_thread()]() mutable {
@@ -30,7 +30,7 @@ auto on_own_gpu(Body body) {
   };
 }
 
-/// A thread that start_thread started. It must be joined before it goes.
+/// A thread that start_thread started. It must be joined before it is destroyed.
 class Thread {
  public:
   void join() { thread_.join(); }
@@ -42,7 +42,7 @@ class Thread {
   std::thread thread_;
 };
 
-/// Returns a thread that runs body. Throws Error(code) that names `what` if the system has none to give.
+/// Returns a thread that runs body. Throws Error(code) that names `what` if the system cannot start one.
 template <class Body>
 Thread start_thread(ExitCode code, const std::string& what, Body body) {
   try {

@@ -8,7 +8,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns e.g. "[B = 1, T = 8]"; "[B, T = 8]" where B may be any; "[2, T = 8]" of a dimension that is called 2.
+/// Returns e.g. "[B = 1, T = 8]"; "[B, T = 8]" if B may be any; "[2, T = 8]" for a dimension whose name is 2.
 std::string text_of(std::initializer_list<NamedSize> dims) {
   std::string text = "[";
   for (const NamedSize& dim : dims) {

@@ -1,6 +1,5 @@
-// Holds the tensors of a caller of the library against what a function takes. What does not fit is the caller's
-// mistake: an Error(usage) that names the caller's line, the tensor, what it is, and what it must be, dimension by
-// dimension.
+// Checks the tensors that a caller of the library passes. A tensor that does not fit is the caller's mistake: an
+// Error(usage) that names the caller's line, the tensor, what it is, and what it must be, dimension by dimension.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@ namespace ringtrain {
 
 inline constexpr std::int64_t any_size = -1;
 
-/// A dimension by its letter, and the size that it must have, which may be any_size.
+/// A dimension's letter and its required size, which may be any_size.
 struct NamedSize {
   const char* name;
   std::int64_t size;
@@ -32,15 +31,15 @@ inline bool has_sizes(const Shape& shape, std::initializer_list<NamedSize> dims)
   return true;
 }
 
-/// Refuses a call whose tensor is not as require_argument asks.
+/// Refuses a call whose tensor does not meet the conditions of require_argument.
 [[noreturn]] void refuse_argument(const ConstTensorView& x, const char* name, std::initializer_list<NamedSize> dims,
                                   DType dtype, Device device, const CallerLine& line);
 
-/// Throws Error(usage) if x, of whatever shape, has elements and no memory.
+/// Throws Error(usage) if x, of any shape, has elements but no memory.
 void require_memory(const ConstTensorView& x, const char* name, const CallerLine& line);
 
-/// Throws Error(usage) unless x has these dimensions, this dtype and this device, and memory if it has elements. line:
-/// the caller's line, which the sentence begins with (refuse_call).
+/// Throws Error(usage) unless x has these dimensions, this dtype, and this device, and memory if it has elements. line:
+/// the caller's line, with which the message begins (refuse_call).
 inline void require_argument(const ConstTensorView& x, const char* name, std::initializer_list<NamedSize> dims,
                              DType dtype, Device device, const CallerLine& line) {
   const bool fits = has_sizes(x.shape, dims) && x.dtype == dtype && x.device == device;

@@ -25,7 +25,7 @@ void require_host(const ConstTensorView& x, const char* name, const CallerLine& 
   refuse_call(line, fmt::format("{} is on {}, but must be on {}", name, x.device.name(), Device::cpu().name()));
 }
 
-/// Returns |a - b|; infinity if one is no finite number and the other differs.
+/// Returns |a - b|; infinity if one of them is not finite and the other differs.
 double distance(double a, double b) {
   if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
   return std::isfinite(a) && std::isfinite(b) ? std::abs(a - b) : std::numeric_limits<double>::infinity();

@@ -1,4 +1,4 @@
-// The words that a config chooses among, each list with its names. What is made of a choice stands where it is made.
+// The words that a config chooses among: each list with its names. What a choice means is defined where it is used.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 
 namespace ringtrain {
 
-// layers/model_spec.h says what each is made of.
+// layers/model_spec.h lists the traits of each.
 enum class Architecture {
   llama,
   mistral,
@@ -35,7 +35,7 @@ inline const char* name_of(Architecture architecture) {
   return name_in(architecture_names, architecture);
 }
 
-/// What a layer's queries see: all before them, or what model.sliding_window leaves.
+/// What a layer's queries see: all positions before them, or only those that model.sliding_window allows.
 enum class LayerType { full_attention, sliding_attention };
 inline constexpr std::array layer_type_names{Named{LayerType::full_attention, "full_attention"},
                                              Named{LayerType::sliding_attention, "sliding_attention"}};
@@ -53,13 +53,13 @@ constexpr bool parts_documents(Packing packing) {
   return packing != Packing::concat;
 }
 
-/// What becomes of a document that is longer than a window, with packing whole.
+/// What happens to a document that is longer than a window, with packing whole.
 enum class LongDocuments { automatic, cut, truncate, drop };
 inline constexpr std::array long_documents_names{
     Named{LongDocuments::automatic, "auto"}, Named{LongDocuments::cut, "cut"},
     Named{LongDocuments::truncate, "truncate"}, Named{LongDocuments::drop, "drop"}};
 
-enum class Backend { automatic, threads, mpi, nccl };  // parallel/launch/communicator_factory.h decides what each means
+enum class Backend { automatic, threads, mpi, nccl };  // parallel/launch/communicator_factory.h says what each means
 inline constexpr std::array backend_names{Named{Backend::automatic, "auto"}, Named{Backend::threads, "threads"},
                                           Named{Backend::mpi, "mpi"}, Named{Backend::nccl, "nccl"}};
 inline const char* name_of(Backend backend) {
@@ -81,7 +81,7 @@ inline const char* name_of(Offload offload) {
   return name_in(offload_names, offload);
 }
 
-enum class Shard { optimizer, gradients, weights };  // each with what stands before it (parallel/parameter_store.h)
+enum class Shard { optimizer, gradients, weights };  // each includes those before it (parallel/parameter_store.h)
 inline constexpr std::array shard_names{Named{Shard::optimizer, "optimizer"}, Named{Shard::gradients, "gradients"},
                                         Named{Shard::weights, "weights"}};
 inline constexpr std::array all_shard_policies = values_of(shard_names);

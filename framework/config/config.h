@@ -1,5 +1,5 @@
-// The configuration of a run as plain typed values. read_config.h reads them from a file. The sections that parts of a
-// run take by themselves have headers of their own.
+// The configuration of a run as plain typed values. read_config.h reads them from a file. Sections that parts of a run
+// take separately have their own headers.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +27,12 @@ struct SchedulerConfig {
   ScheduleType type = ScheduleType::cosine;
   std::int64_t warmup_steps = 0;
   double min_lr_ratio = 0.1;
-  double decay_ratio = 0.2;  // wsd: the last share of the steps, over which the rate falls
+  double decay_ratio = 0.2;  // wsd: the share of the steps, at the end, over which the rate falls
 };
 
 struct CheckpointConfig {
   std::int64_t interval = 0;  // steps; 0: only at the end; -1: never
-  double every_minutes = 30;  // next to interval, unless that is -1; 0: never
+  double every_minutes = 30;  // in addition to interval, unless interval is -1; 0: never
   std::int64_t keep = 3;
   bool background = true;  // false: training waits for every save, and needs no snapshot
   OnFailure on_failure = OnFailure::stop;
@@ -43,17 +43,17 @@ struct EvaluationConfig {
   std::vector<std::int64_t> context_lengths;
   std::int64_t target_tokens = 256;
   std::int64_t target_blocks = 64;
-  bool whole_documents = false;   // of at most training.seq_len tokens, instead of blocks at context_lengths
-  bool on_training_data = false;  // where the file has no validation part
+  bool whole_documents = false;   // of at most training.seq_len tokens, instead of blocks of context_lengths
+  bool on_training_data = false;  // if the file has no validation part
 };
 
 struct MetricsConfig {
-  bool tensorboard = false;  // true is refused, with a sentence that names what writes the events
-  double peak_flops = 0;     // of one rank, dense; 0: not known
+  bool tensorboard = false;  // true is refused, with a message that names the program that writes the events
+  double peak_flops = 0;     // of one rank, dense; 0: unknown
 };
 
 struct Config {
-  std::string name;  // the file's name without folder and ending; not a key
+  std::string name;  // the file's name without folder and extension; not a key
   ModelConfig model;
   DataConfig data;
   MeshConfig mesh;

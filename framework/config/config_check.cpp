@@ -15,7 +15,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns "24" or "16 and 24": the multiples of unit around value, from unit on.
+/// Returns "24" or "16 and 24": the nearest positive multiples of unit around value.
 std::string nearest_multiples(std::int64_t value, std::int64_t unit) {
   const std::int64_t below = value / unit * unit;
   return below == 0 ? fmt::format("{}", unit) : fmt::format("{} and {}", below, below + unit);
@@ -72,7 +72,7 @@ void check_batch(const Config& config, ConfigProblems& problems) {
   }
 }
 
-/// A stored config without the key is from a version that cut every longer document.
+/// A stored config without the key comes from a version that cut every longer document.
 void check_longer(DataConfig& data, ConfigUse use, ConfigProblems& problems) {
   const bool whole = data.packing == Packing::whole;
   if (data.longer == LongDocuments::automatic && (use == ConfigUse::know || !whole)) data.longer = LongDocuments::cut;
@@ -124,7 +124,7 @@ void check_optimizer(const Config& config, ConfigProblems& problems) {
   }
 }
 
-/// What a device can do, in whatever build.
+/// Checks what a device can do, in any build.
 void check_device(const Config& config, ConfigProblems& problems) {
   const TrainingConfig& training = config.training;
   const bool cuda = training.device == Device::Kind::cuda;
@@ -142,7 +142,7 @@ void check_device(const Config& config, ConfigProblems& problems) {
   }
 }
 
-/// What this program text knows but this build was not made with.
+/// Checks for choices that the source supports but this build does not include.
 void check_build(const Config& config, ConfigProblems& problems) {
   if (config.training.device == Device::Kind::cuda && !built_with_cuda) {
     problems.add("training.device", "cuda is not in this build; use cpu, or build with cmake --preset cuda");

@@ -1,5 +1,5 @@
-// What is wrong with a config, collected while it is read and checked, and reported all at once. Remembers where each
-// key was given, so that a check of several keys can point at a line.
+// The problems of a config, collected while it is read and checked, and reported all at once. Remembers where each key
+// was given, so that a check of several keys can point to a line.
 #pragma once
 
 #include <initializer_list>
@@ -11,7 +11,7 @@
 
 namespace ringtrain {
 
-/// Where a value was given: a line of the file, a --set, or (both unset) nowhere: it is a default.
+/// Where a value was given: in a line of the file, in a --set, or nowhere (both unset: it is a default).
 struct Origin {
   int line = 0;
   int setting = -1;
@@ -19,26 +19,27 @@ struct Origin {
 
 class ConfigProblems {
  public:
-  /// About a page.
+  /// About a screenful.
   static constexpr std::size_t max_listed = 30;
 
   ConfigProblems(std::string path, const std::vector<std::string>& settings)
       : path_(std::move(path)), settings_(settings) {}
 
-  /// Remembers where key was given; the latest counts.
+  /// Remembers where a key was given; the latest call counts.
   void given(const std::string& key, Origin origin) { origins_[key] = origin; }
-  /// Adds a problem of a key at a place; key "" for one of the file as a whole.
+  /// Adds a problem of a key with its origin; key "" means the file as a whole.
   void add(Origin origin, const std::string& key, const std::string& what);
-  /// From now on, what is wrong with a key is a problem of `key`, of which `of` says a part; "" ends this.
+  /// From now on, problems of any key are reported as problems of `key`, and `of` says of which part of it; "" ends
+  /// this.
   void within(std::string key, std::string of = "");
-  /// Adds a problem of a key at the place it was given.
+  /// Adds a problem of a key, at the key's origin.
   void add(const std::string& key, const std::string& what);
-  /// Returns whether none of the keys has had a problem: else a check of them would only repeat it.
+  /// Returns whether none of the keys has had a problem. If one has, a check of them would only repeat it.
   bool clean(std::initializer_list<const char*> keys) const;
   std::size_t count() const { return problems_.size(); }
-  /// Returns whether there are more than will be reported.
+  /// Returns whether there are more problems than will be reported.
   bool fill_a_page() const { return problems_.size() > max_listed; }
-  /// Throws Error(usage) with the problems, a line each, in the order of the file, then of the settings: the first
+  /// Throws Error(usage) with the problems, one per line, in the order of the file, then of the settings: the first
   /// max_listed of them, and how many more there are.
   void throw_if_any() const;
 

@@ -13,7 +13,7 @@ namespace ringtrain {
 
 namespace {
 
-// Makers of table entries. `get` returns a reference to the key's member, of a Config that may be const.
+// Functions that make table entries. `get` returns a reference to the key's member in a Config that may be const.
 
 template <class Get, class Read, class Write>
 ConfigKey key_of(const char* path, Get get, const char* doc, const Read& read, const Write& write, std::string values,
@@ -37,7 +37,7 @@ ConfigKey integer(const char* path, Get get, IntegerRange range, const char* doc
       path, get, doc, read, [](std::int64_t value) { return std::to_string(value); },
       fmt::format("{} to {}", range.low, range.high), required);
 }
-/// A number of tokens.
+/// A key whose value is a number of tokens.
 template <class Get>
 ConfigKey tokens(const char* path, Get get, IntegerRange range, const char* doc, bool required = false) {
   return integer(path, get, range, doc, required, read_tokens);
@@ -64,7 +64,8 @@ std::vector<std::string> names_of(const std::array<Named<Value>, n>& words) {
   return names;
 }
 
-/// One of several words, each of which stands for a value of the member. doc: as the words themselves, if "".
+/// A key whose value is one of several words, each of which represents a value of the member. doc: the words themselves
+/// if it is "".
 template <class Get, class Value, std::size_t n>
 ConfigKey word(const char* path, Get get, const std::array<Named<Value>, n>& words, const char* doc = "") {
   const std::vector<std::string> names = names_of(words);
@@ -77,7 +78,7 @@ ConfigKey word(const char* path, Get get, const std::array<Named<Value>, n>& wor
       path, get, *doc ? doc : list.c_str(), read, [=](Value value) { return name_in(words, value); }, list);
 }
 
-/// Returns the table of an enumeration that has its names elsewhere.
+/// Returns the table of an enumeration whose names are defined elsewhere.
 template <class Value, std::size_t n>
 std::array<Named<Value>, n> named(const std::array<Value, n>& values) {
   std::array<Named<Value>, n> table;
@@ -90,14 +91,14 @@ ConfigKey text(const char* path, Get get, const char* doc) {
   return key_of(path, get, doc, read_text, quoted_yaml, "text");
 }
 
-/// Returns whether the value is a list, and complains if not. what: its entries.
+/// Returns whether the value is a list; reports a problem if it is not. what: its entries.
 bool is_list_of(std::string_view what, const YamlValue& value, const ReportProblem& report) {
   if (value.kind == YamlValue::Kind::list) return true;
   report(value.line, fmt::format("is {}, but must be a list of {}", described(value), what));
   return false;
 }
 
-/// A list of positive numbers.
+/// A key whose value is a list of positive numbers.
 template <class Get>
 ConfigKey factors(const char* path, Get get, const char* doc) {
   const auto read = [](const YamlValue& value, std::vector<double>& out, const ReportProblem& report) {
@@ -126,7 +127,7 @@ void read_words(const YamlValue& value, const char* what, std::vector<std::strin
   }
 }
 
-/// A list of words. what: one of them, for messages.
+/// A key whose value is a list of words. what: one of them, for messages.
 template <class Get>
 ConfigKey words(const char* path, Get get, const char* what, const char* doc) {
   const auto read = [=](const YamlValue& value, std::vector<std::string>& out, const ReportProblem& report) {
@@ -139,7 +140,7 @@ ConfigKey words(const char* path, Get get, const char* what, const char* doc) {
   return key_of(path, get, doc, read, write, fmt::format("list of {}s", what));
 }
 
-/// A list of words, each of which stands for a value.
+/// A key whose value is a list of words, each of which represents a value.
 template <class Get, class Value, std::size_t n>
 ConfigKey choices(const char* path, Get get, const std::array<Named<Value>, n>& words, const char* doc) {
   const std::vector<std::string> names = names_of(words);
@@ -160,14 +161,15 @@ ConfigKey choices(const char* path, Get get, const std::array<Named<Value>, n>& 
   return key_of(path, get, doc, read, write, "list of " + one_of);
 }
 
-/// A key that says where the model comes from, for this run alone: the config of its folder has the sizes instead.
+/// A key that says where the model comes from. It is only for this run: the config in the run's folder has the sizes
+/// instead.
 ConfigKey source(ConfigKey key) {
   key.write = [unset = key.write(Config{})](const Config&) { return unset; };
   key.is_source = true;
   return key;
 }
 
-// The three keys with a shape of their own.
+// The three keys with their own structure.
 
 void read_source(const YamlValue& value, std::vector<DataSource>& sources, const ReportProblem& report) {
   DataSource source;
@@ -249,7 +251,7 @@ void read_lengths(const YamlValue& value, std::vector<std::int64_t>& out, const 
   out = std::move(lengths);
 }
 
-// NOLINTBEGIN(bugprone-macro-parentheses): a member's path is no expression
+// NOLINTBEGIN(bugprone-macro-parentheses): a member's path is not an expression
 #define MEMBER(path)          \
   [](auto& config) -> auto& { \
     return config.path;       \
@@ -258,7 +260,7 @@ void read_lengths(const YamlValue& value, std::vector<std::int64_t>& out, const 
 #define KEY(path) #path, MEMBER(path)
 // NOLINTEND(bugprone-macro-parentheses)
 
-// Upper ends keep every product that a memory plan forms within 64 bits.
+// Upper limits keep every product that a memory plan computes within 64 bits.
 constexpr std::int64_t k = 1024, m = k * k;
 
 std::vector<ConfigKey> model_keys() {

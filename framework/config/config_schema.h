@@ -1,5 +1,5 @@
-// The table of all config keys: for each its path, its default, type, range, and what it is for. Reading a file, --set,
-// to_yaml and differences() all walk this one table.
+// The table of all config keys, with the path, default, type, range, and purpose of each. Reading a file, --set,
+// to_yaml, and differences() all use this one table.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace ringtrain {
 
-/// Returns all keys, section by section, in the order they are written.
+/// Returns all keys, section by section, in the order in which they are written.
 const std::vector<ConfigKey>& config_keys();
 
 }  // namespace ringtrain

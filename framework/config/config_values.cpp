@@ -19,7 +19,7 @@ std::string range_text(const IntegerRange& range) {
   return fmt::format("an integer from {} to {}", range.low, range.high);
 }
 
-/// Whether text is digits after at most one sign, without a leading zero that YAML 1.1 would read as octal.
+/// Returns whether text is digits after at most one sign, without a leading zero, which YAML 1.1 would read as octal.
 bool is_integer(std::string_view text) {
   if (!text.empty() && (text[0] == '-' || text[0] == '+')) text.remove_prefix(1);
   if (text.empty() || (text.size() > 1 && text[0] == '0')) return false;
@@ -43,7 +43,7 @@ template <class T>
 void read_whole(const YamlValue& value, const std::string& wanted, T low, T high, T& out, const ReportProblem& report) {
   if (!is_plain_scalar(value) || !is_integer(value.text)) {
     std::string hint;
-    double real = 0;  // someone who writes 1e3 or 8.0 means an integer
+    double real = 0;  // a user who writes 1e3 or 8.0 means an integer
     if (is_plain_scalar(value) && parse(value.text, real) == std::errc{} && real >= -9e15 && real <= 9e15 &&
         real == static_cast<double>(static_cast<std::int64_t>(real))) {
       hint = fmt::format("; write {}", static_cast<std::int64_t>(real));
@@ -88,7 +88,7 @@ void read_unsigned(const YamlValue& value, std::uint64_t& out, const ReportProbl
 
 void read_real(const YamlValue& value, const RealRange& range, double& out, const ReportProblem& report) {
   const std::string wanted = "a number in " + range_text(range);
-  // Digits, signs, point and exponent only: from_chars alone would take "inf" and "nan".
+  // Only digits, signs, the point, and the exponent: from_chars by itself would accept "inf" and "nan".
   if (!is_plain_scalar(value) || value.text.find_first_not_of("0123456789+-.eE") != std::string::npos) {
     return report(value.line, fmt::format("is {}, but must be {}", described(value), wanted));
   }

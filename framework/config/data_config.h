@@ -15,7 +15,7 @@ struct DataSource {
 
 struct DataConfig {
   std::vector<DataSource> train;  // a path, or a list of {path, weight}
-  std::string validation;         // empty: the first file's own validation part
+  std::string validation;         // empty: the validation part of the first file
   Packing packing = Packing::documents;
   LongDocuments longer = LongDocuments::automatic;
 };

@@ -1,4 +1,4 @@
-// Low-rank adapters: a section of the config, and a part of what a model is made of.
+// Low-rank adapters: a section of the config, and a part of a model's description.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace ringtrain {
 
-/// Keys and meaning are PEFT's; layers/lora.h computes them.
+/// Keys and meanings are those of PEFT; layers/lora.h computes the adapters.
 struct LoraConfig {
-  std::int64_t rank = 0;  // 0: there are none
+  std::int64_t rank = 0;  // 0: no adapters
   double alpha = 16;
-  std::vector<std::string> targets{"q_proj", "v_proj"};  // which projections of a layer have an adapter
+  std::vector<std::string> targets{"q_proj", "v_proj"};  // the projections of a layer that have an adapter
 
   bool on() const { return rank > 0; }
-  /// Returns the factor of what adapters add.
+  /// Returns the factor that multiplies the adapters' output.
   double scale() const { return alpha / static_cast<double>(rank); }
   friend bool operator==(const LoraConfig&, const LoraConfig&) = default;
 };

@@ -1,4 +1,4 @@
-// The section model of a config, and lora.
+// The section model of a config, including lora.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace ringtrain {
 
 struct ModelConfig {
-  std::string from;           // whose sizes and weights these are: a model's path; "": the keys below say all
-  bool from_scratch = false;  // of `from` only the sizes are taken
+  std::string from;           // the model whose sizes and weights these are: a path; "": the keys below say everything
+  bool from_scratch = false;  // only the sizes of `from` are used
   Architecture architecture = Architecture::llama;
   std::int64_t vocab_size = 257;
   std::int64_t hidden_size = 256;
@@ -25,21 +25,21 @@ struct ModelConfig {
   double rope_theta = 500000.0;
   RopeScalingConfig rope_scaling;
   std::int64_t max_position_embeddings =
-      0;  // learned positions: rows of their table; rope: the length meant, 0: unsaid
+      0;  // learned positions: rows of their table; rope: the intended length, 0: not given
   std::int64_t sliding_window = 0;
-  std::vector<LayerType> layer_types;               // layer i has the (i mod size)-th; none: all have the window
-  std::vector<LayerPositions> layer_positions;      // the same; none: all rotate
-  double sliding_rope_theta = 0;                    // of layers with the window, unscaled; 0: as the others
+  std::vector<LayerType> layer_types;               // layer i has the (i mod size)-th; empty: all have the window
+  std::vector<LayerPositions> layer_positions;      // the same; empty: all rotate
+  double sliding_rope_theta = 0;                    // of layers with the window, unscaled; 0: the same as the others
   double query_pre_attn_scalar = 0;                 // 0: head_dim
   double attention_softcap = 0, final_softcap = 0;  // of scores, of logits; 0: none
-  bool attention_sinks = false;                     // a learned score a head that takes weight from all others
-  double embedding_multiplier = 0;                  // 0: as the architecture has it
+  bool attention_sinks = false;                     // one learned score per head that takes weight from all others
+  double embedding_multiplier = 0;                  // 0: the architecture's default
   double residual_multiplier = 1, logits_scaling = 1;
   double rms_norm_eps = 1.0e-5;
   double initializer_range = 0.02;
   bool tie_word_embeddings = true;
-  bool attention_bias = false;  // of q, k, v and o, where it is a choice
-  bool mlp_bias = false;        // of gate, up and down, likewise
+  bool attention_bias = false;  // of q, k, v, and o, if the architecture has this choice
+  bool mlp_bias = false;        // of gate, up, and down, likewise
   LoraConfig lora;              // the section lora
 };
 

@@ -1,4 +1,4 @@
-// Which keys of the section model say what weights there are, and which only how they are used.
+// Distinguishes keys of the section model that define the weights from keys that only say how the weights are used.
 #pragma once
 
 #include <array>
@@ -6,8 +6,8 @@
 
 namespace ringtrain {
 
-/// Keys, or sections of keys, after a change of which weights fit a model just as well: scaling and base of rotary
-/// positions, lengths, window, the norms' epsilon, how new weights would be drawn.
+/// Keys, or sections of keys, that can change without making weights unfit for the model: scaling and base of rotary
+/// positions, lengths, window, the norms' epsilon, and how new weights are drawn.
 inline constexpr std::array<std::string_view, 15> free_with_weights{
     "model.rope_scaling",         "model.rope_theta",          "model.sliding_window",
     "model.layer_types",          "model.layer_positions",     "model.sliding_rope_theta",

@@ -1,4 +1,4 @@
-// Enumerations whose values have names in configs, messages and files: one table of each serves readers and writers.
+// Enumerations whose values have names in configs, messages, and files: one table each, used by readers and writers.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ struct Named {
   const char* name;
 };
 template <class Value>
-Named(Value, const char*) -> Named<Value>;  // clang 16 deduces no aggregate
+Named(Value, const char*) -> Named<Value>;  // clang 16 does not deduce this for aggregates
 
 /// Returns the values of a table, in its order.
 template <class Value, std::size_t n>
@@ -24,7 +24,7 @@ constexpr std::array<Value, n> values_of(const std::array<Named<Value>, n>& tabl
   return values;
 }
 
-/// Returns the name of a value; an internal Error if the table has none.
+/// Returns the name of a value; throws an internal Error if the table has none.
 template <class Value, std::size_t n>
 const char* name_in(const std::array<Named<Value>, n>& table, Value value) {
   for (const Named<Value>& entry : table) {

@@ -1,5 +1,5 @@
-// Reads a config over the table of keys (config_schema.h): the file's tree first, then each setting, then what must fit
-// together (config_check.h). Problems gather in ConfigProblems and end in one Error.
+// Reads a config with the table of keys (config_schema.h): first the file's tree, then each setting, then the
+// conditions between keys (config_check.h). Problems are collected in ConfigProblems and end in one Error.
 #include "framework/config/read_config.h"
 
 #include <fmt/core.h>
@@ -28,7 +28,7 @@ namespace ringtrain {
 namespace {
 
 constexpr std::int64_t largest_file = 1 << 20;
-/// A longer key is no slip of a known one, and comparing it letter by letter takes its time.
+/// A longer key is not a misspelling of a known one, and comparing it letter by letter takes too long.
 constexpr std::size_t longest_slip = 100;
 
 std::string_view last_part(std::string_view path) {
@@ -49,8 +49,8 @@ struct Paths {
     }
   }
 
-  /// Returns the known key or section most like path, "" if none is: by its whole path, or by its last part in another
-  /// section.
+  /// Returns the known key or section nearest to path, "" if none is near. It compares the whole path, and the last
+  /// part with those of other sections.
   std::string nearest(const std::string& path) const {
     std::string best;
     if (path.size() > longest_slip) return best;
@@ -58,7 +58,7 @@ struct Paths {
     std::size_t best_distance = std::string::npos;
     const auto consider = [&](const std::string& candidate) {
       const std::string_view last = last_part(path), known = last_part(candidate);
-      // Elsewhere costs one: a slip in the right section is likelier than the same word in another.
+      // Another section costs one edit: a misspelling in the right section is likelier than the same word in another.
       const std::size_t whole = edit_distance(path, candidate), tail = edit_distance(last, known) + 1;
       const std::size_t allowed = std::max<std::size_t>(2, last.size() / 3);
       const std::size_t distance = std::min(whole, tail);
@@ -73,7 +73,7 @@ struct Paths {
   }
 };
 
-/// Returns what a function of a lookup, which may be empty, finds for a key that leaves its value to other files;
+/// Returns what a function of a lookup, which may be empty, finds for a key whose value depends on other files; returns
 /// a default value after a problem.
 template <class Value, class... Parameters, class... Arguments>
 Value looked_up(ConfigProblems& problems, const std::string& key, const std::function<Value(Parameters...)>& function,
@@ -109,7 +109,7 @@ class Reader {
     if (equals == std::string::npos || equals == 0) {
       return problems_.add(origin, "", "must be key.path=value");
     }
-    // Lists, maps and quoted text are YAML; anything else is a scalar as it stands.
+    // Lists, maps, and quoted text are YAML; anything else is a scalar without further interpretation.
     const std::string value = text.substr(equals + 1);
     YamlValue tree;
     try {
@@ -124,7 +124,7 @@ class Reader {
     } catch (const YamlError& error) {
       return problems_.add(origin, "", error.what());
     }
-    // A setting repeats what the file or an earlier setting gave: the last one counts.
+    // A setting repeats a key of the file or of an earlier setting: the last one counts.
     seen_.clear();
     entry(text.substr(0, equals), tree, origin);
   }
@@ -132,8 +132,8 @@ class Reader {
   /// Returns the keys that the file or a setting gives.
   const std::set<std::string>& given() const { return given_; }
 
-  /// Makes what depends on several keys: epochs become steps, and a share of the steps becomes their number, rounded up
-  /// as transformers does it.
+  /// Resolves values that depend on several keys: epochs become steps, and a share of the steps becomes their number,
+  /// rounded up as in transformers.
   void finish(const ConfigLookup& lookup) {
     if (epochs_ && problems_.count() == 0) {
       config_.training.steps = looked_up(problems_, std::string(epochs), lookup.steps, config_, *epochs_);
@@ -153,7 +153,7 @@ class Reader {
 
  private:
   void section(const std::string& prefix, const YamlValue& map, Origin origin) {
-    if (map.kind == YamlValue::Kind::null) return;  // a section that says nothing
+    if (map.kind == YamlValue::Kind::null) return;  // an empty section
     if (map.kind != YamlValue::Kind::map) {
       return problems_.add(
           origin, prefix,
@@ -191,7 +191,7 @@ class Reader {
       problems_.given(path, origin);
       given_.insert(path);
       key->second->read(config_, value, [&](int line, const std::string& what) {
-        // The key's own line, but for a part of a list or map below it.
+        // The key's own line, except for a part of a list or map below it.
         const bool part = origin.setting < 0 && line > origin.line && value.kind != YamlValue::Kind::scalar;
         problems_.add(part ? Origin{line, -1} : origin, path, what);
       });
@@ -206,7 +206,7 @@ class Reader {
     const std::string nearest = problems_.fill_a_page() ? "" : paths_.nearest(path);
     problems_.add(origin, path, "unknown key" + (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
     if (nearest.empty()) return;
-    // Go on as if it had been meant, so that nothing is called missing that is only misspelt.
+    // Continue as if the nearest key had been given, so that a misspelled key is not also reported as missing.
     if (paths_.sections.contains(nearest)) {
       if (value.kind == YamlValue::Kind::map && !seen_.contains(nearest)) section(nearest, value, origin);
     } else {
@@ -236,7 +236,7 @@ void read_all(Reader& reader, const YamlValue& root, const std::vector<std::stri
   reader.require();
 }
 
-/// Returns the model that the keys of the section model change. given: these keys. config: as far as it has been read.
+/// Returns the model that the keys of the section model modify. given: these keys. config: as far as it has been read.
 ModelConfig model_below(const Config& config, const std::set<std::string>& given, const ConfigLookup& lookup,
                         ConfigProblems& problems) {
   ModelConfig model;
@@ -252,7 +252,7 @@ ModelConfig model_below(const Config& config, const std::set<std::string>& given
   return model;
 }
 
-/// Adds a problem for each key that is given and would have other weights than those of model.from.
+/// Adds a problem for each given key that would change the weights of model.from.
 void check_agreement(const Config& config, const ModelConfig& below, const std::set<std::string>& given,
                      ConfigProblems& problems) {
   if (config.model.from.empty()) return;
@@ -270,8 +270,8 @@ void finish(Config& config, ConfigUse use, const ConfigRule& rule, ConfigProblem
   const std::size_t before = problems.count();
   resolve_and_check(config, use, problems);
   if (rule) rule(config, problems);
-  if (problems.count() > before) return;  // of every stage alike
-  // Each stage has a config, of which a run keeps some copies.
+  if (problems.count() > before) return;  // it affects every stage
+  // Each stage has its own config, of which a run keeps several copies.
   constexpr std::size_t most_bytes = std::size_t{1} << 26;
   const std::size_t bytes = to_yaml(config_of_stage(config, 0)).size() * config.training.stages.size();
   if (bytes > most_bytes) {
@@ -314,7 +314,7 @@ Config parse_config(const std::string& text, const std::string& path, const std:
   const std::size_t before = problems.count();
   const ModelConfig below = model_below(first, reader.given(), lookup, problems);
   if (problems.count() > before) problems.throw_if_any();
-  // Once more, over the model that is named: the first reading has found which, and which keys are given next to it.
+  // Read again, based on the named model: the first reading has found its name and the keys that are given next to it.
   Config config;
   config.name = std::filesystem::path(path).stem().string();
   config.model = below;

@@ -1,4 +1,4 @@
-// How rotary positions go beyond the length that was trained: a section of the config that the kernel computes from.
+// How rotary positions extend beyond the trained length: a section of the config, from which the kernel computes.
 #pragma once
 
 #include <array>
@@ -18,15 +18,15 @@ inline const char* name_of(RopeType type) {
   return name_in(rope_type_names, type);
 }
 
-/// Returns whether a scaling of this type is computed from the length that the weights were trained at.
+/// Returns whether a scaling of this type is computed from the length at which the weights were trained.
 constexpr bool needs_trained_length(RopeType type) {
   return type == RopeType::yarn || type == RopeType::llama3 || type == RopeType::longrope;
 }
 
-/// Rotary positions beyond the trained length. Keys and meaning are those of Hugging Face, except ntk, which is ours.
+/// Rotary positions beyond the trained length. Keys and meanings are those of Hugging Face, except ntk, which is ours.
 struct RopeScalingConfig {
   RopeType type = RopeType::none;
-  double factor = 0;  // new length / trained length; 0 in the file: 1, or of the two lengths; resolved by the reader
+  double factor = 0;  // new length / trained length; 0 in the file: 1, or from the two lengths; resolved by the reader
   std::int64_t original_max_position_embeddings = 0;  // the trained length: yarn, llama3, longrope
   double attention_factor = 0;                        // of cosines and sines: yarn, longrope; 0: from the factor
   double beta_fast = 32, beta_slow = 1;               // yarn: rotations that bound the ramp

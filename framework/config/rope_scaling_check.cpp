@@ -23,7 +23,7 @@ const std::vector<Use>& uses() {
   using enum RopeType;
   static const std::vector<Use> all{
       {"model.rope_scaling.factor", {linear, ntk, yarn, llama3, longrope}},
-      // linear and ntk have no use for it, but a reader may.
+      // linear and ntk do not use it, but readers of the config may.
       {"model.rope_scaling.original_max_position_embeddings", {linear, ntk, yarn, llama3, longrope}},
       {"model.rope_scaling.attention_factor", {yarn, longrope}},
       {"model.rope_scaling.beta_fast", {yarn}},
@@ -49,7 +49,7 @@ std::string one_of(const std::vector<RopeType>& types) {
   return text;
 }
 
-/// Adds a problem for each key that was set and that the type does not use.
+/// Adds a problem for each key that was set but that the type does not use.
 void check_unused(const Config& config, ConfigProblems& problems) {
   const RopeScalingConfig& scaling = config.model.rope_scaling;
   for (const Use& use : uses()) {

@@ -1,4 +1,4 @@
-// What must hold between the keys of model.rope_scaling: each type needs some of them, and the others have no effect.
+// Checks the keys of model.rope_scaling: each type needs some of them and ignores the others.
 #pragma once
 
 #include "framework/config/config_problems.h"
@@ -7,8 +7,8 @@ namespace ringtrain {
 
 struct Config;
 
-/// Resolves model.rope_scaling.factor, and adds a problem for every key that the type needs and lacks, or cannot use.
-/// Keys that already have a problem are left alone. Needs model.head_dim resolved.
+/// Resolves model.rope_scaling.factor, and adds a problem for every key that the type needs but does not have, or
+/// cannot use. Does not touch keys that already have a problem. Requires a resolved model.head_dim.
 void check_rope_scaling(Config& config, ConfigProblems& problems);
 
 }  // namespace ringtrain

@@ -13,17 +13,17 @@
 
 namespace ringtrain {
 
-/// Rows of attention that are computed again in double beside a step.
+/// Rows of attention that a step recomputes in double for comparison.
 struct AuditConfig {
   std::int64_t interval = 0;  // steps; 0: never
   std::int64_t rows = 4;      // of each rank
   OnFailure on_failure = OnFailure::stop;
 };
 
-/// What differs from a step on from the steps before it; training_stages.h says what holds in each step.
+/// What changes at a step; training_stages.h says which values each step has.
 struct TrainingStage {
-  std::int64_t from_step = 0;                              // the stage's first, 2 or more
-  std::optional<std::int64_t> seq_len, global_batch_size;  // none: as before
+  std::int64_t from_step = 0;                              // the stage's first step, 2 or more
+  std::optional<std::int64_t> seq_len, global_batch_size;  // not set: as before
   std::optional<double> rope_theta;
   std::optional<RopeScalingConfig> rope_scaling;  // the whole section
 };

@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t most_entries = 1000;
 constexpr std::string_view scaling_section = "model.rope_scaling.";
 
-/// The keys of an entry, and the key of a config whose rules each has.
+/// The keys of an entry, and the config key whose rules apply to each.
 struct EntryKey {
   const char* name;
   const char* key;
@@ -33,7 +33,7 @@ const ConfigKey* find_key(std::span<const ConfigKey> keys, const std::string& pa
   return found == keys.end() ? nullptr : &*found;
 }
 
-/// Reads one entry into `read`, a config with nothing but this entry's values.
+/// Reads one entry into `read`, a config with only this entry's values.
 class EntryReader {
  public:
   EntryReader(std::span<const ConfigKey> keys, const ReportProblem& report) : keys_(keys), report_(report) {}
@@ -108,7 +108,7 @@ class EntryReader {
   std::set<std::string> seen_;
 };
 
-/// Returns what a section of rope_scaling says beside its defaults, on one line.
+/// Returns the values of a section rope_scaling that are not defaults, on one line.
 std::string scaling_text(const RopeScalingConfig& scaling, std::span<const ConfigKey> keys) {
   Config given, defaults;
   given.model.rope_scaling = scaling;
@@ -122,7 +122,7 @@ std::string scaling_text(const RopeScalingConfig& scaling, std::span<const Confi
   return "{" + text + "}";
 }
 
-/// Calls take(seq_len, global_batch_size, steps) for each stage of which there are some among the first `steps` steps.
+/// Calls take(seq_len, global_batch_size, steps) for each stage that has some of the first `steps` steps.
 template <class Take>
 void each_stage(const TrainingConfig& training, std::int64_t steps, const Take& take) {
   std::int64_t length = training.seq_len, sequences = training.global_batch_size;
@@ -139,14 +139,14 @@ void each_stage(const TrainingConfig& training, std::int64_t steps, const Take& 
   }
 }
 
-/// Makes the config of a stage that of the next one.
+/// Changes the config of a stage into that of the next one.
 void go_on(Config& config, const TrainingStage& next) {
   if (next.seq_len) config.training.seq_len = *next.seq_len;
   if (next.global_batch_size) config.training.global_batch_size = *next.global_batch_size;
   if (next.rope_theta) config.model.rope_theta = *next.rope_theta;
   if (next.rope_scaling) config.model.rope_scaling = *next.rope_scaling;
   std::int64_t& meant = config.model.max_position_embeddings;
-  const bool table = config.model.architecture == Architecture::gpt2;  // its table is as large as it is
+  const bool table = config.model.architecture == Architecture::gpt2;  // the size of its table is fixed
   if (meant > 0 && !table) meant = std::max(meant, config.training.seq_len);
 }
 
@@ -171,7 +171,7 @@ std::int64_t last_step_of(const TrainingConfig& training, int stage) {
 
 Config config_of_stage(const Config& config, int stage) {
   Config result = config;
-  result.training.stages = std::vector<TrainingStage>();  // without its memory, which many copies would fill
+  result.training.stages = std::vector<TrainingStage>();  // releases its memory, which many copies would duplicate
   for (int i = 0; i < stage; ++i) go_on(result, config.training.stages[static_cast<std::size_t>(i)]);
   return result;
 }

@@ -53,7 +53,7 @@ class TreeBuilder : public YAML::EventHandler {
   struct Open {
     YamlValue value;
     bool has_key = false;
-    YamlEntry entry;  // of a map: the key that waits for its value
+    YamlEntry entry;  // in a map: the key that waits for its value
   };
 
   /// tag: yaml-cpp gives "?" for a plain scalar or collection, "!" for a quoted scalar, "" for a block one.
@@ -127,12 +127,12 @@ YamlValue parse_yaml(const std::string& text) {
   int line = 0;
   if (const std::string unfit = unfit_for_yaml(text, &line); !unfit.empty()) throw YamlError(line, unfit);
   try {
-    // yaml-cpp takes a quote that is still open at the end of the text for closed, if a line end comes before.
+    // yaml-cpp accepts a quote that is still open at the end of the text if a line end comes before.
     std::istringstream stream(text.substr(0, text.find_last_not_of("\r\n") + 1));
     YAML::Parser parser(stream);
     TreeBuilder first, second;
     if (!parser.HandleNextDocument(first)) return {};
-    // yaml-cpp also ends a document, without a word, at what it cannot continue with.
+    // yaml-cpp also silently ends a document at text with which it cannot continue it.
     if (parser.HandleNextDocument(second)) {
       throw YamlError(second.take().line,
                       "not valid YAML: the document ends before this line, which does not belong to it");

@@ -1,6 +1,6 @@
 // YAML text as a plain tree that keeps what yaml-cpp's own nodes lose: the line of every key, duplicate keys in their
-// order, and whether a scalar was quoted. It is the part of YAML that a config needs: one document of maps, lists and
-// scalars. Anchors, aliases and tags are refused (an alias can make a text that never ends).
+// order, and whether a scalar was quoted. It covers the part of YAML that a config needs: one document of maps, lists,
+// and scalars. Anchors, aliases, and tags are refused (an alias can make a text endless).
 #pragma once
 
 #include <stdexcept>
@@ -16,7 +16,7 @@ struct YamlValue {
   Kind kind = Kind::null;
   int line = 0;         // from 1
   std::string text;     // of a scalar
-  bool quoted = false;  // a quoted scalar is text, never a number or a flag
+  bool quoted = false;  // a quoted scalar is text, never a number or a boolean
   std::vector<YamlValue> items;
   std::vector<YamlEntry> entries;
 };
@@ -27,7 +27,7 @@ struct YamlEntry {
   YamlValue value;
 };
 
-/// What is wrong with a text, and where.
+/// A problem of a text, and its line.
 class YamlError : public std::runtime_error {
  public:
   YamlError(int line, const std::string& what) : std::runtime_error(what), line_(line) {}
@@ -37,13 +37,13 @@ class YamlError : public std::runtime_error {
   int line_;
 };
 
-/// Returns the text's one document; kind null if it holds nothing. Throws YamlError.
+/// Returns the text's only document; its kind is null if it is empty. Throws YamlError.
 YamlValue parse_yaml(const std::string& text);
 
-/// Returns text as a double-quoted YAML scalar, which parse_yaml takes back to the same text.
+/// Returns text as a double-quoted YAML scalar, which parse_yaml reads back to the same text.
 std::string quoted_yaml(const std::string& text);
 
-/// Returns why text cannot stand in YAML, with its line (not UTF-8, or a control character), or "" if it can.
+/// Returns why YAML cannot contain a text, with the line (not UTF-8, or a control character), or "" if it can.
 std::string unfit_for_yaml(const std::string& text, int* line);
 
 }  // namespace ringtrain

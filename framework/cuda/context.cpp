@@ -19,7 +19,7 @@ int attribute(cudaDeviceAttr which, int index) {
   return value;
 }
 
-/// Returns what to do about an error, beginning with "; ", where something can be said.
+/// Returns advice about an error, beginning with "; ", if there is any.
 std::string advice_for(cudaError_t status) {
   switch (status) {
     case cudaErrorDevicesUnavailable:
@@ -45,7 +45,7 @@ std::string advice_for(cudaError_t status) {
   }
 }
 
-/// Returns which GPU, of all of a run's machines; empty if it is not known.
+/// Returns the name of a GPU among all of a run's machines; empty if it is not known.
 std::string place_of(int device) {
   if (device < 0 && cudaGetDevice(&device) != cudaSuccess) return "";
   return fmt::format("GPU {} of host {}: ", device, host_name());
@@ -132,10 +132,10 @@ Context::Context(int index, const TensorView& scratch) : facts_(facts_of(index))
 }
 
 Context::~Context() {
-  // What is under way may still read this rank's tensors, which go next.
+  // Pending work may still read this rank's tensors, which are freed next.
   try {
     synchronize();
-  } catch (const Error&) {  // reported before: here everything goes anyway
+  } catch (const Error&) {  // reported before; everything is being destroyed anyway
   }
   timeline_.reset();
   cublasLtDestroy(blas_);

@@ -1,5 +1,5 @@
-// A CUDA event: a point in one stream's work that another stream, or the host, can wait for. Without timing it costs
-// next to nothing; with timing the GPU notes when it was passed. Events are used again (EventCache).
+// A CUDA event: a point in one stream's work for which another stream, or the host, can wait. Without timing it costs
+// almost nothing; with timing, the GPU records when it passed the event. Events are reused (EventCache).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -34,21 +34,21 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "recording an event"); }
-  /// What `stream` is given from now on runs after what was recorded last.
+  /// Work that `stream` receives from now on runs after the last recorded point.
   void make_wait(cudaStream_t stream) const { check(cudaStreamWaitEvent(stream, event_, 0), "ordering two streams"); }
-  /// Returns when the stream has passed what was recorded last.
+  /// Returns when the stream has passed the last recorded point.
   void synchronize() const {
     if (!passed()) check(cudaEventSynchronize(event_), "waiting for the GPU's work");
   }
-  /// Returns whether the stream has passed what was recorded last.
+  /// Returns whether the stream has passed the last recorded point.
   bool passed() const {
     const cudaError_t status = cudaEventQuery(event_);
     if (status == cudaErrorNotReady) return false;
     check(status, "asking how far the GPU's work is");
     return true;
   }
-  /// Returns the seconds from `begin` to this one by the GPU's clock, or nothing while one of them was not passed. Both
-  /// have timing and are of one GPU. (CUDA gives a float of milliseconds: exact to 0.1 us over a second.)
+  /// Returns the seconds from `begin` to this event by the GPU's clock, or nothing if one of them has not passed. Both
+  /// must have timing and be of one GPU. (CUDA gives a float of milliseconds: exact to 0.1 us over a second.)
   std::optional<double> seconds_since(const Event& begin) const {
     float milliseconds = 0;
     const cudaError_t status = cudaEventElapsedTime(&milliseconds, begin.event_, event_);
@@ -63,7 +63,7 @@ class Event {
   cudaEvent_t event_;
 };
 
-/// Returns an event after what the stream was given so far.
+/// Returns an event after the work that the stream has received so far.
 inline std::shared_ptr<const Event> record_event(cudaStream_t stream) {
   auto event = std::make_shared<Event>();
   event->record(stream);

@@ -17,7 +17,7 @@ cudaEvent_t make(bool timing) {
 }  // namespace
 
 EventCache& EventCache::of_process() {
-  static auto& cache = *new EventCache;  // outlives whatever destructors call it
+  static auto& cache = *new EventCache;  // outlives all destructors that call it
   return cache;
 }
 

@@ -1,5 +1,5 @@
-// Events that were let go, for those who want one next: making an event goes to the driver, so that a step makes none.
-// One for the process, by GPU, since an event of one rank may be let go by another's thread.
+// Released events, kept for reuse: creating an event calls the driver, so a step creates none. There is one cache for
+// the process, by GPU, because the thread of one rank may release an event of another.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,12 +15,12 @@ class EventCache {
  public:
   static EventCache& of_process();
 
-  /// Returns an event of the calling thread's GPU, and sets `device` to that. Throws Error(device).
+  /// Returns an event of the calling thread's GPU, and sets `device` to that GPU. Throws Error(device).
   cudaEvent_t take(bool timing, int& device);
-  /// Keeps the event while there is a User; else it goes. It may still be recorded in a stream that has not got there.
+  /// Keeps the event while there is a User, and destroys it otherwise. The event may still be pending in a stream.
   void give_back(cudaEvent_t event, bool timing, int device) noexcept;
 
-  /// Whoever gives work to a GPU: events are kept while there is one.
+  /// An object that gives work to a GPU: events are kept while there is one.
   class User {
    public:
     User();
@@ -28,7 +28,7 @@ class EventCache {
     User(const User&) = delete;
     User& operator=(const User&) = delete;
 
-    /// Makes events ahead of use on the calling thread's GPU: how many messages are under way at a time differs from
+    /// Creates events in advance on the calling thread's GPU, because the number of messages in transit differs from
     /// step to step.
     void make_spare();
   };

@@ -10,7 +10,7 @@ namespace ringtrain::cuda {
 namespace {
 
 std::vector<const void*>& noted_kernels() {
-  static std::vector<const void*> kernels;  // made by the first that is noted, before main
+  static std::vector<const void*> kernels;  // created by the first registration, before main
   return kernels;
 }
 
@@ -26,7 +26,7 @@ void load_kernels() {
     cudaFuncAttributes attributes;
     const cudaError_t status = cudaFuncGetAttributes(&attributes, kernel);
     if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction) {
-      ignore(cudaGetLastError());  // or the next launch would report it
+      ignore(cudaGetLastError());  // otherwise the next launch would report it
       continue;
     }
     check(status, "loading a kernel");

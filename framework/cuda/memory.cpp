@@ -9,7 +9,7 @@ void* allocate(int device, std::size_t bytes) {
   use_device(device);
   const cudaError_t status = cudaMalloc(&data, bytes);
   if (status == cudaErrorMemoryAllocation) {
-    ignore(cudaGetLastError());  // else the next launch would report it again
+    ignore(cudaGetLastError());  // otherwise the next launch would report it again
     return nullptr;
   }
   check(status, "asking for GPU memory");
@@ -25,7 +25,7 @@ void* allocate_pinned(std::size_t bytes) {
   void* data = nullptr;
   const cudaError_t status = cudaHostAlloc(&data, bytes, cudaHostAllocPortable);
   if (status == cudaErrorMemoryAllocation ||
-      status == cudaErrorOperatingSystem) {  // the latter: it locks no more pages
+      status == cudaErrorOperatingSystem) {  // the latter: it cannot lock more pages
     ignore(cudaGetLastError());
     return nullptr;
   }

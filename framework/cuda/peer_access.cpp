@@ -12,14 +12,14 @@ bool can_access(int device, int other) {
   return can != 0;
 }
 
-/// Lets `device`, the thread's own, reach the memory of another one. Returns whether it does.
+/// Gives `device`, the thread's own, access to the memory of another device. Returns whether it has access.
 bool reach(int device, int other) {
   if (!can_access(device, other)) return false;
   const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
   if (status == cudaSuccess) return true;
-  ignore(cudaGetLastError());                                    // else the next launch would report it again
-  if (status == cudaErrorTooManyPeers) return false;             // more than the machine joins directly
-  if (status == cudaErrorPeerAccessAlreadyEnabled) return true;  // another rank of the same GPU did
+  ignore(cudaGetLastError());                                    // otherwise the next launch would report it again
+  if (status == cudaErrorTooManyPeers) return false;             // more than the machine connects directly
+  if (status == cudaErrorPeerAccessAlreadyEnabled) return true;  // by another rank of the same GPU
   check(status, "allowing access to another GPU", device);
   return false;
 }

@@ -9,7 +9,7 @@ namespace ringtrain::cuda {
 Timeline::Timeline(cudaStream_t stream, RankTrace& trace)
     : stream_(stream), trace_(trace), reference_(Event::Timing::on) {
   check(cudaStreamSynchronize(stream_), "waiting for the GPU's work");
-  // The host may be interrupted between two looks at its clock. The event stays where its two looks are closest.
+  // The host may be interrupted between two readings of its clock. Keep the event whose two readings are closest.
   constexpr int tries = 5;
   std::int64_t shortest = std::numeric_limits<std::int64_t>::max();
   for (int i = 0; i < tries; ++i) {
@@ -72,8 +72,9 @@ std::optional<Timeline::Last> Timeline::read(std::deque<TimedEvent>& events) {
 }
 
 void Timeline::settle() {
-  // One reference for all that is read together: so rounding keeps their order. Then a later one, because a float of
-  // milliseconds grows coarse. (Another stream's moment may be older than the reference: then the time is negative.)
+  // All times that are read together use one reference, so rounding keeps their order. The reference is then replaced
+  // by a later event, because a float of milliseconds becomes coarse. (The event of another stream may be older than
+  // the reference; its time is then negative.)
   read(transfers_);
   if (auto last = read(work_)) {
     reference_ = std::move(last->event);

@@ -1,6 +1,6 @@
-// The rows of the timeline that show a GPU's own time: a rank's compute stream, and what other streams carry for it.
-// Events stand around what a span gives to a stream; the time at which the GPU passed them is read where the host has
-// waited for the compute stream anyway. So the rows cost events, and no wait.
+// The rows of the timeline that show a GPU's own time: a rank's compute stream, and transfers on other streams for it.
+// An event is recorded before and after the work that a span gives to a stream. The times at which the GPU passed the
+// events are read after the host has waited for the compute stream anyway. So the rows cost events, but no wait.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace ringtrain::cuda {
 
-/// Used by the rank's thread alone.
+/// Used only by the rank's thread.
 class Timeline final : public SpanMirror {
  public:
-  /// Records the spans of trace.work again, on trace.device_work. Waits for the stream once, for a moment that the
-  /// GPU's clock and the host's both know. trace must outlive it.
+  /// Records the spans of trace.work a second time, on trace.device_work. Waits for the stream once, for a moment that
+  /// both the GPU's clock and the host's clock measure. trace must outlive it.
   Timeline(cudaStream_t stream, RankTrace& trace);
   ~Timeline() override;
   Timeline(const Timeline&) = delete;
@@ -29,7 +29,7 @@ class Timeline final : public SpanMirror {
   TraceEntry* begin_transfer(const char* name, std::initializer_list<TraceArgument> arguments) override;
   void end_transfer(TraceEntry* entry) override;
 
-  /// What give() gives to `carrier`, a stream of the same GPU, is a span of trace.device_communication.
+  /// The work that give() gives to `carrier`, a stream of the same GPU, becomes a span of trace.device_communication.
   template <class Give>
   void transfer(cudaStream_t carrier, const char* name, std::initializer_list<TraceArgument> arguments,
                 const Give& give) {
@@ -39,7 +39,7 @@ class Timeline final : public SpanMirror {
     if (entry) record(transfers_, carrier, entry->end);
   }
 
-  /// Reads the times of all that has passed.
+  /// Reads the times of all events that have passed.
   void settle();
 
  private:
@@ -52,14 +52,14 @@ class Timeline final : public SpanMirror {
     Event event;
     std::int64_t time;
   };
-  /// Reads events as far as they have passed. Returns the last of them, if there was any.
+  /// Reads events as far as they have passed. Returns the last of them, if there is one.
   std::optional<Last> read(std::deque<TimedEvent>& events);
 
   cudaStream_t stream_;
   RankTrace& trace_;
   std::vector<TraceEntry*> open_;            // spans of the rank's work; null: not recorded
   std::deque<TimedEvent> work_, transfers_;  // in the order in which they were recorded
-  Event reference_;                          // the last moment of the compute stream that was read
+  Event reference_;                          // the last event of the compute stream that was read
   std::int64_t reference_time_ = 0;
 };
 

@@ -17,7 +17,7 @@ std::atomic<WaitReport*> made = nullptr;
 
 WaitReport* make() {
 #if defined(RINGTRAIN_CUDA_EMULATED)
-  static WaitReport memory;  // of the host: a reset of the emulator frees all that is its own
+  static WaitReport memory;  // host memory: a reset of the emulator frees its own memory
   return made = &memory;
 #else
   void* memory = nullptr;
@@ -31,7 +31,7 @@ bool is_filled(const LongWait& wait) {
   return __atomic_load_n(&wait.filled, __ATOMIC_ACQUIRE) != 0;
 }
 
-/// Returns what is waited for: "its turn to add dq (blocks before it 1, blocks that have added 0)".
+/// Returns what a warp waited for: "its turn to add dq (blocks before it 1, blocks that have added 0)".
 std::string what_of(const LongWait& wait) {
   return fmt::format("{} ({} {}, {} {})", wait.wait, wait.expected, wait.expected_value, wait.found, wait.found_value);
 }
@@ -39,7 +39,7 @@ std::string what_of(const LongWait& wait) {
 }  // namespace
 
 WaitReport& wait_report() {
-  static WaitReport* const report = make();  // for the process's life: a kernel may write it at any time
+  static WaitReport* const report = make();  // never freed: a kernel may write it at any time
   return *report;
 }
 

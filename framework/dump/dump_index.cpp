@@ -22,19 +22,19 @@ std::string index_path(const std::string& folder) {
   return folder + "/" + index_name;
 }
 
-/// Returns whether a file of this name is what a writer left behind that was killed before its index was whole.
+/// Returns whether a file of this name was left behind by a writer that was killed before its index was complete.
 bool is_leftover(const std::string& name) {
   const std::optional<UniqueName> unfinished = parse_unique_name(name, "partial");
   return is_probe(name) || (unfinished && unfinished->base == index_name);
 }
 
-/// Returns whether a file of this name is a part, the list of one, or what a killed writer left behind.
+/// Returns whether a file of this name is a part, the list of one, or was left behind by a killed writer.
 bool is_part_of_dump(const std::string& name) {
   const std::string part = name.ends_with(".json") ? name.substr(0, name.rfind('.')) : name;
   return rank_of_dump_part(part) || is_leftover(name);
 }
 
-/// Throws for sizes and names that no dump has: sizes are multiplied, and names are printed.
+/// Throws for sizes and names that no dump has, because sizes are multiplied and names are printed.
 void require_possible(const DumpIndex& index) {
   const auto product = [](std::int64_t a, std::int64_t b) {
     constexpr std::int64_t most = std::int64_t{1} << 59;  // elements of 8 bytes

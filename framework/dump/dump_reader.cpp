@@ -23,7 +23,7 @@ std::vector<double> as_doubles(const std::vector<T>& elements) {
   return {elements.begin(), elements.end()};
 }
 
-/// Returns the number that ends at `end` of a dataset's name and begins after `begin`; -1 if there is none.
+/// Returns the number between `begin` and `end` of a dataset's name; -1 if there is none.
 std::int64_t number_in(const std::string& name, std::size_t begin, std::size_t end) {
   return number_of<std::int64_t>(std::string_view(name).substr(begin + 1, end - begin - 1)).value_or(-1);
 }
@@ -87,7 +87,7 @@ std::vector<double> DumpReader::elements_of(const Piece& piece) const {
   refuse(fmt::format("{} of {} has a type that dumps do not have", dataset.name, file.path()));
 }
 
-/// Elements of a tensor that come in pieces, each of them once, counted from `first` on.
+/// Collects elements of a tensor that are read in pieces, each exactly once, counted from `first`.
 class DumpReader::Collected {
  public:
   Collected(const DumpReader& reader, const DumpedTensor& tensor, std::int64_t first, std::int64_t count)
@@ -101,7 +101,7 @@ class DumpReader::Collected {
     }
     placed_ += std::ssize(values);
   }
-  /// Returns them all.
+  /// Returns all elements.
   std::vector<double> take() {
     if (placed_ < std::ssize(values_)) {
       reader_.refuse(fmt::format("it holds {} of the {} elements of {}", placed_, values_.size(), tensor_.name));

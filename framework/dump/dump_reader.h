@@ -1,5 +1,5 @@
 // Reads a dump and puts its tensors into global order: the rows of all ranks and micro-batches by their numbers, the
-// slices of parameters by their places. What is missing or there twice is an error.
+// slices of parameters by their offsets. Missing or duplicate elements are an error.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +15,24 @@ namespace ringtrain {
 
 class DumpReader {
  public:
-  /// Opens all files of a dump. Throws Error(data) if it was broken off or is damaged.
+  /// Opens all files of a dump. Throws Error(data) if it was interrupted or is damaged.
   explicit DumpReader(const std::string& folder);
 
   const std::string& folder() const { return folder_; }
   const DumpIndex& index() const { return index_; }
-  /// Returns a tensor's entry in the index, null if there is none of this name.
+  /// Returns a tensor's entry in the index, or null if there is none with this name.
   const DumpedTensor* find(const std::string& name) const;
-  /// Returns all elements of a tensor of the index: of tokens a row for each of the step's. Throws Error(data) if the
-  /// files do not hold each element once.
+  /// Returns all elements of a tensor of the index; for a tensor of tokens, one row for each token of the step. Throws
+  /// Error(data) unless the files hold each element exactly once.
   std::vector<double> read(const DumpedTensor& tensor) const;
-  /// Returns the elements of tokens [first, last) of a tensor of tokens, and reads no more than the ranks'
-  /// micro-batches that have some of them. Throws as read() does.
+  /// Returns the elements of tokens [first, last) of a tensor of tokens. Reads only the ranks' micro-batches that have
+  /// some of them. Throws the errors of read().
   std::vector<double> read_tokens(const DumpedTensor& tensor, std::int64_t first, std::int64_t last) const;
   /// Returns the rank that wrote an element.
   int rank_of(const DumpedTensor& tensor, std::int64_t element) const;
 
  private:
-  /// A dataset of a tensor's elements.
+  /// A dataset that holds elements of a tensor.
   struct Piece {
     std::size_t file = 0, dataset = 0;
     std::int64_t at = 0;  // tokens: its micro-batch; parameter: its first element

@@ -12,7 +12,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns the elements of x in host memory, bfloat16 as the float32 of the same value.
+/// Returns the elements of x in host memory, with bfloat16 as float32 of the same value.
 std::vector<std::byte> elements_of(const Stream& stream, const ConstTensorView& x) {
   std::vector<std::byte> bytes(x.bytes());
   if (bytes.empty()) return bytes;
@@ -25,7 +25,7 @@ std::vector<std::byte> elements_of(const Stream& stream, const ConstTensorView& 
 #endif
   }
   if (x.dtype != DType::bfloat16) return bytes;
-  std::vector<std::byte> wide(2 * bytes.size(), std::byte{0});  // little-endian: the upper half of a float32
+  std::vector<std::byte> wide(2 * bytes.size(), std::byte{0});  // little-endian: becomes the upper half of a float32
   for (std::size_t i = 0; i < bytes.size(); i += 2) std::memcpy(&wide[2 * i + 2], &bytes[i], 2);
   return wide;
 }

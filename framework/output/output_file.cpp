@@ -16,8 +16,8 @@ namespace {
 
 constexpr const char* unfinished_kind = "partial";
 
-/// Keeps others from claiming an output in a folder, for the moment that a claim takes. Who cannot have it for long
-/// goes on without: the folder may be locked by a script around this very process.
+/// Keeps other processes from claiming an output in a folder while this one does. A process that cannot get the lock
+/// for a long time continues without it: a script that runs this process may have locked the folder.
 class FolderLock {
  public:
   explicit FolderLock(const std::string& folder)
@@ -44,7 +44,7 @@ bool is_same_file(const struct stat& a, const std::string& path) {
   return ::stat(path.c_str(), &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/// Throws if a process has a file half-written for path. Removes those of killed processes if `sweep`.
+/// Throws if a process is writing a temporary file for path. Removes those of killed processes if `sweep`.
 void check_partials(const std::string& path, bool sweep, ExitCode code) {
   const std::string folder = parent_directory(path), base = file_name(path);
   for (const std::string& name : list_directory(folder, code)) {
@@ -56,7 +56,7 @@ void check_partials(const std::string& path, bool sweep, ExitCode code) {
       File other = File::peek(found, code);
       state = other.try_lock();
       if (state == LockState::ours && sweep) ::unlink(found.c_str());
-    } catch (const Error&) {  // it has just gone, or belongs to somebody else
+    } catch (const Error&) {  // it was just removed, or belongs to another user
     }
     if (state == LockState::taken) {
       fail(code, "{}: process {} is writing it now ({} is locked); wait until it has ended, or choose another path",
@@ -163,7 +163,7 @@ void OutputFile::publish() {
          partial_);
   }
   rules_.require_mark(partial_, code_, ExitCode::internal);
-  const bool replaces = path_exists(path_, code_);  // what comes there from now on does not go unseen
+  const bool replaces = path_exists(path_, code_);  // a file that appears there later is detected
   file_.sync();
   if (replaces) {
     rename_path(partial_, path_, code_);

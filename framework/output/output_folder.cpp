@@ -27,23 +27,23 @@ std::string without_slashes(std::string path) {
   return path;
 }
 
-/// Returns whether no process of this machine has the number.
+/// Returns whether this machine has no process with the number.
 bool is_gone(std::string_view process) {
   const pid_t id = number_of<pid_t>(process).value_or(0);
   return id > 0 && ::kill(id, 0) != 0 && errno == ESRCH;
 }
 
-/// Removes a folder whose lock is held, the lock last: until then it says what it is.
+/// Removes a folder whose lock this process has. The lock is removed last, because it identifies the folder.
 void remove_partial(const std::string& partial) {
   try {
     remove_tree(fmt::format("{}/{}", partial, content_name), ExitCode::usage);
     ::unlink(fmt::format("{}/{}", partial, lock_name).c_str());
-    ::rmdir(partial.c_str());  // what somebody else put there stays
-  } catch (const Error&) {     // it stays for the next one
+    ::rmdir(partial.c_str());  // does nothing if somebody else has added files
+  } catch (const Error&) {     // the next process removes it
   }
 }
 
-/// Asks for a lock. Whoever looks at what a killed process left has its lock for a moment.
+/// Requests a lock. A process that examines what a killed process left has the folder's lock for a moment.
 LockState lock_state(File& lock, std::string_view process) {
   constexpr auto pause = std::chrono::milliseconds(5);
   constexpr int tries = 40;
@@ -55,23 +55,23 @@ LockState lock_state(File& lock, std::string_view process) {
   return state;
 }
 
-/// Returns whether a process is at what it has begun for an output. Removes it if the process was killed.
+/// Returns whether a process is writing this temporary folder of an output. Removes it if the process was killed.
 bool is_being_written(const std::string& partial, std::string_view process) {
   try {
     File lock = File::peek(fmt::format("{}/{}", partial, lock_name), ExitCode::usage);
     const LockState state = lock_state(lock, process);
     if (state != LockState::ours || !lock.is_at_path()) return state == LockState::taken;
-    // A process that has made the lock and not yet taken it has written nothing into it.
+    // A process that has created the lock and not yet acquired it has written nothing into it.
     std::string content(static_cast<std::size_t>(std::min(lock.size(), std::ssize(mark) + 1)), '\0');
     lock.read_at(0, content.data(), content.size());
     if (content == mark || (content.empty() && is_gone(process))) remove_partial(partial);
-  } catch (const Error&) {                           // it has just gone, is none of ours, or belongs to somebody else
-    if (is_gone(process)) ::rmdir(partial.c_str());  // if there is nothing in it
+  } catch (const Error&) {                           // just removed, not ours, or another user's
+    if (is_gone(process)) ::rmdir(partial.c_str());  // only if it is empty
   }
   return false;
 }
 
-/// Throws if a process is making a folder for path. Removes what killed ones left.
+/// Throws if a process is making a folder for path. Removes the folders of killed processes.
 void sweep_partials(const std::string& path, ExitCode code) {
   const std::string folder = parent_directory(path);
   if (!is_directory(folder)) return;
@@ -87,7 +87,7 @@ void sweep_partials(const std::string& path, ExitCode code) {
   }
 }
 
-/// Makes the lock of a new folder. Another process that is looking at it may have it for a moment.
+/// Creates the lock of a new folder. Another process that examines the folder may have the lock for a moment.
 File make_lock(const std::string& partial, ExitCode code) {
   constexpr auto pause = std::chrono::milliseconds(1);
   constexpr int tries = 1000;

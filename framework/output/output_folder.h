@@ -1,6 +1,6 @@
-// A folder that a program was asked to make. It grows under a name of its own beside the path,
-// NAME.partial-PROCESS-RANDOM, and takes the path's name when it is whole. That folder holds a locked file that says
-// what it is, and `content`, so that nothing of it is published and nothing without it is ever removed.
+// A folder that a program was asked to make. It is filled under a temporary name next to the path,
+// NAME.partial-PROCESS-RANDOM, and gets the path's name when it is complete. The temporary folder holds `content` and a
+// locked file that identifies it: the locked file is not published, and a folder without it is never removed.
 #pragma once
 
 #include <cstdint>
@@ -11,28 +11,28 @@
 
 namespace ringtrain {
 
-/// Throws Error(code) with the reason if no folder can be made at path: the path is empty, something stands there,
-/// another process is making one there, or nothing can be written beside it. Removes what killed processes left for
-/// this path, and changes nothing else.
+/// Throws Error(code) with the reason if no folder can be made at path: the path is empty or exists, another process is
+/// making a folder there, or the parent folder is not writable. Removes what killed processes left for this path, and
+/// changes nothing else.
 void check_output_folder(const std::string& path, ExitCode code);
 
 class OutputFolder {
  public:
-  /// Makes the folders above path and a folder to fill. Throws Error(code) as check_output_folder() does, and removes
-  /// the same.
+  /// Makes the folders above path and a folder to fill. Throws the errors of check_output_folder(), and also removes
+  /// what killed processes left.
   OutputFolder(const std::string& path, ExitCode code);
-  /// Removes what was not published. A signal that ends the process does the same.
+  /// Removes the folder unless it was published. A signal that ends the process does the same.
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
 
-  /// Returns where the content goes before publish(): an empty folder at first.
+  /// Returns the path of the content before publish(): an empty folder initially.
   const std::string& content() const { return content_; }
-  /// Throws Error(code) with the bytes if so many do not fit the disk, or one file of `largest` bytes the limit of this
-  /// process (ulimit -f).
+  /// Throws Error(code) with the bytes if that many do not fit on the disk, or if one file of `largest` bytes exceeds
+  /// the limit of this process (ulimit -f).
   void require_room(std::int64_t bytes, std::int64_t largest) const;
-  /// Brings the folder to the disk, whose files have been, and gives it the path's name. Throws Error(code) if
-  /// something stands there by now.
+  /// Brings the folder (whose files are on the disk already) to the disk, and gives it the path's name. Throws
+  /// Error(code) if the path exists by now.
   void publish();
 
  private:

@@ -15,7 +15,7 @@ namespace ringtrain {
 
 namespace {
 
-// A handler can reach nothing but globals, and must not allocate.
+// A handler can only access globals and must not allocate.
 struct Slot {
   std::atomic<bool> taken{false}, ready{false};
   std::array<char, PATH_MAX> path{};
@@ -23,7 +23,7 @@ struct Slot {
 std::array<Slot, 32> slots;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-/// An entry as the kernel returns it; the name follows, and ends with a zero.
+/// An entry as the kernel returns it; the name follows, terminated by a zero.
 struct Entry {
   std::uint64_t inode;
   std::int64_t offset;
@@ -34,7 +34,7 @@ constexpr std::size_t name_offset = offsetof(Entry, type) + 1;
 
 void remove_at(int folder, const char* name, int depth) noexcept;
 
-/// Removes what is in an open folder. Returns whether there was anything.
+/// Removes the content of an open folder. Returns whether there was any.
 bool empty_folder(int folder, int depth) noexcept {
   alignas(Entry) std::array<char, 4096> buffer{};
   bool found = false;

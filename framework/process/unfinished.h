@@ -1,14 +1,14 @@
-// What a process has begun to write and not finished, so that a signal which ends the process takes it along: the
-// handlers of framework/system/signals.h call remove_unfinished(). (What SIGKILL leaves behind, the next writer
-// removes.)
+// Files and folders that a process has begun to write and not finished. If a signal ends the process, the handlers of
+// framework/system/signals.h call remove_unfinished(). (The next writer removes what SIGKILL leaves behind.)
 #pragma once
 
 #include <string>
 
 namespace ringtrain {
 
-/// As long as it lives, the file or folder at path goes with a process that a signal ends. Only for what this process
-/// makes under a unique_name(). Never throws; what does not fit into the table of 32 paths goes without.
+/// While this object lives, a signal that ends the process also removes the file or folder at path. Only for paths that
+/// this process makes under a unique_name(). Never throws; a path that does not fit into the table of 32 paths is not
+/// removed.
 class Unfinished {
  public:
   explicit Unfinished(const std::string& path) noexcept;
@@ -20,8 +20,8 @@ class Unfinished {
   int slot_ = -1;
 };
 
-/// Removes what is unfinished, folders with all below them. Follows no link. Safe inside a signal handler; the process
-/// must end after it.
+/// Removes all unfinished files, and folders with their content. Follows no link. Safe inside a signal handler; the
+/// process must end after it.
 void remove_unfinished() noexcept;
 
 }  // namespace ringtrain

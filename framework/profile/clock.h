@@ -1,4 +1,4 @@
-// Seconds on the clock that no one sets back.
+// Seconds on a clock that nobody sets back.
 #pragma once
 
 #include <chrono>

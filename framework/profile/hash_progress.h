@@ -1,4 +1,4 @@
-// A word on stderr while a large file is hashed, which nobody would wait for in silence.
+// Shows progress on stderr while a large file is hashed, so that nobody waits in silence.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,8 @@
 
 namespace ringtrain {
 
-/// As long as it lives, each file that this thread hashes is shown as progress, once it has taken `patience` seconds.
+/// While this object lives, the hashing of each file by this thread is shown as progress once it has taken `patience`
+/// seconds.
 class HashProgress {
  public:
   explicit HashProgress(std::string task, double patience = 1, std::FILE* file = stderr);
@@ -23,10 +24,10 @@ class HashProgress {
   std::string task_;
   double patience_;
   std::FILE* file_;
-  std::chrono::steady_clock::time_point begun_;  // the file under way
-  std::int64_t done_before_ = 0;                 // of it, when progress_ was made
-  std::optional<Progress> progress_;             // none: it has not taken long yet
-  HashListener listener_;                        // last to be made, first to go: it uses all of the above
+  std::chrono::steady_clock::time_point begun_;  // of the current file
+  std::int64_t done_before_ = 0;                 // of that file, when progress_ was made
+  std::optional<Progress> progress_;             // empty: it has not taken long yet
+  HashListener listener_;                        // declared last, destroyed first: it uses all of the above
 };
 
 }  // namespace ringtrain

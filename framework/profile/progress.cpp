@@ -18,26 +18,26 @@ namespace ringtrain {
 namespace {
 
 constexpr double terminal_pace = 0.1, pipe_pace = 5.0;  // seconds between lines
-constexpr double shortest_of_a_rate = 1e-4;             // seconds; over less a rate says nothing
+constexpr double shortest_of_a_rate = 1e-4;             // seconds; a rate over less means nothing
 
-/// Returns the seconds of a clock that no one sets back.
+/// Returns the seconds of a clock that nobody sets back.
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Returns the columns of a terminal, 80 if it does not say.
+/// Returns the number of columns of a terminal, or 80 if it does not report it.
 int columns(std::FILE* file) {
   winsize size{};
   if (ioctl(fileno(file), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
   return 80;
 }
 
-/// Returns value with three digits or so: "1.5", "12.3", "123".
+/// Returns value with about three digits: "1.5", "12.3", "123".
 std::string three_digits(double value) {
   return value < 99.95 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
 }
 
-/// Returns a number in the first of the units, each so many times the one before, in which it is below most.
+/// Returns a number in the first of the units in which it is below `most`; each unit is `times` the previous one.
 std::pair<double, const char*> scaled(double number, double times, double most, std::span<const char* const> units) {
   std::size_t unit = 0;
   number /= times;
@@ -111,7 +111,7 @@ void Progress::update(std::int64_t done, const std::string& fields, double units
   ProgressState state{
       .task = task_, .done = done, .total = total_, .fields = fields, .units_per_second = 0, .unit = unit};
   state.units_per_second = rate_over(units, time - start_);
-  // The pace is taken from the first call on: what came before it (a warm-up, a resumed run's steps) is not pace.
+  // The rate is measured from the first call on: earlier work (a warm-up, a resumed run's steps) does not count.
   const std::int64_t paced = done - first_done_;
   if (!last && paced > 0) {
     state.seconds_left = (time - first_time_) / static_cast<double>(paced) * static_cast<double>(total_ - done);
@@ -128,7 +128,7 @@ void Progress::show(const ProgressState& state) {
   if (!terminal_) return write_message(file_, progress_line(state, 0) + "\n");
   last_ = state;
   const std::string line = visible(progress_line(state, columns(file_) - 1));  // in the last column it may wrap
-  write_control(file_, fmt::format("\r{}\x1b[K", line));  // and erase what the longer line before left
+  write_control(file_, fmt::format("\r{}\x1b[K", line));  // also erases the rest of a longer previous line
   open_ = true;
 }
 

@@ -1,6 +1,7 @@
-// A long task shows how far it is: on a terminal one line that is rewritten in place, and above it the same line from
-// time to time for those who scroll back; in a pipe plain lines at a measured pace. Progress goes to stderr, so that
-// stdout holds results alone. Also the formats of human sizes that all programs share. Used by one thread.
+// Shows the progress of a long task. On a terminal, one line is rewritten in place, and copies of it stay above from
+// time to time for people who scroll back; in a pipe, plain lines are written every few seconds. Progress goes to
+// stderr, so stdout holds only results. This file also has the formats of numbers that all programs share. Used by one
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -16,46 +17,46 @@ std::string human_count(double count);
 /// Returns seconds as "0.4s", "12s", "3m05s", "2h03m", "4d02h".
 std::string human_duration(double seconds);
 
-/// What one line says. fields: what the task wants shown, e.g. "loss=2.31 lr=3.0e-04".
+/// The content of one line. fields: additional text of the task, e.g. "loss=2.31 lr=3.0e-04".
 struct ProgressState {
   std::string task;  // "train", "evaluate", "prepare"
   std::int64_t done = 0, total = 0;
   std::string fields;
   double units_per_second = 0;  // 0: not shown
   std::string unit = "tokens";
-  double seconds_left = -1;  // below 0: not known
+  double seconds_left = -1;  // negative: unknown
 };
 
 /// Returns e.g. "train 120/600 (20%) loss=2.31 12.3K tokens/s 3m05s left", cut to width columns (0: whole).
 std::string progress_line(const ProgressState& state, int width);
 
-/// Returns units a second, or 0 (unknown) over less than 0.1 ms: a rate of the first microseconds says nothing.
+/// Returns units per second, or 0 (unknown) for less than 0.1 ms: a rate over the first microseconds means nothing.
 double rate_over(double units, double seconds);
 
-/// Returns whether a line stays on a terminal, and the next one begins below it, so long after the last that did and
-/// with so large a share of the task done since: about twenty of a task, and one every ten minutes.
+/// Returns whether a line stays on a terminal and the next one begins below it, given the seconds and the share of the
+/// task since the last line that stayed: about twenty lines per task, and one every ten minutes.
 bool stays(double seconds, double share);
 
-/// Whether a terminal shows what was, or only what is.
+/// Whether a terminal keeps earlier lines or shows only the current one.
 enum class ProgressHistory { none, kept };
 
 class Progress {
  public:
-  /// file: usually stderr. Whether it is a terminal is asked of it here.
+  /// file: usually stderr. The constructor checks whether it is a terminal.
   explicit Progress(std::string task, std::int64_t total, std::FILE* file = stderr,
                     ProgressHistory history = ProgressHistory::none);
-  /// As finish().
+  /// Calls finish().
   ~Progress() { finish(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Tells that `done` of total are done and shows it, if it is time to: the first and the last always, in between ten
-  /// times a second on a terminal and every five seconds in a pipe. units: done since this object was made, of which
-  /// the rate is made. The time left follows from the pace since the first call.
+  /// Reports that `done` of total are done, and shows it when it is due: always the first and the last, and in between
+  /// ten times a second on a terminal and every five seconds in a pipe. units: the number done since this object was
+  /// made, from which the rate is computed. The time left is computed from the rate since the first call.
   void update(std::int64_t done, const std::string& fields, double units, const std::string& unit = "tokens");
-  /// Writes a whole line of its own above the progress line ("saved checkpoints/step-00000010").
+  /// Writes a separate whole line above the progress line ("saved checkpoints/step-00000010").
   void log(const std::string& line);
-  /// Ends the terminal's line, so that other output can follow; it no longer says how much time is left.
+  /// Ends the terminal's line, so that other output can follow; the line no longer shows the time left.
   void finish();
 
  private:
@@ -65,9 +66,9 @@ class Progress {
   std::int64_t total_;
   std::FILE* file_;
   bool terminal_;
-  bool open_ = false;  // the terminal's cursor is behind a progress line
+  bool open_ = false;  // the terminal's cursor is at the end of a progress line
   ProgressHistory history_;
-  ProgressState last_;  // what that line says
+  ProgressState last_;  // the state that this line shows
   double start_, first_time_ = -1, last_shown_ = -1, last_kept_ = 0;
   std::int64_t first_done_ = 0, kept_done_ = 0;
 };

@@ -15,7 +15,7 @@ struct StreamClock::State {
   std::vector<std::chrono::steady_clock::time_point> times;  // on a CPU
 #if RINGTRAIN_CUDA
   bool on_cuda = false;
-  std::vector<cuda::Event> events;  // as many as there ever were events
+  std::vector<cuda::Event> events;  // never shrinks: events are reused
 #endif
 };
 

@@ -1,6 +1,7 @@
-// Events of a stream's work, for times that are read when a value is logged. On a GPU calls are ordered, not finished:
-// the host's clock would time the giving of work. There an event is one of CUDA's, and nobody waits for it before the
-// times are read; they are used again. On a CPU a call is done when it returns: an event is the time.
+// Events in a stream's work, whose times are read when a value is logged. On a GPU, calls are ordered, not finished, so
+// the host's clock would only time how long it takes to issue the work. There, events are CUDA events, which are
+// reused, and nobody waits for them before the times are read. On a CPU, a call is done when it returns, so an event is
+// the time.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +13,20 @@ namespace ringtrain {
 
 class StreamClock {
  public:
-  /// Counts the events of a clock since clear().
+  /// The index of an event of a clock since clear().
   using Event = std::size_t;
 
   StreamClock();
   StreamClock(StreamClock&&) noexcept = default;
   StreamClock& operator=(StreamClock&&) noexcept = default;
 
-  /// Records that the stream has done what it was given so far. All events of a clock are of one stream.
+  /// Records that the stream has done the work that it has received so far. All events of a clock are of one stream.
   Event record(Stream& stream);
-  /// Returns how many events it keeps.
+  /// Returns the number of events.
   std::size_t size() const;
-  /// Returns whether all of them have passed; asks, and does not wait.
+  /// Returns whether all of them have passed; does not wait.
   bool passed() const;
-  /// Returns when all have passed: at once where the host has waited for the stream before.
+  /// Returns when all have passed: at once if the host has already waited for the stream.
   void wait() const;
   /// Returns the seconds between two events that have passed.
   double seconds(Event from, Event to) const;
@@ -34,7 +35,7 @@ class StreamClock {
 
  private:
   struct State;
-  std::shared_ptr<State> state_;  // of this object alone
+  std::shared_ptr<State> state_;  // owned only by this object
 };
 
 }  // namespace ringtrain

@@ -11,8 +11,8 @@ namespace ringtrain {
 
 namespace {
 
-/// Rows of a rank have the numbers from (rank + 1) * rows_per_rank on, those of its GPU from device_rows further on. No
-/// number is 0, which viewers take for the kernel's idle thread, and none stands for two rows.
+/// Rows of a rank are numbered from (rank + 1) * rows_per_rank, and those of its GPU from device_rows above that. No
+/// row has number 0, which viewers take for the kernel's idle thread, and no number is used twice.
 constexpr int rows_per_rank = 1000, device_rows = 500;
 
 constexpr std::size_t piece = std::size_t{1} << 20;
@@ -22,15 +22,15 @@ void append(std::string& text, fmt::format_string<Args...> format, Args&&... arg
   fmt::format_to(std::back_inserter(text), format, std::forward<Args>(args)...);
 }
 
-/// Returns the last moment that a track knows of.
+/// Returns the latest time in a track.
 std::int64_t last_moment(const TraceTrack& track) {
   std::int64_t last = 0;
   for (std::size_t i = 0; i < track.size(); ++i) last = std::max({last, track[i].begin, track[i].end});
   return last;
 }
 
-/// Returns the spans that have a beginning, in the order of those. Of one beginning, those that were recorded first are
-/// around the others.
+/// Returns the spans that have a beginning, in its order. Of spans with the same beginning, those that were recorded
+/// first enclose the others.
 std::vector<const TraceEntry*> spans_of(const TraceTrack& track) {
   std::vector<const TraceEntry*> spans;
   for (std::size_t i = 0; i < track.size(); ++i) {
@@ -122,7 +122,7 @@ void TraceEvents::span(const TraceEntry& entry, std::int64_t begin, std::int64_t
   if (text_.size() > piece) flush();
 }
 
-// The file of ranks that share one clock.
+// Writes the file of ranks that share one clock.
 
 void write_timeline(const TraceEvents::Sink& sink, const std::function<void(TraceEvents&)>& add, std::size_t dropped,
                     const std::vector<TraceClock>& clocks) {

@@ -1,19 +1,19 @@
-// Where a rank stands: its place in the mesh, and how its shard of a sequence is cut. Pure values.
+// A rank's position in the mesh, and how its shard of a sequence is cut. Pure values.
 #pragma once
 
 #include "framework/sequence/segments.h"
 
 namespace ringtrain {
 
-/// A rank's place in the mesh: world rank = data * sequence_ranks + sequence.
+/// A rank's position in the mesh: world rank = data * sequence_ranks + sequence.
 struct Mesh {
   int data = 1;
   int sequence = 1;
   /// Returns the number of ranks.
   int size() const { return data * sequence; }
-  /// Returns which of the data ranks a rank is.
+  /// Returns a rank's index among the data ranks.
   int data_index(int rank) const { return rank / sequence; }
-  /// Returns which of its ring's ranks a rank is.
+  /// Returns a rank's index in its ring.
   int sequence_index(int rank) const { return rank % sequence; }
 };
 

@@ -51,7 +51,8 @@ SegmentList shard_segments(Layout layout, std::int64_t length, int ranks, int ra
   } else if (layout == Layout::striped) {
     segments = {{rank, ranks, size(rank)}};
   } else {
-    // First chunks stand in rank order, second chunks behind them in reverse; of an odd shard the first is the longer.
+    // First chunks are in rank order, second chunks after them in reverse; if a shard is odd, its first chunk is
+    // longer.
     const auto first = [&](std::int64_t r) { return (size(r) + 1) / 2; };
     const auto firsts_before = [&](std::int64_t r) {
       return std::min(r, extra) * ((base + 2) / 2) + std::max<std::int64_t>(0, r - extra) * ((base + 1) / 2);
@@ -66,14 +67,14 @@ SegmentList shard_segments(Layout layout, std::int64_t length, int ranks, int ra
 
 namespace {
 
-/// Returns the sum of floor((a * i + b) / m) over i in [0, n); a, b >= 0, m >= 1. As Euclid's algorithm.
+/// Returns the sum of floor((a * i + b) / m) over i in [0, n); a, b >= 0, m >= 1. Similar to Euclid's algorithm.
 std::int64_t floor_sum(std::int64_t n, std::int64_t m, std::int64_t a, std::int64_t b) {
   std::int64_t sum = 0;
   while (n > 0) {
     sum += (a / m) * (n * (n - 1) / 2) + (b / m) * n;
     a %= m;
     b %= m;
-    const std::int64_t last = a * n + b;  // the part below counts the points under the line by rows, not columns
+    const std::int64_t last = a * n + b;  // the code below counts the points under the line by rows, not columns
     n = last / m;
     b = last % m;
     std::swap(a, m);
@@ -81,10 +82,10 @@ std::int64_t floor_sum(std::int64_t n, std::int64_t m, std::int64_t a, std::int6
   return sum;
 }
 
-/// Returns how many pairs there are of a query at position q and a key at position k with k <= q + shift.
+/// Returns the number of pairs of a query at position q and a key at position k with k <= q + shift.
 std::int64_t pairs_up_to(const Segment& queries, const Segment& keys, std::int64_t shift) {
   if (queries.count == 0 || keys.count == 0) return 0;
-  const auto first_at_least = [&](std::int64_t distance) {  // the first query that is so far behind the first key
+  const auto first_at_least = [&](std::int64_t distance) {  // the first query this far or farther from the first key
     const std::int64_t missing = distance - (queries.start + shift - keys.start);
     return missing <= 0 ? 0 : std::min(queries.count, (missing + queries.stride - 1) / queries.stride);
   };

@@ -1,6 +1,6 @@
-// Which query may see which key: the one arithmetic of an attention mask, for the host and for CUDA kernels alike.
-// Everything follows from the distances query - key that a mask allows, which are one interval. Documents are the
-// caller's second test. Pure values.
+// Which query may see which key: the only implementation of an attention mask, for the host and for CUDA kernels.
+// Everything follows from the distances query - key that a mask allows, which form one interval. Callers check
+// documents separately. Pure values.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace ringtrain {
 
-/// Whether a query may see a key: a function of these and of nothing else (with the two document ids equal).
+/// Whether a query may see a key: a function of only these (if the two document ids are equal).
 struct AttentionMask {
   bool causal = true;
   std::int64_t window = 0;  // 0: none; else |query - key| < window
@@ -25,7 +25,7 @@ struct PositionRange {
   std::int64_t first, last;
 };
 
-/// Farther than any two positions are apart, and safe to add to one.
+/// More than the distance of any two positions, and safe to add to a position.
 inline constexpr std::int64_t far_away = std::int64_t{1} << 61;
 
 /// Returns the distances query - key at which a query sees a key.
@@ -39,7 +39,7 @@ RINGTRAIN_HOST_DEVICE constexpr bool visible(const AttentionMask& mask, std::int
   return query - key >= distances.first && query - key <= distances.last;
 }
 
-/// Returns which keys any of the queries sees, and which queries see any of the keys.
+/// Returns the keys that any of the queries sees, and the queries that see any of the keys.
 RINGTRAIN_HOST_DEVICE constexpr PositionRange keys_seen_by(const AttentionMask& mask, const PositionRange& queries) {
   const PositionRange distances = visible_distances(mask);
   return {queries.first - distances.last, queries.last - distances.first};
@@ -49,7 +49,7 @@ RINGTRAIN_HOST_DEVICE constexpr PositionRange queries_that_see(const AttentionMa
   return {keys.first + distances.first, keys.last + distances.last};
 }
 
-/// Returns which keys every one of the queries sees, and which queries see every one of the keys: none if last < first.
+/// Returns the keys that all of the queries see, and the queries that see all of the keys: none if last < first.
 RINGTRAIN_HOST_DEVICE constexpr PositionRange keys_seen_by_all(const AttentionMask& mask,
                                                                const PositionRange& queries) {
   const PositionRange distances = visible_distances(mask);
@@ -63,7 +63,7 @@ RINGTRAIN_HOST_DEVICE constexpr PositionRange queries_that_see_all(const Attenti
 
 enum class TileVisibility { none, some, all };
 
-/// Returns whether none, some or all pairs of a query and a key are visible: exact where the intervals are filled.
+/// Returns whether none, some, or all pairs of a query and a key are visible: exact if the intervals have no gaps.
 RINGTRAIN_HOST_DEVICE constexpr TileVisibility tile_visibility(const AttentionMask& mask, const PositionRange& queries,
                                                                const PositionRange& keys) {
   const PositionRange distances = visible_distances(mask);

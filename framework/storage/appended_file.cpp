@@ -17,7 +17,7 @@ void AppendedFile::append() {
   } catch (const Error&) {
     try {
       undo();
-    } catch (const Error&) {  // the next append() begins with it
+    } catch (const Error&) {  // the next append() starts by truncating
     }
     throw;
   }

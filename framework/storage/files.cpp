@@ -1,4 +1,4 @@
-// Linux implementation of framework/storage/files.h. Calls interrupted by a signal are repeated, short reads and writes
+// Linux implementation of framework/storage/files.h. Interrupted calls are repeated, and short reads and writes are
 // continued.
 #include "framework/storage/files.h"
 
@@ -34,7 +34,7 @@ std::string text_of(int error) {
   return std::generic_category().message(error);
 }
 
-/// Returns what a file is that is not regular, for a sentence.
+/// Returns what a file is if it is not regular, for a sentence.
 std::string kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return "a folder";
   if (S_ISLNK(mode)) return "a link";
@@ -43,7 +43,7 @@ std::string kind_of(mode_t mode) {
   return "a device";
 }
 
-/// The files that this process has used, by device and inode: names may change.
+/// The files that this process has used, by device and inode, because names may change.
 class UsedFiles {
  public:
   void add(const struct stat& status) {
@@ -69,7 +69,7 @@ UsedFiles& used_files() {
   return instance;
 }
 
-/// Returns the program that a process runs, "" if that cannot be seen: it is gone, or somebody else's.
+/// Returns the program that a process runs, "" if it is not visible: the process has ended or is another user's.
 std::string program_of(const std::string& process) {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/" + process + "/exe", error);
@@ -90,7 +90,7 @@ File::File(const std::string& path, ExitCode code, int flags, const char* what, 
     }
     fail(code, "cannot {} {}: it is {}, not a file", what, path, kind_of(status.st_mode));
   };
-  // Looked at before it is opened: to open a device may do something, to open a FIFO may wait for ever.
+  // Check before opening: opening a device may trigger something, and opening a FIFO may wait forever.
   if ((follows ? ::stat(path.c_str(), &status) : ::lstat(path.c_str(), &status)) == 0 && (flags & O_EXCL) == 0) {
     refuse_special();
   }
@@ -101,7 +101,7 @@ File::File(const std::string& path, ExitCode code, int flags, const char* what, 
     refuse_special();
   }
   if (use == Use::counts) used_files().add(status);
-  if ((flags & O_EXCL) != 0) used_files().forget(status);  // a new file may have the inode of one that has gone
+  if ((flags & O_EXCL) != 0) used_files().forget(status);  // a new file may reuse the inode of a removed one
 }
 
 File File::open(const std::string& path, ExitCode code) {
@@ -127,7 +127,7 @@ File::File(File&& other) noexcept
     : path_(std::move(other.path_)), code_(other.code_), descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 File& File::operator=(File&& other) noexcept {
-  std::swap(path_, other.path_);  // what was open here closes with the other one
+  std::swap(path_, other.path_);  // the other object closes the file that was open here
   std::swap(code_, other.code_);
   std::swap(descriptor_, other.descriptor_);
   return *this;
@@ -214,9 +214,9 @@ void File::write(std::string_view text) {
 void File::reserve(std::int64_t bytes) {
   const std::int64_t held = size();
   if (bytes <= held) return;
-  // A request that cannot fit would take all that is free, from everybody, before it fails: it is not made.
+  // A request that cannot fit would take all free space from everybody before it fails, so it is not made.
   if (bytes - held > free_bytes(parent_directory(path_), code_)) fail_write(ENOSPC, static_cast<std::size_t>(bytes), 0);
-  // A file system without reservations is no reason to stop: a full disk then shows at the write.
+  // If a file system has no reservations, continue: a full disk is then detected when writing.
   if (TEMP_FAILURE_RETRY(::fallocate(descriptor_, 0, 0, bytes)) == 0) return;
   const int error = errno;
   if (error != EOPNOTSUPP && error != ENOSYS) fail_write(error, static_cast<std::size_t>(bytes), 0);
@@ -238,7 +238,7 @@ void File::sync() {
 
 void File::close() {
   if (descriptor_ < 0) return;
-  // Linux frees the descriptor even if it reports an interruption: never repeated.
+  // Linux frees the descriptor even if it reports an interruption, so the call is never repeated.
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) {
     fail(code_, "cannot close {}: {}", path_, text_of(errno));
   }
@@ -247,7 +247,7 @@ void File::close() {
 LockState File::try_lock() {
   if (TEMP_FAILURE_RETRY(::flock(descriptor_, LOCK_EX | LOCK_NB)) == 0) return LockState::ours;
   if (errno == EWOULDBLOCK) return LockState::taken;
-  // EBADF: NFS locks only what is open for writing.
+  // EBADF: NFS locks only files that are open for writing.
   if (errno == ENOLCK || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL || errno == EBADF) {
     return LockState::unknown;
   }
@@ -300,7 +300,7 @@ FileLock FileLock::acquire(const std::string& path, const std::string& what, Exi
 
 std::string unique_name(const std::string& path, std::string_view kind) {
   static std::atomic<std::uint32_t> next{std::random_device{}()};
-  constexpr std::uint32_t odd_step = 0x9e3779b9;  // all 2^32 values before one comes again
+  constexpr std::uint32_t odd_step = 0x9e3779b9;  // visits all 2^32 values before one repeats
   return fmt::format("{}.{}-{}-{:08x}", path, kind, ::getpid(), next.fetch_add(odd_step));
 }
 
@@ -435,7 +435,7 @@ void sync_directory(const std::string& path, ExitCode code) {
   const int result = TEMP_FAILURE_RETRY(::fsync(descriptor));
   const int error = errno;
   ::close(descriptor);
-  // Some network file systems cannot sync a folder and say so with EINVAL; their renames are durable by themselves.
+  // Some network file systems cannot sync a folder and report EINVAL; their renames are durable anyway.
   if (result != 0 && error != EINVAL) fail(code, "cannot flush the folder {} to the disk: {}", path, text_of(error));
 }
 
@@ -461,7 +461,7 @@ std::string nearest_existing(const std::string& path) {
 void check_writable(const std::string& directory, ExitCode code) {
   if (!path_exists(directory)) fail(code, "the folder {} does not exist; make it first", directory);
   if (!is_directory(directory)) fail(code, "{} is not a folder", directory);
-  // Only making a file tells the truth: access() knows nothing of read-only mounts below root, quotas or full disks.
+  // Only creating a file is reliable: access() ignores read-only mounts for root, quotas, and full disks.
   std::string probe = fmt::format("{}/{}{}", directory, probe_prefix, probe_pattern);
   const int descriptor = ::mkstemp(probe.data());
   if (descriptor < 0) {
@@ -488,7 +488,7 @@ std::vector<std::string> list_directory(const std::string& path, ExitCode code) 
 }
 
 void remove_tree(const std::string& path, ExitCode code) {
-  // The system gives an inode that is free to the next file, which is then nobody's input.
+  // The system may give a free inode to the next file, which is then not an input.
   const auto forget = [](const fs::path& file) {
     struct stat status {};
     if (::lstat(file.c_str(), &status) != 0) return false;

@@ -12,7 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns the blobs that a folder's files may lie in, as links of the hub's cache do; nothing of any other folder.
+/// Returns the blobs folder that may contain a folder's files, as links of the hub's cache do; nothing for any other
+/// folder.
 std::optional<fs::path> blobs_of(const fs::path& home) {
   for (fs::path at = home; at.has_relative_path(); at = at.parent_path()) {
     const fs::path snapshots = at.parent_path(), repository = snapshots.parent_path();
@@ -22,7 +23,8 @@ std::optional<fs::path> blobs_of(const fs::path& home) {
   return std::nullopt;
 }
 
-/// Returns where the file lies, all links followed; nothing if they lead nowhere. Throws if it is none of the folder.
+/// Returns the path of the file after following all links; nothing if it does not exist. Throws if it is outside the
+/// folder.
 std::optional<fs::path> place_of(const std::string& folder, const std::string& path, ExitCode code) {
   std::error_code no_folder, no_file;
   const fs::path home = fs::canonical(folder, no_folder), place = fs::canonical(path, no_file);
@@ -38,7 +40,7 @@ File open_in_folder(const std::string& folder, const std::string& name, ExitCode
   const std::string path = folder + "/" + name;
   place_of(folder, path, code);
   File file = File::open(path, code);
-  // Whoever changes a link between the two looks gets nothing read: what was opened must be what stands in the folder.
+  // If a link changes between the two checks, nothing is read: the opened file must be the one in the folder.
   const std::optional<fs::path> place = place_of(folder, path, code);
   const FileStamp stamp = file.stamp();
   struct stat there {};

@@ -8,8 +8,8 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns value as a float32 rounded to odd: towards zero, with the last bit set if anything was cut off. Rounding
-/// that to fewer than 23 bits gives what rounding value itself gives (Boldo and Melquiond, 2008, "Emulation of FMA and
+/// Returns value as a float32 rounded to odd: towards zero, with the last bit set if anything was cut off. Rounding the
+/// result to fewer than 23 bits is the same as rounding value itself (Boldo and Melquiond, 2008, "Emulation of FMA and
 /// correctly rounded sums", theorem 2).
 float rounded_to_odd(double value) {
   const auto nearest = static_cast<float>(value);
@@ -30,7 +30,7 @@ std::uint16_t float16_bits(float value) {
   if (magnitude > infinity) return sign | 0x7E00U | static_cast<std::uint16_t>((magnitude >> 13) & 0x1FFU);
   if (magnitude >= first_too_large) return sign | 0x7C00U;
   if (magnitude < first_normal) {
-    // Adding 0.5 leaves a float32 whose last place is 2^-24, the subnormals' own: the addition rounds as is wanted.
+    // Adding 0.5 yields a float32 whose last bit is 2^-24, as that of the subnormals, so the addition rounds correctly.
     const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
     return sign | static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(shifted) - 0x3F000000U);
   }

@@ -1,7 +1,7 @@
 #include "framework/storage/hash.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 accuses its own AVX-512 intrinsics
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns about its own AVX-512 intrinsics
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 #define XXH_INLINE_ALL
@@ -22,7 +22,7 @@ std::string hexadecimal(XXH128_hash_t hash) {
 }  // namespace
 
 struct Hasher::State {
-  XXH3_state_t xxh;  // aligned to 64 bytes by its own declaration
+  XXH3_state_t xxh;  // aligned to 64 bytes by its declaration
 };
 
 Hasher::Hasher() : state_(std::make_shared<State>()) {

@@ -1,5 +1,5 @@
-// XXH3-128 of memory and of files, as 32 hexadecimal digits: what manifests hold and resumes compare. It finds damage;
-// it is no defence against someone who forges both file and manifest.
+// XXH3-128 of memory and files, as 32 hexadecimal digits, which manifests store and resumes compare. It detects damage,
+// but not a forgery of both the file and its manifest.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace ringtrain {
 
-/// A hash that takes its bytes in pieces; the pieces' borders do not matter.
+/// A hash that takes its bytes in pieces; the sizes of the pieces do not matter.
 class Hasher {
  public:
   Hasher();
@@ -26,15 +26,17 @@ class Hasher {
 
  private:
   struct State;
-  std::shared_ptr<State> state_;  // of this object alone
+  std::shared_ptr<State> state_;  // owned only by this object
 };
 
 std::string hash_bytes(std::string_view bytes);
 /// Returns the XXH3-64 of a block of memory.
 std::uint64_t hash_block(const void* data, std::size_t bytes);
-/// Called by hash_file(), once before the first slice and after each: the bytes that are done, and all of them.
+/// Called by hash_file(), once before the first slice and once after each slice, with the bytes that are done and all
+/// bytes.
 using HashObserver = std::function<void(const std::string& path, std::int64_t done, std::int64_t bytes)>;
-/// Lets hash_file() report its progress, in the thread that made this object, until it goes. Other threads are silent.
+/// While this object lives, hash_file() reports its progress in the thread that made the object. Other threads report
+/// nothing.
 class HashListener {
  public:
   explicit HashListener(HashObserver observer);
@@ -49,9 +51,9 @@ class HashListener {
 
 /// Returns the hash of a file's content, read in slices of 1 MiB.
 std::string hash_file(const std::string& path, ExitCode code);
-/// Takes a slice of a file that is being hashed: 1 MiB, at the file's end less.
+/// Receives a slice of a file that is being hashed: 1 MiB, or less at the file's end.
 using SliceRead = std::function<void(const char* data, std::size_t bytes)>;
-/// The same of a file that is open; slice_read (may be null) gets every slice, in order.
+/// The same for an open file; slice_read (may be null) receives every slice, in order.
 std::string hash_file(const File& file, const SliceRead& slice_read);
 
 }  // namespace ringtrain

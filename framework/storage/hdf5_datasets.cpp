@@ -20,7 +20,7 @@ constexpr TypeEntry types[] = {{Hdf5Type::uint8, "uint8", 1},    {Hdf5Type::uint
                                {Hdf5Type::int64, "int64", 8},    {Hdf5Type::float32, "float32", 4},
                                {Hdf5Type::float64, "float64", 8}};
 
-/// Returns the entry of a name; the end of types for none.
+/// Returns the entry with a name, or the end of types if there is none.
 const TypeEntry* find_type(std::string_view name) {
   return std::ranges::find(types, name, [](const TypeEntry& one) { return std::string_view(one.name); });
 }
@@ -28,7 +28,7 @@ const TypeEntry* find_type(std::string_view name) {
 constexpr const char* list_format = "ringtrain datasets";
 constexpr std::int64_t list_version = 1;
 
-/// Returns the bytes of a dataset. Its dimensions are multiplied only as long as the product can lie in the file.
+/// Returns the bytes of a dataset. Its dimensions are multiplied only while the product can fit in the file.
 std::int64_t bytes_within(const Hdf5Dataset& dataset, std::int64_t file_bytes) {
   const auto element = static_cast<std::int64_t>(size_of(dataset.type)), most = file_bytes / element;
   std::int64_t count = 1;

@@ -1,7 +1,7 @@
 // The datasets of an HDF5 file, and the list of them that a reader uses. HDF5's library crashes on damaged files, and
-// parsing its headers takes a parser. So no code here opens such a file as HDF5: a list next to it, or a manifest, says
-// where the bytes of each dataset lie, and they are read there. Lists may be hostile: each is checked against the size
-// of its file before anything is read.
+// parsing its headers would need a parser. So no code here opens such a file as HDF5: a list next to it, or a manifest,
+// says where the bytes of each dataset are, and they are read from there. Lists may be malicious: each is checked
+// against the size of its file before anything is read.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ const char* name_of(Hdf5Type type);
 /// Returns the file type of a tensor's elements; bfloat16 has none (an internal Error).
 Hdf5Type hdf5_type(DType dtype);
 
-/// A contiguous dataset. Its name may hold '/': groups, made as needed.
+/// A contiguous dataset. Its name may contain '/' for groups, which are created as needed.
 struct Hdf5Dataset {
   std::string name;
   Hdf5Type type = Hdf5Type::uint8;
-  std::vector<std::int64_t> dims;  // none: a single element
-  std::int64_t offset = 0;         // of its first byte in the file, set by the writer (0 if it has no element)
+  std::vector<std::int64_t> dims;  // empty: a single element
+  std::int64_t offset = 0;         // of its first byte in the file, set by the writer (0 if it is empty)
   std::int64_t count() const;      // elements
   std::int64_t bytes() const;
 
@@ -39,19 +39,19 @@ struct Hdf5Dataset {
     visit("offset", self.offset);
     if constexpr (!std::is_const_v<Self>) self.take_type(type);
   }
-  /// Takes what a list says. Throws for a type that is none of the above.
+  /// Takes the type from a list. Throws for a type that is none of the above.
   void take_type(const std::string& type_name);
 };
 
-/// Returns the dataset of a name; null if there is none.
+/// Returns the dataset with a name; null if there is none.
 const Hdf5Dataset* find_dataset(const std::vector<Hdf5Dataset>& datasets, const std::string& name);
 /// Throws a std::runtime_error that names the dataset unless datasets with these dimensions, none of which is negative,
-/// can lie in a file of `file_bytes` bytes: each within the file, no two with a common byte or name.
+/// fit in a file of `file_bytes` bytes: each within the file, and no two with a common byte or name.
 void require_within(const std::vector<Hdf5Dataset>& datasets, std::int64_t file_bytes);
 
 /// The list of FILE, in FILE.json.
 struct DatasetList {
-  std::optional<std::int64_t> step = {};  // of the state that the file holds part of; none: it holds no state
+  std::optional<std::int64_t> step = {};  // of the state of which the file holds a part; empty: no state
   std::vector<Hdf5Dataset> datasets;
 
   template <class Self, class Visit>
@@ -62,10 +62,10 @@ struct DatasetList {
 };
 
 std::string dataset_list_path(const std::string& file);
-/// Makes the list of a file, which must not exist yet, and brings it to the disk. Throws Error(code).
+/// Creates the list of a file, which must not exist yet, and brings it to the disk. Throws Error(code).
 void write_dataset_list(const std::string& file, const DatasetList& list, ExitCode code);
-/// Returns the list of a file after checking it against the file's size. Throws Error(code) that names the list and
-/// what is wrong with it.
+/// Returns the list of a file after checking it against the file's size. Throws Error(code) that names the list and the
+/// problem.
 DatasetList read_dataset_list(const std::string& file, ExitCode code);
 
 }  // namespace ringtrain

@@ -16,12 +16,12 @@ namespace {
 
 std::mutex library_mutex;
 
-/// Holds the process-wide mutex, and silences HDF5's own printing for this thread. The library may not clean up at
+/// Holds the process-wide mutex, and disables HDF5's own printing for this thread. The library must not clean up at
 /// exit: it would crash on a file that it could not write, and we close what we open.
 class Session {
  public:
   Session() : lock_(library_mutex) {
-    [[maybe_unused]] static const herr_t no_cleanup = H5dont_atexit();  // before the first other call
+    [[maybe_unused]] static const herr_t no_cleanup = H5dont_atexit();  // must precede any other call
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   }
 
@@ -41,7 +41,7 @@ std::string hdf5_message() {
   return message;
 }
 
-/// What a call is about, for the sentence of its failure.
+/// The file and purpose of a call, for the message of its failure.
 struct Context {
   const std::string& path;
   ExitCode code;
@@ -52,9 +52,9 @@ struct Context {
   }
 };
 
-/// Throws if the process may not have the memory that the library takes to lay out so many datasets: a limit of its
-/// address space (ulimit -v), for the most part. The library does not look whether its own allocations fail, and
-/// crashes. (Measured: 1.3 MiB, and 2.3 KiB a dataset.)
+/// Throws if the process may not have enough memory for the library to lay out so many datasets, mostly because of a
+/// limit of its address space (ulimit -v). The library does not check whether its own allocations fail, and crashes.
+/// (Measured: 1.3 MiB, and 2.3 KiB a dataset.)
 void require_memory_for_layout(const Context& context, std::size_t datasets) {
   const std::size_t bytes = (std::size_t{8} << 20) + datasets * (std::size_t{16} << 10);
   void* const probe = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -93,8 +93,8 @@ hid_t file_type(Hdf5Type type) {
 hid_t access_properties(const Context& context) {
   Handle properties(context.check(H5Pcreate(H5P_FILE_ACCESS), "access properties"), H5Pclose);
   context.check(H5Pset_fclose_degree(properties, H5F_CLOSE_STRONG), "close degree");
-  // The 1.8 format keeps thousands of links in a group's header. No file locks: network file systems lack them, and
-  // nobody else writes to a file that has a temporary name, or that a manifest seals.
+  // The 1.8 format keeps thousands of links in a group's header. File locks are not used: network file systems do not
+  // have them, and nobody else writes to a file that has a temporary name, or that a manifest seals.
   context.check(H5Pset_libver_bounds(properties, H5F_LIBVER_V18, H5F_LIBVER_V110), "format version");
   context.check(H5Pset_file_locking(properties, false, true), "file locking");
   return properties.release();
@@ -118,13 +118,14 @@ void write_attribute(const Context& context, hid_t file, const std::string& name
   context.check(H5Awrite(attribute, type, text ? text->c_str() : std::visit(destination, value)), "attribute value");
 }
 
-/// Keeps links and attributes of a group in its header, however many there are.
+/// Keeps links and attributes of a group in its header, regardless of their number.
 void keep_compact(const Context& context, hid_t properties) {
   context.check(H5Pset_attr_phase_change(properties, 65535, 0), "attribute storage");
   context.check(H5Pset_link_phase_change(properties, 65535, 0), "link storage");
 }
 
-/// Creates the groups above a dataset, each once. Nothing in a file carries a time: same content, same bytes.
+/// Creates the groups above a dataset, each once. No time is stored in the file, so the same content has the same
+/// bytes.
 void create_groups(const Context& context, hid_t file, const std::string& name) {
   Handle properties(context.check(H5Pcreate(H5P_GROUP_CREATE), "group properties"), H5Pclose);
   context.check(H5Pset_obj_track_times(properties, false), "no times");
@@ -137,7 +138,7 @@ void create_groups(const Context& context, hid_t file, const std::string& name) 
   }
 }
 
-/// Creates one dataset with its bytes allocated and returns where they begin.
+/// Creates one dataset with its bytes allocated and returns their offset.
 std::int64_t create_dataset(const Context& context, hid_t file, const Hdf5Dataset& dataset) {
   std::vector<hsize_t> dims(dataset.dims.begin(), dataset.dims.end());
   Handle space(
@@ -159,7 +160,7 @@ std::int64_t create_dataset(const Context& context, hid_t file, const Hdf5Datase
   return static_cast<std::int64_t>(offset);
 }
 
-/// Throws if the disk does not give these bytes. HDF5 writes some KiB of layout when it closes the file, and cannot
+/// Throws if the disk cannot provide these bytes. HDF5 writes a few KiB of layout when it closes the file, and cannot
 /// recover if that fails.
 void require_room(const Context& context, std::int64_t bytes, Hdf5Destination destination) {
   const auto& [path, code] = context;
@@ -171,7 +172,8 @@ void require_room(const Context& context, std::int64_t bytes, Hdf5Destination de
          "folder",
          path, bytes, free);
   }
-  // The system's own words if it exists, cannot be made, or may not become so large (a quota, a limit).
+  // Reports the system's own message if the file exists, cannot be created, or may not become that large (a quota, a
+  // limit).
   File probe = destination == Hdf5Destination::new_file ? File::create(path, code) : File::open_for_update(path, code);
   ensure(probe.size() == 0, "a file is laid out where nothing is");
   probe.reserve(bytes);
@@ -179,7 +181,7 @@ void require_room(const Context& context, std::int64_t bytes, Hdf5Destination de
   probe.close();
 }
 
-/// Makes the file with its attributes and datasets, whose offsets it sets.
+/// Creates the file with its attributes and datasets, whose offsets it sets.
 void lay_out(const Context& context, std::vector<Hdf5Dataset>& datasets, const Hdf5Attributes& attributes) {
   require_memory_for_layout(context, datasets.size());
   const Session session;
@@ -200,7 +202,7 @@ void lay_out(const Context& context, std::vector<Hdf5Dataset>& datasets, const H
 
 Hdf5Writer Hdf5Writer::create(const std::string& path, std::vector<Hdf5Dataset> datasets,
                               const Hdf5Attributes& attributes, ExitCode code, Hdf5Destination destination) {
-  std::int64_t bytes = 1 << 20;  // of layout
+  std::int64_t bytes = 1 << 20;  // for the layout
   for (const Hdf5Dataset& dataset : datasets) {
     for (const std::int64_t dim : dataset.dims) ensure(dim >= 0, "a dataset's dimension is not negative");
     bytes += dataset.bytes();
@@ -215,7 +217,7 @@ Hdf5Writer Hdf5Writer::create(const std::string& path, std::vector<Hdf5Dataset> 
   Hdf5Writer writer;
   writer.file_ = File::open_for_update(path, code);
   writer.datasets_ = std::move(datasets);
-  // HDF5 made the file as long as its last dataset needs; now the disk must give the bytes.
+  // HDF5 made the file as long as its last dataset needs; now the disk must reserve the bytes.
   const std::int64_t length = writer.file_.size();
   require_within(writer.datasets_, length);
   writer.file_.reserve(length);

@@ -1,4 +1,4 @@
-// Text out of a file that anybody may have made, for a sentence.
+// Text from an untrusted file, for a message.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace ringtrain {
 
-/// Returns text for a message: what is not plain ASCII as '?', at most 120 bytes. (What else a terminal must not be
-/// given, framework/standard_streams.h spells out when it prints.)
+/// Returns text for a message: at most 120 bytes, with '?' for everything except plain ASCII.
+/// (framework/standard_streams.h spells out the remaining unsafe characters when it prints.)
 std::string plain_text(std::string_view text);
 
 }  // namespace ringtrain

@@ -88,7 +88,7 @@ void require_plain_name(const std::string& index, const std::string& name) {
        plain_text(name));
 }
 
-/// Returns which tensors each file of a folder's index has.
+/// Returns which tensors each file of a folder's index contains.
 std::map<std::string, std::set<std::string>> read_index(const std::string& folder) {
   const std::string path = folder + "/" + index_file;
   std::map<std::string, std::set<std::string>> files;
@@ -107,8 +107,8 @@ std::map<std::string, std::set<std::string>> read_index(const std::string& folde
   return files;
 }
 
-/// Returns the tensors that a header describes, sorted by where they lie, with offsets from the start of a file of
-/// `file_bytes` bytes whose header it is; `file` is left 0. Element types that stored_tensor.h does not read are
+/// Returns the tensors that a header describes, sorted by offset, with offsets from the start of a file of `file_bytes`
+/// bytes that has this header; `file` remains 0. Element types that stored_tensor.h does not read become
 /// StoredType::unsupported, after the same checks. Throws Error(checkpoint) that names `path`, and the tensor, for
 /// anything that the reference refuses.
 std::vector<StoredTensor> parse_header(std::string_view header, std::int64_t file_bytes, const std::string& path) {
@@ -168,7 +168,7 @@ std::vector<StoredTensor> read_file_header(const File& file) {
   return parse_header(header, bytes, path);
 }
 
-/// Adds the tensors of a folder's file; of a shard, exactly those that the index expects there.
+/// Adds the tensors of a folder's file; of a shard, exactly those that the index expects in it.
 void add_file(StoredTensors& all, const std::string& folder, const std::string& base,
               const std::set<std::string>* expected) {
   const File file = open_in_folder(folder, base, ExitCode::checkpoint);

@@ -11,7 +11,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* metadata_key = "__metadata__";
-constexpr std::size_t deepest = 16;  // of what the format does not know
+constexpr std::size_t deepest = 16;  // in members that the format does not define
 
 void require_object(const json& value, const std::string& name) {
   if (!value.is_object()) throw std::runtime_error(name + " is " + value.type_name() + " instead of an object");
@@ -50,7 +50,7 @@ SafetensorsEntry entry_from(const std::string& name, const json& value) {
 }  // namespace
 
 std::vector<SafetensorsEntry> parse_safetensors_json(std::string_view header) {
-  const std::size_t first = header.find_first_not_of(" \t\r\n");  // the parser would pass over a byte order mark
+  const std::size_t first = header.find_first_not_of(" \t\r\n");  // the parser would skip a byte order mark
   if (first == std::string_view::npos || header[first] != '{') throw std::runtime_error("it does not begin with {");
   std::vector<SafetensorsEntry> entries;
   const json tensors = parse_strict_json(header, {.bytes = header.size(), .depth = 2 + deepest});

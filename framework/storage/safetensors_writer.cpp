@@ -11,12 +11,12 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns where a type stands in the reference's order.
+/// Returns a type's rank in the reference's order.
 int rank_of(StoredType type) {
   return type == StoredType::float32 ? 0 : type == StoredType::bfloat16 ? 1 : 2;
 }
 
-/// Returns the header's text, padded; sets each tensor's type_name, and where its bytes begin and end, from the start
+/// Returns the header's text, padded. Sets each tensor's type_name, and the begin and end of its bytes, from the start
 /// of the data.
 std::string header_of(std::vector<StoredTensor>& tensors) {
   std::string text = R"({"__metadata__":{"format":"pt"})";

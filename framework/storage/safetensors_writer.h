@@ -1,4 +1,4 @@
-// Writes safetensors files, byte for byte as the reference does (safetensors/src/tensor.rs, prepare()): tensors by
+// Writes safetensors files with the same bytes as the reference (safetensors/src/tensor.rs, prepare()): tensors by
 // element type, widest first, then by name; compact JSON, padded with spaces to a multiple of 8 bytes.
 #pragma once
 
@@ -12,15 +12,15 @@ namespace ringtrain {
 
 class SafetensorsWriter {
  public:
-  /// Creates the file, which must not exist, reserves its room on the disk and writes the header. tensors: name, type
-  /// (float32, float16 or bfloat16) and shape of each. Throws Error(checkpoint).
+  /// Creates the file, which must not exist, reserves its bytes on the disk, and writes the header. tensors: name, type
+  /// (float32, float16, or bfloat16), and shape of each. Throws Error(checkpoint).
   SafetensorsWriter(const std::string& path, std::vector<StoredTensor> tensors);
 
   /// Returns the tensors in the order in which their bytes must be appended.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   /// Writes the next bytes of the data.
   void append(const void* data, std::size_t bytes);
-  /// Brings the file, to which all bytes have been appended, to the disk.
+  /// Brings the file to the disk, after all bytes have been appended.
   void finish();
 
  private:
@@ -29,7 +29,7 @@ class SafetensorsWriter {
   std::int64_t written_ = 0, end_ = 0;  // bytes, from the file's start
 };
 
-/// Returns the name of the format for a type that can be written: F32, F16 or BF16.
+/// Returns the format's name of a type that can be written: F32, F16, or BF16.
 const char* safetensors_name(StoredType type);
 
 }  // namespace ringtrain

@@ -77,7 +77,7 @@ template void encode(StoredType, const float*, std::int64_t, char*);
 template void encode(StoredType, const double*, std::int64_t, char*);
 
 std::int64_t element_count(const std::vector<std::int64_t>& shape) {
-  std::uint64_t product = 1;  // of [2^62, 2, 0] it passes what a signed number holds
+  std::uint64_t product = 1;  // for [2^62, 2, 0] it exceeds the range of a signed number
   for (const std::int64_t size : shape) product *= static_cast<std::uint64_t>(size);
   return static_cast<std::int64_t>(product);
 }
@@ -99,7 +99,7 @@ File StoredTensors::open(std::size_t file) const {
 }
 
 void StoredTensorReader::read_bytes(std::int64_t offset, std::int64_t bytes) {
-  // The system's own reading ahead was measured to leave a disk of 1.6 GB/s idle for more than half of the time.
+  // The system's own read-ahead leaves a disk of 1.6 GB/s idle for more than half of the time (measured).
   constexpr std::int64_t ahead = std::int64_t{16} << 20;
   const bool goes_on = offset == end_;
   end_ = offset + bytes;

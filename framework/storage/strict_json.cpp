@@ -14,8 +14,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Builds the tree from the parser's events, and throws for what is refused. (The library builds trees without bounds;
-/// with a callback it goes over a whole list after each of its objects.)
+/// Builds the tree from the parser's events, and throws for anything that is refused. (The library's own builder has no
+/// bounds; with a callback it scans a whole list after each of its objects.)
 class Builder final : public nlohmann::json_sax<Json> {
  public:
   Builder(std::size_t memory, std::size_t depth) : memory_(memory), depth_(depth) {}
@@ -26,7 +26,7 @@ class Builder final : public nlohmann::json_sax<Json> {
   bool number_integer(number_integer_t value) override { return add(value); }
   bool number_unsigned(number_unsigned_t value) override { return add(value); }
   bool number_float(number_float_t value, const string_t&) override { return add(value); }
-  bool binary(binary_t&) override { return false; }  // no text has any
+  bool binary(binary_t&) override { return false; }  // text never contains any
   bool string(string_t& text) override {
     spend(sizeof(string_t) + text.size());
     return add(std::move(text));
@@ -85,11 +85,11 @@ class Builder final : public nlohmann::json_sax<Json> {
 
   std::size_t memory_, depth_;  // memory_: bytes left
   Json root_;
-  std::vector<Json*> open_;  // around the next value
+  std::vector<Json*> open_;  // the values around the next one
   Json *member_ = nullptr, *added_ = nullptr;
 };
 
-/// Spells out the bytes of all strings in a value that are not UTF-8.
+/// Spells out the bytes that are not UTF-8 in all strings of a value.
 void spell_out(nlohmann::ordered_json& value) {
   const auto spelled = [](std::string_view text) {
     std::string result;

@@ -1,7 +1,7 @@
-// The one reader of JSON: every text that comes from a disk or a user is read here, bounded in bytes, in depth and in
-// memory while it is read, so that none can exhaust the stack or the machine. And structs as JSON: each names its
-// members once, for reading and for writing. Failures are std::exceptions whose text says what is wrong: the caller
-// adds the file.
+// The only reader of JSON. Every text from a disk or a user is read here, with bounds on its bytes, its depth, and the
+// memory used while reading, so it cannot exhaust the stack or the machine. Also converts structs to and from JSON:
+// each names its members once, for reading and writing. Failures are std::exceptions whose text describes the problem;
+// the caller adds the file.
 #pragma once
 
 #include <concepts>
@@ -14,39 +14,39 @@
 
 namespace ringtrain {
 
-/// How much a text may be.
+/// Limits of a text.
 struct JsonBounds {
   std::size_t bytes = std::size_t{64} << 20;  // of the text
-  std::size_t depth = 8;                      // objects and lists around a value
+  std::size_t depth = 8;                      // nested objects and lists around a value
 };
 
-/// Returns the value of a whole text. Throws for what is no JSON, for what exceeds the bounds (before more is built),
-/// and for an object that has a name twice. Its tree takes at most 1 MiB and 16 bytes for each byte of the text.
+/// Returns the value of a whole text. Throws if it is not JSON, if it exceeds the bounds (before more is built), and
+/// for an object with a duplicate name. The tree takes at most 1 MiB plus 16 bytes for each byte of the text.
 nlohmann::json parse_strict_json(std::string_view text, const JsonBounds& bounds = {});
 
-/// Returns the text of a value, as the library's dump() makes it. Bytes of a path or name that are not UTF-8, which
-/// JSON cannot hold and dump() throws at, are spelled out: "Mod\xe8le". The one writer of JSON: tests/structure holds
-/// it.
+/// Returns the text of a value, as the library's dump() formats it. Bytes of a path or name that are not UTF-8, which
+/// JSON cannot contain and for which dump() throws, are spelled out: "Mod\xe8le". The only writer of JSON;
+/// tests/structure enforces this.
 std::string json_text(nlohmann::ordered_json value, int indent = -1);
 
-/// Returns a whole number from INT64_MIN to INT64_MAX, or nothing: for 1.0, 1e64, 2^63, text and the like. The
+/// Returns a whole number from INT64_MIN to INT64_MAX, or nothing for 1.0, 1e64, 2^63, text, and the like. The
 /// library's own get() casts any number, which is undefined for one as large as 1e64.
 std::optional<std::int64_t> whole_number(const nlohmann::json& value);
 
 // A struct names its members in a static function visit_members(self, visit), which calls visit(name, member) for each
-// in the order of the file. A JsonReader fills them, a JsonWriter takes them from a const self.
+// of them in the order of the file. A JsonReader fills them; a JsonWriter reads them from a const self.
 
-/// Takes members from an object, strictly: each is there and of its type, text, a count (0 to INT64_MAX), a struct, or
-/// a vector of these.
+/// Takes members from an object, strictly: each must exist and have its type: text, a count (0 to INT64_MAX), a struct,
+/// or a vector of these.
 class JsonReader {
  public:
-  /// The object must outlive this. Throws for anything else.
+  /// The object must outlive this. Throws for anything but an object.
   explicit JsonReader(const nlohmann::json& object);
   template <class T>
   void operator()(const char* name, T& to) {
     read(name, member(name), to);
   }
-  /// Reads a hash: 32 lower-case hexadecimal digits.
+  /// Reads a hash: 32 lowercase hexadecimal digits.
   void hash(const char* name, std::string& to);
   /// Reads a hash that may be missing.
   void optional_hash(const char* name, std::string& to) {
@@ -57,9 +57,9 @@ class JsonReader {
   void optional(const char* name, std::optional<T>& to) {
     if (object_.contains(name)) (*this)(name, to.emplace());
   }
-  /// Reads "format" and "format_version". Throws `refusal` if they are not these.
+  /// Reads "format" and "format_version". Throws `refusal` if they differ from these values.
   void format(const char* name, std::int64_t version, const char* refusal);
-  /// Throws if the object has a member that nobody asked for.
+  /// Throws if the object has a member that was not read.
   void finish() const;
 
  private:
@@ -82,7 +82,8 @@ class JsonReader {
   std::size_t asked_ = 0;
 };
 
-/// Makes an object of members, in the order in which they come. (The library writes what is not finite as null.)
+/// Makes an object of members, in the order in which they are added. (The library writes numbers that are not finite as
+/// null.)
 class JsonWriter {
  public:
   nlohmann::ordered_json json = nlohmann::ordered_json::object();

@@ -1,5 +1,5 @@
-// The device that a rank computes on: its Stream, and what the stream's kernels need of the rank's memory plan (a CPU's
-// scratch; on CUDA cuBLASLt's workspace and scratch for sums).
+// The device on which a rank computes: its Stream, and what the stream's kernels need from the rank's memory plan (a
+// CPU's scratch; on CUDA cuBLASLt's workspace and scratch for sums).
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace ringtrain {
 
-/// Returns what a device is called: a processor, or a GPU as its driver names it. Throws Error(device) if there is no
-/// such GPU.
+/// Returns a device's name: that of a processor, or of a GPU as its driver gives it. Throws Error(device) if there is
+/// no such GPU.
 std::string name_of_device(Device device);
 
 class ComputeDevice {
@@ -21,8 +21,9 @@ class ComputeDevice {
   /// Bytes of scratch on a GPU: cuBLASLt's workspace and our kernels' partial sums.
   static constexpr std::size_t gpu_scratch_bytes = std::size_t{40} << 20;
 
-  /// On the allocator's device; in plan mode there is a stream to ask about sizes, which runs nothing. All must outlive
-  /// it. trace may be null. Throws Error(device) if there is no such device; a plan needs none, nor a build with CUDA.
+  /// Creates a stream on the allocator's device; in plan mode, it only answers questions about sizes and runs nothing.
+  /// All arguments must outlive this object. trace may be null. Throws Error(device) if there is no such device; a plan
+  /// needs neither the device nor a build with CUDA.
   ComputeDevice(Allocator& allocator, ThreadPool& pool, RankTrace* trace);
   ComputeDevice(const ComputeDevice&) = delete;
   ComputeDevice& operator=(const ComputeDevice&) = delete;
@@ -31,7 +32,7 @@ class ComputeDevice {
 
  private:
   Tensor scratch_;
-  std::shared_ptr<cuda::Context> cuda_;  // of this object alone; null on a CPU, and where only a plan is made
+  std::shared_ptr<cuda::Context> cuda_;  // owned only by this object; null on a CPU and in a plan
   Stream stream_;
 };
 

@@ -1,5 +1,5 @@
-// Work beside the caller's, on a thread of its own. (Apart from threads.h, which nearly every unit sees: <future> is
-// large.)
+// Runs work concurrently with the caller, on a new thread. (Separate from threads.h, which nearly every unit includes,
+// because <future> is large.)
 #pragma once
 
 #include <future>
@@ -9,7 +9,7 @@
 
 namespace ringtrain {
 
-/// Runs work on a thread of its own, or here and now if the system has none to give. Returns its result to come.
+/// Runs work on a new thread, or immediately on this one if the system cannot start one. Returns its future result.
 template <class Work>
 auto run_aside(Work work) -> std::future<std::invoke_result_t<Work>> {
   try {

@@ -19,7 +19,7 @@ struct Request {
   int signal;
   const char* name;
 };
-// The first two end the process the second time; the others are warnings.
+// A second one of the first two ends the process; the others are warnings.
 constexpr std::array<Request, 6> requests{{{SIGINT, "SIGINT"},
                                            {SIGTERM, "SIGTERM"},
                                            {SIGHUP, "SIGHUP"},
@@ -27,14 +27,14 @@ constexpr std::array<Request, 6> requests{{{SIGINT, "SIGINT"},
                                            {SIGXCPU, "SIGXCPU"},
                                            {SIGPWR, "SIGPWR"}}};
 
-// A handler can reach nothing but globals. Lock-free atomics are safe inside one.
+// A handler can only access globals. Lock-free atomics are safe inside one.
 std::atomic<int> requested{0};
-std::atomic<bool> insisted{false};  // SIGINT or SIGTERM has come
+std::atomic<bool> insisted{false};  // SIGINT or SIGTERM has arrived
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 std::array<struct sigaction, requests.size()> previous;
 std::atomic<bool> installed{false};
 
-/// A text of bounded length, put together without an allocation.
+/// A text of bounded length, assembled without an allocation.
 template <std::size_t capacity>
 class FixedText {
  public:
@@ -56,11 +56,12 @@ struct KeptNotice {
   FixedText<200> program, first, second;
   bool saved = false, on_terminal = false;
 };
-// One is told while the other is filled. A handler that is held up while two are filled tells a mixed text, at worst.
+// One is printed while the other is filled. At worst, a handler that is delayed while two are filled prints a mixed
+// text.
 std::array<KeptNotice, 2> notices;
 std::atomic<const KeptNotice*> notice_to_print{nullptr};
 
-/// Writes "train: SIGINT: TEXT"; on a terminal in a line of its own, wherever the cursor stands.
+/// Writes "train: SIGINT: TEXT"; on a terminal in a line of its own, wherever the cursor is.
 void tell(const KeptNotice& notice, int signal, std::string_view text, std::string_view more) {
   if (text.empty()) return;
   FixedText<640> line;
@@ -85,7 +86,7 @@ extern "C" void on_signal(int signal) {
   }
 }
 
-std::atomic<bool> guarded{false};  // there has been a guard: its run has ended, or will
+std::atomic<bool> guarded{false};  // there has been a guard: its run has ended or will end
 
 extern "C" void on_early_warning(int) {
   if (guarded) return;
@@ -93,14 +94,14 @@ extern "C" void on_early_warning(int) {
   _exit(static_cast<int>(ExitCode::terminated));
 }
 
-/// Ends the process as the signal would have, but for what is half-written.
+/// Ends the process as the signal would have, but removes unfinished files first.
 extern "C" void on_end(int signal) {
   remove_unfinished();
   std::signal(signal, SIG_DFL);
   raise(signal);  // blocked until this handler returns
 }
 
-/// Returns whether whoever started this process wants it to outlive its terminal (nohup).
+/// Returns whether the process that started this one wants it to outlive its terminal (nohup).
 bool stays_ignored(int signal) {
   struct sigaction now {};
   return signal == SIGHUP && sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
@@ -144,7 +145,7 @@ SignalGuard::SignalGuard() {
   guarded = true;
   struct sigaction action {};
   action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;  // a read or write that is under way goes on
+  action.sa_flags = SA_RESTART;  // a pending read or write continues
   sigemptyset(&action.sa_mask);
   for (const Request& request : requests) sigaddset(&action.sa_mask, request.signal);  // one handler at a time
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -186,7 +187,7 @@ void set_program_signals() {
   for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) ending.push_back(signal);
   for (const int signal : ending) {
     struct sigaction action {};
-    if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;  // somebody wants otherwise
+    if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;  // somebody set a handler
     action.sa_handler = on_end;
     sigaction(signal, &action, nullptr);
   }

@@ -15,14 +15,14 @@ namespace {
 
 constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
-/// Returns the number in a file that holds one, -1 if there is none ("max" included).
+/// Returns the number in a file that contains one, or -1 if there is none ("max" included).
 std::int64_t number_in(const std::string& path) {
   std::ifstream file(path);
   std::int64_t value = -1;
   return file >> value ? value : -1;
 }
 
-/// Returns the number behind `key` in a file of "key number" lines, 0 if there is none.
+/// Returns the number after `key` in a file of "key number" lines, or 0 if there is none.
 std::int64_t number_of(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -34,7 +34,7 @@ std::int64_t number_of(const std::string& path, const std::string& key) {
   return 0;
 }
 
-/// Returns what one control group leaves; pages of files count as free, since they can be dropped.
+/// Returns the free memory of one control group; cached pages of files count as free, because they can be dropped.
 std::int64_t left_by_group(const std::string& folder, const char* limit_name, const char* usage_name) {
   const std::int64_t limit = number_in(folder + "/" + limit_name);
   const std::int64_t usage = number_in(folder + "/" + usage_name);
@@ -44,7 +44,7 @@ std::int64_t left_by_group(const std::string& folder, const char* limit_name, co
   return std::max<std::int64_t>(0, limit - std::max<std::int64_t>(0, usage - files));
 }
 
-/// Returns what the groups from `root` + `path` up to `root` leave.
+/// Returns the minimum of what the groups from `root` + `path` up to `root` leave.
 std::int64_t left_by_hierarchy(const std::string& root, std::string path, const char* limit_name,
                                const char* usage_name) {
   std::int64_t left = left_by_group(root, limit_name, usage_name);

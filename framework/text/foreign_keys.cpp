@@ -8,7 +8,7 @@ namespace ringtrain {
 
 namespace {
 
-/// A key of ours, and the names that others have for it, each between spaces.
+/// A key of ours, and its names in other projects, each between spaces.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 38> names_elsewhere{{
     {"model.from", " model_name_or_path base_model pretrained_model_name_or_path hf_assets_path init_from "},
     {"model.architecture", " model_type architectures "},

@@ -1,4 +1,4 @@
-// Takes numbers and marks from the beginning of a text: of a flag's value, of a file's name.
+// Takes numbers and marks from the beginning of a text, such as a flag's value or a file's name.
 #pragma once
 
 #include <charconv>
@@ -7,8 +7,8 @@
 
 namespace ringtrain {
 
-/// Takes a number in decimal digits. Returns false, and leaves the text, if none stands there, or one that Number
-/// cannot hold.
+/// Takes a number in decimal digits. Returns false, and leaves the text unchanged, if it begins with none, or with one
+/// that Number cannot hold.
 template <class Number>
 bool take_number(std::string_view& text, Number& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -17,20 +17,20 @@ bool take_number(std::string_view& text, Number& value) {
   return true;
 }
 
-/// Takes a character. Returns false, and leaves the text, if another one stands there.
+/// Takes a character. Returns false, and leaves the text unchanged, if it begins with another one.
 inline bool take(std::string_view& text, char character) {
   if (!text.starts_with(character)) return false;
   text.remove_prefix(1);
   return true;
 }
 
-/// Takes two numbers with a mark between them, which are all of the text: 3:5. Returns false if the text is not that.
+/// Takes two numbers with a mark between them, which must be the whole text: 3:5. Returns false otherwise.
 template <class Number>
 bool take_pair(std::string_view text, Number& first, char mark, Number& second) {
   return take_number(text, first) && take(text, mark) && take_number(text, second) && text.empty();
 }
 
-/// Returns the number that the whole text is; nothing if it is none.
+/// Returns the number that the whole text represents; nothing if it is not a number.
 template <class Number>
 std::optional<Number> number_of(std::string_view text) {
   Number value{};

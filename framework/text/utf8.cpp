@@ -16,8 +16,8 @@ Utf8Sequence first_sequence(std::string_view text) {
     length = 2;
   } else if (lead >= 0xE0 && lead <= 0xEF) {
     length = 3;
-    if (lead == 0xE0) lowest = 0xA0;   // no longer form than needed
-    if (lead == 0xED) highest = 0x9F;  // no surrogate
+    if (lead == 0xE0) lowest = 0xA0;   // no overlong form
+    if (lead == 0xED) highest = 0x9F;  // no surrogates
   } else if (lead >= 0xF0 && lead <= 0xF4) {
     length = 4;
     if (lead == 0xF0) lowest = 0x90;

@@ -1,6 +1,6 @@
-// UTF-8 by the bytes: one code point at a time of text that is known to be well formed, and the decoding that makes any
-// bytes such text. Ill-formed bytes become U+FFFD, one for each maximal subpart (the Unicode Standard, section 3.9,
-// table 3-8), which is what Rust's String::from_utf8_lossy does and what tokenizers written in Rust therefore see.
+// UTF-8 as bytes: reads one code point at a time from well-formed text, and converts arbitrary bytes to such text.
+// Ill-formed bytes become U+FFFD, one for each maximal subpart (the Unicode Standard, section 3.9, table 3-8), as
+// Rust's String::from_utf8_lossy does and therefore tokenizers written in Rust see.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@ struct CodePoint {
   std::uint32_t bytes = 0;
 };
 
-/// Returns the code point that starts at `at`. The text is well formed there and does not end before the code point.
+/// Returns the code point that starts at `at`. The text must be well formed there and must not end within the code
+/// point.
 inline CodePoint decode_utf8(std::string_view text, std::size_t at) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(text.data()) + at;
   if (bytes[0] < 0x80) return {bytes[0], 1};
@@ -25,23 +26,23 @@ inline CodePoint decode_utf8(std::string_view text, std::size_t at) {
   return {static_cast<char32_t>(bytes[0] & 0x07) << 18 | rest(1, 12) | rest(2, 6) | rest(3, 0), 4};
 }
 
-/// What stands at the start of some bytes: a well-formed code point, or a maximal ill-formed subpart.
+/// What some bytes begin with: a well-formed code point, or a maximal ill-formed subpart.
 struct Utf8Sequence {
   std::size_t bytes = 0;
   bool well_formed = false;
   bool cut_off = false;  // ill-formed only because the text ends: more bytes may make it a code point
 };
-/// Returns what a text begins with, which has a byte at least.
+/// Returns what a text, which must not be empty, begins with.
 Utf8Sequence first_sequence(std::string_view text);
 
 /// Returns the number of bytes at the start of text that are well-formed UTF-8: all of them if the text is.
 std::size_t well_formed_prefix(std::string_view text);
 
-/// Returns text itself if it is well formed, else a view of `storage`, which then holds it with every maximal
-/// ill-formed subpart replaced by U+FFFD. Adds to *replaced how many there were.
+/// Returns text itself if it is well formed. Otherwise writes it to `storage`, with every maximal ill-formed subpart
+/// replaced by U+FFFD, and returns a view of that. Adds their number to *replaced.
 std::string_view lossy_utf8(std::string_view text, std::string& storage, std::int64_t* replaced);
 
-/// Returns the largest place up to `limit` that lies between two code points of well-formed text.
+/// Returns the largest index up to `limit` that is between two code points of well-formed text.
 std::size_t code_point_border(std::string_view text, std::size_t limit);
 
 }  // namespace ringtrain
