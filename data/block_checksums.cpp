@@ -14,7 +14,7 @@ constexpr const char* what_to_do =
 
 BlockChecksums::BlockChecksums(const File& file) : stamp_(file.stamp()), bytes_(stamp_.bytes) {
   std::int64_t read = 0;
-  hash_ = hash_file(file, [&](const char* data, std::size_t bytes) {  // slices are whole blocks but for the last
+  hash_ = hash_file(file, [&](const char* data, std::size_t bytes) {  // all slices except the last are whole blocks
     for (std::size_t at = 0; at < bytes; at += block_bytes) {
       checksums_.push_back(hash_block(data + at, std::min(bytes - at, static_cast<std::size_t>(block_bytes))));
     }
@@ -40,8 +40,8 @@ void BlockChecksums::read_block(const File& file, std::size_t block, char* data)
        file.path(), begin, begin + static_cast<std::int64_t>(bytes) - 1, what_to_do);
 }
 
-/// Compares more blocks if anybody touched the file since it was last asked. A new time stamp alone proves nothing:
-/// `touch`, `chmod` and `mv` leave the content as it was.
+/// Compares more blocks if the file's stamp has changed since the last check. A new time stamp by itself proves
+/// nothing: `touch`, `chmod`, and `mv` do not change the content.
 void BlockChecksums::look_again(const File& file) const {
   const FileStamp now = file.stamp();
   const std::scoped_lock lock(mutex_);

@@ -1,4 +1,4 @@
-// The files of a run: opened, verified, and matched with the model.
+// The files of a run: opens and verifies them, and checks that they match the model.
 #include "data/corpus.h"
 
 #include <fmt/core.h>
@@ -37,7 +37,7 @@ void check_tokenizers(const TokenFile& first, const TokenFile& other) {
        first.path(), other.path(), first.tokenizer_hash(), other.tokenizer_hash());
 }
 
-/// Adds a document's windows; one that fits goes into the last window, if it begins where that one ends.
+/// Adds a document's windows. A document that fits goes into the last window if it begins where that window ends.
 void add_document(WholeWindows& whole, const WindowRange& document, std::int64_t seq_len, LongDocuments longer) {
   std::vector<WindowRange>& windows = whole.windows;
   if (document.tokens <= seq_len) {
@@ -73,7 +73,7 @@ Corpus open_corpus(const DataConfig& config, std::int64_t vocab_size, const Toke
     corpus.weights.push_back(source.weight);
   }
   if (!config.validation.empty()) corpus.validation_file = open_for_model(open, config.validation, vocab_size);
-  for (std::size_t i = 0; i < corpus.files.size(); ++i) {  // a file that does not say whose its tokens are fits any
+  for (std::size_t i = 0; i < corpus.files.size(); ++i) {  // a file that does not name its tokenizer fits any
     for (std::size_t j = 0; j < i; ++j) check_tokenizers(*corpus.files[j], *corpus.files[i]);
     if (corpus.validation_file) check_tokenizers(*corpus.files[i], *corpus.validation_file);
   }
@@ -97,7 +97,7 @@ std::string Corpus::tokenizer_hash() const {
 
 std::string corpus_hash(const std::vector<std::string>& file_hashes, const std::vector<double>& weights,
                         LongDocuments longer) {
-  // Weights count as shares: scaling them all changes nothing that a run does.
+  // Weights are shares: scaling all of them changes nothing in a run.
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::string text;
   for (std::size_t i = 0; i < file_hashes.size(); ++i) {
@@ -150,7 +150,7 @@ std::int64_t Corpus::window_count(std::size_t number, std::int64_t seq_len, std:
          "more text",
          file.path(), tokens, seq_len, seq_len + 1);
   }
-  // The last label is used, as a label alone.
+  // The last token is only used as a label.
   if (dropped) *dropped = tokens - 1 - windows * seq_len;
   return windows;
 }

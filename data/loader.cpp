@@ -1,6 +1,6 @@
-// Filling batches. A sequence is a range of a file's tokens. A rank visits its segments of it in slices
-// of a few thousand positions, reads each slice and the one label behind it, and keeps its own: the memory of a call
-// does not depend on the sequence's length. Labels are thus those of the whole sequence, whatever the cut.
+// Fills batches. A sequence is a range of a file's tokens. A rank reads its segments of the range in slices of a few
+// thousand positions, each with the label after it, and keeps its own tokens. So the memory of a call does not depend
+// on the sequence's length, and labels are those of the whole sequence, however it is cut.
 #include "data/loader.h"
 
 #include <algorithm>
@@ -13,21 +13,21 @@ namespace {
 
 constexpr std::int64_t slice_positions = 4096;
 
-/// What distinguishes a training window from an evaluation span.
+/// The differences between a training window and an evaluation span.
 struct SequenceRules {
   std::int64_t length = 0;                       // S
-  std::int64_t held = 0;                         // tokens of the file; what follows up to S is filled up
-  std::int64_t first_target = 0;                 // positions before it have no label
+  std::int64_t held = 0;                         // tokens of the file; the positions from there to S are padding
+  std::int64_t first_target = 0;                 // earlier positions have no label
   bool documents = false;                        // attention, positions and labels stop at a document's end
-  std::optional<std::int32_t> begin_token = {};  // stands at position 0
+  std::optional<std::int32_t> begin_token = {};  // the token at position 0
 };
 
-/// Returns the document that holds a token.
+/// Returns the document that contains a token.
 std::int64_t document_of(std::span<const std::int64_t> offsets, std::int64_t token) {
   return std::ranges::upper_bound(offsets, token) - offsets.begin() - 1;
 }
 
-/// Returns whether the prediction of a token with this weight is a target; document_ends: the token before it is the
+/// Returns whether the prediction of a token with this weight is a target; document_ends: the previous token is the
 /// last of its document.
 bool is_target(float weight, bool documents, bool document_ends) {
   return weight > 0 && !(documents && document_ends);
@@ -39,13 +39,13 @@ class SequenceDocuments {
   SequenceDocuments(const TokenFile& file, std::int64_t base, const SequenceRules& rules)
       : offsets_(file.document_offsets()), base_(base), rules_(rules), first_(document_of(offsets_, base)) {}
 
-  /// Returns the document of a position.
+  /// Returns the document at a position.
   std::int32_t at(std::int64_t position) const {
     if (!rules_.documents) return 0;
     const std::int64_t inside = std::min(position, rules_.held - 1);
     return static_cast<std::int32_t>(document_of(offsets_, base_ + inside) - first_ + (position > inside));
   }
-  /// Returns where the documents begin.
+  /// Returns the positions at which documents begin.
   DocumentStarts starts() const {
     DocumentStarts starts{0};
     for (auto next = std::ranges::upper_bound(offsets_, base_); next != offsets_.end() && *next < base_ + rules_.held;
@@ -55,7 +55,7 @@ class SequenceDocuments {
     if (rules_.held < rules_.length) starts.push_back(rules_.held);
     return starts;
   }
-  /// Returns what a rank's segments cover.
+  /// Returns the extents of a rank's segments.
   std::vector<SegmentExtent> extents(const SegmentList& segments) const {
     std::vector<SegmentExtent> extents;
     for (const Segment& segment : segments) {
@@ -91,8 +91,8 @@ void fill_row(Batch& batch, std::int64_t b, const TokenFile& file, std::int64_t 
     for (std::int64_t i = 0; i < segment.count; i += per_slice) {
       const std::int64_t begin = base + segment.position(i);
       const std::int64_t end = base + segment.position(std::min(i + per_slice, segment.count) - 1) + 1;
-      if (begin < held) {  // with the last one's label, which the last token of a file has not
-        const std::int64_t first = std::max(begin, std::int64_t{0});  // before it stands the begin token
+      if (begin < held) {  // including the label of the last one, which a file's last token does not have
+        const std::int64_t first = std::max(begin, std::int64_t{0});  // position -1 is the begin token
         const auto count = static_cast<std::size_t>(std::min(std::min(end, held) + 1, file.token_count()) - first);
         file.read(first, {tokens + (first - begin), count});
         if (file.has_weights()) file.read_weights(first, {weights + (first - begin), count});
@@ -126,7 +126,7 @@ void fill_row(Batch& batch, std::int64_t b, const TokenFile& file, std::int64_t 
   }
 }
 
-/// Sets the batch's shape and cut for `sequences` sequences.
+/// Sets the batch's shape and its cut for `sequences` sequences.
 void begin_batch(Batch& batch, std::int64_t sequences, std::int64_t length, bool documents, const ShardSpec& shard) {
   ensure(length <= INT32_MAX, "positions are 32-bit");
   batch.ring_segments.clear();
@@ -224,7 +224,7 @@ void load_sequence(Batch& batch, std::span<const std::int32_t> tokens, const Sha
 void load_token(Batch& batch, std::int32_t token, std::int64_t position, const ShardSpec& shard) {
   ensure(position <= INT32_MAX, "positions are 32-bit");
   begin_batch(batch, 1, 0, /*documents=*/false, shard);
-  batch.ring_segments = {{{0, 1, position + 1}}};  // the text so far: its length chooses longrope's frequencies
+  batch.ring_segments = {{{0, 1, position + 1}}};  // the text so far; longrope's frequencies depend on its length
   batch.segments = {{position, 1, 1}};
   batch.T = 1;
   fill_unlabelled(batch, 0, token, position);

@@ -1,5 +1,5 @@
-// The order of samples: files share the run's sequence in a fixed repeating pattern of slots; each file
-// walks through its windows epoch by epoch, every epoch a permutation of its own.
+// The order of samples: files share the run's sequences in a fixed repeating pattern of slots. Each file goes through
+// its windows epoch by epoch, in a separate permutation per epoch.
 #include "data/sampler.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t longest_period = 1000;
 
 /// Returns how many slots of a period each file gets: the shortest period of at most longest_period that meets the
-/// weights exactly, else the longest one with the largest remainders rounded up. Every file gets at least one.
+/// weights exactly, or else the longest one with the largest remainders rounded up. Every file gets at least one.
 std::vector<int> slots_of(const std::vector<double>& weights) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   const std::size_t max_period = std::max(longest_period, weights.size());
@@ -44,11 +44,11 @@ std::vector<int> slots_of(const std::vector<double>& weights) {
     left -= slots[file] = std::max(1, static_cast<int>(std::floor(share(file, max_period))));
   }
   for (std::size_t i = 0; left > 0; i = (i + 1) % by_remainder.size(), --left) ++slots[by_remainder[i]];
-  return slots;  // the period is their sum: a little beyond `max_period` if many tiny files were rounded up to one
+  return slots;  // the period is their sum: slightly more than `max_period` if many tiny files were rounded up to one
 }
 
-/// Spreads each file's slots evenly (smooth weighted round robin: every step each file earns its slots, the richest
-/// is drawn and pays the period).
+/// Spreads each file's slots evenly (smooth weighted round robin: in every step, each file earns its slots, and the
+/// file with the most is drawn and pays the period).
 std::vector<int> spread(const std::vector<int>& slots) {
   const int period = std::accumulate(slots.begin(), slots.end(), 0);
   std::vector<int> credit(slots.size(), 0), pattern;
@@ -92,12 +92,12 @@ Sample Sampler::sample(std::int64_t i) const {
   const auto slot = static_cast<std::size_t>(i % period);
   const int file = pattern_[slot];
   const auto f = static_cast<std::size_t>(file);
-  // The k-th draw from this file.
+  // This is draw k from this file.
   const std::int64_t k = i / period * before_[f].back() + before_[f][slot];
   Sample sample;
   sample.file = file;
   sample.epoch = k / windows_[f];
-  // A permutation's index has 24 bits; after that many epochs the orders of the first come again.
+  // A permutation's index has 24 bits; after that many epochs, the orders repeat.
   const std::uint64_t index =
       static_cast<std::uint64_t>(sample.epoch) * windows_.size() + static_cast<std::uint64_t>(file);
   const Permutation order(static_cast<std::uint64_t>(windows_[f]), seed_, Purpose::data_order, index & 0xFFFFFF);

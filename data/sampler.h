@@ -1,5 +1,5 @@
-// Which sample comes when. A training sample is a window of seq_len tokens of a file's training part (plus the label
-// behind it); windows do not overlap; the order is a counter-based permutation per epoch, the same on every mesh. Pure.
+// The order of samples. A training sample is a window of seq_len tokens of a file's training part (plus the label after
+// it). Windows do not overlap. The order is a counter-based permutation per epoch, the same on every mesh. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ struct Sample {
   int file = 0;
   std::int64_t window = 0;        // within the file
   std::int64_t epoch = 0;         // of that file
-  std::int64_t global_index = 0;  // window counted through all files, in config order: what metrics call a sample
+  std::int64_t global_index = 0;  // index among the windows of all files, in config order; metrics call this a sample
 };
 
-/// Which window is the i-th of the run: pure function of (seed, i, the files' window counts and weights).
+/// Finds the i-th window of the run: a pure function of (seed, i, the files' window counts and weights).
 class Sampler {
  public:
   /// windows, weights: of each file; weights are above 0.
@@ -27,7 +27,7 @@ class Sampler {
 
  private:
   std::vector<std::int64_t> windows_, first_window_;
-  std::vector<int> pattern_;  // which file each slot of a period draws from
+  std::vector<int> pattern_;  // the file from which each slot of a period draws
   std::vector<std::vector<std::int64_t>>
       before_;  // [file][slot] slots of the file before this one; [period] at the end
   std::uint64_t seed_;

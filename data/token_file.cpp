@@ -1,5 +1,6 @@
-// Opening a token file: size and hash against the manifest first, then the rules for its datasets and their content.
-// Reading: pread at the tokens' offset, compared with what was hashed, widened through a small buffer on the stack.
+// Opening a token file compares its size and hash with the manifest, then checks the rules for its datasets and their
+// content. Reading uses pread at the tokens' offset, compares the bytes with what was hashed, and widens them in a
+// small buffer on the stack.
 #include "data/token_file.h"
 
 #include <fmt/ranges.h>
@@ -21,7 +22,7 @@ constexpr std::int64_t slice_tokens = 8192;
 
 class Hdf5TokenFile final : public TokenFile {
  public:
-  /// manifest and checksums: of this file.
+  /// manifest and checksums belong to this file.
   Hdf5TokenFile(File file, TokenManifest manifest, std::unique_ptr<const BlockChecksums> checksums)
       : path_(file.path()), manifest_(std::move(manifest)), checksums_(std::move(checksums)), file_(std::move(file)) {}
 
@@ -41,7 +42,7 @@ class Hdf5TokenFile final : public TokenFile {
     if (tokens_->type == Hdf5Type::uint16) {
       widen(begin, out);
     } else {
-      read_elements(*tokens_, begin, out.data(), std::ssize(out));  // an id beyond int32 is negative then
+      read_elements(*tokens_, begin, out.data(), std::ssize(out));  // an id beyond int32 becomes negative
     }
   }
 
@@ -83,7 +84,7 @@ class Hdf5TokenFile final : public TokenFile {
   const Hdf5Dataset* weights_ = nullptr;
   std::int32_t end_of_document_ = 0;
   std::optional<std::int32_t> document_start_;
-  std::vector<std::int64_t> document_bytes_;  // [documents]; none: not known
+  std::vector<std::int64_t> document_bytes_;  // [documents]; empty: unknown
   std::vector<std::int64_t> offsets_;
 };
 

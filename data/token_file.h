@@ -1,6 +1,6 @@
 // Token files: FILE.h5 (contiguous datasets `tokens` uint16 or uint32, `document_offsets` int64 [documents + 1],
-// optional `weights` float32) with FILE.h5.manifest.json beside it (data/token_manifest.h). Size and hash are verified
-// before any dataset is read. What is then read at the manifest's offsets is compared with what was hashed
+// optional `weights` float32) with FILE.h5.manifest.json next to it (data/token_manifest.h). Size and hash are verified
+// before any dataset is read. Data that is then read at the manifest's offsets is compared with what was hashed
 // (data/block_checksums.h).
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace ringtrain {
 
-/// Returns the last token of a vocabulary: what ends every document of a file that does not say what does.
+/// Returns the last token of a vocabulary, which ends every document of a file that does not name another token.
 constexpr std::int32_t last_token(std::int64_t vocab_size) {
   return static_cast<std::int32_t>(vocab_size - 1);
 }
@@ -21,8 +21,8 @@ constexpr std::int32_t last_token(std::int64_t vocab_size) {
 /// A verified, open token file; read-only. read() may be called from several threads.
 class TokenFile {
  public:
-  /// Opens and verifies; keeps 8 bytes for each 32 KiB of the file. Throws Error(data) that names the file and what is
-  /// wrong: missing, empty, truncated, changed (both hashes), a token >= vocab_size, offsets that do not grow.
+  /// Opens and verifies; keeps 8 bytes for each 32 KiB of the file. Throws Error(data) that names the file and the
+  /// problem: missing, empty, truncated, changed (both hashes), a token >= vocab_size, or offsets that do not increase.
   static std::unique_ptr<TokenFile> open(const std::string& path);
   virtual ~TokenFile() = default;
 
@@ -32,16 +32,15 @@ class TokenFile {
   virtual std::int64_t vocab_size() const = 0;
   /// Returns the token that ends a document.
   virtual std::int32_t end_of_document() const = 0;
-  /// Returns the token that begins each document; -1: none does; nothing: it is not known.
+  /// Returns the token that begins each document; -1: none does; nothing: unknown.
   virtual std::optional<std::int32_t> document_start() const { return std::nullopt; }
-  /// Returns the identity of the tokenizer that made the file (data/tokenizer/tokenizer.h); "" if it is not known.
+  /// Returns the identity of the tokenizer that made the file (data/tokenizer/tokenizer.h); "" if unknown.
   virtual const std::string& tokenizer_hash() const = 0;
-  /// Returns how many bytes of text a token of this document stands for in the mean, its end token not counted; 0 if it
-  /// is not known.
+  /// Returns the average number of bytes of text per token of this document, not counting its end token; 0 if unknown.
   virtual double bytes_per_token(std::int64_t document) const = 0;
   /// Returns the number of tokens.
   virtual std::int64_t token_count() const = 0;  // of all documents, train then validation
-  /// Returns whether each token has a weight of its loss.
+  /// Returns whether tokens have individual loss weights.
   virtual bool has_weights() const = 0;
   /// Returns offsets [documents + 1] of all documents, train then validation.
   virtual std::span<const std::int64_t> document_offsets() const = 0;
@@ -49,16 +48,16 @@ class TokenFile {
   virtual std::int64_t first_validation_document() const = 0;
   /// Returns the hash of the whole file, 32 hexadecimal digits.
   virtual const std::string& hash() const = 0;
-  // Both throw Error(data) if the file is not what it was when it was opened.
+  // Both throw Error(data) if the file has changed since it was opened.
   /// Reads tokens [begin, begin + out.size()).
   virtual void read(std::int64_t begin, std::span<std::int32_t> out) const = 0;
-  /// Reads their loss weights (1 where the file has none).
+  /// Reads their loss weights (1 if the file has none).
   virtual void read_weights(std::int64_t begin, std::span<float> out) const = 0;
 };
 
-/// Throws Error(data) that names the file and what is wrong with its numbers: offsets that do not grow or do not cover
-/// the tokens, a validation part beyond the documents, a token beyond the vocabulary, a weight that is none. What a
-/// source of any kind owes before it is trained on.
+/// Throws Error(data) that names the file and the invalid numbers: offsets that do not increase or do not cover the
+/// tokens, a validation part beyond the documents, a token beyond the vocabulary, or an invalid weight. Sources of any
+/// kind must pass this check before training.
 void check_tokens(const TokenFile& file);
 
 }  // namespace ringtrain

@@ -9,7 +9,7 @@ namespace ringtrain {
 namespace {
 
 constexpr std::size_t buffer_tokens = 1 << 16;
-// Places in the list of datasets below.
+// Indices in the list of datasets below.
 constexpr std::size_t tokens_dataset = 0, offsets_dataset = 1, weights_dataset = 2;
 constexpr const char* hashes_name = "source_hashes";
 constexpr const char* document_bytes_name = "document_bytes";
@@ -45,7 +45,7 @@ OutputRules token_file_rules() {
   return {{"a token file", "--output"}, OutputMark::none(), OutputInputs::none("it replaces nothing")};
 }
 
-/// A manifest without its token file is what a process leaves that is killed between the two.
+/// A manifest without its token file is left by a process that is killed between the two.
 OutputRules manifest_rules() {
   return {{"the manifest of a token file", "--output"},
           OutputMark::begins(token_manifest_head()),
@@ -103,7 +103,7 @@ void TokenFileWriter::flush() {
     narrow_.assign(tokens_.begin(), tokens_.end());
     file_.write(tokens_dataset, written_, narrow_.data(), count);
   } else {
-    file_.write(tokens_dataset, written_, tokens_.data(), count);  // not negative: int32 and uint32 are the same bits
+    file_.write(tokens_dataset, written_, tokens_.data(), count);  // not negative: int32 and uint32 have the same bits
   }
   if (plan_.weights) file_.write(weights_dataset, written_, weights_.data(), count);
   written_ += count;
@@ -137,7 +137,7 @@ std::string TokenFileWriter::finish() {
   manifest.tokenizer_hash = plan_.tokenizer_hash;
   manifest.byte_count = plan_.byte_count;
   manifest.datasets = file_.datasets();
-  // The manifest first: where the token file stands, all of it does.
+  // The manifest is published first: if the token file exists, everything does.
   output_.check();
   const bool left_over = path_exists(manifest_.path());
   manifest_.file().write(to_json(manifest));

@@ -11,7 +11,8 @@ namespace {
 constexpr const char* format_name = "ringtrain-tokens";
 constexpr std::int64_t max_bytes = 1 << 20;
 
-/// Returns the hash of a manifest's content: of its JSON with sorted names and without spaces, but for the hash itself.
+/// Returns the hash of a manifest's content: of its JSON with sorted names and without spaces, but without the hash
+/// itself.
 std::string content_hash(nlohmann::json manifest) {
   manifest.erase("hash");
   return hash_bytes(json_text(manifest));

@@ -1,6 +1,6 @@
-// FILE.h5.manifest.json: all that is read of a token file but for the elements of its datasets, which are read where
-// the manifest says that they lie. It carries a hash of itself. Strict: every key is known, of its type and, but for
-// those that may be missing, there, so that a garbled manifest is an error and never a guess.
+// FILE.h5.manifest.json: everything that is read about a token file except the elements of its datasets, which are read
+// at the offsets in the manifest. It contains a hash of itself. Strict: every key must be known and have its type, and
+// every key that is not optional must exist, so a garbled manifest is an error and never leads to a guess.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ struct TokenManifest {
   std::int64_t bytes = 0;  // of the file
   std::string hash;        // XXH3-128 of the file
   std::int64_t vocab_size = 0;
-  std::optional<std::int64_t> end_of_document = {};  // none: the vocabulary's last
+  std::optional<std::int64_t> end_of_document = {};  // nothing: the vocabulary's last
   std::optional<std::vector<std::int64_t>> document_start =
       {};  // what begins each: a token or none; nothing: not known
   std::int64_t first_validation_document = 0;
-  std::string tokenizer_hash = {};              // "": not known
-  std::optional<std::int64_t> byte_count = {};  // of the text behind all tokens; none: not known
-  std::vector<Hdf5Dataset> datasets = {};       // they lie within the file
+  std::string tokenizer_hash = {};              // "": unknown
+  std::optional<std::int64_t> byte_count = {};  // of the text of all tokens; nothing: unknown
+  std::vector<Hdf5Dataset> datasets = {};       // they are within the file
 
   template <class Self, class Visit>
   static void visit_members(Self& self, Visit& visit) {
@@ -43,7 +43,7 @@ struct TokenManifest {
 std::string manifest_path(const std::string& token_file);
 /// Returns the manifest of a token file; Error(data) if it is missing or garbled.
 TokenManifest read_manifest(const std::string& token_file);
-/// Returns how each manifest of a token file begins, of whatever version.
+/// Returns the first characters of every manifest of a token file, for all versions.
 std::string token_manifest_head();
 std::string to_json(const TokenManifest& manifest);
 

@@ -10,7 +10,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Throws Error(data) for sizes that check_tokens() takes for granted.
+/// Throws Error(data) for invalid sizes that check_tokens() does not check.
 void check_sizes(const std::string& name, const MemoryTokens& t) {
   if (t.vocab_size < 2 || t.vocab_size > INT32_MAX) {
     fail(ExitCode::data, "{}: a vocabulary must have 2 to {} tokens, but this one has {}", name, INT32_MAX,

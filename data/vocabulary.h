@@ -1,5 +1,5 @@
-// The ids of a vocabulary, and the one way in which an id from outside becomes a token: files, flags and tokenizers
-// give whole numbers, and only Vocabulary makes of them the int32 that tables are indexed by. Nothing else casts an id.
+// The ids of a vocabulary, and the only way in which an external id becomes a token: files, flags, and tokenizers give
+// whole numbers, and only Vocabulary converts them to the int32 that indexes tables. No other code casts an id.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ class Vocabulary {
 
   /// Returns whether an id is a token.
   bool has(std::int64_t id) const { return id >= 0 && id < size_; }
-  /// Returns a sentence on an id that is no token. where: what gave it: a flag, or a file and its key.
+  /// Returns a message about an id that is not a token. where: where it was given: a flag, or a file and its key.
   std::string refusal(std::int64_t id, std::string_view where) const;
-  /// Returns the id as a token. Throws Error(code) with the sentence of refusal().
+  /// Returns the id as a token. Throws Error(code) with the message of refusal().
   std::int32_t token(std::int64_t id, ExitCode code, std::string_view where) const;
 
  private:

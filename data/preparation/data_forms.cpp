@@ -18,8 +18,8 @@ constexpr std::string_view unpack = "unpack it, and name the files in it";
 
 struct ForeignForm {
   std::string_view what;
-  std::array<std::string_view, 3> endings;  // of its name, without that of a compression
-  std::string_view first_bytes;             // "": only the name tells it
+  std::array<std::string_view, 3> endings;  // of its name, without that of the compression
+  std::string_view first_bytes;             // "": only the name identifies it
   std::string_view advice;
 };
 
@@ -54,8 +54,8 @@ bool is_json(std::string_view path) {
   return without_compression(path).ends_with(".json");
 }
 
-/// Returns whether a text begins with a line that is an object, or with an object's beginning that has no end within
-/// what is there.
+/// Returns whether a text begins with a line that is an object, or with an object that continues past the end of the
+/// available text.
 bool begins_with_object(std::string_view text, bool is_whole) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));

@@ -39,7 +39,7 @@ std::vector<LineField> fields_of(const JsonLine& line, const JsonRules& rules) {
 
 LineTexts take_texts(std::span<char> line, const JsonRules& rules) {
   std::vector<LineField> fields = fields_of(scan_json_line({line.data(), line.size()}, rules.text_field), rules);
-  // Each is moved forward, so the first in the line comes first.
+  // Each is moved forward, so process the first in the line first.
   const bool answer_first = fields.size() == 2 && fields[1].raw.data() < fields[0].raw.data();
   if (answer_first) std::swap(fields[0], fields[1]);
   LineTexts texts;

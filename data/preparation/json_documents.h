@@ -1,4 +1,4 @@
-// A line of JSONL as a document: the text of one field, or a prompt with its completion, of which the completion is
+// A line of JSONL as a document: the text of one field, or a prompt with its completion. Only the completion is
 // learned.
 #pragma once
 
@@ -10,17 +10,17 @@ namespace ringtrain {
 
 struct JsonRules {
   std::string text_field = "text";
-  bool text_field_named = false;  // by the user: it goes before all else in a line
+  bool text_field_named = false;  // by the user: it has precedence over all other fields of a line
 };
 
-/// A document that was taken out of its line.
+/// A document that was extracted from its line.
 struct LineTexts {
-  std::size_t bytes = 0, prompt_bytes = 0;  // of all; of those, the first that are not learned
-  std::int64_t replaced = 0;                // surrogates that had no other half
+  std::size_t bytes = 0, prompt_bytes = 0;  // of all texts; the first of them, which are not learned
+  std::int64_t replaced = 0;                // unpaired surrogates
 };
 
-/// Moves what a line holds to the line's beginning, in place: no copy is made. Throws a std::exception that says what
-/// is wrong with the line, and for a conversation one that says what reads it.
+/// Moves the texts of a line to the line's beginning, in place, without a copy. Throws a std::exception that describes
+/// the problem of the line; for a conversation it names the program that reads it.
 LineTexts take_texts(std::span<char> line, const JsonRules& rules);
 
 }  // namespace ringtrain

@@ -74,7 +74,7 @@ class LineScanner {
     name.resize(unescape_json(raw, name.data(), &lone));
     return name;
   }
-  /// Goes past a string. Returns what stands between its quotes.
+  /// Skips a string. Returns the text between its quotes.
   std::string_view string() {
     require('"');
     const std::size_t begin = at_;
@@ -85,7 +85,7 @@ class LineScanner {
     if (at_ == line_.size()) refuse("a string without an end");
     return line_.substr(begin, at_++ - begin);
   }
-  /// Goes to the last byte of an escape.
+  /// Moves to the last byte of an escape.
   void skip_escape() {
     const char kind = ++at_ < line_.size() ? line_[at_] : '\0';
     if (kind == 'u') {
@@ -111,11 +111,11 @@ class LineScanner {
     if (number.empty() || parsed.ptr != number.data() + number.size()) refuse("no value");
     at_ += number.size();
   }
-  /// Goes past a value, however deep. Returns where it begins.
+  /// Skips a value of any depth. Returns the index at which it begins.
   std::size_t value() {
     skip_space();
     const std::size_t begin = at_;
-    std::string open;  // the brackets around what comes next, each as it is closed
+    std::string open;  // the closing brackets of the enclosing values
     do {
       if (take('{') || take('[')) {
         open.push_back(line_[at_ - 1] == '{' ? '}' : ']');
@@ -143,14 +143,14 @@ class LineScanner {
   std::size_t at_ = 0;
 };
 
-/// Returns the number of four hexadecimal digits.
+/// Returns the number with these four hexadecimal digits.
 char32_t code_unit(std::string_view digits) {
   std::uint32_t value = 0;
   std::from_chars(digits.data(), digits.data() + 4, value, 16);
   return value;
 }
 
-/// Returns the code point of the \u at `at`, and goes to its last digit; of a surrogate alone, U+FFFD.
+/// Returns the code point of the \u at `at`, and moves to its last digit; returns U+FFFD for an unpaired surrogate.
 char32_t code_point(std::string_view raw, std::size_t& at, std::int64_t* lone) {
   const char32_t first = code_unit(raw.substr(at + 2));
   at += 5;

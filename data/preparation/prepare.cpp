@@ -19,10 +19,10 @@ namespace {
 
 constexpr std::size_t batch_bytes = std::size_t{8} << 20, task_bytes = std::size_t{64} << 10;
 
-/// What became of a block.
+/// The result of encoding a block.
 struct Encoded {
   std::vector<std::int32_t> ids;
-  std::vector<float> weights;  // none: 1 each
+  std::vector<float> weights;  // empty: 1 each
   std::int64_t bytes = 0, replaced = 0;
   bool binary = false;
 };
@@ -36,7 +36,7 @@ class BatchEncoder {
   }
 
   std::vector<Encoded> encode(std::vector<TextBlock>& blocks) {
-    // Small blocks share a task.
+    // Several small blocks share a task.
     std::vector<std::size_t> first{0};
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < blocks.size(); ++i) {
@@ -69,7 +69,7 @@ class BatchEncoder {
     return result;
   }
 
-  /// Leaves the texts of a line of JSONL in its place.
+  /// Replaces a line of JSONL by the texts in it.
   void take_texts_of(TextBlock& block) const {
     LineTexts texts;
     try {
@@ -82,8 +82,8 @@ class BatchEncoder {
     block.replaced = texts.replaced;
   }
 
-  /// Encodes what may begin with a prompt. Of that and the text behind it, which become tokens together, a token
-  /// belongs to the last one that it depends on.
+  /// Encodes a block that may begin with a prompt. The prompt and the text after it are tokenized together; each token
+  /// belongs to the last of the two that it depends on.
   void encode_text(const TextBlock& block, Encoder& encoder, Encoded& result) const {
     if (block.begins && options_.document_start) result.ids.push_back(*options_.document_start);
     const Preceding preceding = block.begins ? Preceding::nothing : Preceding::text;
@@ -105,7 +105,7 @@ class BatchEncoder {
   std::vector<std::unique_ptr<Encoder>> encoders_;
 };
 
-/// Puts encoded blocks together to documents, and these into the token file.
+/// Joins encoded blocks to documents, and writes these to the token file.
 class DocumentCollector {
  public:
   DocumentCollector(const SourceList& list, const TextOptions& options, TokenSpill& spill, CorpusSummary& summary)
@@ -136,7 +136,7 @@ class DocumentCollector {
     sources_.push_back(static_cast<std::uint32_t>(block.source));
   }
 
-  /// Counts the documents, after the last. Throws Error(data) if there is none.
+  /// Counts the documents after the last one was added. Throws Error(data) if there is none.
   void finish(double validation_fraction) {
     summary_.documents = spill_.documents();
     if (summary_.documents == 0) {
@@ -197,7 +197,7 @@ class DocumentCollector {
   TokenSpill& spill_;
   CorpusSummary& summary_;
   std::vector<std::uint32_t> sources_;  // of each document
-  bool binary_ = false;                 // the current document holds a NUL byte
+  bool binary_ = false;                 // the current document contains a NUL byte
 };
 
 void tokenize(const SourceList& list, const TextOptions& options, DocumentCollector& collector,

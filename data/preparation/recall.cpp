@@ -14,7 +14,7 @@ namespace ringtrain {
 
 namespace {
 
-/// The random numbers of one document: its own stretch of 2^32 indices.
+/// The random numbers of one document: its own range of 2^32 indices.
 class Draw {
  public:
   Draw(std::uint64_t seed, std::int64_t document) : seed_(seed), next_(static_cast<std::uint64_t>(document) << 32) {}
@@ -30,17 +30,18 @@ class Draw {
   std::uint64_t seed_, next_;
 };
 
-/// Returns the pairs, counted from a document's first, that far keys may take at first: [begin, end).
+/// Returns the pairs, counted from a document's first pair, that may be the first occurrences of far keys: [begin,
+/// end).
 struct Range {
   std::int64_t begin, end;
 };
 Range far_range(std::int64_t length, std::int64_t pairs) {
-  // Every recall is at least L/2 back: the first recall stands 2 P + 1 before the end.
+  // Every recall is at least L/2 back: the first recall is 2 P + 1 tokens before the end.
   return {(length / 16 + 1) / 2, (length - length / 2 - 2 * pairs - 1) / 2};
 }
 
 void check(const RecallOptions& options) {
-  constexpr std::int64_t max_documents = 100'000'000;  // each has its stretch of random numbers
+  constexpr std::int64_t max_documents = 100'000'000;  // each has its own range of random numbers
   const auto require = [](const char* flag, std::int64_t value, std::int64_t most) {
     if (value < 1 || value > most) fail(ExitCode::usage, "{} {} is not between 1 and {}", flag, value, most);
   };
@@ -54,7 +55,7 @@ void check(const RecallOptions& options) {
   }
 }
 
-/// Returns the far keys of a short document: as many as a long one has, if they fit.
+/// Returns the number of far keys of a short document: as many as a long one has, if they fit.
 std::int64_t short_pairs(const RecallOptions& options) {
   const std::int64_t length = options.length / recall_short;
   std::int64_t pairs = options.pairs;
@@ -64,8 +65,8 @@ std::int64_t short_pairs(const RecallOptions& options) {
 
 enum class Kind { training_short, training_long, validation };
 
-/// Calls body(document, kind) for every document: for training short ones and a long one behind them, for validation
-/// long ones alone.
+/// Calls body(document, kind) for every document: short ones followed by a long one for training, and only long ones
+/// for validation.
 template <class Body>
 void for_documents(const RecallOptions& options, Body&& body) {
   const std::uint64_t seed = options.prepare.seed;
@@ -84,7 +85,7 @@ void for_documents(const RecallOptions& options, Body&& body) {
   }
 }
 
-/// Fills in what follows from the options and from a first look at all documents, which are cheap to make twice.
+/// Computes what follows from the options and from a first pass over all documents, which are cheap to make twice.
 RecallSummary survey(const RecallOptions& options) {
   RecallSummary summary;
   summary.chance_nll = std::log(static_cast<double>(recall_values));
@@ -120,12 +121,12 @@ RecallDocument make_recall_document(std::uint64_t seed, std::int64_t index, std:
     keys[key] = key;
     values[key] = draw.below(recall_values);
   }
-  draw.shuffle(keys);                         // the first `pairs` are far, the next ones are for practice
+  draw.shuffle(keys);                         // the first `pairs` are far, the next are for practice
   const std::int64_t all = (length - 1) / 2;  // pairs of the document
   std::vector<std::int64_t> pair_keys(all);
   for (std::int64_t& key : pair_keys) key = keys[pairs + draw.below(recall_practice)];
 
-  // First places of the far keys: distinct ones of the range.
+  // Positions of the first occurrences of the far keys: distinct ones of the range.
   const Range range = far_range(length, pairs);
   std::vector<std::int64_t> first_places;
   while (std::ssize(first_places) < pairs) {

@@ -27,7 +27,7 @@ struct Found {
   bool is_data;  // given, or in a data folder
 };
 
-/// Finds the regular files, each once.
+/// Finds the regular files, each of them once.
 class Walk {
  public:
   Walk(SourceList& list, const std::vector<std::string>& inputs) : list_(list) {
@@ -47,9 +47,9 @@ class Walk {
     const bool folder = there && S_ISDIR(status.st_mode);
     if (!folder && !(there && S_ISREG(status.st_mode))) {
       if (given) fail(ExitCode::data, "the input {} is neither a file nor a folder", path);
-      ++list_.special;  // or a link that leads nowhere
+      ++list_.special;  // or a dangling link
     } else if (!seen_.emplace(status.st_dev, status.st_ino).second) {
-      return;  // reached before, by another link
+      return;  // reached before through another link
     } else if (folder) {
       if (given) in_data_folder_ = is_data_folder(path);
       visit_folder(path, given);
@@ -61,18 +61,18 @@ class Walk {
   std::vector<Found> found;
 
  private:
-  /// Returns the path without links, "" if it leads nowhere.
+  /// Returns the path without links, "" if the target does not exist.
   static std::string real_path(const std::string& path) {
     std::error_code error;
     const std::filesystem::path real = std::filesystem::canonical(path, error);
     return error ? "" : real.string();
   }
-  /// Returns whether path is a link to something that no input holds, and count it then.
+  /// Returns whether path is a link to something outside all inputs, and counts it if so.
   bool leads_out(const std::string& path) {
     struct stat status {};
     if (::lstat(path.c_str(), &status) != 0 || !S_ISLNK(status.st_mode)) return false;
     const std::string real = real_path(path);
-    if (real.empty()) return false;  // a dangling one: visit() counts it
+    if (real.empty()) return false;  // dangling: visit() counts it
     const bool inside = std::ranges::any_of(roots_, [&](const std::string& root) {
       return !root.empty() && (real == root || root == "/" || real.starts_with(root + "/"));
     });
@@ -94,11 +94,11 @@ class Walk {
   SourceList& list_;
   std::vector<std::string> roots_;
   std::set<std::pair<dev_t, ino_t>> seen_;
-  bool in_data_folder_ = false;  // the input folder that is walked
+  bool in_data_folder_ = false;  // of the input folder that is being walked
 };
 
-/// Returns the inputs with patterns (*, ?, [) replaced by the paths that they match, sorted. What exists by its very
-/// name is no pattern.
+/// Returns the inputs with patterns (*, ?, [) replaced by the paths that they match, sorted. An input that exists under
+/// its literal name is not a pattern.
 std::vector<std::string> expand_patterns(const std::vector<std::string>& inputs) {
   std::vector<std::string> paths;
   for (const std::string& input : inputs) {
@@ -116,8 +116,8 @@ std::vector<std::string> expand_patterns(const std::vector<std::string>& inputs)
   return paths;
 }
 
-/// Returns the source at path, and into *binary whether a NUL byte stands in it, or a form that is no text (its hash is
-/// then of no use). What is compressed is looked at when it is read.
+/// Returns the source at path, and sets *binary if it contains a NUL byte or has a form that is not text (its hash is
+/// then unused). Compressed files are examined when they are read.
 Source look_at(const std::string& path, bool* binary) {
   char slice[1 << 16];
   Source source{path, 0, "", false};

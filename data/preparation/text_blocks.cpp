@@ -18,7 +18,7 @@ std::optional<TextBlock> BlockReader::next() {
       line_ = 0;
       at_end_ = begun_ = false;
     }
-    if (line_end_ > 0) return next_text();  // more of a long line
+    if (line_end_ > 0) return next_text();  // the next part of a long line
     if (sources_[source_].lines) {
       if (std::optional<TextBlock> block = next_line()) return block;
     } else if (fill(1) || !begun_) {
@@ -38,7 +38,7 @@ void BlockReader::close() {
   ++source_;
 }
 
-/// Reads until the buffer holds `wanted` bytes or the stream ends. Returns whether it holds any.
+/// Reads until the buffer has `wanted` bytes or the stream ends. Returns whether it has any.
 bool BlockReader::fill(std::size_t wanted) {
   if (begin_ > 0 && (begin_ == buffer_.size() || begin_ >= text_block_bytes)) {
     buffer_.erase(0, begin_);
@@ -63,7 +63,7 @@ TextBlock BlockReader::take(std::size_t bytes) {
   return block;
 }
 
-/// Returns what the buffer holds of the current text, or of the file.
+/// Returns the part of the current text, or of the file, that is in the buffer.
 std::string_view BlockReader::held() const {
   const std::size_t end = line_end_ > 0 ? text_end_ : buffer_.size();
   return std::string_view(buffer_).substr(begin_, end - begin_);
@@ -95,7 +95,7 @@ std::optional<TextBlock> BlockReader::next_line() {
   }
 }
 
-/// Takes the text out of the line of so many bytes, and returns its first block.
+/// Extracts the text from a line of so many bytes, and returns its first block.
 TextBlock BlockReader::next_long_line(std::size_t bytes) {
   line_end_ = begin_ + bytes;
   std::int64_t replaced = 0;

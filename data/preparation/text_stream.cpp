@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view gzip_ending = ".gz", zstd_ending = ".zst";
 constexpr std::size_t buffer_bytes = 1 << 16;
 
-/// A file as it lies there.
+/// A file that is not compressed.
 class PlainStream : public TextStream {
  public:
   explicit PlainStream(const std::string& path) : file_(File::open(path, ExitCode::data)), bytes_(file_.size()) {}
@@ -59,7 +59,7 @@ class CompressedStream : public TextStream {
   std::string hash() const override { return file_.hash(); }
 
  protected:
-  /// Takes from the buffer, and says in inside_ what then holds. Returns the bytes of text that came of it.
+  /// Decompresses from the buffer and updates inside_. Returns the resulting bytes of text.
   virtual std::size_t decompress(char* data, std::size_t bytes) = 0;
   [[noreturn]] void damaged(const char* why) const {
     fail(ExitCode::data, "{} is damaged or cut short after {} bytes: {}", file_.path(), file_.file_bytes_read(), why);
@@ -67,8 +67,8 @@ class CompressedStream : public TextStream {
 
   PlainStream file_;
   std::vector<char> buffer_;
-  std::size_t begin_ = 0, end_ = 0;  // what of the buffer is still to be used
-  bool inside_ = false;              // a member of gzip's or a frame of zstd's has begun and not ended
+  std::size_t begin_ = 0, end_ = 0;  // the unused part of the buffer
+  bool inside_ = false;              // within a gzip member or a zstd frame
 };
 
 class GzipStream final : public CompressedStream {
@@ -80,7 +80,7 @@ class GzipStream final : public CompressedStream {
 
  private:
   std::size_t decompress(char* data, std::size_t bytes) override {
-    if (!inside_) ::inflateReset(&state_);  // a file may hold several members, one after the other
+    if (!inside_) ::inflateReset(&state_);  // a file may contain several consecutive members
     state_.next_in = reinterpret_cast<Bytef*>(buffer_.data() + begin_);
     state_.avail_in = static_cast<uInt>(end_ - begin_);
     state_.next_out = reinterpret_cast<Bytef*>(data);

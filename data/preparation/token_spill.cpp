@@ -12,7 +12,7 @@ TokenSpill::TokenSpill(const std::string& neighbor, std::int64_t vocab_size) {
   ensure(vocab_size < std::int64_t{weightless}, "an id leaves room for a flag");
   const std::string path = unique_name(neighbor, "partial");
   file_ = File::create(path, ExitCode::usage);
-  ::unlink(path.c_str());  // it lives on until it is closed
+  ::unlink(path.c_str());  // its content remains until it is closed
   buffer_.reserve(buffer_tokens);
 }
 

@@ -1,6 +1,6 @@
-// Documents in the order in which they are tokenized, kept on the disk until their number and order are known: a token
-// file's datasets are laid out first, and its documents are shuffled. The file has no name, so nothing of it is left
-// whatever ends the process.
+// Stores documents on the disk in the order in which they are tokenized, until their number and order are known: a
+// token file's datasets are laid out before its documents are shuffled and written. The file has no name, so nothing of
+// it remains, however the process ends.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ namespace ringtrain {
 /// Used by one thread.
 class TokenSpill {
  public:
-  /// beside: the path of the file to come; the spill lies in its folder. Throws Error(usage) if it cannot be made.
+  /// neighbor: the path of the output; the spill is in the same folder. Throws Error(usage) if it cannot be made.
   TokenSpill(const std::string& neighbor, std::int64_t vocab_size);
 
-  /// Adds tokens to the current document; weights as many, or none for 1 each.
+  /// Adds tokens to the current document; weights has the same number, or none for 1 each.
   void append(std::span<const std::int32_t> tokens, std::span<const float> weights, std::int64_t text_bytes);
   void end_document();
-  /// Forgets what was added to the current document.
+  /// Discards the current document.
   void drop_document();
 
   std::int64_t documents() const { return static_cast<std::int64_t>(ends_.size()); }
@@ -30,12 +30,12 @@ class TokenSpill {
   std::int64_t length(std::int64_t document) const { return end_of(document) - begin_of(document); }
   std::int64_t text_bytes(std::int64_t document) const { return bytes_[document]; }
   std::int64_t current_bytes() const { return current_bytes_; }  // of the current document's text
-  /// Returns whether any token weighs less than 1.
+  /// Returns whether any token has a weight below 1.
   bool has_weights() const { return has_weights_; }
-  /// Returns how many tokens of whole documents weigh nothing.
+  /// Returns how many tokens of whole documents have weight 0.
   std::int64_t weightless_tokens() const { return weightless_tokens_; }
 
-  /// Calls body(tokens, weights) over a document in slices; weights are empty unless has_weights().
+  /// Called with (tokens, weights) for a document in slices; weights are empty unless has_weights().
   using Body = std::function<void(std::span<const std::int32_t> tokens, std::span<const float> weights)>;
   void for_document(std::int64_t document, const Body& body);
 
@@ -46,7 +46,7 @@ class TokenSpill {
   std::int64_t end_of(std::int64_t document) const { return ends_[document]; }
   void flush();
 
-  /// A token as the disk has it: its id, and in the highest bit whether it weighs nothing.
+  /// The bit of a token on the disk that marks weight 0; the other bits are its id.
   static constexpr std::uint32_t weightless = 1u << 31;
 
   File file_;

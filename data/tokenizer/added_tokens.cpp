@@ -25,7 +25,7 @@ std::size_t before(std::string_view text, std::size_t at) {
   return code_point_border(text, at - 1);
 }
 
-/// Returns whether no word goes on across the borders of [begin, end).
+/// Returns whether no word continues across an end of [begin, end).
 bool is_single_word(std::string_view text, std::size_t begin, std::size_t end) {
   if (begin > 0 && is_word(code_at(text, before(text, begin)))) return false;
   return end == text.size() || !is_word(code_at(text, end));
@@ -57,7 +57,7 @@ const AddedToken* AddedTokenFinder::match_at(std::string_view text) const {
 }
 
 void AddedTokenFinder::find(std::string_view text, bool parse_special, std::vector<TextSegment>& segments) const {
-  std::size_t done = 0;  // before here all is in segments
+  std::size_t done = 0;  // everything before is in segments
   const bool any = parse_special ? !tokens_.empty() : any_plain_;
   for (std::size_t at = 0; any && at < text.size();) {
     if (first_bytes_.size() == 1) {
@@ -71,7 +71,7 @@ void AddedTokenFinder::find(std::string_view text, bool parse_special, std::vect
       continue;
     }
     std::size_t begin = at, end = at + token->content.size();
-    at = end;  // whatever becomes of this match, the next one is looked for after it
+    at = end;  // whether this match counts or not, the next one is searched after it
     if (token->special && !parse_special) continue;
     if (token->single_word && !is_single_word(text, begin, end)) continue;
     if (token->strip_left) {

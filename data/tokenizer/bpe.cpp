@@ -101,18 +101,18 @@ void Merger::put(std::uint32_t rank, std::uint32_t slot) {
 }
 
 void Merger::merge_bucket(std::uint32_t rank, std::vector<std::int32_t>& symbols) {
-  constexpr std::int32_t gone = -1;  // of a symbol that was merged into the one before it
+  constexpr std::int32_t gone = -1;  // marks a symbol that was merged into the one before it
   const auto count = static_cast<std::uint32_t>(symbols.size());
   const std::uint32_t index = index_of_[rank];
-  bool lower = false;  // whether a merge has made a pair of a lower rank, which goes first
-  // The last place that was merged, if its new pair is not noted yet: the next merge often changes that pair.
+  bool lower = false;  // whether a merge has made a pair of a lower rank, which is merged first
+  // The last merged slot, if its new pair is not recorded yet: the next merge often changes that pair.
   std::uint32_t pending = nowhere, pending_rank = nowhere;
   while (!lower && !buckets_[index].empty()) {
     const std::uint32_t slot = buckets_[index].take();
     const std::uint32_t right = links_[slot];
     if (symbols[slot] == gone || right == count) continue;
     const Found found = look_up(symbols[slot], symbols[right]);
-    if (found.rank != rank) continue;  // one of the two has been merged meanwhile
+    if (found.rank != rank) continue;  // one of the two has been merged since
     const std::uint32_t left = previous(slot), after = links_[right];
     if (pending != nowhere && pending != left) put(pending_rank, pending);
     pending = nowhere;
@@ -149,8 +149,8 @@ void Merger::merge_long(std::vector<std::int32_t>& symbols) {
     const std::uint32_t rank = ranks_.top();
     merge_bucket(rank, symbols);
     Bucket& bucket = buckets_[index_of_[rank]];
-    // Go on here later: the rank is still queued. Lower ranks may have come before this one in the queue: only the top
-    // is taken away, else an empty bucket stays queued, and is passed over when its turn comes.
+    // Continue here later: the rank is still queued. Lower ranks may have been queued before this one. Only the top is
+    // removed; otherwise an empty bucket stays queued, and is skipped when its turn comes.
     if (!bucket.empty() || ranks_.top() != rank) continue;
     bucket.queued = false;
     ranks_.pop();

@@ -1,7 +1,7 @@
-// Byte-pair merging (Sennrich, Haddow and Birch 2016, algorithm 1): of all neighbours in a list of symbols that may be
-// merged, the pair of the lowest rank is, the leftmost first, until none is left. Short lists are searched for their
-// lowest rank again and again; long ones keep the places of each rank in a bucket, so that even a megabyte of one
-// letter takes about linear time.
+// Byte-pair merging (Sennrich, Haddow and Birch 2016, algorithm 1): of all adjacent symbols of a list that may be
+// merged, the pair with the lowest rank is merged, the leftmost first, until none is left. Short lists are searched for
+// their lowest rank repeatedly. Long ones keep the positions of each rank in a bucket, so even a megabyte of one letter
+// takes about linear time.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace ringtrain {
 
-/// A rule: left and right become product; the lower rank goes first.
+/// A rule: left and right become product; the lower rank has precedence.
 struct Merge {
   std::int32_t left = 0, right = 0, product = 0;
   std::uint32_t rank = 0;
 };
 
-/// The rules by pair, in one flat table. Immutable once it is made; used by several threads at once.
+/// The rules by pair, in one flat table. Immutable; used by several threads at once.
 class MergeTable {
  public:
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
@@ -28,7 +28,7 @@ class MergeTable {
   };
 
   MergeTable() = default;
-  /// Of two rules for a pair the last one counts, as in the reference programs. Symbols are not negative.
+  /// If a pair has two rules, the last one counts, as in the reference programs. Symbols are not negative.
   explicit MergeTable(const std::vector<Merge>& merges);
   Found find(std::int32_t left, std::int32_t right) const {
     if (slots_.empty()) return {};
@@ -61,14 +61,14 @@ class MergeTable {
   int shift_ = 0;
 };
 
-/// Merges lists of symbols, with scratch memory that it keeps. Used by one thread.
+/// Merges lists of symbols, with reused scratch memory. Used by one thread.
 class Merger {
  public:
   /// The table must outlive the merger.
   explicit Merger(const MergeTable& table) : table_(table) {}
-  /// Merges in place until nothing merges.
+  /// Merges in place until no pair can be merged.
   void merge(std::vector<std::int32_t>& symbols);
-  /// Returns how many pairs of long lists have been looked up so far, which is what these cost.
+  /// Returns how many pairs of long lists have been looked up so far, which determines their cost.
   std::int64_t lookups() const { return lookups_; }
 
  private:
@@ -78,17 +78,17 @@ class Merger {
 
   void merge_long(std::vector<std::int32_t>& symbols);
 
-  /// Places in ascending order, with equal steps between them.
+  /// Positions in ascending order, with equal steps between them.
   struct Steps {
     std::uint32_t first = 0, step = 0, count = 0;
     std::uint32_t last() const { return first + step * (count - 1); }
   };
-  /// The places of one rank, each that of a left symbol, to be taken in ascending order. A run of one letter has them
-  /// at equal steps, which take no memory.
+  /// The positions of one rank, each that of a left symbol, to be processed in ascending order. A run of one letter has
+  /// them at equal steps, which take no memory.
   struct Bucket {
-    std::vector<Steps> steps;  // ascending; those before `next` have been taken
+    std::vector<Steps> steps;  // ascending; those before `next` have been processed
     std::size_t next = 0;
-    std::vector<std::uint32_t> late;  // that came out of order: a heap, the first on top
+    std::vector<std::uint32_t> late;  // added out of order: a heap with the first on top
     std::uint32_t rank = 0;
     bool queued = false;
 
@@ -96,16 +96,16 @@ class Merger {
     void put(std::uint32_t slot);
     std::uint32_t take();
   };
-  /// Notes that a place and the next have a rank: MergeTable::none is passed over.
+  /// Records that the pair of a position and the next one has a rank; MergeTable::none is ignored.
   void put(std::uint32_t rank, std::uint32_t slot);
   std::uint32_t make_bucket(std::uint32_t rank);
-  /// Merges the pairs of a rank, until there are none or one of a lower rank has come up.
+  /// Merges the pairs of a rank, until none is left or one of a lower rank has appeared.
   void merge_bucket(std::uint32_t rank, std::vector<std::int32_t>& symbols);
-  /// Returns the place of the symbol before that of a place, nowhere for the first.
+  /// Returns the position of the symbol before that of a position, or nowhere for the first.
   std::uint32_t previous(std::uint32_t slot) const {
     if (slot == 0) return nowhere;
     const std::uint32_t link = links_[slot - 1];
-    return link == slot ? slot - 1 : link;  // one of a single place, or the end of a longer one
+    return link == slot ? slot - 1 : link;  // a symbol of one position, or the end of a longer one
   }
   Found look_up(std::int32_t left, std::int32_t right) {
     ++lookups_;
@@ -114,13 +114,13 @@ class Merger {
 
   const MergeTable& table_;
   std::int64_t lookups_ = 0;
-  std::vector<Found> found_;  // of each symbol and the next, short lists
-  // Long lists. A symbol stands at the first of its places: that links to the first of the next symbol, and the last,
-  // if it is another, back to the first.
+  std::vector<Found> found_;  // of each symbol and the next one, for short lists
+  // For long lists. A symbol is at the first of its positions. That position links to the first position of the next
+  // symbol; the symbol's last position, if different, links back to the first.
   std::vector<std::uint32_t> links_;
-  std::vector<std::uint32_t> index_of_;  // [ranks] of a rank's bucket; none between two calls
+  std::vector<std::uint32_t> index_of_;  // [ranks] of a rank's bucket; reset to none between two calls
   std::vector<Bucket> buckets_;
-  // Ranks with places that are still to be looked at; each at most once.
+  // Ranks with unprocessed positions; each at most once.
   std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> ranks_;
 };
 

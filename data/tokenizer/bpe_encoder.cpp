@@ -7,7 +7,7 @@
 
 namespace ringtrain {
 
-constexpr std::size_t max_piece_bytes = std::size_t{4} << 20;  // merging takes some 20 bytes of memory for each
+constexpr std::size_t max_piece_bytes = std::size_t{4} << 20;  // merging takes about 20 bytes of memory for each
 
 BpeEncoder::BpeEncoder(const BpeModel& model, SpecialTokens special)
     : model_(model),
@@ -135,8 +135,8 @@ void BpeEncoder::merge_piece(std::string_view piece) {
 }
 
 void BpeEncoder::start_with_bytes(std::string_view piece) {
-  bool unknown = false;         // whether the byte before is
-  for (const char c : piece) {  // some vocabularies lack control characters: the reference leaves these out
+  bool unknown = false;         // whether the previous byte is
+  for (const char c : piece) {  // some vocabularies do not have control characters; the reference leaves these out
     std::int32_t symbol = model_.byte_symbols[static_cast<unsigned char>(c)];
     const bool known = symbol >= 0;
     if (!known && !(unknown && model_.spec.fuse_unknown)) symbol = model_.spec.unknown;
@@ -147,7 +147,7 @@ void BpeEncoder::start_with_bytes(std::string_view piece) {
 
 void BpeEncoder::start_with_characters(std::string_view piece) {
   const BpeSpec& spec = model_.spec;
-  bool waiting = false;  // whether an unknown character is not in symbols_ yet; bytes go past it, as in the reference
+  bool waiting = false;  // whether an unknown character is not in symbols_ yet; bytes may precede it, as in tokenizers
   const auto put_waiting = [&] {
     if (waiting) symbols_.push_back(spec.unknown);
     waiting = false;

@@ -1,4 +1,4 @@
-// The encoder of byte-pair tokenizers: its scratch memory and its cache of pieces.
+// The encoder of byte-pair tokenizers, with its scratch memory and its cache of pieces.
 #pragma once
 
 #include "data/tokenizer/bpe_model.h"
@@ -13,19 +13,19 @@ class BpeEncoder final : public Encoder {
   std::int64_t encode(std::string_view text, std::vector<std::int32_t>& ids, Preceding preceding) override;
 
  private:
-  /// A stretch between two added tokens.
+  /// Encodes a stretch between two added tokens.
   void encode_plain(std::string_view text, Preceding preceding, std::vector<std::int32_t>& ids);
-  /// Normalised text: split into pieces.
+  /// Encodes normalized text: splits it into pieces.
   void encode_bytes(std::string_view text, std::vector<std::int32_t>& ids);
   void encode_characters(std::string_view text, std::vector<std::int32_t>& ids);
-  /// readable: how many bytes may be read from the start of piece on.
+  /// readable: the number of readable bytes from the start of piece.
   void encode_piece(std::string_view piece, std::size_t readable, std::vector<std::int32_t>& ids);
-  /// Leaves the tokens of a piece in symbols_.
+  /// Stores the tokens of a piece in symbols_.
   void merge_piece(std::string_view piece);
   void start_with_bytes(std::string_view piece);
   void start_with_characters(std::string_view piece);
-  /// Appends the tokens of a character's bytes. Returns false if not all have one, but unknown characters do. Throws
-  /// Error(data) if neither.
+  /// Appends the tokens of a character's bytes. Returns false if some bytes have none but unknown characters do. Throws
+  /// Error(data) if neither exists.
   bool put_bytes(std::string_view character, std::vector<std::int32_t>& symbols) const;
 
   const BpeModel& model_;

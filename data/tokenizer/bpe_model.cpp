@@ -6,7 +6,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns text with spaces as U+2581, and one in front if asked for.
+/// Returns text with spaces as U+2581, and with one at the front on request.
 std::string marked(std::string_view text, bool in_front, bool spaces) {
   std::string result;
   result.reserve(text.size() + text.size() / 2 + space_mark.size());

@@ -46,7 +46,7 @@ std::string identity_of(const BpeSpec& spec) {
     fmt::format_to(end, "{} {} {}{}{}{}{}\n", token.id, token.content, token.special, token.normalized,
                    token.single_word, token.strip_left, token.strip_right);
   }
-  // What few files have comes last: all others keep the identity that their token files name.
+  // Rare options come last, so that all other tokenizers keep the identity that their token files name.
   if (spec.metaspace && (spec.mark_spaces || spec.prepend_mark)) {
     fmt::format_to(end, "marks {} {} {}\n", spec.mark_spaces, spec.prepend_mark, static_cast<int>(spec.prefix));
   }

@@ -1,4 +1,5 @@
-// What a byte-pair tokenizer is, read from whatever file form: the loaders fill this in, BpeTokenizer runs it.
+// The description of a byte-pair tokenizer, independent of the file's format: loaders fill it in, and BpeTokenizer runs
+// it.
 #pragma once
 
 #include <array>
@@ -14,67 +15,67 @@
 
 namespace ringtrain {
 
-/// How SentencePiece writes a space: U+2581.
+/// SentencePiece's spelling of a space: U+2581.
 inline constexpr std::string_view space_mark = "\xE2\x96\x81";
 
 struct BpeSpec {
-  /// What merging starts from.
+  /// The symbols from which merging starts.
   enum class Alphabet {
-    bytes,       // byte-level BPE: GPT-2 and all after it
+    bytes,       // byte-level BPE: GPT-2 and its successors
     characters,  // SentencePiece: code points, spaces written as U+2581, unknown ones as bytes
   };
-  /// Where Metaspace puts a space in front.
+  /// When Metaspace puts a space at the front.
   enum class Prefix {
     never,
     first,   // at a document's start
     always,  // also after every added token
   };
-  /// One way of cutting, applied to what the one before has left.
+  /// One way of cutting, applied to the pieces of the previous one.
   struct Split {
     enum class Kind { pattern, individual_digits, digits } kind = Kind::pattern;
     std::string pattern;  // of Kind::pattern
 
-    /// Returns the regular expression that cuts so.
+    /// Returns the regular expression that cuts this way.
     std::string regex() const;
   };
 
   Alphabet alphabet = Alphabet::bytes;
   std::string where;                // the file, for messages
-  std::vector<std::string> tokens;  // [ids] their bytes; "" for an id that is none
+  std::vector<std::string> tokens;  // [ids] their bytes; "" for an unused id
   std::vector<Merge> merges;
   std::vector<AddedToken> added;           // their ids may be beyond tokens
-  std::vector<std::int32_t> never_merged;  // tokens that stand for no text, whatever theirs is
+  std::vector<std::int32_t> never_merged;  // tokens that do not represent text, whatever their own text is
   bool whole_pieces_first = false;         // a piece that is a token is not merged ("ignore_merges")
   bool nfc = false;
   std::vector<Split> splits;
 
-  // Alphabet::bytes alone.
-  bool space_in_front = false;  // "add_prefix_space": before a stretch that starts with none
+  // Only for Alphabet::bytes.
+  bool space_in_front = false;  // "add_prefix_space": before a stretch that does not start with one
 
-  // Alphabet::characters alone.
-  bool prepend_mark = false;      // normalising puts a U+2581 in front of a text, and after every raw added token
-  bool mark_spaces = false;       // normalising writes spaces as U+2581
-  bool metaspace = false;         // what stands between added tokens gets its marks after normalising:
-  Prefix prefix = Prefix::never;  // ... one in front, unless there is one
+  // Only for Alphabet::characters.
+  bool prepend_mark = false;      // normalization puts a U+2581 before a text, and after every raw added token
+  bool mark_spaces = false;       // normalization writes spaces as U+2581
+  bool metaspace = false;         // the text between added tokens gets its marks after normalization:
+  Prefix prefix = Prefix::never;  // ... one at the front, unless it has one
   bool split_at_spaces = false;   // ... and every U+2581 starts a piece
   std::array<std::int32_t, 256> byte_tokens{};  // -1: none
   std::int32_t unknown = -1;
   bool fuse_unknown = false;
 
-  std::string end_of_document;  // content of a special token; "": the first of the known names
-  // What the tokenizer itself puts before and after the ids of a text. It is not part of the identity.
+  std::string end_of_document;  // content of a special token; "": the first known name that exists
+  // What the tokenizer itself adds before and after the ids of a text. It is not part of the identity.
   std::optional<std::int32_t> begin_of_text, end_of_text;
 
   /// Returns whether encoding puts a space before a document.
   bool has_prefix() const { return prepend_mark || prefix != Prefix::never; }
-  /// Returns what Tokenizer::kind() says.
+  /// Returns the result of Tokenizer::kind().
   const char* kind() const { return alphabet == Alphabet::bytes ? "byte-level BPE" : "SentencePiece BPE"; }
 };
 
-/// Throws Error(damaged) that begins with spec.where if it has no tokens, or ids that are none of its own.
+/// Throws Error(damaged) that begins with spec.where if it has no tokens, or ids that do not exist.
 void check_spec(const BpeSpec& spec, ExitCode damaged = ExitCode::data);
 
-/// Returns what Tokenizer::identity() says: no table needs to be made for it.
+/// Returns the result of Tokenizer::identity(), without making any table.
 std::string identity_of(const BpeSpec& spec);
 
 }  // namespace ringtrain

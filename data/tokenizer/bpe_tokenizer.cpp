@@ -10,13 +10,13 @@ namespace ringtrain {
 
 namespace {
 
-/// What the known families end a document with.
+/// The tokens with which the known families end a document.
 constexpr std::string_view end_of_sentence =  // two literals: \x9Ce would be one number
     "<\xEF\xBD\x9C"
     "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>";
 constexpr std::string_view known_ends[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", end_of_sentence};
 
-/// Notes each byte's token. Throws Error(data) if a character of plain text has none.
+/// Finds each byte's token. Throws Error(data) if a character of plain text has none.
 void find_byte_symbols(BpeModel& model) {
   for (std::size_t byte = 0; byte < 256; ++byte) {
     const char c = static_cast<char>(byte);
@@ -72,8 +72,8 @@ void BpeTokenizer::find_cuts(const std::vector<AddedToken>& normalised) {
     return split.kind != BpeSpec::Split::Kind::pattern || is_known_pattern(split.pattern);
   });
   const bool bytes = model_.spec.alphabet == BpeSpec::Alphabet::bytes;
-  // An added token with a space or a line feed may lie across a cut, and so may the white space that one takes along
-  // from beside a letter.
+  // An added token with a space or a line feed may span a cut. So may white space that a token includes and that is
+  // next to a letter.
   const auto letter_at = [](std::string_view text, std::size_t at) { return is_letter(decode_utf8(text, at).value); };
   for (const AddedToken& token : model_.spec.added) {
     const std::string& content = token.content;
@@ -95,8 +95,8 @@ void BpeTokenizer::find_cuts(const std::vector<AddedToken>& normalised) {
   };
   for (const std::string& token : model_.spec.tokens) note_marks(token);
   for (const AddedToken& token : normalised) note_marks(token.content);
-  // Not where the text itself does not tell what merges: unknown characters become one token across a mark that is
-  // unknown itself, and what stands for an unknown character or a byte may merge with one.
+  // Do not cut where the text itself does not determine what merges: unknown characters become one token across a mark
+  // that is itself unknown, and the token of an unknown character or a byte may merge with one.
   const auto mark = model_.id_of.find(space_mark);
   std::unordered_set<std::int32_t> others(model_.spec.byte_tokens.begin(), model_.spec.byte_tokens.end());
   others.insert(model_.spec.unknown);
@@ -155,7 +155,7 @@ std::string BpeTokenizer::decode(std::span<const std::int32_t> ids) const {
 std::size_t BpeTokenizer::find_cut(std::string_view text) const {
   if (!can_cut_) return 0;
   if (model_.spec.alphabet == BpeSpec::Alphabet::bytes) return find_safe_cut(text);
-  // Before a space that no token joins with what stands before it. NFC never composes across an ASCII letter.
+  // Cut before a space that no token joins with the character before it. NFC never composes across an ASCII letter.
   for (std::size_t i = text.size(); i-- > 1;) {
     const auto before = static_cast<unsigned char>(text[i - 1]);
     if (text[i] == ' ' && before < 0x80 && is_letter(before) && !model_.before_space.contains(before)) return i;

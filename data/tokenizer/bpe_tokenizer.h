@@ -1,5 +1,5 @@
-// Byte-pair tokenizers of both families, byte-level and SentencePiece's, run from a BpeSpec. The order of things is
-// that of Hugging Face's tokenizers: added tokens of the raw text, normalisation, added tokens of the normalised text,
+// Byte-pair tokenizers of both families, byte-level and SentencePiece's, run from a BpeSpec. The order of steps is that
+// of Hugging Face's tokenizers: added tokens of the raw text, normalization, added tokens of the normalized text,
 // splitting, merging.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace ringtrain {
 
 class BpeTokenizer final : public Tokenizer {
  public:
-  /// Throws Error(data) that begins with spec.where if the parts do not fit each other.
+  /// Throws Error(data) that begins with spec.where if its parts do not fit together.
   explicit BpeTokenizer(BpeSpec spec);
 
   std::unique_ptr<Encoder> make_encoder(SpecialTokens special) const override;
@@ -32,7 +32,7 @@ class BpeTokenizer final : public Tokenizer {
   std::size_t find_cut(std::string_view text) const override;
 
  private:
-  /// normalised: added tokens with the contents that are looked for in normalised text.
+  /// normalised: added tokens that are searched in normalized text.
   void find_cuts(const std::vector<AddedToken>& normalised);
   void choose_end_of_document();
 

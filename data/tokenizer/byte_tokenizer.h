@@ -1,5 +1,5 @@
-// The byte tokenizer: a byte is its own token, 256 ends a document. Nothing to train, nothing unknown, and bits per
-// byte follow from the loss directly.
+// The byte tokenizer: every byte is a token, and 256 ends a document. It needs no training, it has no unknown text, and
+// bits per byte follow directly from the loss.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Finding out what kind of file a tokenizer is, by its content (data/tokenizer/tokenizer.h).
+// Finds out the format of a tokenizer file by its content (data/tokenizer/tokenizer.h).
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -24,11 +24,11 @@ nlohmann::json parse_json(const std::string& text, const std::string& path, Exit
   }
 }
 
-/// Returns the path of the tokenizer's file in a folder, "" if it has none: tokenizer.json, or else a file in a form
-/// that is not read, so that the refusal names it.
+/// Returns the path of the tokenizer's file in a folder, "" if it has none: tokenizer.json, or otherwise a file in a
+/// format that is not read, so that the error names it.
 std::string find_file_in(const std::string& folder) {
   if (std::string path = folder + "/tokenizer.json"; path_exists(path, ExitCode::data)) return path;
-  // Some names hold a version: mistral_instruct_tokenizer_240323.model.v3, tekken_240911.json.
+  // Some names contain a version: mistral_instruct_tokenizer_240323.model.v3, tekken_240911.json.
   for (const std::string& name : list_directory(folder, ExitCode::data)) {
     const bool pieces = name.find("tokenizer") != std::string::npos && name.find(".model") != std::string::npos;
     const bool tekken = name.starts_with("tekken") && name.ends_with(".json");
@@ -47,7 +47,7 @@ std::string tokenizer_file(const std::string& path) {
   fail(ExitCode::data, "the folder {} contains no tokenizer.json; name a tokenizer file", path);
 }
 
-/// Throws the Error(data) that says how transformers 5 makes a tokenizer.json of another form.
+/// Throws Error(data) that says how transformers 5 converts another format to a tokenizer.json.
 [[noreturn]] void refuse_form(const std::string& path) {
   const std::string folder = parent_directory(path);
   std::string call = fmt::format(R"(PreTrainedTokenizerFast.from_pretrained("{0}").save_pretrained("{0}"))", folder);
@@ -66,8 +66,8 @@ struct Content {
   nlohmann::json json;
 };
 
-/// folder: in which the file was found; "" of a file that was named itself, and may be a link. damaged: the code of a
-/// file that is damaged.
+/// folder: the folder in which the file was found; "" if the file itself was named, which may then be a link. damaged:
+/// the exit code for a damaged file.
 Content read_content(const std::string& path, const std::string& folder, ExitCode damaged) {
   if (folder.empty()) refuse_gguf_file(path, ExitCode::data);
   Content content;
@@ -93,7 +93,7 @@ BpeSpec read_spec(const std::string& path, const std::string& folder, ExitCode d
   return spec;
 }
 
-/// Returns the text of the token that a folder's tokenizer_config.json calls eos_token, "" if there is none.
+/// Returns the text of the token that is eos_token in a folder's tokenizer_config.json, "" if there is none.
 std::string end_token_in(const std::string& folder, ExitCode damaged) {
   const std::string path = folder + "/tokenizer_config.json";
   if (!path_exists(path, damaged)) return "";
@@ -103,7 +103,7 @@ std::string end_token_in(const std::string& folder, ExitCode damaged) {
   return token.is_string() ? token.get<std::string>() : "";
 }
 
-/// Returns whether a tokenizer is what byte_tokenizer_json() writes.
+/// Returns whether a tokenizer is the output of byte_tokenizer_json().
 bool is_byte_tokenizer(const BpeSpec& spec) {
   if (spec.alphabet != BpeSpec::Alphabet::bytes || spec.tokens.size() != 256 || !spec.merges.empty() ||
       !spec.splits.empty() || spec.nfc || spec.space_in_front || spec.added.size() != 1) {

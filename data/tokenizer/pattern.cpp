@@ -10,7 +10,7 @@ namespace ringtrain {
 
 namespace {
 
-// \s and \S to stand within brackets, written out as the property White_Space: PCRE2's \s also takes U+180E.
+// \s and \S for use within brackets, spelled out as the property White_Space: PCRE2's \s also matches U+180E.
 constexpr std::string_view white_space_class =
     R"(\x{09}-\x{0D}\x{20}\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
 constexpr std::string_view no_white_space_class =
@@ -55,7 +55,7 @@ class Reader {
       } else if (is_quantifier(rest_)) {
         read_quantifier();
       } else if (rest_.starts_with('^') || rest_.starts_with('$')) {
-        const bool at_end = rest_[0] == '$' && result_.ends_with("]++");  // what it ends in takes all white space
+        const bool at_end = rest_[0] == '$' && result_.ends_with("]++");  // its last item matches all white space
         if (!at_end || !pattern_.substr(0, pattern_.size() - rest_.size()).ends_with("\\s++"))
           refuse(rest_.substr(0, 1));
         take(1);
@@ -95,7 +95,7 @@ class Reader {
     groups_.push_back(false);
   }
 
-  /// (?i:...) of plain letters. Some pairs of these are one character in another case: ss, fi.
+  /// Reads (?i:...) of plain letters. Some pairs of letters are equivalent to one character in another case: ss, fi.
   void read_any_case() {
     const std::string_view inner = rest_.substr(4, rest_.find(')') - 4);
     const auto plain = [](char c) {
@@ -129,7 +129,7 @@ class Reader {
     result_ += take(size);
   }
 
-  /// An escape that is the same everywhere but \s and \S. Returns whether it stands for one character.
+  /// Reads an escape that is the same in all engines, or \s or \S. Returns whether it is a single character.
   bool read_escape() {
     const char c = rest_.size() > 1 ? rest_[1] : '\0';
     if (c == 'p' || c == 'P') {
@@ -138,7 +138,7 @@ class Reader {
                                         ? rest_.substr(3, end - 3)
                                         : std::string_view();
       if (name.empty() || !std::ranges::all_of(name, is_letter)) refuse(rest_.substr(0, 3));
-      // A longer name is a script's, which PCRE2 without sc: takes for the property Script_Extensions.
+      // A longer name is that of a script, which PCRE2 without sc: takes for the property Script_Extensions.
       result_ += fmt::format("\\{}{{{}{}}}", c, name.size() > 2 ? "sc:" : "", name);
       take(end + 1);
       return false;
@@ -169,7 +169,7 @@ class Reader {
   void read_brackets() {
     result_ += take(rest_.starts_with("[^") ? 2 : 1);
     if (rest_.starts_with(']')) refuse("a first ]", "within brackets");
-    bool may_start_range = false;  // whether the item before is a single character and no end of a range
+    bool may_start_range = false;  // whether the item before is a single character and not the end of a range
     for (bool first = true; !rest_.starts_with(']'); first = false) {
       if (rest_.empty()) refuse("[", "without an end");
       for (const std::string_view operation : {"[", "&&", "--", "~~"}) {
@@ -187,7 +187,7 @@ class Reader {
     result_ += take(1);
   }
 
-  /// Within brackets. Returns whether it is a single character.
+  /// Reads an item within brackets. Returns whether it is a single character.
   bool read_item() {
     if (rest_.starts_with("\\s") || rest_.starts_with("\\S")) {
       result_ += take(2) == "\\s" ? white_space_class : no_white_space_class;
@@ -204,7 +204,7 @@ class Reader {
   std::string_view rest_;
   const std::string& where_;
   std::string result_;
-  std::vector<bool> groups_;  // those that are open: whether they are look-arounds
+  std::vector<bool> groups_;  // for each open group, whether it is a look-around
 };
 
 }  // namespace

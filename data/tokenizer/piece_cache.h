@@ -1,6 +1,6 @@
-// A thread's memory of the pieces it has seen: texts repeat their words, and looking one up is far cheaper than merging
-// it. A table of fixed size, where a piece replaces the one that had its place; what a lookup returns does not depend
-// on what the cache holds. Short pieces of few tokens only: an entry is 32 bytes.
+// A thread's cache of pieces: texts repeat their words, and a lookup is far cheaper than merging. The table has a fixed
+// size, and a new piece replaces the one in its slot; the result of a lookup does not depend on the cache's content. It
+// holds only short pieces of few tokens: an entry is 32 bytes.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,11 @@ class PieceCache {
  public:
   static constexpr std::size_t max_bytes = 15, max_tokens = 3;
 
-  /// A piece of at most max_bytes bytes, as the cache compares it.
+  /// A piece of at most max_bytes bytes, in a form that is fast to compare.
   struct Key {
     std::uint64_t low = 0, high = 0;  // its bytes, then zeros; the last byte is its length
   };
-  /// Returns the key of a piece. readable: how many bytes may be read from its start on.
+  /// Returns the key of a piece. readable: the number of readable bytes from its start.
   static Key key_of(std::string_view piece, std::size_t readable) {
     Key key;
     if (readable >= 16) {
@@ -38,13 +38,13 @@ class PieceCache {
   }
 
   struct Entry {
-    Key key;  // all zeros: empty, as no piece is
+    Key key;  // all zeros: empty; no piece has this key
     std::int32_t count = 0;
     std::int32_t tokens[max_tokens] = {};
   };
 
   PieceCache() : entries_(std::size_t{1} << slot_bits) {}
-  /// Returns the place of a key: its entry, or the one that it would replace.
+  /// Returns the slot of a key: its entry, or the one that it would replace.
   Entry& at(const Key& key) {
     const std::uint64_t both = (key.low ^ (key.high * 0x9E3779B97F4A7C15ull)) * 0xD6E8FEB86659FD93ull;
     return entries_[(both ^ both >> 32) * 0xD6E8FEB86659FD93ull >> (64 - slot_bits)];
@@ -52,7 +52,7 @@ class PieceCache {
   static bool holds(const Entry& entry, const Key& key) {
     return entry.key.low == key.low && entry.key.high == key.high;
   }
-  /// Returns whether an entry can hold these tokens, and has them then.
+  /// Stores these tokens in an entry if they fit. Returns whether they do.
   static bool put(Entry& entry, const Key& key, std::span<const std::int32_t> tokens) {
     if (tokens.size() > max_tokens) return false;
     entry.key = key;

@@ -1,4 +1,4 @@
-// The text is well formed, which the caller has seen to once: without PCRE2_NO_UTF_CHECK every match would check the
+// The caller has checked once that the text is well formed: without PCRE2_NO_UTF_CHECK, every match would check the
 // rest of the text again.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "data/tokenizer/splitter.h"
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t stack_start = 64 << 10, stack_limit = 16 << 20;
 
-/// Steps of one match: a piece of 4 MiB may take one a byte, a hostile pattern any number.
+/// Limit of the steps of one match: a piece of 4 MiB may take one per byte, a malicious pattern any number.
 constexpr std::uint32_t match_limit = 1 << 24;
 
 std::string message_of(int error) {
@@ -59,7 +59,7 @@ struct Splitter::Pattern {
   bool jit = false;
 };
 
-/// What a match needs, its stack above all: making that anew costs more than most texts do.
+/// The memory of a match, mainly its stack: allocating it anew costs more than matching most texts.
 struct Splitter::Scratch {
   explicit Scratch(const Pattern& pattern)
       : data(pcre2_match_data_create_from_pattern(pattern.code.get(), nullptr)),
@@ -82,10 +82,10 @@ Splitter::Splitter(const Splitter& other) : pattern_(other.pattern_), scratch_(s
 Splitter::~Splitter() = default;
 
 void Splitter::split(std::string_view text, std::vector<std::size_t>& ends) {
-  const auto match = pattern_->jit ? pcre2_jit_match : pcre2_match;  // the first looks at fewer things before it starts
+  const auto match = pattern_->jit ? pcre2_jit_match : pcre2_match;  // the first makes fewer checks before it starts
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   const PCRE2_SIZE* place = pcre2_get_ovector_pointer(scratch_->data.get());
-  std::size_t done = 0, at = 0;  // the end of the last piece; where to look for the next match
+  std::size_t done = 0, at = 0;  // the end of the last piece; where to search for the next match
   bool matched = false;          // whether a match ends at `done`
   while (at < text.size()) {
     const int found = match(pattern_->code.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK, scratch_->data.get(),
@@ -95,7 +95,7 @@ void Splitter::split(std::string_view text, std::vector<std::size_t>& ends) {
       fail(ExitCode::data, "matching the tokenizer's pattern {} failed at byte {} of a text of {}: {}", pattern_->text,
            at, text.size(), message_of(found));
     }
-    if (place[0] == place[1] && matched && place[1] == done) {  // of no width, right after a match: none
+    if (place[0] == place[1] && matched && place[1] == done) {  // an empty match after another match does not count
       at += decode_utf8(text, at).bytes;
       continue;
     }
@@ -118,7 +118,7 @@ std::size_t find_safe_cut(std::string_view text) {
     } else if (text[i] == '\n') {
       const std::size_t before = code_point_border(text, i - 1);
       if (well_formed_prefix(text.substr(before, i - before)) != i - before) continue;
-      if (well_formed_prefix(text.substr(i + 1, 4)) == 0) continue;  // also at the end
+      if (well_formed_prefix(text.substr(i + 1, 4)) == 0) continue;  // also skipped at the end
       if (!is_white_space(decode_utf8(text, before).value) && is_letter(decode_utf8(text, i + 1).value)) return i + 1;
     }
   }

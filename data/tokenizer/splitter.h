@@ -1,6 +1,6 @@
-// A splitter cuts a text into the pieces that byte-pair merging never crosses: what tokenizers call pre-tokenization.
+// A splitter cuts a text into the pieces that byte-pair merging never crosses, which tokenizers call pre-tokenization.
 // It has one regular expression, whose matches, left to right, are the pieces; text between matches is a piece as well,
-// and a match of no width is a border. PCRE2 runs it with its JIT.
+// and an empty match is a border. PCRE2 runs it with its JIT.
 #pragma once
 
 #include <memory>
@@ -10,16 +10,16 @@
 
 namespace ringtrain {
 
-/// Used by one thread at a time; a copy, which shares the compiled pattern, by another.
+/// Used by one thread at a time; another thread uses a copy, which shares the compiled pattern.
 class Splitter {
  public:
-  /// Throws Error(data) that begins with `where` if PCRE2 cannot compile the pattern, and if it has what PCRE2 reads in
-  /// another way than the engines that tokenizers were made with.
+  /// Throws Error(data) that begins with `where` if PCRE2 cannot compile the pattern, or interprets it differently from
+  /// the engines of tokenizers.
   Splitter(const std::string& pattern, const std::string& where);
   Splitter(const Splitter& other);
   ~Splitter();
   /// Appends the ends of the pieces of well-formed text, as byte offsets into it: ascending, the last one its size;
-  /// none for an empty text. Throws Error(data) if the pattern asks for more than a match may take.
+  /// none for an empty text. Throws Error(data) if a match exceeds its limit.
   void split(std::string_view text, std::vector<std::size_t>& ends);
 
  private:
@@ -30,8 +30,8 @@ class Splitter {
   std::unique_ptr<Scratch> scratch_;
 };
 
-/// The patterns of the known model families: a long text may be cut for them (find_safe_cut()), and none leaves out any
-/// of a text.
+/// The patterns of the known model families. A long text may be cut for them (find_safe_cut()), and none of them leaves
+/// out any part of a text.
 namespace patterns {
 // clang-format off
 inline constexpr std::string_view gpt2 =
@@ -57,12 +57,12 @@ inline constexpr std::string_view o200k =
 inline constexpr std::string_view known[] = {gpt2, llama3, qwen2, qwen35, tekken, o200k};
 }  // namespace patterns
 
-/// Returns whether a pattern is one of patterns::known, letter by letter.
+/// Returns whether a pattern is exactly one of patterns::known.
 bool is_known_pattern(std::string_view pattern);
 
-/// Returns the last place where a text may be cut without a change for any known pattern, digits, or NFC; 0 if there is
-/// none. Such a place is before a space between two ASCII letters. It is also after a single line feed that is
-/// between a character that is no white space and a letter. The text need not be well formed.
+/// Returns the last position at which a text may be cut without a change for any known pattern, digits, or NFC; 0 if
+/// there is none. Such a position is before a space between two ASCII letters, or after a single line feed between a
+/// character that is not white space and a letter. The text need not be well formed.
 std::size_t find_safe_cut(std::string_view text);
 
 }  // namespace ringtrain

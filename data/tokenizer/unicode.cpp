@@ -18,8 +18,8 @@ utf8proc_category_t category_of(char32_t c) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(c));
 }
 
-/// Returns which code points neither change by themselves nor compose with what may stand before them: those of
-/// combining class 0 that are their own composed form and stand first in every canonical decomposition.
+/// Returns which code points neither change by themselves nor compose with preceding ones: those of combining class 0
+/// that are their own composed form and come first in every canonical decomposition.
 std::vector<bool> find_inert() {
   std::vector<bool> inert(code_points, true);
   for (char32_t c = 0; c < code_points; ++c) {
@@ -71,7 +71,7 @@ void append_utf8(std::string& text, char32_t c) {
 
 bool is_plain_nfc(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
-    // Before U+0300 nothing composes or changes; a byte that goes on with such a code point, neither.
+    // Nothing before U+0300 composes or changes, nor does a byte that continues such a code point.
     if (static_cast<unsigned char>(text[at]) < 0xCC) {
       ++at;
       continue;

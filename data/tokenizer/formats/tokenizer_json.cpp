@@ -17,8 +17,8 @@ using nlohmann::json;
 
 constexpr std::int64_t max_tokens = 1 << 24;
 
-/// Returns the byte that each character of byte-level vocabularies stands for: printable ones for themselves, the other
-/// 68 as U+0100 and on (GPT-2's bytes_to_unicode).
+/// Returns the byte that each character of byte-level vocabularies represents: printable characters represent
+/// themselves, and U+0100 and up represent the other 68 bytes (GPT-2's bytes_to_unicode).
 const std::unordered_map<char32_t, unsigned char>& byte_of_character() {
   static const auto table = [] {
     std::unordered_map<char32_t, unsigned char> result;
@@ -32,7 +32,7 @@ const std::unordered_map<char32_t, unsigned char>& byte_of_character() {
   return table;
 }
 
-/// Returns the bytes of a byte-level token, nothing where a character stands for no byte.
+/// Returns the bytes of a byte-level token; nothing if a character does not represent a byte.
 std::optional<std::string> token_bytes(const std::string& token) {
   std::string bytes;
   for (std::size_t at = 0; at < token.size();) {
@@ -113,7 +113,7 @@ class Reader {
 
   void read_vocabulary(const json& model) {
     const json& vocabulary = member(model, "vocab");
-    // Ids may leave gaps, but no file may ask for memory beyond its own size.
+    // Ids may have gaps, but no file may request more memory than its own size justifies.
     const auto limit = std::min(max_tokens, static_cast<std::int64_t>(2 * vocabulary.size()) + 65536);
     for (const auto& [token, value] : vocabulary.items()) {
       const std::int64_t id = checked_id(value, token, limit);
@@ -143,7 +143,7 @@ class Reader {
     spec_.merges.reserve(merges.size());
     for (std::size_t i = 0; i < merges.size(); ++i) {
       std::string left, right;
-      if (merges[i].is_string()) {  // "a b", the older form
+      if (merges[i].is_string()) {  // "a b", the older format
         const auto text = merges[i].get<std::string>();
         const std::size_t space = text.find(' ');
         if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
@@ -197,7 +197,7 @@ class Reader {
     const json& added = part("added_tokens");
     if (added.is_null()) return;
     std::unordered_map<std::string, std::size_t> places;
-    auto next = static_cast<std::int64_t>(ids_.size());  // what tokenizers gives a token that the vocabulary lacks
+    auto next = static_cast<std::int64_t>(ids_.size());  // the id that tokenizers gives to a token without one
     if (!added.is_array()) fail(damaged_, "{}: added_tokens is not a list; is it complete?", path_);
     for (const json& one : added) {
       AddedToken token;
@@ -294,13 +294,13 @@ class Reader {
     }
   }
 
-  /// Finds which tokens come before and after a text. ByteLevel changes no id.
+  /// Finds the tokens that come before and after a text. ByteLevel changes no id.
   void read_post_processor(const json& post) {
     const std::string type = type_of(post);
     if (type == "Sequence") {
       for (const json& one : member(post, "processors")) read_post_processor(one);
     } else if (type == "BertProcessing" || type == "RobertaProcessing") {
-      const json &begin = member(post, "cls"), &end = member(post, "sep");  // each a list: a token's text and its id
+      const json &begin = member(post, "cls"), &end = member(post, "sep");  // each is a list: a token's text and its id
       put_around_text(spec_.begin_of_text, begin.at(0).get<std::string>(), begin.at(1));
       put_around_text(spec_.end_of_text, end.at(0).get<std::string>(), end.at(1));
     } else if (type == "TemplateProcessing") {
@@ -332,13 +332,13 @@ class Reader {
     place = static_cast<std::int32_t>(checked_id(id, name, vocabulary));
   }
 
-  /// Gemma's files have this one behind a normalizer that leaves no spaces.
+  /// Gemma's files have this after a normalizer that leaves no spaces.
   bool is_split_at_spaces(const json& pre) const {
     return type_of(pre) == "Split" && member(pre, "pattern").value("String", "") == " ";
   }
 
-  /// transformers 5 writes SentencePiece's prefix so: a mark at a text's start becomes two, and Metaspace puts one
-  /// where there is none. Together that is a mark in front of every text, unless a token is found in between.
+  /// transformers 5 writes SentencePiece's prefix this way: a mark at a text's start becomes two, and Metaspace adds
+  /// one where there is none. Together, they put a mark before every text, unless a token is found in between.
   void read_doubled_mark(const json& pre) {
     const json metaspace{{"type", "Metaspace"},
                          {"replacement", std::string(space_mark)},
@@ -358,7 +358,7 @@ class Reader {
     const auto text = regex->get<std::string>();
     const std::string behavior = split.value("behavior", "Isolated");
     const bool invert = split.value("invert", false);
-    // Removed and inverted keeps the matches alone: the same, for patterns that leave nothing out.
+    // Removed and inverted keeps only the matches, which is equivalent for patterns that leave nothing out.
     const bool matches_alone = behavior == "Removed" && invert && is_known_pattern(text);
     if (!(behavior == "Isolated" && !invert) && !matches_alone) {
       refuse("Split.behavior", behavior + (invert ? ", inverted" : ""));

@@ -5,8 +5,8 @@
 
 namespace ringtrain {
 
-/// Returns the byte tokenizer as a file: a token for each byte, no merges, and `<|endoftext|>` as 256. load_tokenizer()
-/// makes the byte tokenizer of it again.
+/// Returns the byte tokenizer as a file: one token per byte, no merges, and `<|endoftext|>` as 256. load_tokenizer()
+/// turns it back into the byte tokenizer.
 nlohmann::json byte_tokenizer_json();
 
 }  // namespace ringtrain
