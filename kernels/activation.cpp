@@ -1,4 +1,4 @@
-// SwiGLU, GEGLU and GELU on the CPU: one pass, a vector at a time. tanh form of GELU: 0.5 (1 + tanh(u)) = sigmoid(2u).
+// SwiGLU, GEGLU, and GELU on the CPU: one pass, a vector at a time. tanh form of GELU: 0.5 (1 + tanh(u)) = sigmoid(2u).
 #include "kernels/activation.h"
 
 #include "kernels/check.h"
@@ -28,7 +28,7 @@ struct Gelu {
   static Vector<T> slope(Vector<T> x) { return two_root_two_over_pi * (1 + static_cast<T>(3 * cubic) * x * x); }
 };
 
-/// y = activation(gate), times up where it is gated. on_gpu: the GPU's half of the public function.
+/// y = activation(gate), times up if gated. on_gpu: the public function's GPU half.
 template <template <class> class Activation, bool gated, class OnGpu>
 void forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up,
              const CallerLine& line, const OnGpu& on_gpu) {

@@ -1,7 +1,7 @@
 // SwiGLU and GEGLU (Shazeer, "GLU Variants Improve Transformer", 2020, eq. 5, as silu(gate) * up and gelu(gate) * up)
-// and GELU (Hendrycks and Gimpel, 2016, the tanh form of GPT-2). All tensors of a call have one shape and one dtype,
-// else Error(usage) that names the caller's line. No communication.
-// Backward overwrites. dgate may be the memory of gate, dup that of up, dx that of x.
+// and GELU (Hendrycks and Gimpel, 2016, the tanh form of GPT-2). All tensors of a call must have one shape and one
+// dtype; otherwise Error(usage) that names the caller's line. No communication. Backward overwrites its outputs. dgate
+// may be the memory of gate, dup that of up, dx that of x.
 #pragma once
 
 #include "framework/const_tensor_view.h"
@@ -13,15 +13,15 @@ namespace ringtrain {
 /// y = gate * sigmoid(gate) * up. y may be the memory of gate or up.
 void swiglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up,
                     const CallerLine& line = CallerLine::current());
-/// dgate, dup = the gradients of gate and up, from dy, that of y.
+/// dgate, dup = the gradients of gate and up, from dy, the gradient of y.
 void swiglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
                      const ConstTensorView& gate, const ConstTensorView& up,
                      const CallerLine& line = CallerLine::current());
 
-/// y = gelu(gate) * up, of the form below. y may be the memory of gate or up.
+/// y = gelu(gate) * up, with gelu as defined below. y may be the memory of gate or up.
 void geglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up,
                    const CallerLine& line = CallerLine::current());
-/// As swiglu_backward.
+/// dgate, dup = the gradients of gate and up, from dy, the gradient of y.
 void geglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
                     const ConstTensorView& gate, const ConstTensorView& up,
                     const CallerLine& line = CallerLine::current());
@@ -29,7 +29,7 @@ void geglu_backward(Stream& stream, const TensorView& dgate, const TensorView& d
 /// y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 void gelu_forward(Stream& stream, const TensorView& y, const ConstTensorView& x,
                   const CallerLine& line = CallerLine::current());
-/// dx = the gradient of x, from dy, that of y.
+/// dx = the gradient of x, from dy, the gradient of y.
 void gelu_backward(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& x,
                    const CallerLine& line = CallerLine::current());
 

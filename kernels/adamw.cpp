@@ -1,4 +1,4 @@
-// AdamW on the CPU: one pass over chunks; the factors that depend on the step are made once, in double.
+// AdamW on the CPU: one pass over chunks; the factors that depend on the step are computed once, in double.
 #include "kernels/adamw.h"
 
 #include <cmath>

@@ -12,12 +12,12 @@ namespace ringtrain {
 
 struct AdamW {
   double lr, beta1, beta2, eps;
-  std::int64_t step;      // counts from 1; for the bias corrections
-  double gradient_scale;  // the clip factor: gradients are multiplied by it first
+  std::int64_t step;      // counts from 1; for bias correction
+  double gradient_scale;  // the clip factor, by which gradients are multiplied first
 };
 
 /// Elements of one parameter: w, m, v, g are [n] of one dtype, float32 or float64. rounded: empty, or [n], the weights
-/// that the model computes with, in bfloat16.
+/// in bfloat16 with which the model computes.
 struct AdamWSlice {
   TensorView w, m, v;
   ConstTensorView g;

@@ -15,12 +15,12 @@ namespace ringtrain {
 
 namespace {
 
-/// The tensors of a call, as their names in the header.
+/// The tensors of a call, by their names in the header.
 struct Call {
   const Stream& stream;
   const CallerLine& line;
 
-  /// x: [B, T, H, D], as some other tensor.
+  /// x: [B, T, H, D], like another tensor.
   void check_heads(const ConstTensorView& x, const char* name, std::int64_t B, const char* tokens, std::int64_t T,
                    const char* heads, std::int64_t H, std::int64_t D, DType dtype) const {
     check_argument(stream, x, name, {{"B", B}, {tokens, T}, {heads, H}, {"D", D}}, dtype, line);
@@ -39,7 +39,7 @@ struct Call {
     check_heads(out, "out", o[0], "Tq", o[1], "H", o[2], o[3], dtype);
     check_rows(lse, "lse", o[0], o[2], o[1], accumulator(dtype));
   }
-  /// Checks what forward and backward share and returns [Tq, Tk].
+  /// Checks what forward and backward have in common and returns [Tq, Tk].
   std::array<std::int64_t, 2> check_shared(const AttentionShape& shape, const ConstTensorView& q,
                                            const ConstTensorView& k, const ConstTensorView& v,
                                            const AttentionTokens& queries, const AttentionTokens& keys) const {
@@ -57,7 +57,7 @@ struct Call {
     if (!(softcap >= 0 && std::isfinite(softcap))) {
       refuse_call(line, fmt::format("AttentionShape::softcap is {}, but must be 0 or more", softcap));
     }
-    // T: the tokens of the segments.
+    // T: the number of tokens in the segments.
     const std::int64_t Tq = token_count(queries.segments), Tk = token_count(keys.segments);
     check_number(stream, q, "q", line);
     check_heads(q, "q", B, "Tq", Tq, "H", H, D, q.dtype);
@@ -76,7 +76,7 @@ struct Call {
       check_argument(stream, tokens.documents, name, {{"B", B}, {"T", T}}, DType::int32, line);
     }
   }
-  /// Returns the workspace from its first 64-byte boundary on.
+  /// Returns the workspace from its first 64-byte boundary.
   std::byte* aligned(const TensorView& workspace, std::size_t needed) const {
     if (workspace.bytes() < needed || workspace.empty()) {
       refuse_call(line, fmt::format("workspace has {} bytes, but must have attention_workspace_bytes, {}",
@@ -87,7 +87,7 @@ struct Call {
   }
 };
 
-/// Returns the document ids [B, T], or null where all tokens are of one document.
+/// Returns the document ids [B, T], or null if all tokens are in one document.
 const std::int32_t* documents_of(const AttentionTokens& tokens) {
   return tokens.documents.empty() ? nullptr : tokens.documents.as<std::int32_t>();
 }
@@ -98,7 +98,7 @@ std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape
                                       std::int64_t Tk) {
   if (stream.on_cuda()) {
     if (built_with_cuda) return cuda::attention_workspace_bytes(stream, shape, dtype, Tq, Tk);
-    // A plan of a GPU's run: the header's bound.
+    // The plan of a GPU's run uses the bound in the header.
     return static_cast<std::size_t>(1 + shape.B * (Tq / 32 + 16) * (shape.H + 16)) * 4 + 16;
   }
   return dispatch_dtype(dtype, [&]<class S, class A>() {
@@ -106,7 +106,7 @@ std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape
     const std::size_t forward = workers * cpu::forward_scratch_bytes<S, A>(shape.D);
     const std::size_t backward =
         cpu::backward_counter_bytes(shape, Tk) + workers * cpu::backward_scratch_bytes<S, A>(shape.D);
-    return std::max(forward, backward) + 64;  // 64: to align it
+    return std::max(forward, backward) + 64;  // 64: for alignment
   });
 }
 

@@ -1,16 +1,16 @@
-// Attention that continues (Dao et al., FlashAttention, 2022; Liu et al., Ring Attention, 2023): forward adds one block
-// of keys to a running state, backward adds one block's share to dq, dk and dv, with the global logsumexp and delta.
-// Which query sees which key follows from positions, documents and mask alone (framework/sequence/segments.h); whole
-// tiles that nobody sees are skipped. Query head h reads key/value head h / (H / G); dk and dv are summed over the
-// group inside. Tensors are dense. q, k, v, dout and out have one dtype; the state, lse, delta, dq, dk and dv have its
-// accumulator (framework/dtype.h): nothing is rounded between two blocks. No communication. On a CPU bits do not depend
-// on the number of threads: tasks are cut by the problem. Tile order is fixed: forward and dq visit key tiles from the
-// last position downwards; dk and dv add query tiles from the first position upwards. On CUDA forward does the same; dk
-// and dv add query tiles from the last downwards and, deterministic, dq adds key tiles from the first upwards
-// (kernels/cuda/attention/dq_semaphore.cuh says why).
+// Attention that can continue (Dao et al., FlashAttention, 2022; Liu et al., Ring Attention, 2023): forward adds one
+// block of keys to a running state; backward adds one block's share to dq, dk, and dv, with the global logsumexp and
+// delta. Which query sees which key follows only from positions, documents, and the mask
+// (framework/sequence/segments.h); whole tiles that no query sees are skipped. Query head h reads key/value head h / (H
+// / G); dk and dv are summed over the group. Tensors are dense. q, k, v, dout, and out have one dtype; the state, lse,
+// delta, dq, dk, and dv have its accumulator (framework/dtype.h): nothing is rounded between two blocks. No
+// communication. On a CPU, bits do not depend on the number of threads, because the problem determines how tasks are
+// cut. Tile order is fixed: forward and dq visit key tiles from the last position downwards; dk and dv add query tiles
+// from the first position upwards. On CUDA, forward does the same; dk and dv add query tiles from the last downwards
+// and, if deterministic, dq adds key tiles from the first upwards (kernels/cuda/attention/dq_semaphore.cuh says why).
 //
-// A row that has seen no key has m = -inf, l = 0, o = 0; finished: O = 0, LSE = -inf; in backward its P is 0. Never
-// NaN.
+// A row that has seen no key has m = -inf, l = 0, o = 0; after it is finished, O = 0, LSE = -inf; in backward its P is
+// 0. It is never NaN.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@
 
 namespace ringtrain {
 
-/// Where the T tokens of one shard stand: positions by segments (the same for all B sequences), and per token the
-/// document. documents is int32 [B, T], growing along T, on the stream's device; empty: one document.
+/// The positions of the T tokens of one shard, as segments (the same for all B sequences), and the document of each
+/// token. documents is int32 [B, T], nondecreasing along T, on the stream's device; empty: one document.
 struct AttentionTokens {
   std::span<const Segment> segments;
   ConstTensorView documents;
@@ -34,41 +34,41 @@ struct AttentionShape {
   std::int64_t B, H, G, D;  // sequences, query heads, key/value heads, head size; H % G == 0
   double scale;             // of the scores, usually 1 / sqrt(D)
   AttentionMask mask;
-  bool deterministic = true;  // if not, CUDA may sum dq in any order, which is faster; a CPU gives the same bits always
-  double softcap = 0;  // c above 0: c tanh(s / c) stands for a scaled score s ("Gemma 2", 2024, section 2); 0: s itself
+  bool deterministic = true;  // if false, CUDA may sum dq in any order (faster); a CPU always gives the same bits
+  double softcap = 0;  // c above 0: c tanh(s / c) replaces a scaled score s ("Gemma 2", 2024, section 2); 0: s itself
 };
 
-/// The running state of T queries. o: [B, T, H, D] unnormalised output; m: [B, H, T] running maximum of scaled scores;
+/// The running state of T queries. o: [B, T, H, D] unnormalized output; m: [B, H, T] running maximum of scaled scores;
 /// l: [B, H, T] running sum of exp(score - m). Owned by the caller.
 struct AttentionState {
   TensorView o, m, l;
 };
 
-/// Returns the bytes of workspace that forward and backward need for at most Tq queries and Tk keys a call: the larger
-/// of the two, which on a CPU is mostly backward's: a slice for each worker, of the size of a few tiles (256 keys by 64
-/// queries): 5 * 256 * D + 4 * 64 * D + 2 * 64 * 256 elements (D rounded up to whole vectors in part), and a little;
-/// plus one 8-byte counter for each tile of 128 keys and each of B * G heads. It does not depend on Tq. On CUDA it does
-/// not depend on Tk: bfloat16 with heads of 64 or 128 takes at most 1 + B * (Tq / 32 + 16) * (H + 16) counters of 4
-/// bytes; all else, and these, 16 bytes for alignment.
+/// Returns the bytes of workspace that forward and backward need for at most Tq queries and Tk keys per call: the
+/// larger of the two. On a CPU this is mostly backward's: for each worker a slice with the size of a few tiles (256
+/// keys by 64 queries): 5 * 256 * D + 4 * 64 * D + 2 * 64 * 256 elements (D rounded up to whole vectors in part), and a
+/// little more; plus one 8-byte counter for each tile of 128 keys and each of B * G heads. It does not depend on Tq. On
+/// CUDA it does not depend on Tk: bfloat16 with heads of 64 or 128 takes at most 1 + B * (Tq / 32 + 16) * (H + 16)
+/// counters of 4 bytes; all cases take 16 bytes for alignment.
 std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq,
                                       std::int64_t Tk);
 
-/// Where a block stands among those that a state meets: a device need not write and read again a state that begins or
-/// ends with the call.
+/// A block's position among the blocks of a state: if the state begins or ends with the call, a device need not read or
+/// write it.
 struct AttentionPhase {
-  bool init = false;      // the state's content does not count: it is that of no key seen, o = 0, m = -inf, l = 0
-  bool finalize = false;  // out and lse are filled as by attention_finalize; the state's content is spent
+  bool init = false;      // the state's content is ignored: it is that of no keys, o = 0, m = -inf, l = 0
+  bool finalize = false;  // out and lse are filled as by attention_finalize; the state is undefined afterwards
   TensorView out, lse;
 };
 
 /// Adds the block k[B, Tk, G, D], v[B, Tk, G, D] to the state of q[B, Tq, H, D]. FlashAttention-2, Algorithm 1.
-/// workspace: uint8, at least attention_workspace_bytes; its content does not matter before or after.
+/// workspace: uint8, at least attention_workspace_bytes; its content before and after is irrelevant.
 void attention_forward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
                        const ConstTensorView& v, const AttentionTokens& queries, const AttentionTokens& keys,
                        const AttentionState& state, const AttentionPhase& phase, const TensorView& workspace,
                        const CallerLine& line = CallerLine::current());
 
-/// out[B, Tq, H, D] = o / l; lse[B, H, Tq] = m + log(l). out may be o's memory if it has its dtype, lse may be m's.
+/// out[B, Tq, H, D] = o / l; lse[B, H, Tq] = m + log(l). out may be o's memory if it has its dtype; lse may be m's.
 /// Rows without a key: 0 and -inf.
 void attention_finalize(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse,
                         const CallerLine& line = CallerLine::current());
@@ -78,8 +78,8 @@ void attention_delta(Stream& stream, const TensorView& delta, const ConstTensorV
                      const CallerLine& line = CallerLine::current());
 
 /// Adds one block's share to dq[B, Tq, H, D], dk[B, Tk, G, D], dv[B, Tk, G, D], from dout[B, Tq, H, D] and the global
-/// lse and delta [B, H, Tq]. Unless accumulate, dk and dv are set to it, whatever they held. FlashAttention-2,
-/// Algorithm 2.
+/// lse and delta [B, H, Tq]. Without accumulate, dk and dv are set to the share instead, and their content is ignored.
+/// FlashAttention-2, Algorithm 2.
 void attention_backward(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
                         const ConstTensorView& v, const ConstTensorView& dout, const ConstTensorView& lse,
                         const ConstTensorView& delta, const AttentionTokens& queries, const AttentionTokens& keys,

@@ -15,11 +15,11 @@ namespace {
 
 using cpu::Vector;
 
-/// Returns the seconds, the shortest of a few, in which registers full of sums add so many products of P each.
+/// Returns the seconds, the shortest of a few tries, for adding so many products of P to each of several registers.
 template <class P>
 double seconds_of_products(std::int64_t count) {
   using Clock = std::chrono::steady_clock;
-  constexpr int sums = 12;  // more than the multipliers' latency needs
+  constexpr int sums = 12;  // more than are needed to hide the multipliers' latency
   double shortest = 1e300;
   for (int attempt = 0; attempt < 5; ++attempt) {
     Vector<float> sum[sums] = {};
@@ -29,7 +29,7 @@ double seconds_of_products(std::int64_t count) {
       cpu::unroll<sums>([&](auto j) {
         sum[j] = cpu::add_product<P>(sum[j], x, y);
 #if defined(__x86_64__)
-        asm volatile("" : "+v"(sum[j]));  // each product is computed
+        asm volatile("" : "+v"(sum[j]));  // forces each product to be computed
 #else
         asm volatile("" : "+w"(sum[j]));
 #endif
@@ -47,7 +47,7 @@ BFloat16Products chosen() {
     fail(ExitCode::usage, "RINGTRAIN_BFLOAT16 is {}; it may be widened or pairs", name);
   }
   if (!cpu::dot_is_an_instruction) return BFloat16Products::widened;
-  // A pair is two products. On some processors the instruction runs at half the multiply-add's rate or less.
+  // A pair is two products. On some processors the instruction runs at half the rate of the multiply-add or less.
   constexpr std::int64_t count = 2000;
   return seconds_of_products<cpu::Pair>(count) < 2 * 0.9 * seconds_of_products<float>(count)
              ? BFloat16Products::pairs

@@ -1,6 +1,6 @@
-// The checks that open every kernel: the shapes and dtypes of its tensors. What a public kernel gets wrong is told to
-// its caller (check_argument and what follows it). Kernels that layers of ours alone call have check_tensor: there a
-// tensor that does not fit is our own fault.
+// The checks at the beginning of every kernel: the shapes and dtypes of its tensors. Public kernels report mistakes to
+// their caller (check_argument and the functions below it). Kernels that only our own layers call use check_tensor:
+// there, a tensor that does not fit is our own mistake.
 #pragma once
 
 #include <algorithm>
@@ -14,46 +14,46 @@
 
 namespace ringtrain {
 
-/// Throws Error(internal) that names the place, what should hold, and what was found beside it, unless x has this shape
+/// Throws Error(internal) that names the source location, the expectation, and what was found, unless x has this shape
 /// and dtype.
 void check_tensor(const ConstTensorView& x, const Shape& shape, DType dtype, const char* what,
                   std::source_location location = std::source_location::current());
 
-/// The same for kernels that see their tensors flat: unless x has as many elements as another tensor, and its dtype.
+/// The same for kernels that treat tensors as flat: x must have the dtype and the number of elements of another tensor.
 void check_flat(const ConstTensorView& x, const ConstTensorView& like, const char* what,
                 std::source_location location = std::source_location::current());
 
-/// Holds every id of a table of `rows` rows against it, before anything is read or added there. ids: int32, on the
-/// host; each from `lowest` to rows - 1. The pass over them costs nothing beside the rows that they name.
+/// Checks every id against a table of `rows` rows, before anything is read or added there. ids: int32, on the host;
+/// each from `lowest` to rows - 1. The cost of this pass is negligible compared with the rows that the ids select.
 inline void check_ids(const ConstTensorView& ids, std::int64_t rows, const char* what, std::int32_t lowest = 0,
                       std::source_location location = std::source_location::current()) {
   ensure(rows <= INT32_MAX, "rows of a table are numbered by int32", location);
   const auto* const id = ids.as<std::int32_t>();
   const std::int64_t tokens = ids.numel();
   const auto first = static_cast<std::uint32_t>(lowest), count = static_cast<std::uint32_t>(rows) - first;
-  std::uint32_t largest = 0;  // of the distances to the lowest: what lies below it is far above all
+  std::uint32_t largest = 0;  // of the distances to the lowest; an id below it has a very large distance
   for (std::int64_t t = 0; t < tokens; ++t) largest = std::max(largest, static_cast<std::uint32_t>(id[t]) - first);
   ensure(tokens == 0 || largest < count, what, location);
 }
 
-/// Refuses a call unless x has these dimensions and this dtype, memory if it has elements, and lies where the kernel
-/// runs: on the host for a CPU. (Some kernels of a GPU read what lies on the host, too.)
+/// Refuses a call unless x has these dimensions and this dtype, has memory if it has elements, and is on the kernel's
+/// device: on the host for a CPU. (Some kernels of a GPU also read tensors on the host.)
 inline void check_argument(const Stream& stream, const ConstTensorView& x, const char* name,
                            std::initializer_list<NamedSize> dims, DType dtype, const CallerLine& line) {
   require_argument(x, name, dims, dtype, stream.on_cuda() ? x.device : Device::cpu(), line);
 }
 
-/// Refuses a call whose x has elements but no memory, or none where the kernel runs.
+/// Refuses a call if x has elements but no memory, or none on the kernel's device.
 void check_memory(const Stream& stream, const ConstTensorView& x, const char* name, const CallerLine& line);
 
-/// The same, and of an x whose dtype kernels do not compute with.
+/// The same, and refuses an x whose dtype kernels do not compute with.
 void check_number(const Stream& stream, const ConstTensorView& x, const char* name, const CallerLine& line);
 
 /// Refuses a call unless x has the shape and the dtype of another tensor.
 void check_like(const Stream& stream, const ConstTensorView& x, const char* name, const ConstTensorView& other,
                 const char* other_name, const CallerLine& line);
 
-/// Refuses a call unless x has as many elements as another tensor, and its dtype.
+/// Refuses a call unless x has the dtype and the number of elements of another tensor.
 void check_as_long(const Stream& stream, const ConstTensorView& x, const char* name, const ConstTensorView& other,
                    const char* other_name, const CallerLine& line);
 

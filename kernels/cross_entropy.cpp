@@ -1,5 +1,5 @@
 // Softmax cross-entropy on the CPU, parallel over tokens. A row is read three times (maximum, sum of exponentials,
-// gradient); exponentials are of differences to the maximum, so that no logit is too large.
+// gradient); exponentials are taken of differences to the maximum, so that no logit is too large.
 #include "kernels/cross_entropy.h"
 
 #include <cmath>
@@ -27,9 +27,9 @@ A maximum_of(const S* row, std::int64_t V) {
   return result;
 }
 
-/// Returns the sum of exp(row - shift) in double, over blocks of eight vectors, whose own sums run in A: longer sums of
-/// nearly equal exponentials would all be rounded the same way. keep: also writes the exponentials over the row. NaN in
-/// the row gives NaN.
+/// Returns the sum of exp(row - shift) in double, over blocks of eight vectors, which are summed in A: longer sums of
+/// nearly equal exponentials would all be rounded in the same direction. keep: also overwrites the row with the
+/// exponentials. NaN in the row gives NaN.
 template <bool keep, class S, class A>
 double exponentials(S* row, std::int64_t V, A shift) {
   constexpr std::int64_t W = cpu::lanes<A>, block = 8 * W;
@@ -54,7 +54,7 @@ double exponentials(S* row, std::int64_t V, A shift) {
   return cpu::horizontal_sum<double>(sums) + sum_of_tail;
 }
 
-/// Writes the gradient over a row of logits: factor times softmax, less 1 at the label, under a softcap.
+/// Overwrites a row of logits with the gradient: factor times softmax, minus 1 at the label, under a softcap.
 template <class S, class A>
 void write_gradient(S* row, std::int64_t V, std::int64_t label, A largest, double sum, double factor, double softcap) {
   const auto of_label = static_cast<double>(cpu::widened(row[label]));
@@ -70,7 +70,7 @@ void write_gradient(S* row, std::int64_t V, std::int64_t label, A largest, doubl
   row[label] = cpu::rounded_to<S>((p - 1) * factor * (1 - bent * bent));
 }
 
-/// The same over a row of the logits' exponentials, without a softcap.
+/// The same for a row with the logits' exponentials, without a softcap.
 template <class S, class A>
 void scale_exponentials(S* row, std::int64_t V, std::int64_t label, double sum, double factor) {
   const auto scale = static_cast<A>(factor / sum);
@@ -79,12 +79,12 @@ void scale_exponentials(S* row, std::int64_t V, std::int64_t label, double sum, 
   row[label] = cpu::rounded_to<S>(of_others * factor);
 }
 
-/// Returns a row's loss; slopes: and writes its gradient over it.
+/// Returns a row's loss; slopes: also overwrites it with its gradient.
 template <class S, class A>
 double loss_of(S* row, std::int64_t V, std::int64_t label, bool slopes, double factor, double softcap) {
   const A largest = maximum_of<A>(row, V);
   const double anchor = static_cast<double>(largest) - static_cast<double>(cpu::widened(row[label]));
-  // A softcap asks the logits for their slopes; and what is kept in bfloat16 would be rounded twice.
+  // A softcap needs the logits for their slopes, and exponentials that are kept in bfloat16 would be rounded twice.
   const bool keep = slopes && softcap == 0 && std::is_same_v<S, A>;
   const double sum = keep ? exponentials<true>(row, V, largest) : exponentials<false>(row, V, largest);
   if (keep) {

@@ -20,7 +20,7 @@ std::int64_t pieces_of(std::int64_t T) {
 /// The state of one head and one query.
 template <class T>
 struct HeadState {
-  T* o;  // [D], unnormalised
+  T* o;  // [D], unnormalized
   T *m, *l;
 };
 
@@ -54,7 +54,7 @@ void weighted_values(A* o, const A* weights, const S* values, std::int64_t count
   });
 }
 
-/// Sets a head's state to that of its query q[D] over `count` keys and values, `row` elements apart.
+/// Sets a head's state to that of its query q[D] for `count` keys and values, `row` elements apart.
 template <class A, class S>
 void attend_piece(const HeadState<A>& state, const S* q, const S* k, const S* v, std::int64_t count, std::int64_t row,
                   std::int64_t D, A scale, A softcap) {
@@ -107,7 +107,7 @@ HeadState<T> head_state(const AttentionState& state, std::int64_t row, std::int6
   return {state.o.as<T>() + row * D, state.m.as<T>() + row, state.l.as<T>() + row};
 }
 
-/// dtype: of what is summed.
+/// dtype: that of the sums.
 void check_one_query(const AttentionState& state, DType dtype) {
   ensure(state.o.shape.rank() == 4 && state.o.dim(0) == 1 && state.o.dim(1) == 1, "a decode state has one query");
   const Shape rows{1, state.o.dim(2), 1};

@@ -1,4 +1,4 @@
-// Flat tensors on the CPU: fixed chunks over the pool; sums in double over a fixed tree.
+// Flat tensors on the CPU: fixed chunks spread over the pool; sums in double in a fixed tree.
 #include "kernels/elementwise.h"
 
 #include <fmt/core.h>

@@ -1,5 +1,5 @@
 // Table look-up on the CPU. Forward is parallel over tokens, backward over columns: each element of the table gets its
-// tokens' gradients in token order, whatever the number of threads.
+// tokens' gradients in token order, for any number of threads.
 #include "kernels/embedding.h"
 
 #include <algorithm>

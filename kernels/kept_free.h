@@ -1,13 +1,13 @@
-// Room that attention leaves on a GPU for what runs beside it. Kernels whose grid would else fill every multiprocessor
-// ask it at their launch.
+// Multiprocessors that attention leaves free on a GPU for concurrent work. Kernels whose grid would otherwise fill
+// every multiprocessor check it at their launch.
 #pragma once
 
 #include <utility>
 
 namespace ringtrain {
 
-/// As long as it lives, kernels that this thread launches leave so many multiprocessors free, as far as half of all are
-/// left to them. Changes no bit.
+/// While this object lives, kernels that this thread launches leave so many multiprocessors free, but use at least half
+/// of all. It does not change any bits.
 class KeptFree {
  public:
   explicit KeptFree(int multiprocessors) : before_(std::exchange(kept_, multiprocessors)) {}
@@ -15,7 +15,7 @@ class KeptFree {
   KeptFree(const KeptFree&) = delete;
   KeptFree& operator=(const KeptFree&) = delete;
 
-  /// Returns how many that are now.
+  /// Returns the current number.
   static int now() { return kept_; }
 
  private:

@@ -1,5 +1,5 @@
-// A linear layer's products on the CPU: the three are one product (cpu/gemm.h) of operands that lie one way or the
-// other, on tiles of the output spread over the pool.
+// A linear layer's products on the CPU: all three are one product (cpu/gemm.h) with operands in different memory
+// orders, on tiles of the output spread over the pool.
 #include "kernels/matmul.h"
 
 #include "kernels/check.h"
@@ -19,12 +19,12 @@ struct Sizes {
   std::int64_t T, I, O;
 };
 
-/// The tensors of a call, as their names in the header.
+/// The tensors of a call, by their names in the header.
 struct Call {
   const Stream& stream;
   const CallerLine& line;
 
-  /// x: what is given; y: of the same tokens.
+  /// x: the input; y: the output for the same tokens.
   Sizes sizes_of(const ConstTensorView& x, const char* x_name, const char* x_width, const ConstTensorView& y,
                  const char* y_name, const char* y_width) const {
     check_number(stream, x, x_name, line);
@@ -32,7 +32,7 @@ struct Call {
     check_argument(stream, y, y_name, {{"T", x.dim(0)}, {y_width, any_size}}, x.dtype, line);
     return {x.dim(0), x.dim(1), y.dim(1)};
   }
-  /// dtype: x's of a weight, its accumulator of a weight's gradient.
+  /// dtype: that of x for a weight, its accumulator for a weight's gradient.
   void check_weight(const ConstTensorView& w, const char* name, const Sizes& sizes, DType dtype) const {
     check_argument(stream, w, name, {{"O", sizes.O}, {"I", sizes.I}}, dtype, line);
   }
@@ -41,7 +41,7 @@ struct Call {
   }
 };
 
-/// A product's start: 0, or what is there already.
+/// A product's start: 0, or the existing value.
 template <class A>
 auto zero_unless(bool there) {
   return [=](A* to, std::int64_t, std::int64_t columns) {
@@ -49,7 +49,7 @@ auto zero_unless(bool there) {
   };
 }
 
-/// A product's finish: sums plus the residual (empty: none; y's shape, perhaps y itself), rounded to y.
+/// A product's finish: sums plus the residual (empty: none; it has y's shape and may be y), rounded to y.
 template <class S, class A>
 auto rounding(const TensorView& y, const ConstTensorView& residual) {
   const S* const base = y.as<S>();
@@ -60,10 +60,10 @@ auto rounding(const TensorView& y, const ConstTensorView& residual) {
     cpu::for_vectors<A>(0, columns, [=](auto at) { at.put(to, at(sums) + at(added)); });
   };
 }
-/// Of sums that stand in their place.
+/// The finish of sums that are already in the output.
 constexpr auto stored = [](auto*, const auto*, std::int64_t) {};
 
-/// gemm::multiply of operands packed as this process multiplies them.
+/// gemm::multiply with operands packed in the way this process multiplies them.
 template <class S, class A, class C, class Start, class Finish>
 void multiply(Stream& stream, std::int64_t M, std::int64_t N, std::int64_t K, const Operand<S>& a, const Operand<S>& b,
               C* c, Start&& start, Finish&& finish) {
@@ -85,7 +85,7 @@ void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& 
     require_call(residual.data != y.data || bias.empty(), "residual is y, so there can be no bias", line);
   }
   if (stream.on_cuda()) return cuda::linear_forward(stream, y, x, w, bias, residual);
-  const bool rounds = accumulator(y.dtype) != y.dtype;  // then the residual joins the sums before they are rounded
+  const bool rounds = accumulator(y.dtype) != y.dtype;  // then the residual is added to the sums before rounding
   const bool adds = !residual.empty() && residual.data == y.data && !rounds;
   dispatch_dtype(x.dtype, [&, T = sizes.T, I = sizes.I, O = sizes.O]<class S, class A>() {
     const S* const b = bias.empty() ? nullptr : bias.as<S>();

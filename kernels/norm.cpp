@@ -1,5 +1,5 @@
-// RMSNorm and LayerNorm on the CPU. Rows are independent; parameter gradients are cut by columns, so that each of
-// their elements adds the tokens in order. All sums run in double.
+// RMSNorm and LayerNorm on the CPU. Rows are independent; parameter gradients are cut by columns, so that each of their
+// elements adds the tokens in order. All sums use double.
 #include "kernels/norm.h"
 
 #include <cmath>
@@ -22,8 +22,8 @@ struct Named {
 };
 using AllNamed = std::initializer_list<Named>;
 
-/// Checks x [T, C] and what goes with it: rows like it, weights [C], statistics [T], and gradients of weights [C],
-/// which are empty where they are frozen.
+/// Checks x [T, C] and the other tensors: rows of the same shape, weights [C], statistics [T], and gradients of weights
+/// [C], which are empty for frozen weights.
 void check_call(const Stream& stream, const CallerLine& line, const ConstTensorView& x, AllNamed rows, AllNamed weights,
                 AllNamed statistics, AllNamed gradients = {}) {
   check_number(stream, x, "x", line);
@@ -38,7 +38,7 @@ void check_call(const Stream& stream, const CallerLine& line, const ConstTensorV
   }
 }
 
-/// LayerNorm, or RMSNorm, which has no mean and no b, and whose w counts from `offset` on.
+/// LayerNorm, or RMSNorm, which has no mean and no b, and whose w is relative to `offset`.
 template <bool layer>
 void forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,
              const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& b, double eps, double offset) {
@@ -52,7 +52,7 @@ void forward(Stream& stream, const TensorView& y, const TensorView& mean, const 
       S* const to = y_data + t * C;         // [C]
       const auto width = static_cast<double>(C);
       const double average = layer ? cpu::sum_in_double(0, C, [=](auto at) { return at(row); }) / width : 0;
-      // The second pass over the row (still in L1) keeps rows of a large mean exact.
+      // The second pass over the row (still in L1) keeps rows with a large mean exact.
       const double squares = cpu::sum_in_double(0, C, [=](auto at) {
         const auto value = at(row) - average;
         return value * value;
@@ -71,7 +71,7 @@ void forward(Stream& stream, const TensorView& y, const TensorView& mean, const 
   });
 }
 
-/// With n = (x - mean) rstd (the normalised row) and g = dy w: dx = rstd (g - mean(g) - n mean(g n)), dw = sum over
+/// With n = (x - mean) rstd (the normalized row) and g = dy w: dx = rstd (g - mean(g) - n mean(g n)), dw = sum over
 /// tokens of dy n, db = sum of dy. RMSNorm has no means, and g = dy (offset + w).
 template <bool layer>
 void backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& db,
@@ -86,7 +86,7 @@ void backward(Stream& stream, const TensorView& dx, const TensorView& dw, const 
       if constexpr (!layer) return from + at(w_data);
     };
     const auto mean_of = [=](std::int64_t t) { return layer ? mean_data[t] : A{0}; };
-    // First dw and db, then dx: dx may be the memory of dy.
+    // dw and db are computed before dx, because dx may be the memory of dy.
     if (!dw.empty()) {
       cpu::sum_rows_into(stream.pool(), T, C, dw.as<A>(), [=](std::int64_t t, auto at) {
         return at(dy_data + t * C) * (at(x_data + t * C) - static_cast<double>(mean_of(t))) *

@@ -1,9 +1,8 @@
 // RMSNorm (Zhang and Sennrich, 2019, eq. 4) and LayerNorm (Ba et al., 2016). x, y, dx, dy: [T, C]; w, b, dw, db: [C];
-// rstd, mean: [T], made by forward and kept for backward. x, y, dx, dy, w, b have one dtype, all else is of its
-// accumulator (framework/dtype.h). On a CPU sums run in double. Parameter
-// gradients add, tokens in order, in tasks cut by columns, and may be empty: of what is frozen they are not computed;
-// dx adds if accumulate (the residual stream). A tensor that does not fit is an Error(usage) that names the caller's
-// line. No communication.
+// rstd, mean: [T], computed by forward and kept for backward. x, y, dx, dy, w, b have one dtype; all others have its
+// accumulator (framework/dtype.h). On a CPU, sums use double. Parameter gradients add, tokens in order, in tasks cut by
+// columns, and may be empty: those of frozen parameters are not computed. dx adds if accumulate (the residual stream).
+// A tensor that does not fit is an Error(usage) that names the caller's line. No communication.
 #pragma once
 
 #include "framework/const_tensor_view.h"
@@ -12,12 +11,12 @@
 
 namespace ringtrain {
 
-/// y = x * rstd * (offset + w), rstd = 1 / sqrt(mean(x^2) + eps). offset: 0, or 1 where weights are counted from it.
+/// y = x * rstd * (offset + w), rstd = 1 / sqrt(mean(x^2) + eps). offset: 0, or 1 if weights are stored relative to 1.
 void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const ConstTensorView& x,
                      const ConstTensorView& w, double eps, double offset = 0,
                      const CallerLine& line = CallerLine::current());
-/// dx[T, C] = the gradient of x, or += if accumulate; dw[C] += that of w. dy[T, C]: that of y; rstd[T]: of forward. dx
-/// may be dy's memory.
+/// dx[T, C] = the gradient of x, or += if accumulate; dw[C] += that of w. dy[T, C]: that of y; rstd[T]: from forward.
+/// dx may be dy's memory.
 void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const ConstTensorView& dy,
                       const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& rstd, bool accumulate,
                       double offset = 0, const CallerLine& line = CallerLine::current());
@@ -26,7 +25,7 @@ void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw
 void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,
                        const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& b, double eps,
                        const CallerLine& line = CallerLine::current());
-/// As rmsnorm_backward; db[C] += the gradient of b; mean[T], rstd[T]: of forward.
+/// Like rmsnorm_backward; db[C] += the gradient of b; mean[T], rstd[T]: from forward.
 void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& db,
                         const ConstTensorView& dy, const ConstTensorView& x, const ConstTensorView& w,
                         const ConstTensorView& mean, const ConstTensorView& rstd, bool accumulate,

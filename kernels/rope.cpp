@@ -15,9 +15,9 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns how far pair i of a head is from being left as trained (0) to being interpolated (1): a linear ramp between
-/// the pairs that turn beta_fast and beta_slow times over the trained length (YaRN, section 3.2, eq. 17 to 19, with
-/// the ends rounded outwards, unless told otherwise, as the published code does).
+/// Returns how far pair i of a head is from unchanged (0) to interpolated (1): a linear ramp between the pairs that
+/// rotate beta_fast and beta_slow times over the trained length (YaRN, section 3.2, eq. 17 to 19; unless `truncate` is
+/// false, the ends are rounded outwards as in the published code).
 std::vector<double> yarn_ramp(std::int64_t D, double theta, const RopeScalingConfig& scaling) {
   const auto length = static_cast<double>(scaling.original_max_position_embeddings);
   const auto width = static_cast<double>(D);
@@ -39,7 +39,7 @@ std::vector<double> yarn_ramp(std::int64_t D, double theta, const RopeScalingCon
   return ramp;
 }
 
-/// YaRN, section 3.4, eq. 22. With mscale and mscale_all_dim it is the quotient that DeepSeek-V2's code has.
+/// YaRN, section 3.4, eq. 22. With mscale and mscale_all_dim, it is the quotient in DeepSeek-V2's code.
 double yarn_magnitude(const RopeScalingConfig& scaling) {
   if (scaling.attention_factor > 0) return scaling.attention_factor;
   const auto magnitude = [&](double mscale) {
@@ -60,7 +60,7 @@ void scale_yarn(RopeFrequencies& frequencies, std::int64_t D, double theta, cons
   frequencies.magnitude = yarn_magnitude(scaling);
 }
 
-/// Wavelengths above trained / low_freq_factor are interpolated, those below trained / high_freq_factor left alone.
+/// Wavelengths above trained / low_freq_factor are interpolated; those below trained / high_freq_factor do not change.
 void scale_llama3(RopeFrequencies& frequencies, const RopeScalingConfig& scaling) {
   const auto length = static_cast<double>(scaling.original_max_position_embeddings);
   const double low = scaling.low_freq_factor, high = scaling.high_freq_factor;
@@ -103,7 +103,7 @@ RopeFrequencies rope_frequencies(std::int64_t D, double theta, const RopeScaling
   require_call(!needs_trained_length(type) || scaling.original_max_position_embeddings > 0,
                "a scaling by trained wavelengths needs original_max_position_embeddings", line);
   const auto width = static_cast<double>(D);
-  // A head of two elements has one frequency, 1, whatever theta is.
+  // A head of two elements has one frequency, 1, for any theta.
   if (type == RopeType::ntk && D > 2) theta *= std::pow(scaling.factor, width / (width - 2));
   RopeFrequencies frequencies;
   frequencies.inverse.resize(D / 2);

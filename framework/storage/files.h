@@ -22,7 +22,7 @@ enum class LockState {
   unknown  // this file system has no locks
 };
 
-/// Information of the system about an open file besides its content. If two stamps are equal, the file was most likely
+/// What the system knows about an open file, except its content. If two stamps are equal, the file was most likely
 /// not written in between; time stamps are only as fine as the file system's clock, a few milliseconds. Creating or
 /// removing a hard link changes ctime but not the content, so ctime is not compared if the number of links differs. A
 /// file without links has been replaced or removed.

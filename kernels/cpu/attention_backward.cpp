@@ -1,10 +1,10 @@
-// Attention backward (FlashAttention-2, Algorithm 2) with five products a pair of tiles. A task is one tile of keys of
-// one key/value head; it keeps that tile's dk and dv and meets the query tiles upwards, all heads of the group for
-// each. Vectors run along the keys for scores and along D for gradients. The tasks of a head add to its dq in order,
-// from the last key downwards, in steps of backward_key_tile however many keys a task has: a task computes its share on
-// its own and waits only before it adds. Tasks are started in that same order, so the one waited for is always running
-// or done. S is stored, A is summed, and products take P: A itself, or Pairs of bfloat16. With bfloat16, P and dS are
-// rounded for their products, as on a GPU.
+// Attention backward (FlashAttention-2, Algorithm 2) with five products per pair of tiles. A task is one tile of keys
+// of one key/value head; it keeps that tile's dk and dv and goes through the query tiles upwards, with all heads of the
+// group for each. Vectors run along the keys for scores and along D for gradients. The tasks of a head add to its dq in
+// order, from the last key downwards, in steps of backward_key_tile, however many keys a task has. A task computes its
+// share independently and waits only before it adds. Tasks are started in the same order, so the task that another one
+// waits for is always running or done. S is the stored type, A that of sums, and products take P: A itself, or Pairs of
+// bfloat16. With bfloat16, P and dS are rounded for their products, as on a GPU.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -23,8 +23,8 @@ std::int64_t padded_head(std::int64_t D) {
   return (D + lanes<A> - 1) / lanes<A> * lanes<A>;
 }
 
-/// R is D rounded up to whole vectors. Keys: packed once a task. Queries: packed for each pair of tiles. Where P is no
-/// Pair, packing along rows or columns is one, so queries, and dS, lie there once.
+/// R is D rounded up to whole vectors. Keys are packed once per task, queries for each pair of tiles. If P is not a
+/// Pair, packing along rows and along columns is the same, so queries and dS are stored only once.
 template <class A, class P>
 struct BackwardScratch : ScratchParts {
   static constexpr bool paired = terms_of<P> == 2;
@@ -73,8 +73,8 @@ using Counter = std::atomic_ref<std::int64_t>;
 template <class S, class A, class P, bool Capped>
 class BackwardTask {
  public:
-  /// Tile `index` of the keys of key/value head g of sequence b; dq_counters: one counter for each key tile of this
-  /// head.
+  /// Processes tile `index` of the keys of key/value head g of sequence b; dq_counters: one counter for each key tile
+  /// of this head.
   BackwardTask(const BackwardCall<S, A>& call, std::int64_t b, std::int64_t g, std::int64_t index,
                std::int64_t* dq_counters, std::byte* scratch)
       : call_(call),
@@ -122,11 +122,11 @@ class BackwardTask {
   static constexpr std::int64_t width = panel_width<A>;
   static constexpr int W = lanes<A>;
   static constexpr A infinity = std::numeric_limits<A>::infinity();
-  /// Elements in a line of a cache.
+  /// Elements per cache line.
   template <class E>
   static constexpr std::int64_t in_line = 64 / static_cast<std::int64_t>(sizeof(E));
 
-  /// Returns the key tile that adds to the dq of these queries just before this one; -1: none.
+  /// Returns the key tile that adds to the dq of these queries just before this one; -1 if there is none.
   std::int64_t previous_visitor(const Tile& queries) const {
     for (std::int64_t other = index_ + 1; other < call_.keys.count(); ++other) {
       const Tile keys = call_.keys[other];
@@ -136,7 +136,7 @@ class BackwardTask {
     return -1;
   }
 
-  /// Returns when key tile `other` has added its share to that tile and head.
+  /// Waits until key tile `other` has added its share to that tile and head.
   void wait_for(std::int64_t other, std::int64_t ticket) const {
     const Counter counter(dq_counters_[other]);
     for (int spins = 0; counter.load(std::memory_order_acquire) < ticket; ++spins) {
@@ -144,14 +144,14 @@ class BackwardTask {
     }
   }
 
-  /// Queries that are packed next: rows [H * D apart] of q, dout and dq from an offset on.
+  /// Queries that are packed next: rows of q, dout, and dq, H * D apart, from an offset.
   struct Coming {
     std::int64_t offset = 0, count = 0;
   };
   std::int64_t first_row(std::int64_t h, std::int64_t token) const {
     return ((b_ * call_.Tq + token) * call_.shape.H + h) * D();
   }
-  /// Asks for a share of them, between the products of this pair of tiles.
+  /// Prefetches a share of them, between the products of this pair of tiles.
   void prefetch_queries(std::int64_t share, std::int64_t shares) const {
     const std::int64_t row = call_.shape.H * D();
     for (std::int64_t i = share * coming_.count / shares; i < (share + 1) * coming_.count / shares; ++i) {
@@ -198,7 +198,8 @@ class BackwardTask {
     }
   }
 
-  /// Adds the queries `run` of a tile, head h, to this task's dk and dv, and leaves their dq of these keys in scratch.
+  /// Adds the queries `run` of a tile, head h, to this task's dk and dv, and stores their dq from these keys in
+  /// scratch.
   void add_queries(std::int64_t h, const Tile& queries, LocalRange run) {
     const std::int64_t R = padded_head<A>(D()), row = call_.shape.H * D(), n = run.end - run.begin;
     const std::int64_t first = b_ * call_.Tq + queries.begin + run.begin;
@@ -207,12 +208,13 @@ class BackwardTask {
     pack_queries(scratch_.q, scratch_.q_terms, call_.q + (first * call_.shape.H + h) * D(), row, n);
     pack_queries(scratch_.dout, scratch_.dout_terms, call_.dout + (first * call_.shape.H + h) * D(), row, n);
     for (std::int64_t i = 0; i < n; ++i) {
-      // A row without a key: any finite score minus this is far below what exp2 can tell from 0.
+      // A row without a key: any finite score minus this is so low that its exp2 is 0.
       const A lse = call_.lse[statistics + i];
       scratch_.lse[i] = lse == -infinity ? std::numeric_limits<A>::max() / 4 : lse * std::numbers::log2e_v<A>;
       scratch_.delta[i] = call_.delta[statistics + i];
     }
-    // Keys that some query of the run may see, from a panel's edge on: on the diagonal and at a window's edge, not all.
+    // Keys that some query of the run may see, starting at a panel's edge: not all of them on the diagonal and at a
+    // window's edge.
     const Extent seen_from = extent_of(queries, run, query_documents_);
     const LocalRange visible = clip_keys(call_.shape.mask, tile_, key_documents_, seen_from);
     const LocalRange keys{visible.begin / width * width, std::max(visible.begin, visible.end)};
@@ -259,7 +261,8 @@ class BackwardTask {
     const auto [from, to] = share_of_dq_[part];
     if (from >= to) return;
     const std::int64_t first = from / terms_of<P>, end = packed_terms<P>(to);
-    // A pair at an edge may hold a key of the other part, or none. The upper part goes first and gives it back.
+    // A pair at an edge may contain a key of the other part, or none. The upper part is processed first and restores
+    // it.
     std::uint32_t kept[backward_query_tile];
     const bool shared = from % terms_of<P> != 0;
     if constexpr (terms_of<P> == 2) {
@@ -298,13 +301,13 @@ class BackwardTask {
     }
   }
 
-  /// p: scores to probabilities; ds: dP to the gradient of q k^T, on rows [0, n) and lanes `used`; packed for their
-  /// products.
+  /// Turns p from scores into probabilities, and ds from dP into the gradient of q k^T, on rows [0, n) and lanes
+  /// `used`; packs both for their products.
   void softmax(std::int64_t n, LocalRange used) {
     const std::int64_t row = call_.keys.size();
     for (std::int64_t i = 0; i < n; i += terms_of<P>) {
       A *p = scratch_.p + i * row, *ds = scratch_.ds + i * row;
-      if constexpr (terms_of<P> == 2) {  // the pair's place lies before what is still to be read
+      if constexpr (terms_of<P> == 2) {  // the pair is written before the elements that are still to be read
         auto *p_pairs = reinterpret_cast<Pair*>(scratch_.p + i / 2 * row),
              *ds_pairs = reinterpret_cast<Pair*>(scratch_.ds + i / 2 * row), *ds_row = scratch_.ds_rows + i * row / 2;
         const bool both = i + 1 < n;
@@ -337,7 +340,7 @@ class BackwardTask {
     const Vector<A> factor = broadcast<A>(outer * std::numbers::log2e_v<A>);
     const Vector<A> p = exp2<A>(fma(score, factor, broadcast<A>(-scratch_.lse[i])));
     Vector<A> slope = p * scale;
-    if constexpr (Capped) {  // of tanh; that of a score that is hidden, -inf, is not asked
+    if constexpr (Capped) {  // of tanh; not used for a hidden score, -inf
       const Vector<A> capped = maximum(broadcast<A>(-1), score);
       slope *= 1 - capped * capped;
     }
@@ -362,7 +365,7 @@ class BackwardTask {
   BackwardScratch<A, P> scratch_;
   const std::int32_t *query_documents_, *key_documents_;
   Extent extent_;
-  std::int64_t lower_count_;   // of the tile's keys, those below its inner multiple of backward_key_tile
+  std::int64_t lower_count_;   // number of the tile's keys below its inner multiple of backward_key_tile
   LocalRange share_of_dq_[2];  // the keys of scratch's dq
   Coming coming_;
 };
@@ -388,8 +391,8 @@ void attention_backward(ThreadPool& pool, const BackwardCall<S, A>& call, std::b
   std::byte* scratch = workspace + backward_counter_bytes(call.shape, call.Tk);
   const std::int64_t together = std::min<std::int64_t>(heads, pool.workers());
   const std::size_t scratch_bytes = backward_scratch_bytes<S, A>(call.shape.D);
-  // As many heads at a time as there are workers: what a head's tasks read stays near, and they seldom wait for each
-  // other. noexcept: a task that threw would leave the ones that wait for its turn waiting for ever.
+  // Processes as many heads at a time as there are workers: the data of a head's tasks stays in the caches, and they
+  // seldom wait for each other. noexcept: if a task threw, the tasks that wait for it would wait forever.
   const auto run = [&]<class P, bool Capped>() {
     pool.run(heads * tiles, [&](std::int64_t task, int worker) noexcept {
       const std::int64_t first = task / (tiles * together) * together, members = std::min(together, heads - first);

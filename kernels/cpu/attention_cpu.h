@@ -1,5 +1,5 @@
-// What kernels/attention.cpp calls on a CPU, and what its passes share: one call's typed pointers, tile sizes, and the
-// workspace. Shapes were checked by the caller.
+// The CPU functions that kernels/attention.cpp calls, and what they share: one call's typed pointers, tile sizes, and
+// the workspace. The caller has checked the shapes.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,12 @@
 
 namespace ringtrain::cpu {
 
-/// These tile sizes are part of the numbers (they fix the order of sums), the same on every machine. Multiples of every
-/// panel width. Measured: bench/results/cpu.md.
+/// These tile sizes affect the results (they fix the order of sums), so they are the same on every machine. They are
+/// multiples of every panel width. Measured: bench/results/cpu.md.
 inline constexpr std::int64_t forward_key_tile = 256, backward_query_tile = 64, backward_key_tile = 128;
 
-/// What a task takes at once is not: rows of forward know nothing of each other, and a task of backward adds to dq in
-/// steps of backward_key_tile. The larger it is, the less is packed; but the workers need tasks enough to share.
+/// The size of a task does not affect the results: rows of forward are independent, and a task of backward adds to dq
+/// in steps of backward_key_tile. Larger tasks pack less, but there must be enough of them for all workers.
 inline constexpr std::int64_t max_queries_a_task = 512, max_keys_a_task = 2 * backward_key_tile;
 
 /// rows: tokens times heads of the whole call.
@@ -33,7 +33,7 @@ constexpr std::int64_t keys_a_task(std::int64_t rows, int workers) {
   return enough_for_large_tasks(rows, workers) ? max_keys_a_task : backward_key_tile;
 }
 
-/// S: what is stored, A: what is summed (framework/dtype.h).
+/// S: the type of stored values, A: the type of sums (framework/dtype.h).
 template <class S, class A>
 struct ForwardCall {
   AttentionShape shape;
@@ -52,14 +52,14 @@ struct BackwardCall {
   const A *lse, *delta;                                 // [B, H, Tq]
   const std::int32_t *query_documents, *key_documents;  // [B, Tq], [B, Tk]; null: one document
   TileList queries, keys;
-  A *dq, *dk, *dv;  // as q, k, v
+  A *dq, *dk, *dv;  // with the shapes of q, k, v
 };
 
-/// The scratch of one worker, whose parts lie one behind the other. Of null: to count its bytes.
+/// The scratch of one worker, with consecutive parts. Constructed with null, it only counts bytes.
 class ScratchParts {
  public:
   explicit ScratchParts(std::byte* memory) : memory_(memory) {}
-  /// Returns the bytes of all parts, in whole lines of a cache.
+  /// Returns the bytes of all parts, in whole cache lines.
   std::size_t bytes() const { return (taken_ + 63) / 64 * 64; }
 
  protected:
@@ -74,12 +74,12 @@ class ScratchParts {
   std::size_t taken_ = 0;
 };
 
-/// Sets scores to -inf on the lanes `run`, whole vectors, but where the position (from the tile's first, `origin`, on)
-/// is one that is seen, and the document the one given, if one is (null: there are none).
+/// Sets scores to -inf on the lanes `run` (whole vectors), except where the position (relative to the tile's first,
+/// `origin`) is visible and, if a document is given, the document is the same (null: there are none).
 template <class A>
 void hide_scores(A* scores, LocalRange run, const Integer<A>* positions, const Integer<A>* documents,
                  const PositionRange& seen, std::int64_t origin, const std::int32_t* document) {
-  constexpr std::int64_t bound = std::int64_t{1} << 30;  // beyond every tile, and within any lane type
+  constexpr std::int64_t bound = std::int64_t{1} << 30;  // outside every tile, and within any lane type
   const auto from = static_cast<Integer<A>>(std::clamp(seen.first - origin, -bound, bound));
   const auto to = static_cast<Integer<A>>(std::clamp(seen.last - origin, -bound, bound));
   for (std::int64_t lane = run.begin; lane < run.end; lane += lanes<A>) {
@@ -90,7 +90,7 @@ void hide_scores(A* scores, LocalRange run, const Integer<A>* positions, const I
   }
 }
 
-/// Scratch of one worker, in bytes; and the counters of the whole backward call.
+/// Bytes of scratch of one worker, and the number of counters of the whole backward call.
 template <class S, class A>
 std::size_t forward_scratch_bytes(std::int64_t D);
 template <class S, class A>

@@ -1,7 +1,7 @@
 // Attention forward (FlashAttention-2, Algorithm 1). A task is one tile of queries of one head. Vectors run along the
-// queries: scores are kept transposed, S^T = K Q^T, so that maxima, sums and masks are lanewise, and the output is
-// accumulated as O^T += V^T P^T. A task packs its queries once, and each tile of keys and values that it meets: where
-// they lie, rows of one head can be a page apart, which the caches do not bear. S is stored, A is summed, and products
+// queries: scores are kept transposed, S^T = K Q^T, so maxima, sums, and masks are lanewise, and the output is
+// accumulated as O^T += V^T P^T. A task packs its queries once, and also each tile of keys and values: in memory, rows
+// of one head can be a page apart, which is slow for the caches. S is the stored type, A that of sums, and products
 // take P: A itself, or Pairs of bfloat16. With bfloat16, probabilities are rounded for their product, as on a GPU.
 #include <algorithm>
 #include <cmath>
@@ -14,7 +14,7 @@ namespace ringtrain::cpu {
 
 namespace {
 
-/// The queries of a task, by panel of panel_width<A> lanes; lanes beyond the tile's end are zero and never stored.
+/// The queries of a task, in panels of panel_width<A> lanes; lanes beyond the tile's end are zero and never stored.
 template <class A, class P>
 struct ForwardScratch : ScratchParts {
   static constexpr std::int64_t width = panel_width<A>;
@@ -83,11 +83,11 @@ class ForwardTask {
   static constexpr int W = lanes<A>;
   static constexpr A infinity = std::numeric_limits<A>::infinity();
 
-  /// Returns keys in whole packed elements: those that `run` lacks of them are masked.
+  /// Returns keys in whole packed elements: keys that `run` does not contain are masked.
   static LocalRange whole(LocalRange run) {
     return {run.begin / terms_of<P> * terms_of<P>, packed_terms<P>(run.end) * terms_of<P>};
   }
-  /// Lanes of a panel that hold queries.
+  /// Returns the number of lanes of a panel that contain queries.
   std::int64_t lanes_used(std::int64_t panel) const { return std::min(width, tile_.count - panel * width); }
 
   void load_state() {
@@ -115,7 +115,7 @@ class ForwardTask {
   /// Packs the keys and values `run` of a tile, whole packed elements; token j of the tile goes to row j.
   void load_keys(const Tile& keys, LocalRange run) {
     const std::int64_t D = call_.shape.D, row = call_.shape.G * D, depth = packed_terms<P>(D);
-    const std::int64_t count = std::min(run.end, keys.count) - run.begin;  // a last pair may lack a key
+    const std::int64_t count = std::min(run.end, keys.count) - run.begin;  // a last pair may have only one key
     const S *k = k_ + (keys.begin + run.begin) * row, *v = v_ + (keys.begin + run.begin) * row;
     if (count < run.end - run.begin) std::fill_n(scratch_.k + keys.count * depth, depth, P{0});
     pack_rows(scratch_.k + run.begin * depth, depth, k, row, count, D);
@@ -160,7 +160,7 @@ class ForwardTask {
   void mask_scores(std::int64_t panel, const Tile& keys, LocalRange run) {
     for (std::int64_t j = run.begin; j < run.end; ++j) {
       A* const s = scratch_.s + (j - run.begin) * width;
-      if (j == keys.count) {  // the key that a last pair lacks
+      if (j == keys.count) {  // the missing key of a last pair
         std::fill_n(s, width, -infinity);
         break;
       }
@@ -172,7 +172,7 @@ class ForwardTask {
   }
 
   /// Turns `count` rows of scores into probabilities relative to the new running maximum, packed for their product, and
-  /// brings the panel's state (m, l and the output o [D, width]) to that maximum.
+  /// rescales the panel's state (m, l, and the output o [D, width]) to that maximum.
   void softmax(std::int64_t panel, std::int64_t count, A* o) {
     constexpr A log2e = std::numbers::log2e_v<A>;
     constexpr int NR = panel_vectors;
@@ -188,7 +188,7 @@ class ForwardTask {
       const Vector<A> before = load(scratch_.m + panel * width + r * W);
       const Vector<A> now = maximum(largest[r] * scale, before);
       store(scratch_.m + panel * width + r * W, now);
-      // A row that has seen no key yet keeps m = -inf; 0 stands in for it, so that no -inf - -inf arises.
+      // A row that has seen no key yet keeps m = -inf; use 0 instead, so that -inf - -inf does not occur.
       const Vector<A> anchor = now == -infinity ? Vector<A>{} : now;
       offset[r] = -(anchor * log2e);
       alpha[r] = now == before ? broadcast<A>(A{1}) : exp2<A>(before * log2e + offset[r]);
@@ -201,7 +201,7 @@ class ForwardTask {
         const A* const at = s + j * width + r * W;
         const Vector<A> p = exp2<A>(fma(load(at), factor, offset[r]));
         sum[r] += p;
-        if constexpr (terms_of<P> == 2) {  // the pair's place lies before what is still to be read
+        if constexpr (terms_of<P> == 2) {  // the pair is written before the elements that are still to be read
           const Vector<A> next = exp2<A>(fma(load(at + width), factor, offset[r]));
           sum[r] += next;
           store(reinterpret_cast<Pair*>(s + j / 2 * width + r * W), pairs_of(rounded_sums(p), rounded_sums(next)));
@@ -241,8 +241,8 @@ template <class S, class A>
 void attention_forward(ThreadPool& pool, const ForwardCall<S, A>& call, std::byte* workspace) {
   const std::int64_t tiles = call.queries.count(), heads = call.shape.B * call.shape.H;
   const std::size_t scratch = forward_scratch_bytes<S, A>(call.shape.D);
-  // A head at a time, so that its keys and values are still in a cache of the machine when its next tile meets them;
-  // last tiles first: under a causal mask they are the longest.
+  // One head at a time, so that its keys and values are still in a cache when its next tile reads them; last tiles
+  // first, because under a causal mask they are the longest.
   const auto run = [&]<class P, bool Capped>() {
     pool.run(heads * tiles, [&](std::int64_t task, int worker) {
       const std::int64_t head = task / tiles, index = tiles - 1 - task % tiles;

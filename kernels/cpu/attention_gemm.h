@@ -1,7 +1,8 @@
 // The small matrix products of attention tiles: C[M, N] (+)= A[M, K] B[K, N], where N is one panel of at most
-// panel_vectors vectors. A is read one element at a time and broadcast, so it may lie in memory either way (rows or
-// columns contiguous) and need not be packed; B and C have contiguous rows. A block of MR x NR vectors of C stays in
-// registers over all of K. Elements of A and B are numbers, or Pairs of bfloat16 along K (cpu/pairs.h): K counts them.
+// panel_vectors vectors. A is read one element at a time and broadcast, so its memory order may be either (rows or
+// columns contiguous) and it need not be packed; B and C have contiguous rows. A block of MR x NR vectors of C stays in
+// registers for all of K. Elements of A and B are numbers, or Pairs of bfloat16 along K (cpu/pairs.h), which K then
+// counts.
 #pragma once
 
 #include <algorithm>
@@ -13,16 +14,16 @@
 
 namespace ringtrain::cpu {
 
-/// Vectors in a full panel: with them a register block is 6 x 4 of 32 registers, or 6 x 2 of 16.
+/// Vectors in a full panel: with this number, a register block is 6 x 4 of 32 registers, or 6 x 2 of 16.
 inline constexpr int panel_vectors = vector_registers >= 32 ? 4 : 2;
 template <class T>
 inline constexpr std::int64_t panel_width = panel_vectors* lanes<T>;
-/// Rows of a register block NR vectors wide: MR * NR accumulators, NR vectors of B and one of A must fit. Narrow blocks
-/// occur only at edges: eight rows keep the multipliers busy there, and more would only be more code.
+/// Rows of a register block that is NR vectors wide: MR * NR accumulators, NR vectors of B, and one of A must fit.
+/// Narrow blocks occur only at edges: eight rows keep the multipliers busy there, and more would only add code.
 template <int NR>
 inline constexpr int block_rows = std::min(8, (vector_registers - NR - 1) / NR);
 
-/// How A lies: rows: A[i, p] = a[i * stride + p]; columns: A[i, p] = a[p * stride + i].
+/// The memory order of A: rows: A[i, p] = a[i * stride + p]; columns: A[i, p] = a[p * stride + i].
 enum class Order { rows, columns };
 enum class Store { overwrite, add };
 

@@ -1,7 +1,7 @@
-// Vectors of float and double for the attention kernels: GCC and Clang vector extensions of the widest register the
-// build may use, an explicit fused multiply-add, and a base-2 exponential. Right on any target; fast where the
-// compiler was allowed AVX2 or AVX-512. In templates S is the type that tensors are stored in, A the type that is
-// computed with: loads widen bfloat16, stores round it to nearest.
+// Vectors of float and double for the attention kernels: GCC and Clang vector extensions of the widest register that
+// the build may use, an explicit fused multiply-add, and a base-2 exponential. Correct on any target; fast if the
+// compiler may use AVX2 or AVX-512. In templates, S is the type in which tensors are stored, and A is the type of the
+// arithmetic: loads widen bfloat16, and stores round to nearest.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ inline constexpr int vector_bytes = 16, vector_registers = 32;
 #else
 inline constexpr int vector_bytes = 16, vector_registers = 16;
 #endif
-// Whether bfloat16 instructions are used: clang 16 recurses without end on vectors of bfloat16.
+// Whether bfloat16 instructions are used: clang 16 recurses endlessly on vectors of bfloat16.
 #if defined(__AVX512BF16__) && defined(__AVX512DQ__) && (!defined(__clang__) || __clang_major__ >= 17)
 #define RINGTRAIN_AVX512_BF16 1
 #endif
@@ -59,7 +59,7 @@ struct Simd<double> {
 
 template <class T>
 using Vector = typename Simd<T>::Vector;
-/// Signed integers of T's width: lanes of positions and documents, and what a comparison gives (0 or -1).
+/// Signed integers of T's width: lanes of positions and documents, and the result of a comparison (0 or -1).
 template <class T>
 using Integer = typename Simd<T>::Integer;
 template <class T>
@@ -79,7 +79,7 @@ inline void store(T* to, Vector<T> x) {
   std::memcpy(to, &x, sizeof(x));
 }
 
-/// bfloat16 in memory, `lanes<float>` at a time. The bits are those of BFloat16::rounded, whatever the processor.
+/// bfloat16 in memory, `lanes<float>` at a time. The bits are those of BFloat16::rounded on every processor.
 using Halves = std::uint16_t __attribute__((vector_size(vector_bytes / 2)));
 using Words = std::uint32_t __attribute__((vector_size(vector_bytes)));
 inline Vector<float> widened(Halves x) {
@@ -92,13 +92,13 @@ inline Vector<float> widened(Halves x) {
 #endif
   return std::bit_cast<Vector<float>>(wide << 16);
 }
-/// Float32 numbers whose upper halves are to nearest, ties to even; of NaN, anything.
+/// Returns float32 numbers whose upper halves are rounded to nearest, ties to even; for NaN, any number.
 inline Words rounded_words(Words bits) {
   return bits + 0x7fffU + ((bits >> 16) & 1U);
 }
 inline Halves rounded(Vector<float> x) {
 #if defined(RINGTRAIN_AVX512_BF16)
-  // The instruction takes numbers below 2^-126 for 0; there are hardly ever any.
+  // The instruction treats numbers below 2^-126 as 0; they are very rare.
   constexpr int denormal = 0x20;
   const auto numbers = std::bit_cast<__m512>(x);
   if (_mm512_fpclass_ps_mask(numbers, denormal) == 0) [[likely]] {
@@ -109,7 +109,7 @@ inline Halves rounded(Vector<float> x) {
   const Words nearest = rounded_words(bits) >> 16;
   const Words narrow = x == x ? nearest : (bits >> 16) | 0x40U;
 #if defined(__AVX512F__)
-  // Of all lanes: GCC 12 warns of the undefined lanes that the unmasked form stands on.
+  // For all lanes: GCC 12 warns about the undefined lanes that the unmasked form uses.
   return std::bit_cast<Halves>(_mm512_maskz_cvtepi32_epi16(0xffff, std::bit_cast<__m512i>(narrow)));
 #elif defined(__AVX2__)
   const auto all = std::bit_cast<__m256i>(narrow);  // no word is above 0xffff, so nothing saturates
@@ -129,7 +129,7 @@ inline void store(BFloat16* to, Vector<float> x) {
 }
 
 using ringtrain::widened;
-/// Returns x as S stores it.
+/// Returns the value of x after it is stored as S.
 template <class S, class A>
 inline S rounded_to(A x) {
   if constexpr (std::is_same_v<S, BFloat16>) {
@@ -164,7 +164,7 @@ inline Vector<T> broadcast(T x) {
   return x - Vector<T>{};
 }
 
-/// Returns a * b + c, rounded once where the target can. Written out, so that bits do not hang on contraction flags.
+/// Returns a * b + c, rounded once if the target can. Explicit, so that bits do not depend on contraction flags.
 inline Vector<float> fma(Vector<float> a, Vector<float> b, Vector<float> c) {
 #if defined(__AVX512F__)
   return _mm512_fmadd_ps(a, b, c);
@@ -197,13 +197,13 @@ template <int N, class Body>
   (std::make_integer_sequence<int, N>{});
 }
 
-/// Lanewise maximum; b where either is NaN.
+/// Lanewise maximum; b if either is NaN.
 template <class V>
 inline V maximum(V a, V b) {
   return a > b ? a : b;
 }
 
-/// Returns whether any lane of a comparison holds.
+/// Returns whether a comparison is true in any lane.
 template <class I>
 inline bool any(I comparison) {
   std::uint64_t words[sizeof(I) / 8], all = 0;
@@ -264,8 +264,8 @@ void transpose(A* to, std::int64_t to_stride, const S* from, std::int64_t from_s
   }
 }
 
-/// Coefficients of f^1, f^2, ... of 2^f on [-1/2, 1/2], minimax in relative error with the constant term held at
-/// exactly 1, so that exp2(0) is 1 to the bit. shift: 1.5 * 2^mantissa + exponent bias.
+/// Coefficients of f^1, f^2, ... of 2^f on [-1/2, 1/2], minimax in relative error with a constant term of exactly 1, so
+/// that exp2(0) is exactly 1. shift: 1.5 * 2^mantissa + exponent bias.
 template <class T>
 struct Exp2Table;
 template <>
@@ -285,14 +285,14 @@ struct Exp2Table<double> {
                                  7.072754902773945e-09, 4.4225709601904496e-10};
 };
 
-/// Returns 2^x. Relative error below 1.5e-7 (float), 3e-16 (double); 0 for x <= -126.5 (-1022.5), -inf included; NaN
-/// stays NaN; x must stay below 127.5 (1023.5).
+/// Returns 2^x. Relative error below 1.5e-7 (float), 3e-16 (double); 0 for x <= -126.5 (-1022.5), including -inf; NaN
+/// remains NaN; x must be below 127.5 (1023.5).
 template <class T>
 inline Vector<T> exp2(Vector<T> x) {
   using Table = Exp2Table<T>;
   constexpr int terms = static_cast<int>(sizeof(Table::c) / sizeof(T));
   x = maximum(broadcast<T>(Table::lowest), x);
-  // Adding the shift rounds x to an integer, which then stands, biased as an exponent, in the low bits.
+  // Adding the shift rounds x to an integer. The low bits then contain it, biased like an exponent.
   const Vector<T> shifted = x + Table::shift;
   const Vector<T> fraction = x - (shifted - Table::shift);
   Vector<T> p = broadcast<T>(Table::c[terms - 1]);
@@ -306,11 +306,11 @@ inline Vector<T> exp2(Vector<T> x) {
   return p * power;
 }
 
-/// Returns tanh(x). Relative error below 4 units of rounding; NaN stays NaN. Near 0 by its continued fraction (Lambert,
-/// 1761), which the exponential's form would cancel.
+/// Returns tanh(x). Relative error below 4 units of rounding; NaN remains NaN. Near 0 it uses the continued fraction
+/// (Lambert, 1761), because the form with exponentials would cancel.
 template <class T>
 inline Vector<T> tanh(Vector<T> x) {
-  constexpr T log2e = static_cast<T>(1.4426950408889634074), near = T{0.5}, far = T{30};  // beyond: 1
+  constexpr T log2e = static_cast<T>(1.4426950408889634074), near = T{0.5}, far = T{30};  // beyond far: 1
   const Vector<T> size = x < 0 ? -x : x, square = x * x;
   const Vector<T> above = ((square + 378) * square + 17325) * square + 135135;
   const Vector<T> below = ((28 * square + 3150) * square + 62370) * square + 135135;

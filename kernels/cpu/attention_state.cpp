@@ -1,4 +1,4 @@
-// The passes over the state alone: reset, finish, and backward's delta. Tokens are independent.
+// The passes that only touch the state: reset, finish, and backward's delta. Tokens are independent.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,7 +10,7 @@ namespace ringtrain::cpu {
 
 namespace {
 
-/// Returns sum over d of x[d] * y[d], in double, in eight strands.
+/// Returns the sum over d of x[d] * y[d], in double, in eight partial sums.
 template <class T>
 double dot(const T* x, const T* y, std::int64_t D) {
   constexpr int strands = 8;

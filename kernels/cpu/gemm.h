@@ -1,15 +1,15 @@
-// The matrix product behind every linear layer: C[M, N] = start + A[M, K] B[K, N]. K is cut into blocks of depth_block;
-// within a block an element of C is one chain of fused multiply-adds in the order of k that starts from 0, and the
-// blocks are added to C one after the other. So an element's bits depend on its row of A, its column of B and K alone:
-// not on how the product is cut into tiles, on their sizes, or on the number of threads.
+// The matrix product of every linear layer: C[M, N] = start + A[M, K] B[K, N]. K is cut into blocks of depth_block.
+// Within a block, an element of C is one chain of fused multiply-adds in the order of k that starts from 0, and the
+// blocks are added to C in order. So an element's bits depend only on its row of A, its column of B, and K: not on the
+// tiles of the product, their sizes, or the number of threads.
 //
 // Operands are stored in S, packed as P, and summed in A. P is A, to which packing widens S, or a Pair of bfloat16
-// (cpu/pairs.h), whose chains have the same bits. A result that is stored in A is summed where it stands. One that is
-// stored in less is summed in the scratch and rounded once, when it is complete.
+// (cpu/pairs.h), whose chains have the same bits. A result that is stored in A is summed in its own memory. A result
+// that is stored in a smaller type is summed in the scratch and rounded once, when it is complete.
 //
-// As in Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008): a part of B is packed into
-// panels that are read straight through and shared by all threads; a tile packs its rows of A. A panel of B stays in
-// L1, A in L2; panel_height x 2 vectors of C stay in registers over a whole depth_block.
+// As in Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008), a part of B is packed into
+// panels that are read sequentially and shared by all threads; a tile packs its rows of A. A panel of B stays in L1,
+// and A in L2; panel_height x 2 vectors of C stay in registers for a whole depth_block.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace ringtrain::cpu::gemm {
 
 inline constexpr std::int64_t depth_block = 256;
 inline constexpr int column_vectors = 2;
-/// Rows of C held in registers: their accumulators, the vectors of B and one of A fill the register file.
+/// Rows of C in registers: their accumulators, the vectors of B, and one of A fill the register file.
 inline constexpr int panel_height = (vector_registers - column_vectors - 1) / column_vectors;
 template <class T>
 inline constexpr std::int64_t panel_width = column_vectors* lanes<T>;
@@ -34,12 +34,12 @@ inline constexpr std::int64_t panel_width = column_vectors* lanes<T>;
 template <class T>
 inline constexpr std::int64_t panel_slot = (panel_height + lanes<T> - 1) / lanes<T>* lanes<T>;
 
-/// The most rows of a tile: a block of them, packed, stays in L2.
+/// The most rows of a tile: a packed block of them stays in L2.
 inline constexpr std::int64_t max_rows = 18 * panel_height;
 /// Packed elements of a panel over a whole depth_block, which has no odd end.
 template <class P>
 inline constexpr std::int64_t panel_elements = packed_terms<P>(depth_block) * panel_width<P>;
-/// The most rows whose sums lie in the scratch.
+/// The most rows whose sums are in the scratch.
 inline constexpr std::int64_t max_band = 1024;
 
 /// Returns how many parts of a size cover a whole.
@@ -58,8 +58,8 @@ struct Operand {
   }
 };
 
-/// to[p * slot + i] = from[p * stride + i] for i < count and p < depth. Up to the next whole vector, slots hold
-/// whatever follows in memory, as far as `readable` elements of a row go: no sum that is kept reads them.
+/// to[p * slot + i] = from[p * stride + i] for i < count and p < depth. Up to the next whole vector, slots hold the
+/// elements that follow in memory, as far as `readable` elements of a row allow: no sum that is kept reads them.
 template <class S, class A>
 void pack_plain(const S* from, std::int64_t stride, std::int64_t count, std::int64_t readable, std::int64_t depth,
                 A* to, std::int64_t slot) {
@@ -74,7 +74,7 @@ void pack_plain(const S* from, std::int64_t stride, std::int64_t count, std::int
   }
 }
 
-/// The same of pairs: to[p * slot + i] = terms 2 p and 2 p + 1 of element i.
+/// The same for pairs: to[p * slot + i] = terms 2 p and 2 p + 1 of element i.
 inline void pack_plain(const BFloat16* from, std::int64_t stride, std::int64_t count, std::int64_t readable,
                        std::int64_t depth, Pair* to, std::int64_t slot) {
   constexpr std::int64_t W = lanes<Pair>;
@@ -103,15 +103,15 @@ void pack_panel(const Operand<S>& b, std::int64_t k, std::int64_t depth, std::in
   }
 }
 
-/// C[MR, panel_width] += A panel [K, panel_slot] x B panel [K, panel_width], K packed elements deep.
+/// C[MR, panel_width] += A panel [K, panel_slot] x B panel [K, panel_width], where K counts packed elements.
 template <class T, int MR>
 [[gnu::noinline]] void multiply_panels(std::int64_t K, const T* a, const T* b, SumOf<T>* c, std::int64_t c_stride) {
   constexpr int NR = column_vectors, W = lanes<T>;
-  for (int i = 0; i < MR; ++i) {  // C is wanted after the loop, and may still be far away
+  for (int i = 0; i < MR; ++i) {  // C is needed after the loop, and may not be in a near cache yet
     for (int j = 0; j < NR; ++j) __builtin_prefetch(c + i * c_stride + j * W, 1, 3);
   }
   Vector<SumOf<T>> sum[MR][NR] = {};
-  // In k: the panels stream from L2, some 15 cycles away.
+  // Prefetch distances in k: the panels are read from L2, about 15 cycles away.
   constexpr std::int64_t a_ahead = 16, b_ahead = 12;
   for (std::int64_t p = 0; p < K; ++p) {
     __builtin_prefetch(a + panel_slot<T> * a_ahead, 0, 3);
@@ -140,8 +140,8 @@ void multiply_panels(std::int64_t height, std::int64_t K, const T* a, const T* b
   table[height - 1](K, a, b, c, c_stride);
 }
 
-/// The part of B that is packed at a time: `blocks` of depth_block times `panels` of panel_width, panel (block, i) at
-/// packed + (block * panels + i) * panel_elements.
+/// The part of B that is packed at a time: `blocks` of depth_block times `panels` of panel_width, with panel (block, i)
+/// at packed + (block * panels + i) * panel_elements.
 struct Part {
   std::int64_t k, depth, column, columns;
   std::int64_t blocks() const { return parts_of(depth, depth_block); }
@@ -156,8 +156,8 @@ struct Tile {
   std::int64_t panel, panels;  // of the packed part of B
 };
 
-/// Adds A's part times the packed part of B to a tile of C, whose sums at the part's first column stand in c;
-/// start(to, column, columns) writes the first term of a piece of a row of C, before anything is added to it.
+/// Adds A's part times the packed part of B to a tile of C, whose sums at the part's first column are in c; start(to,
+/// column, columns) writes the first term of a piece of a row of C, before anything is added to it.
 template <class S, class A, class P, class Start>
 void multiply_tile(const Operand<S>& a, const Part& part, const P* packed, const Tile& tile, A* c,
                    std::int64_t c_stride, Start&& start) {
@@ -192,7 +192,7 @@ void multiply_tile(const Operand<S>& a, const Part& part, const P* packed, const
           multiply_panels(height, packed_terms<P>(depth), a_panel, b_panel, to, c_stride);
           continue;
         }
-        A edge[panel_height * wide] = {};  // the same sums, of which only the columns that exist are added
+        A edge[panel_height * wide] = {};  // the same sums, of which only the existing columns are added
         multiply_panels(height, packed_terms<P>(depth), a_panel, b_panel, edge, wide);
         for (std::int64_t r = 0; r < height; ++r) {
           for (std::int64_t j = 0; j < width; ++j) to[r * c_stride + j] += edge[r * wide + j];
@@ -207,8 +207,8 @@ struct Grid {
   std::int64_t rows, panels;
 };
 
-/// The tiles with which so many workers finish M rows and so many panels soonest. The bits of the result do not hang on
-/// it.
+/// Returns the tiles with which so many workers finish M rows and so many panels soonest. The bits of the result do not
+/// depend on them.
 inline Grid grid_of(std::int64_t M, std::int64_t panels, std::int64_t width, int workers) {
   constexpr double pack_row = 16;  // packing a row of A costs about as much as multiplying it with so many columns
   const std::int64_t heights = parts_of(M, panel_height), min_down = parts_of(M, max_rows);
@@ -218,7 +218,8 @@ inline Grid grid_of(std::int64_t M, std::int64_t panels, std::int64_t width, int
     for (std::int64_t across = 1; across <= std::min<std::int64_t>(panels, 4 * workers); ++across) {
       const Grid grid{parts_of(heights, down) * panel_height, parts_of(panels, across)};
       const std::int64_t tiles = parts_of(M, grid.rows) * parts_of(panels, grid.panels);
-      // Rounds of tiles, and half a tile: others may slow a worker, and the rest then waits for its last one.
+      // Rounds of tiles, plus half a tile: other processes may slow a worker, and all others then wait for its last
+      // tile.
       const double rounds = static_cast<double>(parts_of(tiles, workers)) + (workers > 1 ? 0.5 : 0);
       const double cost =
           rounds * static_cast<double>(grid.rows) * (static_cast<double>(grid.panels * width) + pack_row);
@@ -228,13 +229,13 @@ inline Grid grid_of(std::int64_t M, std::int64_t panels, std::int64_t width, int
   return best;
 }
 
-/// How a product is cut: parts of B of `depth` by `columns`, and bands of rows whose sums lie in the scratch at a time.
+/// How a product is cut: parts of B of `depth` by `columns`, and bands of rows whose sums are in the scratch at a time.
 struct Cut {
   std::int64_t band, depth, columns;
 };
 
-/// Depth first, as far as four blocks; then as many columns as fit, in parts of almost equal width. Beside their panels
-/// lie the sums of a band's rows: of C in place none, for its rows are one band.
+/// Chooses the depth first, up to four blocks, and then as many columns as fit, in parts of almost equal width. The
+/// scratch also has the sums of a band's rows; none if C is summed in place, when its rows are one band.
 template <class P>
 Cut cut_of(std::int64_t M, std::int64_t N, std::int64_t K, bool in_place) {
   constexpr std::int64_t wide = panel_width<P>, deepest = 4;
@@ -247,7 +248,8 @@ Cut cut_of(std::int64_t M, std::int64_t N, std::int64_t K, bool in_place) {
   return {band, blocks * depth_block, parts_of(panels, column_parts) * wide};
 }
 
-/// A band of rows of C, `width` columns from `column` on; a: its rows of A; sums: [rows, stride], in C itself or not.
+/// A band of rows of C, `width` columns from `column`; a: its rows of A; sums: [rows, stride], in C itself or in the
+/// scratch.
 template <class S, class A, class C>
 struct Band {
   Operand<S> a;
@@ -307,8 +309,8 @@ void multiply_nothing(std::int64_t M, std::int64_t N, C* c, Start&& start, Finis
 }
 
 /// C[M, N] = finish(start + A[M, K] B[K, N]). start(to, column, columns) writes the first term of a piece of a row to
-/// its sums. finish(to, sums, columns) writes complete sums to a piece of a row of C; if C is of A, its sums stand in
-/// it and nothing is left to do.
+/// its sums. finish(to, sums, columns) writes complete sums to a piece of a row of C; if C has type A, its sums are
+/// already in it and nothing remains to be done.
 template <class S, class A, class P, class C, class Start, class Finish>
 void multiply(Stream& stream, std::int64_t M, std::int64_t N, std::int64_t K, const Operand<S>& a, const Operand<S>& b,
               C* c, Start&& start, Finish&& finish) {

@@ -1,7 +1,6 @@
-// The loops that CPU kernels are made of: fixed chunks spread over a pool, vectors with an exact tail, and sums in
-// double over a fixed order. How a loop is cut depends on the problem alone, never on the number of threads; the
-// elements of a tail go through the same vector arithmetic as all others, so their bits do not depend on where they
-// stand.
+// The loops of CPU kernels: fixed chunks spread over a pool, vectors with an exact tail, and sums in double in a fixed
+// order. The way a loop is cut depends only on the problem, never on the number of threads. The elements of a tail go
+// through the same vector arithmetic as all others, so their bits do not depend on their position.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +13,7 @@
 
 namespace ringtrain::cpu {
 
-/// Elements in a chunk of an elementwise loop: some 10 microseconds of work, a multiple of every vector's width.
+/// Elements in a chunk of an elementwise loop: about 10 microseconds of work, a multiple of every vector's width.
 inline constexpr std::int64_t chunk_elements = 16384;
 
 /// Calls body(begin, end) for chunks of [0, n).
@@ -76,13 +75,13 @@ void for_vectors(std::int64_t begin, std::int64_t end, Body&& body) {
   if (i < end) body(PartVector<T>{i, end - i});
 }
 
-/// for_vectors over the chunks of [0, n).
+/// Calls for_vectors for the chunks of [0, n).
 template <class T, class Body>
 void map(ThreadPool& pool, std::int64_t n, Body&& body) {
   for_chunks(pool, n, chunk_elements, [&](std::int64_t begin, std::int64_t end) { for_vectors<T>(begin, end, body); });
 }
 
-/// Half a vector of float32 numbers, and as doubles: GCC 12 converts them in pieces unless it is told the instruction.
+/// Half a vector of float32 numbers, and its doubles: GCC 12 converts them in pieces unless the instruction is given.
 using HalfOfFloats = float __attribute__((vector_size(vector_bytes / 2)));
 inline Vector<double> doubles_of(HalfOfFloats x) {
 #if defined(__AVX512F__)
@@ -124,7 +123,7 @@ struct DoublesAt {
     return doubles_of(std::bit_cast<HalfOfFloats>(wide << 16));
   }
 };
-/// The same for the one element i.
+/// The same for only element i.
 struct DoubleAt {
   std::int64_t i;
   template <class T>
@@ -134,7 +133,7 @@ struct DoubleAt {
 };
 
 /// Returns the sum in double of term(at) over [begin, end), where at(pointer) reads elements as doubles: four vectors
-/// of running sums, then the tail one by one.
+/// of running sums, then the tail element by element.
 template <class Term>
 double sum_in_double(std::int64_t begin, std::int64_t end, Term&& term) {
   constexpr std::int64_t W = lanes<double>;
@@ -175,8 +174,8 @@ void sum_rows_into(ThreadPool& pool, std::int64_t tokens, std::int64_t C, T* to,
   });
 }
 
-/// Returns the sum of partial(begin, end) over at most 256 equal pieces of [0, n), added up pairwise. Pieces are
-/// multiples of 4096 elements, so the tree depends on n alone.
+/// Returns the sum of partial(begin, end) over at most 256 equal pieces of [0, n), added pairwise. Pieces are multiples
+/// of 4096 elements, so the tree depends only on n.
 template <class Partial>
 double sum_over_tree(ThreadPool& pool, std::int64_t n, Partial&& partial) {
   constexpr std::int64_t max_pieces = 256, grain = 4096;
@@ -191,10 +190,10 @@ double sum_over_tree(ThreadPool& pool, std::int64_t n, Partial&& partial) {
   return sums[0];
 }
 
-/// log2(e), to make exp of exp2.
+/// log2(e), to compute exp with exp2.
 inline constexpr double log2_e = 1.4426950408889634074;
 
-/// sigmoid(x) and sigmoid(-x), both to full relative precision: the exponential is taken of -|x| only.
+/// sigmoid(x) and sigmoid(-x), both to full relative precision: only the exponential of -|x| is used.
 template <class T>
 struct Sigmoid {
   Vector<T> of_x, of_minus_x;

@@ -1,7 +1,7 @@
-// Sums of bfloat16 products two terms at a time, as AVX512-BF16 multiplies them. A Pair holds two neighbours along the
-// sum. Its upper half comes first: VDPBF16PS adds the product of the upper halves by a fused multiply-add, rounds to
-// float32, and then adds that of the lower halves likewise. So a chain of pairs has the bits of the chain of single
-// terms, but for numbers below 2^-126, which the instruction takes and gives as 0.
+// Sums of bfloat16 products two terms at a time, as AVX512-BF16 multiplies them. A Pair holds two adjacent terms of the
+// sum. Its upper half comes first: VDPBF16PS adds the product of the upper halves with a fused multiply-add, rounds to
+// float32, and then adds that of the lower halves in the same way. So a chain of pairs has the bits of the chain of
+// single terms, except for numbers below 2^-126, which the instruction reads and writes as 0.
 #pragma once
 
 #include <algorithm>
@@ -25,12 +25,12 @@ struct Simd<Pair> {
 /// Terms of a sum in one packed element of type P: 2 in a Pair.
 template <class P>
 inline constexpr std::int64_t terms_of = std::is_same_v<P, Pair> ? 2 : 1;
-/// Returns how many packed elements hold so many terms; the last may lack one, which is then 0.
+/// Returns how many packed elements hold so many terms; the last may have only one term, and the other is then 0.
 template <class P>
 constexpr std::int64_t packed_terms(std::int64_t terms) {
   return (terms + terms_of<P> - 1) / terms_of<P>;
 }
-/// The type that sums of products of packed elements have.
+/// The type of sums of products of packed elements.
 template <class P>
 using SumOf = std::conditional_t<std::is_same_v<P, Pair>, float, P>;
 
@@ -41,18 +41,18 @@ inline constexpr bool dot_is_an_instruction = true;
 inline constexpr bool dot_is_an_instruction = false;
 #endif
 
-/// Returns x with 0 for lanes below the smallest normal number, of x's sign.
+/// Returns x with 0, of x's sign, for lanes below the smallest normal number.
 inline Vector<float> flushed(Vector<float> x) {
   const auto bits = std::bit_cast<Words>(x);
   return std::bit_cast<Vector<float>>((bits & 0x7f800000U) == 0 ? bits & 0x80000000U : bits);
 }
-/// Returns what dot() does by two fused multiply-adds, on any processor.
+/// Returns the result of dot() with two fused multiply-adds, on any processor.
 inline Vector<float> dot_by_fma(Vector<float> sum, Words a, Words b) {
   const auto upper = [](Words x) { return flushed(std::bit_cast<Vector<float>>(x & 0xffff0000U)); };
   const auto lower = [](Words x) { return flushed(std::bit_cast<Vector<float>>(x << 16)); };
   return flushed(fma(lower(a), lower(b), flushed(fma(upper(a), upper(b), flushed(sum)))));
 }
-/// Returns sum + a's upper halves times b's, + a's lower halves times b's: two roundings a lane.
+/// Returns sum + a's upper halves times b's, + a's lower halves times b's: two roundings per lane.
 inline Vector<float> dot(Vector<float> sum, Words a, Words b) {
 #if defined(RINGTRAIN_AVX512_BF16)
   return _mm512_dpbf16_ps(sum, std::bit_cast<__m512bh>(a), std::bit_cast<__m512bh>(b));
@@ -61,7 +61,7 @@ inline Vector<float> dot(Vector<float> sum, Words a, Words b) {
 #endif
 }
 
-/// Returns sum + x * y, of packed elements.
+/// Returns sum + x * y for packed elements.
 template <class P>
 [[gnu::always_inline]] inline Vector<SumOf<P>> add_product(Vector<SumOf<P>> sum, Vector<P> x, Vector<P> y) {
   if constexpr (std::is_same_v<P, Pair>) {
@@ -74,7 +74,7 @@ inline Words broadcast(Pair x) {
   return Words{} + x.bits;
 }
 
-/// The pairs (first[i], second[i]) and, of memory, (from[2 i], from[2 i + 1]).
+/// Returns the pairs (first[i], second[i]) or, from memory, (from[2 i], from[2 i + 1]).
 inline Words pairs_of(Halves first, Halves second) {
   return std::bit_cast<Words>(widened(first)) | std::bit_cast<Words>(widened(second)) >> 16;
 }
@@ -83,7 +83,7 @@ inline Halves load_halves(const BFloat16* from) {
   std::memcpy(&x, from, sizeof(x));
   return x;
 }
-/// The first `count` < lanes<Pair> numbers of memory; 0 beyond.
+/// Returns the first `count` < lanes<Pair> numbers of memory, followed by 0.
 inline Halves load_halves(const BFloat16* from, std::int64_t count) {
   Halves x{};
   std::memcpy(&x, from, static_cast<std::size_t>(count) * sizeof(BFloat16));
@@ -98,7 +98,7 @@ inline Words load_pairs(const BFloat16* from) {
   std::memcpy(&x, from, sizeof(x));
   return swapped_halves(x);
 }
-/// The first `count` < 2 lanes<Pair> numbers of memory; 0 beyond.
+/// Returns the first `count` < 2 lanes<Pair> numbers of memory, followed by 0.
 inline Words load_pairs(const BFloat16* from, std::int64_t count) {
   Words x{};
   std::memcpy(&x, from, static_cast<std::size_t>(count) * sizeof(BFloat16));
@@ -109,8 +109,8 @@ inline void store(Pair* to, Words x) {
   std::memcpy(static_cast<void*>(to), &x, sizeof(x));
 }
 
-/// Returns sums rounded to bfloat16, as the processor's own instruction does where it has one: numbers below 2^-126
-/// become 0. NaN stays NaN.
+/// Returns sums rounded to bfloat16 like the processor's own instruction: numbers below 2^-126 become 0. NaN remains
+/// NaN.
 inline Halves rounded_sums(Vector<float> x) {
 #if defined(RINGTRAIN_AVX512_BF16)
   return std::bit_cast<Halves>(_mm512_cvtneps_pbh(std::bit_cast<__m512>(x)));
@@ -126,7 +126,7 @@ inline void store_pairs(Pair* to, Halves x) {
   std::memcpy(static_cast<void*>(to), &swapped, sizeof(swapped));
 }
 
-/// Returns sums as S would store them, to be computed with.
+/// Returns sums with the values they have after being stored as S.
 template <class S, class V>
 [[gnu::always_inline]] inline V as_stored(V x) {
   if constexpr (!std::is_same_v<S, BFloat16>) {
@@ -186,7 +186,7 @@ inline void pack_transposed(Pair* to, std::int64_t to_stride, const BFloat16* fr
     const std::int64_t height = std::min(W, rows - r);
     for (std::int64_t d = 0; d < columns; d += 2 * W) {
       const std::int64_t count = std::min(2 * W, columns - d);
-      Vector<float> square[W];  // of words, moved as numbers: nothing computes with them
+      Vector<float> square[W];  // words, moved as numbers without arithmetic
       for (std::int64_t i = 0; i < W; ++i) {
         const BFloat16* const at = from + (r + i) * stride + d;
         const Words pairs = i >= height ? Words{} : count == 2 * W ? load_pairs(at) : load_pairs(at, count);
@@ -200,8 +200,8 @@ inline void pack_transposed(Pair* to, std::int64_t to_stride, const BFloat16* fr
   }
 }
 
-/// Terms along the rows: to[p, c] holds from[p, c], or the pair (from[2 p, c], from[2 p + 1, c]); up to to_stride, and
-/// where a last pair lacks a row, 0.
+/// Terms along the rows: to[p, c] holds from[p, c], or the pair (from[2 p, c], from[2 p + 1, c]); 0 up to to_stride,
+/// and for the missing row of a last pair.
 template <class A, class S>
 void pack_along_rows(A* to, std::int64_t to_stride, const S* from, std::int64_t stride, std::int64_t rows,
                      std::int64_t columns) {
@@ -225,7 +225,7 @@ inline void pack_along_rows(Pair* to, std::int64_t to_stride, const BFloat16* fr
   }
 }
 
-/// Calls body.template operator()<P>() with the type that products of S take: A, or Pair where this process multiplies
+/// Calls body.template operator()<P>() with the operand type of products of S: A, or Pair if this process multiplies
 /// bfloat16 two at a time (kernels/bfloat16_products.h).
 template <class S, class A, class Body>
 decltype(auto) dispatch_packed(Body&& body) {

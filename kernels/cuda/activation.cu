@@ -1,4 +1,4 @@
-// SwiGLU, GEGLU and GELU on the GPU: one pass, bound by memory. tanh form of GELU: 0.5 (1 + tanh(u)) = sigmoid(2u).
+// SwiGLU, GEGLU, and GELU on the GPU: one pass, limited by memory. tanh form of GELU: 0.5 (1 + tanh(u)) = sigmoid(2u).
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/map.cuh"
 
@@ -6,7 +6,7 @@ namespace ringtrain::cuda {
 
 namespace {
 
-/// sigmoid(x) and sigmoid(-x), both to full relative precision: the exponential is taken of -|x| only.
+/// sigmoid(x) and sigmoid(-x), both to full relative precision: only the exponential of -|x| is used.
 struct Sigmoid {
   float of_x, of_minus_x;
 };

@@ -1,5 +1,5 @@
-// AdamW on the GPU, bound by memory: one launch for as many slices as a kernel's arguments hold (60), each cut into
-// tiles that are given to blocks. The factors that depend on the step are made once, in double, on the host.
+// AdamW on the GPU, limited by memory: one launch for as many slices as a kernel's arguments hold (60), each cut into
+// tiles that are assigned to blocks. The factors that depend on the step are computed once, in double, on the host.
 #include <bit>
 #include <cmath>
 
@@ -17,10 +17,10 @@ constexpr std::int64_t tile_elements = tile_threads * tile_packs * W;
 struct Slice {
   float *w, *m, *v;
   const float* g;
-  bf16* rounded;  // null: none
+  bf16* rounded;  // null: not needed
   std::int64_t n;
   float decay;
-  bool whole;           // pointers allow packs
+  bool whole;           // pointers are aligned for packs
   unsigned first_tile;  // of the launch
 };
 
@@ -53,7 +53,7 @@ struct Loaded {
 };
 
 __global__ void __launch_bounds__(tile_threads) adamw_kernel(const __grid_constant__ Slices all) {
-  int index = 0;  // the last slice that begins at this tile or before
+  int index = 0;  // the last slice that begins at or before this tile
   for (int step = std::bit_ceil(unsigned{max_slices}) / 2; step > 0; step /= 2) {
     if (index + step < all.count && all.at[index + step].first_tile <= blockIdx.x) index += step;
   }

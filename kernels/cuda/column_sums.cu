@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(chunk_lanes* chunk_rows)
 }  // namespace
 
 void add_chunks(Context& context, float* to, const float* partial, unsigned chunks, std::int64_t C) {
-  if (to == nullptr) return;  // the gradient of something frozen
+  if (to == nullptr) return;  // the gradient of a frozen parameter
   launch<add_chunks_kernel>(context, blocks_for(C, chunk_lanes), dim3(chunk_lanes, chunk_rows), 0, to, partial, chunks,
                             C);
 }

@@ -1,6 +1,6 @@
-// Sums over tokens, a column at a time, for parameter gradients: tokens are cut into chunks by their number alone, each
-// chunk's sums go to the context's partial sums, and those are added up in a fixed order in double. So the same numbers
-// give the same bits on any GPU.
+// Sums over tokens, a column at a time, for parameter gradients. Tokens are cut into chunks, depending only on their
+// number; each chunk's sums go to the context's partial sums, and those are added in a fixed order in double. So the
+// same numbers give the same bits on any GPU.
 #pragma once
 
 #include "kernels/cuda/elements.cuh"
@@ -25,7 +25,7 @@ inline TokenChunks chunks_of(std::int64_t T, std::int64_t C, int tensors, std::i
 
 inline constexpr int column_lanes = 32, column_rows = 8;
 
-/// partial[chunk, C] = sums over a chunk's tokens of term.at<W>(t, c). A block: 32 W columns of one chunk.
+/// partial[chunk, C] = sums over a chunk's tokens of term.at<W>(t, c). One block for 32 W columns of one chunk.
 template <class Term, int W>
 __global__ void __launch_bounds__(column_lanes* column_rows)
     column_sums_kernel(const Term term, float* const partial, const std::int64_t T, const std::int64_t C,

@@ -1,7 +1,7 @@
-// Softmax cross-entropy on the GPU: a block for each row, which is read once for the maximum and the sum of
-// exponentials (kept together as they go: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018)
-// and once more for the gradient, written in its place. Rows need no alignment: elements before the first 16-byte
-// boundary and after the last are taken one by one. The losses' weighted sum runs in double over a fixed tree.
+// Softmax cross-entropy on the GPU: one block per row, which is read once for the maximum and the sum of exponentials
+// (updated together: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018) and once more for the
+// gradient, which replaces it. Rows need no alignment: elements before the first 16-byte boundary and after the last
+// one are processed one by one. The losses' weighted sum is computed in double in a fixed tree.
 #include <cfloat>
 
 #include "kernels/cuda/cuda_kernels.h"
@@ -17,13 +17,13 @@ constexpr int row_threads = 512;
 constexpr int packs_under_way = 4;
 constexpr float log2_e = 1.4426950408889634f;
 
-/// exp(x - shift), of a difference that is not positive.
+/// exp(x - shift), for a difference that is not positive.
 __device__ __forceinline__ float exponential(float x, float shift) {
   return exp2f((x - shift) * log2_e);
 }
 
-/// The largest of some numbers and the sum of exp(x - largest); a NaN among them makes the sum NaN. Of no number:
-/// {-FLT_MAX, 0}, so that a difference to it is never that of two infinities.
+/// The largest of some numbers and the sum of exp(x - largest); a NaN among them makes the sum NaN. Without numbers:
+/// {-FLT_MAX, 0}, so that no difference is that of two infinities.
 struct Softmax {
   float largest = -FLT_MAX, sum = 0;
 
@@ -40,7 +40,7 @@ struct Softmax {
   }
 };
 
-/// A row cut into elements before its first boundary of 16 bytes, whole packs, and elements after them.
+/// A row cut into the elements before its first 16-byte boundary, whole packs, and the elements after them.
 template <class T>
 struct Row {
   static constexpr int W = pack_width<T>;
@@ -51,7 +51,7 @@ struct Row {
     before = min((W - beyond) % W, V);
     packs = (V - before) / W;
   }
-  /// Returns the thread's element outside of the packs, or -1: there are fewer than 2 W of them.
+  /// Returns the thread's element outside the packs, or -1: there are fewer than 2 W of them.
   __device__ int single() const {
     const int i = static_cast<int>(threadIdx.x);
     if (i < before) return i;
@@ -61,7 +61,7 @@ struct Row {
   __device__ T* pack(int index) const { return data + before + index * W; }
 };
 
-/// Calls body(p, pack) for the thread's packs, some of which are under way at a time.
+/// Calls body(p, pack) for the thread's packs; some of their loads are in flight at the same time.
 template <class T, class Body>
 __device__ __forceinline__ void for_packs(const Row<T>& row, const Body& body) {
   constexpr int W = Row<T>::W;
@@ -85,7 +85,7 @@ __device__ void fill_with_zeros(const Row<T>& row) {
   for (int p = static_cast<int>(threadIdx.x); p < row.packs; p += row_threads) store(row.pack(p), zeros);
 }
 
-/// The block's whole row; the sum in double.
+/// The values of the block's whole row; the sum is in double.
 struct RowSoftmax {
   float largest;
   double sum;
@@ -109,14 +109,14 @@ __device__ RowSoftmax softmax_of(const Row<T>& row) {
   return {largest, warp_sum(lane < row_threads / 32 ? sums[lane] : 0.0)};
 }
 
-/// The slope of a logit whose softmax's gradient is `slope`, under a softcap.
+/// The gradient of a logit, under a softcap, if that of its capped value is `slope`.
 template <bool Capped>
 __device__ __forceinline__ float under_softcap(float slope, float logit, float inverse_cap) {
   const float tanh = logit * inverse_cap;
   return Capped ? slope * fmaf(-tanh, tanh, 1.0f) : slope;
 }
 
-/// Writes the gradient over a row of logits: factor times softmax, less 1 at the label, under a softcap.
+/// Overwrites a row of logits with the gradient: factor times softmax, minus 1 at the label, under a softcap.
 template <bool Capped, class T>
 __device__ __forceinline__ void write_gradient(const Row<T>& row, const RowSoftmax& all, int label, float of_label,
                                                double factor, float inverse_cap) {
@@ -133,7 +133,7 @@ __device__ __forceinline__ void write_gradient(const Row<T>& row, const RowSoftm
   }
   for_packs(row, [&](int p, const Pack<T, W>& x) {
     const Pack<float, W> wide = widened(x);
-    const int at = label - row.before - p * W;  // of the label in this pack
+    const int at = label - row.before - p * W;  // index of the label in this pack
     Pack<float, W> slope;
 #pragma unroll
     for (int w = 0; w < W; ++w) {
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(row_threads)
   const bool slopes = gradient && label >= 0 && weight != 0;
   if (label < 0 && threadIdx.x == 0) nll[t] = 0;
   if (label >= 0) {
-    const float of_label = widened(row.data[label]);  // before its gradient takes its place
+    const float of_label = widened(row.data[label]);  // read before the gradient overwrites it
     const RowSoftmax all = softmax_of(row);
     if (threadIdx.x == 0) nll[t] = log(all.sum) + (static_cast<double>(all.largest) - static_cast<double>(of_label));
     if (slopes) {

@@ -1,10 +1,9 @@
-// The GPU's half of kernels/*.h: one function for each public one, of its very type (but for the caller's line) and
-// with its promises, on device tensors. kernels/NAME.cpp has checked shapes and dtypes before it branches here. Nothing
-// here waits for the device. A build without CUDA has a stub in each one's place, so that no caller asks what was
-// built.
-//
-// Dtypes: float32 everywhere, or bfloat16 with what accumulates in float32 (framework/dtype.h). Any shape is legal;
-// heads of 64 and 128 elements are fast, other sizes up to 256 are correct.
+// The GPU half of kernels/*.h: one function for each public one, with the same type (without the caller's line) and the
+// same contract, on device tensors. kernels/NAME.cpp has checked shapes and dtypes before it calls these functions.
+// None of them waits for the device. A build without CUDA has a stub for each of them, so no caller needs to check how
+// it was built.
+// Dtypes: float32 everywhere, or bfloat16 with float32 accumulators (framework/dtype.h). Any shape is legal; heads of
+// 64 and 128 elements are fast, and other sizes up to 256 are correct.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +27,7 @@
 
 namespace ringtrain::cuda {
 
-/// The type of a public kernel without the caller's line, its last parameter.
+/// The type of a public kernel without its last parameter, the caller's line.
 template <class Function>
 struct GpuKernel;
 template <class Result, class... Arguments>
@@ -44,7 +43,7 @@ struct GpuKernel<Result(Arguments...)> {
 #if RINGTRAIN_CUDA
 #define RINGTRAIN_GPU_KERNEL(name) GpuKernel<decltype(ringtrain::name)>::Type name
 #else
-/// A kernel that this build lacks. Configs that ask for a GPU were refused long before one is called.
+/// A kernel that is missing in this build. Configs that request a GPU were refused long before one is called.
 template <class Function>
 struct KernelNotBuilt;
 template <class Result, class... Arguments>

@@ -1,5 +1,5 @@
-// How the kernels of this folder read and write tensors: W elements at a time (a Pack), by accesses of 16 bytes where
-// pointers and widths allow it, and one at a time elsewhere. Storage is float, bfloat16 or double; arithmetic is float
+// How the kernels of this folder read and write tensors: W elements at a time (a Pack), with accesses of 16 bytes if
+// pointers and widths allow it, and otherwise one at a time. Storage is float, bfloat16, or double; arithmetic is float
 // for the first two and double for the third.
 #pragma once
 
@@ -24,17 +24,17 @@ namespace cuda {
 
 using bf16 = __nv_bfloat16;
 
-/// The type in which an element of type T is computed with.
+/// The type of the arithmetic with elements of type T.
 template <class T>
 using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-/// W elements that lie side by side. Of 32 bytes it is two accesses of 16.
+/// W adjacent elements. A pack of 32 bytes takes two accesses of 16.
 template <class T, int W>
 struct alignas(std::min<std::size_t>(sizeof(T) * W, 16)) Pack {
   T at[W];
 };
 
-/// Elements in the widest pack that every type of a kernel reads by at most 16 bytes.
+/// The number of elements in the widest pack for which every type of a kernel reads at most 16 bytes.
 template <class... Types>
 inline constexpr int pack_width = 16 / static_cast<int>(std::max({sizeof(Types)...}));
 
@@ -82,14 +82,14 @@ __device__ __forceinline__ Pack<T, W> rounded(const Pack<Compute<T>, W>& x) {
   }
 }
 
-/// Whether pointers allow packs of the given bytes.
+/// Returns whether pointers allow packs of the given bytes.
 inline bool aligned_to(std::size_t bytes, std::initializer_list<const void*> pointers) {
   return std::all_of(pointers.begin(), pointers.end(),
                      [=](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % bytes == 0; });
 }
 
-/// Calls body.template operator()<W>(): W is `widest` if `whole` says that pointers and widths allow such packs,
-/// else 1.
+/// Calls body.template operator()<W>(): W is `widest` if `whole` says that pointers and widths allow such packs, and 1
+/// otherwise.
 template <int widest, class Body>
 void with_packs(bool whole, Body&& body) {
   if (whole) return body.template operator()<widest>();

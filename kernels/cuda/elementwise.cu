@@ -1,4 +1,4 @@
-// Flat tensors on the GPU. Sums of squares run in double over a fixed tree; normals are made on the host.
+// Flat tensors on the GPU. Sums of squares use double in a fixed tree; normals are generated on the host.
 #include <vector>
 
 #include "framework/random.h"
@@ -47,7 +47,7 @@ struct Square {
   }
 };
 
-/// As dispatch_storage, and double: sums over ranks are of any of the three.
+/// Like dispatch_storage, but also for double: sums over ranks may have any of the three types.
 template <class Body>
 void dispatch_all(DType dtype, Body&& body) {
   if (dtype == DType::float64) return body.template operator()<double>();
@@ -112,7 +112,7 @@ void fill_normal(Stream& stream, const TensorView& x, double stddev, std::uint64
           numbers[static_cast<std::size_t>(i)] = static_cast<T>(static_cast<float>(stddev * normal));
         }
       });
-      // From memory that is not pinned: the call has read it when it returns.
+      // The source is not pinned, so the call returns after it has been read.
       cuda::copy_in_order(stream, x.flat(begin, begin + count),
                           TensorView{numbers.data(), {count}, x.dtype, Device::cpu()});
     }

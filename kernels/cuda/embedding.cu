@@ -1,8 +1,8 @@
-// Table look-up on the GPU. Backward, the tokens are sorted by id, stably, 256K at a time; then a warp takes a strip of
-// columns of one table row and adds its tokens' gradients in their order, as the CPU does: no two warps add to one
-// element. Cost: 3 launches for each 8 bits of the number of rows (some 10 microseconds), then dy is read once and each
-// row that occurs is read and written once. The most frequent row bounds it from below: its tokens are one chain of
-// additions, of which 8 reads are under way at a time (about 1 ms for 10,000 tokens of one id).
+// Table look-up on the GPU. In backward, the tokens are sorted by id, stably, 256K at a time; then a warp takes a strip
+// of columns of one table row and adds its tokens' gradients in their order, as the CPU does, so no two warps add to
+// one element. Cost: 3 launches for each 8 bits of the number of rows (about 10 microseconds), after which dy is read
+// once and each row that occurs is read and written once. The most frequent row is a lower bound: its tokens are one
+// chain of additions, of which 8 reads are in flight at a time (about 1 ms for 10,000 tokens of one id).
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/elements.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int max_row_threads = 256;
 
-/// blockDim.x threads share a row, blockDim.y rows a block.
+/// blockDim.x threads share a row; a block has blockDim.y rows.
 template <class T, int W>
 __global__ void __launch_bounds__(max_row_threads)
     look_up_kernel(T* const y,                     // [tokens, C]
@@ -40,8 +40,8 @@ __global__ void __launch_bounds__(max_row_threads)
 
 constexpr int segment_warps = 8, reads_under_way = 8;
 
-/// Adds dy[places[i]] for all i of one id, in their order, to that row of dtable. A warp for each i, of which those
-/// work that stand at an id's first; blockIdx.y: a strip of 32 W columns.
+/// Adds dy[tokens.positions[i]] for all i of one id, in their order, to that id's row of dtable. There is one warp for
+/// each i; only those at the first i of an id work. blockIdx.y: a strip of 32 W columns.
 template <class T, int W>
 __global__ void __launch_bounds__(32 * segment_warps)
     add_rows_kernel(float* const dtable,  // [rows, C]
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(32 * segment_warps)
   if (i > 0 && tokens.keys[i - 1] == id) return;
   Pack<float, W> sum = load<W>(dtable + id * C + c);
   for (bool more = true; more; i += reads_under_way) {
-    int count = 0;  // of the next places, those of this id
+    int count = 0;  // the number of the next indices with this id
 #pragma unroll
     for (int u = 0; u < reads_under_way; ++u) {
       if (i + u < n && tokens.keys[i + u] == id) count = u + 1;

@@ -1,4 +1,4 @@
-// How kernels are launched, and how device code gets at its dynamic shared memory.
+// Launches kernels, and gives device code access to its dynamic shared memory.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,13 +14,13 @@
 
 namespace ringtrain::cuda {
 
-/// Notes a kernel before main, if any code of the program launches it.
+/// Registers a kernel before main, if any code of the program launches it.
 template <auto kernel>
 inline const bool noted = note_kernel(reinterpret_cast<const void*>(kernel));
 
-/// Runs kernel on the context's stream with grid x block threads and shared_bytes of dynamic shared memory a block. An
-/// empty grid is no launch. The kernel is a template argument so that no launch escapes load_kernels. Throws
-/// Error(device) if the launch is refused.
+/// Runs kernel on the context's stream with grid x block threads and shared_bytes of dynamic shared memory per block.
+/// An empty grid is not launched. The kernel is a template argument, so that every launched kernel is known to
+/// load_kernels. Throws Error(device) if the launch is refused.
 template <auto kernel, class... Args>
 void launch(Context& context, dim3 grid, dim3 block, std::size_t shared_bytes, Args&&... args) {
   static_cast<void>(noted<kernel>);

@@ -1,4 +1,4 @@
-// Elementwise kernels: outputs[O] = op(inputs[I]), an element at a time, in packs of 16 bytes. An output may be the
+// Elementwise kernels: outputs[O] = op(inputs[I]), element by element, in packs of 16 bytes. An output may be the
 // memory of an input.
 #pragma once
 
@@ -14,7 +14,7 @@ struct MapTensors {
 };
 
 inline constexpr int map_threads = 256;
-inline constexpr int map_packs = 2;  // of each tensor that a thread has under way
+inline constexpr int map_packs = 2;  // packs of each tensor that a thread has in flight
 
 /// Op: op(const C (&in)[max(I, 1)], C (&out)[O]) with C the type of arithmetic. Applies it to the elements of one pack.
 template <int W, class Op, class To, class From, int O, int I, int inputs>

@@ -1,21 +1,23 @@
-// A linear layer's products by cuBLASLt, which knows column-major matrices: a row-major [R, C] is its C x R, so that y
-// = x w^T is asked for as y^T = w x^T. Products of bfloat16 and float32 add up in float32 (never in TF32). What a
-// product is added to, a gradient or a residual, is added by beta = 1 before the sum is rounded. dbias has a kernel of
-// its own: cuBLASLt's epilogue for it overwrites, and dbias adds.
+// A linear layer's products with cuBLASLt, which expects column-major matrices: a row-major [R, C] is its C x R, so y =
+// x w^T is computed as y^T = w x^T. Products of bfloat16 and float32 are summed in float32 (never in TF32). A gradient
+// or residual to which a product is added is added with beta = 1 before the sum is rounded. dbias has its own kernel,
+// because cuBLASLt's epilogue for it overwrites, and dbias adds.
 //
-// The algorithm of a product is cuBLASLt's first choice for its shape and the alignment of its pointers, asked for once
-// and kept in the Context. Choices that split the summed dimension reduce in a separate step: same bits every time.
+// The algorithm of a product is cuBLASLt's first choice for its shape and the alignment of its pointers, requested once
+// and kept in the Context. Choices that split the summed dimension reduce in a separate step, so the bits are always
+// the same.
 //
-// Hopper's kernels round twice where C is D in bfloat16 and beta is 1: they round the product and let memory add it.
-// Seen on an H100 with cuBLASLt 13: 30 % of the elements differ from those rounded once. They cannot know beta where it
-// lies on the device; then they round once, and take 2 to 10 % longer. So it lies there for such products, and for sums
-// over a number of terms that 8 does not divide, whose kernels round twice for any C: no model has such a width. With
-// an epilogue that adds a bias, those kernels round twice wherever beta lies, so such a bias is stored first.
+// Hopper's kernels round twice if C is D in bfloat16 and beta is 1: they round the product and let memory add it.
+// Observed on an H100 with cuBLASLt 13: 30 % of the elements differ from those rounded once. If beta is stored on the
+// device, the kernels cannot know it, so they round once, and take 2 to 10 % longer. So beta is on the device for such
+// products, and for sums over a number of terms that is not a multiple of 8, whose kernels round twice for any C: no
+// model has such a width. With an epilogue that adds a bias, those kernels round twice in both cases, so such a bias is
+// stored first.
 //
-// What cuBLASLt does not say of itself and others found: 13.6 offers algorithms for operands of 2^31 elements that then
-// fail (rapidsai/raft 3097), so more tokens than that go in several products; and a bias that is not aligned to 16
-// bytes faults in the epilogue on some GPUs (marian-nmt), so such a one is stored first and the product added to it.
-// Bias and residual are rounded together there, and the result once more.
+// Limitations that cuBLASLt does not document and others found: 13.6 offers algorithms for operands of 2^31 elements
+// that then fail (rapidsai/raft 3097), so more tokens than that are split into several products; and a bias that is not
+// aligned to 16 bytes faults in the epilogue on some GPUs (marian-nmt), so such a bias is stored first and the product
+// added to it. In that case, bias and residual are rounded together, and then the result once more.
 #include <cublasLt.h>
 
 #include <bit>
@@ -36,14 +38,14 @@ cudaDataType_t cuda_type(DType dtype) {
 
 /// Returns the largest power of two, up to 16, that divides a pointer. No kernel of cuBLASLt loads more at once. So a
 /// tensor that is kept (rows of a layer's tensor) and the same one recomputed (in a workspace, at a multiple of 256)
-/// get the same algorithm, thus the same bits.
+/// get the same algorithm, and thus the same bits.
 std::uint32_t alignment_of(const ConstTensorView& view) {
   return 1U << std::countr_zero(static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(view.data)) | 16U);
 }
 
 constexpr std::uint32_t bias_alignment = 16;
 
-/// A column-major operand: `rows` x `columns` as it lies, rows next to each other; transposed: used the other way.
+/// A column-major operand in memory: `rows` x `columns`, with adjacent rows; transposed: it is used transposed.
 template <class View>
 struct Matrix {
   View view;
@@ -58,14 +60,14 @@ struct Product {
   Matrix<TensorView> d;
   std::int64_t m, n, k;
   ConstTensorView bias;  // may be empty
-  ConstTensorView c;     // as D lies, and may be D; empty: 0
+  ConstTensorView c;     // with the layout of D, and may be D; empty: 0
 
   ConstTensorView c_or_d() const { return c.empty() ? ConstTensorView(d.view) : c; }
-  /// Whether the product would be rounded before it is added, were beta known.
+  /// Returns whether the product would be rounded before it is added if beta were known.
   bool hides_beta() const {
     return !c.empty() && d.view.dtype == DType::bfloat16 && (c.data == d.view.data || k % 8 != 0);
   }
-  /// Whether the epilogue may add the bias: never if it is not aligned, or would be added to a rounded product.
+  /// Returns whether the epilogue may add the bias: never if it is not aligned, or would be added to a rounded product.
   bool takes_bias() const {
     return alignment_of(bias) >= bias_alignment && (d.view.dtype != DType::bfloat16 || k % 8 == 0);
   }
@@ -78,7 +80,7 @@ struct Product {
   }
 };
 
-/// Owns one of cuBLASLt's descriptions, a pointer to something of its own.
+/// Owns one of cuBLASLt's descriptions, a pointer to its own object.
 template <class T, cublasStatus_t (*destroy)(T)>
 class Owned {
  public:
@@ -130,8 +132,7 @@ struct Descriptions {
   }
 };
 
-/// Asks cuBLASLt for an algorithm that takes pointers of an alignment of up to `at_most` bytes. Returns nothing if it
-/// has none.
+/// Requests an algorithm from cuBLASLt for pointers aligned to at most `at_most` bytes. Returns nothing if it has none.
 std::optional<BlasChoice> ask(const Context& context, const Product& product, const Descriptions& descriptions,
                               std::uint32_t at_most) {
   const auto alignment = [&](const ConstTensorView& view) { return std::min(alignment_of(view), at_most); };
@@ -163,7 +164,7 @@ std::optional<BlasChoice> ask(const Context& context, const Product& product, co
   return choice;
 }
 
-/// Multiplies, or returns false, having done nothing, if cuBLASLt has no algorithm for this product.
+/// Multiplies; returns false without doing anything if cuBLASLt has no algorithm for this product.
 bool try_multiply(Context& context, const Product& product) {
   const Descriptions descriptions(product);
   const BlasKey key{product.m,
@@ -182,7 +183,7 @@ bool try_multiply(Context& context, const Product& product) {
   auto found = context.blas_choices().find(key);
   if (found == context.blas_choices().end()) {
     std::optional<BlasChoice> choice = ask(context, product, descriptions, 16);
-    if (!choice) {  // a shape whose leading dimension is odd, perhaps: one that loads element by element
+    if (!choice) {  // perhaps a shape with an odd leading dimension: use one that loads single elements
       const auto element = static_cast<std::uint32_t>(size_of(product.a.view.dtype));
       choice = ask(context, product, descriptions, element);
     }
@@ -206,8 +207,8 @@ void multiply(Context& context, const Product& product) {
   if (!try_multiply(context, product)) product.check(CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
-/// Calls body(begin, end) for runs of T rows whose matrices, of up to `width` columns, are of a size that cuBLASLt
-/// takes.
+/// Calls body(begin, end) for runs of T rows whose matrices, of up to `width` columns, have a size that cuBLASLt
+/// accepts.
 template <class Body>
 void for_rows(const Context& context, std::int64_t T, std::int64_t width, const Body& body) {
   constexpr std::int64_t grain = 128;  // so that pieces are aligned like the whole
@@ -218,7 +219,7 @@ void for_rows(const Context& context, std::int64_t T, std::int64_t width, const 
 
 constexpr int bias_threads = 256;
 
-/// y[T, O] = bias[O] + residual[T, O], where residual may be null: a product over no elements.
+/// y[T, O] = bias[O] + residual[T, O], where residual may be null: the value of a product without terms.
 template <class T>
 __global__ void __launch_bounds__(bias_threads)
     bias_kernel(T* const y, const T* const bias, const T* const residual, const std::int64_t n, const std::int64_t O) {
@@ -262,7 +263,7 @@ void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& 
     Product product{
         "a linear layer", {w, I, O, true}, {x.rows(begin, end), I, T, false}, {to, O, T, false}, O, T, I, bias, added};
     if (bias.empty()) return multiply(stream.cuda(), product);
-    if (product.takes_bias() && try_multiply(stream.cuda(), product)) return;  // or it refuses a single row or column
+    if (product.takes_bias() && try_multiply(stream.cuda(), product)) return;  // may fail for a single row or column
     write_bias(to, added);
     product.bias = {};
     product.c = to;

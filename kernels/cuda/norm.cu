@@ -1,8 +1,8 @@
 // RMSNorm and LayerNorm on the GPU. A group of threads (a warp, or a whole block) shares one row and keeps it in
-// registers: a row is read once forward, and once backward for dx and the parameter gradients together. Backward, a
-// group walks a chunk of tokens and keeps each column's sums; the chunks' sums are then added in order.
-// Rows whose width or memory does not allow packs of 16 bytes, and rows wider than 16K elements forward or 8K backward,
-// go by single elements, reading a row as often as it is needed.
+// registers: a row is read once in forward, and once in backward for dx and the parameter gradients together. In
+// backward, a group goes through a chunk of tokens and keeps each column's sums; the chunks' sums are then added in
+// order. Rows whose width or memory does not allow packs of 16 bytes, and rows wider than 16K elements in forward or 8K
+// in backward, are processed by single elements, and read as often as needed.
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/reduce.cuh"
@@ -11,8 +11,8 @@ namespace ringtrain::cuda {
 
 namespace {
 
-/// Returns the sums over the group of threads that shares a row: blockDim.x threads, a block of one group unless that
-/// is a warp. `parity` alternates from call to call, so that one barrier a call is enough.
+/// Returns the sums over the group of threads that shares a row: blockDim.x threads, and one group per block unless a
+/// group is a warp. `parity` alternates from call to call, so that one barrier per call is enough.
 template <int count>
 __device__ __forceinline__ void group_sums(float (&x)[count], int parity) {
   __shared__ float of_warp[2][count][32];
@@ -31,7 +31,7 @@ __device__ __forceinline__ void group_sums(float (&x)[count], int parity) {
   }
 }
 
-/// The packs of a row that this thread has: P of them, at most, in registers; P = 0: any number, read when needed.
+/// The packs of a row that this thread has: at most P of them, in registers; P = 0: any number, read when needed.
 template <class T, int W, int P>
 struct RowPart {
   const T* row;
@@ -69,7 +69,7 @@ __device__ __forceinline__ void for_packs(int packs, const Body& body) {
 template <class T>
 struct Forward {
   T* y;                // [T, C]
-  float *mean, *rstd;  // [T]; no mean: RMSNorm
+  float *mean, *rstd;  // [T]; mean is null for RMSNorm
   const T *x, *w, *b;  // [T, C], [C], [C]
   std::int64_t T_, C;
   float eps;
@@ -81,7 +81,7 @@ constexpr int forward_packs = 4, max_forward_threads = 1024, loop_threads = 256;
 template <class T, bool layer, int W, int P>
 __global__ void __launch_bounds__(P == 0 ? loop_threads : max_forward_threads) forward_kernel(const Forward<T> call) {
   const std::int64_t t = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
-  if (t >= call.T_) return;  // a whole warp, or with one group a block: none
+  if (t >= call.T_) return;  // a whole warp; with one group per block, never
   const int packs = static_cast<int>(call.C / W);
   const auto width = static_cast<float>(call.C);
   RowPart<T, W, P> x;
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(P == 0 ? loop_threads : max_forward_threads) f
     group_sums(sum, 0);
     mean = sum[0] / width;
   }
-  // The second pass, over the row in registers, keeps rows of a large mean exact.
+  // The second pass, over the row in registers, keeps rows with a large mean exact.
   float squares[1] = {};
   for_packs<P>(packs, [&](int j, int pack) {
     const Pack<float, W> values = x.values(j, pack);
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(P == 0 ? loop_threads : max_forward_threads) f
   });
 }
 
-/// Returns the block for rows of `packs` packs of which a thread takes up to P: one group, or four groups of a warp.
+/// Returns the block for rows of `packs` packs if a thread takes up to P: one group, or four groups of a warp.
 dim3 groups_for(std::int64_t packs, int P) {
   const unsigned threads = std::max(1U, blocks_for(packs, 32 * P)) * 32;
   return {threads, threads == 32 ? 4U : 1U};
@@ -142,7 +142,7 @@ void forward(Context& context, const Forward<T>& call) {
 template <class T>
 struct Backward {
   T* dx;                     // [T, C]
-  float *dw, *db;            // [C]; no db: RMSNorm
+  float *dw, *db;            // [C]; db is null for RMSNorm
   const T *dy, *x, *w;       // [T, C], [T, C], [C]
   const float *mean, *rstd;  // [T]
   std::int64_t T_, C;
@@ -150,14 +150,14 @@ struct Backward {
   float offset = 0;  // of w
 };
 
-/// Threads of a block at most: each keeps the sums of W columns, or two or four times as many.
+/// The most threads of a block: each keeps the sums of W columns, or of two or four times as many.
 template <int W>
 constexpr int max_backward_threads = 2048 / W;
 constexpr std::int64_t max_backward_columns = 8192;
 
-/// dx of the rows of one chunk a group, and partial[2, chunks, C], the chunk's sums of dw and db. With n = (x - mean)
-/// rstd, the normalised row, and g = dy w: dx = rstd (g - mean(g) - n mean(g n)), dw = sum of dy n, db = sum of dy;
-/// RMSNorm has no means.
+/// Computes dx of the rows of one chunk per group, and partial[2, chunks, C], the chunk's sums of dw and db. With n =
+/// (x - mean) rstd, the normalized row, and g = dy w: dx = rstd (g - mean(g) - n mean(g n)), dw = sum of dy n, db = sum
+/// of dy; RMSNorm has no means.
 template <class T, bool layer, int W, int P>
 __global__ void __launch_bounds__(max_backward_threads<W>, P > 1 ? 1 : (W == 8 && !layer ? 3 : 2))
     backward_kernel(const Backward<T> call, float* const partial, const std::int64_t tokens, const unsigned chunks) {
@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(max_backward_threads<W>, P > 1 ? 1 : (W == 8 &
   });
 }
 
-/// dx alone, for any width and alignment. A block a row.
+/// Computes only dx, for any width and alignment. One block per row.
 template <class T, bool layer>
 __global__ void __launch_bounds__(loop_threads) backward_loop_kernel(const Backward<T> call) {
   const std::int64_t t = blockIdx.x;
@@ -229,7 +229,7 @@ __global__ void __launch_bounds__(loop_threads) backward_loop_kernel(const Backw
   }
 }
 
-/// The terms of dw, or of db, for widths that the first kernel does not take.
+/// The terms of dw, or of db, for widths that the first kernel does not support.
 template <class T, bool layer, bool of_bias>
 struct GradientTerm {
   Backward<T> call;
@@ -263,7 +263,7 @@ void backward(Context& context, const Backward<T>& call) {
     if (packs > max_backward_threads<W>) return launch_backward<T, layer, 2>(context, call);
     return launch_backward<T, layer, 1>(context, call);
   }
-  // First the parameters' gradients, then dx: dx may be the memory of dy.
+  // Parameter gradients are computed before dx, because dx may be the memory of dy.
   add_column_sums<1>(context, call.dw, call.T_, call.C, false, GradientTerm<T, layer, false>{call});
   if constexpr (layer) add_column_sums<1>(context, call.db, call.T_, call.C, false, GradientTerm<T, layer, true>{call});
   launch<backward_loop_kernel<T, layer>>(context, blocks_for(call.T_, 1), loop_threads, 0, call);

@@ -1,4 +1,4 @@
-// The instructions of sm_80 that C++ has no word for: asynchronous copies to shared memory, matrix fragments, products
+// Instructions of sm_80 that C++ cannot express: asynchronous copies to shared memory, matrix fragments, and products
 // on tensor cores. Fragment layouts are those of the PTX ISA for mma.m16n8k16. Each has a second body for the emulator
 // of the tests, which does the same on the CPU.
 #pragma once
@@ -44,8 +44,8 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* shared) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
 }
 
-/// Copies 16 bytes, both addresses 16-byte aligned, past L1; it has arrived when the wait says so. Not
-/// valid: writes zeros, and global is not read.
+/// Copies 16 bytes, both addresses 16-byte aligned, past L1; they have arrived after the wait. Not valid: writes zeros,
+/// and does not read global.
 __device__ __forceinline__ void cp_async_16(void* shared, const void* global, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global),
                "r"(valid ? 16 : 0)
@@ -55,7 +55,7 @@ __device__ __forceinline__ void cp_async_16(void* shared, const void* global, bo
 __device__ __forceinline__ void cp_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
-/// Waits until at most N of this thread's groups are under way.
+/// Waits until at most N of this thread's groups are pending.
 template <int N>
 __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
@@ -92,8 +92,8 @@ __device__ __forceinline__ float exp2_approx(float x) {
   return y;
 }
 
-/// A counter in global memory that blocks pass on: what was written before an add_release (after a __threadfence of
-/// those who wrote) is seen after a load_acquire that saw its sum.
+/// A counter in global memory that blocks pass on: data written before an add_release (after a __threadfence of the
+/// threads that wrote it) is visible after a load_acquire that returned the new value.
 __device__ __forceinline__ int load_acquire(const int* p) {
   int x;
   asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
@@ -107,15 +107,15 @@ __device__ __forceinline__ void add_release(int* p, int n) {
 __device__ __forceinline__ long long clock_cycles() {
   return clock64();
 }
-/// In a loop that waits for another thread. (An emulated one runs only then.)
+/// For loops that wait for another thread. (An emulated thread only runs then.)
 __device__ __forceinline__ void let_others_run() {}
-/// Ends the kernel, and with it all that the process has on this GPU: every later call answers with an error.
+/// Ends the kernel, and all work of the process on this GPU: every later call returns an error.
 [[noreturn]] __device__ __forceinline__ void stop_kernel() {
   asm volatile("trap;");
   __builtin_unreachable();
 }
 
-/// Adds x to p[0] and y to p[1] in global memory, without an answer; p is 8-byte aligned.
+/// Adds x to p[0] and y to p[1] in global memory, without returning the result; p is 8-byte aligned.
 __device__ __forceinline__ void reduce_add(float* p, float x, float y) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(p), "f"(x), "f"(y) : "memory");
@@ -129,8 +129,8 @@ __device__ __forceinline__ int count_bits(std::uint32_t x) {
   return __popc(x);
 }
 
-/// Hides from the compiler where x came from: at the top of a loop, what is derived from x is derived anew in each
-/// round instead of being kept in registers that the loop has better use for. No instruction.
+/// Hides the origin of x from the compiler. At the top of a loop, values derived from x are then recomputed in each
+/// iteration instead of being kept in registers that the loop needs more. It is not an instruction.
 __device__ __forceinline__ void forget(int& x) {
   asm volatile("" : "+r"(x));
 }

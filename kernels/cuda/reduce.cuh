@@ -1,5 +1,5 @@
-// Sums over a warp, a block and a whole tensor, and maxima over a warp. All are fixed trees: the same numbers give the
-// same bits, whatever the GPU.
+// Sums over a warp, a block, and a whole tensor, and maxima over a warp. All are fixed trees: the same numbers give the
+// same bits on any GPU.
 #pragma once
 
 #include "kernels/cuda/elements.cuh"
@@ -22,7 +22,7 @@ __device__ __forceinline__ float warp_maximum(float x) {
   return x;
 }
 
-/// Return, in thread 0, the sum over a block of one dimension and a multiple of 32 threads.
+/// Returns, in thread 0, the sum over a one-dimensional block with a multiple of 32 threads.
 template <class T>
 __device__ __forceinline__ T block_sum(T x) {
   __shared__ T of_warp[32];
@@ -38,7 +38,7 @@ __device__ __forceinline__ T block_sum(T x) {
 
 inline constexpr int tree_threads = 256;
 
-/// sums[piece] = the sum in double of term.at<W>(i) over the piece's elements. One block a piece.
+/// sums[piece] = the sum in double of term.at<W>(i) over the piece's elements. One block per piece.
 template <class Term, int W>
 __global__ void __launch_bounds__(tree_threads)
     piece_sums_kernel(const Term term, const std::int64_t n, const std::int64_t piece, double* const sums) {
@@ -55,8 +55,8 @@ __global__ void __launch_bounds__(tree_threads)
 /// result = or += the sum of sums[pieces]. One block.
 void add_pieces(Context& context, double* result, const double* sums, int pieces, bool accumulate);
 
-/// result = or += the sum over i < n of term.at<W>(i), by packs if `whole` says that pointers allow it, in a tree
-/// that depends on n alone: at most 2048 pieces, each a multiple of 4096 elements.
+/// result = or += the sum over i < n of term.at<W>(i), by packs if `whole` says that pointers allow it, in a tree that
+/// depends only on n: at most 2048 pieces, each a multiple of 4096 elements.
 template <int widest, class Term>
 void sum_over_tree(Context& context, double* result, std::int64_t n, bool whole, bool accumulate, const Term& term) {
   constexpr std::int64_t max_pieces = 2048, grain = 4096;

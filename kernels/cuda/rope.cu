@@ -1,5 +1,5 @@
-// Rotary embedding on the GPU. A block turns all heads of one token; a thread keeps the cosines and sines of its pairs
-// from head to head. The table's angles are computed in double.
+// Rotary embedding on the GPU. A block rotates all heads of one token; a thread keeps the cosines and sines of its
+// pairs for all heads. The table's angles are computed in double.
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/elements.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -14,7 +14,7 @@ struct Frequencies {
   double inverse[max_frequencies];
 };
 
-/// Columns [first, first + count) of the cosines of table[T, 2 half], and of the sines.
+/// Computes columns [first, first + count) of the cosines of table[T, 2 half], and of the sines.
 __global__ void __launch_bounds__(table_threads)
     rope_table_kernel(const __grid_constant__ Frequencies frequencies, const double magnitude, float* const table,
                       const std::int32_t* const positions, const std::int64_t T, const int half, const int first,

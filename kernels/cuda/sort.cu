@@ -1,6 +1,7 @@
-// A digit at a time: count each digit's keys in every tile, turn the counts into the places where a tile's keys of a
-// digit begin, and move the keys there, in their order. The order inside a tile: warps in order, and in a warp rounds
-// of 32 keys; in a round a key's rank among its equals follows from eight votes, one for each bit of the digit.
+// Sorts one digit at a time: counts each digit's keys in every tile, turns the counts into the positions at which a
+// tile's keys of a digit begin, and moves the keys there in order. The order inside a tile: warps in order, and in a
+// warp rounds of 32 keys; in a round, a key's rank among its equals follows from eight votes, one for each bit of the
+// digit.
 #include "kernels/cuda/sort.cuh"
 
 #include <bit>
@@ -17,7 +18,7 @@ constexpr int warp_keys = 32 * rounds, tile_keys = tile_warps * warp_keys;
 static_assert(tile_threads == digits);
 constexpr int max_tiles = max_sorted / tile_keys;
 
-/// keys == null: the input's place is its value, as before the first digit.
+/// The keys of a pass, and the input index of each; positions == null, as before the first digit: its own index.
 struct Keys {
   std::uint32_t *keys, *positions;
 };
@@ -37,7 +38,7 @@ __global__ void __launch_bounds__(tile_threads)
 
 constexpr int scan_threads = 1024;
 
-/// counts[total] becomes the sums of all counts before. One block; a thread has a run of neighbouring counts.
+/// Replaces counts[total] by the sums of all previous counts. One block; each thread has a run of adjacent counts.
 __global__ void __launch_bounds__(scan_threads) scan_kernel(std::uint32_t* const counts, const int total) {
   __shared__ std::uint32_t of_warp[scan_threads / 32];
   const int run = (total + scan_threads - 1) / scan_threads;
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(scan_threads) scan_kernel(std::uint32_t* const
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   std::uint32_t own = 0;
   for (int i = begin; i < end; ++i) own += counts[i];
-  std::uint32_t up_to = own;  // this lane, of the warp's
+  std::uint32_t up_to = own;  // the sum up to this lane, within the warp
 #pragma unroll
   for (int lanes = 1; lanes < 32; lanes *= 2) {
     const std::uint32_t below = __shfl_up_sync(0xffffffffU, up_to, static_cast<unsigned>(lanes));
@@ -62,11 +63,11 @@ __global__ void __launch_bounds__(scan_threads) scan_kernel(std::uint32_t* const
   }
 }
 
-/// places == null: a key's place is its index.
+/// positions == null: a key's position is its index.
 __global__ void __launch_bounds__(tile_threads)
     move_kernel(std::uint32_t* const to_keys, std::uint32_t* const to_places, const std::uint32_t* const keys,
                 const std::uint32_t* const positions, const int n, const int shift, const std::uint32_t* const begins) {
-  __shared__ std::uint32_t next[tile_warps][digits];  // first counts, then where a warp's next key of a digit goes
+  __shared__ std::uint32_t next[tile_warps][digits];  // first counts, then the next position of a warp's key of a digit
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   for (int w = 0; w < tile_warps; ++w) next[w][threadIdx.x] = 0;
   __syncthreads();

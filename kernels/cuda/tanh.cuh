@@ -1,10 +1,10 @@
-// tanh in float32, of which softcaps are made: of attention's scores and of logits.
+// tanh in float32, for softcaps of attention's scores and of logits.
 #pragma once
 
 namespace ringtrain::cuda {
 
-/// Returns tanh(x) to a few units of rounding; NaN stays NaN. Near 0 by its continued fraction (Lambert, 1761), which
-/// the exponential's form would cancel.
+/// Returns tanh(x) to a few units of rounding; NaN remains NaN. Near 0 it uses the continued fraction (Lambert, 1761),
+/// because the form with exponentials would cancel.
 __device__ __forceinline__ float tanh_of(float x) {
   constexpr float two_log2_e = 2.8853900817779268F;
   const float size = fabsf(x), square = x * x;

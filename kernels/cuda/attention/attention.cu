@@ -1,8 +1,9 @@
-// Attention on CUDA: which kernels a call goes to. bfloat16 with heads of 64 or 128 runs on tensor cores, by Hopper's
-// own kernels where the chip is one and scores have no softcap; all else takes the general path. Shapes and dtypes were
-// checked by kernels/attention.cpp.
+// Attention on CUDA: selects the kernels of a call. bfloat16 with heads of 64 or 128 runs on tensor cores, with
+// Hopper's own kernels if the chip is one and scores have no softcap; all other calls use the general path.
+// kernels/attention.cpp has checked shapes and dtypes.
 //
-// With RINGTRAIN_PORTABLE_ATTENTION=1 in the environment Hopper runs the portable kernels: to test and time them there.
+// With RINGTRAIN_PORTABLE_ATTENTION=1 in the environment, Hopper runs the portable kernels, to test and time them
+// there.
 #include <algorithm>
 #include <cstdlib>
 
@@ -26,7 +27,7 @@ bool hopper_takes(const Stream& stream, const AttentionShape& shape, DType dtype
   return !portable && hopper::supports(stream, shape, dtype, Tq, Tk);
 }
 
-/// Throws unless the general path takes heads of D elements.
+/// Throws unless the general path supports heads of D elements.
 void check_head(std::int64_t D) {
   if (D > general_largest_head) {
     fail(ExitCode::usage, "attention on CUDA takes heads of at most {} elements, not {}: choose more heads",
@@ -43,7 +44,7 @@ void* aligned_workspace(const TensorView& workspace, std::size_t needed) {
 
 }  // namespace
 
-// Of whatever chip: a plan is made without one.
+// For any chip: a plan is made without one.
 std::size_t attention_workspace_bytes(const Stream&, const AttentionShape& shape, DType dtype, std::int64_t Tq,
                                       std::int64_t) {
   std::size_t bytes = 0;

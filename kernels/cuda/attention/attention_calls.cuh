@@ -1,6 +1,6 @@
 // One call of attention as its kernels receive it: typed device pointers and the maps of tokens, one kernel argument by
-// value. What kernels/cuda/attention/attention.cu chooses between: the tensor-core path (bfloat16, heads of 64 and 128)
-// and the general one. Hopper's has a header of its own (hopper/attention_hopper.h).
+// value. kernels/cuda/attention/attention.cu chooses between the tensor-core path (bfloat16, heads of 64 and 128) and
+// the general one. Hopper's path has its own header (hopper/attention_hopper.h).
 #pragma once
 
 #include <cuda_bf16.h>
@@ -22,7 +22,7 @@ struct ForwardCall {
   const T *q, *k, *v;  // [B, Tq, H, D], [B, Tk, G, D] twice
   float *o, *m, *l;    // [B, Tq, H, D], [B, H, Tq] twice
   bool first, last;    // of a state's blocks: AttentionPhase
-  T* out;              // [B, Tq, H, D]; null but at the last
+  T* out;              // [B, Tq, H, D]; null except at the last
   float* lse;          // [B, H, Tq]; the same
 };
 
@@ -32,17 +32,17 @@ struct BackwardCall {
   TokenMap queries, keys;
   const T *q, *k, *v, *dout;  // [B, Tq, H, D], [B, Tk, G, D] twice, [B, Tq, H, D]
   const float *lse, *delta;   // [B, H, Tq]
-  float *dq, *dk, *dv;        // as q, k, v
+  float *dq, *dk, *dv;        // with the shapes of q, k, v
 };
 static_assert(std::is_trivially_copyable_v<ForwardCall<float>> && sizeof(BackwardCall<float>) < 2048);
 
-/// On tensor cores, for D 64 and 128 and pointers of 16-byte alignment.
+/// The tensor-core path, for D 64 and 128 and 16-byte aligned pointers.
 void tensor_forward(Context& context, const ForwardCall<__nv_bfloat16>& call);
 /// workspace: of tensor_workspace_bytes, 16-byte aligned.
 void tensor_backward(Context& context, const BackwardCall<__nv_bfloat16>& call, void* workspace);
 std::size_t tensor_workspace_bytes(const AttentionShape& shape, std::int64_t Tq);
 
-/// For D up to general_largest_head; sums in float32 throughout, the same bits in every run.
+/// For D up to general_largest_head; sums in float32 throughout, with the same bits in every run.
 inline constexpr std::int64_t general_largest_head = 256;
 template <class T>
 void general_forward(Context& context, const ForwardCall<T>& call);

@@ -1,7 +1,7 @@
 // The general attention path: any head size up to 256, float32 or bfloat16 tensors, all arithmetic in float32 without
 // tensor cores. For exactness and odd shapes, not for speed. Blocks of 256 threads take a tile of rows (queries in
-// forward and for dq, keys for dk and dv) and walk the tiles of the other side; the threads of a row share its head
-// elements. Nothing is added to by two blocks, so bits are the same in every run.
+// forward and for dq, keys for dk and dv) and go through the tiles of the other side; the threads of a row share its
+// head elements. No element is added to by two blocks, so bits are the same in every run.
 #pragma once
 
 #include <cmath>
@@ -20,7 +20,7 @@ struct Cut {
   static constexpr int per_row = threads / tile;   // threads of a row
   static constexpr int scores = tile / per_row;    // of a thread: columns sub + per_row * i
   static constexpr int elements = MaxD / per_row;  // of a thread: sub + per_row * i
-  static constexpr int stride = MaxD + 1;          // of a row in shared memory: odd, so that columns meet no conflict
+  static constexpr int stride = MaxD + 1;          // of a row in shared memory: odd, so that columns cause no conflicts
   static_assert(per_row <= 32 && 32 % per_row == 0 && scores >= 1);
 };
 
@@ -29,13 +29,13 @@ using Rows = float[C::tile][C::stride];
 template <class C>
 using Pairs = float[C::tile][C::tile + 1];
 
-/// Where this thread stands: `row` of its tile, the sub-th thread of it.
+/// The position of this thread: thread number `sub` of row `row` of its tile.
 template <class C>
 struct ThreadPosition {
   int row = static_cast<int>(threadIdx.x) / C::per_row, sub = static_cast<int>(threadIdx.x) % C::per_row;
 };
 
-/// Fills a tile from rows `stride` apart; zeros from row `count` on. By the whole block.
+/// Fills a tile from rows `stride` apart; with zeros from row `count`. Called by the whole block.
 template <class C, class T>
 __device__ __forceinline__ void load_rows(Rows<C>& to, const T* from, std::int64_t stride, int count, int D) {
   for (int i = static_cast<int>(threadIdx.x); i < C::tile * D; i += C::threads) {
@@ -73,20 +73,21 @@ __device__ __forceinline__ bool visible(const TileMask& tile_mask, int i, int j,
   return query_documents == nullptr || i >= queries || __ldg(query_documents + i) == __ldg(key_documents + j);
 }
 
-/// Returns the ids of documents from a token on; null if there are none.
+/// Returns the document ids starting at a token; null if there are none.
 __device__ __forceinline__ const std::int32_t* documents_at(const TokenMap& map, int b, int token) {
   return map.documents == nullptr ? nullptr : map.documents + std::int64_t{b} * map.tokens + token;
 }
 
-/// What a block that holds queries works on: a tile of one head and sequence.
+/// The work of a block that holds queries: a tile of one head and sequence.
 struct QueryWork {
   int H, G, D, b, g;
   Tile tile;
   std::int64_t row, element;  // of the tile's first query, in [B, H, Tq] and [B, Tq, H, D]
 };
 
-/// Returns the work of this block, the last tiles first, and fill `seen` with the tiles of keys that it sees, to be
-/// read after a barrier. Grid: a block a tile of queries, head and sequence. Call: ForwardCall or BackwardCall.
+/// Returns the work of this block, the last tiles first, and fills `seen` with the tiles of keys that it sees, to be
+/// read after a barrier. Grid: one block for each tile of queries, head, and sequence. Call: ForwardCall or
+/// BackwardCall.
 template <class C, class Call>
 __device__ __forceinline__ QueryWork take_queries(const Call& call, TilesSeen& seen) {
   const int H = static_cast<int>(call.shape.H), G = static_cast<int>(call.shape.G), D = static_cast<int>(call.shape.D);
@@ -100,7 +101,7 @@ __device__ __forceinline__ QueryWork take_queries(const Call& call, TilesSeen& s
   return {H, G, D, b, h / (H / G), tile, row, ((std::int64_t{b} * call.queries.tokens + tile.begin) * H + h) * D};
 }
 
-/// Scores of a call: scale q.k, or softcap tanh(scale q.k / softcap) where Capped.
+/// Scores of a call: scale q.k, or softcap tanh(scale q.k / softcap) if Capped.
 template <bool Capped>
 struct Scores {
   float scale, softcap = 0.0F, inverse = 0.0F;
@@ -110,7 +111,7 @@ struct Scores {
       inverse = static_cast<float>(shape.scale / shape.softcap);
     }
   }
-  /// Returns tanh(scale q.k / softcap) where Capped, else q.k.
+  /// Returns tanh(scale q.k / softcap) if Capped, otherwise q.k.
   __device__ __forceinline__ float bent(float product) const {
     if constexpr (Capped) return tanh_of(product * inverse);
     return product;

@@ -1,5 +1,5 @@
-// Backward of the general path: FlashAttention-2, Algorithm 2, in two kernels that each recompute the scores, one for
-// dk and dv by tiles of keys, one for dq by tiles of queries, so that every sum has one owner.
+// Backward of the general path: FlashAttention-2, Algorithm 2, in two kernels that both recompute the scores, one for
+// dk and dv by tiles of keys, and one for dq by tiles of queries, so that every sum has one owner.
 #include "kernels/cuda/attention/attention_general.cuh"
 
 namespace ringtrain::cuda {
@@ -16,7 +16,7 @@ struct BackwardShared {
   TilesSeen seen;
 };
 
-/// lse and delta of a tile of queries; rows that are not there have seen no key.
+/// lse and delta of a tile of queries; missing rows have seen no key.
 template <class C>
 __device__ __forceinline__ void load_statistics(BackwardShared<C>& shared, const float* lse, const float* delta,
                                                 int count) {
@@ -30,7 +30,8 @@ struct Gradient {
   float p, ds;
 };
 
-/// Returns probability and dS, of the scaled product, of query i and key j of the tiles in shared memory.
+/// Returns the probability and dS, with respect to the scaled product, of query i and key j of the tiles in shared
+/// memory.
 template <class C, bool Capped>
 __device__ __forceinline__ Gradient gradient_of(const BackwardShared<C>& shared, int i, int j, bool seen,
                                                 const Scores<Capped>& scores, int D) {
@@ -51,7 +52,7 @@ __device__ __forceinline__ void add_row(float* to, const float (&sum)[C::element
   }
 }
 
-/// Grid: a block a tile of keys, key/value head and sequence.
+/// Grid: one block for each tile of keys, key/value head, and sequence.
 template <class T, class C, bool Capped>
 __global__ void __launch_bounds__(C::threads, 1) key_kernel(const __grid_constant__ BackwardCall<T> call) {
   BackwardShared<C>& shared = *dynamic_shared<BackwardShared<C>>();
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(C::threads, 1) key_kernel(const __grid_constan
     for (int h = g * group; h < (g + 1) * group; ++h) {
       const std::int64_t q = ((std::int64_t{b} * call.queries.tokens + queries.begin) * H + h) * D;
       const std::int64_t row = (std::int64_t{b} * H + h) * call.queries.tokens + queries.begin;
-      __syncthreads();  // all are done with the queries before
+      __syncthreads();  // all threads are done with the previous queries
       load_rows<C>(shared.q, call.q + q, std::int64_t{H} * D, queries.count, D);
       load_rows<C>(shared.dout, call.dout + q, std::int64_t{H} * D, queries.count, D);
       load_statistics<C>(shared, call.lse + row, call.delta + row, queries.count);
@@ -92,7 +93,7 @@ __global__ void __launch_bounds__(C::threads, 1) key_kernel(const __grid_constan
         shared.p[at.row][query] = gradient.p;
         shared.ds[at.row][query] = gradient.ds;
       }
-      __syncwarp();  // a row is of one warp
+      __syncwarp();  // a row belongs to one warp
       add_weighted<C>(dv, shared.p[at.row], shared.dout, at.sub, D);
       add_weighted<C>(dk, shared.ds[at.row], shared.q, at.sub, D);
     }
@@ -102,7 +103,7 @@ __global__ void __launch_bounds__(C::threads, 1) key_kernel(const __grid_constan
   add_row<C>(call.dv + kv + at.row * std::int64_t{G} * D, dv, 1.0F, at.sub, D);
 }
 
-/// Grid: as take_queries.
+/// Grid: see take_queries.
 template <class T, class C, bool Capped>
 __global__ void __launch_bounds__(C::threads, 1) query_kernel(const __grid_constant__ BackwardCall<T> call) {
   BackwardShared<C>& shared = *dynamic_shared<BackwardShared<C>>();
@@ -120,7 +121,7 @@ __global__ void __launch_bounds__(C::threads, 1) query_kernel(const __grid_const
     const Tile keys = cursor.tile(call.keys, C::tile);
     const TileMask tile_mask = tile_mask_of(call.shape.mask, tile, keys, C::tile, shared.seen.documents, keys);
     const std::int64_t kv = ((std::int64_t{b} * call.keys.tokens + keys.begin) * G + g) * D;
-    __syncthreads();  // all are done with the keys before
+    __syncthreads();  // all threads are done with the previous keys
     load_rows<C>(shared.k, call.k + kv, std::int64_t{G} * D, keys.count, D);
     load_rows<C>(shared.v, call.v + kv, std::int64_t{G} * D, keys.count, D);
     __syncthreads();

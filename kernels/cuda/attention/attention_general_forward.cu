@@ -1,4 +1,4 @@
-// Forward of the general path: FlashAttention-2, Algorithm 1, with a thread's share of a query's row in registers.
+// Forward of the general path: FlashAttention-2, Algorithm 1, with a thread's part of a query's row in registers.
 #include "kernels/cuda/attention/attention_general.cuh"
 
 namespace ringtrain::cuda {
@@ -22,7 +22,7 @@ __device__ __forceinline__ float over_row(float x, Combine&& combine) {
   return x;
 }
 
-/// A thread's share of a query's row, at `row` of [B, H, Tq] and `element` of [B, Tq, H, D].
+/// A thread's part of a query's row, at `row` of [B, H, Tq] and `element` of [B, Tq, H, D].
 template <class C>
 struct RowState {
   float m, l, o[C::elements];
@@ -40,14 +40,14 @@ __device__ __forceinline__ RowState<C> read_state(const ForwardCall<T>& call, st
   return state;
 }
 
-/// Brings a state to the maximum with these scores; p: where the row's probabilities go.
+/// Updates a state to the maximum including these scores; p: receives the row's probabilities.
 template <class C>
 __device__ __forceinline__ void softmax(RowState<C>& state, const float (&s)[C::scores], float* p, int sub) {
   float largest = -INFINITY, sum = 0.0F;
 #pragma unroll
   for (int i = 0; i < C::scores; ++i) largest = fmaxf(largest, s[i]);
   largest = over_row<C>(largest, [](float x, float y) { return fmaxf(x, y); });
-  const float now = fmaxf(state.m, largest), base = now == -INFINITY ? 0.0F : now;  // no key so far: no NaN below
+  const float now = fmaxf(state.m, largest), base = now == -INFINITY ? 0.0F : now;  // no key so far: avoids NaN below
   const float shrink = expf(state.m - base);
 #pragma unroll
   for (int i = 0; i < C::scores; ++i) sum += p[sub + C::per_row * i] = expf(s[i] - base);
@@ -57,7 +57,7 @@ __device__ __forceinline__ void softmax(RowState<C>& state, const float (&s)[C::
   for (int i = 0; i < C::elements; ++i) state.o[i] *= shrink;
 }
 
-/// Writes the state back, or, at the last block, out and lse.
+/// Writes the state back or, after the last block, out and lse.
 template <class T, class C>
 __device__ __forceinline__ void write_state(const ForwardCall<T>& call, const RowState<C>& state, std::int64_t row,
                                             std::int64_t element, int sub) {
@@ -81,7 +81,7 @@ __device__ __forceinline__ void write_state(const ForwardCall<T>& call, const Ro
   }
 }
 
-/// Grid: as take_queries.
+/// Grid: see take_queries.
 template <class T, class C, bool Capped>
 __global__ void __launch_bounds__(C::threads, 1) forward_kernel(const __grid_constant__ ForwardCall<T> call) {
   ForwardShared<C>& shared = *dynamic_shared<ForwardShared<C>>();
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(const __grid_con
       s[i] = seen ? scores.factor() * scores.bent(dot(shared.q[at.row], shared.kv[key], D)) : -INFINITY;
     }
     softmax<C>(state, s, shared.p[at.row], at.sub);
-    __syncthreads();  // all are done with the keys
+    __syncthreads();  // all threads are done with the keys
     load_rows<C>(shared.kv, call.v + kv, std::int64_t{G} * D, keys.count, D);
     __syncthreads();
     add_weighted<C>(state.o, shared.p[at.row], shared.kv, at.sub, D);

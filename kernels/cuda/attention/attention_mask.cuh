@@ -1,15 +1,15 @@
 // Which query sees which key, on the device: the arithmetic of framework/sequence/visibility.h, for tiles of a shard
-// and for pairs within two tiles. All attention kernels, portable and Hopper's, decide by this file.
+// and for pairs within two tiles. All attention kernels, portable and Hopper's, use this file.
 //
-// A tile is a run of at most `size` tokens of one segment, so positions are affine within it. Both sides of the
-// relation "may some query of this tile see some key of that one" follow from the extents of the two tiles alone (first
-// and last position, first and last document), so that a query tile's list of key tiles and a key tile's list of query
-// tiles are the same relation read in two directions: backward's turns count on it. It may name a tile that turns out
-// to be hidden (a window that falls between two keys of a wide stride), never leave out one that is seen.
+// A tile is a run of at most `size` tokens of one segment, so positions are affine within it. The relation "some query
+// of this tile may see some key of that one" follows only from the extents of the two tiles (first and last position,
+// first and last document). So a query tile's list of key tiles and a key tile's list of query tiles are the same
+// relation read in two directions, on which backward's turns rely. The relation may include a tile that turns out to be
+// hidden (a window that falls between two keys of a wide stride), but never omits one that is seen.
 //
-// Positions grow along a shard, hence the tiles of one segment that a tile may see are a range; documents grow too,
-// hence what they allow is a range of tokens. A block finds these ranges once, by a division or two per segment and two
-// warp searches, before it loads anything; no table is made on the host, no argument grows with the length.
+// Positions increase along a shard, so the tiles of one segment that a tile may see are a range; documents do not
+// decrease, so they allow a range of tokens. A block finds these ranges once, with one or two divisions per segment and
+// two warp searches, before it loads anything; no table is made on the host, and no argument grows with the length.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -23,7 +23,7 @@
 
 namespace ringtrain::cuda {
 
-/// As many segments as a kernel argument holds. Layouts make one or two a shard.
+/// As many segments as a kernel argument can hold. Layouts create one or two per shard.
 inline constexpr int max_segments = 16;
 
 /// A shard's tokens as a kernel argument: const __grid_constant__ TokenMap.
@@ -37,7 +37,7 @@ struct TokenMap {
   Run runs[max_segments];
 };
 
-/// Returns the argument for these tokens. Throws if the device's arithmetic does not hold them.
+/// Returns the argument for these tokens. Throws if they exceed the range of the device's arithmetic.
 inline TokenMap token_map(const AttentionTokens& tokens) {
   TokenMap map{};
   map.documents = tokens.documents.empty() ? nullptr : tokens.documents.as<std::int32_t>();
@@ -60,7 +60,7 @@ inline TokenMap token_map(const AttentionTokens& tokens) {
   return map;
 }
 
-/// Tokens [begin, begin + count) of a shard, at positions start, start + stride, ...; the index-th tile of `segment`.
+/// Tokens [begin, begin + count) of a shard, at positions start, start + stride, ...; tile number `index` of `segment`.
 struct Tile {
   std::int64_t start;
   int stride, begin, count, segment, index;
@@ -79,7 +79,7 @@ __host__ __device__ inline int tile_count(const TokenMap& map, int size) {
   return tiles;
 }
 
-/// Returns how many tiles any segments with `tokens` tokens can make.
+/// Returns the largest number of tiles that `tokens` tokens in any segments can form.
 constexpr std::int64_t tile_bound(std::int64_t tokens, int size) {
   return tokens / size + max_segments;
 }
@@ -106,11 +106,11 @@ __host__ __device__ inline Tile tile_at(const TokenMap& map, int size, int numbe
   return tile_of(map, size, segment, number);
 }
 
-/// Returns the first of the n growing documents that is >= value; n if there is none. A search in 33 parts: called by
-/// whole warps.
+/// Returns the first of the n nondecreasing documents that is >= value; n if there is none. Searches in 33 parts;
+/// called by whole warps.
 __device__ inline int first_not_before(const std::int32_t* documents, int n, std::int64_t value) {
   const int lane = static_cast<int>(threadIdx.x % 32);
-  int low = 0, high = n;  // the answer is one of [low, high]
+  int low = 0, high = n;  // the answer is in [low, high]
   while (low < high) {
     const int step = (high - low + 31) / 32, mine = low + lane * step + step - 1;
     const int probe = mine < high ? mine : high - 1;
@@ -123,14 +123,14 @@ __device__ inline int first_not_before(const std::int32_t* documents, int n, std
   return low;
 }
 
-/// What documents allow a tile to see of another shard: tokens [begin, end). one: the tile has one document only, thus
+/// The tokens [begin, end) of another shard that a tile may see by documents. one: the tile has only one document, so
 /// every token of the range has the same.
 struct DocumentRange {
   int begin, end;
   bool one;
 };
 
-/// Returns the range of `other` for a tile of `mine` in sequence b. Called by whole warps; every lane gets the answer.
+/// Returns the range of `other` for a tile of `mine` in sequence b. Called by whole warps; every lane gets the result.
 __device__ inline DocumentRange documents_seen(const TokenMap& mine, const Tile& tile, const TokenMap& other, int b) {
   if (mine.documents == nullptr || other.documents == nullptr) return {0, other.tokens, true};
   const std::int32_t* of_tile = mine.documents + static_cast<std::int64_t>(b) * mine.tokens + tile.begin;
@@ -147,7 +147,7 @@ struct TileRange {
   __host__ __device__ int size() const { return empty() ? 0 : last - first + 1; }
 };
 
-/// Returns the tiles of a segment that hold positions of the interval and tokens of the documents' range, by extent.
+/// Returns the tiles of a segment whose extents contain positions of the interval and tokens of the documents' range.
 __host__ __device__ inline TileRange tiles_seen(const TokenMap& map, int size, int segment,
                                                 const PositionRange& positions, const DocumentRange& documents) {
   constexpr TileRange none{0, -1};
@@ -158,7 +158,7 @@ __host__ __device__ inline TileRange tiles_seen(const TokenMap& map, int size, i
     last /= run.stride;
     first = first > 0 ? (first + run.stride - 1) / run.stride : 0;
   }
-  // What documents allow, cut at tiles, not at tokens: see the file's head.
+  // The documents' range is cut at tiles, not at tokens: see the top of this file.
   if (documents.begin - run.begin > first) first = documents.begin - run.begin;
   if (documents.end - 1 - run.begin < last) last = documents.end - 1 - run.begin;
   if (first >= run.count || last < 0) return none;
@@ -167,14 +167,14 @@ __host__ __device__ inline TileRange tiles_seen(const TokenMap& map, int size, i
   return {static_cast<int>(first) / size, static_cast<int>(last) / size};
 }
 
-/// What a tile may see of another shard, in shared memory: found once by one warp, read by all.
+/// The tiles of another shard that a tile may see, in shared memory: found once by one warp, read by all.
 struct TilesSeen {
   DocumentRange documents;
   TileRange ranges[max_segments];
 };
 
-/// Fills `seen` for a tile of `mine` in sequence b, which may see `positions` of `other`. Called by one whole warp;
-/// others read it after a barrier.
+/// Fills `seen` for a tile of `mine` in sequence b, which may see `positions` of `other`. Called by one whole warp; the
+/// other warps read it after a barrier.
 __device__ inline void find_tiles(TilesSeen& seen, const TokenMap& mine, const Tile& tile, const TokenMap& other,
                                   int size, const PositionRange& positions, int b) {
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -183,16 +183,16 @@ __device__ inline void find_tiles(TilesSeen& seen, const TokenMap& mine, const T
   if (lane < other.segments) seen.ranges[lane] = tiles_seen(other, size, lane, positions, documents);
 }
 
-/// Visits tiles that were found, from the last downwards. Two registers.
+/// Visits the tiles that were found, from the last downwards. It takes two registers.
 struct TileCursor {
   int segment, index;
 
-  /// Returns a cursor before the last tile. map: of the shard whose tiles they are.
+  /// Returns a cursor before the last tile. map: of the shard that has the tiles.
   __host__ __device__ static TileCursor before_last(const TokenMap& map, const TilesSeen& seen) {
     const int segment = map.segments - 1;
     return {segment, segment < 0 ? 0 : seen.ranges[segment].last + 1};
   }
-  /// Moves to the next tile down; false if there is none.
+  /// Moves to the next lower tile; returns false if there is none.
   __host__ __device__ bool next(const TilesSeen& seen) {
     if (segment < 0) return false;
     --index;
@@ -205,14 +205,15 @@ struct TileCursor {
   __host__ __device__ Tile tile(const TokenMap& map, int size) const { return tile_of(map, size, segment, index); }
 };
 
-/// Visits the steps of a tile of keys: from the last tile of queries downwards, and at each of them every query head of
-/// the group. Heads come within tiles because blocks add to dq in turns: all blocks of a group then go down the queries
-/// together. With tiles within heads, each would wait at every change of head for the longest walk through that head.
+/// Visits the steps of a tile of keys: the tiles of queries from the last downwards, and for each of them every query
+/// head of the group. The heads are the inner loop because blocks add to dq in turns: all blocks of a group then go
+/// down the queries together. If tiles were the inner loop, each block would wait at every change of head for the
+/// longest pass through that head.
 struct GroupCursor {
   TileCursor queries;
   int head;  // in the group
 
-  /// Moves to the next step; false if there is none. heads: of the group.
+  /// Moves to the next step; returns false if there is none. heads: of the group.
   __host__ __device__ bool next(const TilesSeen& seen, int heads) {
     if (++head < heads) return true;
     head = 0;
@@ -220,8 +221,8 @@ struct GroupCursor {
   }
 };
 
-/// The pairs (i, j) of a tile of queries and a tile of keys. all: every one is visible, whatever i is and for j below
-/// the key tile's size; else ask is_visible(), and compare the two documents if there are any.
+/// The pairs (i, j) of a tile of queries and a tile of keys. all: every pair is visible, for any i and for j below the
+/// key tile's size; otherwise call is_visible(), and compare the two documents if there are any.
 struct TileMask {
   int low, high, query_stride, key_stride, keys;
   bool all;
@@ -238,7 +239,7 @@ __host__ __device__ inline int clamped(std::int64_t x) {
 }
 
 /// Returns the mask of two tiles. key_tile: the full size of a tile of keys. documents: the range that was found for
-/// one of the two, `ranged` being the other, of which it holds tokens.
+/// one of the two tiles; `ranged` is the other one, which has tokens of that range.
 __host__ __device__ inline TileMask tile_mask_of(const AttentionMask& mask, const Tile& queries, const Tile& keys,
                                                  int key_tile, const DocumentRange& documents, const Tile& ranged) {
   const bool all = tile_visibility(mask, queries.positions(), keys.positions()) == TileVisibility::all &&

@@ -1,12 +1,12 @@
 // Attention backward on tensor cores, sm_80 and newer, bfloat16, heads of 64 and 128. FlashAttention-2, Algorithm 2: a
-// block holds a tile of keys of one key/value head, 16 a warp, and walks the query tiles that see them, from the last
-// downwards, for every query head of the group in turn. So dk and dv have one owner, who sums them in registers and
-// adds them once to global memory; dq is added to by every block that a query tile sees, by atomics
-// (dq_semaphore.cuh: in a fixed order, where the call is deterministic).
+// block holds a tile of keys of one key/value head, 16 per warp, and goes through the query tiles that see them, from
+// the last downwards, for every query head of the group in turn. So dk and dv have one owner, which sums them in
+// registers and adds them once to global memory. Every block that a query tile sees adds to its dq with atomics (in a
+// fixed order if the call is deterministic: dq_semaphore.cuh).
 //
-// Scores are computed transposed, keys by queries: then the probabilities and dS that a warp has in registers are
-// already the left operand of its dv and dk, and only dS goes through shared memory, for dq, which sums over all keys.
-// Queries and dout of the next step are copied while this one is computed.
+// Scores are computed transposed, keys by queries. So the probabilities and dS in a warp's registers are already the
+// left operands of its dv and dk, and only dS goes through shared memory, for dq, which sums over all keys. Queries and
+// dout of the next step are copied while this one is computed.
 #include <cmath>
 
 #include "kernels/cuda/attention/attention_calls.cuh"
@@ -27,12 +27,12 @@ struct Cut {
   static constexpr bool Capped = Capped_;
   static constexpr int D = D_, key_tile = KeyTile, query_tile = QueryTile;
   static constexpr int warps = KeyTile / 16, threads = 32 * warps;
-  // dq of a query tile: a warp takes 16 queries and dq_columns of D.
+  // For dq of a query tile, a warp takes 16 queries and dq_columns of D.
   static constexpr int dq_rows = QueryTile / 16, dq_columns = D / (warps / dq_rows);
   static_assert(warps % dq_rows == 0 && dq_columns % 16 == 0 && threads >= 2 * QueryTile);
 };
 
-/// What a block works on, in shared memory: registers are for the sums.
+/// The work of a block, in shared memory, because the registers are needed for the sums.
 struct Work {
   TilesSeen seen;  // of the queries
   Tile tile;       // of keys
@@ -41,7 +41,7 @@ struct Work {
   std::int64_t kv_begin;                                // of the tile's first key in [B, Tk, G, D]
   const std::int32_t *query_documents, *key_documents;  // of the sequence's first token, of the tile's; or null
   float scale;                                          // of products
-  float inner, outer;                                   // of them within a softcap's tanh, and of that
+  float inner, outer;                                   // of products within a softcap's tanh, and of the tanh
 };
 
 template <class C>
@@ -53,7 +53,7 @@ struct Shared {
   Work work;
 };
 
-/// Fills `work`. work_index: which of the key tiles, heads and sequences; those of the first keys come first.
+/// Fills `work`. work_index: selects the key tile, head, and sequence; those of the first keys come first.
 template <class C>
 __device__ __forceinline__ void take_work(Work& work, const BackwardCall<bf16>& call, int work_index, int lane) {
   const int B = static_cast<int>(call.shape.B), G = static_cast<int>(call.shape.G);
@@ -90,7 +90,7 @@ __device__ __forceinline__ QueryPlace place_of(const BackwardCall<bf16>& call, c
   return {(work.b * H + h) * T + queries.begin, ((work.b * T + queries.begin) * H + h) * C::D};
 }
 
-/// Starts copying queries and dout of a step, and returns this thread's lse or delta of it.
+/// Starts copying queries and dout of a step, and returns this thread's lse or delta of the step.
 template <class C>
 __device__ __forceinline__ float fetch(Shared<C>& shared, const BackwardCall<bf16>& call, const GroupCursor& step,
                                        int stage) {
@@ -102,7 +102,7 @@ __device__ __forceinline__ float fetch(Shared<C>& shared, const BackwardCall<bf1
   const int thread = static_cast<int>(threadIdx.x), row = thread % C::query_tile;
   const bool there = row < queries.count;
   if (thread < C::query_tile) {
-    // Rows that are not there or have seen no key: an infinite lse makes every probability 0.
+    // Rows that are missing or have seen no key: an infinite lse makes every probability 0.
     const float lse = there ? __ldg(call.lse + at.row + row) : -INFINITY;
     return lse == -INFINITY ? INFINITY : lse * log2_e;
   }
@@ -114,7 +114,7 @@ __device__ __forceinline__ void store_rows(Shared<C>& shared, float value, int s
   if (threadIdx.x < 2 * C::query_tile) shared.rows[stage][threadIdx.x] = value;
 }
 
-/// s[16 keys of this warp, query_tile] = keys queries^T, of tiles [key_tile, D] and [query_tile, D].
+/// s[16 keys of this warp, query_tile] = keys queries^T, for tiles [key_tile, D] and [query_tile, D].
 template <class C>
 __device__ __forceinline__ void multiply_transposed(float (&s)[C::query_tile / 8][4], const bf16* keys,
                                                     const bf16* queries, int warp, int lane) {
@@ -158,7 +158,7 @@ __device__ __forceinline__ void pack(std::uint32_t (&p)[C::query_tile / 16][4],
 template <class C>
 using ScoreTile = float[C::query_tile / 8][4];
 
-/// Products become tanh(inner s), which the softcap scales; slopes: the derivatives of tanh.
+/// Turns products into tanh(inner s), which the softcap scales; slopes: the derivatives of tanh.
 template <class C>
 __device__ __forceinline__ void cap_scores(ScoreTile<C>& s, ScoreTile<C>& slopes, float inner) {
 #pragma unroll
@@ -180,7 +180,7 @@ __device__ __forceinline__ void multiply_by(ScoreTile<C>& p, const ScoreTile<C>&
   }
 }
 
-/// Scores become probabilities; those of pairs that are not visible, 0.
+/// Turns scores into probabilities; 0 for pairs that are not visible.
 template <class C>
 __device__ __forceinline__ void probabilities(float (&s)[C::query_tile / 8][4], const float* lse, const Work& work,
                                               const Tile& queries, const AttentionMask& mask, int warp, int lane) {
@@ -218,7 +218,7 @@ __device__ __forceinline__ void probabilities(float (&s)[C::query_tile / 8][4], 
   }
 }
 
-/// p becomes dS = p (dp - delta).
+/// Turns p into dS = p (dp - delta).
 template <class C>
 __device__ __forceinline__ void score_gradients(float (&p)[C::query_tile / 8][4],
                                                 const float (&dp)[C::query_tile / 8][4], const float* delta, int lane) {
@@ -230,7 +230,7 @@ __device__ __forceinline__ void score_gradients(float (&p)[C::query_tile / 8][4]
   }
 }
 
-/// The packed dS of this warp's keys to the tile in shared memory.
+/// Stores the packed dS of this warp's keys in the tile in shared memory.
 template <class C>
 __device__ __forceinline__ void store_score_gradients(bf16* ds, const std::uint32_t (&p)[C::query_tile / 16][4],
                                                       int warp, int lane) {
@@ -282,7 +282,7 @@ __device__ __forceinline__ void add_dq(float* to, std::int64_t stride, const flo
   }
 }
 
-/// Adds a warp's sum, times factor, to dk or dv, of which no other block holds these rows.
+/// Adds a warp's sum, times factor, to dk or dv; no other block has these rows.
 template <class C>
 __device__ __forceinline__ void add_to_tile(float* to, std::int64_t stride, const float (&sum)[C::D / 8][4], int keys,
                                             float factor, int warp, int lane) {
@@ -300,7 +300,7 @@ __device__ __forceinline__ void add_to_tile(float* to, std::int64_t stride, cons
   }
 }
 
-/// Adds a step's queries to dk and dv, and leaves dS in shared memory.
+/// Adds a step's queries to dk and dv, and stores dS in shared memory.
 template <class C>
 __device__ __forceinline__ void compute_step(Shared<C>& shared, const BackwardCall<bf16>& call, const Tile& queries,
                                              int stage, float (&dk)[C::D / 8][4], float (&dv)[C::D / 8][4], int warp,
@@ -323,8 +323,8 @@ __device__ __forceinline__ void compute_step(Shared<C>& shared, const BackwardCa
   add_product<C>(dk, packed_p, shared.q[stage], lane);
 }
 
-/// Passes on the turn of the step before, if there is one, and waits for that of this step, which it returns. A barrier
-/// follows, then the block adds to dq.
+/// Passes on the turn of the previous step, if there is one, and waits for that of this step, which it returns. After a
+/// barrier, the block then adds to dq.
 template <class C>
 __device__ __forceinline__ int* next_turn(const DqSemaphore& semaphore, int* before, const Work& work, std::int64_t h,
                                           std::int64_t H, const Tile& queries) {
@@ -339,7 +339,7 @@ __device__ __forceinline__ int* next_turn(const DqSemaphore& semaphore, int* bef
   return turn;
 }
 
-/// Grid: a block a tile of keys, key/value head and sequence.
+/// Grid: one block for each tile of keys, key/value head, and sequence.
 template <class C, bool Ordered>
 __global__ void __launch_bounds__(C::threads, 1)
     backward_kernel(const __grid_constant__ BackwardCall<bf16> call, const DqSemaphore semaphore) {
@@ -367,12 +367,12 @@ __global__ void __launch_bounds__(C::threads, 1)
   cp_async_commit();
 
   float dk[C::D / 8][4] = {}, dv[C::D / 8][4] = {};
-  int* turn = nullptr;  // that this block holds, of the step before
+  int* turn = nullptr;  // held by this block, from the previous step
   int stage = 0;
   for (bool more = true; more; stage ^= 1) {
     forget(lane);
     cp_async_wait<0>();
-    __syncthreads();  // this step's queries are there; all are done with the ones before
+    __syncthreads();  // this step's queries have arrived; all threads are done with the previous ones
     GroupCursor next = step;
     more = next.next(work.seen, group);
     float next_row = 0.0F;
@@ -382,7 +382,8 @@ __global__ void __launch_bounds__(C::threads, 1)
     compute_step<C>(shared, call, queries, stage, dk, dv, warp, lane);
     store_rows<C>(shared, next_row, stage ^ 1);
 
-    // The turn of the step before is passed only here, when what it added has long arrived and the fence costs nothing.
+    // The turn of the previous step is passed on only here, after its additions have arrived, when the fence costs
+    // nothing.
     if (Ordered && turn != nullptr) __threadfence();
     __syncthreads();  // dS is complete
     if constexpr (Ordered) {
@@ -422,7 +423,7 @@ using Cut64 = Cut<64, 128, 64, Capped>;
 template <bool Capped>
 using Cut128 = Cut<128, 128, 64, Capped>;  // 146 KiB: A100
 template <bool Capped>
-using SmallCut128 = Cut<128, 64, 32, Capped>;  // 69 KiB: the others
+using SmallCut128 = Cut<128, 64, 32, Capped>;  // 69 KiB: other chips
 static_assert(sizeof(Shared<Cut64<false>>) <= 99 << 10 && sizeof(Shared<SmallCut128<false>>) <= 99 << 10);
 
 template <bool Capped>

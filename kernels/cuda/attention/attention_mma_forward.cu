@@ -1,11 +1,11 @@
 // Attention forward on tensor cores, sm_80 and newer, bfloat16, heads of 64 and 128. FlashAttention-2, Algorithm 1: a
-// block of 4 warps holds 128 queries of one head, 32 a warp, and walks the tiles of 64 keys that they may see, from the
-// last downwards. Scores, probabilities and the output stay in registers; the softmax is in base 2, the scale folded
-// into its exponent.
+// block of 4 warps holds 128 queries of one head, 32 per warp, and goes through the tiles of 64 keys that they may see,
+// from the last downwards. Scores, probabilities, and the output stay in registers; the softmax is in base 2, with the
+// scale folded into its exponent.
 //
-// Keys and values alternate in a ring of three tiles in shared memory: while one is multiplied the next has landed and
-// the one after it is on its way. One barrier a tile makes its copies visible and says that the slot of the tile before
-// is free. 80 KiB for heads of 128, two blocks a multiprocessor; 40 KiB for 64.
+// Keys and values alternate in a ring of three tiles in shared memory: while one is multiplied, the next has arrived
+// and the one after it is in transit. One barrier per tile makes its copies visible and signals that the slot of the
+// previous tile is free. 80 KiB for heads of 128, two blocks per multiprocessor; 40 KiB for 64.
 #include <cmath>
 
 #include "kernels/cuda/attention/attention_calls.cuh"
@@ -18,10 +18,10 @@ namespace ringtrain::cuda {
 namespace {
 
 constexpr int query_tile = 128, key_tile = 64, threads = 128, slots = 3;
-constexpr int warp_rows = 32, row_tiles = warp_rows / 16;  // of a warp: two products on top of each other
+constexpr int warp_rows = 32, row_tiles = warp_rows / 16;  // of a warp: two products, one above the other
 constexpr float log2_e = 1.4426950408889634F, ln_2 = 0.6931471805599453F;
 
-/// What a block works on, in shared memory: registers are for the state.
+/// The work of a block, in shared memory, because the registers are needed for the state.
 struct Work {
   TilesSeen seen;
   Tile tile;                                            // of queries
@@ -38,7 +38,7 @@ constexpr std::size_t shared_bytes = (query_tile + slots * key_tile) * D * sizeo
 using Scores = float[row_tiles][key_tile / 8][4];
 using Probabilities = std::uint32_t[row_tiles][key_tile / 16][4];  // as the a of the next product
 
-/// A warp's share of the running state: rows lane / 4 + 8 * half of each row tile. m is in units of log2; l is summed
+/// A warp's part of the running state: rows lane / 4 + 8 * half of each row tile. m is in units of log2; l is summed
 /// over the four lanes of a row only at the end.
 template <int D>
 struct WarpState {
@@ -46,7 +46,7 @@ struct WarpState {
   float m[row_tiles][2], l[row_tiles][2];
 };
 
-/// Rows of a warp: the offset in the query tile of this lane's row.
+/// Returns the offset in the query tile of this lane's row.
 __device__ __forceinline__ int row_of(int warp, int tile, int half, int lane) {
   return warp * warp_rows + tile * 16 + half * 8 + lane / 4;
 }
@@ -96,7 +96,7 @@ __device__ __forceinline__ void multiply_scores(Scores& s, const bf16* q, const 
   }
 }
 
-/// Products become tanh(inner s), which the softcap scales.
+/// Turns products into tanh(inner s), which the softcap scales.
 __device__ __forceinline__ void cap_scores(Scores& s, float inner) {
 #pragma unroll
   for (int r = 0; r < row_tiles; ++r) {
@@ -108,7 +108,7 @@ __device__ __forceinline__ void cap_scores(Scores& s, float inner) {
   }
 }
 
-/// Scores of pairs whose positions hide them become -infinity.
+/// Sets the scores of pairs that are hidden by their positions to -infinity.
 __device__ __forceinline__ void mask_scores(Scores& s, const TileMask& tile_mask, int warp, int lane) {
 #pragma unroll
   for (int n = 0; n < key_tile / 8; ++n) {
@@ -122,7 +122,7 @@ __device__ __forceinline__ void mask_scores(Scores& s, const TileMask& tile_mask
   }
 }
 
-/// The same for pairs of two documents. The pointers are those of the tiles' first tokens.
+/// The same for pairs in two documents. The pointers are those of the tiles' first tokens.
 __device__ __forceinline__ void mask_other_documents(Scores& s, const std::int32_t* query_documents, int queries,
                                                      const std::int32_t* key_documents, int keys, int warp, int lane) {
   std::int32_t mine[row_tiles][2];
@@ -146,7 +146,7 @@ __device__ __forceinline__ void mask_other_documents(Scores& s, const std::int32
   }
 }
 
-/// p: probabilities of the scores under the new maximum, to which o and l are brought. scale: to units of log2.
+/// p: probabilities of the scores under the new maximum; o and l are rescaled to it. scale: to units of log2.
 template <int D>
 __device__ __forceinline__ void softmax(Probabilities& p, const Scores& s, WarpState<D>& state, float scale) {
 #pragma unroll
@@ -194,7 +194,7 @@ __device__ __forceinline__ void multiply_values(WarpState<D>& state, const Proba
   }
 }
 
-/// Writes the state back, or, at the last block, out and lse. staging: this warp's rows of shared memory.
+/// Writes the state back or, after the last block, out and lse. staging: this warp's rows of shared memory.
 template <int D>
 __device__ __forceinline__ void store_state(WarpState<D>& state, const ForwardCall<bf16>& call, const Work& work,
                                             bf16* staging, int warp, int lane) {
@@ -243,8 +243,8 @@ __device__ __forceinline__ void store_state(WarpState<D>& state, const ForwardCa
   }
 }
 
-/// Fills `work` for this block. Grid: a block a tile of queries, head and sequence; the last tiles, which under a
-/// causal mask see most, come first. By one warp.
+/// Fills `work` for this block. Grid: one block for each tile of queries, head, and sequence; the last tiles, which see
+/// most under a causal mask, come first. Called by one warp.
 template <int D, bool Capped>
 __device__ __forceinline__ void take_work(Work& work, const ForwardCall<bf16>& call, int lane) {
   const int H = static_cast<int>(call.shape.H), B = static_cast<int>(call.shape.B), G = static_cast<int>(call.shape.G);
@@ -299,7 +299,7 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const __grid_consta
   while (more) {
     forget(lane);
     cp_async_wait<1>();
-    __syncthreads();  // the keys are there; all are done with the values before them
+    __syncthreads();  // the keys have arrived; all threads are done with the previous values
     TileCursor next = cursor;
     const bool another = next.next(work.seen);
     if (another) copy(call.k, next, 2);
@@ -321,7 +321,7 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const __grid_consta
     slot = (slot + 1) % slots;
 
     cp_async_wait<1>();
-    __syncthreads();  // the values are there; all are done with the keys
+    __syncthreads();  // the values have arrived; all threads are done with the keys
     if (another) copy(call.v, next, 2);
     cp_async_commit();
     multiply_values<D>(state, p, ring + slot * key_tile * D, lane);

@@ -1,4 +1,5 @@
-// Attention sinks on the GPU: one pass that finishes rows, and sums over rows by head. A warp takes a row of a head.
+// Attention sinks on the GPU: one pass that finishes rows, and sums over rows by head. A warp processes a row of a
+// head.
 #include <cmath>
 
 #include "kernels/cuda/column_sums.cuh"
@@ -23,7 +24,7 @@ __global__ void __launch_bounds__(threads)
   for (int d = lane; d < D; d += 32) {
     store(out + head * D + d, rounded<T>(Pack<float, 1>{{o[head * D + d] * factor}}));
   }
-  __syncwarp();  // all have read m, whose memory lse may be
+  __syncwarp();  // all lanes have read m; lse may be its memory
   if (lane == 0) lse[row] = largest + logf(sum);
 }
 

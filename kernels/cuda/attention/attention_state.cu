@@ -1,5 +1,5 @@
-// The passes over attention's state alone: finalisation, and backward's delta. They move memory: 16 bytes a thread and
-// access where a head's elements allow.
+// The passes that only touch attention's state: finalization, and backward's delta. They move memory: 16 bytes per
+// thread and access if a head's elements allow it.
 #include <cmath>
 
 #include "kernels/cuda/cuda_kernels.h"
@@ -11,7 +11,7 @@ namespace ringtrain::cuda {
 namespace {
 
 constexpr int threads = 256;
-constexpr std::int64_t max_blocks = 1 << 16;  // of a kernel whose threads go round
+constexpr std::int64_t max_blocks = 1 << 16;  // of a kernel with a grid-stride loop
 
 dim3 grid_for(std::int64_t items) {
   const std::int64_t blocks = (items + threads - 1) / threads;
@@ -41,13 +41,13 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// Eight lanes a row of D elements, in packs of W.
+/// Eight lanes process a row of D elements, in packs of W.
 template <class T, int W>
 __global__ void __launch_bounds__(threads)
     delta_kernel(float* delta, const T* dout, const T* out, std::int64_t rows, std::int64_t tokens, int H, int packs) {
   constexpr int lanes = 8;
   const int lane = static_cast<int>(threadIdx.x) % lanes;
-  // Whole warps stay in the loop: what is beyond the last row adds nothing and is not stored.
+  // Whole warps stay in the loop: lanes beyond the last row add nothing and store nothing.
   for (std::int64_t first = first_item() / 32 * (32 / lanes); first < rows; first += item_stride() / lanes) {
     const std::int64_t head = first + static_cast<int>(threadIdx.x) % 32 / lanes;
     float sum = 0.0F;

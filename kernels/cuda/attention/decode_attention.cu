@@ -1,6 +1,7 @@
-// Attention of one query over a cache on the GPU, after "Flash-Decoding" (kernels/decode_attention.h). A block takes a
-// piece of the keys and the query heads that share one key/value head, so keys and values come from memory once: what
-// such a step costs. A second launch adds the pieces up, a block a head. Every sum has one order.
+// Attention of one query over a cache on the GPU, after "Flash-Decoding" (kernels/decode_attention.h). A block
+// processes a piece of the keys and the query heads that share one key/value head, so keys and values are read from
+// memory once, which is the main cost of such a step. A second launch combines the pieces, one block per head. Every
+// sum has a fixed order.
 #include <cmath>
 
 #include "kernels/cuda/cuda_kernels.h"
@@ -17,12 +18,12 @@ constexpr int threads = 128, warps = threads / 32;
 constexpr int lanes_of_key = 8, keys_at_once = threads / lanes_of_key;
 constexpr int combine_threads = 256, combine_warps = combine_threads / 32;
 
-/// Of all pieces and heads: o [pieces, H, D], m and l [pieces, H].
+/// For all pieces and heads: o [pieces, H, D], m and l [pieces, H].
 struct PieceStates {
   float *o, *m, *l;
 };
 
-/// What a call reads, and its sizes. Heads from one multiple of H / G to the next share a key/value head.
+/// The inputs of a call, and its sizes. Heads from one multiple of H / G to the next share a key/value head.
 template <class T>
 struct DecodeCall {
   const T *q, *k, *v;  // [H, D], [keys, G, D] twice
@@ -31,8 +32,8 @@ struct DecodeCall {
   float scale, softcap;
 };
 
-/// How the threads of a block share columns and keys of the values: each has packs of W columns, and every `groups`th
-/// key.
+/// How the threads of a block share columns and keys of the values: each has packs of W columns, and one of every
+/// `groups` keys.
 struct ValueShares {
   int packs, columns, groups;
   __host__ __device__ ValueShares(int D, int W)
@@ -71,7 +72,8 @@ __device__ __forceinline__ void score_piece(float* const scores, const float* co
   }
 }
 
-/// Scores become weights against the largest of their head, which goes to m, and their sum to l. A warp has a head.
+/// Turns scores into weights relative to the largest of their head, which goes to m, and their sum to l. One warp per
+/// head.
 template <int Heads>
 __device__ __forceinline__ void weigh_piece(float* const scores, float* const m, float* const l) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -138,7 +140,7 @@ __global__ void __launch_bounds__(threads) decode_piece_kernel(const PieceStates
   }
 }
 
-/// The state of a head, from those of all pieces. One block a head.
+/// Combines the states of all pieces of a head. One block per head.
 __global__ void __launch_bounds__(combine_threads)
     combine_pieces_kernel(const PieceStates into, const PieceStates from, const std::int64_t pieces, const int H,
                           const int D) {
@@ -160,7 +162,7 @@ __global__ void __launch_bounds__(combine_threads)
     into.m[head] = largest;
     into.l[head] = sum;
   }
-  // Columns in rounds of at most a block; where there are fewer, groups of threads share the pieces.
+  // Processes columns in rounds of at most a block; if there are fewer, groups of threads share the pieces.
   const int columns = min(D, combine_threads), groups = combine_threads / columns;
   const int group = thread / columns;
   for (int begin = 0; begin < D; begin += columns) {
@@ -182,12 +184,12 @@ __global__ void __launch_bounds__(combine_threads)
   }
 }
 
-/// `into` becomes the state of both. A state without keys has l = 0.
+/// Sets `into` to the state of both. A state without keys has l = 0.
 __global__ void __launch_bounds__(combine_threads)
     combine_states_kernel(const PieceStates into, const PieceStates other, const int D) {
   const int head = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
   const float own_m = into.m[head], own_l = into.l[head], other_m = other.m[head], other_l = other.l[head];
-  __syncthreads();  // all have read what thread 0 overwrites
+  __syncthreads();  // all threads have read what thread 0 overwrites
   if (other_l == 0.0F) return;
   const float largest = own_l == 0.0F ? other_m : fmaxf(own_m, other_m);
   const float own = own_l == 0.0F ? 0.0F : expf(own_m - largest), others = expf(other_m - largest);
@@ -204,8 +206,8 @@ PieceStates pointers_of(const AttentionState& state) {
   return {state.o.as<float>(), state.m.as<float>(), state.l.as<float>()};
 }
 
-/// Calls body.template operator()<W, Heads>(): packs of 16 bytes where rows and pointers allow them, and as many heads
-/// of a block as divide those that share a key/value head.
+/// Calls body.template operator()<W, Heads>(): packs of 16 bytes if rows and pointers allow them, and as many heads per
+/// block as divide those that share a key/value head.
 template <class T, class Body>
 void with_sizes(bool whole, std::int64_t heads, Body&& body) {
   with_packs<pack_width<T>>(whole, [&]<int W>() {

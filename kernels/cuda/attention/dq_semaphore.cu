@@ -4,7 +4,7 @@ namespace ringtrain::cuda {
 
 namespace {
 
-/// A warp a (sequence, query tile).
+/// One warp for each (sequence, query tile).
 __global__ void prepare_kernel(const DqSemaphore semaphore, const AttentionMask mask, const int B, const int H,
                                const __grid_constant__ TokenMap queries, const __grid_constant__ TokenMap keys,
                                const int query_tile, const int key_tile) {

@@ -1,17 +1,17 @@
-// Deterministic dq: an ordered semaphore. Blocks that add to one tile of dq take turns, in the order of their key
+// Deterministic dq: an ordered semaphore. Blocks that add to the same tile of dq take turns, in the order of their key
 // tiles.
 //
-// A block owns a tile of keys of one head and walks the query tiles that see it; each gives a share of that tile's dq.
-// The shares are added by atomics in both modes. In the deterministic one a block adds only when its turn has come:
-// when as many blocks have added as there are key tiles before its own that the query tile may see. That number, its
-// rank, is a base per (sequence, query tile, key segment), which a small kernel finds beforehand, plus the key tile's
-// index.
+// A block owns a tile of keys of one head and goes through the query tiles that see it; each yields a share of that
+// tile's dq. The shares are added with atomics in both modes. In the deterministic mode, a block adds only when it is
+// its turn: when the number of blocks that have added is the number of key tiles before its own that the query tile may
+// see. That number, its rank, is the key tile's index plus a base per (sequence, query tile, key segment), which a
+// small kernel computes beforehand.
 //
-// No block waits for one that may never run: blocks take a work index when they start, which says which key tile is
-// theirs, and the order follows the indices. So a block waits only for such as have started before it, and the first
-// waits for none. Walking query tiles from the last downwards keeps the waiting short: under a causal mask all key
-// tiles' walks begin at the same query tile, and those with the longest way to go have the first work indices, so
-// blocks add in the order in which the walks reach a tile anyhow.
+// No block waits for a block that may never run: when a block starts, it takes a work index, which determines its key
+// tile, and the order of turns follows the indices. So a block waits only for blocks that started before it, and the
+// first waits for none. Going through query tiles from the last downwards keeps the waits short: under a causal mask,
+// all key tiles' passes begin at the same query tile, and those with the longest passes have the first work indices, so
+// blocks add in the order in which the passes reach a tile anyway.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@
 
 namespace ringtrain::cuda {
 
-/// In a call's workspace.
+/// The semaphore in a call's workspace.
 struct DqSemaphore {
   int* next_work;  // the next work index
   int* added;      // [B, H, query tiles]: how many blocks have added
@@ -31,7 +31,7 @@ struct DqSemaphore {
   int per_head;    // tile_bound of the queries
 };
 
-/// Returns a number for a tile that no other tile of its shard has, below tile_bound(tokens, size).
+/// Returns a number for a tile that is unique in its shard and below tile_bound(tokens, size).
 __host__ __device__ inline int slot_of(const Tile& tile, int size) {
   return tile.begin / size + tile.segment;
 }
@@ -41,18 +41,19 @@ inline std::size_t semaphore_bytes(const AttentionShape& shape, std::int64_t Tq,
   return static_cast<std::size_t>(1 + tiles * (shape.H + max_segments)) * sizeof(int);
 }
 
-/// Returns the semaphore of a call in `workspace`, which holds semaphore_bytes.
+/// Returns the semaphore of a call in `workspace`, which has semaphore_bytes.
 inline DqSemaphore semaphore_in(void* workspace, const AttentionShape& shape, std::int64_t Tq, int query_tile) {
   const std::int64_t per_head = tile_bound(Tq, query_tile);
   int* const next_work = static_cast<int*>(workspace);
   return {next_work, next_work + 1, next_work + 1 + shape.B * shape.H * per_head, static_cast<int>(per_head)};
 }
 
-/// Prepares the semaphore for a call: no work index taken, no block has added, bases by the masks and the tokens.
+/// Prepares the semaphore for a call: no work index is taken, no block has added, and the bases follow from the mask
+/// and the tokens.
 void prepare_semaphore(Context& context, const DqSemaphore& semaphore, const AttentionShape& shape,
                        const TokenMap& queries, const TokenMap& keys, int query_tile, int key_tile);
 
-/// Returns the next work index. By one thread of a block, once.
+/// Returns the next work index. Called by one thread of a block, once.
 __device__ inline int take_work_index(const DqSemaphore& semaphore) {
   return atomicAdd(semaphore.next_work, 1);
 }
@@ -66,7 +67,7 @@ __device__ inline int rank_of(const DqSemaphore& semaphore, int b, int query_slo
   return __ldg(semaphore.bases + tile * max_segments + keys.segment) + keys.index;
 }
 
-/// Returns when `rank` blocks have added. By one thread; a barrier follows, then the block adds.
+/// Waits until `rank` blocks have added. Called by one thread; after a barrier, the block then adds.
 __device__ inline void semaphore_acquire(const int* turn, int rank, [[maybe_unused]] const WaitNames& names) {
 #if defined(RINGTRAIN_BOUNDED_WAITS)
   wait_within_bounds(
@@ -79,13 +80,13 @@ __device__ inline void semaphore_acquire(const int* turn, int rank, [[maybe_unus
         return VainWait{names, "blocks before it", "blocks that have added", rank, load_acquire(turn)};
       });
 #elif defined(RINGTRAIN_CUDA_EMULATED)
-  if (load_acquire(turn) != rank) __trap();  // blocks run one after another there: what has not come never will
+  if (load_acquire(turn) != rank) __trap();  // blocks run one after another there: a turn that has not come never will
 #else
   while (load_acquire(turn) != rank) {
   }
 #endif
 }
-/// Lets the next block add. By one thread, after a __threadfence of all that have added and a barrier.
+/// Lets the next block add. Called by one thread, after a __threadfence of all threads that have added and a barrier.
 __device__ inline void semaphore_release(int* turn) {
   add_release(turn, 1);
 }

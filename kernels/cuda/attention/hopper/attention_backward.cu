@@ -1,15 +1,15 @@
-// Attention backward for Hopper. A block takes a tile of 128 keys, whose dk and dv it alone adds up, in registers, over
-// the query heads of the group and the tiles of queries that see it. Two warpgroups compute, each with 64 of the keys;
-// of a third, one warp loads and two add dq to global memory. Queries come in tiles of 64 (D = 128) or 128 (D = 64),
-// with dout, lse and delta, through a pipeline of two stages.
+// Attention backward for Hopper. A block takes a tile of 128 keys. Only this block adds up their dk and dv, in
+// registers, over the query heads of the group and the tiles of queries that see the keys. Two warpgroups compute, each
+// with 64 of the keys; of a third one, one warp loads and two add dq to global memory. Queries come in tiles of 64 (D =
+// 128) or 128 (D = 64), with dout, lse, and delta, through a pipeline of two stages.
 //
-// A step computes the transposed scores, keys by queries, so that P and dS are first operands of dV += P^T dout and
-// dK += dS^T q as they lie in registers. dS also goes to shared memory, for dq = dS k: both warpgroups need all of it.
-// dq is staged there as well and added by the copy engine. dS carries the scale, so that dq and dk need none. Products
-// are under way nearly always: dP runs beside the exponentials, dV beside dS, dK beside dq's way out.
+// A step computes the transposed scores, keys by queries, so that P and dS are first operands of dV += P^T dout and dK
+// += dS^T q in the registers as they are. dS also goes to shared memory, for dq = dS k, because both warpgroups need
+// all of it. dq is staged there as well and added by the copy engine. dS includes the scale, so dq and dk do not need
+// it. Products are nearly always in flight: dP during the exponentials, dV during dS, and dK while dq leaves.
 //
-// dk and dv that begin with the call are stored, and those of keys that no query sees are set to zero by the loading
-// warp; others are added to what is there.
+// dk and dv that begin with the call are stored, and the loading warp sets those of keys that no query sees to zero;
+// otherwise, the sums are added to the existing values.
 #include <algorithm>
 
 #include "kernels/cuda/attention/hopper/backward_transfers.cuh"
@@ -23,7 +23,7 @@ namespace {
 
 using namespace backward_pass;
 
-/// Hides what does not see the two keys (rows) of a thread.
+/// Hides the scores that the two keys (rows) of a thread do not have.
 template <int D>
 __device__ __forceinline__ void mask_scores(float (&s)[BackwardPlan<D>::queries / 2], const BackwardArguments& a,
                                             const BackwardWork& work, int row, const BackwardStep& step) {
@@ -51,7 +51,7 @@ __device__ __forceinline__ void mask_scores(float (&s)[BackwardPlan<D>::queries 
   }
 }
 
-/// Starts d = rows of a tile of keys times the tile of queries, over the head: scores and dP.
+/// Starts d = rows of a tile of keys times the tile of queries, summed over the head: scores and dP.
 template <int D>
 __device__ __forceinline__ void start_by_head(float (&d)[BackwardPlan<D>::queries / 2], std::uint64_t rows,
                                               const unsigned char* columns) {
@@ -87,7 +87,7 @@ __device__ __forceinline__ void start_by_queries(float (&d)[D / 2],
   wgmma_commit();
 }
 
-/// Starts d = dS^T's 64 columns times 64 columns of k, over the keys: the warpgroup's part of dq.
+/// Starts d = 64 columns of dS^T times 64 columns of k, summed over the keys: the warpgroup's part of dq.
 __device__ __forceinline__ void start_by_keys(float (&d)[32], const unsigned char* ds, const unsigned char* k) {
   const std::uint64_t a = sum_along_rows(ds, key_tile * row_bytes), b = sum_along_rows(k, key_tile * row_bytes);
 #pragma unroll
@@ -105,7 +105,7 @@ __device__ __forceinline__ void start_by_keys(float (&d)[32], const unsigned cha
 template <int Queries>
 __device__ __forceinline__ void write_ds(unsigned char* tile, const std::uint32_t (&ds)[Queries / 16][4], int group) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x % warpgroup) / 32;
-  const int row = group * group_rows + warp * 16 + lane % 16;  // lane names row lane % 8 of matrix lane / 8
+  const int row = group * group_rows + warp * 16 + lane % 16;  // lane selects row lane % 8 of matrix lane / 8
   unsigned char* at = tile + row * row_bytes;
 #pragma unroll
   for (int step = 0; step < Queries / 16; ++step) {
@@ -114,8 +114,8 @@ __device__ __forceinline__ void write_ds(unsigned char* tile, const std::uint32_
   }
 }
 
-/// Writes sums [64 queries, 64 of the head] to the staging tile, whose rows from `row` and blocks from `first` on they
-/// are. Odd rows swap two of the 8-column parts in time, so that a half-warp's eight-byte writes meet all banks.
+/// Writes sums [64 queries, 64 of the head] to the staging tile, starting at row `row` and block `first`. Odd rows swap
+/// the times of two of the 8-column parts, so that a half-warp's eight-byte writes touch all banks.
 template <int Queries>
 __device__ __forceinline__ void write_dq(unsigned char* tile, const float (&dq)[32], int first, int row) {
   const int t = static_cast<int>(threadIdx.x % 4);
@@ -158,7 +158,7 @@ __device__ __forceinline__ void write_rows(float* to, const BackwardArguments& a
   }
 }
 
-/// Scores become probabilities. lse: of the tile's queries, in base 2.
+/// Turns scores into probabilities. lse: of the tile's queries, in base 2.
 template <int Queries>
 __device__ __forceinline__ void exponentiate(float (&s)[Queries / 2], const float* lse, float scale_log2) {
 #pragma unroll
@@ -174,7 +174,7 @@ __device__ __forceinline__ void exponentiate(float (&s)[Queries / 2], const floa
   }
 }
 
-/// dP becomes dS = P (scale dP - delta). delta: of the tile's queries, times the scale.
+/// Turns dP into dS = P (scale dP - delta). delta: of the tile's queries, times the scale.
 template <int Queries>
 __device__ __forceinline__ void score_gradients(float (&dp)[Queries / 2], const float (&p)[Queries / 2],
                                                 const float* delta, float scale) {
@@ -195,14 +195,14 @@ __device__ __forceinline__ int row_of_thread() {
   return static_cast<int>(threadIdx.x % warpgroup) / 32 * 16 + static_cast<int>(threadIdx.x % 32) / 4;
 }
 
-/// Adds a step's queries to dk and dv, and hands its dq over to who adds it. s, dq: registers, whatever they hold.
+/// Adds a step's queries to dk and dv, and passes its dq to the warps that add it. s, dq: scratch registers.
 template <int D>
 __device__ __forceinline__ void compute_step(const BackwardArguments& a, BackwardShared<D>& shared, int group,
                                              const BackwardWork& work, const BackwardStep& step,
                                              PipelineState<stages>& slot, float (&s)[BackwardPlan<D>::queries / 2],
                                              float (&dq)[32], float (&dk)[D / 2], float (&dv)[D / 2]) {
   constexpr int query_tile = BackwardPlan<D>::queries;
-  // The warpgroup's part of dq: half of the head (D = 128) or half of the queries (D = 64), 64 by 64 either way.
+  // The warpgroup's part of dq: half of the head (D = 128) or half of the queries (D = 64), 64 by 64 in both cases.
   const int half_head = D == 128 ? group : 0, half_queries = D == 128 ? 0 : group;
   const int stage = slot.stage;
   float dp[query_tile / 2];
@@ -214,7 +214,7 @@ __device__ __forceinline__ void compute_step(const BackwardArguments& a, Backwar
   wgmma_hold(s);
   if (step.has(BackwardStep::masked)) mask_scores<D>(s, a, work, group * group_rows + row_of_thread(), step);
   exponentiate<query_tile>(s, shared.lse[stage], a.scale * log2_of_e);
-  if constexpr (D == 128) {  // of the smaller head both would not fit the registers
+  if constexpr (D == 128) {  // for D = 64, both would not fit in the registers
     round_to_fragments<query_tile>(p, s);
     wgmma_fence();
     start_by_queries<D>(dv, p, shared.dout[stage]);
@@ -228,7 +228,7 @@ __device__ __forceinline__ void compute_step(const BackwardArguments& a, Backwar
   round_to_fragments<query_tile>(ds, dp);
   write_ds<query_tile>(shared.ds[stage], ds, group);
   fence_proxy_async();
-  named_barrier_sync(1, groups * warpgroup);  // dS is complete; and that of two steps before was read by both
+  named_barrier_sync(1, groups * warpgroup);  // dS is complete; both warpgroups have read that of two steps before
   wgmma_fence();
   if constexpr (D == 64) start_by_queries<D>(dv, p, shared.dout[stage]);
   start_by_keys(dq, shared.ds[stage] + half_queries * key_tile * row_bytes,
@@ -280,7 +280,7 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
       write_rows<D, Sums::added>(a.dv, a, work, row, dv);
     }
   }
-  for (int i = 0; i < adders; ++i) {  // each adder is told that there are no more steps
+  for (int i = 0; i < adders; ++i) {  // tells each adder that there are no more steps
     slot.wait_empty(shared.dq_pipeline);
     release(&shared.dq_pipeline.full[slot.stage]);
     slot.advance();
@@ -351,7 +351,7 @@ void backward(Stream& stream, const AttentionShape& shape, const ConstTensorView
 }
 
 std::size_t workspace_bytes(const AttentionShape& shape, std::int64_t Tq) {
-  return semaphore_bytes(shape, Tq, BackwardPlan<128>::queries);  // the smaller tiles, of which there are more
+  return semaphore_bytes(shape, Tq, BackwardPlan<128>::queries);  // the smaller tiles, so the larger number of them
 }
 
 bool supports(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq, std::int64_t Tk) {

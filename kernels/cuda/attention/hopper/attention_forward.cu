@@ -1,11 +1,11 @@
-// Attention forward for Hopper. A block has a warpgroup whose first warp loads, and two (D = 128) or three (D = 64)
+// Attention forward for Hopper. A block has one warpgroup whose first warp loads, and two (D = 128) or three (D = 64)
 // warpgroups that compute, each with 64 queries of the block's tile. Keys and values come in tiles of 128 through a
-// ring of two stages; which tiles, the loading warp decides and tells with each of them.
+// ring of two stages; the loading warp chooses the tiles and sends a description with each of them.
 //
-// A computing warpgroup has the scores of one tile of keys and the products with the values of the one before under way
-// at a time: its softmax runs beside its own second product. Warpgroups start products in turns, so that the softmax of
-// one also runs beside the products of another (both after FlashAttention-3). Scores are kept unscaled; the scale is
-// folded into the exponent, in base 2. P stays in registers, as the first operand of the product with v.
+// A computing warpgroup always has the scores of one tile of keys and the products with the values of the previous tile
+// in flight: its softmax overlaps with its own second product. Warpgroups start products in turns, so that the softmax
+// of one also overlaps with the products of another (both after FlashAttention-3). Scores are kept unscaled; the scale
+// is folded into the exponent, in base 2. P stays in registers, as the first operand of the product with v.
 #include <algorithm>
 
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
@@ -32,12 +32,12 @@ struct ForwardPlan {
   static constexpr int query_bytes = queries * D * 2, key_bytes = key_tile * D * 2;
 };
 
-/// What the loading warp says of a tile of queries: b < 0: there are no more.
+/// The loading warp's description of a tile of queries; b < 0: there are no more.
 struct ForwardWork {
   int b, h, segment, index;
   bool any_keys;  // whether it sees a tile of keys
 };
-/// And of each tile of keys.
+/// Its description of each tile of keys.
 struct alignas(16) ForwardStep {
   int segment, index, masked, more;
 };
@@ -50,7 +50,7 @@ struct alignas(1024) ForwardShared {
   ForwardStep steps[stages];
   ForwardWork work;
   Steps found;
-  std::uint32_t never;  // of wgmma_wait_behind
+  std::uint32_t never;  // for wgmma_wait_behind
   PipelineBarriers<1, Pipeline::forward_queries> q_pipeline;
   PipelineBarriers<stages, Pipeline::forward_keys> k_pipeline;
   PipelineBarriers<stages, Pipeline::forward_values> v_pipeline;
@@ -67,7 +67,7 @@ struct ForwardArguments : CallArguments {
   int* counter;
 };
 
-/// Loads a tile of queries, then its keys and values as buffers come free (one thread).
+/// Loads a tile of queries, then its keys and values as buffers become free (one thread).
 template <int D>
 __device__ void load_tile(const ForwardArguments& a, ForwardShared<D>& shared, PipelineState<1>& work_slot,
                           PipelineState<stages>& slot, const Tile& queries, int b, int h, TileCursor next, bool more) {
@@ -96,8 +96,8 @@ __device__ void load_tile(const ForwardArguments& a, ForwardShared<D>& shared, P
   }
 }
 
-/// Takes tiles of queries and loads what they need (a warp; of it one thread waits and loads, because a barrier tells
-/// phases apart by parity alone, and threads that wait must not fall behind).
+/// Takes tiles of queries and loads their data (one warp). Only one of its threads waits and loads: a barrier
+/// distinguishes phases only by parity, so waiting threads must not fall behind.
 template <int D>
 __device__ void load_tiles(const ForwardArguments& a, ForwardShared<D>& shared) {
   const bool elected = threadIdx.x % 32 == 0;
@@ -109,12 +109,12 @@ __device__ void load_tiles(const ForwardArguments& a, ForwardShared<D>& shared) 
     const auto [reversed, head] = a.order[work_index];
     const int b = head / a.H, h = head % a.H;
     const Tile queries = tile_at(a.queries, ForwardPlan<D>::queries, a.order.tiles - 1 - reversed);
-    // That a tile of queries is not full hides nothing of its keys: rows beyond its end are not stored.
+    // An incomplete tile of queries hides none of its keys: rows beyond its end are not stored.
     find_steps(shared.found, a.queries, queries, a.keys, key_tile, keys_seen_by(a.mask, queries.positions()),
                keys_seen_by_all(a.mask, queries.positions()), true, b);
     TileCursor next = TileCursor::before_last(a.keys, shared.found.seen);
     const bool more = next.next(shared.found.seen);
-    if (!more && !a.first && !a.last) continue;  // the state stays as it is
+    if (!more && !a.first && !a.last) continue;  // the state does not change
     if (elected) load_tile<D>(a, shared, work_slot, slot, queries, b, h, next, more);
   }
   if (elected) {
@@ -124,7 +124,7 @@ __device__ void load_tiles(const ForwardArguments& a, ForwardShared<D>& shared) 
   }
 }
 
-/// Hides what the two rows of a thread do not see of a tile.
+/// Hides the scores of a tile that the two rows of a thread do not see.
 template <int Queries>
 __device__ __forceinline__ void mask_scores(float (&s)[key_tile / 2], const ForwardArguments& a,
                                             const ForwardWork& work, int row, const ForwardStep& step) {
@@ -152,8 +152,8 @@ __device__ __forceinline__ void mask_scores(float (&s)[key_tile / 2], const Forw
   }
 }
 
-/// Turns scores into P = exp2(scale * (score - maximum)), updates the maximum and this thread's part of the sum,
-/// and returns by which factor what was summed before shrinks. Two rows a thread; four threads share a row.
+/// Turns scores into P = exp2(scale * (score - maximum)), updates the maximum and this thread's part of the sum, and
+/// returns the factor by which earlier sums shrink. Two rows per thread; four threads share a row.
 __device__ __forceinline__ float2 softmax(float (&s)[key_tile / 2], float (&m)[2], float (&l)[2], float scale_log2) {
   float shrink[2];
 #pragma unroll
@@ -183,7 +183,7 @@ __device__ __forceinline__ float2 softmax(float (&s)[key_tile / 2], float (&m)[2
 
 template <int D>
 __device__ __forceinline__ void rescale(float (&o)[D / 2], float2 shrink) {
-  if (!__any_sync(0xFFFFFFFFU, shrink.x != 1.0F || shrink.y != 1.0F)) return;  // most often once maxima have settled
+  if (!__any_sync(0xFFFFFFFFU, shrink.x != 1.0F || shrink.y != 1.0F)) return;  // usual once maxima have settled
 #pragma unroll
   for (int j = 0; j < D / 8; ++j) {
     o[4 * j] *= shrink.x;
@@ -221,8 +221,8 @@ __device__ __forceinline__ void start_output(float (&o)[D / 2], const std::uint3
   wgmma_commit();
 }
 
-/// Reads the state of the thread's two rows, or that of no key seen. m comes unscaled; of l each of the four threads of
-/// a row keeps a part.
+/// Reads the state of the thread's two rows, or sets that of no key. m becomes unscaled; each of the four threads of a
+/// row keeps a part of l.
 template <int D>
 __device__ __forceinline__ void read_state(const ForwardArguments& a, const ForwardWork& work, int row,
                                            float (&o)[D / 2], float (&m)[2], float (&l)[2]) {
@@ -272,7 +272,7 @@ __device__ __forceinline__ void write_state(const ForwardArguments& a, const For
           const int x = 4 * (j + part) + 2 * half;
           pairs[part] = rounded_pair(o[x] * share, o[x + 1] * share);
         }
-        transpose_among_four(pairs);  // 8 numbers of one part of the row a thread, instead of 2 of each
+        transpose_among_four(pairs);  // each thread then has 8 numbers of one part of the row instead of 2 of each
         if (held) {
           *reinterpret_cast<uint4*>(a.out + at + 8 * (j + t)) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
         }
@@ -298,7 +298,7 @@ __device__ void compute_tiles(const ForwardArguments& a, ForwardShared<D>& share
   const int row = group * group_rows + warp * 16 + lane / 4;  // and row + 8
   const std::uint64_t q = sum_along_columns(shared.q + group * group_rows * row_bytes);
   const float scale_log2 = a.scale * log2_of_e;
-  // Barrier 1 + group: its turn to start products. The last one gives the first turn to the first.
+  // Barrier 1 + group: its turn to start products. The last warpgroup gives the first turn to the first one.
   const int mine = 1 + group, others = 1 + (group + 1) % Plan::groups;
   if (group == Plan::groups - 1) named_barrier_arrive(others, 2 * warpgroup);
   PipelineState<1> work_slot;
@@ -349,7 +349,7 @@ __device__ void compute_tiles(const ForwardArguments& a, ForwardShared<D>& share
       release(&shared.v_pipeline.empty[slot.stage]);
       slot.advance();
     } else {
-      __syncwarp();  // all lanes have read what the work is
+      __syncwarp();  // all lanes have read the work
       release(&shared.q_pipeline.empty[0]);
     }
     work_slot.advance();

@@ -1,5 +1,5 @@
-// What the roles of Hopper's attention backward share: the sizes of a block's work, what the loading warp says of it,
-// and the block's shared memory with its pipelines. The algorithm is told in attention_backward.cu.
+// What the roles of Hopper's attention backward share: the sizes of a block's work, the loading warp's descriptions of
+// it, and the block's shared memory with its pipelines. attention_backward.cu explains the algorithm.
 #pragma once
 
 #include "kernels/cuda/attention/dq_semaphore.cuh"
@@ -21,12 +21,12 @@ struct BackwardPlan {
   static constexpr int key_bytes = key_tile * D * 2, query_bytes = queries * D * 2;
 };
 
-/// What the loading warp says of a tile of keys: b < 0: there are no more.
+/// The loading warp's description of a tile of keys; b < 0: there are no more.
 struct BackwardWork {
   int b, g, segment, index;
 };
-/// And of each step: a tile of queries of head h, which begins with token `begin`, and the tile of keys. h < 0: there
-/// are no more.
+/// Its description of each step: a tile of queries of head h, which begins with token `begin`, and the tile of keys. h
+/// < 0: there are no more.
 struct alignas(16) BackwardStep {
   int h, begin, index, segment_and_flags;
   int b, key_segment, key_index;
@@ -34,7 +34,7 @@ struct alignas(16) BackwardStep {
   __device__ bool has(int flag) const { return (segment_and_flags & flag) != 0; }
   __device__ int segment_number() const { return segment_and_flags / segment; }
 };
-/// As many steps stay written: more than there are between the loading warp and those that add dq.
+/// How many steps remain stored: more than there are between the loading warp and the warps that add dq.
 inline constexpr int remembered_steps = 8;
 static_assert(remembered_steps > 2 * stages + 2);
 
@@ -49,7 +49,7 @@ struct alignas(1024) BackwardShared {
   BackwardStep steps[remembered_steps];
   BackwardWork work;
   Steps found;
-  std::uint32_t never;  // of wgmma_wait_behind
+  std::uint32_t never;  // for wgmma_wait_behind
   PipelineBarriers<1, Pipeline::backward_keys> key_pipeline;
   PipelineBarriers<stages, Pipeline::backward_queries> query_pipeline;
   PipelineBarriers<stages, Pipeline::backward_dq> dq_pipeline;
@@ -57,7 +57,7 @@ struct alignas(1024) BackwardShared {
 
 static_assert(sizeof(BackwardShared<64>) <= max_shared_bytes && sizeof(BackwardShared<128>) <= max_shared_bytes);
 
-/// How a tile's dk and dv go to memory: over what is there, or added to it.
+/// How a tile's dk and dv are written: they replace the existing values, or are added to them.
 enum class Sums { stored, added };
 
 struct BackwardArguments : CallArguments {

@@ -1,16 +1,16 @@
-// What moves memory in Hopper's attention backward, beside the warpgroups that compute: the warp that loads tiles and
-// tells of their steps, and the two that add dq to global memory.
+// The warps that move memory in Hopper's attention backward while the warpgroups compute: one warp that loads tiles and
+// describes their steps, and two that add dq to global memory.
 //
-// Deterministic: tiles of keys add to a tile of dq in turns (kernels/cuda/attention/dq_semaphore.cuh), in the order
-// in which blocks took them. A turn comes, is seen, and is passed on within two steps at best: so each of the two
-// adders has every second step, and looks for its turn while the other one adds.
+// Deterministic: tiles of keys add to a tile of dq in turns (kernels/cuda/attention/dq_semaphore.cuh), in the order in
+// which blocks took them. A turn takes two steps at best to arrive, to be noticed, and to be passed on. So each of the
+// two adders has every second step, and waits for its turn while the other one adds.
 #pragma once
 
 #include "kernels/cuda/attention/hopper/backward_shared.cuh"
 
 namespace ringtrain::cuda::hopper::backward_pass {
 
-/// Loads for one step: q and dout by the copy engine, lse and delta by the warp.
+/// Loads data of one step: q and dout by the copy engine, lse and delta by the warp.
 template <int D>
 __device__ __forceinline__ void load_step(const BackwardArguments& a, BackwardShared<D>& shared,
                                           const PipelineState<stages>& slot, int begin, int count, int b, int h) {
@@ -41,7 +41,7 @@ __device__ __forceinline__ void load_step(const BackwardArguments& a, BackwardSh
   if (lane == 0) mbarrier_arrive(full);
 }
 
-/// Sets a tile's dk and dv to zero, by a warp: seldom, so by the fewest registers.
+/// Sets a tile's dk and dv to zero, with one warp. This is rare, so it uses as few registers as possible.
 template <int D>
 __device__ void clear_rows(const BackwardArguments& a, const Tile& keys, int b, int g) {
   const std::int64_t token = static_cast<std::int64_t>(b) * a.keys.tokens + keys.begin;
@@ -112,7 +112,7 @@ __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared
   }
 }
 
-/// Waits for the turn of a step to add dq (one thread).
+/// Waits until it is a step's turn to add dq (one thread).
 template <int D>
 __device__ __forceinline__ int* wait_for_turn(const BackwardArguments& a, const BackwardStep& step) {
   constexpr int query_tile = BackwardPlan<D>::queries;
@@ -124,8 +124,8 @@ __device__ __forceinline__ int* wait_for_turn(const BackwardArguments& a, const 
   return turn;
 }
 
-/// Adds dq of every second step, from step `adder` on, to global memory; where the order counts, when it is its turn.
-/// Nobody waits in a circle: turns follow the order in which blocks began, and neither adder waits for the other.
+/// Adds dq of every second step, from step `adder`, to global memory; if the order matters, when it is the step's turn.
+/// There is no circular wait: turns follow the order in which blocks began, and neither adder waits for the other.
 template <int D>
 __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared, int adder) {
   using Plan = BackwardPlan<D>;
@@ -145,7 +145,7 @@ __device__ void add_dq(const BackwardArguments& a, BackwardShared<D>& shared, in
       tma_store_commit();
       tma_store_wait<0>();
       mbarrier_arrive(&shared.dq_pipeline.empty[adder]);
-      if (a.deterministic) {  // the fence makes what the copy engine has added visible to whom the release is
+      if (a.deterministic) {  // makes the copy engine's additions visible to the block that acquires the turn
         tma_store_complete<0>();
         fence_proxy_async_global();
         semaphore_release(turn);

@@ -1,4 +1,4 @@
-// What forward and backward for Hopper share on the device: stages of a pipeline of buffers, the order in which blocks
+// Device code that forward and backward for Hopper share: stages of a pipeline of buffers, the order in which blocks
 // take tiles, ranges of visible elements in a row of a tile, and rounding to fragments.
 #pragma once
 
@@ -17,16 +17,16 @@
 namespace ringtrain::cuda::hopper {
 
 inline constexpr int warpgroup = 128;                       // threads
-inline constexpr int group_rows = 64;                       // rows of a product that a warpgroup makes
+inline constexpr int group_rows = 64;                       // rows of a product that a warpgroup computes
 inline constexpr int block_columns = 64;                    // bfloat16 columns of a swizzled block: 128 bytes
 inline constexpr int row_bytes = 128;                       // a block's row
 inline constexpr std::size_t max_shared_bytes = 227 << 10;  // of a block; a multiprocessor has 1 KiB more
 inline constexpr float log2_of_e = 1.44269504088896340736F;
 inline constexpr float ln_of_2 = 0.69314718055994530942F;
 
-/// Returns whether a block of one loading warpgroup and `groups` computing ones may divide its registers so. Together
-/// they may have no more than the block gets at launch: as many a thread as a multiprocessor's 65536 allow, in eights.
-/// Otherwise registers_increase never returns.
+/// Returns whether a block of one loading warpgroup and `groups` computing ones may divide its registers this way.
+/// Together they may have no more than the block gets at launch: per thread, as many as a multiprocessor's 65536 allow,
+/// in multiples of eight. Otherwise registers_increase never returns.
 constexpr bool registers_suffice(int loading, int computing, int groups) {
   const int at_launch = 65536 / ((1 + groups) * warpgroup) / 8 * 8;
   return loading + groups * computing <= (1 + groups) * at_launch;
@@ -35,7 +35,7 @@ constexpr bool registers_suffice(int loading, int computing, int groups) {
 /// The pipelines of both kernels: buffers that some warps fill and others use, stage by stage.
 enum class Pipeline { forward_queries, forward_keys, forward_values, backward_keys, backward_queries, backward_dq };
 
-/// Returns the names of a wait at one of them. full: for a buffer that is full, else for one that is empty.
+/// Returns the names of a wait in one of them. full: for a buffer that is full, otherwise for an empty one.
 __device__ __forceinline__ WaitNames wait_names(Pipeline pipeline, bool full) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const char* const role = warp >= 4 ? "computing" : warp == 0 ? "loader" : "adder of dq";
@@ -56,7 +56,7 @@ __device__ __forceinline__ WaitNames wait_names(Pipeline pipeline, bool full) {
   return {"", "", role};
 }
 
-/// Returns when the phase of this parity has ended. names: a function.
+/// Returns when the phase with this parity has ended. names: a function.
 template <class Names>
 __device__ __forceinline__ void wait_for_phase(std::uint64_t* barrier, std::uint32_t parity,
                                                [[maybe_unused]] const Names& names, [[maybe_unused]] int stage) {
@@ -70,7 +70,7 @@ __device__ __forceinline__ void wait_for_phase(std::uint64_t* barrier, std::uint
 #endif
 }
 
-/// Barriers of a pipeline: who fills a buffer waits until it is empty, who uses it until it is full.
+/// Barriers of a pipeline: warps that fill a buffer wait until it is empty, and warps that use it until it is full.
 template <int Stages, Pipeline Of>
 struct PipelineBarriers {
   std::uint64_t full[Stages], empty[Stages];
@@ -82,7 +82,7 @@ struct PipelineBarriers {
   }
 };
 
-/// Where a thread stands in such a pipeline.
+/// A thread's position in such a pipeline.
 template <int Stages>
 struct PipelineState {
   int stage = 0;
@@ -105,12 +105,12 @@ struct PipelineState {
   }
 };
 
-/// Tells who fills a buffer that this warp is done with it.
+/// Tells the warps that fill a buffer that this warp is done with it.
 __device__ __forceinline__ void release(std::uint64_t* empty) {
   if (threadIdx.x % 32 == 0) mbarrier_arrive(empty);
 }
 
-/// Starts copies of `rows` tokens of a head of D elements, from `token` on: blocks of 64 columns (one thread).
+/// Starts copies of `rows` tokens of a head of D elements, beginning with `token`: blocks of 64 columns (one thread).
 template <int D>
 __device__ __forceinline__ void load_blocks(unsigned char* shared, const CUtensorMap* map, std::uint64_t* barrier,
                                             int rows, int head, int token, int b, CacheHint hint) {
@@ -120,14 +120,14 @@ __device__ __forceinline__ void load_blocks(unsigned char* shared, const CUtenso
   }
 }
 
-/// What the arguments of forward's and backward's kernels begin with. The sides' tiles and their order: the launch's.
+/// The first arguments of the kernels of forward and backward. The launch sets the tiles of each side and their order.
 struct CallArguments {
   TokenMap queries, keys;
   AttentionMask mask;
   TileOrder order;
   int H, G;
   float scale;
-  CacheHint once, often;  // for what this block alone reads, for what all blocks of a head read
+  CacheHint once, often;  // for data that only this block reads, and for data that all blocks of a head read
 };
 inline CallArguments call_arguments(const AttentionShape& shape, const AttentionTokens& queries,
                                     const AttentionTokens& keys) {
@@ -143,13 +143,14 @@ inline CallArguments call_arguments(const AttentionShape& shape, const Attention
 }
 
 /// Returns the tiles of a segment that need no mask: full ones whose tokens all see, or are seen by, every token of the
-/// other tile. positions: seen by all of that, documents: its range. As tiles_seen, a range, found once for all steps.
+/// other tile. positions: those that see, or are seen by, all of it; documents: its range. A range like that of
+/// tiles_seen, computed once for all steps.
 __device__ inline TileRange tiles_unmasked(const TokenMap& map, int size, int segment, const PositionRange& positions,
                                            const DocumentRange& documents) {
   constexpr TileRange none{0, -1};
   const TokenMap::Run& run = map.runs[segment];
   const std::int64_t tile = std::int64_t{run.stride} * size, inside = tile - run.stride;
-  // Positions from the segment's start on: the first that a tile may begin with, the last.
+  // Relative to the segment's start: the first and last positions at which a tile may begin.
   const std::int64_t low = positions.first - run.start, high = positions.last - run.start - inside;
   if (high < 0 || !documents.one) return none;
   const std::int64_t from = low <= 0 ? 0 : (low + tile - 1) / tile, to = high / tile;
@@ -161,7 +162,8 @@ __device__ inline TileRange tiles_unmasked(const TokenMap& map, int size, int se
   return {first, last};
 }
 
-/// What the loading warp knows of the tile at hand: which tiles of the other side it sees, and which without a mask.
+/// The loading warp's information about the current tile: which tiles of the other side it sees, and which without a
+/// mask.
 struct Steps {
   TilesSeen seen;
   TileRange unmasked[max_segments];
@@ -170,11 +172,11 @@ struct Steps {
   }
 };
 
-/// Fills `steps` for a tile of `mine` in sequence b: `some`, `all`: positions seen by any, by every token of it. whole:
-/// whether tiles may go without a mask (a warp, which alone reads it).
+/// Fills `steps` for a tile of `mine` in sequence b. `some`, `all`: the positions that any, or every, token of it sees.
+/// whole: whether tiles may omit the mask (one warp, which is the only reader).
 __device__ inline void find_steps(Steps& steps, const TokenMap& mine, const Tile& tile, const TokenMap& other, int size,
                                   const PositionRange& some, const PositionRange& all, bool whole, int b) {
-  __syncwarp();  // the last tile's steps were read
+  __syncwarp();  // the previous tile's steps have been read
   find_tiles(steps.seen, mine, tile, other, size, some, b);
   __syncwarp();
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -191,7 +193,7 @@ __device__ __forceinline__ int take_work_index(int* counter) {
   return __shfl_sync(0xFFFFFFFFU, work_index, 0);
 }
 
-/// Returns x, which is the same in all lanes; the compiler then knows (a warp).
+/// Returns x, which is the same in all lanes, and lets the compiler know (a warp).
 __device__ __forceinline__ int uniform(int x) {
   return __shfl_sync(0xFFFFFFFFU, x, 0);
 }
@@ -199,13 +201,13 @@ __device__ __forceinline__ int uniform(int x) {
 /// Elements [from, to) of a row or column of a tile.
 struct Visible {
   int from, to;
-  /// Returns whether element `offset` behind `base` is among them.
+  /// Returns whether element `index` is in the range.
   __device__ bool has(int index) const {
     return static_cast<unsigned>(index - from) < static_cast<unsigned>(to - from);
   }
 };
 
-/// Returns the first token of [low, high) whose document is the one given or a later one; beyond: a later one.
+/// Returns the first token of [low, high) with the given document or a later one; beyond: with a later one.
 template <bool beyond>
 __device__ __forceinline__ int first_of_document(const std::int32_t* documents, int low, int high,
                                                  std::int32_t document) {
@@ -227,7 +229,7 @@ __device__ __forceinline__ Visible of_document(Visible range, const std::int32_t
   return {from, first_of_document<true>(documents, from, range.to, document)};
 }
 
-/// Returns which of `count` tokens, `stride` apart from 0 on, lie at [first, last].
+/// Returns which of `count` tokens, at 0, stride, 2 stride, ..., are in [first, last].
 __device__ __forceinline__ Visible tokens_between(int first, int last, int stride, int count) {
   const auto divided = [&](int x) {
     return static_cast<int>(static_cast<unsigned>(x) / static_cast<unsigned>(stride));
@@ -256,7 +258,7 @@ __device__ __forceinline__ std::uint32_t rounded_pair(float first, float second)
   return bits;
 }
 
-/// Rounds sums d[64, N] to the N / 16 fragments of a next product's first operand.
+/// Rounds sums d[64, N] to the N / 16 fragments of the first operand of a following product.
 template <int N>
 __device__ __forceinline__ void round_to_fragments(std::uint32_t (&fragments)[N / 16][4], const float (&d)[N / 2]) {
 #pragma unroll
@@ -266,7 +268,7 @@ __device__ __forceinline__ void round_to_fragments(std::uint32_t (&fragments)[N 
   }
 }
 
-/// Returns the bits that any of the numbers has.
+/// Returns the bits that are set in any of the numbers.
 template <int N>
 __device__ __forceinline__ std::uint32_t all_bits(const float (&x)[N]) {
   std::uint32_t bits = 0;
@@ -275,7 +277,7 @@ __device__ __forceinline__ std::uint32_t all_bits(const float (&x)[N]) {
   return bits;
 }
 
-/// Transposes the words of four threads: thread t of four consecutive ones gets the t-th word of each.
+/// Transposes the words of four threads: thread t of four consecutive ones gets word t of each.
 __device__ __forceinline__ void transpose_among_four(std::uint32_t (&words)[4]) {
   const bool odd = threadIdx.x % 2 != 0, upper = threadIdx.x % 4 >= 2;
   const auto exchange = [](std::uint32_t& low, std::uint32_t& high, bool keeps_high, int with) {

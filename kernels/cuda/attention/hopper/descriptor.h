@@ -1,4 +1,4 @@
-// The 64 bits by which wgmma finds an operand in shared memory; host and device.
+// The 64 bits that describe an operand in shared memory to wgmma; host and device.
 #pragma once
 
 #include <cstdint>

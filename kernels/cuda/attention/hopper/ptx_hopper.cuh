@@ -1,7 +1,7 @@
 // Hopper's own instructions (sm_90a) as small device functions: mbarriers, copies by the tensor memory accelerator
-// (TMA), setmaxnreg, named barriers and proxy fences. The tensor cores' are in wgmma.cuh. Each has two bodies: PTX, and
-// in emulated builds a call of the function of the same name in cuda_emulator. Names follow the PTX ISA, where each is
-// specified; "one thread" marks what one thread does for all.
+// (TMA), setmaxnreg, named barriers, and proxy fences. Those of the tensor cores are in wgmma.cuh. Each has two bodies:
+// PTX, and in emulated builds a call of the function with the same name in cuda_emulator. Names follow the PTX ISA,
+// which specifies each instruction; "one thread" means that one thread executes it for all.
 #pragma once
 
 #include <cuda.h>
@@ -13,8 +13,8 @@
 
 namespace ringtrain::cuda::hopper {
 
-/// How soon the L2 cache may let go of what a copy reads or writes: policies as createpolicy.fractional.L2 makes them
-/// for all of an access (CUTLASS has the same numbers).
+/// When the L2 cache may evict the data of a copy: policies as createpolicy.fractional.L2 makes them for all of an
+/// access (CUTLASS has the same numbers).
 enum class CacheHint : std::uint64_t {
   normal = 0x1000000000000000,
   first = 0x12F0000000000000,
@@ -45,7 +45,7 @@ inline void tma_reduce_add_4d(const CUtensorMap* map, const void* shared, int c0
   cuda_emulator::tma_reduce_add_4d(map, shared, c0, c1, c2, c3);
 }
 
-/// N: groups of this thread that may still be under way.
+/// N: the number of this thread's groups that may still be pending.
 template <int N>
 void tma_store_wait() {
   cuda_emulator::tma_store_wait<N>();
@@ -65,12 +65,12 @@ void registers_decrease() {
 
 #else
 
-/// A barrier whose phase ends after `arrivals` arrivals and all bytes announced (one thread).
+/// Initializes a barrier whose phase ends after `arrivals` arrivals and all announced bytes (one thread).
 __device__ __forceinline__ void mbarrier_init(std::uint64_t* barrier, std::uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
 
-/// Makes the barriers initialised by this thread known to TMA; a __syncthreads has to follow.
+/// Makes the barriers that this thread has initialized visible to TMA; a __syncthreads must follow.
 __device__ __forceinline__ void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -79,13 +79,13 @@ __device__ __forceinline__ void mbarrier_arrive(std::uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-/// Arrives, and announces `bytes` that copies will bring in this phase.
+/// Arrives, and announces `bytes` that copies will transfer in this phase.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(std::uint64_t* barrier, std::uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                : "memory");
 }
 
-/// Returns when the phase of this parity has ended. The phase before the first counts as ended, with parity 1.
+/// Returns when the phase with this parity has ended. The phase before the first one counts as ended, with parity 1.
 __device__ __forceinline__ void mbarrier_wait(std::uint64_t* barrier, std::uint32_t parity) {
   asm volatile(
       "{\n"
@@ -100,7 +100,7 @@ __device__ __forceinline__ void mbarrier_wait(std::uint64_t* barrier, std::uint3
       : "memory");
 }
 
-/// Returns whether that phase has ended, after waiting a little for it.
+/// Returns whether that phase has ended, after a short wait for it.
 __device__ __forceinline__ bool mbarrier_try_wait(std::uint64_t* barrier, std::uint32_t parity) {
   std::uint32_t done;
   asm volatile(
@@ -120,19 +120,19 @@ __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/// Orders copies to and from global memory with this thread's ordinary accesses of it, as of a counter that says that
-/// others' copies are done.
+/// Orders copies to and from global memory with this thread's ordinary accesses to it, such as reading a counter that
+/// says that the copies of others are done.
 __device__ __forceinline__ void fence_proxy_async_global() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
-/// Brings a tensor map near (one thread).
+/// Prefetches a tensor map (one thread).
 __device__ __forceinline__ void tma_prefetch(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
 /// Copies the map's box at coordinates (c0 innermost) to shared memory and counts its bytes on barrier; elements
-/// outside of the tensor arrive as zero (one thread).
+/// outside the tensor become zero (one thread).
 __device__ __forceinline__ void tma_load_4d(void* shared, const CUtensorMap* map, std::uint64_t* barrier, int c0,
                                             int c1, int c2, int c3, CacheHint hint) {
   asm volatile(
@@ -142,8 +142,8 @@ __device__ __forceinline__ void tma_load_4d(void* shared, const CUtensorMap* map
       : "memory");
 }
 
-/// Adds the box in shared memory to the tensor in global memory, each element atomically; elements outside of it are
-/// left out (one thread). Belongs to the thread's bulk group.
+/// Adds the box in shared memory to the tensor in global memory, each element atomically; elements outside the tensor
+/// are skipped (one thread). Belongs to the thread's bulk group.
 __device__ __forceinline__ void tma_reduce_add_4d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2,
                                                   int c3, CacheHint hint) {
   asm volatile(
@@ -162,14 +162,14 @@ template <int N>
 __device__ __forceinline__ void tma_store_wait() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
 }
-/// Returns when all but the last N bulk groups of this thread are done: what they wrote is visible to it.
+/// Returns when all but the last N bulk groups of this thread are done, so that it can see what they wrote.
 template <int N>
 __device__ __forceinline__ void tma_store_complete() {
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory");
 }
 
 /// Stores four 8 x 8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8, 16 bytes. r[j]
-/// holds of matrix j row lane / 4, columns 2 * (lane % 4) and the next (a warp).
+/// holds row lane / 4, columns 2 * (lane % 4) and the next, of matrix j (a warp).
 __device__ __forceinline__ void stmatrix_x4(void* row, const std::uint32_t (&r)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)), "r"(r[0]),
                "r"(r[1]), "r"(r[2]), "r"(r[3])
@@ -184,7 +184,7 @@ __device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
   asm volatile("barrier.cta.arrive.aligned %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/// Changes how many registers a thread of this warpgroup has (a warpgroup).
+/// Changes the number of registers of each thread of this warpgroup (a warpgroup).
 template <int Registers>
 __device__ __forceinline__ void registers_increase() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));

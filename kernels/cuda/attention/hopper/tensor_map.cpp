@@ -11,7 +11,7 @@ namespace {
 
 using Encode = decltype(&cuTensorMapEncodeTiled);
 
-/// Returns the driver's function, which is asked for at run time: the program does not link the driver's library.
+/// Returns the driver's function, which is requested at run time: the program does not link the driver's library.
 Encode encode_function() {
   static const Encode function = [] {
     void* found = nullptr;
@@ -39,8 +39,8 @@ CUtensorMap head_map(const ConstTensorView& x, int tokens) {
   const cuuint64_t strides[rank - 1] = {D * size, H * D * size, T * H * D * size};  // bytes; the first is dense
   const cuuint32_t box[rank] = {static_cast<cuuint32_t>(box_bytes / size), 1, static_cast<cuuint32_t>(tokens), 1};
   const cuuint32_t steps[rank] = {1, 1, 1, 1};
-  // The driver wants the map at a multiple of 64 bytes. GCC 12 gives the caller's place for the result no more than 32,
-  // so it is not made there (as it would be, were it a variable of its own).
+  // The driver requires a map at a multiple of 64 bytes. GCC 12 aligns the caller's memory for the result to at most
+  // 32, so the map is not made there (as it would be if it were a variable of its own).
   struct Place {
     CUtensorMap map;
   } slot;

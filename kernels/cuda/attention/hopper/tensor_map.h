@@ -1,5 +1,5 @@
-// Descriptions of tensors for Hopper's copy engine. Made anew for every call, on the host alone (about a microsecond
-// each) and passed as kernel arguments.
+// Descriptions of tensors for Hopper's copy engine. They are made anew for every call, only on the host (about a
+// microsecond each), and passed as kernel arguments.
 #pragma once
 
 #include <cuda.h>
@@ -10,8 +10,8 @@
 namespace ringtrain::cuda::hopper {
 
 /// Returns the map of a dense tensor x[B, T, H, D], bfloat16 or float32, on the device: coordinates are (element, head,
-/// token, sequence). A box is 128 bytes of one head of `tokens` tokens (at most 256), in shared memory swizzled by 128
-/// bytes. Throws Error(device) if the driver refuses.
+/// token, sequence). A box is 128 bytes of one head for `tokens` tokens (at most 256), in shared memory with a swizzle
+/// of 128 bytes. Throws Error(device) if the driver refuses.
 CUtensorMap head_map(const ConstTensorView& x, int tokens);
 
 }  // namespace ringtrain::cuda::hopper

@@ -1,12 +1,12 @@
-// The order in which blocks take tiles on Hopper: arithmetic alone, for host and device.
+// The order in which blocks take tiles on Hopper: pure arithmetic, for host and device.
 //
-// Each block takes the next tile as soon as it is done with the last one, the longest tiles of a head first. Heads come
-// in sections, so that what a section reads stays in the L2 cache. A section's last tiles are short, so they even out
-// what its long ones left uneven, if there are enough of them: a last section of few tiles begins with its longest one
-// when most blocks are about to end.
+// Each block takes the next tile as soon as it is done with the previous one, the longest tiles of a head first. Heads
+// are grouped in sections, so that the data of a section stays in the L2 cache. A section's last tiles are short, so
+// they balance the remaining imbalance of the long ones, if there are enough of them: a last section of few tiles
+// begins with its longest tile when most blocks are about to end.
 //
-// With few tiles a multiprocessor the short ones are too few. Then some of the tiles in the middle may come first
-// (tile_schedule.h).
+// With few tiles per multiprocessor, there are not enough short ones. Then some of the tiles in the middle may come
+// first (tile_schedule.h).
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,11 @@
 
 namespace ringtrain::cuda::hopper {
 
-/// Sections of heads, one after the other: the first `wide` have `heads` + 1 heads, the others `heads`. Inside a
-/// section: tile by tile, and for each tile head by head.
+/// Consecutive sections of heads: the first `wide` have `heads` + 1 heads, the others `heads`. Within a section: tile
+/// by tile, and for each tile head by head.
 struct TileOrder {
   int tiles, all_heads, heads, wide;
-  /// Of the first `rotated` places the first `late` come last: a rotation to the left.
+  /// Of the first `rotated` positions, the first `late` come last: a rotation to the left.
   int rotated = 0, late = 0;
   struct Choice {
     int tile, head;
@@ -39,9 +39,9 @@ struct TileOrder {
   }
 };
 
-/// Returns an order of tiles * all_heads tiles. at_once: how many heads a section should have at least, for instance as
-/// many as the L2 cache holds. A section also gets at least 3 tiles a multiprocessor, if there are so many: with
-/// fewer a causal call was simulated to leave more than 3 % of the multiprocessors' time unused at its end.
+/// Returns an order of tiles * all_heads tiles. at_once: the minimum number of heads in a section, for instance as many
+/// as the L2 cache holds. A section also gets at least 3 tiles per multiprocessor, if there are that many: with fewer,
+/// a causal call left more than 3 % of the multiprocessors' time unused at its end in a simulation.
 constexpr TileOrder tile_order(std::int64_t tiles, std::int64_t all_heads, std::int64_t at_once,
                                std::int64_t multiprocessors) {
   const std::int64_t even = (3 * multiprocessors + tiles - 1) / tiles;
@@ -51,7 +51,7 @@ constexpr TileOrder tile_order(std::int64_t tiles, std::int64_t all_heads, std::
           static_cast<int>(all_heads % sections)};
 }
 
-/// Tiles of the kernels, in tokens.
+/// The kernels' tile size, in tokens.
 inline constexpr int key_tile = 128;
 constexpr int forward_query_tile(std::int64_t D) {
   return D == 64 ? 192 : 128;

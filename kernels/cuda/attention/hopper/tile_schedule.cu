@@ -19,12 +19,12 @@ namespace ringtrain::cuda::hopper {
 namespace {
 
 /// Returns how many heads of T tokens, each of `bytes_per_token`, the L2 cache holds at once, at least 1. cache_bytes
-/// is less than the 50 MiB of an H100, since outputs pass through as well; FlashAttention-3 takes the same figures.
+/// is less than the 50 MiB of an H100, because outputs pass through it as well; FlashAttention-3 uses the same figures.
 std::int64_t heads_in_cache(std::int64_t cache_bytes, std::int64_t T, std::int64_t bytes_per_token) {
   return std::max<std::int64_t>(1, cache_bytes / std::max<std::int64_t>(1, T * bytes_per_token));
 }
 
-/// Returns for each tile of `mine`, first to last, how many tiles of `other` it may see. Of one document.
+/// Returns for each tile of `mine`, first to last, how many tiles of `other` it may see. For one document.
 template <class SeenBy>
 std::vector<int> steps_of_tiles(const TokenMap& mine, int size, const TokenMap& other, int other_size,
                                 const SeenBy& seen_by) {
@@ -60,8 +60,9 @@ struct Rotation {
   int rotated = 0, late = 0;
 };
 
-/// Returns the rotation with which tiles that take `times` are done soonest. Ends within the first two tiles of each
-/// multiprocessor are tried, in sixteenths of one tile each, until the multiprocessors are busy for 99 % of the time.
+/// Returns the rotation with which tiles that take `times` are done soonest. Tries rotations that end within the first
+/// two tiles of each multiprocessor, in steps of a sixteenth of one tile each, until the multiprocessors are busy for
+/// 99 % of the time.
 Rotation find_rotation(const std::vector<int>& times, int multiprocessors) {
   const double work = std::accumulate(times.begin(), times.end(), 0.0);
   const int step = std::max(1, multiprocessors / 16);
@@ -83,18 +84,17 @@ Rotation find_rotation(const std::vector<int>& times, int multiprocessors) {
   return best;
 }
 
-/// Whether an order's tiles are too few to even out what long ones leave uneven, and enough that another order helps:
-/// from 2 tiles a multiprocessor to 5, with which the longest first loses 3 % at most. All heads are one section then
-/// (tile_order), so what the L2 cache holds stays the same. Of tiles that see documents only the device knows how long
-/// they take.
+/// Whether an order has too few tiles to balance the long ones, but enough for another order to help: from 2 tiles per
+/// multiprocessor to 5, at which the longest first loses 3 % at most. All heads are one section then (tile_order), so
+/// the content of the L2 cache stays the same. If tokens have documents, only the device knows how long tiles take.
 bool may_rotate(const TileOrder& order, const TokenMap& queries, const TokenMap& keys, int multiprocessors) {
   const bool documents = queries.documents != nullptr && keys.documents != nullptr;
   return choices().rotated_tiles && !documents && order.count() >= 2 * multiprocessors &&
          order.count() < 5 * multiprocessors;
 }
 
-/// Returns `order`, rotated so that all multiprocessors end soonest. steps: of each of the order's tiles. A tile takes
-/// its steps, and one more for its beginning and end. Shapes met before are remembered, for all ranks.
+/// Returns `order`, rotated so that all multiprocessors end soonest. steps: the number of steps of each tile of the
+/// order. A tile takes its steps, and one more for its beginning and end. Earlier shapes are remembered, for all ranks.
 TileOrder with_rotation(TileOrder order, const std::vector<int>& steps, int multiprocessors) {
   if (std::all_of(steps.begin(), steps.end(), [&](int of_tile) { return of_tile == steps.front(); })) return order;
   std::vector<int> shape = steps;

@@ -1,12 +1,12 @@
-// The tensor cores' instruction of Hopper, wgmma.mma_async, for bfloat16 with float32 sums: d[64, N] += a[64, 16]
-// b[16, N], by one warpgroup. a comes from shared memory or registers, b from shared memory, described as below.
+// Hopper's tensor core instruction, wgmma.mma_async, for bfloat16 with float32 sums: d[64, N] += a[64, 16] b[16, N], by
+// one warpgroup. a comes from shared memory or registers, b from shared memory, described as below.
 //
 // Fragments (PTX ISA, "Register Fragments" of wgmma.m64nNk16): warp w of the warpgroup has rows 16 w to 16 w + 15. With
-// g = lane / 4 and t = lane % 4, d[4 j + i] is row g + 8 (i / 2), column 8 j + 2 t + i % 2; so the sums of columns
-// 16 k to 16 k + 15, rounded in pairs, are the a fragment of step k of a next product.
+// g = lane / 4 and t = lane % 4, d[4 j + i] is row g + 8 (i / 2), column 8 j + 2 t + i % 2. So the sums of columns 16 k
+// to 16 k + 15, rounded in pairs, are the a fragment of step k of a following product.
 //
-// Tiles lie in shared memory as TMA writes them with 128-byte swizzle: blocks of 64 columns, in a block rows of 128
-// bytes, of which 16-byte chunk c of row r stands at chunk c ^ (r % 8). A block starts at a multiple of 1024 bytes.
+// In shared memory, tiles have the layout that TMA writes with 128-byte swizzle: blocks of 64 columns, whose rows have
+// 128 bytes; 16-byte chunk c of row r is stored at chunk c ^ (r % 8). A block starts at a multiple of 1024 bytes.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -53,14 +53,14 @@ void wgmma_rs(float (&d)[N / 2], const std::uint32_t (&a)[4], std::uint64_t b, b
 
 #else
 
-/// Returns the descriptor of a matrix in shared memory. leading_bytes, stride_bytes: as the canonical layouts of the
-/// PTX ISA have them, see below.
+/// Returns the descriptor of a matrix in shared memory. leading_bytes, stride_bytes: as in the canonical layouts of the
+/// PTX ISA, see below.
 __device__ __forceinline__ std::uint64_t wgmma_descriptor(const void* shared, std::uint32_t leading_bytes,
                                                           std::uint32_t stride_bytes, int swizzle) {
   return descriptor_bits(shared_address(shared), leading_bytes, stride_bytes, swizzle);
 }
 
-/// Before the first product, and after registers that products read or add to were written otherwise.
+/// Required before the first product, and after other writes to registers that products read or add to.
 __device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -68,14 +68,15 @@ __device__ __forceinline__ void wgmma_fence() {
 __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-/// Returns when all but the last N groups are done; wgmma_hold has to follow for what is read then.
+/// Returns when all but the last N groups are done; wgmma_hold must follow for registers that are then read.
 template <int N>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
-/// The same, behind the arithmetic that made `bits`, any number but 2^32 - 1. The assembler takes a wait for long and
-/// the arithmetic before it for independent, so it moves a plain wait upwards, in front of what is to run beside the
-/// products. Over a store it does not move it: here stands one to *never, in shared memory, which never happens.
+/// The same, but after the arithmetic that produced `bits`, any number except 2^32 - 1. The assembler considers a long
+/// wait and the arithmetic before it independent, so it moves a plain wait up, before the arithmetic that should
+/// overlap with the products. It does not move the wait across a store, so this function has a store to *never, in
+/// shared memory, that is never executed.
 template <int N>
 __device__ __forceinline__ void wgmma_wait_behind(std::uint32_t bits, std::uint32_t* never) {
   asm volatile(
@@ -84,7 +85,7 @@ __device__ __forceinline__ void wgmma_wait_behind(std::uint32_t bits, std::uint3
       "r"(shared_address(never)), "n"(N)
       : "memory");
 }
-/// Keeps the compiler from reading d before what stands above: it does not know that products end later.
+/// Keeps the compiler from reading d before this point: it does not know that products end later.
 template <int N>
 __device__ __forceinline__ void wgmma_hold(float (&d)[N]) {
 #pragma unroll
@@ -94,7 +95,7 @@ __device__ __forceinline__ void wgmma_hold(float (&d)[N]) {
 #define RINGTRAIN_WGMMA_REGISTERS_64                                        \
   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
-// The sums from d[i] on, as an instruction's operands; how: reads or writes.
+// The sums from d[i], as an instruction's operands; how: reads or writes.
 #define RINGTRAIN_WGMMA_SUMS_8(how, i) \
   how(d[i]), how(d[i + 1]), how(d[i + 2]), how(d[i + 3]), how(d[i + 4]), how(d[i + 5]), how(d[i + 6]), how(d[i + 7])
 #define RINGTRAIN_WGMMA_SUMS_32(how, i)                                                                    \
@@ -106,8 +107,8 @@ __device__ __forceinline__ void wgmma_hold(float (&d)[N]) {
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}"
 
-/// Both operands in shared memory. Transpose: the operand's rows (a) or columns (b) are contiguous, instead of the 16
-/// of the sum.
+/// Both operands are in shared memory. Transpose: the operand's rows (a) or columns (b) are contiguous, instead of the
+/// 16 elements of the sum.
 template <int N, bool TransposeA, bool TransposeB>
 __device__ __forceinline__ void wgmma_ss(float (&d)[N / 2], std::uint64_t a, std::uint64_t b, bool accumulate) {
   static_assert(N == 64 || N == 128);
@@ -128,7 +129,7 @@ __device__ __forceinline__ void wgmma_ss(float (&d)[N / 2], std::uint64_t a, std
   }
 }
 
-/// a in registers.
+/// a is in registers.
 template <int N, bool TransposeB>
 __device__ __forceinline__ void wgmma_rs(float (&d)[N / 2], const std::uint32_t (&a)[4], std::uint64_t b,
                                          bool accumulate) {
@@ -150,7 +151,7 @@ __device__ __forceinline__ void wgmma_rs(float (&d)[N / 2], const std::uint32_t 
   }
 }
 
-/// d[64, 64] = a[64, 16] b[16, 64], whatever d was: registers that nothing has to keep for it until here.
+/// d[64, 64] = a[64, 16] b[16, 64], whatever d contained: no registers need to be kept for it before this call.
 template <bool TransposeA, bool TransposeB>
 __device__ __forceinline__ void wgmma_ss_first(float (&d)[32], std::uint64_t a, std::uint64_t b) {
   asm volatile(
@@ -169,20 +170,20 @@ __device__ __forceinline__ void wgmma_ss_first(float (&d)[32], std::uint64_t a, 
 #endif
 
 /// Returns the descriptor of an operand whose 16 elements of the sum are contiguous (K-major): rows (a) or columns (b)
-/// are the tile's rows, the sum runs along its columns. Groups of 8 rows are 1024 bytes apart; the leading offset does
-/// not count. A step of 16 goes 32 bytes onward inside a block of 64 columns: along(descriptor, 32 * step).
+/// are the tile's rows, and the sum runs along its columns. Groups of 8 rows are 1024 bytes apart; the leading offset
+/// is ignored. A step of 16 advances 32 bytes inside a block of 64 columns: along(descriptor, 32 * step).
 __device__ __forceinline__ std::uint64_t sum_along_columns(const void* tile) {
   return wgmma_descriptor(tile, 16, 1024, swizzle_128_bytes);
 }
 
 /// Returns the descriptor of an operand whose rows (a) or columns (b) are contiguous (MN-major): the sum runs along the
 /// tile's rows, groups of 8 of them 1024 bytes apart; blocks of 64 columns are block_bytes apart. A step of 16 rows
-/// goes 2048 bytes onward.
+/// advances 2048 bytes.
 __device__ __forceinline__ std::uint64_t sum_along_rows(const void* tile, std::uint32_t block_bytes) {
   return wgmma_descriptor(tile, block_bytes, 1024, swizzle_128_bytes);
 }
 
-/// Returns the descriptor of what stands `bytes` behind (the address field cannot carry over: it spans 256 KiB).
+/// Returns the descriptor of the operand `bytes` further on (the address field cannot overflow: it spans 256 KiB).
 __device__ __forceinline__ std::uint64_t along(std::uint64_t descriptor, std::uint32_t bytes) {
   return descriptor + (bytes >> 4);
 }
