@@ -1,4 +1,4 @@
-// The command `extend`: gives a model a longer context, and shows what came of it.
+// The command `extend`: gives a model a longer context, and reports the results.
 #include <string>
 #include <vector>
 
@@ -14,7 +14,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns the transformation of a path into one from the root on.
+/// Returns the transformation of a path into an absolute one.
 CLI::Validator to_whole_path() {
   const auto take = [](std::string& path) {
     if (path.empty()) return std::string("is empty; name a file or a folder");
@@ -62,7 +62,7 @@ void add_options(CommandLine& app, ExtensionRequest& asked) {
   app.add_flag("--plan", asked.plan_only, "only print the expected time and memory");
 }
 
-/// Returns the options that were given, but for those that change no result, and where the output goes.
+/// Returns the given options except those that change no result, and the path of the output.
 OptionValues options_of(const CommandLine& app, const ExtensionRequest& asked) {
   OptionValues values;
   for (const CLI::Option* const option : app.get_options()) {

@@ -35,7 +35,7 @@ Words joined(Words words, const Words& more) {
   return words;
 }
 
-/// Returns the length that the model knows. Throws Error(usage) if there is nothing to extend.
+/// Returns the length for which the model was made. Throws Error(usage) if there is nothing to extend.
 std::int64_t known_length(const ExtensionRequest& request) {
   const std::int64_t own = open_model(request.model).model.max_position_embeddings;
   const std::int64_t from = request.from > 0 ? request.from : own;
@@ -88,7 +88,7 @@ class Extension {
     });
   }
 
-  /// Returns what is done to the rotary positions: a key of the section model, and its value behind a separator.
+  /// Returns the change of the rotary positions: a key of the section model, and its value after a separator.
   std::string scaling(const char* separator) const {
     if (asked_.theta > 0) return fmt::format("rope_theta{}{}", separator, asked_.theta);
     const double factor = static_cast<double>(asked_.to) / static_cast<double>(from_);
@@ -128,7 +128,7 @@ checkpoint: {{interval: 1, keep: 2}}
                        asked_.to / 2, asked_.half_steps + asked_.steps, asked_.half_steps + 1, asked_.to, asked_.lr);
   }
 
-  // ---- What it takes ----
+  // ---- Cost ----
 
   Plan plan(const Words& settings = {}, double mean_document = 0) const {
     const ConfigLookup lookup = config_lookup([](const std::string&) {});
@@ -137,8 +137,8 @@ checkpoint: {{interval: 1, keep: 2}}
                       .mean_document = mean_document,
                       .longest_context = false});
   }
-  /// Returns the seconds of training on the sequences of one token file alone. Packed documents do not see each other,
-  /// which spares attention.
+  /// Returns the seconds of training if all sequences came from one token file. Packed documents do not see each other,
+  /// which saves attention.
   double training_seconds(const char* name) const {
     const std::unique_ptr<TokenFile> file = TokenFile::open(at(name));
     const auto documents = static_cast<double>(std::ssize(file->document_offsets()) - 1);
@@ -162,7 +162,7 @@ checkpoint: {{interval: 1, keep: 2}}
     const double training =
         (1 - share) * training_seconds("long.h5") + (share > 0 ? share * training_seconds("short.h5") : 0);
     const double longer = evaluation_seconds(long_lengths(), asked_.long_blocks);
-    // Needles are looked for twice, each in a text of every length, as one more window is.
+    // Needles are scored twice, each time in a text of every length, which costs as much as another window.
     const double needles = 2 * static_cast<double>(asked_.needles) / static_cast<double>(asked_.long_blocks);
     const double evaluations = 3 * (evaluation_seconds(short_length(), asked_.blocks) + longer) + needles * longer;
     expected_ = fmt::format("training {}, evaluations {}", human_duration(training), human_duration(evaluations));
@@ -170,8 +170,8 @@ checkpoint: {{interval: 1, keep: 2}}
     flush_results();
   }
 
-  /// Throws what would end training as it begins: texts too short, too little memory. The evaluations before it take
-  /// long.
+  /// Throws the errors that would end training at its beginning, because the evaluations before it take long: texts too
+  /// short, too little memory.
   void check_training() const {
     if (path_exists(at("run/checkpoints"))) return;
     const Log quiet = [](const std::string&) {};
@@ -184,7 +184,7 @@ checkpoint: {{interval: 1, keep: 2}}
 
   // ---- Evaluations and training ----
 
-  // Short windows are cheap, and long ones are not: so these are fewer.
+  // Short windows are cheap, and long ones are not, so there are fewer long ones.
   std::string short_length() const { return std::to_string(asked_.to / 8); }
   std::string long_lengths() const { return fmt::format("{},{},{}", asked_.to / 4, asked_.to / 2, asked_.to); }
   std::int64_t targets() const { return std::min<std::int64_t>(asked_.to / 16, 1024); }
@@ -202,8 +202,8 @@ checkpoint: {{interval: 1, keep: 2}}
     });
   }
 
-  /// Scores short windows as NAME-short, and long ones as NAME. files: the model's. Needles are looked for unless the
-  /// model is one that is only scaled.
+  /// Scores short windows as NAME-short, and long ones as NAME. files: those of the model. Needles are included unless
+  /// the model is only scaled.
   void evaluate(const std::string& name, const std::string& checkpoint, const Words& files, const Words& scaled) {
     score(name + "-short", checkpoint, files,
           joined({"--context-lengths", short_length(), "--target-blocks", std::to_string(asked_.blocks)}, scaled));

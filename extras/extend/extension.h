@@ -1,5 +1,6 @@
-// Gives a model a longer context: makes token files, says time and memory, evaluates, trains at half of the new length
-// and at all of it, evaluates again, exports, and shows what came of it. Each part is done once (extension_folder.h).
+// Gives a model a longer context: makes token files, reports time and memory, evaluates, trains at half of the new
+// length and at all of it, evaluates again, exports, and reports the results. Each part is done once
+// (extension_folder.h).
 #pragma once
 
 #include <cstdint>
@@ -11,14 +12,14 @@
 
 namespace ringtrain {
 
-/// What an extension is asked for. Paths begin at the root.
+/// The parameters of an extension. Paths are absolute.
 struct ExtensionRequest {
   std::string model;  // a Hugging Face folder with a tokenizer
   std::vector<std::string> texts, held_out, short_texts;
   std::string output = "runs/extend";
-  std::string hardware;  // "": this machine is measured
+  std::string hardware;  // "": measure this machine
   std::int64_t to = 0;
-  std::int64_t from = 0;     // 0: what the model knows
+  std::int64_t from = 0;     // 0: the model's length
   double theta = 0;          // 0: YaRN
   double short_share = 0.2;  // of the sequences
   std::int64_t ring = 2, half_steps = 2, steps = 10;
@@ -31,8 +32,8 @@ struct ExtensionRequest {
 /// Runs a command of this program, whose name is the first word. Throws Error unless it ends with 0.
 using CommandRunner = std::function<void(const std::vector<std::string>& words)>;
 
-/// Does what is not done yet. options: those of the request as the user gave them. Throws Error: usage (options, a
-/// folder of another extension, a file that has changed), and what the commands end with.
+/// Does the parts that are not done yet. options: those of the request, as the user gave them. Throws Error: usage
+/// (options, a folder of another extension, a file that has changed), and the errors of the commands.
 void extend(const ExtensionRequest& request, const OptionValues& options, const CommandRunner& run_command);
 
 }  // namespace ringtrain

@@ -20,11 +20,11 @@ constexpr const char* writer = "ringtrain extend";
 constexpr const char* record_name = "extend.json";
 constexpr const char* lock_name = "lock";
 
-/// Throws Error(usage) if the folder holds something, but no record.
+/// Throws Error(usage) if the folder is not empty but has no record.
 void check_own(const std::string& path) {
   if (!path_exists(path) || path_exists(path + "/" + record_name)) return;
   for (const std::string& name : list_directory(path, ExitCode::usage)) {
-    if (name == lock_name || parse_unique_name(name, "partial")) continue;  // of a call that was killed at its start
+    if (name == lock_name || parse_unique_name(name, "partial")) continue;  // from a call that was killed at its start
     fail(ExitCode::usage, "{} holds {}, which extend did not make: move it away, or choose another --output", path,
          name);
   }

@@ -1,6 +1,6 @@
-// The folder of an extension: which options it was begun with, and of each part the hashes of what it read and made.
-// They are checked on every call, so that no result compares two models or two texts, and only what is whole counts as
-// done.
+// The folder of an extension: the options with which it was begun, and for each part the hashes of its inputs and
+// outputs. They are checked on every call, so no result compares two models or two texts, and only complete parts count
+// as done.
 #pragma once
 
 #include <functional>
@@ -15,18 +15,18 @@ namespace ringtrain {
 
 /// Hashes of the content of files, by their paths.
 using FileHashes = std::map<std::string, std::string>;
-/// Options as they were given.
+/// Options as the user gave them.
 using OptionValues = std::map<std::string, std::string>;
 
 /// One part of an extension.
 struct ExtensionPart {
-  std::string name, message;       // message: said before it begins
-  FileHashes reads;                // its inputs, as they are now
+  std::string name, message;       // message: printed before it begins
+  FileHashes reads;                // its inputs, in their current state
   std::vector<std::string> makes;  // names in the folder, of files and folders
-  bool resumes = false;            // it continues what a killed one left; of others that is removed
+  bool resumes = false;            // it continues what a killed call left; other parts remove that
 };
 
-/// What is kept of a part. made: empty until it is done.
+/// The record of a part. made: empty until it is done.
 struct PartRecord {
   FileHashes read, made;
   double seconds = 0;
@@ -34,18 +34,18 @@ struct PartRecord {
 
 class ExtensionFolder {
  public:
-  /// Makes the folder or continues one, and keeps other processes out as long as this object lives. Throws Error(usage)
-  /// if it holds what no extension made, was begun with other options, or another process works in it.
+  /// Makes the folder or continues one, and keeps other processes out while this object lives. Throws Error(usage) if
+  /// no extension made its content, it was begun with other options, or another process works in it.
   ExtensionFolder(std::string path, const OptionValues& options);
 
   /// Returns the path of a name in it.
   std::string at(const std::string& name) const { return path_ + "/" + name; }
-  /// Returns the hashes of these files, and of all files below these folders.
+  /// Returns the hashes of these files, and of all files in these folders.
   FileHashes hashes_of(const std::vector<std::string>& paths);
-  /// Does a part by work(), unless it is done. Throws Error(usage) that names the file if an input is not what a part
-  /// has read before, or an output not what this part made.
+  /// Does a part with work(), unless it is done. Throws Error(usage) that names the file if an input differs from what
+  /// a part has read before, or an output from what this part made.
   void run(const ExtensionPart& part, const std::function<void()>& work);
-  /// Returns how long a part that is done took, in the call that ended it.
+  /// Returns how long a finished part took, in the call that completed it.
   double seconds(const std::string& part) const { return records_.at(part).seconds; }
 
  private:
@@ -58,7 +58,7 @@ class ExtensionFolder {
   FileLock lock_;
   OptionValues options_;
   std::map<std::string, PartRecord> records_;                        // by part
-  std::map<std::string, std::pair<FileStamp, std::string>> hashed_;  // by path: a file is read once while it stays
+  std::map<std::string, std::pair<FileStamp, std::string>> hashed_;  // by path: an unchanged file is read once
 };
 
 }  // namespace ringtrain

@@ -23,8 +23,8 @@ using nlohmann::json;
 using Sums = std::map<std::int64_t, std::map<std::int64_t, DocumentSum>>;
 
 struct Evaluation {
-  json results;  // what evaluate --output wrote
-  Sums sums;     // of what evaluate --per-token wrote
+  json results;  // the output of evaluate --output
+  Sums sums;     // of the output of evaluate --per-token
 };
 using Evaluations = std::map<std::string, Evaluation>;
 
@@ -33,7 +33,7 @@ Evaluation read_evaluation(const std::string& path) {
   Evaluation read{parse_strict_json(read_file(path + ".json", ExitCode::usage)), {}};
   std::istringstream lines(read_file(path + ".jsonl", ExitCode::usage, most));
   std::string line;
-  std::getline(lines, line);  // it says what the others are
+  std::getline(lines, line);  // a header that describes the other lines
   while (std::getline(lines, line)) {
     const json token = parse_strict_json(line);
     const double weight = token.at("weight"), nll = token.at("nll");
@@ -49,7 +49,7 @@ struct Side {
   std::int64_t length;
 };
 
-/// Returns whether the second is no worse than the first plus `bound`, on the same targets, as a row of two cells.
+/// Returns whether the second is at most `bound` worse than the first, on the same targets, as a row of two cells.
 std::vector<std::string> verdict(const std::string& what, double bound, const Side& first, const Side& second) {
   if (first.of.results.at("target_hash") != second.of.results.at("target_hash")) {
     return {what, "not compared, since the targets are not the same"};
@@ -78,7 +78,7 @@ Rows verdicts(const Evaluations& of, std::int64_t to) {
 }
 
 std::string curves(const Evaluations& of, std::int64_t from, std::int64_t to) {
-  constexpr double first = 64;  // the few positions before it would squeeze the others
+  constexpr double first = 64;  // the few earlier positions would compress the others
   Chart chart{.title = "nll by position",
               .unit = fmt::format("nats a token, in windows of {}; the model was trained for {}", to, from),
               .x_name = "position",
@@ -108,7 +108,7 @@ std::string needles_text(const json& results, const json& length) {
 
 /// Returns a table for each set of targets: a row for each context length and model.
 std::string length_tables(const Evaluations& of) {
-  std::map<std::string, Rows> tables;  // by what the targets are
+  std::map<std::string, Rows> tables;  // by the description of the targets
   for (const std::string name : evaluation_names) {
     const json& results = of.at(name).results;
     const std::string targets =

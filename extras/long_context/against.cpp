@@ -18,14 +18,13 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns how a tokenizer begins a text, as a sentence names it.
+/// Returns a description of how a tokenizer begins a text.
 std::string begin_text(const Tokenizer& tokenizer) {
   const std::optional<std::int32_t> begin = tokenizer.begin_of_text();
   return begin ? fmt::format("token {}", *begin) : "no token";
 }
 
-/// Throws Error(usage) if the models' tokenizers begin texts in two ways, and the user does not say what windows begin
-/// with.
+/// Throws Error(usage) if the models' tokenizers begin texts differently, and the user does not say how windows begin.
 void check_begin_tokens(const ModelSource& other, const EvaluationSubject& subject) {
   if (subject.begin_token_given) return;
   const auto own = load_model_tokenizer(subject.source), another = load_model_tokenizer(other);

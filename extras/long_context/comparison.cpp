@@ -17,8 +17,8 @@ namespace ringtrain {
 
 namespace {
 
-/// Adds what a column of sums says of the two models: means over targets, paired by document. sums: of the first block;
-/// stride: from one block to the next.
+/// Adds the results of a column of sums for the two models: means over targets, paired by document. sums: those of the
+/// first block; stride: from one block to the next.
 nlohmann::ordered_json with_numbers(nlohmann::ordered_json json, const double* sums, std::int64_t stride,
                                     std::span<const std::int64_t> documents) {
   std::vector<DocumentSum> against, difference, kl;
@@ -44,7 +44,7 @@ nlohmann::ordered_json with_numbers(nlohmann::ordered_json json, const double* s
   return json;
 }
 
-/// Returns a row of the table for people. intervals: whether documents are enough for them.
+/// Returns a row of the table for users. intervals: whether there are enough documents for them.
 std::string table_row(std::int64_t length, const std::string& position, const nlohmann::ordered_json& at,
                       bool intervals) {
   const auto number = [&](const char* name) { return at[name].get<double>(); };
@@ -73,7 +73,8 @@ Comparison::Comparison(const ComparedModel& other, const RankPurpose& purpose, c
 }
 
 void Comparison::score(RankState& state, const TensorView& nll) {
-  // Both hold their head's weights before the first chunk: ranks gather in one order, whatever rows they have.
+  // Both get their head's weights before the first chunk, because all ranks must gather in one order, whatever rows
+  // they have.
   const LogitsPass own = state.model->begin_logits(state.batch);
   const LogitsPass others = other_.model->begin_logits(state.batch);
   const std::int64_t rows = state.batch.T, chunk = std::min(own.most_rows, others.most_rows);

@@ -1,5 +1,5 @@
-// A checkpoint against another one, on the same targets: the paired difference of nll, and the divergence of Kullback
-// and Leibler from the other's predictions to the checkpoint's. The two models go through a text together, a chunk of
+// Compares a checkpoint with another one on the same targets: the paired difference of nll, and the Kullback-Leibler
+// divergence from the other model's predictions to the checkpoint's. Both models process a text together, one chunk of
 // logits at a time.
 #pragma once
 
@@ -21,8 +21,8 @@ struct ComparedModel {
 
 class Comparison : public TargetScorer {
  public:
-  /// Collective over world. other: the other model and its config, of the same mesh, layout, and dtype, on the CPU;
-  /// pool and world must outlive this. blocks: how many there are. Besides the other model it holds 16 bytes for each
+  /// Collective over world. other: the other model and its config, with the same mesh, layout, and dtype, on the CPU;
+  /// pool and world must outlive this. blocks: their number. In addition to the other model, it holds 16 bytes for each
   /// token of a rank's sequence, and 40 for each length, block, and bucket.
   Comparison(const ComparedModel& other, const RankPurpose& purpose, const EvaluationRequest& request,
              std::int64_t blocks, ThreadPool& pool, Communicator& world);
@@ -30,10 +30,10 @@ class Comparison : public TargetScorer {
   /// Runs state.batch through both models. nll receives the checkpoint's.
   void score(RankState& state, const TensorView& nll) override;
   void score_nothing(RankState& state) override;
-  /// Takes the targets of a block, and, if they are asked for, all other predictions by their position.
+  /// Adds the targets of a block and, on request, all other predictions by position.
   void add(std::int64_t i, std::int64_t block, const Batch& batch, const TensorView& nll,
            std::int64_t first_target) override;
-  /// Collective, at the end. Returns what all ranks have found of the targets.
+  /// Collective, at the end. Returns the result for the targets of all ranks.
   MetricResult finish(const EvaluationTargets& targets);
 
  private:
@@ -49,7 +49,7 @@ class Comparison : public TargetScorer {
   std::vector<double> other_nll_, divergence_, sums_;
 };
 
-/// The metric `--against`: another model, as open_model() takes it, on the same targets.
+/// The metric `--against`: compares with another model, which open_model() opens, on the same targets.
 EvaluationMetric against_model(const std::string& path);
 
 }  // namespace ringtrain

@@ -54,7 +54,7 @@ std::vector<TextInterval> character_intervals(const Tokenizer& tokenizer, std::s
   const auto begins_character = [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; };
   std::vector<TextInterval> intervals;
   intervals.reserve(ids.size());
-  std::int64_t characters = 0;  // that have begun
+  std::int64_t characters = 0;  // that have begun so far
   for (const std::int32_t id : ids) {
     const std::string text = tokenizer.is_special(id) ? "" : tokenizer.token_text(id);
     const bool continues = !text.empty() && !begins_character(text.front()) && characters > 0;

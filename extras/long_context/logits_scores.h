@@ -1,5 +1,5 @@
-// Numbers from rows of logits on the host, in double: one place for the logsumexp, so that what is compared with itself
-// differs by nothing. Pure.
+// Numbers from rows of logits on the host, in double. There is only one logsumexp, so a model that is compared with
+// itself has no difference. Pure.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@ double log_sum_exp(const S* row, std::int64_t V) {
   return largest + std::log(sum);
 }
 
-/// Returns the divergence of Kullback and Leibler, sum of p (log p - log q) in nats, of p = softmax(from[V]) and q =
-/// softmax(to[V]), whose log_sum_exp() are given. Exactly 0 for equal rows.
+/// Returns the Kullback-Leibler divergence, the sum of p (log p - log q) in nats, of p = softmax(from[V]) and q =
+/// softmax(to[V]), given the log_sum_exp() of both. Exactly 0 for equal rows.
 template <class S>
 double divergence(const S* from, double from_sum, const S* to, double to_sum, std::int64_t V) {
   double sum = 0;

@@ -21,7 +21,7 @@ namespace ringtrain {
 
 namespace {
 
-/// A document's text as the model reads it.
+/// The part of a document's text that the model reads.
 struct LongText {
   std::int64_t document = 0;            // of the file
   std::int64_t begin = 0, tokens = 0;   // in the file, without a begin token
@@ -29,13 +29,13 @@ struct LongText {
   std::vector<TextInterval> intervals;  // of each token
 };
 
-/// What a text gave: sums of weight * nll, and of weights. Weights are those of the file.
+/// The result of a text: sums of weight * nll, and of weights. Weights are those of the file.
 struct LongPplSums {
   double nll = 0, weight = 0, key_nll = 0, key_weight = 0;
   std::int64_t key_tokens = 0;
 };
 
-/// Returns the text of a document, with the hash of all of it and the intervals of what is read.
+/// Returns the text of a document, with the hash of all of it and the intervals of the part that is read.
 LongText text_of(const TokenFile& file, std::int64_t document, std::int64_t longest, const Tokenizer* tokenizer,
                  std::optional<std::int32_t> begin_token) {
   std::int64_t begin = file.document_offsets()[document];
@@ -90,18 +90,18 @@ KeySet fitted(const KeySet& given, const std::vector<LongText>& texts, const std
   return set;
 }
 
-/// What a pass finds of the tokens that it scores: their nll in the text, in the text after the begin token, in a short
-/// window. A text that no begin token precedes is read once for the first two.
+/// What a pass computes for the tokens that it scores: their nll in the text, in the text after the begin token, or in
+/// a short window. Without a begin token, a text is read once for the first two.
 enum class PassKind { text, contrast, shortened };
 constexpr std::int64_t values_per_token = 4;  // of each kind, and the weight
 
 struct Pass {
   std::int64_t text = 0;
-  ShortWindow window;  // of the text, behind a begin token if it has one; a whole text scores all but its first token
+  ShortWindow window;  // of the text, after a begin token if it has one; a whole text scores all but its first token
   PassKind kind = PassKind::text;
 };
 
-/// Sums up a text. values: of its tokens.
+/// Returns the sums of a text. values: those of its tokens.
 LongPplSums sums_of(const LongText& text, const double* values, const KeySet::Text& set) {
   const auto nll = [&](std::int64_t token) { return values[token * values_per_token]; };  // in the text
   const auto weight = [&](std::int64_t token) { return values[(token + 1) * values_per_token - 1]; };
@@ -119,12 +119,12 @@ LongPplSums sums_of(const LongText& text, const double* values, const KeySet::Te
   return sums;
 }
 
-/// The texts of the targets' documents; the longest context and trunc_len count the targets' begin token, which belongs
-/// to no text.
+/// The texts of the targets' documents. The longest context and trunc_len include the targets' begin token, which
+/// belongs to no text.
 class PreparedLongPpl : public PreparedMetric {
  public:
   /// tokenizer: that of the file; null: intervals are in tokens. given: a saved set, or null. Throws Error(usage) if no
-  /// text is longer than options.trunc_len and none was given, Error(data) if the set has not the same texts or another
+  /// text is longer than options.trunc_len and no set was given, and Error(data) if the set has other texts or another
   /// unit.
   PreparedLongPpl(const EvaluationSubject& subject, const KeyTokenOptions& options, const Tokenizer* tokenizer,
                   const KeySet* given)
@@ -151,7 +151,7 @@ class PreparedLongPpl : public PreparedMetric {
   }
   std::string identity() const override { return key_set_text(set_); }
   std::int64_t sequences() const override { return std::ssize(passes()); }
-  /// The model reads every text once, and, where key tokens are to be found, each short window.
+  /// Runs the model on every text once and, to find key tokens, on each short window.
   MetricResult evaluate(RankState& state, TargetScorer* /*scorer*/,
                         const std::function<void(std::int64_t)>& progress) const override {
     const std::vector<double> values = token_values(state, progress);
@@ -193,13 +193,13 @@ class PreparedLongPpl : public PreparedMetric {
     const std::vector<Pass> all = passes();
     std::vector<ReadSpan> spans;
     for (const auto& [text, window, kind] : all) {
-      // One label more than is scored: the last token is read, too, as longppl reads it.
+      // One more label than is scored: the last token is also read, as in longppl.
       spans.push_back({texts_[text].begin + window.begin, window.length, window.scored + 1, {}});
       if (window.begin < 0) spans.back().begin_token = begin_token_;
     }
     std::vector<std::int64_t> first{0};  // token of each text
     for (const LongText& text : texts_) first.push_back(first.back() + text.tokens);
-    std::vector<double> values(first.back() * values_per_token, 0.0);  // each by the rank that holds it
+    std::vector<double> values(first.back() * values_per_token, 0.0);  // each from the rank that has it
     const auto score = [&](std::int64_t index) {
       const auto& [text, window, kind] = all[index];
       const TensorView nll = state.evaluation_nll.view().prefix({1, state.batch.T});
@@ -218,7 +218,7 @@ class PreparedLongPpl : public PreparedMetric {
     return values;
   }
 
-  /// Finds a text's key tokens. values: of its tokens.
+  /// Finds a text's key tokens. values: those of its tokens.
   KeySet::Text key_tokens_of(const LongText& text, const double* values) const {
     const PassKind whole = begin_token_ ? PassKind::contrast : PassKind::text;
     std::vector<TextInterval> key;
@@ -231,7 +231,7 @@ class PreparedLongPpl : public PreparedMetric {
     return {text.hash, text.intervals.empty() ? 0 : text.intervals.back().end, merged(key)};
   }
 
-  /// Returns what the texts gave together. set: by which they were scored.
+  /// Returns the result for all texts. set: the key tokens that were scored.
   MetricResult result_of(const KeySet& set, const std::vector<LongPplSums>& sums) const {
     std::vector<DocumentSum> key, all;
     std::int64_t key_tokens = 0, tokens = 0;
@@ -253,7 +253,7 @@ class PreparedLongPpl : public PreparedMetric {
     if (!std::isfinite(nll.value)) {
       fail(ExitCode::numeric, "--longppl: the mean loss of the texts is {}: the weights are not usable", nll.value);
     }
-    // Names are those of longppl; what does not exist is null.
+    // The names are those of longppl; a missing value is null.
     auto json = std::make_shared<nlohmann::ordered_json>();
     *json = {{"longppl", std::exp(key_nll.value)},
              {"n_key_token", key_tokens},
@@ -299,9 +299,9 @@ class PreparedLongPpl : public PreparedMetric {
   }
 
   const EvaluationSubject subject_;
-  const std::optional<std::int32_t> begin_token_;  // before the texts in which key tokens are sought
+  const std::optional<std::int32_t> begin_token_;  // before the texts in which key tokens are searched
   std::vector<LongText> texts_;                    // by document
-  KeySet set_;                                     // whose key tokens count; without texts: they are to be found
+  KeySet set_;                                     // the key tokens to score; without texts, they must be found
 };
 
 }  // namespace

@@ -1,7 +1,8 @@
-// LongPPL: the perplexity of key tokens alone (extras/long_context/key_tokens.h). A model reads each text whole. The
-// evaluator, which finds the key tokens, is the model itself, or the one whose set was saved. Of each document that an
-// evaluation scores the text is what the longest context length holds of it, without its end token. Where a tokenizer
-// begins texts with a token, longppl seeks key tokens in texts with it and scores texts without it, and so does this.
+// LongPPL: the perplexity of only the key tokens (extras/long_context/key_tokens.h). A model reads each text whole. The
+// evaluator, which finds the key tokens, is the model itself, or the one whose set was saved. The text of a document
+// that an evaluation scores is the part of it in the longest context length, without its end token. If a tokenizer
+// begins texts with a token, longppl searches for key tokens in texts with it and scores texts without it; so does this
+// metric.
 #pragma once
 
 #include <string>
@@ -13,8 +14,8 @@ namespace ringtrain {
 
 struct LongPplRequest {
   KeyTokenOptions options;
-  std::string key_tokens = {};  // a saved set, whose options count; "": key tokens are found by this model
-  std::string save_path = {};   // where the set is written; "": nowhere
+  std::string key_tokens = {};  // a saved set, whose options apply; "": this model finds the key tokens
+  std::string save_path = {};   // where the set is written; "": it is not
 };
 
 /// The metric `--longppl`, on the texts of the longest context length.

@@ -13,7 +13,7 @@ namespace ringtrain {
 
 namespace {
 
-/// What the flags ask for.
+/// The metrics that the flags request.
 struct AskedMetrics {
   std::string against;
   std::vector<std::string> tasks;

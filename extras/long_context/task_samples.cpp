@@ -21,8 +21,8 @@ Ids encoded(Encoder& encoder, std::string_view text, Preceding preceding) {
   return ids;
 }
 
-/// Chooses candidates of an answer: wrong ones that share its tokens up to a place, and differ there from it and from
-/// each other. Prefers the first of such places, and the first of the others.
+/// Chooses candidates of an answer: wrong ones that share its tokens up to a position, and differ there from it and
+/// from each other. Prefers the earliest such position, and the first of the wrong ones.
 void choose_candidates(Encoder& encoder, const TaskAnswer& answer, const Ids& right, TaskKind kind, std::int64_t wanted,
                        TaskTrial& trial) {
   std::vector<Ids> others;
@@ -50,7 +50,7 @@ void choose_candidates(Encoder& encoder, const TaskAnswer& answer, const Ids& ri
        name_of(kind), most, wanted, most);
 }
 
-/// Returns a text's answer as tokens. Adds its parts, whose places are from the answer's begin.
+/// Returns a text's answer as tokens. Adds its parts, whose positions are relative to the answer's beginning.
 Ids answer_tokens(Encoder& encoder, const TaskText& text, TaskKind kind, std::int64_t candidates,
                   std::vector<TaskTrial>& parts) {
   Ids ids;
@@ -66,7 +66,7 @@ Ids answer_tokens(Encoder& encoder, const TaskText& text, TaskKind kind, std::in
   return ids;
 }
 
-/// Returns the tokens of the longest prompt of at most so many.
+/// Returns the tokens of the longest prompt with at most so many.
 Ids longest_prompt(Encoder& encoder, const TaskText& text, const TaskSettings& settings, std::uint64_t draw,
                    std::int64_t most, TaskKind kind, std::int64_t length) {
   const auto prompt = [&](std::int64_t sentences) {
@@ -84,11 +84,11 @@ Ids longest_prompt(Encoder& encoder, const TaskText& text, const TaskSettings& s
   return prompt(*std::ranges::partition_point(sentences, fits) - 1);
 }
 
-/// Throws Error(usage) for more texts than the machine's memory holds. Returns how many tokens they are at most.
+/// Throws Error(usage) if the machine's memory cannot hold the texts. Returns their maximum number of tokens.
 std::int64_t planned_tokens(std::span<const TaskKind> kinds, std::span<const std::int64_t> lengths,
                             const TaskSettings& settings) {
   double tokens = 0;
-  for (const std::int64_t length : lengths) tokens += static_cast<double>(length) + 1;  // and the text's end
+  for (const std::int64_t length : lengths) tokens += static_cast<double>(length) + 1;  // the text's end
   const double texts = static_cast<double>(std::ssize(kinds) * settings.depths) * static_cast<double>(settings.samples);
   const double bytes = texts * tokens * (sizeof(std::int32_t) + sizeof(float)),
                room = static_cast<double>(available_memory());

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t values_per_trial = 3;  // nll of its tokens, right, tokens that are not the likeliest
 
-/// Returns 1 if the first candidate is the likeliest, 1 / n if it is one of n that are.
+/// Returns 1 if the first candidate is the likeliest, or 1 / n if it ties with n - 1 others.
 template <class S>
 double right_of(const S* row, const std::vector<std::int32_t>& candidates) {
   const auto own = widened(row[candidates.front()]);
@@ -30,14 +30,13 @@ double right_of(const S* row, const std::vector<std::int32_t>& candidates) {
   return 1.0 / static_cast<double>(alike);
 }
 
-/// What the trials of all texts gave, each by the rank that holds its tokens.
+/// The scores of the trials of all texts, each from the rank that has its tokens.
 class TrialScores {
  public:
   explicit TrialScores(const TaskSamples& samples)
       : samples_(samples), values_(samples.trials.size() * values_per_trial, 0.0) {}
 
-  /// Collective over the ring. Scores the text in state.batch: rows that follow each other go through the head
-  /// together.
+  /// Collective over the ring. Scores the text in state.batch: consecutive rows go through the head together.
   void score(RankState& state, std::int64_t text) {
     const LogitsPass pass = state.model->begin_logits(state.batch);
     const auto* const labels = state.batch.labels().as<std::int32_t>();
@@ -64,7 +63,7 @@ class TrialScores {
   }
 
  private:
-  /// Takes the row that predicts a token of a text.
+  /// Scores the row that predicts a token of a text.
   template <class S>
   void take(const S* row, std::int64_t V, std::int64_t text, std::int64_t token, std::int32_t label) {
     for (const TaskTrial& trial : std::ranges::equal_range(samples_.trials, text, {}, &TaskTrial::text)) {

@@ -1,5 +1,5 @@
-// Long-context tasks scored by likelihood: of each part of an answer the right candidate must be the likeliest, given
-// the text and the right answers before it. One pass a text.
+// Long-context tasks scored by likelihood: for each part of an answer, the right candidate must be the likeliest, given
+// the text and the right answers before it. One pass per text.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 
 namespace ringtrain {
 
-/// What some trials gave together.
+/// The combined result of some trials.
 struct TaskCell {
   double trials = 0;
-  double right = 0;            // the right candidate is the likeliest; of n that are equally so it counts 1 / n
-  double exact = 0;            // every token of the answer's part is the likeliest of all: what greedy text has
-  double nll = 0, tokens = 0;  // of the answers' tokens alone, in nats; how many
+  double right = 0;            // the right candidate is the likeliest; if n tie, it counts 1 / n
+  double exact = 0;            // every token of the answer's part is the likeliest of all, as in greedy text
+  double nll = 0, tokens = 0;  // only of the answers' tokens, in nats; their number
   TaskCell& operator+=(const TaskCell& other);
 };
 
@@ -31,30 +31,30 @@ struct TaskResult {
 
 struct TaskSummary {
   const TaskSamples* samples = nullptr;
-  bool greedy = false;  // whether exact matches are told
+  bool greedy = false;  // whether exact matches are reported
   std::vector<TaskResult> tasks;
 
   double chance() const { return 1.0 / static_cast<double>(samples->settings.candidates); }
 };
 
-/// Returns how far the right answers of some trials lie from chance, in standard deviations of a binomial.
+/// Returns how far the right answers of some trials are from chance, in standard deviations of a binomial.
 double deviations(const TaskCell& cell, double chance);
 
-/// Collective over state.world: all ranks pass the same samples, which the summary refers to, and get the same. On the
-/// CPU. progress may be null:
-/// told on every rank of each of its texts' tokens.
+/// Collective over state.world: all ranks pass the same samples, to which the summary refers, and get the same result.
+/// On the CPU. progress may be null; on every rank, it receives the tokens of each of its texts.
 TaskSummary evaluate_tasks(RankState& state, const TaskSamples& samples, bool greedy,
                            const std::function<void(std::int64_t tokens)>& progress);
 
-/// Returns the object of `evaluate --output`.
+/// Returns the object in the output of `evaluate --output`.
 nlohmann::ordered_json tasks_json(const TaskSummary& summary);
-/// Returns heat maps as text: of each task the share of right answers by length and depth, and the nll of the answers.
+/// Returns heat maps as text: for each task, the share of right answers by length and depth, and the nll of the
+/// answers.
 std::string task_tables(const TaskSummary& summary);
 
 struct TaskRequest {
   std::vector<TaskKind> kinds;  // in this order
   TaskSettings settings;
-  bool greedy = false;  // also report how often greedy text has the answer
+  bool greedy = false;  // also report how often greedy text contains the answer
 };
 
 /// The metric `--tasks`, at every context length of the evaluation.

@@ -54,9 +54,9 @@ constexpr std::array<Place, 14> places{{{"the Eiffel Tower", "Paris"},
                                         {"the Golden Gate Bridge", "San Francisco"},
                                         {"the Semper Opera House", "Dresden"}}};
 
-constexpr std::size_t pool = 300;  // wrong answers from which candidates are chosen
+constexpr std::size_t pool = 300;  // wrong answers among which candidates are chosen
 
-/// Draws of one text: counter-based, so that no text depends on another.
+/// Random draws for one text: counter-based, so that no text depends on another.
 class Draws {
  public:
   explicit Draws(std::uint64_t seed) : seed_(seed) {}
@@ -92,7 +92,7 @@ std::string key_of(std::int64_t index) {
   return fmt::format("{}-{}", adjectives[index / std::ssize(nouns)], nouns[index % std::ssize(nouns)]);
 }
 
-/// Makes a text of a draw.
+/// Makes a text from a draw.
 using Make = std::string (*)(Draws&);
 
 std::vector<std::string> different_texts(Draws& draws, std::size_t count, const std::set<std::string>& not_these,
@@ -106,8 +106,8 @@ std::vector<std::string> different_texts(Draws& draws, std::size_t count, const 
   return made;
 }
 
-/// Adds the values that are asked for, of the needles [first, end), each with wrong answers: those in the text first,
-/// then so many that make() draws. all_right: no value in the text is wrong.
+/// Adds the values that the question asks for, of the needles [first, end), each with wrong answers: first those in the
+/// text, then as many as make() must draw. all_right: no value in the text is wrong.
 void add_answers(Draws& draws, TaskText& text, const std::vector<std::string>& values, std::size_t first,
                  std::size_t end, bool all_right, std::size_t wrong, Make make) {
   for (std::size_t i = first; i < end; ++i) {
@@ -130,7 +130,7 @@ std::string listed(const std::vector<std::string>& words) {
   return text;
 }
 
-/// Returns so many depths, the wanted one among them, ascending.
+/// Returns so many depths, including the wanted one, ascending.
 std::vector<std::int64_t> depths_with(Draws& draws, const TaskSettings& settings, std::int64_t wanted,
                                       std::int64_t count) {
   std::vector<std::int64_t> depths{wanted};
@@ -144,7 +144,7 @@ TaskText make_needles(TaskKind kind, const TaskSettings& settings, Draws& draws,
                              : kind == TaskKind::multikey   ? settings.keys
                              : kind == TaskKind::multivalue ? settings.values
                                                             : settings.queries;
-  const bool all = kind == TaskKind::multivalue || kind == TaskKind::multiquery;  // are asked for
+  const bool all = kind == TaskKind::multivalue || kind == TaskKind::multiquery;  // the question asks for all
   const std::vector<std::int64_t> depths = depths_with(draws, settings, depth, count);
   std::vector<std::string> keys;
   for (const std::int64_t index : draws.different(count, std::ssize(adjectives) * std::ssize(nouns))) {
@@ -160,7 +160,7 @@ TaskText make_needles(TaskKind kind, const TaskSettings& settings, Draws& draws,
     text.needles.push_back(
         {fmt::format("One of the special magic numbers for {} is: {}.", keys[i], values[i]), depths[i]});
   }
-  // The needle at the wanted depth; of several the first.
+  // The needle at the wanted depth; the first of several.
   const std::size_t asked = all ? 0 : static_cast<std::size_t>(std::ranges::find(depths, depth) - depths.begin());
   text.question = fmt::format(
       "\nWhat {0} the special magic {1} for {2} mentioned in the provided text? The special magic {1} for {2} "
@@ -236,7 +236,7 @@ std::string prompt_of(const TaskText& text, const TaskSettings& settings, std::i
     prompt += ' ';
   };
   for (std::int64_t i = 0; i <= sentences; ++i) {
-    // A needle of depth d stands before the sentence d * sentences.
+    // A needle of depth d comes before sentence d * sentences.
     while (needle < text.needles.size() && static_cast<std::int64_t>(depth_share(settings, text.needles[needle].depth) *
                                                                      static_cast<double>(sentences)) <= i) {
       add(text.needles[needle++].sentence);

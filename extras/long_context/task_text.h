@@ -1,7 +1,7 @@
-// Texts of long-context tasks from a seeded generator of our own, with the structure of RULER (Hsieh et al., arXiv
+// Texts of long-context tasks from our own seeded generator, with the structure of RULER (Hsieh et al., arXiv
 // 2404.06654): needles between the sentences of a haystack, at depths from its first sentence to its last, then a
-// question whose answer they hold. One kind has a question that shares no word with its needle (NoLiMa, Modarressi et
-// al., arXiv 2502.05167). Pure: a text is a function of its settings, and no model and no tokenizer matters.
+// question whose answer they contain. The question of one kind shares no word with its needle (NoLiMa, Modarressi et
+// al., arXiv 2502.05167). Pure: a text is a function of its settings and depends on no model or tokenizer.
 #pragma once
 
 #include <array>
@@ -15,9 +15,9 @@ namespace ringtrain {
 
 enum class TaskKind {
   single,      // one needle, "the magic number for KEY is VALUE", and its value
-  multikey,    // several needles of that form, one of which is asked for
-  multivalue,  // several values of one key, all of which are asked for
-  multiquery,  // several keys, all of whose values are asked for
+  multikey,    // several needles of that form, one of which the question asks for
+  multivalue,  // several values of one key; the question asks for all
+  multiquery,  // several keys; the question asks for the values of all
   variables,   // VAR A = 12345, VAR B = VAR A, ...: all variables of that value (variable tracking)
   association  // "NAME lives next to the Eiffel Tower": who has visited Paris?
 };
@@ -30,15 +30,15 @@ inline const char* name_of(TaskKind kind) {
   return name_in(task_names, kind);
 }
 
-/// Numbers of needles are RULER's.
+/// The numbers of needles are those of RULER.
 struct TaskSettings {
   std::int64_t keys = 4;        // of multikey and of association
   std::int64_t values = 4;      // of multivalue
   std::int64_t queries = 4;     // of multiquery
-  std::int64_t hops = 4;        // of variables: one more of them
-  std::int64_t candidates = 8;  // of an answer, the right one among them
-  std::int64_t depths = 5;      // evenly from the haystack's begin to its end
-  std::int64_t samples = 8;     // of each kind, length and depth
+  std::int64_t hops = 4;        // of variables: there is one more of them
+  std::int64_t candidates = 8;  // of an answer, including the right one
+  std::int64_t depths = 5;      // evenly from the haystack's beginning to its end
+  std::int64_t samples = 8;     // for each kind, length, and depth
   std::uint64_t seed = 1;
 };
 
@@ -48,27 +48,27 @@ struct Needle {
   std::int64_t depth = 0;
 };
 
-/// A part of the answer that is scored.
+/// A scored part of the answer.
 struct TaskAnswer {
-  std::string before;               // text between it and what precedes it, which is not scored
+  std::string before;               // unscored text between the preceding text and this part
   std::string right;                // begins with a space
-  std::vector<std::string> others;  // wrong ones of the same form, those that stand in the text first
+  std::vector<std::string> others;  // wrong ones of the same form, starting with those in the text
   std::int64_t depth = 0;           // of its needle
 };
 
 struct TaskText {
   std::string opening;
   std::vector<Needle> needles;  // in the order of the text
-  std::string question;         // up to where the answer begins
+  std::string question;         // up to the beginning of the answer
   std::vector<TaskAnswer> answers;
 };
 
-/// Returns a text without its haystack. depth: of the needle that is asked for; where several are, of one of them.
+/// Returns a text without its haystack. depth: that of the needle that the question asks for, or of one of several.
 TaskText make_task(TaskKind kind, const TaskSettings& settings, std::int64_t length, std::int64_t depth,
                    std::int64_t sample);
-/// Returns the prompt: the text with so many sentences of haystack, drawn like it.
+/// Returns the prompt: the text with so many sentences of haystack, which the same draw determines.
 std::string prompt_of(const TaskText& text, const TaskSettings& settings, std::int64_t sentences, std::uint64_t draw);
-/// Returns the depth as a part of the haystack, from 0 to 1.
+/// Returns the depth as a fraction of the haystack, from 0 to 1.
 double depth_share(const TaskSettings& settings, std::int64_t depth);
 
 }  // namespace ringtrain

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t most_devices = RingWork::largest_ring;
 
-/// Returns the config on a ring of so many ranks, a sequence a step.
+/// Returns the config for a ring of so many ranks, with one sequence per step.
 Config on_ring(const Config& config, std::int64_t ranks) {
   Config other = config;
   other.mesh.data = 1;
@@ -35,7 +35,7 @@ std::string what_lacks(const MemoryNeed& need, const Hardware& hardware) {
   return fmt::format("it needs {}", fmt::join(needs, ", and "));
 }
 
-/// Returns the names of hardware files with room for the config, of what ringtrain has code for.
+/// Returns the names of supported hardware files with enough memory for the config.
 std::vector<std::string> roomy_hardware(const Config& config, bool cores) {
   std::vector<std::string> names;
   for (const auto& [name, path] : hardware_files()) {

@@ -1,5 +1,4 @@
-// Why a config does not fit its hardware, and what would help. Pure, but for reading
-// configs/hardware.
+// Explains why a config does not fit its hardware, and what would help. Pure, except for reading configs/hardware.
 #pragma once
 
 #include <string>
@@ -9,8 +8,8 @@
 
 namespace ringtrain {
 
-/// Returns the reasons and the ways out, a sentence each. config: what does not fit, best the way to run it that needs
-/// the least. Its bytes are planned, on other meshes, lengths and hardware.
+/// Returns the reasons and the remedies, one sentence each. config: the config that does not fit, preferably in the
+/// form that needs the least memory. Its memory is planned for other meshes, lengths, and hardware.
 std::vector<std::string> advice(const Config& config, const Hardware& hardware);
 
 }  // namespace ringtrain

@@ -22,7 +22,7 @@ constexpr std::int64_t largest_file = 1 << 20;
 constexpr RealRange rate{0, 1e30, true}, share{0, 1, true}, seconds{0, 1e6};
 constexpr IntegerRange count{0, 1 << 20}, group{1, 1 << 30};
 
-/// Takes keys from a map of a file; those of a map within it are "memory.bytes". The first mistake is an Error.
+/// Takes keys from a map of a file; those of a nested map are named like "memory.bytes". The first mistake is an Error.
 class MapReader {
  public:
   MapReader(const std::string& path, const YamlValue& map) : path_(path), line_(map.line) { add(map, ""); }
@@ -30,7 +30,7 @@ class MapReader {
   [[noreturn]] void refuse(int line, const std::string& what) const {
     fail(ExitCode::usage, "{}:{}: {}", path_, line, what);
   }
-  /// Calls read(value, report) for a key that is there.
+  /// Calls read(value, report) for a key if it exists.
   template <class Read>
   void take(const char* name, const Read& read) {
     names_.push_back(name);
@@ -60,7 +60,7 @@ class MapReader {
       }
     });
   }
-  /// Refuses a map with a key that nobody asked for, or without one of these.
+  /// Refuses a map with a key that was not read, or without one of these.
   void finish(std::initializer_list<const char*> required) const {
     for (const auto& [name, entry] : entries_) {
       if (std::ranges::count(names_, name) > 0) continue;
@@ -88,7 +88,7 @@ class MapReader {
   const std::string& path_;
   const int line_;
   std::map<std::string, YamlEntry> entries_;
-  std::vector<std::string> names_;  // that were asked for
+  std::vector<std::string> names_;  // that were read
 };
 
 }  // namespace

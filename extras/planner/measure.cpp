@@ -26,8 +26,8 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns the median seconds of body's calls within `budget` seconds, of at least three: as a run has them, among
-/// whatever else the machine does.
+/// Returns the median seconds of body's calls within `budget` seconds, of at least three calls. As in a run, the
+/// machine's other work is included.
 template <class Body>
 double median_seconds(double budget, const Body& body) {
   std::vector<double> all;
@@ -36,7 +36,7 @@ double median_seconds(double budget, const Body& body) {
     const auto start = std::chrono::steady_clock::now();
     body();
     const double seconds = seconds_since(start);
-    if (call > 0) all.push_back(seconds);  // the first meets cold caches
+    if (call > 0) all.push_back(seconds);  // the first has cold caches
     spent += seconds;
   }
   std::ranges::nth_element(all, all.begin() + std::ssize(all) / 2);
@@ -49,7 +49,7 @@ class Bench {
   Bench(DType dtype, int cores) : dtype_(dtype), pool_(cores), stream_(pool_), allocator_(Device::cpu()) {}
 
   Tensor make(const char* name, const Shape& shape) { return make(name, shape, dtype_); }
-  /// The same of what adds up.
+  /// The same for sums.
   Tensor make_sum(const char* name, const Shape& shape) { return make(name, shape, accumulator(dtype_)); }
 
   /// The three products of a linear layer: parts are calls, FLOPs, and bytes of rows read and written.
@@ -63,7 +63,7 @@ class Bench {
     add([&] { linear_backward_weight(stream_, dw, {}, y, x, /*accumulate=*/true); });
   }
 
-  /// Attention of one block: parts are calls, FLOPs, and pairs times heads (what each score costs besides).
+  /// Attention of one block: parts are calls, FLOPs, and pairs times heads (the additional cost of each score).
   void attention(std::int64_t T, std::int64_t H, std::int64_t D, bool causal, std::vector<TimedCall>& forward,
                  std::vector<TimedCall>& backward) {
     const AttentionShape shape{1, H, H, D, 1 / std::sqrt(static_cast<double>(D)), {causal, 0}};
@@ -88,8 +88,8 @@ class Bench {
                         })});
   }
 
-  /// Passes over rows of C: norm, activation, residual sum, forward and backward. Parts are calls, and bytes as
-  /// layer_work() counts them; some of them are busier with arithmetic than with memory.
+  /// Passes over rows of C: norm, activation, residual sum, forward and backward. Parts are calls, and bytes as in
+  /// layer_work(); some of them are limited more by arithmetic than by memory.
   void passes(std::int64_t T, std::int64_t C, std::vector<TimedCall>& samples) {
     const Tensor x = make("x", {T, C}), y = make("y", {T, C}), z = make("z", {T, C}), dx = make("dx", {T, C}),
                  dy = make("dy", {T, C}), w = make("w", {C}), dw = make("dw", {C}), rstd = make("rstd", {T});
@@ -145,12 +145,12 @@ std::vector<TimedCall> messages() {
   return samples;
 }
 
-/// Returns what fits kernels of a dtype, for one core. The peak, here always that of float32, is the best rate that was
-/// seen: what a core could do at most is not measured.
+/// Returns the fit of a dtype's kernels, for one core. The peak, here always that of float32, is the best rate that was
+/// measured: the maximum of a core is not known.
 Hardware measure_kernels(DType dtype, int cores) {
   Bench bench(dtype, cores);
   std::vector<TimedCall> products, forward, backward;
-  for (const std::int64_t T : {32, 64, 128}) bench.products(T, 64, 64, products);  // a call is much of them
+  for (const std::int64_t T : {32, 64, 128}) bench.products(T, 64, 64, products);  // the call is a large part of these
   for (const std::int64_t T : {512, 1024, 2048}) {
     for (const auto& [I, O] :
          {std::pair<std::int64_t, std::int64_t>{64, 64}, {64, 192}, {192, 64}, {256, 256}, {256, 1024}, {768, 768}}) {
@@ -176,7 +176,7 @@ Hardware measure_kernels(DType dtype, int cores) {
           .kernel_seconds = p[0]};
 }
 
-/// Fills in what passes over memory cost.
+/// Fills in the cost of passes over memory.
 void measure_passes(Hardware& hardware) {
   Bench bench(DType::float32, static_cast<int>(hardware.cores));
   std::vector<TimedCall> few, many;
@@ -184,10 +184,10 @@ void measure_passes(Hardware& hardware) {
   const std::int64_t cached = std::max<std::int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 64 << 20);
   const std::int64_t bytes = std::min(cached / 2, available_memory() / 32);  // of one of seven tensors
   bench.passes(bytes / 4 / 768, 768, many);
-  for (TimedCall& sample : many) sample.parts.erase(sample.parts.begin());  // a call is nothing of it
-  // Of tensors that no cache holds: within a step they have long left it.
+  for (TimedCall& sample : many) sample.parts.erase(sample.parts.begin());  // the cost of a call is negligible here
+  // Measured with tensors that no cache can hold: within a step, they have long been evicted.
   hardware.memory_bandwidth = 1 / fit(many)[0];
-  // What is left of a few rows, which the caches hold, beside their bytes.
+  // What remains for a few rows, which the caches hold, in addition to their bytes.
   hardware.kernel_seconds = std::max(hardware.kernel_seconds, fit(few)[0]);
 }
 
@@ -196,7 +196,7 @@ void measure_passes(Hardware& hardware) {
 std::vector<double> fit(const std::vector<TimedCall>& samples) {
   ensure(!samples.empty(), "a fit needs samples");
   std::vector<double> seconds(samples[0].parts.size(), 0.0);
-  std::vector<std::size_t> used(seconds.size());  // parts
+  std::vector<std::size_t> used(seconds.size());  // indices of parts
   std::iota(used.begin(), used.end(), 0);
   while (true) {
     Eigen::MatrixXd shares(samples.size(), used.size());
@@ -205,12 +205,12 @@ std::vector<double> fit(const std::vector<TimedCall>& samples) {
         shares(row, column) = samples[row].parts[used[column]] / samples[row].seconds;
       }
     }
-    // Parts differ by a dozen orders of magnitude: columns of length one are as good as each other.
+    // The parts' magnitudes differ by a dozen orders, so scale all columns to length one.
     const Eigen::RowVectorXd lengths = shares.colwise().norm();
     shares.array().rowwise() /= lengths.array();
     const Eigen::VectorXd solution = shares.colPivHouseholderQr().solve(Eigen::VectorXd::Ones(shares.rows()));
     Eigen::Index worst = 0;
-    if (solution.minCoeff(&worst) < 0 && used.size() > 1) {  // a part that would have to take less than no time
+    if (solution.minCoeff(&worst) < 0 && used.size() > 1) {  // a part with negative time
       used.erase(used.begin() + worst);
       continue;
     }
@@ -226,7 +226,7 @@ Hardware measure_hardware() {
   hardware.peak_float64 = measure_kernels(DType::float64, cores).peak_float32;
   hardware.peak_bfloat16 = measure_kernels(DType::bfloat16, cores).peak_float32;
   measure_passes(hardware);
-  hardware.memory_bytes = static_cast<double>(usable_memory(available_memory()));  // less may be free another time
+  hardware.memory_bytes = static_cast<double>(usable_memory(available_memory()));  // less may be free at another time
   const std::vector<double> link = fit(messages());
   hardware.levels = {{.ranks = 65536, .bandwidth = 1 / link[1], .latency = link[0]}};
   return hardware;

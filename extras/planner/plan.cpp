@@ -15,7 +15,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns what a hop of the ring takes on the whole: of the blocks met at hops 1 and later, the mean.
+/// Returns the average cost of a hop of the ring: the mean over the blocks of hops 1 and later.
 HopPlan hop_plan(const Config& config, const Hardware& hardware, const RankRates& rates, const RingWork& work) {
   const int N = work.ranks();
   HopPlan plan{.tokens = static_cast<double>(work.tokens(0))};
@@ -42,7 +42,7 @@ HopPlan hop_plan(const Config& config, const Hardware& hardware, const RankRates
   return plan;
 }
 
-/// Fills in what the ring does in a step: the hop of the widest mask, and the bytes of all.
+/// Fills in the work of the ring in a step: the hop of the widest mask, and the bytes of all hops.
 void plan_ring(Plan& plan) {
   const Config& config = plan.request.config;
   const LayerWork layer = layer_work(config.model, config.training);
@@ -61,7 +61,7 @@ void plan_ring(Plan& plan) {
   }
 }
 
-/// Returns the visible pairs of a sequence over the layers, packed documents counted.
+/// Returns the visible pairs of a sequence over all layers, with packed documents taken into account.
 LayerPairs sequence_pairs(const PlanRequest& request) {
   Config one = request.config;
   one.mesh.sequence = one.training.micro_batch_size = 1;
@@ -70,7 +70,7 @@ LayerPairs sequence_pairs(const PlanRequest& request) {
   });
 }
 
-/// Fills in what all steps take, and evaluations between them.
+/// Fills in the cost of all steps, and of evaluations between them.
 void plan_run(Plan& plan, const PlanRequest& request, const ParameterTable& table) {
   const TrainingConfig& training = request.config.training;
   double seconds = 0;
@@ -91,14 +91,14 @@ void plan_run(Plan& plan, const PlanRequest& request, const ParameterTable& tabl
   if (evaluation.interval > 0) plan.evaluations = std::floor(plan.steps / static_cast<double>(evaluation.interval));
   for (const std::int64_t length : evaluation.context_lengths) {
     const auto tokens = static_cast<double>(evaluation.target_blocks * length);
-    plan.evaluation_seconds += tokens / plan.tokens_per_second / 3;  // forward alone
+    plan.evaluation_seconds += tokens / plan.tokens_per_second / 3;  // only forward
   }
   plan.checkpoint_bytes = checkpoint_bytes(request.config, table);
   plan.hours = (seconds + plan.evaluations * plan.evaluation_seconds) / 3600;
   plan.device_hours = plan.hours * static_cast<double>(request.config.mesh.data * request.config.mesh.sequence);
 }
 
-/// Returns what the config's ranks move between their devices and the host in a step.
+/// Returns the bytes that the config's ranks move between their devices and the host in a step.
 OffloadedBytes offloaded_bytes(const Config& config, const std::vector<RankPlan>& plans) {
   if (config.training.offload == Offload::none) return {};
   const MemoryUse& host = plans.front().host;
@@ -107,7 +107,7 @@ OffloadedBytes offloaded_bytes(const Config& config, const std::vector<RankPlan>
           .of_update = 2 * static_cast<double>(host[Tag::optimizer])};
 }
 
-/// Returns the plan of one stage's steps; memory: of the whole config's ranks. Nothing of the run.
+/// Returns the plan of one stage's steps, without values of the whole run; memory: that of the whole config's ranks.
 Plan plan_of_steps(const PlanRequest& request, const ParameterTable& table, const std::vector<RankPlan>& memory) {
   const Config& config = request.config;
   const double useful = useful_step_flops(request);

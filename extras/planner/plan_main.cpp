@@ -1,4 +1,4 @@
-// The program `plan`: what a run would need and how fast it would go on given hardware, before there is a run.
+// The program `plan`: predicts the needs and the speed of a run on given hardware, before it starts.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -35,14 +35,14 @@ void say(const std::string& sentence) {
   write_message(stderr, "plan: " + sentence + "\n");
 }
 
-/// What the program says, to people and to programs.
+/// The program's output, for users and for programs.
 struct Answer {
   std::string text;
   nlohmann::ordered_json json;
   bool fits = false;
 };
 
-/// Says what would help a config that does not fit.
+/// Adds what would help a config that does not fit.
 void add_advice(const Config& config, const Hardware& hardware, Answer& answer) {
   const std::vector<std::string> sentences = advice(config, hardware);
   for (const std::string& sentence : sentences) answer.text += "does not fit: " + sentence + "\n";
@@ -58,7 +58,7 @@ Answer planned(const PlanRequest& request) {
   return answer;
 }
 
-/// Plans the best of the ways to run the request's config.
+/// Plans the best way to run the request's config.
 Answer searched(PlanRequest request, std::int64_t devices) {
   if (!request.config.training.stages.empty()) {
     say("--search looks only at the stage with the longest sequences");
@@ -83,13 +83,13 @@ Answer searched(PlanRequest request, std::int64_t devices) {
   return answer;
 }
 
-/// The command line, as it was given.
+/// The command line as the user gave it.
 struct Given {
   std::string config, hardware, output;
   std::vector<std::string> settings;
   bool search = false, measure = false;
   std::int64_t devices = 0;  // 0: the mesh's
-  PlanRequest request;       // what is asked for beside the config and the hardware
+  PlanRequest request;       // inputs other than the config and the hardware
 };
 
 void add_options(CommandLine& app, Given& given) {
@@ -121,7 +121,7 @@ OutputRules rules_of(const char* what, const OutputMark& mark, const char* input
 
 void measure(const Given& given) {
   if (given.output.empty()) fail(ExitCode::usage, "--measure needs --output FILE.yaml, for the hardware file");
-  // Without a mark: people edit hardware files.
+  // Without a mark, because people edit hardware files.
   OutputFile file(given.output, rules_of("a hardware file", OutputMark::none(), "what it reads has been read by then"),
                   ExitCode::usage);
   const std::string text = hardware_yaml(measure_hardware());
@@ -142,7 +142,7 @@ PlanRequest request_of(const Given& given) {
       const ModelSource opened = open_model(from);
       for (const std::string& line : opened.logs) say(line);
       source = opened.model;
-      made_for = opened.context_length;  // of a run, its sequences
+      made_for = opened.context_length;  // for a run, the length of its sequences
     }
     return *source;
   };

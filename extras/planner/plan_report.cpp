@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// A part of a sum, as plan.json and people call it.
+/// A part of a sum, with its names in plan.json and for users.
 struct Part {
   const char *key, *name;
   double StepFlops::*value;
@@ -87,7 +87,7 @@ std::string flops_lines(const Plan& plan) {
   std::string text = fmt::format("FLOPs of a step: {}\n", flops_text(total));
   for (const auto& [key, name, value] : flops_parts) {
     const double flops = plan.flops.*value;
-    if (flops > 0) text += part_line(name, flops_text(flops), flops / total);  // 0: no adapters, nothing computed again
+    if (flops > 0) text += part_line(name, flops_text(flops), flops / total);  // 0: no adapters, nothing is recomputed
   }
   return text;
 }
@@ -168,7 +168,7 @@ std::string plan_report(const Plan& plan) {
                      name_of(config.training.dtype)) +
          caveat(hardware, config.mesh.data * config.mesh.sequence) + memory_text(plan) + length_lines(plan) +
          flops_lines(plan) + ring_lines(plan) + time_lines(plan) + stage_lines(plan) +
-         (plan.fits ? hours_text(plan) : "");  // what cannot run takes no hours
+         (plan.fits ? hours_text(plan) : "");  // no hours if it cannot run
 }
 
 ordered_json plan_json(const Plan& plan) {

@@ -1,4 +1,4 @@
-// A plan for people, and as plan.json.
+// A plan as text for users, and as plan.json.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -5,7 +5,7 @@
 
 namespace ringtrain {
 
-/// Ranks of a machine share its cores: threads_per_rank of them each, as far as there are so many.
+/// Ranks of a machine share its cores: each has threads_per_rank of them, if there are enough.
 SharedProcessors shared_processors(const Hardware& hardware, const MeshConfig& mesh) {
   const std::int64_t ranks = hardware.ranks_of_machine(mesh.data * mesh.sequence);
   const std::int64_t threads =
@@ -26,8 +26,8 @@ RankRates rank_rates(const Hardware& hardware, const Config& config, double mean
   double block = static_cast<double>(config.training.seq_len) / static_cast<double>(mesh.sequence);
   if (mean_document > 0 && parts_documents(config.data.packing)) block = std::min(block, mean_document);
   double attention = hardware.attention_share(block);
-  // NCCL carries the ring's messages besides attention between nodes, and where the config says so. Within a node ranks
-  // may be threads, whose copy engines take no multiprocessor.
+  // NCCL transfers the ring's messages during attention between nodes, and wherever the config says so. Within a node,
+  // ranks may be threads, whose copy engines need no multiprocessor.
   const std::int64_t ranks = mesh.data * mesh.sequence;
   const bool nccl =
       mesh.backend == Backend::nccl || (mesh.backend != Backend::threads && hardware.ranks_of_machine(ranks) < ranks);

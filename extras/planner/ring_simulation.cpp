@@ -45,13 +45,13 @@ class RingPass {
   }
 
  private:
-  static constexpr int keys = 0, departing = 1, gradients = 2;  // what a rank waits for: slots; gradients + part
+  static constexpr int keys = 0, departing = 1, gradients = 2;  // slots for which a rank waits; gradients + part
 
-  /// Returns what a rank does at a hop; owner -1: nothing.
+  /// Returns a rank's step at a hop; owner -1: none.
   RingStep step(int rank, int hop) const { return work_.step(rank, hop).value_or(RingStep{.owner = -1}); }
   double& come(int slot, int rank) { return come_[slot * N_ + rank]; }
 
-  /// All ranks wait for the slots from first to before end.
+  /// Lets all ranks wait for the slots [first, end).
   void wait(int first, int end) {
     for (int rank = 0; rank < N_; ++rank) {
       double& clock = clocks_[rank];
@@ -63,8 +63,8 @@ class RingPass {
     }
   }
 
-  /// All ranks compute a block, or a part of it. A rank that has none in backward waits for the gradients of its own
-  /// block, and leaves its cores to the others. In forward it goes on with the next layer.
+  /// Lets all ranks compute a block, or a part of it. A rank that has none in backward waits for the gradients of its
+  /// own block, and leaves its cores to the others. In forward it continues with the next layer.
   void compute_block(int hop, int part) {
     const auto pairs_of = [&](int rank) {
       const int owner = step(rank, hop).owner;
@@ -82,23 +82,24 @@ class RingPass {
       times_.compute[rank] += seconds;
     }
   }
-  /// Returns the seconds that a rank's cores take for the messages that are still under way, once.
+  /// Returns the seconds that a rank's cores need for the messages in transit, once.
   double carried(int rank) {
     const Carried all = std::exchange(carried_[rank], {});
     return all.come > clocks_[rank] ? all.seconds : 0;
   }
 
-  /// Sends what each rank computes at a hop.
+  /// Sends the blocks that ranks compute at a hop.
   void send_blocks(int next_hop) {
     for (int rank = 0; rank < N_; ++rank) {
       const RingStep next = step(rank, next_hop);
       if (next.owner < 0) continue;
-      // A block sent on is waited for with the next one; the owner's own only at the end of the pass.
+      // The wait for the next block includes a block that is passed on; the owner's own is only waited for at the end
+      // of the pass.
       const double bytes = costs_.key_value_bytes * static_cast<double>(work_.travelling_tokens(next.owner, rank));
       move(next.receive_from, rank, bytes, next.receive_from == next.owner ? departing : keys, keys);
     }
   }
-  /// Sends the gradients of a part of the block that each rank has; a part of which nothing travels is not sent.
+  /// Sends the gradients of a part of each rank's block; a part without transferred tokens is not sent.
   void send_gradients(int hop, int part) {
     for (int rank = 0; rank < N_; ++rank) {
       const RingStep here = step(rank, hop);
@@ -108,7 +109,7 @@ class RingPass {
       if (tokens > 0) move(rank, here.gradient_to, costs_.gradient_bytes * static_cast<double>(tokens), slot, slot);
     }
   }
-  /// Moves a message that both sides have posted. A processor may have to carry it, on each side.
+  /// Moves a message that both sides have posted. On each side, a processor may have to transfer it.
   void move(int from, int to, double bytes, int sender_slot, int receiver_slot) {
     const LinkLevel& link = ring_.hardware.level_between(ring_.first_rank + from, ring_.first_rank + to);
     const double busy = bytes / link.bandwidth;
@@ -126,7 +127,7 @@ class RingPass {
     }
   }
 
-  /// Messages that a rank's cores carry: seconds of the rank, and when the last one has come.
+  /// Messages that a rank's cores transfer: seconds of the rank, and when the last one arrives.
   struct Carried {
     double seconds = 0, come = 0;
   };
@@ -138,8 +139,8 @@ class RingPass {
   const RingWork& work_;
   const PassCosts& costs_;
   const std::span<double> clocks_;
-  std::vector<double> come_;              // [slot][rank]: when the last message that a slot waits for had come
-  std::vector<double> egress_, ingress_;  // when a rank's link is free, each way
+  std::vector<double> come_;              // [slot][rank]: when the last message of a slot has arrived
+  std::vector<double> egress_, ingress_;  // when a rank's link is free, in each direction
   std::vector<Carried> carried_;          // by rank
   PassTimes times_;
 };

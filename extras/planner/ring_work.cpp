@@ -11,13 +11,13 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns which document a position is of.
+/// Returns the document of a position.
 std::int32_t document_of(const DocumentStarts& starts, std::int64_t position) {
   return static_cast<std::int32_t>(std::ranges::upper_bound(starts, position) - starts.begin()) - 1;
 }
 
-/// Returns the starts that divide positions of both segments: from the document that is open at the later beginning to
-/// the first that begins after one of them has ended.
+/// Returns the starts that separate positions of both segments: from the document at the later beginning to the first
+/// that begins after one of the segments has ended.
 DocumentStarts starts_within(const DocumentStarts& starts, const Segment& a, const Segment& b) {
   const std::int64_t begin = std::max(a.start, b.start), end = std::min(a.last(), b.last());
   const auto first = std::ranges::upper_bound(starts, begin) - 1;
@@ -100,7 +100,7 @@ std::int64_t RingWork::count(int rank, int owner, int part) const {
   std::int64_t pairs = 0;
   for (const Segment& query : queries) {
     for (const Segment& key : keys) {
-      const bool apart = query.stride == 1 && key.stride == 1;  // else their positions alternate: all documents count
+      const bool apart = query.stride == 1 && key.stride == 1;  // otherwise they alternate: all documents count
       const DocumentStarts starts = apart ? starts_within(case_.documents, query, key) : case_.documents;
       pairs += visible_pairs(case_.mask, {&query, 1}, {&key, 1}, 1, {&starts, 1});
     }

@@ -16,12 +16,12 @@ namespace ringtrain {
 
 namespace {
 
-/// Of one candidate: a search tells many apart, and simulates a layer or two of each.
+/// For one candidate: a search compares many, and simulates one or two layers of each.
 constexpr std::int64_t max_events = 4'000'000;
 constexpr std::int64_t largest_micro_batch = 8;
 constexpr std::array preferred_layouts{Layout::zigzag, Layout::striped, Layout::contiguous};
 
-/// One thing to choose, as people and plan.json call it.
+/// One thing to choose, with its names in plan.json and for users.
 struct Choice {
   const char* name;
   int width;
@@ -35,7 +35,7 @@ const std::array choices{
     Choice{"shard", 9, [](const Config& c) { return std::string(name_of(c.training.shard)); }},
     Choice{"micro-batch", 11, [](const Config& c) { return std::to_string(c.training.micro_batch_size); }}};
 
-/// Adds what a mesh can be run with.
+/// Adds the ways to run a config on a mesh.
 void add_ways(const Config& on_mesh, Candidates& found) {
   const std::int64_t sequences = on_mesh.training.global_batch_size / on_mesh.mesh.data;
   const bool cuda = on_mesh.training.device == Device::Kind::cuda,
@@ -45,7 +45,7 @@ void add_ways(const Config& on_mesh, Candidates& found) {
     for (const auto& [offload, name] : offload_names) {
       if (offload != Offload::none && !cuda) continue;
       for (const Shard shard : all_shard_policies) {
-        if (shard != Shard::optimizer && alone) continue;  // all the same
+        if (shard != Shard::optimizer && alone) continue;  // equivalent
         for (std::int64_t size = 1; size <= std::min(sequences, largest_micro_batch); size *= 2) {
           if (sequences % size != 0) continue;
           config.training.recompute = recompute;
@@ -68,7 +68,7 @@ Candidates all_ways(const Config& config, std::int64_t devices) {
     if (devices % data != 0 || config.training.global_batch_size % data != 0) continue;
     if (on_mesh.mesh.sequence > std::min<std::int64_t>(RingWork::largest_ring, config.training.seq_len)) continue;
     for (const Layout layout : all_layouts) {
-      if (on_mesh.mesh.sequence == 1 && layout != Layout::zigzag) continue;  // all the same
+      if (on_mesh.mesh.sequence == 1 && layout != Layout::zigzag) continue;  // equivalent
       on_mesh.mesh.layout = layout;
       add_ways(on_mesh, found);
     }
@@ -76,7 +76,7 @@ Candidates all_ways(const Config& config, std::int64_t devices) {
   return found;
 }
 
-/// Sorts the fastest first; then moves the choice among its ties to the front.
+/// Sorts by speed, fastest first, and then moves the choice among the ties to the front.
 void rank(Candidates& candidates) {
   std::ranges::stable_sort(candidates, [&](const Candidate& a, const Candidate& b) {
     if (a.fits != b.fits) return a.fits;

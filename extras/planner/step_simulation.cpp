@@ -17,8 +17,8 @@ namespace {
 constexpr double longest_simulation = 240;  // in seconds, of one layer
 
 constexpr double kernels_forward = 14,
-                 kernels_backward = 24;  // calls in a layer besides attention, per chunk of tokens
-constexpr double adapter_kernels_forward = 3, adapter_kernels_backward = 9;  // the same of each adapter
+                 kernels_backward = 24;  // calls in a layer, without attention, per chunk of tokens
+constexpr double adapter_kernels_forward = 3, adapter_kernels_backward = 9;  // the same for each adapter
 
 double mean(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -35,7 +35,7 @@ class StepSimulation {
         world_(config_.mesh.data * config_.mesh.sequence),
         processors_(shared_processors(step.hardware, config_.mesh)),
         slowest_(step.hardware.slowest_of_ring(S_)) {
-    // Rings that nothing tells apart are one: those that lie alike in the hardware's groups.
+    // Indistinguishable rings are counted as one: those with the same position in the hardware's groups.
     const std::int64_t group = step.hardware.levels.front().ranks;
     const bool alike = group % S_ == 0 || S_ % group == 0 || world_ <= group;
     const std::int64_t rings = alike ? 1 : config_.mesh.data;
@@ -49,7 +49,7 @@ class StepSimulation {
     const std::int64_t of_a_layer = rings * S_ * S_ * 2 * (4 + work().parts());
     layers_ = std::clamp<std::int64_t>(step.max_events / std::max<std::int64_t>(1, of_a_layer), 1, L);
     constexpr double block = 35e-9, part = 25e-9;                                                 // seconds of a core
-    const bool all_documents = step.mean_document > 0 && config_.mesh.layout == Layout::striped;  // count for each pair
+    const bool all_documents = step.mean_document > 0 && config_.mesh.layout == Layout::striped;  // counted per pair
     const double documents = all_documents ? static_cast<double>(config_.training.seq_len) / step.mean_document : 1;
     const double seconds = static_cast<double>(S_ * S_ * rings * std::min<std::int64_t>(micro_batches(), 2)) *
                            (block + part * work().parts()) * std::max(1.0, documents);
@@ -62,7 +62,7 @@ class StepSimulation {
   }
 
   StepTimes run() {
-    if (micro_batches() > 1) {  // all but the last are alike
+    if (micro_batches() > 1) {  // all but the last are the same
       micro_batch(/*last=*/false);
       again({std::vector<double>(now_.clocks.size(), 0.0), {}}, static_cast<double>(micro_batches() - 2));
     }
@@ -93,7 +93,7 @@ class StepSimulation {
   auto clocks_of(Clocks& clocks, int ring) const {
     return std::span(clocks).subspan(static_cast<std::size_t>(ring * S_), static_cast<std::size_t>(S_));
   }
-  /// Goes on as if what came since the mark came `more` times again.
+  /// Advances as if what happened since the mark happened `more` times again.
   void again(const State& since, double more) {
     for (int ring = 0; ring < rings(); ++ring) {
       const double increase = mean(clocks_of(now_.clocks, ring)) - mean(clocks_of(since.clocks, ring));
@@ -108,8 +108,8 @@ class StepSimulation {
     network_free_ += network_time() - before;
   }
 
-  /// Adds work of every rank: FLOPs and bytes of products and bytes of other passes for each of its tokens, calls of
-  /// kernels besides.
+  /// Adds work of every rank: FLOPs and bytes of products and bytes of other passes for each of its tokens, and calls
+  /// of kernels.
   void local(double flops, double product_bytes, double bytes, double calls) {
     double products = 0, passes = 0;
     for (int rank = 0; rank < S_; ++rank) {
@@ -144,8 +144,8 @@ class StepSimulation {
     return chunk > 0 ? std::max(1.0, static_cast<double>(work().tokens(0)) / static_cast<double>(chunk)) : 1;
   }
 
-  /// Does of each of the layers [begin, end) what body does with its group. Those of one mask come together, as far as
-  /// layers are simulated; the others of the mask are like its last one.
+  /// Calls body with the group of each of the layers [begin, end). The simulated layers of a mask are processed
+  /// together; the other layers of the mask are like its last simulated one.
   template <class Body>
   void over_layers(std::int64_t begin, std::int64_t end, double offloaded_bytes, const Body& body) {
     for (Group& group : groups_) {
@@ -168,14 +168,14 @@ class StepSimulation {
     coming_ = bytes > 0 ? transfer(bytes) : 0;
   }
   bool shards_weights() const { return config_.training.shard == Shard::weights; }
-  /// Waits for the bucket that is on its way; the next one comes meanwhile.
+  /// Waits for the bucket in transit, while the next one is transferred.
   void need(int next) {
     if (!gathers_) return;
     const double here = coming_;
     if (next != none) begin_gather(next);
     wait_for(here, now_.times.gather);
   }
-  /// changed: the owners have changed their weights since the forward before.
+  /// changed: the owners have updated their weights since the previous forward.
   void forward(bool changed) {
     const double e = static_cast<double>(size_of(config_.training.dtype));
     gathers_ = world_ > 1 && (changed || shards_weights());
@@ -193,14 +193,14 @@ class StepSimulation {
     over_layers(first_of_backward(), config_.model.num_hidden_layers, step_.offload.of_a_layer, layer);
     need(none);
   }
-  /// The logits are made, read for the maximum and the sum, and turned into their gradient.
+  /// The logits are computed, read for the maximum and the sum, and replaced by their gradient.
   void head(double products) {
     const auto V = static_cast<double>(config_.model.vocab_size);
     local(products * head_flops(config_.model), products * head_product_bytes(config_.model, config_.training.dtype),
           4 * V * static_cast<double>(size_of(accumulator(config_.training.dtype))), 8);
   }
-  /// The first one of a step gathers the weights that the step before has changed. Here the last one does, which is the
-  /// one apart: for the sum it is the same.
+  /// In a run, the first micro-batch of a step gathers the weights that the previous step has changed. Here the last
+  /// one does, because it is simulated separately; the sum is the same.
   void micro_batch(bool last) {
     forward(/*changed=*/last);
     gathers_ = world_ > 1 && shards_weights();
@@ -210,7 +210,7 @@ class StepSimulation {
     if (reduces) bucket(groups - 1);
     int place = groups - 1;
     over_layers(first_of_backward(), config_.model.num_hidden_layers, step_.offload.of_a_layer, [&](Group& group) {
-      --place;  // the last two layers' weights are still here
+      --place;  // the weights of the last two layers are still available
       if (gathers_ && place == groups - 3 && place > lowest) begin_gather(place - 1);
       if (place < groups - 3) need(place > lowest ? place - 1 : none);
       local(layer_.recompute_flops, layer_.recompute_product_bytes, 0, 0);
@@ -223,7 +223,7 @@ class StepSimulation {
     if (reduces) bucket(0);
   }
 
-  /// Waits for a copy from or to the host as far as `hidden` seconds of work do not hide it.
+  /// Waits for the part of a copy from or to the host that `hidden` seconds of work do not hide.
   void copy(double bytes, double hidden) {
     if (bytes == 0 || step_.hardware.host_bandwidth == 0) return;
     const double exposed = std::max(0.0, bytes / step_.hardware.host_bandwidth - hidden);
@@ -235,18 +235,18 @@ class StepSimulation {
     return static_cast<double>(step_.table.bucket_size(bucket, Part::trainable)) *
            static_cast<double>(size_of(accumulator(config_.training.dtype)));
   }
-  /// Returns the bytes of a bucket's gather: whole weights have their frozen ones for good.
+  /// Returns the bytes of a bucket's gather: if weights are not sharded, the frozen ones are always present.
   double weight_bytes(int bucket) const {
     std::int64_t elements = step_.table.bucket_size(bucket, Part::trainable);
     if (shards_weights()) elements += step_.table.bucket_size(bucket, Part::frozen);
     return static_cast<double>(elements) * static_cast<double>(size_of(config_.training.dtype));
   }
 
-  // Gathers and reductions share the links with the ring's messages, which a rank waits for first: they move while the
-  // links are idle. Network time is a clock that stands while the ring's messages move.
+  // Gathers and reductions share the links with the ring's messages, for which a rank waits first; they move while the
+  // links are idle. Network time is a clock that stops while the ring's messages move.
   double network_time() const { return latest() - now_.ring_busy; }
-  /// Returns what travels to a rank, the mean over ranks. Of whole sequences, the most: all blocks of others, and of
-  /// gradients those and its own.
+  /// Returns the tokens sent to a rank, averaged over ranks. For whole sequences, the most: all blocks of other ranks,
+  /// and the gradients of those and of its own.
   RingTokens tokens_of_a_rank(const RingWork& work) const {
     const auto tokens = static_cast<double>(work.tokens(0));
     if (S_ == 1) return {};
@@ -255,14 +255,14 @@ class StepSimulation {
     return {.keys = all.keys / S_, .gradients = all.gradients / S_};
   }
   std::int64_t first_of_backward() const { return config_.model.num_hidden_layers - layer_.backward_layers; }
-  /// The work that does not depend on a mask is that of any.
+  /// Work that does not depend on a mask is the same for all groups.
   const RingWork& work() const { return groups_.front().work; }
-  /// Begins an exchange of bytes among all ranks, behind those under way. Returns when it is done, in network time.
+  /// Begins an exchange of bytes among all ranks, after pending ones. Returns when it is done, in network time.
   double transfer(double bytes) {
     network_free_ = std::max(network_free_, network_time()) + exchange_seconds(step_.hardware, world_, bytes);
     return network_free_;
   }
-  /// All ranks wait for a moment of network time; what they wait adds to `waited`, a mean over ranks.
+  /// Lets all ranks wait for a point of network time, and adds the mean of their waits to `waited`.
   void wait_for(double network_moment, double& waited) {
     const double moment = network_moment + now_.ring_busy;
     double wait = 0;
@@ -273,12 +273,12 @@ class StepSimulation {
     waited += wait / rings() / S_;
   }
 
-  /// A group's gradients are complete: the bucket before the last one is waited for, and this one starts.
+  /// A group's gradients are complete: waits for the bucket before the last one, and starts this one.
   void bucket(int group) {
     if (world_ == 1 || gradient_bytes(group) == 0) return;
     if (under_way_.size() == 2) wait_for_bucket();
     const double bytes = gradient_bytes(group);
-    // The rank adds every other's part of its slice.
+    // The rank adds the parts of its slice from all other ranks.
     const double add = bytes * 3 / rates_.memory;
     under_way_.push_back({transfer(bytes), add});
   }
@@ -294,7 +294,7 @@ class StepSimulation {
     const double e = static_cast<double>(size_of(config_.training.dtype));
     const auto parameters = static_cast<double>(step_.table.flat_size());
     const double state = static_cast<double>(size_of(accumulator(config_.training.dtype)));
-    // Zeroed gradients; of the own slices: the norm, then weights and both moments read and written.
+    // Zeroed gradients; for the rank's slices, the norm, and then weights and both moments read and written.
     const double update =
         (parameters * state + parameters / static_cast<double>(world_) * (2 * state + 6 * state + e)) / rates_.memory;
     copy(step_.offload.of_update, 0);
@@ -314,12 +314,12 @@ class StepSimulation {
   State now_;
   std::int64_t layers_ = 1;  // that are simulated
   struct Bucket {
-    double done, add;  // when it has come; seconds to add it up
+    double done, add;  // when it has arrived; seconds to add it
   };
   std::deque<Bucket> under_way_;
   double network_free_ = 0;  // in network time
-  bool gathers_ = false;     // the forward or backward under way
-  double coming_ = 0;        // when the next bucket's weights are here, the same
+  bool gathers_ = false;     // in the current forward or backward
+  double coming_ = 0;        // when the next bucket's weights have arrived, likewise
 };
 
 }  // namespace
@@ -364,7 +364,7 @@ PassCosts pass_costs(const Config& config, const RankRates& rates, const LayerWo
 double exchange_seconds(const Hardware& hardware, std::int64_t ranks, double bytes) {
   if (ranks <= 1) return 0;
   double seconds = 0;
-  std::int64_t inner = 1;  // ranks that the levels so far reach
+  std::int64_t inner = 1;  // ranks that the levels so far connect
   for (const LinkLevel& level : hardware.levels) {
     const std::int64_t reached = &level == &hardware.levels.back() ? ranks : std::min(ranks, level.ranks);
     if (reached > inner) {

@@ -1,5 +1,5 @@
-// A whole training step, simulated: micro-batches, layers, ring passes, gradient buckets on their way, update, weights
-// gathered. Every rank has a clock; the last one's is the step. Pure.
+// Simulates a whole training step: micro-batches, layers, ring passes, gradient buckets in transit, update, and
+// gathered weights. Every rank has a clock; the latest one is the step's time. Pure.
 #pragma once
 
 #include <array>
@@ -14,34 +14,34 @@ namespace ringtrain {
 
 struct Config;
 
-/// Bytes that a rank keeps in host memory and brings back when they are needed.
+/// Bytes that a rank keeps in host memory and copies back when they are needed.
 struct OffloadedBytes {
-  double of_a_layer = 0;  // activations, moved out in forward and in again in backward
-  double of_update = 0;   // the optimizer's state, in and out again at each update
+  double of_a_layer = 0;  // activations, copied out in forward and back in backward
+  double of_update = 0;   // the optimizer's state, in and out at each update
 };
 
-/// What is simulated; all must outlive the call.
+/// The input of a simulation; all of it must outlive the call.
 struct StepCase {
   const Config& config;
   const ParameterTable& table;
   const Hardware& hardware;
   double mean_document = 0;  // tokens of a document, with packing documents; 0: one document
   OffloadedBytes offload = {};
-  std::int64_t max_events = 50'000'000;  // the layers simulated are as many as this allows; the others are like them
+  std::int64_t max_events = 50'000'000;  // as many layers are simulated as this allows; the others are like them
 };
 
 /// Seconds of a step; parts are means over ranks.
 struct StepTimes {
   double step_seconds = 0;
-  double products = 0, attention_forward = 0, attention_backward = 0;  // computing; recompute is within
+  double products = 0, attention_forward = 0, attention_backward = 0;  // computing; includes recompute
   double memory_passes = 0;                                            // norms, activations, residuals
   double update = 0;                                                   // sums of gradients, optimizer
-  double ring_wait = 0;                   // exposed communication of the ring, and waiting for slower ranks of it
+  double ring_wait = 0;                   // exposed communication of the ring, and waiting for its slower ranks
   double reduction_wait = 0, gather = 0;  // of gradients; of weights
   double offload_wait = 0;                // copies to and from the host that no layer hides
 };
 
-/// A part of a step's time, as plan.json and people call it.
+/// A part of a step's time, with its names in plan.json and for users.
 struct StepPart {
   const char *key, *name;
   double StepTimes::*seconds;
@@ -57,14 +57,14 @@ inline constexpr std::array step_parts{
     StepPart{"gather", "gathering weights", &StepTimes::gather},
     StepPart{"offload_wait", "copies to the host (exposed)", &StepTimes::offload_wait}};
 
-/// Throws Error(usage) for hardware without the dtype or too slow for any plan, and for rings that are too long or too
-/// many to simulate.
+/// Throws Error(usage) for hardware that does not support the dtype or is too slow for any plan, and for rings that are
+/// too long or too many to simulate.
 StepTimes simulate_step(const StepCase& step);
 
-/// Returns the ring of a config's micro-batch, of layers with a mask. mean_document counts with packing documents
-/// alone.
+/// Returns the ring of a config's micro-batch, for layers with a mask. mean_document only counts with packing
+/// documents.
 RingWork ring_work(const Config& config, const AttentionMask& mask, double mean_document);
-/// Returns the costs of a forward or a backward pass of one layer, whose work this is.
+/// Returns the costs of a forward or a backward pass of one layer with this work.
 PassCosts pass_costs(const Config& config, const RankRates& rates, const LayerWork& work, bool backward);
 /// Returns the seconds that each of `ranks` needs to exchange its share of `bytes` with all others (a reduce-scatter,
 /// or an all-gather: the same bytes), over the levels of the hardware.

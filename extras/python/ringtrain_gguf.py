@@ -1,6 +1,6 @@
-"""Makes a Hugging Face folder of a GGUF file: config.json, safetensors, tokenizer and chat template."""
-# The package gguf reads the file and decodes its blocks. Weights are written a slice at a time. What the file asks for
-# and the folder cannot say is refused by name.
+"""Converts a GGUF file to a Hugging Face folder: config.json, safetensors, tokenizer, and chat template."""
+# The package gguf reads the file and decodes its blocks. Weights are written a slice at a time. Features of the file
+# that the folder cannot express are refused by name.
 import argparse
 import itertools
 import json
@@ -31,8 +31,8 @@ LAYER = {"input_layernorm": ("attn_norm", "C"), "self_attn.q_proj": ("attn_q", "
          "mlp.gate_proj": ("ffn_gate", "FC"), "mlp.up_proj": ("ffn_up", "FC"), "mlp.down_proj": ("ffn_down", "CF")}
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # types of tokens
-LONGEST_PIECE = 1024  # SentencePiece makes none of more than 16 characters by itself
-MARK = "\u2581"  # how SentencePiece writes a space
+LONGEST_PIECE = 1024  # SentencePiece itself makes none of more than 16 characters
+MARK = "\u2581"  # SentencePiece's spelling of a space
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 ENDINGS, LEAD, SPACES = "(?i:'s|'t|'re|'ve|'m|'ll|'d)", r"[^\r\n\p{L}\p{N}]?", r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
@@ -40,8 +40,8 @@ LLAMA3 = ENDINGS + "|" + LEAD + r"\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*" +
 O200K = (f"{LEAD}{UPPER}*{LOWER}+{ENDINGS}?|{LEAD}{UPPER}+{LOWER}*{ENDINGS}?"
          r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*" + SPACES)
 TEKKEN = O200K.replace(ENDINGS + "?", "").replace("{1,3}", "")
-# Names in tokenizer.ggml.pre: the pattern, and what else differs. Each digit is a piece before it is applied, NFC comes
-# first, or a piece that is a token is not merged.
+# Names in tokenizer.ggml.pre: the pattern, and other differences: each digit becomes a piece before the pattern is
+# applied, NFC comes first, or a piece that is a token is not merged.
 SPLITTINGS = {"gpt-2": (GPT2, ""), "smollm": (GPT2, "digits"), "starcoder": (GPT2, "digits"),
               "refact": (GPT2, "digits"), "command-r": (GPT2, "digits"), "llama-bpe": (LLAMA3, "whole"),
               "llama3": (LLAMA3, "whole"), "qwen2": (LLAMA3.replace("{1,3}", ""), "nfc"), "tekken": (TEKKEN, "whole"),
@@ -138,7 +138,7 @@ def read_scaling(file):
     return {"rope_type": kind, "factor": factor, **(yarn if kind == "yarn" else {})}
 
 
-# Returns the token that begins a text, if any, and those that end it. Reports ids that are no tokens and skips them.
+# Returns the token that begins a text, if any, and those that end it. Reports and skips ids that are not tokens.
 def read_ends(file, size):
     found = {}
     for role in ("bos", "eos", "eot", "eom"):  # of a text, of a turn, of a message: all these end a text
@@ -163,9 +163,9 @@ def place_tensors(file, config):
         tensor, shape = file.tensor(theirs + ".weight"), [sizes[letter] for letter in letters]
         if tensor.shape.tolist()[::-1] != shape:
             file.refuse(f"{tensor.name} is {tensor.shape.tolist()[::-1]}, but this model's is {shape}")
-        file.decoded(tensor.name, slice(0, 1))  # a type that is not read is refused before anything is written
+        file.decoded(tensor.name, slice(0, 1))  # refuse an unsupported type before anything is written
         rows = np.arange(shape[0] if len(shape) > 1 else 1)
-        if "q_proj" in ours or "k_proj" in ours:  # llama.cpp has rows that rotate together side by side
+        if "q_proj" in ours or "k_proj" in ours:  # llama.cpp has rows that rotate together next to each other
             rows = rows.reshape(-1, head // 2, 2).swapaxes(1, 2).ravel()
         found[ours + ".weight"] = tensor.name, shape, rows
     for name in file.tensors.keys() - {name for name, _, _ in found.values()}:
@@ -173,7 +173,7 @@ def place_tensors(file, config):
     return dict(sorted(found.items()))
 
 
-# Returns float32 values as the folder has them, rounded to nearest, ties to even.
+# Returns float32 values in the folder's dtype, rounded to nearest, ties to even.
 def stored(values, dtype, name):
     result = gguf.quants.quantize(values, STORED[dtype])
     for value in values[~np.isfinite(gguf.quants.dequantize(result, STORED[dtype]))][:1]:
@@ -203,7 +203,7 @@ def write_weights(file, tensors, dtype, path):
     return end // size
 
 
-# Returns what a tokenizer.json of BPE by merges has beside the vocabulary: in its model, and in other parts.
+# Returns the parts of a tokenizer.json of BPE by merges other than the vocabulary: those in its model, and others.
 def byte_level(file, vocabulary):
     pre, merges = file.get("tokenizer.ggml.pre", str, ""), file.get("tokenizer.ggml.merges", [str])
     if pre not in SPLITTINGS:
@@ -214,7 +214,7 @@ def byte_level(file, vocabulary):
         if len(pair) != 2 or not {*pair, "".join(pair)} <= vocabulary.keys():
             file.refuse(f"merge {number} is '{rule}', not two tokens that join into a token")
     parts = [{"type": "Digits", "individual_digits": True}] if more == "digits" else []
-    if pattern != GPT2:  # which ByteLevel brings
+    if pattern != GPT2:  # the pattern of ByteLevel
         parts.append({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False})
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": pattern == GPT2}
     return {"merges": merges, "ignore_merges": more == "whole"}, {
@@ -223,21 +223,22 @@ def byte_level(file, vocabulary):
         "decoder": {**level, "add_prefix_space": True, "use_regex": True}}
 
 
-# Returns the merges that give the ids of SentencePiece. scores: of the normal pieces, by their texts.
+# Returns the merges that give SentencePiece's ids. scores: those of the normal pieces, by text.
 #
-# SentencePiece merges the two neighbors that together are the piece of the highest score, the leftmost first. When two
-# symbols become a piece, no merge so far has crossed their outer ends. So between these ends merging went as it goes in
-# a text that is the piece alone: it comes to two symbols once, if at all, and no other pair ever becomes the piece.
+# SentencePiece merges the two adjacent symbols that together form the piece with the highest score, the leftmost first.
+# When two symbols become a piece, no merge so far has crossed their outer ends. So between these ends, merging
+# proceeded as in a text that consists of only the piece: it comes to two symbols once, if at all, and no other pair
+# ever becomes the piece.
 #
-# Pieces of one score are refused, but for the runs of a character (spaces, most often), if they all have one score and
-# nothing else has it. These go by length, the longest first, and still merge as the leftmost would. A run starts with
-# the leftmost two characters of a text, in either case: they make the shortest run, so no other run can be made longer
-# then. The run made last is the only one that can: with the one at its left, or with a character at its right. Of these
-# two the first stands further left, and makes the longer run.
+# Pieces with equal scores are refused, except the runs of a character (spaces, most often), if they all have one score
+# and nothing else has it. These are ordered by length, the longest first, and still merge as the leftmost would. In
+# both cases, a run starts with the leftmost two characters of a text: they make the shortest run, so no other run can
+# be extended then. Only the run that was made last can be: with the one on its left, or with a character on its right.
+# The first of these two is further left, and makes the longer run.
 def merges_of(file, scores):
     pairs, runs, merges = {}, {}, []
     for text in sorted((text for text in scores if len(text) > 1), key=scores.get, reverse=True):
-        for end in {text[0], text[-1]} - scores.keys():  # SentencePiece merges such a character all the same
+        for end in {text[0], text[-1]} - scores.keys():  # SentencePiece merges such a character anyway
             file.refuse(f"'{end}' is in a piece but is not a piece itself")
         symbols = list(text) if scores.keys() >= set(text) else []
         while len(symbols) > 2:
@@ -256,7 +257,7 @@ def merges_of(file, scores):
     return merges
 
 
-# Returns what a tokenizer.json of BPE by scores has beside the vocabulary: in its model, and in other parts.
+# Returns the parts of a tokenizer.json of BPE by scores other than the vocabulary: those in its model, and others.
 def sentence_pieces(file, vocabulary, types):
     for key in ("tokenizer.ggml.remove_extra_whitespaces", "tokenizer.ggml.precompiled_charsmap"):
         if key in file.fields and file.fields[key].contents():
@@ -281,7 +282,7 @@ def sentence_pieces(file, vocabulary, types):
         "decoder": {"type": "Sequence", "decoders": decoders}}
 
 
-# Returns what puts tokens at the ends of every text, as transformers does by default.
+# Returns the part that adds tokens at the ends of every text, as transformers does by default.
 def post_processor(file, texts):
     def end(role):
         token = file.get(f"tokenizer.ggml.{role}_token_id", int, -1)
@@ -297,7 +298,7 @@ def post_processor(file, texts):
             "special_tokens": special} if special else None
 
 
-# Returns the tokenizer's files by name. begin, ends: as read_ends() gives them.
+# Returns the tokenizer's files by name. begin, ends: from read_ends().
 def tokenizer_files(file, begin, ends):
     model = file.get("tokenizer.ggml.model", str)
     if model not in ("gpt2", "llama"):
@@ -327,11 +328,11 @@ def tokenizer_files(file, begin, ends):
     return {name: content for name, content in files.items() if content is not None}
 
 
-# Makes the folder beside its path, and gives it its name when it is whole.
+# Makes the folder under a temporary name next to its path, and renames it when it is complete.
 def convert(source, output, dtype):
     if os.path.lexists(output):
         raise Refusal(USAGE, f"{output}: already exists and is never overwritten; choose another path")
-    np.seterr(all="ignore")  # what overflows is reported by name
+    np.seterr(all="ignore")  # overflows are reported by name
     file = GgufFile(source)
     config = read_config(file, dtype)
     tensors, (begin, ends) = place_tensors(file, config), read_ends(file, config["vocab_size"])
@@ -341,7 +342,7 @@ def convert(source, output, dtype):
         files["generation_config.json"] = ids
     try:
         files |= tokenizer_files(file, begin, ends)
-    except (Refusal, ValueError) as error:  # ValueError: lists of other lengths, or what is not UTF-8
+    except (Refusal, ValueError) as error:  # ValueError: lists of other lengths, or text that is not UTF-8
         say(f"the tokenizer is not converted: {'' if isinstance(error, Refusal) else source + ': '}{error}")
     parent, name = os.path.split(os.path.abspath(output))
     os.makedirs(parent, exist_ok=True)
@@ -372,7 +373,7 @@ def main():
         code, sentence = STOPPED, "stopped by a signal; nothing was written"
     except OSError as error:
         code, sentence = DAMAGED, f"{error.filename or arguments.output}: {error.strerror}"
-    except Exception as error:  # of the package, which reads what it is given
+    except Exception as error:  # of the package, which does not check its input
         code, sentence = DAMAGED, f"{arguments.input}: is damaged, or no GGUF file: {type(error).__name__}: {error}"
     say(sentence)
     return code

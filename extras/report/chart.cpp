@@ -11,14 +11,14 @@ namespace ringtrain {
 
 namespace {
 
-// In units of the view, which is as wide as a figure on a phone: so letters are never smaller than they should be.
+// In units of the view, which is as wide as a figure on a phone, so that letters are never too small.
 constexpr double width = 420, height = 210, left = 56, right = 14, top = 12, bottom = 26;
-constexpr std::size_t curve_stretches = 300;  // of a curve with more points than that
-constexpr std::size_t hint_stretches = 30;    // whose points have tooltips
+constexpr std::size_t curve_stretches = 300;  // for a curve with more points than that
+constexpr std::size_t hint_stretches = 30;    // that have points with tooltips
 constexpr std::size_t least_to_smooth = 40;
 constexpr std::string_view classes = "abcdefgh";
 
-/// Where numbers lie in the view.
+/// The position of numbers in the view.
 struct Axes {
   double low_x = 0, high_x = 1, low_y = 0, high_y = 1;
   bool log_x = false;
@@ -62,7 +62,7 @@ std::string tick_text(double tick) {
   return std::abs(tick) < 1e4 ? fmt::format("{:.6g}", tick) : four_digits(tick);
 }
 
-/// Returns a length in tokens as people name it: 4096 as "4K".
+/// Returns the usual name of a length in tokens: "4K" for 4096.
 std::string length_text(double tokens) {
   double rest = tokens;
   std::string_view units = " KM";
@@ -93,7 +93,7 @@ std::string frame(const Chart& chart, const Axes& axes) {
   for (const double tick : below) {
     const double x = axes.x(tick);
     svg += fmt::format("<path class=\"grid\" d=\"M{:.1f} {}v4\"/>\n", x, height - bottom);
-    constexpr double room = 34;  // of a label
+    constexpr double room = 34;  // for a label
     if (x < free_from) continue;
     free_from = x + room;
     const bool at_edge = x > width - right - 12;
@@ -109,7 +109,7 @@ std::string polyline(const std::vector<ChartPoint>& points, const Axes& axes, co
   return fmt::format("<polyline class=\"{}\" points=\"{}\"/>\n", names, list);
 }
 
-/// Returns points that a curve of many looks like: of each of so many stretches the least and the largest, in order.
+/// Returns fewer points that form a similar curve: the least and the largest of each of so many stretches, in order.
 std::vector<ChartPoint> thinned(const std::vector<ChartPoint>& points, std::size_t stretches) {
   if (points.size() <= 2 * stretches) return points;
   std::vector<ChartPoint> few;
@@ -164,7 +164,7 @@ std::string drawn_mark(std::string_view kind, double x) {
   return fmt::format("<path class=\"nonfinite\" d=\"M{:.1f} {}l7 7m0 -7l-7 7\">", x - 3.5, low - 9);
 }
 
-/// Returns the marks; of one kind there is one where several would lie on each other.
+/// Returns the marks; if several of one kind would overlap, only one of them.
 std::string marks_of(const Chart& chart, const Axes& axes) {
   constexpr double apart = 4;
   std::string svg;

@@ -1,5 +1,5 @@
 // A chart as SVG within a page: curves over steps or context lengths, with ticks, smoothing, intervals, and marks for
-// what happened. Its size is bounded, however many points there are.
+// events. Its size is bounded for any number of points.
 #pragma once
 
 #include <array>
@@ -12,15 +12,15 @@ namespace ringtrain {
 
 struct ChartPoint {
   double x = 0, y = 0;                             // y finite
-  double low = std::nan(""), high = std::nan("");  // of its interval, if it has one
+  double low = std::nan(""), high = std::nan("");  // of its interval, if any
 };
 
 struct ChartSeries {
-  std::string name;                // "" if there is one alone
+  std::string name;                // "" if there is only one
   std::vector<ChartPoint> points;  // x ascending
 };
 
-/// What can happen at a step: its class in a page's style, its mark in a legend, and its words.
+/// An event at a step: its class in a page's style, its mark in a legend, and its words.
 struct MarkKind {
   std::string_view name, mark, words;
 };
@@ -29,7 +29,7 @@ inline constexpr std::array mark_kinds{MarkKind{"empty", "Tick at the bottom", "
                                        MarkKind{"resume", "Dashed line", "resumed"},
                                        MarkKind{"spike", "\u25bc", "loss spike"}};
 
-/// Something that happened at x.
+/// An event at x.
 struct ChartMark {
   double x = 0;
   std::string_view kind;  // a name of mark_kinds
@@ -38,18 +38,18 @@ struct ChartMark {
 struct Chart {
   std::string title, unit;
   std::string x_name = "step";
-  std::vector<ChartSeries> series = {};  // up to eight; those without a point are left out
+  std::vector<ChartSeries> series = {};  // up to eight; empty ones are left out
   std::vector<ChartMark> marks = {};
-  bool smooth = false;  // many points: the curve is their moving average, and they stand behind it
-  bool log_x = false;   // each x is a tick, and lies by its logarithm; every point is a dot
+  bool smooth = false;  // many points: the curve is their moving average, and they are behind it
+  bool log_x = false;   // each x is a tick on a logarithmic axis; every point is a dot
   bool zero = false;    // the axis shows 0, with a line
 };
 
-/// Returns the values of a moving average: exponential, with a span of a fiftieth of the points, each value weighted by
-/// (1 - 2 / (span + 1)) more than the one before, from the first one on without a bias.
+/// Returns the values of a moving average: exponential, with a span of a fiftieth of the points; the weight of a value
+/// is (1 - 2 / (span + 1)) times that of the next one, and there is no bias at the beginning.
 std::vector<double> smoothed(const std::vector<ChartPoint>& points);
 
-/// Returns round numbers from low to high or a bit less: at most `most` + 1.
+/// Returns round numbers from about low to high: at most `most` + 1.
 std::vector<double> ticks(double low, double high, int most);
 
 /// Returns a figure; "" if no series has a point.

@@ -1,5 +1,6 @@
-// Evaluations on a page: the last one by context length with its intervals, paired changes, and how each length went.
-// Of a file of `evaluate --output`, which has more: curves by position, of another model too, and tables of tasks.
+// Evaluations on a page: the last one by context length with its intervals, paired changes, and the history of each
+// length. For a file of `evaluate --output`, which has more: curves by position, also of another model, and tables of
+// tasks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,17 +22,17 @@ using nlohmann::json;
 constexpr std::size_t most_lengths = 8;  // curves of a chart
 constexpr std::size_t most_cells = 200;  // of a task: a page has at most 1 MB
 
-/// Returns whether an evaluation has documents enough for intervals.
+/// Returns whether an evaluation has enough documents for intervals.
 bool has_intervals(const json& evaluation) {
   return evaluation.value("interval_meaningful", json(true)) == true;
 }
 
-/// Returns a list that is a member; an empty one if it is not there. Throws json::exception if it is no list.
+/// Returns a member that is a list; an empty one if it is missing. Throws json::exception if it is not a list.
 json::array_t list_in(const json& object, const char* name) {
   return object.value(name, json::array_t());
 }
 
-/// Returns the two ends of an interval; NaN if the object has none of two numbers, or intervals mean nothing.
+/// Returns the two ends of an interval; NaN if the object has no such pair of numbers, or intervals are not meaningful.
 std::pair<double, double> interval_in(const json& object, const char* name, bool meaningful) {
   const json found = object.value(name, json());
   if (!meaningful || !found.is_array() || found.size() != 2 || !found[0].is_number() || !found[1].is_number()) {
@@ -49,7 +50,7 @@ std::string length_name(const json& object) {
   return fmt::format("{:.0f}", number_in(object, "context_length"));
 }
 
-/// Returns the values of a list's objects by one of their numbers, which is above 0, ascending.
+/// Returns the values of a list's objects by one of their numbers, which must be positive, ascending.
 std::vector<ChartPoint> points_in(const json& list, const char* x_name, const char* value, const char* interval,
                                   bool meaningful) {
   std::vector<ChartPoint> points;
@@ -63,12 +64,12 @@ std::vector<ChartPoint> points_in(const json& list, const char* x_name, const ch
   return points;
 }
 
-/// Returns the values of an evaluation by context length, with their intervals where those mean something.
+/// Returns the values of an evaluation by context length, with their intervals if those are meaningful.
 std::vector<ChartPoint> by_length(const json& evaluation, const char* value, const char* interval) {
   return points_in(list_in(evaluation, "results"), "context_length", value, interval, has_intervals(evaluation));
 }
 
-/// Returns the chart of how each length's evaluations went while the run trained.
+/// Returns the chart of each length's evaluations over the course of training.
 Chart over_steps(const ShownRun& shown) {
   Chart chart{.title = "Negative log-likelihood", .unit = "nats a token, by step and context"};
   std::map<double, ChartSeries> lengths;
@@ -83,7 +84,7 @@ Chart over_steps(const ShownRun& shown) {
   return chart;
 }
 
-/// Returns an evaluation's table by context length, with a remark that begins with these words.
+/// Returns an evaluation's table by context length, with a note that begins with these words.
 std::string length_table(const json& evaluation, std::string words) {
   const bool meaningful = has_intervals(evaluation);
   Rows rows{{"context", "perplexity", "nll", "95% of nll", "bits per byte", "change", "95% of change"}};
@@ -117,7 +118,7 @@ std::string position_chart(const json& results, const std::string& title, const 
   return chart_figure(chart);
 }
 
-/// Returns a task's right answers in %, a row for each context length and a column for each depth of the needle.
+/// Returns a task's right answers in %, with one row per context length and one column per depth of the needle.
 std::string task_table(const json& task, const json::array_t& depths) {
   Rows rows{{"context"}};
   for (const json& depth : depths) rows[0].push_back(fmt::format("{:.0f}%", 100 * depth.get<double>()));
@@ -144,7 +145,7 @@ std::string tasks_part(const json& tasks) {
          figure_grid(tables);
 }
 
-/// Returns what a file of `evaluate --output` has: its table, and what the metrics of a run do not have.
+/// Returns the part for a file of `evaluate --output`: its table, and what the metrics of a run do not have.
 std::string file_part(const std::string& path, const json& evaluation) {
   const bool meaningful = has_intervals(evaluation);
   std::string figures =

@@ -24,7 +24,7 @@ namespace {
 
 using nlohmann::json;
 
-// --- What ran.
+// --- The run's facts.
 
 std::string model_text(const ModelConfig& model) {
   const std::int64_t heads = model.num_attention_heads, groups = model.num_key_value_heads;
@@ -50,7 +50,7 @@ std::string batch_text(const Config& config) {
   return text;
 }
 
-/// Returns names and texts, the same names for every run; "" where a fact is not known.
+/// Returns names and texts, the same names for every run; "" for an unknown fact.
 Rows facts_of(const ShownRun& shown) {
   const std::optional<Config>& config = shown.run.config;
   const json start = shown.metrics.starts.empty() ? json::object() : shown.metrics.starts.back();
@@ -66,7 +66,7 @@ Rows facts_of(const ShownRun& shown) {
   return facts;
 }
 
-/// Returns a table with a row for each fact that is known and a column for each run.
+/// Returns a table with a row for each known fact and a column for each run.
 std::string what_ran(const ShownRuns& runs) {
   Rows rows{{""}};
   std::vector<Rows> facts;
@@ -82,9 +82,9 @@ std::string what_ran(const ShownRuns& runs) {
   return heading("What ran") + table(rows, "facts");
 }
 
-// --- What was measured.
+// --- Measurements.
 
-/// Returns a run's measures, each with what was planned where that is known.
+/// Returns a run's measures, each with the planned value if it is known.
 std::string tiles(const ShownRun& shown) {
   std::string html = "<div class=\"tiles\">\n";
   for (const Measure& measure : measures()) {
@@ -96,7 +96,7 @@ std::string tiles(const ShownRun& shown) {
   return html + "</div>\n";
 }
 
-/// Returns the measures that two runs have with what changed from the first to the second.
+/// Returns the measures that two runs have, with the change from the first to the second.
 std::string comparison(const ShownRun& a, const ShownRun& b) {
   Rows rows{{"", a.name, b.name, "change"}};
   const auto add = [&](const std::string& name, double of_a, double of_b, std::string (*text)(double)) {
@@ -121,7 +121,7 @@ std::string comparison(const ShownRun& a, const ShownRun& b) {
   return heading("Compared") + table(rows);
 }
 
-/// Returns what the rank that held the most held, by tag; "" if no line says it.
+/// Returns the memory of the rank with the most, by tag; "" if no line has it.
 std::string memory_part(const ShownRun& shown) {
   const json& peaks = shown.metrics.peaks;
   std::size_t rank = 0;
@@ -197,7 +197,7 @@ std::string events_part(const ShownRun& shown) {
          (events.size() > most ? remark(fmt::format("The first {} of {}.", most, events.size())) : "");
 }
 
-/// Returns a chart of what a rank waits for each hop's messages, of the last step that says it.
+/// Returns a chart of a rank's waits for the messages of each hop, for the last step that has them.
 std::string ring_part(const ShownRun& shown) {
   const json& ring = shown.metrics.ring;
   if (!ring.is_object()) return "";

@@ -1,6 +1,6 @@
-// One page of a finished or running run, or of two that are compared: what ran, what was measured (beside a plan of
-// it), curves with what happened, evaluations with their intervals, the ring's waits. HTML with SVG inside, without
-// scripts and without anything to fetch, at most 1 MB however long a run is. Numbers have four digits.
+// One page of a finished or running run, or of two that are compared: facts, measurements (next to a plan of the run),
+// curves with events, evaluations with their intervals, and the ring's waits. HTML with SVG inside, without scripts and
+// without external resources, at most 1 MB for a run of any length. Numbers have four digits.
 #pragma once
 
 #include <string>
@@ -11,16 +11,16 @@
 
 namespace ringtrain {
 
-/// How each page begins, and by what a former one is known again.
+/// The beginning of each page, by which an earlier one is recognized.
 inline constexpr std::string_view report_head =
     "<!DOCTYPE html>\n<html lang=\"en\" data-written-by=\"ringtrain report\">";
 
 struct RunReport {
   std::string page;
-  std::string warning;  // of lines of metrics.jsonl that are no metrics of a run, which the page leaves out; "": none
+  std::string warning;  // about lines of metrics.jsonl that are not a run's metrics and are left out; "": none
 };
-/// Returns the page of one run, or of two that are compared. Throws Error(usage) if a folder holds no metrics.jsonl
-/// with a training step, or something there that is no regular file.
+/// Returns the page of one run, or of two that are compared. Throws Error(usage) if a folder has no metrics.jsonl with
+/// a training step, or it is not a regular file.
 RunReport html_report(const std::vector<ReportedRun>& runs);
 
 }  // namespace ringtrain

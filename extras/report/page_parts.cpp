@@ -9,7 +9,7 @@ namespace ringtrain {
 
 namespace {
 
-// a to h are the colours of curves. Print is light whatever the screen is.
+// a to h are the colors of curves. Prints are light on any screen.
 constexpr std::string_view style = R"(
 :root{--paper:#fff;--ink:#1c2128;--soft:#5d6773;--line:#e2e6ea;--tile:#f5f7f9;--bad:#c62828;--warn:#b26a00;
 --a:#1f6feb;--b:#d2691e;--c:#2e8b57;--d:#8250df;--e:#bf3989;--f:#0e8a8a;--g:#8a6d00;--h:#57606a}
@@ -75,7 +75,7 @@ std::string four_digits(double value) {
   if (!std::isfinite(value)) return "-";
   std::string unit;
   for (const char larger : std::string_view("KMGT")) {
-    if (std::abs(value) < (unit.empty() ? 9999.5 : 999.95)) break;  // rounded, it has four digits
+    if (std::abs(value) < (unit.empty() ? 9999.5 : 999.95)) break;  // after rounding, it has four digits
     value /= 1000;
     unit = larger;
   }

@@ -1,4 +1,4 @@
-// The program `report`: a run as one HTML page, which needs nothing else.
+// The program `report`: shows a run as one self-contained HTML page.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -19,7 +19,7 @@ using namespace ringtrain;
 
 namespace {
 
-/// The command line, as it was given.
+/// The command line as the user gave it.
 struct Given {
   std::string folder, other, output, plan, evaluation;
 };
@@ -38,7 +38,7 @@ void add_options(CommandLine& app, Given& given) {
       ->excludes(other);
 }
 
-/// Returns what is known of a run's folder besides its metrics.
+/// Returns what is known about a run's folder, except its metrics.
 ReportedRun reported_run(const std::string& folder) {
   ReportedRun run{.folder = folder};
   const std::string path = folder + "/config.yaml";
@@ -48,7 +48,8 @@ ReportedRun reported_run(const std::string& folder) {
   return run;
 }
 
-/// Returns a file of `program --output`, in which `key` is `kind`. Throws Error(usage) if it is another kind of file.
+/// Returns the content of a file of `program --output`, in which `key` is `kind`. Throws Error(usage) for another kind
+/// of file.
 nlohmann::json read_output(const std::string& path, const char* program, const char* key, const char* kind) {
   constexpr std::int64_t most = 16 << 20;
   const std::string text = read_file(path, ExitCode::usage, most);
@@ -62,7 +63,7 @@ nlohmann::json read_output(const std::string& path, const char* program, const c
   fail(ExitCode::usage, "{}: holds no results of {} --output: {}", path, program, why);
 }
 
-/// Returns the page. Throws Error(usage) if what it shows of an evaluation has another form.
+/// Returns the page. Throws Error(usage) if the data of an evaluation is invalid.
 RunReport page_of(const Given& given) {
   std::vector<ReportedRun> runs{reported_run(given.folder)};
   if (!given.other.empty()) runs.push_back(reported_run(given.other));

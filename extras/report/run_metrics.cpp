@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Returns whether what the page goes into has the shape that train gives it.
+/// Returns whether the members that the page uses have the structure that train writes.
 bool has_shape(const json& line, bool evaluation) {
   try {
     for (const json& result : evaluation ? line.at("results").get_ref<const json::array_t&>() : json::array_t()) {

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Returns the median of a number over the steps but the first of each process, which meets cold caches; NaN if none
+/// Returns the median of a number over all steps except the first of each process, which has cold caches; NaN if none
 /// has it.
 double median(const ShownRun& shown, std::string_view name) {
   std::vector<double> values, warm;

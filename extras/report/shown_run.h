@@ -1,4 +1,4 @@
-// A run as a page shows it, and what its metrics come to.
+// A run as a page shows it, and numbers that summarize its metrics.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,13 +13,13 @@
 
 namespace ringtrain {
 
-/// A run's folder, and what is known of it besides its metrics.
+/// A run's folder, and what is known about it in addition to its metrics.
 struct ReportedRun {
   std::string folder;
   std::optional<Config> config = {};  // of its config.yaml
-  nlohmann::json plan = {};           // what was planned: "steps", and what `plan --output` wrote of it
-  std::string evaluation_path = {};   // of a file of `evaluate --output`; "": there is none
-  nlohmann::json evaluation = {};     // what it holds
+  nlohmann::json plan = {};           // the plan: "steps", and what `plan --output` wrote for it
+  std::string evaluation_path = {};   // of a file of `evaluate --output`; "": none
+  nlohmann::json evaluation = {};     // its content
 };
 
 struct ShownRun {
@@ -34,7 +34,7 @@ using ShownRuns = std::vector<ShownRun>;
 /// Returns a number of every step that has it.
 std::vector<ChartPoint> points_of(const ShownRun& shown, std::string_view name);
 
-/// One number that sums a run up.
+/// One number that summarizes a run.
 struct Measure {
   const char* name;
   double (*value)(const ShownRun&);  // NaN: the run has none
@@ -44,22 +44,22 @@ struct Measure {
 /// Returns the measures that a page shows, the most important first.
 const std::vector<Measure>& measures();
 
-/// A step at which something happened.
+/// A step at which an event happened.
 struct RunEvent {
   const StepRow* row;
   std::string_view kind;  // a name of mark_kinds
   std::string more;       // after the kind's words
 };
-/// Returns what happened, in the order of the steps.
+/// Returns the events, in the order of the steps.
 std::vector<RunEvent> events_of(const ShownRun& shown);
 
-/// Returns a member of an object as a text, "" if it is none.
+/// Returns a member of an object as a text, or "" if it is not one.
 std::string text_in(const nlohmann::json& object, const char* name);
 
-/// Returns the values of the last evaluation by context length, with their intervals where those mean something.
+/// Returns the values of the last evaluation by context length, with their intervals if those are meaningful.
 std::vector<ChartPoint> last_by_length(const ShownRun& shown, const char* value, const char* interval);
-/// Returns charts and tables of the evaluations in the runs' metrics, and of the file of one that is given besides; ""
-/// if there are none. Throws json::exception if the file has another form.
+/// Returns charts and tables of the evaluations in the runs' metrics, and of the given file, if any; "" if there are
+/// none. Throws json::exception if the file is invalid.
 std::string evaluation_part(const ShownRuns& runs);
 
 }  // namespace ringtrain

@@ -1,4 +1,4 @@
-"""Data sets as they are to token files of ringtrain: see docs/data.md, and `python -m ringtrain_data --help`."""
+"""Converts data sets to token files of ringtrain: see docs/data.md, and `python -m ringtrain_data --help`."""
 import contextlib
 import itertools
 import pathlib
@@ -7,10 +7,10 @@ import tempfile
 from .rows import Refused
 
 __all__ = ["Refused", "convert"]
-BATCH = 64  # documents that are tokenized at once
+BATCH = 64  # documents per call of the tokenizer
 
 
-# Yield the documents of (place, row).
+# Yield the documents of (place, row) pairs; place says where the row is, for messages.
 def documents_of(rows, forms, skip_broken, numbers):
     for place, row in rows:
         numbers["rows"] += 1
@@ -36,9 +36,9 @@ def convert(rows, tokenizer, output, *, placed=False, field=None, learn="answers
             skip_broken_rows=False):
     """Write a token file of an iterable of rows: texts, lists of messages, arrays of tokens, or dicts of columns.
 
-    tokenizer: a folder with a tokenizer.json. placed: rows are pairs of a place for messages and a row. learn: all
-    "answers" of conversations, or the "last" one. document_start: whether a text begins as the tokenizer begins texts.
-    Return the lines that tell what was made. Raise Refused, and leave nothing then."""
+    tokenizer: a folder with a tokenizer.json. placed: rows are pairs of a row's location, for messages, and the row.
+    learn: all "answers" of conversations, or the "last" one. document_start: whether a text begins as the tokenizer
+    begins texts. Return the lines that describe the result. Raise Refused, and then leave nothing behind."""
     from . import show, tokenizer_files
     from .forms import Forms
     from .token_file import TokenFile, refuse_existing
@@ -48,7 +48,7 @@ def convert(rows, tokenizer, output, *, placed=False, field=None, learn="answers
     encoder = Encoder(tokenizer, end_token(tokenizer, document_end), document_start)
     forms = Forms(tokenizer, field, learn, template_options)
     numbers, example = {"rows": 0, "broken": 0, "empty": 0}, None
-    begin, begun = [*encoder.begin, tokenizer.bos_token_id][0], 0  # how many documents begin with that token
+    begin, begun = [*encoder.begin, tokenizer.bos_token_id][0], 0  # begun: how many documents begin with that token
     with contextlib.ExitStack() as cleanup:
         beside = tempfile.TemporaryDirectory(prefix=f"{output}.", dir=pathlib.Path(output).parent)
         file = TokenFile(output, encoder.vocab_size, cleanup.enter_context(beside))
@@ -63,7 +63,7 @@ def convert(rows, tokenizer, output, *, placed=False, field=None, learn="answers
         end_name = tokenizer.convert_ids_to_tokens(encoder.end)
         known, why = tokenizer_files.tokenizer_hash(folder, end_name)
         members = {"tokenizer_hash": known} if known else {}
-        if begun in (0, len(file.lengths)):  # else what an evaluation should put before a window is not known
+        if begun in (0, len(file.lengths)):  # otherwise it is unknown what an evaluation should put before a window
             members["document_start"] = [begin] if begun else []
         numbers["validation"] = file.finish(seed, validation_fraction, encoder.end, **members)
     answer_ends = [special_id(tokenizer, one) for one in sorted(forms.chats.ends_seen)]

@@ -6,7 +6,7 @@ import sys
 from . import Refused, convert, rows
 
 
-# Add what says how conversations are written.
+# Add the options that say how conversations are written.
 def add_template(add):
     add("--chat-template", metavar="FILE", help="a template to use instead of the tokenizer's")
     add("--template-options", type=json.loads, default={}, metavar="JSON",

@@ -1,4 +1,4 @@
-# Conversations with a model: its chat template writes what was said, `generate` answers, turn by turn.
+# Conversations with a model: its chat template formats the messages, and `generate` answers, turn by turn.
 import contextlib
 import pathlib
 import subprocess
@@ -31,7 +31,7 @@ def answer(command, tokenizer, prompt):
     return text
 
 
-# Answer each line of the standard input. flags: more of generate.
+# Answer each line of the standard input. flags: additional ones for generate.
 def chat(checkpoint, system, max_tokens, generate, chat_template, template_options, flags):
     generate = generate or tokenizer_files.program("generate")
     if not generate:

@@ -1,9 +1,9 @@
-# Conversations, as the chat template of the model's own tokenizer writes them, and which characters of the text are
+# Conversations, as the chat template of the model's own tokenizer formats them, and which characters of the text are
 # learned: the assistant's answers, each with the token that ends it.
 #
-# Where the template marks its answers by {% generation %}, these marks decide. Elsewhere an answer begins where the
-# text of the messages before it ends, with the beginning of an answer (add_generation_prompt): only then is what is
-# learned what the model will be asked for. A conversation whose text does not begin so is refused.
+# If the template marks its answers with {% generation %}, these marks decide. Otherwise an answer begins where the text
+# of the messages before it ends, including the beginning of an answer (add_generation_prompt): only then is the learned
+# text what the model will be asked for. A conversation whose text does not begin this way is refused.
 import json
 import os
 import re
@@ -12,7 +12,7 @@ from .rows import Refused, parsed
 
 LOSS_KEYS = ("weight", "train", "trainable", "training", "loss", "loss_mask")
 PLAIN_KEYS = {"role", "content", "tool_call_id"}
-THINKING_KEYS = ("reasoning_content", "reasoning", "thinking")  # transformers gives a template the one it reads
+THINKING_KEYS = ("reasoning_content", "reasoning", "thinking")  # transformers gives a template the key that it reads
 SHARE_GPT_ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant",
                    "model": "assistant", "observation": "tool", "function_response": "tool"}
 OPENING = re.compile(r"\s*(?:<[^<>]*>\s*)*")  # tags with nothing between them
@@ -28,13 +28,13 @@ def content_of(content):
     return "".join(part["text"] for part in content)
 
 
-# Return a call of a tool whose arguments are an object, as templates want them, not an object's JSON.
+# Return a tool call whose arguments are an object, which templates expect, instead of an object's JSON.
 def parsed_call(call):
     call = {key: parsed(value) if key == "arguments" else value for key, value in call.items()}
     return call | {"function": parsed_call(call["function"])} if isinstance(call.get("function"), dict) else call
 
 
-# Take what says whether a message is learned out of it; return its weight, None where nothing says so.
+# Remove what says whether a message is learned from it; return its weight, or None if nothing says so.
 def loss_weight(message):
     weights = [float(message.pop(key)) for key in LOSS_KEYS if key in message]
     if any(not 0 <= weight < float("inf") for weight in weights):
@@ -42,7 +42,7 @@ def loss_weight(message):
     return min(weights, default=None)
 
 
-# Return a message as templates take it, and its weight (None: as its role says).
+# Return a message in the form that templates take, and its weight (None: its role decides).
 def read_message(value):
     if not isinstance(value, dict):
         raise Refused("a message is not an object")
@@ -67,12 +67,12 @@ def read_message(value):
     return message, weight
 
 
-# Return what a message says, without its thinking and without white space around it.
+# Return the content of a message, without its thinking and without surrounding white space.
 def said_by(message):
     return (message.get("content") or "").rpartition("</think>")[2].strip()
 
 
-# How a tokenizer writes conversations. learn: "answers", or "last", the last one alone.
+# How a tokenizer formats conversations. learn: "answers", or "last", only the last one.
 class ChatTemplate:
     def __init__(self, tokenizer, learn="answers", options=None):
         self.tokenizer, self.learn, self.options = tokenizer, learn, options or {}
@@ -81,7 +81,7 @@ class ChatTemplate:
         self.special = "|".join(re.escape(one) for one in sorted(special, key=len, reverse=True)) or "(?!)"
         self.end = re.compile(rf"(?P<end>\s*(?:{self.special})*(?P<last>{self.special}))(?:\s|{self.special})*\Z")
         self.one_end = re.compile(rf"\s*(?:{self.special})")
-        self.ends_seen = set()  # the tokens that ended answers
+        self.ends_seen = set()  # the tokens that have ended answers
 
     # Return the template of a conversation with these tools.
     def template(self, tools):
@@ -95,10 +95,10 @@ class ChatTemplate:
             return self.tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, **{**options, **how})
         except ImportError as error:  # jinja2
             raise Refused(str(error), 2) from error
-        except Exception as error:  # whatever a template raises, or does with a message that it does not expect
+        except Exception as error:  # any error of a template, for a message that it does not expect
             raise Refused(f"{self.where} refuses it: {type(error).__name__}: {error}") from error
 
-    # Refuse what the template does not write.
+    # Refuse keys that the template does not use.
     def check_keys(self, messages, template):
         for number, message in enumerate(messages, 1):
             ignored = PLAIN_KEYS | ({"name"} if message["role"] == "tool" else set())
@@ -112,14 +112,14 @@ class ChatTemplate:
             if said_by(message) not in whole and message["role"] != "tool":
                 raise Refused(f"{self.where} leaves out what message {number} ({message['role']}) says")
 
-    # Return the special token that ends an answer, None where the template writes none.
+    # Return the special token that ends an answer, or None if the template writes none.
     def end_of_answers(self):
         said = [{"role": "user", "content": "Ping"}, {"role": "assistant", "content": "Pong"}]
         found = self.one_end.match(self.render(said, None, self.options).rpartition("Pong")[2])
         return found and found[0].strip()
 
-    # Return where an answer's text ends, and where the token that ends it: what follows is not the model's. Special
-    # tokens within what the message says end nothing.
+    # Return where an answer's text ends, and where the token that ends it does: the text after it is not the model's.
+    # Special tokens within the message's content end nothing.
     def answer_end(self, answer, message):
         said = "" if "tool_calls" in message else (message.get("content") or "").strip()
         said = said if said in answer else said_by(message)
@@ -171,7 +171,7 @@ class ChatTemplate:
                           "not to be learned")
         return [(begin, end, 1.0) for begin, end in spans]
 
-    # Return where a marked answer begins: a mark may hold what the model is asked with, too.
+    # Return where a marked answer begins: a mark may include the text that prompts the model.
     def answer_begin(self, before, tools, options, whole, span):
         asked = self.render(before, tools, options, add_generation_prompt=True) if before else ""
         return len(asked) if span[0] < len(asked) < span[1] and whole.startswith(asked) else span[0]
@@ -189,8 +189,8 @@ class ChatTemplate:
         answer = answer[len(asked):]
         text_end, end = self.answer_end(answer, messages[i])
         text, ending = answer[:text_end], answer[text_end:end]
-        # The answer may stand there without empty tags at its beginning, as Qwen 3 writes earlier ones, and what ends
-        # a conversation's last answer may be another token than what ends earlier ones.
+        # The text may have the answer without empty tags at its beginning, as in Qwen 3's earlier answers, and the
+        # token that ends a conversation's last answer may differ from the one that ends earlier ones.
         for skipped in range(OPENING.match(text).end() + 1):
             if whole.startswith(text[skipped:], len(asked)):
                 at = len(asked) + len(text) - skipped

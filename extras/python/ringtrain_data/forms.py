@@ -1,4 +1,4 @@
-# What a row of a data set means: a text, a prompt and its completion, an instruction as Alpaca has it, a conversation
+# The meaning of a row of a data set: a text, a prompt and its completion, an instruction as in Alpaca, a conversation
 # (messages, or ShareGPT's), or tokens. A row becomes a Document, whose text is not tokenized yet.
 import dataclasses
 
@@ -9,7 +9,8 @@ ALPACA = ("Below is an instruction that describes a task{}. Write a response tha
           "\n\n### Instruction:\n{}\n\n{}### Response:\n")
 FORMS = {"conversation": ("messages", "conversations", "conversation"), "completion": ("completion",),
          "instruction": ("instruction",), "tokens": ("input_ids", "tokens"), "text": ("text",)}
-# What is read beside the column that says the form; and where a chat template renders the row.
+# The columns that are read in addition to the one that determines the form, and those where a chat template renders the
+# row.
 READ = {"text": (), "conversation": (), "completion": ("prompt",), "instruction": ("input", "output"),
         "tokens": ("attention_mask", "weights", "loss_mask", "labels")}
 TEMPLATE = ("tools", "chat_template_kwargs", "system", "system_prompt")
@@ -34,13 +35,13 @@ def text_of(row, key):
     return value or ""
 
 
-# Reads rows. field: the column that counts, whatever else a row has.
+# Reads rows. field: the column that counts, whatever other columns a row has.
 class Forms:
     def __init__(self, tokenizer, field=None, learn="answers", template_options=None):
         self.field, self.chats = field, ChatTemplate(tokenizer, learn, template_options)
         self.counts, self.unread = {}, set()
 
-    # Return a row's form, and the column that says so.
+    # Return a row's form, and the column that determines it.
     def form_of(self, row):
         if self.field is not None:
             known = [form for form, keys in FORMS.items() if self.field in keys]
@@ -58,7 +59,7 @@ class Forms:
             raise Refused(f"both {' and '.join(key for _, key in found)} are there; name the one to read with --field")
         return found[0]
 
-    # Return the document of a row: a dict of columns, a text, a conversation or an array of tokens.
+    # Return the document of a row: a dict of columns, a text, a conversation, or an array of tokens.
     def document(self, row):
         if isinstance(row, str):
             row = {"text": row}
@@ -117,7 +118,7 @@ class Forms:
         text = prompt + completion
         return Document(text, [(len(prompt), len(text), 1.0)])
 
-    # A turn for the chat template; without one the text that Alpaca's authors trained on.
+    # A turn for the chat template; without a template, the text on which Alpaca's authors trained.
     def instruction(self, row, key):
         asked, given, answer = (text_of(row, name) for name in (key, "input", "output"))
         if not self.chats.tokenizer.chat_template:

@@ -1,7 +1,7 @@
-# Rows of data sets, one at a time, whatever file they lie in: parquet, Arrow, JSON, JSONL, CSV, a folder as the hub has
-# them, and arrays of tokens. Memory holds a few rows, never a file.
+# Rows of data sets, one at a time, from files of any kind: parquet, Arrow, JSON, JSONL, CSV, a folder as on the hub,
+# and arrays of tokens. Memory holds a few rows, never a file.
 #
-# rows() yields pairs of a place for messages ("FILE: row 7", counted from 1) and a dict, a column a key.
+# rows() yields pairs of a location for messages ("FILE: row 7", counted from 1) and a dict with one key per column.
 import contextlib
 import csv
 import io
@@ -19,15 +19,15 @@ BATCH_ROWS, LONGEST_JSON = 64, 256 << 20
 NO_ROWS = {"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"}  # they describe a data set
 
 
-# Ends a conversion: one sentence that says what is wrong, where, and what to do. code: 2, the command line asks for
-# what cannot be done; 3, an input cannot be read; as of `prepare`.
+# Ends a conversion, with one sentence that says what is wrong, where, and what to do. code: 2 if the command line
+# requests something impossible, 3 if an input cannot be read, as for `prepare`.
 class Refused(Exception):
     def __init__(self, sentence, code=3):
         super().__init__(sentence)
         self.code = code
 
 
-# Return a list or object that a column holds as its JSON: CSV files have it so, and tools.
+# Return a list or object that a column holds as JSON, as CSV files and tools do.
 def parsed(value):
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         with contextlib.suppress(ValueError):
@@ -35,7 +35,7 @@ def parsed(value):
     return value
 
 
-# Return what a file holds, by its first bytes, else by its name; None if it is none of ours.
+# Return the kind of a file, by its first bytes or otherwise its name; None if it is not supported.
 def kind_of(path):
     with open(path, "rb") as file:
         head = file.read(6)
@@ -50,7 +50,7 @@ def text_of(path, newline=None):
     return io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline=newline)
 
 
-# Return a value of Arrow without the keys that it adds where another row has them.
+# Return a value of Arrow without the keys that it adds because other rows have them.
 def without_none(value):
     if isinstance(value, dict):
         return {key: without_none(one) for key, one in value.items() if one is not None}
@@ -88,7 +88,7 @@ def json_line_rows(path):
             yield error
 
 
-# Rows of an array of objects, or of objects one after the other.
+# Rows of an array of objects, or of consecutive objects.
 def json_rows(path):
     with text_of(path) as stream:
         buffer, decoder = stream.read(1 << 20), json.JSONDecoder()
@@ -117,7 +117,7 @@ def token_array(path, dtype):
     return numpy.memmap(path, dtype=numpy.dtype(dtype).newbyteorder("<"), mode="r")
 
 
-# Rows of an array of tokens: of a table each row, of a list what lies between its offsets.
+# Rows of an array of tokens: each row of a table, or the parts of a list between its offsets.
 def token_rows(path, dtype, offsets):
     tokens = token_array(path, dtype)
     if tokens.ndim == 1 and not offsets:
@@ -131,14 +131,14 @@ def token_rows(path, dtype, offsets):
         yield from ({"input_ids": ids} for ids in tokens)
 
 
-# Return what a choice is among the parts of a data set, or refuse it.
+# Return the choice among the parts of a data set, or refuse it.
 def chosen(parts, choice, folder, kind):
     if choice not in parts:
         raise Refused(f"{folder} has the {kind}s {', '.join(sorted(parts))}; choose one with --{kind}", 2)
     return parts[choice]
 
 
-# Return the files of a split that the card of a data set (README.md) declares; None: it declares none.
+# Return the files of a split that the card of a data set (README.md) declares, or None if it declares none.
 def declared_files(folder, split, subset):
     import yaml
     card = folder / "README.md"
@@ -173,7 +173,7 @@ def files_of(folder, split, subset):
     return splits[""] if splits.keys() == {""} else chosen(splits, SPLITS.get(split, split), folder, "split")
 
 
-# Yield (place, row) of files and folders. A row that is broken comes as the exception that says how.
+# Yield (place, row) of files and folders. A broken row is replaced by the exception that describes the problem.
 def rows(inputs, split="train", subset=None, dtype=None, offsets=None):
     csv.field_size_limit(LONGEST_JSON)
     readers = {"parquet": parquet_rows, "arrow": arrow_rows, "lines": json_line_rows, "json": json_rows,
@@ -190,5 +190,5 @@ def rows(inputs, split="train", subset=None, dtype=None, offsets=None):
                 for number, row in enumerate(readers[kind](path), 1):
                     if row is not None:
                         yield f"{path}: row {number}", row
-        except (OSError, ValueError, NotImplementedError, csv.Error) as error:  # pyarrow's are of these
+        except (OSError, ValueError, NotImplementedError, csv.Error) as error:  # includes pyarrow's errors
             raise Refused(f"{path}: {error}") from error

@@ -1,10 +1,10 @@
-# What a conversion made, for people: numbers, and the first example with its learned parts marked.
+# The result of a conversion, for users: numbers, and the first example with its learned parts marked.
 import itertools
 
 LONGEST = 2000  # characters of the example
 
 
-# Return the text of a document, its learned parts in double brackets.
+# Return the text of a document, with its learned parts in double brackets.
 def marked(tokenizer, ids, weights):
     parts = []
     learned = [True] * len(ids) if weights is None else [bool(weight > 0) for weight in weights]
@@ -19,7 +19,7 @@ def shortened(text):
     return text if len(text) <= LONGEST else f"{text[:half]}\n... {len(text) - LONGEST} characters ...\n{text[-half:]}"
 
 
-# Return the lines that tell of a token file.
+# Return the lines that describe a token file.
 def summary(output, file, forms, numbers, example):
     def line(name, text):
         return f"  {name:<22} {text}"

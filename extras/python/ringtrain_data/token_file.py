@@ -1,5 +1,5 @@
-# Token files of ringtrain (docs/data.md, version 2). Documents go to files beside the output as they come, and from
-# there, shuffled, to their places: memory holds a few numbers for each document.
+# Token files of ringtrain (docs/data.md, version 2). Documents are first written to files next to the output in their
+# original order, and then to their shuffled positions: memory holds only a few numbers for each document.
 import array
 import json
 import os
@@ -12,14 +12,14 @@ import xxhash
 from .rows import Refused
 
 
-# Refuse to replace what is there.
+# Refuse to replace an existing output.
 def refuse_existing(output):
     for path in (output, f"{output}.manifest.json", f"{output}.tokenizer"):
         if os.path.lexists(path):
             raise Refused(f"{path} already exists and is not replaced; choose another --output", 2)
 
 
-# Makes one token file. folder: a temporary one beside the output.
+# Makes one token file. folder: a temporary one next to the output.
 class TokenFile:
     def __init__(self, output, vocab_size, folder):
         self.output, self.vocab_size, self.folder = output, vocab_size, pathlib.Path(folder)
@@ -27,7 +27,7 @@ class TokenFile:
         self.lengths, self.text_bytes, self.total, self.learned = array.array("q"), array.array("q"), 0, 0
         self.weighted = False
 
-    # Append a document. text_bytes: of the text behind it, None if that is not known.
+    # Append a document. text_bytes: of its text, or None if unknown.
     def add(self, ids, weights=None, text_bytes=None):
         weights = numpy.ones(len(ids)) if weights is None else weights
         self.tokens.write(ids.astype("<u4").tobytes())
@@ -42,7 +42,7 @@ class TokenFile:
         self.tokens.close()
         self.weights.close()
 
-    # Make the file with places for its datasets; return what the manifest says of them.
+    # Make the file with space for its datasets; return what the manifest says about them.
     def write_hdf5(self, path, order):
         kind = "<u2" if self.vocab_size <= 1 << 16 else "<u4"
         with h5py.File(path, "w") as file:
@@ -55,7 +55,7 @@ class TokenFile:
             return [{"name": name, "type": one.dtype.name, "shape": list(one.shape), "offset": one.id.get_offset()}
                     for name, one in file.items()]
 
-    # Put the documents that came into a dataset's place, in order.
+    # Copy the collected documents to a dataset's bytes, in order.
     def place(self, path, dataset, order):
         values = numpy.memmap(self.folder / dataset["name"], "<u4" if dataset["name"] == "tokens" else "<f4", "r")
         placed = numpy.memmap(path, dataset["type"], "r+", dataset["offset"], (self.total,))
@@ -66,7 +66,7 @@ class TokenFile:
             at += length
         placed.flush()
 
-    # Write the file and its manifest, with these further members. Return how many documents are for validation.
+    # Write the file and its manifest, with these additional members. Return how many documents are for validation.
     def finish(self, seed, fraction, end_of_document, **known):
         if not self.lengths:
             raise Refused("the inputs hold no document")

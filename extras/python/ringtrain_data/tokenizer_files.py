@@ -1,5 +1,5 @@
-# The tokenizer beside a token file (FILE.h5.tokenizer/), from where runs and exports take it, and its hash. Only
-# ringtrain computes the hash: its own `prepare` is asked for it, where that program is found.
+# The tokenizer next to a token file (FILE.h5.tokenizer/), which runs and exports use, and its hash. Only ringtrain
+# computes the hash: its own `prepare` is called for it, if that program is found.
 import json
 import os
 import pathlib
@@ -11,14 +11,14 @@ KEPT = {"tokenizer.json", "tokenizer_config.json", "tokenizer.model", "tekken.js
         "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja", "chat_template.json"}
 
 
-# Return the path of a program of ringtrain: in RINGTRAIN_BIN, on the path, or in this checkout's build; or None.
+# Return the path of a program of ringtrain: in RINGTRAIN_BIN, on the PATH, or in this checkout's build; or None.
 def program(name):
     here = pathlib.Path(__file__).resolve().parents[3] / "build/release/bin"
     folders = [os.environ.get("RINGTRAIN_BIN", ""), *os.environ.get("PATH", "").split(os.pathsep), str(here)]
     return shutil.which(name, path=os.pathsep.join(one for one in folders if one))
 
 
-# Return the hash that token files by `prepare` have of this tokenizer, or None and why it is not known.
+# Return the hash of this tokenizer in token files of `prepare`, or None and why it is unknown.
 def tokenizer_hash(folder, end_of_document):
     prepare = program("prepare")
     if not prepare:
@@ -34,7 +34,7 @@ def tokenizer_hash(folder, end_of_document):
         return json.loads(pathlib.Path(f"{output}.manifest.json").read_text("utf-8")).get("tokenizer_hash"), None
 
 
-# Copy a tokenizer's files, with what ends texts and answers as generation_config.json.
+# Copy a tokenizer's files, with the tokens that end texts and answers as generation_config.json.
 def keep_tokenizer(folder, to, chat_template, end_ids):
     os.mkdir(to)
     for name in KEPT & set(os.listdir(folder)):

@@ -1,5 +1,5 @@
-# Documents as tokens: ids and the weight of each. What stands around a text is what the tokenizer puts there (its
-# post-processor), and the token that ends a document. A token that holds anything of what is learned is learned.
+# Documents as tokens: ids and the weight of each. The tokenizer's post-processor determines what is added around a
+# text, in addition to the token that ends a document. A token that contains any learned text is learned.
 import os
 import pathlib
 
@@ -11,12 +11,12 @@ from .rows import Refused
 KNOWN_ENDS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>")
 
 
-# Return the id of a special token, None if there is none of this name.
+# Return the id of a special token, or None if there is none with this name.
 def special_id(tokenizer, content):
     return next((id for id, token in tokenizer.added_tokens_decoder.items() if token.content == content), None)
 
 
-# Return the token that ends a document: the named one, else one that is known by name, else eos_token.
+# Return the token that ends a document: the named one, or one that is known by name, or eos_token.
 def end_token(tokenizer, named=None):
     names = (named,) if named else (*KNOWN_ENDS, tokenizer.eos_token)
     found = [special_id(tokenizer, name) for name in names if special_id(tokenizer, name) is not None]
@@ -44,7 +44,7 @@ def load_tokenizer(path, chat_template=None):
 class Encoder:
     def __init__(self, tokenizer, end_of_document, begins=True):
         self.end = end_of_document
-        # Without what it puts around texts, and so with offsets of every character.
+        # Without the tokens around texts, and so with offsets of every character.
         self.coder = tokenizers.Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         self.coder.no_padding()
         self.coder.no_truncation()
@@ -56,7 +56,7 @@ class Encoder:
         self.after = around.ids[inner[-1] + 1:]
         self.replaced = 0
 
-    # Return a text without halves of surrogate pairs, which JSON may hold and UTF-8 cannot.
+    # Return a text without halves of surrogate pairs, which JSON may contain and UTF-8 cannot.
     def readable(self, text):
         readable = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         self.replaced += readable != text
@@ -67,7 +67,7 @@ class Encoder:
         texts = [None if one.text is None else self.readable(one.text) for one in documents]
         encodings = {}
         for rendered in (False, True):
-            self.coder.encode_special_tokens = not rendered  # within a plain text their names are letters
+            self.coder.encode_special_tokens = not rendered  # within a plain text, their names are letters
             places = [i for i, one in enumerate(documents) if one.text is not None and one.rendered == rendered]
             found = self.coder.encode_batch([texts[i] for i in places], add_special_tokens=False)
             encodings.update(zip(places, found))
@@ -84,12 +84,12 @@ class Encoder:
                 ids = [*self.begin, *ids, *self.after]
                 if weights is not None:
                     weights = numpy.pad(weights, (len(self.begin), len(self.after)), constant_values=(0, 1))
-        if len(ids) and ids[-1] == self.end:  # it ends the document, whatever the text said of it
+        if len(ids) and ids[-1] == self.end:  # it ends the document, whatever weight the text gave it
             ids, weights = ids[:-1], None if weights is None else weights[:-1]
         weights = None if weights is None else numpy.append(weights, 1).astype("<f4")
         return numpy.append(ids, self.end).astype("<u4"), weights, None if text is None else len(text.encode())
 
-    # Return the weight of each token, None if all are learned: that of the span of which a token holds anything.
+    # Return the weight of each token, or None if all are learned: that of a span with which the token overlaps.
     @staticmethod
     def weights(offsets, document, text):
         if document.spans is None:
