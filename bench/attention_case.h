@@ -1,5 +1,5 @@
-// One attention problem with its tensors, as the benchmarks time it: forward is reset, one block of keys and finish;
-// backward is delta, zeroed gradients and one block, as a framework's backward would do it.
+// One attention problem with its tensors, as the benchmarks time it: forward is reset, one block of keys, and finish;
+// backward is delta, zeroed gradients, and one block, as in a framework's backward.
 #pragma once
 
 #include <cmath>
@@ -20,7 +20,8 @@ struct AttentionSetting {
   friend auto operator<=>(const AttentionSetting&, const AttentionSetting&) = default;
 };
 
-/// Returns kernel FLOPs: 4 * D a pair of query and key that see each other (causal: half of all), backward 2.5 times.
+/// Returns the kernel FLOPs: 4 * D per pair of query and key that see each other (causal: half of all), backward 2.5
+/// times.
 inline double attention_flops(const AttentionSetting& s, bool backward) {
   const double pairs = static_cast<double>(s.S) * static_cast<double>(s.S) * (s.causal ? 0.5 : 1);
   return 4 * pairs * static_cast<double>(s.B * s.H * s.D) * (backward ? 2.5 : 1);

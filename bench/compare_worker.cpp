@@ -1,12 +1,13 @@
-// Our side of bench/compare's kernel rows: reads one JSON object a line from stdin, measures, answers with one line.
+// Our side of bench/compare's kernel rows: reads one JSON object per line from stdin, measures, and answers with one
+// line.
 //   {"kind": "about"}                 -> {"libraries": ["eigen", "onednn"], "bfloat16": "AVX512-BF16"}
 //   {"kind": "sgemm", "library": "eigen", "threads": 2, "seconds": 0.3}
 //   {"kind": "product", "dtype": "bfloat16", "size": 2048, "threads": 2, "seconds": 0.3}   ours, x[n, n] w[n, n]^T
 //   {"kind": "attention", "pass": "forward", "B": 1, "S": 4096, "H": 2, "G": 2, "D": 64, "causal": true,
 //    "dtype": "float32", "threads": 1, "seconds": 0.3}
 //     -> {"seconds": of the fastest call, "calls": how many were made, "flops": of one call}
-// A measurement calls until `seconds` have gone by, at least three times. Baselines (bench/baselines) answer the same
-// questions, so that the driver can ask ours and theirs in turn. Ends at the end of stdin.
+// A measurement repeats the call until `seconds` have passed, at least three times. Baselines (bench/baselines) answer
+// the same questions, so the driver can alternate between ours and theirs. Ends at the end of stdin.
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -44,7 +45,7 @@ json timed(double budget, double flops, const auto& body) {
   return {{"seconds", best}, {"calls", calls}, {"flops", flops}};
 }
 
-/// The problems seen so far for one number of threads, with warm memory.
+/// The problems used so far for one number of threads, with warm memory.
 class Bench {
  public:
   explicit Bench(int threads) : pool_(threads), product_(pool_) {}

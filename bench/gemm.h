@@ -1,6 +1,6 @@
-// The yardstick: a large square matrix product, each thread multiplying matrices of its own by one single-threaded
-// call, by Eigen or (where it was found) oneDNN. What the machine gives such a product is what kernels are measured
-// against. Not thread-safe; operands are made once and serve all calls.
+// The reference rate: a large square matrix product, in which each thread multiplies its own matrices with one
+// single-threaded call, by Eigen or (if it was found) oneDNN. Kernels are compared with the rate of this product on the
+// machine. Not thread-safe; operands are made once and used for all calls.
 #pragma once
 
 #include <Eigen/Dense>
@@ -56,8 +56,8 @@ class Gemm {
 
   static void onednn(const Matrix& a, const Matrix& b, Matrix& c) {
 #ifdef RINGTRAIN_ONEDNN
-    omp_set_num_threads(1);  // of this thread's calls
-    // Its matrices have contiguous rows: the transposed product of the same numbers.
+    omp_set_num_threads(1);  // for this thread's calls
+    // Its matrices have contiguous rows, so this is the transposed product of the same numbers.
     const dnnl_status_t status =
         dnnl_sgemm('N', 'N', size, size, size, 1, b.data(), size, a.data(), size, 0, c.data(), size);
     ensure(status == dnnl_success, "oneDNN's product works");

@@ -1,7 +1,7 @@
-// How far attention on a ring of N ranks is from the plain formulas in double, for N = 1, 2, 4, 8: one JSON object a
-// line for each seed, layout, ring and tensor, with the error's root mean square over that of the tensor. Usage:
-// ring_error SEEDS float32|bfloat16 TOKENS. Causal, 2 heads of 64 that share keys and values, scores of standard
-// deviation 1. Called by bench/compare.
+// The error of attention on a ring of N ranks relative to the plain formulas in double, for N = 1, 2, 4, 8: one JSON
+// object per line for each seed, layout, ring, and tensor, with the error's root mean square over that of the tensor.
+// Usage: ring_error SEEDS float32|bfloat16 TOKENS. Causal, 2 heads of 64 that share keys and values, scores with
+// standard deviation 1. Called by bench/compare.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -23,11 +23,11 @@ double relative_error(const std::vector<double>& x, const std::vector<double>& r
   return std::sqrt(difference / size);
 }
 
-/// Scales the queries so that scores have the standard deviation 1, as those of a trained model about have.
+/// Scales the queries so that scores have standard deviation 1, which is similar to those of a trained model.
 void scale_scores(Problem& p) {
   double squares = 0;
   for (const double k : p.k) squares += k * k;
-  const double key = std::sqrt(squares / static_cast<double>(p.k.size()));  // of queries as of keys
+  const double key = std::sqrt(squares / static_cast<double>(p.k.size()));  // the same for queries and keys
   const double times = 1 / (key * key * std::sqrt(static_cast<double>(p.D)) * p.scale());
   for (double& q : p.q) q *= times;
 }

@@ -1,39 +1,40 @@
-# Code for GPUs, by RINGTRAIN_CUDA: off, it is left out; on, nvcc compiles it; emulated, the C++ compiler does, against
-# tests/cuda_emulator, which runs kernels, streams and copies on the CPU so that all of it is tested without a GPU.
+# Code for GPUs, according to RINGTRAIN_CUDA: off, it is left out; on, nvcc compiles it; emulated, the C++ compiler
+# does, with tests/cuda_emulator, which runs kernels, streams, and copies on the CPU so that all of it is tested without
+# a GPU.
 
 if(RINGTRAIN_CUDA STREQUAL "on")
-  # Virtual sm_80 is compiled by the driver for any newer GPU, at a program's first start; Hopper gets machine code of
-  # its own. The preset cuda-all names machine code for other cards, too.
+  # The driver compiles virtual sm_80 for any newer GPU, when a program first starts; Hopper gets its own machine code.
+  # The preset cuda-all also names machine code for other cards.
   set(RINGTRAIN_CUDA_ARCHITECTURES 80-virtual 90-real CACHE STRING "GPUs that get machine code (CMake's notation)")
   set(CMAKE_CUDA_ARCHITECTURES ${RINGTRAIN_CUDA_ARCHITECTURES})
   enable_language(CUDA)
   set(CMAKE_CUDA_STANDARD 20)
-  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.26 does not know that nvcc can
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.26 does not know that nvcc supports it
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   endif()
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   find_package(CUDAToolkit REQUIRED)
   find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-  if(NCCL_INCLUDE_DIR)  # the library is loaded by the first call: parallel/nccl/nccl_library.cpp
+  if(NCCL_INCLUDE_DIR)  # the first call loads the library: parallel/nccl/nccl_library.cpp
     set(RINGTRAIN_NCCL ON)
   else()
     message(STATUS "No NCCL: ranks with GPUs are threads of one process alone")
   endif()
 elseif(RINGTRAIN_CUDA STREQUAL "emulated")
-  # NCCL is emulated, too, by a library that programs load as they would NCCL's own; it uses the emulator within them.
+  # NCCL is also emulated, by a library that programs load like NCCL itself; it uses the emulator within them.
   set(RINGTRAIN_NCCL ON)
   set(CMAKE_ENABLE_EXPORTS ON)
   list(APPEND CMAKE_BUILD_RPATH ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/emulated_nccl)
-  # DT_RPATH, not RUNPATH: that counts for the program's own dlopen alone, and a sanitizer puts one of its own before it.
+  # DT_RPATH, not RUNPATH, which only counts for the program's own dlopen, and a sanitizer inserts its own before it.
   add_link_options(-Wl,--disable-new-dtags)
 endif()
 
-# ringtrain_cuda_sources(FLOOR VARIABLE): of the floor's sources, those that this build compiles.
+# ringtrain_cuda_sources(FLOOR VARIABLE): selects the floor's sources that this build compiles.
 function(ringtrain_cuda_sources floor variable)
   set(sources ${${variable}})
   if(RINGTRAIN_CUDA STREQUAL "off")
-    foreach(source ${sources})  # by what stands within the floor: the checkout itself may be in a folder of that name
+    foreach(source ${sources})  # by their path within the floor: the checkout itself may be in a folder of that name
       file(RELATIVE_PATH place ${PROJECT_SOURCE_DIR}/${floor} ${source})
       if(place MATCHES "(^|/)cuda/")
         list(REMOVE_ITEM sources ${source})
@@ -54,7 +55,7 @@ function(ringtrain_cuda_sources floor variable)
   set(${variable} ${sources} PARENT_SCOPE)
 endfunction()
 
-# ringtrain_hopper_objects(FLOOR VARIABLE): compiles the .cu files below hopper/ for sm_90a, which alone has wgmma
+# ringtrain_hopper_objects(FLOOR VARIABLE): compiles the .cu files below hopper/ for sm_90a, because only it has wgmma
 # and setmaxnreg, and replaces them in the list by their objects.
 function(ringtrain_hopper_objects floor variable)
   set(kernels ${${variable}})
@@ -72,7 +73,7 @@ endfunction()
 
 # ringtrain_bounded_kernels(): the kernels that wait, compiled with bounded waits (kernels/cuda/bounded_wait.cuh), as
 # object libraries, ringtrain_bounded_kernels and, with nvcc, ringtrain_bounded_kernels_hopper. A linker takes objects
-# before archives, so in a program that has them they take the place of the floor's own.
+# before archives, so they replace those of the floor in a program that has them.
 function(ringtrain_bounded_kernels)
   set(folder ${PROJECT_SOURCE_DIR}/kernels/cuda)
   set(kernels ${folder}/bounded_wait.cu ${folder}/attention/attention_mma_backward.cu
@@ -89,16 +90,16 @@ function(ringtrain_bounded_kernels)
   target_link_libraries(ringtrain_bounded_kernels PUBLIC ringtrain_framework PRIVATE ringtrain_options)
 endfunction()
 
-# ringtrain_emulated_sources(FILES...): lets the C++ compiler take these .cu files. Registers that a thread fills under
-# the very condition under which it uses them are taken for uninitialised ones. Nothing is vectorised: it would gain nothing
-# in code that is one thread's, and GCC 12 loses additions in loops over such registers (embedding.cu at -O3).
+# ringtrain_emulated_sources(FILES...): lets the C++ compiler take these .cu files. It considers registers uninitialized
+# that a thread fills and uses under the same condition. Nothing is vectorized: it would not help in the code of a
+# single thread, and GCC 12 loses additions in loops over such registers (embedding.cu at -O3).
 function(ringtrain_emulated_sources)
   set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
     "-x;c++;-Wno-unknown-pragmas;-Wno-uninitialized;-Wno-maybe-uninitialized;-O2;-fno-tree-vectorize")
 endfunction()
 
-# ringtrain_cuda_options(): what code is compiled and linked with in such a build: that of users, too (ringtrain_usage),
-# or our own alone (ringtrain_options).
+# ringtrain_cuda_options(): the options with which code is compiled and linked in such a build: that of users, too
+# (ringtrain_usage), or only our own (ringtrain_options).
 function(ringtrain_cuda_options)
   target_compile_definitions(ringtrain_options INTERFACE
     RINGTRAIN_CUDA=$<NOT:$<STREQUAL:${RINGTRAIN_CUDA},off>> RINGTRAIN_NCCL=$<BOOL:${RINGTRAIN_NCCL}>)
@@ -109,11 +110,11 @@ function(ringtrain_cuda_options)
     target_compile_definitions(ringtrain_options INTERFACE RINGTRAIN_BOUNDED_WAITS=1)
   endif()
   if(RINGTRAIN_CUDA STREQUAL "on")
-    # fmt 9 mistakes nvcc for a compiler without constexpr, and then its own consteval functions do not compile.
+    # fmt 9 takes nvcc for a compiler without constexpr, and then its own consteval functions do not compile.
     target_compile_definitions(ringtrain_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
     target_compile_options(ringtrain_options INTERFACE
       $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Werror=all-warnings;-Xcompiler=-Wall,-Wextra>
-      # Lines for compute-sanitizer and profilers; the code stays the same.
+      # Line numbers for compute-sanitizer and profilers; the code does not change.
       $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo;--compress-mode=size>)
     target_link_libraries(ringtrain_usage INTERFACE CUDA::cudart_static CUDA::cublasLt)
     if(RINGTRAIN_NCCL)

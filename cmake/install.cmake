@@ -1,5 +1,6 @@
-# The libraries as others use them: targets ringtrain::ring, ::layers, ::data and ::train, whether this project is
-# installed (find_package, pkg-config) or taken in (add_subdirectory, FetchContent). docs/library.md tells it to users.
+# The libraries for use in other projects: targets ringtrain::ring, ::layers, ::data, and ::train, whether this project
+# is installed (find_package, pkg-config) or included (add_subdirectory, FetchContent). docs/library.md explains this to
+# users.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -22,7 +23,7 @@ foreach(component ${ringtrain_components})
   endforeach()
 endforeach()
 
-# Here headers include each other from the checkout's root. Others see them as they are installed.
+# Here, headers include each other from the checkout's root. Other projects see them as they are installed.
 set(ringtrain_headers ${PROJECT_BINARY_DIR}/include)
 set(ringtrain_copy_headers -DSOURCE=${PROJECT_SOURCE_DIR} -DOUTPUT=${ringtrain_headers}
     -P ${PROJECT_SOURCE_DIR}/cmake/public_headers.cmake)
@@ -39,7 +40,7 @@ if(NOT RINGTRAIN_INSTALL)
 endif()
 
 if(RINGTRAIN_PROGRAMS)
-  # One name in bin; the others have names that are too common for it.
+  # Only one name in bin; the names of the others are too common.
   file(RELATIVE_PATH ringtrain_libexec /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBEXECDIR}/ringtrain)
   target_compile_definitions(ringtrain PRIVATE "RINGTRAIN_LIBEXEC=\"${ringtrain_libexec}\"")
   install(TARGETS ringtrain RUNTIME)
@@ -75,7 +76,7 @@ install(DIRECTORY ${ringtrain_headers}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 set(ringtrain_config ${PROJECT_BINARY_DIR}/generated/ringtrainConfig.cmake)
 configure_package_config_file(cmake/ringtrainConfig.cmake.in ${ringtrain_config}
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ringtrain NO_SET_AND_CHECK_MACRO)
-# Before 1.0 a minor version may change what is public.
+# Before 1.0, a minor version may change the public interface.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/generated/ringtrainConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${ringtrain_config} ${PROJECT_BINARY_DIR}/generated/ringtrainConfigVersion.cmake

@@ -1,5 +1,5 @@
-// What HDF5's reader of cloud storage calls, for programs that are linked without libcurl and libcrypto: see static.cmake.
-// Nothing here opens such files, so nothing calls these.
+// The functions that HDF5's reader of cloud storage calls, for programs that are linked without libcurl and libcrypto:
+// see static.cmake. Nothing here opens such files, so nothing calls these functions.
 #include <stdlib.h>
 
 #define UNUSED(name) \

@@ -1,7 +1,7 @@
 # Copies the headers of the library from the checkout SOURCE to OUTPUT/ringtrain: cmake -DSOURCE=... -DOUTPUT=... -P.
-# In the checkout they include each other from its root ("framework/tensor.h"); in the copy from the folder above
-# ringtrain/ ("ringtrain/framework/tensor.h"), so that no folder of a user's own comes in between. Left out are halves
-# behind other folders, and the programs. A header that includes what is left out is an error.
+# In the checkout, they include each other from its root ("framework/tensor.h"); in the copy, from the folder above
+# ringtrain/ ("ringtrain/framework/tensor.h"), so that no folder of the user's own interferes. Headers of
+# implementations for a device and of programs are left out. A header that includes one of these is an error.
 cmake_minimum_required(VERSION 3.25)
 set(folders framework data kernels parallel layers reference train)
 set(left_out "^(framework/cuda|data/tokenizer/formats|kernels/cpu|kernels/cuda|parallel/nccl|train/programs)/")

@@ -1,6 +1,6 @@
 # What data/ needs to read text: Unicode's tables (utf8proc), the patterns of tokenizers (PCRE2), and compressed files
-# (zlib, Zstandard). The target ringtrain::text_libraries. Installed, too: the package's config includes it, so that it
-# finds these libraries where the user has them.
+# (zlib, Zstandard). The target ringtrain::text_libraries. It is also installed: the package's config includes it, to
+# find these libraries on the user's machine.
 find_path(UTF8PROC_INCLUDE_DIR utf8proc.h REQUIRED)
 find_library(UTF8PROC_LIBRARY utf8proc REQUIRED)
 find_path(PCRE2_INCLUDE_DIR pcre2.h REQUIRED)

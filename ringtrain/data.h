@@ -1,4 +1,4 @@
-// Component data: tokenizers, token files, and the batches that are made of them.
+// Component data: tokenizers, token files, and batches.
 #pragma once
 
 #include "data/batch.h"

@@ -1,5 +1,4 @@
-// Component ring: tensors, communicators, the ring, and attention over it. docs/library.md says which header is for
-// what.
+// Component ring: tensors, communicators, the ring, and attention on it. docs/library.md describes the headers.
 #pragma once
 
 #include "framework/allocator.h"

@@ -1,4 +1,4 @@
-// Component train: configs, and the trainer that a program of one's own calls.
+// Component train: configs, and the trainer for use in your own programs.
 #pragma once
 
 #include "framework/config/config.h"

@@ -23,8 +23,8 @@ def operands(size, dtype):
 
 
 def errors(seed, length, heads, head, dtype):
-    """Return the relative error (root mean squares) of out, dq, dk and dv, causal, against the plain formulas in
-    double, which a block of queries at a time keeps small. All are drawn from a normal distribution."""
+    """Return the relative error (root mean square) of out, dq, dk, and dv, causal, against the plain formulas in
+    double, computed by blocks of queries to save memory. All inputs are drawn from a normal distribution."""
     generator = torch.Generator().manual_seed(seed)
     q, k, v, dout = (torch.randn(1, heads, length, head, generator=generator).to(dtype) for _ in range(4))
     leaves = [x.clone().requires_grad_() for x in (q, k, v)]

@@ -1,4 +1,4 @@
-"""GPT-2 small in plain PyTorch, of the same shape as bench/configs/gpt2_124m.yaml."""
+"""GPT-2 small in plain PyTorch, with the shape of bench/configs/gpt2_124m.yaml."""
 import torch
 from torch import nn
 from torch.nn import functional as F

@@ -1,4 +1,5 @@
-"""The baselines' side of the driver's protocol: a question (JSON) a line on stdin, an answer a line on stdout."""
+"""The baselines' side of the driver's protocol: one question (JSON) per line on stdin, one answer per line on
+stdout."""
 import json
 import sys
 import time
@@ -9,13 +10,13 @@ def serve(answer):
     for line in sys.stdin:
         try:
             reply = answer(json.loads(line))
-        except Exception as error:  # whatever it is, the driver is told, and goes on
+        except Exception as error:  # the driver receives any error, and continues
             reply = {"error": f"{type(error).__name__}: {error}".split("\n", maxsplit=1)[0]}
         print(json.dumps(reply), flush=True)
 
 
 def timed(budget, flops, body):
-    """Return the fastest of as many calls as fit `budget` seconds, at least three."""
+    """Return the time of the fastest of as many calls as fit in `budget` seconds, at least three."""
     begin, best, calls = time.perf_counter(), float("inf"), 0
     while calls < 3 or time.perf_counter() - begin < budget:
         start = time.perf_counter()

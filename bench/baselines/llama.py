@@ -1,4 +1,4 @@
-"""A Llama in plain PyTorch, of the same shape as bench/configs/llama_124m.yaml."""
+"""A Llama in plain PyTorch, with the shape of bench/configs/llama_124m.yaml."""
 import torch
 from torch import nn
 from torch.nn import functional as F

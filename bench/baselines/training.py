@@ -2,8 +2,9 @@
 training.py gpt2|llama eager|compiled float32|bfloat16 blas|onednn [longest sequence]
 
 {"kind": "steps", "count": n, "sequences": B, "length": T} -> {"seconds": median of n steps, "loss": of the last}.
-A step is what ours is: batch, forward, backward, clipping, AdamW, gradients to none. bfloat16: by autocast, weights and
-sums stay float32. onednn: float32 products by oneDNN, which the package has beside its BLAS and leaves for other dtypes.
+A step is the same as ours: batch, forward, backward, clipping, AdamW, gradients set to none. bfloat16: with autocast;
+weights and sums remain float32. onednn: float32 products by oneDNN, which the package contains in addition to its BLAS
+and normally uses for other dtypes.
 """
 import importlib
 import statistics
@@ -40,7 +41,7 @@ def onednn_linear(layer, x):
 
 
 torch.manual_seed(1)
-torch.set_num_threads(torch.get_num_threads())  # as OMP_NUM_THREADS says
+torch.set_num_threads(torch.get_num_threads())  # from OMP_NUM_THREADS
 name, mode, dtype, backend, *longest = sys.argv[1:]
 if backend == "onednn":
     nn.Linear.forward = onednn_linear
@@ -49,7 +50,7 @@ loss_of = torch.compile(model) if mode == "compiled" else model
 decayed = [x for x in model.parameters() if x.dim() == 2]
 others = [x for x in model.parameters() if x.dim() != 2]
 optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
-                              lr=6e-6, betas=(0.9, 0.95), fused=True)  # one pass over the parameters, as ours
+                              lr=6e-6, betas=(0.9, 0.95), fused=True)  # one pass over the parameters, like ours
 
 
 def step(sequences, length):

@@ -1,1 +1,1 @@
-"""What bench/compare consists of: the machine, the processes it measures, the groups of rows, and the table."""
+"""The parts of bench/compare: the machine, the processes that it measures, the groups of rows, and the table."""

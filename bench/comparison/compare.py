@@ -1,8 +1,8 @@
-"""Runs ours and the baselines in turn on the same cores and prints how they compare with what must be reached.
+"""Runs ours and the baselines alternately on the same cores and compares the results with the targets.
 
-Every figure is a ratio of things measured within seconds of each other: a pair. The table shows the median of the
-pairs and their spread. A pair during which others used the machine is measured again, so a busy machine takes longer.
-Exit: 0 all that must be reached is; 1 something is missed; 3 something could not be measured.
+Every figure is a ratio of measurements within seconds of each other: a pair. The table shows the median of the pairs
+and their spread. A pair during which other processes used the machine is measured again, so a busy machine takes
+longer. Exit: 0 all targets are reached; 1 some are missed; 3 something could not be measured.
 """
 import argparse
 import json

@@ -1,12 +1,12 @@
-"""The formulas of docs/architecture.md for what a rank holds, written again from its words alone.
+"""The formulas of docs/architecture.md for a rank's memory, reimplemented only from that text.
 
-All are bytes of a rank that trains in float32; the plan that `train --dry-run` prints is compared with them.
+All results are bytes of a rank that trains in float32; they are compared with the plan that `train --dry-run` prints.
 """
 
 ELEMENT = 4
 
-# What sets the architectures apart: two vectors a norm, norms of a block, a position table, a gate, biases, norms of
-# q's and k's heads, or of all of them together.
+# The differences between the architectures: two vectors per norm, norms per block, a position table, a gate, biases,
+# norms of q's and k's heads, or of all of them together.
 LLAMA = {"layer_norm": False, "norms": 2, "table": False, "gated": True, "qkv_bias": False, "bias": False,
          "qk_norm": False, "qk_whole": False}
 TRAITS = {"llama": LLAMA, "mistral": LLAMA,
@@ -22,13 +22,13 @@ def traits_of(model):
 
 
 def rounded(size):
-    """As the allocator gives it out: in multiples of 64 bytes."""
+    """The allocated size: a multiple of 64 bytes."""
     return max(64, (size + 63) // 64 * 64)
 
 
 def ring(ranks, tokens, heads, head_dim, documents=False):
-    """Two blocks of keys and values in flight, two of their gradients, one coming home; none for one rank. tokens: of a
-    micro-batch on the rank that holds most; heads: of keys and values."""
+    """Two blocks of keys and values in flight, two of their gradients, and one that returns; none for one rank. tokens:
+    of a micro-batch on the rank with the most; heads: of keys and values."""
     if ranks == 1:
         return 0
     block = rounded(2 * tokens * heads * head_dim * ELEMENT)
@@ -62,13 +62,13 @@ def group_sizes(model):
 
 
 def workspace(model, tokens, ranks, feedforward_chunk, loss_chunk, keeps_all):
-    """What is chunk-sized or constant, without attention's own workspace (kernels/attention.h states that). tokens: of
-    a micro-batch on the rank; ranks: of the whole mesh; keeps_all: recompute is none."""
+    """Chunk-sized and constant tensors, without attention's own workspace (see kernels/attention.h). tokens: of a
+    micro-batch on the rank; ranks: of the whole mesh; keeps_all: recompute is none."""
     width, inner, vocabulary = model["hidden_size"], model["intermediate_size"], model["vocab_size"]
     traits = traits_of(model)
-    statistics = 2 if traits["layer_norm"] else 1  # a token's, of a norm
+    statistics = 2 if traits["layer_norm"] else 1  # per token, of a norm
     sizes = []
-    if feedforward_chunk > 0:  # else they are activations
+    if feedforward_chunk > 0:  # otherwise they are activations
         chunk = min(feedforward_chunk, tokens)
         hidden = 1 if keeps_all else 3 if traits["gated"] else 2  # the product; up; gate
         sizes += [chunk * size * ELEMENT for size in (width, statistics, width, *[inner] * hidden)]
@@ -77,7 +77,7 @@ def workspace(model, tokens, ranks, feedforward_chunk, loss_chunk, keeps_all):
     sizes += [chunk * 8, 8]         # each token's loss, and their sum, in double
     sizes += [8, 16]                # the gradient's norm in double; it and the loss, for the host
     sizes += [4 * 2**20]            # panels of a matrix product
-    if ranks > 1:                   # two buckets on their way, a slice from every other rank
+    if ranks > 1:                   # two buckets in transit, a slice from every other rank
         end, block = group_sizes(model)
         large = max(end, block) if model["num_hidden_layers"] > 1 else end
         sizes += [(ranks - 1) * ((size + ranks - 1) // ranks) * ELEMENT for size in (large, block)]

@@ -1,4 +1,4 @@
-"""The machine as the report names it, and how a process is put on its cores."""
+"""Describes the machine for the report, and runs a process on given cores."""
 import os
 import pathlib
 import platform
@@ -14,7 +14,7 @@ found = lambda pattern: (re.findall(pattern, built) or ["?"])[0]
 print(f"PyTorch {torch.__version__}, float32 products by {found('BLAS_INFO=([^,]+)')}, others by oneDNN "
       f"{found('MKL-DNN v([0-9.]+)')}, {torch.backends.cpu.get_cpu_capability()}")
 """
-DISTURBING = 0.1  # cores of others beside a measurement, above which it is called disturbed
+DISTURBING = 0.1  # cores used by other processes during a measurement, above which it counts as disturbed
 
 
 def say(text):
@@ -22,7 +22,7 @@ def say(text):
 
 
 def output_of(command):
-    """Return a command's standard output, empty if it cannot be had."""
+    """Return a command's standard output, empty if it fails."""
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     return result.stdout.strip() if result.returncode == 0 else ""
 
@@ -59,14 +59,14 @@ def pinned(command, threads):
 
 
 def environment(threads):
-    """Return an environment in which every threaded library keeps to `threads` threads."""
+    """Return an environment in which every threaded library uses `threads` threads."""
     counts = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     return os.environ | counts | {"CUDA_VISIBLE_DEVICES": ""}
 
 
 class Interference:
-    """How many cores everybody else used since this object was made: a measurement beside a busy neighbour is worth
-    little, and a machine does not say so by itself."""
+    """The number of cores that other processes have used since this object was made. A measurement on a busy machine is
+    worth little, and the machine does not report it by itself."""
 
     def __init__(self):
         self._start = self._now()
@@ -86,13 +86,14 @@ class Interference:
 
 
 def own_ticks():
-    """Return the processor time of this process, its living descendants, and those already waited for."""
+    """Return the processor time of this process, its living descendants, and those that have already been waited
+    for."""
     times, parents = {}, {}
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 fields = (entry / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-            except OSError:  # it ended meanwhile
+            except OSError:  # it has ended since
                 continue
             parents[int(entry.name)] = int(fields[1])
             times[int(entry.name)] = sum(map(int, fields[11:15]))

@@ -1,9 +1,9 @@
-"""Prints what a rank holds, by tag, at 4K to 256K tokens of context on rings of 1 to 8, in float32 and bfloat16; then
-trains, and compares what the kernel counted as resident with the plan.
+"""Prints a rank's memory, by tag, at 4K to 256K tokens of context on rings of 1 to 8, in float32 and bfloat16. Then
+trains, and compares the resident memory according to the kernel with the plan.
 
-The tables are the plan of `train --dry-run`; the witness is the process's own peak. The last run is a training step of
-256K tokens on 2 ranks whose address space is limited to 8 GiB: minutes. Exit: 0, or 1 if a run held more than its plan
-and the program itself explain, or failed.
+The tables are from the plan of `train --dry-run`; the process's own peak verifies it. The last run is a training step
+of 256K tokens on 2 ranks whose address space is limited to 8 GiB; it takes minutes. Exit: 0, or 1 if a run failed or
+used more memory than its plan and the program itself.
 """
 import argparse
 import json
@@ -18,13 +18,13 @@ from comparison.workers import WorkerError  # noqa: E402
 
 CONFIG, K, MIB = "memory.yaml", 1024, 2**20
 LENGTHS, RINGS, DTYPES = (4 * K, 16 * K, 64 * K, 256 * K), (1, 2, 4, 8), ("float32", "bfloat16")
-# Tokens, ranks, other settings. The last two hold a model that weighs more than its activations.
+# Tokens, ranks, other settings. The weights of the last two are larger than their activations.
 LARGER = {"model.hidden_size": 768, "model.num_hidden_layers": 8, "model.intermediate_size": 3072}
 WITNESSES = (*((length, ring, {"training.dtype": dtype}) for dtype in DTYPES
                for length, ring in ((4 * K, 1), (16 * K, 2), (64 * K, 4))),
              (K, 4, LARGER), (K, 4, {**LARGER, "training.shard": "weights"}))
 LONG_LIMIT = 8 * 2**30
-PROGRAM = 48 * MIB  # code, libraries, stacks, messages in flight between thread ranks: what no tag holds
+PROGRAM = 48 * MIB  # code, libraries, stacks, messages in flight between thread ranks: memory without a tag
 
 
 def settings(length, ring):

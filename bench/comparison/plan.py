@@ -7,7 +7,7 @@ TAGS = ("weights", "gradients", "optimizer", "activations", "ring", "workspace",
 
 
 def ranks_of(report):
-    """Return what each rank holds, by rank: {tag: bytes}, and under "tensors" {name: bytes}."""
+    """Return the memory of each rank: {tag: bytes}, and under "tensors" {name: bytes}."""
     ranks = {}
     for block in re.split(r"^memory of (?=rank |each )", report, flags=re.MULTILINE)[1:]:
         numbers = re.match(r"(?:rank|each of the ranks) ([\d, ]+)\n", block)[1]
@@ -20,12 +20,12 @@ def ranks_of(report):
 
 
 def largest(config, settings):
-    """Return what the rank holds that holds most, of a config under these settings."""
+    """Return the memory of the rank with the most, for a config with these settings."""
     return max(ranks_of(training.plan(config, settings)).values(), key=lambda rank: rank["total"])
 
 
 def record(ranks, length):
-    """Return what a ring holds for so many tokens: of the rank that holds most by tag, and of all ranks together."""
+    """Return a ring's memory for so many tokens: by tag of the rank with the most, and of all ranks together."""
     rank = max(ranks.values(), key=lambda held: held["total"])
     return {"tokens": length, "ranks": len(ranks), "bytes": {tag: rank[tag] for tag in TAGS},
             "all_ranks_bytes": sum(held["total"] for held in ranks.values())}

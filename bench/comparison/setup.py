@@ -1,4 +1,4 @@
-"""Makes what a comparison needs, all of it under build/: our programs, the baseline's environment, a token file."""
+"""Prepares a comparison, with all files under build/: our programs, the baseline's environment, a token file."""
 import os
 import pathlib
 import random
@@ -24,24 +24,24 @@ def run(command):
 def build():
     machine.say("building the release preset with the benchmarks")
     run(["scripts/install-deps", "bench"])
-    # A build folder that holds the tests keeps them.
+    # A build folder that includes the tests keeps them.
     tests = [] if (ROOT / "build/release/CMakeCache.txt").exists() else ["-DRINGTRAIN_TESTS=OFF"]
     run(["bash", "-c", f"source scripts/common.sh && configure release -DRINGTRAIN_BENCH=ON {' '.join(tests)} && "
          "build release train prepare compare_worker ring_error tokenizer_probe"])
 
 
 def baseline_python():
-    """Return the interpreter that has PyTorch: RINGTRAIN_PEER_PYTHON, else that of build/venv-peer, made if absent.
-    None, with a word about it, if it cannot be made: the rows that need it are then not measured."""
+    """Return the interpreter that has PyTorch: RINGTRAIN_PEER_PYTHON, or that of build/venv-peer, which is made if
+    missing. Return None, with a message, if that fails: the rows that need it are then not measured."""
     given = os.environ.get("RINGTRAIN_PEER_PYTHON")
     if given:
         return given
-    return environment.python_with("venv-peer", ["torch"])  # a download of some GB, once
+    return environment.python_with("venv-peer", ["torch"])  # downloads some GB, once
 
 
 def token_file():
-    """Return a token file of 4M random letters: what the tokens say changes no time. Made if there is none as new as
-    prepare, whose formats may have changed."""
+    """Return a token file of 4M random letters; the tokens do not affect any time. It is made unless there is one that
+    is newer than prepare, whose formats may have changed."""
     path = WORK / "text.h5"
     prepare = BIN / "prepare"
     if not path.exists() or path.stat().st_mtime < prepare.stat().st_mtime:

@@ -1,6 +1,6 @@
-"""Rows of the table: what must be reached, what every pair gave, and the verdict.
+"""Rows of the table: the target, the values of all pairs, and the verdict.
 
-A row without a target (must is None) is printed, not judged. A row without pairs was not measured and never passes.
+A row without a target (must is None) is printed but not judged. A row without pairs was not measured and never passes.
 """
 import dataclasses
 import statistics
@@ -12,14 +12,14 @@ class Row:
     must: float | None = None
     aim: float | None = None
     at_most: bool = False  # the measure is better when it is smaller
-    by_worst: bool = False  # judged by its worst pair, not by the median: for what is computed, not timed
+    by_worst: bool = False  # judged by its worst pair, not by the median: for computed values, not times
     pairs: list = dataclasses.field(default_factory=list)
-    disturbed: int = 0  # of the pairs: others used the machine
-    why: str = ""  # it could not be measured
+    disturbed: int = 0  # number of pairs during which others used the machine
+    why: str = ""  # why it could not be measured
 
     @property
     def value(self):
-        """What the row is judged by: the median of its pairs, or the worst of them."""
+        """The value by which the row is judged: the median of its pairs, or the worst of them."""
         if self.by_worst:
             return max(self.pairs) if self.at_most else min(self.pairs)
         return statistics.median(self.pairs)
@@ -45,7 +45,7 @@ class Row:
 
 @dataclasses.dataclass
 class Figure:
-    """An absolute figure behind the ratios, a value a pair."""
+    """An absolute figure behind the ratios, with one value per pair."""
 
     what: str
     unit: str
@@ -56,7 +56,7 @@ class Figure:
 
 
 def exit_code(rows):
-    """Return 0 if all that must be reached is, 1 if something is missed, 3 if something could not be measured."""
+    """Return 0 if all targets are reached, 1 if some are missed, 3 if something could not be measured."""
     return 1 if missed(rows) else 3 if unmeasured(rows) else 0
 
 
@@ -69,7 +69,7 @@ def unmeasured(rows):
 
 
 def aligned(lines, header):
-    """Return lines of cells as a Markdown table whose columns stand in line."""
+    """Return lines of cells as a Markdown table with aligned columns."""
     cells = [header] + lines
     widths = [max(len(line[i]) for line in cells) for i in range(len(header))]
 

@@ -1,4 +1,4 @@
-"""Runs the program `train` for a few steps and says what they took; reads what it says about itself."""
+"""Runs the program `train` for a few steps, reports their times, and reads the program's own output."""
 import dataclasses
 import json
 import os
@@ -23,7 +23,7 @@ def command(config, settings, *flags):
 
 
 def plan(config, settings):
-    """Return what --dry-run prints, of this config under these settings."""
+    """Return the output of --dry-run for this config with these settings."""
     result = subprocess.run(list(map(str, command(config, settings, "--dry-run"))), capture_output=True, text=True,
                             check=False)
     if result.returncode != 0:
@@ -32,7 +32,7 @@ def plan(config, settings):
 
 
 def value_of(report, key):
-    """Return the number that a resolved config says for a key, e.g. model.hidden_size."""
+    """Return the number for a key in a resolved config, e.g. model.hidden_size."""
     section, name = key.split(".")
     found = re.search(rf"^{section}:.*?^  {name}: (\S+)", report, re.MULTILINE | re.DOTALL)
     return int(found[1])
@@ -47,9 +47,10 @@ def model_of(report):
 
 
 def flops_per_token(report):
-    """Return the model FLOPs a token of a resolved config's step: 6 N, and 12 L C a visible pair, of which a causal
-    sequence of T tokens has (T + 1) / 2 a token. N: the parameters that every token is multiplied with, which is all
-    but a position table, and but an input embedding beside a head of its own. C is the width of all heads together."""
+    """Return the model FLOPs per token of a resolved config's step: 6 N, and 12 L C per visible pair, of which a causal
+    sequence of T tokens has (T + 1) / 2 per token. N: the parameters by which every token is multiplied, which is all
+    except a position table and, if the head has its own weights, the input embedding. C is the width of all heads
+    together."""
     parameters = int(re.search(r"^parameters: (\d+)", report, re.MULTILINE)[1])
     model = model_of(report)
     width = model["num_attention_heads"] * model["head_dim"]
@@ -60,19 +61,19 @@ def flops_per_token(report):
 
 
 def steps(config, settings, threads, warm_up, measured):
-    """Return the metrics of `measured` steps of a new run, after `warm_up` steps that are not told."""
+    """Return the metrics of `measured` steps of a new run, after `warm_up` steps that are not reported."""
     return run(config, settings, threads, warm_up + measured).lines[warm_up:]
 
 
 @dataclasses.dataclass
 class Run:
     lines: list  # of metrics.jsonl, as dicts
-    resident_bytes: int  # the most that the process held of the machine's memory, as the kernel counted
+    resident_bytes: int  # the process's peak, according to the kernel
 
 
 def run(config, settings, threads, count, timeout=900, limit_bytes=None):
-    """Makes `count` steps of a new run and ends it, unsaved: a checkpoint's writing is nobody's step. limit_bytes: of
-    the process's address space; a run that wants more fails. Raises WorkerError when it fails."""
+    """Runs `count` steps of a new run and ends it without saving, because writing a checkpoint is not part of a step.
+    limit_bytes: of the process's address space; a run that needs more fails. Raises WorkerError on failure."""
     setup.WORK.mkdir(parents=True, exist_ok=True)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="run-", dir=setup.WORK))
     line = command(config, settings | {"training.steps": count + 1000}, "--output", folder / "run")
@@ -91,7 +92,7 @@ def run(config, settings, threads, count, timeout=900, limit_bytes=None):
 
 
 def end(process):
-    """Kills the process if it still runs. Return the most memory it held, in bytes; 0 if it had ended by itself."""
+    """Kills the process if it still runs. Return its peak memory in bytes; 0 if it had already ended."""
     if process.returncode is not None:
         return 0
     process.kill()

@@ -1,6 +1,6 @@
-"""A process that measures what it is asked: a JSON object a line to its stdin, one back from its stdout.
+"""A process that answers questions by measuring: one JSON object per line on its stdin, one on its stdout.
 
-It waits silently between questions, so that others can be measured in turn with it.
+It waits idle between questions, so that others can be measured alternately with it.
 """
 import json
 import pathlib
@@ -12,19 +12,19 @@ from comparison import machine
 
 
 class WorkerError(RuntimeError):
-    """A question without an answer; the message says why."""
+    """A question without an answer; the message gives the reason."""
 
 
 class Worker:
     def __init__(self, command, threads, library_threads):
-        """Runs the command on `threads` cores; threaded libraries in it get `library_threads`."""
+        """Runs the command on `threads` cores; threaded libraries in it use `library_threads`."""
         self._name = pathlib.Path(command[-1]).name
         self._log = tempfile.TemporaryFile("w+", encoding="utf-8")
         self._process = subprocess.Popen(machine.pinned(command, threads), env=machine.environment(library_threads),
                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True)
 
     def ask(self, timeout=600, **question):
-        """Return the answer. Raises WorkerError when there is none."""
+        """Return the answer. Raises WorkerError if there is none."""
         try:
             self._process.stdin.write(json.dumps(question) + "\n")
             self._process.stdin.flush()

@@ -1,6 +1,6 @@
 // Attention as a framework calls it. forward: one block of keys, from nothing to O and LSE. backward: delta, dq set to
-// zero, and the block's share of all three gradients, where dk and dv begin. Kernel FLOPs: forward 4 S^2 D H,
-// backward 2.5 times that, causal half.
+// zero, and the block's share of all three gradients, where dk and dv begin. Kernel FLOPs: forward 4 S^2 D H, backward
+// 2.5 times that, causal half.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct AttentionSize {
   Json parameters() const { return {{"causal", causal}, {"D", D}, {"S", S}, {"H", H}, {"G", G}}; }
 };
 
-/// One problem. There are as many sets of inputs as it takes to be several times any cache, up to eight.
+/// One problem. It has enough sets of inputs to be several times larger than any cache, up to eight.
 class AttentionProblem {
  public:
   AttentionProblem(const AttentionSize& size, Allocator& allocator, Stream& stream, RandomValues& random)
@@ -134,7 +134,7 @@ struct ChosenCall {
   std::function<void(int)> run;
 };
 
-/// The call with the choice made the other way, beside the build's: over its rate.
+/// Times the call with the other choice and with the build's, and reports the ratio of their rates.
 void compare_choice(Results& results, const AttentionSize& size, Stream& stream, const Repeat& repeat,
                     const ChosenCall& call) {
   using cuda::hopper::choices;
@@ -212,7 +212,7 @@ void attention_group(Results& results, const Settings& settings) {
     if (judged && hopper) compare_choices(results, size, stream, repeat, problem);
   }
   if (!hopper) return;
-  // Of three tiles a multiprocessor, whose order counts.
+  // With three tiles per multiprocessor, whose order matters.
   const AttentionSize few_tiles =
       settings.tiny ? AttentionSize{160, 8, 8, 128, true} : AttentionSize{6144, 16, 8, 128, true};
   AttentionProblem problem(few_tiles, allocator, stream, random);

@@ -1,5 +1,5 @@
-// The program `gpu_bench`: what the GPU half of ringtrain does on this card, through the project's own kernels, layers
-// and rings. No data and no other library. A group that fails does not stop the others.
+// The program `gpu_bench`: measures the GPU half of ringtrain on this card, with the project's own kernels, layers, and
+// rings. No data and no other library. A group that fails does not stop the others.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -32,7 +32,7 @@ using Group = void (*)(Results&, const Settings&);
 const std::vector<std::pair<std::string, Group>> all_groups{
     {"machine", machine_group}, {"attention", attention_group}, {"ring", ring_group}, {"scaling", scaling_group}};
 
-/// Returns what --json may replace: a former one of the same kind.
+/// Returns what --json may replace: an earlier output of the same kind.
 OutputRules rules_of(const char* writer) {
   return {{"a report of gpu_bench", "--json"},
           OutputMark::json(writer),
@@ -69,7 +69,7 @@ int print_targets(const std::string& bench, const std::string& baseline, const s
 }
 
 int measure(std::vector<std::string> wanted, const Settings& settings, const std::string& output, bool append) {
-  cuda::facts_of(0);  // says what is missing, before anything is timed
+  cuda::facts_of(0);  // reports what is missing before anything is timed
   Results results({{"program", "gpu_bench"}, {"emulated", emulated}, {"quick", settings.quick}});
   if (emulated) std::puts("Run by the emulator, on a CPU, at tiny sizes: nothing measured here counts.");
   if (wanted.empty()) {

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Walks every path through the machine code of kernels with wgmma (SASS: HGMMA), and tells what touches a register of a
-product that may still be under way. A product's groups are under way from HGMMA to the wait that leaves fewer of them
-(WARPGROUP.DEPBAR.LE). Until then nothing may read or write its sums, nothing may write its first operand where that is
-in registers, and no other product may use its sums but to add to all of them. After each USETMAXREG, no register beyond
-the new number may be named. Ends with 1 if anything of it is found, 2 if a file holds no kernel with wgmma.
+"""Walks every path through the machine code of kernels with wgmma (SASS: HGMMA), and reports instructions that touch a
+register of a product in flight. A product's groups are in flight from HGMMA to the wait that leaves fewer of them
+(WARPGROUP.DEPBAR.LE). Until then, nothing may read or write its sums, nothing may write its first operand if that is in
+registers, and no other product may use its sums except to add to all of them. After each USETMAXREG, no register beyond
+the new number may be named. Ends with 1 if a hazard is found, 2 if a file contains no kernel with wgmma.
 
 Usage: bench/gpu/kernel_hazards.py [--cuobjdump PROGRAM] FILE...    cubins, object files or programs; or SASS as text
 """
@@ -23,11 +23,11 @@ MOST_STATES, MOST_GROUPS = 1_000_000, 32
 
 
 class Unreadable(Exception):
-    """What this program does not understand, and so cannot vouch for."""
+    """An instruction that this program does not understand, so that it cannot vouch for the kernel."""
 
 
 class Instruction:
-    """One line of SASS: which registers it names and writes, where it may go on."""
+    """One line of SASS: the registers that it names and writes, and where execution may continue."""
 
     def __init__(self, address, text):
         self.address, self.text = address, text
@@ -52,7 +52,7 @@ class Instruction:
             raise Unreadable(f"{address:#x} {text}: a jump whose target the code does not name")
         if self.calls or self.operation in ("BRA", "JMP"):
             self.target = int(re.search(r"(0x[0-9a-f]+)", rest)[1], 16)
-            # Threads may go both ways by a guard, by an operand, or by a vote, which a modifier names.
+            # Threads may take both paths because of a guard, an operand, or a vote, which a modifier names.
             self.always = not self.guarded and self.name in ("BRA", "JMP") and not re.search(r"\bU?P\w", rest)
         self.ends = self.operation == "EXIT" and not self.guarded
 
@@ -69,8 +69,8 @@ class Instruction:
         self.closes_group = "gsb0" in self.text
 
     def width(self, index, operand, last):
-        """Returns how many registers an operand is, the first of which it names."""
-        if "[" in operand:  # an address: of 64 bits where it says so, or where a descriptor stands before it
+        """Returns the number of registers of an operand, which names the first."""
+        if "[" in operand:  # an address: of 64 bits if it says so, or if a descriptor precedes it
             return 2 if ".64" in operand or "desc" in operand else 1
         parts = self.name.split(".")
         if ".64" in operand:
@@ -116,7 +116,7 @@ def kernels_of(text):
 
 
 def conflicts(one, other):
-    """Yields in which ways instruction one hurts product other, which is under way."""
+    """Yields the ways in which instruction one affects product other, which is in flight."""
     if one.sums:
         if one.first_operand & other.sums:
             yield "multiplies sums that are under way"
@@ -132,7 +132,7 @@ def conflicts(one, other):
 
 
 def walk(code):
-    """Returns ({what: count}, states) over all paths: which products are under way is part of a state."""
+    """Returns ({what: count}, states) over all paths: the products in flight are part of a state."""
     index = {instruction.address: place for place, instruction in enumerate(code)}
     found, seen, waiting = collections.Counter(), set(), [(0, (), (), ())]
     while waiting:
@@ -177,7 +177,7 @@ def walk(code):
 
 
 def beyond_limits(code):
-    """Returns what names a register beyond the number that the last USETMAXREG on some path to it has left."""
+    """Returns instructions that name a register beyond the limit of the last USETMAXREG on some path to them."""
     index = {instruction.address: place for place, instruction in enumerate(code)}
     found = []
     for start, setter in enumerate(code):
@@ -189,7 +189,7 @@ def beyond_limits(code):
             while place < len(code) and place not in seen:
                 seen.add(place)
                 instruction = code[place]
-                # What is called comes back to what stands behind the call, so its own path may end at its return.
+                # A called function returns to the instruction after the call, so its own path may end at its return.
                 if instruction.most_registers is not None or instruction.ends or instruction.returns:
                     break
                 if instruction.named and max(instruction.named) >= setter.most_registers:
@@ -205,7 +205,7 @@ def beyond_limits(code):
 
 
 def examine(text):
-    """Prints what is found in SASS. Returns (kernels with wgmma, findings)."""
+    """Prints the findings in SASS. Returns (kernels with wgmma, findings)."""
     examined = findings = 0
     for name, lines in kernels_of(text):
         if not any("HGMMA" in line for _, line in lines):

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""What the compiler made of every kernel in cubins, object files or programs, read without a GPU, as a Markdown table:
-registers, static shared memory, stack; and, counted in the machine code, matrix instructions (HGMMA: Hopper's wgmma;
-HMMA: mma.sync), 16-byte accesses of global memory (LDG/STG.128), bulk copies (UTMA*, UBLK*), and accesses of local memory
-(LDL/STL: spills, or arrays that are not in registers). Needs cuobjdump: CUDA's, or that of the triton package.
+"""Prints the compiler's results for every kernel in cubins, object files, or programs, read without a GPU, as a
+Markdown table: registers, static shared memory, stack; and, counted in the machine code, matrix instructions (HGMMA:
+Hopper's wgmma; HMMA: mma.sync), 16-byte accesses to global memory (LDG/STG.128), bulk copies (UTMA*, UBLK*), and
+accesses to local memory (LDL/STL: spills, or arrays that are not in registers). Needs cuobjdump: CUDA's, or that of the
+triton package.
 """
 import argparse
 import collections
@@ -35,7 +36,7 @@ def read(cuobjdump, path):
     """Return {(architecture, symbol): figures}."""
     kernels = collections.defaultdict(dict)
     machine_code = dump(cuobjdump, "--dump-sass", path)
-    first = re.search(r"code for (\w+)", machine_code)  # a bare cubin has but one, and says it nowhere else
+    first = re.search(r"code for (\w+)", machine_code)  # a bare cubin has only one, and names it nowhere else
     architecture, symbol = first and first[1], None
     for line in dump(cuobjdump, "--dump-resource-usage", path).splitlines():
         if match := re.match(r"arch = (\w+)", line):

@@ -21,7 +21,7 @@ std::string version(int number) {
   return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
 }
 
-/// Returns what nvidia-smi says of the card, "" where it is not there: its state is reported as found, never changed.
+/// Returns nvidia-smi's report of the card, "" if it is not installed: the state is reported as found, never changed.
 std::string card_state() {
   std::FILE* const pipe = popen(
       "nvidia-smi --query-gpu=driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.draw,temperature.gpu "
@@ -67,7 +67,7 @@ void copies(Results& results, const Settings& settings, Allocator& allocator, St
                .note = "bytes read and bytes written"});
 }
 
-/// The three products of a linear layer, whose forward at 8192^3 stands for the card's rate.
+/// The three products of a linear layer; the forward at 8192^3 represents the card's rate.
 void products(Results& results, const Settings& settings, Allocator& allocator, Stream& stream) {
   const std::int64_t n = settings.tiny ? 64 : 8192;
   const auto make = [&](const char* name, DType dtype) { return allocator.make(Tag::workspace, name, dtype, {n, n}); };

@@ -1,5 +1,5 @@
-// What gpu_bench found: facts of the machine, rows of figures, what went wrong. A row is printed when it is added, and
-// whoever keeps the JSON is told of every change, so that what was measured outlives a run that is killed. Used by one
+// The results of gpu_bench: facts of the machine, rows of figures, and failures. A row is printed when it is added, and
+// the owner of the JSON is notified of every change, so that measurements survive if the run is killed. Used by one
 // thread.
 #pragma once
 
@@ -12,8 +12,8 @@ namespace ringtrain::bench {
 
 using Json = nlohmann::ordered_json;
 
-/// One figure. parameters: what tells it from the group's other rows of that name, as S, D, causal. note: how it came
-/// about, where that is not plain ("extrapolated from ...").
+/// One figure. parameters: what distinguishes it from the group's other rows with that name, such as S, D, causal.
+/// note: how it was obtained, if that is not obvious ("extrapolated from ...").
 struct Row {
   std::string group, name;
   double value = 0;
@@ -24,21 +24,21 @@ struct Row {
 
 class Results {
  public:
-  /// about: what holds for the whole run, as "emulated".
+  /// about: properties of the whole run, such as "emulated".
   explicit Results(Json about) : about_(std::move(about)) {}
 
-  /// Takes what a report before this one holds of other groups than these.
+  /// Takes the results of other groups than these from an earlier report.
   void keep(const Json& report, const std::vector<std::string>& groups);
-  /// Calls changed(json()) after each row, table and failure from now on.
+  /// From now on, calls changed(json()) after each row, table, and failure.
   void on_change(std::function<void(const Json&)> changed) { changed_ = std::move(changed); }
 
   void fact(const std::string& name, Json value);
   void add(Row row);
-  /// A table of its own, as a memory plan: kept in the JSON under group, not printed.
+  /// Adds a separate table, such as a memory plan: kept in the JSON under group, not printed.
   void attach(const std::string& group, const std::string& name, Json value);
-  /// What is checked beside the figures: an output that was not written, say.
+  /// Adds a check in addition to the figures, for instance that an output was written.
   void check(const std::string& group, const std::string& what, bool holds);
-  /// The group ended early.
+  /// Reports that the group ended early.
   void failed(const std::string& group, const std::string& sentence);
 
   const std::vector<Row>& rows() const { return rows_; }
@@ -57,7 +57,7 @@ class Results {
   std::function<void(const Json&)> changed_;
 };
 
-/// Returns a row as one object, as it stands in the JSON.
+/// Returns a row as one object of the JSON.
 Json to_json(const Row& row);
 
 }  // namespace ringtrain::bench

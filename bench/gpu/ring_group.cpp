@@ -1,12 +1,13 @@
-// Rings of thread ranks that share one card, with zigzag shards of one sequence, against one rank with all of it.
+// Compares rings of thread ranks that share one card, with zigzag shards of one sequence, with one rank that has all of
+// it.
 //
-// step, pass: seconds from the moment at which all ranks have nothing left to do to the next such moment, with the
-// model's forward and backward (pass), or the whole step (with what replicas of the weights cost: their gradients'
-// reduction, and updated weights back). Every rank has a stream of its own, so kernels of several may run at a time.
+// step, pass: seconds between two moments at which all ranks are idle, with the model's forward and backward (pass), or
+// the whole step (including the cost of replicated weights: their gradients' reduction, and sending back updated
+// weights). Every rank has its own stream, so kernels of several ranks may run concurrently.
 //
-// exposed communication: a pass of attention alone through the ring, minus the same kernels on the same positions with
-// this rank's own keys and values in the place of those that would arrive, over the hops. What copies hide behind
-// kernels is not in it.
+// exposed communication: the time of a pass of only attention through the ring, minus that of the same kernels on the
+// same positions with this rank's own keys and values instead of those that would arrive, divided by the number of
+// hops. Copies that kernels hide are not included.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -62,7 +63,7 @@ RingTimes time_model(const Config& config, const ParameterTable& table, const Re
   return times;
 }
 
-/// One rank of a ring that does attention alone.
+/// One rank of a ring that only computes attention.
 class RingAttentionCase {
  public:
   RingAttentionCase(Communicator& world, std::int64_t S, const AttentionShape& shape, bool tiny)
@@ -102,7 +103,7 @@ class RingAttentionCase {
     delta_ = make("delta", DType::float32, rows);
     const auto bytes = attention_workspace_bytes(stream_, shape, DType::bfloat16, T, T);
     workspace_ = make("workspace", DType::uint8, {static_cast<std::int64_t>(bytes)});
-    stream_.synchronize();  // the random values go
+    stream_.synchronize();  // the random values are freed
   }
 
   Stream& stream() { return stream_; }

@@ -1,8 +1,9 @@
-// Steps of the 1B model at growing contexts on one rank. Where a step of all layers would take too long, steps of one
-// and two layers are timed and the rest is extrapolated, and the row says so: a layer is what the second one adds.
+// Steps of the 1B model at growing contexts on one rank. If a step of all layers would take too long, steps of one and
+// two layers are timed and the remaining layers are extrapolated; the row says so. The cost of a layer is what the
+// second one adds.
 //
-// What a rung holds follows the plan, which is made for all layers whatever is timed: the first of `policies` that fits
-// the card and the host, from the fastest to the smallest.
+// A rung's configuration follows the plan, which is made for all layers regardless of what is timed: the first of
+// `policies` that fits the card and the host, from the fastest to the smallest.
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
@@ -26,9 +27,9 @@ namespace ringtrain::bench {
 
 namespace {
 
-/// Dense bfloat16 peak of an H200 (and an H100): what utilisation is a share of.
+/// Dense bfloat16 peak of an H200 (and an H100), relative to which utilization is given.
 constexpr double peak_flops = 989e12;
-/// Left to the CUDA libraries' own code.
+/// Reserved for the CUDA libraries' own code.
 constexpr std::int64_t library_bytes = std::int64_t{256} << 20;
 
 struct Policy {
@@ -93,12 +94,12 @@ struct Timed {
   double seconds = 0;
   int repetitions = 0;
   MemoryUse peak, host;
-  std::int64_t card_bytes = 0;  // that the card had given away at the end
+  std::int64_t card_bytes = 0;  // allocated on the card at the end
   bool finite = true;
 };
 
-/// Times steps. They are at most `most`, after one that does not count, and one alone where a step is expected to take
-/// longer than a few seconds.
+/// Times steps, at most `most`, after one that does not count; only one if a step is expected to take longer than a few
+/// seconds.
 Timed time_steps(const Config& config, double expected_seconds, int most) {
   Timed timed;
   const ParameterTable table = make_parameter_table(config.model);
@@ -122,7 +123,7 @@ Timed time_steps(const Config& config, double expected_seconds, int most) {
   return timed;
 }
 
-/// What is known of a context.
+/// What is known about a context.
 struct Rung {
   std::int64_t context;
   std::optional<double> layer, rest;  // seconds of one layer, and of all but the layers
@@ -187,13 +188,13 @@ class Scaling {
                   .note = note});
   }
 
-  /// Returns the seconds that a step of so many layers should take at the rate of the rung before.
+  /// Returns the expected seconds of a step of so many layers at the rate of the previous rung.
   double expected(const Choice& choice, std::int64_t layers) const {
     const Config config = with_layers(choice.config, layers);
     return model_flops(config) / rate_;
   }
 
-  /// Steps of so many layers, if that is expected to end in time; notes what was seen of memory.
+  /// Times steps of so many layers, if they are expected to end in time; records the observed memory.
   std::optional<double> seconds_of(const Choice& choice, std::int64_t context, std::int64_t layers, double longest) {
     const double seconds = expected(choice, layers);
     if (seconds > longest) return std::nullopt;
@@ -235,7 +236,7 @@ class Scaling {
   void time_rung(const Choice& choice, std::int64_t context) {
     const std::int64_t L = model_.num_hidden_layers;
     const auto place = rungs_.size();
-    // The emulator's sizes walk through every way there is; else the clock decides.
+    // The emulator's sizes exercise every path; otherwise the clock decides.
     const double longest = settings_.tiny ? 1e30 : settings_.longest_step;
     const bool all_allowed = choice.fits && (!settings_.tiny || place == 0);
     const bool two_allowed = !settings_.tiny || place < 2, one_allowed = !settings_.tiny || place < 3;
@@ -258,7 +259,7 @@ class Scaling {
       if (const auto layer = fitted_layer(rungs_, context)) rung.layer = *layer;
       how = "extrapolated from shorter contexts: a layer as a T + b T^2, all else as c T";
     }
-    // A whole step where it does not take much longer than the two layers did.
+    // A whole step, if it does not take much longer than the two layers did.
     const auto all =
         all_allowed ? seconds_of(choice, context, L, settings_.tiny ? longest : longest / 3) : std::nullopt;
     if (all) {
@@ -294,7 +295,7 @@ class Scaling {
   const ModelConfig model_;
   const std::int64_t card_, host_;
   std::vector<Rung> rungs_;
-  double rate_ = 250e12;  // FLOP/s: a cautious guess, then that of the last steps
+  double rate_ = 250e12;  // FLOP/s: a cautious guess, then the rate of the latest steps
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """PyTorch's scaled_dot_product_attention (cuDNN and flash backends) at the shapes of gpu_bench's attention group.
 
-Timed as those are: events around each call, a warm-up, the median; bfloat16, random inputs, as many sets of them as are
-several times any cache, up to eight. forward keeps what backward needs; backward gives dq, dk and dv. A backend that
-refuses a shape is told and left out. Exit: 0 done; 77 no PyTorch or no GPU here.
+Timed like ours: events around each call, a warm-up, and the median; bfloat16, random inputs, with enough sets of them
+to be several times larger than any cache, up to eight. forward keeps what backward needs; backward computes dq, dk, and
+dv. A backend that refuses a shape is reported and left out. Exit: 0 done; 77 no PyTorch or no GPU here.
 """
 import argparse
 import itertools
@@ -40,7 +40,7 @@ def measure(torch, backend, shape, repetitions):
     length, heads, key_heads, dim = shape["S"], shape["H"], shape["G"], shape["D"]
     sets = max(1, min(8, ROTATED_BYTES // (4 * length * dim * (heads + key_heads))))
 
-    def random(count):  # [1, count, S, D], a token's heads side by side
+    def random(count):  # [1, count, S, D], with a token's heads next to each other
         values = torch.randn(1, length, count, dim, device="cuda", dtype=torch.bfloat16).transpose(1, 2)
         return values.detach().requires_grad_()
 

@@ -10,7 +10,7 @@ namespace ringtrain::bench {
 
 namespace {
 
-/// Returns some token of the vocabulary, the same for all ranks.
+/// Returns a token of the vocabulary, the same for all ranks.
 std::int32_t token_at(std::int64_t position, std::int64_t vocabulary) {
   std::uint64_t x = static_cast<std::uint64_t>(position) * 0x9E3779B97F4A7C15U;
   x = (x ^ (x >> 29)) * 0xBF58476D1CE4E5B9U;
@@ -65,7 +65,7 @@ void SyntheticRank::fill_weights() {
   Stream& stream = state_.stream;
   RandomValues random(state_.allocator, stream, DType::bfloat16, config_.model.initializer_range,
                       std::min<std::int64_t>(1 << 20, state_.parameters.table().count()));
-  state_.parameters.clear_weights();  // the padding too
+  state_.parameters.clear_weights();  // including the padding
   const ParameterTable& table = state_.parameters.table();
   for (const ParameterSlice& slice : state_.parameters.held()) {
     const Parameter& parameter = table[slice.parameter];
@@ -79,7 +79,7 @@ void SyntheticRank::fill_weights() {
   for (const ParameterSlice& slice : state_.optimizer->slices()) {
     convert(stream, state_.optimizer->weights(slice), state_.parameters.weights(slice));
   }
-  stream.synchronize();  // the random values go
+  stream.synchronize();  // the random values are freed
 }
 
 void SyntheticRank::fill_batch() {
@@ -121,7 +121,7 @@ double SyntheticRank::step() {
   state_.model->train_step(state_.batch, denominator_, /*last=*/true);
   state_.parameters.finish_step();
   const double loss = state_.model->take_loss_sum() / std::max(1.0, state_.batch.weight_sum);
-  // On one rank this is the whole norm; on several each clips by its own share, which costs what the sum would.
+  // On one rank this is the whole norm; on several, each clips by its own share, which costs the same as using the sum.
   const TensorView squares = state_.step_sums.view().rows(1, 2);
   state_.optimizer->sum_of_squares(squares);
   state_.stream.synchronize();

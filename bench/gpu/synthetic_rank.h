@@ -1,4 +1,4 @@
-// The 1B model of the scaling group, and one rank of its training on synthetic tokens: what `train` runs in a step,
+// The 1B model of the scaling group, and one rank of its training on synthetic tokens: the work of `train` in a step,
 // without files. Weights and tokens are random; nothing is learned.
 #pragma once
 
@@ -8,14 +8,14 @@
 namespace ringtrain::bench {
 
 /// 16 layers, hidden 2048, feedforward 8192, 16 heads of 128, 8 key/value heads, vocabulary 128,256 with tied
-/// embeddings: 1.27 billion parameters. tiny: the same shape in miniature.
+/// embeddings: 1.27 billion parameters. tiny: the same structure in miniature.
 ModelConfig billion_model(bool tiny);
 
-/// Returns a config that trains the model at this context, one sequence a step: bfloat16, on the GPU, one stream of
+/// Returns a config that trains the model at this context, one sequence per step: bfloat16, on the GPU, one stream of
 /// tokens, attention's default backward.
 Config synthetic_config(const ModelConfig& model, std::int64_t context);
 
-/// Returns useful_flops() of a step, which is one causal sequence.
+/// Returns useful_flops() of a step with one causal sequence.
 double model_flops(const Config& config);
 
 class SyntheticRank {
@@ -23,10 +23,10 @@ class SyntheticRank {
   /// Collective over world. The config's mesh is that of world; thread ranks, all on GPU 0.
   SyntheticRank(const Config& config, const ParameterTable& table, ThreadPool& pool, Communicator& world);
 
-  /// Forward and backward of the batch; gradients stay in this rank.
+  /// Runs forward and backward of the batch; gradients remain in this rank.
   void pass();
-  /// A whole step: forward and backward, reduction over the ranks, clipping, update, weights back to all. Returns the
-  /// mean loss of this rank's tokens.
+  /// Runs a whole step: forward and backward, reduction over the ranks, clipping, update, and sending weights back to
+  /// all. Returns the mean loss of this rank's tokens.
   double step();
 
   RankState& state() { return state_; }

@@ -12,7 +12,7 @@ namespace {
 
 enum class Better { higher, lower };
 
-/// Returns whether all of `wanted` stands in parameters with these values.
+/// Returns whether parameters contain all of `wanted` with these values.
 bool has(const Json& parameters, const Json& wanted) {
   return std::all_of(wanted.items().begin(), wanted.items().end(), [&](const auto& item) {
     return parameters.contains(item.key()) && parameters[item.key()] == item.value();
@@ -51,7 +51,7 @@ class Table {
     }
     verdicts_.rows.push_back(row);
   }
-  /// A figure without a bound.
+  /// Prints a figure without a target.
   void print(const std::string& what, const std::optional<Found>& found) {
     if (!found) return;
     verdicts_.rows.push_back(

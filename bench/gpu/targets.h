@@ -1,4 +1,4 @@
-// What must be reached on an H200, beside what a run of gpu_bench measured.
+// Compares the measurements of a gpu_bench run with the targets for an H200.
 #pragma once
 
 #include "bench/gpu/results.h"
@@ -10,10 +10,10 @@ struct Verdicts {
   int missed = 0, unmeasured = 0;
 };
 
-/// bench: what `gpu_bench --json` wrote; baseline: what sdpa_baseline.py wrote, or null.
+/// bench: the output of `gpu_bench --json`; baseline: the output of sdpa_baseline.py, or null.
 Verdicts judge(const Json& bench, const Json& baseline);
 
-/// Returns the table for people.
+/// Returns the table for users.
 std::string text_of(const Verdicts& verdicts);
 
 }  // namespace ringtrain::bench

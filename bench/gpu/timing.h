@@ -1,5 +1,5 @@
-// Times of work on a GPU's stream, by events around each repetition, after a warm-up; and of whole steps, by the clock
-// of the host between two moments at which the GPU has nothing left to do.
+// Times of work on a GPU's stream, by events around each repetition, after a warm-up; and of whole steps, by the host's
+// clock between two moments at which the GPU is idle.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ struct Times {
   double median = 0, lowest = 0, highest = 0;  // seconds
   int repetitions = 0;
 };
-/// Returns what seconds of repetitions come to; of an even number the lower of the two in the middle.
+/// Returns the summary of repetitions; for an even number, the median is the lower of the two in the middle.
 Times summary(std::vector<double> seconds);
 
 struct Repeat {
@@ -21,11 +21,11 @@ struct Repeat {
   int repetitions = 15;
 };
 
-/// Gives body(i) to the stream for i = 0, 1, ... (warm-up included: let i choose among several sets of inputs) and
-/// times each by a pair of events. Throws Error(device).
+/// Gives body(i) to the stream for i = 0, 1, ... (including the warm-up: i may select among several sets of inputs) and
+/// times each with a pair of events. Throws Error(device).
 Times time_on_stream(Stream& stream, const Repeat& repeat, const std::function<void(int)>& body);
 
-/// Returns the seconds that body and all that it gave to the stream took.
+/// Returns the seconds that body and all work that it gave to the stream took.
 double wall_seconds(Stream& stream, const std::function<void()>& body);
 
 }  // namespace ringtrain::bench

@@ -1,18 +1,18 @@
-"""Step times that `plan` predicts beside those that `train` takes, on this machine.
+"""Compares step times that `plan` predicts with those of `train`, on this machine.
 
-Models, lengths and layouts on rings of 1 to 4; a ring's ranks are processes, each in a network namespace of its own, all
-behind one switch, and a token bucket holds each to 100 to 1,000 Mbit/s. `plan --measure` fits kernels by themselves.
---fit then finds what they cost within a run, and of the links, whose nominal rate alone is known, what share of it
-messages get, their latency and what carrying them costs a core: one number each for all runs, by those that are not
-held out. Every third is.
+Models, lengths, and layouts on rings of 1 to 4. A ring's ranks are processes, each in its own network namespace, all
+behind one switch, and a token bucket limits each to 100 to 1,000 Mbit/s. `plan --measure` fits isolated kernels. --fit
+then finds the kernels' cost within a run, and for the links, of which only the nominal rate is known, the share of it
+that messages get, their latency, and their cost on a core: one number each for all runs, fitted to those that are not
+held out. Every third run is held out.
 
 usage: bench/planning/predict [--bin build/release/bin] [--folder DIR] [--seconds 500] [--steps 7]
        bench/planning/predict --fit [--folder DIR]        fits these numbers to what has been measured
-       bench/planning/predict --table [--folder DIR]      what has been measured, predicted now
-       bench/planning/predict --sharding [--rounds 3]     a step with sharded weights beside one without, at two rates
+       bench/planning/predict --table [--folder DIR]      the measurements, with current predictions
+       bench/planning/predict --sharding [--rounds 3]     a step with and without sharded weights, at two rates
 
-Measuring goes on where it stopped: DIR keeps the machine's file and each run's step times, and no run begins after
---seconds. Needs root, ip, tc and mpirun for rings of 2 and more. Run it where nothing else runs.
+Measuring continues where it stopped: DIR keeps the machine's file and each run's step times, and no run begins after
+--seconds. Needs root, ip, tc, and mpirun for rings of 2 and more. Run it on an otherwise idle machine.
 """
 import argparse
 import contextlib
@@ -35,14 +35,16 @@ MODELS = {
     "256x2": "hidden_size=256 num_hidden_layers=2 num_attention_heads=4 num_key_value_heads=4 intermediate_size=768",
     "512x4": "hidden_size=512 num_hidden_layers=4 num_attention_heads=8 num_key_value_heads=2 intermediate_size=1536",
 }
-# Ring, tokens, Mbit/s, layout: of every model that rates are fitted to.
+# Ring, tokens, Mbit/s, layout, for every model to which rates are fitted.
 FITTED = ["64x2", "128x3", "256x2"]
 CASES = [(1, 1024, 0, "zigzag"), (1, 4096, 0, "zigzag"), (2, 2048, 1000, "zigzag"), (2, 4096, 250, "striped"),
          (2, 4096, 100, "zigzag"), (3, 3072, 500, "zigzag"), (4, 2048, 1000, "striped"), (4, 4096, 250, "zigzag"),
          (4, 8192, 1000, "zigzag"), (4, 4096, 500, "contiguous")]
-# For --sharding: gathers and reductions that attention hides (8,192 tokens a rank, 1 Gbit/s), and two that it does not.
+# For --sharding: gathers and reductions that attention hides (8,192 tokens per rank, 1 Gbit/s), and two that it does
+# not.
 SHARDED = [("256x2", 2, 16384, 1000, "zigzag"), ("256x2", 2, 4096, 100, "zigzag"), ("512x4", 2, 2048, 100, "zigzag")]
-# What is fitted: keys of a hardware file, links last. Ethernet, IP and TCP leave 1,448 of the 1,514 bytes of a frame.
+# The fitted values: keys of a hardware file, links last. Ethernet, IP, and TCP leave 1,448 of the 1,514 bytes of a
+# frame.
 START = {"share": 1448 / 1514, "latency": 5e-4, "core_bandwidth": 5e8, "product_bandwidth": 5e9,
          "memory_bandwidth": 1.25e10, "pair_forward": 2e-10, "pair_backward": 6e-10}
 SUBNET = "10.231.78"
@@ -58,7 +60,7 @@ def run(command, **options):
 
 @contextlib.contextmanager
 def hosts(count, megabits):
-    """Namespaces pPID-1, pPID-2, ... behind a bridge in one of their own. Yields their prefix."""
+    """Namespaces pPID-1, pPID-2, ... behind a bridge in a separate one. Yields their prefix."""
     prefix, spaces = f"p{os.getpid()}-", ["switch"] + [str(i + 1) for i in range(count)]
     try:
         for space in spaces:
@@ -90,7 +92,7 @@ def settings(model, ring, length, layout, corpus, steps, shard="optimizer"):
 
 
 def train(options, case, corpus, shard="optimizer"):
-    """Returns the seconds of each step but the first, which meets cold caches."""
+    """Returns the seconds of each step except the first, which has cold caches."""
     model, ring, length, megabits, layout = case
     output = pathlib.Path(tempfile.mkdtemp(prefix="run-", dir=options.folder)) / "run"
     command = [options.bin / "train", *settings(model, ring, length, layout, corpus, options.steps, shard), "--output",
@@ -134,7 +136,7 @@ def predict(options, case, corpus, rates, shard="optimizer"):
 
 
 def fit(options, cases, measured, corpus):
-    """Returns the rates that come nearest to the runs not held out: each one up and down, in ever smaller steps."""
+    """Returns the rates that are nearest to the runs not held out: varies each one up and down, in decreasing steps."""
     used = [case for index, case in enumerate(cases) if index % 3 != 2 and str(case) in measured]
 
     def error(rates):
@@ -154,7 +156,7 @@ def fit(options, cases, measured, corpus):
 
 
 def table(options, cases, measured, corpus, rates):
-    """Prints a row of each ring, length, rate and layout with a column of each model."""
+    """Prints a row for each ring, length, rate, and layout, with a column for each model."""
     errors, rows = {True: [], False: []}, {}
     for index, case in enumerate(cases):
         if str(case) not in measured:
@@ -177,7 +179,7 @@ def table(options, cases, measured, corpus, rates):
 
 
 def sharding(options, corpus, rates):
-    """Prints steps with sharded weights beside those without. Runs alternate, so that both meet the same machine."""
+    """Prints steps with and without sharded weights. Runs alternate, so that both have the same conditions."""
     print("| model, ring, tokens, Mbit/s | optimizer | weights | weights / optimizer |\n" + "|---" * 4 + "|")
     for case in SHARDED:
         seconds = {"optimizer": [], "weights": []}

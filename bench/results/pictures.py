@@ -3,7 +3,7 @@
 
 usage: bench/results/pictures.py [--check]
 
---check writes nothing, and ends with 1 if the picture is not that of the tables."""
+--check writes nothing, and ends with 1 if the picture differs from that of the tables."""
 import math
 import pathlib
 import sys
@@ -31,7 +31,7 @@ def text(x, y, words, color=DARK, size=13, anchor="start", weight="normal"):
 
 
 def curves():
-    """The perplexity of SmolLM2-135M by context: before, with YaRN alone, and after training."""
+    """The perplexity of SmolLM2-135M by context: before, with only YaRN, and after training."""
     rows = table("docs/long-context.md", "context")
     lengths = [int(row[0].replace(",", "")) for row in rows]
     series = [("before", GRAY, 1), ("YaRN, untrained", ORANGE, 2), ("after 4 steps", BLUE, 3)]

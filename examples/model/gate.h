@@ -1,4 +1,4 @@
-// A model of one's own: the transformer with a gated layer behind its first block,
+// A custom model: the transformer with a gated layer after its first block,
 //   y = x + silu(x Wg^T) * (x Wu^T),  Wg, Wu [C, C].
 #pragma once
 
@@ -27,11 +27,11 @@ class Gate : public ringtrain::InsertedLayer {
   }
   void backward(ringtrain::Stream& stream, const ringtrain::DeviceBatch&, const ringtrain::TensorView& dy) override {
     const ringtrain::TensorView x = of(input_, dy), gate = of(gates_, dy), up = of(ups_, dy);
-    project(stream, x);                               // made again: cheaper than kept
+    project(stream, x);                               // recomputed: cheaper than kept
     swiglu_backward(stream, gate, up, dy, gate, up);  // they become their own gradients
     gate_.backward_weight(stream, gate, x);
     up_.backward_weight(stream, up, x);
-    gate_.backward_input(stream, dy, gate, /*accumulate=*/true);  // dy's own path stays: dx = dy + ...
+    gate_.backward_input(stream, dy, gate, /*accumulate=*/true);  // dy's own path remains: dx = dy + ...
     up_.backward_input(stream, dy, up, /*accumulate=*/true);
   }
   bool works_by_token() const override { return true; }

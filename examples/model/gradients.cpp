@@ -1,5 +1,5 @@
-// Holds the backward of a model of one's own against finite differences, in one step of a config in double:
-// gradients_example CONFIG TOKENS.
+// Compares the backward of a custom model with finite differences, in one step of a config in double: gradients_example
+// CONFIG TOKENS.
 #include "gate.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Trains a model of one's own and evaluates what it saved: model_example CONFIG FOLDER TOKENS [KEY=VALUE ...].
+// Trains a custom model and evaluates its checkpoint: model_example CONFIG FOLDER TOKENS [KEY=VALUE ...].
 #include "gate.h"
 
 #include <cstdio>
@@ -13,7 +13,7 @@ int main(int argc, char** argv) try {
   options.model = gated_model();
   options.config = read_config(argv[1], {argv + 4, argv + argc}, ConfigUse::run, rule_of(options.model));
   options.output = argv[2];
-  options.start.resume = true;  // where the folder has a run
+  options.start.resume = true;  // if the folder has a run
   const ExitCode code = train(prepare_run(options, log, launcher), log, launcher);
 
   EvaluationOptions evaluation;

@@ -1,4 +1,4 @@
-// Ring attention on memory of one's own: four ranks share a sequence, and each holds its part to a naive sum.
+// Ring attention on your own memory: four ranks share a sequence, and each compares its part with a naive sum.
 #include <ringtrain/ring.h>
 
 #include <algorithm>
@@ -10,12 +10,12 @@ using namespace ringtrain;
 constexpr std::int64_t S = 96, H = 4, G = 2, D = 8;  // tokens, query heads, key/value heads, head size
 constexpr AttentionMask mask{.causal = true, .window = 40};
 
-/// Returns any number, the same whoever holds the position. Tensors: q, k, v, and the gradient of the output.
+/// Returns some number that depends only on the position. Tensors: q, k, v, and the gradient of the output.
 double value(int tensor, std::int64_t position, std::int64_t channel) {
   return std::sin(static_cast<double>(11 * tensor + 7 * position + 3 * channel * channel));
 }
 
-/// Returns x with a row of so many channels for each position.
+/// Returns x with one row of so many channels for each position.
 std::vector<double> rows_of(int tensor, const std::vector<std::int64_t>& positions, std::int64_t channels) {
   std::vector<double> x;
   for (std::int64_t position : positions)
@@ -23,7 +23,7 @@ std::vector<double> rows_of(int tensor, const std::vector<std::int64_t>& positio
   return x;
 }
 
-/// Returns element d of a head's output at a position, as the formula says it.
+/// Returns element d of a head's output at a position, computed from the formula.
 double naive(std::int64_t query, std::int64_t h, std::int64_t d) {
   double weights = 0, sum = 0;
   for (std::int64_t key = std::max<std::int64_t>(0, query - mask.window + 1); key <= query; ++key) {
@@ -50,7 +50,7 @@ void body(Communicator& world) {
   attention.forward(queries(q), keys(k), keys(v), queries(out), rows);
   attention.backward(queries(dout), queries(q), keys(k), keys(v), queries(out), rows, queries(dq), keys(dk), keys(dv));
 
-  double sums[5] = {};  // of v dv and dout out, which are equal; of k dk and q dq, too; the last of all errors
+  double sums[5] = {};  // of v dv and dout out, which are equal; of k dk and q dq, also equal; the last of all errors
   for (std::size_t i = 0; i < q.size(); ++i) {
     const auto t = static_cast<std::int64_t>(i) / (H * D), channel = static_cast<std::int64_t>(i) % (H * D);
     sums[4] += std::abs(out[i] - naive(positions[static_cast<std::size_t>(t)], channel / D, channel % D));

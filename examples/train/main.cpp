@@ -1,11 +1,12 @@
-// The trainer inside a program: its own tokens, a word after each step, and an end of its own.
+// Uses the trainer inside a program: with its own tokens, a message after each step, and its own stopping rule.
 #include <ringtrain/train.h>
 
 #include <cstdio>
 
 using namespace ringtrain;
 
-/// Returns documents that count: 3, 8, 13, ... of 32 numbers, so that all but their beginnings can be learned.
+/// Returns documents that count: 3, 8, 13, ... of 32 numbers, so that everything except their beginnings can be
+/// learned.
 std::unique_ptr<TokenFile> counting(const std::string& name) {
   MemoryTokens data{.vocab_size = 33, .tokens = {}, .offsets = {0}, .validation_documents = 32};
   for (std::int32_t document = 0; document < 256; ++document) {
@@ -23,7 +24,7 @@ int main(int argc, char** argv) try {
   TrainOptions options;
   options.config = read_config(argv[1], {}, ConfigUse::run, check_model);
   options.output = argv[2];
-  options.start.resume = true;  // where the folder has a run
+  options.start.resume = true;  // if the folder has a run
   options.open_tokens = counting;
   options.callbacks.step = [&](const StepReport& report) { loss = report.loss; };
   options.callbacks.evaluation = [&](std::int64_t step, const std::vector<LengthResult>& results) {

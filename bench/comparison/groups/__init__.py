@@ -32,7 +32,7 @@ GROUPS = {
 
 
 def names(quick):
-    """Return the groups that are measured unless some are asked for: all, or in the quick form those with targets."""
+    """Return the groups that are measured by default: all, or in quick mode those with targets."""
     return [name for name, group in GROUPS.items() if group.has_targets or not quick]
 
 

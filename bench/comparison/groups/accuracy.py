@@ -31,7 +31,7 @@ def of_rings(context, dtype, tokens, seeds, must, aim, figures):
             row.why = (result.stderr.strip().splitlines() or ["ring_error failed"])[-1]
         return list(rows.values())
     lines = [json.loads(line) for line in result.stdout.splitlines()]
-    if dtype == "bfloat16":  # few rows make most of an error, and which way each was rounded is chance
+    if dtype == "bfloat16":  # a few rows cause most of the error, and the direction of their rounding is random
         lines = pooled(lines)
     one = {(line["seed"], line["layout"], line["tensor"]): line["error"] for line in lines if line["ring"] == 1}
     for line in lines:
@@ -59,7 +59,7 @@ def root_mean_square(values):
 
 
 def over_baseline(context, tokens, seeds, length, ours, figures):
-    """Return a row for each tensor: our error over PyTorch's, of inputs drawn from the same distribution."""
+    """Return a row for each tensor: our error over PyTorch's, for inputs drawn from the same distribution."""
     rows = {tensor: Row(f"attention's error of {tensor} over PyTorch's, bfloat16, {length}, against double", 1.0,
                         at_most=True) for tensor in TENSORS}
     try:

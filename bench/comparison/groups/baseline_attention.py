@@ -1,4 +1,4 @@
-"""Our attention over PyTorch's scaled_dot_product_attention on the CPU, same shapes, all cores."""
+"""Our attention over PyTorch's scaled_dot_product_attention on the CPU: same shapes, all cores."""
 from comparison.groups.context import Figures, measure_pairs, rate
 from comparison.groups.kernels import SECONDS, named
 from comparison.table import Row

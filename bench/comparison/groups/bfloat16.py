@@ -6,7 +6,7 @@ from comparison.groups.kernels import SECONDS, named
 from comparison.table import Row
 from comparison.workers import WorkerError
 
-# Where the instruction gives 1.5 to 2 times the rate of fused multiply-adds; must reach, aim.
+# For processors whose instruction has 1.5 to 2 times the rate of fused multiply-adds; must reach, aim.
 OF_PRODUCT, OVER_BASELINE, OVER_FLOAT32 = (0.75, 0.90), (2.0, 2.5), (1.4, 1.8)
 # config, the model's name, its baseline, sequences, tokens, must reach and aim over PyTorch eager
 STEPS = (("gpt2_124m.yaml", "GPT-2 124M", "gpt2", 4, 1024, (1.2, 1.5)),
@@ -28,7 +28,7 @@ def measure(context):
             for causal in (False, True):
                 rows += attention(context, baseline, direction, head, causal, figures)
     baseline.close()
-    for shape in [] if context.quick else STEPS:  # minutes a pair
+    for shape in [] if context.quick else STEPS:  # minutes per pair
         rows += step(context, *shape, figures)
     return rows, figures.all()
 

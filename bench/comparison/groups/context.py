@@ -1,4 +1,4 @@
-"""What all groups share: how many pairs, how many cores, and the processes that answer questions."""
+"""What all groups share: the number of pairs, the number of cores, and the processes that answer questions."""
 import dataclasses
 import pathlib
 
@@ -19,18 +19,18 @@ class Context:
     _ours: Worker | None = None
 
     def count(self, quick=3):
-        """Return how many pairs to measure: as asked, else 5, or `quick` of them."""
+        """Return the number of pairs: as requested, or else 5, or `quick` of them."""
         return self.pairs or (quick if self.quick else 5)
 
     @property
     def ours(self):
-        """Our kernels. Threads are told with each question; libraries inside keep to one a thread."""
+        """Our kernels. Each question gives the number of threads; libraries inside use one thread each."""
         if self._ours is None:
             self._ours = Worker([self.bin / "compare_worker"], self.threads, library_threads=1)
         return self._ours
 
     def baseline(self, script, *arguments):
-        """Return a new process of a baseline; whoever asks for it closes it."""
+        """Return a new process of a baseline; the caller closes it."""
         if self.baseline_python is None:
             raise WorkerError("there is no interpreter with PyTorch")
         return Worker([self.baseline_python, "-u", BASELINES / script, *arguments], self.threads, self.threads)
@@ -53,11 +53,11 @@ def rate(answer):
 
 
 class Figures:
-    """Absolute figures, gathered a value at a time under their names; the last ones can be taken back."""
+    """Absolute figures, collected value by value under their names; the latest ones can be removed again."""
 
     def __init__(self):
         self._figures = {}
-        self._open = []  # names of the values that can still be taken back
+        self._open = []  # names of the values that can still be removed
 
     def add(self, what, unit, value):
         self._figures.setdefault(what, Figure(what, unit, [])).values.append(value)
@@ -76,9 +76,9 @@ class Figures:
 
 
 def measure_pairs(rows, count, pair, figures):
-    """Calls pair() until each row has `count` ratios: pair returns one a row. A pair beside a busy neighbour is thrown
-    away and measured again, `count` times at most; what is disturbed after that is kept and counted. When a baseline
-    fails, no row keeps any."""
+    """Calls pair() until each row has `count` ratios: pair returns one per row. A pair measured while another process
+    was busy is discarded and measured again, at most `count` times; later disturbed pairs are kept and counted. When a
+    baseline fails, no row keeps any."""
     spare = count
     try:
         for _ in range(count):

@@ -1,4 +1,4 @@
-"""What a rank holds as the ring grows: activations fall as 1 / N, ring buffers are what their formula says."""
+"""A rank's memory as the ring grows: activations decrease as 1 / N, and ring buffers follow their formula."""
 from comparison import formulas, plan, training
 from comparison.groups.context import Figures
 from comparison.table import Row

@@ -6,7 +6,7 @@ from comparison.groups.context import Figures, measure_pairs
 from comparison.table import Row
 
 CONFIG = "ring.yaml"
-# tokens a rank of the ring that has a rank a core: must reach, aim
+# tokens per rank of a ring with one rank per core: must reach, aim
 LENGTHS = {8192: (1.05, 1.02), 2048: (1.15, 1.05)}
 
 

@@ -5,7 +5,7 @@ from comparison.groups.context import Figures, measure_pairs
 from comparison.table import Row
 from comparison.workers import WorkerError
 
-# model: config, its name, must reach and aim over the product (of GPT-2 alone) and over PyTorch eager
+# model: config, its name, must reach and aim over the product (only for GPT-2) and over PyTorch eager
 MODELS = {
     "gpt2": ("gpt2_124m.yaml", "GPT-2 124M", (0.65, 0.80), (1.2, 1.5)),
     "llama": ("llama_124m.yaml", "Llama 124M", (None, None), (None, None)),
@@ -59,8 +59,8 @@ def measure_shape(context, model, sequences, length, figures):
 
 
 def fastest_baseline(context, model, mode, dtype, question, figures):
-    """Return the process, warmed up, of the backend whose step is fastest: float32 products may go through the BLAS of
-    the package, or through its oneDNN; a BLAS is not at home on every processor."""
+    """Return the process, warmed up, of the backend with the fastest step: float32 products may use the package's BLAS
+    or its oneDNN; a BLAS is not fast on every processor."""
     best, least = None, None
     for backend in ["blas", "onednn"] if (mode, dtype) == ("eager", "float32") else ["blas"]:
         worker = context.baseline("training.py", model, mode, dtype, backend)
