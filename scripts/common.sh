@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the scripts share; sourced, not run. The working directory becomes the repository's root.
+# Functions that the scripts share; sourced, not run. The working directory becomes the repository's root.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CCACHE_BASEDIR=$PWD  # with relative paths, an object of one preset serves the others
@@ -11,7 +11,7 @@ die() {
   exit 1
 }
 
-# help_if_asked ARGUMENT...: shows the script's usage and ends if the first one asks for it.
+# help_if_asked ARGUMENT...: shows the script's usage and ends if the first argument requests it.
 help_if_asked() {
   case ${1-} in
     -h | --help)
@@ -21,14 +21,15 @@ help_if_asked() {
   esac
 }
 
-# refuse SENTENCE: ends with the script's usage and what was wrong with its arguments.
+# refuse SENTENCE: ends with the script's usage and a message about its arguments.
 refuse() {
   usage >&2
   die "$*"
 }
 
-# own_folder FOLDER: makes FOLDER anew. One that is there is removed only if it is empty, or this very script made it
-# and, where it has sealed it, nothing else was put there since. Else this ends with a sentence, and nothing changes.
+# own_folder FOLDER: makes FOLDER anew. An existing folder is removed only if it is empty, or if the same script made it
+# and, if the script has sealed it, nothing else was added since. Otherwise this ends with a message, and nothing
+# changes.
 own_folder() {
   require_own_folder "$1"
   rm -rf --one-file-system -- "$1"
@@ -37,7 +38,7 @@ own_folder() {
 }
 own_mark=.made-by-ringtrain
 
-# require_own_folder FOLDER: ends with a sentence if own_folder would.
+# require_own_folder FOLDER: ends with a message if own_folder would.
 require_own_folder() {
   local stray
   if [ -L "$1" ] || { [ -e "$1" ] && [ ! -d "$1" ]; }; then die "$1 is not a folder: move it away"; fi
@@ -50,16 +51,16 @@ require_own_folder() {
   if [ -n "$stray" ]; then die "$1 holds $stray, which scripts/${0##*/} did not make: move it away"; fi
 }
 
-# own_files FOLDER: prints the names of what it holds.
+# own_files FOLDER: prints the names of its files.
 own_files() { (cd -- "$1" && find . ! -type d ! -path "./$own_mark" | LC_ALL=C sort); }
 
-# seal_folder FOLDER: from now on own_folder removes it only as long as it holds nothing but what it holds now.
+# seal_folder FOLDER: from now on, own_folder removes it only while it has no other files than now.
 seal_folder() { own_files "$1" >>"$1/$own_mark"; }
 
-# With RINGTRAIN_PREBUILT=1 the programs are there: nothing is installed, configured or built. For tests of the scripts.
+# With RINGTRAIN_PREBUILT=1 the programs exist: nothing is installed, configured, or built. For tests of the scripts.
 prebuilt() { [ "${RINGTRAIN_PREBUILT:-}" = 1 ]; }
 
-# configure PRESET [-DNAME=VALUE]...: configures build/PRESET, with ccache where the machine has it.
+# configure PRESET [-DNAME=VALUE]...: configures build/PRESET, with ccache if the machine has it.
 configure() {
   local preset=$1 ccache
   if prebuilt; then return; fi
@@ -71,7 +72,7 @@ configure() {
   cmake --preset "$preset" "-DCMAKE_CXX_COMPILER_LAUNCHER=$ccache" "$@"
 }
 
-# configure_programs: configures build/release without the tests, unless it has them.
+# configure_programs: configures build/release without the tests, unless it has them already.
 configure_programs() {
   if [ -e build/release/CMakeCache.txt ]; then configure release; else configure release -DRINGTRAIN_TESTS=OFF; fi
 }

@@ -1,19 +1,19 @@
 # shellcheck shell=bash
-# Completion of the programs for bash: `source scripts/completion.bash`; of `ringtrain COMMAND`, too.
-# It asks the programs themselves for flags and keys, so it knows what they know.
+# Completion of the programs for bash: `source scripts/completion.bash`; also of `ringtrain COMMAND`. It asks the
+# programs themselves for flags and keys, so it knows all of them.
 
-# Prints the flags of a program, by its own --help.
+# Prints the flags of a program, from its --help.
 _ringtrain_flags() {
   "$1" --help 2>/dev/null </dev/null | grep --only-matching --extended-regexp '^ +(-[a-z],)?--[a-z-]+' | sed 's/.*--/--/'
 }
 
-# Prints the keys of a config, each with = behind it; for evaluate those that train knows.
+# Prints the keys of a config, each followed by =; for evaluate, those of train.
 _ringtrain_keys() {
   # shellcheck disable=SC2016
   "${1/%evaluate/train}" --help-config 2>/dev/null </dev/null | sed --quiet 's/^\* `\([a-z_.]*\)`.*/\1=/p'
 }
 
-# Prints the words that a key takes, of its line "a | b | c".
+# Prints the words that a key takes, from its line "a | b | c".
 _ringtrain_words() {
   "${1/%evaluate/train}" --help-config 2>/dev/null </dev/null | sed --quiet "s/^\* \`$2\` ([^;)]*[;)]:\{0,1\} *//p" |
     grep --only-matching --extended-regexp '^[a-z0-9_+]+( \| [a-z0-9_+]+)+' | tr -d ' ' | tr '|' '\n'
@@ -22,7 +22,7 @@ _ringtrain_words() {
 _ringtrain() {
   local program=$1 word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} key=''
   COMPREPLY=()
-  # = is a word of its own to bash: --set KEY = VALUE
+  # bash treats = as a separate word: --set KEY = VALUE
   if [ "$word" = = ]; then
     key=$before word=''
   elif [ "$before" = = ]; then
@@ -41,7 +41,8 @@ _ringtrain() {
   fi
 }
 
-# Completes the program `export` by its path; the shell's own command of that name with variables, as ever.
+# Completes the program `export` by its path; the shell's own command of that name is completed with variables, as
+# usual.
 _ringtrain_export() {
   if [[ $1 == */* ]]; then
     _ringtrain "$1"
@@ -50,7 +51,7 @@ _ringtrain_export() {
   fi
 }
 
-# Completes the command behind ringtrain, then what that command's own program knows.
+# Completes the command after ringtrain, then what that command's own program knows.
 _ringtrain_front() {
   local front=$1 command=${COMP_WORDS[1]-} program word=${COMP_WORDS[COMP_CWORD]}
   if [ "$COMP_CWORD" -eq 1 ]; then

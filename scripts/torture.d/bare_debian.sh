@@ -2,12 +2,12 @@
 # every script of the README and docs, each in a bare Debian 12 that has git and nothing else (root, network; an hour)
 source scripts/torture.d/bare_machine.bash
 
-# From clone to end. Behind each stand scripts that find what it has built.
+# From clone to end. Each script is followed by scripts that use what it has built.
 clone
 there ./scripts/quickstart
 there ./scripts/recall
 there ./bench/memory --without-long
-# It may miss what must be reached, on a machine that others use, but it comes to its end.
+# It may miss its targets on a machine that others use, but it must complete.
 there "{ ./bench/compare --quick --json build/bare.json || true; } && test -s build/bare.json"
 clone
 there ./scripts/test --quick

@@ -3,7 +3,7 @@
 source scripts/torture.d/bare_machine.bash
 
 clone
-# The library: installed, and each example a project of its own; the last one compiles a clone of it.
+# The library: installed, and each example as a separate project; the last one compiles a clone of it.
 there "./scripts/install-deps && cmake --preset release -DRINGTRAIN_TESTS=OFF &&
   cmake --build --preset release --target programs && cmake --install build/release --prefix /opt/ringtrain &&
   mv /opt/ringtrain /opt/moved && cd /root &&

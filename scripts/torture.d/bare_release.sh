@@ -10,7 +10,7 @@ roots=${RINGTRAIN_BARE_ROOTS:-$PWD/build/bare-roots}
 if [ ! -e "$release/SHA256SUMS" ]; then ./scripts/package "$release"; fi
 (cd "$release" && sha256sum --check SHA256SUMS)
 
-# What a user does first, with the seconds from the packed archive to the end of the first training step.
+# A user's first steps, with the seconds from the packed archive to the end of the first training step.
 # shellcheck disable=SC2016 # the shell of the bare system expands it
 first_steps='
 set -eu

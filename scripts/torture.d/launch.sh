@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # 500 runs under scripts/launch, signalled at random moments of their first 2 seconds: each saves or ends, none is left
-# How many: RINGTRAIN_TORTURE_LAUNCHES (default 500).
+# The number of runs: RINGTRAIN_TORTURE_LAUNCHES (default 500).
 configure release -DRINGTRAIN_TESTS=ON
 build release
 RINGTRAIN_TORTURE_LAUNCHES=${RINGTRAIN_TORTURE_LAUNCHES:-500} build/release/bin/train_tests \

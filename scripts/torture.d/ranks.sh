@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # twice 50 runs of 4 processes, with sharded optimizer and weights, one of which is killed, stopped or slowed somewhere: each ends as promised, none is left
-# How many: RINGTRAIN_TORTURE_TRIALS (default 50).
+# The number of runs: RINGTRAIN_TORTURE_TRIALS (default 50).
 configure release -DRINGTRAIN_TESTS=ON
 build release
 for shard in optimizer weights; do
