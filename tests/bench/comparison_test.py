@@ -1,4 +1,4 @@
-"""bench/compare judges what it is given: verdicts, exit codes, formulas, and what happens when a baseline fails.
+"""bench/compare judges its input: verdicts, exit codes, formulas, and what happens when a baseline fails.
 
 Run by CTest with RINGTRAIN_BIN, the folder of the programs under test.
 """
@@ -99,7 +99,7 @@ class Workers(unittest.TestCase):
 
 class Pairs(unittest.TestCase):
     def measured(self, busy, count):
-        """Return a row and a figure of pairs 1, 2, ... beside neighbours that use so many cores during each."""
+        """Return a row and a figure of pairs 1, 2, ..., while others use so many cores during each."""
         row, figures, numbers, load = Row("x"), Figures(), iter(range(1, 100)), iter(busy)
 
         def pair():
@@ -130,7 +130,7 @@ class Neighbours(unittest.TestCase):
         self.assertGreaterEqual(machine.own_ticks() - before, 0.4 * os.sysconf("SC_CLK_TCK"))
 
     def test_the_time_of_others_is_not(self):
-        """A process whose parent has ended is nobody's child any more."""
+        """A process whose parent has ended is no longer anyone's child."""
         with tempfile.TemporaryDirectory() as folder:
             done = pathlib.Path(folder) / "done"
             script = f"{self.WORK}\nopen({str(done)!r}, 'w').close()"
@@ -144,7 +144,7 @@ class Neighbours(unittest.TestCase):
 
 
 class Plans(unittest.TestCase):
-    """The program's own plan against formulas written again here and in bench/comparison/formulas.py."""
+    """Compares the program's own plan with formulas reimplemented here and in bench/comparison/formulas.py."""
 
     @classmethod
     def setUpClass(cls):
@@ -200,7 +200,7 @@ class Plans(unittest.TestCase):
                     training.value_of(report, "training.loss_chunk"), "recompute: none" in report))
 
     def test_a_record_says_how_many_ranks_and_what_they_hold(self):
-        """Two things are called ring: how many ranks, and the bytes of its buffers."""
+        """Two things are called ring: the number of ranks, and the bytes of its buffers."""
         ranks = plan.ranks_of(self.plan("ring.yaml", training__seq_len=4096, mesh__sequence=4))
         record = plan.record(ranks, 4096)
         self.assertEqual((record["tokens"], record["ranks"]), (4096, 4))
@@ -223,7 +223,7 @@ class Plans(unittest.TestCase):
 
 
 class Backends(unittest.TestCase):
-    """PyTorch's float32 products go through whichever of its libraries is faster."""
+    """PyTorch's float32 products use whichever of its libraries is faster."""
 
     def choose(self, seconds, mode="eager", dtype="float32"):
         """Return the chosen backend and those closed. seconds: by backend; None: it cannot run."""

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""gpu_bench, from end to end, on the emulator: every group runs, every row the targets need is there, what it writes is
-whole, and a report with known figures is judged as it must be. The program is the one argument."""
+"""gpu_bench, from end to end, on the emulator: every group runs, every row that the targets need exists, its output is
+complete, and a report with known figures is judged correctly. The program is the only argument."""
 import json
 import math
 import pathlib
@@ -116,13 +116,13 @@ class Measures(unittest.TestCase):
     def test_its_own_report_is_judged_and_not_believed(self):
         judged = run("--targets", self.path)
         self.assertIn("nothing measured there counts", judged.stdout)
-        self.assertIn("not measured", judged.stdout)  # tiny sizes are not those of the targets
+        self.assertIn("not measured", judged.stdout)  # tiny sizes differ from those of the targets
         self.assertEqual(judged.returncode, 3)
 
 
 class Judges(unittest.TestCase):
     SHAPE = {"causal": True, "D": 128, "S": 8192, "H": 16, "G": 16}
-    of_groups = 0.96  # deterministic over default where key/value heads are shared
+    of_groups = 0.96  # deterministic over default if key/value heads are shared
 
     def judge(self, changes=(), baseline=None):
         rows = [("attention", "forward", self.SHAPE, 500), ("attention", "backward", self.SHAPE, 600),

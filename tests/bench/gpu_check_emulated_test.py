@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""scripts/gpu-check over the real programs of an emulated build: a kernel that waits for ever, a test that says nothing
-more, one that crashes and one that is only slow, each planted (tests/framework/cuda/planted_faults_test.cpp), are told
-apart and named; all other tests run, and so does the benchmark. The argument: the folder of the build's programs."""
+"""scripts/gpu-check with the real programs of an emulated build. Planted faults
+(tests/framework/cuda/planted_faults_test.cpp) are distinguished and named: a kernel that waits forever, a test that
+stops printing, one that crashes, and one that is only slow. All other tests run, and so does the benchmark. The
+argument: the folder of the build's programs."""
 import json
 import os
 import pathlib
@@ -62,7 +63,7 @@ class EmulatedBundle(unittest.TestCase):
         self.assertEqual(troubles[HANG], "HUNG: no word for 6 s")
         self.assertRegex(troubles[CRASH], r"^CRASHED: code 134")
         self.assertEqual(troubles[SLOW], "was running when the part's time was up")
-        # Slow comes last; all others had their turn before it.
+        # Slow comes last; all others have run before it.
         self.assertRegex(parts["GPU tests"]["detail"], "^1 passed, 1 failed, 0 skipped, 3 did not end; not done in time")
         self.assertLess(self.seconds, 70)
 

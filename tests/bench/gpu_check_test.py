@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""scripts/gpu-check over a bundle whose programs are stand-ins that hang, crash, fail and are killed: it goes on, names
-what it was, bounds every part, and what was found by then is on the disk."""
+"""scripts/gpu-check with a bundle of fake programs that hang, crash, fail, and are killed: it continues, names the
+cause, limits every part, and the results so far are on the disk."""
 import json
 import os
 import pathlib
@@ -14,7 +14,7 @@ import unittest
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "gpu-check"
 
-# Stands in for `run`: the tests of `plan` (name to what it does), and a gpu_bench that writes rows.
+# Replaces `run`: the tests of `plan` (name to behavior), and a gpu_bench that writes rows.
 RUN = textwrap.dedent("""\
     #!/usr/bin/env python3
     import fnmatch, json, os, pathlib, signal, sys, time
@@ -185,7 +185,7 @@ class GpuCheck(unittest.TestCase):
         code, text = self.check({"tests": GOOD, "check": "crash"})
         self.assertEqual((code, self.report()["troubles"]), (1, ["check: CRASHED: code 134"]), text)
         self.assertNotIn("gpu_tests", text[text.index("What to run next"):])
-        # It has its time, whatever the parts before it took, and no more.
+        # It has its own time, whatever the earlier parts took, and no more.
         slow = {f"GpuModel.T{i}": "slow" for i in range(100)}
         code, text = self.check({"tests": GOOD | slow, "check": "hang"}, "--seconds", 64)
         self.assertIn("not done in time", self.parts()["models and runs"]["detail"])
@@ -211,7 +211,7 @@ class GpuCheck(unittest.TestCase):
         return set(path.read_text(encoding="utf-8").split()) if path.exists() else set()
 
     def portable(self):
-        """Return the tests that ran, in turn, and whether with the portable attention."""
+        """Return the tests that ran, in order, and whether with the portable attention."""
         return [line.split() for line in (self.bundle / "portable.txt").read_text(encoding="utf-8").splitlines()]
 
     def test_the_portable_attention_has_a_part_of_its_own(self):
@@ -254,7 +254,7 @@ class GpuCheck(unittest.TestCase):
         lines = [line for line in text[text.index("What to run next"):].splitlines() if line.startswith("ncu ")]
         self.assertEqual(len(lines), 3)
         for line, name in zip(lines, ("forward", "backward", "backward-deterministic")):
-            self.assertIn("-c 1 ", line)  # one launch: all of them would take minutes
+            self.assertIn("-c 1 ", line)  # only one launch: all of them would take minutes
             self.assertNotIn(" -o ", line)
             self.assertTrue(line.endswith(f'--only attention --quick >"${{OUT:-.}}/ncu-{name}.txt"'), line)
 
@@ -302,7 +302,7 @@ class GpuCheck(unittest.TestCase):
                       self.report()["state"] == "running: models and runs")
         os.killpg(process.pid, signal.SIGKILL)
         for process_id in self.processes():
-            os.kill(process_id, signal.SIGKILL)  # a group of its own, which nobody ended
+            os.kill(process_id, signal.SIGKILL)  # a separate group, which nobody ended
         process.communicate(timeout=10)
         self.assertEqual(self.parts()["attention as called"]["result"], "passed")
         self.assertEqual(len(json.loads((self.out / "bench.json").read_text())["rows"]), 2)

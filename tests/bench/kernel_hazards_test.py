@@ -1,5 +1,5 @@
-"""bench/gpu/kernel_hazards.py on machine code that was written for this: each hazard is found on the path that has it,
-and what is right passes."""
+"""bench/gpu/kernel_hazards.py on machine code that was written for this test: each hazard is found on the path that has
+it, and correct code passes."""
 import contextlib
 import io
 import pathlib
@@ -17,7 +17,7 @@ WAIT_ALL, WAIT_ONE = "WARPGROUP.DEPBAR.LE gsb0, 0x0", "WARPGROUP.DEPBAR.LE gsb0,
 
 
 def findings(*instructions):
-    """Returns how many findings a kernel of these instructions has, 16 bytes each, and what was printed."""
+    """Returns the number of findings for a kernel of these instructions, 16 bytes each, and the printed text."""
     lines = ["\t\tFunction : kernel"]
     lines += [f"        /*{16 * i:04x}*/                   {text} ;  /* 0x0 */" for i, text in enumerate(instructions)]
     printed = io.StringIO()

@@ -1,4 +1,4 @@
-// What the data tests share: token files made from plain vectors, and the look at an Error.
+// What the data tests share: token files made from plain vectors, and checks of Errors.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 
 namespace ringtrain {
 
-/// A token file's content: documents with their end token, and a weight a token or none at all.
+/// A token file's content: documents with their end token, and weights for all tokens or for none.
 struct Content {
   std::vector<std::vector<std::int32_t>> documents;
   std::vector<float> weights;
@@ -36,7 +36,7 @@ struct Content {
 
 class DataTest : public testing::FolderTest {
  protected:
-  /// Writes a file, and the folders above it.
+  /// Writes a file, and creates the folders above it.
   void text(const std::string& name, const std::string& content) const {
     std::filesystem::create_directories(std::filesystem::path(at(name)).parent_path());
     std::ofstream(at(name), std::ios::binary) << content;
@@ -74,7 +74,7 @@ class DataTest : public testing::FolderTest {
     return at(name);
   }
 
-  /// Writes the manifest that fits a file of any content, after the change: what a forger would do.
+  /// Writes the manifest that fits a file with any content, after the change, as a forger would.
   static void seal(
       const std::string& path, const std::vector<Hdf5Dataset>& datasets,
       const std::function<void(TokenManifest&)>& change = [](TokenManifest&) {}) {

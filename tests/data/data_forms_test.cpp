@@ -1,5 +1,5 @@
-// Every form in which texts and data sets come, by name and by content, named alone and in a folder: each is read as
-// what it is, or refused in a sentence.
+// Every form of texts and data sets, by name and by content, named directly and in a folder: each is read correctly, or
+// refused with a message.
 #include <algorithm>
 
 #include "data/preparation/data_forms.h"
@@ -17,9 +17,9 @@ using namespace std::string_literals;
 
 struct Form {
   std::string name, content;
-  std::vector<std::string> read;  // the documents, sorted; none: it is refused
+  std::vector<std::string> read;  // the documents, sorted; empty: it is refused
   std::string refusal = {};       // a part of it
-  bool text = false;              // in a folder it is text among other files, not data
+  bool text = false;              // in a folder, it is text among other files, not data
 };
 
 const std::string one_and_two = "{\"text\": \"one\"}\n{\"text\": \"two\"}\n";
@@ -35,7 +35,7 @@ std::vector<Form> all_forms() {
       {"a.py", "print(1)", {"print(1)"}, "", true},
       {"a.txt.gz", gzipped("one"), {"one"}, "", true},
       {"a.txt.zst", zstandard("one"), {"one"}, "", true},
-      {"a.txt", "{\"text\": \"one\"}", {"{\"text\": \"one\"}"}, "", true},  // called a text by its name
+      {"a.txt", "{\"text\": \"one\"}", {"{\"text\": \"one\"}"}, "", true},  // its name says that it is text
       {"a.txt", "o\0n\0e\0"s, {}, "1 binary", true},                        // UTF-16
       // JSONL.
       {"a.jsonl", one_and_two, both},
@@ -68,7 +68,7 @@ std::vector<Form> all_forms() {
       {"a.json", "one", {}, command},
       {"a.json", "", {}, "1 empty"},
       {"a.json", R"({"data": [{"text": "one"}]})", {}, "a.json:1: no field \"text\""},
-      // What prepare does not read.
+      // Forms that prepare does not read.
       {"a.csv", "text\none\n", {}, "is a CSV file: make a token file of it with " + command},
       {"a.csv.gz", gzipped("text\none\n"), {}, command},
       {"a.tsv", "text\none\n", {}, command},
@@ -119,7 +119,7 @@ class DataForms : public DataTest {
     std::ranges::sort(texts);
     return texts;
   }
-  /// Expects that an input is read as these documents, or refused in one sentence.
+  /// Expects that an input is read as these documents, or refused with one message.
   void expect(const std::string& input, const std::vector<std::string>& read, const std::string& refused_with) {
     if (refused_with.empty()) {
       prepare(input, "out.h5");
@@ -143,7 +143,7 @@ TEST_F(DataForms, EachIsReadAsWhatItIsOrRefused) {
     text(form.name, form.content);
     expect(form.name, form.read, form.refusal);
     remove_all();
-    // As a hub has it: data files, and a card.
+    // A folder as on a hub: data files, and a card.
     text("set/.gitattributes", "*.parquet filter=lfs");
     text("set/README.md", "a card");
     text("set/LICENSE", "a license");
@@ -151,7 +151,7 @@ TEST_F(DataForms, EachIsReadAsWhatItIsOrRefused) {
     if (!form.text) {
       expect("set", form.read, form.refusal);
       EXPECT_TRUE(!form.refusal.empty() || list.cards == 3) << list.cards;
-    } else {  // a folder of texts: what is none is left out and counted
+    } else {  // in a folder of texts, files that are not text are left out and counted
       std::vector<std::string> texts{"*.parquet filter=lfs", "a card", "a license"};
       texts.insert(texts.end(), form.read.begin(), form.read.end());
       std::ranges::sort(texts);

@@ -1,5 +1,5 @@
-// A token file that somebody writes to while it is open (data/block_checksums.h): what is read is what was hashed, or
-// an Error(data). What leaves the content as it was is no error.
+// A token file that somebody writes while it is open (data/block_checksums.h): reads return what was hashed, or an
+// Error(data). Changes that leave the content as it was are not an error.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -62,7 +62,7 @@ TEST_F(FileInUse, ATokenThatIsOverwrittenIsNeverRead) {
     EXPECT_TRUE(holds(refusal(59990), "--resume")) << "and again";
   }
   overwrite(tokens_at + 2 * 60000, static_cast<std::uint16_t>(content.stream()[60000]));
-  expect_readable();  // the former content is back
+  expect_readable();  // the earlier content is restored
 }
 
 TEST_F(FileInUse, AChangeElsewhereIsSeenToo) {
@@ -87,7 +87,7 @@ TEST_F(FileInUse, AnotherFileCopiedOverItIsNotRead) {
   ASSERT_EQ(fs::file_size(twin), fs::file_size(path));
   const struct timespec times[2] = {{0, UTIME_OMIT}, {1'700'000'000, 0}};
   std::ofstream(path, std::ios::binary | std::ios::trunc) << std::ifstream(twin, std::ios::binary).rdbuf();
-  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);  // as cp -p does
+  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);  // like cp -p
   EXPECT_TRUE(holds(refusal(), "was changed while it was in use: its bytes"));
 }
 
@@ -113,7 +113,7 @@ TEST_F(FileInUse, WhatLeavesTheContentIsNoChange) {
   expect_readable();
   fs::remove(at("link.h5"));
   fs::remove(at("moved.h5"));
-  expect_readable();  // its bytes live as long as it is open
+  expect_readable();  // its bytes exist as long as it is open
   write_file(path, "another file of that name", ExitCode::data);
   expect_readable();
 }

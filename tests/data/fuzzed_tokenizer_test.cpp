@@ -1,5 +1,5 @@
-// Small tokenizers that tests/tokenizers/fuzz_test.py drew, with the ids that the reference programs give
-// (tests/tokenizers/fuzzed.json), and the rules that its finds came down to.
+// Small random tokenizers of tests/tokenizers/fuzz_test.py, with the ids of the reference programs
+// (tests/tokenizers/fuzzed.json), and the rules to which its findings were reduced.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Returns the texts of the bytes 0 to 255, as byte-level vocabularies or byte pieces have them.
+/// Returns the texts of the bytes 0 to 255, as in byte-level vocabularies or byte pieces.
 std::vector<std::string> run_of_bytes(const std::string& name) {
   std::vector<std::string> texts;
   char32_t next = 0x100;
@@ -48,7 +48,7 @@ BpeSpec spec_of(const json& one) {
   return read_tokenizer_json(file, "a test");
 }
 
-/// Returns the ids of a text, nothing where the tokenizer is refused.
+/// Returns the ids of a text, or nothing if the tokenizer is refused.
 std::optional<std::vector<std::int32_t>> ids_of(const json& one, const std::string& text, SpecialTokens special) {
   std::optional<BpeTokenizer> tokenizer;
   try {

@@ -1,4 +1,4 @@
-// The scanner of a line of JSONL against the library's parser, and long lines within the memory that is promised.
+// Compares the scanner of a line of JSONL with the library's parser, and checks long lines within the promised memory.
 #include <sys/resource.h>
 
 #include "data/preparation/data_forms.h"
@@ -22,7 +22,7 @@ std::string unescaped(const JsonField& field, std::int64_t* lone = nullptr) {
   return text;
 }
 
-/// Returns the text of a line, nothing if it is refused.
+/// Returns the text of a line, or nothing if it is refused.
 std::optional<std::string> text_of_line(const std::string& line) {
   try {
     const JsonLine found = scan_json_line(line, "text");
@@ -52,7 +52,7 @@ TEST(JsonLine, IsWhatTheParserSaysForEveryChangeOfAByte) {
   int accepted = 0, refused = 0;
   const auto compare = [&](const std::string& line) {
     const auto expected = text_by_library(line), found = text_of_line(line);
-    if (found && found->find("\uFFFD") != std::string::npos) return;  // half of a pair is refused there
+    if (found && found->find("\uFFFD") != std::string::npos) return;  // the library refuses half of a pair
     EXPECT_EQ(found, expected) << line;
     ++(expected ? accepted : refused);
   };

@@ -1,6 +1,6 @@
-// Batches against a plain reference on the whole sequence: every layout, rings of 1 to 5, odd lengths, both packings,
-// with weights. The reference shares nothing with the loader but the file's content and shard_segments, whose positions
-// are checked to be a partition.
+// Compares batches with a plain reference on the whole sequence: every layout, rings of 1 to 5, odd lengths, both
+// packings, with weights. The reference shares only the file's content and shard_segments with the loader; the
+// positions of shard_segments are checked to be a partition.
 #include "data/loader.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace ringtrain {
 namespace {
 
-/// What each token of one whole sequence must become.
+/// The expected values of each token of one whole sequence.
 struct Reference {
   std::vector<std::int32_t> tokens, labels, positions, documents;
   std::vector<double> weights;
@@ -55,7 +55,7 @@ class LoaderTest : public DataTest {
     return corpus;
   }
 
-  /// Loads every rank of a ring and compares all of it with the references, one a sequence.
+  /// Loads every rank of a ring and compares everything with the references, one per sequence.
   template <class Load>
   void check_ring(Layout layout, int ring, std::int64_t length, const std::vector<Reference>& wholes, bool documents,
                   DType dtype, Load&& load) {
@@ -100,7 +100,7 @@ class LoaderTest : public DataTest {
         } else {
           ASSERT_TRUE(batch.document_starts.empty());
         }
-        // What this rank says of every rank must be true.
+        // The information of this rank about every rank must be true.
         for (int other = 0; other < ring; ++other) {
           const SegmentList segments = batch.ring_segments[other];
           const auto& extents = batch.extents[other][b];
@@ -191,7 +191,7 @@ TEST_F(LoaderTest, UnionOverRanksIsTheWholeSequence) {
   }
 }
 
-/// Windows of whole documents: the reference cuts the list of lengths, and pads each window with a document of its own.
+/// Windows of whole documents: the reference cuts the list of lengths, and pads each window with a separate document.
 TEST_F(LoaderTest, ShortDocumentsAreKeptWholeAndLongerOnesByTheirRule) {
   const std::vector<std::int64_t> lengths{5, 1, 3, 9, 2, 25, 4, 4, 10, 1, 12, 11, 2, 34};
   constexpr std::int64_t length = 11;
@@ -203,7 +203,7 @@ TEST_F(LoaderTest, ShortDocumentsAreKeptWholeAndLongerOnesByTheirRule) {
     Corpus corpus = corpus_of(content);
     corpus.longer = longer;
     corpus.cut_at_documents(length);
-    std::vector<std::pair<std::int64_t, std::int64_t>> expected;  // greedily, by the lengths alone
+    std::vector<std::pair<std::int64_t, std::int64_t>> expected;  // greedily, using only the lengths
     std::int64_t at = 0, begin = 0;
     const auto close = [&](std::int64_t end) {
       if (end > begin) expected.emplace_back(begin, end);
@@ -229,7 +229,7 @@ TEST_F(LoaderTest, ShortDocumentsAreKeptWholeAndLongerOnesByTheirRule) {
       EXPECT_EQ(corpus.window(0, w, length).begin, from);
       EXPECT_EQ(corpus.window(0, w, length).tokens, to - from);
       samples.push_back({0, w, 0, w});
-      Content extended = content;  // a label behind the last token
+      Content extended = content;  // a label after the last token
       extended.documents.push_back({256, 256});
       if (weights) extended.weights.insert(extended.weights.end(), 2, 0.0f);
       Reference whole = reference(extended, from, to - from, 0, true);

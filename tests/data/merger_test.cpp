@@ -1,4 +1,4 @@
-// Merging of long lists against the definition, and what it costs, counted and not timed.
+// Compares merging of long lists with the definition, and checks its cost, which is counted and not timed.
 #include "data/tokenizer/bpe.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace ringtrain {
 namespace {
 
-/// Merges the lowest rank, the leftmost first, by looking at all pairs again for every merge.
+/// Merges the lowest rank, the leftmost first, by checking all pairs again for every merge.
 std::vector<std::int32_t> merged_by_definition(std::vector<std::int32_t> symbols, const std::vector<Merge>& merges) {
   while (true) {
     std::size_t place = symbols.size();
@@ -28,7 +28,7 @@ std::vector<std::int32_t> merged_by_definition(std::vector<std::int32_t> symbols
   }
 }
 
-/// Rules over `letters` first symbols: of pairs that came before, with ranks in any order, some of them shared.
+/// Rules for `letters` first symbols: for earlier pairs, with ranks in any order, some of them shared.
 std::vector<Merge> random_merges(std::mt19937& random, std::int32_t letters, std::int32_t count, bool shared_ranks) {
   std::vector<Merge> merges;
   for (std::int32_t i = 0; i < count; ++i) {
@@ -38,7 +38,7 @@ std::vector<Merge> random_merges(std::mt19937& random, std::int32_t letters, std
     const auto same = [&](const Merge& one) { return one.left == merge.left && one.right == merge.right; };
     if (std::ranges::none_of(merges, same)) merges.push_back(merge);
   }
-  // Ranks as tokenizers have them: small numbers.
+  // Ranks as in tokenizers: small numbers.
   std::vector<std::uint32_t> ranks;
   for (const Merge& merge : merges) ranks.push_back(merge.rank);
   std::ranges::sort(ranks);
@@ -55,7 +55,7 @@ TEST(Merger, LongListsMergeByTheDefinition) {
     const std::vector<Merge> merges = random_merges(random, letters, 12, round % 2 == 1);
     const MergeTable table(merges);
     Merger merger(table);
-    for (int list = 0; list < 3; ++list) {  // one after the other by one merger
+    for (int list = 0; list < 3; ++list) {  // consecutively with one merger
       std::vector<std::int32_t> symbols(97 + random() % 60);
       for (std::int32_t& symbol : symbols) {
         symbol = static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(letters));
@@ -68,7 +68,7 @@ TEST(Merger, LongListsMergeByTheDefinition) {
 }
 
 TEST(Merger, ARunOfOneLetterCostsAFewLookupsEach) {
-  // As vocabularies have them: twice the letters are a token each time, and odd numbers of them come later.
+  // As in vocabularies: each token has twice as many letters as the previous one, and odd numbers of them come later.
   std::vector<Merge> merges;
   std::int32_t symbol = 0;
   for (std::uint32_t rank = 0; rank < 7; ++rank) {
@@ -84,7 +84,8 @@ TEST(Merger, ARunOfOneLetterCostsAFewLookupsEach) {
     std::vector<std::int32_t> run(letters, 0);
     merger.merge(run);
     EXPECT_LE(run.size(), letters / 128 + 7);
-    // A lookup for every pair, one for each that is taken out of a bucket, two for the pairs that a merge makes.
+    // One lookup for every pair, one for each that is taken out of a bucket, and two for the pairs that a merge
+    // creates.
     EXPECT_LE(merger.lookups(), static_cast<std::int64_t>(5 * letters + 100)) << letters;
   }
 }

@@ -9,7 +9,7 @@
 
 namespace ringtrain {
 
-/// Returns content as a .gz file holds it.
+/// Returns the .gz form of content.
 inline std::string gzipped(const std::string& content) {
   z_stream state{};
   EXPECT_EQ(::deflateInit2(&state, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
@@ -24,7 +24,7 @@ inline std::string gzipped(const std::string& content) {
   return packed;
 }
 
-/// Returns content as a .zst file holds it.
+/// Returns the .zst form of content.
 inline std::string zstandard(const std::string& content) {
   std::string packed(::ZSTD_compressBound(content.size()), '\0');
   packed.resize(::ZSTD_compress(packed.data(), packed.size(), content.data(), content.size(), 3));

@@ -1,4 +1,4 @@
-// JSONL, compressed files and real tokenizers to token files.
+// Turns JSONL, compressed files, and real tokenizers' texts into token files.
 #include <algorithm>
 #include <fstream>
 
@@ -134,7 +134,7 @@ TEST_F(PrepareJson, OfAPromptAndItsCompletionTheLatterIsLearned) {
     context_and_learned.push_back(context + "|" + learned);
   }
   std::ranges::sort(context_and_learned);
-  // A token that holds something of both is learned, and all of what nothing asks for.
+  // A token that contains any of both is learned, and so is all text without a prompt.
   const std::string mark = "<|endoftext|>";
   EXPECT_EQ(context_and_learned,
             (std::vector<std::string>{mark + "the| testing" + mark, mark + "|the" + mark, "|" + mark + "of" + mark}));
@@ -175,7 +175,7 @@ TEST_F(PrepareJson, TheFileIsTheSameForAnyNumberOfThreads) {
   const CorpusSummary five = prepare({at("in")}, "five.h5", options(5));
   EXPECT_EQ(one.hash, five.hash);
   EXPECT_EQ(one.documents, 3001);
-  // A book that is cut has the tokens of the whole.
+  // A book that is cut has the same tokens as the whole.
   const auto file = TokenFile::open(at("one.h5"));
   const std::vector<std::int32_t> whole = tokenizer->encode(book);
   EXPECT_EQ(*std::ranges::max_element(one.lengths), static_cast<std::int64_t>(whole.size()) + 1);
@@ -206,7 +206,7 @@ TEST_F(PrepareJson, TheFileKnowsItsTokenizerAndItsBytes) {
     const double bytes = length == 3 ? 1 : 23;
     EXPECT_DOUBLE_EQ(file->bytes_per_token(d), bytes / static_cast<double>(length - 1));
   }
-  // Files of two tokenizers do not go together, and a smaller vocabulary is refused.
+  // Files of two tokenizers cannot be combined, and a smaller vocabulary is refused.
   tokenizer = make_byte_tokenizer();
   prepare({at("a.txt")}, "bytes.h5", options());
   DataConfig config;

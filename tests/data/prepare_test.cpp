@@ -1,4 +1,4 @@
-// Text to token files: which files become documents, what they become, and what is refused.
+// Text to token files: which files become documents, their content, and what is refused.
 #include "data/preparation/prepare.h"
 
 #include <sys/stat.h>

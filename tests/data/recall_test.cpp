@@ -1,5 +1,5 @@
-// The recall corpus keeps its promises: what is unpredictable, what is recalled, how far back, and the printed floors,
-// checked against an ideal reader that knows nothing but the tokens of its context.
+// Checks the properties of the recall corpus: what is unpredictable, what is recalled, how far back, and the printed
+// floors, by comparing it with an ideal reader that knows only the tokens of its context.
 #include "data/preparation/recall.h"
 
 #include <cmath>
@@ -20,8 +20,8 @@ class RecallTest : public DataTest {
                      std::int64_t of_length = length) {
     return prepare_recall({documents, of_length, pairs, {at(name), fraction, seed}}, nullptr);
   }
-  /// Returns the nll that an ideal reader gives token `at` when it sees tokens [from, at): values of a key that it has
-  /// seen are repeated, others are even. It infers the pairing from the tokens alone.
+  /// Returns the nll that an ideal reader assigns to token `at` when it sees tokens [from, at): values of a key that it
+  /// has seen are repeated, others are uniform. It infers the pairing only from the tokens.
   static double ideal_nll(const std::vector<std::int32_t>& tokens, std::size_t from, std::size_t at) {
     const std::int32_t key = tokens[at - 1];
     EXPECT_LT(key, recall_keys);
@@ -56,7 +56,7 @@ TEST_F(RecallTest, EveryDocumentIsAsDescribed) {
         places[key].push_back(static_cast<std::int64_t>(i));
       }
       EXPECT_EQ(document.unpredictable, static_cast<std::int64_t>(places.size()));
-      // The last pairs recall keys that stand once more, more than half a document before, not in the first 16th.
+      // The last pairs recall keys that occur once more, more than half a document earlier, but not in the first 16th.
       for (std::int64_t i = 0; i < pairs; ++i) {
         const std::int64_t recall = one_length - 1 - 2 * (pairs - i);
         const auto& where = places[document.tokens[recall]];
@@ -116,7 +116,7 @@ TEST_F(RecallTest, FloorsAreThoseOfAnIdealReader) {
 }
 
 TEST_F(RecallTest, ValuesAreEven) {
-  // Far keys' values over many documents: each of the eight as often, whatever the key.
+  // Far keys' values over many documents: each of the eight is equally frequent, for every key.
   std::vector<int> count(8, 0);
   int all = 0;
   for (std::int64_t index = 0; index < 400; ++index) {
@@ -125,7 +125,7 @@ TEST_F(RecallTest, ValuesAreEven) {
       ++count[(document.tokens[i] - recall_keys) % 8];
     }
   }
-  // 7 degrees of freedom: chi square above 24.3 has a probability of 0.001.
+  // 7 degrees of freedom: a chi square above 24.3 has a probability of 0.001.
   double chi_square = 0;
   for (const int one : count) chi_square += (one - all / 8.0) * (one - all / 8.0) / (all / 8.0);
   EXPECT_LT(chi_square, 24.3);
@@ -142,7 +142,7 @@ TEST_F(RecallTest, WindowsOfADocumentsLengthAreWholeDocuments) {
     make(fmt::format("{}.h5", one_length), 3, 0.25, one_length);
     Corpus corpus;
     corpus.files.push_back(TokenFile::open(at(fmt::format("{}.h5", one_length))));
-    EXPECT_EQ(corpus.window_count(0, one_length, nullptr), 29);  // the 30th lacks its last label
+    EXPECT_EQ(corpus.window_count(0, one_length, nullptr), 29);  // the 30th does not have its last label
     Allocator allocator(Device::cpu());
     Batch batch(allocator, 2, one_length, DType::float32);
     load_windows(batch, corpus, std::vector<Sample>{{0, 6, 0, 6}, {0, 7, 0, 7}}, one_length, Packing::documents, {});
@@ -161,7 +161,7 @@ TEST_F(RecallTest, NumbersThatDoNotFit) {
   EXPECT_TRUE(holds(refusal(1, 512, 17), "--pairs 17 is not between 1 and 16"));
   EXPECT_TRUE(holds(refusal(1, 512, 0), "--pairs 0"));
   EXPECT_TRUE(holds(refusal(1, 64, 8), "--length 64 is too short for --pairs 8; use at least --length 144"));
-  for (std::int64_t p = 1; p <= 16; ++p) {  // the length it names is enough
+  for (std::int64_t p = 1; p <= 16; ++p) {  // the length that it names is enough
     const std::string name = "p" + std::to_string(p) + ".h5";
     EXPECT_NO_THROW(prepare_recall({2, 16 * p + 16, p, {at(name), 0.5, 1}}, nullptr));
   }

@@ -1,4 +1,4 @@
-// The order of samples: epochs exact, files in their shares, the same whatever the mesh (it is a function of i alone).
+// The order of samples: exact epochs, files in their shares, the same on every mesh (it is a function of only i).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ TEST(SamplerTest, FilesKeepTheirSharesAndTheirOwnEpochs) {
   for (std::int64_t i = 0; i < 1000; ++i) {
     const Sample sample = sampler.sample(i);
     by_file[sample.file].push_back(sample);
-    // No file is ever more than one sample away from its share.
+    // No file is ever more than one sample off its share.
     if (sample.file == 0) {
       EXPECT_NEAR(static_cast<double>(by_file[0].size()), 0.5 * static_cast<double>(i + 1), 1.0);
     }

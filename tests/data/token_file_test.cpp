@@ -1,5 +1,5 @@
-// data/token_file.h: what was written is read, and everything that could be wrong with a file on a disk is an
-// Error(data) with a clear sentence, found in the manifest where that can tell, before any dataset is read.
+// data/token_file.h: what was written is read back, and everything that could be wrong with a file on a disk is an
+// Error(data) with a clear message. If the manifest shows it, it is found before any dataset is read.
 #include "data/token_file.h"
 
 #include <cmath>
@@ -16,7 +16,7 @@ class TokenFileTest : public DataTest {
   std::string refusal(const std::string& path) const {
     return error_of(ExitCode::data, [&] { TokenFile::open(path); });
   }
-  /// Writes a sealed HDF5 file of any tokens, offsets and weights, valid but for what the arguments make wrong.
+  /// Writes a sealed HDF5 file of any tokens, offsets, and weights, valid except for what the arguments make wrong.
   template <class Token>
   std::string forge(
       const std::string& name, const std::vector<Token>& tokens, Hdf5Type type,
@@ -37,11 +37,11 @@ class TokenFileTest : public DataTest {
     seal(path, writer.datasets(), change);
     return path;
   }
-  /// The same with good content, for what the change makes wrong.
+  /// The same with good content and an incorrect change.
   std::string refusal_of(const std::string& name, const std::function<void(TokenManifest&)>& change) const {
     return refusal(forge(name, good_tokens, Hdf5Type::uint16, good_offsets, {}, change));
   }
-  static void overwrite(const std::string& path, const std::string& content) {  // with no fsync: many times a test
+  static void overwrite(const std::string& path, const std::string& content) {  // without fsync: called many times
     std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
   }
   const std::vector<std::uint16_t> good_tokens{1, 2, 256, 3, 256};
@@ -320,7 +320,7 @@ TEST_F(TokenFileTest, UnfinishedWriterLeavesNothing) {
 }
 
 TEST_F(TokenFileTest, LeftoversOfAKilledRunAreReplacedAndNothingElse) {
-  // A run killed in the middle, and one killed between the names of the manifest and of the token file.
+  // A run killed in the middle, and one killed between renaming the manifest and renaming the token file.
   write("b.h5", make_content({40}));
   rename_path(at("b.h5.manifest.json"), at("a.h5.manifest.json"), ExitCode::data);
   remove_tree(at("b.h5"), ExitCode::data);

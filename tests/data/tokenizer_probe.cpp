@@ -1,5 +1,5 @@
-// Ids of texts as plain files, for whoever compares them with another program's (tests/tokenizers/oracle_test.py and
-// bench/compare).
+// Writes ids of texts to plain files, to compare them with those of another program (tests/tokenizers/oracle_test.py
+// and bench/compare).
 //   tokenizer_probe encode TOKENIZER TEXTS IDS [text|parse]
 //     TEXTS: documents, each a little-endian uint32 of its bytes, then these; IDS: the same with ids as int32. Also
 //     checks that decoding gives the document again, and prints the number of those for which it does not.

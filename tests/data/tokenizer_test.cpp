@@ -1,5 +1,5 @@
-// Tokenizers against the ids that the reference programs gave (tests/tokenizers/make_tiny.py), and what their files
-// must be. The traps that tokenizers fall into have a text each among the golden ones, or a test of their own here.
+// Compares tokenizers with the ids of the reference programs (tests/tokenizers/make_tiny.py), and checks the
+// requirements of their files. Each known pitfall of tokenizers has a text among the golden ones, or its own test here.
 #include "data/tokenizer/tokenizer.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ class TokenizerTest : public DataTest {
     return at(name);
   }
   std::unique_ptr<Tokenizer> load(const json& content) const { return load_tokenizer(save("tokenizer.json", content)); }
-  /// Returns the sentence that refuses a tokenizer.json.
+  /// Returns the message that refuses a tokenizer.json.
   std::string refusal(const json& content) const {
     const std::string path = save("tokenizer.json", content);
     const std::string message = error_of(ExitCode::data, [&] { load_tokenizer(path); });
@@ -40,7 +40,7 @@ TEST_F(TokenizerTest, IdsAreThoseOfTheReferencePrograms) {
     SCOPED_TRACE(name);
     const bool byte_level = !name.starts_with("Prepend") && !name.starts_with("Metaspace") && name != "SentencePiece";
     json file = tiny_json(byte_level ? "byte_level.json" : "sentencepiece.json");
-    if (name != "SentencePiece") {  // whose ids are those of the file as it is
+    if (name != "SentencePiece") {  // its ids are those of the unchanged file
       file["normalizer"] = one["normalizer"];
       file["pre_tokenizer"] = one["pre_tokenizer"];
       file["model"].update(one["model"]);
@@ -242,12 +242,12 @@ TEST_F(TokenizerTest, AddedTokensKeepToTheirRules) {
 
 TEST_F(TokenizerTest, WholePiecesComeFirstWhereTheFileSaysSo) {
   json file = tiny_json("byte_level.json");
-  file["model"]["vocab"]["\u0120xqzk"] = 650;  // no merges lead to it
-  file["added_tokens"].erase(1);               // whose id would not be the next one
+  file["model"]["vocab"]["\u0120xqzk"] = 650;  // no merges produce it
+  file["added_tokens"].erase(1);               // its id would not be the next one
   EXPECT_EQ(load(file)->encode(" xqzk").size(), 5u);
   file["model"]["ignore_merges"] = true;
   EXPECT_EQ(load(file)->encode(" xqzk"), std::vector<std::int32_t>{650});
-  EXPECT_EQ(load(file)->encode(" xqzkx").size(), 6u);  // a part of a piece is none
+  EXPECT_EQ(load(file)->encode(" xqzkx").size(), 6u);  // it is not a part of a piece
 }
 
 TEST_F(TokenizerTest, AFolderHoldsATokenizerJson) {
@@ -266,8 +266,8 @@ TEST_F(TokenizerTest, AFolderHoldsATokenizerJson) {
 }
 
 // The calls were tried with transformers 5.24.0 on Mistral's SentencePiece model (also as a Llama's, and as a Gemma's
-// without a space in front), Llama 3's and Qwen's tiktoken files and tekken_240911.json. What they wrote gave the ids
-// of SentencePiece, tiktoken and mistral-common. (Not so AutoTokenizer and LlamaTokenizer, in runs of spaces.)
+// without a space in front), Llama 3's and Qwen's tiktoken files, and tekken_240911.json. Their results gave the ids of
+// SentencePiece, tiktoken, and mistral-common. (AutoTokenizer and LlamaTokenizer did not, in runs of spaces.)
 TEST_F(TokenizerTest, OtherFormsAreRefusedWithTheCallThatMakesATokenizerJson) {
   const struct {
     const char *name, *content, *call;
@@ -311,7 +311,7 @@ TEST_F(TokenizerTest, WhatIsNotDoneIsRefusedByName) {
   EXPECT_TRUE(holds(with("/normalizer", json{{"type", "NFKC"}}), "NFKC"));
   EXPECT_TRUE(holds(with("/pre_tokenizer", json{{"type", "Whitespace"}}), "Whitespace"));
   EXPECT_TRUE(holds(with("/version", "2.0"), "2.0"));
-  json pieces = tiny_json("sentencepiece.json");  // a mark at the start is doubled, and no Metaspace puts one
+  json pieces = tiny_json("sentencepiece.json");  // a mark at the start is doubled, and no Metaspace adds one
   pieces["normalizer"]["normalizers"] = {
       pieces["normalizer"]["normalizers"][1],
       {{"type", "Replace"}, {"pattern", {{"Regex", "\\A\u2581"}}}, {"content", "\u2581\u2581"}}};

@@ -1,4 +1,4 @@
-// Tokens of a program's own memory say what a token file says; and numbers that make no file are refused by name.
+// Tokens in a program's memory are equivalent to a token file; and invalid numbers are refused by name.
 #include "data/tokens_in_memory.h"
 
 #include <gtest/gtest.h>

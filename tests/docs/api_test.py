@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Every public function of the headers that docs/library.md calls public has a comment: scripts/api makes the page of
-them, and finds one that has none. Skipped where there is no doxygen."""
+"""Every public function of the headers that docs/library.md lists has a comment: scripts/api generates their page, and
+finds one without a comment. Skipped if there is no doxygen."""
 import pathlib
 import re
 import shutil

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every command of README.md and docs/usage.md, as the pages have them, in a copy of the checkout.
+"""Runs every command of README.md and docs/usage.md, as on the pages, in a copy of the checkout.
 
 All `sh` blocks of a page run in order, in one copy, with the replacements that the page marks (pages.py). A `text`
 block shows what the block before it prints: its lines must be printed in this order, `...` stands for any lines, and
@@ -38,7 +38,7 @@ def environment(folder):
 
 
 def can_run(block):
-    """Return whether the machine has what the block needs; of mpirun, whether the build has MPI, too."""
+    """Return whether the machine has what the block needs; for mpirun, also whether the build has MPI."""
     program = block.mark("needs")
     if program is None:
         return True
@@ -53,7 +53,7 @@ def shape(line, exact):
 
 
 def missing_line(shown, printed, exact):
-    """Return the first line of shown that printed does not have after the ones before it; None if all are there."""
+    """Return the first line of shown that is missing in printed after the lines before it; None if all exist."""
     rest = iter(shape(line, exact) for line in printed.splitlines())
     for line in shown.splitlines():
         if line.strip() in ("", "..."):

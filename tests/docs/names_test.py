@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Holds the names in pages and comments against the tree: tests, files, identifiers and programs that they speak of
-exist. A name that was changed in the code alone is found here."""
+"""Compares the names in pages and comments with the tree: the tests, files, identifiers, and programs that they mention
+exist. This finds a name that was changed only in the code."""
 import fnmatch
 import pathlib
 import re
@@ -48,12 +48,12 @@ def identifiers(text):
 
 
 def called(text):
-    """Returns the names that stand before a parenthesis: functions, and what is made like one."""
+    """Returns the names before a parenthesis: functions, and constructs that look like one."""
     return set(re.findall(r"([A-Za-z_]\w*)(?:<[^<>()]*>)?\(", text))
 
 
 class Tests:
-    """The tests of the tree, by the names that pages give them."""
+    """The tests of the tree, by their names in the pages."""
 
     def __init__(self):
         self.names, self.prefixes, self.groups = {}, {}, set()
@@ -101,7 +101,8 @@ class Tests:
 
 
 def tests_named(line, in_table):
-    """Returns the names of tests in a line of a page: all code of a table's last cell, and what looks like one."""
+    """Returns the names of tests in a line of a page: all code in a table's last cell, and everything that looks like
+    one."""
     if in_table:
         last = re.split(r"(?<!\\)\|", line.strip().strip("|"))[-1]
         return re.findall(r"`([^`]+)`", last)
@@ -133,7 +134,7 @@ class Names(unittest.TestCase):
             text = read(path)
             for position, comment in comments(text):
                 for name in re.findall(r"(?<![\w./<-])\w[\w/]*/\w+\.(?:h\.in|h|cpp|cu|cuh|md|py|yaml)\b", comment):
-                    if re.search(r"\b[A-Z]{3}", name):  # kernels/NAME.cpp stands for any
+                    if re.search(r"\b[A-Z]{3}", name):  # kernels/NAME.cpp represents any
                         continue
                     found += 1
                     if not any(one.endswith("/" + name) for one in known):
@@ -177,7 +178,7 @@ class Names(unittest.TestCase):
         for path in files(PRODUCT + OTHERS) + [ROOT / "CMakeLists.txt", ROOT / "CMakePresets.json"]:
             text = without_comments(read(path)) if path.suffix in CODE else read(path)
             known |= identifiers(text)
-            known |= {path.stem, "fuzz_" + path.stem.removesuffix("_fuzz")}  # as benchmarks and fuzzers are named
+            known |= {path.stem, "fuzz_" + path.stem.removesuffix("_fuzz")}  # the names of benchmarks and fuzzers
             functions |= called(text)
         found, wrong = 0, []
         for page in pages.PAGES:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""docs/data.md's example makes a token file that train takes, and the page says right what is a target.
+"""docs/data.md's example makes a token file that train accepts, and the page correctly describes the targets.
 
-RINGTRAIN_BIN names the folder of the programs. Ends with 77 (skipped) where no Python has h5py, numpy and xxhash."""
+RINGTRAIN_BIN names the folder of the programs. Ends with 77 (skipped) if no Python has h5py, numpy, and xxhash."""
 import json
 import os
 import pathlib
@@ -23,7 +23,7 @@ def run(command, folder):
 
 
 def python():
-    """Return an interpreter that has what the example imports; None if there is none."""
+    """Return an interpreter with the packages that the example imports; None if there is none."""
     for candidate in (sys.executable, "/usr/bin/python3"):
         try:
             if run([candidate, "-c", "import h5py, numpy, xxhash"], ".").returncode == 0:
@@ -54,7 +54,7 @@ def main():
         lines = [json.loads(line) for line in pathlib.Path(folder, "runs/own/metrics.jsonl").read_text().splitlines()]
         losses = [line["loss"] for line in lines if line.get("kind") == "train"]
         assert len(losses) == 3 and all(loss > 0 for loss in losses), losses
-        # Damage is noticed, so what was taken above was read and checked.
+        # Damage is detected, so the file accepted above was read and checked.
         data = pathlib.Path(folder, "own.h5").read_bytes()
         pathlib.Path(folder, "own.h5").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
         damaged = run(["bash", "-c", command.text.replace("runs/own", "runs/damaged")], folder)

@@ -1,11 +1,11 @@
-"""Reads the Markdown pages of this repository: their fenced blocks, their prose, their links.
+"""Reads the Markdown pages of this repository: their fenced blocks, prose, and links.
 
-Marks for the tests stand in comments right above a fenced block, `<!-- test: PART; PART -->`, where a PART is
+Marks for the tests are in comments right above a fenced block, `<!-- test: PART; PART -->`, where a PART is
   OLD -> NEW            replaced in the block before it is used: a smaller size, say
   in FILE: OLD -> NEW   replaced in the working copy's FILE, from there on
   file NAME             the block is written to NAME
-  needs PROGRAM         the block is left out where the machine lacks PROGRAM
-  exact                 the block's numbers, too, are what must be printed
+  needs PROGRAM         the block is left out if the machine does not have PROGRAM
+  exact                 the block's numbers must also be printed exactly
   is FILE               the block is FILE, or consecutive lines of it
 """
 import dataclasses
@@ -28,7 +28,7 @@ class Block:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
     def mark(self, word):
-        """Return what follows `word` in the first mark that begins with it; None if there is none."""
+        """Return the text after `word` in the first mark that begins with it; None if there is none."""
         return next((mark[len(word):].strip() for mark in self.marks if mark.split()[0] == word), None)
 
     def replacements(self):
@@ -43,7 +43,7 @@ class Block:
         return found
 
     def small(self):
-        """Return the text with its own replacements made."""
+        """Return the text after its own replacements."""
         return replaced(self.text, [(old, new) for file, old, new in self.replacements() if file is None], self)
 
 
@@ -77,7 +77,7 @@ def blocks(page):
 
 
 def prose(page):
-    """Return (number, line) of every line outside of fenced blocks and comments."""
+    """Return (number, line) of every line outside fenced blocks and comments."""
     lines, fenced, comment = [], False, False
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
         if line.startswith("```"):

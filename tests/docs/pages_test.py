@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Compares the pages with the tree: links lead somewhere, paths exist, lines are short, no word is used that the
-glossary lists as not used, the picture is one, and docs/configuration.md is what `train --help-config` prints. With
-RINGTRAIN_UPDATE_PAGES=1 that page is written anew.
+"""Compares the pages with the tree: links are valid, paths exist, lines are short, no page uses a word that the
+glossary lists as not used, the picture is valid, and docs/configuration.md is what `train --help-config` prints. With
+RINGTRAIN_UPDATE_PAGES=1, that page is rewritten.
 
 RINGTRAIN_BIN names the folder of the programs; scripts/lint checks the lines without them."""
 import glob
@@ -27,7 +27,7 @@ BIN = pathlib.Path(os.environ.get("RINGTRAIN_BIN", pages.ROOT / "build/release/b
 
 
 def anchor(heading):
-    """Return a heading's anchor as GitHub makes it."""
+    """Return a heading's anchor as on GitHub."""
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
     return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
 
@@ -37,7 +37,7 @@ def anchors(page):
 
 
 def alternatives(path):
-    """Return the paths that a.{h,cpp} and a/{b,c} stand for."""
+    """Return the paths that a.{h,cpp} and a/{b,c} represent."""
     match = re.search(r"\{([^{}]*)\}", path)
     if not match:
         return [path]
@@ -73,7 +73,7 @@ class Pages(unittest.TestCase):
             for path in re.findall(rf"`((?:{FOLDERS})/[\w./*{{}},-]*)`", line):
                 found += 1
                 for one in alternatives(path):
-                    if re.search(r"[A-Z]{3}", one):  # `kernels/NAME.cpp` stands for any
+                    if re.search(r"[A-Z]{3}", one):  # `kernels/NAME.cpp` represents any
                         continue
                     self.assertTrue(glob.glob(str(pages.ROOT / one)), f"{where}: there is no {one}")
         self.assertGreater(found, 20)
@@ -132,7 +132,7 @@ def words_in(line, words, phrases):
 
 
 def words_not_used():
-    """Return the words that the glossary lists as not used, and the phrases that are allowed nevertheless."""
+    """Return the words that the glossary lists as not used, and the phrases that are allowed anyway."""
     words, phrases = [], []
     for _, line in pages.prose(pages.ROOT / "docs" / "glossary.md"):
         if match := re.fullmatch(r"\| (`[^|(]*)(\(.*\) )?\|.*", line):
@@ -178,7 +178,7 @@ class Words(unittest.TestCase):
 
 
 def rows(page, first):
-    """Return the rows of the page's table whose header begins with a cell, each as its cells."""
+    """Return the rows of the page's table whose header begins with a cell, each as a list of cells."""
     text = (pages.ROOT / page).read_text(encoding="utf-8").split(f"\n| {first} |")[1]
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.split("\n\n")[0].splitlines()[2:]]
 

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""scripts/completion.bash completes what the programs know, scripts/install-deps does without what it can, scripts remove
-what they made and nothing else, scripts/lint judges the subjects of commits, and the patches of scripts/mutate fit the
-code.
+"""scripts/completion.bash completes what the programs know, scripts/install-deps handles missing packages, scripts
+remove only what they made, scripts/lint judges the subjects of commits, and the patches of scripts/mutate fit the code.
 
 RINGTRAIN_BIN names the folder of the programs."""
 import importlib.util
@@ -26,7 +25,7 @@ def bash(script, **environment):
 
 class Completion(unittest.TestCase):
     def complete(self, *words):
-        """Return what bash would offer for the last word."""
+        """Return bash's completions for the last word."""
         line = " ".join(f"'{word}'" for word in words)
         script = (f"source scripts/completion.bash; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; "
                   f"spec=$(complete -p '{pathlib.Path(words[0]).name}'); spec=${{spec#*-F }}; "
@@ -46,7 +45,7 @@ class Completion(unittest.TestCase):
         self.assertIn("export", commands)
         for command in commands:
             with self.subTest(command):
-                if command != "launch":  # scripts/launch, whose words are another command's
+                if command != "launch":  # scripts/launch, which completes another command's words
                     self.assertIn("--help", self.complete(str(BIN / command), "--h"))
                 self.assertIn(command, self.complete(str(BIN / "ringtrain"), command))
 
@@ -68,7 +67,7 @@ class Completion(unittest.TestCase):
 
 class Package(unittest.TestCase):
     def started(self, flags, *words, name="link", **environment):
-        """Return which build starts on a processor with these flags, with its arguments; name: what is called."""
+        """Return which build starts on a processor with these flags, with its arguments; name: the called command."""
         with tempfile.TemporaryDirectory() as temporary:
             tree = pathlib.Path(temporary)
             (tree / "bin").mkdir()
@@ -113,7 +112,7 @@ class MisspeltFlags(unittest.TestCase):
 
 
 class InstallDeps(unittest.TestCase):
-    """With stand-ins for dpkg-query and apt-get: `lacks` is not installed, `refused` cannot be had."""
+    """With fake dpkg-query and apt-get: `lacks` is not installed, `refused` is unavailable."""
 
     def install(self, lacks, refused=()):
         with tempfile.TemporaryDirectory() as temporary:
@@ -149,7 +148,7 @@ class InstallDeps(unittest.TestCase):
 
 
 class Removals(unittest.TestCase):
-    """Scripts of a checkout whose programs are all stand-ins."""
+    """Scripts of a checkout with only fake programs."""
 
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
@@ -184,7 +183,7 @@ class Removals(unittest.TestCase):
         programs = ["ringtrain", "plan", "report", "gpu_tests", "gpu_tests_bounded", "gpu_mpi_tests", "gpu_bench"]
         self.stand_ins("build/bundle/bin", [*programs, "prepare"])
         bundle = self.checkout / "bundle"
-        for _ in range(2):  # made, and made again in its place
+        for _ in range(2):  # made, and made again in the same folder
             result = self.run_script("bundle bundle")
             self.assertEqual(result.returncode, 0, result.stdout)
             self.assertEqual(bash(f"{bundle}/run --libraries").returncode, 7)  # unpacks its programs
@@ -195,7 +194,7 @@ class Removals(unittest.TestCase):
         own.mkdir()
         (own / "needs").write_text("a user's list")
         self.expect_refused("bundle own", own / "needs", "own holds what scripts/bundle did not make")
-        former = self.checkout / "runs/quickstart"  # another script's, with a user's run by now
+        former = self.checkout / "runs/quickstart"  # made by another script, and now with a user's run
         former.mkdir(parents=True)
         (former / ".made-by-ringtrain").write_text("made by scripts/quickstart\n")
         self.expect_refused("bundle runs/quickstart", former / ".made-by-ringtrain",
@@ -237,7 +236,7 @@ class FetchedModel(unittest.TestCase):
         module = importlib.util.module_from_spec(specification)
         specification.loader.exec_module(module)
         nearly = mock.Mock()
-        nearly.return_value.hexdigest.return_value = "b179c952" + 56 * "0"  # the first 32 bits of the right one
+        nearly.return_value.hexdigest.return_value = "b179c952" + 56 * "0"  # the first 32 bits are correct
         with tempfile.TemporaryDirectory() as folder:
             (pathlib.Path(folder) / "model.gguf").write_bytes(b"another model")
             with mock.patch.object(module.hashlib, "sha256", nearly), self.assertRaises(SystemExit) as ended:

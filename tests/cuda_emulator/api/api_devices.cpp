@@ -61,7 +61,7 @@ cudaError_t cudaSetDevice(int device) {
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  *device = current_device();  // which concerns the thread alone
+  *device = current_device();  // which affects only the thread
   return cudaSuccess;
 }
 

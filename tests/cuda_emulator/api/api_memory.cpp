@@ -19,7 +19,7 @@ cudaError_t allocate(Runtime& state, const char* function, Streams::Lock& lock, 
   return *pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 
-// Freeing waits for all work of the device, as CUDA's does.
+// Freeing waits for all work of the device, as in CUDA.
 cudaError_t release(Runtime& state, const char* function, Streams::Lock& lock, void* pointer, bool pinned) {
   if (pointer == nullptr) return cudaSuccess;
   const Allocation* allocation = state.memory.find(pointer);
@@ -61,7 +61,7 @@ bool matches(cudaMemcpyKind kind, bool from_device, bool to_device) {
   return false;
 }
 
-// synchronous: the host waits for it, unless it is between places on devices. Other copies may make it wait, too.
+// synchronous: the host waits for it, unless both sides are on devices. Other copies may also make it wait.
 cudaError_t copy(Runtime& state, Streams::Lock& lock, void* to, const void* from, std::size_t bytes,
                  cudaMemcpyKind kind, cudaStream_t handle, bool synchronous) {
   const auto stream = state.stream(handle);
@@ -73,7 +73,7 @@ cudaError_t copy(Runtime& state, Streams::Lock& lock, void* to, const void* from
       !state.memory.whole(from, bytes)) {
     return cudaErrorInvalidValue;
   }
-  // The source of a copy from pageable memory is free when the call returns, so it is read now.
+  // The source of a copy from pageable memory may be reused when the call returns, so it is read now.
   std::shared_ptr<char[]> staged;
   if (source == Place::pageable) {
     staged = std::make_unique<char[]>(bytes);

@@ -16,9 +16,9 @@ using Lock = cuda_emulator::Streams::Lock;
 
 namespace {
 
-thread_local bool waits_for_streams = false;  // whether the thread ever has: then it is no thread that only looks on
+thread_local bool waits_for_streams = false;  // whether the thread ever has: then it is not a mere observer
 
-/// Lets other threads go on before this one comes to an event (set_late_event_waits).
+/// Lets other threads run before this one reaches an event (set_late_event_waits).
 void come_late(Lock& lock) {
   const auto late = cuda_emulator::settings().late_event_waits;
   if (late.count() == 0 || waits_for_streams) return;

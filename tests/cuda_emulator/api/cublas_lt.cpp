@@ -73,7 +73,7 @@ bool known(cudaDataType_t type) {
   return type == CUDA_R_32F || type == CUDA_R_16BF;
 }
 
-// What has no sense is invalid, what cuBLASLt has no kernel for is not supported.
+// Nonsensical arguments are invalid; products for which cuBLASLt has no kernel are not supported.
 cublasStatus_t check(const MatrixProduct& product) {
   const MatrixLayout &a = product.a_layout, &b = product.b_layout, &c = product.c_layout, &d = product.d_layout;
   const std::uint64_t a_rows = product.transpose_a ? a.columns : a.rows;
@@ -106,7 +106,7 @@ MatrixProduct product_of(const cublasLtMatmulDescription& description, const Mat
   return product;
 }
 
-// What an algorithm is for: the shapes, types and epilogue of one product, and pointers of such alignment at least.
+// An algorithm is for the shapes, types, and epilogue of one product, and for pointers with at least this alignment.
 cublasLtMatmulAlgo_t algorithm_of(const MatrixProduct& product, std::uint64_t workspace_bytes,
                                   const std::array<std::uint32_t, 4>& alignment) {
   auto types =
@@ -138,7 +138,7 @@ void check_memory(const Runtime& state, const char* what, const void* pointer, s
       "cublasLtMatmul: {} needs {} bytes of device memory at {}, which are not there", what, bytes, pointer));
 }
 
-// The product's memory is there, and aligned as the algorithm was promised.
+// Checks that the product's memory exists, and is aligned as promised for the algorithm.
 void check_operands(const Runtime& state, const MatrixProduct& product, const cublasLtMatmulAlgo_t* algorithm,
                     bool reads_c, const void* workspace, std::size_t workspace_bytes) {
   if (algorithm != nullptr) {
@@ -295,13 +295,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     };
     if (!on_device) read_factors(*product);
     const bool reads_c = on_device || product->beta != 0;
-    // As on Hopper: a beta that is known to be 1 lets memory add the product, once it is rounded, to what is there.
+    // As on Hopper: if beta is known to be 1, memory adds the rounded product to the existing value.
     product->rounded_before_added = !on_device && product->beta == 1 && c == d;
     product->a = a;
     product->b = b;
     product->c = c;
     product->d = d;
-    // cuBLASLt adds in place or reads another matrix, and both where the layouts are the same.
+    // cuBLASLt adds in place or reads another matrix, in both cases with the same layout.
     if (c == d && c_layout->layout.leading_dimension != d_layout->layout.leading_dimension) {
       return CUBLAS_STATUS_INVALID_VALUE;
     }

@@ -1,4 +1,4 @@
-// The functions of the CUDA driver that programs ask for by name.
+// The functions of the CUDA driver that programs request by name.
 #pragma once
 
 namespace cuda_emulator {

@@ -1,4 +1,4 @@
-// Operands are unpacked to float, op(A) with its rows side by side; sums run in parts of the depth.
+// Operands are unpacked to float, op(A) with adjacent rows; sums are computed in parts of the depth.
 #include "api/matrix_product.h"
 
 #include <algorithm>
@@ -60,7 +60,7 @@ void multiply(const MatrixProduct& product) {
   const MatrixLayout& d_layout = product.d_layout;
   std::vector<float> sums(m), part(m);
   for (std::size_t column = 0; column < n; ++column) {
-    // op(B) is k x n: by columns b[column * k + p].
+    // op(B) is k x n, by columns: b[column * k + p].
     multiply_column(a.data(), &b[column * k], sums.data(), part.data(), m, k);
     for (std::size_t row = 0; row < m; ++row) {
       float value = product.alpha * sums[row];
@@ -71,7 +71,7 @@ void multiply(const MatrixProduct& product) {
                  load(product.c, c_layout.type, column * static_cast<std::size_t>(c_layout.leading_dimension) + row);
       }
       if (product.epilogue == CUBLASLT_EPILOGUE_BIAS) {
-        // Seen on an H100 with cuBLASLt 13: another rounding before the bias, wherever beta lies.
+        // Observed on an H100 with cuBLASLt 13: an additional rounding before the bias, wherever beta is stored.
         if (k % 8 != 0 && d_layout.type == CUDA_R_16BF) value = __bfloat162float(__float2bfloat16_rn(value));
         value += load(product.bias, d_layout.type, row);
       }

@@ -1,4 +1,4 @@
-// The arithmetic behind cuBLASLt: one product of column-major matrices.
+// The arithmetic of cuBLASLt: one product of column-major matrices.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ struct MatrixLayout {
   std::int64_t leading_dimension = 0;
 
   std::size_t element_bytes() const { return type == CUDA_R_16BF ? 2 : 4; }
-  /// From the first element to behind the last.
+  /// From the first element to the end of the last.
   std::size_t bytes() const;
 };
 

@@ -1,4 +1,4 @@
-// The state of the runtime, and what tests say to it.
+// The state of the runtime, and the functions by which tests set it.
 #include "api/runtime.h"
 
 #include <array>
@@ -10,7 +10,7 @@ namespace cuda_emulator {
 
 namespace {
 
-std::array<int, 2> until_lost{};  // by Signal; guarded by the runtime's lock, which whoever runs a kernel holds
+std::array<int, 2> until_lost{};  // by Signal; guarded by the runtime's lock, which the thread that runs a kernel holds
 
 }  // namespace
 
@@ -24,7 +24,7 @@ Runtime::Runtime() : devices(devices_of_environment()), fault(fault_of_environme
 }
 
 Runtime& runtime() {
-  static auto& instance = *new Runtime;  // outlives whatever destructors call it
+  static auto& instance = *new Runtime;  // outlives all destructors that call it
   return instance;
 }
 
@@ -93,7 +93,7 @@ void Runtime::make_context(const std::string& function) {
       "cudaDriverGetVersion",
       "cudaRuntimeGetVersion",
       "cudaGetDriverEntryPointByVersion",
-      "cudaSetDevice"};  // which notes it itself, once it knows that the device is there
+      "cudaSetDevice"};  // which records it itself, once it knows that the device exists
   if (without_context.contains(function)) return;
   if (!device_chosen() && devices_chosen) {
     throw Error(function +

@@ -1,4 +1,4 @@
-// The state behind the host API, and the frame that every API function has: one lock, failures that tests asked for,
+// The state behind the host API, and the common frame of all API functions: one lock, failures that tests requested,
 // and the thread's last error.
 #pragma once
 
@@ -31,7 +31,7 @@ struct Runtime {
   std::map<Stream*, std::shared_ptr<Stream>> handles;
   std::map<CUevent_st*, std::unique_ptr<CUevent_st>> events;
   std::map<const void*, int> shared_bytes;       // cudaFuncAttributeMaxDynamicSharedMemorySize of kernels
-  std::set<std::pair<int, std::string>> loaded;  // device, and what of its code was launched there
+  std::set<std::pair<int, std::string>> loaded;  // device, and the code of it that was launched there
 
   struct Failure {
     int calls;  // until it happens
@@ -47,7 +47,7 @@ struct Runtime {
   bool devices_chosen = false;  // whether any thread has chosen another device than 0
 
   std::map<std::string, std::size_t> calls;       // of API functions
-  std::map<std::string, std::size_t> host_waits;  // and those by which the host waits for a device, or may
+  std::map<std::string, std::size_t> host_waits;  // and of those with which the host waits for a device, or may wait
 
   Runtime();
   void clear();
@@ -55,14 +55,14 @@ struct Runtime {
   /// Returns the stream of a handle, null if there is none. A null handle or 1: the device's default stream.
   std::shared_ptr<Stream> stream(cudaStream_t handle);
   CUevent_st* event(cudaEvent_t handle);
-  /// Notes the context that a call of this function makes, if none is there. Throws Error where a thread that has
-  /// chosen no device would make one on device 0 beside the devices that others have chosen.
+  /// Records the context that a call of this function creates, if there is none. Throws Error if a thread that has
+  /// chosen no device would create one on device 0 although others have chosen other devices.
   void make_context(const std::string& function);
-  /// The current device is about to run this code: it loads it the first time.
+  /// Called before the current device runs this code: loads it the first time.
   void load(const std::string& code, Streams::Lock& lock);
-  /// Waits for all devices where loading does (set_loading_waits).
+  /// Waits for all devices if loading does (set_loading_waits).
   void wait_as_loading_does(Streams::Lock& lock);
-  /// Returns what a call of this function on the current device is to fail with.
+  /// Returns the error with which a call of this function on the current device must fail.
   cudaError_t failure(const char* function);
 };
 
@@ -72,13 +72,13 @@ int& current_device();
 bool& device_chosen();
 cudaError_t& last_error();
 
-/// Returns which of the machine's devices this one of the process is.
+/// Returns the machine's device for this device of the process.
 int physical_device(int device);
 
-/// The most shared memory that a kernel may ask for on the devices.
+/// The most shared memory that a kernel may request on the devices.
 std::size_t largest_shared_bytes();
 
-/// The runtime's lock for the length of a call, in which device memory may be opened.
+/// Holds the runtime's lock during a call, in which device memory may be opened.
 struct CallGuard {
   explicit CallGuard(Runtime& of) : lock(of.mutex), memory(of.memory) {}
   ~CallGuard() { memory.close(); }
@@ -86,7 +86,7 @@ struct CallGuard {
   Memory& memory;
 };
 
-/// Calls body(runtime, lock) as the API function of this name.
+/// Calls body(runtime, lock) as the API function with this name.
 template <class Body>
 cudaError_t call(const char* function, Body body) {
   Runtime& state = runtime();

@@ -1,4 +1,4 @@
-// Settings and how the environment names them.
+// Settings and their names in the environment.
 #include "api/settings.h"
 
 #include <fmt/format.h>
@@ -17,12 +17,12 @@ std::uint64_t number(const char* variable, const std::string& text) {
   try {
     const std::uint64_t value = std::stoull(text, &read);
     if (read == text.size()) return value;
-  } catch (const std::logic_error&) {  // the message below is the better one
+  } catch (const std::logic_error&) {  // the message below is better
   }
   throw Error(fmt::format("{}: '{}' is no number", variable, text));
 }
 
-// Sets what the variable says, where it is set: number stays where it is not.
+// Sets the value from the variable, if it is set; otherwise number does not change.
 template <class T>
 void read_number(const char* variable, T& value) {
   if (const char* text = std::getenv(variable)) value = static_cast<T>(number(variable, text));

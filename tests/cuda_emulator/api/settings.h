@@ -1,4 +1,4 @@
-// What tests have set (cuda_emulator.h), and the environment at first. Guarded by the runtime's lock.
+// The settings of tests (cuda_emulator.h), initially from the environment. Guarded by the runtime's lock.
 #pragma once
 
 #include <chrono>
@@ -17,20 +17,20 @@ struct Settings {
   std::uint64_t streams_seed = 0;
   CopyLanding copies = CopyLanding::late;
   BlasRefusal blas_refusal = BlasRefusal::nothing;
-  bool proxies = false;  // whether every write that TMA or wgmma reads is held against its thread's fence
+  bool proxies = false;  // whether every write that TMA or wgmma reads is checked for its thread's fence
   bool loading_waits = false;
   std::chrono::milliseconds late_event_waits{0};
   Durations durations{};
 };
 
 Settings& settings();
-/// Returns whether a signal that a thread is about to give is to be lost.
+/// Returns whether a signal that a thread is about to send must be lost.
 bool lost(Signal signal);
-/// Returns what the environment asks for. Throws Error if it cannot be read.
+/// Returns the settings that the environment requests. Throws Error if they cannot be parsed.
 Settings settings_of_environment();
 Devices devices_of_environment();
 
-/// A device that fails at the so many-th call of a function there.
+/// A device that fails at the n-th call of a function there.
 struct DeviceFault {
   int device = 0;
   std::string function;

@@ -5,8 +5,8 @@
 
 namespace cuda_emulator {
 
-/// Returns the demangled name of the function that begins at this address, without its parameters, also of one that is
-/// not exported; its address if the program was stripped.
+/// Returns the demangled name of the function that begins at this address, without its parameters, even if it is not
+/// exported; returns its address if the program was stripped.
 std::string function_name(const void* function);
 
 }  // namespace cuda_emulator

@@ -1,4 +1,4 @@
-// Tensor maps: how they are made and walked.
+// Creates and walks tensor maps.
 #include "api/tensor_map.h"
 
 #include <fmt/format.h>
@@ -93,7 +93,7 @@ std::size_t TensorMap::rows() const {
 
 namespace {
 
-// Calls visit(row of the box, global address of its first element that is inside, that element's offset in the row,
+// Calls visit(row of the box, global address of its first element inside the tensor, that element's offset in the row,
 // bytes inside) for each row that is inside.
 template <class Visit>
 void for_each_row(const TensorMap& map, const Coordinates& at, Visit visit) {

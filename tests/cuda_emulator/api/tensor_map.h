@@ -1,4 +1,4 @@
-// What a CUtensorMap holds here, and the walk over a box of the tensor as TMA makes it.
+// The emulator's content of a CUtensorMap, and the walk over a box of the tensor, as in TMA.
 #pragma once
 
 #include <array>
@@ -27,21 +27,21 @@ struct TensorMap {
 
 using Coordinates = std::array<int, 5>;
 
-/// Returns what the map holds. Fails unless it was made by cuTensorMapEncodeTiled with four dimensions, of memory that
-/// is there.
+/// Returns the map's content. Fails unless it was made by cuTensorMapEncodeTiled with four dimensions, for memory that
+/// exists.
 TensorMap decode(Block& block, const CUtensorMap& map);
 
-/// Returns the address with its 16-byte chunk moved as the swizzle says: 0 none, 1 of 32 bytes, 2 of 64, 3 of 128.
+/// Returns the address with its 16-byte chunk moved by the swizzle: 0 none, 1 of 32 bytes, 2 of 64, 3 of 128.
 constexpr std::uint32_t swizzled(std::uint32_t address, int swizzle) {
   return address ^ (((address >> 7) & ((1u << swizzle) - 1)) << 4);
 }
 
-/// Copies a box of the tensor to contiguous bytes, rows one after another; zeros where it is outside.
+/// Copies a box of the tensor to contiguous bytes, one row after another; zeros outside the tensor.
 void read_box(const TensorMap& map, const Coordinates& at, std::span<char> to);
-/// Adds a box of floats to the tensor; outside is left alone.
+/// Adds a box of floats to the tensor; elements outside are not touched.
 void add_box(const TensorMap& map, const Coordinates& at, std::span<const char> from);
 
-/// Moves the rows of a box between contiguous bytes and shared memory, where they are swizzled.
+/// Moves the rows of a box between contiguous bytes and swizzled shared memory.
 void to_shared(const TensorMap& map, std::span<const char> from, void* shared);
 void from_shared(const TensorMap& map, const void* shared, std::span<char> to);
 

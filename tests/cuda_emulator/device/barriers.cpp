@@ -1,4 +1,4 @@
-// Barriers: who comes last wakes the others.
+// Barriers: the last thread to arrive wakes the others.
 #include "device/barriers.h"
 
 #include <fmt/format.h>
@@ -62,7 +62,7 @@ void Barriers::release(Barrier& barrier) {
   barrier.waiting.clear();
 }
 
-// bar.sync and bar.arrive are a warp's: all of its lanes come at the same time.
+// bar.sync and bar.arrive are executed by warps: all lanes arrive at the same time.
 static void meet_lanes(Block&, const Lanes&) {}
 
 void Barriers::sync_named(int id, int threads, const std::source_location& where) {

@@ -16,14 +16,14 @@ class Barriers {
 
   explicit Barriers(Block& block) : block_(block) {}
 
-  /// __syncthreads: returns when every thread of the block that has not finished has come.
+  /// __syncthreads: returns when every unfinished thread of the block has arrived.
   void sync(const std::source_location& where);
-  /// bar.sync id, threads: returns when so many threads have come, by sync or arrive.
+  /// bar.sync id, threads: returns when so many threads have arrived, by sync or arrive.
   void sync_named(int id, int threads, const std::source_location& where);
-  /// bar.arrive id, threads: counts and goes on.
+  /// bar.arrive id, threads: counts and continues.
   void arrive_named(int id, int threads, const std::source_location& where);
 
-  /// A thread has finished, so __syncthreads may have all that it needs.
+  /// A thread has finished, so __syncthreads may now be complete.
   void thread_finished();
   void reset();
 

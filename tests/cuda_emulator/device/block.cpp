@@ -1,4 +1,4 @@
-// How the threads of a block take turns.
+// Switches between the threads of a block.
 #include "device/block.h"
 
 #include <fmt/format.h>
@@ -133,7 +133,8 @@ void Block::run(const Launch& launch, uint3 index) {
   end();
 }
 
-// No thread can go on: lands a copy that one waits for, or lets those that spin look again. Otherwise sets error_.
+// No thread can continue: lands a copy for which one waits, or lets spinning threads check again. Otherwise sets
+// error_.
 bool Block::go_on_after_stall() {
   try {
     if (loads_.land_one_awaited()) return true;
@@ -150,7 +151,7 @@ bool Block::go_on_after_stall() {
   return false;
 }
 
-// What bulk stores have read but not written is written at the end of the block.
+// Bulk stores that were read but not written are written at the end of the block.
 void Block::end() {
   if (loads_.under_way() > 0) {
     current_ = 0;
@@ -161,7 +162,7 @@ void Block::end() {
   for (int t = 0; t < threads_; ++t) stores_[static_cast<std::size_t>(t)].finish();
 }
 
-// Takes one of the threads that can go on out of the ready ones; -1: there is none.
+// Removes one of the threads that can continue from the ready ones; -1: there is none.
 int Block::next_ready() {
   const int words = (threads_ + 63) / 64;
   const auto take = [&](int w, int bit) {
@@ -176,7 +177,7 @@ int Block::next_ready() {
     return -1;
   }
   int first = 0;
-  if (order_ == ThreadOrder::shuffled) {  // the next one from one drawn
+  if (order_ == ThreadOrder::shuffled) {  // the first one after a random index
     const int from = static_cast<int>(random_() % static_cast<unsigned>(threads_));
     const std::uint64_t rest = word(from / 64) & (~std::uint64_t{0} << (from % 64));
     if (rest != 0) return take(from / 64, std::countr_zero(rest));
@@ -205,7 +206,7 @@ void Block::Worker::work(void* self) {
   Block& block = worker.block;
   for (;;) {
     block.run_thread();
-    // A thread that has not begun goes on here and now; to any other the loop of run() switches.
+    // A thread that has not begun starts here; the loop of run() switches to any other.
     const int next = block.error_ || block.unwinding_ ? -1 : block.next_ready();
     if (next >= 0 && block.thread_[static_cast<std::size_t>(next)].state == State::not_begun) {
       block.begin(next, worker);
@@ -327,10 +328,10 @@ std::string Block::deadlock() const {
 // --- A launch ------------------------------------------------------------------------------------------------------
 
 void run_kernel(const Launch& launch) {
-  static auto& block = *new Block;  // its fibers stay suspended for ever
+  static auto& block = *new Block;  // its fibers stay suspended forever
   block.order_ = settings().threads;
   block.random_.seed(settings().threads_seed);
-  void* shared = nullptr;  // of exactly the size asked for, so that AddressSanitizer sees what is beyond
+  void* shared = nullptr;  // of exactly the requested size, so that AddressSanitizer detects accesses beyond it
   if (launch.shared_bytes > 0 && posix_memalign(&shared, 1024, launch.shared_bytes) != 0) throw std::bad_alloc();
   block.shared_.reset(shared);
   const std::uint64_t blocks = std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;

@@ -1,8 +1,8 @@
-// The block that runs: its threads as fibers, who of them may go on, and what the others wait for. One kernel runs at a
-// time in the process (run_kernel is called with the runtime's lock held), so there is one Block, running().
+// The running block: its threads as fibers, which of them may continue, and what the others wait for. One kernel runs
+// at a time in the process (run_kernel is called with the runtime's lock held), so there is only one Block, running().
 //
-// Threads switch only where they wait. A thread that has not begun runs on the fiber of one that ended, so a kernel
-// without barriers never switches at all.
+// Threads switch only where they wait. A thread that has not begun runs on the fiber of a finished one, so a kernel
+// without barriers never switches.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@
 
 namespace cuda_emulator {
 
-/// What a launch asks for. thread: runs the kernel once, as the thread whose indices are set.
+/// The parameters of a launch. thread: runs the kernel once, as the thread whose indices are set.
 struct Launch {
   dim3 grid;
   dim3 block;
@@ -39,10 +39,10 @@ struct Launch {
   int compute_capability = 90;
 };
 
-/// Runs all blocks of a launch. Throws Error, or what a thread threw.
+/// Runs all blocks of a launch. Throws Error, or a thread's exception.
 void run_kernel(const Launch& launch);
 
-/// Why a thread does not go on. details: says what is missing, for a report; may be null.
+/// Why a thread does not continue. details: says what is missing, for a report; may be null.
 struct Waiting {
   const char* operation;
   std::source_location where;
@@ -60,7 +60,7 @@ class Block {
 
   int threads() const { return threads_; }
   int unfinished() const { return threads_ - finished_; }
-  /// The running thread, counted in the block.
+  /// The running thread's index in the block.
   int thread() const { return current_; }
   int lane() const { return current_ % warp_lanes; }
   const Launch& launch() const { return *launch_; }
@@ -76,7 +76,7 @@ class Block {
   SharedWrites& writes() { return writes_; }
   void* shared() const { return shared_.get(); }
 
-  /// A thread has made its writes of shared memory known to TMA; whether any has.
+  /// The running thread has made its writes to shared memory visible to TMA; whether any thread has.
   void fence_proxy() {
     proxy_fenced_ = true;
     writes_.fence();
@@ -85,17 +85,17 @@ class Block {
   /// Throws Error if the device is older than Hopper.
   void need_hopper(const char* what);
 
-  /// Stops the running thread until another calls wake(it).
+  /// Stops the running thread until another one calls wake() for it.
   void wait(const Waiting& why);
   void wake(int thread);
-  /// Lets the running thread, which asks again and again for what another is to write, go on only when none else can,
-  /// or another calls wake(it).
+  /// The running thread polls for data that another thread will write: lets it continue only when no other can, or
+  /// another one calls wake() for it.
   void spin(const Waiting& why);
-  /// Returns how often no thread could go on.
+  /// Returns how often no thread could continue.
   int stalls() const { return stalls_; }
-  /// Lets others run first, if the order of threads is shuffled: called by the thread that completes a collective.
+  /// Lets others run first if the order of threads is shuffled. Called by the thread that completes a collective.
   void give_way();
-  /// Throws Error that names the kernel, the block, the thread and the place.
+  /// Throws Error that names the kernel, the block, the thread, and the source location.
   [[noreturn]] void fail(const std::string& what, const std::source_location& where);
   [[noreturn]] void fail(const std::string& what);
 
@@ -139,7 +139,7 @@ class Block {
   std::vector<Worker*> idle_;
   std::exception_ptr error_;
   bool unwinding_ = false;
-  int chosen_ = -1;  // by a worker that became idle, for the loop of run()
+  int chosen_ = -1;  // by an idle worker, for the loop of run()
   std::mt19937_64 random_;
   ThreadOrder order_ = ThreadOrder::forward;
 
@@ -155,16 +155,16 @@ class Block {
   SharedWrites writes_{*this};
   bool proxy_fenced_ = false;
   std::vector<int> spinning_;
-  int spins_ = 0;  // stalls since a thread that does not spin went on
+  int spins_ = 0;  // stalls since a thread that does not spin continued
   int stalls_ = 0;
 
   friend void run_kernel(const Launch& launch);
 };
 
-/// Thrown by a thread that ends the kernel and the device with it.
+/// Thrown by a thread that ends the kernel and its device.
 struct StoppedKernel {};
 
-/// The block that runs. Throws Error if no kernel does.
+/// The running block. Throws Error if no kernel runs.
 Block& running();
 
 }  // namespace cuda_emulator

@@ -1,4 +1,4 @@
-// TMA and bulk copies: when they read and when they write.
+// TMA and bulk copies: when they read and write.
 #include "device/bulk_copies.h"
 
 #include <fmt/format.h>
@@ -120,7 +120,7 @@ void load(void* shared, const CUtensorMap* map, std::uint64_t* barrier, const Co
   block.loads().issue(shared, decode(block, *map), barrier, at);
 }
 
-// What stands in shared memory was written by threads, at least once, and they must have said so.
+// Threads have written shared memory at least once, and must have fenced these writes.
 void add(const CUtensorMap* map, const void* shared, const Coordinates& at) {
   Block& block = running();
   block.need_hopper("TMA");
@@ -136,7 +136,7 @@ void add(const CUtensorMap* map, const void* shared, const Coordinates& at) {
 }  // namespace
 
 void tma_prefetch(const CUtensorMap* map) {
-  CUtensorMap copy;  // a map that cannot be read shows here
+  CUtensorMap copy;  // an unreadable map is detected here
   std::memcpy(&copy, map, sizeof(copy));
 }
 

@@ -17,7 +17,7 @@ class BulkLoads {
   explicit BulkLoads(Block& block) : block_(block) {}
 
   void issue(void* shared, const TensorMap& map, std::uint64_t* barrier, const Coordinates& at);
-  /// Lands the oldest load that a thread waits for. Returns false if there is none.
+  /// Lands the oldest load for which a thread waits. Returns false if there is none.
   bool land_one_awaited();
   std::size_t under_way() const { return loads_.size(); }
   void reset() { loads_.clear(); }
@@ -43,7 +43,7 @@ class BulkStores {
   void commit();
   void wait_read(std::size_t groups);
   void wait_complete(std::size_t groups);
-  /// Returns how many groups, or stores of no group yet, have not read their shared memory.
+  /// Returns how many groups, or stores without a group, have not read their shared memory yet.
   std::size_t unread() const;
   /// Writes what has been read.
   void finish() { wait_complete(0); }

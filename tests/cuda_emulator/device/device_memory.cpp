@@ -18,8 +18,8 @@ namespace cuda_emulator {
 
 namespace {
 
-// Device memory is opened and closed around every piece of work: its ends stand for all of it, or closing some hundred
-// megabytes of tensors would take longer than any kernel does here.
+// Device memory is opened and closed around every piece of work. Only its ends are closed, because closing hundreds of
+// megabytes of tensors would take longer than any kernel here.
 constexpr std::size_t closed_end = std::size_t{32} << 10;
 
 void close_ends([[maybe_unused]] const Allocation& allocation) {
@@ -41,7 +41,7 @@ void* Memory::allocate(int device, std::size_t bytes, bool pinned) {
   if (used_.size() <= at) used_.resize(at + 1);
   if (!pinned && bytes > runtime().devices.memory_bytes - used_[at]) return nullptr;
   void* memory = nullptr;
-  // Of exactly the size asked for, so that AddressSanitizer sees what is beyond.
+  // Of exactly the requested size, so that AddressSanitizer detects accesses beyond it.
   if (posix_memalign(&memory, 256, bytes) != 0) return nullptr;
   std::memset(memory, 0xff, bytes);
   auto* base = static_cast<char*>(memory);

@@ -1,5 +1,5 @@
-// Device memory and pinned host memory: plain host memory that is known by its address. Under AddressSanitizer host
-// code that touches the first or the last 32 KiB of device memory is reported, and any code that touches what is beyond
+// Device memory and pinned host memory: ordinary host memory that is recognized by its address. AddressSanitizer
+// reports host code that touches the first or the last 32 KiB of device memory, and any code that touches memory beyond
 // an allocation.
 #pragma once
 
@@ -20,20 +20,20 @@ struct Allocation {
 
 class Memory {
  public:
-  /// Returns the new memory, all bits set (NaN), or null if the device has not that much left. 0 bytes: null.
+  /// Returns new memory, with all bits set (NaN), or null if the device does not have that much left. 0 bytes: null.
   void* allocate(int device, std::size_t bytes, bool pinned);
-  /// Returns false if `base` is not what allocate returned for that kind.
+  /// Returns false if allocate did not return `base` for that kind.
   bool release(void* base, bool pinned);
   void release_all();
 
-  /// Returns the allocation that holds the address; null: pageable host memory.
+  /// Returns the allocation that contains the address; null: pageable host memory.
   const Allocation* find(const void* pointer) const;
-  /// Returns whether bytes [pointer, pointer + bytes) lie in one allocation, or in none.
+  /// Returns whether bytes [pointer, pointer + bytes) are in one allocation, or in none.
   bool whole(const void* pointer, std::size_t bytes) const;
 
   std::size_t used(int device) const;
 
-  /// Device memory can be touched from open() to close().
+  /// Device memory is accessible from open() to close().
   void open();
   void close();
 
@@ -43,7 +43,7 @@ class Memory {
   bool open_ = false;
 };
 
-/// Opens the process's device memory; whoever holds the runtime's lock closes it before giving the lock back.
+/// Opens the process's device memory; the holder of the runtime's lock closes it before releasing the lock.
 void open_device_memory();
 
 }  // namespace cuda_emulator

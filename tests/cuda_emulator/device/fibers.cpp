@@ -1,4 +1,4 @@
-// Fibers on Boost.Context, with what AddressSanitizer and ThreadSanitizer want to be told at each switch.
+// Fibers on Boost.Context, with the notifications that AddressSanitizer and ThreadSanitizer require at each switch.
 #include "device/fibers.h"
 
 #include <boost/context/preallocated.hpp>
@@ -17,10 +17,10 @@ namespace cuda_emulator {
 
 namespace {
 
-// Kernels keep their tiles in registers, here in stack frames; only pages that are touched cost memory.
+// Kernels keep their tiles in registers, which are stack frames here; only touched pages cost memory.
 constexpr std::size_t stack_bytes = std::size_t{512} << 10;
 
-// Told before a switch to the stack [bottom, bottom + bytes); what is to be kept of this one goes to *kept.
+// Called before a switch to the stack [bottom, bottom + bytes); the state to keep of this one is stored in *kept.
 void leave([[maybe_unused]] void** kept, [[maybe_unused]] const void* bottom, [[maybe_unused]] std::size_t bytes,
            [[maybe_unused]] void* to) {
 #if defined(__SANITIZE_ADDRESS__)
@@ -31,7 +31,7 @@ void leave([[maybe_unused]] void** kept, [[maybe_unused]] const void* bottom, [[
 #endif
 }
 
-// Told after a switch, with what was kept of the stack that goes on; learns whence it came.
+// Called after a switch, with the kept state of the resumed stack; outputs the previous stack.
 void arrive([[maybe_unused]] void* kept, [[maybe_unused]] const void** bottom, [[maybe_unused]] std::size_t* bytes) {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(kept, bottom, bytes);
@@ -43,7 +43,7 @@ void arrive([[maybe_unused]] void* kept, [[maybe_unused]] const void** bottom, [
 Fiber::Fiber(Body body, void* argument) : body_(body), argument_(argument) {
   boost::context::protected_fixedsize_stack allocator(stack_bytes);
   const boost::context::stack_context stack = allocator.allocate();
-  // Stacks that all ended at the same place of a page would share a few lines of the caches.
+  // Stacks that all ended at the same offset in a page would share a few cache lines.
   static std::size_t made = 0;
   const std::size_t shift = ++made % 64 * 1088;
   stack_ = static_cast<const char*>(stack.sp) - stack.size;

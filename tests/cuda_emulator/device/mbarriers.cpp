@@ -1,4 +1,4 @@
-// mbarriers: arrivals and bytes end a phase, and wake who waits for it.
+// mbarriers: arrivals and bytes end a phase, and wake the threads that wait for it.
 #include "device/mbarriers.h"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t max_arrivals = (1u << 20) - 1;
 constexpr std::int64_t max_bytes = (1 << 20) - 1;
-// Stands in a barrier's word, so that it shows when something else is written there.
+// Stored in a barrier's word, so that other writes to it are detected.
 constexpr std::uint64_t mark = 0x6d62617272696572u;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The mbarriers of a block, known by the address of their word in shared memory.
+// The mbarriers of a block, identified by the address of their word in shared memory.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ class Mbarriers {
   explicit Mbarriers(Block& block) : block_(block) {}
 
   void init(std::uint64_t* word, std::uint32_t arrivals, const std::source_location& where);
-  /// Barriers initialised by this thread may be given to TMA from now on.
+  /// Barriers that this thread has initialized may be passed to TMA from now on.
   void fence_init();
   /// Announces bytes, then arrives.
   void arrive(std::uint64_t* word, std::uint32_t bytes, const std::source_location& where);
   void wait(std::uint64_t* word, std::uint32_t parity, const std::source_location& where);
   bool try_wait(std::uint64_t* word, std::uint32_t parity, const std::source_location& where);
 
-  /// A copy has brought bytes.
+  /// A copy has transferred bytes.
   void complete(std::uint64_t* word, std::uint32_t bytes);
-  /// Throws Error unless the word is a barrier that TMA may know.
+  /// Throws Error unless the word is a barrier that TMA may use.
   void check_for_copy(std::uint64_t* word);
   bool awaited(std::uint64_t* word) const;
   void reset() { barriers_.clear(); }
@@ -33,7 +33,7 @@ class Mbarriers {
  private:
   struct Barrier {
     std::uint32_t expected = 0, pending = 0;
-    std::int64_t bytes = 0;  // announced less brought
+    std::int64_t bytes = 0;  // announced minus transferred
     std::uint32_t phase = 0;
     int initialised_by = -1;
     bool fenced = false;

@@ -1,4 +1,4 @@
-// Pairs of bfloat16 as tensor instructions hold them in 32-bit registers: the first element in the low half.
+// Pairs of bfloat16 in the 32-bit registers of tensor instructions: the first element in the low half.
 #pragma once
 
 #include <bit>

@@ -11,7 +11,7 @@ namespace cuda_emulator {
 
 namespace {
 
-constexpr int of_a_multiprocessor = 65536, of_a_thread = 248;  // in eights; 255 is the most that code can name
+constexpr int of_a_multiprocessor = 65536, of_a_thread = 248;  // in multiples of 8; 255 is the most that code can name
 
 }  // namespace
 

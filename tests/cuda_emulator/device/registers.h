@@ -1,5 +1,5 @@
-// How a block's threads share out their registers (setmaxnreg): each has so many at first, and what some give back
-// others may take. An increase waits for that, as hardware does, so a share-out that never adds up is a deadlock.
+// How a block's threads share their registers (setmaxnreg): each begins with the same number, and others may take what
+// some release. An increase waits for that, as in hardware, so a distribution that never adds up is a deadlock.
 #pragma once
 
 #include <source_location>
@@ -17,16 +17,16 @@ class Registers {
   void reset(int block_threads);
   /// The running thread will have `registers`.
   void set(int registers, bool increase, const std::source_location& where);
-  /// Throws Error if a setmaxnreg was executed by a part of a warpgroup only.
+  /// Throws Error if only a part of a warpgroup executed a setmaxnreg.
   void check_whole_warpgroups() const;
 
  private:
   static std::string missing(const void* registers, int thread);
 
   Block& block_;
-  int free_ = 0;              // given back, of the whole block
-  std::vector<int> of_;       // a thread
-  std::vector<int> changes_;  // a thread has made
+  int free_ = 0;              // released, of the whole block
+  std::vector<int> of_;       // of each thread
+  std::vector<int> changes_;  // made by each thread
   std::vector<int> waiting_;
 };
 

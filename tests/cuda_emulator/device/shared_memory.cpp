@@ -1,7 +1,7 @@
-// Shared memory as device code sees it: the dynamic part, and the window of 32-bit addresses.
+// Shared memory for device code: the dynamic part, and the window of 32-bit addresses.
 //
-// The window: dynamic memory begins at 0x400, so that all of it has addresses below 2^18, which is what a matrix
-// descriptor can hold. Static variables (and anything else) have the top bit set and count from an anchor.
+// The window: dynamic memory begins at 0x400, so all of it has addresses below 2^18, the range of a matrix descriptor.
+// Static variables (and anything else) have the top bit set and count from an anchor.
 #include <fmt/format.h>
 
 #include <cstdint>

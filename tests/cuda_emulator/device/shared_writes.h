@@ -1,5 +1,6 @@
-// Who wrote what of a block's dynamic shared memory by ordinary stores: memory that TMA or wgmma reads must have been
-// fenced by the very threads that wrote it. Threads run one at a time, so what has changed when one stops is its work.
+// Records which thread wrote which words of a block's dynamic shared memory with ordinary stores: memory that TMA or
+// wgmma reads must have been fenced by the threads that wrote it. Threads run one at a time, so the changes since a
+// thread started are its own.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +15,11 @@ class SharedWrites {
  public:
   explicit SharedWrites(Block& block) : block_(block) {}
 
-  /// A block begins with this memory. Not on: the rest does nothing.
+  /// A block begins with this memory. If not on, the other functions do nothing.
   void reset(const void* memory, std::size_t bytes, bool on);
-  /// What has changed since the last call was written by the running thread: before another runs.
+  /// Called before another thread runs: the running thread wrote what has changed since the last call.
   void thread_stops();
-  /// The running thread's writes may be read by TMA and wgmma.
+  /// TMA and wgmma may read the running thread's writes.
   void fence();
   /// TMA or wgmma (`what`) reads. Throws Error if a thread that wrote there has not fenced.
   void check_read(const char* what, const void* from, std::size_t bytes);
@@ -34,8 +35,8 @@ class SharedWrites {
   Block& block_;
   bool on_ = false;
   const char* memory_ = nullptr;
-  std::vector<Word> known_;            // the memory as of the last look
-  std::vector<std::int16_t> writers_;  // of each word: the thread that wrote it without a fence since
+  std::vector<Word> known_;            // the memory as of the last check
+  std::vector<std::int16_t> writers_;  // for each word: the last thread that wrote it without a fence since
   std::vector<std::vector<std::size_t>> of_thread_;
 };
 

@@ -1,4 +1,4 @@
-// How queued work gets to run.
+// When queued work runs.
 #include "device/streams.h"
 
 #include <algorithm>
@@ -70,7 +70,7 @@ void Streams::note(const Stream& stream, const Work& work) {
 
 namespace {
 
-/// Returns what a piece of work takes by its stream's clock, if it took so long here.
+/// Returns the duration of a piece of work by its stream's clock, if it took so long here.
 Clock::duration duration_of(const Work& work, Clock::duration here) {
   const Durations& set = settings().durations;
   switch (work.kind) {
@@ -121,9 +121,8 @@ void Streams::run(Stream& stream, Work work, Lock& lock) {
   stream.clock += duration_of(work, Clock::now() - begin);
 }
 
-// Runs one piece of work of the stream, or of one that it waits for. Returns false if nothing of them can run now: a
-// host function that another thread runs stands before it, a meeting whose other side is not there, or what waits in a
-// circle.
+// Runs one piece of work of the stream, or of one for which it waits. Returns false if nothing of them can run now: a
+// host function that another thread runs precedes it, the other side of a meeting is missing, or the wait is circular.
 bool Streams::step(Stream& stream, Lock& lock) {
   if (stream.busy || stream.stepping) return false;
   struct Guard {
@@ -135,7 +134,7 @@ bool Streams::step(Stream& stream, Lock& lock) {
   return take_step(stream, lock);
 }
 
-// The stream's first piece of work is a meeting that has not ended: does what can be done for it.
+// The stream's first piece of work is a meeting that has not ended: does as much of it as is possible.
 bool Streams::meet(const std::shared_ptr<Meeting>& meeting, Lock& lock) {
   for (const auto& awaited : meeting->awaited()) {
     if (!awaited->work.empty() && step(*awaited, lock)) return true;
@@ -162,7 +161,7 @@ bool Streams::take_step(Stream& stream, Lock& lock) {
   stream.clock = std::max(stream.clock, work.given);
   if (work.meeting) {
     note(stream, work);
-    stream.clock = std::max(stream.clock, Clock::now());  // when its other sides were there
+    stream.clock = std::max(stream.clock, Clock::now());  // when its other sides arrived
   } else if (work.kind == Trace::Kind::record) {
     note(stream, work);
     work.record->done = true;
@@ -180,7 +179,7 @@ bool Streams::take_step(Stream& stream, Lock& lock) {
   return true;
 }
 
-// What the order of streams wants run before a piece of work that is needed.
+// Runs other work before a needed piece of work, as the order of streams requires.
 void Streams::run_others(Stream& needed, Lock& lock) {
   if (streams_.empty()) return;
   if (settings().streams == StreamOrder::others_first) {
@@ -240,7 +239,7 @@ void Streams::drop(int device) {
 }
 
 void Streams::clear() {
-  for (const auto& stream : streams_) stream->work.clear();  // records know their stream: a circle
+  for (const auto& stream : streams_) stream->work.clear();  // records refer to their stream: a cycle
   streams_.clear();
   defaults_.clear();
   created_ = 0;

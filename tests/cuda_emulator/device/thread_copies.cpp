@@ -1,4 +1,4 @@
-// cp.async: issued pieces stay outstanding until their thread waits for their group.
+// cp.async: issued pieces are outstanding until their thread waits for their group.
 #include "device/thread_copies.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// How lanes meet, and the collectives of CUDA C++ on it: __syncwarp, shuffles, votes, reductions.
+// Meetings of lanes, and the collectives of CUDA C++ that use them: __syncwarp, shuffles, votes, reductions.
 #include "device/warp.h"
 
 #include <fmt/format.h>
@@ -50,7 +50,7 @@ void Warp::meet_all(const char* name, void* argument, Complete complete, const s
   meet(name, 0xffffffffu, argument, complete, where);
 }
 
-// Does the meeting's work and wakes its lanes, if all have come.
+// Does the meeting's work and wakes its lanes, if all have arrived.
 bool Warp::completed(std::size_t at) {
   const Meeting meeting = meetings_[at];
   if ((meeting.mask & unfinished_ & ~meeting.lanes.present) != 0) return false;

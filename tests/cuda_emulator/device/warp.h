@@ -1,5 +1,5 @@
-// A warp of the running block: its lanes meet at collectives. Lanes that name the same mask meet; the last to come does
-// the work for all.
+// A warp of the running block: its lanes meet at collectives. Lanes with the same mask meet; the last one to arrive
+// does the work for all.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace cuda_emulator {
 
 class Block;
 
-/// What the lanes of a collective brought: a pointer a lane, into its own stack.
+/// The arguments of a collective's lanes: one pointer per lane, into its own stack.
 struct Lanes {
   std::uint32_t present = 0;
   std::array<void*, 32> argument{};
@@ -28,11 +28,11 @@ class Warp {
  public:
   using Complete = void (*)(Block& block, const Lanes& lanes);
 
-  /// first_thread: of the block. A lane that the block lacks counts as finished.
+  /// first_thread: of the block. A lane that does not exist in the block counts as finished.
   void reset(Block& block, int first_thread, int lanes);
 
-  /// Returns when every lane of the mask that has not finished has called with the same mask, name and complete, which
-  /// was then called once. The names are literals.
+  /// Returns when every unfinished lane of the mask has called with the same mask, name, and complete, which is then
+  /// called once. The names are literals.
   void meet(const char* name, std::uint32_t mask, void* argument, Complete complete, const std::source_location& where);
   /// The same for an instruction that needs all 32 lanes (.aligned).
   void meet_all(const char* name, void* argument, Complete complete, const std::source_location& where);

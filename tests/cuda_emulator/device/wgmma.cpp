@@ -1,5 +1,5 @@
-// wgmma: descriptors, operands in shared memory, fragments. An operand lies in shared memory as the PTX ISA has it with
-// the swizzle of 128 bytes: chunks of 16 bytes (8 elements), eight of them a line.
+// wgmma: descriptors, operands in shared memory, fragments. An operand is stored in shared memory according to the PTX
+// ISA with the swizzle of 128 bytes: chunks of 16 bytes (8 elements), eight of them per line.
 //   K-major:   row r, chunk c of k:   (r % 8) 8 + (r / 8) stride + c
 //   MN-major:  chunk c of rows, k:    c % 8 + (c / 8) leading + (k % 8) 8 + (k / 8) stride
 // The address of a chunk, start included, is then swizzled by its own bits.
@@ -73,7 +73,7 @@ void Warpgroups::fence() {
 
 void Warpgroups::issue(const WgmmaIssue& issue, float* d) {
   Thread& thread = thread_of(block_.thread());
-  // Sums that products left, and none but products have touched since, need no fence. Registers of a are taken for new.
+  // Sums left by products and only touched by products since need no fence. Registers of a are considered new.
   if (!thread.fenced && (issue.a_in_registers || !as_left(thread, d, issue.n / 2))) {
     block_.fail("wgmma without wgmma_fence behind other uses of its registers");
   }
@@ -115,7 +115,7 @@ std::string Warpgroups::missing(const void* object, int) {
   return fmt::format("{} of 128 threads have come", static_cast<const Group*>(object)->waiting.size());
 }
 
-// Whether d is under way, or as finished products left it.
+// Whether d is in flight, or as finished products left it.
 bool Warpgroups::as_left(const Thread& thread, const float* d, int n) {
   auto* const key = const_cast<float*>(d);
   if (thread.kept.contains(key)) return true;
@@ -124,7 +124,7 @@ bool Warpgroups::as_left(const Thread& thread, const float* d, int n) {
          std::memcmp(left->second.data(), d, left->second.size() * sizeof(float)) == 0;
 }
 
-// Does the oldest products of the warpgroup, for all of its threads.
+// Computes the oldest products of the warpgroup, for all of its threads.
 void Warpgroups::compute(int first_thread, std::size_t products) {
   block_.writes().thread_stops();
   for (int t = first_thread; t < first_thread + threads; ++t) {
@@ -165,7 +165,7 @@ void Warpgroups::compute(int first_thread, std::size_t products) {
   }
 }
 
-// Forgets the oldest products of a thread. Of sums that younger ones add to, what they are by now is kept, and the
+// Drops the oldest products of a thread. If younger ones add to their sums, the current values are kept, and the
 // registers are poisoned again.
 void Warpgroups::retire(Thread& thread, std::size_t products) {
   for (std::size_t p = 0; p < products; ++p) thread.kept.erase(thread.products[p].d);
@@ -177,7 +177,7 @@ void Warpgroups::retire(Thread& thread, std::size_t products) {
   }
 }
 
-// Keeps d and poisons it, unless that was done. Returns whether it was not.
+// Keeps d and poisons it, unless that was already done. Returns whether it was not.
 bool Warpgroups::keep(Thread& thread, float* d, int n) {
   const auto [kept, first] = thread.kept.try_emplace(d);
   if (first) {
@@ -189,7 +189,7 @@ bool Warpgroups::keep(Thread& thread, float* d, int n) {
 
 void Warpgroups::read_operand(std::uint64_t bits, bool transposed, int rows, float (*to)[16]) {
   for_each_chunk(decode(block_, bits), transposed, rows, [&](int row, int k, std::uint32_t address) {
-    // The end of dynamic shared memory is where the chunk must end at the latest.
+    // The chunk must end at the end of dynamic shared memory or earlier.
     shared_pointer(address + chunk);
     const void* const from = shared_pointer(address);
     block_.writes().check_read("wgmma", from, chunk);
@@ -209,7 +209,7 @@ bool Warpgroups::under_way_reads(const void* memory, std::size_t bytes) {
     for_each_chunk(decode(block_, descriptor), transposed, rows,
                    [&](int, int, std::uint32_t address) { read = read || (address < end && address + chunk > begin); });
   };
-  const Thread* longest = nullptr;  // of a warpgroup, the thread that has issued most
+  const Thread* longest = nullptr;  // the thread of a warpgroup that has issued the most
   for (std::size_t t = 0; t < static_cast<std::size_t>(block_.threads()); ++t) {
     if (t % threads == 0) longest = nullptr;
     if (longest == nullptr || threads_[t].products.size() > longest->products.size()) longest = &threads_[t];
@@ -227,7 +227,7 @@ bool Warpgroups::under_way_reads(const void* memory, std::size_t bytes) {
 void Warpgroups::multiply(int first_thread, std::size_t p) {
   const WgmmaIssue& issue = thread_of(first_thread).products[p].issue;
   const int n = issue.n;
-  static float a[64][16], b_rows[256][16], b[16][256], d[64][256];  // under the runtime's lock, as all of this
+  static float a[64][16], b_rows[256][16], b[16][256], d[64][256];  // guarded by the runtime's lock, like all of this
   if (issue.a_in_registers) {
     for (int t = 0; t < threads; ++t) {
       const int warp = t / 32, g = t % 32 / 4, in_group = t % 4;

@@ -1,5 +1,5 @@
-// The asynchronous products of a block's warpgroups (wgmma.mma_async). Each thread keeps what it issued; when all 128
-// threads of a warpgroup wait, what is due is computed for all.
+// The asynchronous products of a block's warpgroups (wgmma.mma_async). Each thread records its own; when all 128
+// threads of a warpgroup wait, the products that are due are computed for all of them.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ class Warpgroups {
   void wait(int groups, const std::source_location& where);
   /// Returns the products of a thread that have not been waited for.
   std::size_t under_way(int thread) const { return threads_[static_cast<std::size_t>(thread)].products.size(); }
-  /// Returns whether a product that has not been waited for reads of these bytes.
+  /// Returns whether a product that has not been waited for reads some of these bytes.
   bool under_way_reads(const void* memory, std::size_t bytes);
   void reset(int block_threads);
 
@@ -35,14 +35,14 @@ class Warpgroups {
   struct Product {
     WgmmaIssue issue;
     float* d;
-    bool first;  // of those under way with this d: the thread's d before it is in `kept`
+    bool first;  // of those in flight with this d: the thread's previous d is in `kept`
   };
   struct Thread {
-    bool fenced = false;                        // since registers were last free to be used otherwise
-    std::vector<Product> products;              // under way, oldest first
+    bool fenced = false;                        // since other uses of registers were last allowed
+    std::vector<Product> products;              // in flight, oldest first
     std::vector<std::size_t> ends;              // of the committed groups, in products
-    std::map<float*, std::vector<float>> kept;  // what d held before its first product
-    std::map<float*, std::vector<float>> left;  // what finished products left in d
+    std::map<float*, std::vector<float>> kept;  // the content of d before its first product
+    std::map<float*, std::vector<float>> left;  // the content of d after finished products
   };
   struct Group {
     std::vector<int> waiting;

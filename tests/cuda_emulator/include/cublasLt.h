@@ -22,7 +22,7 @@ enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68 };
 
 enum cublasLtEpilogue_t {
   CUBLASLT_EPILOGUE_DEFAULT = 1,
-  CUBLASLT_EPILOGUE_BIAS = 4,  // D += bias, an element a row of D
+  CUBLASLT_EPILOGUE_BIAS = 4,  // D += bias, one element per row of D
 };
 
 enum cublasLtPointerMode_t { CUBLASLT_POINTER_MODE_HOST = 0, CUBLASLT_POINTER_MODE_DEVICE = 1 };
@@ -85,8 +85,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
                                                     std::size_t bytes);
 
-/// One result, whose algorithm fits these shapes alone. It wants a workspace as large as D in float where the
-/// preference allows it, otherwise none; what it is given it overwrites.
+/// Returns one result, whose algorithm fits only these shapes. It requests a workspace as large as D in float if the
+/// preference allows it, otherwise none; it overwrites the workspace.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,

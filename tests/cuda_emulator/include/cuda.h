@@ -19,8 +19,8 @@ struct alignas(128) CUtensorMap {
   cuuint64_t opaque[16];
 };
 
-/// The arguments are checked as CUDA documents it. Element strides other than 1 and swizzled boxes
-/// narrower than their swizzle are not emulated (CUDA_ERROR_NOT_SUPPORTED).
+/// Checks the arguments as CUDA documents. Element strides other than 1 and swizzled boxes narrower than their swizzle
+/// are not emulated (CUDA_ERROR_NOT_SUPPORTED).
 CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
                                 const cuuint64_t* sizes, const cuuint64_t* strides, const cuuint32_t* box,
                                 const cuuint32_t* element_strides, CUtensorMapInterleave interleave,

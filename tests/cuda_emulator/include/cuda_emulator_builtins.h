@@ -1,5 +1,5 @@
-// What CUDA C++ has without a header in device code: qualifiers, the indices of a thread, barriers, the warp's
-// collectives, atomics and the math functions that the C library lacks.
+// The device code features of CUDA C++ that need no header: qualifiers, the indices of a thread, barriers, the warp's
+// collectives, atomics, and the math functions that are missing in the C library.
 #pragma once
 
 #include <cmath>
@@ -33,7 +33,7 @@ using Where = std::source_location;
 
 void sync_threads(Where where);
 void sync_warp(std::uint32_t mask, Where where);
-/// Returns what lane `source` of the mask gives; source outside of this lane's segment of `width`: its own value.
+/// Returns the value of lane `source` of the mask; the lane's own value if source is outside its segment of `width`.
 std::uint64_t shuffle(std::uint32_t mask, std::uint64_t value, int source, Where where);
 std::uint32_t ballot(std::uint32_t mask, bool predicate, Where where);
 int lane();
@@ -78,7 +78,7 @@ template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = warpSize,
                   cuda_emulator::Where where = cuda_emulator::Where::current()) {
   const int lane = cuda_emulator::lane(), source = lane ^ lanes;
-  // Of a later segment a lane gets its own value; an earlier one can be read.
+  // For a later segment, a lane gets its own value; an earlier one can be read.
   const bool later = source >= (lane & ~(width - 1)) + width;
   return cuda_emulator::shuffle_value(mask, value, later ? lane : source, where);
 }
@@ -132,7 +132,7 @@ inline int __popc(unsigned x) {
 inline double rsqrt(double x) {
   return 1.0 / std::sqrt(x);
 }
-// The C library declares these names, so they cannot be functions of our own.
+// The C library declares these names, so they cannot be our own functions.
 #define __expf(x) std::exp(static_cast<float>(x))
 inline float __fdividef(float x, float y) {
   return x / y;
@@ -152,7 +152,7 @@ CUDA_EMULATOR_MIN_MAX(unsigned long)
 CUDA_EMULATOR_MIN_MAX(long long)
 CUDA_EMULATOR_MIN_MAX(unsigned long long)
 #undef CUDA_EMULATOR_MIN_MAX
-// A NaN gives way to a number, as in CUDA.
+// A number has precedence over a NaN, as in CUDA.
 inline float min(float a, float b) {
   return std::fmin(a, b);
 }

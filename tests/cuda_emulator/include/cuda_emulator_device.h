@@ -1,5 +1,5 @@
-// What device code calls of the emulator directly: its dynamic shared memory, and one function for each PTX wrapper of
-// kernels/cuda/ptx.cuh, with the same name and signature.
+// The functions of the emulator that device code calls directly: its dynamic shared memory, and one function for each
+// PTX wrapper of kernels/cuda/ptx.cuh, with the same name and signature.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,12 @@ namespace cuda_emulator {
 
 using Where = std::source_location;
 
-/// Returns the block's dynamic shared memory: of exactly the launch's size, aligned to 1024 bytes, poisoned (all bits
-/// set: NaN as float and bfloat16) before each block.
+/// Returns the block's dynamic shared memory: exactly the launch's size, aligned to 1024 bytes, poisoned (all bits set:
+/// NaN as float and bfloat16) before each block.
 void* dynamic_shared_memory();
 
-/// Returns the address in the 32-bit window of shared memory, and back. The low 10 bits are those of the pointer.
+/// Returns the address in the 32-bit window of shared memory, and the inverse. The low 10 bits are those of the
+/// pointer.
 std::uint32_t shared_address(const void* shared);
 void* shared_pointer(std::uint32_t address);
 
@@ -38,18 +39,19 @@ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row, Where where = Whe
 void mma_m16n8k16_bf16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                        Where where = Where::current());
 
-/// ld.acquire.gpu and red.release.gpu.add of a counter by which threads or blocks wait for each other. A thread that
-/// loads in a loop goes on when none else of its block can; a block that waits for one that runs later is a deadlock.
+/// ld.acquire.gpu and red.release.gpu.add of a counter with which threads or blocks wait for each other. A thread that
+/// loads in a loop continues when no other thread of its block can; a block that waits for one that runs later is a
+/// deadlock.
 int load_acquire(const int* p, Where where = Where::current());
 void add_release(int* p, int n);
 
-/// A clock that stands still while any thread of the block can go on, and else jumps by stall_cycles: so what waits by
-/// this clock for what may still come never waits too long.
+/// A clock that stops while any thread of the block can continue, and otherwise advances by stall_cycles: so waits that
+/// use this clock do not time out while the awaited event can still occur.
 inline constexpr long long stall_cycles = 1LL << 32;
 long long clock_cycles();
-/// In a loop that waits: goes on when none else of the block can.
+/// For loops that wait: continues when no other thread of the block can.
 void let_others_run(Where where = Where::current());
-/// __trap as the hardware answers it: the device is lost, and this and every later call that concerns it returns
+/// __trap with the response of hardware: the device is lost, and this and every later call that concerns it returns
 /// cudaErrorLaunchFailure.
 [[noreturn]] void stop_kernel();
 

@@ -1,5 +1,5 @@
-// Stands in for CUDA's cuda_runtime.h: the host API, what device code has built in, and the launch of a kernel. Here a
-// kernel is an ordinary function, run on the CPU once for each thread of the grid.
+// Replaces CUDA's cuda_runtime.h: the host API, the builtins of device code, and kernel launches. Here, a kernel is an
+// ordinary function that the CPU runs once for each thread of the grid.
 #pragma once
 
 #include <functional>

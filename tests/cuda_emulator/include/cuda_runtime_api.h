@@ -1,7 +1,7 @@
-// The subset of the CUDA runtime's host API that ringtrain uses, with CUDA's names, values and meaning. Streams are
+// The subset of the CUDA runtime's host API that ringtrain uses, with CUDA's names, values, and meaning. Streams are
 // queues of deferred work: a call only queues, and the work runs when something needs its result (streams.h has the
-// rules). A misuse of the device (a deadlock, a barrier with lanes missing) is thrown as cuda_emulator::Error by the
-// call that made the work run.
+// rules). A misuse of the device (a deadlock, a barrier with missing lanes) is thrown as cuda_emulator::Error by the
+// call that ran the work.
 #pragma once
 
 #include <cstddef>

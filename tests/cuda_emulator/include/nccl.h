@@ -1,4 +1,4 @@
-// The part of NCCL's interface that ringtrain calls, with NCCL's names and values. libnccl.so.2 of the emulator
+// The part of NCCL's interface that ringtrain calls, with NCCL's names and values. The emulator's libnccl.so.2
 // (nccl_library/) has the functions.
 #pragma once
 

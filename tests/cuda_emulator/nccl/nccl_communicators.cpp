@@ -1,4 +1,4 @@
-// How the emulated NCCL's communicators come and go, and what tests say to it.
+// The life cycle of the emulated NCCL's communicators, and the interface for tests.
 #include "nccl/nccl_communicators.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr char magic[] = "emulated";
 
-/// A unique id's number, by which other processes know it, too; 0: it is none.
+/// Returns a unique id's number, which other processes also know; 0: the id is invalid.
 std::uint64_t number_of(const ncclUniqueId& id) {
   std::uint64_t number = 0;
   if (std::memcmp(id.internal, magic, sizeof(magic)) == 0) {
@@ -50,7 +50,7 @@ bool sharing_is_allowed() {
   return state().version >= NCCL_VERSION(2, 30, 0) && asked != nullptr && std::string(asked) == "1";
 }
 
-/// Returns two of the ranks, all of whom have joined, that share a device of one host, or (-1, -1).
+/// Returns two of the ranks, all of which have joined, that share a device of one host, or (-1, -1).
 std::pair<int, int> sharing(const ncclComm& communicator) {
   if (sharing_is_allowed()) return {-1, -1};
   std::map<int, Place> places;  // by rank
@@ -64,7 +64,7 @@ std::pair<int, int> sharing(const ncclComm& communicator) {
   return {-1, -1};
 }
 
-/// Returns whether all ranks have joined. Those that are not of this process are looked for.
+/// Returns whether all ranks have joined. Searches for those of other processes.
 bool all_are_there(ncclComm& communicator) {
   const RankSet& rank_set = *communicator.rank_set;
   const auto missing = [&] {
@@ -87,7 +87,7 @@ bool go_on_joining(ncclComm& communicator) {
   return --communicator.polls <= 0;
 }
 
-/// Makes the communicator a rank of this rank set. Returns whether it can be.
+/// Makes the communicator a rank of this rank set. Returns whether this is possible.
 bool enter(ncclComm& communicator, std::uint64_t number, int ranks, int rank) {
   RankSet& rank_set = rank_set_of(number);
   if ((rank_set.size != 0 && rank_set.size != ranks) || rank_set.members.contains(rank)) return false;
@@ -98,7 +98,7 @@ bool enter(ncclComm& communicator, std::uint64_t number, int ranks, int rank) {
   return true;
 }
 
-/// Returns the number of the rank set that is a part of this one, the same in all processes.
+/// Returns the number of the rank set that is a part of this one, which is the same in all processes.
 std::uint64_t part_of(const RankSet& rank_set, std::size_t split, int colour) {
   std::uint64_t number = rank_set.unique_id;
   for (const std::uint64_t one : {std::uint64_t{split}, static_cast<std::uint64_t>(colour)}) {
@@ -108,7 +108,7 @@ std::uint64_t part_of(const RankSet& rank_set, std::size_t split, int colour) {
   return number | 1;
 }
 
-/// Returns what all ranks called their split of this number with, by rank; empty: some have not yet.
+/// Returns the arguments of all ranks for their split with this number, by rank; empty: some have not called it yet.
 std::map<int, SplitCall> calls_of(const ncclComm& communicator, std::size_t split) {
   std::map<int, SplitCall> calls;
   if (communicator.remote) calls = communicator.remote->splits(split);
@@ -118,7 +118,7 @@ std::map<int, SplitCall> calls_of(const ncclComm& communicator, std::size_t spli
   return std::ssize(calls) == communicator.rank_set->size ? calls : std::map<int, SplitCall>{};
 }
 
-/// Once all ranks have called it, this one joins those of its colour.
+/// Once all ranks have called it, this one joins those with its color.
 bool go_on_splitting(ncclComm& communicator) {
   ncclComm& part = *communicator.part;
   const std::size_t split = communicator.splits.size() - 1;
@@ -145,7 +145,7 @@ bool go_on_splitting(ncclComm& communicator) {
   return true;
 }
 
-/// What is on streams is to end first, and all ranks are to leave.
+/// The work on streams must end first, and all ranks must leave.
 bool go_on_leaving(Runtime& runtime, ncclComm& communicator, Streams::Lock& lock) {
   bool idle = true;
   for (const auto& one : communicator.groups) {
@@ -158,7 +158,7 @@ bool go_on_leaving(Runtime& runtime, ncclComm& communicator, Streams::Lock& lock
   return idle && leaving == communicator.rank_set->size && --communicator.polls <= 0;
 }
 
-/// Takes the communicator out of its rank set; its handle is no longer good for anything.
+/// Removes the communicator from its rank set; its handle is no longer valid.
 void retire(ncclComm& communicator) {
   if (communicator.rank_set) communicator.rank_set->members.erase(communicator.rank);
   communicator.phase = ncclComm::Phase::gone;
@@ -183,7 +183,7 @@ Place place_of(int device) {
 }
 
 State& state() {
-  static auto& instance = *new State;  // outlives whatever destructors call it
+  static auto& instance = *new State;  // outlives all destructors that call it
   return instance;
 }
 
@@ -255,7 +255,7 @@ ncclResult_t check_config(const char* function, const ncclConfig_t* config) {
   return ncclSuccess;
 }
 
-/// One that has not joined yet.
+/// Returns a communicator that has not joined yet.
 ncclComm& new_communicator() {
   auto made = std::make_unique<ncclComm>();
   made->device = current_device();
@@ -369,8 +369,8 @@ ncclResult_t destroy(ncclComm_t communicator) {
   });
 }
 
-/// What an aborted communicator frees waits for the GPU, which does not come to an end while a group of another one
-/// stands there. Notes a misuse after a second.
+/// When an aborted communicator frees memory, it waits for the GPU, which does not finish while a group of another
+/// communicator blocks it. Records a misuse after a second.
 void wait_for_gpu(Runtime& runtime, int device, Streams::Lock& lock) {
   const auto stands = [](const std::weak_ptr<Group>& weak) {
     const auto group = weak.lock();

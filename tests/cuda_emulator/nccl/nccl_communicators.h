@@ -1,12 +1,12 @@
-// The emulated NCCL's communicators. A rank set is what one unique id joins in this process: its communicators, one a
-// rank, the connections between them, and messages whose other side is not there yet. (What a communicator has of ranks
-// in other processes: nccl_remote_ranks.h.) Communicators do not block: joining, splitting, posting a group and leaving
-// begin with the call. They go on whenever somebody asks for the communicator's state, and never otherwise. The
+// The emulated NCCL's communicators. A rank set is what one unique id connects in this process: its communicators, one
+// per rank, the connections between them, and messages whose other side has not arrived yet. (nccl_remote_ranks.h has a
+// communicator's information about ranks in other processes.) Communicators do not block: joining, splitting, posting a
+// group, and leaving begin with the call. They only advance when somebody queries the communicator's state. The
 // runtime's lock guards all of it.
 //
-// A split gives its part when the whole communicator has finished it (NVIDIA/nccl 1472), even with an error, and not
-// before. The call itself does not say "in progress". Until then whole and part belong together: an abort of the whole
-// writes to the part, which must still be there.
+// A split returns its part when the whole communicator has finished it (NVIDIA/nccl 1472), even with an error, and not
+// before. The call itself does not return "in progress". Until then, whole and part depend on each other: an abort of
+// the whole writes to the part, which must still exist.
 #pragma once
 
 #include <deque>
@@ -23,12 +23,12 @@ namespace cuda_emulator::nccl {
 class Group;
 class RemoteRanks;
 
-/// What a rank calls ncclCommSplit with.
+/// The arguments of a rank's ncclCommSplit.
 struct SplitCall {
   int colour = 0, key = 0;
 };
 
-/// One side of a message, by its place in a group.
+/// One side of a message, by its position in a group.
 struct Half {
   std::weak_ptr<Group> group;
   std::size_t index = 0;
@@ -38,7 +38,7 @@ struct RankSet {
   std::uint64_t unique_id = 0;
   int size = 0;
   std::map<int, ncclComm*> members;  // by rank
-  int leaving = 0;                   // members that finalize, or have
+  int leaving = 0;                   // members that are finalizing, or have finalized
   struct Lane {
     bool sender_came = false, receiver_came = false;
     std::deque<Half> waiting;  // all sends or all receives
@@ -56,23 +56,23 @@ struct ncclComm {
   ncclResult_t error = ncclSuccess, error_to_come = ncclSuccess;
   int polls_to_error = 0;
   std::string last_error{};
-  int polls = 0;                                                  // left until what was begun may be done
-  std::shared_ptr<cuda_emulator::nccl::Group> posting{};          // what is being posted
+  int polls = 0;                                                  // remaining until the started operation may finish
+  std::shared_ptr<cuda_emulator::nccl::Group> posting{};          // the group that is being posted
   std::vector<std::weak_ptr<cuda_emulator::nccl::Group>> groups;  // on streams
   std::shared_ptr<cuda_emulator::nccl::RemoteRanks> remote{};     // null: all ranks are of this process, so far
-  std::vector<cuda_emulator::nccl::SplitCall> splits{};           // all of them, the last one under way
-  ncclComm* part = nullptr;                                       // of the split under way; or one that failed
-  ncclComm** part_for = nullptr;                                  // where its caller wants it
+  std::vector<cuda_emulator::nccl::SplitCall> splits{};           // all of them; the last one is in progress
+  ncclComm* part = nullptr;                                       // of the split in progress; or one that failed
+  ncclComm** part_for = nullptr;                                  // where its caller expects it
 };
 
 namespace cuda_emulator::nccl {
 
-/// What the process has of NCCL, and what tests have set.
+/// The process's state of NCCL, and the settings of tests.
 struct State {
   int version = NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH);
   int polls = 3;
   std::map<std::uint64_t, std::shared_ptr<RankSet>> rank_sets;
-  std::vector<std::unique_ptr<ncclComm>> communicators;  // also those that are gone: addresses do not come back
+  std::vector<std::unique_ptr<ncclComm>> communicators;  // also removed ones: addresses are not reused
   std::vector<std::string> misuses;
   std::string last_error;
   struct Failure {
@@ -90,12 +90,12 @@ struct State {
 };
 State& state();
 
-/// Notes what was done against the rules. Returns what NCCL might answer.
+/// Records a violation of the rules. Returns NCCL's possible result.
 ncclResult_t misuse(const std::string& what);
-/// The communicator can do nothing more, for this reason.
+/// The communicator stops, for this reason.
 ncclResult_t break_communicator(ncclComm& communicator, ncclResult_t error, const std::string& why);
 
-// The functions of NCCL, but for what takes no communicator and no lock.
+// The functions of NCCL, except those without a communicator and a lock.
 ncclResult_t get_version(int* version);
 ncclResult_t get_unique_id(ncclUniqueId* id);
 ncclResult_t join(ncclComm_t* communicator, int ranks, const ncclUniqueId& id, int rank, const ncclConfig_t* config);
@@ -109,12 +109,12 @@ const char* last_error();
 /// Frees everything, with the runtime's lock held.
 void forget_all();
 
-/// Returns what this call of the function is to fail with.
+/// Returns the error with which this call of the function must fail.
 ncclResult_t injected(const char* function);
-/// Returns whether the handle is that of a communicator that can be used; notes a misuse if not.
+/// Returns whether the handle is that of a usable communicator; records a misuse if not.
 bool usable(const char* function, ncclComm_t communicator);
 
-/// A call of NCCL on a communicator: no two threads may be in one at a time.
+/// A call of NCCL on a communicator: only one thread may be in one at a time.
 class OnlyThread {
  public:
   OnlyThread(const char* function, ncclComm_t communicator);
@@ -126,7 +126,7 @@ class OnlyThread {
   const ncclComm_t communicator_;
 };
 
-/// Calls body(runtime, communicator, lock) as the function of this name, on a communicator that can be used.
+/// Calls body(runtime, communicator, lock) as the function with this name, on a usable communicator.
 template <class Body>
 ncclResult_t call(const char* function, ncclComm_t communicator, Body body) {
   const OnlyThread only(function, communicator);

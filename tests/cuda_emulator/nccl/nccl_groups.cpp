@@ -1,4 +1,4 @@
-// How groups of the emulated NCCL are posted, and how their messages move.
+// Posts groups of the emulated NCCL, and moves their messages.
 #include "nccl/nccl_groups.h"
 
 #include <fmt/format.h>
@@ -38,12 +38,12 @@ std::pair<int, int> lane_of(const ncclComm& communicator, const Group::Message& 
   return message.sends ? std::pair(communicator.rank, message.peer) : std::pair(message.peer, communicator.rank);
 }
 
-/// Returns the other ranks' part of the communicator if the message's peer is in another process, else null.
+/// Returns the communicator's remote ranks if the message's peer is in another process, otherwise null.
 RemoteRanks* remote_of(const ncclComm& communicator, const Group::Message& message) {
   return communicator.remote && communicator.remote->has(message.peer) ? communicator.remote.get() : nullptr;
 }
 
-/// Posts what the thread's group holds. The communicator is in progress from now on.
+/// Posts the thread's group. The communicator is in progress from now on.
 ncclResult_t begin_posting(std::shared_ptr<Group> group) {
   ncclComm& communicator = group->communicator;
   for (const Group::Message& message : group->messages) {
@@ -57,7 +57,7 @@ ncclResult_t begin_posting(std::shared_ptr<Group> group) {
   return ncclInProgress;
 }
 
-/// Two sides of a message have met: they must agree.
+/// The two sides of a message have met and must agree.
 void pair_up(const std::shared_ptr<Group>& group, std::size_t index, const Half& other) {
   const auto theirs = other.group.lock();
   Group::Message &mine = group->messages[index], &yours = theirs->messages[other.index];
@@ -72,7 +72,7 @@ void pair_up(const std::shared_ptr<Group>& group, std::size_t index, const Half&
   break_communicator(theirs->communicator, ncclInternalError, why);
 }
 
-/// Faults that tests want of the groups of this device.
+/// Injects the faults that tests request for the groups of this device.
 void inject_fault(Group& group) {
   auto& faults = state().faults;
   for (auto fault = faults.begin(); fault != faults.end();) {
@@ -82,12 +82,12 @@ void inject_fault(Group& group) {
     }
     group.hangs = true;
     group.communicator.error_to_come = fault->error;
-    group.communicator.polls_to_error = 2;  // who posts may look once more: another one is to find it
+    group.communicator.polls_to_error = 2;  // the posting rank may poll once more: another rank must find the error
     fault = faults.erase(fault);
   }
 }
 
-/// The fault that the environment wants of a rank that is a process (CUDA_EMULATOR_NCCL_FAULT).
+/// Injects the fault that the environment requests for a rank that is a process (CUDA_EMULATOR_NCCL_FAULT).
 void inject_fault_of_environment(Group& group) {
   static const char* const wanted = std::getenv("CUDA_EMULATOR_NCCL_FAULT");
   static int groups = 0;
@@ -172,7 +172,7 @@ bool Group::done() const {
 Meeting::Progress Group::advance() {
   if (aborted) {
     open_device_memory();
-    for (const Message& one : messages) {  // an aborted kernel leaves what it has written by then
+    for (const Message& one : messages) {  // an aborted kernel leaves what it has written so far
       if (!one.sends && !one.done) std::memset(one.data, 0xff, one.bytes);
     }
     return Progress::all;

@@ -1,5 +1,5 @@
-// The thread that takes what other processes send. It lives from the first communicator that looked for them to the end
-// of the process; while it has nothing to do, it sleeps.
+// The thread that receives what other processes send. It lives from the first communicator that searched for them to
+// the end of the process; while it is idle, it sleeps.
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@ namespace cuda_emulator::nccl {
 
 namespace {
 
-constexpr int poll_milliseconds = 1;  // where another process waits for what cannot run yet
+constexpr int poll_milliseconds = 1;  // if another process waits for something that cannot run yet
 
 [[noreturn]] void carry(int woken) {
   while (true) {
@@ -23,12 +23,12 @@ constexpr int poll_milliseconds = 1;  // where another process waits for what ca
     {
       Runtime& runtime = cuda_emulator::runtime();
       CallGuard guard(runtime);
-      std::vector<std::shared_ptr<RemoteRanks>> all;  // work that runs may end communicators
+      std::vector<std::shared_ptr<RemoteRanks>> all;  // running work may end communicators
       for (const auto& communicator : state().communicators) {
         if (communicator->remote) all.push_back(communicator->remote);
       }
       for (const auto& remote : all) remote->receive();
-      runtime.streams.wake();  // meetings have perhaps got further
+      runtime.streams.wake();  // meetings may have advanced
       for (const auto& remote : all) stuck = remote->serve(runtime, guard.lock) || stuck;
       for (const auto& remote : all) {
         for (const int socket : remote->sockets()) entries.push_back({socket, POLLIN, 0});

@@ -47,7 +47,7 @@ RemoteRanks::~RemoteRanks() {
   wake_receiver();
 }
 
-// --- Joining. The higher rank of a pair connects; both say who they are.
+// --- Joining. The higher rank of a pair connects; both identify themselves.
 
 void RemoteRanks::greet(Connection& connection) const {
   Frame hello;
@@ -130,7 +130,7 @@ void RemoteRanks::begin(const Group::Message& message) {
 bool RemoteRanks::move(Group::Message& message) {
   Lane& lane = lane_of(message);
   const auto theirs = lane.theirs.find(message.number);
-  const bool agreed = theirs != lane.theirs.end() && theirs->second.bytes == message.bytes;  // else it is broken
+  const bool agreed = theirs != lane.theirs.end() && theirs->second.bytes == message.bytes;  // otherwise it is broken
   const bool here = agreed && (message.sends ? theirs->second.begun : theirs->second.come);
   if (here) {
     if (message.sends) {
@@ -140,7 +140,7 @@ bool RemoteRanks::move(Group::Message& message) {
     }
     lane.theirs.erase(theirs);
     message.done = true;
-    wake_receiver();  // if the socket has not taken all of it
+    wake_receiver();  // if the socket has not accepted all of it
     return true;
   }
   if (!std::exchange(message.needs, true)) {
@@ -176,7 +176,7 @@ int RemoteRanks::leaving() const {
       std::count_if(ranks_.begin(), ranks_.end(), [](const auto& entry) { return entry.second.leaving; }));
 }
 
-// --- What comes.
+// --- Receiving.
 
 std::vector<int> RemoteRanks::sockets() const {
   std::vector<int> all{listener_};
@@ -269,7 +269,7 @@ bool RemoteRanks::serve(Runtime& runtime, Streams::Lock& lock) {
       return one.number > 0 && one.number <= lane_of(one).needed && !(one.sends ? one.done : group.begun);
     });
   };
-  const auto groups = communicator_.groups;  // more may come as work runs
+  const auto groups = communicator_.groups;  // running work may add more
   for (const auto& weak : groups) {
     const auto group = weak.lock();
     while (group && !group->aborted && waited_for(*group)) {

@@ -1,11 +1,12 @@
-// The ranks of a communicator of the emulated NCCL that are other processes: the same rules as between threads, kept by
-// frames (nccl_sockets.h). A message moves once the groups of both its sides run. A rank that waits says so to the
-// other side, whose process then runs the stream of its group as far as that takes, and no sooner: work of streams is
-// as late here as among threads. One thread of the process, the receiver, takes what comes.
+// The ranks of a communicator of the emulated NCCL that are other processes: the same rules as between threads,
+// implemented with frames (nccl_sockets.h). A message moves once the groups of both its sides run. A waiting rank
+// notifies the other side, whose process then runs the stream of its group only as far as needed: stream work is as
+// late here as among threads. One thread of the process, the receiver, receives everything.
 //
 // A process that ends, or aborts its communicator, closes its sockets. As over a network, the others' communicators
-// have ncclRemoteError then; within one machine the real NCCL notices nothing (NVIDIA/nccl 279): so it is here, too,
-// with CUDA_EMULATOR_NCCL_DEATHS=unseen. Before all have joined it is always seen: NCCL's ranks meet over sockets.
+// then have ncclRemoteError. Within one machine the real NCCL does not notice (NVIDIA/nccl 279), and neither does this
+// one with CUDA_EMULATOR_NCCL_DEATHS=unseen. Before all have joined, it is always noticed, because NCCL's ranks meet
+// over sockets.
 #pragma once
 
 #include <list>
@@ -23,13 +24,13 @@ namespace cuda_emulator::nccl {
 
 class RemoteRanks {
  public:
-  /// of: the communicator that this belongs to.
+  /// of: the communicator of this object.
   RemoteRanks(ncclComm& of, std::uint64_t unique_id);
   ~RemoteRanks();
   RemoteRanks(const RemoteRanks&) = delete;
   RemoteRanks& operator=(const RemoteRanks&) = delete;
 
-  /// Looks for the ranks that are not of this process.
+  /// Searches for the ranks of other processes.
   void seek();
   int joined() const { return static_cast<int>(ranks_.size()); }
   /// Returns where they are, by rank.
@@ -37,37 +38,37 @@ class RemoteRanks {
   /// Returns whether this rank is one of them.
   bool has(int rank) const { return ranks_.contains(rank); }
 
-  /// This rank takes its side in connecting to the message's peer.
+  /// This rank begins its side of connecting to the message's peer.
   void come(const Group::Message& message);
-  /// Returns whether both sides have.
+  /// Returns whether both sides have done so.
   bool connected(const Group::Message& message) const;
-  /// The message's side of this rank is on a stream: gives it its number.
+  /// This rank's side of the message is on a stream: assigns its number.
   void post(Group::Message& message);
   /// The group of the message has begun.
   void begin(const Group::Message& message);
-  /// Moves the message if the other side runs, too; else lets that know that it is needed. Returns whether it moved.
+  /// Moves the message if the other side also runs; otherwise notifies it that it is needed. Returns whether it moved.
   bool move(Group::Message& message);
   /// This rank has called ncclCommSplit.
   void send_split(const SplitCall& call);
-  /// Returns what those that have called their split of this number (from 0 on) did so with, by rank.
+  /// Returns the arguments of those that have called their split with this number (from 0), by rank.
   std::map<int, SplitCall> splits(std::size_t number) const;
   /// This rank has called ncclCommFinalize.
   void leave();
   /// Returns how many of them have.
   int leaving() const;
 
-  // The receiver's.
+  // For the receiver.
 
   std::vector<int> sockets() const;
   /// Returns the sockets that have something left to write.
   std::vector<int> kept() const;
-  /// Takes what has come.
+  /// Receives what has arrived.
   void receive();
-  /// Runs what the other processes wait for. Returns whether some of it was posted, but could not run yet.
+  /// Runs the work for which other processes wait. Returns whether some of it was posted but could not run yet.
   bool serve(Runtime& runtime, Streams::Lock& lock);
 
  private:
-  /// What is known of one direction of messages.
+  /// The state of one direction of messages.
   struct Lane {
     struct Theirs {
       std::uint64_t bytes = 0;
@@ -76,8 +77,8 @@ class RemoteRanks {
       std::string data;
     };
     bool we_came = false, they_came = false;
-    std::uint64_t posted = 0;                // messages of ours, which are numbered from 1
-    std::uint64_t needed = 0;                // of ours, the last that they wait for
+    std::uint64_t posted = 0;                // our messages, which are numbered from 1
+    std::uint64_t needed = 0;                // the last one of ours for which they wait
     std::map<std::uint64_t, Theirs> theirs;  // by number
   };
   struct Rank {
@@ -102,10 +103,10 @@ class RemoteRanks {
   int listener_ = -1;
   std::set<int> sought_;             // connected to
   std::map<int, Rank> ranks_;        // joined
-  std::list<Connection> strangers_;  // connected, but have not said who they are
+  std::list<Connection> strangers_;  // connected, but not identified yet
 };
 
-/// Lets the receiver look at the sockets anew; starts it if need be.
+/// Makes the receiver check the sockets again; starts it if necessary.
 void wake_receiver();
 
 }  // namespace cuda_emulator::nccl

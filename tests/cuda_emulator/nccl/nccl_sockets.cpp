@@ -31,7 +31,7 @@ Address address_of(std::uint64_t unique_id, int rank) {
   return address;
 }
 
-/// Returns a socket for which use(socket, address) gives 0, or -1.
+/// Returns a socket for which use(socket, address) returns 0, or -1.
 template <class Use>
 int socket_for(std::uint64_t unique_id, int rank, const Use& use) {
   const int made = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -79,7 +79,7 @@ void Connection::flush() {
   while (written < kept_.size()) {
     const ssize_t n = ::send(socket_, kept_.data() + written, kept_.size() - written, MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno != EAGAIN) written = kept_.size();  // nobody is there to read it, as receive() finds, too
+    if (n < 0 && errno != EAGAIN) written = kept_.size();  // there is no reader, as receive() will also find
     if (n <= 0) break;
     written += static_cast<std::size_t>(n);
   }

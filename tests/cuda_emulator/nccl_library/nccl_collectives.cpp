@@ -58,7 +58,7 @@ bool can_add(ncclDataType_t type) {
   return type == ncclFloat32 || type == ncclFloat64 || type == ncclBfloat16;
 }
 
-/// What a call is made of, with bytes for elements.
+/// The arguments of a call, with bytes instead of elements.
 struct Call {
   const char* function;
   Kind kind;
@@ -73,14 +73,14 @@ struct Call {
   }
 };
 
-/// The parts of a sum are gathered in memory of the host.
+/// The parts of a sum are gathered in host memory.
 struct Parts {
   explicit Parts(const Call& call) : by_rank(static_cast<std::size_t>(call.ranks), Bytes(call.bytes)) {}
   Bytes& of(int rank) { return by_rank[static_cast<std::size_t>(rank)]; }
   std::vector<Bytes> by_rank;
 };
 
-/// This rank's part of a sum that it gets: receives all others' and adds them.
+/// This rank's part of a sum: receives the parts of all other ranks and adds them.
 void gather_sum(const Call& call, const void* own, std::vector<Group::Message>& messages,
                 std::vector<Group::Closing>& closings) {
   const auto parts = std::make_shared<Parts>(call);
@@ -100,12 +100,12 @@ void gather_sum(const Call& call, const void* own, std::vector<Group::Message>& 
   closings.push_back({begin, end});
 }
 
-/// Returns what is wrong with the call's memory: from has so many parts, to so many.
+/// Returns what is wrong with the call's memory: from has so many parts, and to so many.
 std::string fault_of(Runtime& runtime, const ncclComm& communicator, const Call& call, std::size_t parts_from,
                      std::size_t parts_to) {
   std::string fault = fault_of_memory(runtime, communicator, call.from, parts_from * call.bytes);
   if (fault.empty()) fault = fault_of_memory(runtime, communicator, call.to, parts_to * call.bytes);
-  // In place is where a rank's part has the same address in both; else they must lie apart.
+  // In place means that a rank's part has the same address in both; otherwise they must not overlap.
   const std::size_t own = static_cast<std::size_t>(call.rank) * call.bytes;
   const void* const part_from = at(call.from, parts_from > 1 ? own : 0);
   const void* const part_to = at(call.to, parts_to > 1 ? own : 0);
@@ -115,7 +115,7 @@ std::string fault_of(Runtime& runtime, const ncclComm& communicator, const Call&
   return fault;
 }
 
-/// Posts what make(call, messages, closings) makes of the call.
+/// Posts the messages and closings that make(call, messages, closings) creates.
 template <class Make>
 ncclResult_t post_collective(const char* function, Kind kind, const void* from, void* to, std::size_t count,
                              ncclDataType_t type, int root, ncclComm_t communicator, cudaStream_t stream, Make make) {

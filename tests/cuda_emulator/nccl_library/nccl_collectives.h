@@ -1,8 +1,8 @@
-// Collectives of the emulated NCCL: reduce-scatter, reduce, all-gather and broadcast, made of a group's messages. Their
-// rules are those of messages: a group stands until those of all ranks run, and what the ranks call must agree. Sums
-// begin with the rank behind the one that gets them and go round to itself, rounded each time, as NCCL's ring adds, so
-// with more than two ranks they seldom have the bits of rank order. Of a buffer in which a rank's part is summed in
-// place the other parts are lost.
+// Collectives of the emulated NCCL: reduce-scatter, reduce, all-gather, and broadcast, composed of a group's messages.
+// Their rules are those of messages: a group blocks until those of all ranks run, and the ranks' calls must agree. Sums
+// begin with the rank after the one that gets them and go around to itself, rounded each time, as in NCCL's ring, so
+// with more than two ranks they seldom have the bits of rank order. If a rank's part is summed in place in a buffer,
+// the buffer's other parts are lost.
 #pragma once
 
 #include "nccl/nccl_groups.h"

@@ -1,5 +1,5 @@
-// libnccl.so.2 of the emulator: passes NCCL's functions on to the emulator in the program that loads it. So programs
-// look for NCCL, and find it, as they do where there is one.
+// libnccl.so.2 of the emulator: forwards NCCL's functions to the emulator in the program that loads it. So programs
+// search for NCCL, and find it, as on a machine that has it.
 #include "nccl.h"
 
 #include <map>

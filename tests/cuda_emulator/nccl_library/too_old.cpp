@@ -1,4 +1,4 @@
-// A libnccl.so.2 that lacks nearly everything: for tests of what is said then.
+// A libnccl.so.2 without nearly all functions, to test the error message.
 #include "nccl.h"
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId*) {

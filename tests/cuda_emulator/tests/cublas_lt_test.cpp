@@ -64,7 +64,7 @@ class CublasLt : public EmulatorTest {
     layouts_.push_back(made);
     return made;
   }
-  /// Asks for an algorithm.
+  /// Requests an algorithm.
   cublasStatus_t find(cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t d,
                       cublasLtMatmulHeuristicResult_t& found) {
     int count = 0;
@@ -125,7 +125,7 @@ TEST_F(CublasLt, IsTheProductOfColumnMajorMatrices) {
         ASSERT_EQ(cublasLtMatmul(handle_, description_, &alpha, da.data(), la, db.data(), lb, &beta, dd.data(), ld,
                                  dd.data(), ld, &found.algo, nullptr, 0, stream),
                   CUBLAS_STATUS_SUCCESS);
-        EXPECT_EQ(decode(dd.values(), out), dv);  // it is queued, no more
+        EXPECT_EQ(decode(dd.values(), out), dv);  // it is only queued
         ASSERT_OK(cudaStreamSynchronize(stream));
         EXPECT_EQ(decode(dd.values(), out), expected);
       }
@@ -155,7 +155,7 @@ TEST_F(CublasLt, AnEpilogueAddsABias) {
   for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(biased[i], plain[i] + static_cast<float>(10 * (i % m + 1)));
 }
 
-// As an H100 was seen to do: 257.5 - 256 is 1.5, but in bfloat16 257.5 is 258.
+// As observed on an H100: 257.5 - 256 is 1.5, but in bfloat16 257.5 is 258.
 TEST_F(CublasLt, RoundsTwiceWhereItAddsInPlaceAndKnowsThatBetaIs1) {
   const Matrix row{CUDA_R_16BF, 1, 2, 1}, column{CUDA_R_16BF, 2, 1, 2}, one{CUDA_R_16BF, 1, 1, 1};
   const DeviceArray<char> a(encode({256, 1.5F}, CUDA_R_16BF)), b(encode({1, 1}, CUDA_R_16BF));
@@ -216,7 +216,7 @@ TEST_F(CublasLt, PointersHaveTheAlignmentThatWasPromised) {
                 CUBLAS_STATUS_SUCCESS);
     });
   };
-  EXPECT_EQ(refusal(0, 64, 128, 0, 64), "");  // by default 256 bytes
+  EXPECT_EQ(refusal(0, 64, 128, 0, 64), "");  // 256 bytes by default
   EXPECT_TRUE(contains(refusal(1, 64, 128, 0, 0), "A at"));
   EXPECT_TRUE(contains(refusal(0, 65, 128, 0, 0), "B at"));
   EXPECT_TRUE(contains(refusal(0, 64, 132, 0, 0), "C at"));

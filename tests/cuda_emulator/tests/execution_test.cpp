@@ -75,13 +75,13 @@ TEST_F(Execution, ABarrierHoldsInEveryOrderAndAMissingOneShows) {
     cuda_emulator::set_thread_order(order, 5);
     ASSERT_OK(run(tree_sum<true>, 1, 256, 0, in.data(), out.data()));
     EXPECT_EQ(out.values()[0], 256 * 257 / 2);
-    if (order == ThreadOrder::backward) continue;  // where thread 0 runs last, the sum happens to be right
+    if (order == ThreadOrder::backward) continue;  // if thread 0 runs last, the sum happens to be right
     ASSERT_OK(run(tree_sum<false>, 1, 256, 0, in.data(), out.data()));
     EXPECT_NE(out.values()[0], 256 * 257 / 2);
   }
 }
 
-// Every thread reads its neighbour's value and then overwrites its own; the barrier between is missing.
+// Every thread reads its neighbor's value and then overwrites its own; the barrier in between is missing.
 __global__ void rotate_in_place(int* x, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     const int next = x[(threadIdx.x + 1) % blockDim.x];
@@ -133,7 +133,7 @@ TEST_F(Execution, ADeadlockSaysWhoWaitsForWhat) {
       << message;
   EXPECT_TRUE(contains(message, "1 threads (first 64, last 64) wait at __syncthreads")) << message;
   EXPECT_TRUE(contains(message, "barrier 1: 32 of 64 threads have come")) << message;
-  // The device can be used again, and what failed has left no trace.
+  // The device can be used again, and the failure has left no trace.
   ASSERT_OK(run(early_exit, 1, 96, 0, reached.data()));
   EXPECT_EQ(reached.values()[0], 40);
 }

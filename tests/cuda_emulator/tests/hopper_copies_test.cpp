@@ -1,4 +1,4 @@
-// mbarriers and TMA: phases, boxes, swizzles against their formula, and what happens without a wait.
+// mbarriers and TMA: phases, boxes, swizzles compared with their formula, and what happens without a wait.
 #include <cuda.h>
 
 #include <cmath>
@@ -16,7 +16,7 @@ class MbarrierTest : public EmulatorTest {};
 
 // --- mbarriers -----------------------------------------------------------------------------------------------------
 
-// Warp 0 hands two slots in turn to warp 1, `rounds` times: full[s] ends by one arrival, empty[s] by 32.
+// Warp 0 passes two slots in turn to warp 1, `rounds` times: full[s] ends with one arrival, empty[s] with 32.
 __global__ void hand_over(int* to, int rounds) {
   __shared__ std::uint64_t full[2], empty[2];
   __shared__ int slot[2];
@@ -151,7 +151,7 @@ struct Corner {
   int c[4];
 };
 
-// Loads a box and gives its bytes as they lie in shared memory.
+// Loads a box and returns its bytes in their order in shared memory.
 __global__ void load_tile(const __grid_constant__ CUtensorMap map, Corner corner, int words, float* to, Load how) {
   __shared__ std::uint64_t barrier;
   auto* shared = static_cast<float*>(cuda_emulator::dynamic_shared_memory());
@@ -185,7 +185,7 @@ std::vector<float> counted(std::size_t n) {
   return x;
 }
 
-// By the documented pattern: chunks of 16 bytes of a row of 128 change places by the row.
+// The documented pattern: the row permutes chunks of 16 bytes of a row of 128.
 TEST_F(TmaTest, LoadsSwizzleByTheFormula) {
   const DeviceArray<float> x(counted(320));
   MapOf map(x, CU_TENSOR_MAP_SWIZZLE_128B);
@@ -356,7 +356,7 @@ TEST_F(TmaTest, ReductionsReadAndWriteAsLateAsTheyMay) {
   EXPECT_EQ(stored(Store::seen_before_completion), (std::pair{2.0f, 2.0f}));
 }
 
-// Two reductions in groups of their own: when all but the newest group have read, the newest has not.
+// Two reductions in separate groups: when all but the newest group have read, the newest has not.
 __global__ void add_two_boxes(const __grid_constant__ CUtensorMap map) {
   auto* shared = static_cast<float*>(cuda_emulator::dynamic_shared_memory());
   for (unsigned i = threadIdx.x; i < 64; i += 32) shared[i] = static_cast<float>(i);
@@ -385,7 +385,7 @@ TEST_F(TmaTest, GroupsOfReductionsAreReadInTheirOrder) {
 
 // --- Products and copies -------------------------------------------------------------------------------------------
 
-// A load to where a product reads a, before or after it was waited for.
+// A load into memory from which a product reads a, before or after it was waited for.
 __global__ void load_over_operand(const __grid_constant__ CUtensorMap map, bool waited) {
   __shared__ std::uint64_t barrier;
   auto* shared = static_cast<char*>(cuda_emulator::dynamic_shared_memory());

@@ -1,5 +1,6 @@
-// The emulated NCCL keeps NCCL's rules, and its users to them: messages meet within groups that run at one time, in
-// order; what stands alone waits; communicators do not block, and are not to be used meanwhile.
+// The emulated NCCL follows NCCL's rules, and checks that its users do: messages meet within groups that run at the
+// same time, in order; a message without its counterpart waits; communicators do not block, and must not be used
+// meanwhile.
 #include <cuda_emulator_nccl.h>
 #include <nccl.h>
 
@@ -14,7 +15,7 @@ namespace {
 
 using cuda_emulator::nccl_misuses;
 
-/// Asks until what was begun is done.
+/// Polls until the started operation is done.
 ncclResult_t settled(ncclComm_t communicator) {
   ncclResult_t state = ncclInProgress;
   for (int polls = 0; polls < 1000 && state == ncclInProgress; ++polls) {
@@ -23,7 +24,7 @@ ncclResult_t settled(ncclComm_t communicator) {
   return state;
 }
 
-/// Returns whether the last misuse has this part.
+/// Returns whether the last misuse contains this text.
 bool noted(const std::string& part) {
   const auto all = nccl_misuses();
   return !all.empty() && contains(all.back(), part);
@@ -59,7 +60,7 @@ class NcclTest : public EmulatorTest {
     }
     for (const Rank& rank : ranks) ASSERT_EQ(settled(rank.communicator), ncclSuccess);
   }
-  /// Returns a config that the emulator has nothing to say against.
+  /// Returns a config that the emulator accepts.
   static ncclConfig_t right_config() {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
@@ -78,7 +79,7 @@ class NcclTest : public EmulatorTest {
     EXPECT_OK(cudaMemcpy(&value, ranks_[r].received + place, 4, cudaMemcpyDeviceToHost));
     return value;
   }
-  /// Returns whether the stream has nothing left to do, after enough polls for what can run to have run.
+  /// Returns whether the stream has nothing left to do, after enough polls to run what can run.
   bool ends(int r) {
     cudaEvent_t end = nullptr;
     EXPECT_OK(cudaSetDevice(r));
@@ -115,7 +116,7 @@ TEST_F(NcclTest, MessagesOfGroupsMeet) {
 
 TEST_F(NcclTest, WithoutGroupsTwoSendsWaitForEver) {
   for (int r = 0; r < 2; ++r) ASSERT_EQ(send(r), ncclInProgress);
-  // Nobody receives: not even the connections come about.
+  // Nobody receives, so not even the connections are made.
   EXPECT_EQ(settled(ranks_[0].communicator), ncclInProgress);
   for (const Rank& rank : ranks_) ASSERT_EQ(ncclCommAbort(rank.communicator), ncclSuccess);
 
@@ -196,7 +197,7 @@ TEST_F(NcclTest, PartsAreHandedOutWhenAllHaveSplit) {
   const auto split = [&](int r, int colour) {
     return ncclCommSplit(ranks_[r].communicator, colour, 5 - r, &parts[r], &config);
   };
-  ASSERT_EQ(split(0, 4), ncclSuccess);  // though it goes on
+  ASSERT_EQ(split(0, 4), ncclSuccess);  // although it continues
   EXPECT_EQ(settled(ranks_[0].communicator), ncclInProgress);
   EXPECT_EQ(parts[0], nullptr);
   ASSERT_EQ(split(1, 4), ncclSuccess);
@@ -205,7 +206,7 @@ TEST_F(NcclTest, PartsAreHandedOutWhenAllHaveSplit) {
     ASSERT_NE(parts[r], nullptr);
     EXPECT_EQ(settled(parts[r]), ncclSuccess);
   }
-  // By their keys they have changed places: each now sends to the one of its own number.
+  // Their keys have exchanged their positions: each now sends to the one with its own number.
   for (int r = 0; r < 2; ++r) {
     ASSERT_EQ(ncclGroupStart(), ncclSuccess);
     ASSERT_EQ(ncclSend(ranks_[r].sent, 1, ncclInt32, r, parts[r], ranks_[r].stream), ncclSuccess);
@@ -234,7 +235,7 @@ TEST_F(NcclTest, ASplitHasRulesToo) {
   ASSERT_EQ(ncclCommSplit(ranks_[0].communicator, 0, 0, &part, &config), ncclSuccess);
   EXPECT_EQ(send(0), ncclInvalidArgument);
   EXPECT_TRUE(noted("before the communicator's previous operation"));
-  // The other one does not come. The abort of the whole hands out what has become of the part.
+  // The other rank does not call. The abort of the whole returns the state of the part.
   EXPECT_EQ(ncclCommAbort(ranks_[0].communicator), ncclSuccess);
   ASSERT_NE(part, nullptr);
   EXPECT_EQ(settled(part), ncclInternalError);
@@ -243,7 +244,7 @@ TEST_F(NcclTest, ASplitHasRulesToo) {
 }
 
 TEST_F(NcclTest, CollectivesMeetAsMessagesDo) {
-  float* parts[2];  // two of each rank, a number each
+  float* parts[2];  // two per rank, one number each
   const float values[2][2]{{1, 2}, {10, 20}};
   for (int r = 0; r < 2; ++r) {
     ASSERT_OK(cudaSetDevice(r));
@@ -263,7 +264,7 @@ TEST_F(NcclTest, CollectivesMeetAsMessagesDo) {
     return ncclReduceScatter(parts[r], to, 1, ncclFloat32, ncclSum, ranks_[r].communicator, ranks_[r].stream);
   };
   ASSERT_EQ(reduce_scatter(0, parts[0]), ncclInProgress);
-  EXPECT_EQ(settled(ranks_[0].communicator), ncclInProgress);  // the other one is not there
+  EXPECT_EQ(settled(ranks_[0].communicator), ncclInProgress);  // the other rank has not arrived
   ASSERT_EQ(reduce_scatter(1, parts[1] + 1), ncclInProgress);
   settle();
   EXPECT_EQ(read(0)[0], 11);
@@ -275,7 +276,7 @@ TEST_F(NcclTest, CollectivesMeetAsMessagesDo) {
   }
   settle();
   for (int r = 0; r < 2; ++r) EXPECT_EQ(read(r), (std::vector<float>{11, 22}));
-  for (int r = 0; r < 2; ++r) {  // a sum at one and a copy from the other, as a group
+  for (int r = 0; r < 2; ++r) {  // a sum at one rank and a copy from the other, as a group
     ASSERT_EQ(ncclGroupStart(), ncclSuccess);
     ASSERT_EQ(ncclReduce(parts[r], parts[r], 1, ncclFloat32, ncclSum, 0, ranks_[r].communicator, ranks_[r].stream),
               ncclSuccess);
@@ -288,7 +289,7 @@ TEST_F(NcclTest, CollectivesMeetAsMessagesDo) {
   EXPECT_EQ(nccl_misuses(), std::vector<std::string>{});
   EXPECT_EQ(reduce_scatter(0, parts[0] + 1), ncclInvalidArgument);
   EXPECT_NE(nccl_misuses().back().find("not in place"), std::string::npos);
-  // What the two call must agree.
+  // The calls of the two ranks must agree.
   ASSERT_EQ(reduce_scatter(0, parts[0]), ncclInProgress);
   ASSERT_EQ(ncclAllGather(parts[1] + 1, parts[1], 1, ncclFloat32, ranks_[1].communicator, ranks_[1].stream),
             ncclInProgress);

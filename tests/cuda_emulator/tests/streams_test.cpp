@@ -77,20 +77,20 @@ TEST_F(StreamsTest, AnEventOrdersInEveryOrderAndAMissingOneShows) {
     ASSERT_OK(launch_on(b_, copy_value, 1, 1, 0, y_, x_));
     ASSERT_OK(cudaStreamSynchronize(b_));
     if (order == StreamOrder::lazy) {
-      EXPECT_EQ(read(y_), 7);  // up to the record and no further
+      EXPECT_EQ(read(y_), 7);  // up to the record and not further
       EXPECT_EQ(read(x_), 7);
     } else {
       EXPECT_GE(read(y_), 7);
     }
   }
-  // Without the wait: what should have been written is not yet there ...
+  // Without the wait, data is not written yet ...
   cuda_emulator::set_stream_order(StreamOrder::lazy);
   clear();
   ASSERT_OK(store(a_, x_, 7));
   ASSERT_OK(launch_on(b_, copy_value, 1, 1, 0, y_, x_));
   ASSERT_OK(cudaStreamSynchronize(b_));
   EXPECT_NE(read(y_), 7);
-  // ... and what should come later has come already.
+  // ... and with this order, data that should come later has already been written.
   cuda_emulator::set_stream_order(StreamOrder::others_first);
   clear();
   ASSERT_OK(launch_on(a_, copy_value, 1, 1, 0, y_, x_));
@@ -114,12 +114,12 @@ TEST_F(StreamsTest, ShuffledStreamsRunInSeveralOrders) {
 }
 
 TEST_F(StreamsTest, AWaitMeansTheLastRecordAtItsCall) {
-  ASSERT_OK(cudaStreamWaitEvent(b_, event_));  // never recorded: nothing
+  ASSERT_OK(cudaStreamWaitEvent(b_, event_));  // never recorded: no effect
   ASSERT_OK(store(a_, x_, 1));
   ASSERT_OK(cudaEventRecord(event_, a_));
   ASSERT_OK(cudaStreamWaitEvent(b_, event_));
   ASSERT_OK(store(a_, x_, 2));
-  ASSERT_OK(cudaEventRecord(event_, a_));  // the wait above does not mean this one
+  ASSERT_OK(cudaEventRecord(event_, a_));  // the wait above does not refer to this one
   ASSERT_OK(cudaStreamSynchronize(b_));
   EXPECT_EQ(read(x_), 1);
   ASSERT_OK(cudaEventSynchronize(event_));
@@ -144,7 +144,7 @@ TEST_F(StreamsTest, EventsAreAskedAndTimed) {
   EXPECT_EQ(read(x_), 7);
   ASSERT_OK(cudaEventElapsedTime(&milliseconds, begin, end));
   EXPECT_GE(milliseconds, 0);
-  EXPECT_OK(cudaGetLastError());  // "not ready" is no error
+  EXPECT_OK(cudaGetLastError());  // "not ready" is not an error
   ASSERT_OK(cudaEventDestroy(end));
   EXPECT_EQ(cudaEventQuery(end), cudaErrorInvalidResourceHandle);
 }
@@ -177,13 +177,13 @@ TEST_F(StreamsTest, EventTimesAreThoseOfStreamsSideBySide) {
       const std::chrono::duration<double, std::milli> calls = std::chrono::steady_clock::now() - before;
       ASSERT_OK(cudaStreamSynchronize(a_));
       EXPECT_GE(std::chrono::steady_clock::now() - before, milliseconds(kernel + std::max(kernel, copy)));
-      // A stream cannot begin before the host has called: on a busy machine that takes long.
+      // A stream cannot begin before the host has called, which takes long on a busy machine.
       const double late = calls.count() + 0.01;
       EXPECT_NEAR(elapsed(1, 2), copy, late);
       EXPECT_NEAR(elapsed(0, 3), kernel, late);
-      EXPECT_NEAR(elapsed(3, 4), std::max(0, copy - kernel), late);  // the wait, and none where there is none
+      EXPECT_NEAR(elapsed(3, 4), std::max(0, copy - kernel), late);  // the wait; none if nothing is waited for
       EXPECT_NEAR(elapsed(4, 5), kernel, late);
-      // A stream that has nothing to do is as late as the host.
+      // An idle stream is as late as the host.
       std::this_thread::sleep_for(milliseconds(30));
       ASSERT_OK(cudaEventRecord(events[6], a_));
       ASSERT_OK(cudaStreamSynchronize(a_));
@@ -270,7 +270,7 @@ TEST_F(StreamsTest, HostFunctionsRunInTheirPlaceWithoutTheLock) {
   };
   ASSERT_OK(cudaLaunchHostFunc(a_, function, &meeting));
   ASSERT_OK(store(a_, x_, 8));
-  // The function waits until another thread has used the device, and a third waits for the stream that it stands in.
+  // The function waits until another thread has used the device, and a third waits for the function's stream.
   std::thread other([&] {
     EXPECT_OK(store(b_, y_, 5));
     EXPECT_OK(cudaStreamSynchronize(b_));
@@ -424,7 +424,7 @@ TEST_F(DevicesTest, LoadingWaitsForAllDevicesWhenTestsSaySo) {
   };
   waits(launch_here);
   cuda_emulator::set_loading_waits(true);
-  waits(launch_here);  // it was loaded before
+  waits(launch_here);  // it is already loaded
   expected = true;
   waits(launch_another);
   waits([] {

@@ -1,4 +1,4 @@
-// What the emulator's tests share: a launch in one line, device arrays, and an emulator that begins anew in each test.
+// What the emulator's tests share: a launch in one line, device arrays, and a fresh emulator in each test.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -39,7 +39,7 @@ cudaError_t run(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t sh
   return error == cudaSuccess ? cudaDeviceSynchronize() : error;
 }
 
-/// Returns the message of the Error that body() throws; empty if it throws none.
+/// Returns the message of the Error that body() throws; empty if it does not throw one.
 template <class Body>
 std::string error_of(Body body) {
   try {

@@ -1,4 +1,4 @@
-// The warp's collectives, ldmatrix, mma and cp.async against plain code.
+// The warp's collectives, ldmatrix, mma, and cp.async compared with plain code.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

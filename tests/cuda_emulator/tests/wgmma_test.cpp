@@ -1,5 +1,5 @@
-// wgmma against plain products: both orders of each operand, operands in registers; and what happens without its fences
-// and waits.
+// wgmma compared with plain products: both orders of each operand, operands in registers; and what happens without its
+// fences and waits.
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -10,7 +10,7 @@ namespace {
 
 using cuda_emulator::ThreadOrder;
 
-// An operand of `rows` rows (or columns) by `depth`, as it lies in shared memory with the swizzle of 128 bytes.
+// An operand of `rows` rows (or columns) by `depth`, in shared memory with the swizzle of 128 bytes.
 struct Operand {
   bool transposed;  // MN-major
   int rows, depth;
@@ -19,8 +19,8 @@ struct Operand {
   std::uint32_t leading() const { return transposed ? static_cast<std::uint32_t>(128 * depth) : 16; }
   // Bytes from one step of 16 to the next.
   std::uint32_t step() const { return transposed ? 2 * stride : 32; }
-  // The place of element (row, k), in bytes, by the picture of the layout: lines of 64 elements, in eight of which the
-  // chunks of 16 bytes change places.
+  // Returns the position of element (row, k), in bytes, according to the picture of the layout: lines of 64 elements;
+  // in each eight of them, the chunks of 16 bytes are permuted.
   std::size_t place(int row, int k) const {
     const int line = transposed ? k : row, position = transposed ? row % 64 : k % 64;
     const int block = transposed ? row / 64 : k / 64, moved = position / 8 ^ line % 8;
@@ -100,7 +100,7 @@ class WgmmaTest : public EmulatorTest {
     return d;
   }
 
-  // d of the kernel, and what it should be; a tile of b moved by `shift` bytes.
+  // d of the kernel, and the expected one; a tile of b moved by `shift` bytes.
   template <int N, bool TransposeA, bool TransposeB>
   std::pair<std::vector<float>, std::vector<float>> multiplied(int depth, bool accumulate, std::uint32_t shift = 0) {
     const Operand a{TransposeA, 64, depth}, b{TransposeB, N, depth};
@@ -154,7 +154,7 @@ __global__ void multiply_from_registers(const char* image, std::uint32_t bytes, 
   float d[32];
   cuda_emulator::wgmma_fence();
   cuda_emulator::wgmma_rs<64, true>(d, registers, cuda_emulator::wgmma_descriptor(shared, 2048, 1024, 1), false);
-  for (std::uint32_t& r : registers) r = 0;  // they were read
+  for (std::uint32_t& r : registers) r = 0;  // they have been read
   cuda_emulator::wgmma_commit();
   cuda_emulator::wgmma_wait<0>();
   store_sums<64>(d, to);
@@ -224,7 +224,7 @@ TEST_F(WgmmaTest, SumsAreThereAfterTheWaitForTheirGroup) {
   const auto values = to.values();
   for (std::size_t thread = 0; thread < 128; ++thread) {
     EXPECT_TRUE(std::isnan(values[thread * 4]));
-    EXPECT_TRUE(std::isnan(values[thread * 4 + 1]));  // the second group adds to it still
+    EXPECT_TRUE(std::isnan(values[thread * 4 + 1]));  // the second group still adds to it
     EXPECT_EQ(values[thread * 4 + 2], 33);
     EXPECT_EQ(values[thread * 4 + 3], 18);
   }
@@ -253,7 +253,7 @@ TEST_F(WgmmaTest, MisusesAreReported) {
 
 enum class Again { as_left, fenced, changed, registers };
 
-// Two products, a wait between them. d as the first left it needs no fence before the second.
+// Two products with a wait between them. If d is unchanged since the first one, it needs no fence before the second.
 __global__ void multiply_again(Again how, float* to) {
   const auto [shared, a, b] = ones();
   const std::uint32_t in_registers[4] = {0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80};
@@ -287,7 +287,7 @@ TEST_F(WgmmaTest, RegistersInUseNeedAFence) {
   EXPECT_TRUE(contains(message(Again::registers), "without wgmma_fence behind other uses"));
 }
 
-// All write the operands; those from `fencing` on fence, and the others only after the barrier.
+// All threads write the operands; those from `fencing` on fence before the barrier, and the others only after it.
 __global__ void fence_by_some(unsigned fencing) {
   auto* shared = static_cast<std::uint16_t*>(cuda_emulator::dynamic_shared_memory());
   for (unsigned i = threadIdx.x; i < 64 * 64 + 8 * 64; i += 256) shared[i] = static_cast<std::uint16_t>(threadIdx.x);
@@ -309,7 +309,7 @@ TEST_F(WgmmaTest, EveryWriterOfAnOperandFences) {
   const auto message = [](unsigned fencing) {
     return error_of([&] { run(fence_by_some, 1, 256, (64 * 64 + 8 * 64) * 2, fencing); });
   };
-  EXPECT_EQ(message(3), "");  // not looked at
+  EXPECT_EQ(message(3), "");  // not checked
   for (const ThreadOrder order : {ThreadOrder::forward, ThreadOrder::backward, ThreadOrder::shuffled}) {
     cuda_emulator::set_thread_order(order, 2);
     cuda_emulator::set_proxy_checks(true);

@@ -1,6 +1,6 @@
-// The command extend, killed at every part and called again: it continues at any part, takes nothing
-// half-written for done, and gives the bits of a call that was not disturbed. What has changed in between is refused. A
-// tiny model of bytes goes from 32 to 64 tokens, in a folder whose name YAML must quote.
+// The command extend, killed at every part and called again: it continues at any part, takes no partial output for
+// complete, and gives the bits of an undisturbed call. Changes in between are refused. A tiny model of bytes goes from
+// 32 to 64 tokens, in a folder whose name YAML must quote.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -61,7 +61,7 @@ class Extend : public FolderTest {
 
   std::string in_work(const std::string& name) const { return work + "/" + name; }
 
-  /// Returns the command line; `inputs` comes before the names of all inputs and of the output.
+  /// Returns the command line; `inputs` precedes the names of all inputs and of the output.
   static Words words(const std::string& output, const std::string& inputs = "", const std::string& steps = "2") {
     return {inputs + "model", inputs + "long",  "--to",      "64",  "--held-out",   inputs + "book",
             "--short",        inputs + "short", "--steps",   steps, "--half-steps", "1",
@@ -70,7 +70,7 @@ class Extend : public FolderTest {
   }
   ChildResult extend(const std::string& output) const { return run_child("extend", words(output), work); }
 
-  /// Starts it, and sends a signal once it has said the words, perhaps a while later.
+  /// Starts it, and sends a signal once it has printed the words, with an optional delay.
   ChildResult end_at(const std::string& said, int signal, const Words& arguments, int milliseconds = 0) const {
     fs::remove(in_work("stderr.txt"));
     Child child("extend", arguments, work);
@@ -85,7 +85,7 @@ class Extend : public FolderTest {
     return child.wait();
   }
 
-  /// Returns what users get of an extension: weights, scores without their first line, and the page's tables of nll.
+  /// Returns what users get from an extension: weights, scores without their first line, and the page's tables of nll.
   std::map<std::string, std::string> results(const std::string& output) const {
     std::map<std::string, std::string> found{{"model", content_of(in_work(output + "/model/model.safetensors"))}};
     for (const std::string name : {"before", "before-short", "scaled", "scaled-short", "after", "after-short"}) {
@@ -107,7 +107,7 @@ TEST_F(Extend, KilledAtAnyPartContinuesToTheSameBits) {
   EXPECT_TRUE(holds_all(whole.out, {"64 tokens against 32, after: ", "8 tokens, after against before: "}));
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const ChildResult killed = end_at("extend: " + parts[i] + "\n", SIGKILL, words("killed"), 10 * (i % 4));
-    if (killed.code == 0) continue;  // the last one may come to its end
+    if (killed.code == 0) continue;  // the last one may complete
     EXPECT_EQ(killed.code, 256 + SIGKILL) << parts[i] << killed.err;
   }
   expect_end(extend("killed"), 0);

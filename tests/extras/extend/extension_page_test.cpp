@@ -1,4 +1,4 @@
-// What is said of an extension: verdicts and tables are of equal targets alone.
+// The page of an extension: verdicts and tables only compare equal targets.
 #include <gtest/gtest.h>
 
 #include <fstream>

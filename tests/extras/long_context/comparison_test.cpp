@@ -87,7 +87,7 @@ std::vector<std::vector<double>> distributions(const std::string& path, const To
   return rows;
 }
 
-// The witness holds each model's logits of a whole window, and adds up probabilities by their definition.
+// The reference holds each model's logits of a whole window, and sums probabilities according to their definition.
 TEST_F(ComparisonTest, EqualsAWitnessWithBothDistributions) {
   const std::string one = model("one", 1), two = model("two", 2);
   const auto [summary, comparison] = evaluate(options(one), two);
@@ -135,7 +135,7 @@ TEST_F(ComparisonTest, EqualsAWitnessWithBothDistributions) {
   expect_sums(found, of_targets);
   ASSERT_EQ(found.at("by_position").size(), buckets.size());
   for (const nlohmann::json& at : found.at("by_position")) expect_sums(at, buckets.at(at.at("last")));
-  for (std::size_t i = 0; i < 2; ++i) {  // what was there before is as it was
+  for (std::size_t i = 0; i < 2; ++i) {  // the earlier content is unchanged
     EXPECT_NEAR(summary.results[i].nll.value, alone.results[i].nll.value, 1e-13);
     EXPECT_NEAR(summary.results[i].nll.value - comparison[i].at("against_nll").get<double>(),
                 comparison[i].at("difference_nll"), 1e-12);
@@ -163,7 +163,7 @@ TEST_F(ComparisonTest, DoesNotDependOnTheMesh) {
     other.mesh.data = data_ranks;
     other.mesh.sequence = sequence;
     other.shard_weights = shards;
-    other.request.target_blocks = 29;  // so that a data rank of several has no span in the end
+    other.request.target_blocks = 29;  // so that some data rank has no span at the end
     EvaluationOptions alone = options(one);
     alone.request.target_blocks = 29;
     const Found expected = evaluate(alone, two), found = evaluate(other, two);
@@ -185,7 +185,7 @@ TEST_F(ComparisonTest, OtherVocabulariesAreRefused) {
   EXPECT_NE(sentence.find("23"), std::string::npos) << sentence;
 }
 
-// Two models whose tokenizers begin texts in two ways would each read windows as it does not know them.
+// If two models' tokenizers begin texts differently, each would read windows in a form that it does not know.
 TEST_F(ComparisonTest, ModelsThatBeginTextsInTwoWaysAreComparedOnlyAsAsked) {
   const auto begun_by = [&](const std::string& name, const char* post_processor) {
     run(tiny(data(), {"training.steps=1", "model.vocab_size=601", "model.initializer_range=0.4"}), name);

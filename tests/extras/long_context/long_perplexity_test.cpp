@@ -1,4 +1,4 @@
-// LongPPL: the rules of the package longppl, a witness that runs each window by itself, sets that are saved, meshes.
+// LongPPL: the rules of the package longppl, a reference that runs each window separately, saved sets, meshes.
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -23,12 +23,12 @@ TEST(KeyTokens, HaveLongpplsDefaults) {
 TEST(KeyTokens, BothBoundsAreStrict) {
   const KeyTokenOptions options;
   EXPECT_TRUE(is_key(3.5, 1, options));
-  EXPECT_FALSE(is_key(3, 1, options));  // falls by 2, no more
-  EXPECT_FALSE(is_key(9, 2, options));  // log probability -2, not above
+  EXPECT_FALSE(is_key(3, 1, options));  // falls by exactly 2
+  EXPECT_FALSE(is_key(9, 2, options));  // log probability is exactly -2
   EXPECT_TRUE(is_key(9, 1.999, options));
 }
 
-// As range(0, max_len - trunc_len, sliding_window) in Python, the last window cut at the text's end.
+// As range(0, max_len - trunc_len, sliding_window) in Python, with the last window cut at the text's end.
 TEST(KeyTokens, ShortWindowsScoreEachTokenFromTruncLenOnOnce) {
   const KeyTokenOptions options{.trunc_len = 10, .sliding_window = 4};
   EXPECT_EQ(short_windows(10, options), std::vector<ShortWindow>{});
@@ -42,12 +42,12 @@ TEST(KeyTokens, IntervalsMergeAndSelectAsLongpplsDo) {
   const std::vector<TextInterval> key{{3, 5}, {5, 9}, {12, 13}, {13, 14}, {20, 22}};
   const auto joined = merged(key);
   EXPECT_EQ(joined, (std::vector<TextInterval>{{3, 9}, {12, 14}, {20, 22}}));
-  // Another tokenizer's tokens: [2, 4) sticks out, [8, 12) too, [12, 14) and [20, 21), [21, 22) lie within.
+  // Another tokenizer's tokens: [2, 4) and [8, 12) extend outside; [12, 14), [20, 21), and [21, 22) are within.
   const std::vector<TextInterval> tokens{{0, 2},   {2, 4},   {4, 6},   {6, 8},  {8, 12},
                                          {12, 14}, {14, 20}, {20, 21}, {21, 22}};
   EXPECT_EQ(tokens_within(tokens, joined), (std::vector<std::int64_t>{2, 3, 5, 7, 8}));
   EXPECT_EQ(tokens_within(tokens, {}), std::vector<std::int64_t>{});
-  // Two tokens share a character: if one is key, both are.
+  // Two tokens share a character: if one is a key token, both are.
   const std::vector<TextInterval> shared{{0, 1}, {1, 2}, {1, 2}, {2, 3}}, one{{1, 2}};
   EXPECT_EQ(tokens_within(shared, one), (std::vector<std::int64_t>{1, 2}));
 }
@@ -104,7 +104,7 @@ class LongPplTest : public TrainTest {
   std::string data_;
 };
 
-// The witness reads every token's short window in full, and picks key tokens by the words of the paper.
+// The reference reads every token's short window in full, and selects key tokens as the paper describes.
 void LongPplTest::expect_witness() {
   const std::string checkpoint = model("run", 1);
   const auto [summary, result, set] = evaluate(options(checkpoint));

@@ -1,4 +1,4 @@
-// Long-context tasks: the structure of their texts, which tokens answer, how candidates are scored, chance, meshes.
+// Long-context tasks: the structure of their texts, the answer tokens, scoring of candidates, chance, meshes.
 #include <cctype>
 #include <cmath>
 #include <set>
@@ -64,7 +64,7 @@ TEST(TaskTexts, HaveRulersStructure) {
         for (std::size_t i = 0; i < text.answers.size(); ++i) {
           const TaskAnswer& answer = text.answers[i];
           const std::string right = answer.right.substr(1);
-          std::int64_t holders = 0;  // needles at the answer's depth that hold it
+          std::int64_t holders = 0;  // needles at the answer's depth that contain it
           for (const Needle& needle : text.needles) {
             holders += needle.depth == answer.depth && times(needle.sentence, right) > 0 ? 1 : 0;
           }
@@ -123,7 +123,7 @@ TEST(TaskTexts, SeedLengthDepthAndSampleDecideAlone) {
     different.insert({question(1, 100, 2, 3), question(static_cast<std::uint64_t>(1 + i), 100, 2, 3),
                       question(1, 100 + i, 2, 3), question(1, 100, 2 + i, 3), question(1, 100, 2, 3 + i)});
   }
-  EXPECT_EQ(different.size(), 13U);  // four variations, three times, and what they vary
+  EXPECT_EQ(different.size(), 13U);  // four variations, three times, and the original
 }
 
 class TasksTest : public TrainTest {
@@ -210,7 +210,7 @@ TEST_F(TaskTokens, BeginWithTheTokenThatBeginsAText) {
 TEST_F(TaskTokens, WhatDoesNotFitIsRefused) {
   EXPECT_NE(error_of(ExitCode::usage, [] { samples(1, {300}); }).find("context length of 300"), std::string::npos);
   TaskSettings many;
-  many.candidates = 50;  // digits are ten
+  many.candidates = 50;  // there are only ten digits
   const TaskKind single[] = {TaskKind::single};
   const std::int64_t length[] = {1000};
   const auto refused = [&](const TaskSettings& settings) {
@@ -223,7 +223,7 @@ TEST_F(TaskTokens, WhatDoesNotFitIsRefused) {
   EXPECT_NE(sentence.find("fewer than the 50 of --task-candidates"), std::string::npos) << sentence;
 }
 
-// The witness goes through each text with the model's own nll and all of its logits.
+// The reference processes each text with the model's own nll and all of its logits.
 TEST_F(TasksTest, EqualsAWitnessWithAllLogits) {
   const TaskSamples made = samples(1, {1000});
   const Config one = config({"training.loss_chunk=1300"});

@@ -1,4 +1,4 @@
-// extras/planner/measure.h: the fit finds what samples are made of, and a hardware file is read back as it was written.
+// extras/planner/measure.h: the fit finds the parts of samples, and a hardware file is read back as it was written.
 #include "extras/planner/measure.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ TEST(Fit, FindsTheSecondsOfEachPart) {
 }
 
 TEST(Fit, NoPartTakesLessThanNoTime) {
-  // The second part would have to take -1: without it the first takes what comes nearest.
+  // The second part would have to take -1: without it, the first takes the nearest value.
   const std::vector<double> seconds = fit({{{1, 0}, 2}, {{1, 1}, 1}});
   EXPECT_GT(seconds[0], 1);
   EXPECT_EQ(seconds[1], 0);

@@ -1,4 +1,4 @@
-// The program `plan`: what scripts rely on in plan.json, and what it refuses, each with code 2 and a sentence.
+// The program `plan`: the parts of plan.json on which scripts rely, and refusals, each with code 2 and a message.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -53,7 +53,7 @@ TEST_F(PlanProgram, WritesWhatScriptsRelyOn) {
   EXPECT_EQ(tags, rank.at("total").get<double>());
   EXPECT_EQ(plan.at("tokens").get<double>(), 31 * 32768.0);  // whole steps
   EXPECT_NEAR(plan.at("device_hours").get<double>(), 2 * plan.at("hours").get<double>(), 1e-12);
-  EXPECT_EQ(run("--config configs/long_ctx.yaml --search " + output).code, 0);  // a former plan is replaced
+  EXPECT_EQ(run("--config configs/long_ctx.yaml --search " + output).code, 0);  // an earlier plan is replaced
   std::ifstream again(at("plan.json"));
   const json searched = json::parse(again);
   EXPECT_GT(searched.at("search").size(), 3u);
@@ -150,7 +150,7 @@ TEST_F(PlanProgram, PlansAModelOfWhichThereIsNoMoreThanItsConfig) {
   const std::string from_folder = "cd '" + folder + "' && '" + binary_folder() + "/";
   ASSERT_EQ(std::system((from_folder + "plan' --config tuned.yaml --output plan.json >out 2>&1").c_str()), 0);
   EXPECT_EQ(json::parse(std::ifstream(at("plan.json"))).at("parameters"), 134515008);
-  // Beyond its 8,192 tokens, and with the warning that train gives, whether asked for more or with room for more.
+  // Beyond its 8,192 tokens, and with the warning of train, whether requested or found by the search.
   for (const char* length : {"8192", "16384"}) {
     const std::string asked = "--config '" + at("tuned.yaml") + "' --hardware h200 --set training.seq_len=" + length +
                               " --set model.from='" + at("smollm2") + "'";

@@ -1,5 +1,5 @@
-// extras/planner/plan.h: counts of FLOPs by hand, memory as a run has it, times that add up, hardware files that are
-// refused where they are wrong; and the program `plan`.
+// extras/planner/plan.h: FLOPs compared with counts by hand, memory as in a run, consistent times, refusals of
+// incorrect hardware files; and the program `plan`.
 #include "extras/planner/plan.h"
 
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ TEST(Plan, WhatIsFrozenHasNoWeightGradientAndNothingBelowTheLowestTrainedLayerAB
   EXPECT_DOUBLE_EQ(norm.flops.projections, 2 * tokens * 3072 * 2);
   EXPECT_DOUBLE_EQ(norm.useful_flops, 2 * (N + 32 + head + 32) * tokens + 4 * 2 * 32 * pairs);
 
-  // An embedding beside a head of its own is read alone, but backward comes down to it.
+  // An embedding that is not the head is only read, but backward continues down to it.
   const Plan embedding = plan_of({"training.trainable=[model.embed_tokens.weight]", "model.tie_word_embeddings=false"});
   EXPECT_DOUBLE_EQ(embedding.useful_flops, 2 * 2 * N * tokens + 12 * 2 * 32 * pairs);
 
@@ -88,7 +88,7 @@ TEST(Plan, WhatIsFrozenHasNoWeightGradientAndNothingBelowTheLowestTrainedLayerAB
   EXPECT_DOUBLE_EQ(lora.useful_flops, 2 * (2 * (N + adapters) + adapters) * tokens + 12 * 2 * 32 * pairs);
   EXPECT_EQ(lora.parameters, static_cast<std::int64_t>(N + adapters));
 
-  for (const Plan& plan : {plan_of({}), upper, norm, embedding, lora}) {  // a step is its work over its rates
+  for (const Plan& plan : {plan_of({}), upper, norm, embedding, lora}) {  // the step is its work divided by its rates
     const StepFlops& f = plan.flops;
     const double again = f.attention_backward / 2.5;
     EXPECT_NEAR(plan.times.products,
@@ -110,20 +110,21 @@ TEST(Plan, WhatIsFrozenHasNoGradientNoMomentsAndNoExchange) {
   };
   const Plan all = plan_of({}), lora = plan_of({"lora.rank=4", "lora.targets=[q_proj]"});
   const auto bytes = [](const Plan& plan, Tag tag) { return static_cast<std::int64_t>(plan.memory[0].peak[tag]); };
-  // Of the hand-made table: 2 layers of A and B with 128 each, float32; all sizes are multiples of what they align to.
+  // For the handmade table: 2 layers of A and B with 128 each, float32; all sizes are multiples of their alignment.
   const std::int64_t adapters = 2 * (128 + 128) * 4;
   EXPECT_EQ(bytes(lora, Tag::weights), bytes(all, Tag::weights) + adapters);
   EXPECT_EQ(bytes(lora, Tag::gradients), adapters);
   EXPECT_EQ(bytes(lora, Tag::optimizer), 2 * adapters / 2);
   EXPECT_EQ(bytes(lora, Tag::activations), bytes(all, Tag::activations));
-  // Half of a bucket's bytes over the link of 1e9 B/s and 1e-3 s. The second bucket comes beside the first layer.
+  // Half of a bucket's bytes over the link of 1e9 B/s and 1e-3 s. The second bucket is transferred during the first
+  // layer.
   EXPECT_NEAR(lora.times.gather, 1e-3 + adapters / 2 / 2.0 / 1e9, 1e-12);
   EXPECT_GT(all.times.gather, 1.5 * lora.times.gather);
-  EXPECT_LT(20 * lora.checkpoint_bytes, all.checkpoint_bytes);  // it holds adapters alone
+  EXPECT_LT(20 * lora.checkpoint_bytes, all.checkpoint_bytes);  // it has only adapters
 }
 
 TEST(Plan, UsefulFlopsCountWhatTokensAreMultipliedWith) {
-  // tiny: V 257, C 32. An embedding is read, not multiplied with, unless it is the head, too; a position table never
+  // tiny: V 257, C 32. An embedding is read, not multiplied with, unless it is also the head; a position table never
   // is.
   const auto parameters = [](const std::vector<std::string>& settings) {
     const ModelConfig model = config_of(settings).model;
@@ -140,7 +141,7 @@ TEST(Plan, UsefulFlopsCountWhatTokensAreMultipliedWith) {
 }
 
 TEST(Plan, MfuCountsVisiblePairs) {
-  // Documents of 8 tokens leave an eighth of the pairs of 64, or fewer, and no more useful FLOPs than there are.
+  // Documents of 8 tokens leave at most an eighth of the pairs of 64, and useful FLOPs decrease accordingly.
   PlanRequest request = request_of({});
   const Plan whole = make_plan(request);
   request.mean_document = 8;
@@ -201,7 +202,7 @@ TEST(Plan, ATableOfPositionsLimitsTheContextAndRotaryPositionsAreWarnedOf) {
   const std::int64_t roomy = longest_context(request.config, request.hardware);
   EXPECT_GT(roomy, 10000);
   request.longest_context = true;
-  const auto warned = [&](std::int64_t made_for, std::int64_t length) {  // for any length that is asked for
+  const auto warned = [&](std::int64_t made_for, std::int64_t length) {  // for any requested length
     request.made_for = made_for;
     request.config.training.seq_len = length;
     const std::string text = plan_report(make_plan(request));
@@ -218,7 +219,7 @@ TEST(Plan, AMachinesPlanLeavesTheReserveThatARunMustFind) {
   PlanRequest request = request_of({});
   request.hardware.memory_bytes = 1e9;
   const auto fits = [&](double bytes) { return MemoryNeed{.device = bytes, .host = 0}.fits(request.hardware); };
-  EXPECT_TRUE(fits(1e9));  // of a device: what its file says is what a run may take
+  EXPECT_TRUE(fits(1e9));  // of a device: a run may use all of the file's bytes
   request.hardware.cores = 2;
   EXPECT_EQ(usable_bytes(request.hardware), static_cast<double>(usable_memory(1'000'000'000)));
   EXPECT_TRUE(fits(0.95e9));
@@ -234,7 +235,7 @@ TEST(Plan, WhatWasNotMeasuredIsSaid) {
   EXPECT_FALSE(said(Measured::all, "caution"));
   EXPECT_TRUE(said(Measured::kernels, "caution: none of its links was measured"));
   EXPECT_TRUE(said(Measured::nothing, "caution: ringtrain has not been measured on it"));
-  request.config.mesh.sequence = 1;  // which needs no link
+  request.config.mesh.sequence = 1;  // without need of a link
   EXPECT_FALSE(said(Measured::kernels, "caution"));
 }
 
@@ -272,9 +273,9 @@ TEST(Plan, TokensToHideAreFlopsOverBandwidth) {
                                                     {196e12, 186e9, 1.05}}) {
     EXPECT_NEAR(tokens_to_hide(4 * 64 / flops, 1, 4 * 64 / bandwidth, 0), 1e3 * published, 6);
   }
-  // Causal and balanced, half of a block is seen: twice the tokens.
+  // In the causal balanced case, half of a block is visible: twice the tokens.
   EXPECT_NEAR(tokens_to_hide(4 * 64 / 312e12, 0.5, 4 * 64 / 300e9, 0), 2 * 312e12 / 300e9, 1e-6);
-  // At that length both take the same time, latency included.
+  // At that length, both take the same time, including latency.
   const double tokens = tokens_to_hide(1e-9, 0.5, 1e-7, 1e-3);
   EXPECT_NEAR(1e-9 * 0.5 * tokens * tokens, 1e-7 * tokens + 1e-3, 1e-9);
 }
@@ -314,7 +315,7 @@ TEST(Plan, SixtyFiveThousandRanksAreSimulated) {
   request.config.mesh.sequence = 256;
   request.config.training.global_batch_size = 256;
   request.config.training.seq_len = 65536;
-  request.hardware.levels = {{.ranks = 12, .bandwidth = 4e11, .latency = 5e-6},  // rings lie in them in several ways
+  request.hardware.levels = {{.ranks = 12, .bandwidth = 4e11, .latency = 5e-6},  // rings have several positions in them
                              {.ranks = 65536, .bandwidth = 5e10, .latency = 2e-5}};
   EXPECT_GT(make_plan(request).times.step_seconds, 0);
 }
@@ -352,7 +353,7 @@ TEST(Hardware, AttentionIsSlowerInShortBlocks) {
       text + "attention_blocks:\n  - {tokens: 100, share: 0.5}\n  - {tokens: 400, share: 0.9}\n", "hand.yaml");
   EXPECT_DOUBLE_EQ(hardware.attention_share(1e6), 0.9);
   EXPECT_DOUBLE_EQ(hardware.attention_share(400), 0.9);
-  EXPECT_NEAR(hardware.attention_share(200), 0.7, 1e-12);  // half the way, of the logarithm
+  EXPECT_NEAR(hardware.attention_share(200), 0.7, 1e-12);  // halfway, in the logarithm
   EXPECT_DOUBLE_EQ(hardware.attention_share(50), 0.25);
   Config config = config_of({"training.seq_len=800", "mesh.sequence=2"});
   EXPECT_DOUBLE_EQ(rank_rates(hardware, config, 0).attention_forward, 0.9 * 0.25e9);

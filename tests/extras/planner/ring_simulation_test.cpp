@@ -1,5 +1,5 @@
-// extras/planner/ring_simulation.h against passes worked out by hand: ranks of 4 tokens, a second a pair, a byte a
-// token and second.
+// extras/planner/ring_simulation.h compared with passes calculated by hand: ranks of 4 tokens, a second per pair, a
+// byte per token and second.
 #include "extras/planner/ring_simulation.h"
 
 #include <gtest/gtest.h>
@@ -54,24 +54,23 @@ TEST(RingSimulation, PassesAreThoseWorkedOutByHand) {
         Case{"a hidden transfer costs nothing", ring(2, full), links(1), forward, {32, 32}, {0, 0}},
         // 4 bytes in 40 s, then 16.
         {"a slow one is waited for", ring(2, full), links(0.1), forward, {56, 56}, {24, 24}},
-        // 16 + 3 s until it has come.
+        // 16 + 3 s until it has arrived.
         {"latency keeps no link busy", ring(2, full), links(0.25, 3), forward, {35, 35}, {3, 3}},
-        // 10 pairs of the own triangle; rank 1 also 16 of block 0.
+        // 10 pairs of its own triangle; rank 1 also has 16 of block 0.
         {"no rank computes what it does not see", ring(2, causal), links(1), forward, {10, 26}, {0, 0}},
         // 36 pairs of 8 tokens.
         {"zigzag is even", ring(2, causal, Layout::zigzag), links(1), forward, {18, 18}, {0, 0}},
         // 10 + 6, 10 + 10.
         {"striped is nearly even", ring(2, causal, Layout::striped), links(1), forward, {16, 20}, {0, 0}},
-        // Hop 0 until 16; 8 bytes of gradients until 24; hop 1 until 40; home until 48.
+        // Hop 0 until 16; 8 bytes of gradients until 24; hop 1 until 40; returned at 48.
         {"gradients travel behind their block", ring(2, full), links(1), backward, {48, 48}, {16, 16}},
-        // Keys take the link until 20; gradients, posted at 16, from 20 to 60; hop 1 until 76; home until 116.
+        // Keys use the link until 20; gradients, posted at 16, from 20 to 60; hop 1 until 76; returned at 116.
         {"a message waits for the one before it", ring(2, full), links(0.2), backward, {116, 116}, {84, 84}},
-        // Ranks 1 and 2 continue a block's gradients from 18 on; rank 2 those of block 0 from 42 to 58; home until
-        // 66.
+        // Ranks 1 and 2 continue a block's gradients from 18; rank 2 those of block 0 from 42 to 58; returned at 66.
         {"a rank waits for gradients that it continues", ring(3, causal), links(1), backward, {66, 42, 66}, {}},
         {"other work hides gradients that come home", ring(2, full), links(1), overlapped, {48, 48}, {13, 13}},
-        // Parts of 2 tokens: 8 s each. Part 0 is sent at 8 and has come at 12, part 1 at 20; both wait for nothing
-        // in hop 1: 16 to 24, 24 to 32. Home: part 0 at 28, part 1 from 32 to 36.
+        // Parts of 2 tokens: 8 s each. Part 0 is sent at 8 and arrives at 12, part 1 at 20; both wait for nothing in
+        // hop 1: 16 to 24, 24 to 32. Returns: part 0 at 28, part 1 from 32 to 36.
         {"parts move while others are computed",
          ring(2, full, Layout::contiguous, 2),
          links(1),
@@ -90,18 +89,18 @@ TEST(RingSimulation, ASlowerLevelHoldsUpItsNeighbors) {
   Hardware levels;
   levels.levels = {{.ranks = 2, .bandwidth = 1}, {.ranks = 4, .bandwidth = 0.2}};
   const Result four = simulate(ring(4, full), levels, forward);
-  // Blocks cross between ranks 1 and 2, and 3 and 0, in 20 s: 16 + 4 of waiting each time a rank is behind one.
+  // Blocks cross between ranks 1 and 2, and 3 and 0, in 20 s: 16 + 4 of waiting each time a rank is after one.
   EXPECT_EQ(four.ends[0], four.ends[2]);
   EXPECT_EQ(four.ends[1], four.ends[3]);
   EXPECT_EQ(four.ends[0], 20 + 20 + 20 + 16);
 }
 
 TEST(RingSimulation, DocumentsLeaveOutHopsAndPairs) {
-  // Documents of 4 tokens, one a rank: nothing is sent.
+  // Documents of 4 tokens, one per rank: nothing is sent.
   RingCase ring_case{.mask = causal, .layout = Layout::contiguous, .length = 12, .ranks = 3, .documents = {0, 4, 8}};
   const Result apart = simulate(RingWork(ring_case), links(1), forward);
   EXPECT_EQ(apart.ends, (Times{10, 10, 10}));
-  // One boundary inside rank 1: its second half sees nothing of rank 0, and rank 2 sees that half alone.
+  // One boundary inside rank 1: its second half sees nothing of rank 0, and rank 2 sees only that half.
   ring_case.documents = {0, 6};
   const RingWork work(ring_case);
   EXPECT_EQ(work.pairs(1, 0), 2 * 4);
@@ -167,7 +166,7 @@ TEST(RingWork, ARingTooLongToSimulateIsRefused) {
   const std::string sentence =
       error_of(ExitCode::usage, [] { RingWork work({.mask = {}, .length = 1 << 17, .ranks = 1 << 15}); });
   EXPECT_NE(sentence.find("32768 ranks is more than the 1024"), std::string::npos) << sentence;
-  error_of(ExitCode::usage, [] { RingWork work({.mask = {}, .length = 8, .ranks = 9}); });  // one would hold no token
+  error_of(ExitCode::usage, [] { RingWork work({.mask = {}, .length = 8, .ranks = 9}); });  // one would have no token
 }
 
 TEST(RingSimulation, TheLargestRingTakesSeconds) {

@@ -1,5 +1,5 @@
-// extras/planner/search.h: all ways that divide the batch are there, the best first, and the reasons are true.
-// extras/planner/advice.h: where nothing fits, it says what would, and that does.
+// extras/planner/search.h: all ways that divide the batch are included, best first, and the reasons are true.
+// extras/planner/advice.h: if nothing fits, it says what would, and that does fit.
 #include "extras/planner/search.h"
 
 #include <fmt/ranges.h>
@@ -39,7 +39,7 @@ TEST(Search, HoldsEveryMeshThatDividesTheBatchBestFirst) {
   }
   EXPECT_EQ(meshes, (std::set<std::pair<std::int64_t, std::int64_t>>{{1, 16}, {2, 8}, {4, 4}}));
   EXPECT_EQ(micro, (std::set<std::int64_t>{1, 2, 4}));
-  // The report has the choice, and for each thing that there is to choose the fastest that chooses otherwise.
+  // The report has the choice, and for each setting the fastest candidate with another value.
   const std::string text = search_report(found);
   EXPECT_EQ(std::ranges::count(text, '\n'), 2 + 1 + 6);
   for (const char* row : {"the choice ", "another mesh ", "another layout ", "another recompute ", "another offload ",
@@ -61,7 +61,7 @@ TEST(Search, AContiguousCausalRingLosesByItsWaits) {
   EXPECT_NE(found.front().config.mesh.layout, Layout::contiguous);
   for (const Candidate& c : found) {
     if (!c.fits || c.config.mesh.layout != Layout::contiguous) continue;
-    // The last rank has nearly twice the mean of the pairs.
+    // The last rank has nearly twice the average number of pairs.
     EXPECT_GT(c.times.ring_wait + c.times.reduction_wait, 0.1 * c.times.step_seconds);
   }
 }
@@ -88,11 +88,11 @@ TEST(Search, HostMemoryOfANodeDecides) {
   const auto moved = [](const Candidates& found) {
     return std::ranges::count_if(found, [](const Candidate& c) { return c.fits && c.need.host > 10e9; });
   };
-  request.hardware.node_memory = 0;  // not known: no limit
+  request.hardware.node_memory = 0;  // unknown: no limit
   EXPECT_GT(moved(search_plans(request, 2)), 0);
   request.hardware.node_memory = 10e9;
   EXPECT_EQ(moved(search_plans(request, 2)), 0);
-  // Both ranks share a node: it holds what both move.
+  // Both ranks share a node, which holds the bytes of both.
   request.hardware.node_memory = 1e15;
   const Candidates shared = search_plans(request, 2);
   request.hardware.node_ranks = 1;
@@ -127,7 +127,7 @@ TEST(Search, DevicesThatNothingDividesAreRefused) {
   EXPECT_NE(longer.find("and 1024 ranks"), std::string::npos) << longer;
 }
 
-/// Returns the advice for the nearest way to fit the request on so many devices.
+/// Returns the advice for the best way to fit the request on so many devices.
 std::string advice_of(PlanRequest& request, std::int64_t devices) {
   const Candidates found = search_plans(request, devices);
   EXPECT_FALSE(found.front().fits);
@@ -160,7 +160,7 @@ TEST(Advice, SaysWhatWouldFitAndItDoes) {
 
 TEST(Advice, SaysWhereNoNumberOfDevicesIsEnough) {
   PlanRequest request = gpu_request({});
-  request.hardware.memory_bytes = 1e9;  // less than a chunk of logits and the places of gathered weights
+  request.hardware.memory_bytes = 1e9;  // less than a chunk of logits and the buffers of gathered weights
   const std::string text = advice_of(request, 4);
   EXPECT_NE(text.find("it does not fit on any number of devices up to 1024"), std::string::npos) << text;
 }

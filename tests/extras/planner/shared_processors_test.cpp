@@ -1,5 +1,5 @@
-// simulate_pass() of ranks that share processors: where nothing is shared it is as of ranks with devices of their own.
-// Ranks without work, and messages that processors carry, are held against passes worked out by hand.
+// simulate_pass() for ranks that share processors. If nothing is shared, the result is that for ranks with their own
+// devices. Ranks without work, and messages that processors transfer, are compared with passes calculated by hand.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -66,10 +66,10 @@ TEST(SharedProcessors, EnoughOfThemAreLikeDevicesOfTheRanksOwn) {
 }
 
 TEST(SharedProcessors, ARankThatIsNotInThePassHoldsACore) {
-  // 10 pairs each at a second a pair; then rank 1 has 16 of block 0, beside what rank 0 does after the pass.
+  // 10 pairs each at a second per pair; then rank 1 has 16 of block 0, during rank 0's work after the pass.
   EXPECT_EQ(simulate(ring_case(2, Layout::contiguous, 4), links(1e9), forward, one_core_of_two, {0, 0}),
             (Times{10, 26}));
-  // Rank 1 begins 4 s later: rank 0 has no more of the core for that.
+  // Rank 1 begins 4 s later, but rank 0 gets no more of the core.
   EXPECT_EQ(simulate(ring_case(2, Layout::contiguous, 4), links(1e9), forward, one_core_of_two, {0, 4}),
             (Times{10, 30}));
   // Two rings of a machine share it like one.
@@ -78,23 +78,23 @@ TEST(SharedProcessors, ARankThatIsNotInThePassHoldsACore) {
 }
 
 TEST(SharedProcessors, ARankWithoutWorkInBackwardLeavesTheCoreToTheOther) {
-  // 10 pairs each of the own block; then rank 1 has 16 of block 0, and rank 0 waits for that block's gradients.
+  // 10 pairs each of its own block; then rank 1 has 16 of block 0, and rank 0 waits for that block's gradients.
   const PassCosts backward{.pair_seconds = 1, .key_value_bytes = 1, .gradient_bytes = 1};
   const RingCase ring = ring_case(2, Layout::contiguous, 4);
   const Times alone = simulate(ring, links(1e9), backward, one_core_of_two, {0, 0});
   EXPECT_NEAR(alone[0], 10 + 16 / 2, 1e-6);
   EXPECT_NEAR(alone[1], 10 + 16 / 2, 1e-6);
-  // It gets no more than it has threads for: of two cores each rank has one at best.
+  // A rank gets no more than its threads: of two cores, each rank has at most one.
   const SharedProcessors enough{.cores = 2, .threads = 1, .ranks = 2};
   EXPECT_NEAR(simulate(ring, links(1e9), backward, enough, {0, 0})[0], 10 + 16, 1e-6);
 }
 
 TEST(SharedProcessors, AMessageThatACoreCarriesTakesItsTime) {
-  // Block 0 of 4 bytes moves while both compute: 2 s of a core on each side, of which each rank has a half: 4 s more.
-  // Then rank 1 has 16 pairs, and rank 0 goes on elsewhere.
+  // Block 0 of 4 bytes moves while both compute: 2 s of a core on each side, of which each rank has half: 4 s more.
+  // Then rank 1 has 16 pairs, and rank 0 continues elsewhere.
   EXPECT_EQ(simulate(ring_case(2, Layout::contiguous, 4), links(1, 2), forward, one_core_of_two, {0, 0}),
             (Times{14, 30}));
-  // Full blocks over a slow link: 16 pairs and 4 s of carrying until 20, the link until 40, 16 more pairs.
+  // Full blocks over a slow link: 16 pairs and 4 s of transferring until 20, the link until 40, 16 more pairs.
   RingCase ring = ring_case(2, Layout::contiguous, 4);
   ring.mask.causal = false;
   EXPECT_EQ(simulate(ring, links(0.1, 2), forward, one_core_of_two, {0, 0}), (Times{56, 56}));
@@ -118,7 +118,7 @@ TEST(SharedProcessors, EveryPlanEndsWhateverTheMagnitudes) {
     const auto choose = [&](std::uint64_t count) {
       return static_cast<std::int64_t>(random_uniform(seed, Purpose::simulation, index++) * static_cast<double>(count));
     };
-    // A third of all within what people have, a third extreme, a third beyond any.
+    // A third of all within realistic ranges, a third extreme, a third beyond any.
     const double range = std::array{4.0, 30.0, 300.0}[seed % 3];
     const auto rate = [&](double typical) { return typical * magnitude(seed, index, range); };
     Hardware hardware;

@@ -1,6 +1,6 @@
-// The simulation and the timelines of real runs on thread ranks (train --trace): the same kernel calls with the same
-// pairs, and the bytes of the ring's messages, to the byte: of whole blocks, of what a window leaves of them, of stacks
-// whose layers differ; in the simulation, and in what `plan` prints.
+// Compares the simulation with the timelines of real runs on thread ranks (train --trace): the same kernel calls with
+// the same pairs, and exactly the same bytes of the ring's messages: of whole blocks, of what a window leaves of them,
+// and of stacks with different layers; in the simulation, and in the output of `plan`.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -48,7 +48,7 @@ class TimelineTest : public FolderTest {
 
 class SimulatedTimeline : public TimelineTest, public ::testing::WithParamInterface<std::tuple<int, const char*>> {
  protected:
-  /// Returns what each ring rank's row of the timeline has.
+  /// Returns the content of each ring rank's row of the timeline.
   std::vector<Row> rows(int ranks) const {
     const json file = timeline();
     std::map<std::int64_t, int> ring_rank;  // by row
@@ -136,13 +136,13 @@ INSTANTIATE_TEST_SUITE_P(Rings, SimulatedTimeline,
                            return fmt::format("{}{}", std::get<0>(test.param), std::get<1>(test.param));
                          });
 
-/// A run whose ring's messages are counted: layers have all one mask, or take turns.
+/// A run whose ring's messages are counted: all layers have one mask, or masks alternate.
 struct RingRun {
   int ranks = 2, data = 1;
   const char* layout = "zigzag";
   int window = 0;
-  bool mixed = false;          // every second layer has the window, of three
-  std::int64_t document = 0;   // tokens of each document; 0: not told apart
+  bool mixed = false;          // every second of three layers has the window
+  std::int64_t document = 0;   // tokens of each document; 0: documents do not count
   std::int64_t sequences = 1;  // of a micro-batch
   std::int64_t micro_batches = 1;
   const char* recompute = "none";
@@ -174,7 +174,7 @@ struct RingRun {
   }
 };
 
-/// What ranks send for a layer, in bytes. Ids of documents go with keys and values.
+/// The bytes that ranks send for a layer. Ids of documents are sent with keys and values.
 struct LayerBytes {
   std::int64_t keys_and_values = 0, gradients = 0;
 };
@@ -258,7 +258,7 @@ TEST_F(SimulatedBytes, AreThoseOfARun) {
       const RingTokens tokens = work.sent();
       EXPECT_GT(tokens.keys, 0);
       for (const std::int64_t layer : layers.layers) {
-        // Keys and values go round in both passes.
+        // Keys and values are sent around in both passes.
         EXPECT_EQ(static_cast<double>(sent.at(layer).keys_and_values), 2 * tokens.keys * key_value) << layer;
         EXPECT_EQ(static_cast<double>(sent.at(layer).gradients), tokens.gradients * gradient) << layer;
       }
@@ -268,7 +268,7 @@ TEST_F(SimulatedBytes, AreThoseOfARun) {
 
 class PlannedBytes : public RingBytes {};
 
-/// The plan's sums over layers and micro-batches, and what the program prints, not the ring's work alone.
+/// The plan's sums over layers and micro-batches, and the program's output, not only the ring's work.
 TEST_F(PlannedBytes, AreThoseOfARun) {
   for (const RingRun& of :
        {RingRun{.ranks = 4}, RingRun{.ranks = 5, .layout = "contiguous", .window = 60, .mixed = true},

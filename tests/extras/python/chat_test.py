@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`python -m ringtrain_data chat`: which tokens and flags generate is given, turn by turn, and what is printed. A
-program in place of generate notes what it is given and answers from a list; lora_page_test.py has the real one."""
+"""`python -m ringtrain_data chat`: the tokens and flags that generate receives, turn by turn, and the printed text. A
+program that replaces generate records its input and answers from a list; lora_page_test.py uses the real one."""
 import contextlib
 import io
 import json

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Data sets in every form become token files: what `python -m ringtrain_data convert` reads, refuses and says, and that
-`train` and `prepare` agree with it. RINGTRAIN_BIN names the folder of the programs."""
+"""Data sets in every form become token files: what `python -m ringtrain_data convert` reads, refuses, and prints, and
+that `train` and `prepare` agree with it. RINGTRAIN_BIN names the folder of the programs."""
 import contextlib
 import csv
 import functools
@@ -60,7 +60,7 @@ class ConvertTest(unittest.TestCase):
         return code, out.getvalue(), err.getvalue(), output
 
     def documents(self, *arguments, tokenizer=None):
-        """Return the texts of what was made of arguments, in some order, each with its learned text."""
+        """Return the texts of the result for these arguments, in some order, each with its learned text."""
         code, out, err, output = self.run_program(*arguments, "--tokenizer", tokenizer or self.text)
         self.assertEqual(code, 0, err)
         decode = loaded(tokenizer or self.text).decode
@@ -94,7 +94,7 @@ class ConvertTest(unittest.TestCase):
         self.write("array.json", json.dumps(ROWS, indent=2))
         self.write("lines.json", lines)
         self.write("spread.json", "\n".join(json.dumps(row, indent=1) for row in ROWS))
-        os.rename(self.folder / "a.parquet", self.folder / "named.bin")  # its first bytes say what it is
+        os.rename(self.folder / "a.parquet", self.folder / "named.bin")  # its first bytes identify it
         expected = sorted((f"<bos>{row['text']}<|endoftext|>",) * 2 for row in ROWS)
         for name in ("named.bin", "file.arrow", "stream.arrow", "a.jsonl", "a.jsonl.gz", "a.json.zst", "a.csv",
                      "b.jsonl", "array.json", "lines.json", "spread.json"):
@@ -123,7 +123,7 @@ class ConvertTest(unittest.TestCase):
             with self.subTest(row=row):
                 path = self.write("row.jsonl", json.dumps(row) + "\n")
                 self.assertEqual(self.documents("--input", path, tokenizer=self.chat), [expected])
-        # Within a plain text the name of a token is letters.
+        # Within a plain text, the name of a token is letters.
         path = self.write("letters.jsonl", json.dumps({"text": "<|im_end|>"}))
         _, _, _, output = self.run_program("--input", path, "--tokenizer", self.chat)
         self.assertNotIn(self.end(self.chat, "<|im_end|>"), read_tokens(output)[0][0])

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The program of docs/metrics.md that makes TensorBoard's events: TensorBoard itself reads what the metrics hold."""
+"""The program of docs/metrics.md that makes TensorBoard's events: TensorBoard itself reads the values of the
+metrics."""
 import json
 import pathlib
 import subprocess

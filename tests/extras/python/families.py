@@ -1,6 +1,6 @@
-"""Chat templates in the form of known families, written for these tests and shorter than the published ones, and what
-each makes of the calls of tools in masks_test.py, written by hand. Where an answer stands between {% generation %} and
-{% endgeneration %}, the tests take the template with these marks and without them."""
+"""Chat templates in the form of known families, written for these tests and shorter than the published ones, and the
+expected text of each for the tool calls in masks_test.py, written by hand. If an answer is between {% generation %} and
+{% endgeneration %}, the tests use the template with and without these marks."""
 import dataclasses
 import re
 
@@ -11,23 +11,23 @@ SUM = '{"name": "sum", "arguments": {"values": [1, 2]}}'
 @dataclasses.dataclass
 class Family:
     template: str
-    asks: str           # what stands before an answer, with which the model is asked; or one of these
+    asks: str           # the text before an answer, with which the model is prompted; or one of these
     end: str            # what ends one
     special: list       # tokens
-    before: str = ""    # what an answer begins with, but for its content
-    trims: bool = False  # whether contents lose their spaces at both ends
+    before: str = ""    # what an answer begins with, in addition to its content
+    trims: bool = False  # whether leading and trailing spaces of contents are removed
     system: bool = True  # whether there are system messages
     tools: bool = True
-    call: str = "{}"    # a call of a tool, as the model writes it
-    calls: str = ""     # two calls; "": as one each, with a line feed between
-    said_and_call: str = "{}\n{}"  # a text and a call; "refused", as two calls may be, where they are not written
-    last_before: str = ""  # what the last answer begins with beside that
-    last_end: str = ""  # what ends the last answer; "": as all others
+    call: str = "{}"    # a tool call, as the model writes it
+    calls: str = ""     # two calls; "": each like a single one, with a line feed in between
+    said_and_call: str = "{}\n{}"  # a text and a call; "refused", also for two calls, if they are not written
+    last_before: str = ""  # additional beginning of the last answer
+    last_end: str = ""  # the end of the last answer; "": like all others
     bos: str = ""
     eos: str = ""
 
     def __post_init__(self):
-        self.template = self.template.replace("\n", "")  # a line feed that is written stands there as its escape
+        self.template = self.template.replace("\n", "")  # a line feed in the output is written as its escape
 
     def plain(self):
         """Return the template without marks of answers."""

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Runs docs/lora.md as it is, by its marks in a smaller size: a folder as a hub has it, with parquet of conversations,
-and a random Llama with a tokenizer like Gemma's. The tuned model answers as it learned, turn by turn, and transformers
-gives the same text; that is left out, and said so, where there is no PyTorch. RINGTRAIN_BIN names the folder of the
-programs."""
+"""Runs docs/lora.md, with the smaller sizes of its marks: a folder as on a hub, with parquet of conversations, and a
+random Llama with a tokenizer like Gemma's. The tuned model answers as it learned, turn by turn, and transformers gives
+the same text; without PyTorch, that part is skipped with a message. RINGTRAIN_BIN names the folder of the programs."""
 import json
 import os
 import pathlib

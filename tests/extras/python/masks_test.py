@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What is learned of a conversation: twenty of them for each of thirteen families of chat templates, whose learned
-parts are written here by hand, once by the template's own marks ({% generation %}) and once without them."""
+"""The learned parts of a conversation: twenty conversations for each of thirteen families of chat templates, with
+learned parts written here by hand, once with the template's own marks ({% generation %}) and once without them."""
 import tempfile
 import unittest
 
@@ -38,7 +38,7 @@ def result(text):
 
 
 # Each conversation, and what is learned of it: texts of answers, or calls as the family writes them, in order; with a
-# weight where it is not 1. Whether the last of them is the conversation's last message.
+# weight if it is not 1. Whether the last of them is the conversation's last message.
 CONVERSATIONS = [
     ([user("Why?"), answer("So.")], ["So."], True),
     ([user("Why?"), answer("So."), user("Why not?"), answer("Then not.")], ["So.", "Then not."], True),
@@ -66,7 +66,7 @@ CONVERSATIONS = [
 
 
 def expected(family, learned, ends_there):
-    """Return the texts that are learned, each with its weight; None if the family refuses the conversation."""
+    """Return the learned texts, each with its weight; None if the family refuses the conversation."""
     pieces = []
     for number, one in enumerate(learned):
         text, weight = one if isinstance(one, tuple) else (one, 1.0)
@@ -125,7 +125,7 @@ class MasksTest(unittest.TestCase):
                     continue
                 ids, weights, _ = encoder.encode([Forms(tokenizer).document(row)])[0]
                 self.assertEqual((ids[-1], weights[-1]), (encoder.end, 1))
-                if not has_tools:  # the ids of what `chat` asks with are held likewise (chat_test.py)
+                if not has_tools:  # the ids with which `chat` prompts are compared in chat_test.py
                     self.assertEqual(ids[:-1].tolist(), tokenizer.apply_chat_template(messages, return_dict=False))
                 found = learned_texts(tokenizer, ids[:-1].tolist(), weights[:-1])
                 self.assertEqual([one[:2] for one in found], expected(family, learned, ends_there))
@@ -169,7 +169,7 @@ class MasksTest(unittest.TestCase):
                       user("c"), answer("d")]
         with self.assertRaisesRegex(Refused, "message 2 of 6"):
             Forms(tokenizer).document({"messages": call_first, "tools": TOOLS})
-        # What comes before the last answer is written as when it was asked for.
+        # The text before the last answer is written as in its prompt.
         document = Forms(tokenizer, learn="last").document({"messages": call_first, "tools": TOOLS})
         (begin, end, _), = document.spans
         self.assertEqual(document.text[begin:end], "<think>\n\n</think>\n\nd<|im_end|>")

@@ -1,4 +1,4 @@
-"""What the tests of extras/python share: the package's place, and tokenizers made for a test."""
+"""What the tests of extras/python share: the package's path, and tokenizers made for a test."""
 import json
 import os
 import pathlib
@@ -25,8 +25,8 @@ DOCUMENT_END = "<|document|>"
 
 
 def make_tokenizer(folder, special, template=None, bos="", eos="", begins="", base="byte_level.json"):
-    """Write a small tokenizer with these special tokens, and DOCUMENT_END. begins: the token that its
-    post-processor puts before a text."""
+    """Write a small tokenizer with these special tokens, and DOCUMENT_END. begins: the token that its post-processor
+    adds before a text."""
     tokenizer = json.loads((ROOT / "tests/tokenizers/tiny" / base).read_text("utf-8"))
     vocabulary = tokenizer["model"]["vocab"]
     following = 1 + max([*vocabulary.values(), *(token["id"] for token in tokenizer["added_tokens"])])
@@ -53,7 +53,7 @@ def make_tokenizer(folder, special, template=None, bos="", eos="", begins="", ba
 
 
 def read_tokens(path):
-    """Return what lies in a token file: for each document its ids and weights, and the manifest."""
+    """Return the content of a token file: for each document its ids and weights, and the manifest."""
     manifest = json.loads(pathlib.Path(f"{path}.manifest.json").read_text("utf-8"))
     with h5py.File(path) as file:
         tokens, offsets = file["tokens"][:].tolist(), file["document_offsets"][:].tolist()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Every chat template of the installed package trl: each conversation is rendered as transformers renders it, or
-refused in a sentence. Where a template and its form for training (with {% generation %}) write the same text, the same
-of it is learned. The templates' texts stay in that package. Skipped (77) where there is none."""
+"""Every chat template of the installed package trl: each conversation is rendered as in transformers, or refused with a
+message. If a template and its form for training (with {% generation %}) write the same text, the same parts are
+learned. The templates' texts remain in that package. Skipped (77) if it is not installed."""
 import importlib.util
 import pathlib
 import re
@@ -32,7 +32,7 @@ def special_tokens(text):
 
 
 def outcome(tokenizer, messages, learn):
-    """Return the text and its learned spans, or the sentence of the refusal."""
+    """Return the text and its learned spans, or the message of the refusal."""
     row = {"messages": messages, "tools": TOOLS if any("tool_calls" in one for one in messages) else None}
     try:
         document = Forms(tokenizer, learn=learn).document(row)
@@ -71,7 +71,7 @@ def main():
         for name in templates:
             for plain, marked in zip(outcomes[name], outcomes.get(f"{name}_training", [])):
                 if isinstance(plain, tuple) and isinstance(marked, tuple) and plain[0] == marked[0]:
-                    # This one does not ask with all that it writes before an answer that follows a tool.
+                    # This one does not prompt with all the text that it writes before an answer that follows a tool.
                     same = plain[1] == marked[1]
                     assert same or name == "diffusion_gemma", f"{name}: {plain}\n{marked[1]}"
                     agreed += same

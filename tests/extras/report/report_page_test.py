@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The page of `report` for runs on two ranks: well-formed markup, in which every number equals its source in four
-digits (metrics.jsonl, the plan, or what evaluate wrote); a browser that opens it loads nothing else, and shows all
+"""The page of `report` for runs on two ranks: well-formed markup, in which every number equals its source to four
+digits (metrics.jsonl, the plan, or the output of evaluate); a browser that opens it loads nothing else, and shows all
 of it on every screen."""
 import itertools
 import json
@@ -23,7 +23,7 @@ CURVES = [("Loss", "nats a token", "loss", 1), ("Gradient norm", None, "grad_nor
 
 
 def number(text):
-    """Returns the number that a cell says, "12.35K" as 12350."""
+    """Returns the number in a cell, "12.35K" as 12350."""
     units = {"K": 1e3, "M": 1e6, "G": 1e9, "%": 0.01}
     return float(text.rstrip("KMG%")) * units.get(text[-1], 1)
 
@@ -51,7 +51,7 @@ class Page(unittest.TestCase):
         return json.loads((self.folder / name).read_text())
 
     def open(self, name):
-        """Reads a page as strictly as XML is read."""
+        """Reads a page as strictly as XML."""
         text = (self.folder / name).read_text()
         self.assertLess(len(text), 1_000_000)
         for part in ["<script", "http", "src=", "href", "url(", "@import"]:
