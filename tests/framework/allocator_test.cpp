@@ -1,4 +1,4 @@
-// Tags, peaks, plan mode, alignment and refusal of the tagged allocator.
+// Tags, peaks, plan mode, alignment, and refusals of the tagged allocator.
 #include "framework/allocator.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include "tests/support/error_of.h"
 
 #if defined(RINGTRAIN_SANITIZED)
-// The sanitizers end the process at a request that malloc answers with null; here that answer is what is tested.
+// The sanitizers end the process at a request for which malloc returns null; this test needs that null.
 extern "C" const char* __asan_default_options() {
   return "allocator_may_return_null=1";
 }  // NOLINT
@@ -59,7 +59,7 @@ TEST(Allocator, ListsWhatIsLiveInItsOrder) {
   EXPECT_EQ(live[1].dtype, DType::uint8);
   EXPECT_EQ(live[1].shape, (Shape{65}));
   EXPECT_EQ(live[1].bytes, 128u);
-  // Tensors may be returned in any order, and their entries' places be taken again.
+  // Tensors may be returned in any order, and their entries reused.
   a = Tensor();
   c = Tensor();
   Tensor d = allocator.make(Tag::ring, "d", DType::int64, {1});

@@ -1,4 +1,4 @@
-// Times of one clock as another tells them.
+// Converts times of one clock to another.
 #include "framework/profile/clock_mapping.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ TEST(ClockMapping, IsTheLineThroughTwoMomentsAndKeepsTheOrder) {
   EXPECT_EQ(ClockMapping()(12345), 12345);
   EXPECT_EQ(ClockMapping({.own = 100, .reference = 5100, .error = 7})(160), 5160);
   constexpr std::int64_t hour = 3'600'000'000'000;
-  // The reference's clock is 2 s behind at first, and gains 50 microseconds a second.
+  // The reference's clock is initially 2 s behind, and gains 50 microseconds per second.
   const ClockMapping clock({.own = hour, .reference = hour - 2'000'000'000, .error = 30},
                            {.own = 2 * hour, .reference = 2 * hour - 2'000'000'000 + hour / 20'000, .error = 80});
   EXPECT_EQ(clock(hour), hour - 2'000'000'000);

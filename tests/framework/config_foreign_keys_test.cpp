@@ -1,4 +1,4 @@
-// Names of other projects: docs/coming-from.md, line by line, and the few that are accepted as they are.
+// Names of other projects: docs/coming-from.md, line by line, and the few that are accepted unchanged.
 #include <fstream>
 #include <regex>
 
@@ -33,7 +33,7 @@ TEST(ForeignKeys, EachNameOfThePageIsHintedAtAsThePageHasIt) {
     }
     const std::string key = quoted_words(line.substr(middle)).front();
     for (const std::string& name : quoted_words(line.substr(0, middle))) {
-      if (name == "bf16" || name == "packing") continue;  // the one is a value, the other a key of ours
+      if (name == "bf16" || name == "packing") continue;  // the former is a value, the latter a key of ours
       EXPECT_EQ(complaint(base + name + ": 1\n"), "x.yaml:3: " + name + ": unknown key; did you mean " + key + "?");
       ++names;
     }
@@ -92,7 +92,7 @@ TEST(ForeignKeys, AWarmupRatioIsAShareOfTheStepsRoundedUp) {
   const auto warmup = [](const std::string& ratio, const Settings& settings = {}) {
     return parse_config(with("lr_scheduler", "warmup_ratio: " + ratio), "x.yaml", settings).lr_scheduler.warmup_steps;
   };
-  EXPECT_EQ(warmup("0.25"), 3);  // of 10 steps, as transformers' get_warmup_steps has it
+  EXPECT_EQ(warmup("0.25"), 3);  // of 10 steps, as in transformers' get_warmup_steps
   EXPECT_EQ(warmup("0"), 0);
   EXPECT_EQ(warmup("0.25", {"training.steps=100"}), 25);
   EXPECT_EQ(warmup("0.25", {"lr_scheduler.warmup_steps=7"}), 7);  // the last one counts

@@ -1,4 +1,4 @@
-// Every class of mistake in a config, with its exact line of text.
+// Every class of mistake in a config, with its exact message.
 #include "framework/config/config.h"
 #include "framework/device.h"
 #include "tests/framework/config_text.h"
@@ -12,7 +12,7 @@
 namespace ringtrain::testing {
 namespace {
 
-/// Lines of one section, and what is wrong with the key of the first.
+/// Lines of one section, and the message about the first line's key.
 struct KeyMistake {
   std::string section, lines, says;
 };
@@ -25,7 +25,7 @@ void expect_told(const std::vector<KeyMistake>& mistakes) {
   }
 }
 
-/// A whole text, and all that is wrong with it.
+/// A whole text, and all messages about it.
 struct TextMistake {
   std::string text, says;
   Settings settings = {};
@@ -49,7 +49,7 @@ TEST(ConfigMistakes, OfAKeyAreNamedWithItsLine) {
   expect_told(mistakes);
 }
 
-/// A row has the whole text, or what comes after the least that a config has, or lines of a section.
+/// A row has the whole text, or the text after the minimal config, or lines of a section.
 TEST(ConfigMistakes, OfATextAreAllNamed) {
   std::vector<TextMistake> mistakes;
   for (const auto& row : rows("texts")) {
@@ -138,7 +138,7 @@ TEST(Config, AFileThatIsNoConfigIsNamed) {
   EXPECT_EQ(reading("/dev/zero"), "cannot open /dev/zero: it is a device, not a file");
   std::ofstream(path) << std::string((1 << 20) + 1, ' ');
   EXPECT_EQ(reading(path), path + ": is larger than 1 MiB, so it is not a config");
-  // No page holds a line for each of so many mistakes.
+  // Nobody could read a line for each of so many mistakes.
   {
     std::ofstream many(path);
     for (int i = 0; i < 80000; ++i) many << "key" << i << ": 1\n";

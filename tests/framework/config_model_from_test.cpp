@@ -1,4 +1,4 @@
-// model.from: a config whose model lies elsewhere. What is given beside it goes first, or must agree.
+// model.from: a config whose model is stored elsewhere. Keys next to it override the model's, or must agree.
 #include <gtest/gtest.h>
 
 #include "framework/config/config.h"
@@ -8,7 +8,7 @@
 namespace ringtrain::testing {
 namespace {
 
-/// The model that lies at "far": nothing in it is a default.
+/// The model at "far": none of its values is a default.
 ModelConfig far_model() {
   ModelConfig model;
   model.architecture = Architecture::qwen3;
@@ -52,7 +52,7 @@ std::string complaint_with(const std::string& text, const Settings& settings = {
   }
 }
 
-/// The keys of the section model that are not those of far_model(), each with its value.
+/// The keys of the section model that differ from far_model(), each with its value.
 std::string changed(const Config& config) {
   Config expected = config;
   expected.model = far_model();

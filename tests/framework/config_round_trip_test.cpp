@@ -1,4 +1,4 @@
-// Random configs: what is written is read back to the same values, and a broken text ends in an error.
+// Random configs: a written config is read back to the same values, and a broken text results in an error.
 #include "framework/config/config.h"
 #include "framework/config/training_config.h"
 #include "tests/framework/config_text.h"
@@ -39,7 +39,7 @@ class Draw {
   std::uint64_t seed_, index_ = 0;
 };
 
-/// Returns a resolved scaling of a head of some pairs, with every key that its type uses.
+/// Returns a resolved scaling for a head with so many pairs, with every key that its type uses.
 RopeScalingConfig random_scaling(Draw& draw, std::int64_t pairs) {
   RopeScalingConfig s;
   s.type = draw.one_of(all_rope_types);

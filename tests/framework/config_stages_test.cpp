@@ -1,4 +1,4 @@
-// The key training.stages: what is read, what is written, what is refused; and which stage holds in which step.
+// The key training.stages: what is read, written, and refused; and which stage applies to which step.
 #include <fmt/core.h>
 
 #include "framework/config/config.h"
@@ -25,7 +25,7 @@ TEST(ConfigStages, AreReadAndWrittenBack) {
   const Config second = config_of_stage(config, 1), third = config_of_stage(config, 2);
   EXPECT_EQ(second.training.seq_len, 128);
   EXPECT_EQ(second.model.rope_scaling.type, RopeType::yarn);
-  EXPECT_EQ(third.model.rope_scaling.factor, 2);  // stays
+  EXPECT_EQ(third.model.rope_scaling.factor, 2);  // unchanged
   EXPECT_EQ(third.model.rope_theta, 2.5e5);
   EXPECT_EQ(third.training.global_batch_size, 4);
 }
@@ -65,7 +65,7 @@ TEST(ConfigStages, AreRefusedWithASentence) {
   EXPECT_EQ(told("[{from_step: 4, seq_len: 128}]"), "");
 }
 
-/// Returns a list of this many entries, of every seventh length.
+/// Returns a list with this many entries, with one of seven lengths each.
 std::string many_stages(int count) {
   std::string list;
   for (int i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-// What a config's keys mean: defaults, every key, settings, differences.
+// The meaning of a config's keys: defaults, every key, settings, differences.
 #include "framework/config/config.h"
 #include "framework/device.h"
 #include "tests/framework/config_text.h"
@@ -42,10 +42,10 @@ TEST(Config, TheRotaryKeysOfOtherTypesReachTheirMembers) {
   EXPECT_EQ(longrope.type, RopeType::longrope);
   EXPECT_EQ(longrope.short_factor, (std::vector<double>{1, 2}));
   EXPECT_EQ(longrope.long_factor, (std::vector<double>{1.5, 30}));
-  EXPECT_EQ(longrope.factor, 8);  // of the two lengths
+  EXPECT_EQ(longrope.factor, 8);  // from the two lengths
 }
 
-// (Of most keys the name and the member are one text: KEY in config_schema.cpp.)
+// (For most keys, the name and the member are the same text: KEY in config_schema.cpp.)
 TEST(Config, EveryKindOfValueReachesItsMember) {
   const Config c = parse_config(R"(
 model: {architecture: gpt2, max_position_embeddings: 65, layer_types: [full_attention, sliding_attention]}

@@ -1,4 +1,4 @@
-// What the tests of the config's reader share: the least config, and what reading a text complains of.
+// What the tests of the config's reader share: the minimal config, and the messages of reading a text.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@ namespace ringtrain::testing {
 
 using Settings = std::vector<std::string>;
 
-/// What reading a text, and a higher floor's rule, complain of; "" if nothing. Anything but Error(usage) fails the
-/// test.
+/// The messages of reading a text, and of a higher floor's rule; "" if there are none. Anything but Error(usage) fails
+/// the test.
 inline std::string complaint(const std::string& text, const Settings& settings = {}, const ConfigRule& rule = {}) {
   try {
     parse_config(text, "x.yaml", settings, ConfigUse::run, rule);
@@ -24,9 +24,9 @@ inline std::string complaint(const std::string& text, const Settings& settings =
   }
 }
 
-/// The least that a config must say, on one line, so that a test's own lines begin at 2.
+/// The minimum that a config must contain, on one line, so that a test's own lines begin at 2.
 inline const std::string base = "training: {seq_len: 64, steps: 10}\ndata: {train: a.h5}\n";
-/// The same with all sections open for one more key.
+/// The same, with all sections open for one more key.
 inline std::string with(const std::string& section, const std::string& key) {
   std::string text = "training:\n  seq_len: 64\n  steps: 10\ndata:\n  train: a.h5\n";
   if (section == "training") return "training:\n  seq_len: 64\n  steps: 10\n  " + key + "\ndata:\n  train: a.h5\n";

@@ -1,4 +1,4 @@
-// Cores are those of the affinity mask, whatever the machine has.
+// Cores are those of the affinity mask, not those of the machine.
 #include "framework/cores.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ TEST(Cores, AreThoseOfTheAffinityMask) {
   cpu_set_t own;
   ASSERT_EQ(::sched_getaffinity(0, sizeof own, &own), 0);
   EXPECT_EQ(available_cores(), CPU_COUNT(&own));
-  std::thread([&] {  // a mask is a thread's own
+  std::thread([&] {  // each thread has its own mask
     cpu_set_t one;
     CPU_ZERO(&one);
     int first = 0;

@@ -1,5 +1,5 @@
-// framework/storage/files.h and framework/storage/hash.h: what is written is read again, and every failure is an Error
-// with the caller's code that names the path.
+// framework/storage/files.h and framework/storage/hash.h: written data is read back, and every failure is an Error with
+// the caller's code that names the path.
 #include "framework/storage/files.h"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ using testing::expect_error;
 
 class FilesTest : public testing::FolderTest {
  protected:
-  /// Waits until the clock of ctime has gone on since the file was changed.
+  /// Waits until the clock of ctime has advanced since the file was changed.
   void wait_for_tick(const File& file) const {
     do {
       write_file(at("tick"), "", ExitCode::data);
@@ -100,7 +100,7 @@ TEST_F(FilesTest, ALinkIsTheSameFileAndChangesNoStamp) {
   EXPECT_EQ(file.stamp(), linked);
   EXPECT_FALSE(link_file(at("missing"), at("three")));
   EXPECT_FALSE(link_file(at("one"), at("one")));
-  // What is written gives a new stamp, with its old time of modification, too: ctime says so.
+  // A write changes the stamp even if the modification time is restored, because of ctime.
   const FileStamp last = file.stamp();
   wait_for_tick(file);
   File::open_for_update(at("one"), ExitCode::data).write_at(0, "C", 1);
@@ -157,7 +157,7 @@ TEST_F(FilesTest, NothingIsWrittenThroughALink) {
       EXPECT_NE(message.find(path + ": it is a link"), std::string::npos) << message;
     }
   }
-  EXPECT_EQ(read_file(at("link-to-target"), ExitCode::data), "precious");  // reading is free to follow
+  EXPECT_EQ(read_file(at("link-to-target"), ExitCode::data), "precious");  // reading may follow links
   EXPECT_FALSE(path_exists(at("nowhere")));
 }
 
@@ -252,9 +252,9 @@ TEST_F(FilesTest, OneHoldsALockAndOthersAreToldWho) {
   {
     const FileLock first = FileLock::acquire(path, "taken by", ExitCode::usage);
     EXPECT_EQ(refusal(), "taken by process " + own + " (" + path + " is locked); wait until it has ended");
-    EXPECT_EQ(read_file(path, ExitCode::usage), own + "\n");  // he who was refused has changed nothing
+    EXPECT_EQ(read_file(path, ExitCode::usage), own + "\n");  // the refused process has changed nothing
   }
-  write_file(path, "123456789012345678901234567890\n", ExitCode::usage);  // its process is gone, and so is its lock
+  write_file(path, "123456789012345678901234567890\n", ExitCode::usage);  // its process has ended, so its lock is free
   FileLock second = FileLock::acquire(path, "taken by", ExitCode::usage);
   EXPECT_EQ(read_file(path, ExitCode::usage), own + "\n");
   const FileLock moved = std::move(second);

@@ -1,4 +1,4 @@
-// The check of gradients finds a right one right and a wrong one wrong, and leaves x as it was.
+// The gradient check accepts a correct gradient, rejects a wrong one, and leaves x unchanged.
 #include "framework/checks/gradient_check.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// float16 and bfloat16: every one of their numbers survives, and rounding is to nearest, ties to even, once.
+// float16 and bfloat16: each of their numbers is preserved, and rounding is to nearest, ties to even, once.
 #include "framework/storage/half.h"
 
 #include <gtest/gtest.h>
@@ -28,14 +28,14 @@ TEST(Half, EveryFloat16HasItsValueAndComesBack) {
   }
 }
 
-/// Holds rounding against the neighbours of a number: what is between two goes to the nearer, a tie to the even one.
+/// Checks rounding around a number: what is between two numbers goes to the nearer one, and a tie to the even one.
 template <class Bits, class Value>
 void expect_nearest(std::uint32_t end, Bits bits_of, Value value_of) {
   for (std::uint32_t bits = 0; bits + 1 < end; ++bits) {
     const auto low = static_cast<std::uint16_t>(bits), high = static_cast<std::uint16_t>(bits + 1);
     const double a = value_of(low), b = value_of(high), middle = (a + b) / 2;
     ASSERT_EQ(bits_of(middle), bits % 2 == 0 ? low : high) << bits;
-    ASSERT_EQ(bits_of(std::nextafter(middle, a)), low) << bits;  // to float32 first would make a tie of it
+    ASSERT_EQ(bits_of(std::nextafter(middle, a)), low) << bits;  // rounding to float32 first would make it a tie
     ASSERT_EQ(bits_of(std::nextafter(middle, b)), high) << bits;
     ASSERT_EQ(bits_of(-middle), 0x8000 | (bits % 2 == 0 ? low : high)) << bits;
   }

@@ -1,4 +1,4 @@
-// A large file that is hashed is told, a small one is not, and other threads stay silent.
+// Hashing a large file shows progress; hashing a small one does not, and other threads print nothing.
 #include "framework/profile/hash_progress.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ class HashProgressTest : public FolderTest {
     FolderTest::SetUp();
     write_file(at("large"), std::string(std::size_t{3} << 20, 'x'), ExitCode::data);
   }
-  /// Returns what is told while body runs.
+  /// Returns the text printed while body runs.
   template <class Body>
   std::string told(double patience, Body&& body) const {
     const std::string path = at("told");
@@ -27,7 +27,7 @@ class HashProgressTest : public FolderTest {
       const HashProgress progress("train", patience, file.get());
       body();
     }
-    hash_file(at("large"), ExitCode::data);  // nobody listens any more
+    hash_file(at("large"), ExitCode::data);  // no listener any more
     std::fflush(file.get());
     return read_file(path, ExitCode::data);
   }
@@ -35,7 +35,7 @@ class HashProgressTest : public FolderTest {
 
 TEST_F(HashProgressTest, ALargeFileIsToldAndNoOther) {
   const auto hash = [&] { hash_file(at("large"), ExitCode::data); };
-  EXPECT_EQ(told(1e9, hash), "");  // it did not take so long
+  EXPECT_EQ(told(1e9, hash), "");  // it did not take that long
   const std::string text = told(0, hash);
   EXPECT_TRUE(text.starts_with("train 0/3145728 (0%) hashing " + at("large"))) << text;
   EXPECT_NE(text.find("train 3145728/3145728 (100%) hashing " + at("large")), std::string::npos) << text;

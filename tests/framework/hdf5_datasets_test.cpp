@@ -1,4 +1,4 @@
-// framework/storage/hdf5_datasets.h: a list that a forger may have written is refused, or all of it lies in the file.
+// framework/storage/hdf5_datasets.h: a list that a forger may have written is refused, or all of it is within the file.
 #include "framework/storage/hdf5_datasets.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 using testing::error_of;
 
-/// The list of a file of 1,000 bytes, by hand.
+/// The list of a file of 1,000 bytes, written by hand.
 class DatasetLists : public testing::FolderTest {
  protected:
   void SetUp() override {

@@ -1,4 +1,4 @@
-// framework/storage/hdf5_file.h: HDF5's own library finds in a file what was written, where the writer says it lies.
+// framework/storage/hdf5_file.h: HDF5's own library finds the written data in a file, at the writer's offsets.
 #include "framework/storage/hdf5_file.h"
 
 #include <gtest/gtest.h>
@@ -144,8 +144,8 @@ TEST_F(Hdf5Test, RefusesToWriteWhereItCannot) {
   EXPECT_FALSE(path_exists(at("big.h5")));
 }
 
-// The library does not look whether it gets the memory that it asks for. In a process of its own for each amount that
-// it may still have, which has not used the library before.
+// The library does not check whether its allocations succeed. Each amount of remaining memory is tested in a separate
+// process, which has not used the library before.
 TEST_F(Hdf5Test, WithoutMemoryItIsAnErrorNotACrash) {
 #ifdef RINGTRAIN_SANITIZED
   GTEST_SKIP() << "sanitizers need all of the address space";

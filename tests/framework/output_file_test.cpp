@@ -1,4 +1,4 @@
-// framework/output/output_file.h: a file takes its name when it is whole, replaces its like and nothing else, and has
+// framework/output/output_file.h: a file gets its name when it is complete, replaces only files of its kind, and has
 // one writer.
 #include "framework/output/output_file.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// No rule is made without its parts, and none of them out of another.
+// No rule can be made without its parts, or out of another.
 static_assert(!std::is_default_constructible_v<OutputRules> && !std::is_aggregate_v<OutputRules>);
 static_assert(!std::is_constructible_v<OutputRules, OutputKind, OutputMark>);
 static_assert(!std::is_constructible_v<OutputRules, OutputKind, OutputInputs>);
@@ -30,7 +30,7 @@ constexpr std::string_view head = "ours, and nobody else's: ";
 
 class OutputFileTest : public FolderTest {
  protected:
-  /// Returns rules by which a file that begins with `head` is a former output.
+  /// Returns rules that recognize a file that begins with `head` as an earlier output.
   static OutputRules rules(std::vector<std::string> inputs = {}, OutputMark mark = OutputMark::begins(head)) {
     return {{"our kind", "--output"}, std::move(mark), OutputInputs::of([inputs] { return inputs; })};
   }
@@ -40,7 +40,7 @@ class OutputFileTest : public FolderTest {
     output.file().write(std::string(head) + content);
     output.publish();
   }
-  /// Expects both the check beforehand and the making to be refused with this part.
+  /// Expects that both the earlier check and the creation are refused with this text.
   static void expect_refused(const std::string& path, const OutputRules& how, const std::string& part) {
     for (const auto& message : {error_of(ExitCode::usage, [&] { check_output(path, how, ExitCode::usage); }),
                                 error_of(ExitCode::usage, [&] { make(path, how); })}) {
@@ -50,7 +50,7 @@ class OutputFileTest : public FolderTest {
   void write(const std::string& name, const std::string& content) const {
     write_file(at(name), content, ExitCode::data);
   }
-  std::string content(const std::string& name) const {  // as nobody's input
+  std::string content(const std::string& name) const {  // without making it an input
     std::ifstream file(at(name));
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   }
@@ -60,13 +60,13 @@ class OutputFileTest : public FolderTest {
 
 TEST_F(OutputFileTest, TakesItsNameWhenItIsWhole) {
   check_output(at("not/there/yet"), rules(), ExitCode::usage);
-  EXPECT_TRUE(names().empty());  // looking leaves nothing
+  EXPECT_TRUE(names().empty());  // checking leaves nothing behind
   {
     OutputFile output(at("a"), rules(), ExitCode::usage);
     output.file().write(ours("half"));
     EXPECT_FALSE(path_exists(at("a")));
   }
-  EXPECT_TRUE(names().empty());  // what is not published is gone
+  EXPECT_TRUE(names().empty());  // an unpublished file is removed
   make(at("a"), rules());
   make(at("a"), rules(), "newer");
   EXPECT_EQ(content("a"), ours("newer"));
@@ -104,7 +104,8 @@ TEST_F(OutputFileTest, NeverAnInputNorALinkNorWhatIsNoFile) {
   EXPECT_EQ(names(), (std::vector<std::string>{"dangling", "fifo", "folder", "input", "link", "same"}));
 }
 
-// What a person's file may hold by accident: what a format demands, what we write further behind, a part of the mark.
+// What a person's file may contain by accident: what a format requires, what we write after the mark, a part of the
+// mark.
 TEST_F(OutputFileTest, NothingIsTakenForAFormerOneButByItsFirstBytes) {
   for (const std::string& other : {std::string("<!DOCTYPE html>\n"), "  " + ours(), "\n" + ours(), "a note: " + ours(),
                                    std::string(head.substr(0, head.size() - 1)), std::string()}) {
@@ -129,7 +130,7 @@ TEST_F(OutputFileTest, IsNotPublishedWithoutItsMark) {
   EXPECT_FALSE(path_exists(at("a")));
 }
 
-// Whatever a program forgets to list: what it has opened it does not replace, by any name, however it was opened.
+// Even if a program forgets to list a file, it does not replace one that it has opened, by any name and in any way.
 TEST_F(OutputFileTest, NeverAFileThatTheProcessHasUsed) {
   const std::vector<std::function<void(const std::string&)>> uses{
       [](const std::string& path) { read_file(path, ExitCode::data); },
@@ -150,7 +151,7 @@ TEST_F(OutputFileTest, NeverAFileThatTheProcessHasUsed) {
   }
   write("former", ours("old"));
   EXPECT_EQ(read_previous_output(at("former"), rules(), ExitCode::usage), ours("old"));
-  make(at("former"), rules());  // it was read to be written anew
+  make(at("former"), rules());  // it was read in order to be rewritten
   EXPECT_EQ(content("former"), ours());
   read_file(at("former"), ExitCode::data);
   remove_tree(at("former"), ExitCode::data);
@@ -170,7 +171,7 @@ TEST_F(OutputFileTest, LooksAgainBeforeItTakesTheName) {
   EXPECT_TRUE(names().empty());
 }
 
-// Minutes may lie between the beginning of a computation and its output.
+// There may be minutes between the beginning of a computation and its output.
 TEST_F(OutputFileTest, SaysThatItsFolderIsGone) {
   for (const bool replaced : {false, true}) {
     fs::create_directory(at("results"));
@@ -194,7 +195,7 @@ TEST_F(OutputFileTest, HasOneWriterAndCleansUpBehindKilledOnes) {
     OutputFile first(at("a"), rules(), ExitCode::usage);
     EXPECT_FALSE(path_exists(at("a.partial-1-0123abcd")));
     expect_refused(at("a"), rules(), at("a") + ": process " + std::to_string(::getpid()) + " is writing it now");
-    make(at("b"), rules());  // another output is free
+    make(at("b"), rules());  // another output is available
     first.file().write(ours("first"));
     first.publish();
   }

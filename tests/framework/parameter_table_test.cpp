@@ -1,4 +1,4 @@
-// The parameter table's order, offsets, buckets and parts.
+// The parameter table's order, offsets, buckets, and parts.
 #include "framework/parameter_table.h"
 
 #include <gtest/gtest.h>

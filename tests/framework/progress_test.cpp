@@ -1,4 +1,4 @@
-// Human sizes, and what a progress line says on a terminal and in a pipe.
+// Human-readable sizes, and progress lines on a terminal and in a pipe.
 #include "framework/profile/progress.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST(ProgressLine, SaysWhatIsKnown) {
   state.unit = "bytes";
   EXPECT_EQ(progress_line(state, 0), "train 119/600 (19%) 12.3K bytes/s 3m05s left");
   state.done = 599;
-  EXPECT_TRUE(progress_line(state, 0).starts_with("train 599/600 (99%)"));  // 100 % is done, not nearly
+  EXPECT_TRUE(progress_line(state, 0).starts_with("train 599/600 (99%)"));  // 100 % means done, not nearly done
   state.done = 600;
   EXPECT_TRUE(progress_line(state, 0).starts_with("train 600/600 (100%)"));
   EXPECT_EQ(progress_line({.task = "x", .fields = {}}, 0), "x 0/0 (100%)");
@@ -89,7 +89,7 @@ TEST(Progress, InAPipeItWritesTheFirstAndTheLastLineAndNotes) {
   std::istringstream lines(text);
   std::vector<std::string> all;
   for (std::string line; std::getline(lines, line);) all.push_back(line);
-  ASSERT_EQ(all.size(), 3u) << text;  // all of it takes far less than the five seconds between lines
+  ASSERT_EQ(all.size(), 3u) << text;  // everything takes far less than the five seconds between lines
   EXPECT_TRUE(all[0].starts_with("train 1/1000 (0%) loss=1")) << all[0];
   EXPECT_EQ(all[1], "saved");
   EXPECT_TRUE(all[2].starts_with("train 1000/1000 (100%) loss=1000")) << all[2];
@@ -118,12 +118,12 @@ TEST(Progress, OnATerminalItRewritesOneLineThatFitsTheWidth) {
     progress.log("saved");
     progress.update(10, "ok", 100);
     progress.finish();
-    progress.log("done");  // below what was finished
+    progress.log("done");  // below the finished line
   }
   std::fclose(file);
   std::string text;
   char piece[256];
-  // A terminal hands on what was written in pieces, and an error after the last.
+  // A terminal delivers what was written in pieces, and an error after the last.
   for (ssize_t n; (n = read(master, piece, sizeof piece)) > 0;) text.append(piece, static_cast<std::size_t>(n));
   close(master);
   // The terminal adds \r before \n.

@@ -1,4 +1,4 @@
-// Philox against its published vectors; moments of the distributions; the permutation is one.
+// Philox compared with its published vectors; moments of the distributions; permutations.
 #include "framework/random.h"
 
 #include <gtest/gtest.h>

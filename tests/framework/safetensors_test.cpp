@@ -1,5 +1,5 @@
-// safetensors files: what the format's reference refuses is refused, what it takes is taken, and what is written is
-// read.
+// safetensors files: what the format's reference refuses is refused, what it accepts is accepted, and written files are
+// read back.
 #include "framework/storage/safetensors.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns a file of this header and this many bytes of data.
+/// Returns a file with this header and this many bytes of data.
 std::string file_of(const std::string& header, std::size_t data) {
   const std::uint64_t length = header.size();
   std::string bytes(8, '\0');
@@ -40,7 +40,7 @@ class Safetensors : public FolderTest {
     write("model.safetensors", bytes);
     return read_safetensors_file(at("model.safetensors"));
   }
-  /// Expects a refusal that names the file and holds the text.
+  /// Expects a refusal that names the file and contains the text.
   void expect_refused(const std::string& bytes, const std::string& part) const {
     const std::string sentence = error_of(ExitCode::checkpoint, [&] { read(bytes); });
     EXPECT_NE(sentence.find(at("model.safetensors")), std::string::npos) << sentence;

@@ -1,4 +1,4 @@
-// Layouts tile the sequence for every length and ring size; visibility of tiles and shards against all pairs.
+// Layouts tile the sequence for every length and ring size; visibility of tiles and shards compared with all pairs.
 #include "framework/sequence/segments.h"
 
 #include <gtest/gtest.h>
@@ -80,7 +80,7 @@ TEST(Layouts, BeyondTheEndIsAnInternalError) {
   EXPECT_THROW(position_of(shard_segments(Layout::striped, 8, 2, 0), 4), Error);
 }
 
-// Written out once more, so that the product's visible() is not its own witness.
+// Reimplemented, so that the product's visible() is not tested with itself.
 bool is_visible(bool causal, std::int64_t window, std::int64_t query, std::int64_t key) {
   if (causal && query < key) return false;
   if (window == 0) return true;
@@ -156,7 +156,7 @@ TEST(Visibility, OfATileIsThatOfAllItsPairs) {
   }
 }
 
-/// The extents of a shard, from the document of every position of the sequence.
+/// Returns the extents of a shard, from the document of every position of the sequence.
 std::vector<SegmentExtent> extents(const SegmentList& segments, const std::vector<std::int32_t>& documents) {
   std::vector<SegmentExtent> result;
   for (const Segment& segment : segments) {
@@ -206,8 +206,8 @@ TEST(Visibility, AShardThatMayNotSeeAnotherSeesNoneOfItsTokens) {
       }
     }
   }
-  // And it does refuse, most of all where shards are contiguous: there it errs only where a segment's extent joins
-  // positions and documents that do not meet.
+  // It does refuse, mostly if shards are contiguous: there it errs only where a segment's extent combines positions and
+  // documents that do not occur together.
   EXPECT_GT(refused[Layout::contiguous], 1000);
   EXPECT_GT(refused[Layout::zigzag], 300);
   int pairs = 0;

@@ -1,4 +1,4 @@
-// The first signal is a request, the second an end. Each case runs in a process of its own.
+// The first signal is a request; the second ends the process. Each case runs in a separate process.
 #include "framework/system/signals.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST_F(SignalsDeathTest, SayWhatTheyBringAbout) {
   EXPECT_EXIT(announced({SIGINT}, false), ::testing::ExitedWithCode(0), "^" + first + "$");
   EXPECT_EXIT(announced({SIGINT, SIGTERM}, false), ::testing::ExitedWithCode(8), "^" + first + last + "$");
   EXPECT_EXIT(announced({SIGINT, SIGTERM}, true), ::testing::ExitedWithCode(143), "^" + first + last + "$");
-  // Warnings end nothing, and are told once.
+  // Warnings end nothing, and are printed once.
   EXPECT_EXIT(announced({SIGUSR1, SIGUSR1, SIGHUP}, false), ::testing::ExitedWithCode(0),
               "^train: SIGUSR1: finishing step 8\n$");
   EXPECT_EXIT(announced({SIGUSR1, SIGINT}, false), ::testing::ExitedWithCode(0), "SIGUSR1: finishing step 8\n" + first);
@@ -80,7 +80,7 @@ TEST_F(SignalsDeathTest, WarningsNeverEndARunThatSaves) {
       {
         const SignalGuard guard;
         for (const int signal : {SIGHUP, SIGUSR1, SIGXCPU, SIGXCPU, SIGPWR, SIGHUP, SIGUSR1}) raise(signal);
-        raise(SIGTERM);  // as Slurm ends a job that it has warned
+        raise(SIGTERM);  // as Slurm ends a job after a warning
         std::_Exit(requested_signal() == SIGHUP ? 0 : 2);
       },
       ::testing::ExitedWithCode(0), "");
@@ -120,7 +120,7 @@ TEST_F(SignalsDeathTest, BeforeAndAfterTheRunAProgramTakesWarnings) {
         {
           set_program_signals();
           { const SignalGuard guard; }
-          raise(signal);  // the run is over: its end has a code of its own
+          raise(signal);  // the run is over: its end has its own code
           std::_Exit(0);
         },
         ::testing::ExitedWithCode(0), "");

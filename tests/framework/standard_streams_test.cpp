@@ -1,4 +1,4 @@
-// Messages that cannot be written end nothing; output that cannot be written is an error; no file of ours becomes a
+// Messages that cannot be written end nothing; results that cannot be written are an error; no file of ours becomes a
 // standard stream.
 #include "framework/standard_streams.h"
 
@@ -16,7 +16,7 @@
 namespace ringtrain {
 namespace {
 
-/// Returns a stream whose every write fails, without a buffer, as stderr has none.
+/// Returns an unbuffered stream, like stderr, on which every write fails.
 std::FILE* full_disk() {
   std::FILE* file = std::fopen("/dev/full", "w");
   if (file) std::setvbuf(file, nullptr, _IONBF, 0);
@@ -99,7 +99,7 @@ TEST_F(StandardStreamsDeathTest, OutputThatCannotBeWrittenIsAnError) {
         const int full = ::open("/dev/full", O_WRONLY);
         ::dup2(full, STDOUT_FILENO);
         std::fputs("a result\n", stdout);
-        std::fflush(stdout);  // the error that a later look must still see
+        std::fflush(stdout);  // a later check must still see the error
         end_with_code_of_flush();
       },
       ::testing::ExitedWithCode(2), "cannot write the output to stdout");

@@ -1,5 +1,5 @@
-// The one reader of JSON: what it refuses, before it costs anything; whole numbers of 64 bits and no others, so that no
-// cast is undefined; structs that name their members once.
+// The only reader of JSON: what it refuses, before this costs anything; only whole numbers of 64 bits, so that no cast
+// is undefined; structs that name their members once.
 #include "framework/storage/strict_json.h"
 
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ TEST(StrictJsonTest, IsBoundedBeforeAnythingIsBuilt) {
   std::string empty = "[{}";  // a tree of 21 bytes for each of the text
   for (int i = 0; i < 4 << 20; ++i) empty += ",{}";
   EXPECT_EQ(refusal(empty + "]"), "it holds more values than a text of its length may");
-  EXPECT_LT(peak_kilobytes() - before, 600 << 10);  // of which 12 MiB and its copy are the texts
+  EXPECT_LT(peak_kilobytes() - before, 600 << 10);  // including 12 MiB and its copy for the texts
   EXPECT_EQ(refusal("[[[1]]]", {.depth = 3}), "");
   EXPECT_EQ(refusal("[[[1]]]", {.depth = 2}), "nested deeper than 2 levels");
 }

@@ -1,4 +1,4 @@
-// A dump of ranks that are played here: global order, tokens in chunks, dtypes, parts, what is computed twice, and the
+// A dump of simulated ranks: global order, tokens in chunks, dtypes, parts, tensors that are computed twice, and the
 // rules of the folder.
 #include "framework/dump/tensor_dump.h"
 
@@ -31,8 +31,9 @@ class Dump : public FolderTest {
             .sequence_length = 3,
             .tensors = {}};
   }
-  /// Writes what `ranks` ranks hold of a tensor whose element [row, column] is 10 * row + column: rank r the positions
-  /// r, r + ranks, ... of each sequence, a sequence a micro-batch, in chunks of one token. Returns the index.
+  /// Writes the parts of `ranks` ranks of a tensor whose element [row, column] is 10 * row + column: rank r has
+  /// positions r, r + ranks, ... of each sequence, one sequence per micro-batch, in chunks of one token. Returns the
+  /// index.
   DumpIndex write(const std::string& name, int ranks, std::size_t part_bytes = TensorDump::default_part_bytes) {
     DumpIndex index = step();
     index.sequence = ranks;
@@ -49,7 +50,7 @@ class Dump : public FolderTest {
                    host_view(values.data(), {1, 2}));
         }
       }
-      std::vector<float> parameter{1, 2, 3, 4};  // rank 0 holds all but the last
+      std::vector<float> parameter{1, 2, 3, 4};  // rank 0 has all but the last
       const std::int64_t begin = ranks > 1 && rank == 1 ? 3 : 0, end = ranks > 1 && rank == 0 ? 3 : rank < 2 ? 4 : 0;
       to.write_slice(stream, "weight", {2, 2}, begin, host_view(parameter.data(), {4}).flat(begin, end));
       to.finish();
@@ -160,7 +161,7 @@ TEST_F(Dump, ThatIsNotWholeIsRefused) {
   DumpIndex index = lacking.index();
   const DumpReader twice(at("dump"));
   error_of(ExitCode::data, [&] { twice.read(twice.index().tensors[0]); });
-  index.tensors[1].shape = {3, 2};  // as many elements as two slices of three
+  index.tensors[1].shape = {3, 2};  // the same number of elements as two slices of three
   write_dump_index(at("dump"), index);
   const DumpReader again(at("dump"));
   expect_error(ExitCode::data, "element 0 of weight appears twice", [&] { again.read(again.index().tensors[1]); });

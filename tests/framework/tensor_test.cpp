@@ -1,4 +1,4 @@
-// Shapes, views and ownership of tensors.
+// Shapes, views, and ownership of tensors.
 #include "framework/tensor.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Every task runs once whatever the number of workers; a task's exception reaches the caller and harms nothing after.
+// Every task runs once for any number of workers; a task's exception reaches the caller and has no later effects.
 #include "framework/thread_pool.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 namespace ringtrain {
 namespace {
 
-/// While it lives, each new thread wants more address space than there is, so that none can be had.
+/// While it lives, each new thread requests more address space than there is, so none can be started.
 class NoThreads {
  public:
   NoThreads() {
@@ -75,7 +75,7 @@ TEST(ThreadPool, ReturnsWhenTheSlowestTaskIsDone) {
   for (int repeat = 0; repeat < 10; ++repeat) {
     std::array<std::atomic<bool>, 3> done{};
     pool.run(3, [&](std::int64_t task, int worker) {
-      // Whoever calls run() is done first, whichever task it got.
+      // The caller of run() is done first, whichever task it got.
       std::this_thread::sleep_for(std::chrono::milliseconds(worker == 0 ? 2 : 10));
       done[task] = true;
     });
@@ -117,7 +117,7 @@ TEST(ThreadPool, AnExceptionReachesTheCallerAndThePoolStaysUsable) {
     ThreadPool pool(workers);
     for (int repeat = 0; repeat < 50; ++repeat) {
       std::atomic<std::int64_t> runs = 0;
-      constexpr std::int64_t tasks = 50'000'000;  // so many that no worker is through while another throws
+      constexpr std::int64_t tasks = 50'000'000;  // so many that no worker is done while another throws
       try {
         pool.run(tasks, [&](std::int64_t task, int) {
           ++runs;
@@ -127,7 +127,7 @@ TEST(ThreadPool, AnExceptionReachesTheCallerAndThePoolStaysUsable) {
       } catch (const std::runtime_error& error) {
         EXPECT_STREQ(error.what(), "task 37");
       }
-      ASSERT_LT(runs.load(), tasks);  // tasks that had not begun are given up
+      ASSERT_LT(runs.load(), tasks);  // tasks that had not begun are dropped
       std::atomic<std::int64_t> sum = 0;
       pool.run(100, [&](std::int64_t task, int) { sum += task; });
       EXPECT_EQ(sum.load(), 4950);

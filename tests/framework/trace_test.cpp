@@ -1,4 +1,4 @@
-// The timeline: what is recorded, what is dropped, and a file that is whole JSON whatever happened before.
+// The timeline: what is recorded, what is dropped, and a complete JSON file whatever happened before.
 #include "framework/profile/trace.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class TraceTest : public FolderTest {
     OutputFile output(at("trace.json"), rules, ExitCode::usage);
     trace.write(output);
   }
-  /// Returns what the file of a trace says.
+  /// Returns the content of a trace's file.
   nlohmann::json written(const Trace& trace) const {
     write(trace);
     std::ifstream file(at("trace.json"));
@@ -99,7 +99,7 @@ TEST_F(TraceTest, EveryRankHasItsRows) {
     EXPECT_EQ((rows.at({event.at("pid"), event.at("tid")})), name);
     numbers.insert(event.at("tid").get<std::int64_t>());
   }
-  EXPECT_EQ(numbers.size(), 12u);  // no number stands for two rows, whatever the process
+  EXPECT_EQ(numbers.size(), 12u);  // no number is used for two rows, in any process
   EXPECT_EQ(numbers.count(0), 0u);
 }
 
@@ -170,7 +170,7 @@ TEST_F(TraceTest, AMirrorIsToldOfEverySpanAndADevicesRowsAreItsOwn) {
   }
   TraceEntry* const later = rank.begin_transfer("later", {});
   TraceEntry* const sooner = rank.begin_transfer("sooner", {{"bytes", 7}});
-  rank.begin_transfer("unknown", {});  // its device never told when
+  rank.begin_transfer("unknown", {});  // its device never reported the time
   later->begin = 3000, later->end = 5000;
   sooner->begin = 2000, sooner->end = 4000;
   rank.work.mirror(nullptr);
@@ -200,7 +200,7 @@ TEST_F(TraceTest, ExchangesUnderWayTogetherStandInRowsOfTheirOwn) {
   auto* const first = track.begin("a", nullptr, {});
   auto* const second = track.begin("b", nullptr, {});
   track.end(first);
-  auto* const third = track.begin("c", nullptr, {});  // where a was
+  auto* const third = track.begin("c", nullptr, {});  // in a's row
   track.end(second);
   track.end(third);
   track.begin("lost", nullptr, {});
@@ -213,7 +213,7 @@ TEST_F(TraceTest, ExchangesUnderWayTogetherStandInRowsOfTheirOwn) {
   EXPECT_EQ(spans_of(file, "sequence rank 0 communication").size(), 3u);
   const auto more = spans_of(file, "sequence rank 0 communication 2");
   ASSERT_EQ(more.size(), 2u);
-  // What never ended ends with the last that did.
+  // A span that never ended ends with the last one that did.
   const auto lost = spans_of(file, "sequence rank 0 communication").back();
   EXPECT_NEAR(lost.at("ts").get<double>() + lost.at("dur").get<double>(),
               more.back().at("ts").get<double>() + more.back().at("dur").get<double>(), 2e-3);

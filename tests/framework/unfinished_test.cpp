@@ -1,4 +1,4 @@
-// What a process has half-written goes with the process that a signal ends.
+// Unfinished files of a process are removed when a signal ends the process.
 #include "framework/process/unfinished.h"
 
 #include <sys/resource.h>
@@ -20,7 +20,7 @@ namespace {
 
 class UnfinishedOutput : public FolderTest {
  protected:
-  /// Runs body in a process of its own, which has begun a file and a folder. Returns its wait status.
+  /// Runs body in a separate process, which has begun a file and a folder. Returns its wait status.
   int status_of(const std::function<void()>& body) const {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -68,8 +68,8 @@ TEST_F(UnfinishedOutput, GoesWithTheProcessThatASignalEnds) {
 }
 
 TEST_F(UnfinishedOutput, GoesWithAProgramThatAWarningEnds) {
-  // Warnings do nothing after a guard, and another test of this process may have had one; each case of CTest is a
-  // process of its own.
+  // Warnings have no effect after a guard, and another test of this process may have had one; CTest runs each case in a
+  // separate process.
   const pid_t child = ::fork();
   if (child == 0) {
     set_program_signals();

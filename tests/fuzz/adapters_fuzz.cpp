@@ -1,6 +1,6 @@
 // Fuzzes a folder of adapters: any adapter_config.json and adapter_model.safetensors are read together with their base,
-// alone and merged, or refused with an Error. What PEFT can hold is read back as it was. An input is
-// adapter_config.json, a zero byte, and the safetensors file; the base is FOLDER/base, and the adapters
+// separately and merged, or refused with an Error. Adapters that PEFT can represent are read back unchanged. An input
+// is adapter_config.json, a zero byte, and the safetensors file; the base is FOLDER/base, and the adapters
 // FOLDER/adapters.
 #include <algorithm>
 #include <filesystem>
@@ -18,12 +18,12 @@ namespace {
 
 using namespace ringtrain;
 
-/// Reads weights that are all the same.
+/// Reads weights that are all equal.
 void read_equal(const Parameter&, std::int64_t, const TensorView& to) {
   dispatch_float(to.dtype, [&]<class Real>() { std::fill_n(to.as<Real>(), to.numel(), Real{0.25}); });
 }
 
-/// Writes the base, unless it is there. It is of the size that the inputs of the corpus are made for.
+/// Writes the base unless it exists. It has the size for which the inputs of the corpus are made.
 void write_base() {
   const std::string folder = fuzz::folder() + "/base";
   if (std::filesystem::exists(folder)) return;

@@ -1,4 +1,4 @@
-// Fuzzes the config reader: any text is a config or an Error(usage). What is accepted survives the way through to_yaml.
+// Fuzzes the config reader: any text is a config or an Error(usage). An accepted config survives to_yaml.
 #include "framework/config/config.h"
 #include "framework/config/read_config.h"
 #include "tests/fuzz/fuzz_file.h"

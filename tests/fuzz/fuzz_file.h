@@ -1,5 +1,5 @@
-// What the fuzzers share: the input as a file in memory, under one path for the whole process, and the two outcomes
-// that are allowed: a result, or an Error with the exit code of a user's mistake.
+// What the fuzzers share: the input as a file in memory, under one path for the whole process, and the two allowed
+// outcomes: a result, or an Error with the exit code of a user's mistake.
 #pragma once
 
 #include <unistd.h>
@@ -14,7 +14,7 @@
 
 namespace ringtrain::fuzz {
 
-/// Returns a folder in memory: the one that scripts/fuzz made for its run, and removes, else a new one.
+/// Returns a folder in memory: the one that scripts/fuzz made for its run, and removes, or a new one.
 inline const std::string& folder() {
   static const std::string path = [] {
     if (const char* given = std::getenv("RINGTRAIN_FUZZ_FOLDER")) return std::string(given);

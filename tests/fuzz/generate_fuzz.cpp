@@ -1,6 +1,6 @@
-// Fuzzes a model from elsewhere to the end: any folder of a config.json and a model.safetensors says a few tokens or is
-// refused with an Error. The readers alone would not show what their numbers do to the tables behind them. An input is
-// config.json, a zero byte, and the safetensors file.
+// Fuzzes the whole path of an external model: any folder of a config.json and a model.safetensors generates a few
+// tokens or is refused with an Error. The readers by themselves would not show the effect of their numbers on later
+// tables. An input is config.json, a zero byte, and the safetensors file.
 #include <filesystem>
 
 #include "parallel/launch/launch.h"
@@ -21,8 +21,8 @@ std::string write_model(const std::string& input) {
   return folder;
 }
 
-/// Generates with everything on that an id goes through. Ends the process as a finding if that ends with an Error that
-/// is not of the model, its tokenizer or what was asked of it.
+/// Generates with every option that an id passes through. Ends the process as a finding if that ends with an Error that
+/// is not about the model, its tokenizer, or the request.
 void say(const GenerationOptions& options) {
   try {
     Launcher threads;

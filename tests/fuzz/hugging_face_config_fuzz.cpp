@@ -1,5 +1,5 @@
 // Fuzzes the reader of Hugging Face's config.json: any text is a model or an Error, and a model that can be written is
-// read back as it was.
+// read back unchanged.
 #include "framework/config/config.h"
 #include "framework/config/read_config.h"
 #include "tests/fuzz/fuzz_file.h"

@@ -1,5 +1,5 @@
 // Fuzzes the reader of JSONL, plain and compressed: any file is documents or an Error(data), and any line is texts or
-// an exception that says what is wrong with it.
+// an exception that describes the problem.
 #include "data/preparation/data_forms.h"
 #include "data/preparation/json_documents.h"
 #include "data/preparation/text_blocks.h"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes tests/fuzz/corpus/token_file and corpus/manifest/{token,list,checkpoint}.json.
 
-Token files are as h5py makes them (pip install h5py xxhash), each after its manifest and a byte of 0: good-* open, and
-bad-* are refused. The files are kept in the repository; this script is how they came about (h5py 3.7, HDF5 1.10)."""
+Token files are like those of h5py (pip install h5py xxhash), each after its manifest and a byte of 0: good-* open, and
+bad-* are refused. The files are kept in the repository; this script made them (h5py 3.7, HDF5 1.10)."""
 import json
 import pathlib
 import sys
@@ -84,5 +84,5 @@ checkpoint = dict(format="ringtrain checkpoint", format_version=3, step=2, sampl
                   files=[dict(name=name, bytes=9, xxh3_128="cd" * 16) for name in
                          ("state-00000-of-00001.h5", "state-00000-of-00001.h5.json", "config.yaml")])
 checkpoint["hash"] = xxhash.xxh3_128_hexdigest(json.dumps(checkpoint, indent=2))
-write("checkpoint.json", json.dumps(checkpoint, indent=2))  # as this program writes it, to the byte
+write("checkpoint.json", json.dumps(checkpoint, indent=2))  # the same bytes as this program writes
 print(f"h5py {h5py.__version__}, HDF5 {h5py.version.hdf5_version}", file=sys.stderr)

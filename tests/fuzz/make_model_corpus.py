@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/fuzz/corpus/safetensors, generate and adapters: small files, put together byte by byte, and models
-of tests/models/folders."""
+"""Writes tests/fuzz/corpus/safetensors, generate, and adapters: small files, assembled byte by byte, and models of
+tests/models/folders."""
 import json
 import pathlib
 import struct
@@ -21,7 +21,7 @@ safetensors("types", '{"a":{"dtype":"I64","shape":[],"data_offsets":[0,8]},"b":{
                      '"data_offsets":[8,10]},"c":{"dtype":"F64","shape":[0,3],"data_offsets":[10,10]}}   ', 10)
 
 
-# Whole models. The smallest ones, so that what is changed is rarely a weight: 6 tokens, 1 layer, 2 heads of 2 elements.
+# Whole models, as small as possible, so that a mutation rarely hits a weight: 6 tokens, 1 layer, 2 heads of 2 elements.
 V, C, F, P = 6, 4, 8, 16
 
 
@@ -46,7 +46,7 @@ def folder(kind, name, config, tensors):
 
 
 def packed(name, begin):
-    """Puts a folder of the tests into an input."""
+    """Converts a folder of the tests to an input."""
     source = FOLDERS / name
     config = json.loads((source / "config.json").read_text())
     config["bos_token_id"] = begin
@@ -76,7 +76,7 @@ packed("qwen2", 0)
 
 
 def adapters(name, config, saved):
-    """Puts adapters of rank 2 next to the tiny llama, which is the base of fuzz_adapters, and whole tensors."""
+    """Writes adapters of rank 2 next to the tiny llama, which is the base of fuzz_adapters, and whole tensors."""
     sizes = {"self_attn.q_proj": C, "self_attn.v_proj": 2}
     tensors = {}
     for key, out in sizes.items():

@@ -1,5 +1,6 @@
-// Fuzzes the readers of both manifests, of checkpoints and of token files, and of lists of datasets: any text is one or
-// an Error. A checkpoint's is accepted only as it would be written again. What a list names lies in its file.
+// Fuzzes the readers of both manifests, of checkpoints and of token files, and of lists of datasets: any text is valid
+// or an Error. A checkpoint's manifest is accepted only in the form in which it would be written again. The datasets of
+// a list are within its file.
 #include "data/token_manifest.h"
 #include "framework/storage/hash.h"
 #include "tests/fuzz/fuzz_file.h"

@@ -1,4 +1,4 @@
-// Runs a fuzzer over the files of its corpus, each whole and cut short: what the fuzzers once found stays mended in
+// Runs a fuzzer on the files of its corpus, each whole and truncated: earlier findings of the fuzzers remain fixed in
 // every build, without clang. The argument is the folder of the corpus.
 #include <cstdint>
 #include <cstdio>

@@ -14,6 +14,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   fuzz::accepted(ExitCode::usage, [&] { html_report({run, run}); });
   const MetricsHistory history = MetricsHistory::read(path);
   history.cut(history.last_step() / 2);
-  if (MetricsHistory::read(path).last_step() > history.last_step() / 2) std::abort();  // what was cut is gone
+  if (MetricsHistory::read(path).last_step() > history.last_step() / 2) std::abort();  // the removed lines are gone
   return 0;
 }

@@ -1,5 +1,5 @@
-// Fuzzes the reader of safetensors headers: any bytes are tensors within the file or an Error(checkpoint). What is
-// accepted lies in the file without a hole, and can be read.
+// Fuzzes the reader of safetensors headers: any bytes are tensors within the file or an Error(checkpoint). Accepted
+// tensors are in the file without a gap, and can be read.
 #include "framework/storage/safetensors.h"
 #include "tests/fuzz/fuzz_file.h"
 

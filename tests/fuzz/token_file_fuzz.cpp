@@ -1,5 +1,5 @@
 // Fuzzes the opening of a token file: a manifest, a byte of 0, and the file's content. Size and hashes are made to fit,
-// as a forger would do. What opens is read to its end.
+// as a forger would do. A file that opens is read to its end.
 #include <nlohmann/json.hpp>
 
 #include "data/token_file.h"
@@ -9,7 +9,7 @@
 
 namespace {
 
-/// Returns the manifest's text with what fits the content; the text itself if it is no JSON object.
+/// Returns the manifest's text with values that fit the content; the text itself if it is not a JSON object.
 std::string forged(const std::string& text, const std::string& content) {
   using namespace ringtrain;
   nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);

@@ -1,5 +1,5 @@
-// Fuzzes the reader of tokenizers: any file is a tokenizer or an Error(data). What is accepted encodes and decodes the
-// file's own bytes.
+// Fuzzes the reader of tokenizers: any file is a tokenizer or an Error(data). An accepted tokenizer encodes and decodes
+// the file's own bytes.
 #include "data/tokenizer/tokenizer.h"
 
 #include "tests/fuzz/fuzz_file.h"

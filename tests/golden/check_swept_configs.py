@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Computes in transformers, in float64, the configs that ConfigSweep has written, and compares the nll of every token.
+"""Computes the configs of ConfigSweep in transformers, in float64, and compares the nll of every token.
 
     RINGTRAIN_SWEPT_CONFIGS=swept.jsonl build/release/bin/train_tests --gtest_filter='ConfigSweep.*'
     python check_swept_configs.py swept.jsonl
 
-PyTorch and transformers are needed; neither the build nor the tests need it. Ends with 1 if a class refuses a config, or
-computes another model."""
+PyTorch and transformers are needed; neither the build nor the tests need this script. Ends with 1 if a class refuses a
+config, or computes another model."""
 import collections
 import json
 import sys
@@ -20,13 +20,13 @@ TOLERANCE = 1e-9
 
 
 def difference(case):
-    """How far apart they are, relative to the largest nll, or why the class takes no such config."""
+    """The difference, relative to the largest nll, or why the class does not accept the config."""
     kind = case["config"]["model_type"]
     try:
         config = getattr(transformers, CLASSES[kind][0]).from_dict(case["config"])
         model = getattr(transformers, CLASSES[kind][1])(config).double().eval()
         theirs = nll_of(model, kind, torch.tensor([case["tokens"]]))
-    except Exception as error:  # whatever it is, the export does not load
+    except Exception as error:  # any error means that the export does not load
         return f"{type(error).__name__}: {error}"
     ours = torch.tensor(case["nll"])[:-1]
     return ((ours - theirs).abs().max() / theirs.abs().max()).item()
@@ -39,7 +39,7 @@ def main(path):
             if len(case["tokens"]) < 2:
                 continue
             counts[case["config"]["model_type"]] += 1
-            found = difference(json.loads(json.dumps(case)))  # a copy: the class changes what it is given
+            found = difference(json.loads(json.dumps(case)))  # a copy: the class changes its argument
             if isinstance(found, str):
                 refused.append((found, case["config"]))
             elif not found <= TOLERANCE:

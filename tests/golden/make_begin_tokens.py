@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/begin_tokens.json: the ids that transformers' AutoTokenizer gives for texts, with the tokenizers of
-tests/tokenizers/tiny and post-processors that put tokens before and after a text.
+"""Makes tests/golden/begin_tokens.json: the ids of transformers' AutoTokenizer for texts, with the tokenizers of
+tests/tokenizers/tiny and post-processors that add tokens before and after a text.
 
 Run as `python make_begin_tokens.py` with transformers; neither the build nor the tests need it."""
 import json
@@ -51,7 +51,7 @@ def ids_of(name, post_processor):
         with open(f"{folder}/tokenizer_config.json", "w", encoding="utf-8") as file:
             json.dump({"tokenizer_class": "PreTrainedTokenizerFast"}, file)
         loaded = transformers.AutoTokenizer.from_pretrained(folder)
-    # Special tokens within a text are its letters, as prepare has it.
+    # Special tokens within a text are its letters, as in prepare.
     return [loaded(text, split_special_tokens=True)["input_ids"] for text in TEXTS]
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes edited_configs.json for tests/train/models/hugging_face_golden_test.cpp: configs of hugging_face.json, edited by
-hand as people edit them, and the mean nll that transformers computes in float64 from each.
+"""Writes edited_configs.json for tests/train/models/hugging_face_golden_test.cpp: configs of hugging_face.json, edited
+by hand as people do, and the mean nll that transformers computes in float64 from each.
 
 Run as `python make_edited_configs.py` with PyTorch and transformers; neither the build nor the tests need it."""
 import json
@@ -81,7 +81,7 @@ def main():
     for name, of, patch in EDITS:
         case = cases[of]
         kind = case["config"]["model_type"]
-        text = json.dumps(merged(case["config"], patch))  # a copy: the class changes what it is given
+        text = json.dumps(merged(case["config"], patch))  # a copy: the class changes its argument
         config = getattr(transformers, CLASSES[kind][0]).from_dict(json.loads(text))
         nll = nll_of(getattr(transformers, CLASSES[kind][1])(config).double().eval(), kind, torch.tensor(case["tokens"]))
         edited.append({"name": name, "of": of, "patch": patch, "nll": nll.mean().item()})

@@ -2,11 +2,11 @@
 """Writes the golden numbers of tests/layers/golden_test.cpp: small models in plain PyTorch, in double, from
 full attention matrices and autograd; loss, nll of every token and the gradient of every parameter.
 
-Run as `python make_golden.py` with any PyTorch; it writes beside itself. Neither the build nor the tests need it.
+Run as `python make_golden.py` with any PyTorch; it writes to its own folder. Neither the build nor the tests need it.
 Inputs and weights come from splitmix64, so the test makes the same weights without reading them. Nothing here follows
-the C++ sources: rotary scaling is written after Hugging Face's modeling_rope_utils, the models after modeling_llama,
-modeling_qwen2, modeling_qwen3 and modeling_gpt2 (with separate q, k, v projections).
-../models/transformers_matrix.py holds the programs against Hugging Face's own classes."""
+the C++ sources: rotary scaling follows Hugging Face's modeling_rope_utils, and the models follow modeling_llama,
+modeling_qwen2, modeling_qwen3, and modeling_gpt2 (with separate q, k, v projections). ../models/transformers_matrix.py
+compares the programs with Hugging Face's own classes."""
 import json
 import math
 import os
@@ -17,7 +17,8 @@ import torch.nn.functional as F
 torch.set_default_dtype(torch.float64)
 MASK64 = (1 << 64) - 1
 
-# What sets the architectures apart: biases of q, k, v and of the other projections, RMSNorm of each head of q and k.
+# The differences between the architectures: biases of q, k, v and of the other projections, RMSNorm of each head of q
+# and k.
 LLAMA = {"gpt2": False, "qkv_bias": False, "bias": False, "qk_norm": False}
 TRAITS = {"llama": LLAMA, "mistral": LLAMA, "gpt2": {**LLAMA, "gpt2": True, "qkv_bias": True, "bias": True},
           "qwen2": {**LLAMA, "qkv_bias": True}, "qwen3": {**LLAMA, "qk_norm": True}}
@@ -36,14 +37,14 @@ def uniform(stream, index):
 
 
 def compute_in_double():
-    """Lets "float32" mean float64: transformers computes norms and rotary angles in float32 whatever a model's dtype."""
+    """Makes "float32" mean float64: transformers computes norms and rotary angles in float32 for any model's dtype."""
     torch.set_default_dtype(torch.float64)
     torch.float32 = torch.float = torch.float64
     torch.Tensor.float = torch.Tensor.double
 
 
 def weight(stream, name, shape):
-    """Matrices: +-0.35; biases: +-0.1; norms: 1 +- 0.1. stream: the parameter's place in the list."""
+    """Matrices: +-0.35; biases: +-0.1; norms: 1 +- 0.1. stream: the parameter's index in the list."""
     count = math.prod(shape)
     u = torch.tensor([uniform(stream, i) for i in range(count)]).reshape(shape)
     if name.endswith("norm.weight"):
@@ -142,7 +143,7 @@ def model_nll(c, data, w):
     def linear(x, name):
         return F.linear(x, w[name + ".weight"], w.get(name + ".bias"))
 
-    place = torch.arange(S)  # visibility follows the place in the sequence, rotation the position in the document
+    place = torch.arange(S)  # visibility follows the index in the sequence, rotation the position in the document
     seen = (place[:, None] >= place[None, :])[None] & (data["documents"][:, :, None] == data["documents"][:, None, :])
     if c["sliding_window"]:
         seen = seen & (place[:, None] - place[None, :] < c["sliding_window"])[None]
@@ -177,7 +178,7 @@ def model_nll(c, data, w):
 
 
 def make_data(c, B, S, boundaries):
-    """boundaries: for each sequence the starts of its documents; [] for one document and no document ids."""
+    """boundaries: the starts of the documents of each sequence; [] for one document and no document ids."""
     V = c["vocab_size"]
     draw = lambda stream, b, i, n: int(splitmix64((stream << 32) + b * (S + 1) + i) % n)
     stream = [[draw(1000, b, i, V) for i in range(S + 1)] for b in range(B)]

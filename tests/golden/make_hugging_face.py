@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes hugging_face.json for tests/train/models/hugging_face_golden_test.cpp: tiny models of transformers' own classes
-in float64, with every kind of rotary scaling, tied and untied heads, windows and biases. Of each: config.json as
-save_pretrained writes it, the nll of every token, and for one model of each class every gradient: of a class whose
-layers may differ, of two that do.
+"""Writes hugging_face.json for tests/train/models/hugging_face_golden_test.cpp: tiny models of transformers' own
+classes in float64, with every kind of rotary scaling, tied and untied heads, windows, and biases. Each has config.json
+as save_pretrained writes it and the nll of every token, and one model of each class has every gradient (two models if
+the class's layers may differ).
 
 Run as `python make_hugging_face.py` with PyTorch and transformers; neither the build nor the tests need it. Weights
 come from splitmix64, in ringtrain's order and layout of parameters, so that the test makes them itself. The classes
-compute norms and rotary angles in float32 whatever the model's dtype, so while they run, "float32" means float64."""
+compute norms and rotary angles in float32 for any model's dtype, so while they run, "float32" means float64."""
 import json
 import os
 import tempfile
@@ -26,9 +26,9 @@ CLASSES = {"llama": ("LlamaConfig", "LlamaForCausalLM"), "mistral": ("MistralCon
 V, C, F, L, H, G, D = 29, 20, 24, 2, 2, 1, 16
 B, S = 2, 40  # between the two trained lengths of the longrope cases
 PAIRS = range(D // 2)
-LATER = ("smollm3", "olmo2", "olmo3", "gemma2", "gemma3_text", "granite")  # rotate as the others do: fewer scalings
+LATER = ("smollm3", "olmo2", "olmo3", "gemma2", "gemma3_text", "granite")  # rotate like the others: fewer scalings
 LATER_ROPES = ("default", "yarn", "llama3", "longrope_long")
-PHI3_ROPES = ("default", "longrope_short", "longrope_long")  # no other is allowed
+PHI3_ROPES = ("default", "longrope_short", "longrope_long")  # no others are allowed
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
 ROPES = {
     "default": {"rope_type": "default"},
@@ -57,10 +57,10 @@ def make_config(kind, rope, tied, layers, mixed=False):
         if rope == "longrope_short":
             options["rope_parameters"].pop("factor")  # absent is null
     window = 11 if not tied else None
-    if kind == "phi3":  # whose heads divide the width
+    if kind == "phi3":  # its heads divide the width
         del options["head_dim"]
         options["sliding_window"] = window
-        if rope != "default":  # beside the section, where this class has a default
+        if rope != "default":  # outside the section, if this class has a default
             options["original_max_position_embeddings"] = ROPES[rope]["original_max_position_embeddings"]
         for name in ("short_factor", "long_factor"):
             if name in options["rope_parameters"]:
@@ -71,7 +71,7 @@ def make_config(kind, rope, tied, layers, mixed=False):
     if kind == "gemma2":
         options.update(sliding_window=11, layer_types=MIXED[:layers], pad_token_id=None, query_pre_attn_scalar=24,
                        attn_logit_softcapping=3.0 if not tied else None, final_logit_softcapping=4.0)
-    if kind in ("olmo3", "gemma3_text"):  # layers with a window have rotary keys of their own
+    if kind in ("olmo3", "gemma3_text"):  # layers with a window have their own rotary keys
         rope_parameters = options["rope_parameters"]
         local = {"rope_type": "default", "rope_theta": 30.0 if kind == "gemma3_text" else 100.0}
         options.update(rope_parameters={"full_attention": rope_parameters, "sliding_attention": local},
@@ -97,7 +97,7 @@ def make_config(kind, rope, tied, layers, mixed=False):
 
 
 def saved_config(model):
-    """Returns config.json of a model, or of a config alone."""
+    """Returns config.json of a model, or of only a config."""
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         with open(os.path.join(folder, "config.json")) as file:
@@ -105,7 +105,7 @@ def saved_config(model):
 
 
 def parameters_of(model, kind):
-    """(name, shape, parts) in ringtrain's order; parts: (tensor's name, a function to the part that this is)."""
+    """(name, shape, parts) in ringtrain's order; parts: (tensor's name, a function that returns this part of it)."""
     if kind != "gpt2":
         order = ["input_layernorm.weight", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
                  "self_attn.o_proj", "self_attn.q_norm.weight", "self_attn.k_norm.weight",
@@ -149,7 +149,7 @@ def parameters_of(model, kind):
 
 
 def phi3_part(config, known, name):
-    """What of Phi-3's tensors a parameter of ringtrain's is: rows of one in which several lie."""
+    """The part of Phi-3's tensors that is a parameter of ringtrain's: rows of a tensor that contains several."""
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     queries, keys = config.num_attention_heads * size, config.num_key_value_heads * size
     wide = config.intermediate_size
@@ -165,7 +165,7 @@ def phi3_part(config, known, name):
 
 
 def nll_of(model, kind, tokens):
-    """The nll of every token but the first of each row, with test weights; gradients can be had of it."""
+    """The nll of every token except the first of each row, with test weights; it is differentiable."""
     tensors, parts = dict(model.named_parameters()), parameters_of(model, kind)
     assert {theirs for _, theirs, _ in parts} == set(tensors), (kind, set(tensors))
     with torch.no_grad():

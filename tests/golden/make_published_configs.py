@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes published_configs.json for tests/train/models/hugging_face_config_test.cpp: sizes of published models as litgpt
-holds them (litgpt/config.py), and those that each class has by default, saved by transformers' own classes, and how
-many parameters these then have.
+"""Writes published_configs.json for tests/train/models/hugging_face_config_test.cpp: sizes of published models from
+litgpt (litgpt/config.py), and the default sizes of each class, saved by transformers' own classes, with the resulting
+numbers of parameters.
 
 Run as `python make_published_configs.py FOLDER` with PyTorch, transformers and FOLDER/litgpt/config.py of that package;
 neither the build nor the tests need it."""

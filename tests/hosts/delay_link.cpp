@@ -1,10 +1,9 @@
-// A wire with a delay: joins two network namespaces by a pair of tun devices and hands each packet on a while after it
-// came, in both directions. (The kernel's own delay, netem, is not everywhere; tun is.) Bandwidth is not its business:
-// the devices take a token bucket as any other does. Packets pass as the kernel makes them, up to 64 KiB, so that the
-// wire costs the machine next to nothing.
-//   delay_link NAMESPACE DEVICE NAMESPACE DEVICE SECONDS    makes the devices, says "ready", and runs until it is
-//   killed;
-//                                                           ends with 77 where there are no tun devices
+// A wire with a delay: connects two network namespaces with a pair of tun devices and forwards each packet after a
+// delay, in both directions. (The kernel's own delay, netem, is not available everywhere; tun is.) It does not limit
+// bandwidth: a token bucket can be added to the devices as to any other. Packets are forwarded as the kernel makes
+// them, up to 64 KiB, so the wire costs the machine almost nothing.
+//   delay_link NAMESPACE DEVICE NAMESPACE DEVICE SECONDS    creates the devices, prints "ready", and runs until it is
+//                                                           killed; ends with 77 if tun devices are not available
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>
@@ -33,7 +32,7 @@ using Clock = std::chrono::steady_clock;
   std::exit(code);
 }
 
-/// Makes a device in a namespace. Returns its descriptor, whose reads do not block.
+/// Creates a device in a namespace. Returns its descriptor, whose reads do not block.
 int make_device(const std::string& name_space, const std::string& name) {
   constexpr int skipped = 77;
   const int place = ::open(("/var/run/netns/" + name_space).c_str(), O_RDONLY | O_CLOEXEC);
@@ -45,7 +44,7 @@ int make_device(const std::string& name_space, const std::string& name) {
   request.ifr_flags = IFF_TUN | IFF_NO_PI | IFF_VNET_HDR;
   std::strncpy(request.ifr_name, name.c_str(), IFNAMSIZ - 1);
   if (::ioctl(device, TUNSETIFF, &request) != 0) end_with(skipped, "device " + name);
-  // The header before each packet says what is left to do: checksums, segments. It passes with the packet.
+  // The header before each packet describes remaining work: checksums, segments. It is forwarded with the packet.
   if (::ioctl(device, TUNSETOFFLOAD, TUN_F_CSUM | TUN_F_TSO4) != 0) end_with(1, "offloads of " + name);
   return device;
 }
@@ -68,7 +67,7 @@ struct Direction {
   void hand_on() {
     for (; !under_way.empty() && under_way.front().due <= Clock::now(); under_way.pop_front()) {
       const Packet& packet = under_way.front();
-      // A device that is down loses its packets, as a wire does.
+      // A device that is down loses its packets, like a wire.
       [[maybe_unused]] const ssize_t written = ::write(to, packet.bytes.data(), packet.bytes.size());
     }
   }

@@ -1,5 +1,5 @@
-// SwiGLU, GEGLU and GELU and their gradients against the reference's formulas in double, outputs over inputs, values
-// far out on both sides, and bits that do not depend on threads or on where an element stands.
+// Compares SwiGLU, GEGLU, and GELU and their gradients with the reference's formulas in double; also outputs over
+// inputs, extreme values on both sides, and bits that do not depend on threads or on an element's position.
 #include "kernels/activation.h"
 
 #include "reference/operations.h"

@@ -1,4 +1,5 @@
-// AdamW over several steps against Algorithm 2 in double; decay apart from the moments; the clip factor; odd slices.
+// Compares AdamW over several steps with Algorithm 2 in double; decay separate from the moments; the clip factor; odd
+// slices.
 #include "kernels/adamw.h"
 
 #include "tests/support/kernel_harness.h"
@@ -67,7 +68,7 @@ TYPED_TEST(AdamWTest, BitsDependOnTheElementAlone) {
             0.1},
            hyper);
   }
-  EXPECT_EQ(w, whole);  // however the state is sharded
+  EXPECT_EQ(w, whole);  // for any sharding of the state
 }
 
 TEST(AdamWDecayTest, IsDecoupled) {

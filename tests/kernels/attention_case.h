@@ -1,5 +1,5 @@
-// What the attention tests share: a case (shape, mask, one rank's queries and the key blocks it meets), its random
-// inputs, one run of the kernels over it, and the comparison with the reference in double.
+// What the attention tests share: a case (shape, mask, one rank's queries and the key blocks that they meet), its
+// random inputs, one run of the kernels on it, and the comparison with the reference in double.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,18 +22,20 @@ namespace ringtrain {
 
 inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// One rank's queries, and the key blocks it meets in order. Documents, if any, are functions of (sequence, position).
+/// One rank's queries, and the key blocks that they meet, in order. Documents, if any, are functions of (sequence,
+/// position).
 struct AttentionCase {
   std::string name;
   AttentionShape shape;
   SegmentList queries;
   std::vector<SegmentList> blocks;
   std::int64_t document_length = 0;  // mean length; 0: one document, no ids
-  std::vector<double> sinks = {};    // [H], or none
+  std::vector<double> sinks = {};    // [H], or empty
 };
 
 inline std::int32_t document_at(const AttentionCase& c, std::int64_t b, std::int64_t position) {
-  // Lengths alternate between half and one and a half times the mean; sequences are offset against each other.
+  // Lengths alternate between half of the mean and one and a half times the mean; sequences are offset relative to each
+  // other.
   const std::int64_t shifted = position + 3 * b, period = 2 * c.document_length, rest = shifted % period;
   return static_cast<std::int32_t>(2 * (shifted / period) + (rest >= c.document_length / 2 ? 1 : 0));
 }
@@ -48,7 +50,7 @@ inline AttentionCase whole(const std::string& name, const AttentionShape& shape,
   return {name, shape, {{0, 1, T}}, {{{0, 1, T}}}, document_length};
 }
 
-/// Cases of few queries or keys, of rows that see none, and of segments of any kind, with heads of D elements.
+/// Cases with few queries or keys, with rows that see none, and with segments of any kind, with heads of D elements.
 inline std::vector<AttentionCase> awkward_cases(std::int64_t D) {
   const std::int64_t far = 5'000'000'000;
   const AttentionShape causal = shape_of(1, 2, 1, D);
@@ -60,7 +62,8 @@ inline std::vector<AttentionCase> awkward_cases(std::int64_t D) {
           {"queries before every key", shape_of(2, 2, 1, D), {{0, 1, 230}}, {{{100, 1, 130}}, {{400, 1, 10}}}},
           {"none at all", causal, {{0, 1, 70}}, {{{70, 1, 70}}}},
           {"documents apart", shape_of(1, 2, 2, D, false), {{0, 1, 70}}, {{{90, 1, 100}}}, 40},
-          // Most queries of every tile fall between two keys and see none, their neighbours do: no clipping helps here.
+          // Most queries of every tile fall between two keys and see none, while their neighbors do: clipping does not
+          // help here.
           {"between keys", shape_of(1, 2, 1, D, true, 2), {{0, 1, 690}}, {{{0, 5, 140}}}},
           {"out of the window", shape_of(1, 2, 2, D, true, 20), {{100, 1, 70}}, {{{0, 1, 90}}}},
           {"beyond 32 bits", shape_of(1, 2, 2, D), {{far, 1, 80}}, {{{far - 100, 1, 150}}, {{3, 1, 40}}}},
@@ -138,7 +141,7 @@ Problem<T> make_inputs(const AttentionCase& c) {
   return run;
 }
 
-/// Calls of the kernels over a case, forward over all blocks, then backward over all.
+/// Calls the kernels for a case: forward for all blocks, then backward for all.
 template <class S, class A>
 class Calls {
  public:
@@ -168,7 +171,7 @@ class Calls {
     attention_sinks_finalize(stream_, state, out, lse, view(sinks_, {c_.shape.H}));
   }
 
-  /// Gradients continue what the run already holds, if anything; those of sinks begin with 3.
+  /// Gradients are added to those that the run already has, if any; those of sinks begin with 3.
   void backward() {
     run_.dq.resize(run_.q.size());
     run_.dk.resize(keys_.size()), run_.dv.resize(keys_.size());
@@ -211,7 +214,7 @@ class Calls {
   std::vector<S> sinks_;
 };
 
-/// Runs forward, then backward; dk and dv continue what the run already holds, if anything.
+/// Runs forward, then backward; dk and dv are added to those that the run already has, if any.
 template <class T>
 void compute(Problem<T>& run, const AttentionCase& c, int workers) {
   Calls<T, T> calls(run, c, workers);
@@ -233,8 +236,8 @@ std::vector<double> joined(const AttentionCase& c, const std::vector<std::vector
   return all;
 }
 
-/// Expects max|actual - expected| <= tolerance * max|expected|; infinities must be the same ones. Gradients that are 0
-/// throughout (each row sees one key) are held against the inputs' size, which is 1.
+/// Expects max|actual - expected| <= tolerance * max|expected|; infinities must be equal. Gradients that are 0
+/// everywhere (each row sees one key) are compared relative to the inputs' size, which is 1.
 inline void expect_close(const std::vector<double>& actual, const std::vector<double>& expected, double tolerance,
                          const std::string& what) {
   ASSERT_EQ(actual.size(), expected.size()) << what;

@@ -1,5 +1,5 @@
-// The parts that attention on a CPU is made of: the exponential's stated error, the small matrix products at every
-// edge, the transposes, and the cutting and clipping of tiles against plain loops over positions.
+// The components of attention on a CPU: the exponential's stated error, the small matrix products at every edge, the
+// transposes, and the cutting and clipping of tiles compared with plain loops over positions.
 #include <gtest/gtest.h>
 
 #include <cmath>

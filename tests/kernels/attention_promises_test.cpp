@@ -1,5 +1,5 @@
-// What attention promises beyond its values: the same bits for any number of threads and for a contiguous causal ring,
-// hidden tiles never read, the workspace's formula.
+// Properties of attention other than its values: the same bits for any number of threads and for a contiguous causal
+// ring, hidden tiles are never read, the formula of the workspace.
 #include <cstring>
 
 #include "kernels/cpu/attention_cpu.h"
@@ -44,7 +44,7 @@ TEST(Attention, SameBitsForAnyNumberOfWorkers) {
   }
 }
 
-/// Few workers take more keys and queries at a time than many do.
+/// With few workers, a task takes more keys and queries at a time than with many.
 TEST(Attention, SameBitsHoweverMuchATaskTakes) {
   constexpr std::int64_t T = 1100, B = 4, G = 2;
   ASSERT_NE(cpu::keys_a_task(B * G * T, 1), cpu::keys_a_task(B * G * T, 5));
@@ -61,8 +61,8 @@ TEST(Attention, SameBitsHoweverMuchATaskTakes) {
   expect_attention_of_any_workers<float>({"striped", shape, {{1, 3, T}}, {{{2, 3, T}}}});
 }
 
-/// A contiguous causal ring whose shards end at tile edges adds in the order of one device, dk and dv included: they
-/// travel with the block, from its owner to the ranks behind it.
+/// A contiguous causal ring whose shards end at tile edges adds in the order of one device, including dk and dv: they
+/// move with the block, from its owner to the ranks after it.
 template <class T>
 void expect_ring_equals_one_device(const AttentionShape& shape, std::int64_t documents) {
   constexpr std::int64_t ranks = 4, T_rank = 256;
@@ -112,7 +112,7 @@ TEST(Attention, ContiguousRingAddsInTheOrderOfOneDevice) {
   }
 }
 
-/// Plants NaN in keys and values [begin, end) that no query sees, in whole tiles: had a kernel touched them, out or
+/// Plants NaN in keys and values [begin, end) that no query sees, in whole tiles: if a kernel read them, out or
 /// gradients would show it.
 void expect_never_read(const AttentionCase& c, std::int64_t begin, std::int64_t end) {
   SCOPED_TRACE(c.name);
@@ -134,7 +134,7 @@ TEST(Attention, HiddenTilesAreNeverRead) {
   expect_never_read({"causal", shape_of(1, 2, 1, 16), middle, {all}}, 768, 1024);
   expect_never_read({"window", shape_of(1, 2, 1, 16, true, 129), middle, {all}}, 0, 384);
   expect_never_read({"window on both sides", shape_of(1, 2, 1, 16, false, 129), middle, {all}}, 896, 1024);
-  // Documents change at 128, 384, 512, 768, 896: the queries are of the one from 512 to 768.
+  // Documents change at 128, 384, 512, 768, 896: the queries are in the one from 512 to 768.
   expect_never_read({"documents before", shape_of(1, 2, 1, 16, false), middle, {all}, 256 * 2}, 0, 256);
   expect_never_read({"striped", shape_of(1, 2, 1, 16), {{0, 4, 256}}, {{{1, 4, 512}}}}, 256, 512);
 }
@@ -145,10 +145,10 @@ TEST(Attention, WorkspaceFollowsItsFormula) {
     ThreadPool pool(workers);
     return attention_workspace_bytes(Stream(pool), shape, DType::float32, Tq, Tk);
   };
-  EXPECT_EQ(bytes(1, 1 << 10, 1 << 20), bytes(1, 1 << 20, 1 << 20));                     // however many queries
-  EXPECT_EQ(bytes(1, 1, 2 << 20) - bytes(1, 1, 1 << 20), (1U << 20) / 128 * 2 * 4 * 8);  // a counter a key tile
+  EXPECT_EQ(bytes(1, 1 << 10, 1 << 20), bytes(1, 1 << 20, 1 << 20));                     // for any number of queries
+  EXPECT_EQ(bytes(1, 1, 2 << 20) - bytes(1, 1, 1 << 20), (1U << 20) / 128 * 2 * 4 * 8);  // one counter per key tile
   const std::int64_t Tk = 1 << 20;                                                  // backward needs more: its counters
-  EXPECT_EQ(bytes(3, 1, Tk) - bytes(2, 1, Tk), bytes(2, 1, Tk) - bytes(1, 1, Tk));  // a slice a worker
+  EXPECT_EQ(bytes(3, 1, Tk) - bytes(2, 1, Tk), bytes(2, 1, Tk) - bytes(1, 1, Tk));  // one slice per worker
   EXPECT_LT(bytes(1, 1 << 20, 1 << 20), std::size_t{9} << 17);
 }
 

@@ -1,5 +1,5 @@
-// Attention sinks: rows that are finished with them are what the reference computes with them, whose gradients backward
-// gives; held against it in double, on blocks that came one after the other, and for rows without a key.
+// Attention sinks: rows finished with sinks, and the gradients of backward, equal the reference in double, for blocks
+// that come one after the other, and for rows without a key.
 #include "tests/kernels/attention_case.h"
 
 namespace ringtrain {

@@ -1,5 +1,5 @@
-// Attention forward and backward against the plain reference in double: masks, documents, grouped heads, odd sizes,
-// shards of every layout, blocks in any order, rows without keys.
+// Compares attention forward and backward with the plain reference in double: masks, documents, grouped heads, odd
+// sizes, shards of every layout, blocks in any order, rows without keys.
 #include "tests/kernels/attention_case.h"
 
 namespace ringtrain {
@@ -42,8 +42,8 @@ TEST(Attention, Documents) {
   }
 }
 
-/// Every rank's queries against every rank's keys, the own block first and then round the ring, as the ring does; and
-/// backwards, since any order must do.
+/// Every rank's queries with every rank's keys, starting with its own block and then around the ring; and in reverse,
+/// because any order must work.
 TEST(Attention, ShardsOfEveryLayout) {
   for (Layout layout : all_layouts) {
     for (int ranks : {2, 3, 5}) {
@@ -72,11 +72,11 @@ TEST(Attention, LargeScores) {
   AttentionCase c = whole("large scores", shape_of(1, 1, 1, 16), 200);
   c.shape.scale = 40;  // probabilities underflow and single keys dominate
   check<double>(c, 1e-11);
-  check<float>(c, 2e-4);  // a score of hundreds carries an error of 1e-5 into its exponential
+  check<float>(c, 2e-4);  // a score of hundreds adds an error of 1e-5 to its exponential
 }
 
 TEST(Attention, Softcaps) {
-  for (const double softcap : {0.3, 2.0, 50.0}) {  // most scores at their ends, curved, nearly as they are
+  for (const double softcap : {0.3, 2.0, 50.0}) {  // most scores saturated, curved, nearly linear
     for (const double scale : {0.25, 4.0}) {
       for (const AttentionMask mask : {AttentionMask{true, 0}, AttentionMask{false, 0}, AttentionMask{true, 70}}) {
         for (const std::int64_t D : {16, 33, 64}) {
@@ -85,7 +85,7 @@ TEST(Attention, Softcaps) {
           c.shape.scale = scale;
           c.shape.softcap = softcap;
           check<double>(c, 1e-11);
-          check<float>(c, 2e-5);  // a score of some tens carries an error of 1e-6 into its exponential
+          check<float>(c, 2e-5);  // a score of tens adds an error of 1e-6 to its exponential
         }
       }
     }

@@ -1,6 +1,6 @@
-// Attention in bfloat16 on a CPU against the same kernels of float32 tensors that hold the same numbers: scores,
-// statistics and states are never rounded, P and dS are, for the products that take them. Then bfloat16 products two
-// terms at a time (kernels/cpu/pairs.h) against one at a time: the same bits, in attention and in linear layers.
+// Compares attention in bfloat16 on a CPU with the same kernels on float32 tensors that have the same numbers: scores,
+// statistics, and states are never rounded; P and dS are, for their products. Then compares bfloat16 products two terms
+// at a time (kernels/cpu/pairs.h) with one at a time: the same bits, in attention and in linear layers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 using namespace ringtrain::testing;
 
 /// One run of the attention kernels, forward over all blocks and back, in bfloat16 or in float32; out_of: the outputs
-/// that backward goes on with, if not its own.
+/// for backward, if not its own.
 template <class S>
 struct AttentionRun : Problem<S, float> {
   Floats out_widened;
@@ -50,7 +50,7 @@ struct AttentionRun : Problem<S, float> {
   }
 };
 
-/// Cases whose tiles, pairs and panels are whole, and cases where none is.
+/// Cases whose tiles, pairs, and panels are complete, and cases where none is.
 std::vector<AttentionCase> attention_cases() {
   AttentionShape capped = shape_of(1, 2, 1, 24);
   capped.softcap = 3;
@@ -69,13 +69,13 @@ std::vector<AttentionCase> attention_cases() {
     cases.push_back({"from " + std::to_string(start), shape_of(1, 2, 1, 31), shard, {shard}, start == 7 ? 60 : 0});
     const SegmentList strided{{start, 3, 150}};
     cases.push_back({"strided from " + std::to_string(start), shape_of(1, 1, 1, 16), strided, {shard, strided}});
-    // Many heads: a task takes two tiles of keys, whose shares of dq part at an odd key.
+    // Many heads: a task takes two tiles of keys, whose shares of dq are split at an odd key.
     cases.push_back({"many heads from " + std::to_string(start), shape_of(2, 16, 16, 8), shard, {shard}});
   }
   return cases;
 }
 
-/// The case's inputs, as bfloat16 holds them.
+/// The case's inputs, as stored in bfloat16.
 Problem<float> stored_inputs(const AttentionCase& c) {
   Problem<float> in = make_inputs<float>(c);
   const auto as_stored = [](Floats& x) { x = wide(rounded(x)); };
@@ -85,7 +85,7 @@ Problem<float> stored_inputs(const AttentionCase& c) {
   return in;
 }
 
-/// Returns |a - b| / |b|, of all elements together.
+/// Returns |a - b| / |b|, for all elements together.
 double relative_error(const Floats& a, const std::vector<double>& b) {
   double square = 0, difference = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -110,7 +110,7 @@ TEST(BFloat16Kernels, AttentionRoundsProbabilitiesAndTheirGradientAlone) {
       const Problem<float> in = stored_inputs(c);
       const AttentionRun<BFloat16> half(of, in, {}, 2);
       const AttentionRun<float> full(of, in, half.out_widened, 3);
-      // Scores were never rounded, nor the state between two blocks.
+      // Scores were never rounded, and neither was the state between two blocks.
       EXPECT_TRUE(half.m == full.m && half.l == full.l);
       EXPECT_TRUE(half.dsinks == full.dsinks);
       EXPECT_TRUE(half.lse == full.lse && half.delta == full.delta);
@@ -122,15 +122,15 @@ TEST(BFloat16Kernels, AttentionRoundsProbabilitiesAndTheirGradientAlone) {
         for (const float value : b) expected.push_back(static_cast<double>(value) - start);
         Floats actual = a;
         for (float& value : actual) value -= start;
-        if (std::ranges::all_of(expected, [](double x) { return std::abs(x) < 1e-6; })) return;  // of one key: dS is 0
+        if (std::ranges::all_of(expected, [](double x) { return std::abs(x) < 1e-6; })) return;  // for one key, dS is 0
         EXPECT_LE(relative_error(actual, expected), 0x1p-8) << what;
       };
-      // Nothing that adds up is left as bfloat16: most of its numbers have bits below.
+      // No sum is stored as bfloat16: most of its numbers have lower bits.
       for (const Floats& sums : {half.o, half.dq, joined(half.dk), joined(half.dv)}) {
         const auto changed = [](float x) { return x != 0 && x != 0.25F && x != 0.5F; };
         const auto fine = [](float x) { return (std::bit_cast<std::uint32_t>(x) & 0xffffU) != 0; };
         const auto rows = std::ranges::count_if(sums, changed);
-        if (rows < 200) continue;  // of one token
+        if (rows < 200) continue;  // for one token
         EXPECT_GE(std::ranges::count_if(sums, [&](float x) { return changed(x) && fine(x); }), 0.9 * rows);
       }
       near(half.o, full.o, 0, "o");
@@ -191,7 +191,7 @@ float flushed(float x) {
   return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0F, x) : x;
 }
 
-// What the instruction does, said once more for one lane: a fused multiply-add of the upper halves, then one of the
+// The instruction's arithmetic, reimplemented for one lane: a fused multiply-add of the upper halves, then one of the
 // lower halves, each rounded to nearest; numbers below 2^-126 are 0, as operands and as results.
 TEST(BFloat16Pairs, AreTwoFusedMultiplyAdds) {
   constexpr int W = cpu::lanes<float>;
@@ -203,7 +203,7 @@ TEST(BFloat16Pairs, AreTwoFusedMultiplyAdds) {
         return static_cast<std::uint32_t>(
             random_bits(5, Purpose::test, (draw * W + static_cast<std::uint64_t>(i)) * 4 + which));
       };
-      // In turn any bits, infinities and NaN among them, and numbers of like size, which cancel and round.
+      // Alternates between any bits, including infinities and NaN, and numbers of similar size, which cancel and round.
       const bool any = draw % 2 == 0;
       const auto near_one = [](std::uint32_t x) { return (x & 0x81ff81ffU) | 0x3e003e00U; };
       a[i] = any ? bits(0) : near_one(bits(0));
@@ -227,9 +227,9 @@ TEST(BFloat16Pairs, AreTwoFusedMultiplyAdds) {
   }
 }
 
-// What bfloat16 rounds between the inputs and the gradients is P, dS and O, each element by 2^-8 / sqrt(12) or so; sums
-// are float32. So the error stays that of one rounding however many queries add to a key, where bfloat16 sums would
-// lose more with every one of them.
+// Between the inputs and the gradients, bfloat16 only rounds P, dS, and O, each element by about 2^-8 / sqrt(12); sums
+// are float32. So the error remains that of one rounding for any number of queries per key, while bfloat16 sums would
+// lose more with every query.
 TEST(BFloat16Kernels, GradientsOfAttentionDegradeWithNoLength) {
   double first = 0;
   for (const std::int64_t T : {256, 1024, 4096}) {

@@ -1,8 +1,8 @@
-// Every kernel of bfloat16 tensors on a CPU against the same kernel of float32 ones that hold the same numbers: what is
-// summed has the same bits, and what is stored is the float32 result rounded once, to nearest, ties to even. So the
-// bounds of the float32 kernels, which their own tests hold against double, carry over with half a unit of the last
-// place more. Sizes fill vectors and do not; parts of kernels that take another way (one row, many,
-// deep sums) are met. Attention: bfloat16_attention_test.cpp.
+// Compares every kernel on bfloat16 tensors on a CPU with the same kernel on float32 tensors that have the same
+// numbers: sums have the same bits, and stored values are the float32 result rounded once, to nearest, ties to even. So
+// the bounds of the float32 kernels, which their own tests compare with double, also apply with an additional half unit
+// of the last place. Sizes include whole and partial vectors; special paths of kernels (one row, many rows, deep sums)
+// are included. Attention: bfloat16_attention_test.cpp.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -34,7 +34,7 @@ void expect_bits(const Halves& actual, const Floats& float32, const std::string&
   }
 }
 
-/// Some tensors of one call in both dtypes. Outputs begin as other numbers.
+/// Some tensors of one call in both dtypes. Outputs are initialized with other numbers.
 struct Pair {
   Halves half;
   Floats full;
@@ -52,7 +52,7 @@ void in_both(const Body& body) {
 const std::int64_t lengths[] = {1, 7, 8, 31, 100, 20000};
 
 TEST(BFloat16Vectors, RoundToNearestEvenAsOneNumberDoes) {
-  // Every upper half with lower halves around the tie, below and above; infinities, NaN and denormals among them.
+  // Every upper half with lower halves around the tie, below and above; including infinities, NaN, and denormals.
   Floats x;
   for (std::uint32_t upper = 0; upper < 0x10000; ++upper) {
     for (const std::uint32_t lower : {0x0000U, 0x0001U, 0x7fffU, 0x8000U, 0x8001U, 0xffffU}) {
@@ -168,7 +168,7 @@ TEST(BFloat16Kernels, RopeRoundsOnce) {
     Floats table(static_cast<std::size_t>(T * D));
     rope_table(stream, view_of(table, {T, D}), view_of(positions), rope_frequencies(D, 1e4, {}));
     Pair x(T * H * D, 1), dx(T * H * D, 2);
-    Floats gradient = random_vector<float>(T * H * D, 3);  // sums, which were never rounded
+    Floats gradient = random_vector<float>(T * H * D, 3);  // sums, which are never rounded
     in_both([&](auto of, int) {
       rope_forward(stream, of(x, shape), view_of(table, {T, D}));
       rope_backward(stream, of(dx, shape), view_of(gradient, shape), view_of(table, {T, D}));
@@ -260,7 +260,7 @@ struct Sizes {
 
 TEST(BFloat16Kernels, ProductsRoundOnceHoweverDeep) {
   CpuStream stream;
-  // Deeper than a part of the operand that is packed (1,024), more rows than lie in the scratch (1,024), more columns
+  // Deeper than the packed part of an operand (1,024), with more rows than fit in the scratch (1,024), and more columns
   // than one part has.
   for (const auto& [T, I, O] : {Sizes{1, 1, 1},
                                 {1, 700, 61},
@@ -286,14 +286,14 @@ TEST(BFloat16Kernels, ProductsRoundOnceHoweverDeep) {
     for (const bool biased : {false, true}) {
       for (const bool beside : {false, true}) {
         in_both([&](auto of, int i) { run(biased, beside, of, i); });
-        expect_bits(y.half, y.full, beside ? "y beside a residual" : "y");  // rounded once: it joins the sums
+        expect_bits(y.half, y.full, beside ? "y beside a residual" : "y");  // rounded once: it is added to the sums
       }
     }
     expect_bits(dx.half, dx.full, "dx");
     EXPECT_TRUE(dw[0] == dw[1]) << "dw";
     EXPECT_TRUE(dbias[0] == dbias[1]) << "dbias";
 
-    // What is added to: the sum and what was there, rounded once.
+    // The sum of the product and the existing value, rounded once.
     Floats sum(dx.full.size());
     linear_backward_input(stream, view_of(sum, xs), view_of(dy.full, ys), view_of(w.full, ws), false);
     const Halves before = dx.half = random_halves(T * I, 10);

@@ -1,5 +1,5 @@
-// Cross-entropy and its gradient against the reference in double, labels and weights that do not count, logits of any
-// size, a large vocabulary, and NaN that must not be hidden.
+// Compares cross-entropy and its gradient with the reference in double: labels and weights that do not count, logits of
+// any size, a large vocabulary, and NaN that must not be hidden.
 #include "kernels/cross_entropy.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ namespace {
 using namespace ringtrain::testing;
 using Doubles = std::vector<double>;
 
-/// Returns the reference's nll of row t, 0 without a label; *gradient (may be null): that of this nll.
+/// Returns the reference's nll of row t, 0 without a label; *gradient (may be null): the gradient of this nll.
 double reference_nll(const Doubles& logits, std::size_t V, std::size_t t, std::int32_t label,
                      Doubles* gradient = nullptr) {
   Doubles row(logits.data() + t * V, logits.data() + (t + 1) * V);
@@ -63,7 +63,7 @@ TYPED_TEST(CrossEntropyTest, ALabelThatIsNoColumnIsAnErrorBeforeAnythingIsTouche
   }
 }
 
-/// Holds losses and gradients, without a softcap and under it, against the reference.
+/// Compares losses and gradients, with and without a softcap, with the reference.
 template <class R>
 void expect_agreement(std::int64_t n, std::int64_t V, double size, double softcap) {
   SCOPED_TRACE(fmt::format("{} x {} of size {}, softcap {}", n, V, size, softcap));
@@ -112,8 +112,8 @@ TYPED_TEST(CrossEntropyTest, UnderASoftcapAgreesWithThePlainFormula) {
   }
 }
 
-// Exponentials of tiny logits differ in their last bits, which a long sum of them in float would all round the same
-// way: 15 units of rounding with 125 in a sum.
+// Exponentials of tiny logits differ in their last bits, which a long sum of them in float would round in the same
+// direction: 15 units of rounding with 125 in a sum.
 TEST(CrossEntropyRoundingTest, NearlyEqualExponentialsAreNotRoundedAlike) {
   CpuStream stream;
   for (const std::int64_t V : {257, 2000, 32000}) {

@@ -1,5 +1,5 @@
-// Attention of one query over a cache against the plain formula in double, at key counts around and across the pieces;
-// keys split over two states; and bits that do not depend on threads.
+// Compares attention of one query over a cache with the plain formula in double, at key counts around and across the
+// pieces; keys split over two states; and bits that do not depend on threads.
 #include "kernels/decode_attention.h"
 
 #include <cmath>
@@ -72,7 +72,7 @@ TYPED_TEST(DecodeAttention, AgreesWithThePlainFormula) {
       Call<R> call(shape, T);
       call.attend(stream, q, k.data(), v.data(), T);
       EXPECT_LT(relative_difference(call.finished(stream), result), tolerance<R>);
-      // The same keys in two states, of which either may have none.
+      // The same keys in two states, one of which may have none.
       for (const std::int64_t cut : {std::int64_t{0}, T / 3, T}) {
         Call<R> first(shape, T), second(shape, T);
         const std::int64_t offset = cut * G * D;

@@ -1,4 +1,4 @@
-// Fill, copy, add, scale, sum of squares and normals, at sizes around chunks and vectors, and without elements.
+// Fill, copy, add, scale, sum of squares, and normals, at sizes around chunks and vectors, and without elements.
 #include "kernels/elementwise.h"
 
 #include "tests/support/kernel_harness.h"

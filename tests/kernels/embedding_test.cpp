@@ -1,5 +1,5 @@
-// Table look-up and its gradient against plain loops: repeated rows, both flags, odd widths, no tokens, and bits that
-// do not depend on threads.
+// Compares table look-up and its gradient with plain loops: repeated rows, both flags, odd widths, no tokens, and bits
+// that do not depend on threads.
 #include "kernels/embedding.h"
 
 #include <cstdint>

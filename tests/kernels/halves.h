@@ -1,4 +1,4 @@
-// bfloat16 numbers for tests, with a rounding of their own.
+// bfloat16 numbers for tests, with independent rounding.
 #pragma once
 
 #include <bit>
@@ -14,7 +14,8 @@ namespace ringtrain {
 using Floats = std::vector<float>;
 using Halves = std::vector<BFloat16>;
 
-/// The rounding of the tests: of the two bfloat16 numbers around x the nearer one, of two as near the even one.
+/// The rounding of the tests: the nearer of the two bfloat16 numbers around x, or the even one if both are equally
+/// near.
 inline BFloat16 nearest(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const BFloat16 below{static_cast<std::uint16_t>(bits >> 16)}, above{static_cast<std::uint16_t>((bits >> 16) + 1)};

@@ -1,4 +1,4 @@
-// Inputs and outputs of kernels differ in type: what is an input in one place does not compile as an output of another.
+// Inputs and outputs of kernels differ in type: an input does not compile as an output of another call.
 #include <gtest/gtest.h>
 
 #include <type_traits>
@@ -32,12 +32,12 @@ static_assert(std::is_same_v<decltype(In{}.flat()), In>);
 static_assert(std::is_same_v<decltype(In{}.prefix({1})), In>);
 static_assert(std::is_same_v<decltype(In{}.reshape({1})), In>);
 
-/// Whether a kernel takes arguments of these types after its stream, and the caller's line if it has one.
+/// Whether a kernel accepts arguments of these types after its stream, and the caller's line if it has one.
 template <auto kernel, class... Arguments>
 constexpr bool takes = std::is_invocable_v<decltype(kernel), Stream&, Arguments...> ||
                        std::is_invocable_v<decltype(kernel), Stream&, Arguments..., CallerLine>;
 
-// Each with its own types, and with an input in the place of one output.
+// Each with its own types, and with an input instead of one output.
 static_assert(takes<copy, Out, In> && !takes<copy, In, In>);
 static_assert(takes<convert, Out, In> && !takes<convert, In, In>);
 static_assert(takes<add, Out, In> && !takes<add, In, In>);

@@ -1,5 +1,6 @@
-// Linear layers' products against three plain loops in double, at sizes around and across every tile; the flags that
-// add; empty and single dimensions; and bits that depend neither on threads nor, in forward, on the number of tokens.
+// Compares linear layers' products with three plain loops in double, at sizes around and across every tile; the flags
+// that add; empty and single dimensions; and bits that depend neither on threads nor, in forward, on the number of
+// tokens.
 #include "kernels/matmul.h"
 
 #include <string>
@@ -65,7 +66,7 @@ TYPED_TEST(MatmulTest, AgreesWithPlainLoops) {
       EXPECT_EQ(added, y);  // to the bit
     }
     {
-      auto y = dy;  // a product is added to what is there
+      auto y = dy;  // a product is added to the existing values
       linear_forward(stream, view_of(y, {T, O}), view_of(x, {T, I}), view_of(w, {O, I}), {}, view_of(y, {T, O}));
       EXPECT_LE(relative_difference(y, product(converted<double>(dy), T, O, I, xa, wt)), tolerance<R>);
     }

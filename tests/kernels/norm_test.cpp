@@ -1,5 +1,5 @@
-// RMSNorm and LayerNorm and their gradients against the reference's formulas in double, the flag that adds, rows of
-// tiny and huge size, and bits that do not depend on threads.
+// Compares RMSNorm and LayerNorm and their gradients with the reference's formulas in double: the flag that adds, rows
+// of tiny and huge size, and bits that do not depend on threads.
 #include "kernels/norm.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// Frequencies against numbers computed apart from this code (from the formulas of the papers and of the published
-// yarn code, in Python); the rotation against complex multiplication; backward as forward's transpose; far positions.
+// Compares frequencies with numbers computed independently (from the formulas of the papers and of the published yarn
+// code, in Python), and the rotation with complex multiplication; backward is forward's transpose; large positions.
 #include "kernels/rope.h"
 
 #include <algorithm>
@@ -126,7 +126,7 @@ TEST(RopeFrequenciesTest, YarnWithoutRoundingAsInGptOss) {
   const RopeFrequencies frequencies = rope_frequencies(64, 150000, scaling);
   EXPECT_NEAR(frequencies.magnitude, 1.346573590280, 1e-12);
   const RopeFrequencies plain = rope_frequencies(64, 150000, {});
-  const double low = 8.0927791155124, high = 17.3980245015886;  // of the ramp, which pairs 9 to 17 are inside
+  const double low = 8.0927791155124, high = 17.3980245015886;  // of the ramp, which contains pairs 9 to 17
   for (std::size_t i = 0; i < 32; ++i) {
     const double interpolated = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
     const double expected = plain.inverse[i] * (interpolated / 32 + 1 - interpolated);
@@ -137,7 +137,7 @@ TEST(RopeFrequenciesTest, YarnWithoutRoundingAsInGptOss) {
 TEST(RopeFrequenciesTest, YarnsOtherKeys) {
   RopeScalingConfig scaling = scaling_of(RopeType::yarn, 40, 4096);
   scaling.mscale = 0.707;
-  EXPECT_NEAR(rope_frequencies(64, 1e4, scaling).magnitude, 1 + 0.1 * std::log(40.0), 1e-15);  // both, or none
+  EXPECT_NEAR(rope_frequencies(64, 1e4, scaling).magnitude, 1 + 0.1 * std::log(40.0), 1e-15);  // both or neither
   scaling.mscale_all_dim = 1.1;
   EXPECT_NEAR(rope_frequencies(64, 1e4, scaling).magnitude, 0.8968734092501967, 1e-14);
   scaling.attention_factor = 1.75;
@@ -203,7 +203,7 @@ TYPED_TEST(RopeTest, TurnsPairsByTheirAngles) {
       // An angle of 2^20 radians has an error of 2^20 * 1e-16 in double; the table's angles are no worse in float.
       EXPECT_LE(relative_difference(x, expected), sizeof(R) == 8 ? 1e-9 : 1e-6) << T << " x " << D;
       rope_backward(stream, view_of(x, {T, H, D}), view_of(x, {T, H, D}), view_of(table, {T, D}));
-      for (std::size_t i = 0; i < x.size(); ++i) {  // the transpose turns back and scales once more
+      for (std::size_t i = 0; i < x.size(); ++i) {  // the transpose rotates back and scales again
         ASSERT_NEAR(static_cast<double>(x[i]), 1.25 * 1.25 * static_cast<double>(x0[i]), tolerance<R> * 10);
       }
     }

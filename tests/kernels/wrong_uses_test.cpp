@@ -1,5 +1,5 @@
-// Wrong uses of tensors and kernels by somebody else's program: each ends in a sentence that begins with the caller's
-// line, and names the argument, what it is, and what it must be.
+// Wrong uses of tensors and kernels by another program: each ends in a message that begins with the caller's line, and
+// names the argument, what it is, and what it must be.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -17,7 +17,7 @@
 namespace ringtrain::testing {
 namespace {
 
-// A constant view is as cheap to pass as any, and nothing makes it one that may be written.
+// A constant view is as cheap to pass as any other, and nothing converts it to a writable one.
 static_assert(std::is_trivially_copyable_v<TensorView> && std::is_trivially_copyable_v<ConstTensorView>);
 static_assert(std::is_same_v<decltype(host_view(static_cast<float*>(nullptr), {})), TensorView>);
 static_assert(std::is_same_v<decltype(host_view(static_cast<const float*>(nullptr), {})), ConstTensorView>);

@@ -1,5 +1,5 @@
-// The audit of attention: no false alarm over many right steps, bounds that are not loose, every seeded flip of a bit
-// that changes an element by more than 4 times its bound, and what it costs in memory.
+// The audit of attention: no false alarm over many correct steps, tight bounds, detection of every seeded bit flip that
+// changes an element by more than 4 times its bound, and the memory that it needs.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -103,7 +103,7 @@ struct ExactRow {
     pass(&AuditedRow::add_backward);
     row.end_backward();
   }
-  /// Returns the largest error of each tensor as a part of its bound; what is no number is infinitely far.
+  /// Returns the largest error of each tensor relative to its bound; NaN counts as infinite.
   std::array<double, audited_tensors> errors_of(const TensorCoreRow& run) const {
     std::array<double, audited_tensors> error{};
     const auto add = [&](AuditedTensor tensor, double found, double exact, double bound) {
@@ -151,7 +151,7 @@ TEST(AuditedRow, CoversLongSumsOfLikeValues) {  // whose partial sums grow with 
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     std::vector<double> memory(static_cast<std::size_t>(AuditedRow::doubles(D)));
     AuditedRow row(memory, D, 0.5, DType::float32);
-    std::ranges::fill(row.query(), 0.0);  // all keys count alike
+    std::ranges::fill(row.query(), 0.0);  // all keys have equal weight
     row.begin_forward();
     float l = 0, o[D] = {};
     for (std::int64_t j = 0; j < n; ++j) {
@@ -193,7 +193,7 @@ TEST(AttentionAudit, FindsWhatIsNoNumberAndPassesOverWhatWasNone) {
                   set_element(x, (location.token * 4 + location.head) * 16, nan);
               }),
               8);
-    fill(rank.stream, rank.parameters.weight(0), nan);  // the embedding: all of attention's inputs are none
+    fill(rank.stream, rank.parameters.weight(0), nan);  // the embedding: all of attention's inputs become NaN
     EXPECT_EQ(differences(nullptr), 0);
   });
 }

@@ -1,4 +1,4 @@
-// Steps whose attention is audited, on whatever device: many right ones, and some with a seeded flip.
+// Steps whose attention is audited, on any device: many correct ones, and some with a seeded flip.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ inline ModelConfig audited_model(std::int64_t window = 0) {
   return config;
 }
 
-/// What the audits of many steps came to.
+/// The results of the audits of many steps.
 struct Audits {
   std::int64_t rows = 0, differences = 0;
   std::array<double, audited_tensors> error{};
@@ -65,7 +65,7 @@ inline void audit_steps(const ModelConfig& config, const RunOptions& options, co
   });
 }
 
-/// longest: tokens of a sequence that is audited besides, for rounding grows with it.
+/// longest: tokens of an additional audited sequence, because rounding grows with it.
 inline void expect_no_alarm(Device device, std::span<const DType> dtypes, std::int64_t steps, std::int64_t longest) {
   for (const DType dtype : dtypes) {
     Audits audits;
@@ -102,14 +102,14 @@ inline void expect_no_alarm(Device device, std::span<const DType> dtypes, std::i
       const double error = audits.error[static_cast<std::size_t>(i)];
       fmt::print(" {:.3f} of the bound of {}{}", error, name_of(static_cast<AuditedTensor>(i)),
                  i + 1 < audited_tensors ? "," : "\n");
-      // Tiles of tensor cores have shorter sums, and an emulator has few rows: both stay further below their bounds.
+      // Tiles of tensor cores have shorter sums, and an emulator has few rows: both are further below their bounds.
       EXPECT_GT(error, device.is_cpu() ? 1.0 / 30 : 1.0 / 60)
           << name_of(static_cast<AuditedTensor>(i)) << " of " << name_of(dtype);
     }
   }
 }
 
-/// Flips one bit of an element; returns by how much that changed it.
+/// Flips one bit of an element; returns the change of its value.
 inline double flip(Stream& stream, const TensorView& x, std::int64_t index, int bit) {
   const TensorView element = x.flat(index, index + 1);
   std::uint64_t bits = 0;
@@ -122,8 +122,8 @@ inline double flip(Stream& stream, const TensorView& x, std::int64_t index, int 
   return std::abs(elements(host)[0] - before);
 }
 
-/// Flips of one bit: how many, how many of them changed an element by more than 4 bounds, were found, were such and
-/// missed.
+/// Flips of one bit: how many there were, how many changed an element by more than 4 bounds, how many were found, and
+/// how many of the former were missed.
 struct FlipCount {
   std::int64_t made = 0, large = 0, found = 0, missed = 0;
 
@@ -142,7 +142,7 @@ inline void print_flips(const char* of, std::span<const FlipCount> by_bit) {
   }
 }
 
-/// Trains steps with one flip each, in an element of the one audited row, and counts.
+/// Trains steps with one flip each, in an element of the only audited row, and counts.
 inline void seed_flips(Device device, DType dtype, std::int64_t wanted) {
   const ModelConfig config = audited_model();
   const Sequences sequences = random_sequences(config, 1, 96, /*documents=*/false, 5);

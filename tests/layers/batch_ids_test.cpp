@@ -1,4 +1,4 @@
-// Ids that are no rows of a table: an error before any kernel indexes with them, wherever they come from.
+// Ids that do not exist in a table: an error before any kernel uses them as indices, from any source.
 #include <cstdint>
 
 #include "tests/layers/harness.h"

@@ -1,5 +1,5 @@
 // What must be equal: recompute policies (to the bit), numbers of threads (to the bit), chunk sizes, layouts and rings,
-// micro-batches one after the other in the same buffers, evaluation and training.
+// consecutive micro-batches in the same buffers, evaluation and training.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -133,7 +133,7 @@ TEST_P(Equalities, MicroBatchesAddInTheSameBuffers) {
 }
 
 TEST_P(Equalities, AStepReadsNoGradientOfTheStepBefore) {
-  for (const std::int64_t S : {2, 37}) {  // of 2 tokens, the third rank has none
+  for (const std::int64_t S : {2, 37}) {  // with 2 tokens, the third rank has none
     const Sequences sequences = random_sequences(config(), 1, S, false, 6);
     for (const int chunk : {0, 5}) {
       const RunOptions options{.ranks = 3, .feedforward_chunk = chunk, .loss_chunk = 7};

@@ -1,5 +1,5 @@
-// A model of which a part is frozen: the gradients of the rest are those of the whole model's backward, bit for bit,
-// nothing is computed or kept for what is frozen, and backward ends where nothing below is trained.
+// A partly frozen model: the gradients of the other parameters are those of the whole model's backward, bit for bit,
+// nothing is computed or kept for frozen parameters, and backward ends where nothing below is trained.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -73,7 +73,7 @@ TEST(FrozenMemory, NothingIsKeptForLayersThatBackwardDoesNotReach) {
   };
   const MemoryUse all = plan_of({}), last = plan_of({"model.layers.2.*"}), middle = plan_of({"model.layers.1.*"});
   const auto kept = [](const MemoryUse& use) { return static_cast<std::int64_t>(use[Tag::activations]); };
-  EXPECT_EQ(kept(all) - kept(middle), kept(middle) - kept(last));  // a layer's
+  EXPECT_EQ(kept(all) - kept(middle), kept(middle) - kept(last));  // those of one layer
   EXPECT_GT(kept(middle), kept(last));
   EXPECT_EQ(all[Tag::weights], middle[Tag::weights]);
   EXPECT_LT(3 * middle[Tag::gradients], all[Tag::gradients]);

@@ -1,4 +1,4 @@
-// What PyTorch computed in double (tests/golden/make_golden.py): config, sequences, loss, nll and every gradient.
+// PyTorch's results in double (tests/golden/make_golden.py): config, sequences, loss, nll, and every gradient.
 #pragma once
 
 #include <fstream>

@@ -1,4 +1,4 @@
-// The outside witness: loss, nll of every token and every gradient against the numbers that PyTorch gave in double
+// The external reference: compares loss, nll of every token, and every gradient with PyTorch's numbers in double
 // (tests/golden/make_golden.py), on one rank and on rings of 2 and 3 with each layout.
 #include <gtest/gtest.h>
 
@@ -50,7 +50,8 @@ TEST_P(GoldenTest, LossAndEveryGradientEqualPyTorch) {
       const auto begin = result.gradients.begin() + table.all()[id].offset;
       const std::vector<double> gradient(begin, begin + table.all()[id].shape.numel());
       if (table.all()[id].name.ends_with("k_proj.bias") && !rotates) {
-        // It moves all scores of a query alike, which softmax does not see: the gradient is 0, both sides are rounding.
+        // It shifts all scores of a query equally, which softmax ignores: the gradient is 0, and both sides are
+        // rounding.
         for (double g : gradient) EXPECT_LE(std::abs(g), 1e-14) << table.all()[id].name;
       } else {
         EXPECT_LE(relative_difference(gradient, golden.parameters[id].gradient), tolerance) << table.all()[id].name;

@@ -1,6 +1,6 @@
-// Runs a whole model on a ring of thread ranks for the tests of this folder: sequences are given whole, cut here into
-// each rank's batch, and what the ranks return is put together again. Weights come from splitmix64, as in
-// tests/golden/make_golden.py, so that PyTorch had the same ones.
+// Runs a whole model on a ring of thread ranks for the tests of this folder: whole sequences are cut here into each
+// rank's batch, and the ranks' results are joined again. Weights come from splitmix64, as in
+// tests/golden/make_golden.py, so PyTorch used the same ones.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ struct Sequences {
   }
 };
 
-/// Returns random sequences; a document ends with probability 1/8 at each token where documents are asked for.
+/// Returns random sequences; with documents, one ends with probability 1/8 at each token.
 inline Sequences random_sequences(const ModelConfig& config, std::int64_t B, std::int64_t S, bool documents,
                                   std::uint64_t seed) {
   Sequences result;
@@ -109,7 +109,7 @@ inline void cut(Batch& batch, const Sequences& whole, Layout layout, int ranks, 
   }
 }
 
-/// Returns the element of a parameter that is not yet trained: matrices +-0.35, biases +-0.1, norms 1 +- 0.1.
+/// Returns an element of an untrained parameter: matrices +-0.35, biases +-0.1, norms 1 +- 0.1.
 inline double test_weight(int id, const std::string& name, std::int64_t element) {
   const double u = uniform(static_cast<std::uint64_t>(id), static_cast<std::uint64_t>(element));
   if (name.ends_with("norm.weight")) return 1.0 + 0.1 * u;
@@ -150,7 +150,7 @@ struct RunOptions {
   bool offload = false;
   std::vector<std::string> trainable = {};
   std::int64_t audit_rows = 0;
-  std::function<std::unique_ptr<Communicator>(Communicator&)> around = {};  // what the ring's messages go through
+  std::function<std::unique_ptr<Communicator>(Communicator&)> around = {};  // wraps the ring's communicator
 };
 
 /// Returns the shape for batches like these, on one rank of options.ranks.
@@ -173,7 +173,7 @@ inline ExecutionShape shape_of(const RunOptions& options, const Sequences& large
           .audit_rows = options.audit_rows};
 }
 
-/// What a rank of a model would allocate.
+/// The tensors that a rank of a model would allocate.
 struct Plan {
   MemoryUse use;
   std::vector<PlannedTensor> tensors;
@@ -189,7 +189,7 @@ inline Plan plan(const ModelConfig& config, const ExecutionShape& shape, const s
   return {allocator.peak(), allocator.live()};
 }
 
-/// Everything one rank of a test has, at hand for its body.
+/// All objects of one rank of a test, available to its body.
 struct RankModel {
   RankModel(const ModelConfig& config, const RunOptions& run_options, const Sequences& largest,
             Communicator& ring_ranks)
@@ -249,7 +249,7 @@ inline void on_ring(const ModelConfig& config, const RunOptions& options, const 
   });
 }
 
-/// Returns a rank's gradients of what is trained, by the parameters' names.
+/// Returns a rank's gradients of trained parameters, by name.
 inline std::map<std::string, std::vector<double>> trained_gradients(RankModel& rank) {
   std::map<std::string, std::vector<double>> gradients;
   for (int id = 0; id < static_cast<int>(rank.table.all().size()); ++id) {
@@ -258,7 +258,7 @@ inline std::map<std::string, std::vector<double>> trained_gradients(RankModel& r
   return gradients;
 }
 
-/// What a ring made of one micro-batch.
+/// The results of a ring for one micro-batch.
 struct RunResult {
   double loss_sum = 0;                       // over ranks, in rank order
   std::vector<double> gradients;             // flat, summed over ranks in rank order
@@ -266,7 +266,7 @@ struct RunResult {
   std::vector<std::vector<double>> by_rank;  // gradients of each
 };
 
-/// Runs one train_step and puts the ranks' results together. after: sees each rank at the end, one at a time.
+/// Runs one train_step and joins the ranks' results. after: called with each rank at the end, one at a time.
 inline RunResult run_training(const ModelConfig& config, const RunOptions& options, const Sequences& sequences,
                               double denominator, const std::function<void(const RankModel&)>& after = {}) {
   std::mutex mutex;
@@ -290,7 +290,7 @@ inline RunResult run_training(const ModelConfig& config, const RunOptions& optio
   return result;
 }
 
-/// Runs one evaluation: nll of the whole sequences [B * S], and the loss sum. change: may alter the weights first.
+/// Runs one evaluation: nll of the whole sequences [B * S], and the loss sum. change: may change the weights first.
 struct EvaluationResult {
   double loss_sum = 0;
   std::vector<double> nll;
@@ -319,7 +319,7 @@ inline EvaluationResult run_evaluation(const ModelConfig& config, const RunOptio
 inline double relative_difference(const std::vector<double>& a, const std::vector<double>& b) {
   double difference = 0, largest = 0;
   for (std::size_t i = 0; i < b.size(); ++i) {
-    // Written so that a NaN counts as the largest difference there is.
+    // A NaN counts as the largest possible difference.
     const double here = a[i] > b[i] ? a[i] - b[i] : b[i] - a[i];
     if (!(here <= difference)) difference = here == here ? here : 1e300;
     largest = std::max(largest, b[i] < 0 ? -b[i] : b[i]);
@@ -347,10 +347,10 @@ inline ModelConfig small_model(Architecture architecture) {
   if (model_spec(config).positions != Positions::learned) {
     config.max_position_embeddings = 0;
   } else {
-    config.num_key_value_heads = 4;  // as such models have them, and a size of heads that rotary ones cannot have
+    config.num_key_value_heads = 4;  // as in such models, with a head size that rotary heads cannot have
     config.head_dim = 3;
   }
-  // What such models have beside their traits: layers that differ.
+  // Other properties of such models: layers that differ.
   if (architecture == Architecture::smollm3) {
     config.layer_positions = {LayerPositions::rope, LayerPositions::rope, LayerPositions::none};
   }

@@ -1,5 +1,5 @@
-// Adapters beside frozen weights: loss and gradients are those of the reference whose weights are W + (alpha / r) B A,
-// by the chain rule in plain loops: dA = (alpha / r) B^T dW, dB = (alpha / r) dW A^T.
+// Adapters of frozen weights: loss and gradients are those of the reference whose weights are W + (alpha / r) B A, by
+// the chain rule in plain loops: dA = (alpha / r) B^T dW, dB = (alpha / r) dW A^T.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -65,7 +65,7 @@ void set_weights(RankModel& rank, const Values& values) {
 
 struct Outcome {
   double loss = 0, evaluated = 0;
-  Values gradients;  // of what is trained, summed over the ranks
+  Values gradients;  // of trained parameters, summed over the ranks
 };
 
 Outcome run(const ModelConfig& config, const RunOptions& options, const Sequences& sequences, const Values& values) {
@@ -90,8 +90,8 @@ Outcome run(const ModelConfig& config, const RunOptions& options, const Sequence
   return outcome;
 }
 
-/// Returns what run() does, which trains twice, of the reference with these weights; the gradients are those of
-/// weights.
+/// Returns the results of run(), which trains twice, for the reference with these weights; the gradients are those of
+/// the weights.
 Outcome reference_of(const ModelConfig& config, const Sequences& sequences, const Values& values) {
   ReferencePass pass = reference_pass({model_spec(config), values}, sequences, 3.0);
   for (auto& [name, gradient] : pass.gradients) {
@@ -100,7 +100,7 @@ Outcome reference_of(const ModelConfig& config, const Sequences& sequences, cons
   return {2 * pass.loss_sum, std::accumulate(pass.nll.begin(), pass.nll.end(), 0.0), std::move(pass.gradients)};
 }
 
-/// Holds a gradient of an adapter against that of the matrix beside it.
+/// Compares a gradient of an adapter with that of its matrix.
 void expect_chain_rule(const ModelConfig& config, const Outcome& found, const Outcome& whole, const Values& values) {
   const std::int64_t r = config.lora.rank;
   const double factor = config.lora.alpha / static_cast<double>(r);
@@ -181,7 +181,7 @@ TEST(Lora, ANewModelIsItsBaseToTheBit) {
   const Sequences sequences = random_sequences(config, 1, 23, false, 3);
   std::map<std::string, std::vector<double>> weights;
   double loss = 0;
-  std::vector<double> normed;  // squares of A's elements over the variance that they are drawn with
+  std::vector<double> normed;  // squares of A's elements over the variance of their distribution
   for (const ModelConfig& model : {base, config}) {
     on_ring(model, {}, sequences, [&](RankModel& rank) {
       rank.model.initialise(7);

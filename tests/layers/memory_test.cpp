@@ -1,5 +1,5 @@
-// The memory plan: activations fall as 1/N with the ring, no allocation grows with the whole sequence, the plan is what
-// a run allocates, and a step allocates nothing.
+// The memory plan: activations decrease as 1/N with the ring, no allocation grows with the whole sequence, the plan is
+// what a run allocates, and a step allocates nothing.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -34,7 +34,7 @@ ExecutionShape planned_shape(std::int64_t S, int ranks, Recompute recompute) {
           .documents = true};
 }
 
-/// Expects of a rank's plan the activations that the formula says.
+/// Expects the activations of the formula in a rank's plan.
 void check_activations(const ModelConfig& c, Recompute policy) {
   SCOPED_TRACE(name_of(c.architecture));
   const ModelSpec spec = model_spec(c);
@@ -46,7 +46,7 @@ void check_activations(const ModelConfig& c, Recompute policy) {
   const std::int64_t kept_feedforward = policy == Recompute::none ? (spec.gated_feedforward ? 2 : 1) * F * L : 0;
   const std::int64_t statistics = spec.norm.kind == NormKind::layer_norm ? 2 : 1;
   const std::int64_t rotary = spec.positions == Positions::rope ? D : 0;
-  // With norms of queries and keys: what they read, in place of the queries kept; the queries once; statistics.
+  // With norms of queries and keys: their inputs, instead of the queries kept; the queries once; statistics.
   const std::int64_t heads = spec.query_key_norm != QueryKeyNorm::none ? rest * G * D + Q + H + G : 0;
   // Per token: layer inputs; O and LSE; q, k, v and the stream after attention; gate and up; shared scratch; gradients
   // of the stream, of O, of k and v; the batch (4 int32, a weight) and the rope table.
@@ -58,7 +58,7 @@ void check_activations(const ModelConfig& c, Recompute policy) {
 class MemoryTest : public ::testing::TestWithParam<Recompute> {};
 
 TEST_P(MemoryTest, ActivationsFallAsOneOverN) {
-  constexpr std::int64_t S = 16384;  // at least 2K tokens a rank
+  constexpr std::int64_t S = 16384;  // at least 2K tokens per rank
   const auto one = static_cast<double>(plan(medium_llama(), planned_shape(S, 1, GetParam())).use[Tag::activations]);
   for (const int ranks : {2, 4, 8}) {
     const Plan p = plan(medium_llama(), planned_shape(S, ranks, GetParam()));
@@ -90,7 +90,7 @@ TEST_P(MemoryTest, ActivationsFollowTheStatedFormula) {
 }
 
 TEST_P(MemoryTest, PlanIsWhatARunAllocatesAndAStepAllocatesNothing) {
-  const ModelConfig config = small_model(Architecture::qwen3);  // has all that others have
+  const ModelConfig config = small_model(Architecture::qwen3);  // it has everything that the others have
   const Sequences sequences = random_sequences(config, 2, 26, true, 1);
   const RunOptions options{.ranks = 2, .dtype = DType::float32, .recompute = GetParam()};
   on_ring(config, options, sequences, [&](RankModel& rank) {
@@ -111,7 +111,8 @@ TEST_P(MemoryTest, PlanIsWhatARunAllocatesAndAStepAllocatesNothing) {
   });
 }
 
-// A long evaluation costs one layer's tensors, not every layer's; and what it shares with training does not disturb it.
+// A long evaluation costs one layer's tensors, not every layer's; and the tensors that it shares with training do not
+// affect it.
 TEST_P(MemoryTest, EvaluationMayBeLongerThanTraining) {
   const ModelConfig config = small_model(Architecture::qwen3);
   const Sequences training = random_sequences(config, 2, 10, true, 1),

@@ -1,4 +1,4 @@
-// Models whose layers differ: held against the plain double reference on every ring, layout and length, with and
+// Models whose layers differ, compared with the plain double reference on every ring, layout, and length, with and
 // without softcaps and sinks; and the cache of generation, which keeps no more than the window.
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@
 namespace ringtrain::testing {
 namespace {
 
-/// A model with all that layers may differ in: windows, none; two bases, a scaling; no rotation.
+/// A model with everything in which layers may differ: windows, none; two bases, a scaling; no rotation.
 ModelConfig mixed_model(Architecture architecture) {
   ModelConfig config = small_model(architecture);
   config.num_hidden_layers = 4;
@@ -30,7 +30,7 @@ ModelConfig mixed_model(Architecture architecture) {
   return config;
 }
 
-/// And what scores may have besides, in any layer.
+/// And additional properties of scores, in any layer.
 class MixedLayers : public ::testing::TestWithParam<std::tuple<Architecture, bool, bool>> {
  protected:
   static ModelConfig model() {
@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Models, MixedLayers,
                                   (std::get<2>(test.param) ? "_sinks" : "");
                          });
 
-/// Decodes a text token by token after a prompt, and returns the nll of each new token but the first.
+/// Decodes a text token by token after a prompt, and returns the nll of each new token except the first.
 std::vector<double> decoded_nll(const ModelConfig& config, int ranks, const Sequences& text, std::int64_t prompt,
                                 std::vector<std::int64_t>& cached) {
   std::vector<double> nll;
@@ -137,7 +137,7 @@ TEST(CacheOfAWindow, KeepsTheWindowAndDecodesWhatTheReferenceComputes) {
         const std::int64_t token = 2 * config.num_key_value_heads * config.head_dim * 8;
         const std::set<std::int64_t> sizes(cached.begin(), cached.end());
         const auto rounded = [](std::int64_t bytes) { return (bytes + 63) / 64 * 64; };
-        EXPECT_EQ(sizes.count(rounded(config.sliding_window * token)), 1u);  // whatever the text's length
+        EXPECT_EQ(sizes.count(rounded(config.sliding_window * token)), 1u);  // for a text of any length
         EXPECT_EQ(sizes.size(), 2u);
       }
     }

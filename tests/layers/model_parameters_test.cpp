@@ -1,4 +1,4 @@
-// The parameter table: buckets, decay, initial values, and that they are the same on every rank.
+// The parameter table: buckets, decay, initial values, and equality on every rank.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -64,7 +64,7 @@ TEST(ModelParameters, NormsAndBiasesDoNotDecay) {
     for (const auto& [name, parameter] : by_name(small_model(architecture))) {
       EXPECT_EQ(parameter.decay, parameter.shape.rank() == 2) << name;
       const bool norm_weight = name.ends_with("norm.weight");
-      const double first = model_spec(small_model(architecture)).norm.unit_offset ? 0.0 : 1.0;  // counted from 1 there
+      const double first = model_spec(small_model(architecture)).norm.unit_offset ? 0.0 : 1.0;  // relative to 1 there
       EXPECT_EQ(parameter.init_value, norm_weight ? first : 0.0) << name;
       EXPECT_EQ(parameter.init_stddev > 0, parameter.shape.rank() == 2) << name;
     }
@@ -87,7 +87,7 @@ TEST(ModelParameters, InitialWeightsAreThoseOfTheTableAndTheSameOnEveryRank) {
   std::vector<std::vector<double>> weights(3);
   on_ring(config, {.ranks = 3}, sequences, [&](RankModel& rank) {
     const TensorView all = flat_weights(rank.parameters);
-    for (std::int64_t i = 0; i < all.numel(); ++i) set_element(all, i, -9.0);  // fresh memory may hold anything
+    for (std::int64_t i = 0; i < all.numel(); ++i) set_element(all, i, -9.0);  // new memory may contain anything
     rank.model.initialise(77);
     weights[rank.sequence_group.rank()] = elements(flat_weights(rank.parameters));
   });

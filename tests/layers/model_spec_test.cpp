@@ -1,5 +1,5 @@
-// Traits: what each architecture is made of, which keys of a config it can use, and that a combination which no layer
-// computes is refused.
+// Traits: those of each architecture, which keys of a config it can use, and the refusal of a combination that no layer
+// computes.
 #include "layers/model_spec.h"
 #include "framework/config/config.h"
 #include "layers/check_model.h"
@@ -16,7 +16,7 @@
 namespace ringtrain::testing {
 namespace {
 
-/// What the reader and this floor's rule complain of.
+/// The messages of the reader and this floor's rule.
 std::string model_complaint(const std::string& text, const Settings& settings = {}) {
   return complaint(text, settings, check_model);
 }

@@ -1,4 +1,4 @@
-// The plain double reference (reference/model.h) over sequences of a test, with the weights that a run has there.
+// Runs the plain double reference (reference/model.h) on sequences of a test, with the weights that a run has there.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ inline reference::Row row_of(const Sequences& all, std::int64_t b) {
           .weights = cut(all.weights)};
 }
 
-/// What the reference makes of whole sequences.
+/// The reference's results for whole sequences.
 struct ReferencePass {
   double loss_sum = 0;
   std::vector<double> nll;
@@ -52,7 +52,7 @@ inline ReferencePass reference_pass(const reference::Model& model, const Sequenc
   return pass;
 }
 
-/// Holds a run against it.
+/// Compares a run with it.
 inline void expect_agreement(const RunResult& run, const ReferencePass& pass, const ParameterTable& table) {
   EXPECT_NEAR(run.loss_sum, pass.loss_sum, 1e-12 * std::abs(pass.loss_sum));
   for (const Parameter& parameter : table.all()) {

@@ -1,5 +1,5 @@
-// The reference that `check` and tests hold runs against: itself held against PyTorch's numbers, and its gradients
-// against finite differences of its own loss. Then the model is held against it, where PyTorch gave no numbers.
+// The reference with which `check` and tests compare runs: it is compared with PyTorch's numbers, and its gradients
+// with finite differences of its own loss. Then the model is compared with it where PyTorch gave no numbers.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ TEST_P(GoldenReference, LossAndEveryGradientEqualPyTorch) {
   EXPECT_EQ(pass.gradients.size(), golden.parameters.size());
   const bool rotates = model_spec(golden.config).positions == Positions::rope;
   for (const Golden::Parameter& parameter : golden.parameters) {
-    if (parameter.name.ends_with("k_proj.bias") && !rotates) continue;  // 0 but for rounding
+    if (parameter.name.ends_with("k_proj.bias") && !rotates) continue;  // 0 except for rounding
     EXPECT_LE(relative_difference(pass.gradients.at(parameter.name), parameter.gradient), 1e-11) << parameter.name;
   }
 }
@@ -60,7 +60,8 @@ TEST(Reference, EveryGradientEqualsFiniteDifferences) {
     SCOPED_TRACE(name_of(architecture));
     const ModelConfig config = small(architecture, RopeType::none, 4);
     const Sequences sequences = random_sequences(config, 2, 9, /*documents=*/true, 3);
-    // Gemma 3's queries and keys, each normed and scaled by 1 + weight, make scores that curve more; so do softcaps.
+    // Gemma 3's queries and keys, each normed and scaled by 1 + weight, make scores with more curvature; so do
+    // softcaps.
     const double denominator = sequences.denominator(), step = model_spec(config).norm.unit_offset ? 4e-5 : 4e-4;
     const Tensors weights = test_weights(make_parameter_table(config));
     const ReferencePass exact = reference_pass({model_spec(config), weights}, sequences, denominator);
@@ -82,10 +83,10 @@ TEST(Reference, EveryGradientEqualsFiniteDifferences) {
   }
 }
 
-// The golden files have no such scaling: here two formulas that were written apart meet.
+// The golden files have no such scaling: this compares two independently written formulas.
 TEST(Reference, IsWhatTheModelComputesUnderEveryRopeScaling) {
   for (const RopeType type : all_rope_types) {
-    for (const std::int64_t S : {7, 19}) {  // below and beyond the trained length
+    for (const std::int64_t S : {7, 19}) {  // below and above the trained length
       SCOPED_TRACE(std::string(name_of(type)) + " " + std::to_string(S));
       const ModelConfig config = small(Architecture::llama, type);
       const Sequences sequences = random_sequences(config, 2, S, /*documents=*/true, 4);

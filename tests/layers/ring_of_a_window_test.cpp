@@ -1,5 +1,5 @@
-// What the ring sends of layers with a window: which blocks ranks meet, and the messages and bytes of each layer,
-// counted as they pass, at 64K tokens under a window of 1K, too. And the memory of such a run.
+// The ring's communication in layers with a window: which blocks ranks meet, and the messages and bytes of each layer,
+// counted as they pass, also at 64K tokens with a window of 1K. And the memory of such a run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace ringtrain::testing {
 namespace {
 
-/// Returns how many blocks of others each rank meets in a pass.
+/// Returns how many blocks of other ranks each rank meets in a pass.
 std::vector<int> blocks_met(const AttentionMask& mask, Layout layout, std::int64_t S, int ranks) {
   const std::vector<char> needed = ring_needs(mask, shards_of(layout, S, ranks).extents);
   std::vector<int> met;
@@ -48,8 +48,8 @@ TEST(RingOfAWindow, MeetsTheBlocksThatItSees) {
   }
 }
 
-/// Messages and bytes that ranks send for a purpose, by (operation, layer); and for which hops a rank receives keys and
-/// values, by (rank, layer).
+/// Messages and bytes that ranks send for a purpose, by (operation, layer); and the hops for which a rank receives keys
+/// and values, by (rank, layer).
 struct Traffic {
   std::mutex mutex;
   std::map<std::pair<std::string, std::int64_t>, std::pair<std::int64_t, std::int64_t>> sent;
@@ -95,7 +95,7 @@ TEST(RingOfAWindow, LayersSendWhatTheirMaskNeeds) {
        {std::pair{Layout::contiguous, 8}, {Layout::contiguous, 16}, {Layout::zigzag, 8}, {Layout::zigzag, 16}}) {
     const std::string name = fmt::format("{}_{}", name_of(layout), ranks);
     SCOPED_TRACE(name);
-    const Sequences sequences = random_sequences(config, 1, 256, /*documents=*/false, 8);  // 4 of 256: as 1K of 64K
+    const Sequences sequences = random_sequences(config, 1, 256, /*documents=*/false, 8);  // 4 of 256: like 1K of 64K
     Traffic traffic;
     run_training(config, {.ranks = ranks, .layout = layout, .around = counted(traffic)}, sequences,
                  sequences.denominator());
@@ -104,10 +104,10 @@ TEST(RingOfAWindow, LayersSendWhatTheirMaskNeeds) {
     std::int64_t bytes = full_bytes;
     for (std::int64_t layer = 0; layer < 5; ++layer) {
       const auto [messages, of_layer] = of(layer);
-      // Forward and backward, keys apart from values where not all of a block travels.
+      // Forward and backward; keys are separate from values if only a part of a block is sent.
       EXPECT_LE(messages, 2 * 2 * ranks * (layout == Layout::contiguous ? 1 : 2));
       EXPECT_LE(static_cast<double>(of_layer * full_messages),
-                static_cast<double>(messages * full_bytes) / 2 * (3.5 * ranks / 256));  // three rows of a block's
+                static_cast<double>(messages * full_bytes) / 2 * (3.5 * ranks / 256));  // three rows of a block
       bytes += of_layer;
     }
     std::int64_t gradients = 0;
@@ -125,7 +125,7 @@ TEST(RingOfAWindow, LayersSendWhatTheirMaskNeeds) {
   }
 }
 
-/// A window of 1K at 64K tokens, nothing scaled down but the model.
+/// A window of 1K at 64K tokens; only the model is scaled down.
 class WindowAtLength : public ::testing::Test {
  protected:
   static constexpr std::int64_t S = 65536, window = 1024;
@@ -143,7 +143,7 @@ class WindowAtLength : public ::testing::Test {
   }
 
   struct Run : RunResult {
-    // Bytes of the rank that has most: of activations and the ring's buffers, and of all else.
+    // Bytes of the rank with the most: of activations and the ring's buffers, and of everything else.
     std::size_t grows = 0, rest = 0;
     Traffic traffic;
   };
@@ -181,12 +181,12 @@ TEST_F(WindowAtLength, TwoHopsAtMostAndNoRowThatNobodySees) {
       const auto found = run.traffic.hops.find({rank, 0});
       return found == run.traffic.hops.end() ? 0 : std::ssize(found->second);
     };
-    if (layout == Layout::striped) {  // every rank has keys in every window; the last token is seen by its own alone
+    if (layout == Layout::striped) {  // every rank has keys in every window; only the last token's own rank sees it
       for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(hops_of(rank), ranks - 1);
       EXPECT_EQ(bytes, 2 * (ranks - 1) * (S - 1) * row);
       continue;
     }
-    // Each boundary between shards is crossed by the keys that a window's first query sees behind it.
+    // Each boundary between shards is crossed by the keys before it that a window's first query sees.
     const std::int64_t boundaries = layout == Layout::contiguous ? ranks - 1 : 2 * (ranks - 1);
     std::int64_t hops = 0;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -195,8 +195,8 @@ TEST_F(WindowAtLength, TwoHopsAtMostAndNoRowThatNobodySees) {
     }
     EXPECT_EQ(hops, boundaries);
     EXPECT_EQ(bytes, 2 * boundaries * (window - 1) * row);           // in both passes
-    EXPECT_EQ(messages, 2 * boundaries * 2);                         // keys apart from values
-    EXPECT_LE(gradient_bytes, 2 * boundaries * (window - 1) * row);  // to who sees them, and back
+    EXPECT_EQ(messages, 2 * boundaries * 2);                         // keys separate from values
+    EXPECT_LE(gradient_bytes, 2 * boundaries * (window - 1) * row);  // to the ranks that see them, and back
     EXPECT_LE(gradient_messages, 2 * boundaries * 2 * 2);            // of one part of a block, or of two
   }
 }

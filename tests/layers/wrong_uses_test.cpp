@@ -1,5 +1,5 @@
-// Wrong uses of the transformer by somebody else's program: each ends in a sentence that names the call and what it was
-// given. (Of its layers: tests/kernels/wrong_uses_test.cpp; of layers behind its blocks: own_model_mistakes_test.cpp.)
+// Wrong uses of the transformer by another program: each ends in a message that names the call and its arguments. (For
+// its layers: tests/kernels/wrong_uses_test.cpp; for layers after its blocks: own_model_mistakes_test.cpp.)
 #include "parallel/store_context.h"
 #include "tests/layers/harness.h"
 #include "tests/support/error_of.h"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The library as others use it: installed, moved to another folder, and built against by projects of their own; and the
-one program `ringtrain` in front of the others.
+"""Uses the library like other projects: installed, moved to another folder, and linked by separate projects; and tests
+the single program `ringtrain` that starts the others.
 
-RINGTRAIN_BIN is the folder bin of a build in which everything is built, RINGTRAIN_MPI says whether it has MPI. --long
-also takes the checkout in by FetchContent, which compiles the library once more."""
+RINGTRAIN_BIN is the folder bin of a build in which everything is built; RINGTRAIN_MPI says whether it has MPI. --long
+also includes the checkout with FetchContent, which compiles the library again."""
 import json
 import os
 import pathlib
@@ -18,7 +18,7 @@ sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ["RINGTRAIN_BIN"]).parent
 MPI = os.environ.get("RINGTRAIN_MPI", "TRUE").upper() == "TRUE" and shutil.which("mpirun") is not None
-TEMPORARY = tempfile.TemporaryDirectory(prefix="ringtrain-run-")  # mpiruns that share one may trip over each other
+TEMPORARY = tempfile.TemporaryDirectory(prefix="ringtrain-run-")  # mpiruns that share one may interfere with each other
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
 
 
@@ -31,7 +31,7 @@ def run(*command, cwd=None, **environment):
 
 
 class Library(unittest.TestCase):
-    """What is installed, in a folder that it was not installed to."""
+    """The installed files, in a folder other than that of the installation."""
 
     @classmethod
     def setUpClass(cls):

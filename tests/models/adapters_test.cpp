@@ -1,4 +1,4 @@
-// Runs with lora beside a Hugging Face folder: what they train, save, resume and refuse; adapters as a PEFT folder and
+// Runs with lora on a Hugging Face folder: what they train, save, resume, and refuse; adapters as a PEFT folder and
 // merged with their base.
 #include <algorithm>
 #include <filesystem>
@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using Values = std::map<std::string, std::vector<double>>;
 
-/// Returns all parameters that a model's table has.
+/// Returns all parameters of a model's table.
 Values weights_of(const ModelSource& source) {
   Values values;
   const WeightReader read = source.open_weights();
@@ -50,7 +50,7 @@ class Adapters : public TrainTest {
   }
   std::string base() const { return at("base"); }
 
-  /// Returns a config of 12 steps of adapters beside the base.
+  /// Returns a config of 12 steps of adapters of the base.
   Config config(const std::vector<std::string>& settings = {}) const {
     std::vector<std::string> all{"training.steps=12", "training.global_batch_size=4", "checkpoint.interval=4",
                                  "optimizer.lr=0.02"};
@@ -66,7 +66,7 @@ class Adapters : public TrainTest {
     return more;
   }
   double nll(const std::string& model) const { return nll(model, data_, 32, 8); }
-  /// The same of the last 8 tokens of a file, or of 8 before each of several places.
+  /// The same for the last 8 tokens of a file, or for 8 before each of several positions.
   static double nll(const std::string& model, const std::string& data, std::int64_t length = 64, int blocks = 1) {
     EvaluationOptions options;
     options.checkpoint = model;
@@ -168,7 +168,7 @@ TEST_F(Adapters, TakeTheirBaseFromWhereItIsNamed) {
   request.init_from = at("moved");
   EXPECT_EQ(run(same, "run", request, 8).code, ExitCode::done);
   EXPECT_EQ(open_model(at("run")).base->path, at("moved"));
-  // What has no adapters goes on with its own weights, and says so.
+  // A run without adapters continues with its own weights, and says so.
   run(without, "plain", from(at("moved")), 1);
   request.init_from = source_folder() + "/tests/models/folders/llama_float64";
   const Outcome outcome = run(without, "plain", request);
@@ -177,7 +177,7 @@ TEST_F(Adapters, TakeTheirBaseFromWhereItIsNamed) {
   expect_same_bits("plain", "whole");
 }
 
-// Adapters are given to others, whom a path within somebody's home tells nothing.
+// Adapters are passed to other people, to whom a path in somebody's home means nothing.
 TEST_F(Adapters, NameTheirBaseAsTheUserOrTheHubDoes) {
   const auto name_of = [&](const std::string& model) {
     fs::remove_all(at("exported"));
@@ -194,14 +194,14 @@ TEST_F(Adapters, NameTheirBaseAsTheUserOrTheHubDoes) {
   fs::copy(base(), cached);
   run(config(lora()), "of_hub", from(cached), 4);
   EXPECT_EQ(name_of(at("of_hub")), "some-one/Llama-3");
-  fs::rename(at("exported"), at("peft"));  // which has no base beside it
+  fs::rename(at("exported"), at("peft"));  // it has no base next to it
   fs::create_directory(at("beside"));
   fs::rename(at("peft"), at("beside/peft"));
   fs::copy(base(), at("beside/Llama-3"));
   run(config(lora()), "again", from(at("beside/peft")), 4);
   EXPECT_EQ(name_of(at("again")), "some-one/Llama-3");
   EXPECT_EQ(name_of(at("beside/peft")), "some-one/Llama-3");
-  // Of an earlier version's checkpoint nothing but the path is known.
+  // For an earlier version's checkpoint, only the path is known.
   CheckpointManifest manifest = read_checkpoint_manifest(checkpoint("run", 4));
   manifest.base->name.reset();
   std::ofstream(checkpoint("run", 4) + "/manifest.json") << to_json(manifest);
@@ -271,7 +271,7 @@ TEST_F(Adapters, BecomeAPeftFolderAndComeBack) {
   export_model(back, {.output = at("again")});
   EXPECT_EQ(content_of(at("again/adapter_model.safetensors")), content_of(at("peft/adapter_model.safetensors")));
 
-  // The base is found beside the folder, too, and a run begins with what the folder holds.
+  // The base is also found next to the folder, and a run begins with the folder's weights.
   fs::create_directory(at("moved"));
   fs::rename(base(), at("moved/base"));
   fs::rename(at("peft"), at("moved/peft"));
@@ -344,8 +344,8 @@ TEST_F(Adapters, AreNoPeftFolderOfAnotherModel) {
   }
   EXPECT_FALSE(fs::exists(at("peft")));
   export_model(merged(trained), {.output = at("merged")});
-  // What PEFT 0.21.2 on transformers 5.24 computes in float64 of these adapters beside the base with yarn in its
-  // config.json (peft_test.py holds others against it).
+  // The results of PEFT 0.21.2 on transformers 5.24 in float64 for these adapters of the base with yarn in its
+  // config.json (peft_test.py compares others with it).
   const auto expected = nlohmann::json::parse(content_of(base() + "/expected.json"));
   const std::string document = write_document("document.h5", 48, expected["tokens"]);
   const double of_run = 4.592430547536;
@@ -368,7 +368,7 @@ TEST_F(Adapters, LoseWhatChangesTheirModelAlone) {
   EXPECT_EQ(lost([](ModelConfig& model) { model.max_position_embeddings = 4096; }), "");
   EXPECT_EQ(lost([](ModelConfig& model) { model.initializer_range = 0.5; }), "");
   EXPECT_EQ(lost([](ModelConfig& model) { model.layer_types = {LayerType::full_attention}; }), "");  // no window at all
-  EXPECT_EQ(lost([](ModelConfig& model) { model.query_pre_attn_scalar = 8; }), "");                  // as head_dim is
+  EXPECT_EQ(lost([](ModelConfig& model) { model.query_pre_attn_scalar = 8; }), "");                  // as head_dim
   EXPECT_EQ(lost([](ModelConfig& model) { model.rope_theta = 20000; }), "model.rope_theta ");
   EXPECT_EQ(lost([](ModelConfig& model) { model.rms_norm_eps = 1e-6; }), "model.rms_norm_eps ");
   EXPECT_EQ(lost([](ModelConfig& model) { model.sliding_window = 16; }), "model.sliding_window ");
@@ -391,7 +391,7 @@ TEST_F(Adapters, LoseWhatChangesTheirModelAlone) {
 
 TEST_F(Adapters, ChangeAnyKindOfBase) {
   run(config(), "whole", {}, 1);
-  const std::string kept = at("run/base/step-00000001");  // where the run keeps a base that is a checkpoint
+  const std::string kept = at("run/base/step-00000001");  // the run keeps a base that is a checkpoint there
   for (const auto& [path, named] : std::vector<std::pair<std::string, std::string>>{
            {base(), base()}, {at("whole"), kept}, {checkpoint("whole", 1), kept}}) {
     Config other = config(lora());
@@ -428,7 +428,7 @@ TEST_F(Adapters, StandBesideSomeLayersAlone) {
   EXPECT_EQ(by_pattern.model.lora.targets, (std::vector<std::string>{"model.layers.1.self_attn.q_proj", "up_proj"}));
   export_model(by_pattern, {.output = at("again")});
   EXPECT_EQ(weights_of(open_model(at("again"))), expected);
-  text["target_modules"] = R"(.*mlp\.up_proj)";  // the folder has an adapter that this does not mean
+  text["target_modules"] = R"(.*mlp\.up_proj)";  // the folder has an adapter that this does not include
   std::ofstream(at("peft/adapter_config.json")) << text.dump();
   expect_error(ExitCode::checkpoint, "1.self_attn.q_proj.lora_A.weight", [&] { open_model(at("peft")); });
   expect_error(ExitCode::usage, "lora.targets: layers.9.mlp.up_proj is not a projection", [&] {
@@ -531,7 +531,7 @@ TEST_F(Adapters, AreNoBaseOfAdapters) {
       for (const std::string& part : parts) EXPECT_NE(error.find(part), std::string::npos) << error;
     }
   };
-  // Each of these led back to itself, and ended in a stack overflow.
+  // Each of these refers to itself, and ended in a stack overflow.
   write("adapters/base", "someone/base");
   refused(at("adapters/base"),
           {at("adapters/base/adapter_config.json"), "\"someone/base\"", "folder of these adapters"});
@@ -553,7 +553,7 @@ TEST_F(Adapters, AreNoBaseOfAdapters) {
   }
   write("one", at("run"));
   refused(at("one"), {at("one/adapter_config.json"), at("run") + ": also contains adapters"});
-  // What is no model says which adapters named it.
+  // For anything that is not a model, the message says which adapters named it.
   for (const std::string& name : {std::string(), std::string("."), std::string("/dev/zero"), at("one") + '\0' + "x"}) {
     write("nothing", name);
     refused(at("nothing"), {at("nothing/adapter_config.json"), ": "});

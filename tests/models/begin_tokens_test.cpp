@@ -1,5 +1,5 @@
-// What a tokenizer itself puts before and after a text, from prepare to generate, as a user meets it: by the programs.
-// The right ids are AutoTokenizer's (tests/golden/make_begin_tokens.py).
+// The tokens that a tokenizer itself adds before and after a text, from prepare to generate, through the programs. The
+// correct ids are those of AutoTokenizer (tests/golden/make_begin_tokens.py).
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -168,7 +168,7 @@ TEST_F(BeginTokens, APromptBeginsAsTheTokenizerBeginsATextAndOnce) {
     options.raw = false;
     const auto [text, count] = said();
     EXPECT_EQ(count, std::ssize(whole));
-    EXPECT_EQ(text.substr(0, 3), right.substr(0, 3)) << i;  // an end token of the tokenizer may end it sooner
+    EXPECT_EQ(text.substr(0, 3), right.substr(0, 3)) << i;  // an end token of the tokenizer may end it earlier
     ASSERT_FALSE(remarks.empty());
     EXPECT_NE(remarks.back().find("the prompt begins with token 1"), std::string::npos);
     options.begin_token = -1;
@@ -177,7 +177,7 @@ TEST_F(BeginTokens, APromptBeginsAsTheTokenizerBeginsATextAndOnce) {
     EXPECT_EQ(said().second, std::ssize(whole));
     options.begin_token.reset();
   }
-  // What the prompt has already is not put before it again.
+  // Tokens that the prompt already has are not added again.
   options.prompt = "<s>the testing";
   options.parse_special = true;
   const std::int64_t once = said().second;

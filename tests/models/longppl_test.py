@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Holds `evaluate --longppl` against the package longppl 0.3.0 of PyPI: the same texts and the same model must give the
-same key tokens, and longppl and ppl to 1e-6, relatively.
+"""Compares `evaluate --longppl` with the package longppl 0.3.0 of PyPI: the same texts and the same model must give the
+same key tokens, and longppl and ppl to a relative 1e-6.
 
-The model is a tiny Llama of bytes, trained here until what it reads matters to it, and exported. longppl runs it in
+The model is a tiny Llama of bytes, trained here until its context matters, and exported. longppl runs it in
 transformers, in float64. Texts are documents of ASCII and of letters of two to four bytes; windows end within and at
-the end of a text. longppl itself fails where a text's last window scores one token (its loss has no dimension then),
+the end of a text. longppl itself fails if a text's last window scores only one token (its loss then has no dimension),
 so such texts are left out.
 
-RINGTRAIN_BIN names the folder of the programs. Skipped (77) where PyTorch, transformers or longppl is not installed;
-another interpreter than the system's is named by RINGTRAIN_PYTHON."""
+RINGTRAIN_BIN names the folder of the programs. Skipped (77) if PyTorch, transformers, or longppl is not installed;
+RINGTRAIN_PYTHON names another interpreter than the system's."""
 import json
 import os
 import pathlib
@@ -51,7 +51,7 @@ def run(program, *arguments):
 
 
 def texts():
-    """Words that come again: a later one can be known from the first. Lengths differ."""
+    """Words that are repeated: a later one can be predicted from the first. Lengths differ."""
     draw = random.Random(29)
     alphabets = ("abcdefgh", "aéßü", "αβγ字", "ab😀é")
     found = []
@@ -62,8 +62,8 @@ def texts():
 
 
 class ByteTokenizer:
-    """What longppl asks of a tokenizer, for tokens that are the bytes of a text: ids, and the character of each byte.
-    begin: the token that it puts before a text, if any, where special tokens are wanted."""
+    """The methods of a tokenizer that longppl needs, for tokens that are the bytes of a text: ids, and the character of
+    each byte. begin: the token before a text, if any, when special tokens are requested."""
 
     def __init__(self, begin):
         self.begin = begin
@@ -83,13 +83,13 @@ def double(folder):
     loaded = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
     state = {name: tensor.clone() for name, tensor in loaded.state_dict().items()}
     with matrix.double_for_single():
-        model = type(loaded)(loaded.config).double()  # anew: the first one's frequencies are of float32
+        model = type(loaded)(loaded.config).double()  # rebuilt: the first one's frequencies are float32
         model.load_state_dict(state)
         return model.double().eval()
 
 
 def compare(folder, number, text, model, settings, mesh, begin):
-    """Returns how many key tokens the text has."""
+    """Returns the number of the text's key tokens."""
     length = len(text.encode())
     data, first = ("", "none") if begin is None else ("-begin", begin)
     run("evaluate", "--checkpoint", f"{folder}/model", "--data", f"{folder}/{number}{data}.h5", "--part", "whole", "--mesh",
@@ -114,8 +114,8 @@ def compare(folder, number, text, model, settings, mesh, begin):
 
 
 def compare_by_tokenizer(folder):
-    """A tokenizer.json whose post-processor begins each text: what evaluate does by default is what longppl does with
-    the ids of AutoTokenizer."""
+    """A tokenizer.json whose post-processor begins each text: by default, evaluate does what longppl does with the ids
+    of AutoTokenizer."""
     tokenizer = json.loads((ROOT / "tests/tokenizers/tiny/byte_level.json").read_text())
     begin = {**tokenizer["added_tokens"][0], "id": 601, "content": "<s>"}
     tokenizer["added_tokens"].append(begin)
@@ -169,8 +169,8 @@ def main():
         run("train", "--config", f"{folder}/run.yaml", "--output", f"{folder}/run")
         run("export", "--checkpoint", f"{folder}/run", "--output", f"{folder}/model")
         model = double(f"{folder}/model")
-        # alpha above 0: the first short window is the text's own begin, and what differs there is rounding.
-        # 256, which ends documents, begins texts in some, which end before the last byte of their document.
+        # alpha above 0: the first short window is the beginning of the text, where only rounding differs. 256, which
+        # ends documents, begins texts in some cases, which end before the last byte of their document.
         for mesh, begin, settings in (
                 ("1x1", None, {"trunc_len": 40, "sliding_window": 13, "alpha": 0.05, "beta": -2.0}),
                 ("1x2", None, {"trunc_len": 24, "sliding_window": 30, "alpha": 0.2, "beta": -1.0}),

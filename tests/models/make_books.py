@@ -3,8 +3,8 @@
 
 usage: tests/models/make_books.py
 
-A folder a book, a file a chapter: sections of An Anarchist FAQ (HTML without its tags), and the books of the King James
-Bible (without the numbers of verses). Packages are downloaded by apt-get, and taken apart, not installed."""
+Each book is a folder, and each chapter a file: sections of An Anarchist FAQ (HTML without its tags), and the books of
+the King James Bible (without verse numbers). Packages are downloaded with apt-get and unpacked, not installed."""
 import glob
 import html.parser
 import os
@@ -18,7 +18,7 @@ BOOKS = os.path.join(ROOT, "build", "models", "books")
 
 
 class Text(html.parser.HTMLParser):
-    """Collects what a reader sees: paragraphs by lines."""
+    """Collects the visible text: paragraphs by lines."""
 
     def __init__(self):
         super().__init__()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes tests/models/folders: tiny random models as transformers saves them, and what transformers computes with them.
+"""Makes tests/models/folders: tiny random models as transformers saves them, with transformers' results.
 
 Run as `python make_folders.py` with PyTorch and transformers; neither the build nor the tests need it. Each folder has
 config.json, its weights, and expected.json: tokens, and the mean nll in float64 of the last tokens at two context
-lengths. The classes compute norms and rotary angles in float32 whatever the model's dtype, so while they run, "float32"
+lengths. The classes compute norms and rotary angles in float32 for any model's dtype, so while they run, "float32"
 means float64."""
 import json
 import os
@@ -54,7 +54,7 @@ def shard_limit(model, shards):
 
 
 def save(name, number):
-    """Saves a model of random weights; norms and biases are not what a new model has, so that each one matters."""
+    """Saves a model with random weights; norms and biases differ from those of a new model, so each one matters."""
     kind, options, dtype, shards = MODELS[name]
     config_class, model_class = classes(kind)
     torch.manual_seed(number)
@@ -67,13 +67,13 @@ def save(name, number):
     model = model.to(dtype)
     limit = shard_limit(model, shards)
     model.save_pretrained(folder, max_shard_size=limit)
-    if name != "llama":  # one is enough: all say which token ends a text, as config.json does
+    if name != "llama":  # one is enough: all give the token that ends a text, as config.json does
         os.remove(os.path.join(folder, "generation_config.json"))
     return folder, {"dtype": str(dtype).removeprefix("torch."), "max_shard_size": limit}
 
 
 def original_gpt2(source, folder):
-    """The names of the file of 2019: no prefix, and causal masks beside the weights."""
+    """The names in the file of 2019: no prefix, and causal masks next to the weights."""
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     for file in ["config.json", "expected.json"]:

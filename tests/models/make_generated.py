@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes tests/models/generated.json: what transformers says greedily, in float64, with the models of folders/.
+"""Makes tests/models/generated.json: transformers' greedy text, in float64, with the models of folders/.
 
 Run as `python make_generated.py` with PyTorch and transformers, after make_folders.py; neither the build nor the tests
-need it. The configs are those of the folders but for two keys (CHANGES), so that 200 tokens have room and none ends the
-text. Each token comes of a forward pass over all before it, without a cache."""
+need it. The configs are those of the folders except for two keys (CHANGES), so that 200 tokens fit and none ends the
+text. Each token comes from a forward pass over all tokens before it, without a cache."""
 import json
 import os
 

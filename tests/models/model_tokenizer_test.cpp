@@ -1,5 +1,5 @@
-// A model keeps to its own tokens, and its tokenizer goes along: from a folder to the run that begins with it, to what
-// is generated, and to an export. As a user meets it, by the programs.
+// A model keeps its own tokens, and its tokenizer goes with it: from a folder to the run that begins with it, to
+// generated text, and to an export. Tested through the programs.
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -38,7 +38,7 @@ class ModelTokenizer : public TrainTest {
                                      "lr_scheduler: {warmup_steps: 1}\n";
   }
 
-  /// Writes a tokenizer of a few characters, by SentencePiece's rules. Its vocabulary does not depend on the merge.
+  /// Writes a tokenizer of a few characters, by SentencePiece's rules. Its vocabulary does not depend on the merges.
   static void write_tokenizer(const std::string& path, const std::vector<std::pair<std::string, std::string>>& merges) {
     json model{{"type", "BPE"}, {"unk_token", "<unk>"}, {"fuse_unk", true}, {"merges", json::array()}};
     std::int64_t id = 0;
@@ -56,7 +56,7 @@ class ModelTokenizer : public TrainTest {
         {"decoder", metaspace},
         {"model", model}}.dump();
   }
-  /// Lets the model's files name no end of a text: the tokenizer's own is none for transformers, either.
+  /// Removes the end of a text from the model's files: transformers does not use the tokenizer's own end, either.
   void forget_ends() const {
     json config = json::parse(content_of(at("model/config.json")));
     config["eos_token_id"] = nullptr;
@@ -96,12 +96,12 @@ TEST_F(ModelTokenizer, AFolderRefusesTheTokensOfAnotherTokenizer) {
 }
 
 TEST_F(ModelTokenizer, ARunKeepsToItsTokensAndCarriesTheTokenizerOn) {
-  std::ofstream(at("own.h5.tokenizer/chat_template.jinja")) << "{{ another }}";  // as conversations were rendered
+  std::ofstream(at("own.h5.tokenizer/chat_template.jinja")) << "{{ another }}";  // the one that rendered conversations
   expect_code(train({"--init-from", "model", "--stop-after", "1"}), 0);
   EXPECT_EQ(content_of(at("run/tokenizer/tokenizer.json")), content_of(at("model/tokenizer.json")));
   const auto own = load_tokenizer(at("model"));
   EXPECT_EQ(read_checkpoint_manifest(checkpoint("run", 1)).tokenizer_hash, own->identity());
-  fs::rename(at("model"), at("elsewhere"));  // the run needs it no more
+  fs::rename(at("model"), at("elsewhere"));  // the run no longer needs it
   std::ofstream(at("run.yaml")) << content_of(at("run/config.yaml"));
   expect_code(train({"--resume"}), 0);
   expect_code(evaluate("run", "own.h5"), 0);
@@ -120,7 +120,7 @@ TEST_F(ModelTokenizer, ARunKeepsToItsTokensAndCarriesTheTokenizerOn) {
     EXPECT_EQ(content_of(at("out/") + name), content_of(at("own.h5.tokenizer/") + name)) << name;
     EXPECT_NE(exported.out.find(name), std::string::npos) << exported.out;
   }
-  // The model's own end, and that of the documents that it was trained on.
+  // The model's own end, and that of the documents on which it was trained.
   json generation = json::parse(content_of(at("elsewhere/generation_config.json")));
   generation["eos_token_id"] = {47, 1};
   generation["bos_token_id"] = nullptr;
@@ -147,7 +147,7 @@ TEST_F(ModelTokenizer, AModelHasOneName) {
   expect_code(planned("run.yaml", {"--init-from", "other"}), 2, {"model.from is model, but --init-from is other"});
   expect_code(planned("run.yaml", {"--init-from", "other", "--set", "model.from_scratch=true"}), 0,
               {"starting with the weights of other"});
-  // Without a section model, --init-from gives the sizes, too, and without a model the data give the vocabulary.
+  // Without a section model, --init-from also gives the sizes, and without a model the data give the vocabulary.
   const ChildResult named = planned("bare.yaml", {"--init-from", "model"});
   expect_code(named, 0, {"starting with the weights of model"});
   EXPECT_NE(named.out.find("\n  vocab_size: 48  #"), std::string::npos) << named.out;
@@ -156,7 +156,7 @@ TEST_F(ModelTokenizer, AModelHasOneName) {
   EXPECT_NE(bare.out.find("\n  vocab_size: 7  #"), std::string::npos) << bare.out;
   EXPECT_TRUE(std::regex_search(named.out, std::regex("\ndata: .* steps of 2 sequences are 0\\.1[0-9]? epochs")))
       << named.out;  // rounded up to whole steps
-  // A plan needs sizes alone, and a run says what it misses.
+  // A plan only needs sizes, and a run reports what is missing.
   fs::remove(at("other/model.safetensors"));
   expect_code(planned("bare.yaml", {"--init-from", "other"}), 0, {"other has no weights, which the run will need"});
   expect_code(run_child("train", {"--config", "bare.yaml", "--output", "run", "--init-from", "other"}, folder), 4,
@@ -164,7 +164,7 @@ TEST_F(ModelTokenizer, AModelHasOneName) {
 }
 
 TEST_F(ModelTokenizer, ARunFromNothingKeepsTheTokenizerOfItsData) {
-  fs::rename(at("model/tokenizer.json"), at("model/away.json"));  // what lies next to the data serves
+  fs::rename(at("model/tokenizer.json"), at("model/away.json"));  // the tokenizer next to the data is used
   expect_code(train({"--set", "model.from_scratch=true"}), 0);
   EXPECT_EQ(content_of(at("run/tokenizer/tokenizer.json")), content_of(at("model/away.json")));
   EXPECT_EQ(content_of(at("run/tokenizer/chat_template.jinja")), "{{ messages }}");
@@ -211,7 +211,7 @@ TEST_F(ModelTokenizer, WhatARunBeginsWithIsSaid) {
       "train", {"--config", "run.yaml", "--output", "longer", "--set", "training.seq_len=200", "--stop-after", "1"},
       folder);
   expect_code(longer, 0, {"warning: training.seq_len = 200 is beyond the 128 tokens that model was made for"});
-  // What was tuned at 16 tokens keeps the length of its model.
+  // A model tuned at 16 tokens keeps the length of its base.
   expect_code(
       run_child("generate",
                 {"--checkpoint", "tuned", "--tokens", "3,4,5", "--max-new-tokens", "40", "--temperature", "1"}, folder),

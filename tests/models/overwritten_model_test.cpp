@@ -1,4 +1,4 @@
-// A model's file that somebody writes to while it is read: what was read may be of two models, so none of it is used.
+// A model's file that somebody writes while it is read: the data may be from two models, so none of it is used.
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -22,11 +22,12 @@ class OverwrittenModel : public TrainTest {
     fs::copy(source_folder() + "/tests/models/folders/" + name, at(name));
     return at(name);
   }
-  /// Gives a file time stamps of the past: a file system's clock may not tell two writes apart.
+  /// Sets a file's time stamps to the past: a file system's clock may not distinguish two writes.
   static void age(const std::string& file) {
     fs::last_write_time(file, fs::file_time_type::clock::now() - std::chrono::hours(1));
   }
-  /// Reads the whole model but for what stands in `file`, changes the file, and expects the rest to be refused.
+  /// Reads the whole model except the tensors in `file`, changes the file, and expects the remaining reads to be
+  /// refused.
   void expect_noticed(const std::string& model, const std::string& file,
                       const std::function<void(const std::string&)>& change) const {
     age(file);
@@ -52,7 +53,7 @@ class OverwrittenModel : public TrainTest {
   }
 };
 
-/// Turns the last byte.
+/// Changes the last byte.
 void overwrite(const std::string& path) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   file.seekg(-1, std::ios::end);
@@ -65,14 +66,14 @@ void lengthen(const std::string& path) {
   std::ofstream(path, std::ios::app) << "more";
 }
 
-/// Puts another file in its place.
+/// Replaces it by another file.
 void replace(const std::string& path) {
   fs::copy(path, path + ".new");
   overwrite(path + ".new");
   fs::rename(path + ".new", path);
 }
 
-/// Writes to it and gives it the time stamp that it had.
+/// Writes to it and restores its time stamp.
 void overwrite_in_secret(const std::string& path) {
   const auto before = fs::last_write_time(path);
   overwrite(path);

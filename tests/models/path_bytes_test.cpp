@@ -1,5 +1,5 @@
-// A folder whose name is not UTF-8, which no JSON can hold: what is computed there is written all the same, with these
-// bytes spelled out, and what needs the very path is refused before any work.
+// A folder whose name is not UTF-8, which JSON cannot contain: results there are still written, with these bytes
+// spelled out, and requests that need the exact path are refused before any work.
 #include <filesystem>
 #include <fstream>
 
@@ -64,7 +64,7 @@ TEST_F(PathBytes, OfABaseAreRefusedBeforeTheFirstStep) {
            2, "this path is not UTF-8: rename it");
     EXPECT_FALSE(fs::exists(at("lora")));
   }
-  // Adapters themselves may lie there.
+  // Adapters themselves may be there.
   expect("export", {"--checkpoint", in("run"), "--output", "model"});
   expect("train", {"--config", "run.yaml", "--set", "lora.rank=2", "--init-from", "model", "--output", in("lora")});
   expect("export", {"--checkpoint", in("lora"), "--output", in("peft")});

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Holds adapters against PEFT, both ways, for every class whose adapters it can hold.
+"""Compares adapters with PEFT, in both directions, for every class whose adapters it supports.
 
-PEFT makes adapters beside a tiny random model, and `evaluate` of its folder must give the nll that PEFT computes. Then
-`train` makes adapters, and PEFT must compute from the exported folder what `evaluate` does of the run: to 1e-9, in
+PEFT makes adapters of a tiny random model, and `evaluate` of its folder must give the nll that PEFT computes. Then
+`train` makes adapters, and PEFT must compute from the exported folder what `evaluate` does for the run: to 1e-9, in
 float64. transformers must compute from `export --merge` the logits of PEFT to 1e-5, in float32. Adapters trained with
-another rope than their base's are no PEFT folder. Without PyTorch, transformers and PEFT it tries to install them into
-build/models/transformers; where that fails it ends with 77 (skipped) and says so."""
+another rope than their base's cannot be a PEFT folder. If PyTorch, transformers, or PEFT is missing, it tries to
+install them into build/models/transformers; if that fails, it ends with 77 (skipped) and a message."""
 import json
 import os
 import random
@@ -27,13 +27,13 @@ optimizer: {{lr: 0.02}}
 
 
 def adapted(folder):
-    """Returns what puts a folder's adapters beside a model."""
+    """Returns a function that adds a folder's adapters to a model."""
     import peft
     return lambda model: peft.PeftModel.from_pretrained(model, folder)
 
 
 def make_adapters(base, folder, seed, **changes):
-    """Saves random adapters, of which B is not zero, and other final norms. changes: of PEFT's options."""
+    """Saves random adapters with nonzero B, and other final norms. changes: to PEFT's options."""
     import peft
     import torch
     import transformers
@@ -92,7 +92,8 @@ def check(kind, seed, folder):
 
 
 def check_targets(base, tokens, data, folder, seed):
-    """Adapters beside some modules: by a pattern, by layers; and a base's embedding and head, each with own numbers."""
+    """Adapters of some modules: by a pattern, by layers; and of a base's embedding and head, each with its own
+    numbers."""
     found = {}
     for name, changes in {"pattern": {"target_modules": r".*\.(?:0\.self_attn\.[qv]|1\.mlp\.(?!gate)[a-z]+)_proj"},
                           "layers": {"target_modules": ["o_proj", "up_proj"], "layers_to_transform": [1]},
@@ -107,8 +108,8 @@ def check_targets(base, tokens, data, folder, seed):
 
 
 def check_changed_base(base, tokens, data, folder):
-    """Trains adapters with yarn beside a base without it, and beside one with it: what the first run and its merged
-    export compute is what PEFT makes of the second, whose base has the run's rope. The first is no PEFT folder."""
+    """Trains adapters with yarn on a base without it, and on one with it: the first run and its merged export compute
+    what PEFT computes from the second, whose base has the run's rope. The first cannot be a PEFT folder."""
     run, beside, ours, merged, scaled = (os.path.join(folder, name)
                                          for name in ("yarn", "beside", "adapters", "whole", "scaled"))
     rope = {"factor": 4.0, "original_max_position_embeddings": 64}

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""A real model, SmolLM2-135M, through the programs: what they compute, train, export and say.
+"""A real model, SmolLM2-135M, through the programs: what they compute, train, export, and generate.
 
 usage: tests/models/real_model_test.py [--short] [PART]...
 
-Parts (all are done if none is named):
-  same       the folder and what is made of the GGUF file are one model; GPL-3's nll is the known one
-  rings      rings of 1, 2 and 4, three layouts: the same nll to 1e-9 in float64
-  strided    evaluate --stride against Hugging Face's recipe in Python, to 1e-6 in float64
-  trained    20 steps on a mesh of 2x2, exported; nll of transformers 5 and 4 against the trainer's own, to 1e-5
-  generated  200 tokens, greedily: those of transformers, on rings of 1, 2 and 3
-  rates      reads and says at the machine's speed: prefill against evaluation, decoding against memory bandwidth
---short does the first part alone, on fewer tokens.
+Parts (all if none is named):
+  same       the folder and the conversion of the GGUF file are one model; GPL-3's nll is the known one
+  rings      rings of 1, 2, and 4, three layouts: the same nll to 1e-9 in float64
+  strided    evaluate --stride compared with Hugging Face's recipe in Python, to 1e-6 in float64
+  trained    20 steps on a mesh of 2x2, exported; nll of transformers 5 and 4 compared with the trainer's own, to 1e-5
+  generated  200 tokens, greedily: those of transformers, on rings of 1, 2, and 3
+  rates      reads and generates at the machine's speed: prefill against evaluation, decoding against memory bandwidth
+  --short does only the first part, on fewer tokens.
 
-The model is build/models/smollm2, made by make_smollm2.py if it is not there. RINGTRAIN_BIN names the folder of the
-programs, RINGTRAIN_PYTHON and RINGTRAIN_PYTHON_4 a Python that has PyTorch and transformers 5, and one with 4. A part
-that lacks what it needs is skipped, and says so; the script ends with 77 if nothing could be done."""
+The model is build/models/smollm2, which make_smollm2.py makes if it is missing. RINGTRAIN_BIN names the folder of the
+programs; RINGTRAIN_PYTHON and RINGTRAIN_PYTHON_4 name a Python that has PyTorch and transformers 5, and one with 4. A
+part that cannot run is skipped with a message; the script ends with 77 if nothing could run."""
 import argparse
 import hashlib
 import json
@@ -35,7 +35,7 @@ GGUF, FOLDER = os.path.join(SMOLLM2, "model.gguf"), os.path.join(SMOLLM2, "huggi
 LICENSE, LICENSE_SHA256 = (
     "/usr/share/common-licenses/GPL-3", "3972dc9744f6499f0f9b2dbf76696f2ae7ad8af9b23dde66d6af86c9dfb36986")
 WEIGHTS = 134_515_008 * 4  # bytes as float32
-END, STOP = 0, 2  # <|endoftext|> ends a document; <|im_end|> ends what the model says
+END, STOP = 0, 2  # <|endoftext|> ends a document; <|im_end|> ends the model's answer
 
 
 class Skipped(Exception):
@@ -50,7 +50,7 @@ def run(program, *arguments, code=0):
 
 
 def peak_bytes(program, *arguments):
-    """Returns the most memory that a program had at once."""
+    """Returns the peak memory of a program."""
     script = ("import resource, subprocess, sys\n"
               "subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
               "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)")
@@ -68,7 +68,7 @@ def evaluate(model, data, lengths, *more):
 
 
 def prepare(texts, output, *more):
-    """Makes a token file: a document of each text, in their order where there is one alone."""
+    """Makes a token file: a document for each text, in order if there is only one per file."""
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/texts.jsonl", "w") as file:
             file.writelines(json.dumps({"text": text}) + "\n" for text in texts)
@@ -110,12 +110,12 @@ def ids_of(texts):
 
 
 def words_end(text):
-    """Returns the places between two words, where a cut changes no token."""
+    """Returns the positions between two words, where a cut changes no token."""
     return [match.start() for match in re.finditer(r"(?<=[a-z]) (?=[a-z])", text)]
 
 
 def excerpt(count):
-    """Returns the license's begin, of at most so many tokens, and its ids."""
+    """Returns the license's beginning, with at most so many tokens, and its ids."""
     text, ids = license_text(), license_ids()
     cuts = [cut for cut in words_end(text) if count * 3 < cut < count * 6]
     found = [(cut, tokens) for cut, tokens in zip(cuts, ids_of([text[:cut] for cut in cuts])) if len(tokens) <= count]
@@ -140,7 +140,7 @@ def python(name):
 
 
 def convert(output):
-    """Makes a folder of the GGUF file."""
+    """Makes a folder from the GGUF file."""
     interpreter = os.environ.get("RINGTRAIN_PYTHON", sys.executable)
     modules = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "extras", "python")
     result = subprocess.run([interpreter, "-m", "ringtrain_gguf", "--input", GGUF, "--output", output],
@@ -166,7 +166,7 @@ def check(what, found, expected, tolerance):
     assert difference <= tolerance, what
 
 
-# Each part gets a folder of its own.
+# Each part gets a separate folder.
 
 def same(folder, short):
     tokens = 256 if short else 1023
@@ -178,7 +178,7 @@ def same(folder, short):
     length = 128 if short else 512
     nll = [evaluate(model, f"{folder}/gpl3.h5", [length], "--stride", length // 2)[0]["nll"]
            for model in (FOLDER, f"{folder}/converted")]
-    expected = SHORT_NLL if short else LONG_NLL  # of transformers 5, in float64
+    expected = SHORT_NLL if short else LONG_NLL  # from transformers 5, in float64
     for name, value in zip(("folder", "folder of the GGUF file"), nll):
         check(f"{name}, float32", value, expected, 2e-5)
     peak = peak_bytes("generate", "--checkpoint", FOLDER, "--tokens", "5,6,7", "--max-new-tokens", 2)
@@ -219,7 +219,7 @@ def trained(folder, _):
     five = python("RINGTRAIN_PYTHON")
     length, targets = 128, 64
     text = license_text()
-    # Validation documents of length + 1 tokens each have room for one block of targets: their last ones.
+    # Validation documents of length + 1 tokens have space for one block of targets each: their last ones.
     cuts, candidates = words_end(text), []
     for start in cuts[:6000:100]:
         candidates += [text[start:cut] for cut in cuts if 3 * length < cut - start < 6 * length]
@@ -277,7 +277,7 @@ def generated(folder, _):
 
 
 def memory_rate():
-    """Returns the GB/s at which all cores together read 1 GiB of memory, at best."""
+    """Returns the highest GB/s at which all cores together read 1 GiB of memory."""
     script = ("import time, torch\n"
               "values, best = torch.ones(1 << 28), 0\n"
               "for _ in range(5):\n"
@@ -295,7 +295,7 @@ def rates(folder, _):
     length = 8192
     ids = (license_ids() * 2)[:length]
     best = {}
-    for _ in range(3):  # in turn
+    for _ in range(3):  # alternately
         log = run("generate", "--checkpoint", FOLDER, "--tokens", ",".join(map(str, ids[:length])), "--max-new-tokens",
                   "1").stderr
         seconds = float(re.search(r"prompt: \d+ tokens in ([\d.]+) s", log).group(1))
@@ -305,17 +305,17 @@ def rates(folder, _):
             run("evaluate", "--checkpoint", FOLDER, "--data", f"{folder}/long.h5", "--context-lengths", length,
                 "--target-tokens", 1, "--target-blocks", blocks)
             best[blocks] = min(best.get(blocks, 1e9), time.time() - start)
-    evaluation = (best[3] - best[1]) / 2  # what one more sequence takes: no start, no reading of weights
+    evaluation = (best[3] - best[1]) / 2  # the time of one more sequence, without the start and reading weights
     print(f"  {length} tokens: prefill {best['prefill']:.2f} s, evaluation {evaluation:.2f} s, "
           f"ratio {best['prefill'] / evaluation:.3f}; 1.1 allowed", flush=True)
     assert best["prefill"] <= 1.1 * evaluation
     decode = memory = 0.0
-    for _ in range(3):  # in turn
+    for _ in range(3):  # alternately
         memory = max(memory, memory_rate())
         log = run("generate", "--checkpoint", FOLDER, "--tokens", ",".join(map(str, ids[:64])), "--max-new-tokens",
                   "128").stderr
         tokens_a_second = float(re.search(r"decode: .*?([\d.]+) tokens/s", log).group(1))
-        # The weights are stored in bfloat16 and computed with in float32.
+        # The weights are stored in bfloat16 and used in float32.
         decode = max(decode, tokens_a_second * 2 * os.path.getsize(f"{FOLDER}/model.safetensors") * 1e-9)
     print(f"  decoding reads weights at {decode:.2f} GB/s, memory can be read at {memory:.2f}: {decode / memory:.2f}; "
           "0.8 wanted", flush=True)

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Evaluates what transformers saves, in every form: class x rotary scaling x tied or not x one file or shards x dtype.
+"""Evaluates models that transformers saves, in every form: class x rotary scaling x tied or not x one file or shards x
+dtype.
 
 usage: tests/models/transformers_matrix.py [--keep FOLDER]
 
 Models are tiny and random. Each is saved by transformers, evaluated by build/release's `evaluate` (or that of
-RINGTRAIN_BIN) in float64, and compared with the nll that transformers computes in float64 from the same file: at most
-1e-9 apart, relatively. Then each is exported once more and read by transformers: its config must say the same, and nll
-must be equal again. Without PyTorch, transformers and h5py it tries to install them into build/models/transformers;
-where that fails it ends with 77 (skipped) and says so. Classes compute norms and rotary angles in float32 for every
-model's dtype, so while they run, "float32" means float64."""
+RINGTRAIN_BIN) in float64, and compared with the nll that transformers computes in float64 from the same file: they may
+differ by at most a relative 1e-9. Then each is exported again and read by transformers: its config must be the same,
+and the nll must be equal again. If PyTorch, transformers, or h5py is missing, it tries to install them into
+build/models/transformers; if that fails, it ends with 77 (skipped) and a message. Classes compute norms and rotary
+angles in float32 for every model's dtype, so while they run, "float32" means float64."""
 import argparse
 import importlib.util
 import itertools
@@ -25,7 +26,8 @@ import environment  # noqa: E402  (the path above comes first)
 
 BIN = os.environ.get("RINGTRAIN_BIN", os.path.join(ROOT, "build", "release", "bin"))
 NEEDED = ["torch", "transformers", "safetensors", "h5py", "numpy", "xxhash"]
-# What an export keeps of a config, as the classes read it. (A window or rotary keys that no layer uses are not kept.)
+# The keys of a config that an export keeps, as the classes read them. (A window or rotary keys that no layer uses are
+# not kept.)
 KEYS = ["model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
         "head_dim", "intermediate_size", "n_positions", "max_position_embeddings", "rms_norm_eps",
         "layer_norm_epsilon", "tie_word_embeddings", "eos_token_id", "architectures"]
@@ -69,7 +71,7 @@ def options_of(kind, rope, tied, draw):
         options.update(sliding_window=5 + draw(20), layer_types=types, query_pre_attn_scalar=4 + draw(40),
                        attn_logit_softcapping=[None, 2.0 + draw(9)][draw(2)],
                        final_logit_softcapping=[None, 2.0 + draw(9)][draw(2)])
-    if kind == "Phi3":  # whose heads divide the width
+    if kind == "Phi3":  # its heads divide the width
         pairs = [1, 2, 3][draw(3)]
         options.update(hidden_size=2 * H * pairs, sliding_window=window)
         del options["head_dim"]
@@ -110,7 +112,7 @@ def matrix():
 
 
 def run_elsewhere(script):
-    """Runs a script again in the interpreter that has what it needs. Returns its exit code, 77 if there is none, or None
+    """Runs a script again in an interpreter that has its packages. Returns its exit code, 77 if there is none, or None
     if that interpreter is this one."""
     if all(importlib.util.find_spec(name) for name in NEEDED):
         return None
@@ -159,7 +161,7 @@ def save(kind, options, dtype, shards, folder, seed):
     torch.manual_seed(seed)
     config = getattr(transformers, {"Gemma3": "Gemma3TextConfig"}.get(kind, kind + "Config"))(**options)
     model = getattr(transformers, {"GPT2": "GPT2LMHeadModel"}.get(kind, kind + "ForCausalLM"))(config)
-    for name, parameter in model.named_parameters():  # norms and biases are not what a new model has: each one matters
+    for name, parameter in model.named_parameters():  # norms and biases differ from a new model's: each one matters
         is_norm = parameter.dim() == 1 and name.endswith("weight")
         parameter.data = torch.randn(parameter.shape) * 0.2 + (1 if is_norm else 0)
     model = model.to(getattr(torch, dtype))
@@ -168,15 +170,15 @@ def save(kind, options, dtype, shards, folder, seed):
 
 
 def their_nll(folder, tokens, wrap=lambda model: model):
-    """What transformers computes from the folder, in float64, with what wrap puts around the model."""
+    """The result of transformers for the folder, in float64, after wrap has modified the model."""
     import torch
     import transformers
     loaded = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
     state = {name: tensor.clone() for name, tensor in loaded.state_dict().items()}
     with double_for_single():
-        model = type(loaded)(loaded.config).double()  # anew: the first one's frequencies are of float32
+        model = type(loaded)(loaded.config).double()  # rebuilt: the first one's frequencies are float32
         model.load_state_dict(state)
-    model = wrap(model).double().eval()  # outside: what it reads from files may be float32
+    model = wrap(model).double().eval()  # last, because what it reads from files may be float32
     with double_for_single(), torch.no_grad():
         values = []
         for length in LENGTHS:
@@ -189,7 +191,7 @@ def their_nll(folder, tokens, wrap=lambda model: model):
 
 
 class double_for_single:
-    """While it lasts, "float32" of PyTorch is float64."""
+    """While it is active, "float32" of PyTorch is float64."""
 
     def __enter__(self):
         import torch
@@ -205,7 +207,7 @@ class double_for_single:
 
 
 def changed_keys(model, exported):
-    """Returns the keys of which transformers reads something else from the export: (key, before, after)."""
+    """Returns the keys that transformers reads differently from the export: (key, before, after)."""
     import transformers
     before, after = (transformers.AutoConfig.from_pretrained(folder) for folder in (model, exported))
     pairs = [(key, getattr(before, key, None), getattr(after, key, None)) for key in KEYS]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What transformers makes of a folder: the nll of tokens, or the tokens that it says greedily. real_model_test.py runs
-it, under transformers 5 and 4.
+"""The results of transformers for a folder: the nll of tokens, or the greedily generated tokens. real_model_test.py
+runs it, under transformers 5 and 4.
 
 usage: transformers_reference.py REQUEST.json ANSWER.json
 
@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 
 def load(folder):
-    """Returns the model in float64, whatever its classes say."""
+    """Returns the model in float64, whatever its classes specify."""
     state = {name: tensor.double() for name, tensor in load_file(f"{folder}/model.safetensors").items()}
     torch.set_default_dtype(torch.float64)
     torch.float32 = torch.float = torch.float64
@@ -32,7 +32,7 @@ def load(folder):
 
 
 def plain_load(folder):
-    """Returns the model as anybody loads it."""
+    """Returns the model as users load it."""
     return transformers.AutoModelForCausalLM.from_pretrained(folder).eval().to(torch.float32)
 
 
@@ -48,7 +48,7 @@ def nll_sums(model, texts):
 
 
 def greedy(model, prompt, new_tokens):
-    """Returns the tokens, and how close the second best one ever came."""
+    """Returns the tokens, and the smallest difference to the second best one."""
     tokens, closest, cache = torch.tensor([prompt]), float("inf"), None
     said = []
     for _ in range(new_tokens):

@@ -1,5 +1,5 @@
-// Attention on a caller's own memory equals the independent reference for every layout, and for positions dealt out at
-// random; and each wrong use ends in a sentence that names the caller's line and mistake.
+// Attention on a caller's own memory equals the independent reference for every layout, and for randomly distributed
+// positions; and each wrong use ends in a message that names the caller's line and mistake.
 #include "parallel/attention/attention_over_ring.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ std::vector<Positions> by_layout(Layout layout, std::int64_t S, int ranks) {
   return all;
 }
 
-/// Deals positions out to ranks as the dice fall; a rank may get none.
+/// Distributes positions to ranks at random; a rank may get none.
 std::vector<Positions> by_chance(std::int64_t S, int ranks, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<Positions> all(static_cast<std::size_t>(ranks));
@@ -40,7 +40,7 @@ std::vector<Positions> by_chance(std::int64_t S, int ranks, unsigned seed) {
   return all;
 }
 
-/// What a rank has of x [B, S, width], in the order of its positions.
+/// Returns a rank's part of x [B, S, width], in the order of its positions.
 template <class T>
 std::vector<T> part_of(const std::vector<T>& x, const Positions& positions, std::int64_t S, std::int64_t width) {
   std::vector<T> own;
@@ -53,7 +53,7 @@ std::vector<T> part_of(const std::vector<T>& x, const Positions& positions, std:
   return own;
 }
 
-/// The opposite: puts a rank's rows into x [B, S, width].
+/// The inverse: puts a rank's rows into x [B, S, width].
 void put_part(std::vector<double>& x, const std::vector<double>& own, const Positions& positions, std::int64_t S,
               std::int64_t width) {
   auto next = own.begin();
@@ -81,7 +81,7 @@ Result run(const Problem& p, const std::vector<Positions>& parts) {
         world,
         {.B = p.B, .T = T, .H = p.H, .G = p.G, .D = p.D, .dtype = DType::float64, .scale = p.scale(), .threads = 1});
     const std::size_t bytes = attention.bytes();
-    for (int pass = 0; pass < 2; ++pass) {  // what a pass leaves behind does not count
+    for (int pass = 0; pass < 2; ++pass) {  // the data that a pass leaves behind does not matter
       attention.set_tokens(own, documents, p.mask);
       attention.forward(of_queries(q), of_keys(k), of_keys(v), of_queries(out), rows);
       attention.backward(of_queries(dout), of_queries(q), of_keys(k), of_keys(v), of_queries(out), rows, of_queries(dq),
@@ -130,7 +130,8 @@ TEST(AttentionOverRing, RanksWithoutTokensTakePart) {
   expect_the_reference(p, by_layout(Layout::contiguous, p.S, 4), "four ranks, three tokens");
 }
 
-/// Positions alone say which query sees which key: pulled apart, in the same order, they give the same attention.
+/// Only positions determine which query sees which key: with gaps between them, in the same order, attention is the
+/// same.
 TEST(AttentionOverRing, PositionsMayLieFarApart) {
   const std::int64_t T = 8, H = 2, D = 4;
   std::vector<double> x(T * H * D);
@@ -152,7 +153,7 @@ TEST(AttentionOverRing, PositionsMayLieFarApart) {
             1e-14);
 }
 
-/// A rank's arguments for wrong uses: of 4 tokens, 2 query heads, 1 key head, size 8, float32.
+/// A rank's arguments for wrong uses: for 4 tokens, 2 query heads, 1 key head, size 8, float32.
 struct Arguments {
   std::vector<float> q = std::vector<float>(64), k = std::vector<float>(32), lse = std::vector<float>(8);
   TensorView queries() { return host_view(q.data(), {1, 4, 2, 8}); }
@@ -162,7 +163,7 @@ struct Arguments {
 
 constexpr AttentionOverRingOptions four_tokens{.B = 1, .T = 4, .H = 2, .G = 1, .D = 8, .threads = 1};
 
-/// Expects so many ranks to end with a usage error of this part.
+/// Expects so many ranks to end with a usage error that contains this text.
 void expect_error(const std::string& part, int ranks, const RankBody& body) {
   testing::expect_error(ExitCode::usage, part, [&] { launch_threads({.ranks = ranks, .timeout_seconds = 60}, body); });
 }

@@ -1,4 +1,4 @@
-// Clocks that disagree are read within the error that is stated.
+// Clocks that disagree are read within the stated error.
 #include "parallel/clock_offset.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ std::int64_t true_time() {
 TEST(ClockOffset, IsWithinItsErrorWhateverTheClocksBeginWith) {
   const std::int64_t begin = true_time();
   launch_threads({.ranks = 4, .timeout_seconds = 60}, [&](Communicator& world) {
-    // Each rank's clock begins elsewhere, and gains a thousandth for each rank before it.
+    // Each rank's clock begins at another time, and gains a thousandth for each earlier rank.
     const std::int64_t rank = world.rank(), ahead = rank * 12'000'000'000;
     const auto skewed = [&](std::int64_t time) { return time - begin + ahead + (time - begin) * rank / 1000; };
     const auto now = [&] { return skewed(true_time()); };
@@ -34,12 +34,12 @@ TEST(ClockOffset, IsWithinItsErrorWhateverTheClocksBeginWith) {
       return;
     }
     EXPECT_GT(clock.error(), 0);
-    // What rank 0's clock said when the own one said first.own: rank 0's is the true one.
+    // Rank 0's clock when the local one showed first.own: rank 0's is the true one.
     const auto truth = [&](std::int64_t own) { return (own - ahead) * 1000 / (1000 + rank); };
     for (const std::int64_t own : {first.own, (first.own + last.own) / 2, last.own}) {
       EXPECT_LE(std::abs(clock(own) - truth(own)), clock.error() + 2) << "rank " << rank;
     }
-    EXPECT_GT(std::abs(first.own - first.reference), 11'000'000'000);  // it is far from no correction
+    EXPECT_GT(std::abs(first.own - first.reference), 11'000'000'000);  // it differs greatly from no correction
   });
 }
 

@@ -1,5 +1,5 @@
-// Collectives against plain loops over all ranks' inputs: the bits are those of a sum in rank order, for sizes that do
-// not divide, are smaller than the ranks, or nothing.
+// Compares collectives with plain loops over all ranks' inputs: the bits are those of a sum in rank order, for sizes
+// that are not divisible, are smaller than the number of ranks, or are zero.
 #include "parallel/collectives.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,8 @@ using testing::view_of;
 
 constexpr CallSite test_site{.operation = "test collective"};
 
-/// What a rank brings along; every rank can say it of every other. Sizes differ wildly, so that order shows in bits.
+/// A rank's input, which every rank can compute for every other. Magnitudes vary greatly, so the bits depend on the
+/// order.
 template <class T>
 std::vector<T> values_of(int rank, std::int64_t n) {
   std::mt19937 random(static_cast<unsigned>(1000 * n + rank));

@@ -1,6 +1,5 @@
-// Communicators: messages of every size and order, splitting; with ranks that are threads also every way to fail: the
-// first error ends all ranks, names what was at fault, and leaves no buffer in use. (Of processes:
-// mpi_faults_test.cpp.)
+// Communicators: messages of every size and order, splitting; with ranks that are threads, also every way to fail: the
+// first error ends all ranks, names the cause, and leaves no buffer in use. (For processes: mpi_faults_test.cpp.)
 #include <gtest/gtest.h>
 #include <time.h>  // NOLINT(modernize-deprecated-headers): clock_gettime is POSIX
 
@@ -33,7 +32,7 @@ constexpr CallSite test_site{.operation = "test message", .layer = 3, .hop = 2};
 // --- Messages.
 
 TEST(Communicator, RingOfMessagesOfEverySizeAtOnce) {
-  // Every rank sends all sizes to its right before anyone has waited: a ring of blocking sends would hang here.
+  // Every rank sends all sizes to its right neighbor before any of them has waited: blocking sends would hang here.
   const std::vector<std::size_t> sizes{0, 1, 63, 4096, 1 << 20, 0, 32 << 20};
   run_ranks({.ranks = 3}, [&](Communicator& world) {
     const int right = (world.rank() + 1) % 3, left = (world.rank() + 2) % 3;
@@ -55,8 +54,8 @@ TEST(Communicator, RingOfMessagesOfEverySizeAtOnce) {
 }
 
 TEST(Communicator, KeepsTheOrderBetweenTwoRanks) {
-  // Message i between each pair has a size and content that only message i has; posts and waits come in random order
-  // of pairs and with random pauses.
+  // Message i between each pair has a unique size and content; posts and waits are in random order of pairs, with
+  // random pauses.
   constexpr int N = 4, messages = 60;
   run_ranks({.ranks = N}, [&](Communicator& world) {
     std::mt19937 random(static_cast<unsigned>(world.rank()));
@@ -76,7 +75,7 @@ TEST(Communicator, KeepsTheOrderBetweenTwoRanks) {
       const int shift = static_cast<int>(random() % N);
       const auto s = static_cast<std::size_t>(shift);
       if (next[s] == messages) continue;
-      // Both here and below, sleeps vary who comes first.
+      // Both here and below, sleeps vary the order of arrival.
       if (random() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
       const int to = (world.rank() + shift) % N, from = (world.rank() - shift + N) % N, i = next[s]++;
       Box& box = boxes[s].emplace_back(Box{content(world.rank(), to, i), content(0, 0, i), from, i, {}});
@@ -101,7 +100,7 @@ TEST(Communicator, SendsToItselfAndHalves) {
     std::vector<double> received(2);
     world.wait(world.exchange(view_of(sent), world.rank(), view_of(received), world.rank(), test_site));
     EXPECT_EQ(received, sent);
-    // One direction only; waiting on nothing is allowed.
+    // One direction only; it is allowed to wait on nothing.
     if (world.rank() == 0) {
       world.wait(world.exchange(view_of(sent), 1, {}, no_peer, test_site));
     } else {
@@ -110,7 +109,7 @@ TEST(Communicator, SendsToItselfAndHalves) {
     }
     world.wait({});
     world.wait(world.exchange({}, no_peer, {}, no_peer, test_site));
-    // A message without bytes needs no memory, and still waits for its other side.
+    // A message without bytes needs no memory, but still waits for its other side.
     world.wait(world.exchange(TensorView{nullptr, {0}, DType::float32, {}}, 1 - world.rank(),
                               {nullptr, {0, 4}, DType::float32, {}}, 1 - world.rank(), test_site));
   });
@@ -142,7 +141,7 @@ TEST(Communicator, SplitsByColourInRankOrderAndAgain) {
     const auto pair = row->split(row->rank() == 1);  // nested: {0 2} {1} {3 5} {4}
     EXPECT_EQ(pair->size(), row->rank() == 1 ? 1 : 2);
     EXPECT_EQ(pair->rank(), row->rank() == 2 ? 1 : 0);
-    // The same two ranks on two communicators: messages do not mix, whatever the order of posts.
+    // The same two ranks on two communicators: messages do not mix, for any order of posts.
     const auto again = row->split(0);
     std::vector<int> a(1), b(1);
     const std::vector<int> one{1}, two{2};
@@ -167,7 +166,7 @@ TEST(Communicator, SplitsByColourInRankOrderAndAgain) {
 TEST(Communicator, WaitsWithoutSpinning) {
   run_ranks({.ranks = 2}, [](Communicator& world) {
     if (world.rank() == 0) {
-      std::this_thread::sleep_for(milliseconds(300));  // the wait that is measured
+      std::this_thread::sleep_for(milliseconds(300));  // the measured wait
       world.barrier(test_site);
       return;
     }
@@ -214,7 +213,7 @@ TEST(ThreadCommunicatorFailure, SizesMustAgree) {
     expect_failure(3, ExitCode::rank, words, [&](Communicator& world) {
       if (world.rank() == 2) world.barrier(test_site);
       if ((world.rank() == 0) == receiver_first)
-        std::this_thread::sleep_for(milliseconds(50));  // either order gives the sentence
+        std::this_thread::sleep_for(milliseconds(50));  // either order gives the message
       if (world.rank() == 0)
         world.wait(world.exchange(view_of(sent), 1, {}, no_peer, {.operation = "three", .hop = 1}));
       if (world.rank() == 1) world.wait(world.exchange({}, no_peer, view_of(received), 0, {.operation = "four"}));
@@ -236,9 +235,9 @@ TEST(ThreadCommunicatorFailure, AbortWakesEveryWaitEverywhere) {
         ++ended;
       }
     };
-    if (world.rank() == 4) {  // from a thread that is no rank's
+    if (world.rank() == 4) {  // from a thread that is not a rank
       std::thread([&] {
-        std::this_thread::sleep_for(milliseconds(100));  // most wait by then; all end, whenever
+        std::this_thread::sleep_for(milliseconds(100));  // most wait by then; all end in any case
         pair->abort(Error(ExitCode::numeric, "the first error"));
         pair->abort(Error(ExitCode::data, "a second one"));
       }).join();
@@ -251,7 +250,7 @@ TEST(ThreadCommunicatorFailure, AbortWakesEveryWaitEverywhere) {
     } else {
       expect_ended([&] { world.wait(world.exchange({}, no_peer, view_of(buffer), 4, test_site)); });
     }
-    // And every later call.
+    // And so does every later call.
     expect_ended([&] { world.exchange(view_of(buffer), world.rank(), {}, no_peer, test_site); });
     expect_ended([&] { pair->barrier(test_site); });
     expect_ended([&] { world.split(1); });
@@ -261,15 +260,15 @@ TEST(ThreadCommunicatorFailure, AbortWakesEveryWaitEverywhere) {
 }
 
 TEST(ThreadCommunicatorFailure, UnwindingLeavesNoBufferInUse) {
-  // Rank 0 posts sends and receives from memory that it frees while it unwinds; the others post the other sides all
-  // the while. A copy from or to the freed memory is AddressSanitizer's to see, or a canary's.
+  // Rank 0 posts sends and receives from memory that it frees while it unwinds; meanwhile, the others post the other
+  // sides. AddressSanitizer, or a canary, detects copies from or to the freed memory.
   for (int trial = 0; trial < 50; ++trial) {
     expect_failure(3, ExitCode::data, {"rank 0 has bad data"}, [&](Communicator& world) {
       const std::size_t size = 1 << 16;
       if (world.rank() == 0) {
         const auto sent = std::make_unique<std::vector<std::uint8_t>>(size, std::uint8_t{42});
         std::vector<std::vector<std::uint8_t>> received(8, std::vector<std::uint8_t>(size));
-        const auto own = world.split(0);  // destroyed first: takes back what was not met
+        const auto own = world.split(0);  // destroyed first: withdraws unmatched messages
         for (std::size_t i = 0; i < 8; ++i) {
           const int peer = 1 + static_cast<int>(i % 2);
           own->exchange(view_of(*sent), peer, view_of(received[i]), peer, test_site);

@@ -1,4 +1,4 @@
-// For tests of ranks that fail: a launch of threads whose first error must end all of them, quickly.
+// For tests of failing ranks: a launch of threads whose first error must end all of them quickly.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ inline void expect_words(const Error& error, ExitCode code, std::initializer_lis
   for (const char* word : words) EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
 }
 
-/// Expects a launch to end with an error of this code and these words, long before a timeout would have helped.
+/// Expects a launch to end with an error with this code and these words, long before any timeout.
 inline void expect_failure(int ranks, ExitCode code, std::initializer_list<const char*> words, const RankBody& body,
                            double timeout_seconds = 120) {
   const auto start = std::chrono::steady_clock::now();

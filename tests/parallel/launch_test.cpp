@@ -1,4 +1,4 @@
-// Launching ranks as threads: everyone runs, everyone ends, and the first error comes out as it went in.
+// Launching ranks as threads: all run, all end, and the first error is rethrown unchanged.
 #include "parallel/launch/launch.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 namespace ringtrain {
 namespace {
 
-/// Returns the sentence that so many ranks end with, which must be of this code.
+/// Returns the message with which so many ranks end; its error must have this code.
 std::string error_of(ExitCode code, int ranks, const std::function<void(Communicator&)>& body) {
   return testing::error_of(code, [&] { launch_threads({.ranks = ranks, .timeout_seconds = 120}, body); });
 }
@@ -76,7 +76,7 @@ TEST(Launch, OtherExceptionsEndAllRanks) {
     if (world.rank() == 0) throw 42;
     world.barrier({});
   };
-  error_of(ExitCode::usage, 2, without);  // this library throws no such thing, so the program did
+  error_of(ExitCode::usage, 2, without);  // this library throws no such object, so the program did
 }
 
 TEST(Launch, ARankThatComputesOnEndsWithTheProcess) {

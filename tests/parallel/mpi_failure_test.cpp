@@ -1,5 +1,5 @@
-// How ranks that are processes fail: each scenario is a run of 4 processes of its own (mpi/scenarios.cpp), which must
-// end soon, with the right code, and with one sentence that names what was at fault.
+// How ranks that are processes fail: each scenario is a separate run of 4 processes (mpi/scenarios.cpp), which must end
+// soon, with the right code, and with one message that names the cause.
 #include "tests/parallel/mpi/scenario_run.h"
 #include "tests/support/paths.h"
 
@@ -11,7 +11,7 @@ Outcome run(const std::string& scenario, const std::string& options = "") {
                          binary_folder() + "/parallel_mpi_tests --scenario " + scenario);
 }
 
-/// What mpirun has not passed on when it kills is lost, on a busy machine a whole report.
+/// Output that mpirun has not passed on when it kills is lost; on a busy machine, this may be a whole report.
 constexpr const char* kill_nobody = "--mca orte_abort_on_non_zero_status 0";
 
 TEST(MpiFailure, TimeoutNamesWhoWaitsForWhom) {
@@ -56,7 +56,7 @@ TEST(MpiFailure, AProcessThatEndsIsNoticedAtOnce) {
 
 TEST(MpiFailure, ARankThatComputesOnIsEnded) {
   Outcome outcome;
-  for (int i = 0; i < 4 && outcome.seconds < 2; ++i) outcome = run("computes", kill_nobody);  // it kills now and then
+  for (int i = 0; i < 4 && outcome.seconds < 2; ++i) outcome = run("computes", kill_nobody);  // it kills occasionally
   expect(outcome, mpirun_decides, {"rank 0 sees NaN", "of 4 ends before its work is done"});
 }
 

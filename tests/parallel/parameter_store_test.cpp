@@ -1,5 +1,5 @@
-// The parameter store over the buckets of a table, whatever it shards: exact sums in rank order on every owner, the
-// same bits whatever the timing, weights that come to everyone and stay until they change, memory as planned.
+// The parameter store on the buckets of a table, for every sharding: exact sums in rank order on every owner, the same
+// bits for any timing, weights that reach every rank and remain until they change, memory as planned.
 #include "parallel/parameter_store.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ struct Rank {
         rank(world.rank()),
         store(allocator, table, stream, {DType::float32, gradients, shard, world.size(), world.rank()}, &world) {}
 
-  /// Sets the weights that this rank holds.
+  /// Sets the weights of this rank.
   void set_weights(float change = 0) {
     store.clear_weights();
     for (const ParameterSlice& slice : store.held()) {
@@ -61,7 +61,7 @@ struct Rank {
       for (std::int64_t i = 0; i < slice.count(); ++i) to[i] = weight_of(slice.parameter, slice.begin + i) + change;
     }
   }
-  /// Writes a bucket's gradients as backward does. NaN stands before in what a first write may not read.
+  /// Writes a bucket's gradients as backward does. Memory that a first write may not read contains NaN before.
   void write_gradients(int bucket, int step, int micro = 0) {
     for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
       if (table[id].bucket != bucket || !store.trains(id)) continue;

@@ -74,7 +74,7 @@ class Page(unittest.TestCase):
             self.assertAlmostEqual(number(cell), value, delta=0.00051 * abs(value))
 
     def assert_curve(self, root, title, unit, x_name, points):
-        """Expects a figure whose tooltips say the points, and whose dots are where the axis' ticks say."""
+        """Expects a figure whose tooltips give the points, and whose dots are at the positions of the axis' ticks."""
         figure = next(figure for figure in root.iter("figure")
                       if figure.find(".//b").text == title and figure.find(".//span").text == unit)
         self.assert_value(figure.findall(".//span")[1].text, points[-1][1])
@@ -124,7 +124,7 @@ class Page(unittest.TestCase):
         self.assertEqual([tip.split(":")[0] for tip in tips], [f"forward, hop {i}" for i in range(3)])
         for tip, wait in zip(tips, waits):
             self.assert_value(tip.split(": ")[1], wait)
-        self.assertEqual(len(list(root.iter("figure"))), len(CURVES) + 4)  # and how evaluations went
+        self.assertEqual(len(list(root.iter("figure"))), len(CURVES) + 4)  # and the history of evaluations
 
         start, facts = steps[13]["started"], dict(self.table(root, "What ran")[1:])
         self.assertEqual([bool(step.get("started")) for step in steps], [i in (0, 13) for i in range(26)])
@@ -134,7 +134,7 @@ class Page(unittest.TestCase):
         events = self.table(root, "Events: 1")
         self.assertEqual(events[1][:2], ["14", f"resumed, mesh 1x2 on {start['host']}"])
         resumes = [path for path in root.iter("path") if path.get("class") == "resume"]
-        self.assertEqual(len(resumes), 4)  # in each chart that has marks and reaches back so far
+        self.assertEqual(len(resumes), 4)  # in each chart that has marks and reaches back far enough
 
         plan = self.json("plan.json")
         tiles = {tile.find("span").text: tile.find("b").text for tile in root.find(".//div[@class='tiles']")}
@@ -153,7 +153,7 @@ class Page(unittest.TestCase):
         self.assertEqual(len(table), 3)
         for row, one in zip(table[1:], last):
             fields = ["context_length", "perplexity", "nll", None, "bits_per_byte", "delta_nll", None]
-            for cell, field in zip(row, fields):  # over two documents an interval means nothing
+            for cell, field in zip(row, fields):  # over two documents, an interval means nothing
                 self.assert_value(cell, field and one.get(field))
         self.assertIn("512", [row[2] for row in self.table(root, "Config, where it is not the default")
                               if row[0] == "training.loss_chunk"])
@@ -210,7 +210,7 @@ class Page(unittest.TestCase):
             for length in {cell["context_length"] for cell in task["cells"]}:
                 self.assertIn([str(length)] + [f"{100 * cell['accuracy']:.0f}" for cell in task["cells"]
                                                if cell["context_length"] == length], shown)
-        # The same again replaces what this program wrote, and the key tokens serve the next evaluation.
+        # Doing it again replaces what this program wrote, and the key tokens are used by the next evaluation.
         self.run_program("evaluate", *evaluate, "--longppl", "--key-tokens", "keys.json")
         self.assertIs(self.json("results.json")["longppl"]["own_contrast"], False)
         self.run_program("evaluate", *evaluate, "--longppl", "--save-path", "corpus.h5", code=2)  # an input
@@ -227,16 +227,16 @@ class Page(unittest.TestCase):
         return result.stdout
 
     def asked(self, page):
-        """Returns the addresses that a page asks a browser for, by the browser's own log."""
+        """Returns the addresses that a page requests from a browser, from the browser's own log."""
         self.browse(page, "--log-net-log=net.json")
         log = self.json("net.json")
         request = log["constants"]["logEventTypes"]["URL_REQUEST_START_JOB"]
         asked = [event["params"] for event in log["events"] if event["type"] == request and "params" in event]
-        # Without an origin the browser asks for its own updates.
+        # Requests without an origin are the browser's own updates.
         return [one["url"] for one in asked if "url" in one and one.get("initiator") != "not an origin"]
 
     def cut_off(self, page, width):
-        """Returns what a script finds on a page of so many pixels: elements beyond the screen."""
+        """Returns what a script finds on a page with so many pixels: elements beyond the screen."""
         script = ("<script>const out=[];for(const e of document.querySelectorAll('body *')){const r="
                   "e.getBoundingClientRect();if(r.width>0&&(r.right>innerWidth+1||r.left<-1)&&!e.closest('svg'))"
                   "out.push(e.tagName+': '+e.textContent.slice(0,40));}"

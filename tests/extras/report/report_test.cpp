@@ -1,4 +1,4 @@
-// extras/report: the page holds every number of metrics.jsonl as it is there, and fetches nothing.
+// extras/report: the page contains every number of metrics.jsonl, and fetches nothing.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -195,7 +195,7 @@ TEST_F(Report, LinesOfAnotherShapeAreSkippedAndCounted) {
     EXPECT_EQ(report.page.size(), page.size() + report.warning.size() + sizeof("<p class=\"warn\">.</p>\n") - 1);
   }
   EXPECT_NE(report_with("1\n2\n3\n").warning.find(":5: the page leaves out 3 lines"), std::string::npos);
-  // Of members that are only printed, any value is: none is a reason to fail.
+  // Members that are only printed may have any value without causing a failure.
   for (const char* more : {R"(,"loss":"high")", R"(,"peak_bytes":[{"total":{}},3])", R"(,"peak_bytes":{"a":1})",
                            R"(,"time":5,"tokens":[[]])", R"(,"loss":1e308,"lr":-1e308)"}) {
     EXPECT_EQ(report_with(train(more) + "\n").warning, "") << more;

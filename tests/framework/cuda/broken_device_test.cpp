@@ -1,6 +1,7 @@
-// After some failures (an access to no memory, an assertion of the hardware) a GPU answers every call of the process
-// with the same error: no later test could pass, and each would blame its own subject. Such a process ends right after
-// the test that broke it, with code 7; whoever runs many (scripts/gpu-check) goes on with the others in a new one.
+// After some failures (an access to no memory, an assertion of the hardware), a GPU returns the same error for every
+// call of the process: no later test could pass, and each would blame its own subject. Such a process ends right after
+// the test that broke it, with code 7; a program that runs many tests (scripts/gpu-check) continues with the others in
+// a new process.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +19,7 @@ namespace ringtrain::testing {
 namespace {
 
 class BrokenDevice final : public ::testing::EmptyTestEventListener {
-  // Asked beforehand: a broken device may answer even this with its error, and then look like none.
+  // Determined beforehand: a broken device may return its error even for this, as if there were none.
   void OnTestProgramStart(const ::testing::UnitTest&) override { there_is_one_ = cuda::device_count() > 0; }
   void OnTestEnd(const ::testing::TestInfo& test) override {
     if (!test.result()->Failed() || !there_is_one_) return;

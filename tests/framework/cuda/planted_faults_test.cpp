@@ -1,6 +1,6 @@
-// Faults on purpose, for tests of scripts/gpu-check: RINGTRAIN_PLANT=FAULT:SUITE.TEST[,...] lets these tests of this
-// program go wrong. hang: says nothing more, for ever. crash: the process aborts. slow: says a word every second, for
-// ever. lost (in an emulated build): the 4th arrival at an mbarrier is lost, so a kernel waits for it for ever.
+// Intentional faults, to test scripts/gpu-check: RINGTRAIN_PLANT=FAULT:SUITE.TEST[,...] makes these tests of this
+// program fail. hang: prints nothing more, forever. crash: the process aborts. slow: prints a word every second,
+// forever. lost (in an emulated build): the 4th arrival at an mbarrier is lost, so a kernel waits for it forever.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Threads work on the GPU of the thread that starts them, so that none makes a context on a GPU that is not its rank's.
+// Threads use the GPU of the thread that starts them, so none creates a context on a GPU that is not its rank's.
 #if defined(RINGTRAIN_CUDA_EMULATED)
 
 #include <gtest/gtest.h>

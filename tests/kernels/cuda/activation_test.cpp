@@ -1,5 +1,5 @@
-// SwiGLU, GEGLU and GELU on the GPU against the CPU's in double: small and large arguments, outputs in the memory of
-// inputs.
+// Compares SwiGLU, GEGLU, and GELU on the GPU with the CPU's in double: small and large arguments, outputs in the
+// memory of inputs.
 #include "kernels/activation.h"
 
 #include "tests/support/cuda_harness.h"

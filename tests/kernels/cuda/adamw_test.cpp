@@ -1,5 +1,5 @@
-// AdamW on the GPU against the CPU's in double, several steps: more slices than one launch takes, of odd sizes and at
-// odd places; rounded weights are the weights rounded.
+// Compares AdamW on the GPU with the CPU's in double, for several steps: more slices than one launch takes, with odd
+// sizes and odd offsets; rounded weights are the weights, rounded.
 #include "kernels/adamw.h"
 
 #include "tests/support/cuda_harness.h"
@@ -61,7 +61,7 @@ TEST_F(GpuAdamWTest, ExactlyOneLaunchAndNone) {
   const Both v = values(std::vector<double>(60), {60}, DType::float32);
   const Both w = random({60}, DType::float32, 1), g = random({60}, DType::float32, 2);
   on_both([&](Stream& stream, auto at) {
-    std::vector<AdamWSlice> views;  // as many as a launch takes
+    std::vector<AdamWSlice> views;  // as many as one launch takes
     for (std::int64_t i = 0; i < 60; ++i) {
       views.push_back(
           {at(w).flat(i, i + 1), at(m).flat(i, i + 1), at(v).flat(i, i + 1), at(g).flat(i, i + 1), {}, 0.1});

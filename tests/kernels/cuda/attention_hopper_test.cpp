@@ -1,6 +1,7 @@
 // Attention on Hopper's own path (kernels/cuda/hopper), forward and backward, for both of its head sizes: values
-// against the double references over masks, lengths, groups and shards; the ends of a state; the same bits in every
-// run. Its tiles are larger than the portable path's, so lengths go over their edges: 128 keys, 64, 128 or 192 queries.
+// compared with the double references for masks, lengths, groups, and shards; the ends of a state; the same bits in
+// every run. Its tiles are larger than those of the portable path, so lengths exceed them: 128 keys, 64, 128, or 192
+// queries.
 #include "kernels/cuda/attention/hopper/choices.h"
 #include "kernels/cuda/attention/hopper/tile_schedule.h"
 #include "kernels/kept_free.h"
@@ -91,7 +92,7 @@ TEST_P(HopperAttention, LargeScores) {
 }
 
 #if defined(RINGTRAIN_CUDA_EMULATED)
-/// What threads write for TMA and wgmma, each of them fences, in any order of threads.
+/// Each thread that writes data for TMA and wgmma fences, in any order of threads.
 TEST_P(HopperAttention, EveryWriterFences) {
   Gpu gpu;
   for (const auto order : {cuda_emulator::ThreadOrder::forward, cuda_emulator::ThreadOrder::backward,
@@ -103,7 +104,7 @@ TEST_P(HopperAttention, EveryWriterFences) {
 }
 #endif
 
-/// Masks, segments and documents under which turns must be counted right: were one not, its block would wait for ever.
+/// Masks, segments, and documents for which turns must be counted correctly: otherwise, a block would wait forever.
 TEST_P(HopperAttention, DeterministicInAnyOrder) {
   for (const AttentionMask mask : {AttentionMask{true, 0}, AttentionMask{false, 150}}) {
     for (std::int64_t documents : {0, 170}) {
@@ -132,7 +133,7 @@ TEST_P(HopperAttention, DeterministicInAnyOrder) {
   }
 }
 
-/// What only a card can judge changes no bit. Each choice alone against none, with the others as the build has them.
+/// Choices that only a card can decide change no bit. Tests each choice in isolation, with the others as in the build.
 TEST_P(HopperAttention, EveryChoiceGivesTheSameBits) {
   using cuda::hopper::Choices;
   struct Restore {
@@ -163,7 +164,7 @@ TEST_P(HopperAttention, EveryChoiceGivesTheSameBits) {
   }
 }
 
-/// dk and dv continue what travelled here with the block.
+/// dk and dv are added to those that arrived with the block.
 TEST_P(HopperAttention, AddsToWhatIsThere) {
   Gpu gpu;
   const Case c = whole("added", shape(1, 2, 1), 200);
@@ -185,7 +186,7 @@ TEST_P(HopperAttention, DefaultModeGivesTheSameValues) {
 }
 
 #if defined(RINGTRAIN_CUDA_EMULATED)
-/// Beside a ring's messages: they find multiprocessors that no block of attention is on, forward and backward.
+/// During a ring's messages: they find multiprocessors without a block of attention, forward and backward.
 TEST_P(HopperAttention, LeavesMultiprocessorsFreeAndChangesNoBit) {
   use_devices(90, 6);
   Gpu gpu;
@@ -209,7 +210,7 @@ TEST_P(HopperAttention, LeavesMultiprocessorsFreeAndChangesNoBit) {
   expect_same(all, least);
 }
 
-/// Where each multiprocessor gets few tiles, those of middle length come first.
+/// If each multiprocessor gets few tiles, those of middle length come first.
 TEST_P(HopperAttention, FewTilesInAnotherOrderGiveTheSameValues) {
   using cuda::hopper::choices;
   constexpr int multiprocessors = 4;
@@ -225,7 +226,7 @@ TEST_P(HopperAttention, FewTilesInAnotherOrderGiveTheSameValues) {
   choices().rotated_tiles = false;
   Outputs plain = run(gpu, c, DType::bfloat16);
   choices().rotated_tiles = true;
-  rotated.dq = plain.dq = {};  // is added to in any order
+  rotated.dq = plain.dq = {};  // they are added in any order
   expect_same(rotated, plain);
 }
 #endif

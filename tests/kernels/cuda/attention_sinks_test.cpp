@@ -1,4 +1,5 @@
-// Attention sinks on the GPU against the CPU's in double: rows of every shape, rows without a key, sinks of any size.
+// Compares attention sinks on the GPU with the CPU's in double: rows of every shape, rows without a key, sinks of any
+// size.
 #include "kernels/attention_sinks.h"
 
 #include "tests/support/cuda_harness.h"

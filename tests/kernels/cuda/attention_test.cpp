@@ -1,5 +1,6 @@
-// Attention on CUDA, forward and backward: values against the double references over masks, head sizes, groups, lengths
-// and shards; the ends of a state; the same bits in every run and every order of blocks; rings beside one rank.
+// Attention on CUDA, forward and backward: values compared with the double references for masks, head sizes, groups,
+// lengths, and shards; the ends of a state; the same bits in every run and every order of blocks; rings compared with
+// one rank.
 #include "tests/kernels/cuda/gpu_attention.h"
 #include "tests/support/gpu.h"
 
@@ -14,7 +15,7 @@ class GpuAttention : public testing::GpuTest {
   }
 };
 
-/// Both paths: float32 with a head size of its own, bfloat16 on tensor cores.
+/// Both paths: float32 with its own head size, bfloat16 on tensor cores.
 void check_paths(Gpu& gpu, Case c) {
   c.shape.D = 64;
   c.shape.scale = 0.125;
@@ -70,7 +71,7 @@ TEST_F(GpuAttention, HeadSizesAndGroups) {
   EXPECT_THROW(check(gpu, whole("too large a head", shape_of(1, 1, 1, 257), 5), DType::float32), Error);
 }
 
-/// Cards with less shared memory have a cut of their own for heads of 128.
+/// Cards with less shared memory use another cut for heads of 128.
 TEST_F(GpuAttention, SmallSharedMemory) {
   use_devices(86, 8);
   Gpu gpu;
@@ -117,7 +118,7 @@ TEST_F(GpuAttention, SixteenSegmentsAndNoMore) {
   check_paths(gpu, {"16 segments", shape_of(1, 1, 1, 64), many, {many}});
 }
 
-/// Tiles that nobody sees are never read: NaN stands there. The largest tile of keys has 128.
+/// Tiles that no query sees are never read: they contain NaN. The largest tile of keys has 128.
 TEST_F(GpuAttention, HiddenTilesAreNeverRead) {
   Gpu gpu;
   const SegmentList middle{{256, 1, 128}}, all{{0, 1, 512}};
@@ -129,7 +130,7 @@ TEST_F(GpuAttention, HiddenTilesAreNeverRead) {
   hides({"causal", shape_of(1, 2, 1, 64), middle, {all}}, 384, 512);
   hides({"window", shape_of(1, 2, 1, 64, true, 65), middle, {all}}, 0, 128);
   hides({"window on both sides", shape_of(1, 2, 1, 64, false, 65), {{128, 1, 128}}, {all}}, 384, 512);
-  // Documents change at 64, 192, 256, 384, 448: the queries are of the one from 256 to 384.
+  // Documents change at 64, 192, 256, 384, 448: the queries are in the one from 256 to 384.
   hides({"documents", shape_of(1, 2, 1, 64, false), middle, {all}, 128}, 0, 256);
   hides({"striped", shape_of(1, 2, 1, 64), {{0, 4, 64}}, {{{1, 4, 256}}}}, 1 + 4 * 128, 1024);
 }
@@ -141,7 +142,7 @@ TEST_F(GpuAttention, LargeScores) {
   check(gpu, c, DType::bfloat16);
 }
 
-/// Both paths, and heads of 128 with the cuts of either size of shared memory.
+/// Both paths, and heads of 128 with the cuts for both sizes of shared memory.
 TEST_F(GpuAttention, Softcaps) {
   for (const int chip : {80, 86}) {
     use_devices(chip, 8);
@@ -167,8 +168,8 @@ TEST_F(GpuAttention, Softcaps) {
   }
 }
 
-/// One attention over S tokens by a ring: every rank's queries meet every rank's keys, its own first. dk and dv travel
-/// on with the block. All results by position, as one rank gives them.
+/// One attention over S tokens by a ring: every rank's queries meet every rank's keys, starting with its own. dk and dv
+/// move on with the block. All results are ordered by position, like those of one rank.
 Outputs ring(Gpu& gpu, const Case& c, std::int64_t S, Layout layout, int ranks, DType dtype) {
   const AttentionShape& s = c.shape;
   const auto by_token = static_cast<std::size_t>(s.B * S * s.H * s.D),
@@ -231,7 +232,7 @@ void expect_ring_as_exact(Gpu& gpu, const Case& c, std::int64_t S, DType dtype) 
         const Difference d = difference(x, exact), allowed = difference(of_one, exact);
         const double sums = 3e-7 * d.largest;
         EXPECT_LE(d.rms, 1.2 * allowed.rms + sums) << what;
-        EXPECT_LE(d.most, 2 * allowed.most + 3 * sums) << what << ", maximum";  // of one element: it may fall otherwise
+        EXPECT_LE(d.most, 2 * allowed.most + 3 * sums) << what << ", maximum";  // of one element: it may vary
       };
       compare(got.out, one.out, e.forward.out, "out");
       compare(got.dq, one.dq, e.backward.dq, "dq");
@@ -251,7 +252,7 @@ TEST_F(GpuAttention, RingIsAsExactAsOneRank) {
   expect_ring_as_exact(gpu, whole("all at once", shape_of(1, 2, 1, 20, true, 50), S, 40), S, DType::float32);
 }
 
-/// Masks, segments and documents under which turns must be counted right: were one not, its block would wait for ever.
+/// Masks, segments, and documents for which turns must be counted correctly: otherwise, a block would wait forever.
 TEST_F(GpuAttention, DeterministicInAnyOrderOfBlocks) {
   std::vector<Case> cases;
   for (const AttentionMask mask : {AttentionMask{true, 0}, AttentionMask{false, 0}, AttentionMask{true, 90}}) {

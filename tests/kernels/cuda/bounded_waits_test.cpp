@@ -1,5 +1,5 @@
-// A hang becomes a sentence: with bounded waits (gpu_tests_bounded) a signal that never comes ends the kernel with an
-// error that names the wait, where and whose it was. The emulator loses the signal.
+// A hang becomes a message: with bounded waits (gpu_tests_bounded), a signal that never comes ends the kernel with an
+// error that names the wait, where it was, and whose. The emulator loses the signal.
 #if defined(RINGTRAIN_CUDA_EMULATED)
 #include "framework/cuda/wait_report.h"
 #include "kernels/cuda/bounded_wait.cuh"
@@ -25,7 +25,7 @@ class BoundedWaits : public testing::GpuTest {
     cuda::clear_wait_report();
   }
 
-  /// Returns the error of attention on a device of this capability where the nth signal is lost.
+  /// Returns the error of attention on a device with this capability if the nth signal is lost.
   static std::string error_of(int capability, Signal signal, int nth, bool deterministic = true) {
     use_devices(capability, 3);
     cuda::clear_wait_report();
@@ -71,7 +71,7 @@ TEST_F(BoundedWaits, WhicheverSignalIsLostItIsTold) {
   for (int nth = 1; nth < 400; nth += 7) {
     const std::string text = error_of(90, Signal::arrival, nth);
     ++lost;
-    if (text.empty()) continue;  // at a block's end some buffers are let go for nobody
+    if (text.empty()) continue;  // at a block's end, some buffers are released although no thread waits
     ++needed;
     expect_in(text, " hangs: in block ");
   }

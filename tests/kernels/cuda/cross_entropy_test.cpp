@@ -1,5 +1,6 @@
-// Cross-entropy on the GPU against the CPU's in double: rows that begin anywhere, vocabularies shorter than a pack and
-// longer than a block takes at a time, labels that do not count, logits of any size, and the losses' weighted sum.
+// Compares cross-entropy on the GPU with the CPU's in double: rows that begin anywhere, vocabularies shorter than a
+// pack and longer than a block takes at a time, labels that do not count, logits of any size, and the losses' weighted
+// sum.
 #include "kernels/cross_entropy.h"
 
 #include "tests/support/cuda_harness.h"
@@ -49,7 +50,7 @@ TEST_F(GpuCrossEntropyTest, AgreesForAnyVocabulary) {
     for (std::int64_t V : {1, 3, 8, 257, 5003}) {
       for (std::int64_t n : {0, 1, 11}) expect_agreement(dtype, n, V, 2, n % 3);
     }
-    expect_agreement(dtype, 6, 2 * 4 * 512 * 8 + 1237, 2, 0);  // beyond what a block has under way
+    expect_agreement(dtype, 6, 2 * 4 * 512 * 8 + 1237, 2, 0);  // more than a block has in flight
   }
 }
 
@@ -71,7 +72,7 @@ TEST_F(GpuCrossEntropyTest, UnderASoftcap) {
         on_both([&](Stream& stream, auto at) { cap_logits(stream, at(capped), softcap); });
         expect_agrees(capped, "capped");
       }
-      // The gradient is that of one and the same capped logits.
+      // The gradient is that of the same capped logits.
       forget();
       std::vector<double> numbers = random_vector<double>(4 * V, 1, 2);
       for (double& x : numbers) x = 3 * std::tanh(x / 3);

@@ -1,5 +1,5 @@
-// Decode attention on the GPU against the CPU's in double: groups of heads, heads of odd sizes, key counts around and
-// across the pieces, softcaps, caches that are not aligned, and states that are combined.
+// Compares decode attention on the GPU with the CPU's in double: groups of heads, heads of odd sizes, key counts around
+// and across the pieces, softcaps, unaligned caches, and combined states.
 #include "kernels/decode_attention.h"
 
 #include <cmath>
@@ -21,7 +21,7 @@ class GpuDecodeAttentionTest : public GpuKernelTest {
     return {output({1, 1, shape.H, shape.D}, DType::float32), output({1, shape.H, 1}, DType::float32),
             output({1, shape.H, 1}, DType::float32)};
   }
-  /// The state of `count` keys, and combined with that of all the others; both finished.
+  /// The state of `count` keys, combined with that of all the others; both finished.
   void expect_agreement(const AttentionShape& shape, DType dtype, std::int64_t T, std::int64_t cut, std::int64_t skip) {
     forget();
     const std::string what = fmt::format("{}: H {} G {} D {}, {} keys, cut at {}, {} elements on", name_of(dtype),

@@ -1,8 +1,8 @@
-// How long blocks of Hopper's deterministic backward wait for their turns to add dq, simulated: the order in which
-// blocks take tiles (tile_schedule.h) and that of a block's steps (GroupCursor) are the kernel's own, the times are
-// assumed. What a step takes is about what the card needs at its best; slower steps wait less. An H100 gave 0.91 to
-// 0.96 at 8K and 0.93 at 32K for 16 heads of 128, and 0.98 to 1.02 with 8 key/value heads. Only the emulator's build
-// has it: there the C++ compiler takes what stands in .cuh files.
+// Simulates how long blocks of Hopper's deterministic backward wait for their turns to add dq: the order in which
+// blocks take tiles (tile_schedule.h) and that of a block's steps (GroupCursor) are the kernel's own, and the times are
+// assumed. A step's time is about the best of the card; slower steps wait less. An H100 gave 0.91 to 0.96 at 8K and
+// 0.93 at 32K for 16 heads of 128, and 0.98 to 1.02 with 8 key/value heads. Only the emulated build has this test,
+// because there the C++ compiler accepts the code in .cuh files.
 #if defined(RINGTRAIN_CUDA_EMULATED)
 #include <gtest/gtest.h>
 
@@ -24,11 +24,11 @@ constexpr int multiprocessors = 132;
 /// Times in microseconds.
 constexpr double begin_tile = 2, end_tile = 1.5;  // loads before a tile's first step; its dk and dv
 constexpr double step = 2.5;                      // products of a step
-constexpr double issue = 0.1;                     // from a turn that has come to the copy engine's begin
+constexpr double issue = 0.1;                     // from the arrival of a turn to the start of the copy engine
 constexpr double read_staged = 0.35;              // until the staging buffer may be written again
 constexpr double arrive = 1;                      // until the sums are in global memory
-constexpr double see = 1;                         // from a turn that is passed to the block that waits for it
-constexpr double look = 0.7;                      // at a turn that has come long ago
+constexpr double see = 1;                         // from passing a turn to its arrival at the waiting block
+constexpr double look = 0.7;                      // for a turn that arrived long ago
 
 /// A causal call on one sequence of S tokens.
 struct Call {
@@ -40,8 +40,8 @@ struct Call {
   }
 };
 
-/// Returns the steps of a tile of keys in the kernel's order: numbers, each of a query head of the group at a tile of
-/// queries, which is what one turn is for.
+/// Returns the steps of a tile of keys in the kernel's order, as numbers; each is a query head of the group at a tile
+/// of queries, which corresponds to one turn.
 std::vector<int> steps_of(const Call& call, const AttentionMask& mask, const TokenMap& map, int number) {
   const int size = backward_query_tile(call.D), heads = static_cast<int>(call.H / call.G);
   const PositionRange positions = queries_that_see(mask, tile_at(map, key_tile, number).positions());
@@ -57,11 +57,11 @@ std::vector<int> steps_of(const Call& call, const AttentionMask& mask, const Tok
   return steps;
 }
 
-/// The turns of one group of heads: for each step when the next block sees that its turn has come.
+/// The turns of one group of heads: for each step, when the next block sees that its turn has come.
 using Turns = std::vector<double>;
 
-/// Returns when a block that begins at `now` is done with its steps. Each of two adders has every second step, with a
-/// staging buffer of its own (add_dq).
+/// Returns when a block that begins at `now` is done with its steps. Each of two adders has every second step, with its
+/// own staging buffer (add_dq).
 double run_block(const std::vector<int>& steps, Turns* turns, double now) {
   double computed = now, adder_free[2] = {now, now}, staging_free[2] = {now, now};
   for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -102,8 +102,8 @@ double simulated_time(const Call& call) {
   return last;
 }
 
-/// Returns the speed of the deterministic backward over that of the one that does not wait, whose tiles here come in
-/// the same order: what the turns alone cost.
+/// Returns the speed of the deterministic backward relative to one without waits, whose tiles have the same order here:
+/// the cost of only the turns.
 double over_default(Call call) {
   const double deterministic = simulated_time(call);
   call.turns = false;
@@ -119,7 +119,7 @@ TEST(HopperDqTurns, CostLittleOfTheTimeAlsoWithGroupedHeads) {
   for (const Expected& expected : {Expected{16, 8, 128, {0.89, 0.97, 0.985, 0.99}},    // walked head by head: 0.74 0.88
                                    Expected{32, 8, 128, {0.94, 0.985, 0.995, 0.995}},  // 0.70 0.84 0.92 0.96
                                    Expected{16, 4, 64, {0.99, 0.9, 0.975, 0.985}},     // 0.99 0.68 0.81 0.90
-                                   Expected{16, 16, 128, {0.93, 0.965, 0.98, 0.985}},  // one head a group: the same
+                                   Expected{16, 16, 128, {0.93, 0.965, 0.98, 0.985}},  // one head per group: the same
                                    Expected{16, 16, 64, {0.83, 0.91, 0.89, 0.865}}}) {
     for (int i = 0; i < 4; ++i) {
       const Call call{expected.H, expected.G, expected.D, std::int64_t{4096} << i};

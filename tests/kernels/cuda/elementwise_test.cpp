@@ -1,5 +1,5 @@
-// Flat kernels on the GPU against the CPU's in double: every dtype, sizes around a pack and around a block, memory that
-// is not aligned to a pack.
+// Compares flat kernels on the GPU with the CPU's in double: every dtype, sizes around a pack and around a block,
+// memory that is not aligned to a pack.
 #include "kernels/elementwise.h"
 
 #include "tests/support/cuda_harness.h"
@@ -25,7 +25,7 @@ TEST_F(GpuElementwiseTest, FillScaleAndAdd) {
         on_both([&](Stream& stream, auto at) {
           fill(stream, at(filled), -2.625);
           add(stream, at(y), at(x));
-          if (dtype != DType::float64) scale(stream, at(scaled), 0.375);  // no layer of a GPU scales others
+          if (dtype != DType::float64) scale(stream, at(scaled), 0.375);  // no layer on a GPU scales other dtypes
         });
         EXPECT_EQ(on_host(filled.gpu), std::vector<double>(static_cast<std::size_t>(n), -2.625)) << what;
         expect_agrees(y, what);
@@ -80,7 +80,7 @@ TEST_F(GpuElementwiseTest, RoundingTakesTiesToEvenAndKeepsWhatIsNoNumber) {
 
 TEST_F(GpuElementwiseTest, SumOfSquares) {
   std::vector<std::int64_t> lengths = {0, 1, 7, 4095, 3 * 4096 + 5};
-  if (!emulated) lengths.push_back(2048 * 4096 + 77);  // more than a grain a piece
+  if (!emulated) lengths.push_back(2048 * 4096 + 77);  // more than a grain per piece
   for (DType dtype : all_types) {
     for (std::int64_t n : lengths) {
       const Both x = random({n}, dtype, 1, 3, n % 2), sum = values({0.75}, {1}, DType::float64);
@@ -96,7 +96,7 @@ TEST_F(GpuElementwiseTest, SumOfSquares) {
 }
 
 TEST_F(GpuElementwiseTest, NormalsAreThoseOfTheCpu) {
-  const std::int64_t n = (std::int64_t{1} << 20) + 5000;  // more than goes over at once
+  const std::int64_t n = (std::int64_t{1} << 20) + 5000;  // more than is transferred at once
   std::vector<float> expected(n);
   fill_normal(cpu(), view_of(expected), 0.02, 7, 1000);
   for (DType dtype : storage_types) {

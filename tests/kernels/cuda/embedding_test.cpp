@@ -1,5 +1,5 @@
-// Table look-up on the GPU, and its gradient: the very bits of additions in token order, for tables of one to three
-// digits of the sort, ids all alike and all different, and more tokens than one sort takes.
+// Table look-up on the GPU, and its gradient: exactly the bits of additions in token order, for tables of one to three
+// digits of the sort, equal and distinct ids, and more tokens than one sort takes.
 #include "kernels/embedding.h"
 
 #include "tests/support/cuda_harness.h"

@@ -1,6 +1,6 @@
-// What the tests of attention on a GPU share: a device (the emulator's, or a real one), tensors on it with a guard
-// behind them, a case (shape, mask, one rank's queries and the key blocks it meets), its inputs, one run of the kernels
-// over it, and the comparison with the references in double.
+// What the tests of attention on a GPU share: a device (emulated or real), tensors on it followed by a guard, a case
+// (shape, mask, one rank's queries and the key blocks that they meet), its inputs, one run of the kernels on it, and
+// the comparison with the references in double.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -39,7 +39,7 @@ struct Gpu {
   Stream& stream() { return device.stream(); }
 };
 
-/// A tensor on the device, filled with a pattern that is NaN as float and as bfloat16, with a guard of it behind.
+/// A tensor on the device, filled with a pattern that is NaN as float and as bfloat16, and followed by a guard of it.
 class DeviceTensor {
  public:
   DeviceTensor(Gpu& gpu, DType dtype, const Shape& shape)
@@ -47,7 +47,7 @@ class DeviceTensor {
         memory_(gpu.allocator.make(Tag::workspace, "test", DType::uint8, {static_cast<std::int64_t>(bytes_ + guard)})),
         view_{memory_.view().data, shape, dtype, Device::cuda(0)},
         gpu_(&gpu) {
-    // On the stream that uses it: the default one is not ordered with that.
+    // On the stream that uses it, because the default stream is not ordered with that one.
     cuda::check(cudaMemsetAsync(memory_.view().data, 0xFF, bytes_ + guard, gpu.stream().cuda().stream()),
                 "poisoning a test's tensor");
   }
@@ -57,19 +57,19 @@ class DeviceTensor {
     for (std::int64_t i = 0; i < std::ssize(values); ++i) testing::set_element(on_host, i, values[i]);
     cuda::check(cudaMemcpyAsync(view_.data, host.data(), bytes_, cudaMemcpyHostToDevice, gpu.stream().cuda().stream()),
                 "filling a test's tensor");
-    gpu.stream().synchronize();  // the host's copy goes
+    gpu.stream().synchronize();  // the host's copy is freed
   }
   operator const TensorView&() const { return view_; }
   operator ConstTensorView() const { return view_; }
   const TensorView& view() const { return view_; }
 
-  /// Returns the content, when the device has done all it was given; expects the guard as it was.
+  /// Returns the content after the device has finished its work; expects an unchanged guard.
   Numbers read() const {
     std::vector<std::byte> host = bytes();
     return testing::elements(TensorView{host.data(), view_.shape, view_.dtype, Device::cpu()});
   }
 
-  /// Expects the guard as it was, when the device has done all it was given.
+  /// Expects an unchanged guard after the device has finished its work.
   void expect_guard() const { bytes(); }
 
  private:
@@ -91,7 +91,7 @@ class DeviceTensor {
   Gpu* gpu_;
 };
 
-/// Makes the emulator's devices like this, in a fresh state; nothing on a real GPU.
+/// Sets the emulator's devices, in a fresh state; does nothing on a real GPU.
 inline void use_devices([[maybe_unused]] int capability, [[maybe_unused]] int multiprocessors) {
 #if defined(RINGTRAIN_CUDA_EMULATED)
   cuda_emulator::reset();
@@ -99,18 +99,18 @@ inline void use_devices([[maybe_unused]] int capability, [[maybe_unused]] int mu
 #endif
 }
 
-/// A case of this folder's kernels. Inputs are functions of (sequence, position), so that the same tokens have the same
-/// numbers however they are sharded.
+/// A case for this folder's kernels. Inputs are functions of (sequence, position), so that the same tokens have the
+/// same numbers for any sharding.
 struct Case : AttentionCase {
   Case(AttentionCase c) : AttentionCase(std::move(c)) {}
   Case(std::string of_name, const AttentionShape& of_shape, SegmentList of_queries, std::vector<SegmentList> of_blocks,
        std::int64_t of_documents = 0)
       : AttentionCase{std::move(of_name), of_shape, std::move(of_queries), std::move(of_blocks), of_documents} {}
-  bool first = true, last = true;               // whether the ends are told, or reset and finish are called
+  bool first = true, last = true;               // whether the ends are passed as phases, or reset and finish are called
   std::int64_t planted = -1, planted_end = -1;  // keys and values at these positions are NaN on the device
 };
 
-/// Returns [B, T, heads, D] of normals for these tokens, rounded to dtype; other seeds give other numbers.
+/// Returns [B, T, heads, D] of normals for these tokens, rounded to dtype; another seed gives other numbers.
 inline Numbers inputs_of(const Case& c, DType dtype, const SegmentList& segments, std::int64_t heads,
                          std::uint64_t seed) {
   Numbers x;
@@ -127,7 +127,7 @@ inline Numbers inputs_of(const Case& c, DType dtype, const SegmentList& segments
   return x;
 }
 
-/// Returns the keys or values of a block with NaN where the case plants some.
+/// Returns the keys or values of a block with NaN at the case's planted positions.
 inline Numbers planted_in(const Case& c, const SegmentList& block, Numbers x) {
   const auto positions = positions_of(block);
   const auto row = static_cast<std::size_t>(c.shape.G * c.shape.D);
@@ -140,7 +140,7 @@ inline Numbers planted_in(const Case& c, const SegmentList& block, Numbers x) {
 
 struct Outputs {
   Numbers out, lse, dq;
-  std::vector<Numbers> dk, dv;  // a block each
+  std::vector<Numbers> dk, dv;  // one per block
 };
 
 /// Tokens of a shard on the device.
@@ -159,8 +159,8 @@ class DeviceTokens {
   std::vector<DeviceTensor> documents_;  // one, or none
 };
 
-/// Runs forward over all blocks, then backward over all. dk and dv of a block are added to what `begun` says, if
-/// anything, else they begin with the call, in memory of NaN; dq begins with zeros.
+/// Runs forward for all blocks, then backward for all. dk and dv of a block are added to those of `begun`, if any;
+/// otherwise they begin with the call, in memory filled with NaN; dq begins with zeros.
 inline Outputs run(Gpu& gpu, const Case& c, DType dtype, const Outputs* begun = nullptr) {
   Stream& stream = gpu.stream();
   const AttentionShape& s = c.shape;
@@ -221,7 +221,7 @@ inline void expect_same(const Outputs& a, const Outputs& b) {
   }
 }
 
-/// What a case should give: exact, and as bfloat16 rounds.
+/// The expected results of a case: exact, and with bfloat16's rounding.
 struct Expected {
   reference::Forward forward;
   reference::Backward backward;
@@ -241,7 +241,7 @@ inline Expected expected_of(const Case& c, DType dtype) {
   return expected;
 }
 
-/// Root mean square and maximum of the differences, and the largest number of the second; NaN where there is one.
+/// Root mean square and maximum of the differences, and the largest number of the second; NaN if there is one.
 struct Difference {
   double rms = 0, most = 0, largest = 0;
 };
@@ -262,8 +262,8 @@ inline Difference difference(const Numbers& x, const Numbers& exact) {
   return result;
 }
 
-/// float32: max|difference| / max|exact| at most this. Gradients that are 0 throughout (each row sees one key) are held
-/// against the inputs' size, which is 1.
+/// float32: max|difference| / max|exact| is at most this. Gradients that are 0 everywhere (each row sees one key) are
+/// compared relative to the inputs' size, which is 1.
 constexpr double float32_tolerance = 1e-5;
 
 inline void expect_exact(const Numbers& x, const Numbers& exact, const std::string& what) {
@@ -271,11 +271,11 @@ inline void expect_exact(const Numbers& x, const Numbers& exact, const std::stri
   EXPECT_LE(d.most, float32_tolerance * std::max(d.largest, d.largest == 0 ? 1.0 : 0.0)) << what;
 }
 
-/// bfloat16: what rounding alone does, times 1.5 (rms) and 2 (maximum); where it does nothing, what a tensor core's
-/// sums do. It aligns and truncates 16 products and the sum so far, toward zero: 2^-23 of the sum's magnitude for each
-/// of D/16 steps. Where dS = P (dP - delta) is 0 in exact sums (each row sees one key), dP and delta are summed in two
-/// ways: for D = 128 a difference of 8 * 2^-23 * |dP| with |dP| about sqrt(D), times a key of size 1, 1.1e-5 at the
-/// very most. Draws of such rounding gave 1.7e-6 in the median and 3.3e-6 at worst.
+/// bfloat16: the error of rounding only, times 1.5 (rms) and 2 (maximum); if rounding has no effect, the error of a
+/// tensor core's sums. It aligns and truncates 16 products and the current sum, toward zero: 2^-23 of the sum's
+/// magnitude for each of D/16 steps. If dS = P (dP - delta) is 0 in exact sums (each row sees one key), dP and delta
+/// are summed in two ways: for D = 128 a difference of 8 * 2^-23 * |dP| with |dP| about sqrt(D), times a key of size 1,
+/// at most 1.1e-5. Random draws of such rounding gave a median of 1.7e-6 and a maximum of 3.3e-6.
 inline void expect_rounded(const Numbers& x, const Numbers& exact, const Numbers& rounded, const std::string& what) {
   const Difference d = difference(x, exact), allowed = difference(rounded, exact);
   const double sums = 1e-5 * std::max(1.0, d.largest);

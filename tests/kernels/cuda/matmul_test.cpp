@@ -1,5 +1,5 @@
-// Matrix products on the GPU against the CPU's in double: odd sizes and none, operands that are not aligned, with and
-// without a bias, sums that add and that do not; a shape's algorithm is asked for once.
+// Compares matrix products on the GPU with the CPU's in double: odd sizes and zero, unaligned operands, with and
+// without a bias, sums that add and that do not; a shape's algorithm is requested once.
 #include "kernels/matmul.h"
 
 #include <algorithm>
@@ -57,9 +57,9 @@ class GpuMatmulTest : public GpuKernelTest {
   }
 
  private:
-  /// Whether some product of [I] with [O, I] had to store its bias first: cuBLASLt takes none that is not at a multiple
-  /// of 16 bytes, rounds before it adds one where 8 does not divide I, and may refuse others. Bias and residual are
-  /// rounded there before the product.
+  /// Returns whether some product of [I] with [O, I] had to store its bias first: cuBLASLt does not accept a bias that
+  /// is not at a multiple of 16 bytes, rounds before it adds one if I is not a multiple of 8, and may refuse others.
+  /// Bias and residual are then rounded before the product.
   bool bias_is_stored_first(DType dtype, std::int64_t I, std::int64_t O, std::int64_t skip) {
     if (skip != 0 || I == 0) return skip != 0;
     if (dtype == DType::bfloat16 && I % 8 != 0) return true;
@@ -90,7 +90,7 @@ TEST_F(GpuMatmulTest, LargeShapes) {
   for (DType dtype : storage_types) {
     expect_agreement(dtype, 512, 1024, 768, true);
     // A sum over many tokens, which may be split. A tensor core truncates its sum every 16 products, toward zero: over
-    // 512 steps about 512 * 2^-24 / 2 of the sum so far, 1.1e-5 of the largest element in a simulation.
+    // 512 steps about 512 * 2^-24 / 2 of the current sum, 1.1e-5 of the largest element in a simulation.
     expect_agreement(dtype, 8192, 256, 256, true, 0, dtype == DType::bfloat16 ? 3e-5 : 1e-5);
   }
 }
@@ -103,7 +103,7 @@ TEST_F(GpuMatmulTest, SizesBeyondCublasGoInPieces) {
     expect_agreement(dtype, 600, 16, 24, true);
     gpu().cuda().limit_blas_elements(7 * 24);  // less than one of the usual pieces
     expect_agreement(dtype, 20, 24, 8, true);
-    gpu().cuda().limit_blas_elements(1);  // a row is never cut
+    gpu().cuda().limit_blas_elements(1);  // a row is never split
     expect_agreement(dtype, 3, 5, 4, true);
   }
   gpu().cuda().limit_blas_elements(most);
@@ -121,7 +121,7 @@ TEST_F(GpuMatmulTest, GoesAnotherWayWhereCublasHasNoAlgorithm) {
 }
 #endif
 
-// Rows of a kept tensor lie at multiples of 16 bytes, a recomputed one at a multiple of 256.
+// Rows of a kept tensor are at multiples of 16 bytes, a recomputed one at a multiple of 256.
 TEST_F(GpuMatmulTest, TakesTheSameAlgorithmForTensorsAtMultiplesOf16Bytes) {
   const Both x = random({8, 16}, DType::bfloat16, 1), w = random({32, 16}, DType::bfloat16, 2);
   const Both kept = random({8, 16}, DType::bfloat16, 1, 1, 8), y = output({8, 32}, DType::bfloat16);

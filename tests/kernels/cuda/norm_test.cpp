@@ -1,6 +1,6 @@
-// RMSNorm and LayerNorm on the GPU against the CPU's in double: widths of less than a pack, of a warp, of several
-// warps, with several packs a thread, and beyond what registers hold; memory that is not aligned; gradients that add,
-// and that take the place of dy.
+// Compares RMSNorm and LayerNorm on the GPU with the CPU's in double: widths of less than a pack, of a warp, of several
+// warps, with several packs per thread, and more than registers hold; unaligned memory; gradients that add, and that
+// replace dy.
 #include "kernels/norm.h"
 
 #include "tests/support/cuda_harness.h"
@@ -60,7 +60,7 @@ class GpuNormTest : public GpuKernelTest {
       backward(stream, at, dx, false);
       backward(stream, at, sum, true);
     });
-    // Of one element, RMSNorm's dx is the small difference of two like numbers.
+    // For one element, RMSNorm's dx is the small difference of two similar numbers.
     if (c.C > 1) expect_agrees(dx, what + ": dx", c.tolerance);
     expect_agrees(sum, what + ": dx added", c.tolerance);
     expect_agrees(dw, what + ": dw", c.tolerance);
@@ -84,7 +84,7 @@ TEST_F(GpuNormTest, AgreesForAnyWidth) {
   }
 }
 
-// One to four packs a thread, then single elements: backward beyond 8192, forward too.
+// One to four packs per thread, then single elements: backward beyond 8192, and also forward.
 TEST_F(GpuNormTest, WideRows) {
   for (DType dtype : storage_types) {
     for (bool layer : {false, true}) {

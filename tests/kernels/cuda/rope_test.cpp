@@ -1,5 +1,5 @@
-// Rotary embedding on the GPU against the CPU's in double: angles of far positions, heads of any even size, both
-// directions, and a gradient of float32 that becomes bfloat16.
+// Compares rotary embedding on the GPU with the CPU's in double: angles of large positions, heads of any even size,
+// both directions, and a float32 gradient that becomes bfloat16.
 #include "kernels/rope.h"
 
 #include "tests/support/cuda_harness.h"

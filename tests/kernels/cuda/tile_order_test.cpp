@@ -1,4 +1,4 @@
-// How much of the multiprocessors' time the order of tiles leaves unused, simulated: a block on each takes the next
+// Simulates how much of the multiprocessors' time the order of tiles leaves unused: a block on each takes the next
 // ticket when it is done. A tile's time is its number of steps, and one more for its beginning and end.
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ std::vector<Extent> extents(const std::vector<Segment>& segments, std::int64_t t
   return result;
 }
 
-/// Whether some query of a tile may see some key of another: a distance between nearest and farthest is allowed.
+/// Whether some query of a tile may see some key of another: some distance between nearest and farthest is allowed.
 bool meet(const AttentionMask& mask, const Extent& queries, const Extent& keys) {
   const std::int64_t nearest = queries.first - keys.last, farthest = queries.last - keys.first;
   const bool near_enough = mask.window == 0 || (nearest < mask.window && farthest > -mask.window);
@@ -42,7 +42,7 @@ bool meet(const AttentionMask& mask, const Extent& queries, const Extent& keys) 
 
 enum class Pass { forward, backward };
 
-/// A call: S queries and as many keys, one sequence, by default the same tokens.
+/// A call: S queries and the same number of keys, one sequence, by default the same tokens.
 struct Call {
   Pass pass;
   std::int64_t S, G, D;
@@ -101,7 +101,8 @@ double simulated_time(const TileOrder& order, const std::vector<double>& times, 
   return simulated_time(tickets, processors);
 }
 
-/// No schedule is shorter: of the k * 132 + 1 longest tiles some block has k + 1, at best the shortest of them.
+/// No schedule is shorter than this: of the k * 132 + 1 longest tiles, some block has k + 1, at best the shortest of
+/// them.
 double ideal_time(std::vector<double> tickets) {
   std::sort(tickets.rbegin(), tickets.rend());
   double total = 0;
@@ -160,7 +161,8 @@ TEST(HopperTileOrder, GivesEveryTileOfEveryHeadOnce) {
   }
 }
 
-/// Shards of zigzag and striped layouts, a shard that another one's queries see whole, windows, and odd lengths.
+/// Shards of zigzag and striped layouts, a shard that the queries of another one see completely, windows, and odd
+/// lengths.
 std::vector<Call> calls_of_all_kinds() {
   std::vector<Call> calls;
   for (const Pass pass : {Pass::forward, Pass::backward}) {
@@ -201,7 +203,7 @@ TEST(HopperTileOrder, IsNeverWorseThanTheLongestFirst) {
   EXPECT_GT(rotated, 100);
 }
 
-/// Blocks that add to the same dq wait for those of the head's earlier keys, which must have come before them.
+/// Blocks that add to the same dq wait for those of the head's earlier keys, which must have started before them.
 TEST(HopperTileOrder, LetsNoBlockWaitForALaterOne) {
   for (Call call : calls_of_all_kinds()) {
     if (call.pass == Pass::forward) continue;
@@ -217,7 +219,7 @@ TEST(HopperTileOrder, LetsNoBlockWaitForALaterOne) {
   }
 }
 
-/// How long tiles take that see documents is for the device to know.
+/// Only the device knows how long tiles with documents take.
 TEST(HopperTileOrder, TakesDocumentsAsTheyCome) {
   Call call{Pass::forward, 3072, 16, 128, {true, 0}};
   std::vector<std::int32_t> documents(3072, 0);

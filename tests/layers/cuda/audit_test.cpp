@@ -1,4 +1,4 @@
-// The audit of attention on a GPU: rows come to the host, and bounds hold for what tensor cores round.
+// The audit of attention on a GPU: rows are copied to the host, and bounds hold for the rounding of tensor cores.
 #include "tests/layers/audit_case.h"
 #include "tests/support/gpu.h"
 

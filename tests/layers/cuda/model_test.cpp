@@ -1,5 +1,5 @@
-// A whole model on a GPU against the same model in double on the CPU: loss, every gradient and every token's nll; and
-// what must be equal to the bit on a GPU, too: recompute policies, offloading, one run and the next.
+// Compares a whole model on a GPU with the same model in double on the CPU: loss, every gradient, and every token's
+// nll; and checks what must have the same bits on a GPU: recompute policies, offloading, one run and the next.
 #include <cmath>
 
 #include "tests/layers/harness.h"
@@ -11,7 +11,7 @@ namespace {
 
 class GpuModel : public GpuTest, public ::testing::WithParamInterface<Architecture> {
  protected:
-  /// A model whose heads have 64 elements, as the fast attention wants, or the small one.
+  /// A model whose heads have 64 elements, as the fast attention requires, or the small one.
   ModelConfig config(bool wide) const {
     ModelConfig config = small_model(GetParam());
     config.attention_sinks = GetParam() == Architecture::mistral || GetParam() == Architecture::gemma2;
@@ -22,13 +22,13 @@ class GpuModel : public GpuTest, public ::testing::WithParamInterface<Architectu
     if (config.num_key_value_heads < 4) config.num_key_value_heads = 1;
     config.num_key_value_heads = std::min(config.num_key_value_heads, config.num_attention_heads);
     config.intermediate_size = 40;
-    config.num_hidden_layers = 5;  // more than stay on the device when they are offloaded
+    config.num_hidden_layers = 5;  // more than remain on the device when they are offloaded
     if (config.query_pre_attn_scalar > 0) config.query_pre_attn_scalar = 64;  // scores as large as those of small heads
     return config;
   }
 };
 
-/// Returns |a - b| / |b|, the lengths of vectors.
+/// Returns |a - b| / |b|, with the lengths of vectors.
 double relative_distance(const std::vector<double>& a, const std::vector<double>& b) {
   double apart = 0, length = 0;
   for (std::size_t i = 0; i < b.size(); ++i) {
@@ -60,8 +60,8 @@ TEST_P(GpuModel, InFloat32IsThatOfTheCpuInDouble) {
   }
 }
 
-// How far a gradient is off is an accident of the batch: 0.009 to 0.07 of its length over twelve of them, whether the
-// residual is added in the product's sum or by a kernel of its own. So four batches are judged by their mean.
+// A gradient's error depends randomly on the batch: 0.009 to 0.07 of its length over twelve batches, whether the
+// residual is added in the product's sum or by a separate kernel. So the mean of four batches is judged.
 TEST_P(GpuModel, InBfloat16IsThatOfTheCpuToItsPrecision) {
   constexpr int batches = 4;
   for (const bool wide : {false, true}) {
@@ -78,17 +78,17 @@ TEST_P(GpuModel, InBfloat16IsThatOfTheCpuToItsPrecision) {
         distance += relative_distance(result.gradients, reference.gradients) / batches;
         largest += relative_difference(result.gradients, reference.gradients) / batches;
       }
-      // Weights of these tests' norms are about 1. Gemma counts them from 1, so Gemma 3's scores are four times as
-      // large, and PyTorch's own bfloat16 is 0.12 to 0.30 of the length off, with heads of 64 0.7 to 2.2: its loss
-      // alone is judged.
+      // Weights of these tests' norms are about 1. Gemma stores them relative to 1, so Gemma 3's scores are four times
+      // as large, and PyTorch's own bfloat16 has an error of 0.12 to 0.30 of the length, and with heads of 64 of 0.7 to
+      // 2.2: only its loss is judged.
       if (model_spec(config(wide)).norm.unit_offset) continue;
-      // Norms behind the halves of a layer take up what these round: PyTorch is 0.026 to 0.050 off for such Olmo 3.
-      // A sink takes weight from keys, so what moves all of a row's values alike cancels no more: six models were 1.2
-      // to 1.7 times as far off with sinks as without.
+      // Norms after the halves of a layer amplify their rounding: PyTorch's error is 0.026 to 0.050 for such Olmo 3. A
+      // sink takes weight from keys, so a common change of all values of a row no longer cancels: the errors of six
+      // models were 1.2 to 1.7 times as large with sinks as without.
       const double of_sinks = config(wide).attention_sinks ? 1.5 : 1;
       const double more = model_spec(config(wide)).norm_after ? 2 : of_sinks;
       EXPECT_LE(distance, 4e-2 * more);
-      EXPECT_LE(largest, 8e-2 * more);  // of the worst element
+      EXPECT_LE(largest, 8e-2 * more);  // for the worst element
     }
   }
 }

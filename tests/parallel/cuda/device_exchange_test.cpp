@@ -1,6 +1,6 @@
-// Messages between tensors in GPU memory, whoever carries them: they wait for the work that makes what they send, and
-// the work that uses what they bring waits for them, whatever order the device finds; the host waits for neither. Ranks
-// are threads; in gpu_mpi_tests those that NCCL joins are processes.
+// Messages between tensors in GPU memory, with any carrier: they wait for the work that computes what they send, and
+// the work that uses what they bring waits for them, in any order that the device chooses; the host waits for neither.
+// Ranks are threads; in gpu_mpi_tests, those that NCCL connects are processes.
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -15,7 +15,7 @@ namespace {
 
 class DeviceExchange : public GpuRanks, public ::testing::WithParamInterface<Carrier> {
  protected:
-  /// Runs body on so many ranks, if there are GPUs for them.
+  /// Runs body on so many ranks, if there are enough GPUs.
   void run(int ranks, const std::function<void(GpuRank& rank, int r)>& body) {
     if (!has_gpus_for(ranks, GetParam())) GTEST_SKIP() << "too few GPUs";
     run_ranks({.ranks = ranks, .timeout_seconds = 30}, [&](Communicator& world) {
@@ -36,7 +36,7 @@ std::vector<SumOrder> orders_of(Carrier carrier) {
                                   : std::vector{SumOrder::by_rank};
 }
 
-/// Sums random numbers over ranks by a reduce-scatter, which rounds at each of them, and gathers the sums. Returns
+/// Sums random numbers over ranks with a reduce-scatter, which rounds at each of them, and gathers the sums. Returns
 /// their bytes.
 std::vector<std::uint8_t> reduced(GpuRank& rank, DType dtype, std::int64_t n, SumOrder order = SumOrder::by_rank) {
   const auto make = [&](const char* name, std::int64_t elements) {
@@ -63,7 +63,7 @@ TEST_P(DeviceExchange, FollowsTheWorkOfBothRanks) {
     double expected = 0;
     for (int round = 0; round < rounds; ++round) {
       const Request request = rank.ranks->exchange(sent, right, received, left, {"test"});
-      add(rank.stream, sum, sum);  // beside the message
+      add(rank.stream, sum, sum);  // during the message
       rank.ranks->wait(request);
       add(rank.stream, sum, received);
       copy(rank.stream, sent, received);  // the next round sends it on
@@ -75,7 +75,7 @@ TEST_P(DeviceExchange, FollowsTheWorkOfBothRanks) {
 }
 
 TEST_P(DeviceExchange, WaitsForEachRequestOnItsOwn) {
-  // Exchanges under way at a time, waited for in another order; what an unfinished one brings is not needed yet.
+  // Several concurrent exchanges, waited for in another order; the data of an unfinished one is not needed yet.
   run(2, [&](GpuRank& rank, int r) {
     std::vector<Tensor> sent, received;
     std::vector<Request> requests;
@@ -93,8 +93,8 @@ TEST_P(DeviceExchange, WaitsForEachRequestOnItsOwn) {
 }
 
 TEST_P(DeviceExchange, AGroupIsOneActInAnyOrder) {
-  // Each rank sends two messages to every rank, itself too, and nothing to its right; each goes through its peers in an
-  // order of its own.
+  // Each rank sends two messages to every rank, including itself, and nothing to its right neighbor; each goes through
+  // its peers in a different order.
   constexpr int ranks = 4;
   run(ranks, [&](GpuRank& rank, int r) {
     const auto size = [](int from, int to, int i) { return 1 + 16 * from + 4 * to + i; };
@@ -142,7 +142,7 @@ TEST_P(DeviceExchange, AGroupIsOneActInAnyOrder) {
 
 TEST_P(DeviceExchange, SumsAndGathersSlices) {
   constexpr int ranks = 4;
-  for (const std::int64_t n : {1003, 3, 1000, 4}) {  // of 3 elements one rank has none; 1000 are in even slices
+  for (const std::int64_t n : {1003, 3, 1000, 4}) {  // with 3 elements, one rank has none; 1000 are in even slices
     for (const SumOrder order : orders_of(GetParam())) {
       run(ranks, [&](GpuRank& rank, int r) {
         const Tensor x = rank.make(n, r + 1);
@@ -179,7 +179,7 @@ TEST_P(DeviceExchange, SumsOfAnyOrderAreWithinTheirRounding) {
           ASSERT_NEAR(double{sums[i]}, expected[i], ranks * 6e-8 * sizes[i]) << "element " << i << " of " << n;
         }
 #if defined(RINGTRAIN_CUDA_EMULATED)
-        if (order == SumOrder::by_communicator) {  // whose emulator goes round the ranks
+        if (order == SumOrder::by_communicator) {  // in the emulator, it goes around the ranks
           EXPECT_NE(bytes, reduced(rank, DType::float32, n)) << n;
         }
 #endif
@@ -192,7 +192,7 @@ TEST_P(DeviceExchange, SlicesMoveBesideAndInOrderWithExchanges) {
   constexpr int ranks = 3, rounds = 4;
   constexpr std::int64_t n = 999;
   run(ranks, [&](GpuRank& rank, int r) {
-    const auto gradients = rank.ranks->split(0);  // as in training, another communicator than the ring's
+    const auto gradients = rank.ranks->split(0);  // as in training, a different communicator than the ring's
     gradients->set_stream(rank.stream);
     const int right = (r + 1) % ranks, left = (r + ranks - 1) % ranks;
     const Tensor x = rank.make(n, 1), sent = rank.make(n, r), received = rank.make(n, -1);
@@ -202,7 +202,7 @@ TEST_P(DeviceExchange, SlicesMoveBesideAndInOrderWithExchanges) {
       ReduceScatter reduction;
       reduction.start(*gradients, x, staging, {"sum"}, orders_of(GetParam()).back());
       const Request request = rank.ranks->exchange(sent, right, received, left, {"test"});
-      fill(rank.stream, rank.make(n, round), 2);  // beside both
+      fill(rank.stream, rank.make(n, round), 2);  // during both
       reduction.finish(rank.stream);
       rank.ranks->wait(request);
       all_gather_slices(*gradients, x, {"gather"});
@@ -229,7 +229,7 @@ TEST_P(DeviceExchange, SumsHaveTheBitsOfThreads) {
 }
 
 TEST_P(DeviceExchange, LargeMessagesArriveWhole) {
-  // More than a socket between processes takes at once, in both directions.
+  // More than a socket between processes accepts at once, in both directions.
   constexpr std::int64_t n = (std::int64_t{3} << 20) + 1;
   run(2, [&](GpuRank& rank, int r) {
     const Tensor sent = rank.make(n, r + 1), received = rank.make(n, -1);
@@ -268,7 +268,7 @@ TEST_P(DeviceExchange, HostMemoryGoesAtOnceBesideIt) {
       request = rank.ranks->exchange(sent, 1 - r, received, 1 - r, {"device"});
       const Request host =
           rank.ranks->exchange(host_view(mine.data(), {3}), 1 - r, host_view(theirs.data(), {3}), 1 - r, {"host"});
-      rank.ranks->wait(host);  // host memory is no part of the group's act on the GPU
+      rank.ranks->wait(host);  // host memory is not part of the group's operation on the GPU
     });
     EXPECT_EQ(theirs, std::vector<double>(3, 2 - r));
     all_reduce_sum(*rank.ranks, {&value, 1}, {"host"});

@@ -1,6 +1,5 @@
-// What a ring says it waited for on a GPU: the GPU's own time, on which communication that computing hides does not
-// stand, and not the host's, which is long done. The emulator's streams have clocks of their own, and speeds that are
-// set.
+// A ring's reported waits on a GPU: the GPU's own time, which does not include communication that computing hides, and
+// not the host's, which has long finished. The emulator's streams have their own clocks, with fixed speeds.
 #include <map>
 #include <string>
 #include <vector>
@@ -31,7 +30,7 @@ constexpr std::int64_t T = 8;
 
 constexpr std::size_t forward = 0, backward = 1;  // of RingLoads
 
-/// Passes of a contiguous ring, where a visit is two kernels. Returns each rank's load.
+/// Passes of a contiguous ring, in which a visit consists of two kernels. Returns each rank's load.
 std::vector<RingLoads> loads_of(int ranks, milliseconds kernel, milliseconds copy, std::int64_t min_part = T,
                                 bool causal = true, bool overlap = false) {
   cuda_emulator::set_durations({.kernel = kernel, .device_copy = copy, .instant_host = true});
@@ -54,7 +53,7 @@ std::vector<RingLoads> loads_of(int ranks, milliseconds kernel, milliseconds cop
       fill(stream, kv, 1);  // some kernel
       fill(stream, kv, 2);
     };
-    const auto waits = [&] {  // while no rank does anything
+    const auto waits = [&] {  // while all ranks are idle
       world.barrier({"all here"});
       const std::map<std::string, std::size_t> now = cuda_emulator::host_waits();
       world.barrier({"all here"});
@@ -83,7 +82,7 @@ TEST_F(DeviceTimes, AWaitIsSeenWhereCommunicationIsSlow) {
   // The copy of 100 ms begins when the hop of two kernels does.
   EXPECT_NEAR(loads[1][forward].hop_waits[1], 0.090, 1e-5);
   EXPECT_EQ(loads[1][forward].hop_waits[0], 0);
-  // Gradients leave behind hop 0's kernels and are wanted before hop 1; the last ones come back at the end.
+  // Gradients leave after hop 0's kernels and are needed before hop 1; the last ones return at the end.
   EXPECT_NEAR(loads[1][backward].hop_waits[1], 0.100, 1e-5);
   EXPECT_NEAR(loads[0][backward].hop_waits[2], 0.110, 1e-5);
 }
@@ -102,12 +101,12 @@ TEST_F(DeviceTimes, GradientsInPartsHideBehindEachOther) {
   EXPECT_EQ(loads[1][backward].hop_waits[1], 0);
   EXPECT_NEAR(loads[1][backward].hop_waits[2], 0.040, 1e-5);  // the second part's return: dk and dv
   const auto busy = loads_of(2, milliseconds(50), milliseconds(20), T / 2, /*causal=*/true, /*overlap=*/true);
-  EXPECT_EQ(busy[1][backward].hop_waits[2], 0);  // something else is computed
-  // Three, of which every one meets every block: each block's gradients go through all of them.
+  EXPECT_EQ(busy[1][backward].hop_waits[2], 0);  // something else is computed meanwhile
+  // Three ranks, each of which meets every block: each block's gradients go through all of them.
   for (const RingLoads& load : loads_of(3, milliseconds(50), milliseconds(20), T / 2, /*causal=*/false)) {
     EXPECT_EQ(load[backward].hop_waits[1], 0);
     EXPECT_EQ(load[backward].hop_waits[2], 0);
-    EXPECT_LE(load[backward].hop_waits[3], 0.080 + 1e-5);  // one stream may carry both its part home and its peer's
+    EXPECT_LE(load[backward].hop_waits[3], 0.080 + 1e-5);  // one stream may move both its part's return and its peer's
   }
 }
 

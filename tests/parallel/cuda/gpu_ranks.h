@@ -1,6 +1,6 @@
-// Ranks that are threads with a GPU: one that all share, whose memory the threads' own communicator carries, or with
-// NCCL one each. Ranks that are processes share GPUs where there are too few. On the emulator there are GPUs and NCCL;
-// each test then also asks it whether NCCL's rules were kept.
+// Ranks that are threads with a GPU: one shared GPU, whose memory the threads' own communicator transfers, or with NCCL
+// one each. Ranks that are processes share GPUs if there are too few. The emulator provides GPUs and NCCL, and each
+// test then also checks that NCCL's rules were followed.
 #pragma once
 
 #include <cstdlib>
@@ -25,10 +25,10 @@
 
 namespace ringtrain::testing {
 
-/// Who brings GPU memory from rank to rank.
+/// What transfers GPU memory between ranks.
 enum class Carrier { threads, nccl };
 
-/// Whether the ranks of world are processes that have to share GPUs: those of gpu_mpi_tests on a machine with fewer.
+/// Whether the ranks of world are processes that must share GPUs: those of gpu_mpi_tests on a machine with fewer.
 inline bool share_gpus(const Communicator& world) {
   return process_world() != nullptr && cuda::device_count() < world.size();
 }
@@ -43,7 +43,7 @@ struct GpuRank {
                                        : world.split(0)) {
     ranks->set_stream(stream);
   }
-  /// Leaves in order, unless an error is under way.
+  /// Leaves in an orderly way, unless an error is being handled.
   ~GpuRank() noexcept(false) {
     if (ranks && std::uncaught_exceptions() == 0) ranks->close();
   }
@@ -61,10 +61,10 @@ struct GpuRank {
   Allocator allocator;
   ComputeDevice compute;
   Stream& stream;
-  std::unique_ptr<Communicator> ranks;  // the first to go
+  std::unique_ptr<Communicator> ranks;  // destroyed first
 };
 
-/// Connects all pairs of ranks, as the first messages do.
+/// Connects all pairs of ranks, as their first messages would.
 inline void connect(GpuRank& rank) {
   const Tensor x = rank.make(rank.ranks->size(), 0);
   all_gather_slices(*rank.ranks, x, {"connecting"});
@@ -78,21 +78,21 @@ inline Request post_around(GpuRank& rank, const TensorView& sent, const TensorVi
   return rank.ranks->exchange(sent, (r + 1) % n, received, (r + n - 1) % n, test_site);
 }
 
-/// The same, done when it returns.
+/// The same, but done when it returns.
 inline void around(GpuRank& rank, std::int64_t received_elements = 100) {
   const Tensor sent = rank.make(100, rank.ranks->rank()), received = rank.make(received_elements, -1);
   rank.ranks->wait(post_around(rank, sent, received));
   rank.stream.synchronize();
 }
 
-/// The emulator shows so many GPUs from now on, unless the environment tells it how many.
+/// From now on, the emulator has so many GPUs, unless the environment specifies the number.
 inline void show_gpus([[maybe_unused]] int count) {
 #if defined(RINGTRAIN_CUDA_EMULATED)
   if (std::getenv("CUDA_EMULATOR_DEVICES") == nullptr) cuda_emulator::set_devices({.count = count});
 #endif
 }
 
-/// Expects that NCCL's rules were kept and that nothing of it is left; the emulator is then as it was.
+/// Expects that NCCL's rules were followed and that nothing remains; the emulator is then in its initial state.
 inline void expect_nccl_left_in_order() {
 #if defined(RINGTRAIN_CUDA_EMULATED)
   EXPECT_EQ(cuda_emulator::nccl_misuses(), std::vector<std::string>{});

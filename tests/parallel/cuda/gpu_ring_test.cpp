@@ -1,6 +1,6 @@
 // Attention over a ring of ranks with a GPU, forward and backward: NCCL's messages give the bits of the threads' own,
-// in every layout, with documents and without, pass after pass; and both are the reference's attention. In
-// gpu_mpi_tests the ranks that NCCL joins are processes.
+// in every layout, with and without documents, pass after pass; and both equal the reference's attention. In
+// gpu_mpi_tests, the ranks that NCCL connects are processes.
 #include "parallel/nccl/thread_blocks.h"
 #include "tests/parallel/cuda/gpu_ranks.h"
 #include "tests/parallel/ring_case.h"

@@ -1,7 +1,7 @@
-// How ranks joined by NCCL fail, which only the emulator can have them do: an exchange that never ends, errors of NCCL
-// in every call and behind its back, ranks that die at any point, memory that goes while it is in use. The first error
-// ends all ranks, quickly, names what was at fault, and leaves no kernel of NCCL's on a GPU. (What NCCL carries as
-// others do: device_exchange_test.cpp, gpu_ring_test.cpp.)
+// How ranks connected by NCCL fail, which only the emulator can cause: an exchange that never ends, errors of NCCL in
+// every call and asynchronously, ranks that die at any point, memory that is freed while it is in use. The first error
+// ends all ranks quickly, names the cause, and leaves no kernel of NCCL on a GPU. (What NCCL transfers like other
+// carriers: device_exchange_test.cpp, gpu_ring_test.cpp.)
 #if defined(RINGTRAIN_CUDA_EMULATED)
 
 #include <sys/resource.h>
@@ -24,12 +24,12 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr double timeout = 1.25;      // where it is to pass
-constexpr double long_timeout = 120;  // where it is not: it would be too late
+constexpr double timeout = 1.25;      // if it must pass
+constexpr double long_timeout = 120;  // if it must not: it would be too late
 
 class NcclFailure : public GpuRanks {};
 
-// --- What never ends.
+// --- Operations that never end.
 
 TEST_F(NcclFailure, AnExchangeThatNobodyAnswersTimesOut) {
   const auto words = {"rank 2 of 3", "1.25 s", "test message, layer 3, hop 2", "mesh.timeout_seconds"};
@@ -93,7 +93,7 @@ TEST_F(NcclFailure, ARankThatNeverJoinsTimesOut) {
   expect_failure(2, ExitCode::rank, words, [](Communicator& world) {
     if (world.rank() == 0) {
       GpuRank rank(world, Carrier::nccl, timeout);
-    } else {  // what joining does on the host
+    } else {  // joining's operations on the host
       const std::vector<std::int64_t> own{7, 7, 7};
       all_gather(world, own, {"gather of GPUs"});
       const auto host = world.split(0);
@@ -109,7 +109,7 @@ void CUDART_CB sleep_long(void*) {
 }
 
 TEST_F(NcclFailure, TimeCountsFromWhenTheGpuHasWhatItSends) {
-  // Rank 0's GPU is busy for longer than its timeout, twice, before what is exchanged is there.
+  // Rank 0's GPU is busy for longer than its timeout, twice, before the data to exchange is ready.
   launch_threads({.ranks = 2, .timeout_seconds = 30}, [](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, world.rank() == 0 ? timeout : long_timeout);
     connect(rank);
@@ -150,7 +150,7 @@ TEST_F(NcclFailure, AnErrorBetweenExchangesIsSeenToo) {
       cuda_emulator::break_nccl_group(0, 1, ncclInternalError);
       rank.ranks->exchange(x, 1, {}, no_peer, test_site);
     }
-    double never = 0;  // both wait in the communicator beneath
+    double never = 0;  // both wait in the communicator below
     world.wait(world.exchange({}, no_peer, host_view(&never, {1}), 1 - world.rank(), {"host"}));
   });
 }
@@ -200,7 +200,7 @@ TEST_F(NcclFailure, AGpuThatFailsEndsAllRanks) {
     world.barrier({"connected"});
     if (world.rank() == 1) {
       rank.ranks->wait(rank.ranks->exchange({}, no_peer, x, 0, test_site));
-      cuda_emulator::fail_call("cudaEventQuery", 3, cudaErrorECCUncorrectable);  // the watchdog asks how far it is
+      cuda_emulator::fail_call("cudaEventQuery", 3, cudaErrorECCUncorrectable);  // the watchdog checks its progress
       rank.stream.synchronize();
     }
     world.barrier({"the end"});
@@ -216,12 +216,12 @@ TEST_F(NcclFailure, AnErrorOfAnotherRankFreesTheGpu) {
     const auto part = rank.ranks->split(0);
     connect(rank);
     if (world.rank() == 2) {
-      std::this_thread::sleep_for(milliseconds(200));  // most wait by then; all end, whenever
+      std::this_thread::sleep_for(milliseconds(200));  // most wait by then; all end in any case
       fail(ExitCode::numeric, "a bad number");
     }
     const Tensor sent = rank.make(100, 0), received = rank.make(100, 0);
     rank.ranks->wait(post_around(rank, sent, received));
-    rank.stream.synchronize();  // rank 2 never comes: until NCCL is aborted
+    rank.stream.synchronize();  // rank 2 never arrives: until NCCL is aborted
     ++freed;
     const auto expect_ended = [&](const std::function<void()>& call) {
       try {
@@ -242,7 +242,7 @@ TEST_F(NcclFailure, AnErrorOfAnotherRankFreesTheGpu) {
 }
 
 TEST_F(NcclFailure, WhatWasWaitedForIsNotUsedAfterAnError) {
-  // A request of an exchange that was aborted brings the error, not what the aborted kernel left.
+  // A request of an aborted exchange returns the error, not the data that the aborted kernel left.
   expect_failure(2, ExitCode::numeric, {"a bad number"}, [&](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, long_timeout);
     connect(rank);
@@ -262,9 +262,9 @@ TEST_F(NcclFailure, AbortEndsEveryRelatedCommunicator) {
       const auto part = rank.ranks->split(world.rank() / 2);
       connect(rank);
       const Tensor x = rank.make(100, 0);
-      if (world.rank() == 3) {  // from a thread that is no rank's
+      if (world.rank() == 3) {  // from a thread that is not a rank
         std::thread([&] {
-          std::this_thread::sleep_for(milliseconds(100));  // most wait by then; all end, whenever
+          std::this_thread::sleep_for(milliseconds(100));  // most wait by then; all end in any case
           (from_part ? *part : *rank.ranks).abort(Error(ExitCode::checkpoint, "the first error"));
         }).join();
       }
@@ -284,7 +284,7 @@ TEST_F(NcclFailure, AbortEndsEveryRelatedCommunicator) {
 }
 
 TEST_F(NcclFailure, AllCommunicatorsAreAbortedAtOnce) {
-  // The one that was made first has nothing under way, and its abort would wait for the kernel of the second.
+  // The one that was made first is idle, and its abort would wait for the kernel of the second.
   expect_failure(2, ExitCode::numeric, {"a bad number"}, [&](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, long_timeout);
     const auto part = rank.ranks->split(0);
@@ -294,7 +294,7 @@ TEST_F(NcclFailure, AllCommunicatorsAreAbortedAtOnce) {
     part->wait(part->exchange(x, other, received, other, {"connecting"}));
     rank.stream.synchronize();
     if (world.rank() == 1) {
-      std::this_thread::sleep_for(milliseconds(100));  // most wait by then; all end, whenever
+      std::this_thread::sleep_for(milliseconds(100));  // most wait by then; all end in any case
       fail(ExitCode::numeric, "a bad number");
     }
     part->wait(part->exchange({}, no_peer, received, 1, test_site));
@@ -306,7 +306,7 @@ TEST_F(NcclFailure, AllCommunicatorsAreAbortedAtOnce) {
 // --- Splits.
 
 TEST_F(NcclFailure, ASplitThatFailsOnOneEndsAllRanks) {
-  // The others wait in theirs, and their parts, which they do not have yet, are left to none.
+  // The others wait in their splits, and nobody frees their parts, which they do not have yet.
   const auto words = {"of 4", "splitting the ranks of NCCL", "unhandled system error"};
   expect_failure(4, ExitCode::device, words, [](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, long_timeout);
@@ -348,16 +348,16 @@ TEST_F(NcclFailure, ARankThatDiesWhileOthersConnectToItEndsThem) {
     GpuRank rank(world, Carrier::nccl, long_timeout);
     const Tensor x = rank.make(100, 0);
     if (world.rank() == 1) {
-      std::this_thread::sleep_for(milliseconds(200));  // most wait by then; all end, whenever
+      std::this_thread::sleep_for(milliseconds(200));  // most wait by then; all end in any case
       fail(ExitCode::data, "no more");
     }
-    rank.ranks->exchange(x, 1, {}, no_peer, test_site);  // waits for rank 1 to take its side
+    rank.ranks->exchange(x, 1, {}, no_peer, test_site);  // waits for rank 1 to call
   });
 }
 
 TEST_F(NcclFailure, UnwindingLeavesNoMemoryInUse) {
-  // A rank throws with exchanges under way from and to memory that goes while it unwinds. What would still be read or
-  // written then is AddressSanitizer's to see; that nothing hangs, and no thread keeps a group open, is ours.
+  // A rank throws during exchanges from and to memory that is freed while it unwinds. AddressSanitizer detects later
+  // reads or writes; this test checks that nothing hangs, and no thread keeps a group open.
   for (int trial = 0; trial < 12; ++trial) {
     expect_failure(3, ExitCode::data, {"has bad data"}, [&](Communicator& world) {
       GpuRank rank(world, Carrier::nccl, long_timeout);
@@ -383,7 +383,7 @@ TEST_F(NcclFailure, UnwindingLeavesNoMemoryInUse) {
 }
 
 TEST_F(NcclFailure, AnExchangeThatNobodyWaitsForEndsWithItsCommunicator) {
-  // Its memory may go then, and the rank has no part in NCCL any more.
+  // Its memory may then be freed, and the rank takes no further part in NCCL.
   const auto words = {"of 2 has left NCCL while exchanges were in progress"};
   expect_failure(2, ExitCode::rank, words, [&](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, long_timeout);
@@ -441,7 +441,7 @@ TEST_F(NcclFailure, MisuseIsTheCallers) {
   });
 }
 
-// --- Where NCCL is not to be had.
+// --- If NCCL is not available.
 
 TEST_F(NcclFailure, TwoRanksOnOneGpuAreRefused) {
   cuda_emulator::set_devices({.count = 2});
@@ -454,9 +454,9 @@ TEST_F(NcclFailure, TwoRanksOnOneGpuAreRefused) {
   });
 }
 
-#if !defined(RINGTRAIN_SANITIZED)  // a sanitizer wants files of its own, and to be loaded before anything else
+#if !defined(RINGTRAIN_SANITIZED)  // a sanitizer needs its own files, and must be loaded before anything else
 
-/// Ends the process as a program would, after an attempt to use NCCL.
+/// Ends the process like a program, after an attempt to use NCCL.
 [[noreturn]] void use_nccl() {
   try {
     launch_threads({.ranks = 2, .timeout_seconds = 30}, [](Communicator& world) { GpuRank(world, Carrier::nccl); });
@@ -468,7 +468,7 @@ TEST_F(NcclFailure, TwoRanksOnOneGpuAreRefused) {
 }
 
 TEST_F(NcclFailure, ALibraryThatDoesNotServeIsToldByName) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in processes of their own, which have not loaded NCCL yet
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in separate processes, which have not loaded NCCL yet
   const auto use_without_files = [] {
     const rlimit none{0, 0};
     ::setrlimit(RLIMIT_NOFILE, &none);
@@ -485,7 +485,7 @@ TEST_F(NcclFailure, ALibraryThatDoesNotServeIsToldByName) {
 
 #endif
 
-// --- What must not depend on when NCCL and the GPU get to their work.
+// --- Results that must not depend on when NCCL and the GPU do their work.
 
 TEST_F(NcclFailure, NothingDependsOnWhenNcclIsDone) {
   for (const int polls : {1, 200}) {
@@ -509,7 +509,7 @@ TEST_F(NcclFailure, NothingDependsOnWhenNcclIsDone) {
   }
 }
 
-// A thread that yields can go on at once; one that sleeps cannot, and is counted so, however busy the machine is.
+// A thread that yields can continue at once; one that sleeps cannot, and is counted, however busy the machine is.
 TEST_F(NcclFailure, AnActThatEndsSoonCostsNoSleep) {
   constexpr int polls = 120;
   cuda_emulator::set_nccl_polls(polls);
@@ -527,7 +527,7 @@ TEST_F(NcclFailure, AnActThatEndsSoonCostsNoSleep) {
       world.barrier({});
       const long before = sleeps();
       const Request request = post_around(rank, sent, received);
-      fewest = std::min(fewest, sleeps() - before);  // locks, too, make a thread wait
+      fewest = std::min(fewest, sleeps() - before);  // locks also make a thread wait
       rank.ranks->wait(request);
     }
     EXPECT_LT(fewest, polls / 4);

@@ -1,5 +1,5 @@
-// Ranks that are threads with a GPU each go through a first pass in lockstep: no act of NCCL's waits on a GPU while a
-// rank that it joins loads a kernel, which may wait for that GPU. The emulator's loading waits so when asked to.
+// Ranks that are threads with a GPU each do a first pass in lockstep: no operation of NCCL waits on a GPU while a rank
+// of its communicator loads a kernel, which may wait for that GPU. The emulator's loading waits this way on request.
 #include <chrono>
 #include <future>
 #include <thread>
@@ -57,7 +57,7 @@ TEST(Lockstep, ARankThatLooksMayLeave) {
 class NcclLockstep : public GpuRanks {
  protected:
   /// Rank 1 posts a message; then rank 0 has its first product, for which cuBLASLt loads a kernel, and posts its side.
-  /// Returns whether rank 1's side came to its GPU before that.
+  /// Returns whether rank 1's side reached its GPU before that.
   static bool exchange_beside_a_load(bool lockstep, double timeout_seconds) {
     bool came_early = false;
     launch_threads({.ranks = 2, .timeout_seconds = 60}, [&](Communicator& world) {
@@ -71,7 +71,7 @@ class NcclLockstep : public GpuRanks {
       const std::size_t given = cuda_emulator::work_given();
       world.barrier({"before the message"});
       if (world.rank() == 0) {
-        constexpr std::size_t work_of_a_post = 6;  // that follows no other: an act, and the events around it
+        constexpr std::size_t work_of_a_post = 6;  // if it follows no other: an operation, and the events around it
         const auto end = std::chrono::steady_clock::now() + (lockstep ? 300ms : 30000ms);
         while (!came_early && std::chrono::steady_clock::now() < end) {
           came_early = cuda_emulator::work_given() >= given + work_of_a_post;

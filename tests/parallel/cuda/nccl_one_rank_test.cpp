@@ -1,5 +1,5 @@
-// All that NCCL does for a single rank, which is all that a machine with one GPU allows: the library loads, its states
-// advance without blocking, a rank sends to itself, splits, sums, gathers, leaves in order and aborts.
+// Everything that NCCL does for a single rank, the maximum on a machine with one GPU: the library loads, its states
+// advance without blocking, a rank sends to itself, splits, sums, gathers, leaves in an orderly way, and aborts.
 #include "tests/parallel/cuda/gpu_ranks.h"
 
 namespace ringtrain::testing {
@@ -7,7 +7,7 @@ namespace {
 
 class NcclOneRank : public GpuRanks {
  protected:
-  /// Runs body(rank), or skips the test where there is no NCCL.
+  /// Runs body(rank), or skips the test if NCCL is not available.
   template <class Body>
   static void run(const Body& body) {
     launch_threads({.ranks = 1, .timeout_seconds = 30}, [&](Communicator& world) {

@@ -1,5 +1,5 @@
-// Where NCCL's acts stand among the rest of a rank's work on its GPU: in front of what is to run beside them, and all
-// of them in front of a split. Asked of the emulator, which tells what each stream waits for.
+// The order of NCCL's operations in a rank's work on its GPU: before the work that should overlap with them, and all of
+// them before a split. Checked with the emulator, which reports what each stream waits for.
 #if defined(RINGTRAIN_CUDA_EMULATED)
 
 #include "tests/parallel/cuda/gpu_ranks.h"
@@ -26,7 +26,8 @@ int waits_between_kernels(const std::vector<cuda_emulator::Trace>& trace, int de
 }
 
 TEST_F(NcclOrder, WorkBehindAMessageLetsItBeginFirst) {
-  // Else a kernel that fills the GPU would keep it back to its own end. But it does not wait for other acts' ends.
+  // Otherwise a kernel that fills the GPU would delay it until its own end. But it does not wait for the ends of other
+  // operations.
   for (const bool beside_another : {false, true}) {
     launch_threads({.ranks = 2, .timeout_seconds = long_timeout}, [&](Communicator& world) {
       GpuRank rank(world, Carrier::nccl, long_timeout);
@@ -78,7 +79,7 @@ TEST_F(NcclOrder, ASplitWaitsForWhatIsUnderWay) {
     GpuRank rank(world, Carrier::nccl, long_timeout);
     const Tensor sent = rank.make(100, world.rank()), received = rank.make(100, -1);
     rank.ranks->wait(post_around(rank, sent, received));
-    const auto half = rank.ranks->split(world.rank() % 2 == 0 ? -7 : 3);  // any colour will do
+    const auto half = rank.ranks->split(world.rank() % 2 == 0 ? -7 : 3);  // any color will do
     EXPECT_EQ(half->size(), 2);
     EXPECT_EQ(half->rank(), world.rank() / 2);
     half->wait(half->exchange(sent, 1 - half->rank(), received, 1 - half->rank(), test_site));

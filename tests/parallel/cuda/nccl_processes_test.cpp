@@ -1,5 +1,5 @@
-// How ranks fail that are processes joined by NCCL: each scenario is a run of 3 processes of its own
-// (mpi/scenarios.cpp), which must end soon, with the right code, and with one sentence that names what was at fault.
+// How ranks fail that are processes connected by NCCL: each scenario is a separate run of 3 processes
+// (mpi/scenarios.cpp), which must end soon, with the right code, and with one message that names the cause.
 #if defined(RINGTRAIN_CUDA_EMULATED) && RINGTRAIN_MPI
 
 #include "tests/parallel/mpi/scenario_run.h"
@@ -15,7 +15,8 @@ Outcome run(const std::string& scenario, const std::string& variables = "") {
                          scenario);
 }
 
-/// Over a network NCCL sees that another process is gone, within one machine it does not: the run ends alike.
+/// Over a network, NCCL notices that another process has ended; within one machine it does not. The run ends in the
+/// same way.
 void expect_seen_or_not(const std::string& scenario, int code, const std::vector<std::string>& words) {
   for (const char* deaths : {"seen", "unseen"}) {
     SCOPED_TRACE(scenario + " " + deaths);
@@ -36,7 +37,7 @@ TEST(NcclProcesses, AProcessThatIsKilledEndsTheOthers) {
 }
 
 TEST(NcclProcesses, TheFirstErrorIsToldThoughNcclEndsBeforeItIsKnown) {
-  // The rank that throws ends its part in NCCL while it unwinds, which the others may see before they hear why.
+  // The throwing rank leaves NCCL while it unwinds, which the others may notice before they learn the reason.
   expect_seen_or_not("throw", 5, {": a bad number"});
   expect(run("throw-joining"), 3, {": bad data"});
 }
@@ -49,7 +50,7 @@ TEST(NcclProcesses, WhatNeverEndsTimesOut) {
 TEST(NcclProcesses, ErrorsOfNcclAndOfTheGpuHaveTheirCode) {
   expect(run("nccl-error"), 7, {"rank 1 of 3", "unhandled cuda error"});
   expect(run("gpu-error"), 7, {"GPU 1 of host", "cudaErrorECCUncorrectable"});
-  expect(run("sizes"), 7, {"of 3: ", "internal error"});  // NCCL's last words may be of another communicator
+  expect(run("sizes"), 7, {"of 3: ", "internal error"});  // NCCL's last message may be about another communicator
 }
 
 TEST(NcclProcesses, WhatCannotBeginIsToldByOne) {

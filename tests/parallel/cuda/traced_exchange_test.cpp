@@ -1,4 +1,5 @@
-// Messages between tensors in GPU memory on the timeline: by who copies them, and by who waits for them.
+// Messages between tensors in GPU memory on the timeline: in the rows of the rank that copies them, and of the rank
+// that waits.
 #include <string>
 #include <vector>
 
@@ -32,7 +33,7 @@ TEST_F(TracedExchange, StandsOnTheTimelineFromItsPostUntilItWasWaitedFor) {
     const int other = 1 - world.rank();
     const Request request = ranks->exchange(sent, other, received, other, {.operation = "pass", .layer = 3, .hop = 1});
     double value = 1;
-    all_reduce_sum(*ranks, {&value, 1}, {"host memory"});  // another's to show
+    all_reduce_sum(*ranks, {&value, 1}, {"host memory"});  // another communicator shows it
     ranks->wait(request);
     ranks->barrier({"all here"});
   });
@@ -40,7 +41,7 @@ TEST_F(TracedExchange, StandsOnTheTimelineFromItsPostUntilItWasWaitedFor) {
   for (int rank = 0; rank < 2; ++rank) {
     const RankTrace& own = trace.rank(rank);
     EXPECT_EQ(own.communication.size(), 0u);
-    ASSERT_EQ(own.work.size(), 1u);  // the wait; and so on the GPU's row
+    ASSERT_EQ(own.work.size(), 1u);  // the wait; and likewise in the GPU's row
     ASSERT_EQ(own.device_work.size(), 1u);
     EXPECT_STREQ(own.device_work[0].detail, "pass");
     int passes = 0;
@@ -59,7 +60,7 @@ TEST_F(TracedExchange, StandsOnTheTimelineFromItsPostUntilItWasWaitedFor) {
     }
     EXPECT_EQ(passes, 1);
   }
-  EXPECT_EQ(copies, 2);  // one each way, each on one of the ranks' streams
+  EXPECT_EQ(copies, 2);  // one in each direction, each on one of the ranks' streams
 }
 
 class TracedCollectives : public GpuRanks {};

@@ -1,5 +1,5 @@
-// Messages larger than MPI can count in one call: cut into chunks. The limit is lowered, so that small messages show
-// it; the long test sends what no count of 32 bits can tell.
+// Messages larger than MPI can count in one call are cut into chunks. The limit is lowered, so small messages show it;
+// the long test sends more than 32 bits can count.
 #include <gtest/gtest.h>
 
 #include "parallel/mpi/mpi_library.h"

@@ -1,6 +1,6 @@
-// The main of parallel_mpi_tests: the tests of communicators, collectives, ring and gradient reduction once more, with
-// ranks that are processes. With --scenario NAME: one run that fails, instead; with --overlap BYTES_PER_SECOND DELAY
-// or --transfers BYTES_PER_SECOND: the measurements of tests/hosts.
+// The main of parallel_mpi_tests: repeats the tests of communicators, collectives, ring, and gradient reduction, with
+// ranks that are processes. With --scenario NAME: runs one failing scenario instead; with --overlap BYTES_PER_SECOND
+// DELAY or --transfers BYTES_PER_SECOND: the measurements of tests/hosts.
 #include <gtest/gtest.h>
 
 #include <string>

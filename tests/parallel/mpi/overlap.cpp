@@ -19,10 +19,10 @@ namespace ringtrain::testing {
 namespace {
 
 constexpr std::int64_t heads = 4, head_size = 64;
-constexpr int passes = 5;  // the median counts
+constexpr int passes = 5;  // uses the median
 
 struct Times {
-  double computing = 0, waiting = 0;  // seconds: of a hop, and for what it needs of the hop before
+  double computing = 0, waiting = 0;  // seconds: of a hop, and of waiting for the data of the previous hop
 };
 
 double median(std::vector<double> values) {
@@ -34,7 +34,7 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// A ring whose ranks have T tokens each. Every query sees every key, so all hops compute alike.
+/// A ring whose ranks have T tokens each. Every query sees every key, so all hops take the same time.
 class FullRing {
  public:
   FullRing(Communicator& world, std::int64_t T, std::int64_t min_part, DType dtype = DType::float32)
@@ -74,7 +74,7 @@ class FullRing {
     return pass([] {}, [&](const Ring::Visitor& visitor) { ring_.forward(stream_, 0, kv_, {}, visitor); },
                 [](const RingBlock&) {}, /*backward=*/false);
   }
-  /// Its numbers mean nothing; kernels take as long as ever.
+  /// The numbers are meaningless, but kernels take the usual time.
   Times backward() {
     return pass([&] { fill(stream_, m_, 10.0); },
                 [&](const Ring::Visitor& visitor) { ring_.backward(stream_, 0, kv_, {}, dkv_, visitor); },
@@ -92,7 +92,7 @@ class FullRing {
     return tensor;
   }
   AttentionTokens own() const { return {shards_.segments[world_.rank()], {}}; }
-  /// Returns medians over passes. The end of a pass, where gradients come back, is not counted as a hop's waiting.
+  /// Returns medians over passes. The end of a pass, when gradients return, does not count as waiting of a hop.
   template <class Prepare, class Run, class Visit>
   Times pass(const Prepare& prepare, const Run& run, const Visit& visit, bool backward) {
     std::vector<double> computing, waiting;
@@ -125,32 +125,32 @@ class FullRing {
   Tensor q_, o_, m_, l_, kv_, dkv_, workspace_;
 };
 
-/// Returns the slowest rank's: it is what the others wait for in the end.
+/// Returns the slowest rank's times, for which the others wait in the end.
 Times slowest(Communicator& world, const Times& own) {
   std::array<std::int64_t, 2> most{std::llround(own.computing * 1e9), std::llround(own.waiting * 1e9)};
   all_reduce_max(world, most, {"times of all ranks"});
   return {1e-9 * static_cast<double>(most[0]), 1e-9 * static_cast<double>(most[1])};
 }
 
-/// Returns the seconds that a block is under way: its announcement, the leave to send, and the data, each of which the
+/// Returns the seconds of a block's transfer: its announcement, the permission to send, and the data, each of which the
 /// link delays.
 double transfer_seconds(const Link& link, std::int64_t T) {
   return static_cast<double>(2 * T * heads * head_size) * sizeof(float) / link.bytes_per_second + 3 * link.delay;
 }
 
-/// Returns from how many tokens a rank on computing, which grows with their square, takes as long as their transfer, at
-/// the rate of a hop of T tokens.
+/// Returns the number of tokens per rank at which computing, which grows with their square, takes as long as their
+/// transfer, at the rate of a hop of T tokens.
 double tokens_to_hide(const Link& link, std::int64_t T, double computing) {
   const double per_pair = computing / (static_cast<double>(T) * static_cast<double>(T));
   const double per_token = (transfer_seconds(link, T) - transfer_seconds(link, 0)) / static_cast<double>(T);
   return (per_token + std::sqrt(per_token * per_token + 4 * per_pair * transfer_seconds(link, 0))) / (2 * per_pair);
 }
 
-constexpr double enough = 1.25;  // computing over transfers, from which on waits must be gone
+constexpr double enough = 1.25;  // computing over transfers, above which waits must disappear
 constexpr std::int64_t fewest = 1024, most = 32768;
 
-/// A link cannot be faster than it was made, so what computing does not cover is waited for; and where computing takes
-/// a quarter longer than the block should be under way, the wait is gone.
+/// A link cannot be faster than configured, so the part of the transfer that computing does not cover remains as a
+/// wait; and if computing takes a quarter longer than the block's transfer, the wait disappears.
 bool measure_forward(Communicator& world, const Link& link) {
   if (world.rank() == 0) {
     std::printf("blocks of keys and values over a link of %.0f MB/s and %.0f ms, ring of %d; milliseconds of a hop\n",
@@ -172,14 +172,15 @@ bool measure_forward(Communicator& world, const Link& link) {
       }
       std::fflush(stdout);
     }
-    if (waiting < 0.8 * least - 0.005) return false;  // no such link
+    if (waiting < 0.8 * least - 0.005) return false;  // the link is not as configured
     if (covered || hidden) return hidden;
   }
   return false;
 }
 
-/// Backward moves a block's gradients, too, which leave when they are computed. All of a block at once: nothing hides
-/// them. In parts they are gone from sight where computing takes a quarter longer than both transfers of a hop.
+/// Backward also moves a block's gradients, which leave when they are computed. If a block's gradients leave all at
+/// once, nothing hides them. In parts, they are hidden if computing takes a quarter longer than both transfers of a
+/// hop.
 bool measure_backward(Communicator& world, const Link& link) {
   if (world.rank() == 0) {
     std::printf("backward: gradients of a whole block at once, and in parts\n%8s %10s %14s %14s %14s\n", "tokens",
@@ -194,13 +195,13 @@ bool measure_backward(Communicator& world, const Link& link) {
                   transfer * 1e3, whole.waiting * 1e3, parts.waiting * 1e3);
       std::fflush(stdout);
     }
-    if (whole.waiting < 0.8 * transfer - 0.005) return false;  // no such link
+    if (whole.waiting < 0.8 * transfer - 0.005) return false;  // the link is not as configured
     if (parts.computing >= enough * 2 * transfer) return parts.waiting <= 0.1 * transfer;
   }
   return false;
 }
 
-/// Without computing a hop waits for all of its transfer: as long as the link must take, and half as long in bfloat16.
+/// Without computing, a hop waits for its whole transfer: for the link's minimum time, and half of it in bfloat16.
 bool measure_transfers(Communicator& world, const Link& link) {
   constexpr std::int64_t T = 4096;
   const double predicted = transfer_seconds(link, T);
@@ -215,7 +216,7 @@ bool measure_transfers(Communicator& world, const Link& link) {
   return std::abs(whole / predicted - 1) <= 0.1 && std::abs(half / whole - 0.5) <= 0.03;
 }
 
-/// Runs a measurement on a ring of all processes, and ends them. Returns 0 if it says true, else 1.
+/// Runs a measurement on a ring of all processes, and ends them. Returns 0 if it returns true, otherwise 1.
 template <class Measure>
 int run_measurement(Launcher& launcher, const Measure& measure) {
   bool as_predicted = false;

@@ -1,5 +1,4 @@
-// What programs of tests do that an MPI launcher starts: run all tests, each as all processes, or one scenario that
-// fails.
+// The work of test programs that an MPI launcher starts: run all tests, each in all processes, or one failing scenario.
 #pragma once
 
 #include <map>
@@ -9,16 +8,16 @@
 
 namespace ringtrain::testing {
 
-/// Runs all tests with ranks that are these processes (run_ranks.h): every process runs every test; process 0 shows
-/// them, the others show what fails. Returns the exit code.
+/// Runs all tests with ranks that are these processes (run_ranks.h): every process runs every test; process 0 prints
+/// them, the others print failures. Returns the exit code.
 int run_process_tests(Launcher& launcher);
 
-/// What each rank does, by a name.
+/// What each rank does, by scenario name.
 using Scenarios = std::map<std::string, RankBody>;
-/// What each process says on stderr when its scenario begins.
+/// Printed by each process on stderr when its scenario begins.
 inline constexpr const char* scenario_begins = "the scenario begins";
-/// Runs the scenario of this name as this process's rank. Returns the exit code, having told the error as the programs
-/// do: the lowest rank alone, with what each rank did last.
+/// Runs the scenario of this name as this process's rank. Returns the exit code, after printing the error as the
+/// programs do: only by the lowest rank, with each rank's last operation.
 int run_scenario(const Scenarios& scenarios, const std::string& name, double timeout_seconds, Launcher& launcher);
 
 }  // namespace ringtrain::testing

@@ -1,4 +1,4 @@
-// Starts a scenario of processes (process_program.h) and looks at how it ends.
+// Starts a scenario of processes (process_program.h) and checks how it ends.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,14 +17,14 @@ namespace ringtrain::testing {
 
 struct Outcome {
   int code = -1;
-  std::string text;    // without the words of those that begin
-  double seconds = 0;  // from when the first process began: how long mpirun takes to start them is the machine's
+  std::string text;    // without the lines of those that begin
+  double seconds = 0;  // from the start of the first process: mpirun's own time to start them depends on the machine
 };
 
 /// Runs a command, which starts one, in a shell.
 inline Outcome run_scenario_by(const std::string& launcher) {
   const std::string command =
-      "export TMPDIR=$(mktemp -d); trap 'rm -rf $TMPDIR' EXIT; "  // mpiruns that share one may trip over each other
+      "export TMPDIR=$(mktemp -d); trap 'rm -rf $TMPDIR' EXIT; "  // mpiruns that share one may disturb each other
       "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0; " +
       launcher + " 2>&1 </dev/null";
   Outcome outcome;
@@ -49,7 +49,7 @@ inline Outcome run_scenario_by(const std::string& launcher) {
   return outcome;
 }
 
-inline constexpr int mpirun_decides = -1;  // a code of mpirun's own making
+inline constexpr int mpirun_decides = -1;  // mpirun chooses the code
 
 inline void expect(const Outcome& outcome, int code, const std::vector<std::string>& words) {
   if (code != mpirun_decides) {

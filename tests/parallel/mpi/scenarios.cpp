@@ -73,7 +73,7 @@ void abort_from_another_thread(Communicator& world) {
   const auto pair = world.split(world.rank() / 2);
   if (world.rank() == 3) {
     std::thread([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // most wait by then; all end, whenever
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // most wait by then; all end in any case
       pair->abort(Error(ExitCode::numeric, "the first error"));
       pair->abort(Error(ExitCode::data, "a second one"));
     }).join();
@@ -84,7 +84,7 @@ void abort_from_another_thread(Communicator& world) {
   world.wait(world.exchange({}, no_peer, view_of(buffer), 0, test_site));
 }
 
-/// Rank 0 frees buffers with messages under way while it unwinds; the others go on posting theirs.
+/// Rank 0 frees buffers of messages in flight while it unwinds; the others continue to post theirs.
 void unwinding_with_messages_under_way(Communicator& world) {
   const std::size_t size = 1 << 22;
   if (world.rank() == 0) {

@@ -1,4 +1,4 @@
-// Runs of processes that fail, one a name: what each rank does. mpi_failure_test.cpp starts them and looks at how they
+// Failing runs of processes, one per name: what each rank does. mpi_failure_test.cpp starts them and checks how they
 // end.
 #pragma once
 

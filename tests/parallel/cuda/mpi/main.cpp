@@ -1,5 +1,5 @@
-// The main of gpu_mpi_tests: what ranks with a GPU each exchange, once more with ranks that are processes, joined by
-// NCCL. With --scenario NAME: one run that fails, instead (on the emulator alone).
+// The main of gpu_mpi_tests: repeats the tests of exchanges between ranks with a GPU each, with ranks that are
+// processes connected by NCCL. With --scenario NAME: runs one failing scenario instead (only on the emulator).
 #include <gtest/gtest.h>
 
 #include <string>

@@ -20,15 +20,15 @@ void connect_all(GpuRank& rank) {
   rank.ranks->barrier({"connected"});
 }
 
-/// A body whose ranks are joined and connected. The culprit then does something of its own; the others wait for it in
-/// NCCL, and then beneath it.
+/// A body whose ranks are joined and connected. The culprit then does something else; the others wait for it in NCCL,
+/// and then in the communicator below.
 RankBody once_connected(double seconds, const std::function<void(GpuRank&)>& act) {
   return [=](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, seconds);
     const auto part = rank.ranks->split(0);
     connect_all(rank);
     if (world.rank() == culprit) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // most wait by then; all end, whenever
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // most wait by then; all end in any case
       act(rank);
     }
     around(rank);
@@ -48,8 +48,8 @@ void die() {
   ::raise(SIGKILL);
 }
 
-/// A body whose culprit does what joining does on the host, but instead of joining something else, for which the others
-/// wait so long.
+/// A body whose culprit does what joining does on the host, but then something else instead of joining, while the
+/// others wait that long for it.
 RankBody instead_of_joining(double seconds, const RankBody& act) {
   return [=](Communicator& world) {
     if (world.rank() == culprit) {
@@ -68,7 +68,7 @@ void die_while_another_connects(Communicator& world) {
   const Tensor x = rank.make(100, 0);
   world.barrier({"joined"});
   if (world.rank() == culprit) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // most wait by then; all end, whenever
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // most wait by then; all end in any case
     die();
   }
   if (world.rank() == 0) rank.ranks->exchange(x, culprit, {}, no_peer, test_site);

@@ -1,5 +1,5 @@
-// Runs of processes joined by NCCL that fail, one a name: what each rank does. nccl_processes_test.cpp starts them and
-// looks at how they end.
+// Failing runs of processes connected by NCCL, one per name: what each rank does. nccl_processes_test.cpp starts them
+// and checks how they end.
 #pragma once
 
 #include "tests/parallel/mpi/process_program.h"
