@@ -113,7 +113,7 @@ std::vector<std::vector<float>> reduce(const ParameterTable& table, Shard shard,
   return results;
 }
 
-/// Returns the bytes of a plan's rank by tag.
+/// Returns the bytes in the plan of a rank by tag.
 MemoryUse planned(const ParameterTable& table, Shard shard, int ranks, int rank, bool gradients = true) {
   ThreadPool pool(1);
   Stream stream(pool);
@@ -177,7 +177,7 @@ TEST_P(ParameterStoreTest, TimingChangesNothing) {
 }
 
 TEST_P(ParameterStoreTest, IssuesTwoBucketsBeforeItWaitsForAny) {
-  // Rank 0 lets the others begin only after it has issued two buckets: it must not wait for them in between.
+  // Rank 0 lets the others begin only after it has issued two buckets: it must not wait for them before that.
   const ParameterTable table = make_table();
   testing::run_ranks({.ranks = 3, .timeout_seconds = 20}, [&](Communicator& world) {
     Rank rank(world, table, GetParam());
@@ -234,7 +234,7 @@ TEST_P(ParameterStoreTest, PaddingIsZeroWhereAnotherBucketWasBefore) {
   });
 }
 
-/// Expects of a rank that every weight is weight_of + change, bucket by bucket.
+/// Expects that every weight of a rank is weight_of + change, bucket by bucket.
 void expect_weights(Rank& rank, float change) {
   for (int bucket = 0; bucket < rank.table.buckets(); ++bucket) {
     if (bucket + 1 < rank.table.buckets() && bucket > 0) rank.store.prefetch(bucket + 1);
@@ -259,7 +259,7 @@ TEST_P(ParameterStoreTest, AllRanksHaveTheOwnersWeights) {
         Rank rank(world, table, GetParam());
         rank.set_weights();
         expect_weights(rank, 0);
-        for (const ParameterSlice& slice : rank.store.slices()) {  // an update: of its own slices alone
+        for (const ParameterSlice& slice : rank.store.slices()) {  // an update: only of its own slices
           auto* const to = rank.store.weights(slice).as<float>();
           for (std::int64_t i = 0; i < slice.count(); ++i) to[i] += 0.5F;
         }
@@ -312,7 +312,7 @@ TEST_P(ParameterStoreTest, AnErrorWithBucketsUnderWayEndsAllRanks) {
 INSTANTIATE_TEST_SUITE_P(Policies, ParameterStoreTest, ::testing::ValuesIn(all_shard_policies),
                          [](const auto& test) { return std::string(name_of(test.param)); });
 
-/// Expects an Error(usage) with this part of a sentence from one rank's use of a store.
+/// Expects an Error(usage) that contains this text from one rank's use of a store.
 void expect_refusal(const std::string& part, Shard shard, const std::function<void(Rank&)>& use) {
   const ParameterTable table = make_table(/*frozen=*/true);
   testing::run_ranks({.ranks = 1}, [&](Communicator& world) {
@@ -416,7 +416,7 @@ TEST(ParameterStoreMisuse, ATableGrowsBucketByBucket) {
 }
 
 TEST(ParameterStoreMemory, IsTheNthPartAndPlacesForThreeBuckets) {
-  ParameterTable table;                                  // sizes that 64 bytes and all these ranks divide
+  ParameterTable table;                                  // multiples of 64 bytes and of all these numbers of ranks
   constexpr std::size_t layer = 24 * 16, end = 24 * 64;  // elements
   table.add({.name = "embedding", .shape = {end}, .bucket = 0});
   for (int bucket = 1; bucket <= 4; ++bucket) {
@@ -453,11 +453,11 @@ TEST(WholeWeights, AreGatheredOnceWhenALayerNeedsThem) {
       return traffic.messages - before;
     };
     const auto use = [&](int bucket) { const WeightsGuard guard(rank.store, bucket); };
-    EXPECT_EQ(messages([&] { use(1); }), 0);  // each rank was given all of them
+    EXPECT_EQ(messages([&] { use(1); }), 0);  // each rank already has all of them
     EXPECT_EQ(messages([&] { rank.store.weights_changed(); }), 0);
     EXPECT_THROW(rank.store.weight(1), Error);
     EXPECT_EQ(messages([&] { rank.store.prefetch(1); }), 1);
-    EXPECT_THROW(rank.store.weight(1), Error);  // it is on its way
+    EXPECT_THROW(rank.store.weight(1), Error);  // it is in transit
     EXPECT_EQ(messages([&] { use(1); }), 0);
     rank.store.weight(1);
     EXPECT_EQ(messages([&] { rank.store.prefetch(1); }), 0);
@@ -468,7 +468,7 @@ TEST(WholeWeights, AreGatheredOnceWhenALayerNeedsThem) {
     EXPECT_EQ(messages([&] { use(1); }), 1);
     rank.store.weights_changed();
     rank.store.prefetch(1);
-    EXPECT_EQ(messages([&] { rank.store.weights_changed(); }), 0);  // and the gather that nobody came for has ended
+    EXPECT_EQ(messages([&] { rank.store.weights_changed(); }), 0);  // and the unused gather has ended
     EXPECT_EQ(messages([&] { rank.store.gather_changed(); }), table.buckets());
   });
 }
@@ -490,7 +490,7 @@ TEST(ShardedWeights, StayUntilTheyChangeOrTheirPlaceIsNeeded) {
     EXPECT_EQ(messages([&] { use(2); }), 1);
     EXPECT_EQ(messages([&] { rank.store.prefetch(1); }), 0);
     EXPECT_EQ(messages([&] { use(1); }), 0);
-    EXPECT_EQ(messages([&] { use(3); }), 1);  // takes the place of 1
+    EXPECT_EQ(messages([&] { use(3); }), 1);  // replaces 1
     EXPECT_EQ(messages([&] { rank.store.prefetch(1); }), 1);
     EXPECT_EQ(messages([&] { rank.store.prefetch(1); }), 0);
     EXPECT_EQ(messages([&] { use(1); }), 0);
@@ -507,7 +507,7 @@ TEST(ShardedWeights, AreNotTakenFromALayerThatUsesThem) {
     EXPECT_THROW(rank.store.weight(1), Error);  // nobody has acquired it
     const WeightsGuard guard(rank.store, 1);
     rank.store.weight(1);
-    EXPECT_THROW(rank.store.prefetch(3), Error);  // in the same place
+    EXPECT_THROW(rank.store.prefetch(3), Error);  // in the same buffer
     EXPECT_THROW(rank.store.weights_changed(), Error);
     EXPECT_THROW(rank.store.release(2), Error);
     world.barrier({});

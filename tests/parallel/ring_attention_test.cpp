@@ -1,5 +1,5 @@
-// Attention over a ring of thread ranks against the independent reference in double: every layout, ring size, mask and
-// odd length; float's error does not grow with the ring; a contiguous causal ring gives the bits of one rank.
+// Compares attention over a ring of thread ranks with the independent reference in double: every layout, ring size,
+// mask, and odd length. float's error does not grow with the ring; a contiguous causal ring gives the bits of one rank.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,8 +19,8 @@ using testing::Result;
 using testing::run_ring;
 using testing::RunOptions;
 
-/// Largest difference over the reference's largest value; infinite values must agree. Where the reference is rounding
-/// noise itself (a query that sees one key has no gradient) inputs, of size 1, are the measure.
+/// Largest difference relative to the reference's largest value; infinite values must agree. If the reference is only
+/// rounding noise (a query that sees one key has no gradient), it is relative to the inputs, which have size 1.
 double relative_error(const std::vector<double>& found, const std::vector<double>& expected) {
   if (found.size() != expected.size()) return INFINITY;
   double difference = 0, largest = 0;
@@ -68,7 +68,7 @@ TEST_P(RingAttention, EqualsTheReference) {
   double worst = 0;
   std::size_t turn = static_cast<std::size_t>(N);
   for (const Problem& p : problems()) {
-    // Blocks go back whole, or in parts: each problem in each way on some ring.
+    // Blocks are returned whole or in parts: each problem runs in each way on some ring.
     const std::int64_t min_part = std::array{0, 1, 9}[turn++ % 3];
     const Result found = run_ring(p, {.N = N, .layout = layout, .min_part = min_part});
     const double error = worst_error(found, reference_result(p));
@@ -92,7 +92,7 @@ double rms_error(const std::vector<double>& found, const std::vector<double>& ex
   return std::sqrt(sum / static_cast<double>(found.size()));
 }
 
-/// How much further from the reference a ring of any size may be than one rank, in each of the tensors.
+/// The allowed ratio of a ring's error, for any size, to that of one rank, in each of the tensors.
 void expect_errors_of_one_rank(const Problem& p, DType dtype, double times) {
   const Result expected = reference_result(p);
   const Result one = run_ring(p, {.N = 1, .dtype = dtype});
@@ -118,7 +118,7 @@ TEST(RingAttentionFloat, ErrorDoesNotGrowWithTheRing) {
   expect_errors_of_one_rank(p, DType::float32, 1.2);
 }
 
-/// Nothing is rounded to bfloat16 between two hops: the ring adds float32's errors alone to those of the products.
+/// Nothing is rounded to bfloat16 between two hops: the ring only adds float32's errors to those of the products.
 TEST(RingAttentionBFloat16, ErrorDoesNotGrowWithTheRing) {
   Problem p{.S = 517, .B = 2, .H = 4, .G = 2, .D = 64, .mask = {.causal = true}};
   make_inputs(p, 99);
@@ -172,9 +172,9 @@ TEST(RingAttentionTraffic, IsWhatTheScheduleNeeds) {
   const std::size_t block = 2 * 32 * 2 * 8 * sizeof(double);
   EXPECT_EQ(sum.messages, 6 + 6 + 6 + 3);
   EXPECT_EQ(sum.bytes, (6 + 6 + 6 + 3) * block);
-  EXPECT_EQ(traffic[3].messages, 3);  // the last rank only sends three blocks' gradients back
+  EXPECT_EQ(traffic[3].messages, 3);  // the last rank only returns the gradients of three blocks
 
-  // In two parts gradients are as many bytes: dk and dv of either by themselves.
+  // In two parts, gradients have the same number of bytes: dk and dv of each part are separate messages.
   run_ring(p, {.N = 4, .min_part = 16, .traffic = &traffic});
   testing::Traffic in_parts;
   for (const auto& own : traffic) {
@@ -184,7 +184,7 @@ TEST(RingAttentionTraffic, IsWhatTheScheduleNeeds) {
   EXPECT_EQ(in_parts.messages, 6 + 6 + 4 * (6 + 3));
   EXPECT_EQ(in_parts.bytes, sum.bytes);
 
-  // A window inside the shard's first token's reach: one neighbour.
+  // With a window that reaches one shard back, each rank needs one neighbor.
   p.mask.window = 33;
   run_ring(p, {.N = 4, .traffic = &traffic});
   EXPECT_EQ(traffic[0].messages, 3);  // keys and values twice, its gradients once

@@ -1,5 +1,5 @@
-// One attention problem, cut over a ring of ranks in any layout, run forward and backward on any device, and put
-// together again: what the ring tests compare with the reference and with each other.
+// One attention problem, cut over a ring of ranks in any layout, run forward and backward on any device, and joined
+// again, for comparisons of ring tests with the reference and with each other.
 #pragma once
 
 #include <cstdint>
@@ -64,7 +64,7 @@ inline void make_inputs(Problem& p, unsigned seed) {
   fill_random(p.v, p.G);
   p.documents.clear();
   if (!p.with_documents) return;
-  for (std::int64_t b = 0; b < p.B; ++b) {  // some of one token, some long
+  for (std::int64_t b = 0; b < p.B; ++b) {  // some with one token, some long
     std::int32_t document = 0;
     std::int64_t left = 1 + random() % 9;
     for (std::int64_t i = 0; i < p.S; ++i) {
@@ -81,7 +81,7 @@ struct Result {
   std::vector<double> out, lse, dq, dk, dv;  // float results convert exactly
   bool operator==(const Result&) const = default;
 
-  /// NaN, to be filled by the ranks of a problem.
+  /// Returns NaNs, which the ranks of a problem overwrite.
   static Result of(const Problem& p) {
     const std::vector<double> queries(p.q.size(), NAN), keys(p.k.size(), NAN);
     return {queries, std::vector<double>(p.B * p.H * p.S, NAN), queries, keys, keys};
@@ -117,12 +117,12 @@ struct RunOptions {
   Layout layout = Layout::contiguous;
   DType dtype = DType::float64;
   unsigned jitter_seed = 0;
-  int passes = 1;                           // the last one counts
+  int passes = 1;                           // the results of the last one are used
   std::int64_t min_part = 0;                // of a block in backward; 0: the ring's own
   std::vector<Traffic>* traffic = nullptr;  // [N], of all passes
 };
 
-/// Returns value as a tensor of T's holds it.
+/// Returns value as stored in a tensor of T.
 template <class T>
 T stored_as(double value) {
   if constexpr (std::is_same_v<T, BFloat16>) {
@@ -132,7 +132,7 @@ T stored_as(double value) {
   }
 }
 
-/// Makes the inputs numbers that T holds exactly, so that errors are those of the computation.
+/// Makes the inputs exactly representable in T, so that errors are those of the computation.
 template <class T>
 void round_inputs(Problem& p) {
   for (auto* x : {&p.q, &p.k, &p.v, &p.dout}) {
@@ -145,7 +145,7 @@ struct QuerySide {
   TensorView q, dout, lse, delta, dq;
 };
 
-/// Adds a block's share, or a part's, to dq, dk and dv.
+/// Adds a block's share, or that of a part, to dq, dk, and dv.
 inline void add_gradients(Stream& stream, AttentionShape shape, const RingBlock& block, const QuerySide& all,
                           const AttentionTokens& own, const TensorView& workspace) {
   const auto of = [&](const auto& x) { return block.sequences_of(x); };
@@ -155,7 +155,7 @@ inline void add_gradients(Stream& stream, AttentionShape shape, const RingBlock&
                      block.accumulate);
 }
 
-/// Of numbers stored as T whose sums are A, on the stream's device.
+/// Numbers are stored as T, and sums are A, on the stream's device.
 template <class T, class A>
 class RankRun {
  public:
@@ -248,7 +248,7 @@ class RankRun {
     attention_finalize(stream_, state, out, m_);
     attention_delta(stream_, l_, dout_, out);
     fill(stream_, dq_, 0.0);
-    fill(stream_, dkv_, 1e30);  // nobody may add to it
+    fill(stream_, dkv_, 1e30);  // nobody may add to this
     ring_->backward(stream_, layer, kv_, documents_, dkv_, [&](const RingBlock& block) {
       EXPECT_EQ(KeptFree::now(), ranks_.multiprocessors());
       add_gradients(stream_, shape(), block, {q_, dout_, m_, l_, dq_}, own, workspace_);
@@ -274,12 +274,12 @@ class RankRun {
   const Shards shards_;
   const SegmentList& own_;
   const std::int64_t T_;         // of this rank
-  std::int64_t max_tokens_ = 0;  // of any
+  std::int64_t max_tokens_ = 0;  // of any rank
   Tensor q_, o_, rounded_out_, dout_, dq_, m_, l_, kv_, dkv_, documents_, workspace_;
-  std::unique_ptr<Ring> ring_;  // the first to go
+  std::unique_ptr<Ring> ring_;  // destroyed first
 };
 
-/// Returns the attention of the whole problem and its gradients, computed by a ring.
+/// Returns the attention of the whole problem and its gradients, as computed by a ring.
 inline Result run_ring(const Problem& p, const RunOptions& options) {
   Result result = Result::of(p);
   std::vector<Traffic> traffic(options.N);
@@ -292,7 +292,7 @@ inline Result run_ring(const Problem& p, const RunOptions& options) {
                    [&]<class T, class A>() { RankRun<T, A>(p, options, allocator, stream, watched, result); });
   });
   result.unite_ranks();
-  std::vector<std::vector<Traffic>> rows;  // one a rank
+  std::vector<std::vector<Traffic>> rows;  // one per rank
   for (const Traffic& own : traffic) rows.push_back({own});
   share_rows(rows);
   if (!options.traffic) return result;

@@ -1,4 +1,4 @@
-// What ranks have to do: pairs within documents against counting them one by one, and the load of layouts.
+// The work of ranks: pairs within documents compared with counting them one by one, and the load of layouts.
 #include "parallel/ring/ring_load.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace ringtrain {
 namespace {
 
-/// Returns the pairs of sequences whose tokens are of these documents [B, S], one by one.
+/// Returns the number of pairs in sequences whose tokens have these documents [B, S], counted one by one.
 std::int64_t counted(const AttentionMask& mask, const SegmentList& queries, const SegmentList& keys,
                      const std::vector<std::int32_t>& documents, std::int64_t S) {
   std::int64_t pairs = 0;
@@ -64,7 +64,7 @@ TEST(RingLoad, ZigzagIsEvenAndContiguousIsNot) {
     const auto pairs = pairs_by_rank(causal, Layout::contiguous, S, N);
     EXPECT_EQ(std::accumulate(pairs.begin(), pairs.end(), std::int64_t{0}), S * (S + 1) / 2);
   }
-  // A window evens out a contiguous ring: only the first rank has less.
+  // A window balances a contiguous ring: only the first rank has less.
   EXPECT_LE(imbalance(pairs_by_rank({true, 64}, Layout::contiguous, 16384, 4)), 1.003);
 }
 
@@ -72,7 +72,7 @@ TEST(RingLoad, ImbalanceIsTheLargestOverTheMean) {
   EXPECT_EQ(imbalance(std::vector<std::int64_t>{1, 2, 3}), 1.5);
   EXPECT_EQ(imbalance(std::vector<std::int64_t>{5, 5}), 1);
   EXPECT_EQ(imbalance(std::vector<std::int64_t>{0, 4}), 2);
-  EXPECT_EQ(imbalance(std::vector<std::int64_t>{0, 0}), 1);  // nothing to do is even
+  EXPECT_EQ(imbalance(std::vector<std::int64_t>{0, 0}), 1);  // no work counts as balanced
 }
 
 }  // namespace

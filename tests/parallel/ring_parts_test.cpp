@@ -1,5 +1,5 @@
-// The parts of a block: every token once, whatever the layout, none too small, later ones first, cut where kernels'
-// tiles are; and a part of a tensor is those tokens.
+// The parts of a block: every token once in every layout, none too small, later ones first, cut at the kernels' tile
+// edges; and a part of a tensor has those tokens.
 #include "parallel/ring/ring_parts.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 using Cuts = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
-/// Returns first token and tokens of each part.
+/// Returns the first token and the number of tokens of each part.
 Cuts cuts_of(const std::vector<RingPart>& parts) {
   Cuts cuts;
   for (const RingPart& part : parts) cuts.emplace_back(part.first_token, part.tokens);
@@ -23,10 +23,10 @@ TEST(RingParts, AreHalvesOfSegmentsFromTheLastTokensToTheFirst) {
   EXPECT_EQ(cuts_of(ring_parts(SegmentList{{8192, 1, 4096}}, 1, 2048)), (Cuts{{2048, 2048}, {0, 2048}}));
   EXPECT_EQ(cuts_of(ring_parts(SegmentList{{0, 1, 4096}, {12288, 1, 4096}}, 1, 2048)),
             (Cuts{{6144, 2048}, {4096, 2048}, {2048, 2048}, {0, 2048}}));
-  // Too small for quarters: where the second segment begins.
+  // Too small for quarters: cut where the second segment begins.
   EXPECT_EQ(cuts_of(ring_parts(SegmentList{{0, 1, 4096}, {12288, 1, 4096}}, 1, 4096)), (Cuts{{4096, 4096}, {0, 4096}}));
   EXPECT_EQ(cuts_of(ring_parts(SegmentList{{0, 1, 4096}, {12288, 1, 4096}}, 1, 5000)), (Cuts{{0, 8192}}));
-  // What is left at the beginning is too small for a part.
+  // The remainder at the beginning is too small for a part.
   EXPECT_EQ(cuts_of(ring_parts(SegmentList{{0, 1, 600}, {12288, 1, 4096}}, 1, 2048)), (Cuts{{2648, 2048}, {0, 2648}}));
 }
 
@@ -40,7 +40,7 @@ TEST(RingParts, AreCutBetweenTiles) {
 
 TEST(RingParts, OfSeveralSequencesAreSequences) {
   const auto parts = ring_parts(SegmentList{{0, 1, 300}}, 7, 600);
-  ASSERT_EQ(parts.size(), 3u);  // the seventh sequence is too little by itself
+  ASSERT_EQ(parts.size(), 3u);  // the seventh sequence by itself is too small
   EXPECT_EQ(parts[0].first_sequence, 5);
   EXPECT_EQ(parts[0].sequences, 2);
   EXPECT_EQ(parts[1].first_sequence, 3);
@@ -49,7 +49,7 @@ TEST(RingParts, OfSeveralSequencesAreSequences) {
   for (const RingPart& part : parts) EXPECT_EQ(part.tokens, 300);
 }
 
-/// All shards are cut at the same places, whichever of them the places are found from.
+/// All shards are cut at the same positions, whichever of them determines the positions.
 void expect_every_token_once(const std::vector<SegmentList>& shards, std::int64_t B, std::int64_t least) {
   for (const SegmentList& from : shards) {
     const auto parts = ring_parts(from, B, least);

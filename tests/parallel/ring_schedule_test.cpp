@@ -1,5 +1,5 @@
-// The ring's schedule by itself: all ranks' plans of random need matrices are played against each other, round by
-// round, with sets of (rank, owner) pairs in place of numbers; and the plans of the usual masks are spelled out.
+// The ring's schedule without data: the plans of all ranks for random need matrices are simulated together, round by
+// round, with sets of (rank, owner) pairs instead of numbers; and the plans of the usual masks are spelled out.
 #include "parallel/ring/ring_schedule.h"
 
 #include <gtest/gtest.h>
@@ -23,14 +23,14 @@ std::vector<RingPlan> all_plans(const Needs& needed, int N) {
   return plans;
 }
 
-/// One message: who sends what kind to whom, and what it is.
+/// One message: its sender, its kind, its receiver, and its content.
 struct Message {
   int from, to;
   int owner;
   std::multiset<int> contributions;  // gradients: ranks whose share is in it
 };
 
-/// Plays all plans; each check of the contract is an expectation.
+/// Simulates all plans; each check of the contract is an expectation.
 class Play {
  public:
   Play(const Needs& needed, int N) : needed_(needed), N_(N), plans_(all_plans(needed, N)) {}
@@ -84,7 +84,7 @@ class Play {
     }
   }
 
-  /// Sends and receives of a round, each as its rank lists them, must be the same messages in the same order per pair.
+  /// The sends and receives of a round, as listed by each rank, must be the same messages in the same order per pair.
   static void expect_matched(const std::vector<Message>& sent, const std::vector<Message>& received) {
     std::map<std::pair<int, int>, std::vector<int>> sends, receives;
     for (const Message& message : sent) sends[{message.from, message.to}].push_back(message.owner);
@@ -198,7 +198,7 @@ std::string meetings(const Needs& needed, int N) {
   return text;
 }
 
-/// Returns the messages of keys and values, and those of gradients (both counted where they are received).
+/// Returns the numbers of messages with keys and values, and with gradients (both counted where they are received).
 std::pair<int, int> transfers(const Needs& needed, int N) {
   int keys = 0, gradients = 0;
   for (const RingPlan& plan : all_plans(needed, N)) {
@@ -214,13 +214,13 @@ std::pair<int, int> transfers(const Needs& needed, int N) {
 TEST(RingSchedule, CausalContiguousMeetsWhatIsBeforeIt) {
   const auto needed = ring_needs({.causal = true}, shards(Layout::contiguous, 64, 4));
   EXPECT_EQ(meetings(needed, 4), "0|10|210|3210");
-  EXPECT_EQ(transfers(needed, 4), std::make_pair(6, 6 + 3));  // N (N - 1) / 2, and a return for all blocks but the last
+  EXPECT_EQ(transfers(needed, 4), std::make_pair(6, 6 + 3));  // N (N - 1) / 2, and a return for each block but the last
   const RingPlan last = ring_plan(needed, 4, 3), first = ring_plan(needed, 4, 0);
   for (int hop = 0; hop < 4; ++hop) {
     EXPECT_EQ(last[hop].deliver_to, -1);
     EXPECT_EQ(last[hop].return_from, -1);
     ASSERT_TRUE(last[hop].step);
-    EXPECT_EQ(last[hop].step->gradient_to, hop == 0 ? -1 : 3 - hop);  // every block ends here: straight to the owner
+    EXPECT_EQ(last[hop].step->gradient_to, hop == 0 ? -1 : 3 - hop);  // every block ends here: directly to the owner
     EXPECT_EQ(first[hop].return_from, hop == 3 ? 3 : -1);
   }
   EXPECT_TRUE(first[3].return_replaces);
@@ -240,7 +240,7 @@ TEST(RingSchedule, WindowMeetsItsNeighboursOnly) {
   EXPECT_EQ(meetings(ring_needs({.causal = true, .window = 17}, shards(Layout::contiguous, 64, 4)), 4), "0|10|21|32");
   EXPECT_EQ(meetings(ring_needs({.causal = true, .window = 18}, shards(Layout::contiguous, 64, 4)), 4), "0|10|210|321");
   EXPECT_EQ(meetings(ring_needs({.causal = true, .window = 1}, shards(Layout::contiguous, 64, 4)), 4), "0|1|2|3");
-  // Both ways: the right neighbour's block comes straight from its owner, at the last hop.
+  // In both directions: the right neighbor's block comes directly from its owner, at the last hop.
   const auto needed = ring_needs({.causal = false, .window = 17}, shards(Layout::contiguous, 64, 4));
   EXPECT_EQ(meetings(needed, 4), "01|102|213|32");
   const RingPlan plan = ring_plan(needed, 4, 1);
@@ -260,13 +260,13 @@ TEST(RingSchedule, ZigzagWindowSkipsTheMiddle) {
 }
 
 TEST(RingSchedule, DocumentsEndTheReach) {
-  // Documents end where shards 1 and 2 do: [0, 32), [32, 48), [48, 64).
+  // Documents end with shards 1 and 2: [0, 32), [32, 48), [48, 64).
   std::vector<std::int32_t> documents(64);
   for (std::size_t i = 0; i < 64; ++i) documents[i] = i < 32 ? 0 : i < 48 ? 1 : 2;
   const auto needed = ring_needs({.causal = true}, shards(Layout::contiguous, 64, 4, documents));
   EXPECT_EQ(meetings(needed, 4), "0|10|2|3");
   EXPECT_EQ(transfers(needed, 4), std::make_pair(1, 2));
-  // In a second sequence of the micro-batch one document runs over shards 2 and 3.
+  // In a second sequence of the micro-batch, one document spans shards 2 and 3.
   auto extents = shards(Layout::contiguous, 64, 4, documents);
   std::fill(documents.begin() + 32, documents.end(), 1);
   const auto second = shards(Layout::contiguous, 64, 4, documents);
@@ -277,7 +277,7 @@ TEST(RingSchedule, DocumentsEndTheReach) {
 TEST(RingSchedule, EmptyShardsMeetNobody) {
   const auto needed = ring_needs({.causal = false}, shards(Layout::contiguous, 2, 4));  // tokens on ranks 0 and 1
   EXPECT_EQ(meetings(needed, 4), "01|10|2|3");
-  EXPECT_EQ(transfers(needed, 4), std::make_pair(2, 3));  // block 1 starts its run away from the owner
+  EXPECT_EQ(transfers(needed, 4), std::make_pair(2, 3));  // block 1 starts its run at another rank than its owner
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The ring apart from attention: its memory as stated and planned, what a visitor is shown, micro-batches of changing
-// shape, waiting that is measured, and errors in the middle of a pass.
+// The ring without attention: its memory as documented and planned, the blocks that a visitor gets, micro-batches of
+// changing shape, measured waits, and errors in the middle of a pass.
 #include "parallel/ring/ring.h"
 
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ class Rank {
     kv_ = block_of(world_.rank());
     dkv_.assign(kv_.size(), 99);
     documents_.assign(B * tokens(world_.rank()), world_.rank());
-    // Ids are ranks: of contiguous shards these are documents.
+    // Ids are ranks: for contiguous shards, these are documents.
     DocumentStarts starts;
     for (const SegmentList& own : segments_) {
       if (!own.empty()) starts.push_back(own.front().start);
@@ -118,7 +118,7 @@ class Rank {
     EXPECT_EQ(block.v.shape, expected);
     EXPECT_TRUE(backward || (block.sequences == B_ && n == T));
     const SegmentList& own = segments_[block.owner];
-    std::int64_t first = 0;  // where in the shard these tokens begin
+    std::int64_t first = 0;  // where these tokens begin in the shard
     if (n > 0) {
       while (position_of(own, first) != position_of(block.tokens.segments, 0)) ++first;
     }
@@ -135,7 +135,7 @@ class Rank {
     }
     EXPECT_EQ(block.dk.empty(), !backward);
   }
-  /// Adds 2^rank to every element of dk, and twice that to dv: sums tell who contributed, and how often.
+  /// Adds 2^rank to every element of dk, and twice that to dv: the sums show which ranks contributed, and how often.
   void contribute(const RingBlock& block) const {
     const auto share = static_cast<float>(1 << world_.rank());
     for (std::int64_t i = 0; i < block.dk.numel(); ++i) {
@@ -167,7 +167,8 @@ struct PassCase {
   AttentionMask mask;
 };
 
-/// Returns the sum of 2^rank over the ranks that may see one of this rank's keys, from the words of the mask alone.
+/// Returns the sum of 2^rank over the ranks that may see one of this rank's keys, derived only from the mask's
+/// definition.
 float shares_of_who_sees(const PassCase& c, Layout layout, int rank, int ranks) {
   float sum = 0;
   const SegmentList keys = shard_segments(layout, c.S, ranks, rank);
@@ -185,7 +186,7 @@ float shares_of_who_sees(const PassCase& c, Layout layout, int rank, int ranks) 
   return sum;
 }
 
-/// Goes forward and backward, and expects the blocks of the plan, all of each, and nothing else.
+/// Runs forward and backward, and expects exactly the blocks of the plan, each complete.
 void expect_the_planned_blocks(Rank& rank, const PassCase& c) {
   std::vector<int> forward, backward, planned;
   std::int64_t tokens = 0, planned_tokens = 0, tokens_before = -1;
@@ -202,7 +203,7 @@ void expect_the_planned_blocks(Rank& rank, const PassCase& c) {
         tokens += block.dk.numel() / 2;
       },
       [&] { tokens_before = tokens; });
-  EXPECT_EQ(tokens_before, tokens);  // it came once, behind all blocks
+  EXPECT_EQ(tokens_before, tokens);  // it came once, after all blocks
   EXPECT_EQ(rank.kv(), own_kv);
   for (const RingHop& hop : rank.ring().plan()) {
     if (!hop.step) continue;
@@ -242,7 +243,7 @@ TEST(Ring, MeasuresExposedWaiting) {
   testing::run_ranks({.ranks = 2}, [](Communicator& world) {
     Rank rank(world, Layout::contiguous, 16, 8);
     world.barrier({"both begin"});
-    if (world.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));  // what rank 1 waits for
+    if (world.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));  // rank 1 waits for this
     rank.forward([](const RingBlock&) {});
     const auto [forward, backward] = rank.ring().take_loads();
     ASSERT_EQ(forward.hop_waits.size(), 3u);  // two hops and the end
@@ -251,7 +252,7 @@ TEST(Ring, MeasuresExposedWaiting) {
     }
     EXPECT_LT(forward.wait_seconds(), 20);
     EXPECT_EQ(backward.wait_seconds(), 0);
-    EXPECT_EQ(forward.pairs, 36);  // 8 tokens a rank, in a document of their own
+    EXPECT_EQ(forward.pairs, 36);  // 8 tokens per rank, in a separate document
     EXPECT_EQ(rank.ring().take_loads()[0].wait_seconds(), 0);
     const auto computing = std::chrono::milliseconds(20);
     rank.backward([&](const RingBlock&) { std::this_thread::sleep_for(computing); });
@@ -263,8 +264,9 @@ TEST(Ring, MeasuresExposedWaiting) {
 }
 
 TEST(Ring, TheNextBlockMovesWhileThisOneIsComputed) {
-  // Rank 0 computes on its own block, without a call of the communicator, until rank 1 has been shown that block: it
-  // must be on its way already. Small messages and large ones move differently among processes, to which a file speaks.
+  // Rank 0 computes with its own block, without calling the communicator, until rank 1's visitor has that block: it
+  // must already be in transit. Small and large messages move differently among processes, which communicate through a
+  // file.
   const std::string shown =
       (std::filesystem::temp_directory_path() / ("ringtrain_shown_" + std::to_string(::getppid()))).string();
   for (const std::int64_t tokens : {16, 1 << 19}) {
@@ -304,7 +306,7 @@ TEST(RingFailure, ATimeoutNamesLayerAndHop) {
   const std::string sentence = testing::error_of(ExitCode::rank, [] {
     launch_threads({.ranks = 3, .timeout_seconds = 2}, [&](Communicator& world) {
       Rank rank(world, Layout::zigzag, 64, 22);
-      if (world.rank() == 1) return;  // never comes
+      if (world.rank() == 1) return;  // never arrives
       rank.forward([](const RingBlock&) {});
     });
   });

@@ -1,6 +1,6 @@
-// One test body, both kinds of ranks. In parallel_tests ranks are threads; in parallel_mpi_tests, which an MPI launcher
-// starts, they are processes: each process runs every test, takes part in a world as large as the test wants if it
-// belongs to it, and shares what it found with the others.
+// Runs one test body with both kinds of ranks. In parallel_tests, ranks are threads; in parallel_mpi_tests, which an
+// MPI launcher starts, they are processes: each process runs every test, takes part in a world of the test's size if it
+// belongs to it, and shares its results with the others.
 #pragma once
 
 #include <cmath>
@@ -12,16 +12,17 @@
 
 namespace ringtrain::testing {
 
-/// The communicator of all processes; null where ranks are threads. Set by mpi_tests_main.cpp.
+/// The communicator of all processes; null if ranks are threads. Set by mpi_tests_main.cpp.
 Communicator*& process_world();
 
-/// Runs body as `options.ranks` ranks: threads, or the first processes of the world. A test that wants more processes
+/// Runs body as `options.ranks` ranks: threads, or the first processes of the world. A test that needs more processes
 /// than there are fails.
 void run_ranks(const LaunchOptions& options, const RankBody& body);
 
-/// After run_ranks: each NaN becomes what some rank found in its place. Nothing to do for threads, which share values.
+/// After run_ranks: replaces each NaN by the value that some rank has at its index. Does nothing for threads, which
+/// share values.
 void unite(std::span<double> values);
-/// After run_ranks: rows[r] becomes what rank r has there.
+/// After run_ranks: sets rows[r] to rank r's value.
 template <class T>
 void share_rows(std::vector<std::vector<T>>& rows) {
   Communicator* const world = process_world();

@@ -1,4 +1,4 @@
-// The recording communicator: what passes through it is what would have passed without it, and stands on the timeline.
+// The recording communicator: messages pass through it unchanged, and appear on the timeline.
 #include "parallel/traced_communicator.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ TEST(TracedCommunicator, RecordsExchangesFromPostToEndAndWaits) {
     EXPECT_EQ(ring->size(), 3);
     EXPECT_EQ(ring->rank(), rank);
     double sent = rank, received = -1;
-    ring->wait(ring->exchange({}, no_peer, {}, no_peer, {}));  // nothing: nothing to see
+    ring->wait(ring->exchange({}, no_peer, {}, no_peer, {}));  // nothing: no span
     ring->wait(ring->exchange(host_view(&sent, {1}), right, host_view(&received, {1}), left,
                               {.operation = "neighbour", .layer = 4, .hop = 1}));
     EXPECT_EQ(received, left);
@@ -55,7 +55,7 @@ TEST(TracedCommunicator, RecordsExchangesFromPostToEndAndWaits) {
     EXPECT_EQ(found, expected);
     const TraceTrack::Entry& wait = trace.rank(rank).work[1];
     EXPECT_LE(exchange.begin, wait.begin);
-    EXPECT_LE(wait.begin, exchange.end);  // seen within the wait
+    EXPECT_LE(wait.begin, exchange.end);  // it is recorded within the wait
     EXPECT_LE(exchange.end, wait.end);
   }
 }

@@ -1,5 +1,5 @@
-// A communicator that passes every call on to another one, counts what is sent, and may sleep a random while before
-// each exchange and wait: for tests of how much traffic there is, and that timing changes no bit.
+// A communicator that forwards every call to another one, counts sent data, and may sleep for a random time before each
+// exchange and wait: to test the amount of traffic, and that timing changes no bit.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@ struct Traffic {
 
 class WatchedCommunicator final : public ForwardingCommunicator {
  public:
-  /// traffic: counts of this and of everything split from it. jitter_seed 0: no sleeping.
+  /// traffic: counts for this and all communicators split from it. jitter_seed 0: no sleeping.
   WatchedCommunicator(std::shared_ptr<Communicator> inner, Traffic& traffic, unsigned jitter_seed = 0)
       : ForwardingCommunicator(std::move(inner)), traffic_(traffic), seed_(jitter_seed), random_(seed_of_rank()) {}
 

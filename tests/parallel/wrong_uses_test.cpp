@@ -1,6 +1,6 @@
-// Wrong uses of ranks by somebody else's program: of messages, collectives, the ring, launches and shards. Each ends in
-// a sentence that begins with the caller's line, and names the argument, what it is, and what it must be. (Of
-// attention: attention_over_ring_test.cpp; of the store, whose sentences name the call: parameter_store_test.cpp.)
+// Wrong uses of ranks by another program: of messages, collectives, the ring, launches, and shards. Each ends in a
+// message that begins with the caller's line, and names the argument, what it is, and what it must be. (For attention:
+// attention_over_ring_test.cpp; for the store, whose messages name the call: parameter_store_test.cpp.)
 #include <gtest/gtest.h>
 
 #include <string>
@@ -166,7 +166,7 @@ TEST(WrongUsesOfRanks, ALaunchHasRanksAndATimeout) {
   expect_refused("a ThreadPool of 0 workers, but it has 1 or more", [] { ThreadPool(0); });
 }
 
-/// A ring of one rank with 4 tokens of one sequence, all of whose arguments fit.
+/// A ring of one rank with 4 tokens of one sequence, with only valid arguments.
 struct RingOfOne {
   explicit RingOfOne(Communicator& world) : ring(allocator, &world, 1, capacity) {}
   void begin() { ring.begin(AttentionMask{}, extents, segments, 1); }

@@ -1,4 +1,4 @@
-// The core has a budget a floor (budget.txt): what is added takes its lines from somewhere.
+// The core has a budget per floor (budget.txt): new code must take its lines from elsewhere.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using Budget = std::map<std::string, int>;
 
-/// Returns the lines of a file that are neither empty nor a comment alone.
+/// Returns the number of lines of a file that are neither empty nor only a comment.
 int code_lines(std::istream& file, const std::string& comment) {
   int count = 0;
   for (std::string line; std::getline(file, line);) {
@@ -50,7 +50,7 @@ Budget parse_budget(std::istream& file) {
   return budget;
 }
 
-/// Returns a sentence for each folder that has more code lines than its row, or no row.
+/// Returns a sentence for each folder that has more code lines than its row allows, or has no row.
 std::string over_budget(const Budget& found, const Budget& budget) {
   std::string problems;
   for (const auto& [folder, lines] : found) {

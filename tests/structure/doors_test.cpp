@@ -1,7 +1,7 @@
-// What the product does through one door alone: it prints through framework/standard_streams.h, opens files through
-// framework/storage/files.h, makes whole files in the few places listed here (all others are an OutputFile), reads
-// command lines by CommandLine, parses JSON by its bounded reader, and starts threads and chooses their GPU in one
-// place. A rule that stands behind the door cannot be gone round.
+// What the product does in only one file: it prints with framework/standard_streams.h, opens files with
+// framework/storage/files.h, creates whole files only in the few files listed here (all others use an OutputFile),
+// reads command lines with CommandLine, parses JSON with its bounded reader, and starts threads and chooses their GPU
+// in one file. So the rules of these files cannot be bypassed.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns "FILE:LINE: text" for each line of the product, but of these files, that holds the pattern.
+/// Returns "FILE:LINE: text" for each line of the product, except in these files, that contains the pattern.
 std::string lines_with(const std::string& pattern, const std::set<std::string>& but) {
   const std::regex wanted(pattern);
   std::string found;
@@ -42,7 +42,7 @@ std::string lines_with(const std::string& pattern, const std::set<std::string>& 
 TEST(Doors, NothingReachesATerminalUnseen) {
   EXPECT_EQ(lines_with(R"(\b(fputs|puts|printf|fprintf|fwrite|putchar|fmt::print)\(|\b(cout|cerr|clog)\b)",
                        {"framework/standard_streams.cpp",
-                        "parallel/fault_injection.cpp",  // words of our own
+                        "parallel/fault_injection.cpp",  // our own words
                         "bench/gpu/results.cpp", "bench/gpu/gpu_bench.cpp", "bench/gpu/targets.cpp"}),
             "");
 }
@@ -56,13 +56,13 @@ TEST(Doors, FilesAreOpenedByFileAlone) {
 TEST(Doors, WholeFilesAreMadeInFewPlaces) {
   EXPECT_EQ(lines_with(R"(\b(write_file|File::create)\()",
                        {"framework/storage/files.h", "framework/storage/files.cpp", "framework/output/output_file.cpp",
-                        "framework/storage/hdf5_file.cpp", "framework/storage/hdf5_datasets.cpp",  // new files alone
+                        "framework/storage/hdf5_file.cpp", "framework/storage/hdf5_datasets.cpp",  // only new files
                         "framework/storage/safetensors_writer.cpp",  // likewise, of an export under its own name
-                        "framework/dump/dump_index.cpp",             // in a dump's folder, which was looked at
+                        "framework/dump/dump_index.cpp",             // in a dump's folder, which was checked
                         "data/preparation/token_spill.cpp",          // without a name
-                        "train/step/checkpoint_saver.cpp",           // in a folder of its own
+                        "train/step/checkpoint_saver.cpp",           // in its own folder
                         "framework/output/output_folder.cpp",        // its lock
-                        "train/models/adapters/kept_base.cpp",       // a mark in a base's folder, of a name of its own
+                        "train/models/adapters/kept_base.cpp",       // a mark in a base's folder, with a unique name
                         "train/models/export_model.cpp", "train/models/carried_tokenizer.cpp",  // within such a folder
                         "train/run/metrics_history.cpp", "train/run/run_folder.cpp",            // in the run's folder
                         "extras/extend/extension_folder.cpp", "extras/extend/extension.cpp"}),  // in its own, locked
@@ -81,7 +81,7 @@ TEST(Doors, JsonIsParsedByTheBoundedReader) {
             "");
 }
 
-// The library's dump() throws at a path that is not UTF-8, when all that it describes has been computed.
+// The library's dump() throws for a path that is not UTF-8, after everything that it describes has been computed.
 TEST(Doors, JsonIsWrittenByOneFunction) {
   EXPECT_EQ(lines_with(R"(\.dump\()", {"framework/storage/strict_json.cpp", "bench/gpu/results.cpp",
                                        "bench/gpu/gpu_bench.cpp", "bench/gpu/attention_group.cpp",
@@ -90,8 +90,8 @@ TEST(Doors, JsonIsWrittenByOneFunction) {
             "");
 }
 
-// A thread works on the GPU of the thread that starts it. One that calls CUDA without a GPU of its own makes a context
-// on GPU 0, of half a gigabyte, for every process of the machine.
+// A thread uses the GPU of the thread that starts it. A thread that calls CUDA without a GPU creates a context of half
+// a gigabyte on GPU 0, for every process of the machine.
 TEST(Doors, ThreadsAreStartedInOnePlace) {
   EXPECT_EQ(lines_with(R"(std::async|jthread|pthread_create|std::thread\b(?!::hardware_concurrency))",
                        {"framework/system/run_aside.h", "framework/threads.h"}),

@@ -31,7 +31,7 @@ bool is_source(const std::string& file) {
   return file.ends_with(".cpp") || file.ends_with(".cu");
 }
 
-/// Returns what stands between quotes in a line that includes a file, or nothing.
+/// Returns the text between quotes in a line that includes a file, or nothing.
 std::optional<std::string> included_by(std::string line) {
   line.erase(std::remove_if(line.begin(), line.end(), [](char c) { return c == ' ' || c == '\t'; }), line.end());
   const std::string start = "#include\"";

@@ -1,4 +1,4 @@
-// The product's includes keep to order.txt; and the check itself sees an upward include, a circle and a full folder.
+// The product's includes follow order.txt; and the check itself detects an upward include, a cycle, and a full folder.
 #include "tests/structure/include_order.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ TEST(Structure, EveryDeclaredFolderExists) {
   }
 }
 
-// The core builds without the extras, and each of these without the others, but for extend, which puts them together.
+// The core builds without the extras, and each of these builds without the others, except extend, which combines them.
 TEST(Structure, NothingIncludesAnExtraButItself) {
   const Includes includes = read_includes(source_folder(), product);
   const auto extra_of = [](const std::string& path) {
@@ -62,7 +62,7 @@ TEST(Structure, NothingIncludesAnExtraButItself) {
   EXPECT_EQ(found, "");
 }
 
-// Other tests see of the emulator of CUDA what they steer it by, and it sees nothing of them or of the product.
+// Other tests use only the interface of the CUDA emulator, and it uses nothing of them or of the product.
 TEST(Structure, TheEmulatorOfCudaIsAFolderOfItsOwn) {
   const std::string emulator = "tests/cuda_emulator/";
   const auto exists = [&](const std::string& path) { return std::filesystem::exists(source_folder() + "/" + path); };
@@ -79,7 +79,7 @@ TEST(Structure, TheEmulatorOfCudaIsAFolderOfItsOwn) {
   EXPECT_EQ(found, "");
 }
 
-// Two pairs of a header and a source more than 25: a folder on its way to be split, not a hall.
+// Two pairs of a header and a source more than 25: such a folder should soon be split.
 TEST(Structure, NoFolderIsAHall) {
   EXPECT_EQ(lines(crowded_folders(read_includes(source_folder(), product), 29)), "");
 }

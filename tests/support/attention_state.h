@@ -1,4 +1,4 @@
-// The running state of attention that has seen no key, for tests that give a state from call to call.
+// The running state of attention that has seen no key, for tests that pass a state from call to call.
 #pragma once
 
 #include <limits>

@@ -1,6 +1,6 @@
 // What tests of GPU kernels share. A kernel is called twice with the same numbers: in double on the CPU, and in its own
-// dtypes on the GPU (or its emulator). A tensor of both is a Both. On the GPU each stands between guards; memory that
-// is to be overwritten begins as NaN, and so do the guards. Every call on the GPU runs twice from the same memory and
+// dtypes on the GPU (or its emulator). A tensor of both is a Both. On the GPU, each is between guards; memory that will
+// be overwritten begins as NaN, and so do the guards. Every call on the GPU runs twice with the same initial memory and
 // must give the same bits.
 #pragma once
 
@@ -29,13 +29,13 @@ inline constexpr bool emulated = true;
 inline constexpr bool emulated = false;
 #endif
 
-/// Returns x as dtype holds it.
+/// Returns x as stored in dtype.
 inline double as_held(double x, DType dtype) {
   if (dtype == DType::bfloat16) return BFloat16::rounded(static_cast<float>(x)).value();
   return dtype == DType::float32 ? static_cast<double>(static_cast<float>(x)) : x;
 }
 
-/// The root of the mean square and the largest magnitude of some errors.
+/// The root mean square and the largest magnitude of some errors.
 struct ErrorSize {
   double square = 0, largest = 0;
   std::int64_t count = 0;
@@ -65,8 +65,8 @@ class GpuKernelTest : public GpuTest {
   Stream& gpu() { return *stream_; }
   Stream& cpu() { return cpu_; }
 
-  /// Lets go of every tensor so far: a case's end. on_gpu reads all of them, so that a test of many cases that keeps
-  /// them takes time with the square of their number. Says now and then that the test goes on.
+  /// Releases all tensors so far, at the end of a case. on_gpu reads all of them, so the time of a test of many cases
+  /// that kept them would grow with the square of their number. Occasionally prints that the test continues.
   void forget() {
     blocks_.clear();
     doubles_.clear();
@@ -79,7 +79,7 @@ class GpuKernelTest : public GpuTest {
     }
   }
 
-  /// Returns a tensor of these values, rounded to dtype, for both; `skip` elements past a boundary of 256 bytes.
+  /// Returns a tensor of these values, rounded to dtype, for both; starts `skip` elements past a boundary of 256 bytes.
   Both values(const std::vector<double>& x, const Shape& shape, DType dtype, std::int64_t skip = 0) {
     Both both = output(shape, dtype, skip);
     std::vector<unsigned char> bytes(both.gpu.bytes());
@@ -109,8 +109,8 @@ class GpuKernelTest : public GpuTest {
     return {host_view(host.data(), shape), make(shape, dtype, skip)};
   }
 
-  /// Calls call(stream, at) on the CPU and on the GPU, where at(both) is the tensor there; on the GPU twice, from the
-  /// same memory: for the same bits. Guards must not change.
+  /// Calls call(stream, at) on the CPU and on the GPU, where at(both) is the tensor there; twice on the GPU, with the
+  /// same initial memory, to compare the bits. Guards must not change.
   template <class Call>
   void on_both(Call&& call) {
     call(cpu(), [](const Both& both) { return both.cpu; });
@@ -134,18 +134,18 @@ class GpuKernelTest : public GpuTest {
     EXPECT_TRUE(memory() == after) << "other bits the second time";
   }
 
-  /// Returns what the GPU has, in double.
+  /// Returns the GPU's values, in double.
   std::vector<double> on_host(const TensorView& x) {
     std::vector<unsigned char> bytes = download(x.data, x.bytes());
     return elements(TensorView{bytes.data(), x.shape, x.dtype, Device::cpu()});
   }
 
   /// The GPU's tensor agrees with the CPU's double one. float32 and float64: max|difference| is at most tolerance *
-  /// max|reference|. bfloat16: of the errors against the reference, the root mean square is at most 1.5 times, and the
-  /// largest at most 2 times, those of the reference itself rounded to bfloat16; both with 1e-6 * max|reference| of
-  /// leave, for what float32 arithmetic loses where rounding happens to lose nothing. rounded_before: what a product
-  /// was added to, element by element, if it was rounded to bfloat16 first; that rounding is allowed beside the
-  /// result's.
+  /// max|reference|. bfloat16: of the errors relative to the reference, the root mean square is at most 1.5 times, and
+  /// the largest at most 2 times, those of the reference itself rounded to bfloat16; both with an allowance of 1e-6 *
+  /// max|reference| for the errors of float32 arithmetic where rounding happens to be exact. rounded_before: the values
+  /// to which a product was added, element by element, if it was rounded to bfloat16 first; that rounding is allowed in
+  /// addition to the result's.
   void expect_agrees(const Both& both, const std::string& what, double tolerance = 1e-5,
                      const std::vector<double>& rounded_before = {}) {
     const std::vector<double> got = on_host(both.gpu);
@@ -198,7 +198,7 @@ class GpuKernelTest : public GpuTest {
     }
     return bytes;
   }
-  /// Returns the bytes of all tensors, guards too.
+  /// Returns the bytes of all tensors, including guards.
   std::vector<std::vector<unsigned char>> memory() {
     std::vector<std::vector<unsigned char>> all;
     for (const Block& block : blocks_) all.push_back(download(block.all.view().data, block.all.view().bytes()));
@@ -217,7 +217,7 @@ class GpuKernelTest : public GpuTest {
   std::list<std::vector<std::int32_t>> integers_;
 };
 
-/// What a GPU kernel stores.
+/// The types that GPU kernels store.
 inline constexpr DType storage_types[] = {DType::float32, DType::bfloat16};
 
 }  // namespace ringtrain::testing

@@ -1,13 +1,13 @@
-// A disk that fails on purpose: preloaded into a program (LD_PRELOAD), it counts the system calls that change files
-// whose path holds RINGTRAIN_FAULT_PATH (in which * stands for any text), and does at one of them what the environment
-// says. The witness from outside for what a save survives: it also sees what libraries do.
-//   RINGTRAIN_FAULT_READS=1        calls that only look or read count as well (open, read, stat, a folder's entries)
+// Simulates disk failures: preloaded into a program (LD_PRELOAD), it counts the system calls that change files whose
+// path contains RINGTRAIN_FAULT_PATH (in which * stands for any text), and injects the fault that the environment
+// describes at one of them. As an external observer of which faults a save survives, it also sees what libraries do.
+//   RINGTRAIN_FAULT_READS=1        also counts calls that only look or read (open, read, stat, a folder's entries)
 //   RINGTRAIN_FAULT_LOG=FILE       append a line "NUMBER CALL PATH" for each counted call
 //   RINGTRAIN_FAULT_AT=NUMBER      the call (from 1, over all threads) at which
-//   RINGTRAIN_FAULT_ERROR=ERRNO    it fails so, from then on if RINGTRAIN_FAULT_LASTS is set; without it
+//   RINGTRAIN_FAULT_ERROR=ERRNO    it fails with this, and from then on if RINGTRAIN_FAULT_LASTS is set; without it
 //                                  the process gets RINGTRAIN_FAULT_SIGNAL (a number; SIGKILL) as soon as that call
 //                                  has returned
-//   RINGTRAIN_FAULT_NO_LOCKS=1     no file can be locked, whatever its path
+//   RINGTRAIN_FAULT_NO_LOCKS=1     no file can be locked, for any path
 //   RINGTRAIN_FAULT_SLOW=CALL:MS   every counted call of that name takes so many milliseconds longer
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -40,7 +40,7 @@ static void log_call(long number, const char* call, const char* path) {
   syscall(SYS_close, fd);
 }
 
-// Return the number of a call that counts, 0 for one that does not; < 0: it is to fail, with errno set.
+// Returns the number of a call that counts, 0 for one that does not; < 0: it must fail, with errno set.
 static long count(const char* call, const char* path) {
   const char* part = getenv("RINGTRAIN_FAULT_PATH");
   char pattern[512];
@@ -57,7 +57,7 @@ static long count(const char* call, const char* path) {
   const char *at = getenv("RINGTRAIN_FAULT_AT"), *error = getenv("RINGTRAIN_FAULT_ERROR");
   if (!at || !error) return number;
   const int now = number == atol(at) || (number > atol(at) && getenv("RINGTRAIN_FAULT_LASTS"));
-  // A full disk still frees: what removes or closes does not fail.
+  // A full disk can still free space: calls that remove or close do not fail.
   const int frees = strstr(call, "unlink") || strstr(call, "rmdir") || strstr(call, "close");
   if (!now || frees) return number;
   errno = atoi(error);
@@ -120,7 +120,7 @@ static const char* path_at(int folder, const char* path, char* buffer, size_t si
 
 #define CHANGES(flags) ((flags) & (O_CREAT | O_WRONLY | O_RDWR))
 
-// Opening to read changes nothing, and counts where reads do.
+// Opening to read changes nothing, and counts only if reads do.
 #define OPEN(name)                                                                      \
   int name(const char* path, int flags, ...) {                                          \
     NEXT(int, #name, (const char*, int, ...));                                          \
@@ -168,7 +168,8 @@ ON_FD(int, ftruncate64, (int fd, off64_t bytes), fd, bytes)
 ON_FD(int, fallocate, (int fd, int mode, off_t begin, off_t bytes), fd, mode, begin, bytes)
 ON_FD(int, fallocate64, (int fd, int mode, off64_t begin, off64_t bytes), fd, mode, begin, bytes)
 
-// ---- What only looks or reads ---------------------------------------------------------------------------------------
+// ---- Calls that only look or read
+// ------------------------------------------------------------------------------------
 
 #define LOOK_ON_PATH(name, parameters, path, ...)              \
   int name parameters {                                        \

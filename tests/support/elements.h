@@ -1,4 +1,4 @@
-// The elements of a tensor of the host as numbers, of any dtype.
+// The elements of a host tensor of any dtype as numbers.
 #pragma once
 
 #include <cstdint>

@@ -8,8 +8,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def python_with(name, packages):
-    """Returns the interpreter of build/NAME with these packages ("tokenizers==0.23.3"), made anew if it lacks one. None,
-    with a word about it, if it cannot be made."""
+    """Returns the interpreter of build/NAME with these packages ("tokenizers==0.23.3"), made anew if one is missing.
+    Returns None, with a message, if it cannot be made."""
     folder = ROOT / "build" / name
     python = folder / "bin" / "python"
     wanted = "".join(f"{package}\n" for package in packages)

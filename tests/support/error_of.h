@@ -1,4 +1,4 @@
-// For tests of what is refused: runs an action that must fail, and gives what it said, or holds it against a sentence.
+// For tests of refusals: runs an action that must fail, and returns its message, or compares it with a sentence.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace ringtrain::testing {
 
-/// Runs action, which must throw an Error of this code; return its sentence.
+/// Runs action, which must throw an Error with this code; returns its message.
 template <class Action>
 std::string error_of(ExitCode code, Action&& action) {
   try {
@@ -23,7 +23,7 @@ std::string error_of(ExitCode code, Action&& action) {
   return "";
 }
 
-/// Expects an action to throw an Error of this code whose sentence has this part.
+/// Expects an action to throw an Error with this code whose message contains this text.
 template <class Action>
 void expect_error(ExitCode code, const std::string& part, Action&& action,
                   const CallerLine& here = CallerLine::current()) {
@@ -32,8 +32,8 @@ void expect_error(ExitCode code, const std::string& part, Action&& action,
   EXPECT_NE(found.find(part), std::string::npos) << "\"" << part << "\" is not in \"" << found << "\"";
 }
 
-/// Expects a call, in the same statement, to be refused as its caller's mistake: with this sentence behind the place of
-/// the call.
+/// Expects a call, in the same statement, to be refused as its caller's mistake: with this message after the source
+/// location of the call.
 template <class Call>
 void expect_refused(const std::string& sentence, const Call& call, const CallerLine& here = CallerLine::current()) {
   constexpr std::uint_least32_t statement = 6;  // lines

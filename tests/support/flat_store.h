@@ -1,11 +1,11 @@
-// The flat buffers of a store that is not sharded, padding included: what tests fill and compare whole.
+// The flat buffers of a store that is not sharded, padding included, which tests fill and compare as a whole.
 #pragma once
 
 #include "parallel/parameter_store.h"
 
 namespace ringtrain::testing {
 
-/// Returns all weights that are trained, [table.flat_size()].
+/// Returns all trained weights, [table.flat_size()].
 inline TensorView flat_weights(const ParameterStore& store) {
   TensorView all = store.weights({.parameter = 0, .begin = 0, .end = 1});
   all.shape = {store.table().flat_size()};

@@ -1,4 +1,4 @@
-// For tests that write files: a folder of its own for each, which is gone when the test ends.
+// For tests that write files: a separate folder for each, which is removed when the test ends.
 #pragma once
 
 #include <gtest/gtest.h>

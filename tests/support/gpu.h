@@ -1,4 +1,4 @@
-// Tests that need a GPU (or the emulator of one) are skipped, and shown so, where there is none.
+// Tests that need a GPU (or the emulator of one) are skipped, and shown as such, if there is none.
 #pragma once
 
 #include <gtest/gtest.h>

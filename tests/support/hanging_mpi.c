@@ -1,7 +1,7 @@
-// An MPI that does not let a process end, preloaded into ranks: RINGTRAIN_HANGING_MPI says where it hangs.
+// An MPI that keeps a process from ending, preloaded into ranks: RINGTRAIN_HANGING_MPI says where it hangs.
 //   finalize   in MPI_Finalize, before anything is done
 //   finalized  in MPI_Finalize, when all is done
-//   exit       in what the library does when the process ends
+//   exit       in the library's exit handlers
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static int ends = 0;  // whether this process is a rank that has called MPI_Fina
 static void hang_at(const char* place) {
   const char* wanted = getenv("RINGTRAIN_HANGING_MPI");
   if (!wanted || strcmp(wanted, place) != 0) return;
-  for (int i = 0; i < 120; ++i) sleep(1);  // not for ever: a test that fails leaves no process behind
+  for (int i = 0; i < 120; ++i) sleep(1);  // not forever: a failing test leaves no process behind
 }
 
 int MPI_Finalize(void) {

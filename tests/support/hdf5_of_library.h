@@ -1,4 +1,4 @@
-// A file as HDF5's own library sees it, and h5py with it: the outside witness for the lists of datasets that this
+// A file as HDF5's own library sees it, and therefore h5py: the external reference for the lists of datasets that this
 // program writes and reads instead.
 #pragma once
 
@@ -26,9 +26,9 @@ class Hdf5OfLibrary {
     H5Aread(id, type, value.data());
     H5Tclose(type);
     H5Aclose(id);
-    return value.c_str();  // up to its NUL
+    return value.c_str();  // up to the first NUL
   }
-  /// Returns where a dataset's bytes begin.
+  /// Returns the offset of a dataset's bytes.
   std::int64_t offset(const std::string& name) const {
     const hid_t id = H5Dopen2(file_, name.c_str(), H5P_DEFAULT);
     const haddr_t offset = H5Dget_offset(id);

@@ -31,7 +31,7 @@ void expect_same_bits_for_any_workers(Result&& result) {
   }
 }
 
-/// What a kernel of T may differ from the double reference, in max|difference| / max|reference|.
+/// The allowed difference of a kernel of T from the double reference, in max|difference| / max|reference|.
 template <class T>
 constexpr double tolerance = sizeof(T) == 8 ? 1e-13 : 3e-6;
 

@@ -1,11 +1,11 @@
-// How bfloat16 is multiplied while a test runs.
+// Sets how bfloat16 is multiplied while a test runs.
 #pragma once
 
 #include "kernels/bfloat16_products.h"
 
 namespace ringtrain::testing {
 
-/// Has kernels multiply bfloat16 in one way until the end of a scope.
+/// Makes kernels multiply bfloat16 in one way until the end of a scope.
 class Multiplying {
  public:
   explicit Multiplying(BFloat16Products products) : before_(bfloat16_products()) { use_bfloat16_products(products); }

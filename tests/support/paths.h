@@ -1,14 +1,15 @@
-// Where this checkout and its programs stand. One file knows (paths.cpp): a compiler cache serves every checkout.
+// The paths of this checkout and its programs. Only one file has them (paths.cpp), so a compiler cache serves every
+// checkout.
 #pragma once
 
 #include <string>
 
 namespace ringtrain::testing {
 
-// Returns the root of the checkout that the tests were built from, without a slash at its end.
+// Returns the root of the checkout from which the tests were built, without a trailing slash.
 std::string source_folder();
 
-// Returns the folder of the built programs, without a slash at its end.
+// Returns the folder of the built programs, without a trailing slash.
 std::string binary_folder();
 
 }  // namespace ringtrain::testing

@@ -1,5 +1,5 @@
 // What kernel tests share: vectors filled with counter-based normals, views of them, and the comparison of a tensor
-// with its reference, max|difference| / max|reference|. Knows nothing of the kernels.
+// with its reference, max|difference| / max|reference|. It does not depend on the kernels.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace ringtrain::testing {
 
-/// Returns n normals of the given stddev; other seeds give other numbers.
+/// Returns n normals with the given stddev; another seed gives other numbers.
 template <class T>
 std::vector<T> random_vector(std::int64_t n, std::uint64_t seed, double stddev = 1) {
   std::vector<T> x(n);
@@ -31,7 +31,7 @@ inline std::vector<std::int32_t> random_integers(std::int64_t n, std::uint64_t s
   return x;
 }
 
-/// Returns a view of a vector, in one dimension or as a shape: a ConstTensorView of a constant one, or a temporary.
+/// Returns a view of a vector, one-dimensional or with a shape: a ConstTensorView for a constant vector or a temporary.
 template <class T>
 TensorView view_of(std::vector<T>& x, const Shape& shape) {
   ensure(static_cast<std::int64_t>(x.size()) == shape.numel(), "a test's vector has its shape's size");

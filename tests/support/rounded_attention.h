@@ -1,6 +1,6 @@
-// Attention as bfloat16 tensor cores must round it, in double otherwise: probabilities and dS are rounded before their
-// products, out when it is stored; delta is taken from the rounded out. The measure of what a bfloat16 kernel may be
-// off by. Plain loops; the masks are those of reference_attention.h.
+// Attention with the rounding of bfloat16 tensor cores, otherwise in double: probabilities and dS are rounded before
+// their products, and out when it is stored; delta is computed from the rounded out. It measures the allowed error of a
+// bfloat16 kernel. Plain loops; the masks are those of reference_attention.h.
 #pragma once
 
 #include "reference/attention.h"

@@ -1,4 +1,4 @@
-// What all ranks of a layout hold of some sequences, as a ring's micro-batch takes it.
+// The shards of all ranks of a layout for some sequences, as a ring's micro-batch takes them.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct Shards {
   std::vector<ShardExtents> extents;
 };
 
-/// Of B sequences of S tokens. documents: the id of each token [B, S]; none: a document each.
+/// For B sequences of S tokens. documents: the id of each token [B, S]; empty: one document each.
 inline Shards shards_of(Layout layout, std::int64_t S, int ranks, std::int64_t B = 1,
                         std::span<const std::int32_t> documents = {}) {
   Shards all;

@@ -1,4 +1,4 @@
-// What a pattern makes of a text, in brackets: for tests of splitters.
+// The pieces into which a pattern splits a text, in brackets, for tests of splitters.
 #pragma once
 
 #include <string>

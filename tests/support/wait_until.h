@@ -1,4 +1,4 @@
-// Waiting for what another thread or process does, instead of sleeping for as long as that should take.
+// Waits for another thread or process, instead of sleeping for as long as it should take.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,8 @@
 
 namespace ringtrain::testing {
 
-/// Returns whether the condition came true before the deadline, which is far off: a busy machine may need long.
+/// Returns whether the condition became true before the deadline, which is distant because a busy machine may take
+/// long.
 template <class Condition>
 [[nodiscard]] bool wait_until(const Condition& condition, std::chrono::seconds deadline = std::chrono::seconds(120)) {
   const auto end = std::chrono::steady_clock::now() + deadline;

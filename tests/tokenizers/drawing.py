@@ -1,4 +1,4 @@
-"""Random tokenizers, patterns and texts for fuzz_test.py: what real tokenizers never have, and files may."""
+"""Random tokenizers, patterns, and texts for fuzz_test.py: features that real tokenizers never have, but files may."""
 import unicodedata
 
 import oracle_patterns
@@ -28,7 +28,7 @@ SNIPPETS = [" ", "  ", "   ", "\n", "\n\n", "\r\n", "\t", " \n ", "\u00a0", "\u3
 def character(draw):
     while True:
         code = draw.randrange(draw.choice([0x80, 0x800, 0x3000, 0x10000, 0x20000]))
-        # What later versions of Unicode assigned differs from program to program; the tables of NFC are the oldest.
+        # Programs differ in what later versions of Unicode assigned; the tables of NFC are the oldest.
         if 0xD800 <= code <= 0xDFFF or unicodedata.category(chr(code)) in ("Cn", "Co"):
             continue
         if unicodedata.category(chr(code))[0] != "M" or unicodedata.ucd_3_2_0.category(chr(code)) != "Cn":
@@ -51,7 +51,7 @@ def text(draw, known):
 
 
 def pattern(draw, depth=0):
-    """Returns a random regular expression; many have what engines read in different ways."""
+    """Returns a random regular expression; many contain constructs that engines interpret differently."""
     def class_item():
         return draw.choice([r"\s", r"\S", r"\d", r"\p{L}", r"\p{N}", r"\P{L}", r"\p{M}", r"\r\n", "a-z", "A-Z", "0-9",
                             "a", "s", "-x",
@@ -110,7 +110,7 @@ def pattern(draw, depth=0):
 
 
 def merges(draw, sequences, count, token_of):
-    """Returns random merges of what stands side by side in sequences of symbols."""
+    """Returns random merges of adjacent symbols in sequences."""
     made, symbols = [], [list(one) for one in sequences if len(one) > 1]
     for _ in range(count):
         symbols = [one for one in symbols if len(one) > 1]
@@ -257,8 +257,8 @@ def tokenizer_json(draw, vocabulary, rules, model, normalizer, pre, decoder):
 
 
 def pieces(draw, trained):
-    """Returns a SentencePiece model as its pieces [[text, score, type]] and its settings: drawn anew, or a trained one
-    with changes."""
+    """Returns a SentencePiece model as its pieces [[text, score, type]] and its settings: random, or a trained one with
+    changes."""
     settings = {"byte_fallback": flag(draw, 0.6), "add_dummy_prefix": flag(draw, 0.7)}
     if trained and flag(draw, 0.4):
         found, byte_fallback = draw.choice(trained)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Random tokenizers and nasty texts: ids against Hugging Face's tokenizers and SentencePiece.
+"""Random tokenizers and difficult texts: compares ids with Hugging Face's tokenizers and SentencePiece.
 
     fuzz_test.py [--seconds N] [--seed N] [--golden FILE]
 
-A file that the probe refuses in a sentence counts as refused, and any other difference is a failure: it is made small
-and printed. --golden writes what was found, with the reference's ids, in the form of tests/tokenizers/fuzzed.json.
-RINGTRAIN_BIN names the folder of the programs. The packages are installed under build/ at the first run; where they
-cannot be had the test is skipped, and says so (exit 77).
+A file that the probe refuses with a message counts as refused, and any other difference is a failure, which is
+minimized and printed. --golden writes the findings, with the reference's ids, in the form of
+tests/tokenizers/fuzzed.json. RINGTRAIN_BIN names the folder of the programs. The packages are installed under build/ at
+the first run; if they are unavailable, the test is skipped with a message (exit 77).
 """
 import argparse
 import collections
@@ -46,17 +46,17 @@ import sentencepiece  # noqa: E402
 from sentencepiece import sentencepiece_model_pb2  # noqa: E402
 import tokenizers  # noqa: E402
 
-TEXTS = 40  # of each tokenizer
+TEXTS = 40  # for each tokenizer
 PATIENCE = 20  # seconds for a case
-SHORTENING = 60  # seconds for making what was found small
+SHORTENING = 60  # seconds to minimize a finding
 
 
 class Crash(Exception):
-    """The probe died, or ended with no sentence."""
+    """The probe died, or ended without a message."""
 
 
 class Probe:
-    """Ringtrain's side: one process, as long as it lives."""
+    """Ringtrain's side: one process, reused while it lives."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -64,7 +64,7 @@ class Probe:
         self.process = None
 
     def ids(self, path, texts, parse):
-        """Returns the ids of each text, None for one that is refused; or the sentence that refuses the tokenizer."""
+        """Returns the ids of each text, None for one that is refused; or the message that refuses the tokenizer."""
         if self.process is None:
             self.process = subprocess.Popen([self.program, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                             stderr=subprocess.PIPE)
@@ -107,12 +107,12 @@ class Probe:
 
 
 def quiet(call):
-    """Returns what a call gives, None if it raises or panics."""
+    """Returns the result of a call, or None if it raises or panics."""
     try:
         return call()
     except KeyboardInterrupt:
         raise
-    except BaseException:  # pylint: disable=broad-except  (a panic of Rust is no Exception)
+    except BaseException:  # a panic of Rust is not an Exception
         return None
 
 
@@ -237,7 +237,8 @@ class Pieces:
 
 
 def with_names(items, text_of):
-    """Returns a list with the 256 byte characters, or the 256 names of bytes, as one item each where all stand."""
+    """Returns a list with the 256 byte characters, or the 256 names of bytes, replaced by one item if all are
+    present."""
     texts = [text_of(item) for item in items]
     for name, run in (("byte characters", drawing.BYTE_CHARACTERS), ("byte names", drawing.HEXADECIMAL)):
         if run[0] in texts:
@@ -248,13 +249,13 @@ def with_names(items, text_of):
 
 
 def expected_of(case, texts, parse):
-    """Returns the reference's ids of each text, None where it fails; None if it refuses the tokenizer."""
+    """Returns the reference's ids of each text, None if it fails; None if it refuses the tokenizer."""
     reference = case.reference(parse)
     return reference and [reference(text.decode("utf-8", errors="replace")) for text in texts]
 
 
 def differs(case, texts, parse, probe, folder):
-    """Returns the first text whose ids differ, or the sentence of a crash; None if there is none."""
+    """Returns the first text whose ids differ, or the message of a crash; None if there is none."""
     expected = expected_of(case, texts, parse)
     if expected is None:
         return None
@@ -269,7 +270,7 @@ def differs(case, texts, parse, probe, folder):
 
 
 def shortened(case, text, parse, probe, folder):
-    """Returns the smallest case and text found that still differ."""
+    """Returns the smallest found case and text that still differ."""
     end = time.monotonic() + SHORTENING
     while time.monotonic() < end:
         pieces = [text.decode("utf-8", errors="surrogateescape")]
@@ -288,7 +289,7 @@ def shortened(case, text, parse, probe, folder):
 
 
 def trained_models():
-    """Returns small models that SentencePiece's trainer made, with symbols that users define, as pieces."""
+    """Returns small models made by SentencePiece's trainer, with user-defined symbols, as pieces."""
     result = []
     corpus = [line for path in ("README.md", "docs/usage.md") for line in (HERE.parents[1] / path).read_text(
         encoding="utf-8").split("\n")] + ["Việt Nam Straße 中文文本 日本語", "    if (x) {", "\t\treturn 1234;"] * 20
@@ -313,7 +314,7 @@ def draw_case(draw, trained):
     if kind < 0.7:
         return Json(drawing.characters(draw))
     pieces, settings = drawing.pieces(draw, trained)
-    settings["byte_fallback"] = any(piece[2] == drawing.BYTE for piece in pieces)  # GGUF files do not say it
+    settings["byte_fallback"] = any(piece[2] == drawing.BYTE for piece in pieces)  # GGUF files do not contain it
     return Pieces(pieces, settings)
 
 
@@ -326,7 +327,7 @@ def draw_texts(draw, case):
 
 
 def reason_of(sentence):
-    """Returns the part of a refusal that says why, without what differs from file to file."""
+    """Returns the part of a refusal with the reason, without the parts that depend on the file."""
     if "engines of regular expressions" in sentence:
         return "a pattern with what engines read in different ways"
     for part in ("added token", "has no token for the byte", "cannot be compiled"):
@@ -336,7 +337,7 @@ def reason_of(sentence):
 
 
 def try_case(number, seed, trained, probe, folder, note):
-    """Draws a case and compares it. Returns counts, the reason of a refusal, and what was found: a golden case or a
+    """Generates a case and compares it. Returns counts, the reason of a refusal, and the finding: a golden case or a
     crash."""
     draw = random.Random(f"{seed} {number}")
     case = draw_case(draw, trained)
@@ -367,8 +368,8 @@ def try_case(number, seed, trained, probe, folder, note):
 
 
 def try_cases(first, end, seed, trained, output):
-    """Writes a line of JSON for each case from the first on, and one before of what is still to be made small. A
-    reference that does not come back ends the process."""
+    """Writes a line of JSON for each case from the first one on, and one before it for a case that is still to be
+    minimized. A reference that does not return ends the process."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the references' panics and warnings
     with tempfile.TemporaryDirectory() as name, os.fdopen(output, "w") as file:
         probe = Probe(pathlib.Path(name))
@@ -427,7 +428,7 @@ def main():
                 number = one[0] + 1
                 take(*one[1:])
         os.waitpid(child, 0)
-        if large is not None:  # it was found, and the reference did not come back from a smaller one
+        if large is not None:  # it was found, and the reference did not return from a smaller one
             take(*large)
         if time.monotonic() < end:
             number += 1

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes the small tokenizers of the tests, and the ids that the reference programs give for nasty texts.
+"""Makes the small tokenizers of the tests, and the reference programs' ids for difficult texts.
 
     make_tiny.py    (needs the packages tokenizers and sentencepiece; writes tests/tokenizers/tiny/)
 
 byte_level.json is a byte-level BPE of 600 tokens; golden.json has its ids under the splitting of each known family, and
-under one of no known family. sentencepiece.json is a SentencePiece BPE of 700 pieces with byte fallback, as a converter
-writes it: golden.json has SentencePiece's own ids, too.
+under one that is not of a known family. sentencepiece.json is a SentencePiece BPE of 700 pieces with byte fallback, as
+a converter writes it; golden.json also has SentencePiece's own ids.
 """
 import json
 import pathlib
@@ -85,7 +85,7 @@ def main():
     for scheme in ("first", "always", "never"):
         forms[f"Metaspace {scheme}"] = (None, {**metaspace, "prepend_scheme": scheme})
     split = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
-    forms["Prepend nothing"] = (converted["normalizer"]["normalizers"][1], split)  # as Gemma's files have it
+    forms["Prepend nothing"] = (converted["normalizer"]["normalizers"][1], split)  # as in Gemma's files
     doubled = {"type": "Replace", "pattern": {"Regex": "\\A\u2581"}, "content": "\u2581\u2581"}
     forms["Prepend as transformers 5 writes it"] = (
         {"type": "Sequence", "normalizers": [converted["normalizer"]["normalizers"][1], doubled]},

@@ -1,4 +1,5 @@
-"""The splittings of the known families, as tokenizer.json has them: normalizer, pre_tokenizer, members of the model."""
+"""The splittings of the known families, in the form of tokenizer.json: normalizer, pre_tokenizer, members of the
+model."""
 
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 GPT2 = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
@@ -12,7 +13,7 @@ REST = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 TEKKEN = PREFIX + UPPER + "*" + LOWER + "+|" + PREFIX + UPPER + "+" + LOWER + r"*|\p{N}" + REST
 O200K = (PREFIX + UPPER + "*" + LOWER + "+" + CONTRACTIONS + "?|" + PREFIX + UPPER + "+" + LOWER + "*" + CONTRACTIONS
          + r"?|\p{N}{1,3}" + REST)
-# A pattern of no known family, and with all that a rewriting of \s must not break.
+# A pattern that is not of a known family, with everything that rewriting \s must not break.
 OTHER = r"\p{N}{1,2}|[\s]*[\r\n]|[^\s\p{N}]+|\s+(?!\S)|\s"
 
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Ids of real tokenizers against tiktoken, tokenizers and SentencePiece: texts of this machine, every assigned code
-point in context, and random strings over a nasty alphabet. Decoding gives the text again.
+"""Compares ids of real tokenizers with tiktoken, tokenizers, and SentencePiece: texts of this machine, every assigned
+code point in context, and random strings over a difficult alphabet. Decoding restores the text.
 
     oracle_test.py [--megabytes N] [--random N] [NAME]...
 
-Needs the packages numpy, tiktoken, tokenizers, sentencepiece and protobuf, and the tokenizers' own packages from PyPI
-(packages.py); where something is missing the test is skipped, and says so (exit 77). RINGTRAIN_BIN names the folder of
+Needs the packages numpy, tiktoken, tokenizers, sentencepiece, and protobuf, and the tokenizers' own packages from PyPI
+(packages.py); if something is missing, the test is skipped with a message (exit 77). RINGTRAIN_BIN names the folder of
 the programs.
 """
 import argparse
@@ -37,7 +37,7 @@ NAMES = [*packages.SPLITTING, "tekken.json", "smollm2.json", "mistral_v1.model"]
 
 
 def oracle(name):
-    """Returns a function from a text to the ids that the program of the tokenizer's own file gives."""
+    """Returns a function from a text to the ids of the program for the tokenizer's own file."""
     path = packages.tokenizer(name)
     if name.endswith(".model"):
         model = sentencepiece.SentencePieceProcessor(model_file=str(path))
@@ -61,7 +61,7 @@ def files_below(root):
 
 
 def real_texts(megabytes):
-    """Returns texts that lie on this machine, each of at most 20,000 characters; of no place more than a quarter."""
+    """Returns texts from this machine, each with at most 20,000 characters, and at most a quarter from any folder."""
     texts, size = [], 0
     roots = [packages.ROOT / "build/models/books", packages.ROOT, "/usr/share/common-licenses", "/usr/include",
              "/usr/share/perl", "/usr/lib/python3", "/usr/share/doc", "/usr/share/i18n"]
@@ -83,7 +83,7 @@ def real_texts(megabytes):
 
 
 def code_point_texts():
-    """Returns every code point that Unicode 14 assigns, in context: what all parties' tables know."""
+    """Returns every code point that Unicode 14 assigns, in context: all programs' tables have these."""
     assigned = [chr(c) for c in range(0x110000)
                 if not 0xD800 <= c <= 0xDFFF and unicodedata.category(chr(c)) not in ("Cn", "Co")]
     return ["".join(f"a{c}b {c}{c}1{c}\n" for c in assigned[at:at + 200]) for at in range(0, len(assigned), 200)]
@@ -126,7 +126,7 @@ def unpack_texts(path):
 
 
 def compare(name, path, groups, folder):
-    """Prints what differs. Returns the number of texts that do."""
+    """Prints the differences. Returns the number of texts with differences."""
     reference = oracle(name)
     bad = 0
     for group, texts in groups.items():
@@ -144,9 +144,9 @@ def compare(name, path, groups, folder):
                     print(f"  {text[:80]!r}: at {at} {ids[at:at + 6]}, expected {expected[at:at + 6]}")
         nfc = packages.SPLITTING.get(name, (None, False))[1]
         expected_changed = sum(unicodedata.normalize("NFC", text) != text for text in texts) if nfc else 0
-        if name.endswith(".model"):  # which write a space as U+2581
+        if name.endswith(".model"):  # they write a space as U+2581
             expected_changed = sum("\u2581" in text for text in texts)
-        if name == "smollm2.json":  # whose vocabulary lacks some control characters
+        if name == "smollm2.json":  # its vocabulary does not have some control characters
             known = tokenizers.Tokenizer.from_file(str(path)).get_vocab()
             lost = {chr(i) for i in range(32) if chr(256 + i) not in known}
             expected_changed = sum(not lost.isdisjoint(text) for text in texts)
@@ -159,7 +159,7 @@ def compare(name, path, groups, folder):
 
 
 def license_ids(path, folder):
-    """The ids of GPL-3 by SmolLM2 as an independent program made them."""
+    """SmolLM2's ids of GPL-3, from an independent program."""
     pack([pathlib.Path("/usr/share/common-licenses/GPL-3").read_text(encoding="utf-8")], folder / "texts")
     subprocess.run([BIN / "tokenizer_probe", "encode", path, folder / "texts", folder / "ids"], check=True,
                    capture_output=True)
@@ -180,8 +180,8 @@ def compare_with_oracle(name, groups, folder):
 
 
 def run(names, more_texts, compare_one):
-    """Compares tokenizers: compare_one(name, groups of texts, folder) returns how many differ, None if the tokenizer
-    cannot be had. more_texts(number of random texts) returns more groups. Returns the exit status."""
+    """Compares tokenizers: compare_one(name, groups of texts, folder) returns how many differ, or None if the tokenizer
+    is unavailable. more_texts(number of random texts) returns more groups. Returns the exit status."""
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--megabytes", type=float, default=2)

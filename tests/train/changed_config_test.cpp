@@ -1,6 +1,6 @@
-// Options that a program sets itself are checked as a file's are: each change of a config that was read, and each
-// option of an evaluation or a generation, ends in one sentence with the key or the numbers at fault, and nothing is
-// begun.
+// Options that a program sets itself are checked like those of a file: each change of a config that was read, and each
+// option of an evaluation or a generation, ends in one message with the key or the numbers involved, and nothing is
+// started.
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -60,7 +60,7 @@ TEST_F(ChangedConfig, IsCheckedLikeAFile) {
   expect_refused("lora.rank: -4 is out of range", [](Config& c) { c.model.lora.rank = -4; });
   expect_refused("lora.targets: n0 is not a projection of this model's layers", [](Config& c) {
     c.model.lora.rank = 1;
-    for (int i = 0; i < 50'000; ++i) c.model.lora.targets.push_back("n" + std::to_string(i));  // in no long time
+    for (int i = 0; i < 50'000; ++i) c.model.lora.targets.push_back("n" + std::to_string(i));  // must not take long
   });
   expect_refused("checkpoint.keep: 0 is out of range", [](Config& c) { c.checkpoint.keep = 0; });
   expect_refused("checkpoint.interval: -5 is out of range", [](Config& c) { c.checkpoint.interval = -5; });

@@ -1,5 +1,5 @@
-// train --dump-step and check --compare on whole runs: every mesh holds the same tensors, a fault is located, and the
-// run itself is the same to the bit.
+// train --dump-step and check --compare on whole runs: every mesh has the same tensors, a fault is located, and the run
+// itself does not change, to the bit.
 #include <filesystem>
 #include <fstream>
 
@@ -12,11 +12,11 @@ namespace {
 class DumpedStep : public TextTest {
  protected:
   DumpedStep() : TextTest({.weights = true}) {}
-  /// Six sequences a step, one step.
+  /// Six sequences per step, one step.
   Config small(const std::vector<std::string>& settings) const {
     return tiny(data, joined({"training.global_batch_size=6", "training.steps=1"}, settings));
   }
-  /// Gives the first `count` float64 of a dumped tensor's file another sign.
+  /// Flips the sign of the first `count` float64 numbers of a dumped tensor's file.
   static void turn_sign(const std::string& dump, int rank, const std::string& dataset, std::size_t count) {
     const std::string path = dump_part_path(dump, rank, 0);
     const DatasetList list = read_dataset_list(path, ExitCode::data);
@@ -63,11 +63,11 @@ TEST_F(DumpedStep, OfGpt2AndALaterStepIsTheSameToo) {
   const std::string one = run_dumped(small(gpt2), "one", 2);
   const DumpReader a(one), b(run_dumped(small(joined(gpt2, {"mesh.data=2", "mesh.sequence=3"})), "six", 2));
   EXPECT_EQ(a.find("input.documents"), nullptr);
-  // Adam divides by the size of a gradient, so what one step rounds is larger in the next.
+  // Adam divides by the size of a gradient, so the rounding errors of one step are larger in the next.
   const Tolerance tolerance{.relative = 1e-9, .absolute = 1e-12};
   const DumpComparison comparison = compare_dumps(a, b, tolerance);
   for (const ComparedTensor& tensor : comparison.tensors) {
-    // Zero but for rounding (tests/train/mesh_equality_test.cpp), which Adam turns into steps of any sign.
+    // Zero except for rounding (tests/train/mesh_equality_test.cpp), which Adam turns into steps of any sign.
     if (tensor.name.ends_with("k_proj.bias") || tensor.name.ends_with("key_projection")) continue;
     if (tensor.name.find(".key") != std::string::npos || tensor.name.find("logsumexp") != std::string::npos) continue;
     EXPECT_EQ(tensor.values.differing, 0) << tensor.name << " " << tensor.values.relative(tensor.values.greatest);
@@ -90,8 +90,8 @@ TEST_F(DumpedStep, ChangesNoBitOfTheRun) {
 }
 
 TEST_F(DumpedStep, LocatesAFaultOfALayer) {
-  // One micro-batch a rank, so that the hook runs once. It turns the sign of row 5 of a weight behind the dump's back:
-  // as if the product of layer 1's query were computed wrongly there.
+  // One micro-batch per rank, so that the hook runs once. It flips the sign of row 5 of a weight without the dump
+  // noticing, as if the product of layer 1's query were computed incorrectly there.
   const std::vector<std::string> settings{"training.micro_batch_size=3", "mesh.data=2", "mesh.sequence=2"};
   const std::string right = run_dumped(small({}), "right", 1);
   const std::string wrong = run_dumped(small(settings), "wrong", 1, [](RankState& state, std::int64_t) {
@@ -114,7 +114,7 @@ TEST_F(DumpedStep, LocatesAFaultOfALayer) {
 TEST_F(DumpedStep, ComparisonNamesTensorPlaceAndRank) {
   const std::string right = run_dumped(small({}), "right", 1);
   const std::string wrong = run_dumped(small({"mesh.data=2", "mesh.sequence=3", "mesh.layout=striped"}), "wrong", 1);
-  // Rank 4 holds positions 1, 4, ... of the second data rank's sequences, which are 3, 4 and 5.
+  // Rank 4 has positions 1, 4, ... of the second data rank's sequences, which are 3, 4, and 5.
   turn_sign(wrong, 4, "grad.layer.0.gate/2", 3);
   turn_sign(wrong, 2, "grad.layer.0.up/0", 1);
   const ChildResult found =
@@ -137,7 +137,7 @@ TEST_F(DumpedStep, FromTheCommandLine) {
   ASSERT_EQ(first.code, 0) << first.err;
   EXPECT_TRUE(holds(first.err, "tensors are in " + at("a")));
   const ChildResult again = train_with({"--dump-step", "2", "--dump", at("a"), "--set", "mesh.sequence=2"});
-  ASSERT_EQ(again.code, 0) << again.err;  // a former dump is replaced
+  ASSERT_EQ(again.code, 0) << again.err;  // an earlier dump is replaced
   ASSERT_EQ(train_with({"--dump-step", "2", "--dump", at("b")}).code, 0);
 
   const ChildResult compared = run_child("check", {"--compare", "a", "b"}, folder);

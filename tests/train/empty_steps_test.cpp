@@ -1,5 +1,5 @@
-// Steps whose batch has no target: counted before the run starts, skipped with a warning when they come; rates and
-// samples go on as if they had not been.
+// Steps whose batch has no target: counted before the run starts, and skipped with a warning; rates and samples
+// continue as if the steps did not exist.
 #include "train/run/empty_steps.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ class EmptyStepsTest : public TrainTest {
  protected:
   static constexpr std::int64_t seq_len = 10, windows = 12, steps = 18;
 
-  /// Writes a token file of `windows` windows in which these have nothing but weights of 0.
+  /// Writes a token file of `windows` windows, in which the given ones have only weights of 0.
   void write_with_empty(const std::set<std::int64_t>& empty) const {
     TokenFilePlan plan;
     plan.vocab_size = 23;
@@ -26,7 +26,7 @@ class EmptyStepsTest : public TrainTest {
     TokenFileWriter writer(at("weighted.h5"), plan);
     for (std::int64_t t = 0; t + 1 < plan.tokens; ++t) {
       const auto token = static_cast<std::int32_t>((t * 7 + t / 5) % 22);
-      // The weight of a token weighs its prediction, from the token before it.
+      // The weight of a token applies to its prediction, from the previous token.
       const float weight = t > 0 && empty.contains((t - 1) / seq_len) ? 0.0f : 1.0f;
       writer.append({&token, 1}, {&weight, 1});
     }
@@ -42,7 +42,7 @@ class EmptyStepsTest : public TrainTest {
   ringtrain::Run prepared(const Config& settings, const Log& log = quiet) const {
     return prepare_run({.config = settings, .output = at("unused")}, log);
   }
-  /// Returns the steps of a run of which all sequences lie in these windows.
+  /// Returns the steps of a run whose sequences are all in these windows.
   static std::set<std::int64_t> empty_steps(const ringtrain::Run& run, const std::set<std::int64_t>& empty) {
     std::set<std::int64_t> found;
     for (std::int64_t step = 1; step <= run.config.training.steps; ++step) {
@@ -51,7 +51,7 @@ class EmptyStepsTest : public TrainTest {
     }
     return found;
   }
-  /// Returns settings under which step 1 is empty.
+  /// Returns settings with which step 1 is empty.
   Config config_with_empty_first(const std::set<std::int64_t>& empty) const {
     for (int seed = 1; seed < 1000; ++seed) {
       const Config settings = config({fmt::format("training.seed={}", seed)});
@@ -60,7 +60,7 @@ class EmptyStepsTest : public TrainTest {
     ADD_FAILURE() << "no seed begins with an empty window";
     return config();
   }
-  /// Returns the lines of a run without its times; NaN is null there.
+  /// Returns the lines of a run without its times; NaN is written as null.
   std::vector<nlohmann::json> lines(const std::string& output) const {
     std::vector<nlohmann::json> found = metrics(output);
     for (nlohmann::json& line : found) {

@@ -1,5 +1,5 @@
-// Programs run on a disk that fails on purpose: sets what tests/support/disk_faults.c reads, for the children started
-// while it lives.
+// Runs programs on a disk with injected faults: sets the variables of tests/support/disk_faults.c for children that are
+// started while it lives.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ inline ChildResult run_on_faulty_disk(const std::map<std::string, std::string>& 
   return run_child(program, arguments, folder);
 }
 
-// A sanitizer's runtime wants to come before any library that is preloaded.
+// A sanitizer's runtime must come before any preloaded library.
 #ifdef RINGTRAIN_SANITIZED
 #define RINGTRAIN_NEEDS_FAULTY_DISK() GTEST_SKIP() << "sanitizers do not let a library be preloaded"
 #else

@@ -1,5 +1,5 @@
-// What a signal costs: a step and a save, both told, and no evaluation: one that it meets is left out or broken off,
-// and the resumed run makes up for it.
+// The cost of a signal: a step and a save, both reported, and no evaluation: an evaluation that it interrupts is
+// skipped or stopped, and the resumed run repeats it.
 #include <csignal>
 
 #include "layers/model_parameters.h"
@@ -17,7 +17,7 @@ TEST(GraceTime, CoversTheLongestStepAndTheLongestSaves) {
   for (GraceTime* one : {&background, &foreground}) {
     EXPECT_EQ(one->bound(), "");
     one->add_step(3);
-    EXPECT_EQ(one->line(), "");  // nothing is known of saves
+    EXPECT_EQ(one->line(), "");  // nothing is known about saves
     EXPECT_EQ(one->bound(), ": up to 3.0s, and the first save");
     one->add_step(2);
     one->add_save(0.5);
@@ -44,7 +44,7 @@ class Grace : public SplitTextTest {
                            "checkpoint.interval=3", "evaluation.interval=2", "evaluation.context_lengths=[16,32]",
                            "evaluation.target_tokens=8", "evaluation.target_blocks=10"});
   }
-  /// Runs with a signal in a step, 0: none. Returns code and what stderr said.
+  /// Runs with a signal in a step, 0: none. Returns the code and the text on stderr.
   std::pair<ExitCode, std::string> run_with_signal(const std::string& output, std::int64_t step, bool resume) const {
     ::testing::internal::CaptureStderr();
     const TrainOptions options{.config = settings, .output = at(output), .start = resume ? resumed() : StartRequest{}};
@@ -59,7 +59,7 @@ class Grace : public SplitTextTest {
 TEST_F(Grace, AnEvaluationThatASignalMeetsIsMadeUpForByResuming) {
   EXPECT_EQ(run_with_signal("whole", 0, false).first, ExitCode::done);
   ASSERT_EQ(metrics("whole", "evaluation").size(), 3u);
-  // In the middle of the run, and in its last step, when nothing but the evaluation is left to do.
+  // In the middle of the run, and in its last step, when only the evaluation remains.
   for (const std::int64_t step : {4, 6}) {
     const std::string output = fmt::format("signal at {}", step);
     const auto [code, told] = run_with_signal(output, step, false);
@@ -70,7 +70,7 @@ TEST_F(Grace, AnEvaluationThatASignalMeetsIsMadeUpForByResuming) {
     EXPECT_EQ(run_with_signal(output, 0, true).first, ExitCode::done);
     EXPECT_EQ(evaluations(output), evaluations("whole"));
     expect_same_bits(output, "whole");
-    // Once is enough.
+    // It is repeated only once.
     EXPECT_EQ(run_with_signal(output, 0, true).first, ExitCode::done);
     EXPECT_EQ(metrics(output, "evaluation").size(), 3u);
   }

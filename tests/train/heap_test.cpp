@@ -1,6 +1,6 @@
-// A step allocates nothing: this executable's malloc counts what goes through it, and a run of more steps must not ask
-// for more blocks of any size that could be a tensor. (Tensors of the Allocator: the trainer itself asserts that there
-// are none.) And a program gives back what a buffer held.
+// A step allocates nothing: this executable's malloc counts all blocks, and a run of more steps must not allocate more
+// blocks of any size that could be a tensor. (For tensors of the Allocator, the trainer itself asserts that there are
+// none.) Also checks that a program returns a buffer's memory.
 #include <array>
 #include <atomic>
 #include <bit>
@@ -17,7 +17,7 @@
 namespace {
 
 constexpr std::size_t size_classes = 64;
-std::array<std::atomic<std::int64_t>, size_classes> blocks;  // asked for, by the bits of their size
+std::array<std::atomic<std::int64_t>, size_classes> blocks;  // allocated, by the bits of their size
 
 void* counted(void* block, std::size_t bytes) {
   blocks[std::bit_width(bytes)].fetch_add(1, std::memory_order_relaxed);
@@ -26,7 +26,7 @@ void* counted(void* block, std::size_t bytes) {
 
 }  // namespace
 
-// The functions behind glibc's malloc, which keeps free for itself.
+// The functions behind glibc's malloc; its free is not replaced.
 extern "C" {
 // NOLINTBEGIN(bugprone-reserved-identifier)
 void* __libc_malloc(std::size_t);
@@ -75,7 +75,7 @@ class Heap : public TrainTest {
     for (std::size_t i = 0; i < size_classes; ++i) now[i] = blocks[i].load();
     return now;
   }
-  /// Returns the blocks that a run of so many steps asks for.
+  /// Returns the blocks that a run of so many steps allocates.
   Counts asked_for(Config config, std::int64_t steps) const {
     config.training.steps = steps;
     const Counts before = counts();
@@ -102,7 +102,7 @@ TEST_F(Heap, CountsWhatIsAskedFor) {
 TEST_F(Heap, AProgramGivesBackWhatABufferHeld) {
   const int code = run_program("heap", [] {
     void* volatile buffer = std::malloc(8 << 20);
-    std::free(buffer);  // from here on glibc alone would keep all that is smaller
+    std::free(buffer);  // from here on, glibc by itself would keep everything smaller
     const std::size_t before = ::mallinfo2().hblks;
     buffer = std::malloc(1 << 20);
     EXPECT_EQ(::mallinfo2().hblks, before + 1) << "blocks that the system lends";
@@ -114,18 +114,18 @@ TEST_F(Heap, AProgramGivesBackWhatABufferHeld) {
 }
 
 TEST_F(Heap, StepsAskForNoLargeBlock) {
-  constexpr std::size_t first_large = 13;  // 4 KiB and more; a tensor of this run has 32 KiB at least
+  constexpr std::size_t first_large = 13;  // 4 KiB and more; a tensor of this run has at least 32 KiB
   constexpr int more_steps = 4;            // the second to the fifth
   const std::string data = write_tokens("text.h5", {.documents = 40, .shortest = 500, .longest = 3000});
   for (const std::string recompute : {"none", "keep_attention", "full"}) {
     for (const int sequence : {1, 4}) {
-      // 8,192 tokens, so that a block that grows with tokens, tiles or documents is large; a short window, to be quick.
+      // 8,192 tokens, so that a block that grows with tokens, tiles, or documents is large; a short window, to be fast.
       const Config config =
           tiny(data, {"training.seq_len=8192", "training.global_batch_size=2", "training.recompute=" + recompute,
                       "model.sliding_window=16", "training.feedforward_chunk=512", "training.loss_chunk=512",
                       "mesh.threads_per_rank=2", "optimizer.lr=1.0e-3", "training.audit.interval=1",
                       fmt::format("mesh.sequence={}", sequence)});
-      asked_for(config, 1);  // what is made once a process
+      asked_for(config, 1);  // blocks that are allocated once per process
       const Counts one = asked_for(config, 1), many = asked_for(config, 1 + more_steps);
       std::int64_t small = 0;
       for (std::size_t i = 0; i < size_classes; ++i) {

@@ -1,4 +1,4 @@
-// What the tests share that start scripts/launch: a run of 4 ranks, and who of its processes is still there.
+// What the tests of scripts/launch share: a run of 4 ranks, and which of its processes still exist.
 #pragma once
 
 #include <unistd.h>
@@ -19,7 +19,7 @@
 
 namespace ringtrain::testing {
 
-/// Sets a variable of the environment until it goes.
+/// Sets a variable of the environment while it lives.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name) { ::setenv(name, value.c_str(), 1); }
@@ -37,7 +37,7 @@ class LaunchTest : public SplitTextTest {
 
   void SetUp() override {
     SplitTextTest::SetUp();
-    ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // of the children: MPI libraries keep memory
+    ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // for the children: MPI libraries keep memory
     write_config(
         tiny(data, {"training.steps=40", "training.global_batch_size=2", "mesh.data=2", "mesh.sequence=2",
                     "mesh.timeout_seconds=3", "checkpoint.interval=2", "evaluation.interval=2",
@@ -53,7 +53,7 @@ class LaunchTest : public SplitTextTest {
     return Child(source_folder() + "/scripts/launch", joined({"-n", std::to_string(ranks), "--"}, command), folder,
                  before_start);
   }
-  /// Returns the processes that this test started and that are still there.
+  /// Returns the processes that this test started and that still exist.
   std::vector<std::string> left_behind() const {
     const std::string mark = "RINGTRAIN_TEST_TOKEN=" + std::filesystem::path(folder).filename().string();
     std::vector<std::string> found;

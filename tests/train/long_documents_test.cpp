@@ -1,5 +1,5 @@
-// What becomes of documents that are longer than a window (data.longer), of whole runs: which windows they leave, what
-// the first lines and the config.yaml say, what counts as work, and by which rule a run goes on.
+// Documents that are longer than a window (data.longer), in whole runs: the resulting windows, the first lines and the
+// config.yaml, what counts as work, and the rule with which a run continues.
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 class LongDocumentRuns : public TrainTest {
  protected:
-  /// Writes a token file of documents of so many tokens. Returns its path.
+  /// Writes a token file of documents with so many tokens. Returns its path.
   std::string write_documents(const std::string& name, const std::vector<std::int64_t>& lengths, bool weights) const {
     TokenFilePlan plan;
     plan.vocab_size = 23;
@@ -33,19 +33,19 @@ class LongDocumentRuns : public TrainTest {
     writer.finish();
     return at(name);
   }
-  /// Returns a config of windows of 64 tokens, all of which make a step.
+  /// Returns a config of windows of 64 tokens, all of which form one step.
   Config config(const std::string& path, int windows, const std::vector<std::string>& more = {}) const {
     return tiny(path, joined({"data.packing=whole", "training.seq_len=64", "training.steps=2", "metrics.peak_flops=1e9",
                               fmt::format("training.global_batch_size={}", windows)},
                              more));
   }
-  /// Removes what a text has of a pattern, as a run by a version that did not know it would have left the file.
+  /// Removes a pattern from a text file, as if a version that did not know it had written the file.
   static void remove_from(const std::string& path, const std::string& pattern) {
     const std::string text = content_of(path), without = std::regex_replace(text, std::regex(pattern), "");
     ASSERT_NE(text, without);
     std::ofstream(path, std::ios::binary) << without;
   }
-  /// Lets a run, stopped after a step, look as if a version without the key had made it.
+  /// Makes a run, stopped after a step, look as if a version without the key had made it.
   void make_old(const std::string& output, std::int64_t step) const {
     const std::string line = "  longer: [^\n]*\n", saved = checkpoint(output, step);
     remove_from(at(output) + "/config.yaml", line);
@@ -56,8 +56,8 @@ class LongDocumentRuns : public TrainTest {
   }
 };
 
-// A conversation of 148 tokens and one of 25, in windows of 64: 64 + 64 + 20 tokens of the first, and the second behind
-// them. n tokens of a document have n (n + 1) / 2 pairs. What fills a window up counts as no work.
+// A conversation of 148 tokens and one of 25, in windows of 64: 64 + 64 + 20 tokens of the first, followed by the
+// second. n tokens of a document have n (n + 1) / 2 pairs. Padding does not count as work.
 TEST_F(LongDocumentRuns, LeaveTheWindowsAndTheWorkOfTheirRule) {
   struct Rule {
     std::string name, logged;
@@ -122,7 +122,7 @@ TEST_F(LongDocumentRuns, AreTruncatedByDefaultWhereAFileHasWeights) {
   });
 }
 
-// A rule is chosen once: by whichever version, a run goes on by the rule that it began with.
+// A rule is chosen once: with any version, a run continues with its original rule.
 TEST_F(LongDocumentRuns, GoOnByTheRuleOfTheRun) {
   const std::string path = write_documents("chats.h5", {148, 25, 70, 20, 33, 90}, true);
   for (const bool old : {false, true}) {
@@ -144,12 +144,12 @@ TEST_F(LongDocumentRuns, GoOnByTheRuleOfTheRun) {
       run(asked, to, resumed(at(from)));
       EXPECT_EQ(state(checkpoint(to, 4)), state(checkpoint(name + "-whole", 4))) << to;
     }
-    // The data's hash holds the rule, but for cut: what was trained on is known of either.
+    // The data's hash includes the rule, except cut: both kinds of runs know the data on which they trained.
     Launcher launcher;
     EXPECT_EQ(evaluate_checkpoint(evaluation_of(name, path, {{16, 32}, 8, 4}), launcher).targets.request.trained_on,
               true);
   }
-  // A run that saved nothing begins again by the same command.
+  // A run that saved nothing is restarted by the same command.
   const Config asked = config(path, 2, {"training.steps=4", "checkpoint.interval=0"});
   run(asked, "again", {}, 2);
   fs::remove_all(checkpoint("again", 2));

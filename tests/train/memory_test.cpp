@@ -1,5 +1,5 @@
-// The memory plan of whole ranks: activations fall as 1/N, no allocation grows with the whole sequence, a run's
-// measured peak is the plan, and the process grows by no more than it, as the operating system sees it.
+// The memory plan of whole ranks: activations decrease as 1/N, no allocation grows with the whole sequence, a run's
+// measured peak equals the plan, and according to the operating system, the process grows by no more than it.
 #include <set>
 #include <sstream>
 
@@ -55,8 +55,8 @@ TEST_F(RankMemory, NoAllocationGrowsWithTheWholeSequence) {
   const auto few = sizes(4), many = sizes(16);
   ASSERT_EQ(few.size(), many.size());
   for (const auto& [name, bytes] : many) {
-    // Shares of moments and buckets fall; nothing else changes, though the sequence is four times as long. (Staging of
-    // a reduction is all slices but one's own.)
+    // Shares of moments and buckets decrease; nothing else changes, although the sequence is four times as long. (The
+    // staging of a reduction is all slices except the rank's own.)
     const double allowed = name.starts_with("gradient reduction") ? 1.3 * static_cast<double>(few.at(name))
                                                                   : static_cast<double>(few.at(name));
     EXPECT_LE(static_cast<double>(bytes), allowed) << name;
@@ -70,10 +70,10 @@ TEST_F(RankMemory, RingBuffersAndMomentsFollowTheirFormulas) {
     return static_cast<std::int64_t>(plan(medium(T * ranks, ranks))[0].peak[Tag::ring]);
   };
   EXPECT_EQ(ring(1), 0);
-  EXPECT_EQ(ring(2), block + ids + block);            // one block is away, and its gradient
-  EXPECT_EQ(ring(3), 2 * (block + ids) + 3 * block);  // two buffers of each, and what comes back
-  EXPECT_EQ(ring(8), ring(3));                        // whatever the ring
-  // Several short sequences to train on, one long to evaluate: neither's buffers are as many times as long.
+  EXPECT_EQ(ring(2), block + ids + block);            // one other block, and its gradient
+  EXPECT_EQ(ring(3), 2 * (block + ids) + 3 * block);  // two buffers of each, and the returning one
+  EXPECT_EQ(ring(8), ring(3));                        // for any ring
+  // Several short sequences for training, one long one for evaluation: the buffers are not both numerous and long.
   const auto with_evaluation = [&](std::int64_t times) {
     const std::string lengths = fmt::format("evaluation.context_lengths=[{}]", T * 4 * times);
     return static_cast<std::int64_t>(plan(medium(T * 4, 4,
@@ -81,16 +81,16 @@ TEST_F(RankMemory, RingBuffersAndMomentsFollowTheirFormulas) {
                                                   "evaluation.interval=1", "evaluation.target_tokens=16", lengths}))[0]
                                          .peak[Tag::ring]);
   };
-  EXPECT_EQ(with_evaluation(2), 2 * 3 * (block + ids) + 3 * 3 * block);  // evaluation fits what training needs
+  EXPECT_EQ(with_evaluation(2), 2 * 3 * (block + ids) + 3 * 3 * block);  // evaluation fits in training's buffers
   EXPECT_EQ(with_evaluation(5), 2 * 5 * (block + ids) + 3 * 3 * block);  // no gradient is that long
   std::int64_t moments = 0;
   const Config config = medium(T * 4, 4, {"mesh.data=2", "training.global_batch_size=2"});
   for (const RankPlan& kind : plan(config)) {
     moments += std::ssize(kind.ranks) * static_cast<std::int64_t>(kind.peak[Tag::optimizer]);
   }
-  const std::int64_t all = 2 * bytes * make_parameter_table(config.model).count();  // over all ranks once
+  const std::int64_t all = 2 * bytes * make_parameter_table(config.model).count();  // once over all ranks
   EXPECT_GE(moments, all);
-  EXPECT_LE(moments, all + 8 * 2 * 64);  // but for alignment
+  EXPECT_LE(moments, all + 8 * 2 * 64);  // except for alignment
 }
 
 TEST_F(RankMemory, APlanThatCannotFitIsRefusedWithItsNumbers) {
@@ -109,13 +109,13 @@ TEST_F(RankMemory, TheMeasuredPeakByTagIsThePlan) {
   run(config, "run");
   const auto lines = metrics("run");
   ASSERT_EQ(lines.size(), 3u);
-  for (const auto& line : lines) EXPECT_EQ(line.contains("peak_bytes"), line.at("step") == 1);  // it stays the same
+  for (const auto& line : lines) EXPECT_EQ(line.contains("peak_bytes"), line.at("step") == 1);  // it does not change
   ASSERT_EQ(lines[0].at("peak_bytes").size(), 6u);
   expect_planned_peaks("run", config);
 }
 
 TEST_F(RankMemory, RanksThatHoldTheSameArePlannedOnce) {
-  // Shards of 9 and 10 tokens, shares of the optimizer that differ by an element here and there.
+  // Shards of 9 and 10 tokens, shares of the optimizer that differ by one element.
   const Config config = tiny("none", {"mesh.data=2", "mesh.sequence=4", "evaluation.interval=1",
                                       "evaluation.context_lengths=[18]", "evaluation.target_tokens=4"});
   const ParameterTable table = make_parameter_table(config.model);
@@ -131,7 +131,7 @@ TEST_F(RankMemory, RanksThatHoldTheSameArePlannedOnce) {
     }
   }
   EXPECT_EQ(seen.size(), 8u);
-  // A million ranks are a few kinds.
+  // A million ranks are only a few kinds.
   const auto million = plan(tiny(
       "none", {"mesh.data=1024", "mesh.sequence=1024", "training.seq_len=2048", "training.global_batch_size=1024"}));
   EXPECT_LE(million.size(), 64u);
@@ -141,7 +141,7 @@ TEST_F(RankMemory, RanksThatHoldTheSameArePlannedOnce) {
   EXPECT_LT(memory_report(million).size(), std::size_t{1} << 20);
 }
 
-// The witness from outside: the resident memory of the program, as the kernel counts it.
+// The external reference: the resident memory of the program according to the kernel.
 TEST_F(RankMemory, ResidentMemoryOfTheProgramGrowsByNoMoreThanThePlan) {
 #ifdef RINGTRAIN_SANITIZED
   GTEST_SKIP() << "sanitizers keep shadows of their own";
@@ -156,12 +156,12 @@ TEST_F(RankMemory, ResidentMemoryOfTheProgramGrowsByNoMoreThanThePlan) {
   write_config(config);
   const ChildResult plain = run_child("train", {"--config", "run.yaml", "--dry-run"}, folder);
   ASSERT_EQ(plain.code, 0) << plain.err;
-  std::int64_t planned = 0;  // as --dry-run printed it
+  std::int64_t planned = 0;  // as printed by --dry-run
   std::istringstream lines(plain.out);
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("memory of all")) planned = std::stoll(line.substr(line.find(':') + 1));
   }
-  ASSERT_GT(planned, std::int64_t{256} << 20) << plain.out;  // large enough that a leak of a few percent shows
+  ASSERT_GT(planned, std::int64_t{256} << 20) << plain.out;  // large enough to show a leak of a few percent
   const ChildResult full = run_child("train", {"--config", "run.yaml"}, folder);
   ASSERT_EQ(full.code, 0) << full.err;
   const std::int64_t growth = full.peak_resident_bytes - plain.peak_resident_bytes;

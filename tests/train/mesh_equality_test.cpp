@@ -1,6 +1,6 @@
-// The whole model, trained on every factorisation dp x sp of 1, 2, 3, 4, 6 and 8 ranks, against one rank: the same
-// losses and the same weights, to rounding. This is what a wrong denominator, a label lost at a boundary, a gradient
-// counted twice or a wrong owner of a slice cannot pass.
+// Trains the whole model on every factorization dp x sp of 1, 2, 3, 4, 6, and 8 ranks, and compares with one rank: the
+// same losses and the same weights, to rounding. A wrong denominator, a label lost at a boundary, a gradient counted
+// twice, or a wrong owner of a slice fails this test.
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +17,7 @@ class MeshEquality : public TextTest {
     run(tiny(data), "reference");
   }
 
-  /// Trains on every dp x sp of so many ranks and compares with one rank. Layouts and micro-batches take turns.
+  /// Trains on every dp x sp of so many ranks and compares with one rank. Alternates layouts and micro-batches.
   void expect_equal_to_one_rank(int ranks) {
     const auto reference_losses = losses("reference");
     ASSERT_EQ(reference_losses.size(), 30u);
@@ -59,7 +59,7 @@ TEST_F(MeshEquality, Float32LossesAgreeClosely) {
     run(tiny(data, joined({"training.dtype=float32"}, mesh_of(data_ranks, sequence))), name);
     expect_close(losses(name), losses("one"), 1e-4);
   }
-  expect_close(losses("one"), losses("reference"), 1e-4);  // and stay close to those of double
+  expect_close(losses("one"), losses("reference"), 1e-4);  // and remain close to those of double
 }
 
 TEST_F(MeshEquality, Gpt2OnOneStreamOfDocuments) {
@@ -68,7 +68,8 @@ TEST_F(MeshEquality, Gpt2OnOneStreamOfDocuments) {
   run(tiny(data, gpt2), "one");
   run(tiny(data, joined(gpt2, {"mesh.data=2", "mesh.sequence=3", "training.recompute=full"})), "six");
   expect_close(losses("six"), losses("one"), 1e-9);
-  // A key's bias shifts all scores of a query alike, so its gradient is zero, and Adam moves it by rounding alone.
+  // A key's bias shifts all scores of a query equally, so its gradient is zero, and Adam moves it only because of
+  // rounding.
   auto six = state(checkpoint("six", 30)), one = state(checkpoint("one", 30));
   for (const std::string layer : {"0", "1"}) {
     const std::string name = "weights/model.layers." + layer + ".self_attn.k_proj.bias";

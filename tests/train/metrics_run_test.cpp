@@ -1,5 +1,5 @@
-// The numbers of a run's metrics: z-scores from the 20th step on, also after a resume that made steps again; pairs that
-// are looked at; MFU as the formula says.
+// The numbers in a run's metrics: z-scores from the 20th step on, also after a resume that repeated steps; visible
+// pairs; MFU according to the formula.
 #include <filesystem>
 
 #include "data/token_file.h"
@@ -24,14 +24,14 @@ class MetricsRun : public TrainTest {
     for (const std::string& one : settings) arguments.insert(arguments.end(), {"--set", one});
     return arguments;
   }
-  /// Returns what a program that ends well says.
+  /// Returns the output of a program that succeeds.
   std::string ran(const std::string& program, const std::vector<std::string>& arguments) const {
     const ChildResult result = run_child(program, arguments, folder);
     expect_end(result, 0);
     return result.err;
   }
-  /// Returns how many pairs of windows of `length` tokens are of one document, the key not after the query: each is
-  /// looked at.
+  /// Returns how many pairs of positions in windows of `length` tokens are in one document, with the key not after the
+  /// query: the visible pairs.
   double visible_pairs(const std::vector<std::int64_t>& windows, std::int64_t length) const {
     const auto file = TokenFile::open(at("corpus.h5"));
     const auto offsets = file->document_offsets();
@@ -56,13 +56,13 @@ TEST_F(MetricsRun, CountsPairsAndFlopsAlsoAfterAResume) {
   EXPECT_TRUE(metrics("run")[22].contains("loss_z"));  // after the 20th step
   EXPECT_FALSE(metrics("run")[10].contains("loss_z"));
   EXPECT_TRUE(metrics("run")[22].contains("grad_norm_z"));
-  // As if the process had been killed after step 24, before its last save: steps 21 to 24 are made again.
+  // As if the process had been killed after step 24, before its last save: steps 21 to 24 are repeated.
   std::filesystem::remove_all(at("run/checkpoints/step-00000024"));
   ran("train", joined(arguments, {"--resume"}));
   EXPECT_EQ(metrics("run").size(), 30U);
   const json last = metrics("run").back();
   const double pairs = visible_pairs(last.at("samples"), 64);
-  EXPECT_LT(pairs, 24 * 64 * 65 / 2);  // some windows have the end of a document within
+  EXPECT_LT(pairs, 24 * 64 * 65 / 2);  // some windows contain the end of a document
   EXPECT_EQ(last.at("visible_pairs").get<double>(), pairs);
   const double parameters = 26816, flops = 6 * parameters * 24 * 64 + 12 * 2 * 32 * pairs;
   EXPECT_NEAR(last.at("mfu").get<double>(), flops / last.at("seconds").get<double>() / (2 * 2e9), 1e-4);

@@ -37,7 +37,7 @@ TEST_F(MetricsTest, AStepsLineHasEveryField) {
   EXPECT_EQ(fields.at("kind"), "train");
   EXPECT_EQ(fields.at("step"), 7);
   EXPECT_EQ(fields.at("tokens"), 700);
-  EXPECT_EQ(fields.at("loss").get<double>(), loss);  // the very bits
+  EXPECT_EQ(fields.at("loss").get<double>(), loss);  // exactly the same bits
   for (const char* key : {"grad_norm", "lr", "tokens_per_second", "seconds"}) EXPECT_TRUE(fields.at(key).is_number());
   EXPECT_EQ(fields.at("samples"), (nlohmann::json{3, 1, 2}));
   ASSERT_EQ(fields.at("peak_bytes").size(), 2u);
@@ -52,7 +52,7 @@ TEST_F(MetricsTest, AStepsLineHasEveryField) {
   EXPECT_FALSE(nlohmann::json::parse(metrics_line(unchanged)).contains("peak_bytes"));
 }
 
-/// Files that end at so many bytes, as on a disk that is full, for as long as it lives.
+/// While it lives, files end at so many bytes, as on a full disk.
 class SmallFiles {
  public:
   explicit SmallFiles(std::uintmax_t bytes) : before_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -114,12 +114,12 @@ TEST_F(MetricsTest, CutKeepsWhatIsNotLaterAndDropsATornLine) {
   EXPECT_EQ(cut(5), 0);
   EXPECT_EQ(cut(3), static_cast<std::int64_t>(2 * whole));
   EXPECT_EQ(content_of(path), line(1) + "\n" + line(2) + "\n" + line(3) + "\n");
-  for (std::size_t length = 1; length < whole - 1; length += 7) {  // the machine went down while it was written
+  for (std::size_t length = 1; length < whole - 1; length += 7) {  // the machine crashed while it was written
     write(line(6).substr(0, length));
     EXPECT_EQ(cut(5), static_cast<std::int64_t>(length));
     EXPECT_EQ(cut(5), 0);
   }
-  write(line(6));  // whole but for its end
+  write(line(6));  // complete except for its line end
   EXPECT_EQ(cut(5), static_cast<std::int64_t>(whole) - 1);
   write(line(6));
   EXPECT_EQ(cut(6), 0);
@@ -149,7 +149,7 @@ TEST_F(MetricsTest, WhatIsNotUnderstoodIsKeptAndTold) {
     EXPECT_EQ(cut.bytes, static_cast<std::int64_t>(line(3).size() + line(4).size() + 2)) << one;
     EXPECT_EQ(content_of(path), line(1) + end + one + end + line(2) + end + one + end) << one;
     if (one.empty()) continue;
-    // Without its end, behind lines that are older than the checkpoint: half a line of a run is of no use.
+    // Without its line end, after lines that are older than the checkpoint: half a line of a run is useless.
     const bool is_half = &one == &strange[0];
     std::ofstream(path, std::ios::binary) << line(1) << end << one;
     EXPECT_EQ(MetricsHistory::read(path).cut(7).damaged, is_half ? 0 : 1) << one;
@@ -182,7 +182,7 @@ TEST_F(MetricsTest, KeptStepsAreRemembered) {
   }
   EXPECT_EQ(MetricsHistory::read(path).numbers_up_to(3, 50).size(), 3u);
 
-  StepTrend whole, resumed, blind;  // the first one has seen every step
+  StepTrend whole, resumed, blind;  // the first one has received every step
   for (int step = 1; step <= 80; ++step) whole.add(loss_of(step), 0);
   for (const StepReport& one : kept) resumed.add(one.loss, one.grad_norm);
   EXPECT_FALSE(blind.add(30, 0).loss_z.has_value());

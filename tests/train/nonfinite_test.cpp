@@ -1,5 +1,5 @@
-// A loss or gradient that is not finite, injected on one rank of 2 x 2 alone: all ranks see it in the same step; stop
-// or skip; weights and moments untouched; no checkpoint of a bad state. And the rule for loss spikes.
+// A loss or gradient that is not finite, injected on only one rank of 2 x 2: all ranks see it in the same step; stop or
+// skip; weights and moments unchanged; no checkpoint of a bad state. And the rule for loss spikes.
 #include <cmath>
 #include <filesystem>
 #include <set>
@@ -12,11 +12,11 @@
 namespace ringtrain::testing {
 namespace {
 
-/// What is broken on rank 3 of 4.
+/// The fault on rank 3 of 4.
 struct Injection {
   const char* name;
   double value;
-  bool in_loss;  // else in one element of the gradients that the rank sums
+  bool in_loss;  // otherwise in one element of the gradients that the rank sums
 };
 
 class Nonfinite : public TextTest, public ::testing::WithParamInterface<Injection> {
@@ -35,7 +35,8 @@ class Nonfinite : public TextTest, public ::testing::WithParamInterface<Injectio
         state.batch.weights().as<double>()[0] = injection.value;
         state.batch.labels().as<std::int32_t>()[0] = 1;
       } else {
-        // Of a step's two micro-batches the first sets the gradient, and the second adds to it: to this, too.
+        // Of a step's two micro-batches, the first sets the gradient, and the second adds to it, including this
+        // element.
         state.parameters.gradients(state.parameters.slices().back()).as<double>()[0] = injection.value;
       }
     };
@@ -55,7 +56,7 @@ TEST_P(Nonfinite, StopEndsAllRanksInThatStepWithTheStateBeforeIt) {
   EXPECT_TRUE(holds(first, "nothing was saved yet"));
   EXPECT_FALSE(holds(first, "checkpoint"));
   EXPECT_EQ(numbers("run", "step"), (std::vector<double>{1, 2, 3, 4}));
-  EXPECT_EQ(saved_step("run"), 4);  // also if its save was still under way
+  EXPECT_EQ(saved_step("run"), 4);  // even if its save was still in progress
   run(config(), "run", resumed());
   expect_same_bits("run", "whole");
 }
@@ -78,7 +79,7 @@ TEST_P(Nonfinite, SkipLeavesWeightsAndMomentsAndCounts) {
 }
 
 TEST_P(Nonfinite, ASkippedStepIsOneThatNeverWasButForItsSamples) {
-  // Step 5 skipped: what follows is the fifth update, with the rate and the samples of step 6. Also across a resume.
+  // Step 5 is skipped: the next update is the fifth, with the rate and the samples of step 6. Also across a resume.
   const Config skip = config({"training.on_nonfinite=skip", "lr_scheduler.type=constant"});
   run_broken(skip, "whole", {5});
   run_broken(config({"training.on_nonfinite=skip", "lr_scheduler.type=constant", "training.steps=6"}), "parts", {5});
@@ -98,7 +99,7 @@ TEST_P(Nonfinite, MoreThanTheLimitInARowEndTheRun) {
 
 TEST_P(Nonfinite, SaysWhatItKnowsAndNoMore) {
   const Injection injection = GetParam();
-  // Before the first update the rate is not at fault; and no shuffled list has a "from" and a "to".
+  // Before the first update, the rate is not the cause; and no shuffled list has a "from" and a "to".
   const std::string first = error_of(ExitCode::numeric, [&] { run_broken(config(), "first", {1}); });
   EXPECT_FALSE(holds(first, "optimizer.lr"));
   EXPECT_TRUE(
@@ -108,7 +109,7 @@ TEST_P(Nonfinite, SaysWhatItKnowsAndNoMore) {
   const auto samples = metrics("whole")[4].at("samples").get<std::vector<std::int64_t>>();
   EXPECT_TRUE(holds(fifth, fmt::format("; lower optimizer.lr, or look at samples {}, {}, {}, {}", samples[0],
                                        samples[1], samples[2], samples[3])));
-  // Weights of another run, in which they were good: neither rate nor initial values.
+  // Weights of another run, in which they were good: the cause is neither the rate nor initial values.
   const StartRequest others = from(at("whole"));
   const std::string with = error_of(ExitCode::numeric, [&] { run_broken(config(), "with", {1}, others); });
   EXPECT_TRUE(holds(with, "no update was made yet: look at the weights of " + at("whole")));
@@ -121,7 +122,7 @@ TEST_P(Nonfinite, SaysWhatItKnowsAndNoMore) {
 
 TEST_F(BadWeights, AreNamedWithWhatMadeThem) {
   const Config settings = tiny(data, {"training.steps=4", "training.global_batch_size=2", "mesh.data=2"});
-  // From step `first` on, a weight that rank 1 owns is no number: from the start, or after updates.
+  // From step `first` on, a weight that rank 1 owns is NaN: from the start, or after updates.
   const auto sentence_of = [&](const std::string& output, std::int64_t first, const StartRequest& start) {
     const auto spoil = [first](RankState& state, std::int64_t step) {
       if (step == first && state.rank == 1)
@@ -149,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(OnRank3, Nonfinite,
                          [](const auto& one) { return std::string(one.param.name); });
 
 TEST_F(BadState, IsNeverSaved) {
-  // An update that overflows: finite gradients, a finite loss, and weights that are not numbers any more.
+  // An update that overflows: finite gradients, a finite loss, and weights that are no longer finite.
   for (const auto* policy : {"checkpoint.on_failure=stop", "checkpoint.on_failure=warn"}) {
     std::filesystem::remove_all(at("run"));
     const Config config = tiny(

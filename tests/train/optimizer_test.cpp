@@ -31,7 +31,7 @@ TEST(OwnedSlices, OfAllRanksAreEveryElementOnce) {
       std::int64_t offset = 0;
       for (const ParameterSlice& slice : owned_slices(table, Part::trainable, ranks, rank)) {
         EXPECT_LT(slice.begin, slice.end);
-        EXPECT_EQ(slice.offset, offset);  // state stands without gaps
+        EXPECT_EQ(slice.offset, offset);  // state has no gaps
         offset += slice.count();
         for (std::int64_t i = slice.begin; i < slice.end; ++i) {
           ++owners[slice.parameter][i];
@@ -59,8 +59,8 @@ double draw(std::uint64_t what, std::uint64_t index) {
   return random_normal(9, Purpose::test, what << 32 | index);
 }
 
-// Several ranks, each with the whole flat buffers but only its slices updated, against the plain formula over all
-// elements: norm over slices, clipping, decay on matrices alone.
+// Several ranks, each with the whole flat buffers but only its slices updated, compared with the plain formula for all
+// elements: norm over slices, clipping, decay only on matrices.
 TEST(OptimizerTest, ShardedUpdatesEqualThePlainFormula) {
   const ParameterTable table = small_table();
   constexpr int ranks = 3;
@@ -91,7 +91,7 @@ TEST(OptimizerTest, ShardedUpdatesEqualThePlainFormula) {
       std::copy(initial.begin(), initial.end(), weights);
       for (int t = 1; t <= 4; ++t) {
         for (std::size_t i = 0; i < flat; ++i) gradients[i] = draw(static_cast<std::uint64_t>(t), i);
-        // The norm is that of all parameters and no padding; a rank's share is the sum over its slices.
+        // The norm is that of all parameters without padding; a rank's share is the sum over its slices.
         double squares = 0, own = 0;
         for (const Parameter& parameter : table.all()) {
           for (std::int64_t i = 0; i < parameter.shape.numel(); ++i) {

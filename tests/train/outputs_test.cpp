@@ -1,5 +1,5 @@
-// What the programs write, and over what they never write: outputs of `train --trace`, `evaluate --output` and
-// `prepare`, the lock and the metrics of a run, two programs at a time, inputs that are no files.
+// What the programs write, and what they never overwrite: outputs of `train --trace`, `evaluate --output`, and
+// `prepare`, the lock and the metrics of a run, two programs at a time, inputs that are not files.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ class Outputs : public TextTest {
   ChildResult prepare_with(const std::vector<std::string>& arguments) const {
     return run_child("prepare", arguments, folder);
   }
-  /// Returns all files below the test's folder with their content, but what a child printed.
+  /// Returns all files below the test's folder with their content, except a child's output.
   std::map<std::string, std::string> snapshot() const {
     std::map<std::string, std::string> files;
     for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -48,7 +48,7 @@ class Outputs : public TextTest {
     }
     return files;
   }
-  /// Makes what a user may have: a folder that looks temporary, a link, a FIFO.
+  /// Makes things that a user may have: a folder that looks temporary, a link, a FIFO.
   void make_obstacles(const std::string& output) const {
     fs::create_directory(at(output + ".partial"));
     std::ofstream(at(output + ".partial/precious")) << "mine";
@@ -56,7 +56,7 @@ class Outputs : public TextTest {
     fs::create_symlink("text.h5", at("link"));
     ASSERT_EQ(::mkfifo(at("fifo").c_str(), 0600), 0);
   }
-  /// What an output's name may be, and what is said of it.
+  /// Invalid names of outputs, and their messages.
   const std::vector<std::pair<std::string, std::string>> bad_names{{"text.h5", "text.h5: is "},
                                                                    {"link", "it is a link"},
                                                                    {"fifo", "it is a FIFO"},
@@ -64,7 +64,7 @@ class Outputs : public TextTest {
                                                                    {"", "is empty"}};
 };
 
-// What follows says what is told; OfAllProgramsReplaceAFormerOneAndNothingElse tries every output.
+// This checks messages; OfAllProgramsReplaceAFormerOneAndNothingElse tries every output.
 TEST_F(Outputs, AnEvaluationReplacesAFormerOneAndNothingElse) {
   ASSERT_EQ(train_with({}).code, 0);
   make_obstacles("result.json");
@@ -74,7 +74,7 @@ TEST_F(Outputs, AnEvaluationReplacesAFormerOneAndNothingElse) {
   const std::string saved = "runs/run/checkpoints/step-00000002";
   for (const auto& [name, part] : bad_names) expect_refused(evaluate_to(name), 2, {part});
   for (const std::string input : {"config.yaml", "metrics.jsonl", "lock", "tokenizer/chat_template.jinja"}) {
-    // Of the run around the checkpoint.
+    // Files of the run that has the checkpoint.
     expect_refused(evaluate_to("runs/run/" + input, saved), 2, {"which this run uses"});
   }
   expect_refused(evaluate_to("run.yaml"), 2, {"run.yaml: exists and is not the results of an evaluation"});
@@ -98,7 +98,7 @@ TEST_F(Outputs, ATimelineReplacesAFormerOneAndNothingElse) {
   EXPECT_EQ(train_with({"--trace", "trace.json", "--output", "one"}).code, 0);
   EXPECT_TRUE(nlohmann::json::parse(content_of(at("trace.json"))).contains("traceEvents"));
   EXPECT_EQ(content_of(at("trace.json.partial/precious")), "mine");
-  // A file of the run itself, which is not there yet when the run begins.
+  // A file of the run itself, which does not exist when the run begins.
   const ChildResult result = train_with({"--trace", "three/metrics.jsonl", "--output", "three"});
   expect_end(result, 2, {"train: the timeline is lost: three/metrics.jsonl: "});
   EXPECT_EQ(metrics("three").size(), 2u);
@@ -108,11 +108,11 @@ TEST_F(Outputs, ATimelineReplacesAFormerOneAndNothingElse) {
 /// An output of a program, as the table of docs/reliability.md lists them.
 struct ProgramOutput {
   std::string program;
-  std::vector<std::string> arguments;  // the last names the output, whose path follows
+  std::vector<std::string> arguments;  // the last one names the output, followed by its path
   std::vector<std::string> inputs;     // that it must not replace
-  bool has_mark = true;                // a former one is replaced
+  bool has_mark = true;                // an earlier one is replaced
   bool is_folder = false;
-  bool is_slow = false;  // only what is refused is tried
+  bool is_slow = false;  // only refusals are tried
 };
 
 std::vector<ProgramOutput> program_outputs() {
@@ -147,7 +147,7 @@ std::vector<ProgramOutput> program_outputs() {
           {"train", {"--config", "run.yaml", "--output"}, {"run.yaml", "text.h5"}, false, true}};
 }
 
-/// What a person may have that looks like each of ours.
+/// Files of a person that look like each of ours.
 const std::vector<std::string> looks{
     "",
     "my notes",
@@ -239,7 +239,7 @@ TEST_F(Outputs, AnExportKeepsOutOfARunsCheckpoints) {
                    {"is in the checkpoints of the run"});
     EXPECT_EQ(snapshot(), before);
   }
-  fs::create_directories(at("my/checkpoints"));  // that is no run's
+  fs::create_directories(at("my/checkpoints"));  // not of a run
   EXPECT_EQ(run_child("export", {"--checkpoint", "runs/run", "--output", "my/checkpoints/model"}, folder).code, 0);
 }
 
@@ -267,7 +267,7 @@ TEST_F(Outputs, OfTwoPreparesOneWritesAndTheOtherIsTold) {
   for (int round = 0; round < 4; ++round) {
     const std::string output = at(fmt::format("{}.h5", round));
     std::vector<Child> children;
-    for (const std::string name : {"one", "two", "three"}) {  // other documents in each: no two files are alike
+    for (const std::string name : {"one", "two", "three"}) {  // each with other documents: no two files are equal
       fs::create_directories(at(name));
       children.emplace_back(
           "prepare",
@@ -310,7 +310,7 @@ TEST_F(Outputs, PrepareRefusesWhatMeansNothing) {
 TEST_F(Outputs, APrepareThatIsStoppedLeavesNothing) {
   const auto before = snapshot();
   for (const int signal : {SIGTERM, SIGINT}) {
-    // Seconds of work, or far more on a busy machine; it is stopped as soon as its file is there.
+    // Seconds of work, or far more on a busy machine; it is stopped as soon as its file exists.
     Child child("prepare", {"--synthetic", "recall", "--documents", "8000", "--length", "4096", "--output", "r.h5"},
                 folder);
     const auto writing = [&] {

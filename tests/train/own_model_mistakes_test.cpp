@@ -1,4 +1,4 @@
-// Wrong uses of a model of a program's own: each ends in a sentence that names the caller's mistake.
+// Wrong uses of a custom model: each ends in a message that names the caller's mistake.
 #include "examples/model/gate.h"
 #include "tests/layers/harness.h"
 #include "tests/train/train_fixture.h"
@@ -10,7 +10,7 @@ namespace {
 
 class OwnModelMistakes : public SplitTextTest {
  protected:
-  /// Trains one step with a layer behind the first block. Its parameters are those of the gate.
+  /// Trains one step with a layer after the first block. Its parameters are those of the gate.
   void train_with(std::function<std::unique_ptr<InsertedLayer>(const LayerContext&)> make,
                   const std::vector<std::string>& settings = {}, const std::string& output = "run") {
     TrainOptions options;
@@ -28,14 +28,14 @@ class OwnModelMistakes : public SplitTextTest {
   }
 };
 
-/// A gate that leaves something of its backward out.
+/// A gate that omits a part of its backward.
 class ForgetfulGate : public Gate {
  public:
   using Gate::Gate;
   void backward(Stream&, const DeviceBatch&, const TensorView&) override {}
 };
 
-/// Has a product with matrices of other shapes than its own.
+/// Calls a product with matrices of other shapes than its own.
 class WrongShapes : public Gate {
  public:
   explicit WrongShapes(const LayerContext& context)

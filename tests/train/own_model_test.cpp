@@ -1,6 +1,6 @@
-// A model of a program's own (examples/model/gate.h): its gradients against finite differences; every mesh and policy
-// of sharding against one rank; resume, evaluation and dumps on other meshes; its memory as planned; what it generates;
-// and the refusal of its checkpoints by the transformer, and of the transformer's by it.
+// A custom model (examples/model/gate.h): its gradients compared with finite differences; every mesh and sharding
+// policy compared with one rank; resume, evaluation, and dumps on other meshes; its planned memory; generation; and the
+// refusal of its checkpoints by the transformer, and vice versa.
 #include <algorithm>
 #include <sstream>
 
@@ -38,8 +38,8 @@ class OwnModel : public SplitTextTest {
   }
 };
 
-/// Expects the gradients of all parameters to be those of finite differences to 1e-6: all elements of the gate's own,
-/// so many of the others.
+/// Expects the gradients of all parameters to equal finite differences to 1e-6: for all elements of the gate's own
+/// parameters, and for so many of the others.
 void expect_gradients(const ModelConfig& config, Recompute recompute, std::int64_t most) {
   const ModelDefinition definition = gated_model();
   const Sequences sequences = random_sequences(config, 2, 11, /*documents=*/true, 3);
@@ -141,7 +141,7 @@ TEST_F(OwnModel, ADumpIsTheSameOnEveryMesh) {
   expect_dumps_agree(at("four.dump"), at("one.dump"));
 }
 
-// Each greedy token against forward passes that know no cache; and the same text from rings.
+// Compares each greedy token with forward passes without a cache; rings give the same text.
 TEST_F(OwnModel, Generates) {
   train_own({"training.steps=6", "optimizer.lr=0.05"}, "run");
   const auto generated = [&](std::int64_t ranks) {

@@ -1,5 +1,4 @@
-// The built programs `train` and `evaluate` as a user meets them: exit codes, one clear sentence on stderr, nothing
-// harmed.
+// The built programs `train` and `evaluate` for their users: exit codes, one clear message on stderr, no damage.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -39,11 +38,11 @@ class Programs : public SplitTextTest {
   ChildResult train_with(const std::vector<std::string>& arguments) const {
     return run_child("train", joined({"--config", "run.yaml"}, arguments), folder);
   }
-  /// Returns a plan's text without what is available now.
+  /// Returns a plan's text without the currently available memory.
   static std::string fixed(const std::string& text) { return text.substr(0, text.rfind("available")); }
 };
 
-// Every flag of every program that takes a number, as its --help lists them: nobody has to remember a check.
+// Every flag of every program that takes a number, according to its --help: no flag's check can be forgotten.
 TEST_F(Programs, NumbersOfFlagsAreFiniteAndFitTheirType) {
   const std::map<std::string, std::vector<std::string>> programs{{"train", {"--config", "run.yaml"}},
                                                                  {"evaluate", {}},
@@ -74,7 +73,8 @@ TEST_F(Programs, NumbersOfFlagsAreFiniteAndFitTheirType) {
   }
 }
 
-// Names that somebody else chose: of files, keys, values, tensors. What a terminal would obey is spelled out.
+// Names that somebody else chose: of files, keys, values, tensors. Sequences that a terminal would interpret are
+// spelled out.
 TEST_F(Programs, NothingThatANameHoldsReachesTheTerminalRaw) {
   const std::string evil =
       "a\x1b[2J\x9b"
@@ -134,7 +134,7 @@ TEST_F(Programs, HelpIsInWordsAndFitsATerminal) {
        {"train", "evaluate", "generate", "prepare", "export", "check", "plan", "report", "extend"}) {
     const ChildResult help = run_child(program, {"--help"}, folder);
     EXPECT_EQ(help.code, 0) << help.err;
-    // What the library that reads command lines would say of its own.
+    // Texts that the library for command lines would print itself.
     for (const char* inside : {"value in", "->", ":INT", " INT", "TEXT:", "POSITIVE", "Needs:", "Excludes:", "REQUIRED",
                                "Option Group", "\x1f", ":{"}) {
       EXPECT_FALSE(holds(help.out, inside)) << program;
@@ -160,7 +160,7 @@ TEST_F(Programs, NumbersOfTokensMayBeWrittenWithK) {
   EXPECT_EQ(fixed(short_form.out), fixed(plain.out)) << short_form.err;
   expect_refused(train_with({"--set", "training.seq_len=1KiB"}), 2, {"1KiB", "must be an integer from 1"});
   expect_refused(train_with({"--set", "training.seq_len=9999999999M"}), 2, {"9999999999M"});
-  expect_refused(train_with({"--set", "training.steps=1K"}), 2, {"training.steps", "1K"});  // steps are no tokens
+  expect_refused(train_with({"--set", "training.steps=1K"}), 2, {"training.steps", "1K"});  // steps are not tokens
   expect_refused(evaluate({"4k,1K"}), 2, {"ascend", "1024"});
   expect_refused(evaluate({"4Q"}), 2, {"4Q"});
 }
@@ -215,11 +215,11 @@ TEST_F(Programs, EvaluateTakesTheCheckpointsTargetsWhereNoFlagSaysOtherwise) {
   EXPECT_TRUE(holds(result.out, "24 target tokens in 6 blocks")) << result.err;
   result = evaluate({"16", "--target-tokens", "8", "--target-blocks", "5"}, "runs/run");
   EXPECT_TRUE(holds(result.out, "40 target tokens in 5 blocks")) << result.err;
-  result = evaluate({"4"}, "runs/run");  // of which half is less than the checkpoint's 4
+  result = evaluate({"4"}, "runs/run");  // half of it is less than the checkpoint's 4
   EXPECT_TRUE(holds(result.out, "12 target tokens in 6 blocks")) << result.err;
 }
 
-// Everybody can compute an evaluation's numbers again, from the scores of its tokens.
+// Users can recompute an evaluation's numbers from the scores of its tokens.
 TEST_F(Programs, AnEvaluationIsTheMeanOfTheTokensItLists) {
   ASSERT_EQ(train_with({"--stop-after", "1"}).code, 0);
   struct Sums {
@@ -337,7 +337,7 @@ TEST_F(Programs, ASaveThatFailsIsCodeFourAndKeepsThePreviousCheckpoint) {
 }
 
 TEST_F(Programs, ALossThatIsNoNumberIsCodeFiveAndTouchesNothing) {
-  // A checkpoint, well sealed, with one weight so large that scores overflow.
+  // A correctly sealed checkpoint with one weight so large that scores overflow.
   ASSERT_EQ(train_with({"--stop-after", "2"}).code, 0);
   const std::string saved = checkpoint("runs/run", 2), file = state_file(saved);
   const DatasetList list = read_dataset_list(file, ExitCode::checkpoint);
@@ -380,7 +380,7 @@ TEST_F(Programs, ASignalSaves) {
 }
 
 TEST_F(Programs, ASignalSaysWhatItDoesAndASecondOneEndsAtOnceUnsaved) {
-  ::setenv("RINGTRAIN_FAULT", "1:ring keys and values:300:slow", 1);  // from some step on a step takes seconds
+  ::setenv("RINGTRAIN_FAULT", "1:ring keys and values:300:slow", 1);  // from some step on, a step takes seconds
   Child child("train",
               {"--config", "run.yaml", "--output", "signalled", "--set", "training.steps=1000", "--set",
                "mesh.sequence=2", "--set", "training.global_batch_size=24"},
@@ -406,12 +406,12 @@ TEST_F(Programs, AFolderTakesOneRunAtATime) {
       "--output", "shared", "--set", "training.steps=1000000", "--set", "checkpoint.interval=5"};
   Child child("train", joined({"--config", "run.yaml"}, endless), folder);
   ASSERT_TRUE(wait_until([&] { return !CheckpointFolder(at("shared/checkpoints")).steps().empty(); }));
-  fs::create_directory(at("elsewhere"));  // where its own output goes
+  fs::create_directory(at("elsewhere"));  // for its own output
   std::vector<std::string> other = joined({"--config", "../run.yaml", "--resume"}, endless);
   std::replace(other.begin(), other.end(), std::string("shared"), std::string("../shared"));
   expect_refused(run_child("train", other, at("elsewhere")), 2,
                  {"../shared: is the folder of a run under way", std::to_string(child.id())});
-  ::kill(child.id(), SIGKILL);  // a lock does not outlive its process
+  ::kill(child.id(), SIGKILL);  // a lock ends with its process
   child.wait();
   std::vector<std::string> second = joined(endless, {"--resume", "--stop-after", "1"});
   EXPECT_EQ(train_with(second).code, 0);  // it is past that step, and says so

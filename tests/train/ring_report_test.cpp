@@ -1,4 +1,4 @@
-// What runs say about their ring: the numbers of several ranks put together, metrics.jsonl, and --dry-run.
+// What runs report about their ring: the combined numbers of several ranks, metrics.jsonl, and --dry-run.
 #include "train/step/ring_report.h"
 
 #include "framework/sequence/mesh.h"

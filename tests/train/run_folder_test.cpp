@@ -1,5 +1,5 @@
-// Which folders a run takes: none that holds what is not a run's, none whose checkpoints are gone, none of another run;
-// and that a run goes on with its own config.
+// Which folders a run accepts: none with files that are not a run's, none whose checkpoints are missing, none of
+// another run; and a run continues with its own config.
 #include <poll.h>
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): kill is POSIX
 #include <sys/inotify.h>
@@ -39,7 +39,7 @@ class RunFolders : public TextTest {
 };
 
 TEST_F(RunFolders, WhatIsNotARunsIsNeverWrittenOver) {
-  // A person's config where the run would write its own; metrics of another program.
+  // A person's config at the path where the run would write its own; metrics of another program.
   fs::create_directory(at("mine"));
   const std::string own = "# my logs\ntraining: {steps: 3}\n", others = "{\"step\":1,\"loss\":2.5}\n{\"step\":2}\n";
   std::ofstream(at("mine/config.yaml")) << own;
@@ -56,7 +56,7 @@ TEST_F(RunFolders, WhatIsNotARunsIsNeverWrittenOver) {
 }
 
 TEST_F(RunFolders, AConfigOfOnesOwnIsNeverWrittenOver) {
-  // Empty, of sections alone, or the very text of a run's: where no run has been, it is a person's.
+  // Empty, with only sections, or exactly the text of a run's: if no run has been there, it is a person's.
   for (const std::string& own : {std::string(), std::string("model:\n"), to_yaml(config())}) {
     fs::create_directories(at("mine"));
     std::ofstream(at("mine/config.yaml")) << own;
@@ -80,10 +80,10 @@ TEST_F(RunFolders, WithoutLocksItIsSaidAndALivingOwnerIsSeen) {
   const std::size_t said = alone.err.find("run: this file system has no locks");
   ASSERT_NE(said, std::string::npos) << alone.err;
   EXPECT_EQ(alone.err.find("has no locks", said + 40), std::string::npos) << "said once: " << alone.err;
-  // The lock names a process that has ended, or one that is no such program: neither keeps anybody out.
+  // The lock names a process that has ended, or one that runs another program: neither keeps anybody out.
   std::ofstream(at("run/lock")) << ::getpid() << "\n";
   EXPECT_EQ(train_into("run", {"--resume", "--stop-after", "3"}).code, 0);
-  // It names one that lives and is this program.
+  // It names a process that lives and runs this program.
   std::ofstream(at("long.yaml")) << to_yaml(config({"training.steps=1000000", "checkpoint.interval=0"}));
   Child first("train", {"--config", "long.yaml", "--output", "long"}, folder);
   ASSERT_TRUE(wait_until([&] { return fs::exists(at("long/metrics.jsonl")); }));
@@ -98,7 +98,7 @@ TEST_F(RunFolders, CheckpointsThatAreGoneAreNoFreshStart) {
   ASSERT_EQ(train_into("run", {"--stop-after", "2"}).code, 0);
   const std::string before = content_of(at("run/metrics.jsonl"));
   fs::rename(at("run/checkpoints"), at("volume"));
-  for (const bool empty : {false, true}) {  // as a mount point is without its volume
+  for (const bool empty : {false, true}) {  // like a mount point without its volume
     if (empty) fs::create_directory(at("run/checkpoints"));
     for (const std::vector<std::string>& more : {std::vector<std::string>{"--resume"}, {"--resume", "run"}, {}}) {
       expect_refused(train_into("run", more), 4,
@@ -121,7 +121,7 @@ TEST_F(RunFolders, AnotherRunsCheckpointIsRefusedWhereARunIs) {
     EXPECT_EQ(content_of(at("two/metrics.jsonl")), before);
     EXPECT_EQ(saved_steps("two"), (std::vector<std::int64_t>{2, 3}));
   }
-  // Where none is, it begins there; and its own checkpoints are its own, whatever the path to them looks like.
+  // If there is none, it begins there; and its own checkpoints are its own, whatever path leads to them.
   EXPECT_EQ(train_into("three", {"--resume", "one/checkpoints/step-00000002", "--stop-after", "3"}).code, 0);
   EXPECT_EQ(train_into("three", {"--resume", "./two/../three/checkpoints/step-00000003/"}).code, 0);
   EXPECT_EQ(steps("three"), (std::vector<double>{3, 4}));
@@ -158,7 +158,7 @@ TEST_F(RunFolders, ARunGoesOnWithItsOwnConfig) {
     EXPECT_EQ(steps("run"), (std::vector<double>{1, 2, 3, 4})) << result.err;
     EXPECT_FALSE(fs::exists(at("runs")));
   }
-  // A change by --set, and into another folder.
+  // A change with --set, and into another folder.
   EXPECT_EQ(run_child("train", {"--resume", "run", "--set", "training.steps=5"}, folder).code, 0);
   EXPECT_EQ(steps("run").back(), 5);
   EXPECT_EQ(run_child("train", {"--resume", "run", "--output", "on", "--set", "training.steps=6"}, folder).code, 0);
@@ -200,7 +200,7 @@ TEST_F(RunFolders, AResumeWaitsForRanksThatStillEnd) {
   ASSERT_GE(::inotify_add_watch(opened, at("run/lock").c_str(), IN_OPEN), 0);
   Child resumed(binary_folder() + "/train",
                 {"--config", "run.yaml", "--output", "run", "--resume", "--set", "training.steps=6"}, folder);
-  for (int look = 0; look < 2; ++look) {  // it finds the lock held, and looks again
+  for (int look = 0; look < 2; ++look) {  // it finds the lock held, and checks again
     pollfd wait{opened, POLLIN, 0};
     ASSERT_EQ(::poll(&wait, 1, /*milliseconds=*/120'000), 1);
     std::array<char, 4096> event;

@@ -1,4 +1,4 @@
-// The small parts around a run: who gets which samples, waiting for rank 0, memory limits.
+// The small parts of a run: the distribution of samples, waiting for rank 0, memory limits.
 #include "train/run/run.h"
 
 #include <atomic>

@@ -38,7 +38,7 @@ TEST(Schedule, EndsAtTheSmallestRateAndStaysThere) {
 }
 
 TEST(Schedule, HasTheStatedShapeInBetween) {
-  // Half way from step 4 to step 104.
+  // Halfway from step 4 to step 104.
   EXPECT_NEAR(learning_rate(schedule(ScheduleType::cosine, 4, 0.1), 1.0, 104, 54), 0.55, 1e-15);
   EXPECT_NEAR(learning_rate(schedule(ScheduleType::cosine, 4, 0.1), 1.0, 104, 29), 0.1 + 0.45 * (1 + std::sqrt(0.5)),
               1e-15);
@@ -50,7 +50,7 @@ TEST(Schedule, HasTheStatedShapeInBetween) {
 
 TEST(Schedule, NeverRisesAfterTheWarmup) {
   for (const auto type : {ScheduleType::cosine, ScheduleType::linear, ScheduleType::wsd, ScheduleType::constant}) {
-    for (const std::int64_t warmup : {0, 1, 7, 20, 30}) {  // 20: no step is left to fall; 30: more than there are
+    for (const std::int64_t warmup : {0, 1, 7, 20, 30}) {  // 20: no step remains for the decay; 30: more than the total
       const SchedulerConfig config = schedule(type, warmup, 0.3);
       for (std::int64_t step = warmup + 1; step < 20; ++step) {
         EXPECT_LE(learning_rate(config, 1.0, 20, step + 1), learning_rate(config, 1.0, 20, step));

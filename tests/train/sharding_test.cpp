@@ -1,5 +1,5 @@
 // Whole runs that shard their gradients or weights, and runs that freeze a part of the model: the numbers of a run that
-// does neither, checkpoints that all of them can go on from, memory as planned.
+// does neither, checkpoints from which all of them can continue, planned memory.
 
 #include "framework/config/read_config.h"
 #include "layers/check_model.h"
@@ -18,7 +18,7 @@ class Sharding : public SplitTextTest {
     settings.push_back(fmt::format("training.shard={}", name_of(shard)));
     return tiny(data, settings);
   }
-  /// Trains with each policy, and expects bits (tolerance 0) or numbers of the run that shards the optimizer alone.
+  /// Trains with each policy, and compares bits (tolerance 0) or numbers with the run that only shards the optimizer.
   void expect_equal(const std::string& name, const std::vector<std::string>& settings, double tolerance) {
     SCOPED_TRACE(name);
     run(with(settings, Shard::optimizer), name);
@@ -53,7 +53,7 @@ TEST_F(Sharding, ChangesNoBitOfAStepOfOneMicroBatch) {
   expect_equal("frozen", joined(one, joined(grid, {"training.trainable=[\"*norm*\", \"*.1.mlp.*\"]"})), 0);
 }
 
-// Sums over micro-batches and over ranks meet in another order.
+// Sums over micro-batches and over ranks are added in another order.
 TEST_F(Sharding, OfSeveralMicroBatchesAgreesToRounding) {
   expect_equal("several", {"training.steps=3", "training.global_batch_size=8", "mesh.data=2", "mesh.sequence=2"},
                1e-12);
@@ -85,7 +85,7 @@ TEST_F(Sharding, EvaluatesAndGeneratesTheSame) {
   run(with({"training.steps=2"}, Shard::optimizer), "run");
   EvaluationOptions options = evaluation_of("run", data, {{16, 40}, 8, 40});
   std::vector<double> values;
-  // Two data ranks and an odd number of sequences: in the last round one rank has none.
+  // Two data ranks and an odd number of sequences: in the last round, one rank has none.
   for (const auto& [data_ranks, sequence] : {std::pair{1, 1}, {1, 3}, {2, 2}}) {
     for (const bool shards : {false, true}) {
       options.mesh.data = data_ranks;
@@ -133,7 +133,7 @@ TEST_F(Freezing, LeavesWhatIsFrozenAsItWasToTheBit) {
   std::size_t frozen = 0, moments = 0;
   for (const auto& [name, values] : last) {
     if (!name.starts_with("weights/")) {
-      EXPECT_TRUE(holds(name, ".mlp."));  // no state for what is frozen
+      EXPECT_TRUE(holds(name, ".mlp."));  // no state for frozen parameters
       ++moments;
     } else if (name.find(".mlp.") == std::string::npos) {
       EXPECT_EQ(values, first.at(name)) << name;

@@ -1,5 +1,5 @@
-// Stages of a run: a length, batch or rope that begins at a step. Stopped or killed at any step beside a boundary, the
-// run has the bits of the one that went on; stages to come may change, those that have begun may not.
+// Stages of a run: a length, batch, or rope that begins at a step. After being stopped or killed at any step near a
+// boundary, the run has the bits of the uninterrupted one; later stages may change, those that have begun may not.
 #include <filesystem>
 
 #include "framework/config/read_config.h"
@@ -14,7 +14,7 @@ namespace {
 
 class Stages : public SplitTextTest {
  protected:
-  /// 37 tokens, then 74 with YaRN from step 4 on, then 37 again with another base from step 7 on.
+  /// 37 tokens, then 74 with YaRN from step 4, then 37 again with another base from step 7.
   Config staged(std::vector<std::string> settings = {}) const {
     return tiny(
         data, joined({"training.steps=9", "training.global_batch_size=4", "checkpoint.interval=1", "checkpoint.keep=20",
@@ -63,7 +63,7 @@ TEST_F(Stages, TakeTheSamplesOfTheirLengthOneAfterTheOther) {
     for (std::size_t i = begin; i < end; ++i) flat.insert(flat.end(), steps[i].begin(), steps[i].end());
     return flat;
   };
-  // 3 steps of 4 short ones, 3 of 2 long ones, 3 of 6 short ones: these go on where the first stage ended.
+  // 3 steps of 4 short ones, 3 of 2 long ones, 3 of 6 short ones: the latter continue where the first stage ended.
   std::vector<std::int64_t> found = all("staged", 0, 3);
   const auto more = all("staged", 6, 7);
   found.insert(found.end(), more.begin(), more.end());
@@ -126,7 +126,7 @@ TEST_F(Stages, HoldTheMemoryOfTheirLargest) {
   const auto peak = [](const Config& one) {
     return plan_ranks(one, make_parameter_table(one.model), training_purpose(one)).at(0).peak;
   };
-  Config same_batch = longest;  // batches of the last stage are the most, and short
+  Config same_batch = longest;  // the batches of the last stage are the largest, and short
   EXPECT_EQ(peak(config).by_tag[static_cast<int>(Tag::workspace)],
             peak(same_batch).by_tag[static_cast<int>(Tag::workspace)]);
   EXPECT_GT(peak(config)[Tag::activations], peak(config_of_stage(config, 0))[Tag::activations]);
@@ -146,7 +146,7 @@ TEST_F(Stages, TheRopeIsCheckedBeforeTheFirstStepAndAtEachStage) {
     run(config, output, start);
     return ::testing::internal::GetCapturedStderr();
   };
-  EXPECT_FALSE(holds(told_by(tiny(data, one), "same", base), "before any step"));  // both ways are one
+  EXPECT_FALSE(holds(told_by(tiny(data, one), "same", base), "before any step"));  // both ways are equivalent
   const std::string message = told_by(tiny(data, joined(one, {"model.rope_theta=50.0"})), "turned", base);
   const std::string expected =
       fmt::format("the last 37 of 37 tokens, before any step: loss {:.4f} after the others, {:.4f} without them",

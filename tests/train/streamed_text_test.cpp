@@ -1,4 +1,5 @@
-// Text that is printed as it comes: whole characters, nothing of a stop string, and in the end all that came before it.
+// Text that is printed while it is generated: whole characters, nothing of a stop string, and finally all text before
+// it.
 #include "train/generation/streamed_text.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +12,8 @@
 namespace ringtrain::testing {
 namespace {
 
-/// Returns the pieces that come out when bytes go in, in parts that end at the cuts; the last one is finish()'s.
+/// Returns the output pieces for bytes that are added in parts that end at the cuts; the last piece is that of
+/// finish().
 std::vector<std::string> pieces(StreamedText& stream, const std::string& bytes, const std::vector<std::size_t>& cuts) {
   std::vector<std::string> out;
   std::size_t at = 0;
@@ -49,7 +51,7 @@ TEST(StreamedTextTest, CharactersComeWhole) {
     ++characters;
     EXPECT_NE(static_cast<unsigned char>(part[0]) & 0xC0, 0x80) << "a piece begins inside a character";
   }
-  EXPECT_EQ(characters, 10u);  // each as soon as its last byte is there, none before
+  EXPECT_EQ(characters, 10u);  // each as soon as its last byte has arrived, none before
 }
 
 TEST(StreamedTextTest, CutsDoNotMatter) {

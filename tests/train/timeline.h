@@ -1,4 +1,4 @@
-// Whole runs with a timeline, and its file read back: rows of spans, nested.
+// Whole runs with a timeline, and its file, read back: rows of nested spans.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct TimelineSpan {
 struct TimelineRow {
   std::string name;
   std::vector<TimelineSpan> spans;
-  /// Returns whether a span of this name is around spans[i].
+  /// Returns whether a span with this name encloses spans[i].
   bool within(std::size_t i, const std::string& outer) const {
     for (int at = spans[i].parent; at >= 0; at = spans[at].parent) {
       if (spans[at].name == outer) return true;
@@ -38,9 +38,9 @@ struct TimelineRow {
 
 class TimelineTest : public TextTest {
  protected:
-  static constexpr double tolerance = 2e-3;  // microseconds: times are written with three digits behind the point
+  static constexpr double tolerance = 2e-3;  // microseconds: times are written with three decimal places
 
-  /// Returns the rows of the file by (data rank, name), each with its spans nested; expects that they do nest.
+  /// Returns the rows of the file by (data rank, name), each with its nested spans; expects that they are nested.
   static std::map<std::pair<std::int64_t, std::string>, TimelineRow> rows_of(const std::string& path) {
     std::ifstream stream(path);
     const json file = json::parse(stream);

@@ -1,5 +1,5 @@
-// train --trace on whole runs: the file is JSON, spans of a row nest, there is one span for each hop of the plan, waits
-// belong to hops; the run itself is the same to the bit. A run that fails leaves its timeline, too.
+// train --trace on whole runs: the file is JSON, spans of a row are nested, there is one span for each hop of the plan,
+// waits belong to hops; the run itself does not change, to the bit. A failed run also leaves its timeline.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -19,7 +19,7 @@ using nlohmann::json;
 
 class Timeline : public TimelineTest {
  protected:
-  /// Returns how many blocks a ring rank meets in a pass, by the plan.
+  /// Returns how many blocks a ring rank meets in a pass, according to the plan.
   static std::size_t planned_hops(const Config& config, int ring_rank) {
     const int N = static_cast<int>(config.mesh.sequence);
     const Shards shards = shards_of(config.mesh.layout, config.training.seq_len, N);
@@ -51,7 +51,7 @@ TEST_P(TimelineOnMeshes, ShowsEveryHopOfThePlanAndItsWaits) {
       EXPECT_EQ(row.count("layer forward"), steps * micro * layers);
       EXPECT_EQ(row.count("layer backward"), steps * micro * layers);
       EXPECT_EQ(row.count("recompute"), steps * micro * layers);
-      EXPECT_EQ(row.count("ring forward"), 2 * steps * micro * layers);  // and once more in recompute
+      EXPECT_EQ(row.count("ring forward"), 2 * steps * micro * layers);  // and again in recompute
       EXPECT_EQ(row.count("ring backward"), steps * micro * layers);
       EXPECT_EQ(row.count("head"), steps * micro);
       EXPECT_EQ(row.count("gradient reduction"), steps);
@@ -78,7 +78,7 @@ TEST_P(TimelineOnMeshes, ShowsEveryHopOfThePlanAndItsWaits) {
           EXPECT_TRUE(row.within(i, "ring forward") || row.within(i, "ring backward"));
           const int hop = span.arguments.at("hop");
           EXPECT_TRUE(hop >= 0 && hop < sequence);
-          if (row.within(i, "hop")) {  // the hop that it holds up: keys of this one, gradients of the one before
+          if (row.within(i, "hop")) {  // the hop that it delays: keys of this one, gradients of the previous one
             const TimelineSpan& around = row.spans[span.parent];
             const bool gradients = span.arguments.at("for") == "ring gradients";
             EXPECT_EQ(around.arguments.at("hop").get<int>() - hop, gradients ? 1 : 0);
@@ -151,7 +151,7 @@ TEST_F(Timeline, ShowsGathersAndReductionsUnderTheAttentionOfTheLayerBefore) {
   const auto rows = rows_of(at("trace.json"));
   for (int rank = 0; rank < 3; ++rank) {
     const std::string name = fmt::format("sequence rank {}", rank);
-    std::map<std::pair<std::string, int>, TimelineSpan> attention;  // by the span around it and its layer
+    std::map<std::pair<std::string, int>, TimelineSpan> attention;  // by the enclosing span and its layer
     const TimelineRow& work = rows.at({0, name});
     for (const TimelineSpan& span : work.spans) {
       if (span.name != "attention" && span.name != "attention backward") continue;
@@ -166,8 +166,8 @@ TEST_F(Timeline, ShowsGathersAndReductionsUnderTheAttentionOfTheLayerBefore) {
       EXPECT_LE(move.begin, span.begin) << move.name << " " << move.arguments << " under " << pass << " " << layer;
       EXPECT_GE(move.end, span.end) << move.name << " " << move.arguments << " under " << pass << " " << layer;
     };
-    // A bucket is the embedding, a layer, or the head: layer l is bucket l + 1. Two buckets are there at a time, so the
-    // two that the pass before left behind are not gathered again.
+    // A bucket is the embedding, a layer, or the head: layer l is bucket l + 1. Two buckets are kept at a time, so the
+    // two that the previous pass left are not gathered again.
     int forward = 0, backward = 0, reductions = 0;
     for (const auto& [key, row] : rows) {
       if (!key.second.starts_with(name + " communication")) continue;
@@ -188,7 +188,7 @@ TEST_F(Timeline, ShowsGathersAndReductionsUnderTheAttentionOfTheLayerBefore) {
         }
       }
     }
-    constexpr int exchanges = 2;  // of 3 ranks, for each gather and each reduction
+    constexpr int exchanges = 2;  // for 3 ranks, for each gather and each reduction
     EXPECT_GE(forward, exchanges * (layers - 1));
     EXPECT_EQ(backward, exchanges * (layers - 2));
     EXPECT_EQ(reductions, exchanges * layers);
@@ -205,7 +205,7 @@ TEST_F(Timeline, OfARunThatFailsIsThereToo) {
   const std::size_t done = metrics("run").size();
   EXPECT_LT(done, 30u);
   const auto rows = rows_of(at("trace.json"));
-  EXPECT_EQ(rows.at({0, "sequence rank 1"}).count("step"), done + 1);  // the last one is that which failed
+  EXPECT_EQ(rows.at({0, "sequence rank 1"}).count("step"), done + 1);  // the last one is the failed one
   EXPECT_EQ(rows.at({0, "sequence rank 1"}).count("optimizer"), done);
 }
 

@@ -1,4 +1,4 @@
-// What the tests of runs share (train_fixture.h): token files, the tiny config, runs, and what they left.
+// What the tests of runs share (train_fixture.h): token files, the tiny config, runs, and their outputs.
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -79,7 +79,7 @@ lr_scheduler: {{type: cosine, warmup_steps: 3, min_lr_ratio: 0.1}}
 )",
                                        data);
   std::vector<std::string> all = settings;
-  // scripts/torture runs the faults once more with another policy than the default.
+  // scripts/torture repeats the faults with another policy than the default.
   if (const char* const shard = std::getenv("RINGTRAIN_TORTURE_SHARD")) {
     all.insert(all.begin(), std::string("training.shard=") + shard);
   }

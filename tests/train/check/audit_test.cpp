@@ -1,5 +1,5 @@
 // The audit of attention in whole runs (training.audit): a wrong element on one rank of 2 x 2 ends the run before the
-// update, or is told and passed over; metrics have it; a right run is not changed by it; a resume may change it.
+// update, or is reported and skipped; metrics contain it; a correct run is not changed by it; a resume may change it.
 #include "layers/audit/attention_audit.h"
 #include "tests/train/train_fixture.h"
 #include "train/engine/rank_state.h"
@@ -14,7 +14,7 @@ class Audit : public TextTest {
                               "mesh.data=2", "mesh.sequence=2", "training.audit.interval=3"},
                              more));
   }
-  /// Trains; in these steps the first audited row of `tensor` on rank 3 is wrong by `by`.
+  /// Trains; in these steps, the first audited row of `tensor` on rank 3 is wrong by `by`.
   Outcome run_broken(const Config& settings, const std::string& output, AuditedTensor tensor, double by) const {
     return run_with({.config = settings, .output = at(output)}, [=](RankState& state, std::int64_t) {
       if (state.rank != 3) return;
@@ -48,7 +48,7 @@ TEST_F(Audit, StopEndsTheRunBeforeTheUpdateAndTheMetricsHaveIt) {
     EXPECT_EQ(lines[2].at("audit").at("rows"), 16);
     EXPECT_GT(lines[2].at("audit").at("departures"), 0);
     EXPECT_TRUE(holds(sentence, lines[2].at("audit").at("first").get<std::string>()));
-    // The same run goes on without the fault: the step was none.
+    // The same run continues without the fault: the step did not count.
     run(config(), name, resumed());
     expect_same_bits(name, "whole");
   }

@@ -1,6 +1,6 @@
-// Whole runs in bfloat16 on a CPU: every architecture against the reference in double, within bounds that `check`
-// derives from the rounding points; the same bits for any threads, recompute policy, sharding and resume; meshes that
-// agree; and a plan in which all that is stored takes half of float32's bytes and all that adds up takes as many.
+// Whole runs in bfloat16 on a CPU: every architecture compared with the reference in double, within bounds that `check`
+// derives from the rounding points; the same bits for any threads, recompute policy, sharding, and resume; meshes that
+// agree; and a plan in which all stored tensors take half of float32's bytes and all sums take the same.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -57,7 +57,7 @@ TEST_F(BFloat16Run, WithSinksSoftcapsAdaptersAndShardsIsRight) {
 }
 
 TEST_F(BFloat16Run, BitsDependOnTheMeshAlone) {
-  // One micro-batch: those of sharded weights add up over ranks one by one.
+  // One micro-batch: the gradients of sharded weights are added over ranks one by one.
   const std::vector<std::string> mesh{"mesh.sequence=2", "mesh.data=2", "training.micro_batch_size=2"};
   const auto with = [&](const std::vector<std::string>& more) { return half(joined(more, mesh)); };
   run(with({}), "once");
@@ -86,8 +86,8 @@ TEST_F(BFloat16Run, BitsDependOnTheMeshAlone) {
   }
 }
 
-// A float32 run of the same samples is the yardstick: what bfloat16 rounds is 2^-8 of an element, at random, and the
-// loss is a mean over all of a step's tokens. Meshes differ by less: they round alike but where float32 sums differ.
+// A float32 run on the same samples is the reference: bfloat16 rounds 2^-8 of an element, at random, and the loss is a
+// mean over all of a step's tokens. Meshes differ by less: they round in the same way except where float32 sums differ.
 TEST_F(BFloat16Run, LearnsWhatFloat32LearnsOnEveryMesh) {
   const std::vector<std::string> longer{"training.steps=30"};
   run(half(longer, "float32"), "float32");
@@ -140,7 +140,7 @@ TEST_F(BFloat16Run, HalvesWhatItStoresAndNothingThatAddsUp) {
     for (const PlannedTensor& tensor : plans[0].tensors) bytes[tensor.name] += tensor.bytes;
     return bytes;
   };
-  // All that adds up or is no number of the model's; of what else there is, nothing.
+  // All sums and all tensors that are not numbers of the model's dtype; nothing of the others.
   const auto adds_up = [](const std::string& name) {
     static const std::regex parts(
         "statistics|logsumexp|row sum|moment|gradients|gradient norm|gradient reduction|key and value gradient|nll|"
@@ -153,7 +153,7 @@ TEST_F(BFloat16Run, HalvesWhatItStoresAndNothingThatAddsUp) {
     for (const auto& [name, bytes] : full) {
       ASSERT_TRUE(stored.contains(name)) << name;
       if (name.find("attention workspace") != std::string::npos) {
-        // Tiles: sums as in float32, and where heads are small up to 64 queries x 128 pairs of dS more a worker.
+        // Tiles: sums as in float32, and for small heads up to 64 queries x 128 pairs of dS more per worker.
         EXPECT_GE(stored.at(name), bytes);
         EXPECT_LE(stored.at(name), bytes + std::size_t{64} * 128 * 4);
         continue;
@@ -167,7 +167,7 @@ TEST_F(BFloat16Run, HalvesWhatItStoresAndNothingThatAddsUp) {
     }
     EXPECT_GE(halves, 10U);
     for (const auto& [name, bytes] : stored) {
-      // What float32 does not have: attention's running sum beside its output, and the optimizer's weights.
+      // Tensors that float32 does not have: attention's running sum next to its output, and the optimizer's weights.
       if (full.contains(name)) continue;
       EXPECT_TRUE(name == "shared attention sum" || name.find("weight") != std::string::npos) << name;
     }

@@ -1,4 +1,4 @@
-// What the tests of `check` share: a config that is checked in this process, and what the check found.
+// What the tests of `check` share: a config that is checked in this process, and the result of the check.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ class CheckTest : public TextTest {
     return options;
   }
   CheckReport check(const Config& config) const { return check_run(options_of(config), quiet); }
-  /// Returns the verdict's lines; "" if the run is right.
+  /// Returns the verdict's lines; "" if the run is correct.
   static std::string wrong(const CheckReport& report) {
     if (report.first() == nullptr) return "";
     const std::string text = check_report(report);

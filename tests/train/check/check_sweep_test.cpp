@@ -1,4 +1,4 @@
-// No false alarm, and no loose bound: random configs are right, and of each kind of tensor some run comes within a
+// No false alarm, and no loose bound: random configs are correct, and for each kind of tensor, some run comes within a
 // thirtieth of its bound.
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ class CheckSweep : public CheckTest {
     weighted = write_tokens("weighted.h5", {.shortest = 3, .weights = true});
   }
 
-  /// Returns the settings of the config of this number.
+  /// Returns the settings of the config with this number.
   std::vector<std::string> random_settings(std::uint64_t number) const {
     std::uint64_t draws = 0;
     const auto draw = [&](std::uint64_t bound) {
@@ -31,7 +31,7 @@ class CheckSweep : public CheckTest {
     const auto set = [&]<class Value>(const std::string& key, const Value& value) {
       settings.push_back(fmt::format("{}={}", key, value));
     };
-    // Small logits, as a fresh Granite has them: what rounds then is their softmax, more than they themselves.
+    // Small logits, as in a fresh Granite: their softmax rounds more than they do.
     const bool small = draw(4) == 0;
     const std::string architecture =
         small && draw(2) == 0 ? "granite" : name_of(all_architectures[draw(all_architectures.size())]);
@@ -100,7 +100,7 @@ class CheckSweep : public CheckTest {
       CheckReport report;
       try {
         report = check(config);
-      } catch (const Error& error) {  // a window without a target in its every sequence
+      } catch (const Error& error) {  // a window without a target in each of its sequences
         EXPECT_TRUE(holds(std::string(error.what()), "no token to learn from")) << error.what();
         ++empty;
         continue;
@@ -129,7 +129,7 @@ TEST_F(CheckSweep, RandomConfigsAreRight) {
 TEST_F(CheckSweep, LongRandomConfigsAreRightAndTheirBoundsAreNotLoose) {
   for (const auto& [kind, share] : check_all(300)) {
     std::printf("%-60s %.3f of the bound\n", kind.c_str(), share);
-    if (kind == "learning rate") continue;  // mostly the very same bits
+    if (kind == "learning rate") continue;  // usually exactly the same bits
     EXPECT_GE(share, 1.0 / 30) << kind;
   }
   std::printf("%-60s %.3f of the bound\n", "the largest mean error", largest_mean_share);

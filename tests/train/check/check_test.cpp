@@ -1,5 +1,5 @@
-// `check` on whole runs: right ones of every kind are right, a fault is named with its place, an error of four times a
-// tensor's bound is found in every tensor, and what it cannot do it refuses.
+// `check` on whole runs: correct ones of every kind pass, a fault is reported with its location, an error of four times
+// a tensor's bound is found in every tensor, and unsupported requests are refused.
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ class CheckedRun : public CheckTest {
   }
 };
 
-// The mutations of tests/mutations that say `check:` must be found by those of these that are called IsRight.
+// Those tests that are called IsRight must find the mutations in tests/mutations with a line `check:`.
 TEST_F(CheckedRun, OfEachKindIsRight) {
   const std::vector<std::vector<std::string>> kinds{
       {},
@@ -46,21 +46,21 @@ TEST_F(CheckedRun, OfEachKindIsRight) {
        "model.sliding_window=11", "model.layer_types=[sliding_attention, full_attention]", "mesh.layout=zigzag"},
       {"model.architecture=granite", "model.embedding_multiplier=7", "model.residual_multiplier=0.3",
        "model.logits_scaling=0.2"},
-      // Six tokens on four ranks, about half of them without a weight: there are ranks without a target.
+      // Six tokens on four ranks, about half of them without a weight: some ranks have no target.
       {"training.seq_len=6"},
       // Windows end where a document would be cut.
       {"data.packing=whole", "training.seq_len=61", "training.global_batch_size=4"},
-      // 2 x 256 tokens a rank: two parts, a sequence each.
+      // 2 x 256 tokens per rank: two parts, one sequence each.
       {"mesh.sequence=2", "training.seq_len=512", "training.micro_batch_size=2", "model.num_attention_heads=32",
        "model.num_key_value_heads=32", "model.head_dim=2", "mesh.layout=contiguous"},
-      // By tests/mutations/133: a scale of attention that is 3 % off is less than bfloat16's rounding of any one
-      // element.
+      // For tests/mutations/133: a scale of attention that is off by 3 % changes any single element by less than
+      // bfloat16's rounding.
       {"training.dtype=bfloat16", "model.initializer_range=0.1", "training.global_batch_size=16"}};
   for (const auto& kind : kinds) EXPECT_EQ(wrong(check(ring(kind))), "") << fmt::format("{}", fmt::join(kind, " "));
 }
 
 // A fresh Granite, whose logits are so small that its softmax rounds more than they do. No bound may hide a logsumexp
-// that is off by 4e-7, which is 7 units of float32's rounding.
+// error of 4e-7, which is 7 units of float32's rounding.
 TEST_F(CheckedRun, OfSmallLogitsIsRight) {
   const std::string words = write_tokens("words.h5", {.vocab_size = 2000});
   const auto bound_of_nll = [&](std::vector<std::string> settings) {
@@ -77,13 +77,13 @@ TEST_F(CheckedRun, OfSmallLogitsIsRight) {
   EXPECT_LT(bound_of_nll({"model.hidden_size=256", "model.num_attention_heads=8", "model.intermediate_size=512",
                           "model.initializer_range=0.006", "model.logits_scaling=16", "training.seq_len=256"}),
             4e-7);
-  // Logits of some 1e-6: their own rounding makes a bound of 8e-12.
+  // Logits of about 1e-6: their own rounding yields a bound of 8e-12.
   EXPECT_GT(bound_of_nll({"model.initializer_range=0.0001", "model.logits_scaling=100"}), 0x1p-24);
-  // All exponentials are 1 in float32, so that all tokens' errors are the same, and so is that of the loss.
+  // All exponentials are 1 in float32, so the errors of all tokens are equal to each other, and to that of the loss.
   bound_of_nll({"model.initializer_range=0.000001", "model.logits_scaling=1", "training.seq_len=512"});
 }
 
-TEST_F(CheckedRun, OfShortDocumentsIsRight) {  // they end inside of tiles whose keys all stand before the queries
+TEST_F(CheckedRun, OfShortDocumentsIsRight) {  // they end inside tiles whose keys all precede the queries
   const Config config = tiny(write_tokens("short.h5", {.documents = 300, .shortest = 2, .longest = 9}),
                              {"mesh.sequence=4", "mesh.layout=contiguous", "training.global_batch_size=2"});
   EXPECT_EQ(wrong(check(config)), "");
@@ -145,7 +145,7 @@ TEST_F(CheckedRun, IsCutByTokensAndLayers) {
   EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { check_run(options, quiet); }), "--seq-len 38"));
 }
 
-/// Calls change(file, dataset) for each part of a dumped tensor, which is not empty, until it returns true.
+/// Calls change(file, dataset) for each nonempty part of a dumped tensor, until it returns true.
 template <class Change>
 bool change_parts(const std::string& dump, const std::string& name, const Change& change) {
   for (const std::string& file : list_directory(dump, ExitCode::data)) {
@@ -218,7 +218,8 @@ void multiply(const std::string& dump, const std::string& name, double by) {
   });
 }
 
-// Half as much again as the mean may be off, in every element alike, is less than bfloat16's rounding of each of them.
+// One and a half times the mean's allowed error, in every element alike, is less than bfloat16's rounding of each of
+// them.
 TEST_F(CheckedRun, OfWhichAllElementsOfATensorAreALittleTooLargeIsWrong) {
   const TrainOptions options =
       run_of(ring({"training.dtype=bfloat16", "model.initializer_range=0.1", "training.global_batch_size=16"}));
@@ -250,7 +251,7 @@ TEST_F(CheckedRun, OfWhichAllElementsOfATensorAreALittleTooLargeIsWrong) {
   }
 }
 
-// A model of zeros gives zeros whatever its kernels do.
+// A model of zeros gives zeros with any kernels.
 TEST_F(CheckedRun, OfZerosIsUntested) {
   const Config config = ring({"model.initializer_range=0", "training.steps=2"});
   const CheckReport report = check(config);
@@ -268,7 +269,8 @@ TEST_F(CheckedRun, OfZerosIsUntested) {
   EXPECT_FALSE(holds(trained.err, "warning: step 2")) << "it is said once";
 }
 
-// What must be zero is no gap: A beside a B of zeros, what is frozen, and scores of which each query has one.
+// Gradients that must be zero are not gaps: A with a B of zeros, frozen parameters, and scores if each query has only
+// one.
 TEST_F(CheckedRun, WithGradientsThatMustBeZeroIsRight) {
   run(ring({"training.steps=1"}), "base");
   CheckOptions options = options_of(ring({"lora.rank=2"}));
@@ -280,7 +282,8 @@ TEST_F(CheckedRun, WithGradientsThatMustBeZeroIsRight) {
 }
 
 TEST_F(CheckedRun, NamesTheFaultItsRankAndBothValues) {
-  // One micro-batch a rank, so that the hook runs once. It turns the sign of row 5 of a weight behind the dump's back.
+  // One micro-batch per rank, so that the hook runs once. It flips the sign of row 5 of a weight without the dump
+  // noticing.
   const TrainOptions options = run_of(ring({"training.global_batch_size=1"}));
   ringtrain::Run run = prepare_run(options, quiet);
   run.before_forward = [](RankState& state, std::int64_t) {
@@ -318,7 +321,7 @@ TEST_F(CheckedRun, OfProcessesIsRight) {
 }
 #endif
 
-// Without the reference: what the nll of a step becomes when one token of its first sequence is another one.
+// Without the reference: how the nll of a step changes when one token of its first sequence is replaced.
 TEST_F(CheckedRun, ATokenReachesWhatItMayAndNothingElse) {
   for (const std::string mask : {"data.packing=documents", "model.sliding_window=5"}) {
     SCOPED_TRACE(mask);
@@ -343,7 +346,7 @@ TEST_F(CheckedRun, ATokenReachesWhatItMayAndNothingElse) {
       }
     };
     const std::vector<double> after = nll();
-    // Each of two layers lets a token reach window - 1 tokens further.
+    // Each of two layers extends a token's reach by window - 1 tokens.
     const std::int64_t end = config.model.sliding_window == 0 ? S : position + 2 * 4 + 1;
     const auto may_reach = [&](std::int64_t i) {
       return i >= position && i < std::min(S, end) &&
@@ -382,7 +385,8 @@ TEST_F(CheckedRun, RoundingHasItsSizeAndItsBfloat16) {
   EXPECT_LE(largest, 10 * 0x1p-24 * 1.0001);
   EXPECT_GE(largest, 9.9 * 0x1p-24);
   EXPECT_LE(std::abs(mean), 0.6 * 0x1p-24);
-  // A long sum: 128 + 16,384 / 128 terms in blocks, all 16,384 where one is added to the other, as attention does.
+  // A long sum: 128 + 16,384 / 128 terms in blocks, or all 16,384 if each is added to the previous sum, as in
+  // attention.
   const auto largest_change = [&](reference::Summing summing) {
     reference::Vector long_sums(1000, 1.0);
     for (std::size_t i = 0; i < long_sums.size(); ++i) long_sums[i] += static_cast<double>(i);
@@ -422,7 +426,7 @@ TEST_F(CheckedRun, FromTheCommandLine) {
       run_child("check", {"--config", at("tiny.yaml"), "--keep", "--dump", at("kept"), "--steps", "2"}, folder);
   EXPECT_EQ(kept.code, 0) << kept.err;
   EXPECT_TRUE(std::filesystem::exists(at("kept/index.json")));
-  // An empty folder of the user's stays, a killed writer's leftovers go, and nothing is asked of the current folder.
+  // An empty folder of the user remains, a killed writer's leftovers are removed, and the current folder is not needed.
   std::filesystem::create_directories(at("mine"));
   std::ofstream(at("mine/index.json.partial-12-0123abcd")) << "{";
   std::ofstream(at("mine/.writable-0123ab")).close();
@@ -440,7 +444,7 @@ TEST_F(CheckedRun, FromTheCommandLine) {
   EXPECT_EQ(run_child("check", {}, folder).code, 2);
 }
 
-// The embedding, about 6e37, is a number in float32, and sums of a logit are none: float64 is right, float32 is wrong.
+// The embedding, about 6e37, is finite in float32, but sums of a logit are not: float64 is correct, float32 is wrong.
 TEST_F(CheckedRun, OfTheProgramThatIsWrongEndsWith5AndSaysSoInJson) {
   const Config config = ring({"training.steps=1", "training.global_batch_size=1", "optimizer.lr=0"});
   std::ofstream(at("tiny.yaml")) << to_yaml(config);

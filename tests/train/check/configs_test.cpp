@@ -1,4 +1,4 @@
-// `check` of every config of configs/, cut to what seconds do: each is right as it is given to users.
+// `check` of every config of configs/, reduced to a few seconds: each is correct as users get it.
 #include <filesystem>
 #include <set>
 
@@ -25,7 +25,7 @@ TEST_F(CheckedConfigs, LongAllOfThemAreRight) {
     std::vector<std::string> settings{"data.train=" + (starts ? its_data : data), "mesh.threads_per_rank=1"};
     if (entry.path().stem() == "extend") settings.push_back("model.from=" + model);
     const bool on_gpu = entry.path().stem().string().ends_with("_gpu");
-    if (on_gpu) {  // the same model and step on the CPU, but for a vocabulary that takes gigabytes
+    if (on_gpu) {  // the same model and step on the CPU, except for a vocabulary that takes gigabytes
       settings.insert(settings.end(), {"training.device=cpu", "training.dtype=float32", "model.vocab_size=512"});
     }
     const auto ignored = [](const std::string&) {};

@@ -1,4 +1,4 @@
-// Checkpoints that are not where or what their names say, and readers of a run that deletes its old ones meanwhile.
+// Checkpoints that are not where or what their names say, and readers of a run that meanwhile deletes its old ones.
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): kill is POSIX
 
 #include <sys/wait.h>
@@ -162,7 +162,7 @@ TEST_F(CheckpointReaders, WhatIsNoCheckpointOfThisRunIsNeverDeleted) {
   fs::rename(at("model"), checkpoint("run", 3));
   fs::create_directory_symlink("step-00000005", checkpoint("run", 4));
   std::ofstream(checkpoint("run", 5) + "/notes.txt") << "mine";
-  const std::string homonym = at("run/checkpoints/nothing-saved-yet");  // of what a run without a checkpoint writes
+  const std::string homonym = at("run/checkpoints/nothing-saved-yet");  // part of the message if there is no checkpoint
   fs::create_directory(homonym);
   std::ofstream(homonym + "/thesis.txt") << "mine";
   const auto content = [&] {
@@ -188,7 +188,7 @@ TEST_F(CheckpointReaders, WhatIsNoCheckpointOfThisRunIsNeverDeleted) {
     EXPECT_TRUE(holds(resumed.err.substr(said, resumed.err.find('\n', said) - said), part)) << resumed.err;
     EXPECT_EQ(resumed.err.find(name, said + 1), std::string::npos) << "told once: " << resumed.err;
   }
-  // Without the note it is the run's again.
+  // Without the note, it is again the run's.
   fs::remove(checkpoint("run", 5) + "/notes.txt");
   std::set<std::string> told;
   const CheckpointFolder checkpoints(at("run/checkpoints"));
@@ -206,7 +206,7 @@ TEST_F(CheckpointReaders, AConfigThatChangesAfterItWasHashedIsNoticed) {
     const FaultyDisk disk(settings);
     ASSERT_EQ(verify("run").code, 0);
   }
-  // It is stopped before it opens the config for the second time, and goes on when that was changed.
+  // It is stopped before it opens the config for the second time, and continues after the config was changed.
   std::istringstream log(content_of(at("log")));
   int opened = 0, before_the_last = 0;
   for (std::string line; std::getline(log, line);) {
@@ -231,16 +231,16 @@ TEST_F(CheckpointReaders, AConfigThatChangesAfterItWasHashedIsNoticed) {
 
 TEST_F(CheckpointReaders, ARunGoesOnDeletingWhatItMadeBeforeItWasResumed) {
   run(config({"checkpoint.keep=2"}), "run", {}, 4);
-  run(config({"checkpoint.keep=1", "optimizer.lr=0.0001234"}), "run", resumed());  // another config since
+  run(config({"checkpoint.keep=1", "optimizer.lr=0.0001234"}), "run", resumed());  // a different config since then
   EXPECT_EQ(saved_steps("run"), (std::vector<std::int64_t>{6}));
 }
 
 TEST_F(CheckpointReaders, OfARunThatKeepsOneFindOne) {
-  // A run that saves at every step and keeps one. Meanwhile every program that reads it gets one.
+  // A run that saves at every step and keeps one checkpoint. Meanwhile, every program that reads it gets one.
   write_config(config({"training.steps=1000000", "checkpoint.interval=1", "checkpoint.keep=1"}));
   Child child("train", {"--config", "run.yaml", "--output", "run"}, folder);
   ASSERT_TRUE(wait_until([&] { return !CheckpointFolder(at("run/checkpoints")).steps().empty(); }));
-  fs::create_directory(at("readers"));  // their output goes there
+  fs::create_directory(at("readers"));  // for their output
   for (int i = 0; i < 100; ++i) EXPECT_NO_THROW(open_checkpoint(at("run")));
   for (int i = 0; i < 5; ++i) {
     const std::vector<std::vector<std::string>> commands{

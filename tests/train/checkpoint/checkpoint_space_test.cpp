@@ -1,4 +1,4 @@
-// Whether a run's checkpoints fit its disk is known before the first step.
+// Whether a run's checkpoints fit on its disk is determined before the first step.
 #include "train/run/checkpoint_space.h"
 
 #include <sys/mount.h>
@@ -52,7 +52,7 @@ TEST_F(Space, CountsSavesAndWhatIsThere) {
   EXPECT_EQ(saves(4, 5, 7), 1);
   EXPECT_EQ(saves(4, 12, 12), 0);
   EXPECT_EQ(saves(-1, 0, 12), 0);
-  EXPECT_EQ(saves_to_come({.interval = 4}, 2, 12), 10);  // by time it may be each step
+  EXPECT_EQ(saves_to_come({.interval = 4}, 2, 12), 10);  // by time, it may be each step
 
   const Config config =
       tiny(data, {"training.steps=12", "training.global_batch_size=2", "checkpoint.interval=2", "checkpoint.keep=2"});
@@ -60,7 +60,7 @@ TEST_F(Space, CountsSavesAndWhatIsThere) {
   run(config, "run", {}, 4);
   const CheckpointSpace later = space_of(config, resumed());
   EXPECT_EQ(later.most, 3);
-  EXPECT_EQ(later.more, 1);  // two are there
+  EXPECT_EQ(later.more, 1);  // two exist already
 }
 
 TEST_F(Space, IsRefusedOrWarnedOf) {

@@ -1,4 +1,4 @@
-// Checkpoints on disk: what a manifest finds, what a resume does with damage, what a failed save leaves.
+// Checkpoints on disk: what a manifest detects, how a resume handles damage, what a failed save leaves behind.
 #include <filesystem>
 #include <fstream>
 
@@ -78,7 +78,7 @@ TEST(Manifest, WithCountsThatNoRunHasIsDamagedHoweverWellItIsSealed) {
     return error_of(ExitCode::checkpoint, [&] { parse_manifest(to_json(manifest), "m"); });
   };
   EXPECT_TRUE(holds(refused([](auto& m) { m.step = 0; }), "step 0"));
-  // Counts that only the config contradicts are found where the checkpoint is opened (checkpoint_folder.cpp).
+  // Counts that contradict only the config are detected when the checkpoint is opened (checkpoint_folder.cpp).
   for (const std::int64_t value : {0, 1, 6, 1793}) {
     EXPECT_TRUE(holds(refused([&](auto& m) { m.samples = value; }), "samples")) << value;
   }
@@ -99,7 +99,7 @@ TEST(Manifest, IsTakenOnlyAsItIsWritten) {
   const std::string text = to_json(manifest), member = "\"step\": 7,";
   parse_manifest(text, "m");
   std::string twice = text;
-  twice.insert(text.find(member), "\"step\": 6, ");  // a lenient reader takes the last one, and the hash is right
+  twice.insert(text.find(member), "\"step\": 6, ");  // a lenient reader takes the last one, and the hash is correct
   expect_error_holding(ExitCode::checkpoint, {"step appears twice"}, [&] { parse_manifest(twice, "m"); });
   for (const std::string& other : {text + " ", text.substr(0, text.size() - 1), " " + text}) {
     expect_error_holding(ExitCode::checkpoint, {"not written as this program writes it"},
@@ -180,7 +180,7 @@ TEST_F(CheckpointTest, AHalfWrittenOneIsNoCheckpointAndIsSweptAway) {
   fs::copy(checkpoint("run", 2), half, fs::copy_options::recursive);
   fs::remove(half + "/manifest.json");
   fs::create_directory(gone);
-  // What a user might call his own: none of these names is one that this program gives.
+  // Names that a user might choose: this program creates none of them.
   std::vector<std::string> users;
   for (const std::string name : {".partial", ".deleted", ".partial-12-0123abc", ".partial-a-0123abcd", ".superseded"}) {
     users.push_back(checkpoint("run", 4) + name);

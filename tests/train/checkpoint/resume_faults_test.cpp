@@ -1,6 +1,6 @@
-// A resume on a disk that does not answer: any one call of it may fail, those that only look or read included. What it
-// leaves loses nothing: metrics are as before or rightly cut, each checkpoint is there, and the next resume comes to
-// the end of the run that was never disturbed.
+// A resume on a failing disk: any single call may fail, including those that only look or read. Nothing is lost
+// afterwards: metrics are unchanged or correctly cut, each checkpoint exists, and the next resume completes the run as
+// if it had never been disturbed.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -26,8 +26,8 @@ class ResumeFaults : public TrainTest {
                    "evaluation.context_lengths=[16]", "evaluation.target_tokens=8", "evaluation.target_blocks=4"});
     write_config(config);
     run(config, "whole");
-    // What the resume finds: checkpoints of steps 2, 4 and 5, the last of them damaged; metrics up to step 5, with a
-    // line in the middle that is none, and one of step 6 that a power failure cut.
+    // The files for the resume: checkpoints of steps 2, 4, and 5, the last of them damaged; metrics up to step 5, with
+    // an invalid line in the middle, and one of step 6 that a power failure truncated.
     run(config, "base", {}, 5);
     std::fstream(state_file(checkpoint("base", 5)), std::ios::in | std::ios::out | std::ios::binary)
         .seekp(3000)
@@ -52,7 +52,7 @@ class ResumeFaults : public TrainTest {
     const auto json = nlohmann::json::parse(line, nullptr, false);
     return json.is_object() ? json.at("step").get<std::int64_t>() : 0;
   }
-  /// Expects the metrics to be those of the base, or what they are when a run goes on from `step`, and perhaps more
+  /// Expects the metrics to be those of the base, or those of a run that continues from `step`, possibly with more
   /// lines of that run.
   bool as_before_or_cut_to(std::int64_t step) const {
     std::string before, cut;
@@ -69,7 +69,7 @@ class ResumeFaults : public TrainTest {
     }
     return true;
   }
-  /// Expects each of the base's good checkpoints to be there, under its name or set aside.
+  /// Expects each of the base's good checkpoints to exist, under its name or set aside.
   void expect_checkpoints(const std::string& what) const {
     for (const std::int64_t step : {2, 4}) {
       const std::string path = checkpoint("run", step);
@@ -79,7 +79,7 @@ class ResumeFaults : public TrainTest {
     EXPECT_TRUE(fs::exists(damaged) || fs::exists(damaged + ".superseded")) << what;
   }
   Config config;
-  std::vector<std::string> lines;  // of the base's metrics, but for the torn one
+  std::vector<std::string> lines;  // of the base's metrics, except the truncated one
   const std::string torn = R"({"kind":"train","step":6,"time":"2026-)";
   const std::vector<std::string> go_on{"--config", "run.yaml", "--output", "run", "--resume"};
 };
@@ -96,7 +96,7 @@ TEST_F(ResumeFaults, EachCallMayFail) {
   ASSERT_GT(calls.size(), 100u);
   const char* const all = std::getenv("RINGTRAIN_TORTURE");
   const std::size_t stride =
-      all && std::atoi(all) != 0 ? 1 : 41;  // a prime: over the turns it meets every kind of call
+      all && std::atoi(all) != 0 ? 1 : 41;  // a prime: over the repetitions, it includes every kind of call
   std::size_t tried = 0, refused = 0;
   for (std::size_t n = 1; n <= calls.size(); n += stride) {
     copy_base();

@@ -1,4 +1,4 @@
-// A run that was saved and resumed is the run that never stopped: bit for bit on one mesh, to rounding on another, with
+// A run that was saved and resumed equals the uninterrupted run: bit for bit on one mesh, to rounding on another, with
 // the same samples, also across the ends of epochs.
 #include <numeric>
 
@@ -45,19 +45,19 @@ class Resume : public TextTest {
 };
 
 TEST_F(Resume, ThirtyAndThirtyStepsAreSixtyBitForBit) {
-  // 4,500 tokens or so: 122 windows. Sixty steps of 6 sequences are three epochs; each stop lies in another one, and
-  // the stop after step 20 (120 sequences) a step before the first epoch's end.
+  // About 4,500 tokens: 122 windows. Sixty steps of 6 sequences are three epochs; each stop is in another one, and the
+  // stop after step 20 (120 sequences) is one step before the first epoch's end.
   const Config config = tiny(data, {"training.steps=60", "training.global_batch_size=6", "mesh.data=2",
                                     "mesh.sequence=2", "checkpoint.interval=7"});
   expect_resumes(config, {20, 21, 30, 47});
   EXPECT_EQ(steps("parts"), counted(60));
-  EXPECT_EQ(trend("parts"), trend("whole"));  // what a step is beside the steps before it, those before a stop too
+  EXPECT_EQ(trend("parts"), trend("whole"));  // how a step compares with earlier steps, including those before a stop
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(content_of(state_file(checkpoint("parts", 60), rank, 4)),
               content_of(state_file(checkpoint("whole", 60), rank, 4)));
   }
 
-  // The run did cross an epoch's end: each window is seen once in every epoch, and some three times in all.
+  // The run did cross an epoch's end: each window occurs once in every epoch, and some occur three times in all.
   const auto seen = times_seen("whole");
   EXPECT_GT(seen.size(), 100u);
   EXPECT_LT(seen.size(), 180u);
@@ -80,7 +80,8 @@ TEST_F(Resume, OfEveryArchitectureIsBitForBit) {
 }
 
 TEST_F(Resume, AtTheExactEndOfAnEpoch) {
-  // As many sequences a step as make an epoch of four steps, or nearly so: the stop lies within the step that ends it.
+  // The number of sequences per step is such that an epoch takes about four steps: the stop is within the step that
+  // ends it.
   const Config probe = tiny(data, {"training.global_batch_size=6"});
   const TrainOptions options{.config = probe, .output = at("probe")};
   const std::int64_t windows = prepare_run(options, quiet).samplers.at(probe.training.seq_len).windows();
@@ -171,7 +172,7 @@ TEST_F(Resume, WithoutACheckpointStartsAfreshAndSaysSo) {
   EXPECT_NE(run(config, "run", resumed()).logged("starting afresh"), "");
   EXPECT_EQ(steps("run"), counted(2));
   EXPECT_NE(run(config, "run", resumed()).logged("nothing to do"), "");
-  error_of(ExitCode::usage, [&] { run(config, "run"); });  // holds a run
+  error_of(ExitCode::usage, [&] { run(config, "run"); });  // it has a run
 }
 
 TEST_F(Resume, InitFromTakesWeightsAloneAndMayChangeLengthAndRopeScaling) {
@@ -179,7 +180,7 @@ TEST_F(Resume, InitFromTakesWeightsAloneAndMayChangeLengthAndRopeScaling) {
   const Config longer =
       tiny(data, {"training.seq_len=74", "training.steps=1", "optimizer.lr=0", "model.rope_scaling.type=linear",
                   "model.rope_scaling.factor=2", "training.global_batch_size=4"});
-  run(longer, "long", from(at("short")));  // a run's folder: its newest
+  run(longer, "long", from(at("short")));  // a run's folder: its newest checkpoint
   EXPECT_EQ(steps("long"), counted(1));
   const auto before = state(checkpoint("short", 5)), after = state(checkpoint("long", 1));
   for (const auto& [name, values] : before) {

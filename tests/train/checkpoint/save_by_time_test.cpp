@@ -1,4 +1,4 @@
-// checkpoint.every_minutes: rank 0's clock asks for a save, all ranks save the same step, and no bit of training
+// checkpoint.every_minutes: rank 0's clock requests a save, all ranks save the same step, and no bit of training
 // changes.
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint_folder.h"
@@ -8,7 +8,7 @@ namespace {
 
 class SaveByTime : public TextTest {
  protected:
-  /// Trains six steps on a mesh. Returns the steps that were saved, of three that are kept.
+  /// Trains six steps on a mesh. Returns the steps that were saved, of which three are kept.
   std::vector<std::int64_t> saved(const std::string& output, const std::vector<std::string>& settings) {
     run(tiny(data,
              joined({"training.steps=6", "training.global_batch_size=2", "mesh.data=2", "mesh.sequence=2"}, settings)),

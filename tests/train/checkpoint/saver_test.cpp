@@ -1,5 +1,5 @@
-// Saves in the background: sharded by rank, one manifest, one in flight, restored bit for bit on any mesh; what a disk
-// that fails does to them under both policies; --verify-checkpoint.
+// Background saves: sharded by rank, one manifest, one in flight, restored bit for bit on any mesh; the effect of a
+// failing disk under both policies; --verify-checkpoint.
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -35,7 +35,7 @@ class Saver : public TextTest {
     write_config(settings);
     return run_child("train", joined({"--config", "run.yaml", "--output", "run"}, arguments), folder);
   }
-  /// Returns how many checkpoints are there that are being written.
+  /// Returns how many checkpoints are currently being written.
   std::int64_t half_saved() const {
     const auto names = list_directory(at("run/checkpoints"), ExitCode::data);
     return std::ranges::count_if(names, [](const std::string& name) { return holds(name, ".partial"); });
@@ -47,7 +47,7 @@ TEST_F(Saver, EveryRankWritesItsOwnSlicesAndNoMore) {
   const std::string saved = checkpoint("run", 8);
   const Checkpoint opened = open_checkpoint(saved);
   EXPECT_EQ(opened.manifest.ranks, 4);
-  ASSERT_EQ(opened.manifest.files.size(), 9u);  // with the lists and config.yaml
+  ASSERT_EQ(opened.manifest.files.size(), 9u);  // including the lists and config.yaml
   std::int64_t largest = 0, all = 0;
   for (int rank = 0; rank < 4; ++rank) {
     const auto& file = opened.manifest.files[2 * rank];
@@ -108,7 +108,7 @@ TEST_F(Saver, WithoutSnapshotTheSameStateAndLessMemory) {
                 content_of(state_file(checkpoint("waiting", step), rank, 2)));
     }
   }
-  // The snapshot: weights and two moments, over all ranks once.
+  // The snapshot: weights and two moments, once over all ranks.
   const auto saving = [](const Config& one) {
     std::size_t bytes = 0;
     for (const RankPlan& plan : plan_ranks(one, make_parameter_table(one.model), training_purpose(one))) {
@@ -118,7 +118,7 @@ TEST_F(Saver, WithoutSnapshotTheSameStateAndLessMemory) {
   };
   const auto all = static_cast<double>(3 * 8 * make_parameter_table(background.model).count());
   EXPECT_GE(saving(background), all);
-  EXPECT_LE(saving(background), all + 2 * 64);  // but for alignment
+  EXPECT_LE(saving(background), all + 2 * 64);  // except for alignment
   EXPECT_EQ(saving(waiting), 0);
   EXPECT_EQ(saving(config({"checkpoint.interval=0"})), 0);  // the last save waits anyway
 }
@@ -135,7 +135,7 @@ TEST_F(Saver, NothingIsSavedWhereTheConfigSaysSo) {
 }
 
 TEST_F(Saver, ARunThatASignalStopsIsSavedAlsoWhereTheConfigSaysNever) {
-  // Once, though a step has several micro-batches: a second signal would end the program.
+  // Only once, although a step has several micro-batches: a second signal would end the program.
   const auto raise_once = [raised = false](RankState&, std::int64_t step) mutable {
     if (step == 3 && !std::exchange(raised, true)) ::raise(SIGTERM);
   };
@@ -205,7 +205,7 @@ TEST_F(Saver, MetricsThatTheDiskRefusesEndTheRunOrWait) {
     fs::remove_all(at("run"));
     result = train_program(warned);  // the last save needs the lines
     expect_end(result, 4,
-               {"warning: metrics wait in memory", "warning: the save of step"});  // never knows more than the metrics
+               {"warning: metrics wait in memory", "warning: the save of step"});  // never has more than the metrics
     EXPECT_EQ(saved_step("run"), 2);
     EXPECT_EQ(numbers("run", "step").back(), 2);
   }
@@ -235,7 +235,7 @@ TEST_F(Saver, VerifyNamesWhatIsDamaged) {
   EXPECT_EQ(run_child("train", {"--verify-checkpoint", checkpoint("run", 8)}, folder).code, 0);
   EXPECT_EQ(run_child("train", {"--verify-checkpoint", checkpoint("run", 4)}, folder).code, 4);
   EXPECT_EQ(run_child("train", {"--verify-checkpoint", "nowhere"}, folder).code, 4);
-  EXPECT_EQ(run_child("train", {}, folder).code, 2);  // needs a config otherwise
+  EXPECT_EQ(run_child("train", {}, folder).code, 2);  // otherwise it needs a config
 }
 
 }  // namespace

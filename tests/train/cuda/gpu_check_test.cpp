@@ -1,5 +1,5 @@
-// `check` on a GPU: what it computes in float32 and in bfloat16 lies within bounds that rounding alone explains, and so
-// does what a GPU and a CPU, which round at the same places, have between them.
+// `check` on a GPU: results in float32 and in bfloat16 are within bounds that only rounding explains, and so are the
+// differences between a GPU and a CPU, which round at the same points.
 #include <map>
 
 #include "tests/support/gpu.h"
@@ -14,7 +14,7 @@ class GpuCheck : public CheckTest {
     CheckTest::SetUp();
     if (cuda::device_count() == 0) GTEST_SKIP() << "no GPU";
   }
-  /// So short that the emulator is done in seconds.
+  /// So short that the emulator finishes in seconds.
   Config small(std::vector<std::string> settings) const {
     return tiny(data, joined({"training.seq_len=13", "training.global_batch_size=2", "mesh.sequence=2",
                               "mesh.backend=threads", "training.device=cuda"},
@@ -27,7 +27,7 @@ class GpuCheck : public CheckTest {
     }
     return settings;
   }
-  /// Checks a run whose dump stays under a name.
+  /// Checks a run whose dump is kept under a name.
   CheckReport check_and_keep(const Config& config, const std::string& name) const {
     CheckOptions options = options_of(config);
     options.train.dump.folder = at(name);
@@ -60,7 +60,7 @@ TEST_F(GpuCheck, ACpuAndAGpuAgreeInBFloat16WithinTheBoundOfEither) {
     EXPECT_EQ(wrong(on_cpu), "");
     std::map<std::string, double> bounds;
     for (const CheckedTensor& tensor : on_cpu.tensors) {
-      // Bounds of weights after the step hold for a run's own gradients: Adam's first step has the size of its rate.
+      // Bounds of weights after the step apply to a run's own gradients: Adam's first step has the size of its rate.
       const bool after_the_step = tensor.name.starts_with("updated.") || tensor.name.starts_with("gathered.");
       if (!after_the_step) bounds[tensor.name] = tensor.bound;
     }

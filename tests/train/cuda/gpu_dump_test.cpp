@@ -1,4 +1,4 @@
-// train --dump-step on a GPU: tensors come to the host, hold what the CPU's hold, and leave the run's bits alone.
+// train --dump-step on a GPU: tensors are copied to the host, equal those of the CPU, and do not change the run's bits.
 #include "tests/train/cuda/gpu_fixture.h"
 
 namespace ringtrain::testing {
@@ -6,7 +6,7 @@ namespace {
 
 class GpuDump : public GpuTextTest {
  protected:
-  /// So short that the emulator is done in seconds.
+  /// So short that the emulator finishes in seconds.
   Config small(std::vector<std::string> settings) const {
     return tiny(data, joined({"training.seq_len=13", "training.global_batch_size=2", "training.steps=1",
                               "mesh.backend=threads"},

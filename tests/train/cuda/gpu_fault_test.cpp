@@ -1,5 +1,5 @@
-// What a GPU that does not serve is answered with: one sentence and code 7, or 2 where the plan shows it before the
-// start. Only the emulator has such GPUs at hand.
+// The response to a GPU that does not work: one message and code 7, or 2 if the plan shows it before the start. Only
+// the emulator can provide such GPUs.
 #include "tests/support/gpu.h"
 #include "tests/train/train_fixture.h"
 
@@ -27,7 +27,7 @@ class GpuFault : public TextTest {
 TEST_F(GpuFault, ADeviceThatDoesNotServeIsNamed) {
   struct Fault {
     cuda_emulator::Devices devices = {};
-    const char* call = nullptr;  // that fails, at these times
+    const char* call = nullptr;  // the call that fails, at these times
     int first = 1, last = 1;
     cudaError_t error = cudaSuccess;
     ExitCode code = ExitCode::device;

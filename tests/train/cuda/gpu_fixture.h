@@ -1,4 +1,4 @@
-// What the tests of whole runs on a GPU share: a token file, and that they are skipped where there is no GPU.
+// What the tests of whole runs on a GPU share: a token file, and skipping if there is no GPU.
 #pragma once
 
 #include "tests/support/gpu.h"

@@ -1,5 +1,5 @@
-// Generation on a GPU: greedy texts of random models in float32 are the CPU's, on one rank and on rings that share a
-// card. In bfloat16 each token is as good as the likeliest, but for what rounding moves a logit.
+// Generation on a GPU: greedy texts of random models in float32 equal the CPU's, on one rank and on rings that share a
+// card. In bfloat16, each token is as good as the likeliest, except for the rounding of a logit.
 #include <set>
 
 #include "tests/support/gpu.h"
@@ -67,7 +67,7 @@ TEST_F(GpuGeneration, OfACheckpointRunsWhereTheFlagsSay) {
   };
   EXPECT_FALSE(said("auto", "").empty());
   EXPECT_EQ(said("cuda", "float32"), said("cpu", "float32"));
-  expect_error_holding(ExitCode::usage, {"float64"}, [&] { said("cuda", "float64"); });  // of a CPU alone
+  expect_error_holding(ExitCode::usage, {"float64"}, [&] { said("cuda", "float64"); });  // only on a CPU
 }
 
 }  // namespace

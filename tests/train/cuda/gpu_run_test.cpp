@@ -1,5 +1,5 @@
-// Whole runs on a GPU: the losses of the CPU's run, checkpoints that go both ways, the same bits twice and on the way
-// over a checkpoint, meshes that share one card, offloading, and what a card that does not serve is answered with.
+// Whole runs on a GPU: the losses of the CPU's run, checkpoints that work in both directions, the same bits in two runs
+// and across a checkpoint, meshes that share one card, offloading, and the response to a card that does not work.
 
 #include "tests/train/cuda/gpu_fixture.h"
 
@@ -9,7 +9,7 @@ namespace {
 class GpuRun : public GpuTextTest {
  protected:
   GpuRun() : GpuTextTest({.validation_documents = 10, .weights = true}) {}
-  /// So short that the emulator, which runs some hundred tokens a second, is done in seconds.
+  /// So short that the emulator, which processes some hundred tokens a second, finishes in seconds.
   Config small(std::vector<std::string> settings) const {
     return tiny(data, joined({"training.seq_len=13", "training.global_batch_size=4", "training.steps=6"}, settings));
   }

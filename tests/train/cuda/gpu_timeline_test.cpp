@@ -1,5 +1,5 @@
-// train --trace on a GPU: rows by the GPU's clock beside the host's, spans that nest, waits that are the GPU's own; and
-// no wait of the host, no other bit because of it.
+// train --trace on a GPU: rows by the GPU's clock next to the host's, spans that nest, waits that are the GPU's own;
+// and it causes no wait of the host, and changes no bit.
 
 #include "tests/support/gpu.h"
 #include "tests/train/timeline.h"
@@ -54,12 +54,13 @@ TEST_F(GpuTimeline, HasRowsByTheGpusClock) {
     const auto find = [](const TimelineRow& row, const char* what) {
       return std::ranges::find(row.spans, what, &TimelineSpan::name);
     };
-    // The clocks are one: the GPU cannot begin before it was told to, and is not seconds behind in so small a run.
+    // The clocks agree: the GPU cannot begin before the host has issued the work, and is not seconds behind in such a
+    // small run.
     for (const char* const span : {"weights", "step", "optimizer"}) {
       EXPECT_GT(find(gpu, span)->begin, find(host, span)->begin - 2e3) << span;
       EXPECT_LT(find(gpu, span)->begin, find(host, span)->begin + 60e6) << span;
     }
-    // Of two ranks the one that comes second to a message copies it: it may always be the same one.
+    // Of two ranks, the one that arrives second at a message copies it: it may always be the same one.
     const auto row = rows.find({0, name + " GPU communication"});
     if (row == rows.end()) continue;
     for (const TimelineSpan& span : row->second.spans) {
@@ -118,7 +119,7 @@ TEST_F(GpuTimeline, WaitsAreSeenWhereCommunicationIsSlowAndNotWhereItIsHidden) {
   const Seen slow = look("slow", microseconds(100), microseconds(20000));
   const Seen fast = look("fast", microseconds(2000), microseconds(10));
   EXPECT_GT(slow.waited, 2 * 16 * 0.010);
-  EXPECT_GT(slow.reported, 8 * 0.010);  // a mean of the two ranks
+  EXPECT_GT(slow.reported, 8 * 0.010);  // the mean of the two ranks
   EXPECT_LT(slow.computed, 0.5 * slow.waited);
   EXPECT_GT(fast.computed, 0.5 * 2 * 32 * 0.002);
   EXPECT_LT(fast.waited, 0.25 * slow.waited);

@@ -1,5 +1,6 @@
-// The host never waits for the device inside a step, but where the loss and the norm are logged: every call that waits
-// for it, or may, is counted, in every setting. Nor does a step make an event or a stream, or ask for memory.
+// The host never waits for the device inside a step, except where the loss and the norm are logged: every call that
+// waits for it, or may wait, is counted, in every setting. A step also creates no event or stream, and allocates no
+// memory.
 #include <fmt/ranges.h>
 
 #include "tests/support/gpu.h"
@@ -22,7 +23,7 @@ Counts operator-(Counts now, const Counts& before) {
   return now;
 }
 
-/// What a step must not make: the driver may have to wait for the device before it gives any of it.
+/// What a step must not create: the driver may have to wait for the device before it provides any of these.
 Counts made(const Counts& calls) {
   Counts found;
   for (const char* const call :
@@ -52,7 +53,8 @@ class HostWaits : public TextTest {
     run_with(options);
     return {cuda_emulator::host_waits() - waits, cuda_emulator::calls() - calls};
   }
-  /// Returns what the third step adds, on all ranks together: what a run of three steps has that one of two has not.
+  /// Returns the cost of the third step, on all ranks together: the difference between a run of three steps and one of
+  /// two.
   Cost cost_of_a_step(const Settings& more, bool traced = false) {
     const std::string name = fmt::format("run {}", ++runs);
     const Cost two = cost_of(config(more), 2, name + " two", traced);
@@ -62,7 +64,7 @@ class HostWaits : public TextTest {
   int runs = 0;
 };
 
-/// Each rank waits once, for all that the step gave to its stream.
+/// Each rank waits once, for all work that the step gave to its stream.
 Counts once_a_rank(std::size_t ranks) {
   return {{"cudaStreamSynchronize", ranks}};
 }
@@ -87,7 +89,7 @@ TEST_F(HostWaits, OnceAStepOnOneRank) {
   }
 }
 
-/// Of hundreds of parameters; of several ranks each has a part of each bucket, so a pass a bucket.
+/// For hundreds of parameters; with several ranks, each has a part of each bucket, so there is a pass per bucket.
 TEST_F(HostWaits, TheGradientsNormIsOnePass) {
   const auto passes = [&](const Settings& more, std::int64_t steps) {
     cuda_emulator::start_trace();
@@ -138,23 +140,23 @@ TEST_F(HostWaits, ASaveInTheBackgroundAddsNone) {
     Settings often{"checkpoint.interval=1"};
     if (offloaded) often.emplace_back("training.offload=activations+optimizer");
     Cost step = cost_of_a_step(often);
-    // The thread that writes finds the snapshot there, or waits for it: as the threads happen to run, in any of the
-    // saves.
+    // The writing thread finds the snapshot ready, or waits for it, depending on how the threads are scheduled, in any
+    // of the saves.
     for (const char* const own : {"cudaEventQuery: not ready", "cudaEventSynchronize"}) step.waits.erase(own);
     Counts expected = once_a_rank(1);
-    // What the host holds, the host copies: weights and two moments of 20 parameters.
+    // The host copies what is on the host: weights and two moments of 20 parameters.
     if (offloaded) expected["cudaMemcpyAsync: host to host"] = 3 * 20;
     EXPECT_EQ(step.waits, expected);
     EXPECT_EQ(made(step.calls), Counts{});
   }
 }
 
-// The thread that writes comes so late that the next update was given to the device before: it waits for the snapshot.
+// The writing thread is so late that the device already has the next update: it waits for the snapshot.
 TEST_F(HostWaits, ASnapshotIsOfItsStepHoweverLateItsThreadComes) {
   for (const bool offloaded : {false, true}) {
     SCOPED_TRACE(offloaded);
     const auto states_of = [&](const std::string& name, Settings more) {
-      // Two steps between saves: a save waits for the one before, and the first step's update runs in the second.
+      // Two steps between saves: a save waits for the previous one, and the first step's update runs in the second.
       more.insert(more.end(), {"checkpoint.interval=2", "checkpoint.keep=9", "training.steps=4"});
       if (offloaded) more.emplace_back("training.offload=activations+optimizer");
       run(config(more), name + (offloaded ? " offloaded" : ""));
@@ -172,7 +174,7 @@ TEST_F(HostWaits, ASnapshotIsOfItsStepHoweverLateItsThreadComes) {
   }
 }
 
-// The emulator's streams run nothing before a host waits: so what runs while a step is given to them is waited for.
+// The emulator's streams run nothing before a host waits: so work that runs while a step is issued has been waited for.
 TEST_F(HostWaits, TheHostRunsAWholeStepAhead) {
   struct Moment {
     std::int64_t step;
@@ -185,7 +187,7 @@ TEST_F(HostWaits, TheHostRunsAWholeStepAhead) {
     const Config ahead = config({"training.global_batch_size=4", fmt::format("mesh.sequence={}", ranks)});
     const TrainOptions options{.config = ahead, .output = at(fmt::format("ahead {}", ranks)), .stop_after = 2};
     run_with(options, [&](RankState& state, std::int64_t step) {
-      state.world->barrier({"test"});  // no rank is further than the others, and none waits for its device
+      state.world->barrier({"test"});  // no rank is ahead of the others, and none waits for its device
       moments[state.rank].push_back({step, cuda_emulator::work_done(), cuda_emulator::work_given()});
       state.world->barrier({"test"});
     });
@@ -197,7 +199,7 @@ TEST_F(HostWaits, TheHostRunsAWholeStepAhead) {
         EXPECT_EQ(last.ran, first.ran) << "the device was waited for between micro-batches";
         EXPECT_GT(last.given, first.given + 3 * 100) << "three micro-batches are more than this";
       }
-      // The step's end waits for all that it was given.
+      // The step's end waits for all of its work.
       EXPECT_GE(own[micro_batches].ran, own[micro_batches - 1].given);
     }
   }

@@ -1,7 +1,7 @@
-// Whole runs of ranks that are processes with a GPU each, joined by NCCL, as scripts/launch starts them: losses and
-// state are those of thread ranks on the same mesh, to the bit; checkpoints pass from one to the other and to other
-// meshes; each process takes the GPU of its place on the machine. What fails ends all processes within the promised
-// time, with one sentence and the right code. (How communicators fail: tests/parallel/cuda/nccl_processes_test.cpp.)
+// Whole runs whose ranks are processes with a GPU each, connected by NCCL, as scripts/launch starts them: losses and
+// state are those of thread ranks on the same mesh, to the bit; checkpoints can be used by both and on other meshes;
+// each process uses the GPU with its index on the machine. Failures end all processes within the promised time, with
+// one message and the right code. (How communicators fail: tests/parallel/cuda/nccl_processes_test.cpp.)
 #if defined(RINGTRAIN_CUDA_EMULATED) && RINGTRAIN_MPI
 
 #include <chrono>
@@ -78,7 +78,7 @@ class NcclProcessRuns : public SplitTextTest {
     EXPECT_EQ(result.code, 0) << result.err;
     EXPECT_FALSE(holds(result.err, "misuse"));
   }
-  /// Expects one telling of an error.
+  /// Expects one report of an error.
   static void expect_told(const ChildResult& result, int code, const std::string& words) {
     EXPECT_EQ(result.code, code) << result.err;
     int told = 0;
@@ -90,7 +90,7 @@ class NcclProcessRuns : public SplitTextTest {
   }
 };
 
-// --- What they give.
+// --- Results.
 
 TEST_F(NcclProcessRuns, GiveTheBitsOfThreads) {
   for (const MeshShape& mesh : {MeshShape{1, 2}, MeshShape{2, 2}}) {
@@ -120,7 +120,8 @@ TEST_F(NcclProcessRuns, GoOnFromCheckpointsOfOtherMeshesAndRanks) {
 }
 
 TEST_F(NcclProcessRuns, TakeTheOneGpuThatALauncherShowsEach) {
-  // As with a CUDA_VISIBLE_DEVICES for each process: GPU 0 is another one in each, and has room for one rank alone.
+  // As with a separate CUDA_VISIBLE_DEVICES for each process: GPU 0 differs between them, and has memory for only one
+  // rank.
   threads({1, 2}, "expected");
   expect_done(processes({1, 2}, "found", {"--set", "mesh.backend=nccl"},
                         "export CUDA_EMULATOR_DEVICES=1 CUDA_EMULATOR_FIRST_DEVICE=$OMPI_COMM_WORLD_LOCAL_RANK "
@@ -129,7 +130,7 @@ TEST_F(NcclProcessRuns, TakeTheOneGpuThatALauncherShowsEach) {
 }
 
 TEST_F(NcclProcessRuns, EvaluateWhatThreadsTrained) {
-  // The checkpoint's config wants thread ranks, which these are not.
+  // The checkpoint's config requests thread ranks, but these are processes.
   threads({1, 2}, "run");
   const std::string program = binary_folder() + "/evaluate";
   const auto arguments = [&](const std::string& output) {
@@ -202,7 +203,7 @@ TEST_F(NcclProcessRuns, ShareAGpuOnlyWhereTheyMust) {
   const Variable gpus("CUDA_EMULATOR_DEVICES", "1");
   refused(by_threads({"--set", "mesh.backend=nccl"}),
           "mesh.share_gpu: NCCL lets threads share a GPU from 2.30 on, and the one here is older");
-  // Both ranks are counted: there is room for one.
+  // Both ranks are counted: there is memory for one.
   const Variable memory("CUDA_EMULATOR_MEMORY", "1100000000");
   refused(processes({1, 2}, "run", share), "of GPU 0");
 }
@@ -210,7 +211,7 @@ TEST_F(NcclProcessRuns, ShareAGpuOnlyWhereTheyMust) {
 // --- How they end.
 
 TEST_F(NcclProcessRuns, EndWithARankThatDies) {
-  // Within one machine NCCL does not see it, over a network it does: the run ends alike.
+  // Within one machine, NCCL does not notice it; over a network, it does. The run ends in the same way.
   for (const auto& [place, deaths] : {std::pair{"ring keys and values:5", "unseen"},
                                       {"ring gradients:2", "seen"},
                                       {"gradient reduction of a bucket:3", "unseen"},
@@ -255,7 +256,7 @@ TEST_F(NcclProcessRuns, AreRefusedWhereTwoWouldShareAGpu) {
   }
 }
 
-#if !defined(RINGTRAIN_SANITIZED)  // a sanitizer wants to be loaded before anything else
+#if !defined(RINGTRAIN_SANITIZED)  // a sanitizer must be loaded before anything else
 
 TEST_F(NcclProcessRuns, TellOnWhichMachineNcclIsTooOld) {
   for (const int rank : {0, 1}) {

@@ -1,5 +1,5 @@
-// Whole runs of ranks with a GPU each, joined by NCCL: on every mesh the losses and the state are those of ranks that
-// are joined otherwise, to the bit; and a run ends as it should when NCCL does not serve.
+// Whole runs of ranks with a GPU each, connected by NCCL: on every mesh, the losses and the state are those of ranks
+// that are connected otherwise, to the bit; and a run ends correctly when NCCL does not work.
 #include <set>
 
 #include "layers/model_parameters.h"
@@ -49,7 +49,7 @@ TEST_F(NcclRun, GivesTheBitsOfThreads) {
 }
 
 TEST_F(NcclRun, AddsGradientsItselfUnlessTheBitsAreToBeTheSame) {
-  // Its sums need no staging, and differ in rounding alone.
+  // Its sums need no staging, and differ only in rounding.
   const auto run_by = [&](const std::string& name, const std::string& backend, const std::string& deterministic) {
     const Config wanted = config({"mesh.data=2", "mesh.sequence=2", "training.steps=3", "mesh.backend=" + backend,
                                   "training.deterministic=" + deterministic});
@@ -83,7 +83,7 @@ TEST_F(NcclRun, AddsGradientsItselfUnlessTheBitsAreToBeTheSame) {
     EXPECT_NEAR(losses("own").at(step), losses("staged").at(step), 1e-3 * losses("staged").at(step));
   }
 #if defined(RINGTRAIN_CUDA_EMULATED)
-  EXPECT_NE(state(checkpoint("own", 3)), state(checkpoint("staged", 3)));  // its emulator goes round the ranks
+  EXPECT_NE(state(checkpoint("own", 3)), state(checkpoint("staged", 3)));  // in the emulator, it goes around the ranks
 #endif
 }
 
@@ -107,7 +107,7 @@ TEST_F(NcclRun, ShardingChangesNoBit) {
   }
 }
 
-// Adapters beside a base, with everything that a GPU's run shards, recomputes and moves to the host.
+// Adapters of a base, with everything that a run on GPUs shards, recomputes, and moves to the host.
 TEST_F(NcclRun, ShardingAndOffloadingAdaptersChangeNoBit) {
   const std::string base = source_folder() + "/tests/models/folders/llama";
   const auto run_by = [&](std::vector<std::string> settings, const std::string& name) {
@@ -137,9 +137,9 @@ TEST_F(NcclRun, ShardingAndOffloadingAdaptersChangeNoBit) {
   }
 }
 
-// Loading a kernel, and getting memory, may wait for all GPUs of the process. So no rank may load while an act of
-// NCCL's waits for it: ranks load our kernels before they join, and cuBLASLt's in first passes, which go in lockstep.
-// Documents are short enough for a rank whose ring first brings it gradients in a later step.
+// Loading a kernel, and allocating memory, may wait for all GPUs of the process. So no rank may load while an operation
+// of NCCL waits for it: ranks load our kernels before they join, and cuBLASLt's in first passes, which run in lockstep.
+// Documents are so short that the ring brings some rank gradients for the first time in a later step.
 TEST_F(NcclRun, RunsWhereLoadingWaitsForEveryGpu) {
   data = write_tokens("split.h5", {.longest = 200, .validation_documents = 30});
   const std::vector<std::vector<std::string>> cases{
@@ -158,13 +158,13 @@ TEST_F(NcclRun, RunsWhereLoadingWaitsForEveryGpu) {
     const std::string nccl = run_by("nccl");
     cuda_emulator::set_loading_waits(false);
     ASSERT_EQ(losses(nccl).size(), 4u);
-    if (i > 0) continue;  // NCCL adds in an order of its own
+    if (i > 0) continue;  // NCCL adds in its own order
     const std::string threads = run_by("threads");
     expect_same_bits(nccl, threads);
   }
 }
 
-// As NCCL says of itself; no such NCCL has run here yet.
+// According to NCCL's documentation; no such NCCL has run here yet.
 TEST_F(NcclRun, ThreadsShareAGpuFromNccl230On) {
   cuda_emulator::set_devices({.count = 1});
   run(config({"mesh.sequence=2", "mesh.backend=threads"}), "expected");
@@ -176,7 +176,7 @@ TEST_F(NcclRun, ThreadsShareAGpuFromNccl230On) {
 }
 
 TEST_F(NcclRun, EndsWhenAnExchangeHangs) {
-  constexpr int seconds = 10;  // shorter than a healthy rank's kernels may take here, another rank would give up first
+  constexpr int seconds = 10;  // shorter than a healthy rank's kernels may take here: another rank would give up first
   expect_error_holding(ExitCode::rank, {fmt::format("of 4 waited {} s in ", seconds), "on its GPU", "layer"}, [&] {
     cuda_emulator::hang_nccl_group(2, 30);
     run(config({"mesh.sequence=4", "mesh.backend=nccl", fmt::format("mesh.timeout_seconds={}", seconds)}), "run");
@@ -185,12 +185,12 @@ TEST_F(NcclRun, EndsWhenAnExchangeHangs) {
 
 TEST_F(NcclRun, EndsWithAnErrorOfNccl) {
   expect_error_holding(ExitCode::device, {"rank 3 of 4", "unhandled cuda error"}, [&] {
-    cuda_emulator::break_nccl_group(3, 30, ncclUnhandledCudaError);  // a step has some 14
+    cuda_emulator::break_nccl_group(3, 30, ncclUnhandledCudaError);  // a step has about 14
     run(config({"mesh.sequence=2", "mesh.data=2", "mesh.backend=nccl", "training.steps=4"}), "run");
   });
 }
 
-// A context takes half a gigabyte of its card. The emulator throws where a thread without a card makes one.
+// A context takes half a gigabyte of its card. The emulator throws if a thread without a card creates one.
 TEST_F(NcclRun, SavesInTheBackgroundWithContextsOnItsRanksCardsAlone) {
   run(config({"mesh.sequence=2", "mesh.backend=nccl", "checkpoint.interval=1", "checkpoint.background=true"}), "run");
   EXPECT_EQ(cuda_emulator::contexts(), (std::set<int>{0, 1}));

@@ -1,5 +1,5 @@
-// Whole runs of ranks that are threads, with a GPU each: where the GPUs reach each other, copy engines carry the ring,
-// else NCCL does. Either way a run has the bits that the same ranks have on one card.
+// Whole runs of ranks that are threads, with a GPU each: if the GPUs can access each other, copy engines transfer the
+// ring's messages; otherwise NCCL does. In both cases, a run has the bits of the same ranks on one card.
 #include "tests/parallel/cuda/gpu_ranks.h"
 #include "tests/train/train_fixture.h"
 
@@ -14,7 +14,7 @@ class PeerRun : public TextTest {
     expect_nccl_left_in_order();
     TrainTest::TearDown();
   }
-  /// Runs on so many cards. Returns how many communicators NCCL made for it.
+  /// Runs on so many cards. Returns how many communicators NCCL created for it.
   int run_on(int cards, bool peer_access, const std::string& mesh, const std::string& name,
              bool loading_waits = false) {
     cuda_emulator::set_devices({.count = cards, .peer_access = peer_access});
@@ -42,7 +42,7 @@ TEST_F(PeerRun, HasTheBitsOfOneCardWithAndWithoutPeerAccess) {
   }
 }
 
-// A copy between cards is posted when both sides have come, so no card waits for a rank that loads a kernel.
+// A copy between cards is posted when both sides have arrived, so no card waits for a rank that loads a kernel.
 TEST_F(PeerRun, RunsWhereLoadingWaitsForEveryGpu) {
   EXPECT_EQ(run_on(3, true, "1x3", "waits", /*loading_waits=*/true), 0);
   run_on(1, true, "1x3", "one card");

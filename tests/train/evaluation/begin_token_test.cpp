@@ -1,5 +1,5 @@
-// Evaluation of models whose tokenizer begins each text with a token: it stands at position 0 of every window, and what
-// is scored stays what it is without it. The witness writes each window out as a file of its own.
+// Evaluation of models whose tokenizer begins each text with a token: it is at position 0 of every window, and the
+// scored tokens are the same as without it. The reference writes each window to a separate file.
 #include <cmath>
 #include <fstream>
 
@@ -29,7 +29,7 @@ class BeginTokenEvaluation : public EvaluationTest {
              });
     return found;
   }
-  /// Returns the nll of the last token of a text, which a model of its own reads.
+  /// Returns the nll of the last token of a text, which a separate model reads.
   double nll_of_last(std::vector<std::int32_t> text) {
     const std::int64_t tokens = std::ssize(text);
     const auto file = tokens_in_memory("window", {.vocab_size = 23, .tokens = std::move(text), .offsets = {0, tokens}});
@@ -83,7 +83,7 @@ TEST_F(BeginTokenEvaluation, ADocumentThatLacksItHasItBeforeItsFirstWindow) {
   EXPECT_EQ(choose_targets(*file, request).hash, without.hash);
   const std::vector<TokenScore> found = scores(*file, request, {"mesh.sequence=2"});
   const auto offsets = file->document_offsets();
-  EXPECT_EQ(std::ssize(found), file->token_count() - 3);  // all but each document's first
+  EXPECT_EQ(std::ssize(found), file->token_count() - 3);  // all except each document's first
   for (const TokenScore& score : found) {
     const std::int64_t first = offsets[score.document], token = score.index - first;
     const std::int64_t window = token < length ? 0 : (token - length) / stride + 1;
@@ -96,7 +96,7 @@ TEST_F(BeginTokenEvaluation, ADocumentThatLacksItHasItBeforeItsFirstWindow) {
     }
     EXPECT_NEAR(score.nll, nll_of_last(text), 1e-12) << score.index;
   }
-  // Documents that begin with the token of the request are read as they are.
+  // Documents that begin with the token of the request are read unchanged.
   std::int32_t own = 0;
   file->read(0, {&own, 1});
   request.begin_token = own;
@@ -120,7 +120,7 @@ TEST_F(BeginTokenEvaluation, IsWhatTheFileSays) {
   EXPECT_FALSE(request.begin_token);
   EXPECT_TRUE(holds(take_begin_token(request, *with({5})), "each window begins with token 5"));
   EXPECT_EQ(request.begin_token, 5);
-  // A run's own evaluations do the same, and so does evaluate unless the user says otherwise.
+  // A run's own evaluations do the same, and so does evaluate unless the user requests otherwise.
   run(tiny(file->path(), {"training.steps=2", "evaluation.interval=2", "evaluation.context_lengths=[16]",
                           "evaluation.target_tokens=4", "evaluation.target_blocks=5", "model.initializer_range=0.3"}),
       "run");

@@ -1,4 +1,4 @@
-// What tests of evaluate share: token files, and a model of the test's own weights that is evaluated on a mesh.
+// What tests of evaluate share: token files, and a model with the test's own weights that is evaluated on a mesh.
 #pragma once
 
 #include <cmath>
@@ -17,7 +17,7 @@
 
 namespace ringtrain::testing {
 
-/// Runs body on every rank of the config's mesh, with the state of one that evaluates sequences of these lengths.
+/// Runs body on every rank of the config's mesh, with a state for evaluating sequences of these lengths.
 inline void on_ranks(const Config& config, const std::vector<std::int64_t>& lengths,
                      const std::function<void(RankState&)>& body) {
   const RankPurpose purpose{.training = false, .evaluation_lengths = lengths};
@@ -29,7 +29,7 @@ inline void on_ranks(const Config& config, const std::vector<std::int64_t>& leng
   });
 }
 
-/// Runs body on one rank that has a run's model, whose head takes a sequence at once.
+/// Runs body on one rank with a run's model, whose head processes a sequence at once.
 inline void on_model(const std::string& run, std::int64_t longest, const std::function<void(RankState&)>& body) {
   const ModelSource source = open_model(run);
   Config config = source.checkpoint->config;
@@ -47,7 +47,7 @@ class EvaluationTest : public TrainTest {
   std::unique_ptr<TokenFile> tokens(const TextPlan& plan) {
     return TokenFile::open(write_tokens(fmt::format("text{}.h5", files_++), plan));
   }
-  /// Evaluates a model whose weights `set` makes, on a mesh.
+  /// Evaluates a model with the weights of `set`, on a mesh.
   std::vector<LengthResult> evaluate(const Config& config, const TokenFile& file, const EvaluationRequest& request,
                                      const std::function<void(RankState&)>& set) {
     const EvaluationTargets targets = choose_targets(file, request);
@@ -56,14 +56,14 @@ class EvaluationTest : public TrainTest {
       set(state);
       results[state.rank] = evaluate_targets(state, file, targets, nullptr, nullptr).value();
     });
-    for (const auto& other : results) {  // every rank knows the same
+    for (const auto& other : results) {  // every rank has the same results
       EXPECT_EQ(other.size(), results[0].size());
       for (std::size_t i = 0; i < other.size(); ++i) EXPECT_EQ(other[i].nll.value, results[0][i].nll.value);
     }
     return results[0];
   }
   static void initialise(RankState& state) { state.model->initialise(3); }
-  /// Expects a model to be evaluated on these meshes as on one rank.
+  /// Expects a model's evaluation on these meshes to equal that on one rank.
   void expect_equal_on(const std::vector<std::tuple<int, int, const char*>>& meshes, const TokenFile& file,
                        const EvaluationRequest& request) {
     const std::vector<std::string> wide{"model.initializer_range=0.3", "training.global_batch_size=24"};

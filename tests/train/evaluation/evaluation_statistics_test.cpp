@@ -1,4 +1,4 @@
-// What is made of the sums of an evaluation: means, intervals, and the table.
+// The results that follow from the sums of an evaluation: means, intervals, and the table.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -73,17 +73,17 @@ TEST(Statistics, EqualDocumentsGiveTheIntervalOfAMean) {
   EXPECT_NEAR(results[0].nll.ci95.low, 2.0 - half, 1e-12);
   EXPECT_NEAR(results[0].nll.ci95.high, 2.0 + half, 1e-12);
   EXPECT_DOUBLE_EQ(results[0].perplexity, std::exp(2.0));
-  EXPECT_NEAR(results[0].bits_per_byte, 2.0 * 2 / std::log(2.0), 1e-12);  // two targets a byte
+  EXPECT_NEAR(results[0].bits_per_byte, 2.0 * 2 / std::log(2.0), 1e-12);  // two targets per byte
   EXPECT_EQ(results[0].targets, 8);
   EXPECT_EQ(results[0].delta.value, 0);
-  // Paired: every document improves alike, so the difference is certain though the means are not.
+  // Paired: every document improves equally, so the difference is certain although the means are not.
   EXPECT_NEAR(results[1].delta.value, -0.25, 1e-15);
   EXPECT_NEAR(results[1].delta.ci95.high - results[1].delta.ci95.low, 0, 1e-12);
   EXPECT_GT(results[1].nll.ci95.high - results[1].nll.ci95.low, 1);
 }
 
 TEST(Statistics, TheIntervalCoversTheTruthNinetyFiveTimesInAHundred) {
-  // Documents of very different weight whose own mean scatters: seeded draws, 2,000 times.
+  // Documents of very different weight with random means: seeded draws, 2,000 times.
   int covered = 0;
   constexpr int times = 2000, count = 30;
   std::uint64_t draws = 0;

@@ -1,5 +1,5 @@
-// Evaluation at several context lengths: which tokens are scored, that it is these at every length, on every mesh, and
-// by position.
+// Evaluation at several context lengths: which tokens are scored, that they are the same at every length, on every
+// mesh, and by position.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -32,7 +32,7 @@ TEST_F(EvaluationTest, TargetsLieInOneValidationDocumentBehindTheLongestContext)
     }
     EXPECT_EQ(targets.documents, static_cast<std::int64_t>(documents.size()));
     EXPECT_EQ(targets.request.part, ScoredPart::validation);
-    // As many documents as there can be.
+    // The maximum number of documents.
     std::int64_t eligible = 0, room = 0;
     for (std::size_t d = 10; d < 40; ++d) {
       const std::int64_t length = offsets[d + 1] - offsets[d];
@@ -88,8 +88,8 @@ TEST_F(EvaluationTest, AUniformModelHasThePerplexityOfItsVocabulary) {
   }
 }
 
-/// Sets the weights at random, with the two projections that add to the residual stream at zero: a model that sees its
-/// own token and nothing else.
+/// Sets the weights at random, with the two projections that add to the residual stream at zero: a model that sees only
+/// its own token.
 void forget_context(RankState& state) {
   state.model->initialise(3);
   const auto& all = state.parameters.table().all();
@@ -100,8 +100,8 @@ void forget_context(RankState& state) {
   }
 }
 
-// The nll of a context-free model is a table of token pairs, so that this test adds up the targets by itself: any other
-// token scored, or one scored twice, would show.
+// The nll of a context-free model is a table of token pairs, so this test sums the targets itself: it would detect any
+// other scored token, or one scored twice.
 TEST_F(EvaluationTest, AContextFreeModelScoresExactlyTheTargets) {
   TextPlan plan = long_text;
   plan.weights = true;
@@ -202,7 +202,7 @@ TEST_F(EvaluationTest, Gpt2IsRefusedBeyondItsTable) {
 
 // ---- By position ---------------------------------------------------------------------------------------------------
 
-// The witness adds up each window's predictions by itself, in bounds that it spells out.
+// The reference sums each window's predictions itself, within bounds that it defines.
 TEST_F(EvaluationTest, ByPositionEachPredictionOfAWindowIsInItsBucket) {
   TextPlan plan = long_text;
   plan.weights = true;
@@ -250,7 +250,7 @@ TEST_F(EvaluationTest, ByPositionEachPredictionOfAWindowIsInItsBucket) {
   }
   EXPECT_GT(std::abs(results[0].by_position[0].cut.value), 1e-6);
   EXPECT_EQ(results[1].by_position[3].cut.value, 0);
-  // The last targets are scored as they are without it.
+  // The last targets are scored as without it.
   request.by_position = false;
   const auto plain = evaluate(config, *file, request, initialise);
   for (std::size_t i = 0; i < 2; ++i) {

@@ -1,5 +1,5 @@
-// Which part of a token file is scored, in training and by the program: never training text unasked, never a tenth of a
-// file that was made to be scored; and that metrics, JSON and table say which.
+// Which part of a token file is scored, in training and by the program: never training text unless requested, never a
+// tenth of a file that was made to be scored; and the metrics, the JSON, and the table name the part.
 #include "train/evaluation/scored_part.h"
 
 #include <algorithm>
@@ -64,7 +64,7 @@ TEST_F(ScoredPartTest, TrainingTextIsScoredOnlyIfTheConfigSaysSo) {
   EXPECT_NE(outcome.logged("evaluation: scores all of " + plain + ", which was trained on"), "");
   EXPECT_EQ(line_of("asked").at("part"), "whole");
   EXPECT_EQ(line_of("asked").at("trained_on"), true);
-  // The same text under another name is the same text.
+  // The same text under another name counts as the same text.
   fs::copy_file(plain, at("copy.h5"));
   fs::copy_file(plain + ".manifest.json", at("copy.h5.manifest.json"));
   error_of(ExitCode::usage, [&] { run(config(plain, {"data.validation=" + at("copy.h5")}), "refused"); });

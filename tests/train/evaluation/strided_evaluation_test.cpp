@@ -1,4 +1,4 @@
-// Evaluation by windows that move by a stride, and of short documents as they are: each token is scored once, with the
+// Evaluation by windows that move by a stride, and of whole short documents: each token is scored once, with the
 // context of its window.
 #include <algorithm>
 #include <cmath>
@@ -24,7 +24,7 @@ TEST_F(EvaluationTest, AStrideScoresEveryTokenOfWholeDocumentsOnce) {
       const std::int64_t begin = offsets[block.document];
       EXPECT_EQ(block.end + 1, offsets[static_cast<std::size_t>(block.document) + 1]);
       EXPECT_EQ((span.begin - begin) % stride, 0);
-      EXPECT_LT(span.length, length);  // the window's last token is a target alone
+      EXPECT_LT(span.length, length);  // the window's last token is only a target
       EXPECT_LE(span.begin + span.length, block.end);
       for (std::int64_t i = 0; i < span.targets; ++i) ++scored[span.begin + span.length - i];
     }
@@ -37,7 +37,7 @@ TEST_F(EvaluationTest, AStrideScoresEveryTokenOfWholeDocumentsOnce) {
   error_of(ExitCode::usage, [] { check_request({{16, 32}, 8, 20, -1}, "flags"); });
 }
 
-// Brute force: a model of its own for every single token. It reads the window of that token, cut off before it.
+// Brute force: a separate model for every single token. It reads the window of that token, cut off before it.
 TEST_F(EvaluationTest, AStrideGivesEachTokenTheContextOfItsWindow) {
   TextPlan plan = long_text;
   plan.documents = 5;
@@ -54,7 +54,7 @@ TEST_F(EvaluationTest, AStrideGivesEachTokenTheContextOfItsWindow) {
     initialise(state);
     for (std::size_t d = 2; d < 5; ++d) {
       for (std::int64_t token = 1; token < offsets[d + 1] - offsets[d]; ++token) {
-        // Window k holds tokens [k * stride, k * stride + length); the first that has this one scores it.
+        // Window k has tokens [k * stride, k * stride + length); the first one with this token scores it.
         const std::int64_t window = token < length ? 0 : (token - length) / stride + 1;
         const std::int64_t begin = offsets[d] + window * stride;
         load_spans(state.batch, *file, {&begin, 1}, offsets[d] + token - begin, 1, state.shard);

@@ -1,5 +1,5 @@
-// Token files that change while a run reads them: whichever rank finds it, all end together with its error, and a save
-// under way is seen through.
+// Token files that change while a run reads them: whichever rank notices it, all end together with its error, and a
+// save in progress is completed.
 #include "data/token_manifest.h"
 #include "tests/train/train_fixture.h"
 #include "train/engine/rank_state.h"
@@ -7,9 +7,9 @@
 namespace ringtrain::testing {
 namespace {
 
-thread_local bool changed_here = false;  // what the rank of this thread finds
+thread_local bool changed_here = false;  // what the rank of this thread notices
 
-/// A token file that has been changed, as some ranks see it.
+/// A token file that some ranks see as changed.
 class ChangedFile final : public TokenFile {
  public:
   explicit ChangedFile(std::unique_ptr<TokenFile> file) : file_(std::move(file)) {}
@@ -41,7 +41,8 @@ class DataFaults : public TextTest, public ::testing::WithParamInterface<int> {
                               "checkpoint.keep=20"},
                              more));
   }
-  /// Trains; after the batches of `step` are loaded, one rank finds the file changed. Returns the error's sentence.
+  /// Trains; after the batches of `step` are loaded, one rank notices that the file has changed. Returns the error's
+  /// message.
   std::string run_until_changed(const Config& settings, const std::string& output, std::int64_t step) const {
     ringtrain::Run prepared = prepare_run({.config = settings, .output = at(output)}, quiet);
     prepared.corpus.files[0] = std::make_unique<ChangedFile>(std::move(prepared.corpus.files[0]));
@@ -54,7 +55,7 @@ class DataFaults : public TextTest, public ::testing::WithParamInterface<int> {
 
 TEST_P(DataFaults, OfOneRankEndAllTogetherAfterTheSaveUnderWay) {
   run(config(), "whole");
-  // The save of step 4 begins at its end, and no step follows in which it could come to its own.
+  // The save of step 4 begins at its end, and no later step could wait for it.
   const Config settings = config({"checkpoint.interval=4"});
   EXPECT_TRUE(holds_all(run_until_changed(settings, "run", 4),
                         {"text.h5 was changed while it was in use", "the last checkpoint, of step 4, is intact"}));

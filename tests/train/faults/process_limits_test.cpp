@@ -1,5 +1,5 @@
-// The built programs where their process is short of something: streams that cannot be written, signals of a closed
-// terminal or a scheduler, limits of memory, threads and file sizes. A run saves, or ends with a code and a sentence.
+// The built programs when their process has limits: streams that cannot be written, signals of a closed terminal or a
+// scheduler, limits of memory, threads, and file sizes. A run saves, or ends with a code and a message.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -37,10 +37,11 @@ TEST_F(ProcessLimits, ARunSavesWhateverBecomesOfItsMessages) {
     EXPECT_EQ(saved_step(name), 4) << name;
     EXPECT_EQ(metrics(name).size(), 4u) << name;
   }
-  // A limit that holds for stderr's file, too. A state is larger than that: told, not killed.
+  // The limit also applies to stderr's file. A state is larger than that: it is reported, and the process is not
+  // killed.
   std::ofstream(at("stderr.txt")) << std::string(20000, ' ');
   expect_end(train_with({"--output", "small"}, [] { limit(RLIMIT_FSIZE, 20000); }), 4);
-  // Nothing but metrics in the metrics: messages to a closed stream have gone nowhere.
+  // The metrics contain only metrics: messages to a closed stream went nowhere.
   const std::string lines = content_of(at("closed/metrics.jsonl"));
   EXPECT_FALSE(holds(lines, "train:"));
   EXPECT_EQ(content_of(at("closed/config.yaml")), content_of(at("full/config.yaml")));
@@ -84,7 +85,7 @@ TEST_F(ProcessLimits, WarningsSaveLikeSigterm) {
                 [] { ::signal(SIGHUP, SIG_DFL); });
     ASSERT_TRUE(wait_until([&] { return fs::exists(at(output) + "/metrics.jsonl") && metrics(output).size() > 2; }));
     for (int i = 0; i < 3; ++i) ::kill(child.id(), signal);
-    ::kill(child.id(), SIGTERM);  // as a scheduler goes on; the run has been asked, but nobody has insisted
+    ::kill(child.id(), SIGTERM);  // as a scheduler continues; the run has a request, but no second one
     const ChildResult result = child.wait_at_most(120);
     EXPECT_EQ(result.code, 143) << signal << "\n" << result.err;
     ASSERT_GT(metrics(output).size(), 2u);
@@ -105,7 +106,7 @@ TEST_F(ProcessLimits, ALimitOfAddressSpaceIsACodeWithASentence) {
     fs::remove_all(at("runs"));
     return train_with(again, [bytes] { limit(RLIMIT_AS, bytes); });
   };
-  // The least that is enough, and what a few MiB less each time do.
+  // The minimum that is sufficient, and the results with a few MiB less each time.
   std::int64_t low = 0, high = 4096;
   ASSERT_EQ(code_with(high * mib).code, 0);
   while (high - low > 1) {
@@ -116,7 +117,7 @@ TEST_F(ProcessLimits, ALimitOfAddressSpaceIsACodeWithASentence) {
   for (std::int64_t less = 1; less <= 24; ++less) {
     if (less > high) break;
     const ChildResult result = code_with(high * mib - less * mib);
-    const bool loaded = result.code != 127;  // libraries are mapped before anything of ours runs
+    const bool loaded = result.code != 127;  // libraries are mapped before any of our code runs
     EXPECT_TRUE(!loaded || result.code == 0 || result.code == 2 || result.code == 4 || result.code == 6)
         << less << " MiB less than " << high << ": " << result.code << "\n"
         << result.err;
@@ -139,7 +140,7 @@ TEST_F(ProcessLimits, APlanMayTakeNoMoreThanNineteenTwentiethsOfWhatIsFree) {
   EXPECT_LT(std::stod(result.out.substr(place + 11)), 0.95 * static_cast<double>(free_bytes));
 }
 
-/// Lets each thread want so much address space for its stack that `threads` of them can be had, and no more.
+/// Makes each thread request so much address space for its stack that only `threads` of them can be started.
 void leave_threads(std::int64_t threads) {
   constexpr std::int64_t gib = std::int64_t{1} << 30;
   const rlimit stack{std::uint64_t{8} * gib, RLIM_INFINITY};
@@ -161,7 +162,7 @@ TEST_F(ProcessLimits, WithoutThreadsTheErrorSaysHowManyWereWanted) {
   result = train_with({"--output", "ranks", "--set", "mesh.sequence=4", "--set", "mesh.threads_per_rank=1"},
                       [] { leave_threads(2); });
   expect_end(result, 6, {"cannot start the thread of rank 2 of 4: "});
-  // None for a save in the background: the step waits for it.
+  // None for a background save: the step waits for it.
   result = train_with({"--output", "saves", "--set", "mesh.threads_per_rank=1", "--set", "checkpoint.interval=1"},
                       [] { leave_threads(1); });
   EXPECT_EQ(result.code, 0) << result.err;

@@ -1,6 +1,6 @@
-// A run at full load for as long as RINGTRAIN_SOAK_SECONDS says (scripts/torture soak; skipped without it):
-// checkpoints, evaluation, metrics; killed and resumed every RINGTRAIN_SOAK_KILL_EVERY seconds. Between two kills
-// memory is flat within 1 % and no descriptor is lost; the losses are those of the undisturbed run.
+// A run at full load for RINGTRAIN_SOAK_SECONDS (scripts/torture soak; skipped without it): checkpoints, evaluation,
+// metrics; killed and resumed every RINGTRAIN_SOAK_KILL_EVERY seconds. Between two kills, memory is constant within 1 %
+// and no descriptor is lost; the losses are those of the undisturbed run.
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): kill and sigaction are POSIX
 #include <unistd.h>
 
@@ -29,7 +29,7 @@ double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// What the system says of a process at one moment.
+/// The system's information about a process at one moment.
 struct Sample {
   double resident = 0;  // bytes
   int descriptors = 0;
@@ -49,8 +49,8 @@ Sample sample_of(pid_t process) {
   return sample;
 }
 
-/// Compares the last third of a stretch with its middle third: the first is warm-up. Of resident memory by medians: the
-/// most of a third is a save that met an evaluation, and on a busy machine a third may have none or several.
+/// Compares the last third of a stretch with its middle third: the first is warm-up. Compares medians of resident
+/// memory: the peak of a third is a save during an evaluation, and on a busy machine, a third may have none or several.
 void expect_flat(const std::vector<Sample>& samples) {
   const std::size_t third = samples.size() / 3;
   ASSERT_GT(third, 2u) << "too short a stretch";
@@ -68,7 +68,7 @@ void expect_flat(const std::vector<Sample>& samples) {
       open.back(), open_later.back(), samples.size());
   EXPECT_LE(last[third / 2], 1.01 * middle[third / 2]);
   EXPECT_LE(last.back(), 1.05 * middle.back());
-  // A save has a file or two open, and a sample may or may not meet it; a leak would be one a save or a step.
+  // A save has one or two open files, and a sample may or may not include them; a leak would be one per save or step.
   EXPECT_LE(open_later.back(), open.back() + 2);
 }
 
@@ -99,7 +99,7 @@ TEST_F(Soak, MemoryIsFlatAndTheLossThatOfTheUndisturbedRun) {
     EXPECT_EQ(child.wait().code, 256 + SIGKILL);
     expect_flat(samples);
   }
-  // To a step with a checkpoint, and the same steps in one go.
+  // Until a step with a checkpoint, and the same steps without interruption.
   const std::int64_t last = (saved_steps("run").back() / 20 + 1) * 20;
   const std::string stop = std::to_string(last);
   ASSERT_EQ(

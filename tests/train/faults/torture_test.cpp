@@ -1,5 +1,5 @@
-// Checkpoints under torture, in a short form that every test run has; scripts/torture asks for more by the environment.
-// A save that ends at any system call, a run killed at any moment, a file cut or with a bit turned.
+// Checkpoints under torture, in a short form in every test run; scripts/torture requests more through the environment.
+// A save that ends at any system call, a run killed at any moment, a file truncated or with a flipped bit.
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): kill and sigaction are POSIX
 #include <sys/mount.h>
 
@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns a number of the environment, or what a short run takes.
+/// Returns a number from the environment, or that of a short run.
 int amount(const char* name, int otherwise) {
   const char* text = std::getenv(name);
   return text ? std::atoi(text) : otherwise;
@@ -72,14 +72,14 @@ class EveryCall : public Torture, public ::testing::WithParamInterface<const cha
     copy_run("base", "run");
     expect_end(run_on_faulty_disk({{"PATH", "/checkpoints"}, {"LOG", at("calls.txt")}}, "train", go_on, folder), 0);
     std::ifstream file(at("calls.txt"));
-    // Names that are other ones in each run, without what makes them so.
+    // Replaces the unique parts of names, which differ between runs.
     const std::regex unique("\\.(partial|deleted)-[0-9]+-[0-9a-f]{8}");
     for (std::string line; std::getline(file, line);) {
       calls.push_back(std::regex_replace(line.substr(line.find(' ') + 1), unique, ".$1"));
     }
     ASSERT_GT(calls.size(), 15u);
   }
-  /// After a fault: an old or the new checkpoint is whole, and the run goes on to the same end.
+  /// After a fault: an old or the new checkpoint is complete, and the run continues to the same end.
   void expect_recovery(const ChildResult& result, const std::string& what) {
     const std::int64_t newest = saved_step("run");
     EXPECT_TRUE(newest == 2 || newest == 4) << what;
@@ -87,7 +87,7 @@ class EveryCall : public Torture, public ::testing::WithParamInterface<const cha
     SCOPED_TRACE(what);
     run(four, "run", resumed());
     expect_same_bits("run", "whole");
-    if (newest == 4) return;  // there was nothing left to do, and nothing was swept
+    if (newest == 4) return;  // nothing remained to be done, and nothing was removed
     EXPECT_EQ(std::distance(fs::directory_iterator(at("run/checkpoints")), fs::directory_iterator{}), 1) << what;
   }
   std::size_t first(const std::string& call) const {
@@ -133,7 +133,7 @@ TEST_P(EveryCall, EachMayFail) {
       copy_run("base", "run");
       const ChildResult result = run_on_faulty_disk(
           {{"PATH", "/checkpoints"}, {"AT", std::to_string(n)}, {"ERROR", error}}, "train", go_on, folder);
-      // 2: the folder is tried before anything starts; 0: an old checkpoint that could not be deleted is told.
+      // 2: the folder is checked before anything starts; 0: an old checkpoint that could not be deleted is reported.
       EXPECT_TRUE(result.code == 4 || result.code == 2 || result.code == 0) << n << calls[n - 1] << result.err;
       if (result.code == 0) {
         EXPECT_EQ(announced(result.err), 4) << n << calls[n - 1] << result.err;
@@ -144,7 +144,7 @@ TEST_P(EveryCall, EachMayFail) {
 }
 
 TEST_P(EveryCall, IsInTheOrderThatAPowerFailureNeeds) {
-  // What is written reaches the disk before the name does, and the name before the old one goes.
+  // Data reaches the disk before the name does, and the name before the old checkpoint is removed.
   const std::size_t renamed = first("rename step-00000004.partial"),
                     folder_synced = first("fsync step-00000004.partial"),
                     manifest_synced = first("fsync step-00000004.partial/manifest.json"),
@@ -175,7 +175,7 @@ TEST_P(EveryCall, IsInTheOrderThatAPowerFailureNeeds) {
 INSTANTIATE_TEST_SUITE_P(OfASave, EveryCall, ::testing::Values("mesh.data=1", "mesh.sequence=2"),
                          [](const auto& one) { return one.param[5] == 'd' ? "OnOneRank" : "OnTwoRanks"; });
 
-/// Returns the processes that one has started.
+/// Returns the processes that a process has started.
 std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> children;
   for (const auto& entry : fs::directory_iterator("/proc")) {
@@ -191,8 +191,8 @@ std::vector<pid_t> children_of(pid_t parent) {
 
 class Killed : public Torture {
  protected:
-  /// Kills runs on 2 ranks at random moments, `kills` times, and compares with the run that never was. start: begins or
-  /// resumes it; victim: what is killed of it.
+  /// Kills runs on 2 ranks at random moments, `kills` times, and compares with the undisturbed run. start: begins or
+  /// resumes the run; victim: the process to kill.
   void kill_often(int kills, double longest, const std::function<Child()>& start,
                   const std::function<pid_t(const Child&)>& victim) {
     const Config often = config({"mesh.data=2", "training.steps=240", "checkpoint.interval=3", "checkpoint.keep=2"});
@@ -215,7 +215,7 @@ class Killed : public Torture {
         if (promised > 0) {
           ASSERT_GE(saved_step("run"), promised) << result.err;
         }
-      } else {  // it came to its end
+      } else {  // it completed
         ASSERT_EQ(state(checkpoint("run", 240)), expected);
         fs::remove_all(at("run"));
         promised = 0;
@@ -258,7 +258,7 @@ class Damage : public Torture {
     for (const auto& entry : fs::directory_iterator(good)) files.push_back(entry.path().filename().string());
     ASSERT_EQ(files.size(), 6u);
   }
-  /// Expects the checkpoint of step 4 to be refused for this file, and the one of step 2 to be taken instead.
+  /// Expects the checkpoint of step 4 to be refused because of this file, and that of step 2 to be used instead.
   void expect_found(const std::string& file, const std::string& what) {
     EXPECT_TRUE(holds(error_of(ExitCode::checkpoint, [&] { open_checkpoint(good); }), file)) << what;
     std::string warning;
@@ -296,7 +296,8 @@ TEST_F(Damage, RandomBitsTurned) {
 }
 
 TEST_F(Damage, AForgersListsAreRefusedOrHarmless) {
-  // Bits turned in a state file's list, and a manifest made to fit: the hash says nothing, the reader is on its own.
+  // Flipped bits in a state file's list, and a manifest that fits: the hash does not help, so the reader must detect
+  // it.
   std::mt19937_64 random(7);
   const std::string path = dataset_list_path(state_file(good, 0, 2));
   const Checkpoint intact = open_checkpoint(good);
@@ -327,7 +328,7 @@ class FullDisk : public Torture {
 };
 
 TEST_F(FullDisk, OfATmpfs) {
-  // A disk that is really full, in the middle of a save and of metrics: code 4, the checkpoint before it verifies.
+  // A disk that is really full, in the middle of a save and of metrics: code 4, and the previous checkpoint verifies.
   if (!amount("RINGTRAIN_TORTURE_TMPFS", 0)) GTEST_SKIP() << "run by scripts/torture checkpoints, by root";
   const std::string disk = at("disk");
   fs::create_directory(disk);
@@ -346,7 +347,7 @@ TEST_F(FullDisk, OfATmpfs) {
     const Checkpoint newest = open_checkpoint(output);
     EXPECT_EQ(newest.manifest.step, announced(result.err));
     EXPECT_GT(newest.manifest.step, 0);
-    // With room again it goes on to the same end.
+    // With space again, it continues to the same end.
     for (const std::int64_t step : CheckpointFolder(output + "/checkpoints").steps()) {
       if (step < newest.manifest.step) fs::remove_all(CheckpointFolder(output + "/checkpoints").complete(step));
     }

@@ -1,5 +1,5 @@
-// The built program `generate` as a user meets it: what goes to stdout and what to stderr, prompts from everywhere, and
-// one sentence for each command line that cannot be.
+// The built program `generate` for its users: what it prints to stdout and to stderr, prompts from all sources, and one
+// message for each invalid command line.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -101,7 +101,7 @@ TEST_F(GenerateProgram, AnEndlessPromptIsRefusedAtOnce) {
   EXPECT_LT(result.peak_resident_bytes, std::int64_t{100} << 20);
 }
 
-/// A text of which each token costs more than the one before it, until its CPU time is over.
+/// A text whose tokens become more expensive, until its CPU time is used up.
 TEST_F(GenerateProgram, OutputThatCannotBeWrittenEndsItAtOnce) {
   const std::string model = source_folder() + "/tests/models/folders/llama";
   std::filesystem::create_directory(at("model"));

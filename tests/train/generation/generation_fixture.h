@@ -1,5 +1,4 @@
-// Random models that generate, on any device and any ring; and what their forward passes, which know no cache, say of
-// the text.
+// Random models that generate, on any device and any ring; and their forward passes over the text without a cache.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +39,7 @@ class GenerationTest : public TrainTest {
     config.mesh.layout = layout;
     return config;
   }
-  /// Gives a rank a random model, whose adapters do something.
+  /// Gives a rank a random model with nonzero adapters.
   static void initialise(RankState& state) {
     state.model->initialise(3);
     const ParameterTable& table = state.parameters.table();
@@ -79,7 +78,7 @@ class GenerationTest : public TrainTest {
     });
     return tokens;
   }
-  /// Returns nll[v][t] in double of token v after tokens [0, t] of a text, by one forward pass for each v.
+  /// Returns nll[v][t] in double of token v after tokens [0, t] of a text, with one forward pass for each v.
   static std::vector<std::vector<double>> teacher_forced(Config config, const Tokens& text) {
     config.mesh.sequence = 1;
     config.training.device = Device::Kind::cpu;
@@ -102,7 +101,7 @@ class GenerationTest : public TrainTest {
     });
     return nll;
   }
-  /// Expects each new token's nll after its prefix to be within `slack` of the least of all tokens.
+  /// Expects each new token's nll after its prefix to be within `slack` of the minimum over all tokens.
   static void expect_greedy(const Config& config, const Tokens& prompt, const Tokens& tokens, double slack) {
     Tokens text = prompt;
     text.insert(text.end(), tokens.begin(), tokens.end());

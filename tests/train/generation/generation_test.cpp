@@ -1,5 +1,5 @@
-// Generation against forward passes that know no cache: the greedy token must be the likeliest after every prefix, on
-// any ring and for any architecture; what is drawn and where it ends; and what the program refuses.
+// Compares generation with forward passes without a cache: the greedy token must be the likeliest after every prefix,
+// on any ring and for any architecture; drawn tokens and the end of a text; and refusals of the program.
 #include <algorithm>
 #include <set>
 #include <sstream>
@@ -55,7 +55,8 @@ TEST_F(GenerationTest, RingsGiveTheTokensOfOneRank) {
   }
 }
 
-// In bfloat16 logits are off by some units of 2^-8 of the activations behind them, and are rounded to it themselves.
+// In bfloat16, the error of logits is some units of 2^-8 of the activations before them, and logits themselves are
+// rounded to it.
 TEST_F(GenerationTest, NarrowTypesAreGreedyToTheirRounding) {
   for (const auto& [dtype, slack] : {std::pair{DType::float32, 2e-5}, {DType::bfloat16, 0.1}}) {
     SCOPED_TRACE(name_of(dtype));
@@ -113,16 +114,16 @@ TEST_F(GenerationTest, ACacheHoldsItsRanksTokensAlone) {
     }
     return most;
   };
-  // Two layers of keys and values of two heads of four doubles: 256 bytes a token.
+  // Two layers of keys and values of two heads of four doubles: 256 bytes per token.
   EXPECT_EQ(cache_bytes(1), 280u * 256);
   EXPECT_EQ(cache_bytes(4), 70u * 256);
 }
 
-// ---- The program, but for its command line -------------------------------------------------------------------------
+// ---- The program, without its command line -------------------------------------------------------------------------
 
 class CheckpointGenerationTest : public GenerationTest {
  protected:
-  /// Trains a model of bytes for a step.
+  /// Trains a model of bytes for one step.
   void SetUp() override {
     GenerationTest::SetUp();
     run(tiny(write_tokens("bytes.h5", {.vocab_size = 257}),
@@ -253,7 +254,7 @@ TEST_F(CheckpointGenerationTest, ATokenizerMakesTokensOfThePromptAndTextOfTheNew
   for (std::string id; std::getline(ids, id, ',');) {
     if (std::stoi(id) < tokenizer->vocab_size()) expected += tokenizer->token_text(std::stoi(id));
   }
-  // Without a tokenizer another token ends the text, so one may be longer.
+  // Without a tokenizer, another token ends the text, so one text may be longer.
   const std::size_t both = std::min(pieces.size(), expected.size());
   EXPECT_GT(both, 5u);
   EXPECT_EQ(pieces.substr(0, both), expected.substr(0, both));

@@ -1,5 +1,5 @@
-// The choice of a token: its distribution under each flag against one worked out here from the words of the header, and
-// what is refused.
+// The choice of a token: its distribution for each flag compared with one computed here from the header's description,
+// and refusals.
 #include "train/generation/token_sampler.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ std::vector<double> softmax(std::vector<double> x) {
   return x;
 }
 
-/// Returns probabilities with those of other tokens than `kept` at zero.
+/// Returns probabilities with those of tokens outside `kept` set to zero.
 std::vector<double> only(std::vector<double> p, const std::vector<std::size_t>& kept) {
   double sum = 0;
   for (std::size_t i = 0; i < p.size(); ++i) {
@@ -42,7 +42,8 @@ std::vector<double> only(std::vector<double> p, const std::vector<std::size_t>& 
   return p;
 }
 
-/// Draws many tokens, and expects each as often as its probability says, to four standard deviations; never at 0.
+/// Draws many tokens, and expects each as often as its probability predicts, within four standard deviations; never if
+/// it is 0.
 void expect_distribution(const SamplingOptions& options, const std::vector<double>& expected,
                          const std::vector<std::int32_t>& there = {}) {
   constexpr int draws = 40000;
@@ -69,7 +70,7 @@ TEST(TokenSamplerTest, DrawsFromTheSoftmaxOfLogitsOverTemperature) {
 TEST(TokenSamplerTest, TopKKeepsTheLikeliestTokens) {
   const auto p = softmax(logits);
   expect_distribution({.temperature = 1, .top_k = 3}, only(p, {1, 3, 4}));
-  expect_distribution({.temperature = 1, .top_k = 1}, only(p, {1}));  // of equals, the lowest id
+  expect_distribution({.temperature = 1, .top_k = 1}, only(p, {1}));  // the lowest id of equals
   expect_distribution({.temperature = 1, .top_k = 100}, p);
 }
 
@@ -80,7 +81,7 @@ TEST(TokenSamplerTest, TopPKeepsTheFewestTokensWhoseProbabilitiesSumToIt) {
   expect_distribution({.temperature = 1, .top_p = 0.75}, only(p, {1, 4, 3}));
   expect_distribution({.temperature = 1, .top_p = 0.2}, only(p, {1}));
   expect_distribution({.temperature = 1, .top_p = 1e-9}, only(p, {1}));
-  // After top-k the probabilities are those of what it kept.
+  // After top-k, the probabilities are those of the tokens that it kept.
   expect_distribution({.temperature = 1, .top_k = 2, .top_p = 0.4}, only(p, {1}));
   expect_distribution({.temperature = 1, .top_k = 2, .top_p = 0.6}, only(p, {1, 4}));
 }
@@ -97,7 +98,7 @@ TEST(TokenSamplerTest, ARepetitionPenaltyMakesWhatWasThereUnlikely) {
   penalised[1] /= 1.5;
   penalised[2] *= 1.5;
   expect_distribution({.temperature = 1, .repetition_penalty = 1.5}, softmax(penalised), {1, 2, 1});
-  // It holds for the likeliest token, too.
+  // It also applies to the likeliest token.
   TokenSampler greedy({.repetition_penalty = 1.5}, std::ssize(logits));
   EXPECT_EQ(greedy.sample(view(logits), 0), 1);
   greedy.add(1);
@@ -142,7 +143,7 @@ TEST(TokenSamplerTest, TopPOfALargeVocabularyKeepsWhatASortWould) {
   double sum = 0;
   std::size_t kept = 0;
   while (sum < 0.8) sum += p[order[kept++]];
-  ASSERT_GT(kept, 600u);  // more than are sorted at first
+  ASSERT_GT(kept, 600u);  // more than are sorted initially
   const double lowest = p[order[kept - 1]];
   TokenSampler sampler({.temperature = 1, .top_p = 0.8}, V);
   double least = 1;
@@ -173,7 +174,7 @@ TEST(TokenSamplerTest, FlagsOutOfRangeAreRefused) {
   refused({.temperature = 1, .top_p = 1.1}, "--top-p");
   refused({.temperature = 1, .min_p = -0.1}, "--min-p");
   refused({.repetition_penalty = 0}, "--repetition-penalty");
-  // What has no effect is refused, too.
+  // Flags without an effect are also refused.
   refused({.top_k = 3}, "--top-k has no effect");
   refused({.top_p = 0.5}, "--top-p has no effect");
   refused({.min_p = 0.5}, "--min-p has no effect");

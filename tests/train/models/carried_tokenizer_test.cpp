@@ -1,6 +1,5 @@
-// A damaged tokenizer.json: whatever reads it ends with one sentence that names the file, never with a fault of the
-// program. Where it goes with a model the exit code is that of a damaged model; where prepare is given it, that of
-// data.
+// A damaged tokenizer.json: every reader ends with one message that names the file, never with a crash. If it belongs
+// to a model, the exit code is that of a damaged model; if prepare gets it, that of data.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -49,7 +48,7 @@ class CarriedTokenizer : public TrainTest {
     while (list.size() > 4) list.erase(list.size() - 1);
   }
   void write_tokenizer(const std::string& text) const { std::ofstream(at("model/tokenizer.json")) << text; }
-  /// Returns the code of an action that may fail in one sentence which names the folder, 0 where it does not fail.
+  /// Returns the code of an action that may fail with one message that names the folder, 0 if it does not fail.
   template <class Action>
   int code_of(Action&& action) const {
     try {
@@ -62,7 +61,7 @@ class CarriedTokenizer : public TrainTest {
     }
     return 0;
   }
-  /// Reads the file in every way, and expects what may be said of it. Returns whether it was called damaged.
+  /// Reads the file in every way, and expects the allowed results. Returns whether it was reported as damaged.
   bool read_in_every_way(const std::string& text, const std::string& trace) const {
     const ::testing::ScopedTrace scope(__FILE__, __LINE__, trace);
     write_tokenizer(text);
@@ -139,7 +138,7 @@ TEST_F(CarriedTokenizer, NoValueOfAMemberIsAFaultOfTheProgram) {
   std::set<std::string> seen;
   for (const auto& [pointer, value] : flat.items()) {
     for (json::json_pointer place(pointer); !place.empty(); place = place.parent_pointer()) {
-      if (place.to_string().starts_with("/model/vocab/") && places.size() > 60) continue;  // all alike
+      if (place.to_string().starts_with("/model/vocab/") && places.size() > 60) continue;  // all of them are similar
       if (seen.insert(place.to_string()).second) places.push_back(place);
     }
   }

@@ -1,9 +1,9 @@
-// Every architecture x every key of the section model, on tiny models with every kind of rotary scaling and window:
-// what is written as config.json and read back computes the same nll, or is refused with exit code 2. The keys and most
-// of their values are those of the table of keys, so a new key is swept without a line here.
+// Every architecture x every key of the section model, on tiny models with every kind of rotary scaling and window: a
+// model that is written as config.json and read back computes the same nll, or is refused with exit code 2. The keys
+// and most of their values come from the table of keys, so a new key is included without a change here.
 //
-// RINGTRAIN_SWEPT_CONFIGS=FILE has the test write each config with its nll, a line each, for
-// tests/golden/check_swept_configs.py: it computes them in transformers.
+// RINGTRAIN_SWEPT_CONFIGS=FILE makes the test write each config with its nll, one per line, for
+// tests/golden/check_swept_configs.py, which computes them in transformers.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -34,7 +34,7 @@ struct Setting {
   std::string value;
 };
 
-/// Sets a key. Returns false if it does not take the value.
+/// Sets a key. Returns false if it does not accept the value.
 bool set(Config& config, const Setting& setting) {
   bool taken = true;
   const YamlValue line = parse_yaml("value: " + setting.value);
@@ -53,7 +53,7 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
-/// Returns values to try, by what the key's row says that it takes. Those out of its range fall away later.
+/// Returns values to try, according to the key's row. Values out of its range are dropped later.
 std::vector<std::string> values_to_try(const ConfigKey& key) {
   constexpr std::string_view list = "list of ";
   const bool is_list = key.values.starts_with(list);
@@ -68,7 +68,7 @@ std::vector<std::string> values_to_try(const ConfigKey& key) {
   return lists;
 }
 
-/// Returns every value to try of every key of the section but what a case begins with.
+/// Returns every value to try of every key of the section, except those with which a case begins.
 std::vector<Setting> all_settings() {
   std::vector<Setting> settings;
   for (const ConfigKey& key : config_keys()) {
@@ -78,7 +78,8 @@ std::vector<Setting> all_settings() {
   return settings;
 }
 
-/// Returns what cases begin with: each kind of rotary scaling, without a window, with one, and with one in some layers.
+/// Returns the initial configs of cases: each kind of rotary scaling, without a window, with one, and with one in some
+/// layers.
 std::vector<Config> beginnings(Architecture architecture) {
   Config tiny;
   tiny.model.architecture = architecture;
@@ -133,14 +134,14 @@ std::vector<std::string> tensors_of(const ModelConfig& model) {
 
 class ConfigSweep : public ::testing::Test {
  protected:
-  /// Writes a model and reads it back, if it is one, and has not been met before.
+  /// Writes a model and reads it back, if it is valid and has not occurred before.
   void try_it(const Config& given, const std::vector<Setting>& settings) {
     Config config = given;
     try {
       check_model_of_file(config.model, "config");
       model_spec(config.model);
     } catch (const Error&) {
-      return;  // no config of ours
+      return;  // not a valid config
     }
     if (!met_.insert(to_yaml(config)).second) return;
     for (const Setting& setting : settings) ++tried_[setting.key->path];
@@ -185,7 +186,7 @@ TEST_F(ConfigSweep, WhatIsWrittenIsReadBackAsTheSameModelOrRefused) {
         if (set(config, setting)) try_it(config, {setting});
       }
     }
-    for (int i = 0; i < 300; ++i) {  // and some of them together
+    for (int i = 0; i < 300; ++i) {  // and some of them combined
       const auto draw = [&](const auto& all) { return all[splitmix64(drawn++) % all.size()]; };
       Config config = draw(from);
       const std::vector<Setting> several{draw(settings), draw(settings), draw(settings)};

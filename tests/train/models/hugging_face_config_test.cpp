@@ -1,5 +1,5 @@
-// config.json of a Hugging Face folder: what each class takes it for, old and new rotary keys, what is refused and in
-// which words, and that what is written is read back.
+// config.json of a Hugging Face folder: how each class is read, old and new rotary keys, what is refused and with which
+// message, and that written files are read back.
 #include "train/models/hugging_face_config.h"
 #include "framework/config/config.h"
 
@@ -23,7 +23,7 @@ namespace {
 
 using nlohmann::json;
 
-/// A file of a class, small enough to be read by eye, with other keys or more.
+/// A file of a class, small enough to be read by eye, with other or additional keys.
 json file(const std::string& model_type, const char* keys = "{}") {
   json base = {{"model_type", model_type}, {"vocab_size", 96}};
   if (model_type == "gpt2") {
@@ -43,7 +43,7 @@ HuggingFaceConfig read(const json& content) {
   return parse_hugging_face_config(content.dump(), "DIR/config.json");
 }
 
-/// The keys in which a model differs from another, and what they are: "rope_theta 500000, sliding_window 0".
+/// The keys in which a model differs from another, and their values: "rope_theta 500000, sliding_window 0".
 std::string difference(const ModelConfig& from, const ModelConfig& to) {
   Config one, other;
   one.model = from;
@@ -55,7 +55,7 @@ std::string difference(const ModelConfig& from, const ModelConfig& to) {
   return text;
 }
 
-/// Returns the rows of a table of hugging_face_keys.json: keys of a class's file, and what comes of them.
+/// Returns the rows of a table of hugging_face_keys.json: keys of a class's file, and the results.
 json rows(const char* table) {
   return json::parse(std::ifstream(source_folder() + "/tests/train/models/hugging_face_keys.json")).at(table);
 }
@@ -87,8 +87,7 @@ TEST(HuggingFaceConfigTest, FilesAreReadAsTheyWerePublished) {
   }
 }
 
-/// Files as transformers saves them: of published models, by their names, and of what each class is by default, by its
-/// model_type.
+/// Files as transformers saves them: of published models, by name, and with the defaults of each class, by model_type.
 json saved_configs() {
   return json::parse(std::ifstream(source_folder() + "/tests/golden/published_configs.json"));
 }
@@ -118,8 +117,8 @@ TEST(HuggingFaceConfigTest, RemarksAreNoLogsAndEndsAreRead) {
   EXPECT_EQ(read(file("llama", R"({"eos_token_id": [3, 5]})")).ends.ends, (std::vector<std::int64_t>{3, 5}));
 }
 
-/// A file of transformers 4 has one base, which is that of all layers there; transformers 5.23 gives it to those
-/// without a window alone. What is written has a section for each kind, and is the same model in both.
+/// A file of transformers 4 has one base, which applies to all layers there; transformers 5.23 applies it only to those
+/// without a window. A written file has a section for each kind, and is the same model in both.
 TEST(HuggingFaceConfigTest, TheOneBaseOfAnOlmo3IsWrittenForEachKindOfLayer) {
   const ModelConfig model = read(file("olmo3", R"({"rope_theta": 10000.0, "num_hidden_layers": 4})")).model;
   const json written = json::parse(write_hugging_face_config(model, {}));
@@ -203,7 +202,7 @@ void set(ModelConfig& model, const std::string& key, const std::string& value) {
   model = config.model;
 }
 
-/// Files that are read, keys of the model that are then set, and why it is not written.
+/// Files that are read, keys of the model that are then set, and the reason why it is not written.
 TEST(HuggingFaceConfigTest, WhatAClassCannotHoldIsRefusedInASentenceThatNamesTheKey) {
   const json all = rows("unwritten");
   ASSERT_EQ(all.size(), 15);

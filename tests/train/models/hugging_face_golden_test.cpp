@@ -1,8 +1,8 @@
-// Tiny models of every class of transformers, with every kind of rotary scaling, tied and untied heads, windows and
+// Tiny models of every class of transformers, with every kind of rotary scaling, tied and untied heads, windows, and
 // biases: config.json as transformers saved it, and nll and gradients as transformers computed them in float64
-// (tests/golden/make_hugging_face.py), on one rank and on a ring of 3. And configs of these that people edit by hand:
-// keys of transformers 4 beside those of 5, keys of other classes (make_edited_configs.py, with 5.24.0): what
-// transformers computes from each is computed here, too, or the key is refused by name.
+// (tests/golden/make_hugging_face.py), on one rank and on a ring of 3. Also configs edited by hand: keys of
+// transformers 4 together with those of 5, keys of other classes (make_edited_configs.py, with 5.24.0): the result of
+// transformers for each is computed here, too, or the key is refused by name.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ void expect_gradients(const ModelConfig& model, const RunOptions& options, const
     ASSERT_EQ(parameter.name, gradients[id]["name"]);
     const auto begin = result.gradients.begin() + parameter.offset;
     const std::vector<double> gradient(begin, begin + parameter.shape.numel());
-    const auto layer = static_cast<std::size_t>(parameter.bucket - 1);  // of what is in a layer
+    const auto layer = static_cast<std::size_t>(parameter.bucket - 1);  // of parameters in a layer
     if (parameter.name.ends_with("k_proj.bias") &&
         !spec.layers[layer].rope) {  // 0, and both sides are rounding: see golden_test.cpp
       for (const double g : gradient) EXPECT_LE(std::abs(g), 1e-14) << parameter.name;
@@ -97,7 +97,7 @@ TEST_P(HuggingFaceGolden, NllAndGradientsEqualTransformers) {
   EXPECT_GE(cases, 3);
 }
 
-/// Reading back what is written changes nothing, so what is written asks for the model that transformers computed.
+/// Reading back a written config changes nothing, so a written config describes the model that transformers computed.
 TEST_P(HuggingFaceGolden, ConfigsAreWrittenAsTheyWereRead) {
   for (const json& golden : all_cases()) {
     const std::string name = golden["name"];
@@ -107,7 +107,7 @@ TEST_P(HuggingFaceGolden, ConfigsAreWrittenAsTheyWereRead) {
         json::parse(write_hugging_face_config(model, {.dtype = "float64", .context_length = 0, .ends = {1, {2}}}));
     for (const auto& [key, value] : golden["config"].items()) {
       if (key == "rope_parameters" || key == "max_window_layers" || key.ends_with("_pdrop")) continue;
-      // Ours says what theirs leaves to a default, but says nothing otherwise.
+      // Our file may give values that theirs leaves to defaults, but no other values.
       if (written.contains(key)) {
         EXPECT_EQ(written[key], value) << name << " " << key;
       }
@@ -120,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(Classes, HuggingFaceGolden,
                                            "gemma3_text", "phi3", "granite", "gpt2"),
                          [](const auto& test) { return std::string(test.param); });
 
-/// The messages about some edits are in hugging_face_keys.json: a sentence that refuses them, or a log.
+/// The messages about some edits are in hugging_face_keys.json: a message that refuses them, or a log.
 TEST(EditedConfigs, AreReadAsTransformersReadsThemOrRefused) {
   const json said =
       json::parse(std::ifstream(source_folder() + "/tests/train/models/hugging_face_keys.json"))["edited"];

@@ -1,4 +1,4 @@
-// Which modules have adapters, by what adapter_config.json says: lists, layers and regular expressions, resolved to the
+// Which modules have adapters according to adapter_config.json: lists, layers, and regular expressions, resolved to the
 // names that PEFT 0.21.2's check_target_module_exists gives for the same model.
 #include "train/models/adapters/peft_targets.h"
 

@@ -1,8 +1,8 @@
 // `train` on a machine whose memory loses one bit: for tests, as processes of an MPI launcher.
 //   flipping_train CONFIG OUTPUT RANK LAYER TOKEN HEAD ELEMENT
-// In every audited step rank RANK holds another bit than its kernel gave, the highest of the mantissa of this element
-// of this layer's attention, of its TOKEN-th token (float64). RANK -1: nobody does. Each process that ends with an
-// error says so on stderr.
+// In every audited step, rank RANK has another bit than its kernel computed: the highest bit of the mantissa of this
+// element of this layer's attention, of its token TOKEN (float64). RANK -1: no rank. Each process that ends with an
+// error prints it on stderr.
 #include <fmt/format.h>
 
 #include <bit>

@@ -1,5 +1,5 @@
-// The audit of attention (training.audit) where ranks are processes: a right run has no alarm and the bits of a run
-// without audits; a bit that flips on one rank ends them all with 5, and rank 0 tells where it is.
+// The audit of attention (training.audit) if ranks are processes: a correct run has no alarm and the bits of a run
+// without audits; a flipped bit on one rank ends them all with 5, and rank 0 reports where it is.
 #include "framework/config/read_config.h"
 #include "tests/train/launch_fixture.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 class AuditOfProcesses : public LaunchTest {
  protected:
-  /// Four ranks of 2 x 2, a sequence each in a step: 8 tokens, 2 layers and 4 heads are 64 rows a rank.
+  /// Four ranks of 2 x 2, one sequence each per step: 8 tokens, 2 layers, and 4 heads are 64 rows per rank.
   void write_ranks_config(const std::string& name, const std::vector<std::string>& more) const {
     const std::vector<std::string> common{"training.steps=6",     "training.seq_len=16", "training.global_batch_size=2",
                                           "mesh.data=2",          "mesh.sequence=2",     "mesh.layout=contiguous",
@@ -39,7 +39,8 @@ TEST_F(AuditOfProcesses, OfARightRunHasNoAlarmAndItsBits) {
 
 TEST_F(AuditOfProcesses, ABitThatFlipsOnOneRankEndsAllOfThemAndIsPlaced) {
   write_ranks_config("run.yaml", {"training.audit.interval=3", "training.audit.rows=64"});
-  // Rank 3 has the second sequence's positions 8 to 15. Seed and step draw the rows: in step 3 this is one of them.
+  // Rank 3 has the second sequence's positions 8 to 15. The seed and the step determine the rows: in step 3, this is
+  // one of them.
   const ChildResult result = launched({"flipping_train", "run.yaml", "runs/run", "3", "1", "5", "3", "1"}).wait();
   EXPECT_EQ(result.code, 5) << result.err;
   expect_nothing_left();
@@ -55,7 +56,7 @@ TEST_F(AuditOfProcesses, ABitThatFlipsOnOneRankEndsAllOfThemAndIsPlaced) {
   ASSERT_EQ(lines.size(), 3U);
   EXPECT_GT(lines[2].at("audit").at("departures"), 0);
 
-  // The step's update was not made: without the fault the same folder goes on as a run that never had it.
+  // The step's update was not made: without the fault, the same folder continues like a run that never had it.
   ASSERT_EQ(launched({"flipping_train", "run.yaml", "runs/whole", "-1", "1", "5", "2", "1"}).wait().code, 0);
   const ChildResult resumed = launched({"train", "--config", "run.yaml", "--resume"}).wait();
   ASSERT_EQ(resumed.code, 0) << resumed.err;

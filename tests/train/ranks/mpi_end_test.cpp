@@ -1,5 +1,5 @@
-// The end of ranks that are processes: an MPI that hangs there (tests/support/hanging_mpi.c) keeps none of them, nor
-// what their program has done. And what scripts/launch says of its own processes and settings.
+// The end of ranks that are processes: an MPI that hangs there (tests/support/hanging_mpi.c) stops none of them, and
+// loses none of their work. And the messages of scripts/launch about its own processes and settings.
 #include <unistd.h>
 
 #include <csignal>
@@ -14,7 +14,7 @@ namespace {
 
 class AtTheEnd : public LaunchTest {
  protected:
-  /// Starts a run of two steps in a folder of its own, under this command, with an MPI that hangs at this place.
+  /// Starts a run of two steps in a separate folder, with this command, and with an MPI that hangs at this point.
   Child hanging(const std::string& name, const std::string& place, const std::string& command,
                 const std::vector<std::string>& arguments) const {
     std::filesystem::create_directory(at(name));
@@ -41,10 +41,10 @@ TEST_F(AtTheEnd, AnMpiThatHangsKeepsNoRank) {
     std::string folder;
     int code;
   };
-  std::vector<Case> cases;  // at once: they mostly wait
+  std::vector<Case> cases;  // concurrently: they mostly wait
   cases.push_back({launched("finalize"), "launched-finalize", 0});
   cases.push_back({launched("exit"), "launched-exit", 0});
-  cases.push_back({under_mpirun("finalize"), "plain-finalize", 1});  // mpirun's own: the rank has left it unasked
+  cases.push_back({under_mpirun("finalize"), "plain-finalize", 1});  // mpirun's own: the rank left without permission
   cases.push_back({under_mpirun("exit"), "plain-exit", 0});
   for (Case& one : cases) {
     const ChildResult result = one.child.wait_at_most(60);
@@ -57,7 +57,8 @@ TEST_F(AtTheEnd, AnMpiThatHangsKeepsNoRank) {
 }
 
 TEST_F(AtTheEnd, AnMpirunThatHangsWithoutARankEndsAsItWasAskedTo) {
-  // In its place: what has a child, which ends, and does not end itself. Once it is asked to save before, once not.
+  // Replaces mpirun by a program that has a child, which ends, and does not end itself. In one case it is asked to save
+  // before.
   std::filesystem::create_directory(at("bin"));
   std::ofstream(at("bin/mpirun")) << "#!/bin/bash\ntrap '' USR1\n: >begun\nsleep 1\nexec sleep 36000\n";
   std::filesystem::permissions(at("bin/mpirun"), std::filesystem::perms::owner_all);

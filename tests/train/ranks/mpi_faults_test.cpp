@@ -1,7 +1,7 @@
 // Faults among ranks that are processes, started by scripts/launch: one of 4 is killed, stopped, slowed, or diverges,
-// in forward, backward, gradient reduction, a save and an evaluation. The run ends with code 6 and one report within
-// the timeout and 5 seconds (or goes on, when slowed), and leaves no process behind. RINGTRAIN_TORTURE_TRIALS=N makes N
-// random trials of the few fixed ones (scripts/torture ranks).
+// in forward, backward, gradient reduction, a save, and an evaluation. The run ends with code 6 and one report within
+// the timeout and 5 seconds (or continues, if slowed), and leaves no process behind. RINGTRAIN_TORTURE_TRIALS=N
+// replaces the few fixed trials by N random ones (scripts/torture ranks).
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -46,7 +46,7 @@ std::vector<Trial> trials() {
   for (int i = 0; i < std::atoi(wanted); ++i) {
     const auto& [place, operation] = places[static_cast<std::size_t>(i) % places.size()];
     const char* const action = std::array{"kill", "stop", "slow"}[static_cast<std::size_t>(i) / places.size() % 3];
-    // A slow run makes 4 steps, two saves and two evaluations: 3 exchanges each.
+    // A slow run does 4 steps, two saves, and two evaluations: 3 exchanges each.
     const int most = action == std::string("slow") ? 6 : place == "Evaluation" ? 4 : 20;
     all.push_back({place, operation, 1 + static_cast<int>(random() % static_cast<unsigned>(most)),
                    static_cast<int>(random() % processes), action});
@@ -54,7 +54,7 @@ std::vector<Trial> trials() {
   return all;
 }
 
-/// Returns how long before `end`, in nanoseconds of the steady clock, the fault came; nothing if it did not.
+/// Returns how long before `end`, in nanoseconds of the steady clock, the fault occurred; nothing if it did not.
 std::optional<double> seconds_after_fault(const std::string& said, std::int64_t end) {
   std::smatch found;
   if (!std::regex_search(said, found, std::regex("fault: rank [0-9]+, [a-z]+, at ([0-9]+)"))) return std::nullopt;

@@ -1,6 +1,5 @@
-// scripts/launch: whatever signal comes, and whenever, all ranks save or end with the right code, nothing is left
-// behind, and nobody else is signalled. RINGTRAIN_TORTURE_LAUNCHES=N makes N tries at random moments (scripts/torture
-// launch).
+// scripts/launch: for any signal at any time, all ranks save or end with the right code, nothing is left behind, and no
+// other process is signaled. RINGTRAIN_TORTURE_LAUNCHES=N makes N tries at random moments (scripts/torture launch).
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,7 +17,7 @@ const std::vector<std::string> endless{"--set", "training.steps=1000000", "--set
 
 class Launched : public LaunchTest {
  protected:
-  /// Expects a run that was asked to end to have saved its last step, and all of its processes to have gone.
+  /// Expects a run that was told to end to have saved its last step, and all of its processes to have ended.
   void expect_saved(Child& child, int code) const {
     const ChildResult result = child.wait_at_most(120);
     expect_end(result, code);
@@ -39,22 +38,22 @@ TEST_F(Launched, ASignalLetsAllRanksSave) {
 }
 
 TEST_F(Launched, ASecondSignalEndsAllAtOnce) {
-  // A rank that is slow, after a few steps, keeps the first signal waiting for the end of its step.
+  // A rank that is slow after a few steps delays the first signal until the end of its step.
   const Variable variable("RINGTRAIN_FAULT", "1:ring keys and values:300:slow");
   Child child = start({"--set", "training.steps=1000000", "--set", "training.global_batch_size=24", "--set",
-                       "mesh.timeout_seconds=60", "--set", "evaluation.interval=1000000"});  // nothing but steps
+                       "mesh.timeout_seconds=60", "--set", "evaluation.interval=1000000"});  // only steps
   wait_for_words("fault: rank 1, slow");
   ::kill(child.id(), SIGTERM);
   wait_for_words("train: SIGUSR1: ");
   ::kill(child.id(), SIGTERM);
-  const ChildResult result = child.wait_at_most(50);  // before anyone is missed
+  const ChildResult result = child.wait_at_most(50);  // before any rank is missed
   EXPECT_EQ(result.code, 8) << result.err;
   EXPECT_EQ(count_of(result.err,
                      "launch: SIGTERM: every rank finishes its step and saves; a second SIGINT or SIGTERM "
                      "ends all at once, unsaved\n"),
             1u)
       << result.err;
-  EXPECT_EQ(count_of(result.err, "train: SIGUSR1: finishing step "), 1u) << result.err;  // of rank 0 alone
+  EXPECT_EQ(count_of(result.err, "train: SIGUSR1: finishing step "), 1u) << result.err;  // only from rank 0
   EXPECT_EQ(count_of(result.err, "launch: SIGTERM: ends all ranks at once, unsaved\n"), 1u) << result.err;
   expect_nothing_left();
 }
@@ -84,7 +83,7 @@ TEST_F(Launched, ATokenFileThatIsOverwrittenEndsAllRanksWithTheLastCheckpointInt
   const Hdf5Dataset& tokens = *find_dataset(manifest.datasets, "tokens");
   Child child = start(endless);
   wait_for_steps(5);
-  // Token 300 of a vocabulary of 23, as cp or rsync --inplace would write it.
+  // Token 300 of a vocabulary of 23, written as by cp or rsync --inplace.
   const std::vector<std::uint16_t> beyond(tokens.count(), 300);
   File::open_for_update(data, ExitCode::data)
       .write_at(tokens.offset, beyond.data(), static_cast<std::int64_t>(beyond.size()) * 2);
@@ -104,7 +103,7 @@ TEST_F(Launched, WarningsLetAllRanksSave) {
     Child child = start(endless, [] { ::signal(SIGHUP, SIG_DFL); });
     wait_for_steps(3);
     for (int i = 0; i < 3; ++i) ::kill(child.id(), signal);
-    ::kill(child.id(), SIGTERM);  // as a scheduler goes on
+    ::kill(child.id(), SIGTERM);  // as a scheduler continues
     expect_saved(child, 143);
   }
 }
@@ -160,14 +159,14 @@ TEST_F(Launched, ASignalAtAnyMomentSavesOrEnds) {
   const int tries = wanted ? std::atoi(wanted) : 10;
   const std::vector<Signal> signals{{SIGTERM, 143}, {SIGINT, 130},  {SIGKILL, 256 + SIGKILL},
                                     {SIGTERM, 143}, {SIGUSR1, 143}, {SIGHUP, 143}};
-  // A child must never ignore them, not even before its program starts (a shell in the background ignores SIGINT).
+  // A child must never ignore them, even before its program starts (a shell in the background ignores SIGINT).
   const auto old_interrupt = ::signal(SIGINT, SIG_DFL), old_hang_up = ::signal(SIGHUP, SIG_DFL);
   std::mt19937 random(std::random_device{}());
   const Variable temporary("TMPDIR", folder);
-  // Another process of the caller's group, which no signal may reach.
+  // Another process of the caller's group, which must receive no signal.
   Child witness("/bin/sleep", {"36000"}, folder, [] {
     ::setpgid(0, 0);
-    ::unsetenv("RINGTRAIN_TEST_TOKEN");  // it is no process of the run
+    ::unsetenv("RINGTRAIN_TEST_TOKEN");  // it is not a process of the run
   });
   const pid_t group = witness.id();
   ::setpgid(group, group);
@@ -175,7 +174,7 @@ TEST_F(Launched, ASignalAtAnyMomentSavesOrEnds) {
   for (int i = 0; i < tries && !HasFailure(); ++i) {
     std::filesystem::remove_all(at("runs"));
     const Signal signal = signals[static_cast<std::size_t>(i) % signals.size()];
-    // Spread over the 2 seconds, so that a few tries meet the start, too.
+    // Spread over the 2 seconds, so that a few tries also hit the start.
     const double seconds = 2.0 * (i + 1e-9 * static_cast<double>(random() % 1000000000)) / tries;
     Child child = start(endless, [group] { ::setpgid(0, group); });
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));

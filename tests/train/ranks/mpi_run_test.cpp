@@ -1,5 +1,5 @@
-// Ranks as processes: the built programs under mpirun give the bits of thread ranks on the same mesh, checkpoints pass
-// from one to the other, and what does not fit together is refused before anything starts.
+// Ranks as processes: the built programs under mpirun give the bits of thread ranks on the same mesh, checkpoints can
+// be used by both, and inconsistent settings are refused before anything starts.
 #include <filesystem>
 
 #include "tests/support/paths.h"
@@ -37,7 +37,7 @@ class MpiRuns : public SplitTextTest {
   ChildResult threads(std::vector<std::string> command) const {
     return run_child(command[0], {command.begin() + 1, command.end()}, folder);
   }
-  /// Expects everything that two runs say of numbers to be the same text.
+  /// Expects all numbers in the output of two runs to be the same text.
   void expect_same_run(const std::string& found, const std::string& expected) const {
     for (const char* kind : {"train", "evaluation"}) {
       auto a = metrics(found, kind), b = metrics(expected, kind);
@@ -50,7 +50,7 @@ class MpiRuns : public SplitTextTest {
           if (!line->contains("ring")) continue;
           for (const char* times : {"forward", "backward"}) line->at("ring").erase(times);
         }
-        if (a[i].contains("peak_bytes") != b[i].contains("peak_bytes")) {  // told anew where a run begins or goes on
+        if (a[i].contains("peak_bytes") != b[i].contains("peak_bytes")) {  // reported when a run begins or continues
           for (nlohmann::json* line : {&a[i], &b[i]}) line->erase("peak_bytes");
         }
         EXPECT_EQ(a[i].dump(), b[i].dump());
@@ -68,7 +68,7 @@ TEST_F(MpiRuns, GiveTheBitsOfThreadRanks) {
     result = mpirun(data_ranks * sequence, train_command(name + "-mpi", data_ranks, sequence));
     ASSERT_EQ(result.code, 0) << result.err;
     expect_same_run(name + "-mpi", name + "-threads");
-    // One process speaks.
+    // One process prints.
     const std::string last = "train 6/6 (100%)";
     EXPECT_TRUE(holds(result.err, last));
     EXPECT_EQ(result.err.find(last), result.err.rfind(last)) << result.err;

@@ -1,5 +1,5 @@
-// train --trace with ranks that are processes: one file by one clock. No message arrives before it was sent, by more
-// than the errors that the file states. A run that fails leaves a file for each process, by the same clock.
+// train --trace with ranks that are processes: one file with one clock. No message arrives before it was sent, by more
+// than the errors that the file states. A failed run leaves a file for each process, with the same clock.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -26,8 +26,8 @@ class MpiTimeline : public TimelineTest {
     ::unsetenv("TMPDIR");
     TrainTest::TearDown();
   }
-  /// Trains on a mesh, a process a rank. Each reads a config of its own with 160,000 comments more than that of the one
-  /// before it has, so its clock begins some 10 ms later.
+  /// Trains on a mesh, with one process per rank. Each reads a separate config with 160,000 more comments than that of
+  /// the previous one, so its clock begins about 10 ms later.
   ChildResult traced(int data_ranks, int sequence) const {
     std::vector<std::string> arguments{"--oversubscribe", "--bind-to", "none"};
     for (int rank = 0; rank < data_ranks * sequence; ++rank) {
@@ -44,7 +44,8 @@ class MpiTimeline : public TimelineTest {
   }
   json file(const std::string& name) const { return json::parse(content_of(at(name))); }
 
-  /// Returns a rank's exchanges of this operation with a peer, as "to" or "from", in the order of their posts.
+  /// Returns a rank's exchanges of this operation with a peer, as "to" or "from", in the order in which they were
+  /// posted.
   static std::vector<TimelineSpan> messages(const std::map<std::pair<std::int64_t, std::string>, TimelineRow>& rows,
                                             int data_rank, int rank, const std::string& operation,
                                             const std::string& direction, int peer) {
@@ -85,7 +86,7 @@ TEST_F(MpiTimeline, OfAllProcessesIsOneFileInWhichNothingArrivesBeforeItWasSent)
   EXPECT_GT(farthest, 5e3) << "the clocks of this test began too close to each other";
   const auto rows = rows_of(at("trace.json"));
   std::size_t pairs = 0;
-  double soonest = 1e12;  // from a send's post to its arrival, least of all
+  double soonest = 1e12;  // the minimum time from a send's post to its arrival
   for (int d = 0; d < data_ranks; ++d) {
     for (int from = 0; from < sequence; ++from) {
       EXPECT_EQ(rows.at({d, fmt::format("sequence rank {}", from)}).count("step"), 4u);
@@ -107,7 +108,7 @@ TEST_F(MpiTimeline, OfAllProcessesIsOneFileInWhichNothingArrivesBeforeItWasSent)
     }
   }
   EXPECT_GT(pairs, 60u);
-  // Gradients of a step are there when every rank has sent its own: no rank ends a step before another has begun it.
+  // Gradients of a step are complete when every rank has sent its own: no rank ends a step before another has begun it.
   for (int a = 0; a < data_ranks * sequence; ++a) {
     for (int b = 0; b < data_ranks * sequence; ++b) {
       std::vector<TimelineSpan> steps[2];
