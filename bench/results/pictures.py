@@ -58,14 +58,14 @@ def curves():
 def bars():
     """The share of an H100's peak that a training step of a 1B model reaches, and a compiled PyTorch step's."""
     svg = [text(580, 34, "Training a 1B model on one H100", size=18, weight="bold"),
-           text(580, 56, "Model FLOPs utilization in bfloat16, same card, same hour", GRAY)]
+           text(580, 56, "Model FLOPs utilization in bfloat16, same GPU, same hour", GRAY)]
     y = 92
     for case, _, ours, _, theirs, _ in table("bench/results/gpu.md", "tokens x sequences"):
         svg.append(text(580, y, f"{case} tokens"))
         for value, name, color in ((float(ours), "ringtrain", BLUE), (float(theirs), "PyTorch, compiled", GRAY)):
             y += 8
             svg.append(f'<rect x="580" y="{y}" width="{4 * value:.1f}" height="22" fill="{color}"/>')
-            svg.append(text(588, y + 16, f"{value:.1f} %  {name}", "#ffffff"))
+            svg.append(text(588, y + 16, f"{value:.1f}%  {name}", "#ffffff"))
             y += 18
         y += 30
     return svg

@@ -194,10 +194,10 @@ class Planned(unittest.TestCase):
                            r"\n([\d.e+]+) tokens/s; MFU ([\d.]+) %.*?in all ([\d.]+) hours", printed, re.S)
         fits, table = plans[:4], plans[4:]
         self.assertEqual([row[3:] for row in rows("docs/planning.md", "model, tokens per sequence")],
-                         [[f"{memory} GiB", host, f"{float(step):,.0f} s", f"{mfu} %"]
+                         [[f"{memory} GiB", host, f"{float(step):,.0f} s", f"{mfu}%"]
                           for memory, host, step, _, mfu, _ in fits])
         self.assertEqual([row[1:] for row in rows("README.md", "context")],
-                         [[f"{int(float(f'{float(rate):.3g}')):,}", f"{float(mfu):.0f} %", f"{float(memory):.0f} GiB",
+                         [[f"{int(float(f'{float(rate):.3g}')):,}", f"{float(mfu):.0f}%", f"{float(memory):.0f} GiB",
                            f"{float(f'{float(hours):.2g}'):g} hours"] for memory, _, _, rate, mfu, hours in table])
 
 
