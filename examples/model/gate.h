@@ -27,7 +27,7 @@ class Gate : public ringtrain::InsertedLayer {
   }
   void backward(ringtrain::Stream& stream, const ringtrain::DeviceBatch&, const ringtrain::TensorView& dy) override {
     const ringtrain::TensorView x = of(input_, dy), gate = of(gates_, dy), up = of(ups_, dy);
-    project(stream, x);                               // recomputed: cheaper than kept
+    project(stream, x);                               // recomputed: cheaper than keeping it
     swiglu_backward(stream, gate, up, dy, gate, up);  // they become their own gradients
     gate_.backward_weight(stream, gate, x);
     up_.backward_weight(stream, up, x);
