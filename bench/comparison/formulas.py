@@ -1,4 +1,4 @@
-"""The formulas of docs/architecture.md for a rank's memory, reimplemented only from that text.
+"""Formulas for the ring and the workspace of a rank (docs/architecture.md), written independently of the program.
 
 All results are bytes of a rank that trains in float32; they are compared with the plan that `train --dry-run` prints.
 """
