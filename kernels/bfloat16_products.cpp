@@ -15,7 +15,7 @@ namespace {
 
 using cpu::Vector;
 
-/// Returns the seconds, the shortest of a few tries, for adding so many products of P to each of several registers.
+/// Returns the seconds, the shortest of a few tries, for adding this many products of P to each of several registers.
 template <class P>
 double seconds_of_products(std::int64_t count) {
   using Clock = std::chrono::steady_clock;

@@ -6,8 +6,8 @@
 
 namespace ringtrain {
 
-/// While this object lives, kernels that this thread launches leave so many multiprocessors free, but use at least half
-/// of all. It does not change any bits.
+/// While this object lives, kernels that this thread launches leave this many multiprocessors free, but use at least
+/// half of all. It does not change any bits.
 class KeptFree {
  public:
   explicit KeptFree(int multiprocessors) : before_(std::exchange(kept_, multiprocessors)) {}

@@ -25,7 +25,7 @@ def largest(config, settings):
 
 
 def record(ranks, length):
-    """Return a ring's memory for so many tokens: by tag of the rank with the most, and of all ranks together."""
+    """Return a ring's memory for this many tokens: by tag of the rank with the most, and of all ranks together."""
     rank = max(ranks.values(), key=lambda held: held["total"])
     return {"tokens": length, "ranks": len(ranks), "bytes": {tag: rank[tag] for tag in TAGS},
             "all_ranks_bytes": sum(held["total"] for held in ranks.values())}

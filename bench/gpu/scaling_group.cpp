@@ -188,13 +188,13 @@ class Scaling {
                   .note = note});
   }
 
-  /// Returns the expected seconds of a step of so many layers at the rate of the previous rung.
+  /// Returns the expected seconds of a step of this many layers at the rate of the previous rung.
   double expected(const Choice& choice, std::int64_t layers) const {
     const Config config = with_layers(choice.config, layers);
     return model_flops(config) / rate_;
   }
 
-  /// Times steps of so many layers, if they are expected to end in time; records the observed memory.
+  /// Times steps of this many layers, if they are expected to end in time; records the observed memory.
   std::optional<double> seconds_of(const Choice& choice, std::int64_t context, std::int64_t layers, double longest) {
     const double seconds = expected(choice, layers);
     if (seconds > longest) return std::nullopt;

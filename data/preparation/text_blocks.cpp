@@ -95,7 +95,7 @@ std::optional<TextBlock> BlockReader::next_line() {
   }
 }
 
-/// Extracts the text from a line of so many bytes, and returns its first block.
+/// Extracts the text from a line of this many bytes, and returns its first block.
 TextBlock BlockReader::next_long_line(std::size_t bytes) {
   line_end_ = begin_ + bytes;
   std::int64_t replaced = 0;

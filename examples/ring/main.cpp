@@ -15,7 +15,7 @@ double value(int tensor, std::int64_t position, std::int64_t channel) {
   return std::sin(static_cast<double>(11 * tensor + 7 * position + 3 * channel * channel));
 }
 
-/// Returns x with one row of so many channels for each position.
+/// Returns x with one row of this many channels for each position.
 std::vector<double> rows_of(int tensor, const std::vector<std::int64_t>& positions, std::int64_t channels) {
   std::vector<double> x;
   for (std::int64_t position : positions)

@@ -30,7 +30,7 @@ struct ShortWindow {
   std::int64_t begin = 0, length = 0, scored = 0;
   friend bool operator==(const ShortWindow&, const ShortWindow&) = default;
 };
-/// Returns the short windows of a text of so many tokens: together they score each token from trunc_len onward once.
+/// Returns the short windows of a text of this many tokens: together they score each token from trunc_len onward once.
 std::vector<ShortWindow> short_windows(std::int64_t tokens, const KeyTokenOptions& options);
 
 /// A part of a text: [begin, end), in characters, or in tokens if the text is not known.

@@ -66,7 +66,7 @@ Ids answer_tokens(Encoder& encoder, const TaskText& text, TaskKind kind, std::in
   return ids;
 }
 
-/// Returns the tokens of the longest prompt with at most so many.
+/// Returns the tokens of the longest prompt with at most this many.
 Ids longest_prompt(Encoder& encoder, const TaskText& text, const TaskSettings& settings, std::uint64_t draw,
                    std::int64_t most, TaskKind kind, std::int64_t length) {
   const auto prompt = [&](std::int64_t sentences) {

@@ -130,7 +130,7 @@ std::string listed(const std::vector<std::string>& words) {
   return text;
 }
 
-/// Returns so many depths, including the wanted one, ascending.
+/// Returns this many depths, including the wanted one, ascending.
 std::vector<std::int64_t> depths_with(Draws& draws, const TaskSettings& settings, std::int64_t wanted,
                                       std::int64_t count) {
   std::vector<std::int64_t> depths{wanted};

@@ -66,7 +66,7 @@ struct TaskText {
 /// Returns a text without its haystack. depth: that of the needle that the question asks for, or of one of several.
 TaskText make_task(TaskKind kind, const TaskSettings& settings, std::int64_t length, std::int64_t depth,
                    std::int64_t sample);
-/// Returns the prompt: the text with so many sentences of haystack, which the same draw determines.
+/// Returns the prompt: the text with this many sentences of haystack, which the same draw determines.
 std::string prompt_of(const TaskText& text, const TaskSettings& settings, std::int64_t sentences, std::uint64_t draw);
 /// Returns the depth as a fraction of the haystack, from 0 to 1.
 double depth_share(const TaskSettings& settings, std::int64_t depth);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t most_devices = RingWork::largest_ring;
 
-/// Returns the config for a ring of so many ranks, with one sequence per step.
+/// Returns the config for a ring of this many ranks, with one sequence per step.
 Config on_ring(const Config& config, std::int64_t ranks) {
   Config other = config;
   other.mesh.data = 1;

@@ -21,7 +21,7 @@ struct LinkLevel {
   double core_bandwidth = 0;
 };
 
-/// The share of its efficiency that attention reaches in blocks of so many tokens.
+/// The share of its efficiency that attention reaches in blocks of this many tokens.
 struct BlockShare {
   std::int64_t tokens = 0;
   double share = 1;
@@ -60,7 +60,7 @@ struct Hardware {
   double node_memory = 0;
 
   double peak(DType dtype) const;
-  /// Returns the share of attention's efficiency that blocks of so many tokens reach: that of attention_blocks, and
+  /// Returns the share of attention's efficiency that blocks of this many tokens reach: that of attention_blocks, and
   /// between them linear in the logarithm of the tokens; shorter blocks take as long as the shortest.
   double attention_share(double tokens) const;
   /// Returns the level that joins two ranks of the world.
@@ -73,7 +73,7 @@ struct Hardware {
   std::int64_t ranks_of_node(std::int64_t world) const { return node_ranks > 0 ? std::min(world, node_ranks) : world; }
 };
 
-/// Returns what a user should know about numbers that ringtrain has not measured, as one line for a plan of so many
+/// Returns what a user should know about numbers that ringtrain has not measured, as one line for a plan of this many
 /// ranks; "" if it has measured all that they need.
 std::string caveat(const Hardware& hardware, std::int64_t ranks);
 

@@ -109,7 +109,7 @@ std::string polyline(const std::vector<ChartPoint>& points, const Axes& axes, co
   return fmt::format("<polyline class=\"{}\" points=\"{}\"/>\n", names, list);
 }
 
-/// Returns fewer points that form a similar curve: the least and the largest of each of so many stretches, in order.
+/// Returns fewer points that form a similar curve: the least and the largest of each of this many stretches, in order.
 std::vector<ChartPoint> thinned(const std::vector<ChartPoint>& points, std::size_t stretches) {
   if (points.size() <= 2 * stretches) return points;
   std::vector<ChartPoint> few;

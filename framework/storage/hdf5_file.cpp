@@ -52,7 +52,7 @@ struct Context {
   }
 };
 
-/// Throws if the process may not have enough memory for the library to lay out so many datasets, mostly because of a
+/// Throws if the process may not have enough memory for the library to lay out this many datasets, mostly because of a
 /// limit of its address space (ulimit -v). The library does not check whether its own allocations fail, and crashes.
 /// (Measured: 1.3 MiB, and 2.3 KiB a dataset.)
 void require_memory_for_layout(const Context& context, std::size_t datasets) {

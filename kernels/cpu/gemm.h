@@ -207,10 +207,10 @@ struct Grid {
   std::int64_t rows, panels;
 };
 
-/// Returns the tiles with which so many workers finish M rows and so many panels soonest. The bits of the result do not
-/// depend on them.
+/// Returns the tiles with which this many workers finish M rows and this many panels soonest. The bits of the result do
+/// not depend on them.
 inline Grid grid_of(std::int64_t M, std::int64_t panels, std::int64_t width, int workers) {
-  constexpr double pack_row = 16;  // packing a row of A costs about as much as multiplying it with so many columns
+  constexpr double pack_row = 16;  // packing a row of A costs about as much as multiplying it with this many columns
   const std::int64_t heights = parts_of(M, panel_height), min_down = parts_of(M, max_rows);
   Grid best{};
   double best_cost = 0;

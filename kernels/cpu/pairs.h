@@ -25,7 +25,7 @@ struct Simd<Pair> {
 /// Terms of a sum in one packed element of type P: 2 in a Pair.
 template <class P>
 inline constexpr std::int64_t terms_of = std::is_same_v<P, Pair> ? 2 : 1;
-/// Returns how many packed elements hold so many terms; the last may have only one term, and the other is then 0.
+/// Returns how many packed elements hold this many terms; the last may have only one term, and the other is then 0.
 template <class P>
 constexpr std::int64_t packed_terms(std::int64_t terms) {
   return (terms + terms_of<P> - 1) / terms_of<P>;

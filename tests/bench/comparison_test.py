@@ -99,7 +99,7 @@ class Workers(unittest.TestCase):
 
 class Pairs(unittest.TestCase):
     def measured(self, busy, count):
-        """Return a row and a figure of pairs 1, 2, ..., while others use so many cores during each."""
+        """Return a row and a figure of pairs 1, 2, ..., while others use this many cores during each."""
         row, figures, numbers, load = Row("x"), Figures(), iter(range(1, 100)), iter(busy)
 
         def pair():

@@ -39,7 +39,7 @@ class Draw {
   std::uint64_t seed_, index_ = 0;
 };
 
-/// Returns a resolved scaling for a head with so many pairs, with every key that its type uses.
+/// Returns a resolved scaling for a head with this many pairs, with every key that its type uses.
 RopeScalingConfig random_scaling(Draw& draw, std::int64_t pairs) {
   RopeScalingConfig s;
   s.type = draw.one_of(all_rope_types);

@@ -115,7 +115,7 @@ def words_end(text):
 
 
 def excerpt(count):
-    """Returns the license's beginning, with at most so many tokens, and its ids."""
+    """Returns the license's beginning, with at most this many tokens, and its ids."""
     text, ids = license_text(), license_ids()
     cuts = [cut for cut in words_end(text) if count * 3 < cut < count * 6]
     found = [(cut, tokens) for cut, tokens in zip(cuts, ids_of([text[:cut] for cut in cuts])) if len(tokens) <= count]

@@ -163,7 +163,7 @@ struct Arguments {
 
 constexpr AttentionOverRingOptions four_tokens{.B = 1, .T = 4, .H = 2, .G = 1, .D = 8, .threads = 1};
 
-/// Expects so many ranks to end with a usage error that contains this text.
+/// Expects this many ranks to end with a usage error that contains this text.
 void expect_error(const std::string& part, int ranks, const RankBody& body) {
   testing::expect_error(ExitCode::usage, part, [&] { launch_threads({.ranks = ranks, .timeout_seconds = 60}, body); });
 }

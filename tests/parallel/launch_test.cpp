@@ -17,7 +17,7 @@
 namespace ringtrain {
 namespace {
 
-/// Returns the message with which so many ranks end; its error must have this code.
+/// Returns the message with which this many ranks end; its error must have this code.
 std::string error_of(ExitCode code, int ranks, const std::function<void(Communicator&)>& body) {
   return testing::error_of(code, [&] { launch_threads({.ranks = ranks, .timeout_seconds = 120}, body); });
 }

@@ -75,7 +75,7 @@ class Heap : public TrainTest {
     for (std::size_t i = 0; i < size_classes; ++i) now[i] = blocks[i].load();
     return now;
   }
-  /// Returns the blocks that a run of so many steps allocates.
+  /// Returns the blocks that a run of this many steps allocates.
   Counts asked_for(Config config, std::int64_t steps) const {
     config.training.steps = steps;
     const Counts before = counts();

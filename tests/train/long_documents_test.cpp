@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 class LongDocumentRuns : public TrainTest {
  protected:
-  /// Writes a token file of documents with so many tokens. Returns its path.
+  /// Writes a token file of documents with this many tokens. Returns its path.
   std::string write_documents(const std::string& name, const std::vector<std::int64_t>& lengths, bool weights) const {
     TokenFilePlan plan;
     plan.vocab_size = 23;

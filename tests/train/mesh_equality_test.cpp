@@ -17,7 +17,7 @@ class MeshEquality : public TextTest {
     run(tiny(data), "reference");
   }
 
-  /// Trains on every dp x sp of so many ranks and compares with one rank. Alternates layouts and micro-batches.
+  /// Trains on every dp x sp of this many ranks and compares with one rank. Alternates layouts and micro-batches.
   void expect_equal_to_one_rank(int ranks) {
     const auto reference_losses = losses("reference");
     ASSERT_EQ(reference_losses.size(), 30u);

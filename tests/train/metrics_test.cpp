@@ -52,7 +52,7 @@ TEST_F(MetricsTest, AStepsLineHasEveryField) {
   EXPECT_FALSE(nlohmann::json::parse(metrics_line(unchanged)).contains("peak_bytes"));
 }
 
-/// While it lives, files end at so many bytes, as on a full disk.
+/// While it lives, files end at this many bytes, as on a full disk.
 class SmallFiles {
  public:
   explicit SmallFiles(std::uintmax_t bytes) : before_(std::signal(SIGXFSZ, SIG_IGN)) {

@@ -18,7 +18,7 @@ class Barriers {
 
   /// __syncthreads: returns when every unfinished thread of the block has arrived.
   void sync(const std::source_location& where);
-  /// bar.sync id, threads: returns when so many threads have arrived, by sync or arrive.
+  /// bar.sync id, threads: returns when this many threads have arrived, by sync or arrive.
   void sync_named(int id, int threads, const std::source_location& where);
   /// bar.arrive id, threads: counts and continues.
   void arrive_named(int id, int threads, const std::source_location& where);

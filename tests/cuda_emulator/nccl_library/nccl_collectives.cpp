@@ -100,7 +100,7 @@ void gather_sum(const Call& call, const void* own, std::vector<Group::Message>& 
   closings.push_back({begin, end});
 }
 
-/// Returns what is wrong with the call's memory: from has so many parts, and to so many.
+/// Returns what is wrong with the call's memory: from has this many parts, and to this many.
 std::string fault_of(Runtime& runtime, const ncclComm& communicator, const Call& call, std::size_t parts_from,
                      std::size_t parts_to) {
   std::string fault = fault_of_memory(runtime, communicator, call.from, parts_from * call.bytes);

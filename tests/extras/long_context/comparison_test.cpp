@@ -66,7 +66,7 @@ TEST_F(ComparisonTest, AModelDivergesFromItselfByExactlyNothing) {
   }
 }
 
-/// Returns a model's probabilities of 23 tokens, by block and position in a window of so many tokens.
+/// Returns a model's probabilities of 23 tokens, by block and position in a window of this many tokens.
 std::vector<std::vector<double>> distributions(const std::string& path, const TokenFile& file,
                                                const std::vector<TargetBlock>& blocks, std::int64_t length) {
   std::vector<std::vector<double>> rows;

@@ -127,7 +127,7 @@ TEST(Search, DevicesThatNothingDividesAreRefused) {
   EXPECT_NE(longer.find("and 1024 ranks"), std::string::npos) << longer;
 }
 
-/// Returns the advice for the best way to fit the request on so many devices.
+/// Returns the advice for the best way to fit the request on this many devices.
 std::string advice_of(PlanRequest& request, std::int64_t devices) {
   const Candidates found = search_plans(request, devices);
   EXPECT_FALSE(found.front().fits);

@@ -236,7 +236,7 @@ class Page(unittest.TestCase):
         return [one["url"] for one in asked if "url" in one and one.get("initiator") != "not an origin"]
 
     def cut_off(self, page, width):
-        """Returns what a script finds on a page with so many pixels: elements beyond the screen."""
+        """Returns what a script finds on a page with this many pixels: elements beyond the screen."""
         script = ("<script>const out=[];for(const e of document.querySelectorAll('body *')){const r="
                   "e.getBoundingClientRect();if(r.width>0&&(r.right>innerWidth+1||r.left<-1)&&!e.closest('svg'))"
                   "out.push(e.tagName+': '+e.textContent.slice(0,40));}"

@@ -15,7 +15,7 @@ namespace {
 
 class DeviceExchange : public GpuRanks, public ::testing::WithParamInterface<Carrier> {
  protected:
-  /// Runs body on so many ranks, if there are enough GPUs.
+  /// Runs body on this many ranks, if there are enough GPUs.
   void run(int ranks, const std::function<void(GpuRank& rank, int r)>& body) {
     if (!has_gpus_for(ranks, GetParam())) GTEST_SKIP() << "too few GPUs";
     run_ranks({.ranks = ranks, .timeout_seconds = 30}, [&](Communicator& world) {

@@ -85,7 +85,7 @@ inline void around(GpuRank& rank, std::int64_t received_elements = 100) {
   rank.stream.synchronize();
 }
 
-/// From now on, the emulator has so many GPUs, unless the environment specifies the number.
+/// From now on, the emulator has this many GPUs, unless the environment specifies the number.
 inline void show_gpus([[maybe_unused]] int count) {
 #if defined(RINGTRAIN_CUDA_EMULATED)
   if (std::getenv("CUDA_EMULATOR_DEVICES") == nullptr) cuda_emulator::set_devices({.count = count});
@@ -110,7 +110,7 @@ class GpuRanks : public GpuTest {
     GpuTest::SetUp();
   }
   void TearDown() override { expect_nccl_left_in_order(); }
-  /// Returns whether this machine has GPUs for so many ranks; processes may share them.
+  /// Returns whether this machine has GPUs for this many ranks; processes may share them.
   static bool has_gpus_for(int ranks, Carrier carrier) {
     return carrier == Carrier::threads || process_world() != nullptr || cuda::device_count() >= ranks;
   }

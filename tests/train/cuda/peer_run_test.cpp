@@ -14,7 +14,7 @@ class PeerRun : public TextTest {
     expect_nccl_left_in_order();
     TrainTest::TearDown();
   }
-  /// Runs on so many cards. Returns how many communicators NCCL created for it.
+  /// Runs on this many cards. Returns how many communicators NCCL created for it.
   int run_on(int cards, bool peer_access, const std::string& mesh, const std::string& name,
              bool loading_waits = false) {
     cuda_emulator::set_devices({.count = cards, .peer_access = peer_access});
