@@ -23,20 +23,13 @@ class Block {
   /// Returns the bucket whose gradients backward completes.
   int bucket() const { return bucket_; }
 
-  /// Fills t.output from t.input. cache (may be null): keeps the keys and values.
-  void forward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, KeyValueCache* cache = nullptr) {
+  /// Fills t.output from t.input. cache (may be null): as of RingAttention.
+  void forward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, KeyValueCache* cache) {
     const Span span(stream.trace(), "layer forward", {{"layer", bucket_ - 1}});
     const WeightsGuard weights(*parameters_, bucket_);
     attention_.forward(stream, batch, t, cache);
     feedforward_.forward(stream, t);
     dump(stream, {.name = "output", .layer = bucket_ - 1}, t.output);
-  }
-  /// The same of one new token, over what the cache holds.
-  void decode(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, KeyValueCache& cache) {
-    const Span span(stream.trace(), "layer decode", {{"layer", bucket_ - 1}});
-    const WeightsGuard weights(*parameters_, bucket_);
-    attention_.decode(stream, batch, t, cache);
-    feedforward_.forward(stream, t);
   }
   /// t.residual_gradient, the gradient of t.output, becomes that of t.input; adds the weights' gradients.
   void backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, const Saved& saved) {

@@ -33,6 +33,8 @@ class KeyValueCache {
   /// Goes on with the token at a position after all others. All ranks say the same, and the ranks take new tokens in
   /// turn.
   void begin_token(std::int64_t position);
+  /// Returns whether a token has begun since begin().
+  bool decodes() const { return new_tokens_ > 0; }
   /// out[1, H * D] = the attention of the new token's query[1, H * D] over all tokens, its own included; key_value
   /// [2, 1, 1, G, D] is its own; sinks [H], or empty. Every rank has the same query, and gets the same bits. Collective
   /// over the ring.

@@ -78,16 +78,12 @@ void RingAttention::forward(Stream& stream, const DeviceBatch& batch, const Bloc
   const Span span(stream.trace(), "attention");
   normalise(stream, t);
   project(stream, batch, t);
-  if (cache != nullptr) cache->store(stream, layer_, t.key_value);
-  attend(stream, batch, t);
-  add_to_residual(stream, t);
-}
-
-void RingAttention::decode(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, KeyValueCache& cache) {
-  const Span span(stream.trace(), "attention");
-  normalise(stream, t);
-  project(stream, batch, t);
-  cache.attend(stream, layer_, t.query, t.key_value, sinks(), t.attention);
+  if (cache != nullptr && cache->decodes()) {
+    cache->attend(stream, layer_, t.query, t.key_value, sinks(), t.attention);
+  } else {
+    if (cache != nullptr) cache->store(stream, layer_, t.key_value);
+    attend(stream, batch, t);
+  }
   add_to_residual(stream, t);
 }
 

@@ -23,10 +23,8 @@ class RingAttention {
   static std::size_t workspace_bytes(const Stream& stream, const ModelSpec& spec, const ExecutionShape& shape);
 
   /// Fills t.after_attention from t.input, and on the way all that backward can use. cache (may be null): keeps the
-  /// keys and values.
-  void forward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, KeyValueCache* cache = nullptr);
-  /// The same of the one new token that the cache was told of, whose query meets all that the cache holds.
-  void decode(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, KeyValueCache& cache);
+  /// keys and values of a prompt. After its begin_token(), the new token's query meets all that it holds.
+  void forward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, KeyValueCache* cache);
   /// Makes again, before backward, what forward made and the plan did not keep.
   void restore(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, const Saved& saved);
   /// Adds to t.residual_gradient, which holds the gradient of t.after_attention, that of the path through attention:

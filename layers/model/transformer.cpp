@@ -165,17 +165,12 @@ class Transformer final : public Model {
     }
     batch_.load(stream_, batch);
     cache.begin_token(batch.segments[0].start);
-    embedding_.forward(stream_, batch_, tensors(0, false).input);
-    for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
-      prefetch_next(layer);
-      blocks_[layer].decode(stream_, batch_, tensors(0, false), cache);
-      run_inserted_forward(layer, tensors(0, false).output, /*training=*/false);
-    }
+    const TensorView output = run_forward(/*training=*/false, &cache);
     if (!wants_logits) {
       head_.hold_weights();
       return {};
     }
-    return head_.begin_logits(stream_, tensors(0, false).output).rows(0, 1).flat();
+    return head_.begin_logits(stream_, output).rows(0, 1).flat();
   }
 
   double take_loss_sum() override { return head_.take_loss_sum(stream_); }
@@ -215,8 +210,6 @@ class Transformer final : public Model {
     dump(stream_, {.name = "inserted_output", .layer = static_cast<int>(layer), .gradient = true}, gradient);
     for (std::size_t i = inserted_[layer].size(); i-- > 0;) inserted_[layer][i]->backward(stream_, batch_, gradient);
   }
-  /// The next bucket's weights come while this layer is computed.
-  void prefetch_next(std::size_t layer) { parameters_.prefetch(blocks_[layer].bucket() + 1); }
   /// Returns the residual stream after the last block.
   TensorView run_forward(bool training, KeyValueCache* cache = nullptr) {
     parameters_.prefetch(0);
@@ -224,7 +217,7 @@ class Transformer final : public Model {
     embedding_.forward(stream_, batch_, tensors(0, training).input);
     for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
       const bool keeps = training && kept(layer) >= 0;
-      prefetch_next(layer);
+      parameters_.prefetch(blocks_[layer].bucket() + 1);  // comes while this layer is computed
       if (keeps) activations_.before_forward(stream_, kept(layer));
       blocks_[layer].forward(stream_, batch_, tensors(layer, training), cache);
       run_inserted_forward(layer, tensors(layer, training).output, keeps);
