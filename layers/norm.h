@@ -21,7 +21,7 @@ class Norm {
   /// Returns whether the model has this norm at all.
   bool exists() const { return ids_.weight >= 0; }
 
-  /// y[n, C] = norm(x[n, C]); fills statistics (at least statistics_per_token * n elements).
+  /// y[n, C] = norm(x[n, C]); fills statistics (at least statistics_per_token * n elements): rstd, then the mean.
   void forward(Stream& stream, const TensorView& y, const TensorView& statistics, const ConstTensorView& x,
                const CallerLine& line = CallerLine::current()) const;
   /// dx[n, C] = the gradient, or += if accumulate; adds to the weights' gradients. statistics: of forward, of this x.
