@@ -8,22 +8,6 @@
 
 namespace ringtrain {
 
-namespace {
-
-Saved saved_by(Recompute policy) {
-  switch (policy) {
-    case Recompute::none:
-      return {.attention = true, .everything = true};
-    case Recompute::keep_attention:
-      return {.attention = true, .everything = false};
-    case Recompute::full:
-      return {};
-  }
-  return {};
-}
-
-}  // namespace
-
 std::int64_t Activations::max_batch_tokens(const ExecutionShape& shape) {
   return std::max(shape.max_sequences * shape.max_tokens, shape.max_evaluation_sequences * shape.max_evaluation_tokens);
 }
@@ -96,7 +80,8 @@ Activations::Activations(Allocator& allocator, const ModelSpec& spec, const Exec
       G_(spec.num_key_value_heads),
       D_(spec.head_dim),
       norm_statistics_(Norm::statistics_per_token(spec.norm)),
-      saved_(trains ? saved_by(shape.recompute) : Saved{}),
+      saved_{.attention = trains && shape.recompute != Recompute::full,
+             .everything = trains && shape.recompute == Recompute::none},
       trains_(trains),
       gated_(spec.gated_feedforward),
       query_key_norm_(spec.query_key_norm != QueryKeyNorm::none),
