@@ -16,17 +16,19 @@ namespace ringtrain {
 
 namespace {
 
-/// Sets the traits of an architecture. The one switch: an architecture that is not here does not build.
-void set_traits(ModelSpec& spec, const ModelConfig& config) {
+/// Returns the traits of an architecture. The one switch: an architecture that is not here does not build.
+ModelSpec traits_of(const ModelConfig& config) {
+  ModelSpec spec;
+  spec.architecture = name_of(config.architecture);
   switch (config.architecture) {
     case Architecture::llama:    // Touvron et al., 2023
     case Architecture::smollm3:  // Bakouch et al., 2025: Llama, whose every fourth layer rotates nothing
     case Architecture::granite:  // Granite Team, "Granite 3.0", 2024, section 3: Llama, with factors of its streams
       spec.optional_biases = {.query_key_value = true, .attention_output = true, .feedforward = true};
-      return;
+      return spec;
     case Architecture::mistral:  // Jiang et al., 2023: Llama, mostly with a sliding window, which is a key of its own
     case Architecture::phi3:     // Abdin et al., "Phi-3", 2024, section 2: Llama, whose files join projections
-      return;
+      return spec;
     case Architecture::gpt2:  // Radford et al., 2019
       spec.norm.kind = NormKind::layer_norm;
       spec.biases = {.query_key_value = true, .attention_output = true, .feedforward = true};
@@ -34,21 +36,21 @@ void set_traits(ModelSpec& spec, const ModelConfig& config) {
       spec.activation = Activation::gelu;
       spec.positions = Positions::learned;
       spec.scaled_residual_init = true;
-      return;
+      return spec;
     case Architecture::qwen2:  // Yang et al., 2024, section 2.2
       spec.biases.query_key_value = true;
-      return;
+      return spec;
     case Architecture::qwen3:  // Yang et al., 2025, section 2
       spec.query_key_norm = QueryKeyNorm::head;
       spec.optional_biases = {.query_key_value = true, .attention_output = true};
-      return;
+      return spec;
     case Architecture::olmo2:  // Walsh et al., "2 OLMo 2 Furious", 2025, section 2.2
     case Architecture::olmo3:  // the same, with layers that have a window
       spec.norm_before = false;
       spec.norm_after = true;
       spec.query_key_norm = QueryKeyNorm::whole;
       spec.optional_biases = {.query_key_value = true, .attention_output = true};
-      return;
+      return spec;
     case Architecture::gemma3_text:  // Kamath et al., "Gemma 3", 2025, section 2
       spec.query_key_norm = QueryKeyNorm::head;
       [[fallthrough]];
@@ -58,16 +60,9 @@ void set_traits(ModelSpec& spec, const ModelConfig& config) {
       spec.activation = Activation::gelu;
       spec.embedding_factor = std::sqrt(static_cast<double>(config.hidden_size));
       spec.optional_biases = {.query_key_value = true, .attention_output = true};
-      return;
+      return spec;
   }
   fail(ExitCode::internal, "model.architecture holds a value that names no architecture");
-}
-
-ModelSpec traits_of(const ModelConfig& config) {
-  ModelSpec spec;
-  spec.architecture = name_of(config.architecture);
-  set_traits(spec, config);
-  return spec;
 }
 
 bool is_sliding(const ModelConfig& config, std::int64_t layer) {
