@@ -350,7 +350,7 @@ PassCosts pass_costs(const Config& config, const RankRates& rates, const LayerWo
   PassCosts costs{.pair_seconds = pair,
                   .visit_seconds = rates.kernel_seconds,
                   .key_value_bytes = key_value_bytes(config.model, dtype) + ids,
-                  .gradient_bytes = backward ? key_value_gradient_bytes(config.model, dtype) : 0,
+                  .gradient_bytes = backward ? key_value_bytes(config.model, accumulator(dtype)) : 0,
                   .overlap_seconds = 0};
   if (backward) {
     const double tokens = static_cast<double>(config.training.micro_batch_size * config.training.seq_len) /

@@ -229,8 +229,4 @@ double key_value_bytes(const ModelConfig& model, DType dtype) {
   return 2 * Widths(model).GD * static_cast<double>(size_of(dtype));
 }
 
-double key_value_gradient_bytes(const ModelConfig& model, DType dtype) {
-  return key_value_bytes(model, accumulator(dtype));
-}
-
 }  // namespace ringtrain

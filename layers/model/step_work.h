@@ -93,8 +93,8 @@ UsefulFlops useful_flops(const ModelConfig& model, const TrainingConfig& trainin
 std::string mfu_formula(const TrainedParts& parts);
 std::string mfu_numbers(const TrainedParts& parts);
 
-/// Returns the bytes of keys and values of one token, as the ring sends them, and of their gradients.
+/// Returns the bytes of keys and values of one token, as the ring sends them; of an accumulator's dtype, those of their
+/// gradients.
 double key_value_bytes(const ModelConfig& model, DType dtype);
-double key_value_gradient_bytes(const ModelConfig& model, DType dtype);
 
 }  // namespace ringtrain

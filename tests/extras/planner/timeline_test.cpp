@@ -246,7 +246,7 @@ TEST_F(SimulatedBytes, AreThoseOfARun) {
     }
     const DType dtype = config.training.dtype;
     const double key_value = key_value_bytes(config.model, dtype) + (of.document > 0 ? 4 : 0);
-    const double gradient = key_value_gradient_bytes(config.model, dtype);
+    const double gradient = key_value_bytes(config.model, accumulator(dtype));
     for (const MaskedLayers& layers : layers_by_mask(config.model)) {
       const RingWork work({.mask = layers.mask,
                            .layout = config.mesh.layout,
