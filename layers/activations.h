@@ -27,14 +27,19 @@ struct Saved {
   bool everything = false;  // query, key_value, after_attention, gate, up as well
 };
 
+/// What half of a block reads of the residual stream, n of the block's tokens.
+struct HalfInput {
+  TensorView input;            // [n, C]; a block's is kept under every policy
+  TensorView normed;           // [n, C], norm of the input; shared
+  TensorView statistics;       // of that norm; shared
+  std::int64_t first_row = 0;  // the first of the tokens
+};
+
 /// One block's view of the plan for a micro-batch of B x T, n = B * T tokens. Memory is given a second life in
 /// backward, each time after the last use of the first: see RingAttention::backward. Statistics, logsumexp, row sum and
 /// what is named a sum have the accumulator of the model's dtype (framework/dtype.h).
-struct BlockTensors {
-  TensorView input;            // [n, C], kept under every policy
+struct BlockTensors : HalfInput {
   TensorView output;           // [n, C], the next layer's input
-  TensorView normed;           // [n, C], norm of the input; shared
-  TensorView statistics;       // of that norm; shared
   TensorView query;            // [n, H * D], after rope; kept by none, but shared where it is normed
   TensorView key_value;        // [2, B, T, G, D], keys after rope; kept by none
   TensorView attention;        // [n, H * D], O; kept by none and keep_attention. Later: its gradient's share dq

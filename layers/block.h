@@ -17,7 +17,7 @@ class Block {
         const LoraWorkspace& lora, bool deterministic)
       : parameters_(&parameters),
         bucket_(ids.bucket),
-        attention_(spec, parameters, ids, ids.bucket - 1, ring, audit, attention_workspace, lora, deterministic),
+        attention_(spec, parameters, ids, ring, audit, attention_workspace, lora, deterministic),
         feedforward_(spec, parameters, ids, feedforward_workspace, lora) {}
 
   /// Returns the bucket whose gradients backward completes.

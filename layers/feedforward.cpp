@@ -2,10 +2,8 @@
 
 #include <algorithm>
 
-#include "framework/dump/tensor_dump.h"
 #include "framework/profile/trace.h"
 #include "kernels/activation.h"
-#include "kernels/elementwise.h"
 
 namespace ringtrain {
 
@@ -35,51 +33,33 @@ FeedforwardWorkspace::Chunk FeedforwardWorkspace::chunk_of(const BlockTensors& t
     if (!kept.empty()) return kept.rows(begin, end);
     return own.empty() ? TensorView{} : own.view().rows(0, end - begin);
   };
-  return {.input = t.after_attention.rows(begin, end),
-          .normed = rows(normed_),
-          .normed_gradient = rows(normed_gradient_),
-          .statistics = rows(statistics_),
-          .gate = rows(gate_, t.gate),
-          .up = rows(up_, t.up),
-          .product = rows(product_),
-          .begin = begin};
+  return {{.input = t.after_attention.rows(begin, end),
+           .normed = rows(normed_),
+           .statistics = rows(statistics_),
+           .first_row = begin},
+          rows(normed_gradient_),
+          rows(gate_, t.gate),
+          rows(up_, t.up),
+          rows(product_)};
 }
 
 Feedforward::Feedforward(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids,
                          const FeedforwardWorkspace& workspace, const LoraWorkspace& lora)
-    : layer_(ids.bucket - 1),
+    : BlockHalf(spec, parameters, ids.bucket - 1, {"feedforward_norm", "feedforward_output"}, ids.feedforward_norm,
+                ids.down, ids.feedforward_output_norm, lora),
       gated_(spec.gated_feedforward),
       activation_(spec.activation),
-      norm_(parameters, ids.feedforward_norm, spec.norm),
-      output_norm_(parameters, ids.feedforward_output_norm, spec.norm),
       gate_(parameters, ids.gate, &lora),
       up_(parameters, ids.up, &lora),
-      down_(parameters, ids.down, &lora),
-      factor_(spec.residual_factor),
       workspace_(&workspace) {}
-
-void Feedforward::dump_rows(Stream& stream, const char* name, const Chunk& c, const ConstTensorView& x,
-                            bool gradient) const {
-  dump(stream, {.name = name, .layer = layer_, .gradient = gradient, .first_row = c.begin}, x);
-}
-
-void Feedforward::normalise(Stream& stream, const Chunk& c) const {
-  if (!norm_.exists()) return;
-  norm_.forward(stream, c.normed, c.statistics, c.input);
-  dump_rows(stream, "feedforward_norm", c, c.normed);
-}
-
-const TensorView& Feedforward::input_of(const Chunk& c) const {
-  return norm_.exists() ? c.normed : c.input;
-}
 
 void Feedforward::expand(Stream& stream, const Chunk& c) const {
   if (gated_) {
     gate_.forward(stream, c.gate, input_of(c));
-    dump_rows(stream, "gate", c, c.gate);
+    dump_tensor(stream, "gate", c.gate, c.first_row);
   }
   up_.forward(stream, c.up, input_of(c));
-  dump_rows(stream, "up", c, c.up);
+  dump_tensor(stream, "up", c.up, c.first_row);
 }
 
 void Feedforward::activate(Stream& stream, const Chunk& c) const {
@@ -90,7 +70,7 @@ void Feedforward::activate(Stream& stream, const Chunk& c) const {
   } else {
     gelu_forward(stream, c.product, c.up);
   }
-  dump_rows(stream, "activation", c, c.product);
+  dump_tensor(stream, "activation", c.product, c.first_row);
 }
 
 void Feedforward::forward(Stream& stream, const BlockTensors& t) const {
@@ -99,38 +79,11 @@ void Feedforward::forward(Stream& stream, const BlockTensors& t) const {
   for (std::int64_t begin = 0; begin < tokens; begin += workspace_->chunk()) {
     const std::int64_t end = std::min(tokens, begin + workspace_->chunk());
     const Chunk c = workspace_->chunk_of(t, begin, end);
-    const TensorView output = t.output.rows(begin, end);
     normalise(stream, c);
     expand(stream, c);
     activate(stream, c);
-    if (output_norm_.exists()) {
-      down_.forward(stream, c.normed, c.product);  // nobody reads the norm's output any more
-      dump_rows(stream, "feedforward_output", c, c.normed);
-      output_norm_.forward(stream, output, c.statistics, c.normed);
-      add(stream, output, c.input);
-    } else if (factor_ != 1) {
-      down_.forward(stream, output, c.product);
-      scale(stream, output, factor_);
-      add(stream, output, c.input);
-    } else {
-      down_.forward(stream, output, c.product, /*residual=*/c.input);
-    }
+    add_to_residual(stream, c, t.output.rows(begin, end), c.product);
   }
-}
-
-TensorView Feedforward::output_gradient(Stream& stream, const Chunk& c, const TensorView& gradient) const {
-  if (!output_norm_.exists()) {
-    if (factor_ == 1) return gradient;
-    copy(stream, c.normed_gradient, gradient);
-    scale(stream, c.normed_gradient, factor_);
-    return c.normed_gradient;
-  }
-  const TensorView &product = c.normed_gradient, &into = c.normed;
-  down_.forward(stream, product, c.product);
-  output_norm_.forward(stream, into, c.statistics, product);  // for its statistics
-  output_norm_.backward(stream, into, gradient, product, c.statistics, /*accumulate=*/false);
-  dump_rows(stream, "feedforward_output", c, into, /*gradient=*/true);
-  return into;
 }
 
 void Feedforward::backward(Stream& stream, const BlockTensors& t, const Saved& saved) const {
@@ -144,11 +97,8 @@ void Feedforward::backward(Stream& stream, const BlockTensors& t, const Saved& s
     if (!saved.everything) expand(stream, c);
     activate(stream, c);
 
-    const TensorView down_gradient = output_gradient(stream, c, gradient);
-    down_.backward_weight(stream, down_gradient, c.product);
-    down_.backward_input(stream, c.product, down_gradient, /*accumulate=*/false);  // c.product: now its own gradient
-    dump_rows(stream, "activation", c, c.product, /*gradient=*/true);
-    if (output_norm_.exists()) normalise(stream, c);  // its place had another use
+    output_backward(stream, c, c.product, gradient, c.product, c.normed_gradient);  // c.product: now its own gradient
+    dump_gradient(stream, "activation", c.product, c.first_row);
     if (gated_ && activation_ == Activation::gelu) {
       geglu_backward(stream, c.gate, c.up, c.product, c.gate, c.up);
     } else if (gated_) {
@@ -156,20 +106,16 @@ void Feedforward::backward(Stream& stream, const BlockTensors& t, const Saved& s
     } else {
       gelu_backward(stream, c.up, c.product, c.up);
     }
-    if (gated_) dump_rows(stream, "gate", c, c.gate, /*gradient=*/true);
-    dump_rows(stream, "up", c, c.up, /*gradient=*/true);
-    // Without a norm the input is the residual stream itself, whose gradient this adds to.
-    const bool normed = norm_.exists();
-    const TensorView input_gradient = normed ? c.normed_gradient : gradient;
+    if (gated_) dump_gradient(stream, "gate", c.gate, c.first_row);
+    dump_gradient(stream, "up", c.up, c.first_row);
+    const TensorView into = input_gradient(gradient, c.normed_gradient);
     up_.backward_weight(stream, c.up, input_of(c));
-    up_.backward_input(stream, input_gradient, c.up, /*accumulate=*/!normed);
+    up_.backward_input(stream, into, c.up, /*accumulate=*/!norm_.exists());
     if (gated_) {
       gate_.backward_weight(stream, c.gate, input_of(c));
-      gate_.backward_input(stream, input_gradient, c.gate, /*accumulate=*/true);
+      gate_.backward_input(stream, into, c.gate, /*accumulate=*/true);
     }
-    if (!normed) continue;
-    dump_rows(stream, "feedforward_norm", c, input_gradient, /*gradient=*/true);
-    norm_.backward(stream, gradient, input_gradient, c.input, c.statistics, /*accumulate=*/true);
+    input_backward(stream, c, gradient, into);
   }
 }
 

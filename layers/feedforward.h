@@ -4,9 +4,7 @@
 // alike in forward and backward; what is chunk-sized lives in one workspace that all layers share.
 #pragma once
 
-#include "layers/activations.h"
-#include "layers/linear.h"
-#include "layers/norm.h"
+#include "layers/block_half.h"
 
 namespace ringtrain {
 
@@ -18,9 +16,8 @@ class FeedforwardWorkspace {
                        bool trains);
 
   /// One chunk's tensors, each [n, C] or [n, F], or none.
-  struct Chunk {
-    TensorView input, normed, normed_gradient, statistics, gate, up, product;
-    std::int64_t begin = 0;  // its first token
+  struct Chunk : HalfInput {
+    TensorView normed_gradient, gate, up, product;
   };
   /// Returns the tokens of a chunk.
   std::int64_t chunk() const { return chunk_; }
@@ -32,7 +29,7 @@ class FeedforwardWorkspace {
   Tensor normed_, normed_gradient_, statistics_, gate_, up_, product_;
 };
 
-class Feedforward {
+class Feedforward : BlockHalf {
  public:
   Feedforward(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids,
               const FeedforwardWorkspace& workspace, const LoraWorkspace& lora);
@@ -44,24 +41,12 @@ class Feedforward {
 
  private:
   using Chunk = FeedforwardWorkspace::Chunk;
-  void normalise(Stream& stream, const Chunk& c) const;
   void expand(Stream& stream, const Chunk& c) const;
   void activate(Stream& stream, const Chunk& c) const;
-  /// Returns what the projections read: the norm's output, or the input where there is no norm.
-  const TensorView& input_of(const Chunk& c) const;
-  /// Returns the gradient of the product with Wdown, from that of the output; where it is normed, which takes making it
-  /// again, in the place of c.normed.
-  TensorView output_gradient(Stream& stream, const Chunk& c, const TensorView& gradient) const;
-  /// Takes a chunk's rows of a tensor, or of its gradient, into the stream's dump, if there is one.
-  void dump_rows(Stream& stream, const char* name, const Chunk& c, const ConstTensorView& x,
-                 bool gradient = false) const;
 
-  int layer_;
   bool gated_;
   Activation activation_;
-  Norm norm_, output_norm_;
-  Linear gate_, up_, down_;
-  double factor_;  // of what is added to the residual stream
+  Linear gate_, up_;
   const FeedforwardWorkspace* workspace_;
 };
 

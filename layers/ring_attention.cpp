@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "framework/dump/tensor_dump.h"
 #include "framework/profile/trace.h"
 #include "kernels/attention_sinks.h"
 #include "kernels/elementwise.h"
@@ -36,27 +35,24 @@ TensorView rows_of(const TensorView& x, std::int64_t width) {
 
 }  // namespace
 
-RingAttention::RingAttention(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids, int layer,
-                             Ring& ring, AttentionAudit& audit, const TensorView& workspace, const LoraWorkspace& lora,
+RingAttention::RingAttention(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids, Ring& ring,
+                             AttentionAudit& audit, const TensorView& workspace, const LoraWorkspace& lora,
                              bool deterministic)
-    : shape_(attention_shape(spec, layer)),
-      norm_(parameters, ids.attention_norm, spec.norm),
-      output_norm_(parameters, ids.attention_output_norm, spec.norm),
+    : BlockHalf(spec, parameters, ids.bucket - 1, {"attention_norm", "attention_output"}, ids.attention_norm,
+                ids.attention_output, ids.attention_output_norm, lora),
+      shape_(attention_shape(spec, layer_)),
       query_norm_(parameters, ids.query_norm, spec.query_key_norm_spec()),
       key_norm_(parameters, ids.key_norm, spec.query_key_norm_spec()),
       query_(parameters, ids.query, &lora),
       key_(parameters, ids.key, &lora),
       value_(parameters, ids.value, &lora),
-      output_(parameters, ids.attention_output, &lora),
-      rope_(spec.layers[layer].rope),
-      residual_factor_(spec.residual_factor),
+      rope_(spec.layers[layer_].rope),
       parameters_(&parameters),
       sinks_(ids.sinks),
-      frequencies_(spec.layers[layer].frequencies),
+      frequencies_(spec.layers[layer_].frequencies),
       query_width_(spec.query_key_norm_width(spec.num_attention_heads)),
       key_width_(spec.query_key_norm_width(spec.num_key_value_heads)),
-      layer_(layer),
-      pass_(layer, schedule_of(spec, layer)),
+      pass_(layer_, schedule_of(spec, layer_)),
       ring_(&ring),
       audit_(&audit),
       workspace_(workspace) {
@@ -84,7 +80,8 @@ void RingAttention::forward(Stream& stream, const DeviceBatch& batch, const Bloc
     if (cache != nullptr) cache->store(stream, layer_, t.key_value);
     attend(stream, batch, t);
   }
-  add_to_residual(stream, t);
+  add_to_residual(stream, t, t.after_attention, t.attention);
+  dump_tensor(stream, "attention_residual", t.after_attention);
 }
 
 void RingAttention::restore(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, const Saved& saved) {
@@ -96,25 +93,8 @@ void RingAttention::restore(Stream& stream, const DeviceBatch& batch, const Bloc
   }
   project(stream, batch, t);
   if (!saved.attention) attend(stream, batch, t);
-  add_to_residual(stream, t);
-}
-
-void RingAttention::dump_tensor(Stream& stream, const char* name, const ConstTensorView& x) const {
-  dump(stream, {.name = name, .layer = layer_}, x);
-}
-
-void RingAttention::dump_gradient(Stream& stream, const char* name, const ConstTensorView& x) const {
-  dump(stream, {.name = name, .layer = layer_, .gradient = true}, x);
-}
-
-void RingAttention::normalise(Stream& stream, const BlockTensors& t) const {
-  if (!norm_.exists()) return;
-  norm_.forward(stream, t.normed, t.statistics, t.input);
-  dump_tensor(stream, "attention_norm", t.normed);
-}
-
-const TensorView& RingAttention::input_of(const BlockTensors& t) const {
-  return norm_.exists() ? t.normed : t.input;
+  add_to_residual(stream, t, t.after_attention, t.attention);
+  dump_tensor(stream, "attention_residual", t.after_attention);
 }
 
 void RingAttention::project(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const {
@@ -169,46 +149,12 @@ TensorView RingAttention::sinks() const {
   return sinks_ >= 0 ? parameters_->weight(sinks_) : TensorView{};
 }
 
-void RingAttention::add_to_residual(Stream& stream, const BlockTensors& t) const {
-  if (output_norm_.exists()) {
-    output_.forward(stream, t.normed, t.attention);  // nobody reads the norm's output any more, or it is made again
-    dump_tensor(stream, "attention_output", t.normed);
-    output_norm_.forward(stream, t.after_attention, t.statistics, t.normed);
-    add(stream, t.after_attention, t.input);
-  } else if (residual_factor_ != 1) {
-    output_.forward(stream, t.after_attention, t.attention);
-    scale(stream, t.after_attention, residual_factor_);
-    add(stream, t.after_attention, t.input);
-  } else {
-    output_.forward(stream, t.after_attention, t.attention, /*residual=*/t.input);
-  }
-  dump_tensor(stream, "attention_residual", t.after_attention);
-}
-
-/// Uses t.normed and t.after_attention, which the feedforward's backward was the last to read.
-TensorView RingAttention::output_gradient(Stream& stream, const BlockTensors& t) const {
-  if (!output_norm_.exists()) {
-    if (residual_factor_ == 1) return t.residual_gradient;
-    copy(stream, t.after_attention, t.residual_gradient);
-    scale(stream, t.after_attention, residual_factor_);
-    return t.after_attention;
-  }
-  const TensorView &product = t.normed, &into = t.after_attention;
-  output_.forward(stream, product, t.attention);
-  output_norm_.forward(stream, into, t.statistics, product);  // for its statistics
-  output_norm_.backward(stream, into, t.residual_gradient, product, t.statistics, /*accumulate=*/false);
-  dump_gradient(stream, "attention_output", into);
-  return into;
-}
-
 void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
   const Span span(stream.trace(), "attention backward");
   dump_gradient(stream, "attention_residual", t.residual_gradient);
-  const TensorView projected = output_gradient(stream, t);
-  output_.backward_weight(stream, projected, t.attention);
-  output_.backward_input(stream, t.attention_gradient, projected, /*accumulate=*/false);
+  // The feedforward's backward was the last to read t.after_attention.
+  output_backward(stream, t, t.attention_gradient, t.residual_gradient, t.attention, t.after_attention);
   dump_gradient(stream, "attention", t.attention_gradient);
-  if (output_norm_.exists()) normalise(stream, t);  // its place had another use
 
   AttentionCall call = over_ring(stream, batch, t);
   const Shape& heads = call.query.shape;
@@ -227,13 +173,7 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
                  .dkv = t.key_value_gradient_sum},
                 /*overlap=*/[&] { query_backward(stream, batch, t); });
   key_value_backward(stream, batch, t);
-  if (!norm_.exists()) return;
-  dump_gradient(stream, "attention_norm", t.after_attention);
-  norm_.backward(stream, t.residual_gradient, t.after_attention, t.input, t.statistics, /*accumulate=*/true);
-}
-
-const TensorView& RingAttention::input_gradient(const BlockTensors& t) const {
-  return norm_.exists() ? t.after_attention : t.residual_gradient;
+  input_backward(stream, t, t.residual_gradient, t.after_attention);
 }
 
 void RingAttention::rotate_back(Stream& stream, const DeviceBatch& batch, const TensorView& gradient,
@@ -255,7 +195,8 @@ void RingAttention::query_backward(Stream& stream, const DeviceBatch& batch, con
   }
   dump_gradient(stream, "query_projection", dquery);
   query_.backward_weight(stream, dquery, input_of(t));
-  query_.backward_input(stream, input_gradient(t), dquery, /*accumulate=*/!norm_.exists());
+  query_.backward_input(stream, input_gradient(t.residual_gradient, t.after_attention), dquery,
+                        /*accumulate=*/!norm_.exists());
 }
 
 void RingAttention::key_value_backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
@@ -271,10 +212,11 @@ void RingAttention::key_value_backward(Stream& stream, const DeviceBatch& batch,
   }
   dump_gradient(stream, "key_projection", dkey);
   convert(stream, dvalue, dvalue_sum);
+  const TensorView into = input_gradient(t.residual_gradient, t.after_attention);
   key_.backward_weight(stream, dkey, input_of(t));
   value_.backward_weight(stream, dvalue, input_of(t));
-  key_.backward_input(stream, input_gradient(t), dkey, /*accumulate=*/true);
-  value_.backward_input(stream, input_gradient(t), dvalue, /*accumulate=*/true);
+  key_.backward_input(stream, into, dkey, /*accumulate=*/true);
+  value_.backward_input(stream, into, dvalue, /*accumulate=*/true);
 }
 
 }  // namespace ringtrain

@@ -3,20 +3,18 @@
 // Blockwise Transformers", 2023). The ring owns the order and the communication; AttentionCall gives it the visitor.
 #pragma once
 
-#include "layers/activations.h"
 #include "layers/audit/attention_audit.h"
+#include "layers/block_half.h"
 #include "layers/device_batch.h"
 #include "layers/key_value_cache.h"
-#include "layers/linear.h"
-#include "layers/norm.h"
 #include "parallel/attention/attention_call.h"
 
 namespace ringtrain {
 
-class RingAttention {
+class RingAttention : BlockHalf {
  public:
   /// ring, audit, workspace (uint8, at least workspace_bytes) and lora are shared by all layers.
-  RingAttention(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids, int layer, Ring& ring,
+  RingAttention(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids, Ring& ring,
                 AttentionAudit& audit, const TensorView& workspace, const LoraWorkspace& lora, bool deterministic);
 
   /// Returns the bytes of workspace for the largest micro-batches of shape.
@@ -32,12 +30,6 @@ class RingAttention {
   void backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t);
 
  private:
-  void normalise(Stream& stream, const BlockTensors& t) const;
-  /// Returns what the projections read: the norm's output, or the input where there is no norm.
-  const TensorView& input_of(const BlockTensors& t) const;
-  /// Returns the gradient of the product with Wo, from t.residual_gradient; where it is normed, which takes making it
-  /// again.
-  TensorView output_gradient(Stream& stream, const BlockTensors& t) const;
   void project(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const;
   /// Makes queries and keys of their projections: norm and rotation, where the layer has them.
   void finish_heads(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const;
@@ -45,28 +37,19 @@ class RingAttention {
   /// Returns the sinks, or nothing.
   TensorView sinks() const;
   AttentionCall over_ring(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) const;
-  void add_to_residual(Stream& stream, const BlockTensors& t) const;
-  /// Returns where the gradient of what the projections read is added up: without a norm the input is the residual
-  /// stream itself; else in a tensor that the feedforward is done with.
-  const TensorView& input_gradient(const BlockTensors& t) const;
   /// Makes the gradient of heads of the sum for the rotated ones, or only rounds it where the layer does not rotate.
   void rotate_back(Stream& stream, const DeviceBatch& batch, const TensorView& gradient, const TensorView& sum) const;
   void query_backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t);
   void key_value_backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t);
-  /// Takes a tensor, or its gradient, into the stream's dump, if there is one.
-  void dump_tensor(Stream& stream, const char* name, const ConstTensorView& x) const;
-  void dump_gradient(Stream& stream, const char* name, const ConstTensorView& x) const;
 
   AttentionShape shape_;  // B is a call's
-  Norm norm_, output_norm_, query_norm_, key_norm_;
-  Linear query_, key_, value_, output_;
+  Norm query_norm_, key_norm_;
+  Linear query_, key_, value_;
   bool rope_;
-  double residual_factor_;
   ParameterStore* parameters_;
   int sinks_;                             // a parameter's id, or -1
   int frequencies_;                       // which of the model's, where it rotates
   std::int64_t query_width_, key_width_;  // elements that their norms go over
-  int layer_;
   RingCall pass_;
   Ring* ring_;
   AttentionAudit* audit_;

@@ -1,0 +1,99 @@
+// What both halves of a block have in common. Each reads the residual stream, normed or as it is, and adds its last
+// product to it, normed or times a factor. Keeps nothing.
+#pragma once
+
+#include "framework/dump/tensor_dump.h"
+#include "kernels/elementwise.h"
+#include "layers/activations.h"
+#include "layers/linear.h"
+#include "layers/norm.h"
+
+namespace ringtrain {
+
+class BlockHalf {
+ protected:
+  /// What a dump calls the norm's output, and the product that is normed.
+  struct Names {
+    const char *norm, *output;
+  };
+  BlockHalf(const ModelSpec& spec, ParameterStore& parameters, int layer, const Names& names, const NormIds& norm,
+            const LinearIds& output, const NormIds& output_norm, const LoraWorkspace& lora)
+      : layer_(layer),
+        names_(names),
+        norm_(parameters, norm, spec.norm),
+        output_norm_(parameters, output_norm, spec.norm),
+        output_(parameters, output, &lora),
+        factor_(spec.residual_factor) {}
+
+  /// Makes t.normed and its statistics, where there is a norm.
+  void normalise(Stream& stream, const HalfInput& t) const {
+    if (!norm_.exists()) return;
+    norm_.forward(stream, t.normed, t.statistics, t.input);
+    dump_tensor(stream, names_.norm, t.normed, t.first_row);
+  }
+  /// Returns what the projections read: the norm's output, or the input where there is no norm.
+  const TensorView& input_of(const HalfInput& t) const { return norm_.exists() ? t.normed : t.input; }
+  /// Returns where the gradient of that is added up: without a norm the input is the residual stream itself.
+  TensorView input_gradient(const TensorView& residual_gradient, const TensorView& scratch) const {
+    return norm_.exists() ? scratch : residual_gradient;
+  }
+  /// Adds to the gradient of the residual stream what input_gradient() holds, which comes through the norm.
+  void input_backward(Stream& stream, const HalfInput& t, const TensorView& residual_gradient,
+                      const TensorView& scratch) const {
+    if (!norm_.exists()) return;
+    dump_gradient(stream, names_.norm, scratch, t.first_row);
+    norm_.backward(stream, residual_gradient, scratch, t.input, t.statistics, /*accumulate=*/true);
+  }
+
+  /// y[n, C] = t.input + what the half makes of x[n, I]. Overwrites t.normed if that is normed.
+  void add_to_residual(Stream& stream, const HalfInput& t, const TensorView& y, const ConstTensorView& x) const {
+    if (output_norm_.exists()) {
+      output_.forward(stream, t.normed, x);  // nobody reads the norm's output any more, or it is made again
+      dump_tensor(stream, names_.output, t.normed, t.first_row);
+      output_norm_.forward(stream, y, t.statistics, t.normed);
+      add(stream, y, t.input);
+    } else if (factor_ != 1) {
+      output_.forward(stream, y, x);
+      scale(stream, y, factor_);
+      add(stream, y, t.input);
+    } else {
+      output_.forward(stream, y, x, /*residual=*/t.input);
+    }
+  }
+  /// dx[n, I] = the gradient of x, from dy, that of y; adds those of the weights. dx may be x. Overwrites scratch
+  /// [n, C]. Afterwards t.normed is as normalise() makes it.
+  void output_backward(Stream& stream, const HalfInput& t, const TensorView& dx, const TensorView& dy,
+                       const ConstTensorView& x, const TensorView& scratch) const {
+    TensorView product_gradient = dy;
+    if (output_norm_.exists()) {
+      product_gradient = t.normed;
+      output_.forward(stream, scratch, x);
+      output_norm_.forward(stream, product_gradient, t.statistics, scratch);  // for its statistics
+      output_norm_.backward(stream, product_gradient, dy, scratch, t.statistics, /*accumulate=*/false);
+      dump_gradient(stream, names_.output, product_gradient, t.first_row);
+    } else if (factor_ != 1) {
+      product_gradient = scratch;
+      copy(stream, scratch, dy);
+      scale(stream, scratch, factor_);
+    }
+    output_.backward_weight(stream, product_gradient, x);
+    output_.backward_input(stream, dx, product_gradient, /*accumulate=*/false);
+    if (output_norm_.exists()) normalise(stream, t);  // it was overwritten
+  }
+
+  /// Takes a tensor, or its gradient, into the stream's dump, if there is one.
+  void dump_tensor(Stream& stream, const char* name, const ConstTensorView& x, std::int64_t first_row = 0) const {
+    dump(stream, {.name = name, .layer = layer_, .first_row = first_row}, x);
+  }
+  void dump_gradient(Stream& stream, const char* name, const ConstTensorView& x, std::int64_t first_row = 0) const {
+    dump(stream, {.name = name, .layer = layer_, .gradient = true, .first_row = first_row}, x);
+  }
+
+  int layer_;
+  Names names_;
+  Norm norm_, output_norm_;
+  Linear output_;
+  double factor_;  // of what is added to the residual stream
+};
+
+}  // namespace ringtrain
