@@ -21,9 +21,10 @@ void in_pieces(std::int64_t begin, std::int64_t end, const std::function<void(st
   }
 }
 
-/// Returns the dataset that holds a slice of a tensor.
-Hdf5Dataset dataset_of(const std::string& kind, const Parameter& parameter, const ParameterSlice& slice, DType dtype) {
-  Hdf5Dataset dataset{tensor_name(kind, parameter), hdf5_type(dtype), {}, 0};
+/// Returns the dataset that holds a slice's values of a kind.
+Hdf5Dataset dataset_of(const RankState& state, std::size_t kind, const ParameterSlice& slice) {
+  const Parameter& parameter = state.parameters.table()[slice.parameter];
+  Hdf5Dataset dataset{tensor_name(state_kinds[kind], parameter), hdf5_type(state.state_dtype()), {}, 0};
   if (slice.count() == parameter.shape.numel()) {
     for (int i = 0; i < parameter.shape.rank(); ++i) dataset.dims.push_back(parameter.shape[i]);
   } else {
@@ -108,10 +109,7 @@ CopyStream::Event take_snapshot(RankState& state, CopyStream& copies) {
 std::array<CheckpointFile, 2> write_state(RankState& state, const std::string& folder, std::int64_t step) {
   std::vector<Hdf5Dataset> datasets;
   const auto slices = saved_slices(state);
-  for (const auto& [kind, slice] : slices) {
-    datasets.push_back(
-        dataset_of(state_kinds[kind], state.parameters.table()[slice.parameter], slice, state.state_dtype()));
-  }
+  for (const auto& [kind, slice] : slices) datasets.push_back(dataset_of(state, kind, slice));
   const std::string name = state_file_name(state.rank, state.mesh.size());
   const std::string path = folder + "/" + name;
   // The attributes are for other programs. With them the file has the bytes that it had in earlier versions.
@@ -139,8 +137,7 @@ std::string nonfinite_weights(RankState& state) {
     in_pieces(0, slice.count(), [&](std::int64_t begin, std::int64_t end) {
       finite = finite && first_not_finite(as_saved(state, values.flat(begin, end))) < 0;
     });
-    if (!finite)
-      return dataset_of(state_kinds[0], state.parameters.table()[slice.parameter], slice, state.state_dtype()).name;
+    if (!finite) return dataset_of(state, /*kind=*/0, slice).name;
   }
   return "";
 }
