@@ -16,19 +16,6 @@ namespace ringtrain {
 
 namespace {
 
-/// What rank 0 tells the others after a decode step.
-struct Choice {
-  std::int32_t token = 0;
-  bool goes_on = true;
-};
-
-void share(Communicator& world, Choice& choice) {
-  if (world.size() == 1) return;
-  std::array<std::int32_t, 2> words{choice.token, choice.goes_on ? 1 : 0};
-  broadcast(world, host_view(words.data(), {std::ssize(words)}), 0, {"new token"});
-  choice = {words[0], words[1] != 0};
-}
-
 /// Returns the logits of a decode step on the host, whatever made them.
 TensorView on_host(RankState& state, const TensorView& logits) {
   if (state.logits.view().empty()) return logits;
@@ -54,18 +41,19 @@ GenerationRates generate(RankState& state, const GenerationRequest& request, con
   state.cache->begin(state.batch.segments);
   if (!before.empty()) state.model->prefill(state.batch, *state.cache);
 
-  Choice choice{request.prompt.back()};
-  for (std::int64_t step = 0; step < request.new_tokens && choice.goes_on; ++step) {
+  std::array<std::int32_t, 2> choice{request.prompt.back(), 1};  // what rank 0 sends to the others after a step
+  auto& [token, goes_on] = choice;
+  for (std::int64_t step = 0; step < request.new_tokens && goes_on != 0; ++step) {
     state.model->wait_for_batch();  // a GPU may still copy the last one
-    load_token(state.batch, choice.token, std::ssize(before) + step, state.shard);
+    load_token(state.batch, token, std::ssize(before) + step, state.shard);
     const TensorView logits = state.model->decode(state.batch, *state.cache, /*wants_logits=*/is_rank_zero);
     if (is_rank_zero) {
-      choice.token = sampler.sample(on_host(state, logits), static_cast<std::uint64_t>(step));
-      sampler.add(choice.token);
-      rates.ended = std::ranges::find(request.end_tokens, choice.token) != request.end_tokens.end();
-      choice.goes_on = !rates.ended && observer(choice.token);
+      token = sampler.sample(on_host(state, logits), static_cast<std::uint64_t>(step));
+      sampler.add(token);
+      rates.ended = std::ranges::find(request.end_tokens, token) != request.end_tokens.end();
+      goes_on = !rates.ended && observer(token) ? 1 : 0;
     }
-    share(*state.world, choice);
+    broadcast(*state.world, host_view(choice.data(), {std::ssize(choice)}), 0, {"new token"});
     first_pass.end();
     if (step == 0) rates.prompt_seconds = seconds_since(start);
     ++rates.new_tokens;
