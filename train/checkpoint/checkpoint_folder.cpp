@@ -210,8 +210,8 @@ void check_state(const Checkpoint& checkpoint, const ModelDefinition& model) {
   }
 }
 
-void verify_checkpoints(const std::string& path, const std::function<void(const std::string&)>& report,
-                        const std::function<void(const Checkpoint&)>& base, const ModelDefinition& model) {
+void verify_checkpoints(const std::string& path, const Log& report, const std::function<void(const Checkpoint&)>& base,
+                        const ModelDefinition& model) {
   std::optional<Error> first;
   int good = 0;
   const auto verify = [&](const std::string& folder) {
@@ -282,7 +282,7 @@ void CheckpointFolder::say_nothing_saved() const {
   sync_directory(path_, ExitCode::usage);
 }
 
-std::optional<Checkpoint> CheckpointFolder::newest_intact(const Warn& warn, const ModelDefinition& model) const {
+std::optional<Checkpoint> CheckpointFolder::newest_intact(const Log& warn, const ModelDefinition& model) const {
   std::set<std::int64_t> reported;
   using Found = std::optional<Checkpoint>;
   Found found = retry_while_deleted(path_, [&]() -> std::optional<Found> {
@@ -312,7 +312,7 @@ std::optional<Checkpoint> CheckpointFolder::newest_intact(const Warn& warn, cons
 }
 
 /// Tells of checkpoints that are passed over because of their names; those later than `chosen` have been told.
-void CheckpointFolder::warn_of_misnamed(std::int64_t chosen, const Warn& warn) const {
+void CheckpointFolder::warn_of_misnamed(std::int64_t chosen, const Log& warn) const {
   for (const std::string& name : misnamed()) {
     warn(fmt::format("{}/{}: this is not a checkpoint's name; it is skipped", path_, name));
   }
@@ -337,7 +337,7 @@ std::string CheckpointFolder::set_aside(std::int64_t step) const {
   return file_name(aside);
 }
 
-void CheckpointFolder::continue_from(std::int64_t step, const Warn& warn) const {
+void CheckpointFolder::continue_from(std::int64_t step, const Log& warn) const {
   for (const std::string& name : list_directory(path_, ExitCode::checkpoint)) {
     if (is_half(name) || is_probe(name)) remove_tree(path_ + "/" + name, ExitCode::checkpoint);
   }
@@ -360,7 +360,7 @@ void CheckpointFolder::publish(std::int64_t step, const std::string& partial) co
 }
 
 void CheckpointFolder::prune(std::int64_t keep, const CheckpointManifest& saved, std::set<std::string>& reported,
-                             const Warn& warn) const {
+                             const Log& warn) const {
   const auto warn_of_failure = [&](const auto& work) {
     try {
       work();

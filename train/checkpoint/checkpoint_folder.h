@@ -21,6 +21,9 @@
 
 namespace ringtrain {
 
+/// Gets what a person should know and that is not an error, a line each.
+using Log = std::function<void(const std::string&)>;
+
 /// A verified checkpoint: its files are what its manifest says, and its name, manifest, config and state agree.
 struct Checkpoint {
   std::string path;
@@ -50,15 +53,11 @@ void check_state(const Checkpoint& checkpoint, const ModelDefinition& model = tr
 /// hash, config, and state. Tells each that is good or damaged. Throws Error(checkpoint) if there is none, or if one is
 /// damaged, with the first one's sentence. base: throws Error(checkpoint) if a checkpoint needs a model that lies
 /// elsewhere and that is not what it was.
-void verify_checkpoints(const std::string& path, const std::function<void(const std::string&)>& report,
-                        const std::function<void(const Checkpoint&)>& base,
+void verify_checkpoints(const std::string& path, const Log& report, const std::function<void(const Checkpoint&)>& base,
                         const ModelDefinition& model = transformer_definition());
 
 class CheckpointFolder {
  public:
-  /// Told of something that a person should know and that is no error.
-  using Warn = std::function<void(const std::string&)>;
-
   explicit CheckpointFolder(std::string path) : path_(std::move(path)) {}
   const std::string& path() const { return path_; }
   std::string complete(std::int64_t step) const;
@@ -74,11 +73,11 @@ class CheckpointFolder {
   /// Returns the newest checkpoint that opens, nothing if there are none at all. Each damaged or misnamed one is told.
   /// Throws Error(checkpoint) if all are damaged: a run that has lost everything should not start afresh unasked; or if
   /// one is of another model.
-  std::optional<Checkpoint> newest_intact(const Warn& warn,
+  std::optional<Checkpoint> newest_intact(const Log& warn,
                                           const ModelDefinition& model = transformer_definition()) const;
   /// Makes the folder ready for a run that continues from `step`: removes what a killed run left half-done,
   /// moves later ones aside (told). Deletes none. Nobody else may write into it.
-  void continue_from(std::int64_t step, const Warn& warn) const;
+  void continue_from(std::int64_t step, const Log& warn) const;
   /// Makes the folder in which the checkpoint of `step` is written. Returns its path.
   std::string make_partial(std::int64_t step) const;
   /// Gives that folder, which is whole by now, its name. What stands there is moved aside.
@@ -88,13 +87,13 @@ class CheckpointFolder {
   /// What has a checkpoint's name and is none of this run (a user's folder, an export, another run's checkpoint, one
   /// with other files in it, one whose manifest is damaged) stays, does not count, and is told unless it is in `told`.
   void prune(std::int64_t keep, const CheckpointManifest& saved, std::set<std::string>& reported,
-             const Warn& warn) const;
+             const Log& warn) const;
 
  private:
   std::string nothing_saved_path() const { return path_ + "/nothing-saved-yet"; }
   /// Renames a complete checkpoint, to a name that nothing has. Returns its last component.
   std::string set_aside(std::int64_t step) const;
-  void warn_of_misnamed(std::int64_t chosen, const Warn& warn) const;
+  void warn_of_misnamed(std::int64_t chosen, const Log& warn) const;
 
   std::string path_;
 };

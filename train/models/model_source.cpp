@@ -218,7 +218,7 @@ bool has_only_sizes(const std::string& path) {
   return is_hugging_face_folder(path) && !is_peft_folder(path) && !holds_safetensors(path);
 }
 
-ModelReader model_reader(const std::function<void(const std::string&)>& log) {
+ModelReader model_reader(const Log& log) {
   return [log](const std::string& path) {
     const auto logged = [&](const auto& source) {
       for (const std::string& line : source.logs) log(line);

@@ -70,7 +70,7 @@ bool has_only_sizes(const std::string& path);
 
 /// Returns the reader of a config's model.from, for read_config, whose logs go to log: open_model(), but for a folder
 /// that has sizes alone.
-ModelReader model_reader(const std::function<void(const std::string&)>& log);
+ModelReader model_reader(const Log& log);
 
 /// Returns the source of a model whose path and config are set, with the parameters of the table in these files. Throws
 /// Error(checkpoint) as check_placed_model() does.

@@ -40,7 +40,7 @@ std::int64_t steps_of_epochs(const Config& config, double epochs) {
 
 }  // namespace
 
-ConfigLookup config_lookup(const std::function<void(const std::string&)>& log, const std::string& init_from) {
+ConfigLookup config_lookup(const Log& log, const std::string& init_from) {
   return {
       .model = model_reader(log), .model_otherwise = init_from, .vocabulary = vocabulary_of, .steps = steps_of_epochs};
 }

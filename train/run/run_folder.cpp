@@ -119,7 +119,7 @@ void RunFolder::check_writable() const {
   ringtrain::check_writable(nearest_existing(path_), ExitCode::usage);
 }
 
-FileLock RunFolder::lock(const std::function<void(const std::string&)>& log) const {
+FileLock RunFolder::lock(const Log& log) const {
   make_directories(path_, ExitCode::usage);
   FileLock lock = FileLock::acquire(lock_path(), under_way(), ExitCode::usage);
   if (!lock.is_exclusive()) {

@@ -52,7 +52,7 @@ class RunFolder {
   void check_writable() const;
   /// Makes the folder, and keeps other runs out of it as long as the lock lives. Throws Error(usage) that names the
   /// process if another one trains into it. log() is told if the file system has no locks.
-  [[nodiscard]] FileLock lock(const std::function<void(const std::string&)>& log) const;
+  [[nodiscard]] FileLock lock(const Log& log) const;
   /// Waits for a moment while another process holds that lock: ranks outlive a launcher that was killed by a second,
   /// and what they still save would be seen by some processes of the next run and not by others. Throws Error(usage) as
   /// lock() does if it goes on holding it.

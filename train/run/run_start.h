@@ -11,7 +11,7 @@
 #include "framework/config/choices.h"
 #include "framework/config/config_check.h"
 #include "layers/model/model_definition.h"
-#include "train/checkpoint/checkpoint_manifest.h"
+#include "train/checkpoint/checkpoint_folder.h"
 
 namespace ringtrain {
 
@@ -40,8 +40,6 @@ struct RunStart {
   std::string found = {};  // FolderContent::mark() when it was decided how to begin
   bool evaluates_first = false;  // a signal broke off the evaluation of the step that the run goes on from
 };
-
-using Log = std::function<void(const std::string&)>;
 
 /// Throws Error(usage) if the request cannot be what its author meant for a folder with this content: a run stands
 /// there and this is no resume. One that never saved anything may begin again, by the same command. Throws

@@ -13,10 +13,11 @@
 #include <set>
 #include <string>
 
+#include "train/checkpoint/checkpoint_folder.h"
+
 namespace ringtrain {
 
-struct CheckpointManifest;  // train/checkpoint/checkpoint_manifest.h
-class CopyStream;           // framework/copy_stream.h
+class CopyStream;  // framework/copy_stream.h
 class Error;
 class RankState;  // train/engine/rank_state.h
 struct Run;       // train/run/run.h
@@ -25,8 +26,7 @@ class CheckpointSaver {
  public:
   /// prepare and log are called on rank 0 alone, by the thread that calls the methods: prepare before a save begins,
   /// which fails if it throws an Error. state and run must outlive it.
-  CheckpointSaver(RankState& state, const Run& run, std::function<void()> prepare,
-                  std::function<void(const std::string&)> log);
+  CheckpointSaver(RankState& state, const Run& run, std::function<void()> prepare, Log log);
   /// Waits for this rank's thread. A save that was not finished leaves a partial folder, which the next resume sweeps.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
@@ -70,7 +70,7 @@ class CheckpointSaver {
   RankState& state_;
   const Run& run_;
   const std::function<void()> prepare_;
-  const std::function<void(const std::string&)> log_;
+  const Log log_;
   const std::unique_ptr<CopyStream> snapshots_;
   bool last_ = false;
   std::int64_t saved_step_ = 0;                                                          // by this run; 0: none yet

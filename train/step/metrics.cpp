@@ -77,7 +77,7 @@ std::string metrics_line(std::int64_t step, WallClock::time_point time, const Ev
 }
 
 // A disk that fills up during a run is a save that failed; that the folder can be written was checked before.
-MetricsFile::MetricsFile(const std::string& path, OnFailure on_failure, Warn warn)
+MetricsFile::MetricsFile(const std::string& path, OnFailure on_failure, Log warn)
     : lines_(path, ExitCode::checkpoint), on_failure_(on_failure), warn_(std::move(warn)) {}
 
 void MetricsFile::write(const std::string& line) {

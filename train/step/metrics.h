@@ -51,10 +51,9 @@ std::string metrics_line(std::int64_t step, WallClock::time_point time, const Ev
 
 class MetricsFile {
  public:
-  /// Told of lines that the disk refuses, and of those that it took later.
-  using Warn = std::function<void(const std::string&)>;
-  /// Opens the file to append to it; made if missing. Throws Error(checkpoint), as the others do.
-  MetricsFile(const std::string& path, OnFailure on_failure, Warn warn);
+  /// Opens the file to append to it; made if missing. warn: gets a line when the disk refuses some, and
+  /// when it has taken them later. Throws Error(checkpoint), as the others do.
+  MetricsFile(const std::string& path, OnFailure on_failure, Log warn);
   /// Appends a line. What the disk refuses leaves no torn line; policy stop: throws. Policy warn: it waits in memory
   /// (16 MiB at most: then throws) and is tried again with the next line.
   void write(const std::string& line);
@@ -66,7 +65,7 @@ class MetricsFile {
   static constexpr std::size_t max_waiting = std::size_t{16} << 20;
   AppendedFile lines_;
   OnFailure on_failure_;
-  Warn warn_;
+  Log warn_;
   bool refused_ = false;  // and told
 };
 
