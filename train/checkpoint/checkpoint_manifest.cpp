@@ -103,9 +103,6 @@ CheckpointFile describe_file(const std::string& folder, const std::string& name)
 }
 
 CheckpointManifest read_checkpoint_manifest(const std::string& folder) {
-  if (!path_exists(folder, ExitCode::checkpoint)) {
-    fail(ExitCode::checkpoint, "{}: there is no such checkpoint{}", folder, hub_hint(folder));
-  }
   const std::string path = folder + "/manifest.json";
   if (!is_directory(folder, ExitCode::checkpoint) || !path_exists(path, ExitCode::checkpoint)) {
     fail(ExitCode::checkpoint, "{}: is not a complete checkpoint: it has no manifest.json", folder);
