@@ -78,10 +78,6 @@ struct PreparedEvaluation {
   ParameterTable table;
   RankPurpose purpose;
   std::vector<std::unique_ptr<PreparedMetric>> metrics;  // one for each of the options'
-
-  bool begin_token_given = false;
-
-  EvaluationSubject subject() const { return {source, config, *file, targets, begin_token_given}; }
 };
 
 /// Returns the config under which the options' model is evaluated.
@@ -136,7 +132,6 @@ std::unique_ptr<const PreparedEvaluation> prepare_evaluation(const EvaluationOpt
   if (request.target_blocks == options.of_the_checkpoint) request.target_blocks = config.evaluation.target_blocks;
   check_lengths(request, config);
   prepared.file = open_data(options, config);
-  prepared.begin_token_given = options.begin_token.has_value();
   const std::string begin = settle_begin_token(options, config, *prepared.file, request);
   for (const std::string& line : remarks(options, prepared, begin)) {
     if (log) write_message(stderr, fmt::format("evaluate: {}\n", line));
@@ -149,7 +144,8 @@ std::unique_ptr<const PreparedEvaluation> prepare_evaluation(const EvaluationOpt
   prepared.targets = choose_targets(*prepared.file, request);
   prepared.table = options.model.table(config.model);
   prepared.purpose = {.training = false, .evaluation_lengths = request.context_lengths};
-  for (const auto& metric : options.metrics) prepared.metrics.push_back(metric.prepare(prepared.subject()));
+  const EvaluationSubject subject{source, config, *prepared.file, prepared.targets, options.begin_token.has_value()};
+  for (const auto& metric : options.metrics) prepared.metrics.push_back(metric.prepare(subject));
   return result;
 }
 
