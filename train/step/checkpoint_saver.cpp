@@ -117,7 +117,6 @@ void CheckpointSaver::begin(const CheckpointManifest& manifest) {
   save->manifest = manifest;
   save->manifest.ranks = state_.mesh.size();
   save->manifest.files.clear();
-  const auto begun = std::chrono::steady_clock::now();
   std::optional<Error> problem;
   if (state_.rank == 0) {
     problem = problem_of([&] {
@@ -129,7 +128,7 @@ void CheckpointSaver::begin(const CheckpointManifest& manifest) {
   save->partial = run_.folder.checkpoints_path() + "/" +
                   broadcast_text(*state_.world, file_name(save->partial), 0, {"name of a save's folder"});
   save->snapshot_taken = state_.snapshot.empty() ? snapshots_->record() : take_snapshot(state_, *snapshots_);
-  save->seconds = seconds_since(begun);
+  save->seconds = seconds_since(last_begun_);
   save_ = std::move(save);
   start([this](Save& own) {
     synchronize(own.snapshot_taken);
