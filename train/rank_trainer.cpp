@@ -76,8 +76,6 @@ RankTrainer::RankTrainer(const Run& run, Communicator& world, Device device, Thr
   if (state_.rank == 0) progress_ = std::make_unique<Progress>("train", run.last_step, stderr, ProgressHistory::kept);
 }
 
-RankTrainer::~RankTrainer() = default;
-
 ExitCode RankTrainer::train() {
   ExitCode code = ExitCode::done;
   abort_on_error(world_, [&] {  // while the buffers of exchanges under way still live
@@ -301,7 +299,6 @@ bool RankTrainer::stop_wanted(std::int64_t step) {
 }
 
 int RankTrainer::evaluate(std::int64_t step) {
-  if (!run_.evaluation) return 0;
   const EvaluationTargets& targets = *run_.evaluation;
   state_.use_rope(run_.at(step).model);
   const Span span(state_.stream.trace(), "evaluation", {{"step", step}});

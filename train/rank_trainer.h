@@ -23,7 +23,6 @@ class RankTrainer {
  public:
   /// Collective. run, world, pool and trace (null: nothing is recorded) must outlive it.
   RankTrainer(const Run& run, Communicator& world, Device device, ThreadPool& pool, RankTrace* trace = nullptr);
-  ~RankTrainer();
 
   /// Collective. Brings the run's state into memory: initial, or that of its checkpoint, which all ranks have read
   /// then. Changes nothing on the disk.
@@ -44,7 +43,7 @@ class RankTrainer {
   [[noreturn]] void end_with_audit(const StepAudit& audit);
   void record(std::int64_t step, const StepResult& result, double seconds);
   void show(const StepRecord& line);
-  /// Returns the signal that broke it off, 0 if none did.
+  /// Requires that the run evaluates. Returns the signal that broke it off, 0 if none did.
   int evaluate(std::int64_t step);
   void save(std::int64_t step, bool stopped, const StepResult& result);
   void log_grace(bool again);
