@@ -7,18 +7,13 @@
 
 namespace ringtrain {
 
-namespace {
-
-constexpr std::size_t longest_line = std::size_t{32} << 20;
-
-}  // namespace
-
 double number_in(const nlohmann::json& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_number() ? found->get<double>() : std::nan("");
 }
 
 void read_metrics_lines(const File& file, const std::function<void(const MetricsLine&)>& take) {
+  constexpr std::size_t longest_line = std::size_t{32} << 20;
   const std::int64_t bytes = file.size();
   MetricsLine line;
   const auto end_line = [&](bool ended) {

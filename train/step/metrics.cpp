@@ -68,10 +68,7 @@ std::string metrics_line(const StepRecord& record) {
 }
 
 std::string metrics_line(std::int64_t step, WallClock::time_point time, const EvaluationSummary& summary) {
-  nlohmann::ordered_json json;
-  json["kind"] = "evaluation";
-  json["step"] = step;
-  json["time"] = time_text(time);
+  nlohmann::ordered_json json{{"kind", "evaluation"}, {"step", step}, {"time", time_text(time)}};
   json.update(evaluation_json(summary));
   return json_text(json);
 }
