@@ -15,10 +15,10 @@ constexpr std::array names{"forward", "backward"};
 }  // namespace
 
 void append(std::vector<double>& values, const RingLoads& own) {
-  for (const RingLoad& pass : own) {
-    values.push_back(static_cast<double>(pass.pairs));
-    values.push_back(pass.compute_seconds);
-    values.insert(values.end(), pass.hop_waits.begin(), pass.hop_waits.end());
+  for (const auto& [pairs, compute_seconds, hop_waits] : own) {  // all that a load has: another member does not compile
+    values.push_back(static_cast<double>(pairs));
+    values.push_back(compute_seconds);
+    values.insert(values.end(), hop_waits.begin(), hop_waits.end());
   }
 }
 

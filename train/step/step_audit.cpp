@@ -44,9 +44,9 @@ void begin_audit(const RunSteps& run, RankState& state, std::int64_t step) {
 }
 
 StepAudit end_audit(const RunSteps& run, RankState& state, std::int64_t step) {
-  const AuditReport own = state.model->audit().take_report();
-  std::vector<double> numbers{static_cast<double>(own.rows), static_cast<double>(own.differences)};
-  numbers.insert(numbers.end(), own.error.begin(), own.error.end());
+  const auto [rows, differences, error, found] = state.model->audit().take_report();  // all that a report has
+  std::vector<double> numbers{static_cast<double>(rows), static_cast<double>(differences)};
+  numbers.insert(numbers.end(), error.begin(), error.end());
   const std::vector<double> all = all_gather(*state.world, numbers, {"audit of attention"});
   StepAudit audit;
   audit.error.resize(audited_tensors);
@@ -57,8 +57,7 @@ StepAudit end_audit(const RunSteps& run, RankState& state, std::int64_t step) {
   }
   if (audit.differences == 0) return audit;
   const auto first = shared_error(
-      *state.world,
-      own.first ? std::optional(Error(ExitCode::numeric, described(run, state, step, *own.first))) : std::nullopt,
+      *state.world, found ? std::optional(Error(ExitCode::numeric, described(run, state, step, *found))) : std::nullopt,
       {"what an audit found"});
   audit.ends_run = run.config.training.audit.on_failure == OnFailure::stop;
   audit.sentence = fmt::format(
