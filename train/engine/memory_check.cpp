@@ -107,6 +107,13 @@ std::vector<RankPlan> plans_of(const std::vector<RankPlan>& plans, std::vector<i
   return chosen;
 }
 
+/// A GPU, and the ranks of this process that share it; with mesh.share_gpu, also those of other processes.
+struct Gpu {
+  std::string name;
+  std::int64_t available = 0;
+  std::vector<int> ranks;
+};
+
 #if RINGTRAIN_CUDA
 /// What the CUDA libraries take for their own code when it is first used.
 constexpr std::int64_t library_bytes = std::int64_t{256} << 20;
@@ -125,29 +132,27 @@ std::int64_t nccl_bytes(const Config& config, std::size_t ranks_on_gpu) {
   return base_bytes + neighbour_bytes * (ring + std::min(ranks - 1, max_neighbours));
 }
 
-struct Gpu {
-  std::string name;
-  std::int64_t available;
-};
-
-Gpu look_at(int index, const Config& config, std::size_t ranks) {
-  const cuda::DeviceFacts facts = cuda::facts_of(index);
-  return {fmt::format("GPU {} ({})", index, facts.name),
-          static_cast<std::int64_t>(cuda::free_bytes(index)) - library_bytes - nccl_bytes(config, ranks)};
-}
-
-/// Returns the ranks of this process by the GPU that they share; with mesh.share_gpu, also those of other processes.
-std::map<int, std::vector<int>> by_gpu(const Config& config, const LocalRanks& local) {
-  std::map<int, std::vector<int>> ranks;
-  for (const int rank : local.own) ranks[device_of(config.training, rank, local.here).index].push_back(rank);
-  if (!config.mesh.share_gpu) return ranks;
-  for (auto& [index, sharing] : ranks) {
-    sharing.clear();
-    std::ranges::copy_if(local.here, std::back_inserter(sharing), [&, gpu = index](int rank) {
-      return device_of(config.training, rank, local.here).index == gpu;
-    });
+/// Returns the GPUs of the ranks of this process; none of a run on CPUs.
+std::vector<Gpu> gpus_of(const Config& config, const LocalRanks& local) {
+  std::map<int, std::vector<int>> by_index;
+  std::vector<Gpu> gpus;
+  if (config.training.device != Device::Kind::cuda) return gpus;
+  const auto index_of = [&](int rank) { return device_of(config.training, rank, local.here).index; };
+  for (const int rank : local.own) by_index[index_of(rank)].push_back(rank);
+  for (auto& [index, ranks] : by_index) {
+    if (config.mesh.share_gpu) {
+      ranks = local.here;
+      std::erase_if(ranks, [&, gpu = index](int rank) { return index_of(rank) != gpu; });
+    }
+    const std::string name = fmt::format("GPU {} ({})", index, cuda::facts_of(index).name);
+    const std::int64_t taken = library_bytes + nccl_bytes(config, ranks.size());
+    gpus.push_back({name, static_cast<std::int64_t>(cuda::free_bytes(index)) - taken, ranks});
   }
-  return ranks;
+  return gpus;
+}
+#else
+std::vector<Gpu> gpus_of(const Config& /*config*/, const LocalRanks& /*local*/) {
+  return {};
 }
 #endif
 
@@ -197,25 +202,17 @@ void check_memory(const Config& config, const std::vector<RankPlan>& plans, cons
     if (config.training.device == Device::Kind::cuda) plan.peak = plan.host;
   }
   require_memory(on_host, usable_memory(available_memory()), "");
-#if RINGTRAIN_CUDA
-  if (config.training.device != Device::Kind::cuda) return;
-  for (const auto& [index, ranks] : by_gpu(config, local)) {
-    const Gpu gpu = look_at(index, config, ranks.size());
-    require_memory(plans_of(plans, ranks), gpu.available, fmt::format(" of {}", gpu.name));
+  for (const Gpu& gpu : gpus_of(config, local)) {
+    require_memory(plans_of(plans, gpu.ranks), gpu.available, fmt::format(" of {}", gpu.name));
   }
-#endif
 }
 
-std::string available_text([[maybe_unused]] const Config& config, [[maybe_unused]] const LocalRanks& local) {
+std::string available_text(const Config& config, const LocalRanks& local) {
   std::string text = text_of("available", usable_memory(available_memory())) + "\n";
-#if RINGTRAIN_CUDA
-  if (config.training.device == Device::Kind::cuda) {
-    for (const auto& [index, ranks] : by_gpu(config, local)) {
-      const Gpu gpu = look_at(index, config, ranks.size());
-      text += text_of(fmt::format("available on {}, shared by {} ranks", gpu.name, ranks.size()), gpu.available) + "\n";
-    }
+  for (const Gpu& gpu : gpus_of(config, local)) {
+    text +=
+        text_of(fmt::format("available on {}, shared by {} ranks", gpu.name, gpu.ranks.size()), gpu.available) + "\n";
   }
-#endif
   return text;
 }
 
