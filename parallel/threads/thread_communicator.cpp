@@ -77,28 +77,20 @@ struct World {
 /// What the ranks of one communicator share; guarded by the world's mutex.
 struct Group {
   Group(std::shared_ptr<World> shared_world, std::vector<int> world_ranks)
-      : world(std::move(shared_world)),
-        members(std::move(world_ranks)),
-        mailboxes(members.size() * members.size()),
-        in_barrier(members.size(), 0) {}
+      : world(std::move(shared_world)), members(std::move(world_ranks)), barriers(members.size()) {}
 
   int size() const { return static_cast<int>(members.size()); }
-  int world_rank(int rank) const { return members[rank]; }
+  int world_rank(int rank) const { return rank == no_peer ? no_peer : members[rank]; }
   World::Rank& state(int rank) const { return world->ranks[world_rank(rank)]; }
   /// Halves of one message stream that wait for their other side: all sends or all receives, in order.
   std::deque<Half*>& mailbox(const Half& half) {
-    const auto from = static_cast<std::size_t>(half.sends ? half.rank : half.peer);
-    const auto to = static_cast<std::size_t>(half.sends ? half.peer : half.rank);
-    return mailboxes[from * members.size() + to];
+    return mailboxes[half.sends ? std::pair(half.rank, half.peer) : std::pair(half.peer, half.rank)];
   }
 
   const std::shared_ptr<World> world;
-  const std::vector<int> members;  // world rank of each
-  std::vector<std::deque<Half*>> mailboxes;
-
-  std::vector<char> in_barrier;
-  int barrier_count = 0;
-  std::uint64_t barriers = 0;  // completed
+  const std::vector<int> members;                              // world rank of each
+  std::map<std::pair<int, int>, std::deque<Half*>> mailboxes;  // by sender and receiver
+  std::vector<std::uint64_t> barriers;                         // how many each rank has entered
 
   struct Part {
     std::shared_ptr<Group> group;
@@ -106,11 +98,6 @@ struct Group {
   };
   std::map<std::pair<std::uint64_t, int>, Part> parts;  // by how many splits came before, and colour
 };
-
-/// The only place where message data of the host moves.
-void move_data(const TensorView& to, const ConstTensorView& from) {
-  if (from.bytes() > 0) std::memcpy(to.data, from.data, from.bytes());
-}
 
 class ThreadCommunicator final : public Communicator {
  public:
@@ -135,8 +122,8 @@ class ThreadCommunicator final : public Communicator {
     Lock lock(world_.mutex);
     const Request request{++requests_};
     Exchange& act = pending_[request.id];
-    const auto of_world = [&](int peer) { return peer == no_peer ? no_peer : group_->world_rank(peer); };
-    act.call = self_.history.started(site, of_world(to), send.bytes(), of_world(from), receive.bytes());
+    act.call =
+        self_.history.started(site, group_->world_rank(to), send.bytes(), group_->world_rank(from), receive.bytes());
     act.send.sends = true;
     act.send.buffer = send;
     act.receive.buffer = act.receive.target = receive;
@@ -167,27 +154,22 @@ class ThreadCommunicator final : public Communicator {
   void barrier(const CallSite& site) override {
     Lock lock(world_.mutex);
     throw_if_failed(lock);
-    const std::uint64_t mine = group_->barriers;
-    group_->in_barrier[rank_] = 1;
+    const std::uint64_t mine = ++group_->barriers[rank_];
+    const auto missing = [&] {
+      std::vector<int> ranks;
+      for (int rank = 0; rank < size(); ++rank) {
+        if (group_->barriers[rank] < mine) ranks.push_back(group_->world_rank(rank));
+      }
+      return ranks;
+    };
     const std::uint64_t call = self_.history.started(site);
     self_.history.waits_for(call);
-    if (++group_->barrier_count == size()) {
-      ++group_->barriers;
-      group_->barrier_count = 0;
-      std::fill(group_->in_barrier.begin(), group_->in_barrier.end(), 0);
+    if (missing().empty()) {
       for (int rank = 0; rank < size(); ++rank) group_->state(rank).wake.notify_all();
-      self_.history.finished(call);
-      return;
     }
     await(
-        lock, [&] { return group_->barriers != mine; },
-        [&] {
-          std::vector<int> missing;
-          for (int rank = 0; rank < size(); ++rank) {
-            if (!group_->in_barrier[rank]) missing.push_back(group_->world_rank(rank));
-          }
-          return fmt::format("{}: not there yet: rank {}", described(site), fmt::join(missing, ", "));
-        });
+        lock, [&] { return missing().empty(); },
+        [&] { return fmt::format("{}: not there yet: rank {}", described(site), fmt::join(missing(), ", ")); });
     self_.history.finished(call);
   }
 
@@ -251,8 +233,8 @@ class ThreadCommunicator final : public Communicator {
     lock.unlock();
     std::optional<Error> failure;
     try {
-      if (send.buffer.device.is_cpu()) {
-        move_data(receive.target, send.buffer);
+      if (const std::size_t bytes = send.buffer.bytes(); send.buffer.device.is_cpu()) {
+        if (bytes > 0) std::memcpy(receive.target.data, send.buffer.data, bytes);
       } else {
         send.copied = receive.copied = device_.copy(receive.target, send.buffer, send.posted, receive.posted,
                                                     {half.site.operation, half.site.layer, half.site.hop});
