@@ -28,9 +28,7 @@ class MpiCommunicator final : public Communicator {
                    const CallerLine& line) override {
     if (to == no_peer && from == no_peer) return {};
     check_exchange(send, to, receive, from, size(), /*device_memory=*/false, line);
-    return world_.exchange(
-        send, receive,
-        {context_, to == no_peer ? no_peer : world_rank(to), from == no_peer ? no_peer : world_rank(from)}, site, this);
+    return world_.exchange(send, receive, {context_, world_rank(to), world_rank(from)}, site, this);
   }
 
   void set_stream(Stream& stream) override {
@@ -67,7 +65,7 @@ class MpiCommunicator final : public Communicator {
   void throw_if_aborted() override { world_.throw_if_aborted(); }
 
  private:
-  int world_rank(int rank) const { return members_[rank]; }
+  int world_rank(int rank) const { return rank == no_peer ? no_peer : members_[rank]; }
 
   MpiWorld& world_;
   const std::vector<int> members_;  // world ranks

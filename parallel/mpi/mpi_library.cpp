@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <string>
 #include <vector>
 
 #include "framework/error.h"
@@ -18,15 +17,12 @@ namespace {
 
 std::size_t chunk_bytes = std::size_t{1} << 30;
 
-std::string text_of(int code) {
+void check(int code, const char* what) {
+  if (code == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   MPI_Error_string(code, text, &length);
-  return {text, static_cast<std::size_t>(length)};
-}
-
-void check(int code, const char* what) {
-  if (code != MPI_SUCCESS) fail(ExitCode::rank, "MPI: {}: {}", what, text_of(code));
+  fail(ExitCode::rank, "MPI: {}: {}", what, text);
 }
 
 int count_of(std::size_t bytes) {

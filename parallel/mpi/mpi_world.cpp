@@ -13,7 +13,6 @@
 #include <string_view>
 #include <type_traits>
 
-#include "framework/profile/clock.h"
 #include "framework/standard_streams.h"
 #include "parallel/check_exchange.h"
 
@@ -30,10 +29,10 @@ constexpr double idle_pause = 1;
 
 constexpr int header_tags = 1 << 14;  // half of what every MPI has
 
-constexpr double report_seconds = 1;       // for the other ranks' last calls
-constexpr double lingering_seconds = 2.5;  // for a lower rank to tell the error and end
-constexpr double unwinding_seconds = 3;    // from the first error to the process's end, else the watchdog ends it
-constexpr unsigned leaving_seconds = 5;    // for MPI and the process to end, once all ranks have said goodbye
+constexpr std::chrono::milliseconds report_time{1000};     // for the other ranks' last calls
+constexpr std::chrono::milliseconds lingering_time{2500};  // for a lower rank to tell the error and end
+constexpr std::chrono::milliseconds unwinding_time{3000};  // for the process to end, else the watchdog ends it
+constexpr unsigned leaving_seconds = 5;  // for MPI and the process to end, once all ranks have said goodbye
 
 /// A rank that waits looks again after this many seconds: at once, then ever more rarely.
 class Pause {
@@ -51,10 +50,6 @@ class Pause {
   int rounds_ = 0;
   double seconds_ = 10e-6;
 };
-
-std::chrono::steady_clock::duration seconds_of(double seconds) {
-  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
-}
 
 /// Time that a rank has waited. Time in which its own process did not run (it was stopped, or its machine) is no
 /// waiting: the others may be as alive as it is.
@@ -139,7 +134,10 @@ void MpiWorld::watchdog() {
         fail_with(error.code(), error.what());
       }
     }
-    end_if_overdue();
+    if (failure_ && Clock::now() > failure_->when + unwinding_time) {  // the rank computes on
+      write_message(stderr, fmt::format("{} ends before its work is done: {}\n", name(rank()), failure_->sentence));
+      ::_exit(static_cast<int>(failure_->code));
+    }
     idle = pending_.empty() || failure_ || frozen_ ? idle + 1 : 0;
     poll_pause_ = idle > idle_rounds ? idle_pause : std::min(poll_pause_ * pause_growth, longest_pause);
     const double pause = poll_pause_;
@@ -147,14 +145,6 @@ void MpiWorld::watchdog() {
     const std::vector<RankMessage> messages = sockets_.receive(pause);
     lock.lock();
     for (const RankMessage& message : messages) take(message);
-  }
-}
-
-/// A process that should have ended and has not, because its rank computes on, is ended here.
-void MpiWorld::end_if_overdue() {
-  if (failure_ && seconds_since(failure_->when) > unwinding_seconds) {
-    write_message(stderr, fmt::format("{} ends before its work is done: {}\n", name(rank()), failure_->sentence));
-    ::_exit(static_cast<int>(failure_->code));
   }
 }
 
@@ -201,7 +191,6 @@ void MpiWorld::throw_if_failed() {
 
 void MpiWorld::abort(const Error& error) {
   const Lock lock(mutex_);
-  if (failure_) return;
   fail_with(error.code(), fmt::format("{} ({}): {}", name(rank()), sockets_.name(rank()), error.what()));
 }
 
@@ -225,7 +214,7 @@ std::string MpiWorld::calls_of_all(Lock& lock) {
     }
     return true;
   };
-  heard_from_ranks_.wait_until(lock, failure_->when + seconds_of(report_seconds), all_heard);
+  heard_from_ranks_.wait_until(lock, failure_->when + report_time, all_heard);
   std::string text;
   for (int other = 0; other < size(); ++other) {
     const PeerState& peer = peers_[other];
@@ -249,7 +238,7 @@ bool MpiWorld::is_reporter(Lock& lock) {
     sockets_.send({RankMessage::Kind::reported, rank(), ExitCode::rank, "", ""});
     return true;
   }
-  heard_from_ranks_.wait_until(lock, failure_->when + seconds_of(lingering_seconds), [&] {
+  heard_from_ranks_.wait_until(lock, failure_->when + lingering_time, [&] {
     return std::none_of(peers_.begin(), lower_end, [](const PeerState& peer) { return peer.heard && !peer.gone; });
   });
   return false;
@@ -334,14 +323,11 @@ int MpiWorld::begin(Half& half, std::uint64_t bytes, int peer, int context, cons
   half.header.layer = site.layer;
   half.header.hop = site.hop;
   std::strncpy(half.header.operation, site.operation, sizeof half.header.operation - 1);
-  return data_tag(half.header, context);
-}
-
-/// Tags below header_tags are contexts', of headers; each context has a part of the others for its data. Messages of
-/// one context keep their order, so those that share a tag do, too.
-int MpiWorld::data_tag(const Header& header, int context) const {
+  // Tags below header_tags are contexts', of headers; each context has a part of the others for its data. Messages of
+  // one context keep their order, so those that share a tag do, too.
   static_assert(std::has_unique_object_representations_v<Header>);
-  const std::uint64_t hash = std::hash<std::string_view>{}({reinterpret_cast<const char*>(&header), sizeof header});
+  const std::uint64_t hash =
+      std::hash<std::string_view>{}({reinterpret_cast<const char*>(&half.header), sizeof(Header)});
   const std::int64_t tags = (std::int64_t{session_.max_tag()} + 1 - header_tags) / header_tags;  // of a context
   const std::int64_t tag = header_tags + context * tags + static_cast<std::int64_t>(hash >> 32) % tags;
   return static_cast<int>(tag);
@@ -352,8 +338,7 @@ void MpiWorld::progress(Half& half, bool sends) {
   if (!half.header_done) {
     if (!half.header_transfer.test()) return;
     half.header_done = true;
-    const CallSite theirs{half.come.operation, half.come.layer, half.come.hop};
-    const CallSite own{half.header.operation, half.header.layer, half.header.hop};
+    const CallSite theirs = half.come.site(), own = half.header.site();
     if (!sends && (half.come.bytes != half.header.bytes || !same_site(theirs, own))) {
       fail(ExitCode::rank, "rank {} sends {} bytes ({}) to rank {}, which expects {} bytes ({})", half.peer,
            half.come.bytes, described(theirs), rank(), half.header.bytes, described(own));
@@ -404,11 +389,7 @@ void MpiWorld::wait(Request request, const CallerLine& line) {
   history_.waits_for(exchange.call);
   await(
       lock, [&] { return exchange.done(); },
-      [&] {
-        const auto& [send, receive, site, call, owner] = exchange;
-        return unfinished(site, {send.done, send.peer, send.header.bytes},
-                          {receive.done, receive.peer, receive.header.bytes});
-      });
+      [&] { return unfinished(exchange.site, exchange.send.side(), exchange.receive.side()); });
   history_.finished(exchange.call);
   pending_.erase(request.id);
 }
@@ -442,22 +423,14 @@ void MpiWorld::barrier(const std::vector<int>& members, int context, const CallS
   }
 }
 
-int MpiWorld::next_context() {
-  const Lock lock(mutex_);
-  return next_context_;
-}
-
 void MpiWorld::use_contexts(int begin) {
-  const Lock lock(mutex_);
   ensure(begin >= next_context_ && begin < header_tags, "a program makes fewer communicators than there are tags");
   next_context_ = begin;
 }
 
 void MpiWorld::forget(const void* owner) {
   const Lock lock(mutex_);
-  const bool left =
-      std::any_of(pending_.begin(), pending_.end(), [&](const auto& entry) { return entry.second.owner == owner; });
-  if (left) frozen_ = true;
+  frozen_ = frozen_ || std::ranges::any_of(pending_, [&](const auto& entry) { return entry.second.owner == owner; });
 }
 
 }  // namespace ringtrain

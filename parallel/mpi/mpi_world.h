@@ -63,7 +63,7 @@ class MpiWorld {
   void barrier(const std::vector<int>& members, int context, const CallSite& site, const void* owner);
   /// Returns the first context that this rank has no part in; all from begin on are free for it after
   /// use_contexts(begin).
-  int next_context();
+  int next_context() const { return next_context_; }
   void use_contexts(int begin);
   /// An owner goes: if it leaves exchanges under way, data stands still from now on.
   void forget(const void* owner);
@@ -79,6 +79,7 @@ class MpiWorld {
     std::uint64_t bytes = 0;
     std::int32_t layer = 0, hop = 0;
     char operation[64] = {};
+    CallSite site() const { return {operation, layer, hop}; }
   };
   struct Half {
     bool done = true, header_done = false;
@@ -86,6 +87,7 @@ class MpiWorld {
     Header header;  // as it is sent, or as it is to come
     Header come;
     mpi::Transfer header_transfer, data_transfer;
+    ExchangeSide side() const { return {done, peer, header.bytes}; }
   };
   struct Exchange {
     Half send, receive;
@@ -96,7 +98,6 @@ class MpiWorld {
   };
 
   void watchdog();
-  void end_if_overdue();
   void take(const RankMessage& message);
   void fail_with(ExitCode code, const std::string& sentence);
   /// After the first error: what all ranks did last, and whether this one is to report it.
@@ -105,7 +106,6 @@ class MpiWorld {
   void throw_if_failed();
   /// Fills in a message's header and returns the tag of its data.
   int begin(Half& half, std::uint64_t bytes, int peer, int context, const CallSite& site);
-  int data_tag(const Header& header, int context) const;
   void progress(Half& half, bool sends);
   void progress_all();
   /// Runs an action that calls MPI; what MPI reports becomes the failure of all ranks.
@@ -117,6 +117,7 @@ class MpiWorld {
 
   mpi::Session session_;
   RankSockets sockets_;
+  int next_context_ = 1;  // used only by the rank's thread
 
   std::mutex mutex_;  // guards MPI and all below
   std::condition_variable heard_from_ranks_;
@@ -124,7 +125,6 @@ class MpiWorld {
   CallHistory history_;
   std::unordered_map<std::uint64_t, Exchange> pending_;  // its elements do not move
   std::uint64_t requests_ = 0;
-  int next_context_ = 1;
   double poll_pause_ = 0;    // seconds from one poll of the watchdog to the next
   bool rank_waits_ = false;  // and lets MPI work itself
   bool frozen_ = false;      // buffers may be gone, or MPI ends: no more calls

@@ -21,8 +21,11 @@ namespace ringtrain {
 
 namespace {
 
-constexpr double connect_seconds = 3;       // an address that nothing answers at
-constexpr double greeting_seconds = 20;     // a rank that connects to others before it answers
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::seconds;
+
+constexpr Seconds connect_time{3};          // an address that nothing answers at
+constexpr Seconds greeting_time{20};        // a rank that connects to others before it answers
 constexpr std::uint32_t longest = 1 << 20;  // of a text; more is no message of ours
 constexpr std::size_t header_bytes = 4 * sizeof(std::uint32_t);
 
@@ -31,20 +34,12 @@ struct Greeting {
   std::int32_t rank;
 };
 
-int remaining_milliseconds(std::chrono::steady_clock::time_point deadline) {
-  const auto left = deadline - std::chrono::steady_clock::now();
-  return std::max(0, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
-}
-std::chrono::steady_clock::time_point after(double seconds) {
-  return std::chrono::steady_clock::now() +
-         std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
-}
-
-bool wait_for(int socket, short event, std::chrono::steady_clock::time_point deadline) {
+bool wait_for(int socket, short event, Clock::time_point deadline) {
   pollfd entry{socket, event, 0};
   int ready = 0;
   do {
-    ready = ::poll(&entry, 1, remaining_milliseconds(deadline));
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    ready = ::poll(&entry, 1, std::max(0, static_cast<int>(left.count())));
   } while (ready < 0 && errno == EINTR);
   return ready > 0;
 }
@@ -52,8 +47,7 @@ bool wait_for(int socket, short event, std::chrono::steady_clock::time_point dea
 /// Calls move(bytes moved so far) whenever the socket is ready for the event, until all bytes are moved. Returns false
 /// if they are not by the deadline, or the socket has closed.
 template <class Move>
-bool move_all(int socket, short event, std::size_t bytes, std::chrono::steady_clock::time_point deadline,
-              const Move& move) {
+bool move_all(int socket, short event, std::size_t bytes, Clock::time_point deadline, const Move& move) {
   for (std::size_t moved = 0; moved < bytes;) {
     if (!wait_for(socket, event, deadline)) return false;
     const ssize_t n = move(moved);
@@ -63,14 +57,14 @@ bool move_all(int socket, short event, std::size_t bytes, std::chrono::steady_cl
   return true;
 }
 
-bool read_all(int socket, void* data, std::size_t bytes, std::chrono::steady_clock::time_point deadline) {
+bool read_all(int socket, void* data, std::size_t bytes, Clock::time_point deadline) {
   return move_all(socket, POLLIN, bytes, deadline,
                   [&](std::size_t at) { return ::recv(socket, static_cast<char*>(data) + at, bytes - at, 0); });
 }
 
 /// Sends small things: a socket that does not take them for a second is given up.
 bool write_all(int socket, const void* data, std::size_t bytes) {
-  return move_all(socket, POLLOUT, bytes, after(1), [&](std::size_t at) {
+  return move_all(socket, POLLOUT, bytes, Clock::now() + Seconds(1), [&](std::size_t at) {
     return ::send(socket, static_cast<const char*>(data) + at, bytes - at, MSG_NOSIGNAL);
   });
 }
@@ -99,23 +93,11 @@ sockaddr_in socket_address(std::uint32_t address, std::uint16_t port) {
   return result;
 }
 
-std::string string_of(const std::array<char, 256>& host) {
-  return {host.data(), ::strnlen(host.data(), host.size())};
-}
-
-/// Returns a message as it is sent: kind, code, the lengths of both texts, the texts. All hosts have one byte order.
-std::string encoded(const RankMessage& message) {
-  const std::array<std::uint32_t, 4> header{
-      static_cast<std::uint32_t>(message.kind), static_cast<std::uint32_t>(message.code),
-      static_cast<std::uint32_t>(message.sentence.size()), static_cast<std::uint32_t>(message.calls.size())};
-  return std::string(reinterpret_cast<const char*>(header.data()), sizeof header) + message.sentence + message.calls;
-}
-
 }  // namespace
 
 /// Where a rank listens. Plain bytes, gathered from all.
 struct RankSockets::Address {
-  std::array<char, 256> host;
+  std::array<char, 256> host;               // a name, then zeros, at least one
   std::array<std::uint32_t, 16> addresses;  // network order; 0: none
   std::uint16_t port;
   std::int32_t process;
@@ -152,8 +134,8 @@ RankSockets::RankSockets(const mpi::Session& session)
   secret_ = all[0].secret;
   for (int other = 0; other < ranks; ++other) {
     const Address& address = all[other];
-    names_.push_back(fmt::format("process {} on host {}", address.process, string_of(address.host)));
-    if (string_of(address.host) == string_of(own.host)) here_.push_back(other);
+    names_.push_back(fmt::format("process {} on host {}", address.process, address.host.data()));
+    if (address.host == own.host) here_.push_back(other);
   }
   for (int other = 0; other < rank; ++other) connect_to(other, all[other]);
   accept_from_higher(listener);
@@ -170,14 +152,14 @@ void RankSockets::connect_to(int rank, const Address& target) {
     if (error == EINPROGRESS) {
       socklen_t length = sizeof error;
       error = ETIMEDOUT;
-      if (wait_for(socket, POLLOUT, after(connect_seconds)))
+      if (wait_for(socket, POLLOUT, Clock::now() + connect_time))
         ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length);
     }
     // The other side answers with the same greeting: a stranger's port does not.
     const Greeting own{secret_, rank_};
     Greeting answer{};
     if (error == 0 && write_all(socket, &own, sizeof own) &&
-        read_all(socket, &answer, sizeof answer, after(greeting_seconds)) && answer.secret == secret_ &&
+        read_all(socket, &answer, sizeof answer, Clock::now() + greeting_time) && answer.secret == secret_ &&
         answer.rank == rank) {
       peers_[rank].socket.take(socket);
       return;
@@ -193,7 +175,7 @@ void RankSockets::connect_to(int rank, const Address& target) {
 
 void RankSockets::accept_from_higher(int listener) {
   auto missing = static_cast<int>(peers_.size()) - rank_ - 1;
-  const auto deadline = after(60 + greeting_seconds * static_cast<double>(missing));
+  const auto deadline = Clock::now() + Seconds(60) + missing * greeting_time;
   while (missing > 0) {
     if (!wait_for(listener, POLLIN, deadline)) {
       fail(ExitCode::rank, "rank {} ({}): {} of the higher ranks have not connected to it", rank_, name(rank_),
@@ -201,8 +183,8 @@ void RankSockets::accept_from_higher(int listener) {
     }
     Descriptor socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     Greeting greeting{};
-    if (socket < 0 || !read_all(socket, &greeting, sizeof greeting, after(5)) || greeting.secret != secret_ ||
-        greeting.rank <= rank_ || greeting.rank >= std::ssize(peers_)) {
+    if (socket < 0 || !read_all(socket, &greeting, sizeof greeting, Clock::now() + Seconds(5)) ||
+        greeting.secret != secret_ || greeting.rank <= rank_ || greeting.rank >= std::ssize(peers_)) {
       continue;  // a stranger
     }
     const Greeting answer{secret_, rank_};
@@ -214,7 +196,12 @@ void RankSockets::accept_from_higher(int listener) {
 }
 
 void RankSockets::send(const RankMessage& message) {
-  const std::string text = encoded(message);
+  // Kind, code, the lengths of both texts, the texts. All hosts have one byte order.
+  const std::array<std::uint32_t, 4> header{
+      static_cast<std::uint32_t>(message.kind), static_cast<std::uint32_t>(message.code),
+      static_cast<std::uint32_t>(message.sentence.size()), static_cast<std::uint32_t>(message.calls.size())};
+  const std::string text =
+      std::string(reinterpret_cast<const char*>(header.data()), sizeof header) + message.sentence + message.calls;
   for (const Peer& peer : peers_) {
     if (peer.socket >= 0) write_all(peer.socket, text.data(), text.size());
   }
@@ -226,24 +213,19 @@ void RankSockets::wake() {
 }
 
 std::vector<RankMessage> RankSockets::receive(double seconds) {
-  std::vector<pollfd> entries{{wake_, POLLIN, 0}};
-  std::vector<int> ranks{-1};
-  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
-    if (peers_[rank].socket < 0 || peers_[rank].lost) continue;
-    entries.push_back({peers_[rank].socket, POLLIN, 0});
-    ranks.push_back(static_cast<int>(rank));
-  }
-  timespec limit{};
-  limit.tv_sec = static_cast<time_t>(seconds);
-  limit.tv_nsec = static_cast<long>((seconds - static_cast<double>(limit.tv_sec)) * 1e9);
+  std::vector<pollfd> entries;  // by rank, then the event; poll leaves out a negative descriptor
+  for (const Peer& peer : peers_) entries.push_back({peer.lost ? -1 : int{peer.socket}, POLLIN, 0});
+  entries.push_back({wake_, POLLIN, 0});
+  const auto whole = static_cast<time_t>(seconds);
+  const timespec limit{whole, static_cast<long>((seconds - static_cast<double>(whole)) * 1e9)};
   std::vector<RankMessage> messages;
   if (::ppoll(entries.data(), entries.size(), &limit, nullptr) <= 0) return messages;
-  if (entries[0].revents != 0) {
+  if (entries.back().revents != 0) {
     std::uint64_t count = 0;
     [[maybe_unused]] const ssize_t got = ::read(wake_, &count, sizeof count);
   }
-  for (std::size_t i = 1; i < entries.size(); ++i) {
-    if (entries[i].revents != 0) read(ranks[i], messages);
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    if (entries[rank].revents != 0) read(static_cast<int>(rank), messages);
   }
   return messages;
 }
@@ -255,10 +237,8 @@ void RankSockets::read(int rank, std::vector<RankMessage>& messages) {
     const ssize_t n = ::recv(peer.socket, piece.data(), piece.size(), MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-    if (n <= 0) {
-      open = false;
-      break;
-    }
+    open = n > 0;
+    if (!open) break;
     peer.buffer.append(piece.data(), static_cast<std::size_t>(n));
   }
   while (peer.buffer.size() >= header_bytes) {

@@ -3,7 +3,6 @@
 // whatever state that library is in. Nothing is sent while all goes well. IPv4.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
