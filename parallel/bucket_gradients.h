@@ -6,8 +6,7 @@
 #include <array>
 #include <vector>
 
-#include "framework/allocator.h"
-#include "parallel/store_context.h"
+#include "parallel/bucket_memory.h"
 
 namespace ringtrain {
 
@@ -17,36 +16,29 @@ class BucketGradients {
   /// it.
   BucketGradients(Allocator& allocator, const StoreContext& context);
 
-  /// Returns whether this rank holds the sums of its slices alone: then each micro-batch is reduced by itself.
-  bool sharded() const { return sharded_; }
+  /// Returns the memory. A bucket in use has this rank's gradients before their reduction. Where a rank permanently
+  /// holds only its slices, each micro-batch is reduced separately.
+  const BucketMemory& memory() const { return memory_; }
   void begin_step();
-  /// Returns where a bucket's gradients of this rank are, before their reduction.
-  TensorView of_bucket(int bucket) const;
   /// Finishes the reduction of what was in the bucket's place before, which another rank may still read.
   void free_slot(int bucket);
   /// Begins to reduce a bucket of which a micro-batch's gradients are complete, where that is due. last: of the step.
   void complete(int bucket, bool last);
   /// Finishes what is under way.
   void finish();
-  /// As ParameterStore::gradients.
-  TensorView sums(const ParameterSlice& first, const ParameterSlice& last) const;
 
  private:
-  static constexpr int none = -1;
   struct Reduction {
     Tensor staging;
     ReduceScatter scatter;
-    int bucket = none;
+    int bucket = 0;  // valid while the scatter is pending
   };
   std::size_t staging_of(int bucket) const;
-  void make_stagings(Allocator& allocator);
   void zero_padding(int bucket);
   void finish(Reduction& reduction);
 
   const StoreContext& context_;
-  const bool sharded_;
-  Tensor held_;  // of the trainable part: flat, or this rank's slices
-  std::vector<Tensor> slots_;
+  const BucketMemory memory_;
   std::array<Reduction, 2> reductions_;
   std::vector<bool> has_sum_;  // of each bucket: its slice holds sums of this step
   bool padding_is_zero_ = false;

@@ -6,8 +6,7 @@
 #include <array>
 #include <vector>
 
-#include "framework/allocator.h"
-#include "parallel/store_context.h"
+#include "parallel/bucket_memory.h"
 
 namespace ringtrain {
 
@@ -16,8 +15,8 @@ class BucketWeights {
   /// Allocates under Tag::weights. context must outlive it.
   BucketWeights(Allocator& allocator, const StoreContext& context);
 
-  /// Returns whether this rank holds its slices alone.
-  bool sharded() const { return sharded_; }
+  /// Returns the memory. A bucket is in use while it is gathered or acquired.
+  const BucketMemory& memory() const { return memory_; }
   // As in ParameterStore; ids and buckets are those of the table.
   void prefetch(int bucket);
   void acquire(int bucket);
@@ -25,24 +24,18 @@ class BucketWeights {
   TensorView weight(const Parameter& parameter) const;
   void changed();
   void gather_changed();
-  TensorView held(const ParameterSlice& slice) const;
-  void clear();
 
  private:
   static constexpr int none = -1;
   struct Slot {
-    Tensor memory;      // the bucket's trainable part, then its frozen one; none where weights are whole
     int bucket = none;  // whose weights are here, or on their way
     int users = 0;      // acquired and not released; counted where weights are sharded
     std::array<AllGather, both_parts.size()> gathers;
   };
-  std::size_t slot_of(int bucket) const { return sharded_ ? context_.slot_of(bucket) : bucket; }
-  /// Returns where a part of a bucket is while it is in use.
-  TensorView of_bucket(int bucket, Part part) const;
+  std::size_t slot_of(int bucket) const { return memory_.sharded() ? context_.slot_of(bucket) : bucket; }
 
   const StoreContext& context_;
-  const bool sharded_;
-  std::array<Tensor, both_parts.size()> held_;  // by part: flat, or this rank's slices
+  const BucketMemory memory_;
   std::vector<Slot> slots_;
 };
 

@@ -10,8 +10,7 @@ namespace ringtrain {
 
 ParameterStore::ParameterStore(Allocator& allocator, const ParameterTable& table, Stream& stream,
                                const StoreOptions& options, Communicator* world)
-    : table_(table),
-      context_(table, stream, options, world),
+    : context_(table, stream, options, world),
       slices_(owned_slices(table, Part::trainable, options.ranks, options.rank)),
       frozen_slices_(owned_slices(table, Part::frozen, options.ranks, options.rank)),
       weights_(allocator, context_),
@@ -21,7 +20,7 @@ ParameterStore::ParameterStore(Allocator& allocator, const ParameterTable& table
     buckets_to_finish_ += table.bucket_size(bucket, Part::trainable) > 0 ? 1 : 0;
   }
   to_finish_ = trained_below(table.buckets());
-  if (options.ranks > 1 && world && (has_gradients() || weights_.sharded())) {
+  if (options.ranks > 1 && world && (has_gradients() || weights_.memory().sharded())) {
     communicator_ = world->split(0);
     communicator_->set_stream(stream);
     context_.communicator = communicator_.get();
@@ -54,7 +53,7 @@ void ParameterStore::weights_changed() {
 
 std::vector<ParameterSlice> ParameterStore::held() const {
   const auto [ranks, rank] =
-      weights_.sharded() ? std::pair(context_.options.ranks, context_.options.rank) : std::pair(1, 0);
+      weights_.memory().sharded() ? std::pair(context_.options.ranks, context_.options.rank) : std::pair(1, 0);
   std::vector<ParameterSlice> held = owned_slices(table(), Part::trainable, ranks, rank);
   std::ranges::copy(owned_slices(table(), Part::frozen, ranks, rank), std::back_inserter(held));
   std::ranges::sort(held, {}, &ParameterSlice::parameter);
@@ -92,9 +91,7 @@ bool ParameterStore::begin_gradient(int id) {
 }
 
 TensorView ParameterStore::gradient(int id) const {
-  const Parameter& parameter = trained_parameter("gradient", id);
-  const std::int64_t begin = parameter.offset - table().bucket_begin(parameter.bucket);
-  return gradients_.of_bucket(parameter.bucket).flat(begin, begin + parameter.shape.numel()).reshape(parameter.shape);
+  return gradients_.memory().of_parameter(trained_parameter("gradient", id));
 }
 
 TensorView ParameterStore::gradient_to_add_to(int id) {
@@ -124,7 +121,8 @@ void ParameterStore::finish(int bucket, bool all_written) {
       }
       gradient_to_add_to(static_cast<int>(id));
     }
-    if (gradients_.sharded()) has_gradient_[id] = false;  // the next micro-batch begins anew: sums are in the slice
+    if (gradients_.memory().sharded())
+      has_gradient_[id] = false;  // the next micro-batch begins anew: sums are in the slice
   }
   to_finish_ = trained_below(bucket);
   if (last_) ++finished_;

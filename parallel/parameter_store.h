@@ -26,7 +26,7 @@ class ParameterStore {
   ParameterStore& operator=(const ParameterStore&) = delete;
 
   /// Returns the table of its parameters.
-  const ParameterTable& table() const { return table_; }
+  const ParameterTable& table() const { return context_.table; }
   /// Returns whether it has memory for gradients.
   bool has_gradients() const { return context_.options.gradients; }
   /// Returns the dtype of its weights.
@@ -87,18 +87,18 @@ class ParameterStore {
   /// Returns which weights this rank holds for good and must be given: all, or its slices. weights() finds them.
   std::vector<ParameterSlice> held() const;
   /// Returns a slice's weights, those that layers compute with: of one that this rank holds.
-  TensorView weights(const ParameterSlice& slice) const { return weights_.held(slice); }
+  TensorView weights(const ParameterSlice& slice) const { return weights_.memory().held(slice, slice); }
   /// Returns the summed gradients of this rank's slices from one to another, with the padding between them (zero).
   /// They follow each other in memory where follows().
   TensorView gradients(const ParameterSlice& first, const ParameterSlice& last) const {
-    return gradients_.sums(first, last);
+    return gradients_.memory().held(first, last);
   }
   /// Returns those of one slice.
   TensorView gradients(const ParameterSlice& slice) const { return gradients(slice, slice); }
   /// Returns whether a slice begins where another one ends.
   bool follows(const ParameterSlice& slice, const ParameterSlice& before) const;
   /// Sets all weights that this rank holds to zero, padding too: touches all memory at once.
-  void clear_weights() { weights_.clear(); }
+  void clear_weights() { weights_.memory().clear(); }
 
  private:
   static constexpr int none = -1;
@@ -107,7 +107,6 @@ class ParameterStore {
   /// Returns the next bucket below one that has something to train; none: there is none.
   int trained_below(int bucket) const;
 
-  const ParameterTable& table_;
   StoreContext context_;
   std::vector<ParameterSlice> slices_, frozen_slices_;
   BucketWeights weights_;

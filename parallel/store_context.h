@@ -1,17 +1,11 @@
-// What the weights and the gradients of one rank's store (parameter_store.h) have in common: the table, where this
-// rank's slices lie in a buffer of its slices alone, and which place a bucket has while it is in use. No communication.
+// What the weights and the gradients of one rank's store (parameter_store.h) have in common: the table, the options,
+// this rank's slices, and which slot a bucket has while it is in use. No communication.
 #pragma once
-
-#include <array>
-#include <cstdint>
-#include <span>
-#include <vector>
 
 #include "framework/config/choices.h"
 #include "framework/parameter_table.h"
 #include "framework/stream.h"
 #include "parallel/collectives.h"
-#include "parallel/parameter_slices.h"
 
 namespace ringtrain {
 
@@ -37,22 +31,17 @@ struct StoreContext {
   Slice owned(int bucket, Part part) const {
     return slice_of(table.bucket_size(bucket, part), options.ranks, options.rank);
   }
-  /// Returns where that slice is in a buffer of this rank's slices alone.
-  TensorView own_part(const Tensor& shard, int bucket, Part part) const;
-  /// Returns where a slice begins in this rank's slices, padding included.
-  std::int64_t begin_in_shard(const ParameterSlice& slice) const;
   /// Returns the place that a bucket has when it is in use. Layers take turns, so that one comes, or its gradients are
   /// reduced, while its neighbour is computed with. The ends of the model, its largest buckets, share a place unless
   /// they are used together.
   std::size_t slot_of(int bucket) const;
-  /// Returns the elements that each place needs for these parts of its largest bucket.
-  std::vector<std::int64_t> slot_sizes(std::span<const Part> parts) const;
+  /// The number of different slots, of which a model may use fewer.
+  static constexpr int slots = 4;
 
   const ParameterTable& table;
   Stream& stream;
   StoreOptions options;
-  std::array<std::vector<std::int64_t>, both_parts.size()> offsets;  // by part: shard_offsets
-  Communicator* communicator = nullptr;                              // null: nothing is ever gathered or reduced
+  Communicator* communicator = nullptr;  // null: nothing is ever gathered or reduced
 };
 
 }  // namespace ringtrain
