@@ -64,7 +64,7 @@ RingWork::RingWork(const RingCase& ring) : case_(ring) {
 }
 
 std::int64_t RingWork::travelling_tokens(int owner, int rank, int part) const {
-  const RingPart own = part < 0 ? RingPart{} : part_of_shard(parts_[part], tokens_[owner]);
+  const RingPart own = part < 0 ? RingPart{} : common_part(parts_[part], {.tokens = tokens_[owner]});
   if (!sends_some()) return part < 0 ? tokens(owner) : own.sequences * own.tokens;
   const int hop = rank == owner ? 1 : (rank - owner + ranks()) % ranks();
   const auto run = std::ranges::lower_bound(runs_[owner], hop, {}, &Run::last_hop);
@@ -92,7 +92,7 @@ std::int64_t RingWork::count(int rank, int owner, int part) const {
   SegmentList keys = segments_[owner];
   std::int64_t sequences = case_.sequences;
   if (part >= 0) {
-    const RingPart own = part_of_shard(parts_[part], tokens_[owner]);
+    const RingPart own = common_part(parts_[part], {.tokens = tokens_[owner]});
     keys = segments_of_range(keys, own.first_token, own.first_token + own.tokens);
     sequences = own.sequences;
   }

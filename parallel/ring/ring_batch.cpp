@@ -50,25 +50,17 @@ RingPart RingBatch::travelling_to(std::span<const char> needed, int owner, int m
   return part_seen(mask_, segments_, owner, first, last);
 }
 
-RingPart RingBatch::part_of_travelling(int owner, const RingPart& travelling, std::size_t part) const {
-  return common_part(part_of_block(owner, part), travelling);
-}
-
-std::int64_t RingBatch::longest() const {
-  return *std::max_element(tokens_.begin(), tokens_.end());
-}
-
 SegmentList RingBatch::segments_of_part(int owner, const RingPart& part) const {
-  return segments_of_range(segments_of(owner), part.first_token, part.first_token + part.tokens);
+  return segments_of_range(segments_[owner], part.first_token, part.first_token + part.tokens);
 }
 
 std::span<const std::int64_t> RingBatch::pairs_of(const RingStep& step) {
   std::vector<std::int64_t>& known = pairs_[step.hop];
   for (std::size_t i = known.size(); i < parts_.size(); ++i) {
-    const RingPart part = part_of_block(step.owner, i);
+    const RingPart part = common_part(parts_[i], whole(step.owner));
     const std::span<const DocumentStarts> all(documents_);
     const auto own = all.empty() ? all : all.subspan(part.first_sequence, static_cast<std::size_t>(part.sequences));
-    known.push_back(visible_pairs(mask_, segments_of(rank_), segments_of_part(step.owner, part), part.sequences, own));
+    known.push_back(visible_pairs(mask_, segments_[rank_], segments_of_part(step.owner, part), part.sequences, own));
   }
   return known;
 }

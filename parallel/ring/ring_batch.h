@@ -2,6 +2,7 @@
 // what this rank does at each hop. Pure: all ranks find it alike. No communication.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -32,18 +33,18 @@ class RingBatch {
   int rank() const { return rank_; }
   std::int64_t sequences() const { return sequences_; }
   /// Returns T of the largest shard.
-  std::int64_t longest() const;
+  std::int64_t longest() const { return std::ranges::max(tokens_); }
   std::int64_t tokens_of(int owner) const { return tokens_[owner]; }
-  const SegmentList& segments_of(int owner) const { return segments_[owner]; }
   const Travelling& travelling(int hop) const { return travelling_[hop]; }
   /// Returns the hop at which this rank meets its last block.
   int last_hop() const { return last_hop_; }
 
   /// Returns the parts that every block is cut into; tokens are those of the largest shard.
   const std::vector<RingPart>& parts() const { return parts_; }
-  RingPart part_of_block(int owner, std::size_t part) const { return part_of_shard(parts_[part], tokens_of(owner)); }
-  /// Returns what a part has of the tokens of an owner's block that travel.
-  RingPart part_of_travelling(int owner, const RingPart& travelling, std::size_t part) const;
+  /// Returns what a part has of the tokens of a block that travel.
+  RingPart part_of_travelling(const RingPart& travelling, std::size_t part) const {
+    return common_part(parts_[part], travelling);
+  }
   SegmentList segments_of_part(int owner, const RingPart& part) const;
   RingPart whole(int owner) const { return {0, sequences_, 0, tokens_of(owner)}; }
   /// Returns the visible pairs of each part of the block that is met at a step. Counted once for all layers.

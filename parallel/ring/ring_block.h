@@ -23,10 +23,8 @@ struct RingBlock {
   AttentionTokens tokens;
 
   /// Returns what x [B, ...] has of its sequences, or nothing of nothing.
-  TensorView sequences_of(const TensorView& x) const {
-    return x.empty() ? x : x.rows(first_sequence, first_sequence + sequences);
-  }
-  ConstTensorView sequences_of(const ConstTensorView& x) const {
+  template <class View>
+  View sequences_of(const View& x) const {
     return x.empty() ? x : x.rows(first_sequence, first_sequence + sequences);
   }
 };

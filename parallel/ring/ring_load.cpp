@@ -1,6 +1,5 @@
 #include "parallel/ring/ring_load.h"
 
-#include <algorithm>
 #include <limits>
 #include <numeric>
 
@@ -32,16 +31,6 @@ std::vector<std::int64_t> pairs_by_rank(const AttentionMask& mask, Layout layout
     pairs.push_back(visible_pairs(mask, shard_segments(layout, length, ranks, rank), {&all, 1}));
   }
   return pairs;
-}
-
-double imbalance(std::span<const std::int64_t> loads) {
-  return imbalance(std::vector<double>(loads.begin(), loads.end()));
-}
-
-double imbalance(std::span<const double> loads) {
-  const double sum = std::accumulate(loads.begin(), loads.end(), 0.0);
-  if (sum == 0) return 1;
-  return *std::max_element(loads.begin(), loads.end()) * static_cast<double>(loads.size()) / sum;
 }
 
 double RingLoad::wait_seconds() const {

@@ -2,8 +2,10 @@
 // even they are, and what a rank waited for others. Pure.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -20,8 +22,12 @@ std::int64_t visible_pairs(const AttentionMask& mask, std::span<const Segment> q
 std::vector<std::int64_t> pairs_by_rank(const AttentionMask& mask, Layout layout, std::int64_t length, int ranks);
 
 /// Returns the largest of the loads over their mean: 1 is even, and a ring waits for its busiest rank. 1 if all are 0.
-double imbalance(std::span<const std::int64_t> loads);
-double imbalance(std::span<const double> loads);
+template <class Number>
+double imbalance(const std::vector<Number>& loads) {
+  const double sum = std::accumulate(loads.begin(), loads.end(), 0.0);
+  if (sum == 0) return 1;
+  return static_cast<double>(std::ranges::max(loads)) * static_cast<double>(loads.size()) / sum;
+}
 
 /// What one rank's forward (or backward) passes through the ring were, summed over layers and micro-batches. Seconds
 /// are of whoever computes: a GPU's own, not of the host that runs ahead of it.

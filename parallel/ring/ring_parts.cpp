@@ -10,13 +10,6 @@ namespace {
 
 constexpr std::int64_t largest_tile = 256;
 
-/// Returns how many tokens of the segment stand before its middle, cut between two tiles.
-std::int64_t before_middle(const Segment& segment, std::int64_t tile) {
-  const std::int64_t cell = tile * segment.stride;
-  const std::int64_t cut = segment.position(segment.count / 2) / cell * cell;  // a position
-  return tokens_before({&segment, 1}, cut);
-}
-
 /// Returns what may be a part by itself, from the first token or sequence on: halves of segments, or sequences.
 std::vector<RingPart> pieces(std::span<const Segment> segments, std::int64_t sequences, std::int64_t tile) {
   std::vector<RingPart> all;
@@ -26,7 +19,9 @@ std::vector<RingPart> pieces(std::span<const Segment> segments, std::int64_t seq
   }
   std::int64_t first = 0;
   for (const Segment& segment : segments) {
-    const std::int64_t lower = before_middle(segment, tile);
+    const std::int64_t cell = tile * segment.stride;
+    const std::int64_t middle = segment.position(segment.count / 2) / cell * cell;  // a position between two tiles
+    const std::int64_t lower = tokens_before({&segment, 1}, middle);
     for (const std::int64_t count : {lower, segment.count - lower}) {
       if (count > 0) all.push_back({0, 1, first, count});
       first += count;
@@ -79,11 +74,6 @@ std::int64_t tokens_before(std::span<const Segment> segments, std::int64_t posit
   return count;
 }
 
-RingPart part_of_shard(const RingPart& part, std::int64_t T) {
-  const std::int64_t begin = std::min(part.first_token, T), end = std::min(part.first_token + part.tokens, T);
-  return {part.first_sequence, part.sequences, begin, end - begin};
-}
-
 RingPart part_seen(const AttentionMask& mask, std::span<const SegmentList> segments, int owner, int first_hop,
                    int last_hop) {
   const auto N = static_cast<int>(segments.size());
@@ -103,8 +93,8 @@ RingPart part_seen(const AttentionMask& mask, std::span<const SegmentList> segme
 }
 
 RingPart common_part(const RingPart& a, const RingPart& b) {
-  const std::int64_t begin = std::max(a.first_token, b.first_token);
-  const std::int64_t end = std::max(begin, std::min(a.first_token + a.tokens, b.first_token + b.tokens));
+  const std::int64_t end = std::min(a.first_token + a.tokens, b.first_token + b.tokens);
+  const std::int64_t begin = std::min(end, std::max(a.first_token, b.first_token));
   return {a.first_sequence, a.sequences, begin, end - begin};
 }
 

@@ -36,14 +36,12 @@ std::int64_t default_min_part(Device device, std::int64_t G);
 
 /// Returns how many of a shard's tokens have a position below this one.
 std::int64_t tokens_before(std::span<const Segment> segments, std::int64_t position);
-/// Returns what a shard of T tokens has of the part.
-RingPart part_of_shard(const RingPart& part, std::int64_t T);
 /// Returns the tokens of an owner's block, of one sequence, that some rank of a run of hops may see, and what lies
 /// between them. The run: the ranks owner + first_hop to owner + last_hop, modulo their number. segments: of every
 /// rank.
 RingPart part_seen(const AttentionMask& mask, std::span<const SegmentList> segments, int owner, int first_hop,
                    int last_hop);
-/// Returns the tokens that both have, of two parts of the same sequences.
+/// Returns the sequences of a with the tokens that both have: of two parts, or of a part and a shard.
 RingPart common_part(const RingPart& a, const RingPart& b);
 /// Returns that part of x [B, T, ...], or of nothing.
 TensorView part_of(const TensorView& x, const RingPart& part);

@@ -25,8 +25,7 @@ class RingPass {
         ring_(ring),
         batch_(ring.batch),
         own_(own),
-        backward_(own.backward),
-        gradient_rounds_(backward_ ? ring.batch.parts().size() : 0) {}
+        gradient_rounds_(own.backward ? ring.batch.parts().size() : 0) {}
 
   /// Shows every block to the visitor, in the order of hops. overlap: runs while the last gradients return; may be
   /// empty. Throws the first error of any rank.
@@ -40,7 +39,7 @@ class RingPass {
                        {"tokens", step ? batch_.sequences() * tokens_of(*step).tokens : 0}});
       if (hop > 0) wait(*ring_.keys, arriving_, hop);
       if (hop + 1 < size) post_keys(hop + 1);
-      if (backward_) {
+      if (own_.backward) {
         backward_hop(hop, visitor);
       } else if (step) {
         forward_hop(*step, visitor);
@@ -66,12 +65,10 @@ class RingPass {
     const RingHop* returns = nullptr;  // at which gradients return among them,
     RingPart tokens = {};              // of these
   };
-  /// What one message each carries of an exchange's two sides, and who they are.
-  struct Messages {
-    std::vector<TensorView> sent;
-    int to = no_peer;
-    std::vector<TensorView> received;
-    int from = no_peer;
+  /// One side of an exchange: what one message each carries.
+  struct Side {
+    int peer = no_peer;
+    std::vector<TensorView> messages = {};
   };
 
   /// Returns the tokens of the block that is met at a step.
@@ -90,7 +87,6 @@ class RingPass {
   /// and values together where all travel, else apart on either side.
   std::vector<TensorView> kv_messages(const TensorView& kv, const RingPart& tokens, int owner) const {
     if (tokens.tokens == batch_.tokens_of(owner)) return {kv};
-    if (kv.dim(2) == tokens.tokens) return {kv.select(0), kv.select(1)};
     return {part_of(kv.select(0), tokens), part_of(kv.select(1), tokens)};
   }
 
@@ -103,7 +99,7 @@ class RingPass {
   /// Returns the gradients of a part of the block met at a step. In a buffer a part's place is that of the largest
   /// shard.
   PartGradients gradients_of(const RingStep& step, std::size_t part) const {
-    const RingPart own = batch_.part_of_travelling(step.owner, tokens_of(step), part);
+    const RingPart own = batch_.part_of_travelling(tokens_of(step), part);
     if (step.hop == 0) return part_of_pair(own_.dkv, own);
     const auto [G, D] = std::pair(ring_.buffers.capacity().G, ring_.buffers.capacity().D);
     const std::int64_t begin = 2 * (own.first_sequence * batch_.longest() + own.first_token) * G * D;
@@ -115,7 +111,7 @@ class RingPass {
   /// Returns what is sent of them: of this rank's own block, the tokens that travel along the run next to it.
   std::vector<TensorView> leaving_gradients(const RingStep& step, std::size_t part) const {
     if (step.hop > 0) return gradients_of(step, part).messages();
-    const RingPart own = batch_.part_of_travelling(step.owner, batch_.travelling(1).of_delivery, part);
+    const RingPart own = batch_.part_of_travelling(batch_.travelling(1).of_delivery, part);
     return part_of_pair(own_.dkv, own).messages();
   }
 
@@ -124,9 +120,10 @@ class RingPass {
   }
 
   /// Posts one exchange a pair of messages, whichever side has more.
-  void exchange(Communicator& communicator, std::vector<Request>& requests, const Messages& messages,
+  void exchange(Communicator& communicator, std::vector<Request>& requests, const Side& send, const Side& receive,
                 const CallSite& site) const {
-    const auto& [sent, to, received, from] = messages;
+    const auto& [to, sent] = send;
+    const auto& [from, received] = receive;
     for (std::size_t i = 0; i < std::max(sent.size(), received.size()); ++i) {
       const bool sends = i < sent.size() && sent[i].numel() > 0;
       const bool receives = i < received.size() && received[i].numel() > 0;
@@ -142,28 +139,21 @@ class RingPass {
     const std::optional<RingStep>&before = batch_.plan()[hop - 1].step, &next = here.step;
     // messages(step, tokens): what carries these tokens of the block that is met at a step.
     const auto post = [&](const CallSite& site, const auto& messages) {
-      Messages delivered{.sent = {}, .to = here.deliver_to, .received = {}}, passed;
-      if (delivered.to != no_peer) {
-        delivered.sent = messages(*batch_.plan()[0].step, batch_.travelling(hop).of_delivery);
+      Side delivered, passed, received;
+      if (const int to = here.deliver_to; to != no_peer) {
+        delivered = {to, messages(*batch_.plan()[0].step, batch_.travelling(hop).of_delivery)};
       }
-      if (before && before->forward_to != no_peer) {
-        passed.to = before->forward_to;
-        passed.sent = messages(*before, tokens_of(*before));
-      }
-      if (next && next->receive_from != no_peer) {
-        passed.from = next->receive_from;
-        passed.received = messages(*next, tokens_of(*next));
-      }
-      exchange(*ring_.keys, departing_, delivered, site);  // what is sent comes first: see Communicator::exchange
-      exchange(*ring_.keys, arriving_, passed, site);
+      if (before && before->forward_to != no_peer) passed = {before->forward_to, messages(*before, tokens_of(*before))};
+      if (next && next->receive_from != no_peer) received = {next->receive_from, messages(*next, tokens_of(*next))};
+      exchange(*ring_.keys, departing_, delivered, {}, site);  // what is sent comes first: see Communicator::exchange
+      exchange(*ring_.keys, arriving_, passed, received, site);
     };
     post_together(*ring_.keys, [&] {
       post({"ring keys and values", layer_, hop},
            [&](const RingStep& step, const RingPart& tokens) { return kv_messages(kv_of(step), tokens, step.owner); });
       if (own_.documents.empty()) return;
       post({"ring document ids", layer_, hop}, [&](const RingStep& step, const RingPart& tokens) {
-        const TensorView ids = documents_of(step);
-        return std::vector{ids.dim(1) == tokens.tokens ? ids : part_of(ids, tokens)};
+        return std::vector{part_of(documents_of(step), tokens)};
       });
     });
   }
@@ -173,19 +163,20 @@ class RingPass {
   void post_gradients(int hop, std::size_t part) {
     const RingHop& here = batch_.plan()[hop];
     const std::optional<RingStep>&step = here.step, &next = batch_.plan()[hop + 1].step;
-    const int to = step ? step->gradient_to : no_peer, from = next ? next->gradient_from : no_peer;
     GradientRound& of = gradient_rounds_[part];
     const CallSite site{.operation = "ring gradients", .layer = layer_, .hop = hop};
     of.returns = here.return_from != no_peer ? &here : nullptr;
-    if (of.returns) of.tokens = batch_.part_of_travelling(batch_.rank(), batch_.travelling(hop).of_return, part);
+    if (of.returns) of.tokens = batch_.part_of_travelling(batch_.travelling(hop).of_return, part);
     post_together(*ring_.gradients, [&] {
-      Messages messages{.sent = {}, .to = to, .received = {}, .from = from};
-      if (to != no_peer) messages.sent = leaving_gradients(*step, part);
-      if (from != no_peer) messages.received = gradients_of(*next, part).messages();
-      exchange(*ring_.gradients, of.requests, messages, site);
+      Side sent, received;
+      if (step && step->gradient_to != no_peer) sent = {step->gradient_to, leaving_gradients(*step, part)};
+      if (next && next->gradient_from != no_peer) {
+        received = {next->gradient_from, gradients_of(*next, part).messages()};
+      }
+      exchange(*ring_.gradients, of.requests, sent, received, site);
       if (!of.returns) return;
-      exchange(*ring_.gradients, of.requests,
-               {{}, no_peer, returned_gradients(here, of.tokens).messages(), here.return_from}, site);
+      exchange(*ring_.gradients, of.requests, {}, {here.return_from, returned_gradients(here, of.tokens).messages()},
+               site);
     });
   }
 
@@ -204,14 +195,14 @@ class RingPass {
   /// hop: which one cannot go on before; the ring's size: the end of the pass.
   void wait(Communicator& communicator, std::vector<Request>& requests, int hop) {
     if (requests.empty()) return;
-    ring_.times.wait(stream_, backward_, hop, [&] {
+    ring_.times.wait(stream_, own_.backward, hop, [&] {
       for (const Request request : requests) communicator.wait(request);
     });
     requests.clear();
   }
 
   void visit(const RingBlock& block, const RingVisitor& visitor) {
-    ring_.times.visit(stream_, backward_, block.pairs, [&] { visitor(block); });
+    ring_.times.visit(stream_, own_.backward, block.pairs, [&] { visitor(block); });
   }
 
   void forward_hop(const RingStep& step, const RingVisitor& visitor) {
@@ -236,7 +227,7 @@ class RingPass {
     for (std::size_t i = 0; i < parts; ++i) {
       finish_gradients(hop, i);
       if (step) {
-        const RingPart part = batch_.part_of_travelling(step->owner, tokens_of(*step), i);
+        const RingPart part = batch_.part_of_travelling(tokens_of(*step), i);
         const SegmentList positions = batch_.segments_of_part(step->owner, part);
         RingPart place = part;  // among the tokens that are here
         place.first_token = part.tokens == 0 ? 0 : part.first_token - tokens_of(*step).first_token;
@@ -271,7 +262,6 @@ class RingPass {
   const RingResources ring_;
   RingBatch& batch_;
   const RingTensors own_;
-  const bool backward_;
   std::vector<Request> arriving_;               // keys and values for the next hop, and what is sent on for it
   std::vector<Request> departing_;              // own block to starts of runs: not waited for before the pass ends
   std::vector<GradientRound> gradient_rounds_;  // by part: the last one

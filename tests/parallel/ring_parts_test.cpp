@@ -60,7 +60,7 @@ void expect_every_token_once(const std::vector<SegmentList>& shards, std::int64_
       if (T > token_count(from)) continue;
       std::int64_t end = B == 1 ? T : B;  // of tokens, or of sequences
       for (const RingPart& of_largest : parts) {
-        const RingPart part = part_of_shard(of_largest, T);
+        const RingPart part = common_part(of_largest, {.tokens = T});
         EXPECT_EQ(B == 1 ? part.first_token + part.tokens : part.first_sequence + part.sequences, end);
         EXPECT_EQ(B == 1 ? part.sequences : part.tokens, B == 1 ? 1 : T);
         end = B == 1 ? part.first_token : part.first_sequence;
