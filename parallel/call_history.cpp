@@ -57,7 +57,7 @@ std::string CallHistory::text(std::string_view indent) const {
                          : fmt::format("{}waits {:.1f} s in call {} ({}); last calls:\n", indent, seconds,
                                        waiting_.number, described(waiting_.site));
   for (std::uint64_t number = last_ > kept ? last_ - kept + 1 : 1; number <= last_; ++number) {
-    const Call& one = call(number);
+    const Call& one = calls_[number % kept];
     text += fmt::format("{}  {:>6} {}", indent, number, described(one.site));
     if (one.to != no_peer) text += fmt::format("; {} bytes to rank {}", one.sent_bytes, one.to);
     if (one.from != no_peer) text += fmt::format("; {} bytes from rank {}", one.received_bytes, one.from);

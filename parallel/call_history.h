@@ -62,7 +62,6 @@ class CallHistory {
     bool done = false;
   };
   Call& call(std::uint64_t number) { return calls_[number % kept]; }
-  const Call& call(std::uint64_t number) const { return calls_[number % kept]; }
 
   std::array<Call, kept> calls_;
   std::uint64_t last_ = 0;

@@ -59,23 +59,19 @@ class FaultyCommunicator final : public ForwardingCommunicator {
  private:
   /// The fault, if this is its call.
   CallSite passed(const CallSite& site) override {
-    CallSite own = site;
-    if (site.operation == fault_->operation && ++fault_->seen == fault_->count) {
-      act();
-      if (fault_->action == "diverge") own.operation = "something else";
-    }
-    const bool slow = fault_->action == "slow" && fault_->seen >= fault_->count;
-    if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    return own;
-  }
-  void act() {
     const std::string& action = fault_->action;
-    std::fprintf(stderr, "fault: rank %d, %s, at %lld\n", fault_->rank, action.c_str(),
-                 static_cast<long long>(std::chrono::steady_clock::now().time_since_epoch().count()));
-    std::fflush(stderr);
-    if (action == "kill") ::raise(SIGKILL);
-    if (action == "stop") ::raise(SIGSTOP);
-    if (action == "throw") fail(ExitCode::numeric, "rank {} throws, as RINGTRAIN_FAULT says", fault_->rank);
+    const bool now = site.operation == fault_->operation && ++fault_->seen == fault_->count;
+    if (now) {
+      std::fprintf(stderr, "fault: rank %d, %s, at %lld\n", fault_->rank, action.c_str(),
+                   static_cast<long long>(std::chrono::steady_clock::now().time_since_epoch().count()));
+      std::fflush(stderr);
+      if (action == "kill") ::raise(SIGKILL);
+      if (action == "stop") ::raise(SIGSTOP);
+      if (action == "throw") fail(ExitCode::numeric, "rank {} throws, as RINGTRAIN_FAULT says", fault_->rank);
+    }
+    const bool slow = action == "slow" && fault_->seen >= fault_->count;
+    if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return {now && action == "diverge" ? "something else" : site.operation, site.layer, site.hop};
   }
 
   const std::shared_ptr<Fault> fault_;

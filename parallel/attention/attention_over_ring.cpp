@@ -198,12 +198,11 @@ struct AttentionOverRing::State {
         compute(allocator, pool, nullptr),
         stream(compute.stream()),
         gpus(make_device_communicator({.timeout_seconds = nccl_seconds}, world, stream, nullptr)),
-        ranks((gpus ? *gpus : world).split(0)),
-        host_ranks(world.split(0)) {
+        ranks((gpus ? *gpus : world).split(0)) {
     const auto& [B, T, H, G, D, dtype, device, scale, backward, deterministic, threads] = options;
     ranks->set_stream(stream);
     std::int64_t longest = T;
-    all_reduce_max(*host_ranks, {&longest, 1}, {"the largest shard"});
+    all_reduce_max(*ranks, {&longest, 1}, {"the largest shard"});
     const DType sums = accumulator(dtype);
     ring = std::make_unique<Ring>(allocator, ranks.get(), ranks->size(),
                                   RingCapacity{.tokens = B * longest,
@@ -282,7 +281,6 @@ struct AttentionOverRing::State {
   Stream& stream;
   std::shared_ptr<Communicator> gpus;   // null: the caller's communicator carries GPU memory, or there is none
   std::unique_ptr<Communicator> ranks;  // of the ring
-  std::unique_ptr<Communicator> host_ranks;
   std::unique_ptr<Ring> ring;
   AttentionShape shape;
   Tensor key_value, documents, row_sum, wide, key_value_gradient, delta, workspace;
@@ -315,10 +313,10 @@ void AttentionOverRing::set_tokens(std::span<const std::int64_t> positions, std:
   require_call(mask.window >= 0, "the mask's window must be 0 or more", line);
   const std::array<std::int64_t, 3> gathered{mask.causal, mask.window, T == 0 ? no_tokens : !documents.empty()};
   const bool with_documents =
-      check_alike(all_gather(*s.host_ranks, gathered, {"tokens of all ranks"}), s.ranks->rank(), line);
-  const std::vector<SegmentList> segments = gather_lists(*s.host_ranks, own);
+      check_alike(all_gather(*s.ranks, gathered, {"tokens of all ranks"}), s.ranks->rank(), line);
+  const std::vector<SegmentList> segments = gather_lists(*s.ranks, own);
   std::vector<ShardExtents> extents;
-  for (const auto& flat : gather_lists(*s.host_ranks, extents_of(own, documents, B))) {
+  for (const auto& flat : gather_lists(*s.ranks, extents_of(own, documents, B))) {
     const std::ptrdiff_t count = std::ssize(flat) / B;
     ShardExtents& shard = extents.emplace_back();
     for (auto at = flat.begin(); std::ssize(shard) < B; at += count) shard.emplace_back(at, at + count);

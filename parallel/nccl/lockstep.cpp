@@ -14,10 +14,6 @@ OperationSide other_side(int rank, OperationSide::Kind kind) {
   return {rank, kind == Kind::sends ? Kind::receives : kind == Kind::receives ? Kind::sends : kind};
 }
 
-bool has(const std::vector<OperationSide>& sides, const OperationSide& side) {
-  return std::ranges::find(sides, side) != sides.end();
-}
-
 }  // namespace
 
 std::shared_ptr<Lockstep> Lockstep::of_process(std::int64_t number, int ranks) {
@@ -37,7 +33,7 @@ std::vector<int> Lockstep::joined_by(int rank) const {
     const int one = ranks[next];
     for (const OperationSide& side : ranks_[one].sides) {
       const RankState& there = ranks_[side.peer];
-      if (!there.waits || !has(there.sides, other_side(one, side.kind))) return {};
+      if (!there.waits || std::ranges::count(there.sides, other_side(one, side.kind)) == 0) return {};
       if (std::ranges::find(ranks, side.peer) == ranks.end()) ranks.push_back(side.peer);
     }
   }

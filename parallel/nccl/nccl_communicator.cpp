@@ -22,16 +22,10 @@ namespace ringtrain {
 namespace {
 
 ncclDataType_t summed_type(DType dtype) {
-  switch (dtype) {
-    case DType::float32:
-      return ncclFloat32;
-    case DType::float64:
-      return ncclFloat64;
-    case DType::bfloat16:
-      return ncclBfloat16;
-    default:
-      fail(ExitCode::internal, "a sum over ranks is of floating-point numbers");
-  }
+  if (dtype == DType::float32) return ncclFloat32;
+  if (dtype == DType::float64) return ncclFloat64;
+  if (dtype == DType::bfloat16) return ncclBfloat16;
+  fail(ExitCode::internal, "a sum over ranks is of floating-point numbers");
 }
 
 class NcclCommunicator final : public Communicator {

@@ -11,17 +11,6 @@ namespace {
 
 constexpr const char* library_name = "libnccl.so.2";
 
-void* open_library() {
-  void* const opened = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
-  if (opened == nullptr) {
-    fail(ExitCode::device,
-         "NCCL cannot be loaded on host {} ({}); install it, put the folder of {} into LD_LIBRARY_PATH, or set "
-         "mesh.backend to threads",
-         host_name(), dlerror(), library_name);
-  }
-  return opened;
-}
-
 template <class Function>
 void find(void* library, const char* name, Function*& function) {
   function = reinterpret_cast<Function*>(dlsym(library, name));
@@ -32,7 +21,13 @@ void find(void* library, const char* name, Function*& function) {
 }
 
 NcclFunctions load_functions() {
-  void* const library = open_library();
+  void* const library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    fail(ExitCode::device,
+         "NCCL cannot be loaded on host {} ({}); install it, put the folder of {} into LD_LIBRARY_PATH, or set "
+         "mesh.backend to threads",
+         host_name(), dlerror(), library_name);
+  }
   NcclFunctions all;
 #define RINGTRAIN_FIND(name) find(library, #name, all.name);
   RINGTRAIN_NCCL_FUNCTIONS(RINGTRAIN_FIND)
