@@ -123,7 +123,7 @@ inline double flip(Stream& stream, const TensorView& x, std::int64_t index, int 
 }
 
 /// Flips of one bit: how many there were, how many changed an element by more than 4 bounds, how many were found, and
-/// how many of the former were missed.
+/// how many of the large ones were missed.
 struct FlipCount {
   std::int64_t made = 0, large = 0, found = 0, missed = 0;
 

@@ -17,7 +17,7 @@ const std::vector<std::string> endless{"--set", "training.steps=1000000", "--set
 
 class Launched : public LaunchTest {
  protected:
-  /// Expects a run that was told to end to have saved its last step, and all of its processes to have ended.
+  /// Expects a run that was asked to end to have saved its last step, and all of its processes to have ended.
   void expect_saved(Child& child, int code) const {
     const ChildResult result = child.wait_at_most(120);
     expect_end(result, code);
