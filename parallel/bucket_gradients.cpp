@@ -34,7 +34,7 @@ BucketGradients::BucketGradients(Allocator& allocator, const StoreContext& conte
 }
 
 /// Returns the staging in which a bucket's gradients are summed. Backward begins with the last bucket, whose staging is
-/// the large one; from there on layers take turns.
+/// the large one; from there on, layers alternate.
 std::size_t BucketGradients::staging_of(int bucket) const {
   const int last = context_.table.buckets() - 1;
   if (bucket == 0 || bucket == last) return 0;
@@ -54,10 +54,10 @@ void BucketGradients::free_slot(int bucket) {
   }
 }
 
-/// A place held another bucket before: what pads this one's parameters is some of its gradients.
+/// The buffer held another bucket before, so padding of this bucket's parameters may contain gradients.
 void BucketGradients::zero_padding(int bucket) {
   const TensorView flat = memory_.of_bucket(bucket, trainable);
-  std::int64_t end = 0;  // of what is a gradient so far
+  std::int64_t end = 0;  // of the gradients so far
   const auto zero_until = [&](std::int64_t begin) {
     if (end < begin) fill(context_.stream, flat.flat(end, begin), 0.0);
   };

@@ -1,6 +1,6 @@
-// The gradients of one rank's store: all of them, or its slices and a few places for the buckets that backward writes.
-// Each bucket's are summed over the ranks beside the computation, in two stagings that take turns; all ranks call in
-// the same order.
+// The gradients of one rank's store: all of them, or its slices and a few buffers for the buckets that backward writes.
+// Each bucket's gradients are summed over the ranks during the computation, in two alternating stagings; all ranks call
+// in the same order.
 #pragma once
 
 #include <array>
@@ -12,19 +12,19 @@ namespace ringtrain {
 
 class BucketGradients {
  public:
-  /// Allocates under Tag::gradients and Tag::workspace: nothing unless the options have gradients. context must outlive
-  /// it.
+  /// Allocates under Tag::gradients and Tag::workspace; nothing unless the options have gradients. context must outlive
+  /// this object.
   BucketGradients(Allocator& allocator, const StoreContext& context);
 
-  /// Returns the memory. A bucket in use has this rank's gradients before their reduction. Where a rank permanently
-  /// holds only its slices, each micro-batch is reduced separately.
+  /// Returns the memory. A bucket in use has this rank's gradients before their reduction. If a rank permanently holds
+  /// only its slices, each micro-batch is reduced separately.
   const BucketMemory& memory() const { return memory_; }
   void begin_step();
-  /// Finishes the reduction of what was in the bucket's place before, which another rank may still read.
+  /// Finishes the reduction of the bucket that was in this bucket's buffer before, which another rank may still read.
   void free_slot(int bucket);
-  /// Begins to reduce a bucket of which a micro-batch's gradients are complete, where that is due. last: of the step.
+  /// Begins to reduce a bucket when a micro-batch's gradients are complete, if that is due. last: of the step.
   void complete(int bucket, bool last);
-  /// Finishes what is under way.
+  /// Finishes pending reductions.
   void finish();
 
  private:
@@ -40,7 +40,7 @@ class BucketGradients {
   const StoreContext& context_;
   const BucketMemory memory_;
   std::array<Reduction, 2> reductions_;
-  std::vector<bool> has_sum_;  // of each bucket: its slice holds sums of this step
+  std::vector<bool> has_sum_;  // for each bucket: its slice has sums of this step
   bool padding_is_zero_ = false;
 };
 

@@ -15,7 +15,7 @@ namespace ringtrain {
 
 class BucketMemory {
  public:
-  /// Allocates under the tag; buffer_name: what the buffers for buckets in use are called. context must outlive it.
+  /// Allocates under the tag; buffer_name: of the buffers for buckets in use. context must outlive this object.
   BucketMemory(Allocator& allocator, const StoreContext& context, Tag tag, DType dtype, std::span<const Part> parts,
                bool sharded, const char* buffer_name);
 
@@ -25,11 +25,12 @@ class BucketMemory {
   TensorView of_bucket(int bucket, Part part) const;
   /// Returns a parameter of a bucket that is in use, in the parameter's shape.
   TensorView of_parameter(const Parameter& parameter) const;
-  /// Returns this rank's slice of a bucket's part, as the rank permanently holds it. Only where sharded.
+  /// Returns this rank's slice of a bucket's part, as the rank permanently holds it. Requires sharded().
   TensorView own(int bucket, Part part) const;
-  /// Returns what this rank permanently holds from one slice to another of the same part, with the padding between.
+  /// Returns what this rank permanently holds from one slice to another of the same part, including the padding
+  /// between.
   TensorView held(const ParameterSlice& first, const ParameterSlice& last) const;
-  /// Sets all that this rank permanently holds to zero, including padding.
+  /// Sets everything that this rank permanently holds to zero, including padding.
   void clear() const;
 
  private:

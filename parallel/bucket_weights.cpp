@@ -35,7 +35,7 @@ void BucketWeights::prefetch(int bucket) {
          "during its forward or backward",
          bucket, slot.bucket);
   }
-  finish(slot.gathers);  // of a bucket that was never taken
+  finish(slot.gathers);  // of a bucket that was never used
   Communicator& ranks = context_.ranks_for("acquire");
   slot.bucket = bucket;
   for (const Part part : both_parts) {
@@ -92,7 +92,7 @@ void BucketWeights::changed() {
       fail(ExitCode::usage, "weights_changed: bucket {} is not released; weights change while no layer uses them",
            slot.bucket);
     }
-    finish(slot.gathers);  // of a bucket that was never taken
+    finish(slot.gathers);  // of a bucket that was never used
     if (memory_.sharded() || context_.table.bucket_size(bucket, Part::trainable) > 0) slot.bucket = none;
   }
 }

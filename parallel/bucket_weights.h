@@ -1,5 +1,5 @@
-// The weights of one rank's store: all of them, or its slices and a few places in which the buckets in use are
-// gathered. Each bucket has a place: where weights are whole, a place of its own in them. Gathers run beside the
+// The weights of one rank's store: all of them, or its slices and a few buffers in which the buckets in use are
+// gathered. Each bucket has a slot: if weights are not sharded, its own part of the weights. Gathers run during the
 // computation; all ranks call in the same order.
 #pragma once
 
@@ -12,12 +12,12 @@ namespace ringtrain {
 
 class BucketWeights {
  public:
-  /// Allocates under Tag::weights. context must outlive it.
+  /// Allocates under Tag::weights. context must outlive this object.
   BucketWeights(Allocator& allocator, const StoreContext& context);
 
   /// Returns the memory. A bucket is in use while it is gathered or acquired.
   const BucketMemory& memory() const { return memory_; }
-  // As in ParameterStore; ids and buckets are those of the table.
+  // See ParameterStore; ids and buckets are those of the table.
   void prefetch(int bucket);
   void acquire(int bucket);
   void release(int bucket);
@@ -28,8 +28,8 @@ class BucketWeights {
  private:
   static constexpr int none = -1;
   struct Slot {
-    int bucket = none;  // whose weights are here, or on their way
-    int users = 0;      // acquired and not released; counted where weights are sharded
+    int bucket = none;  // the bucket whose weights are here, or in transit
+    int users = 0;      // acquired and not released; counted if weights are sharded
     std::array<AllGather, both_parts.size()> gathers;
   };
   std::size_t slot_of(int bucket) const { return memory_.sharded() ? context_.slot_of(bucket) : bucket; }

@@ -46,7 +46,7 @@ void CallHistory::finished(std::uint64_t number) {
 void CallHistory::waits_for(std::uint64_t number) {
   if (waiting_.number == number) return;
   waiting_ = call(number);
-  waiting_.number = number;  // also of a call so old that it is kept no longer
+  waiting_.number = number;  // also of a call that is too old to be kept
   since_ = Clock::now();
 }
 

@@ -1,4 +1,4 @@
-// What every communicator asks of an exchange, whatever carries it.
+// The checks of an exchange that all communicators share.
 #pragma once
 
 #include <fmt/core.h>
@@ -8,8 +8,8 @@
 
 namespace ringtrain {
 
-/// Refuses a call unless each side of an exchange among `size` ranks has no peer, or a peer and memory: the host's, or
-/// a GPU's if device_memory. line: the caller's.
+/// Refuses a call unless each side of an exchange among `size` ranks has no peer, or has a peer and memory: on the
+/// host, or on a GPU if device_memory. line: the caller's.
 inline void check_exchange(const ConstTensorView& send, int to, const TensorView& receive, int from, int size,
                            bool device_memory, const CallerLine& line) {
   const auto check = [&](const ConstTensorView& tensor, const char* name, int peer) {
@@ -28,7 +28,7 @@ inline void check_exchange(const ConstTensorView& send, int to, const TensorView
   check(receive, "receive", from);
 }
 
-/// Refuses a wait for what is not under way.
+/// Refuses a wait for a request that is not pending.
 inline void check_waited(bool under_way, const CallerLine& line) {
   require_call(
       under_way,

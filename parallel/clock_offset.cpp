@@ -5,7 +5,7 @@ namespace ringtrain {
 namespace {
 
 constexpr CallSite clock_site{"reading the clocks of all ranks"};
-/// Round trips go on, where the machine is busy, until one was fast, or so long.
+/// On a busy machine, round trips continue until one was fast, or for so long.
 constexpr int least_round_trips = 32;
 constexpr std::int64_t fast = 100'000, longest = 500'000'000;  // nanoseconds
 
@@ -39,7 +39,7 @@ ClockPair read_clocks(Communicator& world, const std::function<std::int64_t()>& 
     asked = now();
     send(world, 1, 0);
     const std::int64_t answer = receive(world, 0), answered = now();
-    // Rank 0 looked at its clock between the two: half a nanosecond, too, is lost by whole numbers.
+    // Rank 0 read its clock between the two readings; rounding to whole numbers can lose half a nanosecond.
     const std::int64_t error = (answered - asked) / 2 + 1;
     if (error < best.error) best = {asked + (answered - asked) / 2, answer, error};
   }

@@ -12,8 +12,8 @@ namespace ringtrain {
 
 namespace {
 
-/// Begins an exchange with every other rank, of sent(to) and received(from). In round k all ranks send to the one k
-/// further, so that none is everybody's target.
+/// Begins an exchange with every other rank, of sent(to) and received(from). In round k, all ranks send to the rank k
+/// positions further, so that no rank is the target of all.
 template <class Sent, class Received>
 void exchange_with_all(Communicator& communicator, std::vector<Request>& requests, const Sent& sent,
                        const Received& received, const CallSite& site, const CallerLine& line = CallerLine::current()) {
@@ -182,7 +182,7 @@ void ReduceScatter::finish(Stream& stream, const CallerLine& line) {
   const Slice own = slice_of(x_.numel(), ranks, rank);
   const TensorView sum = x_.flat(own.begin, own.end);
   const auto staged = [&](int row) { return staging_.rows(row, row + 1).flat(); };
-  // Rank order without another buffer: what comes before this rank is summed in the first row, and a + b = b + a.
+  // Rank order without another buffer: the terms before this rank are summed in the first row, and a + b = b + a.
   for (int row = 1; row < rank; ++row) add(stream, staged(0), staged(row));
   if (rank > 0) add(stream, sum, staged(0));
   for (int row = rank; row < ranks - 1; ++row) add(stream, sum, staged(row));

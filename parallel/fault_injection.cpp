@@ -19,7 +19,7 @@ namespace ringtrain {
 
 namespace {
 
-/// The fault of one rank: shared by all communicators split from its world.
+/// The fault of one rank, shared by all communicators split from its world.
 struct Fault {
   int rank = 0;
   std::string operation;
@@ -57,7 +57,7 @@ class FaultyCommunicator final : public ForwardingCommunicator {
   }
 
  private:
-  /// The fault, if this is its call.
+  /// Injects the fault if this is its call.
   CallSite passed(const CallSite& site) override {
     const std::string& action = fault_->action;
     const bool now = site.operation == fault_->operation && ++fault_->seen == fault_->count;

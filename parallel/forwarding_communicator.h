@@ -1,6 +1,6 @@
-// A communicator that passes every call on to another one: the base of those that add something to some of the calls
-// (faults on purpose, the timeline). Bits, order and errors are those of the communicator within. Each says itself how
-// what is split off it is made.
+// A communicator that forwards every call to another one: the base class of those that add something to some calls
+// (injected faults, the timeline). Bits, order, and errors are those of the inner communicator. Each derived class
+// defines how its splits are made.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,8 @@
 
 namespace ringtrain {
 
-/// Returns a communicator that belongs to somebody else, as a world to its launcher, and must outlive what uses it.
+/// Returns a shared pointer to a communicator with another owner, such as a launcher's world, which must outlive its
+/// use.
 inline std::shared_ptr<Communicator> borrowed(Communicator& ranks) {
   return {std::shared_ptr<Communicator>(), &ranks};
 }
@@ -43,7 +44,7 @@ class ForwardingCommunicator : public Communicator {
 
  protected:
   Communicator& inner() { return *inner_; }
-  /// Returns the call site that the communicator within sees of a call that carries data.
+  /// Returns the call site that the inner communicator gets for a call with data.
   virtual CallSite passed(const CallSite& site) { return site; }
 
  private:

@@ -28,7 +28,7 @@ std::vector<std::int64_t> owned_elements(const ParameterTable& table, Part part,
   int bucket = -1, rank = 0;
   for (const Parameter& parameter : table.all()) {
     if (parameter.part != part) continue;
-    // Parameters and slices both ascend: the last rank of one parameter may be the first of the next.
+    // Both parameters and slices are ascending: the last rank of one parameter may be the first of the next.
     if (parameter.bucket != bucket) rank = 0;
     bucket = parameter.bucket;
     const std::int64_t size = table.bucket_size(bucket, part);

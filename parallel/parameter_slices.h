@@ -1,6 +1,6 @@
-// Which elements of each parameter a rank owns: those whose gradients it sums, whose optimizer state it holds and which
-// its file of a checkpoint keeps. Each part of each bucket is cut as evenly as can be over all ranks (slice_of). Pure:
-// every rank can tell every other's slices.
+// The elements of each parameter that a rank owns: it sums their gradients, holds their optimizer state, and stores
+// them in its file of a checkpoint. Each part of each bucket is divided as evenly as possible over all ranks
+// (slice_of). Pure: every rank can compute every other's slices.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace ringtrain {
 
-/// Elements [begin, end) of a parameter, and where their state stands in the owner's buffers (no padding).
+/// Elements [begin, end) of a parameter, and the offset of their state in the owner's buffers (without padding).
 struct ParameterSlice {
   int parameter = 0;
   std::int64_t begin = 0, end = 0;
@@ -19,15 +19,16 @@ struct ParameterSlice {
   friend bool operator==(const ParameterSlice&, const ParameterSlice&) = default;
 };
 
-/// Returns what `rank` of `ranks` owns of a part, in the order of the table; padding belongs to nobody. All ranks'
-/// slices together are each element once.
+/// Returns the slices of a part that `rank` of `ranks` owns, in the order of the table; nobody owns padding. The slices
+/// of all ranks together contain each element once.
 std::vector<ParameterSlice> owned_slices(const ParameterTable& table, Part part, int ranks, int rank);
 
-/// Returns how many elements each of `ranks` owns of a part, by rank: what owned_slices() adds up to, for all at once.
+/// Returns how many elements of a part each of `ranks` owns, by rank: the sizes of owned_slices(), for all ranks at
+/// once.
 std::vector<std::int64_t> owned_elements(const ParameterTable& table, Part part, int ranks);
 
-/// Returns where a rank's slice of each bucket's part begins in a buffer of its slices alone, padding included, and
-/// behind the last bucket how many elements that buffer has: [buckets + 1].
+/// Returns the offset of a rank's slice of each bucket's part in a buffer of only its slices, padding included, and
+/// after the last bucket the number of elements of that buffer: [buckets + 1].
 std::vector<std::int64_t> shard_offsets(const ParameterTable& table, Part part, int ranks, int rank);
 
 }  // namespace ringtrain

@@ -122,7 +122,7 @@ void ParameterStore::finish(int bucket, bool all_written) {
       gradient_to_add_to(static_cast<int>(id));
     }
     if (gradients_.memory().sharded())
-      has_gradient_[id] = false;  // the next micro-batch begins anew: sums are in the slice
+      has_gradient_[id] = false;  // the next micro-batch starts again: sums are in the slice
   }
   to_finish_ = trained_below(bucket);
   if (last_) ++finished_;

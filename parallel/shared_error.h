@@ -1,5 +1,5 @@
-// One rank's error becomes that of all ranks at a point that they reach together: they may still communicate, so that
-// they can see a save through, say, before they end.
+// One rank's error becomes that of all ranks at a point that they reach together: they can still communicate, for
+// instance to complete a save, before they end.
 #pragma once
 
 #include <optional>
@@ -15,10 +15,10 @@ class SharedError : public Error {
   using Error::Error;
 };
 
-/// Collective. Returns the error of the lowest rank that has one, the same on every rank; none if no rank has.
+/// Collective. Returns the error of the lowest rank that has one, the same on every rank; nothing if no rank has one.
 std::optional<SharedError> shared_error(Communicator& world, const std::optional<Error>& own, const CallSite& site);
 
-/// Runs body. Returns the Error that it throws.
+/// Runs body. Returns the Error that it throws, if any.
 template <class Body>
 std::optional<Error> caught(const Body& body) {
   try {

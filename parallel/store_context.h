@@ -1,5 +1,5 @@
-// What the weights and the gradients of one rank's store (parameter_store.h) have in common: the table, the options,
-// this rank's slices, and which slot a bucket has while it is in use. No communication.
+// What the weights and the gradients of one rank's store (parameter_store.h) share: the table, the options, this rank's
+// slices, and which slot a bucket has while it is in use. No communication.
 #pragma once
 
 #include "framework/config/choices.h"
@@ -9,7 +9,7 @@
 
 namespace ringtrain {
 
-/// What a store holds. One rank alone has nothing to shard.
+/// The options of a store. With only one rank, there is nothing to shard.
 struct StoreOptions {
   DType dtype = DType::float32;
   bool gradients = false;  // in the accumulator of dtype
@@ -25,15 +25,15 @@ struct StoreContext {
 
   /// Error(usage) that names the call if the table has no such bucket.
   void check_bucket(const char* call, int bucket) const;
-  /// Returns the communicator of what is gathered and reduced. Error(usage) that names the call if there is none.
+  /// Returns the communicator for gathers and reductions. Error(usage) that names the call if there is none.
   Communicator& ranks_for(const char* call) const;
   /// Returns this rank's slice of a bucket's part, within the bucket.
   Slice owned(int bucket, Part part) const {
     return slice_of(table.bucket_size(bucket, part), options.ranks, options.rank);
   }
-  /// Returns the place that a bucket has when it is in use. Layers take turns, so that one comes, or its gradients are
-  /// reduced, while its neighbour is computed with. The ends of the model, its largest buckets, share a place unless
-  /// they are used together.
+  /// Returns the slot of a bucket in use. Layers alternate, so that one is transferred, or its gradients are reduced,
+  /// while its neighbor is computed. The ends of the model, its largest buckets, share a slot unless they are used
+  /// together.
   std::size_t slot_of(int bucket) const;
   /// The number of different slots, of which a model may use fewer.
   static constexpr int slots = 4;

@@ -9,8 +9,8 @@ namespace ringtrain {
 
 namespace {
 
-/// What a communicator carries and records: one that carries host memory also sees GPU memory pass, whose copies are
-/// recorded by who makes them; one of GPU memory leaves host memory to another beneath it, which records that.
+/// What a communicator transfers and records. One for host memory also sees GPU memory, whose copies are recorded by
+/// the code that makes them; one for GPU memory leaves host memory to the communicator below it, which records that.
 enum class Recorded { host_memory, device_memory };
 
 class TracedCommunicator final : public ForwardingCommunicator {
@@ -84,7 +84,7 @@ class TracedCommunicator final : public ForwardingCommunicator {
     if (request.id != 0) pending_.emplace(request.id, Pending{entry, site});
     return request;
   }
-  /// Returns where calls without a message stand; null: the one beneath shows them.
+  /// Returns the row for calls without a message; null: the communicator below shows them.
   TraceTrack* own_row() { return recorded_ == Recorded::host_memory ? &trace_.work : nullptr; }
 
   RankTrace& trace_;

@@ -1,7 +1,7 @@
-// A communicator that records what passes through it on a timeline. An exchange of host memory stands on the
-// communication row, from its post until the rank has seen its end. A wait stands on the rank's own row. Copies of GPU
-// memory between thread ranks record themselves (framework/copy_stream.h). It exists only where something is traced.
-// Bits, order and errors are those of the communicator within.
+// A communicator that records its calls on a timeline. An exchange of host memory is shown on the communication row,
+// from its post until the rank has seen its end. A wait is shown on the rank's own row. Copies of GPU memory between
+// thread ranks record themselves (framework/copy_stream.h). It exists only if the run is traced. Bits, order, and
+// errors are those of the inner communicator.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,13 @@
 
 namespace ringtrain {
 
-/// Returns inner's calls, recorded. What is split off it is recorded, too. inner and trace must outlive it.
+/// Returns inner, with its calls recorded. Communicators that are split off it are also recorded. inner and trace must
+/// outlive it.
 std::unique_ptr<Communicator> traced(Communicator& inner, RankTrace& trace);
 
-/// Returns inner, a communicator of GPU memory above one of host memory that is recorded already. Its exchanges of GPU
-/// memory stand on the row of the GPU's communication, from where the rank's GPU was when they were posted until they
-/// had been waited for there; its waits as above. trace must outlive it.
+/// Returns inner, a communicator of GPU memory above one of host memory that is already recorded. Its exchanges of GPU
+/// memory are shown on the row of the GPU's communication, from the GPU's point when they were posted until they had
+/// been waited for there; its waits as above. trace must outlive it.
 std::unique_ptr<Communicator> traced_on_device(std::shared_ptr<Communicator> inner, RankTrace& trace);
 
 }  // namespace ringtrain

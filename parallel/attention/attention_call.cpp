@@ -5,8 +5,7 @@
 
 namespace ringtrain {
 
-// Operations of floating point: two for a pair, an element of a head and each product, of which forward has two and
-// backward five.
+// Floating-point operations: two per pair, element of a head, and product. Forward has two products and backward five.
 
 void AttentionCall::forward(const AttentionState& state, AttentionPhase result) const {
   const bool finalize = result.finalize;
@@ -24,7 +23,7 @@ void AttentionCall::forward(const AttentionState& state, AttentionPhase result) 
 void AttentionCall::backward(const AttentionGradients& gradients, const std::function<void()>& overlap) const {
   fill(stream, gradients.dq, 0.0);
   const auto visit = [&](const RingBlock& block) {
-    if (block.pairs == 0) return;  // a part that no query here sees
+    if (block.pairs == 0) return;  // no query here sees this part
     const Span span(stream.trace(), "attention kernel",
                     {{"pairs", block.pairs}, {"flops", 2 * 5 * block.pairs * shape.D * shape.H}});
     AttentionShape of_block = shape;

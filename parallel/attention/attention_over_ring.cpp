@@ -24,12 +24,12 @@ namespace ringtrain {
 
 namespace {
 
-// What the kernels of attention take of a rank's tokens.
+// Limits of the attention kernels for a rank's tokens.
 constexpr std::int64_t most_segments = 16, stride_bound = std::int64_t{1} << 20;
 
-constexpr double nccl_seconds = 60;  // as mesh.timeout_seconds
+constexpr double nccl_seconds = 60;  // like mesh.timeout_seconds
 
-/// Returns growing positions as few affine segments.
+/// Returns increasing positions as few affine segments.
 SegmentList segments_of_positions(std::span<const std::int64_t> positions) {
   SegmentList segments;
   for (const std::int64_t position : positions) {
@@ -49,7 +49,7 @@ SegmentList segments_of_positions(std::span<const std::int64_t> positions) {
 std::vector<SegmentExtent> extents_of(const SegmentList& segments, std::span<const std::int32_t> documents,
                                       std::int64_t B) {
   std::vector<SegmentExtent> extents;
-  std::int64_t first = 0;  // token of all sequences
+  std::int64_t first = 0;  // index of a token over all sequences
   for (std::int64_t b = 0; b < B; ++b) {
     for (const Segment& segment : segments) {
       const std::int64_t last = first + segment.count - 1;
@@ -96,7 +96,7 @@ void check_documents(std::span<const std::int32_t> documents, std::int64_t B, st
   }
 }
 
-/// Returns every rank's values, of any number.
+/// Returns the values of every rank; their number may differ from rank to rank.
 template <class T>
 std::vector<std::vector<T>> gather_lists(Communicator& ranks, const std::vector<T>& own) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(std::int64_t) == 0);
@@ -115,7 +115,7 @@ std::vector<std::vector<T>> gather_lists(Communicator& ranks, const std::vector<
   return lists;
 }
 
-/// What all ranks must have alike.
+/// Checks that all ranks have the same options.
 void check_options(const AttentionOverRingOptions& o, Communicator& ranks) {
   if (o.B < 1 || o.T < 0 || o.H < 1 || o.G < 1 || o.D < 1 || o.H % o.G != 0) {
     fail(ExitCode::usage,
@@ -149,8 +149,8 @@ bool share_memory(const ConstTensorView& a, const ConstTensorView& b) {
 
 constexpr std::int64_t no_tokens = -1;
 
-/// Throws if the masks of ranks differ, or some have document ids and others have none. told [ranks, 3]: causal,
-/// window, and whether a rank has ids, or no_tokens. Returns whether they have them.
+/// Throws if the masks of ranks differ, or only some ranks have document ids. gathered [ranks, 3]: causal, window, and
+/// whether a rank has ids, or no_tokens. Returns whether they have them.
 bool check_alike(std::span<const std::int64_t> gathered, int rank, const CallerLine& line) {
   const auto own = gathered.subspan(3 * static_cast<std::size_t>(rank), 3);
   std::int64_t with_documents = no_tokens;
@@ -171,7 +171,7 @@ bool check_alike(std::span<const std::int64_t> gathered, int rank, const CallerL
   return with_documents > 0;
 }
 
-/// Throws if two ranks have a token.
+/// Throws if two ranks have the same token.
 void check_apart(const std::vector<SegmentList>& segments, const CallerLine& line) {
   constexpr AttentionMask same_position{.causal = false, .window = 1};
   for (std::size_t high = 1; high < segments.size(); ++high) {
@@ -224,7 +224,7 @@ struct AttentionOverRing::State {
     key_value = make("keys and values", dtype, {2, B, T, G, D});
     documents = make("document ids", DType::int32, {B, T});
     row_sum = make("row sums", sums, {B, H, T});
-    if (sums != dtype) wide = make("sums of rows", sums, {B, T, H, D});  // else the caller's tensor serves
+    if (sums != dtype) wide = make("sums of rows", sums, {B, T, H, D});  // otherwise the caller's tensor is used
     if (backward) {
       key_value_gradient = make("gradients of keys and values", sums, {2, B, T, G, D});
       delta = make("delta", sums, {B, H, T});
@@ -233,7 +233,8 @@ struct AttentionOverRing::State {
     workspace = allocator.make(Tag::workspace, "attention", DType::uint8, {bytes});
   }
 
-  /// Calls pass() with the ring's acts; the first of a kind in lockstep. passed: whether there was one.
+  /// Calls pass() with the ring's operations; the first pass of each kind runs in lockstep. passed: whether there was
+  /// one.
   template <class Pass>
   void through_ring(bool& passed, const Pass& pass) {
     const bool first = gpus && !std::exchange(passed, true);
@@ -241,7 +242,7 @@ struct AttentionOverRing::State {
     pass();
     if (first) gpus->set_lockstep(false);
   }
-  /// Refuses a call before set_tokens, with tensors that are not of those tokens, or that would write where it reads.
+  /// Refuses a call before set_tokens, tensors that do not match those tokens, and outputs that overlap inputs.
   void check(const std::vector<Named>& of_queries, const std::vector<Named>& of_keys, const ConstTensorView& lse,
              const std::set<std::string_view>& written, const CallerLine& line) const {
     require_call(has_tokens, "AttentionOverRing::set_tokens comes before forward and backward", line);
@@ -264,14 +265,14 @@ struct AttentionOverRing::State {
       }
     }
   }
-  /// Copies own keys and values to where the ring sends them from.
+  /// Copies this rank's keys and values to the buffer from which the ring sends them.
   AttentionCall call(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v) {
     const TensorView both = key_value.view().prefix({2, shape.B, token_count(own), shape.G, shape.D});
     copy(stream, both.select(0), k);
     copy(stream, both.select(1), v);
     return {stream, *ring, /*layer=*/0, shape, q, both, own, own_documents, workspace};
   }
-  /// Returns where sums of rows [B, T, H, D] go, before x is rounded from them: x itself if it is of their type.
+  /// Returns the buffer for sums of rows [B, T, H, D], from which x is rounded: x itself if it has their type.
   TensorView sums_of(const TensorView& x) const { return wide.empty() ? x : wide.view().prefix(x.shape); }
 
   AttentionOverRingOptions options;
@@ -279,7 +280,7 @@ struct AttentionOverRing::State {
   Allocator allocator;
   ComputeDevice compute;
   Stream& stream;
-  std::shared_ptr<Communicator> gpus;   // null: the caller's communicator carries GPU memory, or there is none
+  std::shared_ptr<Communicator> gpus;   // null: the caller's communicator transfers GPU memory, or there is none
   std::unique_ptr<Communicator> ranks;  // of the ring
   std::unique_ptr<Ring> ring;
   AttentionShape shape;

@@ -1,7 +1,7 @@
-// Attention over tokens that are spread over ranks, on the caller's own memory: the door for programs that bring their
-// own tensors, layers and optimizer. Each rank has its part of every sequence, in any order of parts: contiguous,
-// striped, zigzag, or a list of positions. Keys and values travel around the ring (parallel/ring/ring.h); the result is
-// exact attention over all of them (Liu et al., "Ring Attention with Blockwise Transformers", 2023).
+// Attention over tokens that are distributed over ranks, on the caller's own memory: the interface for programs with
+// their own tensors, layers, and optimizer. Each rank has a part of every sequence, in any distribution: contiguous,
+// striped, zigzag, or a list of positions. Keys and values are sent around the ring (parallel/ring/ring.h); the result
+// is exact attention over all of them (Liu et al., "Ring Attention with Blockwise Transformers", 2023).
 //
 // B sequences, T tokens of this rank in each, H query heads, G key/value heads (H % G == 0), D head size. Tensors are
 // dense and row-major. A query sees a key of the same document if their positions allow it (AttentionMask).
@@ -21,57 +21,57 @@
 
 namespace ringtrain {
 
-/// What the calls of one AttentionOverRing have in common. All ranks give the same, but for T and threads.
+/// The common options of the calls of one AttentionOverRing. All ranks must give the same, except for T and threads.
 struct AttentionOverRingOptions {
   std::int64_t B = 1;
   std::int64_t T = 0;  // the most tokens of a sequence that this rank will have
   std::int64_t H = 1, G = 1, D = 64;
-  DType dtype = DType::float32;  // of all tensors but lse: float32 or bfloat16, on a CPU float64, too
+  DType dtype = DType::float32;  // of all tensors except lse: float32 or bfloat16, on a CPU also float64
   Device device = Device::cpu();
   double scale = 0;           // of the scores; 0: 1 / sqrt(D)
   bool backward = true;       // false: no memory for it
   bool deterministic = true;  // false: a GPU may add dq in any order
-  int threads = 0;            // that compute in this rank; 0: the cores that it may use, divided by the ranks
+  int threads = 0;            // that compute in this rank; 0: the available cores, divided by the ranks
 };
 
-/// One rank's attention over a ring. Everything is allocated by the constructor: about 6 tensors of the size of k, and
-/// with backward 5 more; nothing grows with the whole sequence. Used by one thread, that of its rank. Calls that
-/// communicate are collective: all ranks make them in one order. Every call throws Error(usage) with the caller's line
-/// where a tensor does not fit, and Error(rank) where another rank fails.
+/// One rank's attention over a ring. The constructor allocates everything: about 6 tensors of the size of k, and with
+/// backward 5 more; nothing grows with the whole sequence. Used by one thread, that of its rank. Calls that communicate
+/// are collective: all ranks make them in the same order. Every call throws Error(usage) with the caller's line if a
+/// tensor does not fit, and Error(rank) if another rank fails.
 class AttentionOverRing {
  public:
-  /// Collective: splits communicators off `ranks`, which must outlive it. Throws Error(usage) if the ranks' options
-  /// differ, or make no attention.
+  /// Collective: splits communicators off `ranks`, which must outlive this object. Throws Error(usage) if the ranks'
+  /// options differ or are invalid.
   AttentionOverRing(Communicator& ranks, const AttentionOverRingOptions& options);
   ~AttentionOverRing();
   AttentionOverRing(const AttentionOverRing&) = delete;
   AttentionOverRing& operator=(const AttentionOverRing&) = delete;
 
-  /// Says where this rank's tokens stand, until the next call; for all layers of a step at once. Collective.
-  /// positions[T]: in the whole sequence, growing, from 0; the same for all B sequences; no two ranks have one
-  /// position. documents[B * T]: ids that do not decrease along a sequence's positions; or none: each sequence is one
-  /// document. Both are the host's, and are copied. A list of few affine pieces (`shard_positions`) is the fast case.
+  /// Sets the positions of this rank's tokens, until the next call; for all layers of a step at once. Collective.
+  /// positions[T]: in the whole sequence, increasing, from 0; the same for all B sequences; no two ranks may have the
+  /// same position. documents[B * T]: ids that do not decrease along a sequence's positions; if empty, each sequence is
+  /// one document. Both are on the host, and are copied. A list of few affine pieces (`shard_positions`) is fastest.
   void set_tokens(std::span<const std::int64_t> positions, std::span<const std::int32_t> documents,
                   const AttentionMask& mask, const CallerLine& line = CallerLine::current());
 
-  /// out[B, T, H, D] = softmax(scale q k^T + mask) v; lse[B, H, T] = the logsumexp of each query's scores, of the
+  /// out[B, T, H, D] = softmax(scale q k^T + mask) v; lse[B, H, T] = the logsumexp of each query's scores, in the
   /// accumulator of dtype. q[B, T, H, D], k[B, T, G, D], v[B, T, G, D]. A query that sees no key has out = 0 and lse =
-  /// -inf. out and lse share memory with nothing else of the call. Collective. On a GPU the inputs must be complete
-  /// before the call, and the outputs are at its return.
+  /// -inf. out and lse must not share memory with other arguments. Collective. On a GPU, the inputs must be complete
+  /// before the call, and the outputs are complete when it returns.
   void forward(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v, const TensorView& out,
                const TensorView& lse, const CallerLine& line = CallerLine::current());
 
   /// dq[B, T, H, D], dk[B, T, G, D], dv[B, T, G, D] = the gradients of a loss whose gradient with respect to out is
-  /// dout[B, T, H, D]; what they held is replaced, and they share memory with nothing else. out and lse are those
-  /// of forward, over all ranks. Dao et al., FlashAttention-2, 2023, Algorithm 2. Collective.
+  /// dout[B, T, H, D]; their content is replaced, and they must not share memory with other arguments. out and lse are
+  /// those of forward, over all ranks. Dao et al., FlashAttention-2, 2023, Algorithm 2. Collective.
   void backward(const ConstTensorView& dout, const ConstTensorView& q, const ConstTensorView& k,
                 const ConstTensorView& v, const ConstTensorView& out, const ConstTensorView& lse, const TensorView& dq,
                 const TensorView& dk, const TensorView& dv, const CallerLine& line = CallerLine::current());
 
   /// Returns the bytes that it has allocated on its device.
   std::size_t bytes() const;
-  /// Leaves the communicators, in order, when the work is done: collective, and the last call. Needed on GPUs that NCCL
-  /// joins.
+  /// Leaves the communicators in an orderly way when the work is done: collective, and the last call. Required on GPUs
+  /// that NCCL connects.
   void close();
 
  private:
@@ -79,7 +79,7 @@ class AttentionOverRing {
   std::unique_ptr<State> state_;
 };
 
-/// Returns the positions of a rank's tokens in a sequence of `length` tokens, growing, by layout (shard_segments).
+/// Returns the positions of a rank's tokens in a sequence of `length` tokens, increasing, by layout (shard_segments).
 std::vector<std::int64_t> shard_positions(Layout layout, std::int64_t length, int ranks, int rank,
                                           const CallerLine& line = CallerLine::current());
 

@@ -9,9 +9,9 @@ namespace ringtrain {
 namespace {
 
 constexpr CallSite site{"comparing the inputs of the ranks"};
-constexpr std::size_t shown = 200;  // bytes of a value in a sentence
+constexpr std::size_t shown = 200;  // bytes of a value in a message
 
-/// Returns the facts as bytes: each name and value, ended by 0.
+/// Returns the facts as bytes: each name and value, terminated by 0.
 std::string encoded(const std::vector<AgreedValue>& facts) {
   std::string text;
   for (const AgreedValue& fact : facts) text += fact.name + '\0' + fact.value + '\0';
@@ -28,7 +28,7 @@ std::vector<AgreedValue> decoded(const std::string& text) {
   return facts;
 }
 
-/// Returns the value of the fact of this name, null if there is none: a config key that has its default.
+/// Returns the value of the fact with this name, or null if there is none: a config key with its default.
 const std::string* value_in(const std::vector<AgreedValue>& facts, const std::string& name) {
   const auto found = std::ranges::find(facts, name, &AgreedValue::name);
   return found == facts.end() ? nullptr : &found->value;

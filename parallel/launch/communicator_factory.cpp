@@ -19,12 +19,13 @@ namespace ringtrain {
 
 namespace {
 
-/// Whether ranks that the backend leaves to themselves are threads of this process.
+/// Returns whether ranks that were not started as processes are threads of this process, for this backend.
 bool are_threads(Backend backend) {
   return backend == Backend::threads || (backend == Backend::automatic && !Launcher::expects_processes());
 }
 
-/// Lets the GPUs of ranks that are threads reach each other. Returns whether every rank's reaches all. Collective.
+/// Gives the GPUs of ranks that are threads access to each other. Returns whether every rank's GPU can access all.
+/// Collective.
 bool let_gpus_reach([[maybe_unused]] Communicator& world, [[maybe_unused]] const Stream& stream) {
 #if RINGTRAIN_CUDA
   const std::array<std::int64_t, 1> own{stream.device().index};
@@ -36,7 +37,8 @@ bool let_gpus_reach([[maybe_unused]] Communicator& world, [[maybe_unused]] const
 #endif
 }
 
-/// Throws Error(usage) where mesh.share_gpu is of no use to the ranks of a run, as far as this one can tell by itself.
+/// Throws Error(usage) if mesh.share_gpu has no effect for the ranks of a run, as far as this rank can determine by
+/// itself.
 void require_use_of_share_gpu(const MeshConfig& mesh, int ranks, Device device, const Launcher& launcher) {
   const bool processes = launcher.ranks_are_processes() && mesh.backend != Backend::threads;
   const char* why = nullptr;

@@ -20,7 +20,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns the error that a rank ends with, of the exception that is being handled.
+/// Returns the error with which a rank ends, for the exception that is being handled.
 Error error_of_rank(int rank) {
   try {
     throw;
@@ -51,7 +51,8 @@ class FirstError {
     ++ended_;
     changed_.notify_all();
   }
-  /// Returns when `ranks` ranks have ended. If some have not so many seconds after the first error, ends the process.
+  /// Returns when `ranks` ranks have ended. Ends the process if some have not ended within this many seconds after the
+  /// first error.
   void wait(int ranks, double unwinding_seconds) {
     std::unique_lock lock(mutex_);
     const auto all = [&] { return ended_ == ranks; };

@@ -14,7 +14,7 @@
 namespace ringtrain {
 
 #if !RINGTRAIN_MPI
-/// Stands for what a build without MPI never makes.
+/// Replaces the class that a build without MPI does not have.
 class MpiWorld {
  public:
   int rank() const { return 0; }
@@ -31,16 +31,16 @@ static std::unique_ptr<Communicator> make_mpi_communicator(MpiWorld&) {
 
 namespace {
 
-/// Returns how many processes an MPI launcher started, by what it put into their environment (Open MPI, PMIx or PMI of
-/// others); 0: no launcher did.
+/// Returns how many processes an MPI launcher started, according to its environment variables (Open MPI, PMIx, or PMI
+/// of other launchers); 0: there was none.
 int processes_of_environment() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
     if (const char* value = std::getenv(name)) return std::atoi(value);
   }
-  return std::getenv("PMIX_RANK") ? 1 : 0;  // PMIx tells the number only to who asks: MPI does
+  return std::getenv("PMIX_RANK") ? 1 : 0;  // PMIx gives the number only on request, which MPI does
 }
 
-/// Throws if srun started several processes that cannot find each other: each would train the whole run for itself.
+/// Throws if srun started several processes that cannot find each other: each would train the whole run by itself.
 void refuse_lone_tasks() {
   const char* const tasks = std::getenv("SLURM_STEP_NUM_TASKS");
   if (!tasks || std::atoi(tasks) < 2) return;
@@ -51,7 +51,7 @@ void refuse_lone_tasks() {
        tasks, tasks);
 }
 
-/// Runs body as one rank, with the fault that the environment wants of it.
+/// Runs body as one rank, with the fault that the environment requests.
 void run_rank(Communicator& world, const RankBody& body) {
   body(*with_fault_of_environment(borrowed(world)));
 }
@@ -142,8 +142,8 @@ void Launcher::launch(const LaunchOptions& options, const RankBody& body) {
     return launch_threads(
         options, [&](Communicator& world) { run_rank(world, body); }, &calls_);
   }
-  // Ranks come here as soon as each has read its config and data, which may take one far longer than another. A rank
-  // that dies meanwhile is noticed at once, whatever the timeout.
+  // Ranks arrive here as soon as each has read its config and data, which may take one far longer than another. If a
+  // rank dies meanwhile, this is noticed at once, for any timeout.
   constexpr double gathering_seconds = 600;
   world_->set_timeout(std::max(gathering_seconds, options.timeout_seconds));
   const std::unique_ptr<Communicator> own = make_mpi_communicator(*world_);

@@ -1,6 +1,6 @@
-// How a program's ranks come about: as threads of this process, or as the processes that an MPI launcher (mpirun)
-// started. A program makes one Launcher and runs the body of a rank with it; the body is the same either way. The first
-// error of any rank ends them all.
+// How a program's ranks are started: as threads of this process, or as the processes that an MPI launcher (mpirun)
+// started. A program makes one Launcher and runs the body of a rank with it; the body is the same in both cases. The
+// first error of any rank ends them all.
 #pragma once
 
 #include <memory>
@@ -18,19 +18,19 @@ class Launcher {
  public:
   /// Ranks are threads of this process.
   Launcher();
-  /// Joins the processes that an MPI launcher started, if its environment is there; else as the default constructor.
-  /// Throws Error(usage) if they are several and this build has no MPI.
+  /// Joins the processes that an MPI launcher started, if its environment is present; otherwise like the default
+  /// constructor. Throws Error(usage) if there are several processes and this build has no MPI.
   static Launcher from_environment();
   /// Returns whether from_environment() would join processes that an MPI launcher started.
   static bool expects_processes();
   ~Launcher();
-  /// Takes the processes over; the other one may only be destroyed.
+  /// Takes over the processes; the other launcher may then only be destroyed.
   Launcher(Launcher&&) noexcept;
   Launcher& operator=(Launcher&&) = delete;
 
-  /// Returns whether each rank is a process of its own.
+  /// Returns whether each rank is a separate process.
   bool ranks_are_processes() const { return world_ != nullptr; }
-  /// This process among those of the run: 0 of 1 if ranks are threads. It is the (first) rank of this process.
+  /// Returns this process's index in the run: 0 of 1 if ranks are threads. It is the (first) rank of this process.
   int process() const;
   /// Returns the number of processes of the run: 1 if ranks are threads.
   int processes() const;
@@ -46,13 +46,13 @@ class Launcher {
   /// Throws Error(usage), with the numbers, if launch() could not run these options.
   void check(const LaunchOptions& options) const;
   /// Runs body(world) as every rank of this process, and returns when those have ended. Throws the first error of any
-  /// rank, once every rank of this process has come out of its body.
+  /// rank, after every rank of this process has left its body.
   void launch(const LaunchOptions& options, const RankBody& body);
 
-  /// Collective end of a program whose work is done. Throws Error(rank) if another process does not come.
+  /// Collective end of a program whose work is done. Throws Error(rank) if another process does not arrive.
   void finish(int exit_code);
-  /// Tells the other processes that this one ends with an error, and returns what it does with it: with the ranks' last
-  /// calls if it is an error of ranks. Does not throw.
+  /// Tells the other processes that this one ends with an error, and returns how it handles the error: with the ranks'
+  /// last calls if it is an error of ranks. Does not throw.
   ErrorReport fail(const Error& error);
 
  private:

@@ -43,8 +43,8 @@ class MpiCommunicator final : public Communicator {
 
   void wait(Request request, const CallerLine& line) override { world_.wait(request, line); }
   void barrier(const CallSite& site) override { world_.barrier(members_, context_, site, this); }
-  /// New contexts begin where no member has a part in any yet, one for each colour; so two communicators of one context
-  /// have no rank in common.
+  /// New contexts begin after all contexts of any member, one for each color, so two communicators of one context have
+  /// no rank in common.
   std::unique_ptr<Communicator> split(int colour) override {
     const std::array<std::int64_t, 2> own{colour, world_.next_context()};
     const std::vector<std::int64_t> all = ringtrain::all_gather(*this, own, {"split"});

@@ -1,6 +1,6 @@
 // The communicator whose ranks are processes of an MPI launcher: a group of ranks and a context of an MpiWorld. A
-// message is done for its sender as soon as its buffer is free again, which may be before the receiver has asked for
-// it.
+// message is done for its sender as soon as its buffer may be reused, which may be before the receiver has posted its
+// side.
 #pragma once
 
 #include <memory>

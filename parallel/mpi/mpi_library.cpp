@@ -1,6 +1,6 @@
 #include "parallel/mpi/mpi_library.h"
 
-// The C interface alone; the C++ one of old makes warnings.
+// Only the C interface; the old C++ interface causes warnings.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -61,7 +61,7 @@ struct Transfer::Requests {
   std::vector<MPI_Request> chunks;
 };
 
-/// Calls post(byte offset, count, request) for each chunk of a message; one of 0 bytes has one chunk.
+/// Calls post(byte offset, count, request) for each chunk of a message; a message of 0 bytes has one chunk.
 template <class Post>
 Transfer Transfer::in_chunks(std::size_t bytes, const Post& post) {
   const auto requests = std::make_shared<Requests>();

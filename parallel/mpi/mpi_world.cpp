@@ -20,21 +20,21 @@ namespace ringtrain {
 
 namespace {
 
-// How often the watchdog polls while messages are under way: soon after one is posted, since the other side mostly
-// posts at the same time, then ever more rarely. One that spins takes half of a core from ranks that compute (measured:
-// docs/architecture.md).
+// How often the watchdog polls while messages are in transit: soon after one is posted, because the other side usually
+// posts at the same time, and then at increasing intervals. A spinning watchdog takes half of a core from ranks that
+// compute (measured: docs/architecture.md).
 constexpr double first_pause = 50e-6, longest_pause = 1e-3, pause_growth = 1.5;
-constexpr int idle_rounds = 20;  // without anything under way, before it sleeps
+constexpr int idle_rounds = 20;  // without pending messages, before it sleeps
 constexpr double idle_pause = 1;
 
 constexpr int header_tags = 1 << 14;  // half of what every MPI has
 
 constexpr std::chrono::milliseconds report_time{1000};     // for the other ranks' last calls
-constexpr std::chrono::milliseconds lingering_time{2500};  // for a lower rank to tell the error and end
-constexpr std::chrono::milliseconds unwinding_time{3000};  // for the process to end, else the watchdog ends it
-constexpr unsigned leaving_seconds = 5;  // for MPI and the process to end, once all ranks have said goodbye
+constexpr std::chrono::milliseconds lingering_time{2500};  // for a lower rank to print the error and end
+constexpr std::chrono::milliseconds unwinding_time{3000};  // for the process to end by itself
+constexpr unsigned leaving_seconds = 5;  // for MPI and the process to end, after all ranks have said goodbye
 
-/// A rank that waits looks again after this many seconds: at once, then ever more rarely.
+/// Intervals between a waiting rank's checks: none at first, then increasing.
 class Pause {
  public:
   void take() {
@@ -51,8 +51,8 @@ class Pause {
   double seconds_ = 10e-6;
 };
 
-/// Time that a rank has waited. Time in which its own process did not run (it was stopped, or its machine) is no
-/// waiting: the others may be as alive as it is.
+/// The time that a rank has waited. Time in which its own process did not run (because it, or its machine, was stopped)
+/// does not count as waiting: the others may be as alive as it is.
 class Waited {
  public:
   double seconds() {
@@ -67,21 +67,21 @@ class Waited {
   double seconds_ = 0;
 };
 
-// What the process is ended with, and says, if MPI does not let it end. Global, since a signal's handler uses them, and
-// since they outlive every object: a library may hang when the program's last line is done.
+// The code and the message with which the process ends if MPI does not let it end. Global, because a signal handler
+// uses them, and because they outlive every object: a library may hang after the program's last line.
 int late_code = 0;
 char late_sentence[256] = {};
 
 void end_late(int) {
-  pollfd out{STDERR_FILENO, POLLOUT, 0};  // nobody may be reading any more
+  pollfd out{STDERR_FILENO, POLLOUT, 0};  // there may be no reader any more
   if (::poll(&out, 1, 0) == 1) {
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, late_sentence, std::strlen(late_sentence));
   }
   ::_exit(late_code);
 }
 
-/// Ends the process with this code unless it ends by itself within leaving_seconds. By an alarm, not by a thread: it
-/// holds until the very end, also in what libraries do at exit.
+/// Ends the process with this code unless it ends by itself within leaving_seconds. Uses an alarm, not a thread, so it
+/// works until the very end, including exit handlers of libraries.
 void bound_the_end(int exit_code, const std::string& sentence) {
   late_code = exit_code;
   std::snprintf(late_sentence, sizeof late_sentence, "%s\n", sentence.c_str());
@@ -295,9 +295,10 @@ Request MpiWorld::exchange(const ConstTensorView& send, const TensorView& receiv
   act.owner = owner;
   act.call = history_.started(site, peers.to, send.bytes(), peers.from, receive.bytes());
   guarded([&] {
-    // The send first, so that its announcement comes to the peer before the leave to send that answers the peer's own.
-    // Over TCP a process that has leave puts all its data into the connection, and its answer to an announcement that
-    // it reads after that would stand behind them: the two directions would move one after the other.
+    // The send comes first, so that its announcement reaches the peer before the permission to send that answers the
+    // peer's own. Over TCP, a process that has the permission puts all its data into the connection. Its answer to an
+    // announcement that it reads after that would come after the data, so the two directions would move one after the
+    // other.
     if (const int to = peers.to; to != no_peer) {
       const int tag = begin(act.send, send.bytes(), to, peers.context, site);
       act.send.header_transfer = mpi::Transfer::send(&act.send.header, sizeof(Header), to, peers.context);
@@ -323,8 +324,8 @@ int MpiWorld::begin(Half& half, std::uint64_t bytes, int peer, int context, cons
   half.header.layer = site.layer;
   half.header.hop = site.hop;
   std::strncpy(half.header.operation, site.operation, sizeof half.header.operation - 1);
-  // Tags below header_tags are contexts', of headers; each context has a part of the others for its data. Messages of
-  // one context keep their order, so those that share a tag do, too.
+  // Tags below header_tags are those of contexts' headers; each context has a part of the other tags for its data.
+  // Messages of one context keep their order, and so do those that share a tag.
   static_assert(std::has_unique_object_representations_v<Header>);
   const std::uint64_t hash =
       std::hash<std::string_view>{}({reinterpret_cast<const char*>(&half.header), sizeof(Header)});
@@ -362,7 +363,7 @@ void MpiWorld::await(Lock& lock, const Ready& ready, const Describe& describe) {
     throw_if_failed();
     bool done = false;
     guarded([&] {
-      progress_all();  // also what others wait for while this rank does
+      progress_all();  // also messages for which others wait while this rank waits
       done = ready();
     });
     if (done) return;
@@ -394,7 +395,8 @@ void MpiWorld::wait(Request request, const CallerLine& line) {
   pending_.erase(request.id);
 }
 
-/// Everyone sends everyone a message without bytes: no rank leaves before all have come, and each knows who has not.
+/// Every rank sends every other a message without bytes: no rank leaves before all have arrived, and each knows which
+/// have not.
 void MpiWorld::barrier(const std::vector<int>& members, int context, const CallSite& site, const void* owner) {
   std::vector<Request> requests;
   for (const int other : members) {

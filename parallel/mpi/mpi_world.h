@@ -1,11 +1,11 @@
-// The ranks that are processes of an MPI launcher: the engine under the MPI communicators. All calls of MPI are made
-// here, under one lock, and none of them blocks but the first and the last: whatever a rank waits for, it waits for in
-// a loop of our own that knows the time and the first error.
+// The ranks that are processes of an MPI launcher: the engine of the MPI communicators. All MPI calls are made here,
+// under one lock, and only the first and the last block: every wait of a rank is our own loop, which checks the time
+// and the first error.
 //
 // A thread of each rank, the watchdog, lets MPI make progress while the rank computes, and listens to the other ranks'
-// sockets. From the first error on (an abort, a timeout, a message that disagrees, a process that dies) no data moves
-// any more: every pending and later call throws that error, and buffers may be freed. A rank that does not come out of
-// a long computation by then is ended by its watchdog.
+// sockets. After the first error (an abort, a timeout, a message that disagrees, a process that dies), no data moves:
+// every pending and later call throws that error, and buffers may be freed. If a rank does not leave a long computation
+// by then, its watchdog ends it.
 #pragma once
 
 #include <chrono>
@@ -27,31 +27,31 @@ namespace ringtrain {
 
 class MpiWorld {
  public:
-  /// Joins the other processes. Collective; may wait as long as the slowest of them takes to start.
+  /// Joins the other processes. Collective; may wait until the slowest of them has started.
   MpiWorld();
   ~MpiWorld();
 
   int rank() const { return session_.rank(); }
   int size() const { return session_.size(); }
   const std::vector<int>& ranks_here() const { return sockets_.ranks_here(); }
-  /// Calls begun from now on wait at most this long.
+  /// Sets the longest wait of calls that begin from now on.
   void set_timeout(double seconds);
 
-  /// Collective end of a program in which all went well: returns when all ranks have come. Throws the first error if
-  /// one of them does not. exit_code: what the process is ended with, after a sentence on stderr, if it has not ended
-  /// 5 s later, because MPI does not: in MPI_Finalize, or in what its libraries do at exit. Nothing but returning from
-  /// main may follow.
+  /// Collective end of a program in which everything succeeded: returns when all ranks have arrived. Throws the first
+  /// error if one of them does not. exit_code: the code with which the process is ended, after a message on stderr, if
+  /// it has not ended 5 s later because of MPI: in MPI_Finalize, or in exit handlers of its libraries. Nothing except
+  /// returning from main may follow.
   void finish(int exit_code);
-  /// Ends all ranks with this error, unless there is one already. Its sentence then names this rank and its host.
+  /// Ends all ranks with this error, unless there already is one. Its message then names this rank and its host.
   void abort(const Error& error);
   /// Throws the first error, if there is one.
   void throw_if_aborted();
-  /// The same; then waits (a second at most) for what the other ranks report, and returns the first error, with the
-  /// last calls of all that could be reached. The lowest of them prints it. A higher one returns when the lower ones
-  /// have ended (after 2.5 s since the error at most): a launcher kills them all when the first process ends.
+  /// The same; then waits (at most a second) for the reports of the other ranks, and returns the first error, with the
+  /// last calls of all reachable ranks. The lowest of them prints it. A higher one returns when the lower ones have
+  /// ended (at most 2.5 s after the error): a launcher kills them all when the first process ends.
   ErrorReport report(const Error& error);
 
-  // What follows is for communicators. Ranks are world ranks; a context separates communicators.
+  // The following functions are for communicators. Ranks are world ranks; a context separates communicators.
 
   struct Peers {
     int context = 0;
@@ -61,20 +61,20 @@ class MpiWorld {
                    const void* owner);
   void wait(Request request, const CallerLine& line);
   void barrier(const std::vector<int>& members, int context, const CallSite& site, const void* owner);
-  /// Returns the first context that this rank has no part in; all from begin on are free for it after
+  /// Returns the first context in which this rank takes no part; all contexts from begin on are free for it after
   /// use_contexts(begin).
   int next_context() const { return next_context_; }
   void use_contexts(int begin);
-  /// An owner goes: if it leaves exchanges under way, data stands still from now on.
+  /// Called when an owner is destroyed: if it has pending exchanges, no data moves from now on.
   void forget(const void* owner);
 
  private:
   using Lock = std::unique_lock<std::mutex>;
   using Clock = std::chrono::steady_clock;
 
-  /// What goes before each message, so that ranks which have diverged end with a sentence. Both sides compute the tag
-  /// of the data from the same numbers: data that disagree meet no receive (a message longer than its buffer may
-  /// overwrite what stands after it; Open MPI's shared memory does), and the receive need not wait for the header.
+  /// Precedes each message, so that diverged ranks end with a message. Both sides compute the tag of the data from the
+  /// same numbers: data that disagree match no receive (a message longer than its buffer may overwrite the memory after
+  /// it; Open MPI's shared memory does), and the receive need not wait for the header.
   struct Header {
     std::uint64_t bytes = 0;
     std::int32_t layer = 0, hop = 0;
@@ -84,7 +84,7 @@ class MpiWorld {
   struct Half {
     bool done = true, header_done = false;
     int peer = no_peer;
-    Header header;  // as it is sent, or as it is to come
+    Header header;  // as sent, or as expected
     Header come;
     mpi::Transfer header_transfer, data_transfer;
     ExchangeSide side() const { return {done, peer, header.bytes}; }
@@ -100,7 +100,7 @@ class MpiWorld {
   void watchdog();
   void take(const RankMessage& message);
   void fail_with(ExitCode code, const std::string& sentence);
-  /// After the first error: what all ranks did last, and whether this one is to report it.
+  /// After the first error: returns the last calls of all ranks, and whether this rank must report it.
   std::string calls_of_all(Lock& lock);
   bool is_reporter(Lock& lock);
   void throw_if_failed();
@@ -108,7 +108,7 @@ class MpiWorld {
   int begin(Half& half, std::uint64_t bytes, int peer, int context, const CallSite& site);
   void progress(Half& half, bool sends);
   void progress_all();
-  /// Runs an action that calls MPI; what MPI reports becomes the failure of all ranks.
+  /// Runs an action that calls MPI; an error that MPI reports becomes the failure of all ranks.
   template <class Action>
   void guarded(const Action& action);
   template <class Ready, class Describe>
@@ -134,11 +134,11 @@ class MpiWorld {
     ExitCode code;
     std::string sentence;
     Clock::time_point when;
-    std::string calls;  // of this rank, then
+    std::string calls;  // of this rank at that time
   };
   std::optional<Failure> failure_;
   struct PeerState {
-    bool heard = false;  // its failure
+    bool heard = false;  // its failure was received
     bool gone = false;   // socket closed
     bool goodbye = false;
     std::string calls;

@@ -24,9 +24,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::seconds;
 
-constexpr Seconds connect_time{3};          // an address that nothing answers at
-constexpr Seconds greeting_time{20};        // a rank that connects to others before it answers
-constexpr std::uint32_t longest = 1 << 20;  // of a text; more is no message of ours
+constexpr Seconds connect_time{3};          // for an address that does not answer
+constexpr Seconds greeting_time{20};        // for a rank that connects to others before it answers
+constexpr std::uint32_t longest = 1 << 20;  // of a text; longer ones are not our messages
 constexpr std::size_t header_bytes = 4 * sizeof(std::uint32_t);
 
 struct Greeting {
@@ -45,7 +45,7 @@ bool wait_for(int socket, short event, Clock::time_point deadline) {
 }
 
 /// Calls move(bytes moved so far) whenever the socket is ready for the event, until all bytes are moved. Returns false
-/// if they are not by the deadline, or the socket has closed.
+/// if this takes longer than the deadline, or the socket has closed.
 template <class Move>
 bool move_all(int socket, short event, std::size_t bytes, Clock::time_point deadline, const Move& move) {
   for (std::size_t moved = 0; moved < bytes;) {
@@ -62,7 +62,7 @@ bool read_all(int socket, void* data, std::size_t bytes, Clock::time_point deadl
                   [&](std::size_t at) { return ::recv(socket, static_cast<char*>(data) + at, bytes - at, 0); });
 }
 
-/// Sends small things: a socket that does not take them for a second is given up.
+/// Sends small amounts of data: gives up on a socket that does not accept them for a second.
 bool write_all(int socket, const void* data, std::size_t bytes) {
   return move_all(socket, POLLOUT, bytes, Clock::now() + Seconds(1), [&](std::size_t at) {
     return ::send(socket, static_cast<const char*>(data) + at, bytes - at, MSG_NOSIGNAL);
@@ -74,7 +74,7 @@ std::array<std::uint32_t, 16> own_addresses() {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return found;
   std::size_t count = 0;
-  for (const bool loopback : {false, true}) {  // others first: they say most about where this host is
+  for (const bool loopback : {false, true}) {  // other addresses first: they identify this host better
     for (const ifaddrs* at = list; at && count < found.size(); at = at->ifa_next) {
       if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET) continue;
       const std::uint32_t address = reinterpret_cast<const sockaddr_in*>(at->ifa_addr)->sin_addr.s_addr;
@@ -95,13 +95,13 @@ sockaddr_in socket_address(std::uint32_t address, std::uint16_t port) {
 
 }  // namespace
 
-/// Where a rank listens. Plain bytes, gathered from all.
+/// A rank's listening address. Plain bytes, gathered from all ranks.
 struct RankSockets::Address {
-  std::array<char, 256> host;               // a name, then zeros, at least one
+  std::array<char, 256> host;               // a name, then at least one zero
   std::array<std::uint32_t, 16> addresses;  // network order; 0: none
   std::uint16_t port;
   std::int32_t process;
-  std::uint64_t secret;  // rank 0's counts
+  std::uint64_t secret;  // that of rank 0 is used
 };
 
 RankSockets::Descriptor::~Descriptor() {
@@ -155,7 +155,7 @@ void RankSockets::connect_to(int rank, const Address& target) {
       if (wait_for(socket, POLLOUT, Clock::now() + connect_time))
         ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length);
     }
-    // The other side answers with the same greeting: a stranger's port does not.
+    // The other side answers with the same greeting; the port of another program does not.
     const Greeting own{secret_, rank_};
     Greeting answer{};
     if (error == 0 && write_all(socket, &own, sizeof own) &&
@@ -185,7 +185,7 @@ void RankSockets::accept_from_higher(int listener) {
     Greeting greeting{};
     if (socket < 0 || !read_all(socket, &greeting, sizeof greeting, Clock::now() + Seconds(5)) ||
         greeting.secret != secret_ || greeting.rank <= rank_ || greeting.rank >= std::ssize(peers_)) {
-      continue;  // a stranger
+      continue;  // another program
     }
     const Greeting answer{secret_, rank_};
     if (!write_all(socket, &answer, sizeof answer)) continue;
@@ -196,7 +196,7 @@ void RankSockets::accept_from_higher(int listener) {
 }
 
 void RankSockets::send(const RankMessage& message) {
-  // Kind, code, the lengths of both texts, the texts. All hosts have one byte order.
+  // Kind, code, the lengths of both texts, the texts. All hosts must have the same byte order.
   const std::array<std::uint32_t, 4> header{
       static_cast<std::uint32_t>(message.kind), static_cast<std::uint32_t>(message.code),
       static_cast<std::uint32_t>(message.sentence.size()), static_cast<std::uint32_t>(message.calls.size())};
@@ -209,11 +209,11 @@ void RankSockets::send(const RankMessage& message) {
 
 void RankSockets::wake() {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof one);  // fails only if it is awake already
+  [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof one);  // fails only if it is already awake
 }
 
 std::vector<RankMessage> RankSockets::receive(double seconds) {
-  std::vector<pollfd> entries;  // by rank, then the event; poll leaves out a negative descriptor
+  std::vector<pollfd> entries;  // by rank, then the event; poll skips a negative descriptor
   for (const Peer& peer : peers_) entries.push_back({peer.lost ? -1 : int{peer.socket}, POLLIN, 0});
   entries.push_back({wake_, POLLIN, 0});
   const auto whole = static_cast<time_t>(seconds);
@@ -256,7 +256,7 @@ void RankSockets::read(int rank, std::vector<RankMessage>& messages) {
     peer.buffer.erase(0, header_bytes + sentence + calls);
   }
   if (open) return;
-  // The descriptor stays open until the end: another thread may be sending to it.
+  // The descriptor remains open until the end, because another thread may be using it to send.
   peer.lost = true;
   ::shutdown(peer.socket, SHUT_RDWR);
   messages.push_back({RankMessage::Kind::lost, rank, ExitCode::rank, "", ""});

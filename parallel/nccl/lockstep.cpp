@@ -8,7 +8,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns what the other rank's act must have for this side of a rank's.
+/// Returns what the other rank's operation must have to match this side of a rank's.
 OperationSide other_side(int rank, OperationSide::Kind kind) {
   using Kind = OperationSide::Kind;
   return {rank, kind == Kind::sends ? Kind::receives : kind == Kind::receives ? Kind::sends : kind};
@@ -26,7 +26,7 @@ std::shared_ptr<Lockstep> Lockstep::of_process(std::int64_t number, int ranks) {
   return one;
 }
 
-/// Returns the ranks that the act of this one joins, itself among them; none if one of them has not come.
+/// Returns the ranks that take part in this rank's operation, including itself; none if one of them has not arrived.
 std::vector<int> Lockstep::joined_by(int rank) const {
   std::vector<int> ranks{rank};
   for (std::size_t next = 0; next < ranks.size(); ++next) {

@@ -1,10 +1,10 @@
-// Acts of NCCL between ranks that are threads of one process, each as a whole: it begins when every rank that it joins
-// has come, and none of them goes on before it has ended everywhere.
+// Operations of NCCL between ranks that are threads of one process, as a whole: an operation begins when every rank
+// that takes part has arrived, and none of them continues before it has ended everywhere.
 //
-// The first use of a product by cuBLASLt loads its kernel. That may wait for every GPU of the process, as getting
-// memory may. If a kernel of NCCL's waits there for a message of the very rank that loads, both wait for ever. In
-// lockstep none waits while any rank that it joins does something else. An act joins the ranks of its messages, those
-// that their acts join, and so on: in a ring all of them. Kernels of our own are loaded before
+// The first use of a product by cuBLASLt loads its kernel. This may wait for every GPU of the process, and so may
+// allocating memory. If a kernel of NCCL on one of them waits for a message of the rank that loads, both wait forever.
+// In lockstep, no rank waits while any rank of its operation does something else. An operation includes the ranks of
+// its messages, those of their operations, and so on: in a ring, all ranks. Our own kernels are loaded earlier
 // (framework/cuda/kernel_loading.h).
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace ringtrain {
 
-/// What a rank's act has to do with another rank's.
+/// How a rank's operation relates to another rank's.
 struct OperationSide {
   enum class Kind { sends, receives, gathers };
   int peer = 0;
@@ -28,24 +28,25 @@ struct OperationSide {
 
 class Lockstep {
  public:
-  /// What is done every so often while a rank waits: it may throw, and so end the wait.
+  /// Called regularly while a rank waits; it may throw, which ends the wait.
   using Look = std::function<void()>;
   static constexpr auto look_interval = std::chrono::milliseconds(20);
 
   explicit Lockstep(int ranks) : ranks_(ranks) {}
-  /// Returns the process's of this number, which is made for the first thread that asks and lives as long as one has
-  /// it.
+  /// Returns the process's lockstep with this number, which is made for the first thread that requests it and lives as
+  /// long as one has it.
   static std::shared_ptr<Lockstep> of_process(std::int64_t number, int ranks);
-  /// A rank has come to an act. Returns when all have that it joins. Two ranks come to their acts in the same order.
+  /// A rank has arrived at an operation. Returns when all ranks that take part have. Two ranks arrive at their common
+  /// operations in the same order.
   void begin(int rank, std::vector<OperationSide> sides, const Look& look);
-  /// Its act has ended on its GPU. Returns when it has on all of them.
+  /// Its operation has ended on its GPU. Returns when it has ended on all of them.
   void end(int rank, const Look& look);
 
  private:
   struct RankState {
-    bool waits = false;  // has come to an act that has not begun
+    bool waits = false;  // has arrived at an operation that has not begun
     std::vector<OperationSide> sides;
-    std::shared_ptr<int> under_way;  // of the act's ranks, those where it has not ended
+    std::shared_ptr<int> under_way;  // the number of the operation's ranks on which it has not ended
   };
   std::vector<int> joined_by(int rank) const;
   template <class Done>

@@ -1,4 +1,4 @@
-// What a build without NCCL answers.
+// The NCCL functions of a build without NCCL.
 #include "parallel/nccl/nccl_communicator.h"
 
 #if !RINGTRAIN_NCCL

@@ -30,12 +30,12 @@ ncclDataType_t summed_type(DType dtype) {
 
 class NcclCommunicator final : public Communicator {
  public:
-  /// Of all ranks of nccl's host.
+  /// For all ranks of nccl's host.
   explicit NcclCommunicator(std::shared_ptr<NcclRank> nccl) : nccl_(std::move(nccl)), host_(nccl_->host()) {
     nccl_->join(comm_);
   }
 
-  /// Of some ranks of another one; part: their host memory.
+  /// For some ranks of another communicator; part: their host memory.
   NcclCommunicator(NcclCommunicator& whole, std::unique_ptr<Communicator> part)
       : nccl_(whole.nccl_), part_(std::move(part)), host_(*part_) {
     nccl_->split(*whole.comm_, whole.rank(), host_, comm_);
@@ -60,7 +60,7 @@ class NcclCommunicator final : public Communicator {
     require_call((to == rank()) == (from == rank()), "a rank sends to itself what it receives in the same exchange",
                  line);
     nccl_->throw_if_aborted();
-    std::vector<NcclOperation> halves;  // NCCL need not know of those without bytes: neither side posts them
+    std::vector<NcclOperation> halves;  // without those of zero bytes, which neither side posts
     if (to != no_peer && send.bytes() > 0) {
       halves.push_back({to, OperationSide::Kind::sends, [send, to](ncclComm_t comm, cudaStream_t stream) {
                           return nccl().ncclSend(send.data, send.bytes(), ncclUint8, to, comm, stream);
@@ -140,12 +140,12 @@ class NcclCommunicator final : public Communicator {
     nccl_->close();
   }
 
-  void abort(const Error& error) override { host_.abort(error); }  // upon which the watchdog aborts NCCL
+  void abort(const Error& error) override { host_.abort(error); }  // the watchdog then aborts NCCL
   void throw_if_aborted() override { nccl_->throw_if_aborted(); }
 
  private:
-  /// One group on the slices of x: post(slice, owner, NCCL's communicator, stream), of all where they are as long as
-  /// each other (owner: no_peer), else one for each.
+  /// One group on the slices of x: post(slice, owner, NCCL's communicator, stream), once for all if they have equal
+  /// lengths (owner: no_peer), otherwise once for each.
   template <class Post>
   Request collective(const TensorView& x, const CallSite& site, Post post) {
     ensure(group_depth_ == 0 && !x.device.is_cpu(), "a collective is of GPU memory, and a group by itself");
@@ -171,11 +171,11 @@ class NcclCommunicator final : public Communicator {
     return of_group(requests_);
   }
 
-  /// Requests of the host's communicator and of NCCL's groups are told apart by their last bit.
+  /// The last bit distinguishes requests of the host's communicator from those of NCCL's groups.
   static Request of_host(Request request) { return {request.id << 1}; }
   static Request of_group(std::uint64_t id) { return {id << 1 | 1}; }
 
-  const std::shared_ptr<NcclRank> nccl_;  // which all that were split from one another share
+  const std::shared_ptr<NcclRank> nccl_;  // shared by all communicators that were split from one another
   const std::unique_ptr<Communicator> part_;
   Communicator& host_;
   const std::shared_ptr<NcclComm> comm_ = std::make_shared<NcclComm>();
@@ -185,7 +185,7 @@ class NcclCommunicator final : public Communicator {
   std::shared_ptr<NcclGroup> group_;  // the open group's, once it has messages
 };
 
-/// Returns whether NCCL lets threads share a GPU, which it is asked to.
+/// Makes NCCL let threads share a GPU, if it can. Returns whether it can.
 bool lets_threads_share_gpus() {
   constexpr int first = NCCL_VERSION(2, 30, 0);
   int version = 0;
@@ -193,7 +193,7 @@ bool lets_threads_share_gpus() {
   return nccl().ncclGetVersion(&version) == ncclSuccess && version >= first;
 }
 
-/// Lets NCCL take processes that share a GPU for processes of different hosts, which meet by this host's loopback.
+/// Makes NCCL treat processes that share a GPU as processes of different hosts, which meet on this host's loopback.
 void let_processes_share_gpus(int rank) {
   ::setenv("NCCL_HOSTID", fmt::format("{}-rank-{}", host_name(), rank).c_str(), 0);
   ::setenv("NCCL_SOCKET_IFNAME", "lo", 0);
@@ -202,18 +202,18 @@ void let_processes_share_gpus(int rank) {
 
 }  // namespace
 
-/// The one rule of which ranks may share a GPU under NCCL.
+/// The only rule that decides which ranks may share a GPU under NCCL.
 std::string nccl_refusal(Communicator& world, Device device, bool share_gpu) {
   cudaDeviceProp properties{};
   cuda::check(cudaGetDeviceProperties(&properties, device.index), "asking for the properties of the GPU", device.index);
-  std::array<std::int64_t, 3> own{0, 0, number_of_process()};  // the GPU in two halves
+  std::array<std::int64_t, 3> own{0, 0, number_of_process()};  // the GPU's id in two halves
   std::memcpy(own.data(), &properties.uuid, sizeof(properties.uuid));
   const std::vector<std::int64_t> all = all_gather(world, own, {"gather of GPUs"});
   for (int b = 1; b < world.size(); ++b) {
     for (int a = 0; a < b; ++a) {
       const auto *first = &all[a * own.size()], *second = &all[b * own.size()];
       if (first[0] != second[0] || first[1] != second[1]) continue;
-      if (!share_gpu) {  // NCCL refuses it with fewer words
+      if (!share_gpu) {  // NCCL would refuse it with a shorter message
         return fmt::format(
             "NCCL needs one GPU for each rank, but ranks {} and {} of {} share one (GPUs here: {}); start no more "
             "ranks on a machine than it has GPUs, or use mesh.backend threads, whose ranks may share a GPU; to check "

@@ -1,13 +1,13 @@
-// NCCL's functions, as far as this project calls them. They are those of libnccl.so.2, which is loaded, with all of
-// them, when they are first asked for. So programs start, and run on one GPU or with thread ranks, where there is no
-// NCCL. (Compiled where nccl.h is found, see cmake/cuda.cmake.)
+// The functions of NCCL that this project calls. They are those of libnccl.so.2, which is loaded, with all of them,
+// when they are first needed. So programs start, and run on one GPU or with thread ranks, on machines without NCCL.
+// (Compiled if nccl.h is found, see cmake/cuda.cmake.)
 #pragma once
 
 #include <nccl.h>
 
 namespace ringtrain {
 
-// FUNCTION(name) of each.
+// FUNCTION(name) for each.
 #define RINGTRAIN_NCCL_FUNCTIONS(FUNCTION) \
   FUNCTION(ncclGetUniqueId)                \
   FUNCTION(ncclCommInitRankConfig)         \
@@ -34,7 +34,8 @@ struct NcclFunctions {
 #undef RINGTRAIN_DECLARE
 };
 
-/// Returns NCCL's functions. Throws Error(device), which names the host, if the library cannot be loaded or lacks one.
+/// Returns NCCL's functions. Throws Error(device), which names the host, if the library cannot be loaded or one is
+/// missing.
 const NcclFunctions& nccl();
 
 }  // namespace ringtrain

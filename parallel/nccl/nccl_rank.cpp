@@ -21,20 +21,20 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto poll_interval = std::chrono::milliseconds(20);
-constexpr auto error_report_wait = std::chrono::seconds(2);  // a rank may end its part in NCCL before it tells why
+constexpr auto error_report_wait = std::chrono::seconds(2);  // a rank may abort NCCL before it reports the reason
 
 bool failed(ncclResult_t result) {
   return result != ncclSuccess && result != ncclInProgress;
 }
 
-/// Returns how far the communicator is with what it was asked last, or what went wrong in it since.
+/// Returns the state of the communicator's last operation, or the error that has occurred since.
 ncclResult_t state_of(const NcclComm& comm) {
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = nccl().ncclCommGetAsyncError(comm.handle, &state);
   return failed(asked) ? asked : state;
 }
 
-/// Posts the operations as one group. The group is closed whatever happens in it.
+/// Posts the operations as one group. The group is closed in any case.
 ncclResult_t post(const NcclComm& comm, const NcclGroup& group, cudaStream_t stream) {
   ncclResult_t result = nccl().ncclGroupStart();
   if (failed(result)) return result;
@@ -52,7 +52,7 @@ std::string described(const std::vector<CallSite>& sites) {
   return text;
 }
 
-/// Returns what a rank's group has to do with other ranks.
+/// Returns how a rank's group relates to other ranks.
 std::vector<OperationSide> sides_of(const NcclComm& comm, const NcclGroup& group, int rank) {
   std::vector<OperationSide> sides;
   const auto add = [&](std::int64_t peer, OperationSide::Kind kind) {
@@ -68,9 +68,10 @@ std::vector<OperationSide> sides_of(const NcclComm& comm, const NcclGroup& group
   return sides;
 }
 
-/// Lets NCCL's own threads work between two looks at what they do. It starts one for each act, which most often ends
-/// within some ten microseconds; a sleep takes at least its interval more, hundreds of times a step. So the rank sleeps
-/// only behind what no thread's start takes: in time, and in looks, for on a busy machine a single one takes longer.
+/// Lets NCCL's own threads work between two checks of their progress. NCCL starts a thread for each operation, which
+/// usually ends within some ten microseconds; a sleep takes at least its interval longer, hundreds of times per step.
+/// So the rank only sleeps after waiting longer than any thread's start takes: in time, and in checks, because on a
+/// busy machine a single check takes longer.
 class Pause {
  public:
   void operator()() {
@@ -115,7 +116,7 @@ NcclRank::~NcclRank() {
   cuda::ignore(cudaStreamDestroy(own_stream_));
 }
 
-/// Throws what NCCL reports. A remote error is another rank's: it ended, or the network to it did.
+/// Throws NCCL's error. A remote error is another rank's: it ended, or the network to it failed.
 void NcclRank::fail_with(Lock& lock, ncclResult_t result, const NcclComm& comm, const std::string& what) {
   const Error own(
       result == ncclRemoteError ? ExitCode::rank : ExitCode::device,
@@ -132,8 +133,8 @@ void NcclRank::fail_with(Lock& lock, ncclResult_t result, const NcclComm& comm, 
 
 // --- Communicators.
 
-/// Waits until NCCL has done what it was asked for, which began with `result`: not every call that goes on in the
-/// background says that it does (ncclCommSplit says success). The lock is free while it waits.
+/// Waits until NCCL has done the operation that returned `result`: not every call that continues in the background says
+/// so (ncclCommSplit returns success). The lock is free while it waits.
 void NcclRank::await(Lock& lock, const NcclComm& comm, ncclResult_t result, const CallSite& site) {
   const auto deadline = Clock::now() + timeout_;
   if (!failed(result)) result = state_of(comm);
@@ -154,7 +155,7 @@ void NcclRank::await(Lock& lock, const NcclComm& comm, ncclResult_t result, cons
   }
 }
 
-/// Waits until the GPU has done all that NCCL was given. (The watchdog sees if it does not.)
+/// Waits until the GPU has done all of NCCL's work. (The watchdog notices if it does not.)
 void NcclRank::await_idle(Lock& lock) {
   const auto passed = [](const std::shared_ptr<NcclGroup>& group) { return group->done.passed(); };
   Pause pause;
@@ -166,7 +167,7 @@ void NcclRank::await_idle(Lock& lock) {
   }
 }
 
-/// Calls body(lock, config), which makes the rank one of a communicator or throws.
+/// Calls body(lock, config), which makes the rank a member of a communicator or throws.
 template <class Body>
 void NcclRank::enter(Body body) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -202,7 +203,7 @@ void NcclRank::join(const std::shared_ptr<NcclComm>& comm) {
   meet_threads();
 }
 
-/// Threads of one process share one Lockstep, by a number of rank 0's.
+/// Threads of one process share one Lockstep, identified by a number from rank 0.
 void NcclRank::meet_threads() {
   constexpr CallSite meeting{"meeting the ranks that are threads"};
   static std::atomic<std::int64_t> numbers = 0;
@@ -216,12 +217,12 @@ void NcclRank::meet_threads() {
   host_->barrier(meeting);  // none waits for a rank that still loads
 }
 
-/// NCCL gives the part only when the whole communicator has finished the split (NVIDIA/nccl 1472). It splits only a
-/// communicator that has nothing under way. Parts have buffers of their own: with shared ones NVLink's reductions read
+/// NCCL returns the part only when the whole communicator has finished the split (NVIDIA/nccl 1472). It only splits a
+/// communicator without pending operations. Parts have their own buffers: with shared ones, NVLink's reductions read
 /// memory that was never set up (NVIDIA/nccl 2430).
 void NcclRank::split(NcclComm& whole, int rank, Communicator& part, const std::shared_ptr<NcclComm>& comm) {
   constexpr CallSite splitting{"splitting the ranks"};
-  std::int64_t colour = rank;  // NCCL wants it from 0 on: the part's first rank
+  std::int64_t colour = rank;  // NCCL requires a nonnegative color: the part's first rank
   broadcast(part, host_view(&colour, {1}), 0, {"agreeing on the part of a split"});
   enter([&](Lock& lock, ncclConfig_t& config) {
     await_idle(lock);
@@ -253,7 +254,7 @@ void NcclRank::let_go(bool idle) noexcept {
   try {
     while (!under_way_.empty() && under_way_.front()->done.passed()) under_way_.pop_front();
     idle = idle && !aborted_ && under_way_.empty();
-  } catch (const Error&) {  // the GPU has failed, which the watchdog tells
+  } catch (const Error&) {  // the GPU has failed, which the watchdog reports
     idle = false;
   }
   if (!idle) abandon(lock);
@@ -262,13 +263,13 @@ void NcclRank::let_go(bool idle) noexcept {
 void NcclRank::abandon(Lock& lock) noexcept {
   abort_comms(lock);
   lock.unlock();
-  cuda::ignore(cudaStreamSynchronize(own_stream_));  // kernels are leaving
+  cuda::ignore(cudaStreamSynchronize(own_stream_));  // kernels are ending
   lock.lock();
 }
 
-/// All at once: the abort of one frees GPU memory, which may wait for the GPU, and there a kernel of another one stands
-/// until that is aborted, too (NVIDIA/nccl 549, 564). But the part of a split that did not come to its end after the
-/// whole, whose abort ends the split and writes to the part (NVIDIA/nccl 2373).
+/// Aborts all at once: the abort of one frees GPU memory, which may wait for the GPU, where a kernel of another one
+/// blocks until that is also aborted (NVIDIA/nccl 549, 564). Exception: the part of an unfinished split is aborted
+/// after the whole, whose abort ends the split and writes to the part (NVIDIA/nccl 2373).
 void NcclRank::abort_comms(Lock&) {
   aborted_ = true;
   std::vector<std::future<void>> aborts;
@@ -301,7 +302,7 @@ void NcclRank::launch(NcclComm& comm, const std::shared_ptr<NcclGroup>& group) {
   host_->throw_if_aborted();
   if (!in_lockstep_) return post_and_record(comm, group, /*until_done=*/false);
   const auto begin = Clock::now();
-  const std::chrono::duration<double> limit = timeout_ + error_report_wait;  // who waits on its GPU tells more
+  const std::chrono::duration<double> limit = timeout_ + error_report_wait;  // a rank that waits on its GPU knows more
   const auto look = [&] {
     throw_if_aborted();
     if (Clock::now() - begin <= limit) return;
@@ -313,12 +314,12 @@ void NcclRank::launch(NcclComm& comm, const std::shared_ptr<NcclGroup>& group) {
   lockstep_->end(host_->rank(), look);
 }
 
-/// Both ways no rank may still be in another pass than the others: its acts would wait while they load.
+/// In both directions, no rank may still be in another pass than the others: its operations would wait while they load.
 void NcclRank::set_lockstep(bool on) {
   if (!lockstep_ || on == in_lockstep_) return;
   constexpr CallSite first_pass{"beginning or ending a first pass"};
   host_->barrier(first_pass);
-  if (on) {  // all have posted what is still under way
+  if (on) {  // all have posted their pending operations
     {
       Lock lock(mutex_);
       throw_if_comms_aborted();
@@ -364,7 +365,7 @@ void NcclRank::watchdog() {
   }
 }
 
-/// Throws what ends all ranks.
+/// Throws an error that ends all ranks.
 void NcclRank::poll(Lock& lock) {
   host_->throw_if_aborted();
   for (const std::shared_ptr<NcclComm>& comm : comms_) {
@@ -376,7 +377,7 @@ void NcclRank::poll(Lock& lock) {
   if (under_way_.empty()) return;
   NcclGroup& group = *under_way_.front();  // those after it cannot run yet
   if (!group.could_run) {
-    if (!group.ready.passed()) return;  // the GPU still computes what is sent: as long as that takes
+    if (!group.ready.passed()) return;  // the GPU still computes the data to send, for any time
     group.could_run = true;
     group.since = Clock::now();
   }

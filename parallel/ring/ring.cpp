@@ -14,7 +14,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Refuses a ring whose ranks are not those of its communicator; returns its size.
+/// Refuses a ring whose ranks differ from those of its communicator; returns its size.
 int checked_size(const Allocator& allocator, const Communicator* ranks, int size, const CallerLine& line) {
   if (size < 1) refuse_call(line, fmt::format("a ring of {} ranks, but it has one or more", size));
   if (ranks != nullptr && ranks->size() != size) {
@@ -114,7 +114,7 @@ void Ring::backward(Stream& stream, const RingCall& call, const TensorView& kv, 
   pass(stream, call, {.kv = kv, .documents = documents, .dkv = dkv, .backward = true}, visitor, overlap, line);
 }
 
-/// A pass that fails ends all ranks before the caller can free what they are reading.
+/// If a pass fails, ends all ranks before the caller can free the memory that they read.
 void Ring::pass(Stream& stream, const RingCall& call, const RingTensors& own, const Visitor& visitor,
                 const std::function<void()>& overlap, const CallerLine& line) {
   check_pass(call, own, visitor, line);

@@ -1,7 +1,7 @@
 // The ring: brings every block of keys and values that this rank's queries may see, hop by hop, to a visitor, while the
-// next block is already on its way (double buffers). In backward dk and dv ride along. Attention is the visitor; the
-// ring does not know what it computes. No rank, layout or mask appears above this file. What a call gets wrong is an
-// Error(usage) that names the caller's line.
+// next block is already in transit (double buffers). In backward, dk and dv move with the block. Attention is the
+// visitor; the ring does not know what it computes. No rank, layout, or mask appears above this file. A mistake in a
+// call is an Error(usage) that names the caller's line.
 #pragma once
 
 #include <functional>
@@ -22,9 +22,9 @@ namespace ringtrain {
 
 struct RingTensors;
 
-/// Whose pass it is: a layer, and which of the micro-batch's schedules it follows.
+/// The pass's layer, and which of the micro-batch's schedules it follows.
 struct RingCall {
-  /// A layer alone stands for its first schedule.
+  /// A layer by itself represents its first schedule.
   RingCall(int of_layer, int of_schedule = 0) : layer(of_layer), schedule(of_schedule) {}  // NOLINT(*-explicit-*)
   int layer, schedule;
 };
@@ -33,56 +33,58 @@ class Ring {
  public:
   using Visitor = RingVisitor;
 
-  /// Makes buffers under Tag::ring (see RingBuffers) and splits two communicators off `sequence_group` (keys
-  /// and values; gradients), so it is collective unless that is null: then planning only. A ring of one allocates
+  /// Makes buffers under Tag::ring (see RingBuffers) and splits two communicators off `sequence_group` (keys and
+  /// values; gradients), so it is collective unless that is null, which is only for planning. A ring of one allocates
   /// nothing.
   Ring(Allocator& allocator, Communicator* sequence_group, int ring_size, const RingCapacity& capacity,
        const CallerLine& line = CallerLine::current());
 
-  /// Sets the schedules of a micro-batch, one for each mask: what every ring rank holds. Pure: all ranks pass the same
-  /// values; no communication. documents: of each sequence, to count pairs by (document ids may lie on a GPU); or none.
+  /// Sets the schedules of a micro-batch, one for each mask, from the tokens of every ring rank. Pure: all ranks pass
+  /// the same values; no communication. documents: of each sequence, to count pairs (document ids may be on a GPU); or
+  /// empty.
   void begin(std::span<const AttentionMask> masks, std::span<const ShardExtents> extents,
              std::span<const SegmentList> segments, std::int64_t sequences,
              std::span<const DocumentStarts> documents = {}, const CallerLine& line = CallerLine::current());
-  /// The same of one mask.
+  /// The same for one mask.
   void begin(const AttentionMask& mask, std::span<const ShardExtents> extents, std::span<const SegmentList> segments,
              std::int64_t sequences, std::span<const DocumentStarts> documents = {},
              const CallerLine& line = CallerLine::current()) {
     begin(std::span(&mask, 1), extents, segments, sequences, documents, line);
   }
 
-  /// Calls visitor for the rank's own block, then for each block that its queries may see, in the order of hops.
-  /// kv [2, B, T, G, D]: own keys and values, unchanged until return. documents: own ids, int32 [B, T], or empty.
+  /// Calls visitor for the rank's own block, then for each block that its queries may see, in the order of hops. kv [2,
+  /// B, T, G, D]: own keys and values, unchanged until return. documents: own ids, int32 [B, T], or empty.
   void forward(Stream& stream, const RingCall& call, const TensorView& kv, const TensorView& documents,
                const Visitor& visitor, const CallerLine& line = CallerLine::current());
-  /// The same, with gradients: dkv [2, B, T, G, D], of the accumulator, whatever it held, holds this rank's complete
-  /// dk and dv at return. Blocks come in parts, so that gradients move while others are added to; and while the last
-  /// ones return, what `overlap` computes, which must not need dkv, if given.
+  /// The same, with gradients: dkv [2, B, T, G, D], of the accumulator, contains this rank's complete dk and dv at
+  /// return; its earlier content is ignored. Blocks come in parts, so that gradients move while others are added to. If
+  /// given, `overlap` runs while the last gradients return; it must not need dkv.
   void backward(Stream& stream, const RingCall& call, const TensorView& kv, const TensorView& documents,
                 const TensorView& dkv, const Visitor& visitor, const std::function<void()>& overlap = {},
                 const CallerLine& line = CallerLine::current());
 
-  /// Returns the plan of the current micro-batch, of one of its schedules.
+  /// Returns the plan of one of the current micro-batch's schedules.
   const RingPlan& plan(int schedule = 0) const { return batches_[schedule].plan(); }
-  /// Returns what the passes since the last call did and waited for (the exposed communication), and reset it. On a GPU
-  /// these are times of its stream, for whose end this waits: call it where a value has just been read.
+  /// Returns the work and the waits (exposed communication) of the passes since the last call, and resets them. On a
+  /// GPU, these are times of its stream, whose end this call waits for: call it where a value has just been read.
   RingLoads take_loads() { return times_.take(); }
 
  private:
   void pass(Stream& stream, const RingCall& call, const RingTensors& own, const Visitor& visitor,
             const std::function<void()>& overlap, const CallerLine& line);
-  /// Refuses a micro-batch that does not fit so many tokens of buffers, of which a ring of one has none.
+  /// Refuses a micro-batch that does not fit buffers of this many tokens; a ring of one has no buffers.
   void check_capacity(std::int64_t tokens, const char* of, const CallerLine& line) const;
-  /// Refuses a pass whose schedule, or whose tensors, are not those of the micro-batch.
+  /// Refuses a pass whose schedule or tensors do not fit the micro-batch.
   void check_pass(const RingCall& call, const RingTensors& own, const Visitor& visitor, const CallerLine& line) const;
 
   const int size_, rank_;
   const Device device_;
   const std::int64_t min_part_;
   RingBuffers buffers_;
-  std::vector<RingBatch> batches_;  // by schedule; none before begin()
+  std::vector<RingBatch> batches_;  // by schedule; empty before begin()
   RingTimes times_;
-  // After the buffers, so that they go first: they take back what an exception left under way in them.
+  // Declared after the buffers, so that they are destroyed first: they withdraw exchanges that an exception left
+  // pending.
   std::unique_ptr<Communicator> key_ranks_, gradient_ranks_;
 };
 

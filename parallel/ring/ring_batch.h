@@ -1,5 +1,5 @@
-// What a micro-batch is to one rank of the ring: which tokens every rank holds, the parts that blocks are cut into, and
-// what this rank does at each hop. Pure: all ranks find it alike. No communication.
+// One rank's view of a micro-batch: which tokens every rank has, the parts into which blocks are cut, and the work of
+// this rank at each hop. Pure: all ranks compute the same. No communication.
 #pragma once
 
 #include <algorithm>
@@ -15,16 +15,16 @@ namespace ringtrain {
 
 class RingBatch {
  public:
-  /// Which tokens of a block travel for what a rank does at one hop. Of one sequence under a window these are what some
-  /// rank of the run of hops may see, or what lies between; else the whole block.
+  /// Which tokens of a block are sent for a rank's work at one hop. With one sequence under a window, these are the
+  /// tokens that some rank of the run of hops may see, and those between them; otherwise the whole block.
   struct Travelling {
-    RingPart of_step, of_delivery, of_return;  // hop 0: of_step is the whole block, which does not travel
+    RingPart of_step, of_delivery, of_return;  // hop 0: of_step is the whole block, which is not sent
   };
 
-  /// min_part: tokens of a part of a block, at least.
+  /// min_part: the minimum number of tokens of a part of a block.
   RingBatch(int ring_size, int rank, std::int64_t min_part) : size_(ring_size), rank_(rank), min_part_(min_part) {}
 
-  /// Sets the micro-batch, as Ring::begin.
+  /// Sets the micro-batch; see Ring::begin.
   void begin(const AttentionMask& mask, std::span<const ShardExtents> extents, std::span<const SegmentList> segments,
              std::int64_t sequences, std::span<const DocumentStarts> documents);
 
@@ -39,19 +39,19 @@ class RingBatch {
   /// Returns the hop at which this rank meets its last block.
   int last_hop() const { return last_hop_; }
 
-  /// Returns the parts that every block is cut into; tokens are those of the largest shard.
+  /// Returns the parts into which every block is cut; their tokens are those of the largest shard.
   const std::vector<RingPart>& parts() const { return parts_; }
-  /// Returns what a part has of the tokens of a block that travel.
+  /// Returns the tokens of a part among the sent tokens of a block.
   RingPart part_of_travelling(const RingPart& travelling, std::size_t part) const {
     return common_part(parts_[part], travelling);
   }
   SegmentList segments_of_part(int owner, const RingPart& part) const;
   RingPart whole(int owner) const { return {0, sequences_, 0, tokens_of(owner)}; }
-  /// Returns the visible pairs of each part of the block that is met at a step. Counted once for all layers.
+  /// Returns the visible pairs of each part of the block of a step. Counted once for all layers.
   std::span<const std::int64_t> pairs_of(const RingStep& step);
 
  private:
-  /// Returns the tokens of an owner's block that travel along the run of hops to which a rank belongs.
+  /// Returns the tokens of an owner's block that are sent along the run of hops to which a rank belongs.
   RingPart travelling_to(std::span<const char> needed, int owner, int member) const;
 
   int size_, rank_;
@@ -59,10 +59,10 @@ class RingBatch {
   std::int64_t sequences_ = 0;
   AttentionMask mask_;
   std::vector<SegmentList> segments_;             // by rank
-  std::vector<DocumentStarts> documents_;         // by sequence; none: one document each
+  std::vector<DocumentStarts> documents_;         // by sequence; empty: one document each
   std::vector<std::int64_t> tokens_;              // by rank
   std::vector<RingPart> parts_;                   // of every block
-  std::vector<std::vector<std::int64_t>> pairs_;  // by hop and part; none before the block is met
+  std::vector<std::vector<std::int64_t>> pairs_;  // by hop and part; empty before the block is met
   RingPlan plan_;
   std::vector<Travelling> travelling_;  // by hop
   int last_hop_ = 0;

@@ -9,7 +9,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Hop h > 0 lives in buffer (h - 1) % 2, so a ring of two needs one.
+/// Hop h > 0 uses buffer (h - 1) % 2, so a ring of two needs one.
 constexpr std::size_t buffer_of(int hop) {
   return static_cast<std::size_t>((hop - 1) % 2);
 }
@@ -35,7 +35,7 @@ RingBuffers::RingBuffers(Allocator& allocator, const RingCapacity& capacity, int
     }
     if (capacity.backward) gradients_.push_back(make(fmt::format("ring gradients {}", i), sums, gradients));
   }
-  // Only a ring of three or more has runs of hops that start away from the owner, who adds them.
+  // Only a ring of three or more has runs of hops that do not start next to the owner; the owner adds their gradients.
   if (capacity.backward && ring_size > 2) returned_ = make("ring gradients returned", sums, gradients);
 }
 

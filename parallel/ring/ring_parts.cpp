@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t largest_tile = 256;
 
-/// Returns what may be a part by itself, from the first token or sequence on: halves of segments, or sequences.
+/// Returns the smallest possible parts, starting with the first token or sequence: halves of segments, or sequences.
 std::vector<RingPart> pieces(std::span<const Segment> segments, std::int64_t sequences, std::int64_t tile) {
   std::vector<RingPart> all;
   if (sequences != 1) {
@@ -30,7 +30,7 @@ std::vector<RingPart> pieces(std::span<const Segment> segments, std::int64_t seq
   return all;
 }
 
-/// Returns two neighbours as one.
+/// Returns two adjacent parts as one.
 RingPart joined(const RingPart& earlier, const RingPart& later) {
   const bool of_one_sequence = earlier.first_sequence == later.first_sequence;
   return {earlier.first_sequence, earlier.sequences + (of_one_sequence ? 0 : later.sequences), earlier.first_token,
@@ -52,7 +52,7 @@ std::vector<RingPart> ring_parts(std::span<const Segment> largest, std::int64_t 
       parts.push_back(all[i]);
     }
   }
-  if (parts.size() > 1 && small(parts.back())) {  // what is left at the beginning
+  if (parts.size() > 1 && small(parts.back())) {  // the remainder at the beginning
     const RingPart rest = parts.back();
     parts.pop_back();
     parts.back() = joined(rest, parts.back());

@@ -11,11 +11,11 @@ namespace ringtrain {
 
 namespace {
 
-// Messages move in rounds, one a hop, and in a round a pair of ranks has at most one message of a kind (and of a part,
-// for gradients), so both sides post in the same order. In round h a rank posts the keys and values for hop h + 1,
-// computes hop h, part by part, and after each part posts its gradients (to the right or to the owner) together with
-// those of the same part that it continues at hop h + 1. What it waits for in part p of round h, its peers post in part
-// p of their round h - 1, whatever they compute: by induction nothing waits in a circle.
+// Messages move in rounds, one per hop, and in a round a pair of ranks has at most one message of a kind (and of a
+// part, for gradients), so both sides post in the same order. In round h, a rank posts the keys and values for hop h +
+// 1, computes hop h, part by part, and after each part posts its gradients (to the right or to the owner) together with
+// those of the same part that it continues at hop h + 1. The messages for which it waits in part p of round h are
+// posted by its peers in part p of their round h - 1, whatever they compute. By induction, there is no circular wait.
 
 class RingPass {
  public:
@@ -27,7 +27,7 @@ class RingPass {
         own_(own),
         gradient_rounds_(own.backward ? ring.batch.parts().size() : 0) {}
 
-  /// Shows every block to the visitor, in the order of hops. overlap: runs while the last gradients return; may be
+  /// Passes every block to the visitor, in the order of hops. overlap: runs while the last gradients return; may be
   /// empty. Throws the first error of any rank.
   void run(const RingVisitor& visitor, const std::function<void()>& overlap) {
     const int size = batch_.size();
@@ -54,18 +54,18 @@ class RingPass {
   /// The gradients of a part of a block: dk and dv [sequences, tokens, G, D].
   struct PartGradients {
     TensorView dk, dv;
-    TensorView both;  // if they lie one after the other: all of a block
-    /// What one message each carries.
+    TensorView both;  // if they are contiguous: all of a block
+    /// Returns the contents of the messages.
     std::vector<TensorView> messages() const {
       return both.empty() ? std::vector<TensorView>{dk, dv} : std::vector<TensorView>{both};
     }
   };
   struct GradientRound {
     std::vector<Request> requests = {};
-    const RingHop* returns = nullptr;  // at which gradients return among them,
-    RingPart tokens = {};              // of these
+    const RingHop* returns = nullptr;  // the hop whose gradients return among them,
+    RingPart tokens = {};              // and the tokens of these
   };
-  /// One side of an exchange: what one message each carries.
+  /// One side of an exchange: its peer, and the contents of each message.
   struct Side {
     int peer = no_peer;
     std::vector<TensorView> messages = {};
@@ -83,8 +83,8 @@ class RingPass {
     return ring_.buffers.documents(step.hop, batch_.sequences(), tokens_of(step).tokens);
   }
 
-  /// Returns what carries these tokens of an owner's block, of which kv [2, B, T, G, D] has all, or these alone: keys
-  /// and values together where all travel, else apart on either side.
+  /// Returns the messages for these tokens of an owner's block, of which kv [2, B, T, G, D] has all tokens or only
+  /// these: keys and values together if all tokens are sent, otherwise separate on both sides.
   std::vector<TensorView> kv_messages(const TensorView& kv, const RingPart& tokens, int owner) const {
     if (tokens.tokens == batch_.tokens_of(owner)) return {kv};
     return {part_of(kv.select(0), tokens), part_of(kv.select(1), tokens)};
@@ -96,8 +96,8 @@ class RingPass {
     return {part_of(pair.select(0), tokens), part_of(pair.select(1), tokens), all ? pair : TensorView{}};
   }
 
-  /// Returns the gradients of a part of the block met at a step. In a buffer a part's place is that of the largest
-  /// shard.
+  /// Returns the gradients of a part of the block met at a step. In a buffer, a part has the offset that it has for the
+  /// largest shard.
   PartGradients gradients_of(const RingStep& step, std::size_t part) const {
     const RingPart own = batch_.part_of_travelling(tokens_of(step), part);
     if (step.hop == 0) return part_of_pair(own_.dkv, own);
@@ -108,7 +108,8 @@ class RingPass {
     return {both.select(0), both.select(1), all ? both : TensorView{}};
   }
 
-  /// Returns what is sent of them: of this rank's own block, the tokens that travel along the run next to it.
+  /// Returns the gradients to send: of this rank's own block, those of the tokens that are sent along the run next to
+  /// it.
   std::vector<TensorView> leaving_gradients(const RingStep& step, std::size_t part) const {
     if (step.hop > 0) return gradients_of(step, part).messages();
     const RingPart own = batch_.part_of_travelling(batch_.travelling(1).of_delivery, part);
@@ -119,7 +120,7 @@ class RingPass {
     return part_of_pair(of.return_replaces ? own_.dkv : ring_.buffers.returned(own_.dkv.shape), tokens);
   }
 
-  /// Posts one exchange a pair of messages, whichever side has more.
+  /// Posts one exchange per pair of messages; the number is that of the side with more messages.
   void exchange(Communicator& communicator, std::vector<Request>& requests, const Side& send, const Side& receive,
                 const CallSite& site) const {
     const auto& [to, sent] = send;
@@ -127,17 +128,17 @@ class RingPass {
     for (std::size_t i = 0; i < std::max(sent.size(), received.size()); ++i) {
       const bool sends = i < sent.size() && sent[i].numel() > 0;
       const bool receives = i < received.size() && received[i].numel() > 0;
-      if (!sends && !receives) continue;  // of a part of which nothing travels
+      if (!sends && !receives) continue;  // nothing of this part is sent
       requests.push_back(communicator.exchange(sends ? sent[i] : TensorView{}, sends ? to : no_peer,
                                                receives ? received[i] : TensorView{}, receives ? from : no_peer, site));
     }
   }
 
-  /// Posts what this rank sends and receives so that blocks are where hop `hop` needs them.
+  /// Posts this rank's sends and receives of the blocks that hop `hop` needs.
   void post_keys(int hop) {
     const RingHop& here = batch_.plan()[hop];
     const std::optional<RingStep>&before = batch_.plan()[hop - 1].step, &next = here.step;
-    // messages(step, tokens): what carries these tokens of the block that is met at a step.
+    // messages(step, tokens): the messages for these tokens of the block that is met at a step.
     const auto post = [&](const CallSite& site, const auto& messages) {
       Side delivered, passed, received;
       if (const int to = here.deliver_to; to != no_peer) {
@@ -145,7 +146,7 @@ class RingPass {
       }
       if (before && before->forward_to != no_peer) passed = {before->forward_to, messages(*before, tokens_of(*before))};
       if (next && next->receive_from != no_peer) received = {next->receive_from, messages(*next, tokens_of(*next))};
-      exchange(*ring_.keys, departing_, delivered, {}, site);  // what is sent comes first: see Communicator::exchange
+      exchange(*ring_.keys, departing_, delivered, {}, site);  // sends come first: see Communicator::exchange
       exchange(*ring_.keys, arriving_, passed, received, site);
     };
     post_together(*ring_.keys, [&] {
@@ -159,7 +160,7 @@ class RingPass {
   }
 
   /// Posts a part's gradients: those of the block met at `hop`, those of the block that this rank continues at the next
-  /// hop, and those of its own block that return.
+  /// hop, and the returning ones of its own block.
   void post_gradients(int hop, std::size_t part) {
     const RingHop& here = batch_.plan()[hop];
     const std::optional<RingStep>&step = here.step, &next = batch_.plan()[hop + 1].step;
@@ -192,7 +193,7 @@ class RingPass {
     of.returns = nullptr;
   }
 
-  /// hop: which one cannot go on before; the ring's size: the end of the pass.
+  /// hop: the hop that cannot continue before; the ring's size: the end of the pass.
   void wait(Communicator& communicator, std::vector<Request>& requests, int hop) {
     if (requests.empty()) return;
     ring_.times.wait(stream_, own_.backward, hop, [&] {
@@ -262,8 +263,8 @@ class RingPass {
   const RingResources ring_;
   RingBatch& batch_;
   const RingTensors own_;
-  std::vector<Request> arriving_;               // keys and values for the next hop, and what is sent on for it
-  std::vector<Request> departing_;              // own block to starts of runs: not waited for before the pass ends
+  std::vector<Request> arriving_;               // keys and values for the next hop, and those passed on for it
+  std::vector<Request> departing_;              // own block to starts of runs: only waited for at the end of the pass
   std::vector<GradientRound> gradient_rounds_;  // by part: the last one
 };
 

@@ -15,7 +15,7 @@ std::vector<char> ring_needs(const AttentionMask& mask, std::span<const ShardExt
 
 namespace {
 
-/// The needs of all ranks, asked by owner and hop.
+/// The needs of all ranks, queried by owner and hop.
 struct Needs {
   std::span<const char> needed;  // [N, N]: whether rank i needs the block of rank j
   int N;
@@ -25,7 +25,7 @@ struct Needs {
            "a plan needs a rank of the ring and all needs");
   }
   int wrapped(int rank) const { return rank >= N ? rank - N : rank < 0 ? rank + N : rank; }
-  /// Returns whether the block of `owner` is met at this hop, by the rank so many places to the right.
+  /// Returns whether the block of `owner` is met at this hop, by the rank this many positions to the right.
   bool met(int owner, int hop) const {
     return hop == 0 || (hop < N && needed[std::int64_t{wrapped(owner + hop)} * N + owner] != 0);
   }

@@ -1,5 +1,5 @@
-// What a ring's passes did and waited for, measured: the pairs that were visited, and seconds of who computes. Times of
-// a GPU are known after the work that they are of; until then their events wait here. No communication.
+// Measurements of a ring's passes: the visited pairs, and seconds of the device that computes. Times of a GPU are known
+// only after its work; until then, their events are kept here. No communication.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@ class RingTimes {
  public:
   explicit RingTimes(int ring_size) : ring_size_(ring_size) { reset(); }
 
-  /// Runs body(), which visits so many pairs, and times what it gives to the stream.
+  /// Runs body(), which visits this many pairs, and times the work that it gives to the stream.
   template <class Body>
   void visit(Stream& stream, bool backward, std::int64_t pairs, const Body& body) {
     time(stream, {.backward = backward}, body);
     loads_[backward].pairs += pairs;
   }
-  /// The same of waiting. hop: which one cannot go on before; ring_size: the end of the pass.
+  /// The same for waiting. hop: the hop that cannot continue before; ring_size: the end of the pass.
   template <class Body>
   void wait(Stream& stream, bool backward, int hop, const Body& body) {
     time(stream, {.backward = backward, .is_wait = true, .hop = hop}, body);
   }
 
-  /// Reads the events of passes that are done, if there are many: a long evaluation has. Waits for nothing.
+  /// Reads the events of finished passes if there are many, as in a long evaluation. Does not wait.
   void read_some();
-  /// Returns what the passes since the last call were, for whose end it waits.
+  /// Returns the measurements of the passes since the last call, whose end it waits for.
   RingLoads take();
 
  private:
@@ -37,7 +37,7 @@ class RingTimes {
     int hop = 0;  // of a wait
     StreamClock::Event from = 0, to = 0;
   };
-  /// A ring of one has nobody to compare with.
+  /// A ring of one has no other rank for comparison.
   template <class Body>
   void time(Stream& stream, Timed what, const Body& body) {
     if (ring_size_ == 1) return body();

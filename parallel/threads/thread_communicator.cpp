@@ -32,7 +32,7 @@ struct Half {
   ConstTensorView buffer;
   TensorView target;  // of a receive: its buffer, to be written
   CallSite site;
-  // Of a message between GPUs: after what its rank's stream was given when it was posted, and after the copy.
+  // For a message between GPUs: after the work that its rank's stream had when it was posted, and after the copy.
   CopyStream::Event posted, copied;
 };
 
@@ -42,14 +42,14 @@ struct Exchange {
   bool done() const { return send.done && receive.done; }
 };
 
-/// What all ranks share: one lock for all small state, and the first error. Each rank waits on its own condition, so
-/// that a message wakes the rank it is for and no other.
+/// The state that all ranks share: one lock for everything small, and the first error. Each rank waits on its own
+/// condition, so that a message wakes only the rank for which it is.
 struct World {
   World(int size, double timeout) : timeout_seconds(timeout), ranks(static_cast<std::size_t>(size)) {}
 
   struct Rank {
     std::condition_variable wake;
-    int copying = 0;  // halves of this rank whose buffers a thread is reading or writing right now
+    int copying = 0;  // halves of this rank whose buffers a thread is currently reading or writing
     CallHistory history;
   };
 
@@ -68,13 +68,13 @@ struct World {
   const double timeout_seconds;
   std::mutex mutex;
   std::vector<Rank> ranks;
-  bool failed = false;  // the first error, kept as text: every rank throws an Error of its own
+  bool failed = false;  // the first error, kept as text: every rank throws its own Error
   ExitCode code = ExitCode::rank;
   std::string sentence;
-  std::string calls;  // what each rank did last, then
+  std::string calls;  // the last calls of each rank at that time
 };
 
-/// What the ranks of one communicator share; guarded by the world's mutex.
+/// The state that the ranks of one communicator share; guarded by the world's mutex.
 struct Group {
   Group(std::shared_ptr<World> shared_world, std::vector<int> world_ranks)
       : world(std::move(shared_world)), members(std::move(world_ranks)), barriers(members.size()) {}
@@ -94,9 +94,9 @@ struct Group {
 
   struct Part {
     std::shared_ptr<Group> group;
-    std::size_t taken = 0;  // by so many of its ranks
+    std::size_t taken = 0;  // by how many of its ranks
   };
-  std::map<std::pair<std::uint64_t, int>, Part> parts;  // by how many splits came before, and colour
+  std::map<std::pair<std::uint64_t, int>, Part> parts;  // by the number of earlier splits, and the color
 };
 
 class ThreadCommunicator final : public Communicator {
@@ -206,7 +206,7 @@ class ThreadCommunicator final : public Communicator {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  /// half: with its direction, buffer and site.
+  /// half: with its direction, buffer, and site.
   void post(Lock& lock, Half& half, int peer) {
     throw_if_failed(lock);
     half.done = false;
@@ -223,7 +223,7 @@ class ThreadCommunicator final : public Communicator {
     meet(lock, half, other);
   }
 
-  /// Both sides of a message are there: copies it.
+  /// Both sides of a message have arrived: copies it.
   void meet(Lock& lock, Half& half, Half& other) {
     Half &send = half.sends ? half : other, &receive = half.sends ? other : half;
     check_disagreement(lock, send, receive);
@@ -264,7 +264,7 @@ class ThreadCommunicator final : public Communicator {
     throw_failure(lock);
   }
 
-  /// Returns once ready() holds. Throws the first error of any rank; Error(rank) with describe() after the timeout.
+  /// Returns once ready() is true. Throws the first error of any rank; Error(rank) with describe() after the timeout.
   template <class Ready, class Describe>
   void await(Lock& lock, const Ready& ready, const Describe& describe) {
     const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
@@ -275,7 +275,7 @@ class ThreadCommunicator final : public Communicator {
       if (Clock::now() < deadline) {
         self_.wake.wait_until(lock, deadline);
       } else if (self_.copying > 0) {
-        self_.wake.wait(lock);  // a copy under way ends by itself
+        self_.wake.wait(lock);  // a pending copy ends by itself
       } else {
         world_.fail_with(ExitCode::rank, fmt::format("{} waited {} s in {} (mesh.timeout_seconds)", name(),
                                                      world_.timeout_seconds, describe()));

@@ -1,11 +1,11 @@
 // The communicator whose ranks are threads of one process. A message moves as soon as both sides have posted it: the
-// second one copies, straight from the sender's buffer to the receiver's, outside the lock. No spinning, no staging.
-// Between GPUs (or within one, that ranks share) it gives the copy to a stream (framework/copy_stream.h).
+// second one copies, directly from the sender's buffer to the receiver's, outside the lock. No spinning, no staging.
+// Between GPUs (or within one that ranks share), it gives the copy to a stream (framework/copy_stream.h).
 //
 // Everything can be poisoned: the first error of any rank (abort, a timeout, sizes that disagree) ends every pending
 // and later call on every communicator split from the same world. Once such a call has thrown, no other thread touches
-// this rank's buffers any more, so unwinding may free them. A communicator that is destroyed with exchanges under way
-// (an exception between exchange and wait) takes them back; buffers of an exchange must outlive its communicator.
+// this rank's buffers any more, so unwinding may free them. A communicator that is destroyed with pending exchanges (by
+// an exception between exchange and wait) withdraws them; buffers of an exchange must outlive its communicator.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ namespace ringtrain {
 
 struct ThreadWorld {
   std::vector<std::unique_ptr<Communicator>> ranks;
-  /// Returns what each rank did last, as it was at the first error; empty without one.
+  /// Returns the last calls of each rank, at the time of the first error; empty without one.
   std::function<std::string()> calls;
 };
 
