@@ -24,7 +24,7 @@ void Activations::PerLayer::make(Allocator& allocator, const char* name, DType d
         allocator.host().make(Tag::activations, fmt::format("offloaded layer {} {}", layer, name), dtype, training));
   }
   for (std::int64_t layer = 0; layer < resident; ++layer) {
-    // Evaluation works in layer 0's, so that one alone must hold its micro-batches too.
+    // Evaluation runs in layer 0's tensors, so layer 0's must also fit evaluation's micro-batches.
     tensors_.push_back(allocator.make(Tag::activations, fmt::format("layer {} {}", layer, name), dtype,
                                       layer == 0 ? largest : training));
   }
@@ -41,7 +41,7 @@ TensorView Activations::PerLayer::resident(std::int64_t layer) const {
 void Activations::before_forward(Stream& stream, std::int64_t layer) {
   if (!offload_) return;
   if (copies_.stream() == nullptr) copies_.set_stream(stream);
-  // It also fills the input of the layer above it, where the oldest resident layer's was.
+  // This layer's forward also fills the input of the layer above it, which reuses the oldest resident layer's buffer.
   const std::int64_t oldest = layer + 1 - resident_layers;
   if (oldest >= 0 && offloads(oldest)) copies_.wait(sent_[oldest]);
 }
@@ -58,7 +58,7 @@ void Activations::after_forward(std::int64_t layer) {
 
 void Activations::before_backward(std::int64_t layer) {
   if (!offload_) return;
-  // The layer above is done: into its place comes the one that is next in it.
+  // The layer above is done: the next layer that uses its buffer is fetched into it.
   const std::int64_t next = layer + 1 - resident_layers;
   if (layer + 1 < layers_ && next >= 0) {
     const CopyStream::Event free = copies_.record();
@@ -157,7 +157,7 @@ BlockTensors Activations::block(std::int64_t layer, std::int64_t B, std::int64_t
   t.residual_gradient = residual_gradient_.view().prefix(width);
   t.attention_gradient = attention_gradient_.view().prefix(heads);
   t.key_value_gradient_sum = key_value_gradient_sum_.view().prefix(pair);
-  // Rounded, it takes the place of the keys and values: whoever has their gradient has no use for them any more.
+  // The rounded gradient overwrites the keys and values: whoever has their gradient no longer needs them.
   t.key_value_gradient = t.key_value_gradient_sum.dtype == t.key_value.dtype ? t.key_value_gradient_sum : t.key_value;
   return t;
 }

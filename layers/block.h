@@ -1,5 +1,5 @@
-// One transformer block: ring attention, then feedforward, each normed first and added to the residual stream. Asks for
-// its weights before use and releases them after.
+// One transformer block: ring attention, then feedforward; each is added to the residual stream, and each normalizes
+// its input first. The block acquires its weights before use and releases them afterwards.
 #pragma once
 
 #include "framework/dump/tensor_dump.h"
@@ -11,7 +11,7 @@ namespace ringtrain {
 
 class Block {
  public:
-  /// All that is given by reference must outlive it. Workspaces are shared by all blocks.
+  /// Everything passed by reference must outlive the block. All blocks share the workspaces.
   Block(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids, Ring& ring, AttentionAudit& audit,
         const TensorView& attention_workspace, const FeedforwardWorkspace& feedforward_workspace,
         const LoraWorkspace& lora, bool deterministic)
@@ -23,7 +23,7 @@ class Block {
   /// Returns the bucket whose gradients backward completes.
   int bucket() const { return bucket_; }
 
-  /// Fills t.output from t.input. cache (may be null): as of RingAttention.
+  /// Fills t.output from t.input. cache (may be null): see RingAttention.
   void forward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, KeyValueCache* cache) {
     const Span span(stream.trace(), "layer forward", {{"layer", bucket_ - 1}});
     const WeightsGuard weights(*parameters_, bucket_);
@@ -31,7 +31,7 @@ class Block {
     feedforward_.forward(stream, t);
     dump(stream, {.name = "output", .layer = bucket_ - 1}, t.output);
   }
-  /// t.residual_gradient, the gradient of t.output, becomes that of t.input; adds the weights' gradients.
+  /// Turns t.residual_gradient from the gradient of t.output into that of t.input; adds the weights' gradients.
   void backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, const Saved& saved) {
     const Span span(stream.trace(), "layer backward", {{"layer", bucket_ - 1}});
     const WeightsGuard weights(*parameters_, bucket_);

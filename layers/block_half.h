@@ -1,5 +1,5 @@
-// What both halves of a block have in common. Each reads the residual stream, normed or as it is, and adds its last
-// product to it, normed or times a factor. Keeps nothing.
+// The common code of both halves of a block. Each half reads the residual stream, normalized or not, and adds its last
+// product to it, normalized or times a factor. It keeps nothing for backward.
 #pragma once
 
 #include "framework/dump/tensor_dump.h"
@@ -12,7 +12,7 @@ namespace ringtrain {
 
 class BlockHalf {
  protected:
-  /// What a dump calls the norm's output, and the product that is normed.
+  /// A dump's names for the norm's output, and for the product that is normalized.
   struct Names {
     const char *norm, *output;
   };
@@ -25,19 +25,19 @@ class BlockHalf {
         output_(parameters, output, &lora),
         factor_(spec.residual_factor) {}
 
-  /// Makes t.normed and its statistics, where there is a norm.
+  /// Fills t.normed and its statistics, if there is a norm.
   void normalise(Stream& stream, const HalfInput& t) const {
     if (!norm_.exists()) return;
     norm_.forward(stream, t.normed, t.statistics, t.input);
     dump_tensor(stream, names_.norm, t.normed, t.first_row);
   }
-  /// Returns what the projections read: the norm's output, or the input where there is no norm.
+  /// Returns what the projections read: the norm's output, or the input if there is no norm.
   const TensorView& input_of(const HalfInput& t) const { return norm_.exists() ? t.normed : t.input; }
-  /// Returns where the gradient of that is added up: without a norm the input is the residual stream itself.
+  /// Returns the tensor that accumulates its gradient: without a norm, the input is the residual stream itself.
   TensorView input_gradient(const TensorView& residual_gradient, const TensorView& scratch) const {
     return norm_.exists() ? scratch : residual_gradient;
   }
-  /// Adds to the gradient of the residual stream what input_gradient() holds, which comes through the norm.
+  /// Adds what input_gradient() holds to the gradient of the residual stream, through the norm.
   void input_backward(Stream& stream, const HalfInput& t, const TensorView& residual_gradient,
                       const TensorView& scratch) const {
     if (!norm_.exists()) return;
@@ -45,10 +45,10 @@ class BlockHalf {
     norm_.backward(stream, residual_gradient, scratch, t.input, t.statistics, /*accumulate=*/true);
   }
 
-  /// y[n, C] = t.input + what the half makes of x[n, I]. Overwrites t.normed if that is normed.
+  /// y[n, C] = t.input + the half's output for x[n, I]. Overwrites t.normed if that output is normalized.
   void add_to_residual(Stream& stream, const HalfInput& t, const TensorView& y, const ConstTensorView& x) const {
     if (output_norm_.exists()) {
-      output_.forward(stream, t.normed, x);  // nobody reads the norm's output any more, or it is made again
+      output_.forward(stream, t.normed, x);  // its last reader is done, or it is recomputed
       dump_tensor(stream, names_.output, t.normed, t.first_row);
       output_norm_.forward(stream, y, t.statistics, t.normed);
       add(stream, y, t.input);
@@ -60,8 +60,8 @@ class BlockHalf {
       output_.forward(stream, y, x, /*residual=*/t.input);
     }
   }
-  /// dx[n, I] = the gradient of x, from dy, that of y; adds those of the weights. dx may be x. Overwrites scratch
-  /// [n, C]. Afterwards t.normed is as normalise() makes it.
+  /// dx[n, I] = the gradient of x, from dy, that of y; adds the weights' gradients. dx may be x. Overwrites scratch [n,
+  /// C]. Afterwards, t.normed is as normalise() fills it.
   void output_backward(Stream& stream, const HalfInput& t, const TensorView& dx, const TensorView& dy,
                        const ConstTensorView& x, const TensorView& scratch) const {
     TensorView product_gradient = dy;
@@ -81,7 +81,7 @@ class BlockHalf {
     if (output_norm_.exists()) normalise(stream, t);  // it was overwritten
   }
 
-  /// Takes a tensor, or its gradient, into the stream's dump, if there is one.
+  /// Adds a tensor, or its gradient, to the stream's dump, if it has one.
   void dump_tensor(Stream& stream, const char* name, const ConstTensorView& x, std::int64_t first_row = 0) const {
     dump(stream, {.name = name, .layer = layer_, .first_row = first_row}, x);
   }

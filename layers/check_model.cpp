@@ -16,7 +16,7 @@ namespace ringtrain {
 
 namespace {
 
-/// An adapter stands beside a matrix of a layer.
+/// Checks that every adapter's target is a matrix of a layer.
 void check_lora(const ModelConfig& model, ConfigProblems& problems) {
   if (!model.lora.on() || !problems.clean({"lora.targets"}) || problems.count() > 0) return;
   if (model.lora.targets.empty()) problems.add("lora.targets", "is empty, but lora.rank asks for adapters");
@@ -32,7 +32,7 @@ void check_lora(const ModelConfig& model, ConfigProblems& problems) {
   }
 }
 
-/// A pattern that means nothing would leave the user with another model than he thinks.
+/// A pattern that matches nothing would train a different set of parameters than the user thinks.
 void check_trainable(const Config& config, ConfigProblems& problems,
                      const std::function<ParameterTable()>& make_table) {
   const std::vector<std::string>& patterns = config.training.trainable;

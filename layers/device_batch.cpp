@@ -10,8 +10,8 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns the length of the whole sequences that a batch is a shard of. A token that goes on a sequence counts with
-/// those before it.
+/// Returns the length of the whole sequences of which a batch is a shard. A token that continues a sequence counts
+/// together with the tokens before it.
 std::int64_t sequence_length(const Batch& batch) {
   std::int64_t length = 0;
   const auto reach = [&](const SegmentList& segments) {

@@ -1,5 +1,5 @@
-// A micro-batch where the model computes: copies of the host batch's tensors on the stream's device, and a rotary table
-// of its positions for each set of frequencies, which all layers share.
+// A micro-batch on the model's device: copies of the host batch's tensors on the stream's device, and a rotary table of
+// its positions for each set of frequencies, which all layers share.
 #pragma once
 
 #include <span>
@@ -17,15 +17,15 @@ namespace ringtrain {
 
 class DeviceBatch {
  public:
-  /// tokens: the most B * T of any micro-batch.
+  /// tokens: the largest B * T of any micro-batch.
   DeviceBatch(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, std::int64_t tokens);
 
-  /// Lets rotary positions turn like these from the next load() on. ropes: as many as the spec has.
+  /// Makes rotary positions use these ropes from the next load() on. ropes: as many as the spec has.
   void set_ropes(std::span<const RopeSpec> ropes);
-  /// Copies batch, which must live as long as this content is used. Every id in it is a row of its table: else
-  /// Error(internal) before anything is copied, whatever the device. No id comes to a kernel on another way.
+  /// Copies batch, which must live as long as this content is used. Throws Error(internal) before it copies anything,
+  /// on any device, unless every id is a row of its table. Ids reach kernels in no other way.
   void load(Stream& stream, const Batch& batch);
-  /// Returns when the last batch was copied, so that it may be filled anew.
+  /// Returns when the last batch has been copied, so that the caller may refill it.
   void wait_for_copies() const { synchronize(copied_); }
 
   std::int64_t B() const { return B_; }
@@ -35,12 +35,12 @@ class DeviceBatch {
   TensorView labels() const { return labels_.view().prefix({tokens()}); }           // int32 [B * T]; -1: no target
   TensorView position_ids() const { return positions_.view().prefix({tokens()}); }  // int32 [B * T]
   TensorView weights() const { return weights_.view().prefix({tokens()}); }         // [B * T], of the loss
-  TensorView documents() const;                                                     // int32 [B, T], or empty: one
+  TensorView documents() const;                                                     // int32 [B, T]; empty: one document
   /// Returns the table [B * T, D] of one of the model's ropes.
   TensorView rope_table(int which) const { return ropes_[which].table.view().prefix({tokens(), head_dim_}); }
   /// Returns whether any of tokens [begin, end) has a label.
   bool has_target(std::int64_t begin, std::int64_t end) const;
-  /// Returns where this rank's tokens stand.
+  /// Returns the positions of this rank's tokens.
   AttentionTokens token_positions() const { return {host_->segments, documents()}; }
 
  private:
@@ -49,7 +49,7 @@ class DeviceBatch {
     Tensor table;
   };
   std::int64_t head_dim_, vocab_size_;
-  std::int64_t table_positions_;  // rows of the table of positions; 0: there is none
+  std::int64_t table_positions_;  // rows of the table of positions; 0: no such table
   std::vector<Rope> ropes_;
   Tensor tokens_, labels_, positions_, documents_, weights_;
   Event copied_;

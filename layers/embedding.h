@@ -1,5 +1,5 @@
-// The model's input: a row of the token table (times a factor, where the model has one), plus, where positions are
-// learned, a row of the position table. Keeps nothing.
+// The model's input: a row of the token table (times a factor, if the model has one), plus, with learned positions, a
+// row of the position table. It keeps nothing for backward.
 #pragma once
 
 #include "layers/device_batch.h"
@@ -11,9 +11,9 @@ class Embedding {
  public:
   Embedding(const ModelSpec& spec, ParameterStore& parameters, const ModelIds& ids);
 
-  /// x[n, C] = the residual stream before the first block.
+  /// Fills x[n, C], the residual stream before the first block.
   void forward(Stream& stream, const DeviceBatch& batch, const TensorView& x) const;
-  /// Adds dx[n, C] to the tables' gradients; what dx holds then is of no use.
+  /// Adds dx[n, C] to the tables' gradients; the contents of dx are undefined afterwards.
   void backward(Stream& stream, const DeviceBatch& batch, const TensorView& dx) const;
 
  private:

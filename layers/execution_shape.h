@@ -1,4 +1,4 @@
-// How a model will be run on a rank: what fixes the sizes of all its buffers.
+// How a model will run on a rank: the numbers that fix the sizes of all its buffers.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace ringtrain {
 
-/// How the model will be run: fixes the sizes of all buffers.
+/// How the model will run: fixes the sizes of all buffers.
 struct ExecutionShape {
   int ring_size = 1;
   std::int64_t max_sequences = 1;  // B of a training micro-batch
@@ -19,12 +19,12 @@ struct ExecutionShape {
   std::int64_t max_evaluation_ring_tokens = 0;  // and in evaluation
   DType dtype = DType::float32;
   Recompute recompute = Recompute::none;
-  bool offload = false;                // what layers keep waits for backward in host memory
+  bool offload = false;                // kept tensors of the layers wait for backward in host memory
   std::int64_t feedforward_chunk = 0;  // tokens of B * T; 0: all at once
   std::int64_t loss_chunk = 1024;
   bool documents = true;
-  bool deterministic = true;    // the same bits from run to run, where that costs time (a GPU's attention)
-  std::int64_t audit_rows = 0;  // of attention, computed again in a step that is audited; 0: none ever
+  bool deterministic = true;    // the same bits from run to run, even if that costs time (a GPU's attention)
+  std::int64_t audit_rows = 0;  // rows of attention that an audited step recomputes; 0: no audits
 };
 
 }  // namespace ringtrain

@@ -19,7 +19,7 @@ FeedforwardWorkspace::FeedforwardWorkspace(Allocator& allocator, const ModelSpec
   const DType dtype = shape.dtype;
   normed_ = make("feedforward chunk normed", dtype, C);
   statistics_ = make("feedforward chunk norm statistics", accumulator(dtype), Norm::statistics_per_token(spec.norm));
-  if (!saved.everything) {  // else chunks are rows of what a layer keeps
+  if (!saved.everything) {  // otherwise chunks are rows of what a layer keeps
     if (spec.gated_feedforward) gate_ = make("feedforward chunk gate", dtype, F);
     up_ = make("feedforward chunk up", dtype, F);
   }

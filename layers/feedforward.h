@@ -1,25 +1,25 @@
-// The second half of a block, a chunk of tokens at a time (Liu and Abbeel, "Blockwise Parallel Transformer", 2023):
-// x = y + Wdown act(norm(y)), with act = silu(Wgate h) * (Wup h) where it is gated (or gelu in silu's place), else
-// gelu(Wup h). There may be a norm of what Wdown gives, beside that of y or in its place. Chunks are cut
-// alike in forward and backward; what is chunk-sized lives in one workspace that all layers share.
+// The second half of a block, computed a chunk of tokens at a time (Liu and Abbeel, "Blockwise Parallel Transformer",
+// 2023): x = y + Wdown act(norm(y)), with act = silu(Wgate h) * (Wup h) if it is gated (or gelu instead of silu),
+// otherwise gelu(Wup h). Wdown's output may have a norm too, in addition to y's or instead of it. Forward and backward
+// use the same chunks; chunk-sized tensors live in one workspace that all layers share.
 #pragma once
 
 #include "layers/block_half.h"
 
 namespace ringtrain {
 
-/// Chunk-sized scratch: 2 C + 3 F + norm statistics a token (without a gate: 2 F; with gate and up kept: F), under
-/// Tag::workspace, or, where a chunk is all tokens, under Tag::activations. Without training: no gradient.
+/// Chunk-sized scratch: 2 C + 3 F + norm statistics per token (without a gate: 2 F; with gate and up kept: F), under
+/// Tag::workspace, or, if one chunk holds all tokens, under Tag::activations. No gradient without training.
 class FeedforwardWorkspace {
  public:
   FeedforwardWorkspace(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, const Saved& saved,
                        bool trains);
 
-  /// One chunk's tensors, each [n, C] or [n, F], or none.
+  /// One chunk's tensors, each [n, C] or [n, F], or empty.
   struct Chunk : HalfInput {
     TensorView normed_gradient, gate, up, product;
   };
-  /// Returns the tokens of a chunk.
+  /// Returns the number of tokens in a chunk.
   std::int64_t chunk() const { return chunk_; }
   /// Returns the chunk of tokens [begin, end) of a block.
   Chunk chunk_of(const BlockTensors& t, std::int64_t begin, std::int64_t end) const;
@@ -34,9 +34,10 @@ class Feedforward : BlockHalf {
   Feedforward(const ModelSpec& spec, ParameterStore& parameters, const BlockIds& ids,
               const FeedforwardWorkspace& workspace, const LoraWorkspace& lora);
 
-  /// Fills t.output from t.after_attention; the two may not be the same memory.
+  /// Fills t.output from t.after_attention; the two must not share memory.
   void forward(Stream& stream, const BlockTensors& t) const;
-  /// t.residual_gradient, the gradient of t.output, becomes that of t.after_attention. Overwrites t.gate and t.up.
+  /// Turns t.residual_gradient from the gradient of t.output into that of t.after_attention. Overwrites t.gate and
+  /// t.up.
   void backward(Stream& stream, const BlockTensors& t, const Saved& saved) const;
 
  private:

@@ -46,7 +46,7 @@ Head::Chunk Head::chunk_from(std::int64_t begin, std::int64_t tokens) const {
 void Head::project(Stream& stream, const ConstTensorView& x, const Chunk& c) const {
   norm_.forward(stream, c.normed, c.statistics, x.rows(c.begin, c.end));
   dump(stream, {.name = "final_norm", .first_row = c.begin}, c.normed);
-  if (factor_ != 1) scale(stream, c.normed, factor_);  // as good as scaling the logits, of which there are more
+  if (factor_ != 1) scale(stream, c.normed, factor_);  // equivalent to scaling the logits, which are more numbers
   head_.forward(stream, c.logits, c.normed);
   if (softcap_ > 0) cap_logits(stream, c.logits, softcap_);
   dump(stream, {.name = "logits", .first_row = c.begin}, c.logits);

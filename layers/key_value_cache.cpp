@@ -61,7 +61,7 @@ void KeyValueCache::begin_token(std::int64_t position) {
   position_ = position;
   owned_ = new_tokens_ % ring_size_ == ring_->rank();
   if (owned_) {
-    // What a rank takes in turn is one affine segment; a prompt's single token may be continued by it, too.
+    // The new tokens of a rank are one affine segment; it may also continue a prompt's single token.
     const bool continues = new_tokens_ >= ring_size_;
     if (continues) {
       ++segments_.back().count;

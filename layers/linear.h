@@ -1,5 +1,6 @@
-// y = x W^T + b, and what an adapter adds: a linear layer's weights and their gradients, found by id. Keeps nothing.
-// All tensors have the model's dtype. One that does not fit is an Error(usage) that names the caller's line.
+// y = x W^T + b, plus an adapter's contribution: a linear layer's weights and their gradients, found by id. It keeps
+// nothing for backward. All tensors have the model's dtype. A tensor that does not fit is an Error(usage) that names
+// the caller's line.
 #pragma once
 
 #include "kernels/matmul.h"
@@ -9,11 +10,11 @@ namespace ringtrain {
 
 class Linear {
  public:
-  /// workspace: of its adapter; null where a layer never has one.
+  /// workspace: for its adapter; null if the layer never has one.
   Linear(ParameterStore& parameters, const LinearIds& ids, const LoraWorkspace* workspace = nullptr)
       : parameters_(&parameters), ids_(ids), lora_(parameters, ids, workspace) {}
 
-  /// y[n, O] = x[n, I] W^T + b + residual[n, O], which may be empty, and may be y.
+  /// y[n, O] = x[n, I] W^T + b + residual[n, O]. residual may be empty, and may be y.
   void forward(Stream& stream, const TensorView& y, const ConstTensorView& x, const ConstTensorView& residual = {},
                const CallerLine& line = CallerLine::current()) const {
     linear_forward(stream, y, x, parameters_->weight(ids_.weight),
@@ -26,8 +27,8 @@ class Linear {
     linear_backward_input(stream, dx, dy, parameters_->weight(ids_.weight), accumulate, line);
     lora_.backward_input(stream, dx, dy);
   }
-  /// Adds dy^T x to W's gradient and the sum of dy to b's, where they are trained, and to those of an adapter; the
-  /// first call of a step sets them.
+  /// Adds dy^T x to W's gradient and the sum of dy to b's, if they are trained, and an adapter's gradients to its own.
+  /// The first call of a step overwrites the gradients.
   void backward_weight(Stream& stream, const ConstTensorView& dy, const ConstTensorView& x,
                        const CallerLine& line = CallerLine::current()) const {
     lora_.backward_weight(stream, dy, x);

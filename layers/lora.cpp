@@ -9,7 +9,8 @@
 namespace ringtrain {
 
 LoraWorkspace::LoraWorkspace(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape) {
-  // Small beside what else a rank has, and enough for a product of so few columns; matmul.h adds blocks of 256 tokens.
+  // Small next to a rank's other memory, and enough for products with so few columns; matmul.h adds blocks of 256
+  // tokens.
   constexpr std::int64_t most_tokens = 4096;
   if (!spec.lora.on()) return;
   scale_ = spec.lora.scale();

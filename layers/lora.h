@@ -1,6 +1,6 @@
-// A low-rank adapter of a linear layer (Hu et al., "LoRA", 2021, eq. 3): beside a weight W [O, I], which may be frozen,
-// stand A [r, I] and B [O, r], and y = x W^T + (alpha / r) (x A^T) B^T. Keeps nothing: backward makes x A^T again,
-// which costs an r-th of O of what the layer's own product does.
+// A low-rank adapter of a linear layer (Hu et al., "LoRA", 2021, eq. 3): in addition to a weight W [O, I], which may be
+// frozen, there are A [r, I] and B [O, r], and y = x W^T + (alpha / r) (x A^T) B^T. It keeps nothing for backward,
+// which recomputes x A^T at a cost of r / O of the layer's own product.
 #pragma once
 
 #include "framework/allocator.h"
@@ -10,7 +10,7 @@
 
 namespace ringtrain {
 
-/// Memory that the adapters of a model share: the rank's numbers of so many tokens at a time. Nothing without adapters.
+/// Memory that a model's adapters share: r numbers for each of this many tokens at a time. Empty without adapters.
 class LoraWorkspace {
  public:
   LoraWorkspace(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape);
@@ -25,7 +25,7 @@ class LoraWorkspace {
 
 class Lora {
  public:
-  /// Without an adapter (ids.lora_a < 0) no call does anything.
+  /// Without an adapter (ids.lora_a < 0), every call does nothing.
   Lora(ParameterStore& parameters, const LinearIds& ids, const LoraWorkspace* workspace)
       : parameters_(&parameters), a_(ids.lora_a), b_(ids.lora_b), workspace_(workspace) {}
 
@@ -37,7 +37,7 @@ class Lora {
   void backward_weight(Stream& stream, const ConstTensorView& dy, const ConstTensorView& x) const;
 
  private:
-  /// Calls body(begin, end, hidden [end - begin, r]) for as many of n tokens at a time as the workspace holds.
+  /// Calls body(begin, end, hidden [end - begin, r]) for chunks of the n tokens that fit in the workspace.
   template <class Body>
   void for_tokens(std::int64_t n, const Body& body) const;
   /// hidden[n, r] = (alpha / r) x A^T.

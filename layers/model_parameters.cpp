@@ -28,7 +28,7 @@ class TableWriter {
 
   void begin_bucket(int bucket) { bucket_ = bucket; }
 
-  /// factor: of the standard deviation with which it begins.
+  /// factor: of the standard deviation of the initial values.
   int matrix(const std::string& name, std::int64_t rows, std::int64_t columns, double factor = 1.0) {
     return add({.name = name + ".weight", .shape = {rows, columns}, .decay = true, .init_stddev = stddev_ * factor});
   }
@@ -53,9 +53,9 @@ class TableWriter {
     if (norm_bias_) ids.bias = vector(name + ".bias", width, 0.0);
     return ids;
   }
-  /// Adds a parameter of a layer of a program's own.
+  /// Adds a parameter of a program's own layer.
   int insert(Parameter parameter) {
-    constexpr std::uint64_t first_stream = std::uint64_t{1} << 21;  // behind those of adapters
+    constexpr std::uint64_t first_stream = std::uint64_t{1} << 21;  // after those of adapters
     parameter.stream = first_stream + inserted_++;
     return add_to_bucket(std::move(parameter));
   }
@@ -98,18 +98,18 @@ class TableWriter {
   const LoraConfig& lora_;
   std::set<std::string> lora_targets_;
   bool norm_bias_;
-  double norm_weight_;  // at first
+  double norm_weight_;  // initial value
   double stddev_;
   int bucket_ = 0;
-  std::uint64_t count_ = 0, adapters_ = 0, inserted_ = 0;  // parameters so far, of the base and beside it
+  std::uint64_t count_ = 0, adapters_ = 0, inserted_ = 0;  // parameters so far: base, adapters, inserted
 };
 
 BlockIds describe_block(TableWriter& writer, const ModelSpec& spec, std::int64_t layer) {
   const std::int64_t C = spec.hidden_size, F = spec.intermediate_size, D = spec.head_dim;
   const std::int64_t queries = spec.num_attention_heads * D, keys = spec.num_key_value_heads * D;
   const Biases& biases = spec.biases;
-  // GPT-2 (Radford et al., 2019, section 2.3): what adds to the residual stream starts smaller by the root of how many
-  // such additions there are.
+  // GPT-2 (Radford et al., 2019, section 2.3): the initial weights of what adds to the residual stream are divided by
+  // the square root of the number of such additions.
   const double residual =
       spec.scaled_residual_init ? 1.0 / std::sqrt(2.0 * static_cast<double>(spec.num_hidden_layers())) : 1.0;
   const std::string prefix = "model.layers." + std::to_string(layer);

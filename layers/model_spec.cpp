@@ -16,18 +16,19 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns the traits of an architecture. The one switch: an architecture that is not here does not build.
+/// Returns the traits of an architecture. This is the only such switch: an architecture that is missing here does not
+/// compile.
 ModelSpec traits_of(const ModelConfig& config) {
   ModelSpec spec;
   spec.architecture = name_of(config.architecture);
   switch (config.architecture) {
     case Architecture::llama:    // Touvron et al., 2023
-    case Architecture::smollm3:  // Bakouch et al., 2025: Llama, whose every fourth layer rotates nothing
-    case Architecture::granite:  // Granite Team, "Granite 3.0", 2024, section 3: Llama, with factors of its streams
+    case Architecture::smollm3:  // Bakouch et al., 2025: Llama, with no rotation in every fourth layer
+    case Architecture::granite:  // Granite Team, "Granite 3.0", 2024, section 3: Llama, with factors on its streams
       spec.optional_biases = {.query_key_value = true, .attention_output = true, .feedforward = true};
       return spec;
-    case Architecture::mistral:  // Jiang et al., 2023: Llama, mostly with a sliding window, which is a key of its own
-    case Architecture::phi3:     // Abdin et al., "Phi-3", 2024, section 2: Llama, whose files join projections
+    case Architecture::mistral:  // Jiang et al., 2023: Llama, mostly with a sliding window, which has its own key
+    case Architecture::phi3:     // Abdin et al., "Phi-3", 2024, section 2: Llama, whose files combine projections
       return spec;
     case Architecture::gpt2:  // Radford et al., 2019
       spec.norm.kind = NormKind::layer_norm;
@@ -45,7 +46,7 @@ ModelSpec traits_of(const ModelConfig& config) {
       spec.optional_biases = {.query_key_value = true, .attention_output = true};
       return spec;
     case Architecture::olmo2:  // Walsh et al., "2 OLMo 2 Furious", 2025, section 2.2
-    case Architecture::olmo3:  // the same, with layers that have a window
+    case Architecture::olmo3:  // the same, with some layers that have a window
       spec.norm_before = false;
       spec.norm_after = true;
       spec.query_key_norm = QueryKeyNorm::whole;

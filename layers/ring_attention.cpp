@@ -11,7 +11,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns the place of a layer's mask among those that differ, for each of which the ring has a schedule.
+/// Returns the index of a layer's mask among the distinct masks; the ring has a schedule for each.
 int schedule_of(const ModelSpec& spec, int layer) {
   const std::vector<MaskedLayers> all = layers_by_mask(spec.layers);
   return static_cast<int>(std::ranges::find(all, spec.layers[layer].mask, &MaskedLayers::mask) - all.begin());
@@ -152,7 +152,7 @@ TensorView RingAttention::sinks() const {
 void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
   const Span span(stream.trace(), "attention backward");
   dump_gradient(stream, "attention_residual", t.residual_gradient);
-  // The feedforward's backward was the last to read t.after_attention.
+  // The feedforward's backward was the last reader of t.after_attention.
   output_backward(stream, t, t.attention_gradient, t.residual_gradient, t.attention, t.after_attention);
   dump_gradient(stream, "attention", t.attention_gradient);
 
@@ -184,7 +184,7 @@ void RingAttention::rotate_back(Stream& stream, const DeviceBatch& batch, const 
 
 void RingAttention::query_backward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {
   const Span span(stream.trace(), "query backward");
-  const TensorView &dquery_sum = t.attention_sum, &dquery = t.attention;  // O is not needed any more
+  const TensorView &dquery_sum = t.attention_sum, &dquery = t.attention;  // O is no longer needed
   audit_->end_backward(stream, layer_, dquery_sum.reshape({batch.B(), batch.T(), shape_.H, shape_.D}));
   dump_gradient(stream, "query", dquery_sum);
   rotate_back(stream, batch, dquery, dquery_sum);

@@ -14,7 +14,7 @@ double learning_rate(const Config& config, std::int64_t step) {
   const auto all = static_cast<double>(config.training.steps);
   const double peak = config.optimizer.lr, low = schedule.min_lr_ratio;
   if (t <= warmup) return peak * t / warmup;
-  // The part of the way down that is done, from the step where the rate begins to fall to the last one.
+  // The fraction of the decay that is done, from the step where the rate begins to fall to the last step.
   const auto way = [&](double begin) { return all > begin ? std::clamp((t - begin) / (all - begin), 0.0, 1.0) : 1.0; };
   switch (schedule.type) {
     case ScheduleType::constant:

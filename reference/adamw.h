@@ -21,8 +21,8 @@ double learning_rate(const Config& config, std::int64_t step);
 struct Moments {
   Vector weights, first, second;
 };
-/// Updates a parameter from the gradient of a step (from 1), of which every number is multiplied by `clip` first.
-/// decays: weights shrink as well; those of norms and biases do not.
+/// Updates a parameter from a step's gradient (steps count from 1), each number of which is first multiplied by `clip`.
+/// decays: whether weights shrink as well; those of norms and biases do not.
 void adamw(Moments& p, const Vector& gradient, const OptimizerConfig& config, double rate, double clip,
            std::int64_t step, bool decays);
 

@@ -10,8 +10,8 @@ namespace {
 
 using Vector = std::vector<double>;
 
-/// Head g of the keys or values of one sequence, [D, Tk]: all keys' elements d stand together, so that the inner loops
-/// below run over keys.
+/// Returns head g of the keys or values of one sequence, [D, Tk]: element d of all keys is contiguous, so that the
+/// inner loops below run over keys.
 Vector transposed_head(const Attention& a, const Vector& x, std::int64_t Tk, std::int64_t b, std::int64_t g) {
   Vector head(a.D * Tk);
   for (std::int64_t j = 0; j < Tk; ++j) {
@@ -20,7 +20,7 @@ Vector transposed_head(const Attention& a, const Vector& x, std::int64_t Tk, std
   return head;
 }
 
-/// One query's keys: those that it sees lie in [first, last), and seen says which of these they are.
+/// One query's keys: the visible ones lie in [first, last), and seen says which of those are visible.
 struct Keys {
   std::int64_t first = 0, last = 0;
   std::vector<bool> seen;  // [Tk]
@@ -48,8 +48,8 @@ void multiply(Vector& products, const double* x, const Vector& head, std::int64_
   }
 }
 
-/// Turns scores into the softmax over the keys that are seen, and the sink (-inf: there is none); 0 elsewhere. Returns
-/// the logsumexp, -inf without a key and a sink.
+/// Turns scores into the softmax over the visible keys and the sink (-inf: no sink); 0 elsewhere. Returns the
+/// logsumexp, -inf if there is neither a key nor a sink.
 double softmax(Vector& scores, const Keys& keys, double sink) {
   constexpr double none = -std::numeric_limits<double>::infinity();
   double largest = sink, sum = 0;
@@ -136,7 +136,7 @@ Backward backward(const Attention& a, const Vector& q, const Vector& k, const Ve
         const Keys seen = keys_of(a, queries, keys, b, i);
         const double lse = weights_of(p, slopes, a, h, &q[row], key_head, seen);
         multiply(dp, &dout[row], value_head, a.D, seen);
-        double delta = 0;  // the mean of dp under p, that of a sink being 0
+        double delta = 0;  // the mean of dp under p; a sink's dp is 0
         for (std::int64_t d = 0; d < a.D; ++d) delta += dout[row + d] * out[row + d];
         if (!a.sinks.empty()) result.dsinks[h] -= std::exp(a.sinks[h] - lse) * delta;
         for (std::int64_t j = seen.first; j < seen.last; ++j) {

@@ -1,7 +1,7 @@
 // Plain full attention in double, forward and backward by the direct formulas (Vaswani et al., "Attention is all you
-// need", 2017, eq. 1; its gradients as in Dao et al., "FlashAttention", 2022, appendix B.2). One query after another:
-// no tiles and no running state. The mask is written from the words of the design: a query sees a key of its own
-// document, not behind it if causal, and at most window - 1 tokens away if there is a window (0: none).
+// need", 2017, eq. 1; its gradients as in Dao et al., "FlashAttention", 2022, appendix B.2). It computes one query
+// after another: no tiles and no running state. The mask is a literal version of the design's words: a query sees a key
+// of its own document, not after it if causal, and at most window - 1 tokens away if there is a window (0: none).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace ringtrain::reference {
 
-/// Global position of each of T tokens (the same for all sequences) and document of each, [B, T]; empty: all the same.
+/// The global position of each of T tokens (the same for all sequences) and each token's document, [B, T]; empty: all
+/// are the same.
 struct Tokens {
   std::vector<std::int64_t> positions;
   std::vector<std::int32_t> documents;
@@ -20,12 +21,12 @@ struct Attention {
   double scale = 1;
   bool causal = true;
   std::int64_t window = 0;
-  double softcap = 0;              // c above 0: c tanh(s / c) stands for a scaled score s ("Gemma 2", 2024, section 2)
-  std::vector<double> sinks = {};  // [H], or none: a score beside those of the keys, whose weight goes to no value
+  double softcap = 0;              // c above 0: a scaled score s becomes c tanh(s / c) ("Gemma 2", 2024, section 2)
+  std::vector<double> sinks = {};  // [H], or empty: one more score with the keys' scores, whose weight goes to no value
 };
 
-/// q, dout, out, dq: [B, Tq, H, D]; k, v, dk, dv: [B, Tk, G, D]; lse: [B, H, Tq]. A row without keys: out 0, lse -inf,
-/// or the sink.
+/// q, dout, out, dq: [B, Tq, H, D]; k, v, dk, dv: [B, Tk, G, D]; lse: [B, H, Tq]. A row without keys has out 0 and lse
+/// -inf, or the sink.
 struct Forward {
   std::vector<double> out, lse;
 };
@@ -40,7 +41,7 @@ bool is_visible(const Attention& attention, const Tokens& queries, const Tokens&
 Forward forward(const Attention& attention, const std::vector<double>& q, const std::vector<double>& k,
                 const std::vector<double>& v, const Tokens& queries, const Tokens& keys);
 
-/// Returns the gradients of sum(dout * out). out: what forward gave.
+/// Returns the gradients of sum(dout * out). out: from forward.
 Backward backward(const Attention& attention, const std::vector<double>& q, const std::vector<double>& k,
                   const std::vector<double>& v, const std::vector<double>& out, const std::vector<double>& dout,
                   const Tokens& queries, const Tokens& keys);

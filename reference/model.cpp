@@ -14,14 +14,14 @@ void add(Vector& y, const Vector& x) {
   for (std::size_t i = 0; i < y.size(); ++i) y[i] += x[i];
 }
 
-/// Returns the tensor of gradients of this name, zero at first.
+/// Returns the gradient tensor of this name, which is zero at first.
 Vector& gradient_of(Tensors& gradients, const std::string& name, std::size_t size) {
   Vector& gradient = gradients[name];
   gradient.resize(size);
   return gradient;
 }
 
-/// A mask counts tokens of the whole sequence, whatever positions its documents have.
+/// A mask counts tokens of the whole sequence, regardless of the positions in its documents.
 Tokens tokens_of(const Row& row) {
   Tokens tokens{{}, row.documents};
   for (std::int64_t t = 0; t < row.size(); ++t) tokens.positions.push_back(t);
@@ -50,11 +50,12 @@ struct Model::Pass {
     if (spec_.positions == Positions::learned || factor != 1) {
       keep(t, "embedding", std::move(x));
     } else {
-      t["embedding"] = std::move(x);  // rows of the table as they are
+      t["embedding"] = std::move(x);  // unscaled rows of the table
     }
 
-    // Each half of a block is added to the residual stream: normed first (Radford et al., 2019, section 2.3), or at its
-    // end (Walsh et al., "2 OLMo 2 Furious", 2025, section 2.2), or both (Kamath et al., "Gemma 3", 2025, section 2).
+    // Each half of a block is added to the residual stream. Models normalize its input (Radford et al., 2019, section
+    // 2.3), its output (Walsh et al., "2 OLMo 2 Furious", 2025, section 2.2), or both (Kamath et al., "Gemma 3", 2025,
+    // section 2).
     for (std::int64_t layer = 0; layer < spec_.num_hidden_layers(); ++layer) {
       attention_forward(layer_at(layer), row, t);
       feedforward_forward(layer_at(layer), t);
@@ -79,8 +80,8 @@ struct Model::Pass {
     head_backward(row, denominator, t, gradients);
     for (std::int64_t index = spec_.num_hidden_layers(); index-- > 0;) {
       const Layer layer = layer_at(index);
-      // The gradient of the residual stream: of the layer's output, then of what lies between its halves, then of its
-      // input. Each half adds its own share to what passes it by.
+      // The gradient of the residual stream: first of the layer's output, then between its halves, then of its input.
+      // Each half adds its own share to what passes it.
       Vector residual = t.at(layer.gradient("output"));
       residual = feedforward_backward(layer, std::move(residual), t, gradients);
       residual = keep(t, layer.gradient("attention_residual"), std::move(residual));
@@ -96,7 +97,7 @@ struct Model::Pass {
     if (spec_.positions == Positions::learned) add_rows("model.embed_positions.weight", row.positions, 1);
   }
 
-  /// Half of a block: its norms, "" where there is none, and the tensors that these give and read.
+  /// Half of a block: its norms, "" if it has none, and the tensors that these read and write.
   struct Half {
     std::string norm_before, norm_after, normed, product;
   };
@@ -117,7 +118,7 @@ struct Model::Pass {
     std::string gradient(const char* name) const { return "grad." + tensor + name; }
 
     std::int64_t index;
-    std::string input, tensor, weight;  // the tensor that it reads; what names begin with
+    std::string input, tensor, weight;  // the tensor that it reads; the prefix of its names
     Half attention, feedforward;
   };
 
@@ -132,8 +133,8 @@ struct Model::Pass {
     Vector q = keep(t, layer.tensor + "query_projection", project(name + "q_proj", x, C, HD));
     Vector k = keep(t, layer.tensor + "key_projection", project(name + "k_proj", x, C, GD));
     const Vector& v = keep(t, layer.tensor + "value", project(name + "v_proj", x, C, GD));
-    // Of each head, before it turns (Yang et al., "Qwen3", 2025, section 2), or of all heads together: a norm goes over
-    // as many elements as its weight has.
+    // A norm of each head, before the rotation (Yang et al., "Qwen3", 2025, section 2), or of all heads together: it
+    // covers as many elements as its weight has.
     if (spec_.query_key_norm != QueryKeyNorm::none) {
       q = normed(name + "q_norm", q);
       k = normed(name + "k_norm", k);
@@ -248,7 +249,7 @@ struct Model::Pass {
       Vector& gradient = gradient_of(gradients, name + "sinks", heads.dsinks.size());
       add(gradient, summed(std::move(heads.dsinks), T, Summing::one_by_one));
     }
-    // These stay sums until a run has turned them back.
+    // These stay sums until a run has rotated them back.
     Vector dq = t[layer.gradient("query")] = summed(std::move(heads.dq), T, Summing::one_by_one);
     Vector dk = t[layer.gradient("key")] = summed(std::move(heads.dk), T, Summing::one_by_one);
     const Vector& dv = t[layer.gradient("value")] = summed(std::move(heads.dv), T, Summing::one_by_one);
@@ -299,22 +300,24 @@ struct Model::Pass {
                            bias ? &gradient_of(gradients, name + ".bias", O) : nullptr, over_tokens(dy, O), x, I, O);
   }
 
-  /// Returns what half a block computes from: its input, or, kept, that normed.
+  /// Returns the input of half a block's computation: the half's input, or its normalized form, which is also kept.
   const Vector& half_input(const Half& half, const Vector& input, Tensors& t) const {
     return half.norm_before.empty() ? input : keep(t, half.normed, normed(half.norm_before, input));
   }
 
-  /// Returns what half a block adds to the residual stream: a product, or, the product being kept, that normed.
+  /// Returns what half a block adds to the residual stream: a product, or its normalized form; then the product is
+  /// kept.
   Vector half_output(const Half& half, Vector product, Tensors& t) const {
     if (half.norm_after.empty()) {
       if (spec_.residual_factor == 1) return product;
       for (double& each : product) each *= spec_.residual_factor;
-      return summed(summed(std::move(product), 0), 0);  // before and after it is scaled
+      return summed(summed(std::move(product), 0), 0);  // before and after scaling
     }
     return summed(normed(half.norm_after, keep(t, half.product, std::move(product))), 0);
   }
 
-  /// The gradients of both: of the product, from that of the residual stream; to which that of the input is added.
+  /// The gradients of both: this one returns the product's, from that of the residual stream; the next one adds the
+  /// input's.
   Vector half_output_backward(const Half& half, const Vector& residual, Tensors& t, Tensors& gradients) const {
     if (half.norm_after.empty()) {
       if (spec_.residual_factor == 1) return residual;
@@ -332,7 +335,7 @@ struct Model::Pass {
     add(residual, norm_backward(half.norm_before, dnormed, input, gradients));
   }
 
-  /// Returns a norm's weight, from 1 on where the model counts it so.
+  /// Returns a norm's weight, plus 1 if the model counts it from 0.
   Vector norm_weight(const std::string& name) const {
     Vector w = weight(name + ".weight");
     if (spec_.norm.unit_offset) {
@@ -346,7 +349,7 @@ struct Model::Pass {
     return summed(norm(x, w, optional(name + ".bias"), spec_.norm.eps), std::ssize(w));
   }
 
-  /// Returns what the head multiplies of a token's final_norm.
+  /// Returns the vector that the head multiplies, from a token's final_norm.
   Vector head_input(const Tensors& t, std::int64_t token) const {
     const std::int64_t C = spec_.hidden_size;
     const double* const hidden = &t.at("final_norm")[token * C];
@@ -376,7 +379,7 @@ struct Model::Pass {
     return summed(std::move(dx), std::ssize(w));
   }
 
-  /// Returns the attention of a layer, with its sinks, if it has them.
+  /// Returns the attention of a layer, with its sinks if it has them.
   Attention attention_of(const Layer& layer) const {
     const AttentionMask& mask = spec_.layers[layer.index].mask;
     return {.H = spec_.num_attention_heads,
@@ -394,16 +397,16 @@ struct Model::Pass {
     return rotation(spec_.head_dim, rope.theta, rope.scaling, row.size());
   }
 
-  /// Returns x, whose elements sums of `terms` products have made.
+  /// Returns x, whose elements are sums of `terms` products, rounded as a run would.
   Vector summed(Vector x, std::int64_t terms, Summing summing = Summing::in_blocks) const {
     if (rounds_) rounds_(x, terms, summing);
     return x;
   }
 
-  /// Keeps x under this name, as a run stores it, and returns it.
+  /// Keeps x under this name, rounded as a run stores it, and returns it.
   const Vector& keep(Tensors& t, const std::string& name, Vector x) const { return t[name] = summed(std::move(x), 0); }
 
-  /// Returns dy as the sums over its T tokens take it.
+  /// Returns dy as the sums over its T tokens read it.
   Vector over_tokens(Vector dy, std::int64_t width) const {
     const std::int64_t tokens = std::ssize(dy) / width;
     return summed(std::move(dy), tokens);

@@ -82,8 +82,8 @@ void norm_backward(Vector& dx, Vector& dw, Vector* db, const Vector& dy, const V
   Vector normed(w.size()), scaled(w.size());
   for (std::int64_t t = 0; t < rows_of(x, C); ++t) {
     const Statistics s = statistics_of(&x[t * C], C, db != nullptr, eps);
-    // With n = (x - mean) rstd and g = dy w: dx = rstd (g - mean(g) - n mean(g n)); without a mean that of g falls
-    // away.
+    // With n = (x - mean) rstd and g = dy w: dx = rstd (g - mean(g) - n mean(g n)); without a mean, the term mean(g)
+    // drops out.
     double mean_g = 0, mean_gn = 0;
     for (std::int64_t c = 0; c < C; ++c) {
       normed[c] = (x[t * C + c] - s.mean) * s.rstd;

@@ -1,5 +1,5 @@
-// The model's operations on rows of tokens, each with its gradient, in double and one token after another. A matrix
-// [T, C] is a vector, row after row. Backward functions add to what they are given: gradients are sums.
+// The model's operations on rows of tokens, each with its gradient, in double and one token after another. A matrix [T,
+// C] is a vector, row after row. Backward functions add to the gradients they receive: gradients are sums.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@ namespace ringtrain::reference {
 
 using Vector = std::vector<double>;
 
-/// How a run takes its sums: products of matrices may be taken in blocks, attention adds token after token.
+/// How a run takes its sums: products of matrices may be taken in blocks; attention adds token after token.
 enum class Summing { in_blocks, one_by_one };
 
-/// Called where a run rounds, so that a reference can be made that is rounded as well (train/check/rounding.h): with
-/// what sums of `terms` products have made, and, terms being 0, with every tensor that a run stores. Sums over tokens
-/// are told of before they are taken, with what they add.
+/// Called at each point where a run rounds, so that a reference can round as well (train/check/rounding.h): with the
+/// results of sums of `terms` products, and, with terms 0, with every tensor that a run stores. For sums over tokens,
+/// it is called before they are taken, with what they add.
 using Rounds = std::function<void(Vector& x, std::int64_t terms, Summing summing)>;
 
 /// Returns w[rows, columns] as [columns, rows].
@@ -27,12 +27,12 @@ void linear_backward_input(Vector& dx, const Vector& dy, const Vector& w, std::i
 /// dw[O, I] += dy[T, O]^T x[T, I]; db[O] (may be null) += the sum of dy's rows.
 void linear_backward_weight(Vector& dw, Vector* db, const Vector& dy, const Vector& x, std::int64_t I, std::int64_t O);
 
-/// Returns y = (x - mean) / sqrt(var + eps) * w + b of each row of w.size() elements (Ba et al., "Layer
-/// Normalization", 2016, eq. 4); b null: without mean and bias (Zhang and Sennrich, "Root Mean Square Layer
-/// Normalization", 2019, eq. 4).
+/// Returns y = (x - mean) / sqrt(var + eps) * w + b of each row of w.size() elements (Ba et al., "Layer Normalization",
+/// 2016, eq. 4); b null: without mean and bias (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019, eq.
+/// 4).
 Vector norm(const Vector& x, const Vector& w, const Vector* b, double eps);
-/// dx += the gradient with respect to x. dw and db (null where there is no bias) add, from dy_of_weights: dy, or what
-/// stands for it in sums over tokens.
+/// dx += the gradient with respect to x. dw and db (null if there is no bias) add the sums of dy_of_weights: dy, or its
+/// replacement in sums over tokens.
 void norm_backward(Vector& dx, Vector& dw, Vector* db, const Vector& dy, const Vector& dy_of_weights, const Vector& x,
                    const Vector& w, double eps);
 
@@ -43,13 +43,13 @@ double silu_derivative(double x);
 double gelu(double x);
 double gelu_derivative(double x);
 
-/// x = c tanh(x / c) ("Gemma 2", 2024, section 2), and its derivative by what it gave.
+/// x = c tanh(x / c) ("Gemma 2", 2024, section 2), and its derivative as a function of the result.
 void softcap(Vector& x, double c);
 double softcap_derivative(double capped, double c);
 
-/// Returns -log softmax(logits)[label], and turns logits into softmax(logits) - onehot(label), its gradient. rounds: is
-/// called with the sums of groups of exponentials, as a run takes them: of eight each, of more where that makes more
-/// than 512 groups.
+/// Returns -log softmax(logits)[label], and turns logits into softmax(logits) - onehot(label), its gradient. rounds is
+/// called with the sums of groups of exponentials, as a run takes them: groups of eight, or larger ones if that would
+/// make more than 512 groups.
 double cross_entropy(Vector& logits, std::int32_t label, const Rounds& rounds = {});
 
 }  // namespace ringtrain::reference

@@ -8,7 +8,7 @@ namespace ringtrain::reference {
 
 namespace {
 
-/// Radians a position by which a pair turns.
+/// Returns the radians per position by which a pair turns.
 double frequency_of(std::int64_t pair, std::int64_t D, double theta, const RopeScalingConfig& scaling,
                     std::int64_t length) {
   const double width = static_cast<double>(D), s = scaling.factor, pi = std::numbers::pi;
@@ -19,7 +19,7 @@ double frequency_of(std::int64_t pair, std::int64_t D, double theta, const RopeS
       break;
     case RopeType::linear:  // Chen et al., 2023, eq. 4
       return frequency / s;
-    case RopeType::ntk:  // the larger base of Peng et al., "YaRN", 2023, eq. 16; one pair alone has frequency 1
+    case RopeType::ntk:  // the larger base of Peng et al., "YaRN", 2023, eq. 16; a single pair has frequency 1
       return D > 2 ? std::pow(theta * std::pow(s, width / (width - 2)), -2 * i / width) : frequency;
     case RopeType::yarn: {  // YaRN, section 3.2: its code's ramp runs over pairs, from beta_fast turns to beta_slow
       const auto pair_that_turns = [&](double beta) {
@@ -51,7 +51,7 @@ double magnitude_of(const RopeScalingConfig& scaling) {
   if (s <= 1) return 1;
   if (scaling.type == RopeType::longrope) return std::sqrt(1 + std::log(s) / std::log(trained));  // Phi-3's code
   const auto yarn = [&](double mscale) { return 1 + 0.1 * mscale * std::log(s); };
-  const bool both = scaling.mscale > 0 && scaling.mscale_all_dim > 0;  // DeepSeek-V2's code; else YaRN, eq. 22
+  const bool both = scaling.mscale > 0 && scaling.mscale_all_dim > 0;  // DeepSeek-V2's code; otherwise YaRN, eq. 22
   return both ? yarn(scaling.mscale) / yarn(scaling.mscale_all_dim) : yarn(1);
 }
 

@@ -18,7 +18,7 @@ void widen(std::span<double> to, const ConstTensorView& x, std::int64_t begin) {
   });
 }
 
-/// Returns where a row begins in x [B, T, H, D].
+/// Returns the offset of a row in x [B, T, H, D].
 std::int64_t begin_of(const AuditLocation& location, const ConstTensorView& x) {
   return ((location.sequence * x.dim(1) + location.token) * x.dim(2) + location.head) * x.dim(3);
 }
@@ -56,7 +56,7 @@ AttentionAudit::AttentionAudit(Allocator& allocator, const AuditShape& shape)
 void AttentionAudit::begin_step(std::uint64_t seed, std::int64_t step, int rank, std::int64_t micro_batches,
                                 std::int64_t sequences, std::int64_t tokens) {
   report_ = {};
-  drawn_ = tokens == 0 ? 0 : std::ssize(rows_);  // a rank may have no token
+  drawn_ = tokens == 0 ? 0 : std::ssize(rows_);  // a rank may have no tokens
   micro_ = -1;
   for (std::int64_t i = 0; i < drawn_; ++i) {
     const auto [low, high, layer, head] = random_words(
@@ -94,7 +94,7 @@ AuditReport AttentionAudit::take_report() {
   return report_;
 }
 
-/// Documents are the caller's to compare.
+/// Compares positions only: the caller compares documents.
 bool AttentionAudit::sees(const Row& row, std::int64_t position) const {
   const AttentionMask& mask = layers_[static_cast<std::size_t>(row.at.layer)].mask;
   const std::int64_t distance = row.at.position - position;
@@ -118,7 +118,7 @@ void AttentionAudit::visit(Stream& stream, Row& row, const RingBlock& block, voi
   const std::int64_t step = on_host ? T : keys_.shape()[0];
   for (std::int64_t begin = 0; begin < T; begin += step) {
     const std::int64_t end = std::min(T, begin + step);
-    // Positions grow with the token: between the first and the last that it sees there may be more.
+    // Positions grow with the token, but not every token between the first and the last visible one is visible.
     std::int64_t first = begin;
     while (first < end && !sees(row, position_of(block.tokens.segments, first))) ++first;
     if (first == end) continue;
@@ -155,7 +155,7 @@ void AttentionAudit::compare(Stream& stream, Row& row, AuditedTensor tensor, con
   const std::span<double> run(read_.data(), exact.size());
   read(stream, run, x, begin);
   for (std::size_t i = 0; i < run.size(); ++i) {
-    // Keys or queries that are no numbers are not attention's fault.
+    // Attention is not to blame for keys or queries that are NaN or infinite.
     if (!std::isfinite(exact[i]) || !std::isfinite(bound)) continue;
     const double error = std::abs(run[i] - exact[i]);
     if (compared) compared(tensor, error, bound);

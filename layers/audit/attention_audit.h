@@ -1,9 +1,9 @@
-// The audit of a training step (training.audit): a few rows of attention, drawn at random, are computed again in plain
-// double from the keys and values that the ring brings, and held against what the kernels gave, forward and backward.
-// It finds a device that computes wrongly, and a kernel that fails at some length alone. What a block's transfer has
-// damaged it does not find: it reads the same block.
+// The audit of a training step (training.audit): recomputes a few rows of attention, drawn at random, in plain double
+// from the keys and values that the ring sends, and compares them with the kernels' results, forward and backward. It
+// finds a device that computes wrong results, and a kernel that fails only at some lengths. It does not find damage
+// from a block's transfer, because it reads the same block.
 //
-// Each rank audits rows of its own tokens, so that every device takes part. No communication.
+// Each rank audits rows of its own tokens, so every device is audited. No communication.
 #pragma once
 
 #include <array>
@@ -21,16 +21,16 @@
 
 namespace ringtrain {
 
-/// What of a row is held against its double.
+/// The tensors of a row that are compared with their double values.
 enum class AuditedTensor { attention, logsumexp, query_gradient };
 inline constexpr int audited_tensors = 3;
 /// Returns its name in dumps and messages.
 const char* name_of(AuditedTensor tensor);
 
-/// What fixes the audit's sizes, and the attention that it computes again.
+/// The numbers that fix the audit's sizes, and the attention that it recomputes.
 struct AuditShape {
-  std::int64_t rows = 0;               // of a step, at most; 0: there is no audit
-  std::vector<AttentionShape> layers;  // which differ in their masks alone
+  std::int64_t rows = 0;               // per step, at most; 0: no audit
+  std::vector<AttentionShape> layers;  // they differ only in their masks
   DType dtype = DType::float32;
   std::int64_t max_ring_tokens = 0;  // T of the largest shard
   bool documents = true;
@@ -39,16 +39,16 @@ struct AuditShape {
 /// One query of one head.
 struct AuditLocation {
   std::int64_t layer = 0, head = 0;
-  std::int64_t micro = 0, sequence = 0;  // the micro-batch of the step, the sequence in it
+  std::int64_t micro = 0, sequence = 0;  // the micro-batch of the step, and the sequence in it
   std::int64_t token = 0;                // of this rank
   std::int64_t position = 0;             // in the sequence
 };
 
-/// The first element of a row that is further from its double than the bound.
+/// The first element of a row whose difference from the double value exceeds the bound.
 struct AuditDifference {
   AuditLocation at;
   AuditedTensor tensor = AuditedTensor::attention;
-  bool recomputed = false;   // the forward that backward made again
+  bool recomputed = false;   // in the forward pass that backward reran
   std::int64_t element = 0;  // of the head
   double run = 0, exact = 0, bound = 0;
 };
@@ -56,45 +56,45 @@ struct AuditDifference {
 /// What the audit of a step found on this rank.
 struct AuditReport {
   std::int64_t rows = 0;
-  std::int64_t differences = 0;                 // rows that depart
-  std::array<double, audited_tensors> error{};  // the largest |run - double| as a part of its bound, by tensor
+  std::int64_t differences = 0;                 // rows that exceed their bound
+  std::array<double, audited_tensors> error{};  // by tensor: the largest |run - double| as a fraction of its bound
   std::optional<AuditDifference> first;
 };
 
 class AttentionAudit {
  public:
-  /// Makes, under Tag::workspace on the host, shape.rows * AuditedRow::doubles(D) float64, and where the device
-  /// is a GPU what a piece of a block is copied into: 2 * p * G * D elements, p int32 with documents, p = min(piece,
-  /// the ring's tokens), and 8 * D bytes for a row. Nothing if there are no rows.
+  /// Allocates, under Tag::workspace on the host, shape.rows * AuditedRow::doubles(D) float64, and on a GPU also the
+  /// buffers for a piece of a block: 2 * p * G * D elements, p int32 with documents, p = min(piece, the ring's tokens),
+  /// and 8 * D bytes for a row. Allocates nothing if there are no rows.
   AttentionAudit(Allocator& allocator, const AuditShape& shape);
   static constexpr std::int64_t piece = 1024;  // tokens
 
-  /// Draws the rows of a step by (seed, step, rank), uniformly over layers, heads, micro-batches and this rank's tokens
-  /// of them. sequences, tokens: B and T of its micro-batches. rank is below 2^26, step below
-  /// 2^30, rows below 2^8.
+  /// Draws the rows of a step from (seed, step, rank), uniformly over layers, heads, micro-batches, and this rank's
+  /// tokens in them. sequences, tokens: B and T of its micro-batches. rank is below 2^26, step below 2^30, and rows
+  /// below 2^8.
   void begin_step(std::uint64_t seed, std::int64_t step, int rank, std::int64_t micro_batches, std::int64_t sequences,
                   std::int64_t tokens);
-  /// The micro-batch that follows. host must live as long as it is trained on.
+  /// Starts the next micro-batch. host must live as long as the step trains on it.
   void begin_micro_batch(const Batch& host);
-  /// Ends the audit of the step.
+  /// Ends the step's audit and returns what it found.
   AuditReport take_report();
 
-  // Around attention's calls; nothing unless a row is in the layer and micro-batch. query, attention [B, T, H, D];
-  // logsumexp [B, H, T].
+  // Calls around attention; they do nothing unless a row is in the layer and micro-batch. query, attention [B, T, H,
+  // D]; logsumexp [B, H, T].
   void begin_forward(Stream& stream, int layer, const ConstTensorView& query);
   void add_forward(Stream& stream, int layer, const RingBlock& block);
   /// sinks: [H], or empty.
   void end_forward(Stream& stream, int layer, const TensorView& attention, const TensorView& logsumexp,
                    const ConstTensorView& sinks = {});
-  /// attention: O as forward left it, held against its double once more; output_gradient: dO. Both [B, T, H, D].
+  /// attention: O as forward left it, compared with its double value once more; output_gradient: dO. Both [B, T, H, D].
   void begin_backward(Stream& stream, int layer, const TensorView& attention, const ConstTensorView& output_gradient);
   void add_backward(Stream& stream, int layer, const RingBlock& block);
-  /// query_gradient: dq, [B, T, H, D], of the accumulator.
+  /// query_gradient: dq [B, T, H, D], in the accumulator dtype.
   void end_backward(Stream& stream, int layer, const TensorView& query_gradient);
 
-  /// Called with each tensor before it is compared. Empty but in tests, which break things here.
+  /// Called with each tensor before its comparison. Empty except in tests, which break things here.
   std::function<void(AuditedTensor, const AuditLocation&, const TensorView&)> before_comparison;
-  /// Called with each comparison of an element: |run - double| and its bound. Empty but in tests.
+  /// Called with each comparison of an element: |run - double| and its bound. Empty except in tests.
   std::function<void(AuditedTensor, double error, double bound)> compared;
 
  private:
@@ -117,7 +117,7 @@ class AttentionAudit {
   bool sees(const Row& row, std::int64_t position) const;
   /// Reads elements [begin, begin + values) of a tensor on the stream's device.
   void read(Stream& stream, std::span<double> values, const ConstTensorView& x, std::int64_t begin) const;
-  /// Calls add for each key of the block that the row sees, with key and value filled.
+  /// Calls add for each key of the block that the row sees, after filling key and value.
   void visit(Stream& stream, Row& row, const RingBlock& block, void (AuditedRow::*add)());
   void compare(Stream& stream, Row& row, AuditedTensor tensor, const TensorView& x, std::int64_t begin,
                std::span<const double> exact, double bound);
@@ -125,10 +125,10 @@ class AttentionAudit {
   const std::vector<AttentionShape> layers_;
   const std::int64_t H_, G_, D_;
   Tensor memory_;                           // float64 [rows, AuditedRow::doubles(D)]
-  Tensor keys_, values_, documents_, row_;  // on the host, of a GPU's: a piece of a block, a row
+  Tensor keys_, values_, documents_, row_;  // host copies of a GPU's data: a piece of a block, a row
   std::vector<Row> rows_;
   std::vector<double> read_;             // [D]
-  std::int64_t drawn_ = 0, micro_ = -1;  // of this step; -1: no audit is under way
+  std::int64_t drawn_ = 0, micro_ = -1;  // of this step; -1: no audit is running
   AuditReport report_;
 };
 

@@ -15,7 +15,7 @@ struct Products {
 };
 
 Products multiply(std::span<const double> x, std::span<const double> y) {
-  constexpr std::size_t lanes = 8;  // partial sums, so that a compiler may use vectors
+  constexpr std::size_t lanes = 8;  // partial sums, so that a compiler can use vectors
   double sums[lanes] = {}, squares[lanes] = {};
   const std::size_t whole = x.size() / lanes * lanes;
   for (std::size_t i = 0; i < whole; i += lanes) {
@@ -49,7 +49,7 @@ double largest(std::span<const double> x) {
   return most;
 }
 
-/// A key whose score is so much larger than all before begins a new scale: e^40 is far from the end of a double.
+/// A key whose score exceeds the current base by more than this starts a new scale: e^40 is far below a double's limit.
 constexpr double largest_exponent = 40;
 
 }  // namespace
@@ -172,12 +172,12 @@ void AuditedRow::add_backward() {
   double error =
       std::abs(share) * (relative_error(score, norm) + products_) +
       p * slope * sums_ * (std::sqrt(static_cast<double>(D_)) * value_norm + std::abs(of_value) + std::abs(delta_));
-  if (softcap_ > 0) {  // the slope's own error: that of the score, and of a tanh near 1
+  if (softcap_ > 0) {  // the slope's own error: from the score, and from a tanh near 1
     const double bent = std::abs(score) / softcap_, of_score = relative_error(score, norm) / softcap_;
     error += p * std::abs(of_value - delta_) * (2 * bent * slope * of_score + 8 * bent * bent * sums_);
   }
   add(part(6).data(), share, key());
-  add(part(7).data(), p * slope, key());  // what an error of delta does
+  add(part(7).data(), p * slope, key());  // the effect of an error in delta
   add(class_shares(class_of(score)), error, key());
   count_key(6);
 }

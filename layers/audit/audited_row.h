@@ -1,25 +1,25 @@
-// One row of attention (one query of one head) and its dq in plain double, key after key as they pass by, and how far
-// rounding may take a run's own row from it. It shares no code with the kernels.
+// One row of attention (one query of one head) and its dq in plain double, computed key by key as the keys arrive, and
+// a bound on how far rounding may move a run's own row from it. It shares no code with the kernels.
 //
 //   s[j] = scale q.k[j],  p[j] = exp(s[j] - LSE),  O = sum p[j] v[j],  dP[j] = dO.v[j],  delta = dO.O,
 //   dS[j] = p[j] (dP[j] - delta),  dq = scale sum dS[j] k[j].
 //
-// A softcap c puts c tanh(s[j] / c) in the place of s[j], and dS[j] is times 1 - tanh(s[j] / c)^2. A sink is one more
+// A softcap c replaces s[j] with c tanh(s[j] / c), and multiplies dS[j] by 1 - tanh(s[j] / c)^2. A sink is one more
 // score, without a value.
 //
-// The bounds. Let u be the unit roundoff of a run's sums (2^-24; float64: 2^-53) and w that of what it stores (float32
-// as u; bfloat16 2^-8, to which tensor cores also round P and dS before a product). A dot product of n elements is off
-// by u sqrt(n) times the norm of its products (Higham and Mary, 2019: rounding errors as random numbers). So a key's
-// share of O changes by the relative
+// The bounds. Let u be the unit roundoff of a run's sums (2^-24; float64: 2^-53) and w that of what it stores (float32:
+// u; bfloat16: 2^-8, to which tensor cores also round P and dS before a product). A dot product of n elements has an
+// error of u sqrt(n) times the norm of its products (Higham and Mary, 2019: rounding errors as random numbers). So the
+// share of a key in O has the relative error
 //
 //   e[j] = u (sqrt(D) scale |q * k[j]| + 4 |s[j]| + 4) + r,   |q * k| the norm of the products, r = w in bfloat16 or 0
 //
-// and its share of dq by u (sqrt(D) |dO * v[j]| + |dP[j]| + |delta|) p[j] more. Under a softcap its slope is off as
-// well. Roundings of different keys are independent, those of like keys are alike. So keys whose scores round alike
-// fall into one of 64 classes, by a hash: shares of a class add up, classes add as squares. Adding n keys up, one after
-// the other, is off by u sqrt(n) times the largest sum on the way. The bound of a row is 8 times all this, the largest
-// over its D elements, and what moves all elements together: storing (w max |O|), the rounding of the logsumexp, that
-// of delta.
+// and its share in dq has an additional u (sqrt(D) |dO * v[j]| + |dP[j]| + |delta|) p[j]. Under a softcap, the slope
+// has an error as well. Roundings of different keys are independent; roundings of equal keys are equal. So a hash puts
+// keys whose scores round alike into one of 64 classes: shares of a class add up, and classes add as squares. Adding n
+// keys one after another has an error of u sqrt(n) times the largest intermediate sum. The bound of a row is 8 times
+// all this, the largest over its D elements, plus the errors that move all elements together: storing (w max |O|), the
+// rounding of the logsumexp, and that of delta.
 #pragma once
 
 #include <cstdint>
@@ -38,11 +38,11 @@ class AuditedRow {
   static std::int64_t doubles(std::int64_t D) { return (classes + 8) * D + classes; }
 
   AuditedRow() = default;
-  /// memory: doubles(D) of the caller's, which must outlive it. dtype: of the run.
+  /// memory: doubles(D) of the caller's doubles, which must outlive this object. dtype: of the run.
   AuditedRow(std::span<double> memory, std::int64_t D, double scale, DType dtype, double softcap = 0);
 
-  // What the caller fills, [D] each: q before forward; k and v before each key; before backward, dO, and the O that the
-  // run gave, of which delta is made: forward has held it against attention().
+  // Inputs that the caller fills, [D] each: q before forward; k and v before each key; before backward, dO, and the
+  // run's O, from which delta is computed: forward has compared it with attention().
   std::span<double> query() { return part(0); }
   std::span<double> key() { return part(1); }
   std::span<double> value() { return part(2); }
@@ -55,23 +55,23 @@ class AuditedRow {
   /// Adds the head's sink.
   void add_sink(double sink);
   void end_forward();
-  /// Begins dq of the row whose forward has ended.
+  /// Begins dq of the row, after its forward has ended.
   void begin_backward();
   void add_backward();
   void end_backward();
 
-  // Once forward has ended.
+  // Valid after forward has ended.
   std::span<const double> attention() const { return part(5); }
   double logsumexp() const { return logsumexp_; }
   double attention_bound() const { return attention_bound_; }  // of |run - attention| of every element
   double logsumexp_bound() const { return logsumexp_bound_; }
-  // Once backward has ended.
+  // Valid after backward has ended.
   std::span<const double> query_gradient() const { return part(6); }
   double query_gradient_bound() const { return query_gradient_bound_; }
 
  private:
   std::span<double> part(std::int64_t i) const { return memory_.subspan(static_cast<std::size_t>(i * D_), D_); }
-  /// The shares of O, or of dq, by class, [classes, D]; then those of l, [classes].
+  /// Returns the shares of O or of dq by class, [classes, D]; after them come those of l, [classes].
   double* class_shares(std::int64_t which) const { return memory_.data() + (8 + which) * D_; }
   double* class_sums() const { return class_shares(classes); }
   /// A key's score, and its slope as a function of scale q.k.
@@ -79,18 +79,18 @@ class AuditedRow {
     double value = 0, slope = 1;
   };
   Score score_of(double product) const;
-  /// Brings the sums to the scale of a score that is much larger than all before.
+  /// Rescales the sums for a score that is much larger than all earlier ones.
   void rescale(double score);
-  /// Returns the class of a key of this score.
+  /// Returns the class of a key with this score.
   std::int64_t class_of(double score) const;
-  /// Returns e[j] but for r.
+  /// Returns e[j] without r.
   double relative_error(double score, double products) const;
-  /// Returns the largest over the elements of the root of the classes' squares.
+  /// Returns the root of the sum of the classes' squares, for the element where it is largest.
   double largest_of_classes() const;
   void begin_sums();
-  /// Counts a key that was added to the sums of a part, and notes how large these are now and then.
+  /// Counts a key that was added to a part's sums, and records from time to time how large these are.
   void count_key(std::int64_t sums);
-  /// Returns u sqrt(n) times the largest sum on the way.
+  /// Returns u sqrt(n) times the largest intermediate sum.
   double error_of_adding(std::int64_t sums);
 
   std::span<double> memory_;
@@ -98,9 +98,9 @@ class AuditedRow {
   double scale_ = 1, softcap_ = 0;
   double sums_ = 0, stored_ = 0, products_ = 0;  // unit roundoffs u, w, r
   std::int64_t keys_ = 0;                        // added so far
-  double largest_sum_ = 0;                       // of an element, so far
-  double base_ = 0, sum_ = 0;                    // l, of exp(s - base)
-  double logsumexp_ = 0, logsumexp_error_ = 0;   // its error without the factor 8
+  double largest_sum_ = 0;                       // of any element, so far
+  double base_ = 0, sum_ = 0;                    // l, the sum of exp(s - base)
+  double logsumexp_ = 0, logsumexp_error_ = 0;   // the error without the factor 8
   double delta_ = 0, delta_error_ = 0;
   double attention_bound_ = 0, logsumexp_bound_ = 0, query_gradient_bound_ = 0;
 };

@@ -1,7 +1,7 @@
-// What trainer, evaluator, generation and checkpoints ask of a model, whatever it is made of. The transformer
+// What the trainer, the evaluator, generation, and checkpoints need from any model. The transformer
 // (layers/model/transformer.h) is one; a program's own is another. A rank has one model. Its weights and gradients are
-// in the rank's ParameterStore, and its memory in the rank's Allocator: a constructor makes all of it (in plan mode:
-// records it), and no call allocates.
+// in the rank's ParameterStore, and its memory in the rank's Allocator: a constructor allocates all of it (in plan
+// mode: records it), and no call allocates.
 #pragma once
 
 #include <cstdint>
@@ -22,50 +22,53 @@ class Model {
  public:
   virtual ~Model() = default;
 
-  /// Lets rotary positions turn like this from the next batch on: what a stage of a run may change. No communication.
-  /// ropes: as many as the spec of the config has; a model without rotary positions ignores them.
+  /// Makes rotary positions use these ropes from the next batch on: a stage of a run may change them. No communication.
+  /// ropes: as many as the config's spec has; a model without rotary positions ignores them.
   virtual void set_ropes(std::span<const RopeSpec> ropes) = 0;
-  /// Sets all weights from (seed, parameter, element): the same on every mesh (initialise_weights does it).
+  /// Sets all weights from (seed, parameter, element): the same on every mesh (initialise_weights does this).
   virtual void initialise(std::uint64_t seed) = 0;
   /// Runs forward and backward of one micro-batch: adds the gradients of sum(weight * nll) / denominator to the
-  /// parameters' gradients, and this rank's sum(weight * nll) to what take_loss_sum() returns. May communicate: all
-  /// ranks call it alike. denominator: the sum of weights over dp x sp x accumulation. last: of the step's
-  /// micro-batches; the store then sums the gradients over all ranks (ParameterStore::finish_step).
+  /// parameters' gradients, and this rank's sum(weight * nll) to the sum that take_loss_sum() returns. May communicate:
+  /// all ranks make the same calls. denominator: the sum of weights over dp x sp x accumulation. last: whether this is
+  /// the step's last micro-batch; the store then sums the gradients over all ranks (ParameterStore::finish_step).
   virtual void train_step(const Batch& batch, double denominator, bool last) = 0;
-  /// Returns when the batch of the last call may be filled anew: the device has its own copy.
+  /// Returns when the caller may refill the last call's batch: the device has its own copy.
   virtual void wait_for_batch() = 0;
 
-  /// Runs forward alone; adds to what take_loss_sum() returns. If nll is not empty: float64 [B, T] host memory that
-  /// receives this rank's per-token negative log-likelihoods (0 where there is no label); they are there when the call
-  /// returns.
+  /// Runs only forward; adds to the sum that take_loss_sum() returns. nll: empty, or float64 [B, T] host memory that
+  /// receives this rank's per-token negative log-likelihoods (0 for a token without a label); they are valid when the
+  /// call returns.
   virtual void evaluate(const Batch& batch, const TensorView& nll) = 0;
-  /// Takes part in what all ranks do together in an evaluation, of a rank that has no sequence: weights may be gathered
-  /// from it.
+  /// Takes part in the ranks' joint work in an evaluation on a rank that has no sequence: other ranks may gather
+  /// weights from it.
   virtual void evaluate_nothing() = 0;
 
-  /// Runs forward alone, up to the logits, which the returned pass gives; the batch must outlive it. Ranks without a
-  /// sequence call evaluate_nothing(). Error(usage) of a model that has none to read.
+  /// Runs only forward, up to the logits, which the returned pass provides; the batch must outlive it. Ranks without a
+  /// sequence call evaluate_nothing(). Throws Error(usage) for a model without logits to read.
   virtual LogitsPass begin_logits(const Batch& batch);
 
   /// Runs forward of a prompt (one sequence) up to the last layer's keys and values, and keeps those of all layers in
-  /// the cache, which was begun for this batch's segments. Error(usage) of a model that cannot generate.
+  /// the cache, which must have been begun with this batch's segments. Throws Error(usage) for a model that cannot
+  /// generate.
   virtual void prefill(const Batch& batch, KeyValueCache& cache);
-  /// Runs forward of one new token, of which all ranks have the same batch, over the tokens in the cache, and adds it
-  /// there. Returns its logits [V], valid until the next call, or nothing unless wanted. Collective over the ring.
+  /// Runs forward of one new token over the tokens in the cache, and adds it to the cache; all ranks pass the same
+  /// batch. Returns its logits [V], valid until the next call, or nothing unless wants_logits. Collective over the
+  /// ring.
   virtual TensorView decode(const Batch& batch, KeyValueCache& cache, bool wants_logits);
 
-  /// Returns this rank's sum of weight * nll since the last reset (waits for the device), and reset it.
+  /// Returns this rank's sum of weight * nll since the last reset (waits for the device), and resets it.
   virtual double take_loss_sum() = 0;
-  /// The same into sum, float64 [1] of the host (pinned, or the call waits): there when the stream has got here.
+  /// Writes the same into sum, float64 [1] on the host (pinned, or the call waits), valid when the stream has reached
+  /// this point.
   virtual void take_loss_sum(const TensorView& sum) = 0;
-  /// Resets it alone.
+  /// Resets the sum without reading it.
   virtual void forget_loss_sum() = 0;
 
-  /// Returns the audit of its attention: begun before the first train_step() of a step, taken after the last.
-  /// Error(usage) of a model without one.
+  /// Returns the audit of its attention: the caller begins it before the first train_step() of a step, and takes the
+  /// report after the last. Throws Error(usage) for a model without one.
   virtual AttentionAudit& audit();
-  /// Returns what the ring's passes since the last call did and waited for, and reset it. Nothing of a model without a
-  /// ring.
+  /// Returns what the ring's passes since the last call did and waited for, and resets it. Returns nothing for a model
+  /// without a ring.
   virtual RingLoads take_ring_loads() { return {}; }
 };
 

@@ -1,6 +1,6 @@
-// Which model a run trains: its name, its parameters, and how a rank makes it. The trainer, the evaluator, generation
-// and checkpoints take a definition; that of the programs is transformer_definition(). A program's own is the
-// transformer with layers inserted (transformer_with), or any class that derives from Model.
+// Which model a run trains: its name, its parameters, and how a rank makes it. The trainer, the evaluator, generation,
+// and checkpoints take a definition; the programs use transformer_definition(). A program's own model is the
+// transformer with inserted layers (transformer_with), or any class that derives from Model.
 #pragma once
 
 #include <functional>
@@ -25,24 +25,24 @@ struct ModelSpec;
 class ParameterStore;
 class Stream;
 
-/// What a rank's model is made of. All of it outlives the model.
+/// What a rank's model is made from. All of it outlives the model.
 struct ModelContext {
   const Config& config;
   const ExecutionShape& shape;
-  Allocator& allocator;  // planning: without memory
+  Allocator& allocator;  // when planning, without memory
   ParameterStore& parameters;
   Stream& stream;
   Communicator* sequence_group;  // the ranks that share this rank's sequences; null when planning
 };
 
-struct ModelDefinition {  // a kind of model, as runs, evaluations and checkpoints take it
-  /// Kept by checkpoints: one with another name is refused. It says all in which the model differs from others, its own
-  /// sizes included ("gated-64").
+struct ModelDefinition {  // a kind of model, as runs, evaluations, and checkpoints take it
+  /// Checkpoints record the name, and a checkpoint with another name is refused. So it must express everything in which
+  /// the model differs from others, including its own sizes ("gated-64").
   std::string name;
-  /// Returns the parameters of a model. Pure: all ranks, plans and checkpoints ask it. trainable: training.trainable of
-  /// a config (see describe_parameters).
+  /// Returns the parameters of a model. Pure: all ranks, plans, and checkpoints call it. trainable: a config's
+  /// training.trainable (see describe_parameters).
   std::function<ParameterTable(const ModelConfig& model, const std::vector<std::string>& trainable)> parameters;
-  /// Makes a rank's model; collective over the sequence group. Allocates all that it needs.
+  /// Makes a rank's model; collective over the sequence group. Allocates everything that the model needs.
   std::function<std::unique_ptr<Model>(const ModelContext& context)> make;
 
   /// Returns the parameters under a config, or of a model that is not trained.
@@ -57,14 +57,14 @@ struct ModelDefinition {  // a kind of model, as runs, evaluations and checkpoin
 /// Returns the definition of the programs' model: the transformer that a config describes.
 const ModelDefinition& transformer_definition();
 
-/// Returns the definition of that transformer with layers of one's own behind its blocks. layers: what is inserted into
-/// a model; pure. The blocks' weights begin as without them. Throws Error(usage) for a name that is empty or the
-/// transformer's; the definition does, for a block that does not exist, for a parameter's name that is taken, and for
-/// adapters (lora), whose base has no such layers.
+/// Returns the definition of that transformer with a program's own layers after its blocks. layers returns the layers
+/// to insert into a model; it must be pure. The blocks' initial weights are the same as without the inserted layers.
+/// Throws Error(usage) for a name that is empty or the transformer's; the definition's functions throw it for a block
+/// that does not exist, for a parameter's name that is taken, and for adapters (lora), whose base has no such layers.
 ModelDefinition transformer_with(std::string name,
                                  std::function<std::vector<LayerInsertion>(const ModelSpec& spec)> layers);
 
-/// Returns the ConfigRule by which read_config checks a config of such a model: check_model with the model's own
+/// Returns the ConfigRule with which read_config checks a config of such a model: check_model with the model's own
 /// parameters.
 std::function<void(const Config&, ConfigProblems&)> rule_of(const ModelDefinition& model);
 

@@ -42,12 +42,12 @@ struct Widths {
   double before, after;  // norms of each half of a block
 };
 
-/// Returns how many of the model's layers backward goes through.
+/// Returns how many of the model's layers backward visits.
 std::int64_t backward_layers_of(const ParameterTable& table, std::int64_t layers) {
   return layers - std::clamp<std::int64_t>(table.lowest_trained() - 1, 0, layers);
 }
 
-/// What products cost a token that not every layer and every run has: sums over the layers.
+/// Costs per token of products that only some layers and runs have: sums over the layers.
 struct Parts {
   double flops = 0, bytes = 0;
   void add(double of_flops, double of_bytes) {
@@ -75,8 +75,9 @@ struct LayerSums {
         if (query) query_backward.add(product, rows);
         continue;
       }
-      // Of A [r, I] and B [O, r]: forward; then in backward the input's gradient, x A^T again, both own gradients, and
-      // dy B for each of A's and the input's. What is r wide is scaled in a pass of its own.
+      // Products with A [r, I] and B [O, r]: in forward, one each; in backward, the input's gradient, x A^T again, the
+      // gradients of both, and dy B for both A's gradient and the input's. A separate pass scales the tensors of width
+      // r.
       const bool is_a = parameter.name == lora_names(adapted_weight(parameter.name)).a;
       const double r = real(model.lora.rank), width = real(parameter.shape[is_a ? 1 : 0]);
       ++adapters;
@@ -116,7 +117,7 @@ LayerWork layer_work(const ModelConfig& model, const TrainingConfig& training) {
       input_products + mean(sums.projections.flops + sums.feedforward.flops + sums.adapter_backward.flops);
   work.attention_again = training.recompute == Recompute::full;
   work.overlap_flops = 2 * w.C * w.HD + mean(sums.query_backward.flops);
-  // A product reads a row of its input and writes one of its output; both of its backward products do the like.
+  // A product reads a row of its input and writes a row of its output; so do both of its backward products.
   const double projected = 4 * w.C + 2 * w.HD + 2 * w.GD, expanded = (w.gated ? 2 : 1) * (w.C + w.F);
   const double input_rows = e * (projected + expanded + w.F + w.C);
   work.forward_product_bytes = input_rows + sums.adapter_forward.bytes / w.L;
@@ -126,17 +127,17 @@ LayerWork layer_work(const ModelConfig& model, const TrainingConfig& training) {
     work.recompute_flops = w.projections() + w.expand() + mean(sums.adapter_recompute.flops);
     work.recompute_product_bytes = e * (projected + expanded) + mean(sums.adapter_recompute.bytes);
   }
-  // What is normed at the end of a half is made again, for backward to go through the norm.
+  // If a half ends in a norm, backward recomputes what that norm reads.
   work.recompute_flops += w.after * (2 * w.C * w.HD + 2 * w.C * w.F);
   work.recompute_product_bytes += w.after * e * (w.HD + w.F + 2 * w.C);
   work.overlap_product_bytes = e * (w.C + w.HD) + mean(sums.query_backward.bytes);
-  // Each tensor once for each time that a kernel reads or writes it: norms (read, write), RoPE in place, the
-  // activation (its operands and its product), two residual sums (two read, one written).
+  // Each tensor counts once for each time that a kernel reads or writes it: norms (read, write), RoPE in place, the
+  // activation (its operands and its product), and two residual sums (two read, one written).
   const double norms = (w.before + w.after) * 4 * w.C, rope = 2 * (w.HD + w.GD), activation = (w.gated ? 3 : 2) * w.F,
                residuals = 6 * w.C;
   const double forward_elements = norms + rope + activation + residuals;
   work.forward_bytes = e * forward_elements;
-  // Backward reads what forward read and a gradient besides, and keeps sums of queries, keys and values.
+  // Backward reads what forward read plus a gradient, and keeps sums of queries, keys, and values.
   work.backward_bytes = e * (2 * (norms + rope + activation) + residuals) + accumulator_bytes * (4 * w.HD + 4 * w.GD) +
                         (training.recompute == Recompute::none ? e * (norms + activation) : work.forward_bytes);
   return work;

@@ -97,7 +97,7 @@ class Transformer final : public Model {
     audit_.begin_micro_batch(batch);
     const TensorView output = run_forward(/*training=*/true);
     parameters_.begin_backward(last);
-    const bool has_tokens = batch_.tokens() > 0;  // without any, layers write nothing
+    const bool has_tokens = batch_.tokens() > 0;  // without any tokens, layers write nothing
     const TensorView gradient = tensors(blocks_.size() - 1, true).residual_gradient;
     head_.train(stream_, batch_, output, gradient, denominator);
     parameters_.finish(ids_.head_bucket, has_tokens);
@@ -189,13 +189,13 @@ class Transformer final : public Model {
     batch_.load(stream_, host);
     ring_.begin(masks_, host.extents, host.ring_segments, host.B, host.document_starts);
   }
-  /// Returns a layer's place among those that backward goes through; below 0: it does not.
+  /// Returns a layer's index among those that backward visits; negative: backward does not visit it.
   std::int64_t kept(std::size_t layer) const { return static_cast<std::int64_t>(layer) - first_trained_; }
   BlockTensors tensors(std::size_t layer, bool training) const {
     const std::int64_t place = kept(layer);
     return activations_.block(std::max<std::int64_t>(0, place), batch_.B(), batch_.T(), training && place >= 0);
   }
-  /// The layers of a program's own behind a block change the residual stream in place.
+  /// Runs a program's own layers after a block: they change the residual stream in place.
   void run_inserted_forward(std::size_t layer, const TensorView& x, bool training) {
     if (inserted_[layer].empty()) return;
     const Span span(stream_.trace(), "inserted layers", {{"layer", static_cast<std::int64_t>(layer)}});
@@ -217,7 +217,7 @@ class Transformer final : public Model {
     embedding_.forward(stream_, batch_, tensors(0, training).input);
     for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
       const bool keeps = training && kept(layer) >= 0;
-      parameters_.prefetch(blocks_[layer].bucket() + 1);  // comes while this layer is computed
+      parameters_.prefetch(blocks_[layer].bucket() + 1);  // gathers while this layer computes
       if (keeps) activations_.before_forward(stream_, kept(layer));
       blocks_[layer].forward(stream_, batch_, tensors(layer, training), cache);
       run_inserted_forward(layer, tensors(layer, training).output, keeps);
@@ -226,12 +226,12 @@ class Transformer final : public Model {
     return tensors(blocks_.size() - 1, training).output;
   }
 
-  const std::vector<AttentionMask> masks_;  // that differ: the ring has a schedule for each
+  const std::vector<AttentionMask> masks_;  // the distinct ones: the ring has a schedule for each
   ParameterStore& parameters_;
   Stream& stream_;
   const ModelIds ids_;
-  const int lowest_;                  // the bucket with which backward ends
-  const std::int64_t first_trained_;  // the lowest layer that backward goes through; the last if it ends in the head
+  const int lowest_;                  // the bucket at which backward ends
+  const std::int64_t first_trained_;  // the lowest layer that backward visits; the last layer if it ends in the head
   Activations activations_;
   DeviceBatch batch_;
   Ring ring_;
@@ -241,7 +241,7 @@ class Transformer final : public Model {
   LoraWorkspace lora_workspace_;
   Embedding embedding_;
   std::vector<Block> blocks_;
-  std::vector<std::vector<std::unique_ptr<InsertedLayer>>> inserted_;  // behind each block
+  std::vector<std::vector<std::unique_ptr<InsertedLayer>>> inserted_;  // after each block
   Head head_;
 };
 

@@ -1,6 +1,6 @@
-// The model: embedding, L blocks, final norm, head and loss, from one block that serves every architecture
-// (layers/model_spec.h). Forward and backward are explicit. Everything a step needs is allocated when it is made (in
-// plan mode: recorded), so a step allocates nothing. A layer sees the ring, never a rank.
+// The model: embedding, L blocks, final norm, head, and loss, built from one block that serves every architecture
+// (layers/model_spec.h). Forward and backward are explicit. The constructor allocates everything that a step needs (in
+// plan mode: records it), so a step allocates nothing. A layer sees the ring, never a rank.
 //
 // Accumulation rule: parameter gradients add (over micro-batches; the first of a step overwrites); activation gradients
 // overwrite, except the residual stream's, which adds.
@@ -19,9 +19,9 @@
 
 namespace ringtrain {
 
-/// Returns it. parameters and stream must outlive it. sequence_group: the ranks that share this rank's sequences; null
-/// only when planning. layers: of a program's own, behind its blocks; the store's table has their parameters.
-/// Its train_step communicates over the ring in every layer.
+/// Returns the transformer. parameters and stream must outlive it. sequence_group: the ranks that share this rank's
+/// sequences; null only when planning. layers: a program's own, after its blocks; the store's table must have their
+/// parameters. Its train_step communicates over the ring in every layer.
 std::unique_ptr<Model> make_transformer(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator,
                                         ParameterStore& parameters, Stream& stream, Communicator* sequence_group,
                                         const std::vector<LayerInsertion>& layers = {});
