@@ -30,7 +30,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Collective. Returns SIGTERM or SIGINT if any rank has seen one, else 0.
+/// Collective. Returns SIGTERM or SIGINT if any rank has seen one, otherwise 0.
 int signal_anywhere(Communicator& world) {
   const int own = requested_signal();
   std::array<std::int64_t, 2> any{own == SIGINT, own != 0 && own != SIGINT};
@@ -49,7 +49,7 @@ std::vector<MemoryUse> gather_peaks(Communicator& world, const Allocator& alloca
   return peaks;
 }
 
-/// Returns the tokens that a run has consumed after a step.
+/// Returns how many tokens a run has consumed after a step.
 std::int64_t tokens_at(const Run& run, std::int64_t step) {
   const TrainingConfig& training = run.config.training;
   return run.start.tokens + tokens_done(training, step) - tokens_done(training, run.start.step);
@@ -78,7 +78,7 @@ RankTrainer::RankTrainer(const Run& run, Communicator& world, Device device, Thr
 
 ExitCode RankTrainer::train() {
   ExitCode code = ExitCode::done;
-  abort_on_error(world_, [&] {  // while the buffers of exchanges under way still live
+  abort_on_error(world_, [&] {  // while the buffers of pending exchanges still live
     if (state_.rank == 0) {
       metrics_ = std::make_unique<MetricsFile>(run_.folder.metrics_path(), run_.config.checkpoint.on_failure,
                                                [this](const std::string& line) { log(line); });
@@ -107,7 +107,7 @@ StepResult RankTrainer::steps_until(std::int64_t last) {
   return result;
 }
 
-/// All ranks come here with the same error. A save under way is of a state that was good: it is seen through.
+/// All ranks come here with the same error. A pending save has a good state, so this finishes it.
 void RankTrainer::end_with(const SharedError& error) {
   if (const std::optional<Error> problem = caught([&] { saver_.finish(); })) {
     state_.world->throw_if_aborted();  // by a rank that has seen the save's end already and ends with this error
@@ -116,15 +116,15 @@ void RankTrainer::end_with(const SharedError& error) {
   fail(error.code(), "{}; {}", error.what(), saver_.what_is_saved());
 }
 
-/// All ranks come here in the same step. A save under way is of a state that was good, as far as anyone knows.
+/// All ranks come here in the same step. A pending save has a good state, as far as anyone knows.
 void RankTrainer::end_with_audit(const StepAudit& audit) {
   saver_.finish();
   if (metrics_) metrics_->flush();
   fail(ExitCode::numeric, "{}; {}", audit.sentence, saver_.what_is_saved());
 }
 
-/// Does a step, and tells what came of it. Ends the run if its numbers are not finite and the config does not let it go
-/// on; a save under way is then of a state that was good.
+/// Runs a step and logs its outcome. Ends the run if the step's numbers are not finite and the config does not allow it
+/// to continue; a pending save then has a good state.
 StepResult RankTrainer::do_step(std::int64_t step) {
   const StepResult result = step_.run(step);
   const TrainingConfig& training = run_.at(step).training;
@@ -144,7 +144,7 @@ StepResult RankTrainer::do_step(std::int64_t step) {
 
 ExitCode RankTrainer::run_steps() {
   std::int64_t done = run_.start.step;
-  int signal = signal_anywhere(world_);  // one that came during the start has nothing to save
+  int signal = signal_anywhere(world_);  // after a signal during the start, there is nothing to save
   if (signal == 0 && run_.start.evaluates_first) signal = evaluate(run_.start.step);
   bool stopped = false;
   for (std::int64_t step = run_.start.step + 1; step <= run_.last_step && signal == 0 && !stopped; ++step) {
@@ -159,7 +159,7 @@ ExitCode RankTrainer::run_steps() {
     require_no_allocation("a step");
     signal = result.signal;
 
-    // A signal breaks an evaluation off, or leaves it out: saving comes first, and a resumed run makes up for it.
+    // A signal interrupts or skips an evaluation: saving comes first, and a resumed run repeats the evaluation.
     if (run_.evaluation && step % run_.config.evaluation.interval == 0 && signal == 0) signal = evaluate(step);
     done = step;
     stopped = stop_wanted(step);
@@ -178,7 +178,7 @@ ExitCode RankTrainer::run_steps() {
   return signal == 0 ? ExitCode::done : signal == SIGINT ? ExitCode::interrupted : ExitCode::terminated;
 }
 
-/// Tells of a step that begins a stage, or goes on in one.
+/// Logs a step that begins a stage, or the run's first step in one.
 void RankTrainer::announce_stage(std::int64_t step) {
   const TrainingConfig& training = run_.config.training;
   const int stage = stage_of_step(training, step);
@@ -187,7 +187,7 @@ void RankTrainer::announce_stage(std::int64_t step) {
                   last_step_of(training, stage), stage_text(run_.at(step))));
 }
 
-/// Before the first step with rotary positions or a length that the weights may not know.
+/// Runs before the first step with rotary positions or a length that the weights may not know.
 void RankTrainer::check_rope(std::int64_t step) {
   const std::shared_ptr<const ModelSource>& source = run_.start.source;
   const bool begins = run_.start.weights_only && step == run_.start.step + 1;
@@ -231,7 +231,7 @@ void RankTrainer::remember(const std::vector<StepReport>& steps) {
 }
 
 void RankTrainer::record(std::int64_t step, const StepResult& result, double seconds) {
-  // Nothing is allocated after the first step, so the peaks stay: they are told once.
+  // Nothing is allocated after the first step, so the peaks do not change: they are logged once.
   const bool first = step == run_.start.step + 1;
   const std::vector<MemoryUse> peaks = first ? gather_peaks(world_, state_.allocator) : std::vector<MemoryUse>{};
   if (state_.rank != 0) return;
@@ -265,7 +265,7 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   if (run_.callbacks.step) run_.callbacks.step(line);
 }
 
-/// Shows a step to whoever watches, and warns of what looks wrong in it.
+/// Shows a step to whoever watches, and warns about anything suspicious in it.
 void RankTrainer::show(const StepRecord& line) {
   if (!line.trend.loss_spike.empty()) {
     log(fmt::format("warning: step {}: a loss spike: {}", line.step, line.trend.loss_spike));
@@ -281,7 +281,7 @@ void RankTrainer::show(const StepRecord& line) {
                                : fmt::format("loss={:.4f} norm={:.3f} lr={:.2e}{}", line.loss, line.grad_norm, line.lr,
                                              line.mfu ? fmt::format(" mfu={:.1f}%", 100 * *line.mfu) : ""),
                     static_cast<double>(line.tokens - run_.start.tokens));
-  if (line.step != run_.start.step + 2) return;  // the first step is no measure: it also warms up
+  if (line.step != run_.start.step + 2) return;  // the first step is not representative: it also warms up
   const std::int64_t steps = run_.last_step - line.step;
   const double left = line.seconds * static_cast<double>(steps);
   constexpr double soon = 10;
@@ -336,7 +336,7 @@ int RankTrainer::evaluate(std::int64_t step) {
   return 0;
 }
 
-/// Moves a save under way on, and begins one if this is a step for it.
+/// Advances a pending save, and begins one if this step is due for it.
 void RankTrainer::save(std::int64_t step, bool stopped, const StepResult& result) {
   saver_.advance(result.unfinished_saves);
   const std::int64_t interval = run_.config.checkpoint.interval;
@@ -366,7 +366,7 @@ void RankTrainer::log_grace(bool again) {
   log(grace_.line());
 }
 
-/// Lets a signal say what it brings about from now on.
+/// Sets the message about the effect of a signal from now on.
 void RankTrainer::announce(const std::string& first, bool saved) const {
   if (state_.rank != 0) return;
   const std::string second = (saved ? "ended at once; " : "ended at once, unsaved; ") + saver_.what_is_saved();

@@ -1,6 +1,6 @@
-// One rank's training loop: every step, and the evaluations, metrics and checkpoints that are due at some of them. All
-// ranks run the same code; rank 0 also writes files and messages. After the constructor no tensor is allocated, which
-// the loop asserts.
+// One rank's training loop: every step, and the evaluations, metrics, and checkpoints that are due after some of them.
+// All ranks run the same code; rank 0 also writes files and messages. No tensor is allocated after the constructor, and
+// the loop asserts this.
 #pragma once
 
 #include <memory>
@@ -21,19 +21,19 @@ namespace ringtrain {
 
 class RankTrainer {
  public:
-  /// Collective. run, world, pool and trace (null: nothing is recorded) must outlive it.
+  /// Collective. run, world, pool, and trace (null: no recording) must outlive it.
   RankTrainer(const Run& run, Communicator& world, Device device, ThreadPool& pool, RankTrace* trace = nullptr);
 
-  /// Collective. Brings the run's state into memory: initial, or that of its checkpoint, which all ranks have read
-  /// then. Changes nothing on the disk.
+  /// Collective. Loads the run's state into memory: the initial state, or that of its checkpoint, which all ranks have
+  /// read when this returns. Changes nothing on disk.
   void load();
-  /// Takes the last steps before the run's start, as its metrics have them. On rank 0 alone, before train().
+  /// Takes the last steps before the run's start from its metrics. Only on rank 0, before train().
   void remember(const std::vector<StepReport>& steps);
-  /// After load(), once the run's folder is ready. Trains from the run's start to its last step, or until a signal:
-  /// then saves and stops. Returns done, interrupted or terminated, the same on every rank.
+  /// Call after load(), when the run's folder is ready. Trains from the run's start to its last step, or until a
+  /// signal: then saves and stops. Returns done, interrupted, or terminated, the same on every rank.
   ExitCode train();
-  /// After load(), instead of train(): the steps up to this one, and nothing that belongs to a run's folder. Returns
-  /// what the last of them gave, the same on every rank.
+  /// Call after load(), instead of train(): runs the steps up to this one, and writes nothing to the run's folder.
+  /// Returns the result of the last step, the same on every rank.
   StepResult steps_until(std::int64_t step);
 
  private:
@@ -43,7 +43,7 @@ class RankTrainer {
   [[noreturn]] void end_with_audit(const StepAudit& audit);
   void record(std::int64_t step, const StepResult& result, double seconds);
   void show(const StepRecord& line);
-  /// Requires that the run evaluates. Returns the signal that broke it off, 0 if none did.
+  /// Requires that the run evaluates. Returns the signal that interrupted it, 0 if none did.
   int evaluate(std::int64_t step);
   void save(std::int64_t step, bool stopped, const StepResult& result);
   void log_grace(bool again);
@@ -52,7 +52,7 @@ class RankTrainer {
   void announce(const std::string& first, bool saved = false) const;
   CheckpointManifest manifest_at(std::int64_t step) const;
   void log(const std::string& line);
-  /// Records from here on if the timeline wants this step.
+  /// Starts to record if the timeline wants this step.
   void trace_step(std::int64_t step);
   void announce_stage(std::int64_t step);
   /// Collective.
@@ -65,15 +65,15 @@ class RankTrainer {
   Communicator& world_;
   RankState state_;
   StepTrend trend_;          // rank 0
-  const double peak_flops_;  // of all ranks; 0: not known
+  const double peak_flops_;  // of all ranks; 0: unknown
   const UsefulFlops useful_flops_;
-  std::int64_t allocations_;              // by the constructor: there are no more
-  bool zero_norm_logged_ = false;         // of a gradient, once
+  std::int64_t allocations_;              // by the constructor: no more may follow
+  bool zero_norm_logged_ = false;         // a gradient norm of 0, logged once
   std::unique_ptr<MetricsFile> metrics_;  // rank 0
   std::unique_ptr<Progress> progress_;    // rank 0
   GraceTime grace_;                       // rank 0
-  double grace_logged_ = 0;               // rank 0: the seconds logged, 0: none yet
-  CheckpointSaver saver_;                 // goes before state_: its thread reads it
+  double grace_logged_ = 0;               // rank 0: the seconds logged; 0: none yet
+  CheckpointSaver saver_;                 // destroyed before state_: its thread reads it
   TrainingStep step_;
 };
 

@@ -18,14 +18,14 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns trace.rank0.json for trace.json: what process 0 of several writes if the run fails.
+/// Returns trace.rank0.json for trace.json: the file that process 0 of several writes if the run fails.
 std::string path_of_process(const TraceRequest& request, int process) {
   std::filesystem::path own(request.path);
   own.replace_extension(fmt::format(".rank{}{}", process, own.extension().string()));
   return own.string();
 }
 
-/// Returns what a run's timeline may replace.
+/// Returns what a run's timeline may overwrite.
 OutputRules trace_rules(const TraceRequest& request) {
   const auto inputs = [inputs = request.inputs] { return files_of_models(inputs); };
   return {{"a timeline of ringtrain", "--trace"}, OutputMark::begins(trace_file_head), OutputInputs::of(inputs)};
@@ -35,7 +35,7 @@ std::string lost_text(const Error& problem) {
   return fmt::format("the timeline is lost: {}", problem.what());
 }
 
-/// Runs body. Returns what it throws, of any type: some of it runs in a destructor.
+/// Runs body. Returns what it throws, of any type: some callers are in a destructor.
 std::optional<Error> problem_of(const std::function<void()>& body) {
   try {
     return caught(body);
@@ -46,8 +46,8 @@ std::optional<Error> problem_of(const std::function<void()>& body) {
 
 constexpr CallSite gathering{"gathering the timeline"};
 
-/// Collective. Hands the pieces of text that `rank` has to take, on rank 0. make(give): calls give(piece) for each, on
-/// that rank. All ranks take part in each piece, so that none waits longer than one takes.
+/// Collective. Passes the pieces of text that `rank` makes to take, on rank 0. make(give): calls give(piece) for each,
+/// on that rank. All ranks take part in each piece, so that none waits longer than one piece takes.
 void gather_text(Communicator& world, int rank, const std::function<void(const TraceEvents::Sink& give)>& make,
                  const TraceEvents::Sink& take) {
   const auto agree = [&](std::int64_t bytes) {
@@ -161,7 +161,7 @@ void TraceFile::gather(Communicator& world) {
   if (process_ == 0 && !problem_) tell_written(file_->path(), dropped);
 }
 
-/// Writes what this process of several has recorded, by the clock of rank 0 as the start knew it.
+/// Writes what this process of several has recorded, converted to rank 0's clock as measured at the start.
 void TraceFile::write_own() const {
   const RankTrace& recorded = trace_->rank(process_);
   if (recorded.work.size() + recorded.communication.size() == 0) return;  // the run failed before it began

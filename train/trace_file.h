@@ -1,9 +1,9 @@
-// The timeline of a training run (train --trace): its request as the command line gives it, and its file, which is
-// written when the run ends, well or not.
+// The timeline of a training run (train --trace): its request on the command line, and its file, which is written when
+// the run ends, whether it succeeds or not.
 //
-// Ranks that are processes have clocks of their own. Each reads its clock beside that of rank 0 when it starts and when
-// it ends, so one file holds all ranks by the clock of rank 0. A run that fails can no longer send anything: then each
-// process writes a file of its own, by the same clock as far as the start knew it.
+// Ranks that are processes have separate clocks. Each compares its clock with rank 0's when it starts and when it ends,
+// so one file can hold all ranks in rank 0's time. A failed run can no longer send anything: each process then writes a
+// separate file, in the same time as far as the start measured it.
 #pragma once
 
 #include <memory>
@@ -23,29 +23,29 @@ namespace ringtrain {
 /// Sets the steps of a request from "A:B", 1 <= A <= B. Throws Error(usage).
 void read_trace_steps(const std::string& text, TraceRequest& request);
 
-/// Throws Error(usage) if the rules keep the run from a file that this process may write: the timeline, and of several
-/// processes its own one, trace.rank0.json beside trace.json. Does nothing without a request.
+/// Throws Error(usage) if the rules do not let the run write a file that this process may write: the timeline, and,
+/// with several processes, its own one, trace.rank0.json next to trace.json. Does nothing without a request.
 void check_trace(const TraceRequest& request, const Launcher& launcher);
 
-/// The timeline of all ranks of this process, if the run asks for one.
+/// The timeline of all ranks of this process, if the run requests one.
 class TraceFile {
  public:
-  /// Rank 0's process claims the file, in a folder that is made. Throws Error(usage) as OutputFile does.
+  /// Rank 0's process claims the file, and creates its folder. Throws Error(usage) as OutputFile does.
   TraceFile(const Run& run, const Launcher& launcher, Log log);
-  /// Logs a timeline that was lost, unless finish() threw it: the end of the run comes first.
+  /// Logs that a timeline was lost, unless finish() threw that: the run's own outcome comes first.
   ~TraceFile();
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;
 
   /// Returns where a rank records; null: nowhere.
   RankTrace* rank(int rank) { return trace_ ? &trace_->rank(rank) : nullptr; }
-  /// Collective where ranks are processes, before anything is recorded: reads their clocks. Else it does nothing, and
-  /// so does gather().
+  /// Collective if ranks are processes, before anything is recorded: reads their clocks. Otherwise it does nothing, and
+  /// neither does gather().
   void begin(Communicator& world);
-  /// Collective where ranks are processes, when they record no more: rank 0 writes the file of all.
+  /// Collective if ranks are processes, after they stop recording: rank 0 writes one file for all.
   void gather(Communicator& world);
   /// Writes what was not gathered. Throws Error(usage) in the process whose file could not be written, in gather() or
-  /// here. Called when all else of the run is done.
+  /// here. Call it when everything else of the run is done.
   void finish();
 
  private:
@@ -58,9 +58,9 @@ class TraceFile {
   const TraceRequest request_;
   const int process_, processes_, sequence_;
   const Log log_;
-  std::optional<OutputFile> file_;  // of rank 0's process
-  std::unique_ptr<Trace> trace_;    // null: none is wanted, or it is written
-  std::optional<Error> problem_;    // what kept the timeline from its file
+  std::optional<OutputFile> file_;  // in rank 0's process
+  std::unique_ptr<Trace> trace_;    // null: not requested, or already written
+  std::optional<Error> problem_;    // why the timeline could not be written
   ClockPair start_;
 };
 

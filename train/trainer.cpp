@@ -44,7 +44,7 @@ namespace ringtrain {
 namespace {
 
 LaunchOptions launch_options(const MeshConfig& mesh) {
-  constexpr double unwinding_seconds = 4;  // within the 5 s after a timeout that are promised
+  constexpr double unwinding_seconds = 4;  // leaves time within the promised 5 s after a timeout
   return {static_cast<int>(mesh.data * mesh.sequence), mesh.timeout_seconds, mesh.backend, unwinding_seconds};
 }
 
@@ -53,12 +53,12 @@ LocalRanks local_ranks(const MeshConfig& mesh, const Launcher& launcher) {
   return {launcher.ranks_here(ranks), launcher.ranks_of_process(ranks)};
 }
 
-/// Returns the compute threads of each rank on this machine.
+/// Returns the number of compute threads of each rank on this machine.
 int compute_threads(const MeshConfig& mesh, const Launcher& launcher) {
   return threads_per_rank(mesh.threads_per_rank, static_cast<int>(local_ranks(mesh, launcher).here.size()));
 }
 
-/// A rank without a token is legal for a kernel, but nobody wants it: refuse a ring longer than its sequences.
+/// Refuses a ring longer than its sequences: a kernel accepts a rank without tokens, but nobody wants one.
 void check_ring(const Config& config) {
   const std::int64_t ring = config.mesh.sequence;
   for (const Config& stage : configs_of_stages(config)) {
@@ -74,7 +74,7 @@ void check_ring(const Config& config) {
   }
 }
 
-/// Returns what a run's first lines say of windows that hold documents whole.
+/// Returns the part of a run's first lines about windows that hold whole documents.
 std::string whole_text(const WholeWindows& whole, std::int64_t seq_len, LongDocuments longer) {
   std::int64_t held = 0;
   for (const WindowRange& window : whole.windows) held += window.tokens;
@@ -87,7 +87,7 @@ std::string whole_text(const WholeWindows& whole, std::int64_t seq_len, LongDocu
                      whole.longer, whole.documents, what, name_in(long_documents_names, longer));
 }
 
-/// Tells of all windows.
+/// Logs all windows.
 void log_windows(const Corpus& corpus, const RunSteps& run, const Log& log) {
   for (const auto& [seq_len, sampler] : run.samplers) {
     for (std::size_t i = 0; i < corpus.files.size(); ++i) {
@@ -136,7 +136,7 @@ std::string mesh_report(const Config& config, const Launcher& launcher) {
   }
   if (listed < mesh.size()) text += fmt::format("  ... and {} more ranks\n", mesh.size() - listed);
   if (mesh.sequence > 1) {
-    std::vector<double> pairs(static_cast<std::size_t>(mesh.sequence));  // over the layers
+    std::vector<double> pairs(static_cast<std::size_t>(mesh.sequence));  // summed over the layers
     for (const MaskedLayers& of : layers_by_mask(config.model)) {
       const auto each = pairs_by_rank(of.mask, config.mesh.layout, config.training.seq_len, mesh.sequence);
       for (std::size_t rank = 0; rank < pairs.size(); ++rank) {
@@ -182,7 +182,7 @@ std::vector<RankPlan> plans_of(const Run& run) {
   return plan_ranks(run.config, run.table, training_purpose(run.config), run.model);
 }
 
-/// Returns what a run's first line says: where it goes, how large it is, and what it takes.
+/// Returns a run's first line: its range of steps, its size, and its needs.
 std::string start_text(const Run& run, const std::vector<RankPlan>& plans, const CheckpointSpace& space) {
   const TrainingConfig& first = run.at(run.start.step + 1).training;
   const auto bytes = [](auto count) { return human_bytes(static_cast<double>(count)); };
@@ -211,9 +211,9 @@ std::vector<AgreedValue> facts_of(const Run& run) {
   return facts;
 }
 
-/// Returns the content of the run's folder, after checks of all that the run is to write, and lets the options go on by
-/// its rule for long documents. Where the refusal to begin there is only told, of a plan, the plan is that of an empty
-/// folder.
+/// Returns the content of the run's folder, after checking everything that the run will write, and makes the options
+/// keep its rule for long documents. A plan only logs the reason why a run could not start there, and is then made for
+/// an empty folder.
 FolderContent look_at_outputs(TrainOptions& options, const RunFolder& folder, const TraceRequest& trace, const Log& log,
                               const Launcher& launcher) {
   if (launcher.is_rank_zero()) folder.check_writable();  // no other process writes into it
@@ -233,7 +233,7 @@ FolderContent look_at_outputs(TrainOptions& options, const RunFolder& folder, co
   return {};
 }
 
-/// Chooses what the run's evaluations score; nothing if it has none.
+/// Chooses what the run's evaluations score; nothing if it has no evaluations.
 std::optional<EvaluationTargets> choose_evaluation(const Config& config, const Corpus& corpus, const Log& log) {
   if (config.evaluation.interval <= 0) return std::nullopt;
   EvaluationRequest request{config.evaluation.context_lengths, config.evaluation.target_tokens,
@@ -248,27 +248,27 @@ std::optional<EvaluationTargets> choose_evaluation(const Config& config, const C
   return choose_targets(corpus.validation(), request);
 }
 
-/// Decides where the run begins, of which all but this and what follows from it is known.
+/// Decides where the run begins. Everything else in the run is already known, except what depends on this.
 RunStart start_of(const Run& run, const TrainOptions& options, const FolderContent& content, const Log& log) {
   const std::string data_hash = run.corpus.hash();
   RunStart start =
       choose_start(options.start, run.folder, content, run.config, use_of(options), data_hash, log, run.model);
-  if (start.source && start.weights_only) {  // else the data are the checkpoint's own
+  if (start.source && start.weights_only) {  // otherwise the data are the checkpoint's own
     for (const auto& file : run.corpus.files) {
       if (const auto remark = check_tokens(*start.source, *file)) log(*remark);
     }
   }
   if (start.run.empty()) start.run = hash_bytes(to_yaml(run.config) + data_hash);
   start.found = content.mark();
-  // A run that is stopped by a signal saves at once: the next one makes up for the evaluation.
+  // A run that a signal stops saves at once: the next run repeats the evaluation.
   start.evaluates_first = run.evaluation && start.step > 0 && content.metrics.bytes() > 0 &&
                           start.step % run.config.evaluation.interval == 0 &&
                           !content.metrics.holds_evaluation(start.step);
   return start;
 }
 
-/// Returns the steps to come that teach nothing, and tells of them. Throws Error(usage) if the step that is to be
-/// dumped is one of them, or none of the run's.
+/// Returns the future steps that teach nothing, and logs them. Throws Error(usage) if the step to dump is one of them,
+/// or not one of the run's.
 EmptySteps foresee_empty_steps(const Run& run, const Log& log) {
   const DumpRequest& dump = run.dump;
   if (!dump.folder.empty() && (dump.step <= run.start.step || dump.step > run.last_step)) {
@@ -280,7 +280,7 @@ EmptySteps foresee_empty_steps(const Run& run, const Log& log) {
   return steps;
 }
 
-/// Makes the run's folder ready to go on from where the run begins: the first change of what it holds. Needs its lock.
+/// Prepares the run's folder to continue from where the run begins: the first change of its contents. Needs its lock.
 /// Returns what its metrics keep of the last steps before.
 std::vector<StepReport> begin_folder(const Run& run, const Log& log) {
   const FolderContent content = run.folder.look();
@@ -312,27 +312,28 @@ FileLock begin_dump(const Run& run) {
   return begin_dump_folder(run.dump.folder, dump_index_of(run.at(run.dump.step), run.dump.step));
 }
 
-/// Removes what was being deleted when a run was killed that has nothing more to do.
+/// Removes a checkpoint whose deletion was interrupted, for a run that has nothing more to do.
 void sweep(const RunFolder& folder, const Log& log) {
   if (!is_directory(folder.checkpoints_path())) return;
   const FileLock lock = folder.lock(log);
   folder.checkpoints().continue_from(std::numeric_limits<std::int64_t>::max(), log);
 }
 
-/// Lets a run delete the checkpoint that this one began with. Called once a process, when nothing needs it any more.
+/// Allows a run to delete the checkpoint with which this one began. Called once per process, when nothing needs it
+/// anymore.
 void release_source(const Run& run, const Communicator& world, const Launcher& launcher) {
   if (run.start.source && world.rank() == launcher.process()) run.start.source->release();
 }
 
-/// Calls body with each rank's trainer, which has loaded its state, when rank 0 has called `first`. Rank 0 calls `last`
-/// when no trainer is left, while the others wait for it, however long that takes.
+/// Calls body with each rank's trainer, which has loaded its state, after rank 0 has called `first`. Rank 0 calls
+/// `last` when no trainer is left, while the others wait for it, however long that takes.
 void on_ranks(const Run& run, const Log& log, Launcher& launcher, TraceFile& timeline,
               const std::function<void()>& first, const std::function<void(RankTrainer&, Communicator&)>& body,
               const std::function<void()>& last = {}) {
   const auto [here, own] = local_ranks(run.config.mesh, launcher);
   const int threads = compute_threads(run.config.mesh, launcher);
   require_runnable(std::ssize(here), threads);
-  // Processes that a launcher has bound see their own cores alone.
+  // Processes that a launcher has bound to cores see only their own.
   const std::string warning = oversubscription(static_cast<int>(own.size()), threads, available_cores());
   if (!warning.empty()) log(warning);
   launcher.launch(launch_options(run.config.mesh), [&](Communicator& world) {
@@ -344,7 +345,7 @@ void on_ranks(const Run& run, const Log& log, Launcher& launcher, TraceFile& tim
     {
       ThreadPool pool(threads);
       RankTrainer trainer(run, world, device, pool, timeline.rank(world.rank()));
-      trainer.load();  // what does not open or does not fit has changed nothing
+      trainer.load();  // if something does not open or does not fit, nothing has changed
       body(trainer, world);
     }
     timeline.gather(world);
@@ -352,7 +353,7 @@ void on_ranks(const Run& run, const Log& log, Launcher& launcher, TraceFile& tim
   });
 }
 
-/// Lets what a function of the program around the run throws end the run as the program's mistake.
+/// Makes an exception from a function of the program around the run end the run as the program's mistake.
 template <class Call>
 void blame_program(const char* name, Call& call) {
   if (!call) return;
@@ -470,7 +471,7 @@ ExitCode train(const Run& run, const Log& log, Launcher& launcher) {
           trainer.remember(begin_folder(run, log));
           if (!run.dump.folder.empty()) dump_lock = begin_dump(run);
         });
-        release_source(run, world, launcher);  // a base is kept by now
+        release_source(run, world, launcher);  // a base has been kept by now
         const ExitCode code = trainer.train();
         if (world.rank() == launcher.process()) result = code;
       });

@@ -19,7 +19,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Makes `value` what the user wants, if he wants it. Returns what that cut as a clause, "" if nothing.
+/// Sets `value` to the user's wish, if there is one. Returns the cut as a clause, "" if nothing was cut.
 std::string cut(const char* flag, const char* key, std::int64_t wanted, std::int64_t& value) {
   if (wanted == 0 || wanted == value) return "";
   if (wanted > value)
@@ -42,7 +42,7 @@ std::string cut_stages(std::int64_t tokens, TrainingConfig& training) {
   return clause;
 }
 
-/// config: as it holds in the step.
+/// config: as in effect in the step.
 std::string run_text(const Config& config, std::int64_t step) {
   return fmt::format("step {} of {}: {} of {} tokens, {} x {} {}, {}, {}", step, config.name,
                      counted(config.training.global_batch_size, "sequence"), config.training.seq_len, config.mesh.data,
@@ -70,12 +70,12 @@ TrainOptions checked_run(const CheckOptions& options, std::vector<std::string>& 
     if (!clause.empty()) cuts.push_back(clause);
   }
   run.start.layers = options.layers;
-  run.config.evaluation.interval = 0;  // these concern no step
+  run.config.evaluation.interval = 0;  // these affect no step
   run.config.checkpoint.interval = -1;
-  run.config.training.on_nonfinite = OnNonfinite::skip;  // the tensor that is no number has a name
-  run.config.training.audit.interval = 0;                // the reference says more
+  run.config.training.on_nonfinite = OnNonfinite::skip;  // so that the tensor with NaN or infinity gets a name
+  run.config.training.audit.interval = 0;                // the reference checks more
   run.dump.update = true;
-  run.dump.wanted = [](const std::string& name) { return !name.ends_with("logits"); };  // which are wide
+  run.dump.wanted = [](const std::string& name) { return !name.ends_with("logits"); };  // logits are wide
   return run;
 }
 

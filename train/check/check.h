@@ -1,4 +1,5 @@
-// The program `check` without its command line: one step of a run as its config says it, held against the reference.
+// The program `check` without its command line: compares one step of a run, exactly as its config says it, with the
+// reference.
 #pragma once
 
 #include <cstdint>
@@ -13,36 +14,37 @@
 namespace ringtrain {
 
 struct CheckOptions {
-  TrainOptions train;       // config, where it begins, and the dump's folder; the run's folder is never made
+  TrainOptions train;       // config, where the run begins, and the dump's folder; the run's folder is never made
   std::int64_t tokens = 0;  // of a sequence; 0: the config's
   std::int64_t layers = 0;  // 0: the config's
-  bool keep = false;        // the dump
+  bool keep = false;        // keeps the dump
   std::function<void(std::int64_t done, std::int64_t total)> progress =
-      {};  // how many sequences the reference has done
+      {};  // with the number of sequences that the reference has done
 };
 
 struct CheckReport {
   std::string run;                // the step, the mesh, the data
-  std::vector<std::string> cuts;  // what --seq-len and --layers left out, a clause each
+  std::vector<std::string> cuts;  // what --seq-len and --layers left out, one clause each
   std::string bounds;             // how they are derived
   std::vector<CheckedTensor> tensors;
-  std::string dump;  // the folder that was kept; "": it is gone
+  std::string dump;  // the folder that was kept; "": it was removed
   double run_seconds = 0, reference_seconds = 0;
 
   /// Returns the first tensor that differs, null if none does.
   const CheckedTensor* first() const;
   /// Returns the names of the gradients that test nothing.
   std::vector<std::string> untested() const;
-  /// Returns whether nothing differs, and nothing is untested.
+  /// Returns whether nothing differs and nothing is untested.
   bool right() const { return first() == nullptr && untested().empty(); }
 };
 
-/// Returns the options of the run that is checked, and adds what that cuts. Throws Error(usage) for a cut that adds.
+/// Returns the options of the run to check, and adds what they cut. Throws Error(usage) for a cut that would add
+/// something.
 TrainOptions checked_run(const CheckOptions& options, std::vector<std::string>& cuts);
 
-/// Runs the steps up to the dump's, and holds that one against the reference. Collective over the processes of the
-/// launcher; the report is process 0's, and empty elsewhere. Throws Error(usage) if the reference does not fit, and
-/// what train() throws.
+/// Runs the steps up to the dumped one, and compares that one with the reference. Collective over the launcher's
+/// processes; process 0 returns the report, the others an empty one. Throws Error(usage) if the reference does not fit
+/// in memory, and whatever train() throws.
 CheckReport check_run(const CheckOptions& options, const Log& log, Launcher& launcher);
 CheckReport check_run(const CheckOptions& options, const Log& log);  // ranks are threads
 

@@ -11,12 +11,12 @@ namespace ringtrain {
 
 namespace {
 
-/// The tensors of a kind.
+/// All tensors of one kind.
 struct Kind {
   std::string name;
   int tensors = 0;
-  const CheckedTensor* worst = nullptr;  // the nearest to its bound, or the furthest beyond
-  double mean_share = 0;                 // of the largest mean error, of its bound
+  const CheckedTensor* worst = nullptr;  // the one nearest to its bound, or furthest beyond it
+  double mean_share = 0;                 // of the largest mean error, as a fraction of its bound
   bool differs = false;
 };
 
@@ -59,7 +59,7 @@ std::string departure_text(const CheckedTensor& tensor) {
                             tensor.bound);
 }
 
-/// Returns the sentence on gradients that test nothing.
+/// Returns the message about gradients that test nothing.
 std::string untested_text(const std::vector<std::string>& names, const std::string& dump) {
   return fmt::format(
       "untested: {}{}: zero in the run and in the reference, so a fault there would not show; check a "

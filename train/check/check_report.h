@@ -1,4 +1,4 @@
-// What a check found, for people and as JSON.
+// The results of a check, for people and as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,16 +8,16 @@
 
 namespace ringtrain {
 
-/// Returns "layer.*.query" of "layer.12.query": what all layers' tensors of a kind have in common.
+/// Returns "layer.*.query" for "layer.12.query": the common name of all layers' tensors of a kind.
 std::string kind_of(const std::string& name);
-/// Returns the error as a part of the bound.
+/// Returns the error as a fraction of the bound.
 double share_of_bound(const CheckedTensor& tensor);
-/// Returns the mean error as a part of its bound; 0 where there is none.
+/// Returns the mean error as a fraction of its bound; 0 if it has none.
 double share_of_mean_bound(const CheckedTensor& tensor);
 
-/// Returns a table of what was compared, all layers of a tensor in one line, and the verdict.
+/// Returns a table of the compared tensors, one line for a tensor of all layers, and the verdict.
 std::string check_report(const CheckReport& report);
-/// Returns the same as JSON, every tensor on its own (docs/debugging.md has its fields).
+/// Returns the same as JSON, with an entry for every tensor (docs/debugging.md lists its fields).
 nlohmann::ordered_json check_json(const CheckReport& report);
 
 }  // namespace ringtrain

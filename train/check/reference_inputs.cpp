@@ -36,7 +36,7 @@ reference::Row reference_row(const Run& run, std::int64_t step, std::int64_t i) 
   const TokenFile& file = *run.corpus.files[sample.file];
   const auto [base, held] = run.corpus.window(sample.file, sample.window, S);
   const bool documents = parts_documents(run.config.data.packing);
-  // With the last one's label, but for the last token of a file; what is not held is filled up, without targets.
+  // Includes the last token's label, except at the end of a file; missing tokens are filled up, without targets.
   std::vector<std::int32_t> tokens(S + 1, file.end_of_document());
   std::vector<float> weights(tokens.size(), 0.0F);
   const auto there = static_cast<std::size_t>(std::min(held + 1, file.token_count() - base));
@@ -46,7 +46,7 @@ reference::Row reference_row(const Run& run, std::int64_t step, std::int64_t i) 
 
   reference::Row row;
   std::int32_t document = 0, position = 0;
-  std::size_t next = 0;  // document of the file, the first that begins behind the token
+  std::size_t next = 0;  // index of the file's first document that begins after the token
   while (file.document_offsets()[next] <= base) ++next;
   for (std::int64_t t = 0; t < S; ++t) {
     const bool inside = t < held;

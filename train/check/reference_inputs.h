@@ -1,7 +1,7 @@
-// What the reference reads, which knows of no token file, nothing frozen, and no adapters. A step's sequences come
+// The inputs of the reference, which knows no token files, frozen weights, or adapters. A step's sequences come
 // straight from the token file, whole and in order, by the rules of docs/data.md: they share nothing with the loader
-// but the file's reader and the order of samples. Of adapters it computes with W + (alpha / r) B A, and from W's
-// gradient those of A and B follow by the chain rule.
+// except the file's reader and the order of samples. The reference computes with adapters as W + (alpha / r) B A, and
+// the gradients of A and B follow from W's by the chain rule.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,16 @@
 
 namespace ringtrain {
 
-/// Returns sequence i of a step (from 1) of a run that begins afresh.
+/// Returns sequence i of a step (from 1) of a run that starts from the beginning.
 reference::Row reference_row(const Run& run, std::int64_t step, std::int64_t i);
 
 class ReferenceAdapters {
  public:
-  /// Adds scale * B A to the weights beside which adapters stand, and takes A and B out of them.
+  /// Adds scale * B A to the adapted weights, and removes A and B from them.
   ReferenceAdapters(double scale, const ParameterTable& table, reference::Tensors& weights);
 
-  /// Returns the gradients of what is trained, of those of all weights: dA = scale * B^T dW, dB = scale * dW A^T.
+  /// Returns the gradients of the trained parameters, given those of all weights: dA = scale * B^T dW, dB = scale * dW
+  /// A^T.
   reference::Tensors of_trained(reference::Tensors gradients) const;
 
  private:

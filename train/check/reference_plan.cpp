@@ -19,21 +19,22 @@ ReferencePlan plan_reference(const Config& config, const ParameterTable& table) 
   const std::int64_t C = spec.hidden_size, F = spec.intermediate_size, D = spec.head_dim;
   const std::int64_t heads = spec.num_attention_heads * D, keys = spec.num_key_value_heads * D;
   const std::int64_t wide = std::max({C, F, heads});
-  // Every tensor and its gradient: of a layer four of width C, three of the queries' and the keys' each, and those of
-  // the feedforward; the embedding, the last norm and the nll.
+  // Every tensor and its gradient: per layer, four of width C, three of the queries' and three of the keys' width, and
+  // those of the feedforward; the embedding, the last norm, and the nll.
   const std::int64_t layer = 8 * C + 6 * heads + 6 * keys + (spec.gated_feedforward ? 6 : 4) * F;
   const std::int64_t row = spec.num_hidden_layers() * layer + 4 * C + 1;
   const auto element = static_cast<std::int64_t>(sizeof(double));
   ReferencePlan plan;
-  // The exact tensors and those of one try; what a layer works in; the row itself, and one tensor of the dump.
+  // The exact tensors and those of one try; a layer's scratch; the row itself, and one tensor of the dump.
   plan.bytes_per_token = element * (2 * row + 8 * wide + 8);
-  // Weights, twice while a model has them; gradients, exact and of each try; the head's transpose and its logits.
+  // Weights, which exist twice while a model has them; gradients, exact and of each try; the head's transpose and its
+  // logits.
   plan.fixed_bytes = element * ((3 + Rounding::tries) * table.count() + spec.vocab_size * (C + 4));
   const auto S = static_cast<double>(config.training.seq_len);
-  Config whole = config;  // the reference knows of nothing frozen, and has adapters within its weights
+  Config whole = config;  // for the reference, nothing is frozen, and adapters are part of the weights
   whole.model.lora = {};
   whole.training.trainable.clear();
-  const LayerPairs pairs =  // it looks at all, whatever the mask
+  const LayerPairs pairs =  // it visits every pair, whatever the mask
       layer_pairs(mask_counts(whole.model, whole.training), [&](const AttentionMask&) { return S * (S + 1) / 2; });
   plan.flops = (1 + Rounding::tries) * (step_flops(whole.model, whole.training, pairs).total());
   return plan;

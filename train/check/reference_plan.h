@@ -1,5 +1,5 @@
-// What the reference of a step needs, before anything is run: its memory grows with the sequence, and its time with the
-// square of it.
+// What the reference of a step needs, known before anything runs: its memory grows with the sequence length, and its
+// time with the square of it.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ struct Config;
 
 struct ReferencePlan {
   std::int64_t fixed_bytes = 0;      // weights, gradients, the head
-  std::int64_t bytes_per_token = 0;  // of one sequence
-  double flops = 0;                  // of all sequences
+  std::int64_t bytes_per_token = 0;  // for one sequence
+  double flops = 0;                  // for all sequences
   std::int64_t bytes(std::int64_t tokens) const { return fixed_bytes + bytes_per_token * tokens; }
 };
 
@@ -22,7 +22,7 @@ ReferencePlan plan_reference(const Config& config, const ParameterTable& table);
 /// Throws Error(usage), with the numbers and a --tokens that fits, if the reference needs more than `available` bytes.
 void require_reference_fits(const Config& config, const ReferencePlan& plan, std::int64_t available);
 
-/// Returns how many FLOPs the reference does in a second on this machine: measured, in a few milliseconds.
+/// Returns how many FLOPs per second the reference does on this machine: measured, in a few milliseconds.
 double reference_rate();
 
 }  // namespace ringtrain

@@ -38,7 +38,7 @@ void Rounding::operator()(reference::Vector& x, std::int64_t terms, reference::S
 double rounded_to_bfloat16(double x) {
   if (x == 0 || !std::isfinite(x)) return x;
   int exponent = 0;
-  const double fraction = std::frexp(x, &exponent);  // in [0.5, 1): 8 bits of it are kept
+  const double fraction = std::frexp(x, &exponent);  // in [0.5, 1): keep 8 bits of it
   return std::ldexp(std::nearbyint(std::ldexp(fraction, 8)), exponent - 8);
 }
 

@@ -29,8 +29,8 @@ double distance(double a, double b) {
   return std::isfinite(a) && std::isfinite(b) ? std::abs(a - b) : std::numeric_limits<double>::infinity();
 }
 
-/// One tensor while it is compared. The bound is known when all sequences have been seen. Until then those elements are
-/// kept that are further apart than all before them: one of these is the first beyond the bound, whatever it is.
+/// One tensor during its comparison. Its bound is known only after all sequences. Until then, this keeps each element
+/// with a larger distance than all before it: one of these is the first beyond the bound, whatever the bound is.
 class Compared {
  public:
   void element(std::int64_t index, double run, double exact) {
@@ -50,8 +50,8 @@ class Compared {
     for (std::size_t i = 0; i < run.size(); ++i) element(first + static_cast<std::int64_t>(i), run[i], exact[i]);
   }
   void allow(double bound) { bound_ = std::max(bound_, bound); }
-  /// Adds what rounding changed, in one of the tries, of some of the tensor's elements to what it may change of their
-  /// mean.
+  /// Adds the change that rounding caused in some of the tensor's elements, in one of the tries, to the change that it
+  /// may cause in their mean.
   void allow_in_mean(std::size_t attempt, double enlargement, const Vector& rounded, const Vector& exact) {
     for (std::size_t i = 0; i < exact.size(); ++i) {
       const double change = (rounded[i] - exact[i]) * exact[i] / enlargement;
@@ -77,7 +77,7 @@ class Compared {
     tensor.largest = largest_;
     tensor.size = size_;
     if (variance_ > 0 && squares_ > 0 && std::isfinite(squares_) && elements_ > Rounding::few_elements) {
-      constexpr double of_reference = 0x1p-50;  // whose numbers are rounded, too
+      constexpr double of_reference = 0x1p-50;  // the reference's numbers are rounded, too
       double change = std::sqrt(variance_);
       for (const double of_try : changes_) change = std::max(change, std::abs(of_try));
       tensor.mean = along_ / squares_;
@@ -100,7 +100,7 @@ class Compared {
   std::vector<Record> records_;
 };
 
-/// Weights that the model computes with, of the optimizer's.
+/// Returns the weights with which the model computes, given the optimizer's.
 Vector as_computed(Vector weights, DType dtype) {
   if (dtype == DType::bfloat16) std::ranges::transform(weights, weights.begin(), rounded_to_bfloat16);
   return weights;
@@ -130,7 +130,7 @@ class StepCheck {
     }
     compare_loss();
     compare_gradients();
-    // A step whose loss or norm is no number changes no weight.
+    // A step whose loss or norm is NaN or infinite changes no weight.
     if (std::isfinite(result_.loss) && std::isfinite(result_.grad_norm)) compare_update();
     return in_order();
   }
@@ -142,13 +142,13 @@ class StepCheck {
     if (tensor == nullptr) fail(ExitCode::data, "{}: lacks {}", dump_.folder(), name);
     return dump_.read(*tensor);
   }
-  /// Returns the tokens of the step.
+  /// Returns the number of tokens in the step.
   std::int64_t tokens() const { return dump_.index().sequences * dump_.index().sequence_length; }
   /// Returns the bound of a sum of n products that is kept in double under every dtype.
   static double sum_in_double(std::int64_t n, double sum) {
     return Rounding::safety * 0x1p-53 * std::sqrt(static_cast<double>(n)) * std::abs(sum);
   }
-  /// Lets what rounding changed in a tensor, in one of the tries, be its bounds.
+  /// Makes the changes that rounding caused in a tensor, in one of the tries, its bounds.
   void allow(const std::string& name, const Vector& rounded, const Vector& exact, std::size_t attempt) {
     const Rounding& rounding = roundings_[attempt];
     compared_[name].allow_in_mean(attempt, rounding.enlargement(), rounded, exact);
@@ -184,7 +184,7 @@ class StepCheck {
     compared_["nll"].allow(sum_in_double(spec_.vocab_size, *std::ranges::max_element(nll)));
   }
 
-  /// Returns whether a tensor is a gradient of a layer with nothing to train in it and below it: no run computes it.
+  /// Returns whether a tensor is a gradient of a layer with nothing to train in it or below it: no run computes it.
   bool is_below_backward(const std::string& name) const {
     const int lowest = run_.table.lowest_trained();  // the embedding is 0, layer i is i + 1
     constexpr std::string_view of_layer = "grad.layer.";
@@ -234,7 +234,7 @@ class StepCheck {
     norm.allow(sum_in_double(run_.table.count(Part::trainable), exact_norm));
     for (std::size_t r = 0; r < roundings_.size(); ++r) {
       for (auto& [name, rounded] : rounded_gradients_[r])
-        roundings_[r](rounded, tokens(), reference::Summing::in_blocks);  // they are sums over all
+        roundings_[r](rounded, tokens(), reference::Summing::in_blocks);  // each is a sum over all tokens
       double rounded_squares = 0, along = 0;                              // along: the variance of g dg
       for (const auto& [name, exact] : gradients_) {
         const Vector& rounded = rounded_gradients_[r].at(name);
@@ -256,8 +256,8 @@ class StepCheck {
     }
   }
 
-  /// Returns whether a gradient is zero in theory: that of A beside a B of zeros, and those of queries and keys where
-  /// each query sees one key.
+  /// Returns whether a gradient is zero in theory: that of A whose B is all zeros, and those of queries and keys if
+  /// each query sees only one key.
   bool must_be_zero(const Parameter& parameter) const {
     if (parameter.adapter) {
       const auto [a, b] = lora_names(adapted_weight(parameter.name));
@@ -269,7 +269,7 @@ class StepCheck {
                                [&](const char* part) { return parameter.name.find(part) != std::string::npos; });
   }
 
-  /// From the run's own gradient, which has been compared: Adam divides by its size, so that the smallest error of a
+  /// Starts from the run's own gradient, which has been compared: Adam divides by its size, so the smallest error of a
   /// gradient near zero would be as large as the step.
   void compare_update() {
     const OptimizerConfig& optimizer = run_.config.optimizer;
@@ -296,13 +296,13 @@ class StepCheck {
         moved = std::max(moved, std::abs(p.weights[i] - before[i]));
       }
       updated.allow(u * (4 * largest + 16 * moved));
-      // What the others have received is what the owner has, rounded as the model wants it: exactly.
+      // The other ranks have received exactly what the owner has, rounded to the model's dtype.
       compared_["gathered." + parameter.name].elements(0, read("gathered." + parameter.name),
                                                        as_computed(found, dtype()));
     }
   }
 
-  /// Returns the results, with places and ranks.
+  /// Returns the results, with locations and ranks.
   std::vector<CheckedTensor> in_order() const {
     std::vector<CheckedTensor> tensors;
     const auto add = [&](const std::string& name) { tensors.push_back(compared_.at(name).result(name)); };
@@ -336,7 +336,7 @@ class StepCheck {
   Tensors weights_, gradients_;
   std::unique_ptr<ReferenceAdapters> adapters_;
   std::vector<Rounding> roundings_;
-  std::vector<Tensors> rounded_gradients_;  // by rounding, as the next
+  std::vector<Tensors> rounded_gradients_;  // by rounding, as are the next
   std::vector<double> rounded_losses_;
   double denominator_ = 0, loss_sum_ = 0, loss_variance_ = 0;
   std::map<std::string, Compared> compared_;

@@ -14,7 +14,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Calls body(begin, end) for pieces of [begin, end) that the staging buffer holds.
+/// Calls body(begin, end) for pieces of [begin, end) that fit in the staging buffer.
 void in_pieces(std::int64_t begin, std::int64_t end, const std::function<void(std::int64_t, std::int64_t)>& body) {
   for (std::int64_t at = begin; at < end; at += RankState::staging_elements) {
     body(at, std::min(end, at + RankState::staging_elements));
@@ -34,17 +34,17 @@ Hdf5Dataset dataset_of(const RankState& state, std::size_t kind, const Parameter
   return dataset;
 }
 
-/// Returns whether a slice is one of what is frozen: it has no state, and never changes.
+/// Returns whether a slice belongs to a frozen parameter: it has no optimizer state, and never changes.
 bool is_frozen(const RankState& state, const ParameterSlice& slice) {
   return !state.parameters.trains(slice.parameter);
 }
 
-/// Returns the slices in a rank's file, in its order, each with a kind of values: its index in state_kinds.
+/// Returns the slices in a rank's file, in file order, each with its kind of values: an index into state_kinds.
 std::vector<std::pair<std::size_t, ParameterSlice>> saved_slices(const RankState& state) {
   std::vector<std::pair<std::size_t, ParameterSlice>> slices;
   for (std::size_t kind = 0; kind < state_kinds.size(); ++kind) {
     for (const ParameterSlice& slice : state.optimizer->slices()) slices.emplace_back(kind, slice);
-    if (kind > 0) continue;  // what is frozen has weights alone
+    if (kind > 0) continue;  // frozen parameters only have weights
     for (const ParameterSlice& slice : state.parameters.frozen_slices()) {
       if (state.parameters.table()[slice.parameter].saved) slices.emplace_back(kind, slice);
     }
@@ -52,21 +52,21 @@ std::vector<std::pair<std::size_t, ParameterSlice>> saved_slices(const RankState
   return slices;
 }
 
-/// Returns where a slice's values of a kind are now.
+/// Returns a view of a slice's current values of a kind.
 TensorView live_values(const RankState& state, std::size_t kind, const ParameterSlice& slice) {
   if (is_frozen(state, slice)) return state.parameters.weights(slice);
   return kind == 0 ? state.optimizer->weights(slice) : state.optimizer->state(kind - 1, slice);
 }
 
-/// Returns where the snapshot keeps them.
+/// Returns a view of the snapshot's copy of them.
 TensorView saved_values(const RankState& state, std::size_t kind, const ParameterSlice& slice) {
   if (is_frozen(state, slice)) return state.frozen_snapshot.view().flat(slice.offset, slice.offset + slice.count());
   const std::int64_t first = static_cast<std::int64_t>(kind) * state.optimizer->elements() + slice.offset;
   return state.snapshot.view().flat(first, first + slice.count());
 }
 
-/// Returns values on the host as a checkpoint has them, through the staging buffer where they are not: those of a
-/// device are copied, those of a bfloat16 model widened.
+/// Returns values on the host in a checkpoint's dtype. If they are not already, it uses the staging buffer: it copies a
+/// device's values, and widens a bfloat16 model's.
 TensorView as_saved(RankState& state, const TensorView& values) {
   const TensorView staging = state.staging.view().prefix(values.shape);
   if (values.device.is_cpu() && values.dtype == staging.dtype) return values;
@@ -83,7 +83,7 @@ TensorView as_saved(RankState& state, const TensorView& values) {
   return staging;
 }
 
-/// A state that overflowed in an update would poison every run that resumes from it.
+/// Without this check, a state that overflowed in an update would spoil every run that resumes from it.
 void require_finite(const TensorView& values, const std::string& name, std::int64_t step) {
   if (first_not_finite(values) < 0) return;
   fail(ExitCode::numeric, "step {}: {} holds a value that is not finite, so this state is not saved", step, name);
@@ -100,7 +100,7 @@ CopyStream::Event take_snapshot(RankState& state, CopyStream& copies) {
     if (state.stream.on_cuda()) {
       last = copies.copy(to, from, ready, {}, {.name = "snapshot"});
     } else {
-      copy_in_order(state.stream, to, from);  // by all threads of the rank
+      copy_in_order(state.stream, to, from);  // with all threads of the rank
     }
   }
   return last;
@@ -112,7 +112,7 @@ std::array<CheckpointFile, 2> write_state(RankState& state, const std::string& f
   for (const auto& [kind, slice] : slices) datasets.push_back(dataset_of(state, kind, slice));
   const std::string name = state_file_name(state.rank, state.mesh.size());
   const std::string path = folder + "/" + name;
-  // The attributes are for other programs. With them the file has the bytes that it had in earlier versions.
+  // The attributes are for other programs. With them, the file has the same bytes as in earlier versions.
   Hdf5Writer writer = Hdf5Writer::create(path, std::move(datasets),
                                          {{"format_version", std::int64_t{2}}, {"step", step}}, ExitCode::checkpoint);
   for (std::size_t i = 0; i < slices.size(); ++i) {
@@ -152,7 +152,7 @@ void load_optimizer_state(RankState& state, const Checkpoint& checkpoint) {
         const TensorView staging = state.staging.view().prefix({end - begin});
         files.read(optimizer_state[i], parameter, state.state_dtype(), slice.begin + begin, staging);
         copy(state.stream, to.flat(begin, end), staging);
-        state.stream.synchronize();  // the next piece comes into the same staging
+        state.stream.synchronize();  // the next piece uses the same staging buffer
       });
     }
   }

@@ -19,13 +19,13 @@ namespace ringtrain {
 namespace {
 
 constexpr std::string_view prefix = "step-", partial_kind = "partial", deleted_kind = "deleted";
-constexpr int max_tries = 100;  // of reading a folder whose run deletes what was just listed
+constexpr int max_tries = 100;  // to read a folder whose run deletes what was just listed
 
 std::string name_of_step(std::int64_t step) {
   return fmt::format("{}{:08}", prefix, step);
 }
 
-/// Returns the step that a name states: step-DIGITS, or that and a dot and more.
+/// Returns the step in a name: step-DIGITS, or that followed by a dot and more.
 std::optional<std::int64_t> stated_step(std::string_view name) {
   if (!name.starts_with(prefix)) return std::nullopt;
   name.remove_prefix(prefix.size());
@@ -34,13 +34,13 @@ std::optional<std::int64_t> stated_step(std::string_view name) {
   return step;
 }
 
-/// Returns the step of a complete checkpoint's name.
+/// Returns the step in a complete checkpoint's name.
 std::optional<std::int64_t> step_of(std::string_view name) {
   const std::optional<std::int64_t> step = stated_step(name);
   return step && name == name_of_step(*step) ? step : std::nullopt;
 }
 
-/// Returns whether a name is that of a checkpoint which was being written or deleted.
+/// Returns whether a name is that of a checkpoint that was being written or deleted.
 bool is_half(std::string_view name) {
   const auto parts = parse_unique_name(name, partial_kind), other = parse_unique_name(name, deleted_kind);
   return (parts && step_of(parts->base)) || (other && step_of(other->base));
@@ -54,7 +54,8 @@ void require_name(const std::string& folder, const CheckpointManifest& manifest)
        folder, *stated, manifest.step, name_of_step(manifest.step));
 }
 
-/// The counts of a manifest against the config that made them: what a run keeps from its first step to its last.
+/// Checks a manifest's counts against the config that made them: numbers that a run keeps from its first step to its
+/// last.
 void require_counts(const Checkpoint& checkpoint) {
   const CheckpointManifest& manifest = checkpoint.manifest;
   const TrainingConfig& training = checkpoint.config.training;
@@ -73,7 +74,8 @@ void require_counts(const Checkpoint& checkpoint) {
           fmt::format("{} x {}", mesh.data, mesh.sequence));
 }
 
-/// A checkpoint that is whole, and of another model than the one that is asked for: no older one would be of that.
+/// A checkpoint that is intact but holds another model than the requested one: an older checkpoint would hold that
+/// model too.
 class OtherModel : public Error {
  public:
   using Error::Error;
@@ -91,7 +93,7 @@ void require_model(const std::string& folder, const CheckpointManifest& manifest
                                plain_text(folder), described(plain_text(found)), described(model.name)));
 }
 
-/// Returns the checkpoint in a folder; nothing if the run that it belongs to deletes it meanwhile.
+/// Returns the checkpoint in a folder; nothing if its run deletes it meanwhile.
 std::optional<Checkpoint> open_folder(const std::string& folder, const ModelDefinition& model) {
   try {
     Checkpoint checkpoint;
@@ -122,14 +124,14 @@ std::optional<Checkpoint> open_folder(const std::string& folder, const ModelDefi
   }
 }
 
-/// Returns why the folder at path may not be deleted as a checkpoint of the run that made `saved`; "": it may. Its
-/// content is not read, but for the manifest: a damaged state is the run's own all the same.
+/// Returns why the folder at path may not be deleted as a checkpoint of the run that made `saved`; "": it may be. Reads
+/// nothing but the manifest: even with a damaged state, it still belongs to the run.
 std::string why_not_of_run(const std::string& path, const CheckpointManifest& saved) {
   try {
     if (std::filesystem::is_symlink(path)) return "it is a link";
     const CheckpointManifest manifest = read_checkpoint_manifest(path);
     require_name(path, manifest);
-    const bool same_run = manifest.run.empty() || saved.run.empty()  // one of an earlier version does not say
+    const bool same_run = manifest.run.empty() || saved.run.empty()  // earlier versions did not record the run
                               ? manifest.data_hash == saved.data_hash && manifest.dtype == saved.dtype &&
                                     manifest.model.architecture == saved.model.architecture
                               : manifest.run == saved.run;
@@ -146,7 +148,7 @@ std::string why_not_of_run(const std::string& path, const CheckpointManifest& sa
   }
 }
 
-/// Calls `attempt` until it returns something. Each time that it does not, a run has deleted what was to be read.
+/// Calls `attempt` until it returns something. Each time it does not, a run has deleted what it was reading.
 template <class Attempt>
 auto retry_while_deleted(const std::string& path, Attempt&& attempt) {
   for (int i = 0; i < max_tries; ++i) {
@@ -156,7 +158,8 @@ auto retry_while_deleted(const std::string& path, Attempt&& attempt) {
   fail(ExitCode::checkpoint, "{}: its run deletes checkpoints faster than they can be read; try again later", path);
 }
 
-/// Returns the folders of the checkpoints at a path: of a run's folder the complete ones, ascending, else the path.
+/// Returns the folders of the checkpoints at a path: of a run's folder, the complete ones in ascending order; otherwise
+/// the path.
 std::vector<std::string> folders_at(const std::string& path) {
   if (!is_run_folder(path)) {
     if (!path_exists(path, ExitCode::checkpoint)) {
@@ -167,7 +170,7 @@ std::vector<std::string> folders_at(const std::string& path) {
   const CheckpointFolder checkpoints(path + "/checkpoints");
   std::vector<std::string> folders;
   auto steps = checkpoints.steps();
-  if (steps.empty()) steps = checkpoints.steps();  // between two looks one may have come, and the other gone
+  if (steps.empty()) steps = checkpoints.steps();  // between two looks, one may have appeared and another gone
   if (steps.empty()) fail(ExitCode::checkpoint, "{}: this run has no checkpoint yet", path);
   for (const std::int64_t step : steps) folders.push_back(checkpoints.complete(step));
   return folders;
@@ -204,7 +207,7 @@ void check_state(const Checkpoint& checkpoint, const ModelDefinition& model) {
   const ParameterTable table = model.table(checkpoint.config);
   for (std::size_t kind = 0; kind < state_kinds.size(); ++kind) {
     for (const Parameter& parameter : table.all()) {
-      if (kind == 0 ? !parameter.saved : parameter.part == Part::frozen) continue;  // which has no state
+      if (kind == 0 ? !parameter.saved : parameter.part == Part::frozen) continue;  // it has no optimizer state
       files.whole_tensor(state_kinds[kind], parameter, accumulator(checkpoint.config.training.dtype));
     }
   }
@@ -272,7 +275,7 @@ std::vector<std::string> CheckpointFolder::misnamed() const {
 bool CheckpointFolder::says_nothing_saved() const {
   const std::string path = nothing_saved_path();
   if (!path_exists(path, ExitCode::checkpoint)) return false;
-  std::error_code error;  // an empty file is the run's; what else has its name is somebody's
+  std::error_code error;  // an empty file belongs to the run; anything else with its name is a user's
   const bool is_file = std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::regular;
   return is_file && file_size(path, ExitCode::checkpoint) == 0;
 }
@@ -311,7 +314,8 @@ std::optional<Checkpoint> CheckpointFolder::newest_intact(const Log& warn, const
   return found;
 }
 
-/// Tells of checkpoints that are passed over because of their names; those later than `chosen` have been told.
+/// Warns about checkpoints that are skipped because of their names; those later than `chosen` have already been
+/// reported.
 void CheckpointFolder::warn_of_misnamed(std::int64_t chosen, const Log& warn) const {
   for (const std::string& name : misnamed()) {
     warn(fmt::format("{}/{}: this is not a checkpoint's name; it is skipped", path_, name));
@@ -323,7 +327,7 @@ void CheckpointFolder::warn_of_misnamed(std::int64_t chosen, const Log& warn) co
       manifest = read_checkpoint_manifest(complete(step));
       require_name(complete(step), *manifest);
     } catch (const Error& error) {
-      if (manifest) warn(fmt::format("{}; it is skipped", error.what()));  // nothing else about it matters
+      if (manifest) warn(fmt::format("{}; it is skipped", error.what()));  // other problems do not matter here
     }
   }
 }
@@ -354,7 +358,7 @@ std::string CheckpointFolder::make_partial(std::int64_t step) const {
 }
 
 void CheckpointFolder::publish(std::int64_t step, const std::string& partial) const {
-  // Someone may have put one there since this run began.
+  // Someone may have created one since this run began.
   if (path_exists(complete(step), ExitCode::checkpoint)) set_aside(step);
   rename_path(partial, complete(step), ExitCode::checkpoint);
 }
@@ -390,7 +394,7 @@ void CheckpointFolder::prune(std::int64_t keep, const CheckpointManifest& saved,
         return;
       }
       const std::string deleted = unique_name(path, deleted_kind);
-      rename_path(path, deleted, ExitCode::checkpoint);  // from here on it is none
+      rename_path(path, deleted, ExitCode::checkpoint);  // from here on, it is no longer a checkpoint
       remove_tree(deleted, ExitCode::checkpoint);
     });
   }

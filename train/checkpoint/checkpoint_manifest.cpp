@@ -19,7 +19,7 @@ constexpr const char* format_name = "ringtrain checkpoint";
 constexpr std::int64_t format_version = 3;
 constexpr std::int64_t largest_manifest = 16 << 20;  // a rank takes about 250 bytes
 
-/// Throws what no run can have, however well it is sealed.
+/// Throws for values that no run can have, even if the manifest's hash is right.
 void require_possible(const CheckpointManifest& manifest) {
   const auto require = [](bool possible, const std::string& what) {
     if (!possible) throw std::runtime_error(what);
@@ -85,7 +85,7 @@ CheckpointManifest parse_manifest(const std::string& text, const std::string& pa
     require_possible(manifest);
   } catch (const Error&) {
     throw;
-  } catch (const std::exception& error) {  // of the JSON or of its members
+  } catch (const std::exception& error) {  // from the JSON or its members
     fail(ExitCode::checkpoint, "{}: is damaged: {}", path, error.what());
   }
   if (const std::string found = hash_bytes(json_text(without_hash(manifest).json, 2)); found != stated) {

@@ -1,5 +1,5 @@
-// manifest.json of a checkpoint: what it holds, and the size and XXH3-128 hash of every file in its folder. It is
-// written last, carries a hash of itself, and is verified before anything else in the folder is opened.
+// manifest.json of a checkpoint: its contents, and the size and XXH3-128 hash of every file in its folder. It is
+// written last, contains its own hash, and is verified before anything else in the folder is opened.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct CheckpointFile {
   std::string name;
   std::int64_t bytes = 0;
   std::string hash;
-  std::optional<FileStamp> stamp = {};  // of a file that was verified: what it was then; no part of the manifest
+  std::optional<FileStamp> stamp = {};  // of a verified file, at that time; not part of the manifest
 
   template <class Self, class Visit>
   static void visit_members(Self& self, Visit& visit) {
@@ -25,12 +25,12 @@ struct CheckpointFile {
   }
 };
 
-/// A model that lies elsewhere: the base that adapters stand beside.
+/// A model in another folder: the base of adapters.
 struct BaseModel {
-  std::string path;                        // from the root on
-  std::string hash;                        // of its files of weights
-  std::optional<std::int64_t> bytes = {};  // of these files; none: an earlier version wrote the manifest
-  std::optional<std::string> name = {};    // as the user or the hub names it; none: as bytes
+  std::string path;                        // from the root
+  std::string hash;                        // of its weight files
+  std::optional<std::int64_t> bytes = {};  // of these files; empty: an earlier version wrote the manifest
+  std::optional<std::string> name = {};    // as the user or the hub names it; empty: as for bytes
 
   template <class Self, class Visit>
   static void visit_members(Self& self, Visit& visit) {
@@ -43,17 +43,17 @@ struct BaseModel {
 
 struct CheckpointManifest {
   std::int64_t step = 0;            // optimizer steps done, at least one
-  std::int64_t samples = 0;         // sequences consumed: the sampler's cursor; as many in every step
-  std::int64_t tokens = 0;          // tokens consumed; as many in every sequence
-  std::int64_t skipped_steps = 0;   // of the steps: without an update, for a loss or gradient that was not finite
+  std::int64_t samples = 0;         // sequences consumed: the sampler's cursor
+  std::int64_t tokens = 0;          // tokens consumed
+  std::int64_t skipped_steps = 0;   // of the steps: those without an update because a loss or gradient was not finite
   std::string data_hash;            // of the training data
-  std::string tokenizer_hash = {};  // whose tokens these data are (data/tokenizer/tokenizer.h); "": they do not say
-  std::string run = {};             // which run made it, the same for all of its checkpoints; "": it does not say
+  std::string tokenizer_hash = {};  // of the tokenizer of these data (data/tokenizer/tokenizer.h); "": they do not say
+  std::string run = {};             // the run that made it, the same for all of its checkpoints; "": not recorded
   std::string dtype;                // of weights and moments
-  struct Model {                    // the model in short
+  struct Model {                    // a summary of the model
     std::string architecture;
     std::int64_t parameters = 0;
-    std::optional<std::string> definition = {};  // of a model of a program's own: its name; none: the transformer
+    std::optional<std::string> definition = {};  // the name of a program's own model; empty: the transformer
 
     template <class Self, class Visit>
     static void visit_members(Self& self, Visit& visit) {
@@ -62,8 +62,8 @@ struct CheckpointManifest {
       visit.optional("definition", self.definition);
     }
   } model;
-  std::optional<BaseModel> base = {};  // of a run with lora, whose files hold what is trained alone
-  std::int64_t ranks = 0;              // of the run that made it: as many state files, each with its list
+  std::optional<BaseModel> base = {};  // of a run with lora, whose files hold only what is trained
+  std::int64_t ranks = 0;              // of the run that made it: there are as many state files, each with its list
   std::vector<CheckpointFile> files;
 
   template <class Self, class Visit>
@@ -85,23 +85,23 @@ struct CheckpointManifest {
 
 /// Returns the name of a rank's file.
 std::string state_file_name(std::int64_t rank, std::int64_t ranks);
-/// The name of the file with the resolved config of the run.
+/// The name of the file with the run's resolved config.
 inline constexpr const char* config_file_name = "config.yaml";
 
-/// Returns the manifest as JSON, its own hash included.
+/// Returns the manifest as JSON, including its own hash.
 std::string to_json(const CheckpointManifest& manifest);
-/// Returns the manifest of the text, which must be what to_json makes of it, to the byte, with counts that a run can
-/// have and the state files and lists of as many ranks as it says, and the config; path only names it. Throws
-/// Error(checkpoint) that says what is wrong with it.
+/// Returns the manifest in the text, which must equal to_json's output byte for byte, with counts that a run can have,
+/// the state files and lists of as many ranks as it says, and the config; path is used only in messages. Throws
+/// Error(checkpoint), which says what is wrong with it.
 CheckpointManifest parse_manifest(const std::string& text, const std::string& path);
 
-/// Reads the manifest of a checkpoint's folder and nothing else. Throws Error(checkpoint).
+/// Reads only the manifest of a checkpoint's folder. Throws Error(checkpoint).
 CheckpointManifest read_checkpoint_manifest(const std::string& folder);
 
-/// Returns the entry of a file as it is on disk now.
+/// Returns the manifest's entry for a file as it is on disk now.
 CheckpointFile describe_file(const std::string& folder, const std::string& name);
 /// Reads and verifies the manifest of a checkpoint's folder, then the size and hash of each of its files. Throws
-/// Error(checkpoint) that names the file and both sizes or hashes.
+/// Error(checkpoint), which names the file and both sizes or hashes.
 CheckpointManifest verify_checkpoint(const std::string& folder);
 
 }  // namespace ringtrain

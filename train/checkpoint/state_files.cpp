@@ -11,7 +11,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Takes "[BEGIN:END]" from a dataset's name.
+/// Parses "[BEGIN:END]" in a dataset's name.
 void read_range(const std::string& path, const std::string& name, std::size_t bracket, StateFiles::Piece& piece) {
   const std::int64_t count = piece.end;
   std::string_view range = std::string_view(name).substr(bracket + 1);
@@ -33,7 +33,7 @@ std::string tensor_name(const std::string& kind, const Parameter& parameter) {
 
 StateFiles::StateFiles(const std::string& folder, const CheckpointManifest& manifest)
     : path_(folder), files_(manifest.files), step_(manifest.step) {
-  for (std::size_t file = 0; file + 1 < files_.size(); file += 2) add_file(file);  // the last one is the config
+  for (std::size_t file = 0; file + 1 < files_.size(); file += 2) add_file(file);  // the last file is the config
   for (auto& [name, pieces] : pieces_) {
     std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
   }

@@ -1,5 +1,5 @@
-// The state files of a checkpoint put together: which slices of which tensors they hold, and where. Knows no rank and
-// no mesh; what it reads, the list of each file, may be hostile.
+// The combined state files of a checkpoint: which slices of which tensors they hold, and at which offsets. Knows no
+// rank and no mesh. Its input, the list of each file, may be hostile.
 #pragma once
 
 #include <array>
@@ -17,10 +17,10 @@
 
 namespace ringtrain {
 
-/// The kinds of values that a checkpoint holds of each element: weights, then the optimizer's state.
+/// The kinds of values that a checkpoint holds for each element: weights, then the optimizer's state.
 inline constexpr std::array<const char*, 3> state_kinds{"weights", optimizer_state[0], optimizer_state[1]};
 
-/// Returns the name under which files hold a tensor's values of a kind.
+/// Returns the name that files use for a tensor's values of a kind.
 std::string tensor_name(const std::string& kind, const Parameter& parameter);
 
 class StateFiles {
@@ -29,16 +29,16 @@ class StateFiles {
     std::int64_t begin = 0, end = 0;  // elements of the flattened tensor
     Hdf5Type type = Hdf5Type::uint8;
     std::size_t file = 0;
-    std::int64_t offset = 0;  // bytes, in the file
+    std::int64_t offset = 0;  // in bytes, in the file
   };
 
-  /// Reads the lists of all state files of a checkpoint's folder. Throws Error(checkpoint) if one is damaged, or is of
-  /// another step than the manifest, which must have been verified.
+  /// Reads the lists of all state files of a checkpoint's folder. Throws Error(checkpoint) if one is damaged or belongs
+  /// to another step than the manifest, which must have been verified.
   StateFiles(const std::string& folder, const CheckpointManifest& manifest);
-  /// Returns the pieces of a tensor after checking that they hold each of its elements once, in the right type.
+  /// Returns the pieces of a tensor after checking that they hold each of its elements exactly once, in the right type.
   const std::vector<Piece>& whole_tensor(const std::string& kind, const Parameter& parameter, DType dtype) const;
-  /// Reads elements [begin, begin + to.numel()) of a tensor into `to`: float32 or float64, on the host. dtype: of the
-  /// checkpoint. Throws Error(checkpoint) if somebody wrote to a file since it was verified. One is open at a time: a
+  /// Reads elements [begin, begin + to.numel()) of a tensor into `to`: float32 or float64, on the host. dtype: the
+  /// checkpoint's. Throws Error(checkpoint) if a file changed since it was verified. Only one file is open at a time: a
   /// checkpoint may have more files than a process may open.
   void read(const std::string& kind, const Parameter& parameter, DType dtype, std::int64_t begin, const TensorView& to);
 
@@ -52,8 +52,8 @@ class StateFiles {
   std::int64_t step_;
   std::map<std::string, std::vector<Piece>> pieces_;
   File open_;
-  std::size_t opened_ = 0;  // which of the files it is
-  std::string bytes_;       // of a piece in the checkpoint's dtype, where another one is wanted
+  std::size_t opened_ = 0;  // index of the open file
+  std::string bytes_;       // a piece in the checkpoint's dtype, if the caller wants another one
 };
 
 }  // namespace ringtrain

@@ -1,4 +1,4 @@
-// The one look for numbers that are none, before a state is saved and when weights are loaded.
+// The only check for NaN and infinity, before a state is saved and when weights are loaded.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ inline std::int64_t first_not_finite(const ConstTensorView& values) {
     constexpr auto exponent = std::bit_cast<Bits>(std::numeric_limits<Real>::infinity());
     const Real* const data = values.as<Real>();
     const Real* const end = data + values.numel();
-    Bits found = 0;  // whole numbers and no way out, so that compilers make vectors of it
+    Bits found = 0;  // integers and no early exit, so that compilers vectorize the loop
     for (const Real* value = data; value != end; ++value) found |= (std::bit_cast<Bits>(*value) & exponent) == exponent;
     return found == 0 ? -1 : std::find_if(data, end, [](Real value) { return !std::isfinite(value); }) - data;
   });

@@ -1,5 +1,5 @@
-// The first pass of a kind through a rank's model, in which cuBLASLt loads kernels: in lockstep (see
-// Communicator::set_lockstep), where NCCL joins the ranks.
+// The first pass of a kind through a rank's model, in which cuBLASLt loads kernels. If NCCL connects the ranks, it runs
+// in lockstep (see Communicator::set_lockstep).
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace ringtrain {
 
 class FirstPass {
  public:
-  /// kind: tells passes with other kernels, or products of other shapes, apart; the same on every rank. After a pass
-  /// of the kind has ended this does nothing. Collective over state.world; state must outlive it.
+  /// kind: distinguishes passes with different kernels or product shapes; it must be the same on every rank. After a
+  /// pass of the kind has ended, this does nothing. Collective over state.world; state must outlive it.
   FirstPass(RankState& state, std::string kind) : state_(state), kind_(std::move(kind)) {
     begun_ = state.gpus != nullptr && !state.passes.contains(kind_);
     if (begun_) state.gpus->set_lockstep(true);
@@ -20,8 +20,9 @@ class FirstPass {
   FirstPass(const FirstPass&) = delete;
   FirstPass& operator=(const FirstPass&) = delete;
 
-  /// The pass has done all that its kind does. Collective. What never comes here lets the next one be the first. The
-  /// weights that it changed are gathered here: the next pass would gather them, and no longer in lockstep.
+  /// Says that the pass has run everything that its kind runs. Collective. If a pass never gets here, the next one is
+  /// the first. This gathers the weights that the pass changed: the next pass would gather them, but no longer in
+  /// lockstep.
   void end() {
     if (!std::exchange(begun_, false)) return;
     state_.parameters.gather_changed();

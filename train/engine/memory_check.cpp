@@ -25,7 +25,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Tensors of one tag whose names differ in numbers alone ("layers.3.input") and that have one shape: one line.
+/// Tensors of one tag and one shape whose names differ only in numbers ("layers.3.input"): one line of the report.
 struct Line {
   Tag tag;
   std::string name;
@@ -83,7 +83,7 @@ std::string text_of(const RankPlan& plan) {
   return text;
 }
 
-/// Returns "0, 1, 2"; of many the first few and how many more.
+/// Returns "0, 1, 2"; for many, the first few and the number of the others.
 std::string names_of(const std::vector<int>& ranks) {
   constexpr std::size_t most = 64, few = 8;
   const auto shown = std::span(ranks).first(ranks.size() <= most ? ranks.size() : few);
@@ -95,7 +95,7 @@ std::string text_of(const std::string& name, std::int64_t bytes) {
   return fmt::format("{}: {} bytes, {}", name, bytes, human_bytes(static_cast<double>(bytes)));
 }
 
-/// Returns the plans of these ranks, without their tensors. Kinds that none of them is of are left out.
+/// Returns the plans of these ranks, without their tensors. Leaves out kinds to which none of the ranks belongs.
 std::vector<RankPlan> plans_of(const std::vector<RankPlan>& plans, std::vector<int> ranks) {
   std::ranges::sort(ranks);
   std::vector<RankPlan> chosen;
@@ -107,7 +107,7 @@ std::vector<RankPlan> plans_of(const std::vector<RankPlan>& plans, std::vector<i
   return chosen;
 }
 
-/// A GPU, and the ranks of this process that share it; with mesh.share_gpu, also those of other processes.
+/// A GPU, and the ranks of this process that share it; with mesh.share_gpu, also the ranks of other processes.
 struct Gpu {
   std::string name;
   std::int64_t available = 0;
@@ -115,24 +115,24 @@ struct Gpu {
 };
 
 #if RINGTRAIN_CUDA
-/// What the CUDA libraries take for their own code when it is first used.
+/// The memory that the CUDA libraries take for their own code on first use.
 constexpr std::int64_t library_bytes = std::int64_t{256} << 20;
 
-/// Returns what NCCL takes of a GPU besides. It says nowhere; seen in use (NVIDIA/nccl 1685, eight H100s): 12
-/// MiB in each of up to 32 channels for each neighbour of a communicator, on one machine, and 0.5 GiB for all. Of ours
-/// the ring's two meet two neighbours, that of the gradients at most all ranks (with reductions of NCCL's own, fewer).
-/// Ranks that share a GPU meet over sockets, whose buffers are in host memory.
+/// Returns the GPU memory that NCCL takes in addition. It is undocumented; measured (NVIDIA/nccl 1685, eight H100s): 12
+/// MiB in each of up to 32 channels for each neighbor of a communicator, on one machine, and 0.5 GiB in total. Each of
+/// the ring's two communicators has at most two neighbors, and the gradients' has at most all ranks (with NCCL's own
+/// reductions, fewer). Ranks that share a GPU communicate over sockets, whose buffers are in host memory.
 std::int64_t nccl_bytes(const Config& config, std::size_t ranks_on_gpu) {
   const std::int64_t ranks = config.mesh.data * config.mesh.sequence;
   if (!nccl_joins(config.mesh, ranks_on_gpu == 1) || ranks == 1) return 0;
   constexpr std::int64_t neighbour_bytes = std::int64_t{32 * 12} << 20, base_bytes = std::int64_t{512} << 20;
-  constexpr std::int64_t max_neighbours = 7;  // with GPUs in one machine; those of others share buffers
+  constexpr std::int64_t max_neighbours = 7;  // on one machine; GPUs of other machines share buffers
   if (config.mesh.share_gpu) return static_cast<std::int64_t>(ranks_on_gpu) * base_bytes;
   const std::int64_t ring = 2 * std::min<std::int64_t>(2, config.mesh.sequence - 1);
   return base_bytes + neighbour_bytes * (ring + std::min(ranks - 1, max_neighbours));
 }
 
-/// Returns the GPUs of the ranks of this process; none of a run on CPUs.
+/// Returns the GPUs of the ranks of this process; empty for a run on CPUs.
 std::vector<Gpu> gpus_of(const Config& config, const LocalRanks& local) {
   std::map<int, std::vector<int>> by_index;
   std::vector<Gpu> gpus;

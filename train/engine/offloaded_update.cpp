@@ -40,13 +40,13 @@ void OffloadedUpdate::run(Stream& stream, std::span<const AdamWSlice> slices, co
 
 void OffloadedUpdate::update(Stream& stream, Slot& slot, const AdamWSlice& piece, const AdamW& hyper,
                              const CopyStream::Event& begun) {
-  const bool master = !piece.rounded.empty();  // else the weights are the model's, on the device
+  const bool master = !piece.rounded.empty();  // otherwise the weights are the model's, on the device
   AdamWSlice here = piece;
   if (master) here.w = slot.w.view().prefix(piece.w.shape);
   here.m = slot.m.view().prefix(piece.m.shape);
   here.v = slot.v.view().prefix(piece.v.shape);
 
-  // One copy after the other, each way: the end of the last is the end of all.
+  // The copies in each direction run one after another, so the end of the last one is the end of all.
   const CopyStream::Label fetch{.name = "optimizer state from host memory"};
   const CopyStream::Label send{.name = "optimizer state to host memory"};
   if (master) coming_.copy(here.w, piece.w, begun, slot.free, fetch);

@@ -1,6 +1,6 @@
-// The optimizer's update where its state waits in host memory. One piece at a time comes to the GPU, is updated there,
-// and goes back. Meanwhile the next piece comes and the last one goes: there are two places on the device, and a stream
-// of copies for each direction.
+// The optimizer's update if its state is offloaded to host memory. One piece at a time is copied to the GPU, updated
+// there, and copied back. Meanwhile the next piece arrives and the previous one leaves: the device has two slots, and
+// each direction has its own copy stream.
 #pragma once
 
 #include <array>
@@ -15,26 +15,26 @@ namespace ringtrain {
 
 class OffloadedUpdate {
  public:
-  /// Elements of a piece: large enough that a copy runs at the link's speed.
+  /// Elements of a piece: large enough that copies run at the link's speed.
   static constexpr std::int64_t piece_elements = std::int64_t{4} << 20;
 
-  /// Makes two places for pieces of at most `elements` under Tag::workspace. stream must outlive it.
+  /// Makes two slots for pieces of at most `elements` under Tag::workspace. stream must outlive it.
   OffloadedUpdate(Allocator& allocator, Stream& stream, DType dtype, std::int64_t elements);
 
-  /// adamw_update() of slices whose moments, and weights where there is `rounded`, are pinned host memory. What the
-  /// stream is given afterwards finds them written.
+  /// Runs adamw_update() on slices whose moments, and whose weights if there is `rounded`, are pinned host memory.
+  /// Later work on the stream sees the results.
   void run(Stream& stream, std::span<const AdamWSlice> slices, const AdamW& hyper);
 
  private:
   struct Slot {
     Tensor w, m, v;
-    CopyStream::Event free;  // after what took its last piece back
+    CopyStream::Event free;  // after the copy that returned its last piece
   };
   void update(Stream& stream, Slot& slot, const AdamWSlice& piece, const AdamW& hyper, const CopyStream::Event& begun);
 
   std::array<Slot, 2> slots_;
   CopyStream coming_, going_;
-  CopyStream::Event gone_;  // after the last piece
+  CopyStream::Event gone_;  // after the last piece was copied back
 };
 
 }  // namespace ringtrain

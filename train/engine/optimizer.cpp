@@ -53,8 +53,8 @@ void Optimizer::sum_of_squares(const TensorView& sum) {
   fill(*stream_, sum_, 0);
   const std::vector<ParameterSlice>& slices = parameters_->slices();
   for (std::size_t first = 0, next = 0; first < slices.size(); first = next) {
-    // A GPU takes slices that follow each other in one pass: a launch for each would take longer than the sums. Padding
-    // between them is 0.
+    // On a GPU, adjacent slices take one pass: a launch for each would take longer than the sums. The padding between
+    // them is 0.
     do ++next;
     while (stream_->on_cuda() && next < slices.size() && parameters_->follows(slices[next], slices[next - 1]));
     ringtrain::sum_of_squares(*stream_, sum_, parameters_->gradients(slices[first], slices[next - 1]), true);

@@ -1,8 +1,8 @@
 // The optimizer: AdamW (kernels/adamw.h) with its state sharded over all dp x sp ranks. A rank updates its own slices
-// of the parameters (parallel/parameter_slices.h), and holds state for these alone; where the model computes in
-// bfloat16, it also holds their float32 weights, which are the state, and the model's are those rounded. Knows global
-// names, no mesh: the same slices are what a checkpoint stores. Used by the trainer between reduction and gather of the
-// weights.
+// of the parameters (parallel/parameter_slices.h), and holds state only for these. If the model computes in bfloat16,
+// the rank also holds the slices' float32 weights: they are the state, and the model's weights are these, rounded. It
+// knows global names, no mesh: a checkpoint stores the same slices. The trainer calls it between the reduction of
+// gradients and the gather of weights.
 #pragma once
 
 #include <array>
@@ -20,8 +20,7 @@ namespace ringtrain {
 class OffloadedUpdate;  // train/engine/offloaded_update.h
 struct OptimizerConfig;
 
-/// The names of what the optimizer keeps for each weight, as checkpoints have them. All of it is 0 before the first
-/// step.
+/// The names of what the optimizer keeps for each weight, as in checkpoints. All of it is 0 before the first step.
 inline constexpr std::array<const char*, 2> optimizer_state{"first_moment", "second_moment"};
 
 class Optimizer {
@@ -32,21 +31,20 @@ class Optimizer {
             bool offload = false);
   ~Optimizer();
 
-  /// Sets all state to zero: that before the first step.
+  /// Sets all state to zero, as before the first step.
   void reset();
-  /// Sets weights() to those of a new model, not rounded. Nothing to do where they are the model's own.
+  /// Sets weights() to those of a new model, not rounded. Does nothing if they are the model's own.
   void initialise_weights(std::uint64_t seed);
-  /// Brings the sum of squares of the gradients of this rank's slices into sum: float64 [1] of the host, to be read
-  /// when the stream has got here. The sum over ranks is the square of the global norm, with every parameter counted
-  /// once.
+  /// Writes the sum of squares of the gradients of this rank's slices into sum: float64 [1] on the host, valid when the
+  /// stream has reached this point. The sum over ranks is the square of the global norm, counting every parameter once.
   void sum_of_squares(const TensorView& sum);
   /// Updates this rank's slices of the weights from their gradients times `gradient_scale`. step counts from 1.
   void update(double lr, std::int64_t step, double gradient_scale);
 
   const std::vector<ParameterSlice>& slices() const { return parameters_->slices(); }
-  /// Returns the elements of all slices: what each buffer of state holds.
+  /// Returns the number of elements in all slices: the size of each state buffer.
   std::int64_t elements() const;
-  /// Returns a slice's state of this index in optimizer_state, and its weights as they are updated.
+  /// Returns a slice's state with this index in optimizer_state, and its weights as they are updated.
   TensorView state(std::size_t index, const ParameterSlice& slice) const { return own(state_[index], slice); }
   TensorView weights(const ParameterSlice& slice) const {
     return master_.empty() ? parameters_->weights(slice) : own(master_, slice);
@@ -58,17 +56,17 @@ class Optimizer {
   static TensorView own(const Tensor& values, const ParameterSlice& slice) {
     return values.view().flat(slice.offset, slice.offset + slice.count());
   }
-  AdamW hyper_;  // of the config; update() completes it
+  AdamW hyper_;  // from the config; update() completes it
   ParameterStore* parameters_;
   Stream* stream_;
   std::vector<AdamWSlice> updates_;             // of slices(), in their order
   std::vector<Tensor> state_;                   // by name
-  Tensor master_;                               // empty where the model computes with the very weights that are updated
+  Tensor master_;                               // empty if the model computes directly with the updated weights
   Tensor sum_;                                  // float64 [1]
-  std::unique_ptr<OffloadedUpdate> offloaded_;  // null: all is on the device
+  std::unique_ptr<OffloadedUpdate> offloaded_;  // null: everything is on the device
 };
 
-/// Returns the factor that brings a gradient of this norm to at most max_norm; 1 if max_norm is 0 (no clipping).
+/// Returns the factor that scales a gradient of this norm down to at most max_norm; 1 if max_norm is 0 (no clipping).
 double clip_factor(double norm, double max_norm);
 
 }  // namespace ringtrain

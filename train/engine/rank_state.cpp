@@ -24,7 +24,7 @@ std::int64_t shard_tokens(const MeshConfig& mesh, std::int64_t length, int ring_
   return token_count(shard_segments(mesh.layout, length, static_cast<int>(mesh.sequence), ring_rank));
 }
 
-/// Returns the most tokens of a sequence that a ring rank holds in any stage of at least so many micro-batches.
+/// Returns the most tokens of a sequence that a ring rank holds in any stage of at least this many micro-batches.
 std::int64_t most_tokens(const Config& config, int ring_rank, std::int64_t micro_batches = 1) {
   std::int64_t most = 0;
   for (const Config& stage : configs_of_stages(config)) {
@@ -44,8 +44,7 @@ std::int64_t most_micro_batches(const Config& config) {
   return most;
 }
 
-/// Returns the most tokens of a sequence that only goes forward. (Of a prompt, the last token is the first decode
-/// step.)
+/// Returns the most tokens of a forward-only sequence. (A prompt's last token is the first decode step.)
 std::int64_t longest_evaluation(const RankPurpose& purpose) {
   if (purpose.generates()) return purpose.prompt_tokens - 1;
   return purpose.evaluation_lengths.empty()
@@ -62,7 +61,7 @@ ExecutionShape execution_shape(const Config& config, const RankPurpose& purpose,
   shape.max_tokens = purpose.training ? most_tokens(config, ring_rank) : 0;
   shape.max_evaluation_sequences = 1;
   shape.max_evaluation_tokens = shard_tokens(config.mesh, longest, ring_rank);
-  // Rank 0 of a ring has the largest shard, of whatever length.
+  // Rank 0 of a ring has the largest shard, whatever the sequence length.
   shape.max_ring_tokens = purpose.training ? most_tokens(config, 0) : 0;
   shape.max_evaluation_ring_tokens = shard_tokens(config.mesh, longest, 0);
   shape.dtype = training.dtype;
@@ -74,25 +73,25 @@ ExecutionShape execution_shape(const Config& config, const RankPurpose& purpose,
   shape.audit_rows = purpose.training && training.audit.interval > 0 ? training.audit.rows : 0;
   shape.documents = purpose.training && parts_documents(config.data.packing);
   if (purpose.generates()) {
-    shape.max_evaluation_tokens = std::max<std::int64_t>(1, shape.max_evaluation_tokens);  // a new token is everybody's
+    shape.max_evaluation_tokens = std::max<std::int64_t>(1, shape.max_evaluation_tokens);  // all compute new tokens
     shape.loss_chunk = 1;
   }
   return shape;
 }
 
-/// Returns the tokens of each sequence for which a batch of `sequences` also holds one evaluation sequence.
+/// Returns the tokens per sequence with which a batch of `sequences` also has room for one evaluation sequence.
 std::int64_t batch_tokens(const ExecutionShape& shape) {
   return std::max(shape.max_tokens, (shape.max_evaluation_tokens + shape.max_sequences - 1) / shape.max_sequences);
 }
 
-/// Returns ranks whose GPU memory is exchanged in the order of this stream's work.
+/// Returns a communicator that exchanges GPU memory in the order of this stream's work.
 std::unique_ptr<Communicator> ordered(std::unique_ptr<Communicator> ranks, Stream& stream) {
   ranks->set_stream(stream);
   return ranks;
 }
 
-/// Returns who adds gradients: NCCL, if it joins the ranks, unless the same bits are wanted, which it does not give
-/// everywhere (NVLink's own sums take any order).
+/// Returns who adds gradients: NCCL, if it connects the ranks, unless the config requires the same bits, which NCCL
+/// does not always give (NVLink's own sums use any order).
 SumOrder sum_order(const Config& config, bool joined_by_nccl) {
   return joined_by_nccl && !config.training.deterministic ? SumOrder::by_communicator : SumOrder::by_rank;
 }
@@ -182,7 +181,7 @@ void RankState::use_rope(const ModelConfig& config) {
 }
 
 void RankState::close() {
-  if (gpus) gpus->close();  // the sequence group and that of the store are parts of it
+  if (gpus) gpus->close();  // the sequence group and the store's group are parts of it
 }
 
 Device device_of(const TrainingConfig& config, [[maybe_unused]] int rank, [[maybe_unused]] std::span<const int> here) {
@@ -200,13 +199,13 @@ std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& tab
   const Mesh mesh{static_cast<int>(config.mesh.data), static_cast<int>(config.mesh.sequence)};
   const std::vector<Config> stages = configs_of_stages(config);
   const std::vector<std::int64_t> owned = owned_elements(table, Part::trainable, mesh.size());
-  const Device device = config.training.device == Device::Kind::cuda ? Device::cuda(0) : Device::cpu();  // any will do
+  const Device device = config.training.device == Device::Kind::cuda ? Device::cuda(0) : Device::cpu();  // any works
   ThreadPool pool(1);
   std::map<std::vector<std::int64_t>, std::size_t> kinds;
   std::vector<RankPlan> plans;
   for (int rank = 0; rank < mesh.size(); ++rank) {
     const int ring_rank = mesh.sequence_index(rank);
-    // All in which execution_shape(), the store and the optimizer tell one rank from another.
+    // Everything by which execution_shape(), the store, and the optimizer distinguish ranks.
     std::vector<std::int64_t> kind{shard_tokens(config.mesh, longest_evaluation(purpose), ring_rank)};
     if (purpose.training) {
       kind.push_back(owned[rank]);

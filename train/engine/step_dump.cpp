@@ -51,7 +51,7 @@ void StepDump::write_parameters(Part part, const std::string& prefix, const Slic
   for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
     if (table[id].part != part) continue;
     const std::vector<ParameterSlice>& slices = slices_of(id);
-    // A rank has one slice of a parameter at most.
+    // A rank has at most one slice of a parameter.
     const auto slice = std::ranges::lower_bound(slices, id, {}, &ParameterSlice::parameter);
     const bool owned = slice != slices.end() && slice->parameter == id;
     const std::string name = prefix + table[id].name;
@@ -86,20 +86,20 @@ void StepDump::end_of_gradients() {
 void StepDump::end_of_update() {
   if (!dump_ || !request_.update) return;
   write_own("updated.", [&](const ParameterSlice& slice) { return state_.optimizer->weights(slice); });
-  // A rank tells of slices that others have updated, of each parameter those of another rank: together they show that
-  // what was updated has reached the others.
+  // A rank dumps slices that other ranks have updated, for each parameter those of one other rank. Together, the ranks
+  // show that updated weights have reached the others.
   const ParameterTable& table = state_.parameters.table();
   const int ranks = state_.mesh.size();
   std::vector<std::vector<ParameterSlice>> slices;
   for (int rank = 0; rank < ranks; ++rank) slices.push_back(owned_slices(table, Part::trainable, ranks, rank));
-  std::optional<WeightsGuard> weights;  // all ranks acquire each bucket: it may be gathered from them
+  std::optional<WeightsGuard> weights;  // all ranks acquire each bucket, because it may be gathered from all of them
   int held = -1;
   const auto of_another = [&](int id) -> const std::vector<ParameterSlice>& {
     if (table[id].bucket != held) {
       weights.reset();
       weights.emplace(state_.parameters, held = table[id].bucket);
     }
-    const int further = ranks == 1 ? 0 : 1 + id % (ranks - 1);  // never its own
+    const int further = ranks == 1 ? 0 : 1 + id % (ranks - 1);  // never this rank
     return slices[(state_.rank + further) % ranks];
   };
   write_parameters(Part::trainable, "gathered.", of_another, [&](const ParameterSlice& slice) {

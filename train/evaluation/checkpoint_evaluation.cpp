@@ -52,8 +52,8 @@ std::unique_ptr<TokenFile> open_data(const EvaluationOptions& options, const Con
   return file;
 }
 
-/// Changes a model's keys as settings say. Throws Error(usage) for a key that would need other weights, or a value that
-/// does not fit.
+/// Changes a model's keys according to settings. Throws Error(usage) for a key that would need other weights, or for a
+/// value that does not fit.
 void apply_settings(Config& config, const std::vector<std::string>& settings) {
   if (settings.empty()) return;
   for (const std::string& setting : settings) {
@@ -63,13 +63,13 @@ void apply_settings(Config& config, const std::vector<std::string>& settings) {
          fmt::join(free_with_weights, ", "));
   }
   Config changed = config;
-  changed.data.train = {{"none", 1}};  // a file and steps are asked for, and none is read or made
+  changed.data.train = {{"none", 1}};  // a config must name a file and steps; neither is used
   changed.training.steps = std::max(changed.training.steps, std::int64_t{1});
   changed.training.stages.clear();
   config.model = parse_config(to_yaml(changed), "the model", settings, ConfigUse::know, check_model).model;
 }
 
-/// What is known of an evaluation before its ranks start.
+/// What is known about an evaluation before its ranks start.
 struct PreparedEvaluation {
   ModelSource source;
   Config config;
@@ -80,7 +80,7 @@ struct PreparedEvaluation {
   std::vector<std::unique_ptr<PreparedMetric>> metrics;  // one for each of the options'
 };
 
-/// Returns the config under which the options' model is evaluated.
+/// Returns the config for the evaluation of the options' model.
 Config config_for(const ModelSource& source, const EvaluationOptions& options) {
   Config config = config_of(source);
   apply_settings(config, options.settings);
@@ -89,7 +89,7 @@ Config config_for(const ModelSource& source, const EvaluationOptions& options) {
   return config;
 }
 
-/// Sets the token that begins each window. Returns a sentence on where it comes from; "": the user.
+/// Sets the token that begins each window. Returns a message on where it comes from; "": from the user.
 std::string settle_begin_token(const EvaluationOptions& options, const Config& config, const TokenFile& file,
                                EvaluationRequest& request) {
   if (!options.begin_token) return take_begin_token(request, file);
@@ -99,7 +99,7 @@ std::string settle_begin_token(const EvaluationOptions& options, const Config& c
   return "";
 }
 
-/// Returns what a user should know of a model, its tokens, and its lengths.
+/// Returns what a user should know about a model, its tokens, and its lengths.
 std::vector<std::string> remarks(const EvaluationOptions& options, const PreparedEvaluation& prepared,
                                  const std::string& begin) {
   std::vector<std::string> lines = prepared.source.logs;
@@ -114,8 +114,8 @@ std::vector<std::string> remarks(const EvaluationOptions& options, const Prepare
   return lines;
 }
 
-/// Opens the model and the file, and chooses what is scored. log: whether this process prints remarks. What it returns
-/// stays where it is: metrics refer to it.
+/// Opens the model and the file, and chooses what to score. log: whether this process prints remarks. The result must
+/// not move: metrics refer to it.
 std::unique_ptr<const PreparedEvaluation> prepare_evaluation(const EvaluationOptions& options, bool log) {
   auto result = std::make_unique<PreparedEvaluation>();
   PreparedEvaluation& prepared = *result;
@@ -136,7 +136,7 @@ std::unique_ptr<const PreparedEvaluation> prepare_evaluation(const EvaluationOpt
   for (const std::string& line : remarks(options, prepared, begin)) {
     if (log) write_message(stderr, fmt::format("evaluate: {}\n", line));
   }
-  std::optional<bool> trained_on;  // of a model from elsewhere nobody knows
+  std::optional<bool> trained_on;  // empty: unknown, for a model from elsewhere
   if (source.checkpoint) {
     trained_on = was_trained_on(prepared.file->hash(), config.data, source.checkpoint->manifest.data_hash);
   }
@@ -149,7 +149,7 @@ std::unique_ptr<const PreparedEvaluation> prepare_evaluation(const EvaluationOpt
   return result;
 }
 
-/// Returns the plans of the model and of what metrics hold besides; a rank has one of each.
+/// Returns the plans of the model and of the metrics' additional memory; a rank has one of each.
 std::vector<RankPlan> plans_of(const PreparedEvaluation& prepared, const ModelDefinition& model) {
   std::vector<RankPlan> plans = plan_ranks(prepared.config, prepared.table, prepared.purpose, model);
   for (const auto& metric : prepared.metrics)
@@ -157,7 +157,7 @@ std::vector<RankPlan> plans_of(const PreparedEvaluation& prepared, const ModelDe
   return plans;
 }
 
-/// Returns what all processes must have read alike.
+/// Returns the values that all processes must have read alike.
 std::vector<AgreedValue> agreed_values(const EvaluationOptions& options, const PreparedEvaluation& prepared) {
   const EvaluationRequest& request = prepared.targets.request;
   std::vector<AgreedValue> values{{"the checkpoint", prepared.source.identity},
@@ -180,7 +180,7 @@ std::vector<AgreedValue> agreed_values(const EvaluationOptions& options, const P
   return values;
 }
 
-/// Returns how many sequences a data rank scores, at most.
+/// Returns the largest number of sequences that a data rank scores.
 std::int64_t sequences_of_rank(const PreparedEvaluation& prepared) {
   const std::int64_t data_ranks = prepared.config.mesh.data;
   std::int64_t own = 0;
@@ -200,7 +200,7 @@ EvaluationSummary evaluate_on(RankState& state, const EvaluationOptions& options
                             .data = prepared.file->path(),
                             .targets = prepared.targets,
                             .results = {}};
-  std::vector<std::unique_ptr<TargetScorer>> scorers;  // of each metric
+  std::vector<std::unique_ptr<TargetScorer>> scorers;  // one per metric
   TargetScorer* scorer = nullptr;
   for (const auto& metric : prepared.metrics) {
     scorers.push_back(metric->make_scorer(state, prepared.purpose));

@@ -1,5 +1,5 @@
-// The program `evaluate` without its command line: opens a checkpoint, builds its model on a mesh of its own, and
-// scores a token file.
+// The program `evaluate` without its command line: opens a checkpoint, builds its model on a separate mesh, and scores
+// a token file.
 #pragma once
 
 #include <cstdint>
@@ -21,26 +21,26 @@
 namespace ringtrain {
 
 struct EvaluationOptions : Computation {
-  /// As target_tokens or target_blocks: what the checkpoint's config says.
+  /// As target_tokens or target_blocks: use the checkpoint's config.
   static constexpr std::int64_t of_the_checkpoint = 0;
 
-  std::string checkpoint;  // whatever open_model() takes
+  std::string checkpoint;  // anything that open_model() takes
   ModelDefinition model = transformer_definition();
-  std::string data;  // a token file; or what open_tokens makes of it
+  std::string data;  // a token file, or anything that open_tokens can open
   TokenFileOpener open_tokens = TokenFile::open;
-  // What stands at position 0 of each window: nothing: what the file says; -1: no token.
+  // The token at position 0 of each window; empty: as the file says; -1: no token.
   std::optional<std::int32_t> begin_token;
-  EvaluationRequest request;     // part automatic: all of a file that the checkpoint's run was not trained on
+  EvaluationRequest request;     // automatic part: all of a file on which the checkpoint's run did not train
   MeshConfig mesh;               // data and sequence; the timeout is the checkpoint's, the backend is the launcher's
-  std::optional<Layout> layout;  // nothing: the checkpoint's
-  std::vector<EvaluationMetric> metrics;  // also these, in the order of the JSON's fields
-  std::vector<std::string> settings;  // KEY=VALUE of keys that leave weights as they are: model.rope_scaling and others
+  std::optional<Layout> layout;  // empty: the checkpoint's
+  std::vector<EvaluationMetric> metrics;  // additional metrics, in the order of the JSON's fields
+  std::vector<std::string> settings;  // KEY=VALUE for keys that do not change weights: model.rope_scaling and others
 };
 
-/// Throws Error(usage) if a model cannot read the request's lengths, or they are too short for the config's mesh.
+/// Throws Error(usage) if a model cannot read the request's lengths, or if they are too short for the config's mesh.
 void check_lengths(const EvaluationRequest& request, const Config& config);
 
-/// Returns the same in every process; and in per_token, if it is not null, every token's score. Throws Error: usage
+/// Returns the same in every process, and, if per_token is not null, every token's score in it. Throws Error: usage
 /// (lengths, mesh, memory), data (the file), checkpoint, numeric.
 EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher& launcher,
                                       std::vector<TokenScore>* per_token = nullptr);

@@ -12,7 +12,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns a cell; "-" where the documents are too few for an interval.
+/// Returns a cell; "-" if there are too few documents for an interval.
 std::string interval_text(const EvaluationSummary& summary, const Interval& interval) {
   if (summary.targets.documents < min_documents) return "-";
   return fmt::format("[{:.4f}, {:.4f}]", interval.low, interval.high);
@@ -71,7 +71,7 @@ std::string length_rows(const EvaluationSummary& summary) {
   return text;
 }
 
-/// Returns what must be said about the numbers.
+/// Returns notes that readers need to understand the numbers.
 std::string table_notes(const EvaluationSummary& summary) {
   const LengthResult &shortest = summary.results.front(), &longest = summary.results.back();
   const EvaluationTargets& targets = summary.targets;

@@ -12,9 +12,9 @@ namespace ringtrain {
 
 namespace {
 
-constexpr std::uint64_t seed = 0;  // one list of targets for all runs: see the header
+constexpr std::uint64_t seed = 0;  // the same list of targets for all runs: see the header
 
-/// The blocks that one document has room for: they end at first_end + k * M, k in [0, count).
+/// The possible blocks of one document: they end at first_end + k * M, k in [0, count).
 struct Candidates {
   std::int64_t document = 0;
   std::int64_t first_end = 0;
@@ -45,7 +45,7 @@ std::string hash_of(const std::vector<TargetBlock>& blocks) {
   return hasher.digest();
 }
 
-/// Returns the first document that is scored. Lets the request name the part that it lies in.
+/// Returns the first document to score. Sets the request's part to the one that contains it.
 std::int64_t first_document(const TokenFile& file, EvaluationRequest& request) {
   const std::int64_t first = file.first_validation_document();
   const bool has_part = first + 1 < std::ssize(file.document_offsets());
@@ -54,13 +54,13 @@ std::int64_t first_document(const TokenFile& file, EvaluationRequest& request) {
   return request.part == ScoredPart::whole ? 0 : first;
 }
 
-/// Returns a word of sentences on documents of the part that is scored.
+/// Returns a word for messages about documents of the scored part.
 const char* part_word(const EvaluationRequest& request) {
   return request.part == ScoredPart::whole ? "" : "validation ";
 }
 
-/// Adds whole documents with a target: all of the part, in their order, or the request's number of short ones, in a
-/// permuted order.
+/// Adds whole documents that have a target: all of the part, in their order, or the requested number of short ones, in
+/// a permuted order.
 void add_documents(const TokenFile& file, EvaluationTargets& targets) {
   const auto offsets = file.document_offsets();
   EvaluationRequest& request = targets.request;
@@ -84,7 +84,7 @@ void add_documents(const TokenFile& file, EvaluationTargets& targets) {
        part_word(request), lengths);
 }
 
-/// Returns the documents that are long enough for the longest context, and counts them in the targets.
+/// Returns the documents that are long enough for the longest context, and records their number in the targets.
 std::vector<Candidates> eligible_documents(const TokenFile& file, EvaluationTargets& targets) {
   const auto offsets = file.document_offsets();
   EvaluationRequest& request = targets.request;
@@ -109,7 +109,7 @@ std::vector<Candidates> eligible_documents(const TokenFile& file, EvaluationTarg
   return eligible;
 }
 
-/// Returns blocks in rounds: one of each document in turn, in an order of their own.
+/// Returns blocks in rounds, one per document; the documents and each one's blocks are in permuted orders.
 std::vector<TargetBlock> draw_blocks(const TokenFile& file, const EvaluationRequest& request,
                                      const std::vector<Candidates>& eligible) {
   const std::int64_t M = request.target_tokens;

@@ -14,8 +14,8 @@ namespace ringtrain {
 
 namespace {
 
-/// Adds what this rank's share of the batch's one sequence holds, from position `first` on. nll is float64 [1, T] on
-/// the host. bytes_per_token: of the block's document.
+/// Adds this rank's part of the batch's one sequence, from position `first` on. nll is float64 [1, T] on the host.
+/// bytes_per_token: of the block's document.
 void add_shard(BlockSums& to, const Batch& batch, const TensorView& nll, std::int64_t first,
                std::int32_t end_of_document, double bytes_per_token) {
   BlockSums sums;
@@ -39,7 +39,7 @@ void add_over_ranks(Communicator& world, std::vector<Sums>& sums, const CallSite
   all_reduce_sum(world, {reinterpret_cast<double*>(sums.data()), 4 * sums.size()}, site);
 }
 
-/// The sums of all buckets of positions, [lengths][blocks][buckets], of what this rank holds.
+/// The sums of all buckets of positions, [lengths][blocks][buckets], for this rank's tokens.
 class PositionTable {
  public:
   PositionTable(const EvaluationRequest& request, std::int64_t blocks)
@@ -48,8 +48,8 @@ class PositionTable {
         buckets_(position_bucket(lengths_.back()) + 1),
         sums_(lengths_.size() * static_cast<std::size_t>(blocks * buckets_)) {}
 
-  /// Takes this rank's part of a block's window at the i-th length. All windows of a block end with the same target, so
-  /// the longest one says of every shorter one's tokens what they cost in it.
+  /// Adds this rank's part of a block's window at the i-th length. All windows of a block end with the same target, so
+  /// the longest one gives the nll in it of every shorter one's tokens.
   void add(std::int64_t i, std::int64_t block, const Batch& batch, const TensorView& nll) {
     const bool longest = i + 1 == std::ssize(lengths_);
     for_each_target(batch, [&](const BatchTarget& target) {
@@ -65,7 +65,7 @@ class PositionTable {
     });
   }
 
-  /// Collective. Fills in what all ranks have.
+  /// Collective. Fills in the results from all ranks.
   void finish(Communicator& world, std::span<const std::int64_t> documents, std::vector<LengthResult>& results) {
     add_over_ranks(world, sums_, {"positions of an evaluation"});
     const auto row = static_cast<std::size_t>(blocks_ * buckets_);
@@ -83,14 +83,14 @@ class PositionTable {
   std::vector<PositionSums> sums_;
 };
 
-/// The scores of all targets, each by the rank that holds it. A target's place is the same on every rank.
+/// The scores of all targets, each from the rank that holds it. A target's index is the same on every rank.
 class TokenScores {
  public:
   TokenScores(const TokenFile& file, const EvaluationTargets& targets) {
     for (const std::int64_t length : targets.request.context_lengths) {
       for (const TargetSpan& span : spans_of(file, targets, length)) {
         first_.push_back(std::ssize(scores_));
-        const std::int64_t end = span.begin + span.length + 1;  // behind the last target
+        const std::int64_t end = span.begin + span.length + 1;  // after the last target
         for (std::int64_t index = end - span.targets; index < end; ++index) {
           scores_.push_back({length, targets.blocks[span.block].document, index, 0, 0});
         }
@@ -98,7 +98,7 @@ class TokenScores {
     }
   }
 
-  /// Takes this rank's part of a span: the i-th of all lengths.
+  /// Adds this rank's part of a span: the i-th over all lengths.
   void add(std::int64_t i, const TargetSpan& span, const Batch& batch, const TensorView& nll) {
     for_each_target(batch, [&](const BatchTarget& target) {
       const std::int64_t place = target.position - (span.length - span.targets);
@@ -125,14 +125,14 @@ class TokenScores {
 
  private:
   std::vector<TokenScore> scores_;
-  std::vector<std::int64_t> first_;  // score of each span, over all lengths
+  std::vector<std::int64_t> first_;  // index of each span's first score, over all lengths
 };
 
 void require_finite(const std::vector<LengthResult>& results) {
   for (const LengthResult& result : results) {
     if (std::isfinite(result.nll.value)) continue;
     fail(ExitCode::numeric, "evaluation at context length {} gives a loss of {}: the weights are not usable",
-         result.context_length, std::isnan(result.nll.value) ? NAN : result.nll.value);  // without its sign
+         result.context_length, std::isnan(result.nll.value) ? NAN : result.nll.value);  // without NaN's sign
   }
 }
 

@@ -17,7 +17,7 @@ void choose_part(const TokenFile& file, std::optional<bool> trained_on, Evaluati
   if (request.part == ScoredPart::automatic) {
     request.part = has_part && trained_on.value_or(true) ? ScoredPart::validation : ScoredPart::whole;
   }
-  // What is kept for validation was not trained on.
+  // The run did not train on what is kept for validation.
   request.trained_on = request.part == ScoredPart::validation ? std::optional(false) : trained_on;
 }
 
@@ -39,12 +39,12 @@ std::optional<bool> was_trained_on(const std::string& file_hash, const DataConfi
   std::vector<double> weights;
   for (const DataSource& source : data.train) weights.push_back(source.weight);
   if (data.train.size() == 1) return corpus_hash({file_hash}, weights, data.longer) == data_hash;
-  std::vector<std::string> hashes;  // as the manifests say today
+  std::vector<std::string> hashes;  // as the manifests are today
   const auto unreadable = caught([&] {
     for (const DataSource& source : data.train) hashes.push_back(read_manifest(source.path).hash);
   });
   if (unreadable || corpus_hash(hashes, weights, data.longer) != data_hash)
-    return std::nullopt;  // other files than then
+    return std::nullopt;  // the files have changed
   return std::ranges::find(hashes, file_hash) != hashes.end();
 }
 

@@ -28,13 +28,13 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns the positions that a model has: the rows of its table, or the length that it was trained on.
+/// Returns how many positions a model has: the rows of its table, or its trained length.
 std::int64_t context_of(const Config& config) {
   const ModelSpec spec = model_spec(config.model);
   return spec.positions == Positions::learned ? spec.max_position_embeddings : config.training.seq_len;
 }
 
-/// Returns what turns the prompt into tokens, and tokens into text; null where both are ids.
+/// Returns the tokenizer between text and tokens; null if prompt and output are ids.
 std::unique_ptr<Tokenizer> tokenizer_of(const GenerationOptions& options, const ModelSource& source) {
   if (!options.tokens.empty() || !options.tokens_file.empty()) return nullptr;
   std::string path = options.tokenizer;
@@ -55,12 +55,12 @@ std::unique_ptr<Tokenizer> tokenizer_of(const GenerationOptions& options, const 
   return tokenizer;
 }
 
-/// Returns the bytes that no prompt may exceed: a few times the longest tokens that the context holds, since text may
-/// shrink on its way to tokens (NFC, spaces that a token swallows), and at least what any terminal or editor sends.
-/// tokenizer: null where the prompt is ids, which have at most 10 digits and a space each.
+/// Returns the largest number of bytes in a prompt: a few times the longest tokens that fit in the context, because
+/// tokenization may shrink text (NFC, spaces that a token swallows), and at least what any terminal or editor sends.
+/// tokenizer: null if the prompt is ids, which have at most 10 digits and one space each.
 std::int64_t most_prompt_bytes(const Tokenizer* tokenizer, std::int64_t context) {
   constexpr std::int64_t least = std::int64_t{1} << 20, most = std::int64_t{256} << 20;
-  std::size_t longest = 4;  // a character without a token of its own
+  std::size_t longest = 4;  // a character that has no token
   for (std::int32_t token = 0; tokenizer != nullptr && token < tokenizer->vocab_size(); ++token) {
     longest = std::max(longest, tokenizer->token_text(token).size());
   }
@@ -69,13 +69,14 @@ std::int64_t most_prompt_bytes(const Tokenizer* tokenizer, std::int64_t context)
   return std::clamp(bytes, least, most);
 }
 
-/// Returns the token that the prompt is to begin with.
+/// Returns the token with which the prompt should begin.
 std::optional<std::int32_t> begin_token_of(const GenerationOptions& options, const Tokenizer* tokenizer) {
   if (options.begin_token) return *options.begin_token < 0 ? std::nullopt : options.begin_token;
   return tokenizer ? tokenizer->begin_of_text() : std::nullopt;
 }
 
-/// Returns the ids in a file's text. Throws Error(usage) that names the file and the place of what is none.
+/// Returns the ids in a file's text. Throws Error(usage), which names the file and the position of a word that is not
+/// an id.
 std::vector<std::int32_t> read_ids(const std::string& text, const std::string& file, const Vocabulary& vocabulary) {
   std::vector<std::int32_t> ids;
   std::istringstream words(text);
@@ -119,7 +120,7 @@ std::vector<std::int32_t> prompt_of(const GenerationOptions& options, const Mode
   return prompt;
 }
 
-/// Throws Error(usage) if some ranks would hold no token of a text of at most so many positions, as in training.
+/// Throws Error(usage) if some ranks would hold no token of a text of at most this many positions, as in training.
 void check_ring(std::int64_t ranks, std::int64_t positions) {
   if (ranks <= positions) return;
   fail(ExitCode::usage,
@@ -127,7 +128,7 @@ void check_ring(std::int64_t ranks, std::int64_t positions) {
        positions, positions);
 }
 
-/// Returns the tokens that end a text: those that the model's files name, and those of --stop-token.
+/// Returns the tokens that end a text: those in the model's files, and those of --stop-token.
 std::vector<std::int32_t> end_tokens_of(const GenerationOptions& options, const ModelSource& source,
                                         const Tokenizer* tokenizer) {
   const Vocabulary vocabulary(source.model.vocab_size);
@@ -136,7 +137,7 @@ std::vector<std::int32_t> end_tokens_of(const GenerationOptions& options, const 
     if (end && std::ranges::find(tokens, *end) == tokens.end()) tokens.push_back(*end);
   };
   for (const std::int64_t id : source.ends.ends) add(vocabulary.token(id, ExitCode::checkpoint, source.path));
-  if (tokens.empty() && source.checkpoint) {  // of a run that says nothing: what ended its documents, by default
+  if (tokens.empty() && source.checkpoint) {  // if a run's checkpoint names none: its documents' default end token
     if (tokenizer) add(tokenizer->end_of_document());
     if (tokens.empty()) tokens.push_back(last_token(source.model.vocab_size));
   }
@@ -144,7 +145,8 @@ std::vector<std::int32_t> end_tokens_of(const GenerationOptions& options, const 
   return tokens;
 }
 
-/// Returns what the ranks are asked for. Throws Error(usage) if the context cannot hold it, or some ranks none of it.
+/// Returns the request to the ranks. Throws Error(usage) if it does not fit in the context, or if some ranks would be
+/// empty.
 GenerationRequest request_of(const GenerationOptions& options, const ModelSource& source, const Tokenizer* tokenizer,
                              std::int64_t context) {
   GenerationRequest request{.prompt = prompt_of(options, source, tokenizer, context), .sampling = options.sampling};
@@ -159,7 +161,7 @@ GenerationRequest request_of(const GenerationOptions& options, const ModelSource
   return request;
 }
 
-/// Returns the facts that all ranks must have alike.
+/// Returns the facts that must be the same on all ranks.
 std::vector<AgreedValue> facts_of(const GenerationOptions& options, const ModelSource& source,
                                   const GenerationRequest& request) {
   const SamplingOptions& s = options.sampling;
@@ -174,14 +176,14 @@ std::vector<AgreedValue> facts_of(const GenerationOptions& options, const ModelS
            fmt::format("{} {} {} {} {} {}", s.temperature, s.top_k, s.top_p, s.min_p, s.repetition_penalty, s.seed)}};
 }
 
-/// Hands on tokens as text, or as a list of ids.
+/// Passes on tokens as text, or as a list of ids.
 class TokenPrinter {
  public:
-  /// tokenizer: null to hand on ids.
+  /// tokenizer: null to pass on ids.
   TokenPrinter(const GenerationOptions& options, const Tokenizer* tokenizer, const Printer& print)
       : tokenizer_(tokenizer), special_(options.raw), text_(options.stops, options.raw), print_(print) {}
 
-  /// Returns whether the text goes on.
+  /// Returns whether the text continues.
   bool add(std::int32_t token) {
     if (tokenizer_ == nullptr) {
       print_(first_ ? fmt::format("{}", token) : fmt::format(",{}", token));
@@ -207,7 +209,7 @@ class TokenPrinter {
   const Printer& print_;
 };
 
-/// Returns what a user should know of the model's files and of the prompt's beginning.
+/// Returns what a user should know about the model's files and the prompt's beginning.
 std::vector<std::string> remarks_of(const GenerationOptions& options, const ModelSource& source,
                                     const Tokenizer* tokenizer) {
   std::vector<std::string> remarks = source.logs;
@@ -219,7 +221,7 @@ std::vector<std::string> remarks_of(const GenerationOptions& options, const Mode
   return remarks;
 }
 
-/// Throws Error(usage) for options that ask for no text.
+/// Throws Error(usage) for options that produce no text.
 void check_options(const GenerationOptions& options, const Printer& print) {
   check_sampling(options.sampling);
   if (options.max_new_tokens < 1)
@@ -245,7 +247,7 @@ GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Lau
 
   GenerationSummary summary;
   summary.context = context_of(config);
-  check_ring(options.sequence_ranks, summary.context);  // before a prompt is waited for
+  check_ring(options.sequence_ranks, summary.context);  // before waiting for a prompt
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options, source);
   const GenerationRequest request = request_of(options, source, tokenizer.get(), summary.context);
   summary.remarks = remarks_of(options, source, tokenizer.get());

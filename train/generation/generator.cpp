@@ -16,7 +16,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns the logits of a decode step on the host, whatever made them.
+/// Returns the logits of a decode step on the host, whichever device computed them.
 TensorView on_host(RankState& state, const TensorView& logits) {
   if (state.logits.view().empty()) return logits;
   copy(state.stream, state.logits.view(), logits);
@@ -34,17 +34,17 @@ GenerationRates generate(RankState& state, const GenerationRequest& request, con
   GenerationRates rates;
   rates.prompt_tokens = std::ssize(request.prompt);
   const auto start = std::chrono::steady_clock::now();
-  // The prompt's last token is the first decode step's: its logits are where that step makes them.
+  // The first decode step computes the prompt's last token, and so its logits.
   const std::span<const std::int32_t> before{request.prompt.data(), request.prompt.size() - 1};
   FirstPass first_pass(state, "generation");
   load_sequence(state.batch, before, state.shard);
   state.cache->begin(state.batch.segments);
   if (!before.empty()) state.model->prefill(state.batch, *state.cache);
 
-  std::array<std::int32_t, 2> choice{request.prompt.back(), 1};  // what rank 0 sends to the others after a step
+  std::array<std::int32_t, 2> choice{request.prompt.back(), 1};  // rank 0 sends it to the others after a step
   auto& [token, goes_on] = choice;
   for (std::int64_t step = 0; step < request.new_tokens && goes_on != 0; ++step) {
-    state.model->wait_for_batch();  // a GPU may still copy the last one
+    state.model->wait_for_batch();  // a GPU may still be copying the last batch
     load_token(state.batch, token, std::ssize(before) + step, state.shard);
     const TensorView logits = state.model->decode(state.batch, *state.cache, /*wants_logits=*/is_rank_zero);
     if (is_rank_zero) {

@@ -1,6 +1,6 @@
-// Generation on one rank of a ring: prefill of the prompt by the ring, then a decode step a token over the sharded
-// cache. Every rank computes each new token's row (its weights are there anyway), so what moves between ranks is
-// attention's partial states and the chosen token; rank 0 alone needs logits and draws.
+// Generation on one rank of a ring: the ring prefills the prompt, then each decode step computes one token over the
+// sharded cache. Every rank computes each new token's row (it has the weights anyway), so ranks exchange only
+// attention's partial states and the chosen token; only rank 0 needs logits and draws.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,16 @@ struct GenerationRequest {
 struct GenerationRates {
   std::int64_t prompt_tokens = 0, new_tokens = 0;
   double prompt_seconds = 0;  // until the first new token
-  double decode_seconds = 0;  // of those after it
-  bool ended = false;         // by an end token
+  double decode_seconds = 0;  // for the tokens after it
+  bool ended = false;         // whether an end token ended it
 };
 
-/// Told each new token, on rank 0. Returns whether to go on.
+/// Called with each new token, on rank 0. Returns whether to continue.
 using TokenObserver = std::function<bool(std::int32_t token)>;
 
-/// Generates. Collective over state.world, which is one ring: all ranks pass the same request; rank 0's observer is
-/// asked. state: made for generation of this request. Allocates no tensor. Throws Error: numeric; internal, before
-/// anything is computed, if the prompt has an id that is no token of the model.
+/// Generates. Collective over state.world, which is one ring: all ranks pass the same request; only rank 0's observer
+/// is called. state: made for generation of this request. Allocates no tensor. Throws Error: numeric; internal, before
+/// computing anything, if the prompt has an id that is not a token of the model.
 GenerationRates generate(RankState& state, const GenerationRequest& request, const TokenObserver& observer);
 
 }  // namespace ringtrain

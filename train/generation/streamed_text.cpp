@@ -11,7 +11,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns how many bytes at the end of text begin a character that is not whole yet.
+/// Returns how many bytes at the end of text begin an incomplete character.
 std::size_t unfinished_bytes(std::string_view text) {
   while (!text.empty()) {
     const Utf8Sequence character = first_sequence(text);

@@ -47,7 +47,7 @@ void TokenSampler::read(const ConstTensorView& logits) {
   dispatch_dtype(logits.dtype, [&]<class S, class>() {
     std::transform(logits.as<S>(), logits.as<S>() + logits.numel(), scores_.begin(), [](S x) { return widened(x); });
   });
-  double sum = 0;  // stays 0, unless a product with 0 is NaN
+  double sum = 0;  // stays 0 unless a product with 0 is NaN
   for (const double score : scores_) sum += score * 0;
   if (sum != 0) {
     fail(ExitCode::numeric, "the model's logits hold a value that is not finite: the weights are not usable");
@@ -88,7 +88,7 @@ void TokenSampler::keep_top_p() {
   double sum = 0;
   std::size_t sorted = 0, count = 0;
   while (sum < wanted && count < kept_.size()) {
-    if (count == sorted) {  // the likeliest few are mostly enough
+    if (count == sorted) {  // the likeliest few are usually enough
       sorted = std::min(kept_.size(), std::max<std::size_t>(64, 8 * sorted));
       sort_front(sorted);
     }
@@ -105,7 +105,7 @@ void TokenSampler::keep_min_p() {
 
 std::int32_t TokenSampler::sample(const ConstTensorView& logits, std::uint64_t index) {
   read(logits);
-  // The first of equals.
+  // The first of equal ones.
   const auto best = static_cast<std::int32_t>(std::ranges::max_element(scores_) - scores_.begin());
   if (options_.temperature == 0) return best;
   largest_ = scores_[best];
@@ -122,7 +122,7 @@ std::int32_t TokenSampler::sample(const ConstTensorView& logits, std::uint64_t i
     sum += weight(token);
     if (drawn < sum) return token;
   }
-  return best;  // the sum of all was rounded below the draw
+  return best;  // rounding made the sum of all smaller than the draw
 }
 
 }  // namespace ringtrain

@@ -15,7 +15,7 @@ namespace ringtrain {
 
 namespace {
 
-/// What stands beside a model's weights and is not made by training.
+/// Files that belong to a model's weights and that training does not make.
 constexpr std::array carried_files{"generation_config.json", "tokenizer.json",    "tokenizer_config.json",
                                    "tokenizer.model",        "tekken.json",       "special_tokens_map.json",
                                    "added_tokens.json",      "vocab.json",        "merges.txt",
@@ -23,8 +23,7 @@ constexpr std::array carried_files{"generation_config.json", "tokenizer.json",  
 
 constexpr std::int64_t longest = std::int64_t{256} << 20;
 
-/// Throws Error(checkpoint) if a tokenizer.json is damaged. One that is whole and of a kind that is not read here is
-/// carried along.
+/// Throws Error(checkpoint) if a tokenizer.json is damaged. An intact one of an unsupported kind is carried along.
 void require_whole(const std::string& from) {
   if (from.empty() || from == "bytes" || !path_exists(from + "/tokenizer.json", ExitCode::checkpoint)) return;
   try {
@@ -34,8 +33,8 @@ void require_whole(const std::string& from) {
   }
 }
 
-/// Returns the tokenizer_config.json that makes transformers take a tokenizer.json as it is, and text after decoding as
-/// it comes, with the special tokens as the tokenizer.json has them. Throws std::exception if that is damaged.
+/// Returns a tokenizer_config.json that makes transformers use a tokenizer.json unchanged, leave decoded text
+/// unchanged, and use the tokenizer.json's special tokens. Throws std::exception if the tokenizer.json is damaged.
 nlohmann::json config_of(const std::string& tokenizer_json, const EndIds& ids) {
   nlohmann::json config{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
   const nlohmann::json tokenizer = parse_strict_json(tokenizer_json, {.bytes = longest});
@@ -60,7 +59,7 @@ void check_carried_files(const std::string& folder) {
 
 std::vector<std::string> carry_tokenizer(const std::string& from, const std::string& to, const EndIds& ids,
                                          OwnGeneration generation, ExitCode code) {
-  std::map<std::string, std::string> files;  // their content
+  std::map<std::string, std::string> files;  // name to content
   const auto write = [&](const std::string& name, std::string content) {
     write_file(to + "/" + name, content, code);
     files[name] = std::move(content);
@@ -78,7 +77,7 @@ std::vector<std::string> carry_tokenizer(const std::string& from, const std::str
   }
   if (files.contains("tokenizer.json") && !files.contains("tokenizer_config.json")) {
     nlohmann::json config;
-    try {  // a kind that is not read here may be damaged, too
+    try {  // one of an unsupported kind may be damaged, too
       config = config_of(files.at("tokenizer.json"), ids);
     } catch (const std::exception& error) {
       fail(ExitCode::checkpoint, "{}: its tokenizer.json is damaged: {}", from, error.what());

@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 constexpr std::int64_t large_model = 50'000'000;  // parameters: writing them may take seconds
 constexpr std::int64_t slice_elements = std::int64_t{1} << 20;
 
-/// A tensor of the folder, and the parameters that it is made of, side by side.
+/// A tensor of the folder, and the parameters that it concatenates.
 struct Export {
   std::string name;
   std::vector<std::int64_t> shape;
@@ -41,7 +41,7 @@ struct Export {
   std::int64_t elements() const { return element_count(shape); }
 };
 
-/// Returns the tensors of the folder, those of a whole model in their class's order.
+/// Returns the tensors of the folder; those of a whole model in their class's order.
 std::vector<Export> tensors_of(const ModelSource& source, const ParameterTable& table) {
   const bool adapters = source.model.lora.on();
   const std::set<std::string> modules = adapters ? modules_to_save(source) : std::set<std::string>{};
@@ -60,7 +60,7 @@ std::vector<Export> tensors_of(const ModelSource& source, const ParameterTable& 
   return tensors;
 }
 
-/// Writes tensors one after the other into a file that waits for them in this order.
+/// Writes tensors one after another into a file that expects them in this order.
 class TensorCopy {
  public:
   TensorCopy(WeightReader read, StoredType type, std::int64_t parameters) : read_(std::move(read)), type_(type) {
@@ -78,7 +78,7 @@ class TensorCopy {
   }
 
  private:
-  /// Appends the values as the file has them.
+  /// Appends the values in the file's type.
   void append(const Export& tensor, const std::vector<double>& values, SafetensorsWriter& file) {
     throw_if_signalled();
     const std::int64_t count = std::ssize(values);
@@ -108,7 +108,7 @@ class TensorCopy {
     }
   }
 
-  /// The tensor is [in, out], of parts [out of the part, in]: rows of the tensor are made of columns of the parts.
+  /// The tensor is [in, out], its parts [out of the part, in]: rows of the tensor consist of columns of the parts.
   void copy_transposed(const Export& tensor, SafetensorsWriter& file) {
     const std::int64_t in = tensor.shape[0], out = tensor.shape[1];
     const std::int64_t band = std::clamp<std::int64_t>(slice_elements / out, 1, in);
@@ -116,7 +116,7 @@ class TensorCopy {
       const std::int64_t rows = std::min(band, in - first);
       values_.resize(rows * out);
       column_.resize(rows);
-      std::int64_t o = 0;  // of the tensor
+      std::int64_t o = 0;  // column of the tensor
       for (const Parameter* part : tensor.parts) {
         for (std::int64_t row = 0; row < part->shape[0]; ++row, ++o) {
           read_(*part, row * in + first, host_view(column_.data(), {rows}));
@@ -176,7 +176,7 @@ void write_weights(const ModelSource& source, const ExportOptions& options, cons
     file.finish();
   }
   if (shards.size() > 1) {
-    // As Python's json.dumps(indent=2, sort_keys=True) makes it.
+    // In the format of Python's json.dumps(indent=2, sort_keys=True).
     write_file(folder + "/model.safetensors.index.json", json_text(index, 2) + "\n", ExitCode::checkpoint);
   }
 }
@@ -205,7 +205,7 @@ std::vector<std::vector<std::size_t>> split_into_shards(const std::vector<std::i
   std::vector<std::size_t> current;
   std::int64_t filled = 0;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
-    if (bytes[i] > limit) {  // goes before the file that is being filled
+    if (bytes[i] > limit) {  // comes before the file that is being filled
       shards.push_back({i});
       continue;
     }
@@ -246,7 +246,7 @@ ExportSummary export_model(const ModelSource& source, const ExportOptions& optio
   check_export(source.path, options);
   OutputFolder output(options.output, ExitCode::usage);
   summary.carried = carry_tokenizer(source.tokenizer, output.content(), source.ends, OwnGeneration::kept,
-                                    ExitCode::checkpoint);  // first: it may be refused
+                                    ExitCode::checkpoint);  // first, because it may be refused
   write_weights(source, options, output, summary);
   write_file(output.content() + (adapters ? std::string("/") + adapter_config_file : "/config.json"), config,
              ExitCode::checkpoint);

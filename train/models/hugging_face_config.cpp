@@ -1,5 +1,5 @@
-// Reads config.json. What a key says becomes a model key; what no layer computes is refused; what changes nothing here
-// stands in a list.
+// Reads config.json. What a key says becomes a model key; a request for something that no layer computes is refused;
+// keys that change nothing here are in a list.
 #include "train/models/hugging_face_config.h"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ constexpr std::int64_t largest_file = 1 << 20;
 
 constexpr std::int64_t default_full_layers = 28, default_rope_interval = 4;
 
-/// Keys that change nothing of what is computed here: names, remarks, how others run it.
+/// Keys that do not change what is computed here: names, remarks, settings for other programs.
 constexpr std::array<std::string_view, 49> harmless{
     "_attn_implementation_autoset",
     "_name_or_path",
@@ -81,7 +81,7 @@ constexpr std::array<std::string_view, 49> harmless{
     "use_cache",
 };
 
-/// Keys that ask for what no layer here computes, unless they have the value that asks for nothing.
+/// Keys that request something that no layer here computes, unless they have the value that requests nothing.
 struct Refusal {
   const char* key;
   const char* harmless;  // as JSON
@@ -147,8 +147,8 @@ const Family& read_family(JsonKeys& keys) {
   return *named;
 }
 
-/// Reads which classes of the folder's own Python code stand for those of transformers: accepted where that is the
-/// class computed here. No code is run.
+/// Reads which classes of the folder's own Python code replace those of transformers: accepted if it is the class
+/// computed here. Runs no code.
 void read_auto_map(JsonKeys& keys, const Family& family, std::vector<std::string>& logs) {
   if (!keys.has("auto_map")) return;
   const nlohmann::json& map = keys.at("auto_map");
@@ -163,14 +163,14 @@ void read_auto_map(JsonKeys& keys, const Family& family, std::vector<std::string
                   keys.path(), family.name));
 }
 
-/// Reads a key that a class does not read, but that its published files have beside one that it does: both must say the
-/// same.
+/// Checks a key that a class does not read, but that its published files have in addition to one that it does read:
+/// both must say the same.
 void require_same(JsonKeys& keys, const char* unread, const char* read, const nlohmann::json& value) {
   if (!keys.has(unread) || keys.at(unread) == value) return;
   keys.refuse(unread, "is {}, but {}, which the class reads, is {}", shown(keys.at(unread)), read, shown(value));
 }
 
-/// Returns what a size's key says. GPT-2's class takes the names of the others for its own, too.
+/// Returns what a size's key says. GPT-2's class also accepts the other classes' names for its own.
 std::int64_t read_size(JsonKeys& keys, const char* key, const char* other_name, std::int64_t other) {
   if (std::string_view(key) == other_name || !keys.has(other_name)) return keys.integer(key, other);
   const std::int64_t value = keys.integer(other_name, other);
@@ -186,7 +186,7 @@ void require_activation(JsonKeys& keys, const char* key, std::initializer_list<c
   keys.refuse(key, "{} is not supported; the supported ones are {}", shown(keys.at(key)), fmt::join(names, ", "));
 }
 
-/// Returns the window that a class would use, 0 for none: absent is the class's default, null is none.
+/// Returns the window that a class would use, 0 for no window: an absent key is the class's default, null is no window.
 std::int64_t read_window_length(JsonKeys& keys, const Family& family) {
   const bool given = keys.has("sliding_window"), null = !given && keys.names("sliding_window");
   if (family.window == WindowKeys::none) {
@@ -202,7 +202,7 @@ std::int64_t read_window_length(JsonKeys& keys, const Family& family) {
   return window;
 }
 
-/// Returns the shortest list that says the same where it repeats: none if all entries are `plain`.
+/// Returns the shortest list that repeats to the same entries: an empty one if all entries are `plain`.
 template <class T>
 std::vector<T> shortest(std::vector<T> list, T plain) {
   if (std::ranges::count(list, plain) == std::ssize(list)) return {};
@@ -215,7 +215,8 @@ std::vector<T> shortest(std::vector<T> list, T plain) {
   return list;
 }
 
-/// Reads which layers rotate: by no_rope_layers, whose 1 means that a layer does, else all but every n-th.
+/// Reads which layers rotate: by no_rope_layers, in which 1 means that a layer rotates; otherwise all except every
+/// n-th.
 std::vector<LayerPositions> read_positions(JsonKeys& keys, const Family& family, std::int64_t layers) {
   std::vector<LayerPositions> positions(static_cast<std::size_t>(layers), LayerPositions::rope);
   if (family.window != WindowKeys::unrotated) return positions;
@@ -232,16 +233,16 @@ std::vector<LayerPositions> read_positions(JsonKeys& keys, const Family& family,
   return positions;
 }
 
-/// Returns what sliding_window_pattern says, or what the class has instead.
+/// Returns what sliding_window_pattern says, or the class's default.
 std::int64_t read_pattern(JsonKeys& keys, const Family& family) {
   if (family.window != WindowKeys::pattern) return 0;
   const std::int64_t pattern = keys.integer("sliding_window_pattern", family.window_pattern);
   if (pattern < 1) keys.refuse("sliding_window_pattern", "is {}, but must be at least 1", pattern);
-  if (family.pattern_key) keys.names("_sliding_window_pattern");  // as transformers 5 saves it beside layer_types
+  if (family.pattern_key) keys.names("_sliding_window_pattern");  // transformers 5 saves it with layer_types
   return pattern;
 }
 
-/// Returns which layers have the window where layer_types does not say it. pattern: all but every n-th; 0: all.
+/// Returns which layers have the window if layer_types does not say so. pattern: all except every n-th; 0: all.
 std::vector<LayerType> default_types(JsonKeys& keys, const Family& family, std::int64_t window, std::int64_t pattern,
                                      const std::vector<LayerPositions>& positions) {
   std::int64_t first = 0;
@@ -310,7 +311,7 @@ void read_sizes(JsonKeys& keys, const Family& family, ModelConfig& model) {
   model.tie_word_embeddings = keys.flag("tie_word_embeddings", family.tied);
 }
 
-/// Reads what classes with rotary positions say besides.
+/// Reads the additional keys of classes with rotary positions.
 void read_rotary(JsonKeys& keys, const Family& family, ModelConfig& model, std::vector<std::string>& logs) {
   const bool no_groups = keys.names("num_key_value_heads") && !keys.has("num_key_value_heads");
   model.num_key_value_heads = no_groups ? 0 : keys.integer("num_key_value_heads", family.sizes.key_value_heads);
@@ -327,7 +328,7 @@ void read_rotary(JsonKeys& keys, const Family& family, ModelConfig& model, std::
     if (!(model.query_pre_attn_scalar > 0)) keys.refuse("query_pre_attn_scalar", "must be above 0");
   }
   const auto softcap = [&](const char* key, double absent) {
-    if (absent == 0 || (keys.names(key) && !keys.has(key))) return 0.0;  // null: none
+    if (absent == 0 || (keys.names(key) && !keys.has(key))) return 0.0;  // null: no softcap
     const double cap = keys.real(key, absent);
     if (keys.has(key) && !(cap > 0)) keys.refuse(key, "must be above 0, or null");
     return cap;
@@ -357,7 +358,7 @@ void read_rotary(JsonKeys& keys, const Family& family, ModelConfig& model, std::
   read_rope(keys, family, model, logs);
 }
 
-/// Reads what GPT-2's class says besides.
+/// Reads the additional keys of GPT-2's class.
 void read_gpt2(JsonKeys& keys, ModelConfig& model) {
   if (model.num_attention_heads > 0 && model.hidden_size % model.num_attention_heads != 0) {
     keys.refuse("n_embd", "{} is not divisible by n_head = {}", model.hidden_size, model.num_attention_heads);
@@ -367,7 +368,7 @@ void read_gpt2(JsonKeys& keys, ModelConfig& model) {
 
 void settle_other_keys(JsonKeys& keys, std::vector<std::string>& logs) {
   for (const Refusal& refusal : refusals) {
-    if (keys.asked(refusal.key)) continue;  // the class has it
+    if (keys.asked(refusal.key)) continue;  // the class has read it
     if (!keys.has(refusal.key) || keys.at(refusal.key) == parse_strict_json(refusal.harmless)) continue;
     keys.refuse(refusal.key, "is {}; {}", shown(keys.at(refusal.key)), refusal.why);
   }

@@ -23,13 +23,13 @@ namespace {
 
 using nlohmann::json;
 
-/// Throws that a model cannot be written, and why.
+/// Throws an error that says why a model cannot be written.
 [[noreturn]] void refuse(const ModelConfig& model, const std::string& why) {
   fail(ExitCode::usage, "a model of architecture {} cannot be written for transformers: {}",
        name_of(model.architecture), why);
 }
 
-/// Returns a model in the words of transformers: a Llama with a window is a Mistral, and ntk is another theta.
+/// Returns a model in transformers' terms: a Llama with a window is a Mistral, and ntk is another theta.
 ModelConfig in_their_words(ModelConfig model, std::int64_t context_length) {
   if (model.architecture == Architecture::llama && model.sliding_window > 0) {
     model.architecture = Architecture::mistral;
@@ -44,7 +44,7 @@ ModelConfig in_their_words(ModelConfig model, std::int64_t context_length) {
   return model;
 }
 
-/// Throws for what the checks of a class refuse, and for what reading back would refuse in words of the file alone.
+/// Throws for what a class's checks refuse, and for what reading back would refuse only in the file's terms.
 void check_class_takes(const ModelConfig& model, const Family& family) {
   const auto refuse_if = [&](bool refused, const std::string& why) {
     if (refused) refuse(model, fmt::format("{} {}", family.name, why));
@@ -70,7 +70,7 @@ void check_class_takes(const ModelConfig& model, const Family& family) {
             "computes yarn as if model.rope_scaling.truncate were true, whatever its file says");
 }
 
-/// Returns a model with all that it computes spelled out: those of two that compute the same are equal.
+/// Returns a model with everything that it computes spelled out: models that compute the same become equal.
 Config spelled_out(ModelConfig model) {
   const ModelSpec spec = model_spec(model);
   model.query_pre_attn_scalar = score_divisor(model);
@@ -91,7 +91,7 @@ Config spelled_out(ModelConfig model) {
   return config;
 }
 
-/// Throws unless a config.json, read back, is the model that it was written for. No model goes out but through here.
+/// Throws unless a config.json, read back, is the model for which it was written. Every model is written through here.
 void check_written(const std::string& text, const ModelConfig& model, const ModelConfig& meant) {
   ModelConfig written;
   try {
@@ -135,7 +135,7 @@ void write_gpt2(const ModelConfig& model, json& out) {
 void write_window(const ModelConfig& model, const Family& family, json& out) {
   const bool window = model.sliding_window > 0;
   if (family.window == WindowKeys::none) return;
-  // Classes whose layers are listed make the mask of a window even for layers that have none: their default stands.
+  // Classes with a list of layers build a window's mask even if no layer has one, so their default is left in effect.
   if (window || family.window != WindowKeys::pattern) {
     out["sliding_window"] = window ? json(model.sliding_window) : json(nullptr);
   }
@@ -173,7 +173,7 @@ void write_rotary(const ModelConfig& model, const Family& family, json& out) {
     out["residual_multiplier"] = spec.residual_factor;
     out["logits_scaling"] = model.logits_scaling;
   }
-  if (family.window == WindowKeys::unrotated) {  // 1 is a layer that rotates, the key's name notwithstanding
+  if (family.window == WindowKeys::unrotated) {  // 1 means that a layer rotates, despite the key's name
     for (const LayerSpec& layer : model_spec(model).layers) out["no_rope_layers"].push_back(layer.rope ? 1 : 0);
   }
   out["attention_dropout"] = 0.0;

@@ -1,5 +1,6 @@
-// The classes of transformers whose models are read and written here: what each calls its keys, what it takes for a key
-// that a file has not, and what it can say. Reader, writer and the names of tensors ask this table alone.
+// The classes of transformers whose models are read and written here: the names of their keys, their defaults for keys
+// that a file does not have, and what they can express. Only this table knows them: the reader, the writer, and the
+// names of tensors use it.
 #pragma once
 
 #include <algorithm>
@@ -14,13 +15,13 @@ namespace ringtrain {
 /// How a class says which layers have a sliding window.
 enum class WindowKeys {
   none,       // it has no window
-  length,     // sliding_window, of all layers
+  length,     // sliding_window, in all layers
   layers,     // use_sliding_window and sliding_window, from layer max_window_layers on, or as layer_types says
-  unrotated,  // the same, else those of no_rope_layers, which rotate nothing
-  pattern,    // sliding_window, of all layers but every window_pattern-th, or as layer_types says
+  unrotated,  // the same, otherwise in those of no_rope_layers, which do not rotate
+  pattern,    // sliding_window, in all layers except every window_pattern-th, or as layer_types says
 };
 
-/// What a class calls the sizes of a model.
+/// The class's names for the sizes of a model.
 struct SizeKeys {
   const char *hidden_size, *layers, *heads, *intermediate_size, *positions, *eps;
 };
@@ -29,7 +30,7 @@ inline constexpr SizeKeys llama_keys{"hidden_size",       "num_hidden_layers",  
 inline constexpr SizeKeys gpt2_keys{"n_embd", "n_layer", "n_head", "n_inner", "n_positions", "layer_norm_epsilon"};
 
 struct Family {
-  /// What it takes for sizes that a file has not; 0: 4 hidden_size, as many as heads, hidden_size / heads.
+  /// The class's defaults for sizes; 0: 4 hidden_size, as many as heads, hidden_size / heads.
   struct Sizes {
     std::int64_t vocab_size, hidden_size, intermediate_size, layers, heads, key_value_heads, head_dim, positions;
   };
@@ -39,26 +40,26 @@ struct Family {
   Sizes sizes;
   const SizeKeys& keys = llama_keys;
   WindowKeys window = WindowKeys::none;
-  std::int64_t absent_window = 4096;  // sliding_window where a file has it not; 0: none
+  std::int64_t absent_window = 4096;  // default of sliding_window; 0: none
   std::int64_t window_pattern = 0;    // of WindowKeys::pattern,
-  bool pattern_key = false;           // and whether the class reads another one from sliding_window_pattern
-  double theta = 10000;               // rope_theta,
+  bool pattern_key = false;           // whether the class reads another one from sliding_window_pattern
+  double theta = 10000;               // rope_theta
   std::int64_t trained_length =
-      0;                     // original_max_position_embeddings, and longrope alone; 0: as max_position_embeddings
-  double sliding_theta = 0;  // that of layers with a window, whose rotary keys are then apart; 0: there is one for all
+      0;                     // original_max_position_embeddings, and longrope only; 0: as max_position_embeddings
+  double sliding_theta = 0;  // of layers with a window, whose rotary keys are then separate; 0: one theta for all
   double eps = 1e-6;
   bool tied = false;        // tie_word_embeddings
   double query_scalar = 0;  // query_pre_attn_scalar; 0: the class has no such key
-  // attn_logit_softcapping and final_logit_softcapping where a file has them not; 0: the class has no such keys
+  // Defaults of attn_logit_softcapping and final_logit_softcapping; 0: the class has no such keys
   double attention_softcap = 0, final_softcap = 0;
-  bool multipliers = false;  // of attention, embedding, residuals and logits, as Granite has them
-  bool joined = false;       // qkv_proj and gate_up_proj: projections that lie in one tensor
+  bool multipliers = false;  // of attention, embedding, residuals, and logits, as in Granite
+  bool joined = false;       // qkv_proj and gate_up_proj: several projections in one tensor
   bool gelu = false;         // hidden_activation is gelu_pytorch_tanh, not hidden_act silu
-  bool rotary = true;        // rotary positions, groups of heads, a gated feedforward; else all as GPT-2 has it
-  bool attention_bias = true, mlp_bias = false;  // whether a key says so
-  bool any_head_dim = true;                      // not hidden_size / heads alone
+  bool rotary = true;        // rotary positions, groups of heads, a gated feedforward; otherwise everything as in GPT-2
+  bool attention_bias = true, mlp_bias = false;  // whether the class has a key for it
+  bool any_head_dim = true;                      // not only hidden_size / heads
 
-  /// Returns whether each of our projections is a tensor of its own.
+  /// Returns whether each of our projections is a separate tensor.
   bool own_projections() const { return rotary && !joined; }
 };
 
@@ -149,7 +150,7 @@ inline constexpr std::array<Family, 12> families{{
      .rotary = false},
 }};
 
-/// Returns the family of an architecture. Requires that transformers has one.
+/// Returns the family of an architecture. Requires that transformers has it.
 inline const Family& family_of(Architecture architecture) {
   const auto* const found = std::ranges::find(families, architecture, &Family::architecture);
   ensure(found != families.end(), "the architecture has a class in transformers");

@@ -12,14 +12,14 @@ namespace {
 
 constexpr std::string_view layer_prefix = "model.layers.";
 
-/// What a class calls a module of ours, and how it holds its weight.
+/// A class's name for one of our modules, and how it stores the weight.
 struct Module {
   std::string_view ours, theirs;
   bool transposed = false;
-  std::int64_t rows = 0;  // of a projection that lies in one tensor with others, one after the other; else 0
+  std::int64_t rows = 0;  // of a projection stored in one tensor with others, one after another; otherwise 0
 };
 
-/// Returns the modules that a class has under other names.
+/// Returns the modules that have other names in a class.
 std::vector<Module> modules_of(const ModelConfig& model) {
   const Family& family = family_of(model.architecture);
   const std::int64_t width = model.hidden_size, inner = model.intermediate_size;
@@ -46,8 +46,8 @@ std::vector<Module> modules_of(const ModelConfig& model) {
           {"model.norm", "ln_f"}};
 }
 
-/// Our names are those of a module, within the layers after "model.layers.N.", and ".weight" or ".bias". top, layers:
-/// what their names begin with outside and inside of the layers.
+/// Our names consist of "model.layers.N." in the layers, a module's name, and ".weight" or ".bias". top, layers: the
+/// prefixes of the class's names outside and inside the layers.
 TensorLocation place_of(const Parameter& parameter, const std::vector<Module>& modules, const std::string& top,
                         const std::string& layers) {
   TensorLocation place{.name = parameter.name, .shape = shape_of(parameter)};
@@ -89,7 +89,7 @@ std::vector<const Parameter*> in_class_order(const ModelConfig& model, const Par
   std::vector<const Parameter*> parameters;
   for (const Parameter& parameter : table.all()) parameters.push_back(&parameter);
   if (!family_of(model.architecture).rotary) return parameters;
-  // Buckets ascend: embedding, layers, final norm and head. The norms of a layer come after all else of it.
+  // Buckets ascend: embedding, layers, final norm and head. A layer's norms come after everything else in it.
   std::ranges::stable_sort(parameters, {}, [](const Parameter* parameter) {
     return std::pair(parameter->bucket, parameter->name.find("layernorm") != std::string::npos);
   });

@@ -12,19 +12,19 @@ namespace {
 
 using nlohmann::json;
 
-/// What one section says.
+/// The contents of one section.
 struct Rope {
   double theta = 0;
   RopeScalingConfig scaling;
   bool operator==(const Rope&) const = default;
 };
 
-/// A number that a type of scaling uses: what a section calls it.
+/// A number that a type of scaling uses: its name in a section.
 struct ScalingNumber {
   RopeType type;
   const char* key;
   double RopeScalingConfig::*value;
-  bool required = false;  // else null or absent leaves it as it is; a factor then follows from the two lengths
+  bool required = false;  // otherwise null or absent keeps the default; a factor then follows from the two lengths
 };
 constexpr std::array scaling_numbers{
     ScalingNumber{RopeType::linear, "factor", &RopeScalingConfig::factor, true},
@@ -58,7 +58,7 @@ RopeType read_type(JsonKeys& section, const Family& family) {
     }
     type = current;
   }
-  const bool longrope_alone = family.trained_length > 0;  // its files of 2024 say su or yarn
+  const bool longrope_alone = family.trained_length > 0;  // Phi-3's files of 2024 say su or yarn
   if (type == "default") return RopeType::none;
   if (type == "longrope" || type == "su" || (longrope_alone && type == "yarn")) return RopeType::longrope;
   if (longrope_alone) {
@@ -83,8 +83,8 @@ void refuse_partial(JsonKeys& keys) {
   }
 }
 
-/// Reads the trained length where the class looks for it. A Phi-3 never looks within the section. A class with a
-/// section for each kind of layer looks nowhere else. The others take the length outside, or else the one within.
+/// Reads the trained length where the class looks for it. A Phi-3 never looks in the section. A class with a section
+/// for each kind of layer looks only there. The others take the length outside, otherwise the one in the section.
 void read_trained_length(JsonKeys& keys, JsonKeys& section, const Family& family, const ModelConfig& model,
                          RopeScalingConfig& scaling, std::vector<std::string>& logs) {
   const char* const key = "original_max_position_embeddings";
@@ -112,7 +112,7 @@ void read_trained_length(JsonKeys& keys, JsonKeys& section, const Family& family
   }
 }
 
-/// Reads what the type uses. Other keys of these names are passed over, as in transformers, and a log says so.
+/// Reads what the type uses. Other keys of these names are ignored, as in transformers, and a log says so.
 void read_scaling(JsonKeys& keys, JsonKeys& section, const Family& family, const ModelConfig& model,
                   RopeScalingConfig& scaling, std::vector<std::string>& logs) {
   for (const ScalingNumber& number : scaling_numbers) {
@@ -170,7 +170,7 @@ bool filled(JsonKeys& keys, const char* name) {
   return keys.has(name) && !keys.at(name).empty();
 }
 
-/// Returns the section that transformers has for a model's scaling, without theta.
+/// Returns transformers' section for a model's scaling, without theta.
 json section_of(const RopeScalingConfig& scaling) {
   json section{{"rope_type", name_of(scaling.type)}};
   for (const ScalingNumber& number : scaling_numbers) {
@@ -187,9 +187,9 @@ json section_of(const RopeScalingConfig& scaling) {
   return section;
 }
 
-/// Refuses a key beside `section` that says otherwise: of two the class goes by one, and the file's author meant
-/// another. (A class that takes a trained length outside of the section agrees with it.) theta: what the class takes
-/// where a section has none.
+/// Refuses a key outside `section` that contradicts it: the class uses one of the two, and the file's author may have
+/// meant the other. (A class that takes a trained length outside of the section agrees with it.) theta: the class's
+/// default for a section without one.
 void refuse_others(JsonKeys& keys, double theta, const Family& family, const ModelConfig& model, const char* section,
                    const Rope& meant) {
   const auto require_same = [&](bool same, const char* key) {
@@ -203,11 +203,11 @@ void refuse_others(JsonKeys& keys, double theta, const Family& family, const Mod
                 length, section);
   }
   if (!filled(keys, "rope_scaling")) return;
-  std::vector<std::string> own_notes;  // of what says nothing new
+  std::vector<std::string> own_notes;  // of a section that says nothing new
   require_same(read_section(keys, "rope_scaling", theta, family, model, own_notes) == meant, "rope_scaling");
 }
 
-/// Returns what a file says that has one set of rotary keys, or those of layers without a window in old form.
+/// Returns the rotary keys of a file with one set of them, or, in the old form, those of layers without a window.
 Rope read_one(JsonKeys& keys, const Family& family, const ModelConfig& model, std::vector<std::string>& logs) {
   const double theta = keys.has("rope_theta") ? keys.real("rope_theta", family.theta) : family.theta;
   Rope rope{.theta = theta, .scaling = {}};
@@ -218,13 +218,12 @@ Rope read_one(JsonKeys& keys, const Family& family, const ModelConfig& model, st
   return rope;
 }
 
-/// What a class has for layers without a window, and for those with one.
+/// A class's rotary keys for layers without a window, and for those with one.
 struct LayerRopes {
   Rope full, sliding;
 };
 
-/// Reads them as such files were meant when they were written, for transformers 4: Olmo 3's have one base, Gemma 3's
-/// two.
+/// Reads them as transformers 4 did, for which such files were written: Olmo 3's have one base, Gemma 3's two.
 LayerRopes read_older(JsonKeys& keys, const Family& family, const ModelConfig& model, std::vector<std::string>& logs) {
   const Rope full = read_one(keys, family, model, logs);
   double local = full.theta;
@@ -239,7 +238,7 @@ LayerRopes read_older(JsonKeys& keys, const Family& family, const ModelConfig& m
   return {full, {.theta = local, .scaling = {}}};
 }
 
-/// Reads them from a section each.
+/// Reads them from separate sections.
 LayerRopes read_sections(JsonKeys& keys, const Family& family, const ModelConfig& model,
                          std::vector<std::string>& logs) {
   const json& object = keys.at("rope_parameters");
@@ -278,7 +277,7 @@ void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::ve
   model.rope_theta = full.theta;
   model.rope_scaling = full.scaling;
   if (family.sliding_theta == 0) return;
-  if (!full.scaling.truncate) {  // transformers (5.23) looks for it outside of a class's sections for kinds of layers
+  if (!full.scaling.truncate) {  // transformers (5.23) looks for it outside a class's sections for kinds of layers
     keys.refuse("truncate",
                 "transformers computes this architecture with yarn's truncate as true, whatever its file says");
   }
@@ -301,12 +300,12 @@ void write_rope(const ModelConfig& model, const Family& family, json& out) {
     out["rope_scaling"] = nullptr;
   } else {
     out["rope_scaling"] = section;
-    out["rope_scaling"]["type"] = section["rope_type"];  // for what was written before transformers 4.43
+    out["rope_scaling"]["type"] = section["rope_type"];  // for programs written before transformers 4.43
   }
   section["rope_theta"] = theta;
   out["rope_parameters"] = section;
   out["rope_theta"] = theta;
-  if (family.trained_length > 0 && !plain) {  // else the class's own goes before the section's
+  if (family.trained_length > 0 && !plain) {  // otherwise the class's own would override the section's
     out["original_max_position_embeddings"] = scaling.original_max_position_embeddings;
   }
   if (family.sliding_theta == 0) return;

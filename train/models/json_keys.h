@@ -1,5 +1,5 @@
-// The keys of one JSON object of a file that others wrote: each is asked for by name and type, and what nobody asked
-// for shows at the end. A value of the wrong type is an Error(checkpoint) that names file and key.
+// The keys of one JSON object in a file from another program: the caller reads each by name and type, and can list the
+// unread ones at the end. A value of the wrong type is an Error(checkpoint) that names file and key.
 #pragma once
 
 #include <fmt/core.h>
@@ -18,14 +18,14 @@ namespace ringtrain {
 
 class JsonKeys {
  public:
-  /// prefix: of the keys in messages: "" or "rope_scaling.". The object must outlive this.
+  /// prefix: of the keys in messages, "" or "rope_scaling.". The object must outlive this one.
   JsonKeys(const nlohmann::json& object, std::string path, std::string prefix = "");
 
-  /// Returns whether the object has the key and it is not null. Each of these functions marks the key as asked for.
+  /// Returns whether the object has the key and it is not null. Each of these functions marks the key as read.
   bool has(const std::string& key);
   /// Returns whether the object has the key, even if it is null.
   bool names(const std::string& key);
-  /// Returns the key's value, or other if it is absent. Null is refused: has() comes first where it has a meaning.
+  /// Returns the key's value, or other if it is absent. Throws for null: call has() first if null has a meaning.
   std::int64_t integer(const std::string& key, std::int64_t other);
   double real(const std::string& key, double other);
   bool flag(const std::string& key, bool other);
@@ -36,12 +36,12 @@ class JsonKeys {
   const nlohmann::json& at(const std::string& key);
 
   bool asked(const std::string& key) const { return asked_.contains(key); }
-  /// Returns the keys that nobody asked for.
+  /// Returns the keys that nobody read.
   std::vector<std::string> unasked() const;
   const std::string& path() const { return path_; }
   /// Throws Error(checkpoint): "FILE: KEY: what".
   [[noreturn]] void refuse(const std::string& key, const std::string& what) const;
-  /// The same of a format and what it shows.
+  /// Does the same for a format and its arguments.
   template <class First, class... Rest>
   [[noreturn]] void refuse(const std::string& key, fmt::format_string<First, Rest...> what, First&& first,
                            Rest&&... rest) const {
@@ -49,7 +49,7 @@ class JsonKeys {
   }
 
  private:
-  /// Returns what take() makes of the key's value, of a key that is not there `other`. Throws where it makes nothing.
+  /// Returns take()'s result for the key's value, or `other` if the key is absent. Throws if take() returns nothing.
   template <class T>
   T value(const std::string& key, T other, const char* wanted, std::optional<T> (*take)(const nlohmann::json&));
   const nlohmann::json* find(const std::string& key);
@@ -59,13 +59,13 @@ class JsonKeys {
   std::set<std::string> asked_;
 };
 
-/// Returns whether a key's value asks for nothing: null, false, no text, nothing in it.
+/// Returns whether a key's value requests nothing: null, false, empty text, an empty list or object.
 bool asks_for_nothing(const nlohmann::json& value);
 
-/// Returns a value as a message shows it: on one line, and not too long.
+/// Returns a value for a message: on one line, and not too long.
 std::string shown(const nlohmann::json& value);
 
-/// Returns the object that is a file's whole text. Throws Error(checkpoint) that names the file.
+/// Returns the object that is a file's whole text. Throws Error(checkpoint), which names the file.
 nlohmann::json parse_object(const std::string& text, const std::string& path);
 
 }  // namespace ringtrain

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t large_load = 50'000'000;  // parameters: reading them may take seconds
 
-/// Throws if a slice holds NaN or infinity: a model trained or evaluated from it would give nothing else.
+/// Throws if a slice holds NaN or infinity: every result of a model with it would be NaN or infinite too.
 void require_finite(const TensorView& values, const Parameter& parameter, std::int64_t begin, const std::string& path) {
   const std::int64_t index = first_not_finite(values);
   if (index < 0) return;
@@ -26,14 +26,14 @@ void require_finite(const TensorView& values, const Parameter& parameter, std::i
 
 class Loader {
  public:
-  /// elements: all that will be read.
+  /// elements: the total number to read.
   Loader(RankState& state, const ModelSource& source, std::uint64_t seed, std::int64_t elements)
       : state_(state), source_(source), seed_(seed), read_(source.open_weights()) {
     if (state.rank == 0 && elements >= large_load) progress_ = std::make_unique<Progress>("load", elements);
   }
 
-  /// Brings elements [begin, begin + target.numel()) of a tensor into host or device memory, rounded if the target is
-  /// bfloat16: those of the source, or initial ones of an adapter that the source has not.
+  /// Reads elements [begin, begin + target.numel()) of a tensor into host or device memory, rounded if the target is
+  /// bfloat16: those of the source, or initial ones for an adapter that the source does not have.
   void load(const Parameter& parameter, std::int64_t begin, const TensorView& target) {
     if (parameter.adapter && !source_.model.lora.on()) {
       initialise_parameter(state_.stream, parameter, seed_, begin, target);
@@ -56,11 +56,11 @@ class Loader {
       require_finite(values, parameter, from, source_.path);
       if (!staged) continue;
       copy(state_.stream, part, target.dtype == DType::bfloat16 ? rounded_in_place(values) : values);
-      state_.stream.synchronize();  // the next slice comes into the same staging
+      state_.stream.synchronize();  // the next slice uses the same staging buffer
     }
   }
 
-  /// Returns float32 numbers of the host as bfloat16 ones, in the front half of the same memory.
+  /// Converts host float32 numbers to bfloat16, in the front half of the same memory.
   static TensorView rounded_in_place(const TensorView& values) {
     const float* const from = values.as<float>();
     TensorView to = values;
@@ -82,7 +82,7 @@ class Loader {
 void load_weights(RankState& state, const ModelSource& source, std::uint64_t seed) {
   const ParameterTable& table = state.parameters.table();
   const std::vector<ParameterSlice> held = state.parameters.held();
-  std::vector<ParameterSlice> master;  // none: the model computes with the very weights that are updated
+  std::vector<ParameterSlice> master;  // empty: the model computes directly with the updated weights
   if (state.optimizer && state.optimizer->has_master_weights()) master = state.optimizer->slices();
   std::int64_t elements = 0;
   for (const auto& slices : {master, held}) {
@@ -92,7 +92,7 @@ void load_weights(RankState& state, const ModelSource& source, std::uint64_t see
   for (const ParameterSlice& slice : master) {
     loader.load(table[slice.parameter], slice.begin, state.optimizer->weights(slice));
   }
-  // All memory is touched before anything is read, by all threads: page faults between reads cost three times as much.
+  // All threads touch all memory before anything is read: page faults between reads cost three times as much.
   state.parameters.clear_weights();
   for (const ParameterSlice& slice : held) {
     loader.load(table[slice.parameter], slice.begin, state.parameters.weights(slice));

@@ -23,8 +23,9 @@ namespace ringtrain {
 
 namespace {
 
-/// Adds what begins and ends a text: of the ids that a file names, the tokens of the model. Ids of other vocabularies
-/// are common there (defaults of a class), and hurt only who uses them. where: the file, for messages.
+/// Adds the tokens that begin and end a text, from the ids in a file: only those in the model's vocabulary. Such files
+/// often have ids of other vocabularies (defaults of a class), which matter only to whoever uses them. where: the file,
+/// for messages.
 void add_ends(ModelSource& source, const std::string& where, EndIds ids) {
   const Vocabulary vocabulary(source.model.vocab_size);
   const auto is_token = [&](std::int64_t id, const char* key) {
@@ -36,8 +37,8 @@ void add_ends(ModelSource& source, const std::string& where, EndIds ids) {
   source.ends.add(ids);
 }
 
-/// Returns what tells these files from others: names, types and places of their tensors, and some of each file's bytes.
-/// (Hashing all of them would take as long as reading them.)
+/// Returns a string that distinguishes these files from others: names, types, and offsets of their tensors, and some of
+/// each file's bytes. (Hashing all bytes would take as long as reading them.)
 std::string identity_of(const StoredTensors& stored) {
   constexpr std::int64_t sample = 65536;
   std::string text;
@@ -55,7 +56,7 @@ std::string identity_of(const StoredTensors& stored) {
   return hash_bytes(text);
 }
 
-/// Adds what a folder's generation_config.json says of it, if it has one.
+/// Adds what a folder's generation_config.json says, if it has one.
 void add_generation_ends(ModelSource& source, const std::string& folder) {
   add_ends(source, folder + "/generation_config.json: ", read_generation_config(folder));
 }
@@ -63,7 +64,7 @@ void add_generation_ends(ModelSource& source, const std::string& folder) {
 ModelSource open_hugging_face_folder(const std::string& folder) {
   ModelSource source;
   source.path = source.tokenizer = folder;
-  check_carried_files(folder);  // before any work
+  check_carried_files(folder);  // before any other work
   HuggingFaceConfig config = read_hugging_face_config(folder);
   source.model = config.model;
   source.context_length = config.model.max_position_embeddings;
@@ -81,8 +82,8 @@ ModelSource open_hugging_face_folder(const std::string& folder) {
   return with_weights(std::move(source), std::move(placed), table);
 }
 
-/// Opens a transformer, or adapters together with their base. Where it must have all weights, nothing of adapters but a
-/// checkpoint's own files is read before they are refused, so bases that lead back to where they began end here.
+/// Opens a transformer, or adapters together with their base. If it must have all weights, it refuses adapters before
+/// it reads anything of them except a checkpoint's own files, so bases that form a cycle end here.
 ModelSource open_transformer(const std::string& path, bool must_be_whole) {
   const auto require_none = [&](bool are_adapters) {
     if (!must_be_whole || !are_adapters) return;
@@ -144,14 +145,16 @@ ModelSource with_weights(ModelSource source, PlacedModel placed, const Parameter
 ModelSource model_of(Checkpoint checkpoint) {
   ModelSource source;
   source.path = checkpoint.path;
-  // As the last stage has it that the checkpoint reached; the model was trained for the longest of them.
+  // The model is that of the last stage that the checkpoint reached; it was trained for the longest of the stages so
+  // far.
   const TrainingConfig& training = checkpoint.config.training;
   const int reached = stage_of_step(training, checkpoint.manifest.step);
   source.model = config_of_stage(checkpoint.config, reached).model;
   for (int stage = 0; stage <= reached; ++stage) {
     source.context_length = std::max(source.context_length, config_of_stage(checkpoint.config, stage).training.seq_len);
   }
-  // A model with rotary positions may say what it is meant for, which its tuning on short texts does not shorten.
+  // A model with rotary positions may give the length for which it is meant, which tuning on short texts does not
+  // reduce.
   if (model_spec(source.model).positions == Positions::rope) {
     source.context_length = std::max(source.context_length, source.model.max_position_embeddings);
   }

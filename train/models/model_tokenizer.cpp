@@ -13,8 +13,8 @@ bool has_tokenizer(const ModelSource& source) {
   return !source.tokenizer.empty() && holds_tokenizer(source.tokenizer);
 }
 
-/// Returns the hash of the tokenizer that a model from elsewhere brings along, "" if it brings none. Sets *remark where
-/// it is of a kind that is not read. Throws Error(checkpoint) if it is damaged.
+/// Returns the hash of the tokenizer that comes with a model from elsewhere, "" if it has none. Sets *remark if it is
+/// of an unsupported kind. Throws Error(checkpoint) if it is damaged.
 std::string own_tokenizer_hash(const ModelSource& source, std::optional<std::string>& remark) {
   try {
     return has_tokenizer(source) ? read_tokenizer_identity(source.tokenizer, ExitCode::checkpoint) : "";
@@ -26,8 +26,8 @@ std::string own_tokenizer_hash(const ModelSource& source, std::optional<std::str
   }
 }
 
-/// Returns the tokenizer that the data of a run were made with, as carry_tokenizer() takes it; "" if it is not there.
-/// Sets *remark where it stands beside the data and is another one, or none that can be read.
+/// Returns the tokenizer that made a run's data, in the form that carry_tokenizer() takes; "" if it is not available.
+/// Sets *remark if the data's folder has another one, or one that cannot be read.
 std::string tokenizer_of_data(const Corpus& corpus, std::optional<std::string>& remark) {
   const std::string hash = corpus.tokenizer_hash(), folder = tokenizer_of_token_file(corpus.files.front()->path());
   if (hash == read_tokenizer_identity("bytes")) return "bytes";
@@ -97,7 +97,7 @@ std::optional<std::string> keep_tokenizer(const ModelSource* source, const Corpu
   if (has_own) remark.reset();
   OutputFolder output(folder, ExitCode::usage);
   carry_tokenizer(has_own ? source->tokenizer : of_data, output.content(), ids, OwnGeneration::kept, ExitCode::usage);
-  // Conversations may have been rendered with another template than the model's own, or the model has none.
+  // Conversations may have been rendered with a template other than the model's, or the model has none.
   if (has_own) carry_chat_template(of_data, output.content(), ExitCode::usage);
   output.publish();
   return remark;

@@ -30,7 +30,7 @@ const StoredTensor& tensor_at(const PlacedModel& model, const TensorLocation& pl
   return *tensor;
 }
 
-/// Throws unless the head that a file holds beside a tied embedding is the same matrix.
+/// Throws unless the head that a file holds in addition to a tied embedding is the same matrix.
 void require_equal_head(const PlacedModel& model, const StoredTensor& embedding, const StoredTensor& head) {
   const std::string& path = model.stored.files[head.file];
   const auto refuse = [&](const std::string& how) {
@@ -68,15 +68,15 @@ class PlacedWeights {
   }
 
  private:
-  /// Rows of a parameter that is held transposed: the columns of the tensor that were read last. Every number that a
-  /// file can hold is one in double.
+  /// Rows of a parameter that is stored transposed: the most recently read columns of the tensor. A double can
+  /// represent every number that a file can hold.
   struct Band {
     std::string name;
     std::int64_t begin = 0, end = 0;  // columns of the tensor
     std::vector<double> values;       // [end - begin, in]
   };
 
-  /// Fills the band with columns from `begin` on, as many as it holds but none at or behind `end`.
+  /// Fills the band with columns from `begin` on, as many as fit, but only columns before `end`.
   void fill_band(const StoredTensor& tensor, std::int64_t begin, std::int64_t end) {
     if (band_.name == tensor.name && band_.begin <= begin && begin < band_.end) return;
     const std::int64_t in = tensor.shape[0], out = tensor.shape[1];

@@ -1,4 +1,4 @@
-// The command `check`: is this run right? One step of a user's own config, held against the reference in double.
+// The command `check`: is this run right? It compares one step of a user's own config with the reference in double.
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -28,8 +28,8 @@ struct CheckFlags {
   std::string config, output;
   std::vector<std::string> settings;
   CheckOptions options;
-  std::vector<std::string> dumps;       // two that are compared, instead of a run
-  double relative = -1, absolute = -1;  // of their tolerance; below 0: the default
+  std::vector<std::string> dumps;       // two dumps to compare, instead of a run
+  double relative = -1, absolute = -1;  // the tolerance; negative: the default
 };
 
 void add_run_flags(CommandLine& app, CheckFlags& flags) {
@@ -65,7 +65,7 @@ void add_comparison_flags(CommandLine& app, CheckFlags& flags) {
       ->needs(compare);
 }
 
-/// Declares the command line, and refuses what cannot be. Returns false if only help was wanted.
+/// Declares the command line, and refuses impossible combinations. Returns false if only help was requested.
 bool parse(CheckFlags& flags, int argc, char** argv, bool prints) {
   CommandLine app{
       "Is this run right? Runs one step of a config on its own mesh, device, data, and weights, and compares it with a "
@@ -94,14 +94,14 @@ int compare_pair(const CheckFlags& flags) {
   return comparison.agree() ? 0 : static_cast<int>(ExitCode::numeric);
 }
 
-/// Runs the check, and shows its progress. What it returns is rank 0's.
+/// Runs the check and shows its progress. The result is rank 0's.
 CheckReport run_check(CheckOptions options, const Log& log, Launcher& launcher) {
   std::optional<Progress> progress;
   options.progress = [&](std::int64_t done, std::int64_t total) {
     if (!progress) progress.emplace("check", total);
     progress->update(done, "sequences of the reference", 0);
   };
-  std::optional<HashProgress> hashing;  // of data and checkpoints, before the run begins
+  std::optional<HashProgress> hashing;  // for data and checkpoints, before the run begins
   if (launcher.is_rank_zero()) hashing.emplace("check");
   return check_run(options, log, launcher);
 }

@@ -1,5 +1,5 @@
-// How --help looks: each flag with its value's name, and beside it what it means, with its bounds and its default in
-// words. For command_line.h alone.
+// The layout of --help: each flag with its value's name, and next to it what it means, with its bounds and its default
+// in words. Only command_line.h uses this.
 #pragma once
 
 #include <fmt/core.h>
@@ -10,11 +10,11 @@
 
 namespace ringtrain {
 
-/// Marks what a check says of its bounds within the names that CLI11 joins.
+/// Marks what a check says about its bounds in the names that CLI11 concatenates.
 inline constexpr char bounds_mark = '\x1f';
 
-/// Returns text in lines of at most `columns`; those after the first are indented. A line never begins with a flag that
-/// the text names, so that whoever looks for flags finds each at its own place alone.
+/// Returns text in lines of at most `columns`; lines after the first are indented. A line never begins with a flag that
+/// the text mentions, so that a reader who looks for a flag finds it only at its own entry.
 inline std::string wrapped_help(std::string_view text, std::size_t columns, std::size_t indent) {
   std::string lines;
   std::size_t used = 0;

@@ -1,6 +1,6 @@
-// Command lines with CLI11, for the mains alone: a mistake is an Error(usage) like every other, in one sentence.
-// Numbers are held against their type and range here, for all programs: CLI11 takes nan and inf for any real number,
-// and brings a whole number that is too large or negative silently into its type's range.
+// Command lines with CLI11, only for the mains: a mistake is an Error(usage) like every other, with one message. The
+// checks of numbers' types and ranges are here, for all programs: CLI11 accepts nan and inf for any real number, and
+// silently forces an integer that is too large or negative into its type's range.
 #pragma once
 
 #include <fmt/format.h>
@@ -31,8 +31,8 @@
 
 namespace ringtrain {
 
-/// Returns what is wrong with a command line: CLI11's sentence, or of arguments that no flag takes, those and
-/// "; did you mean --NAME?" for the first that is nearly a flag.
+/// Returns what is wrong with a command line: CLI11's message, or, for arguments that no flag takes, those arguments
+/// and "; did you mean --NAME?" for the first that is nearly a flag.
 inline std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& error) {
   if (app.remaining().empty()) return error.what();
   const std::string text = fmt::format("no flag takes {}", fmt::join(app.remaining(), " "));
@@ -48,25 +48,26 @@ inline std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& e
   return text;
 }
 
-/// Throws Error(usage) for a file or a folder whose name is empty: a variable of a shell that was not set.
+/// Throws Error(usage) for a file or folder with an empty name: a shell variable that was not set.
 inline void refuse_empty_paths(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string type = option->get_type_name();
     const bool is_path = type.find("FILE") != std::string::npos || type.find("PATH") != std::string::npos;
-    if (!is_path || option->get_expected_min() == 0) continue;  // as of --resume
+    if (!is_path || option->get_expected_min() == 0) continue;  // --resume allows it
     for (const std::string& path : option->results()) {
       if (path.empty()) fail(ExitCode::usage, "{} is empty; name a file or leave it out", option->get_name());
     }
   }
 }
 
-/// Returns the check that every number has: it fits its type, is finite, and within bounds, whose meaning help names.
+/// Returns the check that every number has: it fits its type, is finite, and is in bounds, which help describes as
+/// `meaning`.
 template <class Number>
 CLI::Validator number(Number low = std::numeric_limits<Number>::lowest(),
                       Number high = std::numeric_limits<Number>::max(), const std::string& meaning = "") {
   const auto check = [=](std::string& text) {
     const std::optional<Number> value = number_of<Number>(text);
-    if (value && *value >= low && *value <= high) return std::string();  // NaN and infinity are not
+    if (value && *value >= low && *value <= high) return std::string();  // NaN and infinity fail
     if (std::is_integral_v<Number>) return fmt::format("{} is not a whole number from {} to {}", text, low, high);
     return fmt::format("{} must be a finite number{}{}", text, meaning.empty() ? "" : ": ", meaning);
   };
@@ -98,13 +99,13 @@ inline CLI::Validator real_within(double low, double high) {
   return number(low, high, fmt::format("from {} to {}", low, high));
 }
 
-/// A command line of CLI11 whose every number is checked.
+/// A CLI11 command line that checks every number.
 class CommandLine : public CLI::App {
  public:
   using CLI::App::App;
 
-  /// Adds an option of text, of whole numbers, or of names; of one or of several. type: what help calls its value. Help
-  /// shows a default that is neither 0 nor empty.
+  /// Adds an option of text, integers, or names; one or several. type: help's name for its value. Help shows a default
+  /// that is neither 0 nor empty.
   template <class Value>
   CLI::Option* add_option(const std::string& name, Value& value, const std::string& type,
                           const std::string& description) {
@@ -122,7 +123,7 @@ class CommandLine : public CLI::App {
                         const std::string& description) {
     return CLI::App::add_option(name, value, description)->type_name(type)->check(range);
   }
-  /// Adds an option of a number of tokens, or of several: 4096, 16K, 1M (token_count()).
+  /// Adds an option of one or several numbers of tokens: 4096, 16K, 1M (token_count()).
   template <class Value>
   CLI::Option* add_tokens(const std::string& name, Value& value, const std::string& type,
                           const std::string& description) {
@@ -132,7 +133,7 @@ class CommandLine : public CLI::App {
     };
     return add_option(name, value, type, description)->transform(CLI::Validator(in_digits, ""));
   }
-  /// Adds an option of one of these words, each of which stands for a value.
+  /// Adds an option of one of these words, each of which means a value.
   template <class Choice, class Value>
   CLI::Option* add_choice(const std::string& name, Value& value,
                           const std::vector<std::pair<std::string, Choice>>& choices, const std::string& description) {
@@ -154,15 +155,15 @@ class CommandLine : public CLI::App {
         ->check(number<std::int64_t>(1))
         ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true).description(""));
   }
-  /// Makes a flag that is gone, or that this build leaves out, end the program with a sentence, of which it is the
-  /// subject. Help does not have it.
+  /// Adds a flag that was removed, or that this build leaves out: it ends the program with a message, of which its name
+  /// is the subject. Help does not show it.
   void add_refused(const std::string& name, const std::string& predicate) {
     const auto refuse = [=](const std::string&) { fail(ExitCode::usage, "{} {}", name, predicate); };
     add_option_function<std::string>(name, refuse)->expected(0, 1)->group("");
   }
-  /// Lets a flag go by its former name, too, until version 0.3: "--seq-len", "--tokens".
+  /// Accepts a flag's old name, too, until version 0.3: "--seq-len", "--tokens".
   void add_old_name(const std::string& name, const std::string& old_name) { present_names_[old_name] = name; }
-  /// Returns the arguments behind the program's name with each former name replaced. tells: whether to say so.
+  /// Returns the arguments after the program's name with old flag names replaced. tells: whether to print a message.
   std::vector<std::string> in_present_names(int argc, char** argv, bool tells) const {
     std::vector<std::string> arguments(argv + 1, argv + argc);
     for (std::string& argument : arguments) {
@@ -196,7 +197,7 @@ class CommandLine : public CLI::App {
   }
 
  private:
-  std::map<std::string, std::string> present_names_;  // by the former ones
+  std::map<std::string, std::string> present_names_;  // by the old ones
 
   template <class Value>
   struct ElementOf {
@@ -208,7 +209,7 @@ class CommandLine : public CLI::App {
   };
 };
 
-/// Adds --begin-token, which sets an id, or -1 for none. description: what it does here.
+/// Adds --begin-token, which sets an id, or -1 for no token. description: the flag's meaning in this program.
 inline void add_begin_token(CommandLine& app, std::optional<std::int32_t>& token, const std::string& description) {
   const auto check = [](std::string& given) {
     const std::optional<std::int32_t> id = number_of<std::int32_t>(given);
@@ -222,15 +223,15 @@ inline void add_begin_token(CommandLine& app, std::optional<std::int32_t>& token
       ->check(CLI::Validator(check, ""));
 }
 
-/// Reads what --mesh gives, DATAxSEQUENCE: data ranks and sequence ranks, together at most `most`.
+/// Parses the value of --mesh, DATAxSEQUENCE: data ranks and sequence ranks, together at most `most`.
 inline void read_mesh(std::string_view text, std::int64_t& data, std::int64_t& sequence, std::int64_t most = 1024) {
   const bool pair = take_pair(text, data, 'x', sequence) && data >= 1 && sequence >= 1;
   if (pair && data <= most && sequence <= most && data * sequence <= most) return;
   fail(ExitCode::usage, "--mesh {}: must be DATAxSEQUENCE, together at most {} ranks, e.g. 2x4", text, most);
 }
 
-/// Adds the flags that change keys of a config: --set, and --mesh for two of them, together at most `most`. Both end up
-/// in settings.
+/// Adds the flags that change keys of a config: --set, and --mesh for two of them, together at most `most`. Both append
+/// to settings.
 inline void add_settings(CommandLine& app, std::vector<std::string>& settings, std::int64_t most = 1024) {
   app.add_option("--set", settings, "KEY.PATH=VALUE",
                  "change one key of the config, e.g. --set training.steps=20; may be repeated")
@@ -245,17 +246,17 @@ inline void add_settings(CommandLine& app, std::vector<std::string>& settings, s
       ->type_name("DATAxSEQUENCE");
 }
 
-/// Parses into the app's options. Returns false if help (or the version) was asked for and has been printed. prints:
-/// whether this process is the one that does.
+/// Parses into the app's options. Returns false if help (or the version) was requested and has been printed. prints:
+/// whether this process prints it.
 inline bool parse_command_line(CommandLine& app, int argc, char** argv, bool prints = true) {
   app.formatter(std::make_shared<HelpFormatter>());
   app.set_version_flag("--version", version_text(), "print version, commit and build options");
   const auto asks_for_version = [](std::string_view argument) { return argument == "--version"; };
   try {
-    // CLI11 2.1 would ask for the required options first.
+    // CLI11 2.1 would require the required options first.
     if (std::any_of(argv + 1, argv + argc, asks_for_version)) throw CLI::CallForVersion(version_text(), 0);
     std::vector<std::string> arguments = app.in_present_names(argc, argv, prints);
-    std::ranges::reverse(arguments);  // as CLI11 takes them
+    std::ranges::reverse(arguments);  // CLI11 takes them in this order
     app.parse(std::move(arguments));
     refuse_empty_paths(app);
     return true;

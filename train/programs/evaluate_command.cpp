@@ -32,10 +32,10 @@ constexpr std::string_view per_token_head = "{\"written_by\":\"ringtrain evaluat
 
 struct Arguments {
   EvaluationOptions options;
-  std::string output, per_token;  // "": not asked for
+  std::string output, per_token;  // "": not requested
 };
 
-/// Returns the scores as lines of JSON; the first one says what they are.
+/// Returns the scores as lines of JSON; the first line describes the others.
 std::string token_lines(const EvaluationSummary& summary, const std::vector<TokenScore>& tokens) {
   std::string text = fmt::format("{}\"data\":{},\"checkpoint\":{},\"target_hash\":\"{}\"}}\n", per_token_head,
                                  json_text(summary.data), json_text(summary.checkpoint), summary.targets.hash);
@@ -46,7 +46,7 @@ std::string token_lines(const EvaluationSummary& summary, const std::vector<Toke
   return text;
 }
 
-/// Adds the flags that say what is scored.
+/// Adds the flags that say what to score.
 void add_targets(CommandLine& app, EvaluationRequest& request) {
   request.target_tokens = request.target_blocks = EvaluationOptions::of_the_checkpoint;
   auto* const target_tokens =
@@ -76,7 +76,7 @@ void add_targets(CommandLine& app, EvaluationRequest& request) {
       ->default_str("auto");
 }
 
-/// Reads the command line. Returns false if only help was wanted.
+/// Reads the command line. Returns false if only help was requested.
 bool parse(Arguments& arguments, int argc, char** argv, bool print) {
   CommandLine app{
       "Perplexity of a checkpoint at several context lengths. Every length scores the same target tokens: blocks at "
@@ -127,7 +127,7 @@ using Output = std::function<void(const EvaluationSummary& summary, const std::v
 /// Opens the files that an evaluation writes, before it begins.
 std::vector<Output> open_outputs(const Arguments& arguments) {
   std::vector<Output> outputs;
-  const auto inputs = [options = arguments.options] {  // none of which it replaces
+  const auto inputs = [options = arguments.options] {  // no output may overwrite them
     std::vector<std::string> files = files_of_models({options.checkpoint, options.data, manifest_path(options.data)});
     for (const auto& metric : options.metrics) std::ranges::move(metric.inputs(), std::back_inserter(files));
     return files;
@@ -168,7 +168,7 @@ int ringtrain::evaluate_command(int argc, char** argv, Launcher& launcher) {
       evaluate_checkpoint(arguments.options, launcher, arguments.per_token.empty() ? nullptr : &tokens);
   if (!prints) return 0;
   print_result(evaluation_table(summary));
-  std::optional<Error> problem;  // the first of what cannot be written; all that can be is
+  std::optional<Error> problem;  // the first write error; all other files are still written
   for (const Output& output : outputs) {
     const auto own = caught([&] { output(summary, tokens); });
     if (!problem) problem = own;

@@ -22,7 +22,7 @@ void say(const std::string& sentence) {
   write_message(stderr, fmt::format("export: {}\n", sentence));
 }
 
-/// Writes the folder, until a signal comes, and says what is in it.
+/// Writes the folder, unless a signal comes, and prints its contents.
 void write(const ModelSource& source, const ExportOptions& options) {
   const SignalGuard guard;
   announce_signals({.program = "export", .first = "", .second = "ended at once; nothing was written"});

@@ -13,7 +13,7 @@ using namespace ringtrain;
 
 namespace {
 
-/// most: bytes that a prompt for this model may have.
+/// most: the largest number of bytes in a prompt for this model.
 std::string read_standard_input(std::int64_t most) {
   std::string text;
   char buffer[1 << 16];
@@ -34,7 +34,7 @@ struct GenerateFlags {
   std::string mesh = "1x1", prompt_file, dash;
 };
 
-/// The prompt: where it comes from, and how it becomes tokens.
+/// Adds the prompt's flags: where it comes from, and how it becomes tokens.
 void add_prompt_flags(CommandLine& app, GenerateFlags& flags) {
   GenerationOptions& options = flags.options;
   app.add_option("--prompt", options.prompt, "TEXT", "the prompt, by one of these five");
@@ -59,7 +59,7 @@ void add_prompt_flags(CommandLine& app, GenerateFlags& flags) {
                   "the token before the prompt (default: what the tokenizer puts before a text)");
 }
 
-/// How each new token is chosen.
+/// Adds the flags that say how each new token is chosen.
 void add_sampling_flags(CommandLine& app, SamplingOptions& sampling) {
   const auto add_real = [&](const char* name, double& value, const char* type, const char* description) {
     app.add_real(name, value, number<double>(), type, description)->capture_default_str();
@@ -75,7 +75,7 @@ void add_sampling_flags(CommandLine& app, SamplingOptions& sampling) {
       ->capture_default_str();
 }
 
-/// Declares the command line. Returns false if only help was wanted.
+/// Declares the command line. Returns false if only help was requested.
 bool parse(GenerateFlags& flags, int argc, char** argv, bool prints) {
   CommandLine app{
       "Continues a prompt with a model. Prints the text to stdout as it is generated, and rates to stderr. "
@@ -112,13 +112,13 @@ bool parse(GenerateFlags& flags, int argc, char** argv, bool prints) {
   return true;
 }
 
-/// Completes the options by what several flags say together.
+/// Completes the options from combinations of flags.
 void settle(GenerateFlags& flags, const Launcher& launcher) {
   GenerationOptions& options = flags.options;
   std::int64_t data = 0;
   read_mesh(flags.mesh, data, options.sequence_ranks);
   if (data != 1) fail(ExitCode::usage, "--mesh {}: must be 1xN: one text has no data ranks", flags.mesh);
-  const std::string file = flags.prompt_file + options.tokens_file + flags.dash;  // one at most
+  const std::string file = flags.prompt_file + options.tokens_file + flags.dash;  // at most one
   if (file == "-") {
     if (launcher.processes() > 1) {
       fail(ExitCode::usage, "-: only one of several processes has the standard input; give --prompt-file or --tokens");
@@ -139,7 +139,7 @@ int ringtrain::generate_command(int argc, char** argv, Launcher& launcher) {
   const GenerationSummary summary = generate_from_checkpoint(flags.options, launcher, write_results);
   if (!launcher.is_rank_zero()) return 0;
   if (!flags.options.raw) write_results("\n");
-  flush_results();  // before the messages, which would follow on the text's line
+  flush_results();  // before the messages, which would otherwise continue the text's line
   for (const std::string& sentence : summary.remarks) write_message(stderr, "generate: " + sentence + "\n");
   write_message(stderr, "generate: " + summary_text(summary) + "\n");
   return 0;

@@ -1,4 +1,4 @@
-// prepare: text files or a synthetic recall corpus to a token file.
+// The command `prepare`: makes a token file from text files, or from a synthetic recall corpus.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -79,7 +79,7 @@ void add_recall_flags(CommandLine& app, PrepareFlags& flags) {
   app.add_option("--pairs", flags.recall.pairs, "P", "recall: pairs to be recalled over more than half of L");
 }
 
-/// Declares the command line. Returns false if only help was wanted.
+/// Declares the command line. Returns false if only help was requested.
 bool parse(PrepareFlags& flags, int argc, char** argv) {
   CommandLine app(
       "Make a token file for train and evaluate.\n"
@@ -125,14 +125,14 @@ void print(std::string_view name, fmt::format_string<Values...> format, Values&&
   print_result(fmt::format("  {:<22} {}\n", name, fmt::format(format, std::forward<Values>(values)...)));
 }
 
-/// Returns e.g. "1,234,567".
+/// Returns, for example, "1,234,567".
 std::string grouped(std::int64_t count) {
-  std::string text = std::to_string(count);  // of a count: never negative
+  std::string text = std::to_string(count);  // a count is never negative
   for (std::int64_t i = std::ssize(text) - 3; i > 0; i -= 3) text.insert(static_cast<std::size_t>(i), ",");
   return text;
 }
 
-/// Returns e.g. "512", "4K", "16M".
+/// Returns, for example, "512", "4K", "16M".
 std::string short_count(std::int64_t count) {
   for (const char* unit : {"", "K", "M", "G"}) {
     if (count < 1024) return fmt::format("{}{}", count, unit);
@@ -141,8 +141,8 @@ std::string short_count(std::int64_t count) {
   return fmt::format("{}T", count);
 }
 
-/// Prints how many documents there are of each length, and which share of all tokens they hold: a long context is
-/// learned from long documents alone.
+/// Prints how many documents there are of each length, and their share of all tokens: only long documents can teach a
+/// long context.
 void print_lengths(const std::vector<std::int64_t>& lengths) {
   constexpr std::int64_t shortest = 256, step = 4;
   constexpr double widest = 24;
@@ -159,7 +159,7 @@ void print_lengths(const std::vector<std::int64_t>& lengths) {
       tokens += length;
     }
     seen = seen || documents > 0;
-    if (!seen) continue;  // shorter than all
+    if (!seen) continue;  // no document is this short
     const double share = static_cast<double>(tokens) / all;
     const std::string name = begin == 0 ? fmt::format("  below {}", short_count(end))
                                         : fmt::format("  {} to {}", short_count(begin), short_count(end));
@@ -185,7 +185,7 @@ std::int32_t special_token(const Tokenizer& tokenizer, const std::string& conten
   return *id;
 }
 
-/// Sets the tokenizer, and the tokens that stand around documents.
+/// Sets the tokenizer, and the tokens that begin and end documents.
 void set_tokenizer(PrepareFlags& flags, const Tokenizer& tokenizer) {
   TextOptions& options = flags.text;
   options.tokenizer = &tokenizer;
@@ -204,7 +204,7 @@ void set_tokenizer(PrepareFlags& flags, const Tokenizer& tokenizer) {
   }
 }
 
-/// Says whether documents begin as the tokenizer begins a text.
+/// Prints whether documents begin as the tokenizer begins a text.
 void print_start(const Tokenizer& tokenizer, const TextOptions& options) {
   const std::optional<std::int32_t> own = tokenizer.begin_of_text();
   if (!own) return;

@@ -21,7 +21,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Runs body. Returns the error it ends with, if any; every exception counts as one.
+/// Runs body. Returns the error with which it ends, if any; every exception counts as one.
 std::optional<Error> error_of(const std::function<void()>& body) {
   try {
     body();
@@ -35,11 +35,11 @@ std::optional<Error> error_of(const std::function<void()>& body) {
   }
 }
 
-/// Lets every block of 128 KiB and more go back to the system when it is freed. Left to itself, glibc keeps blocks up
-/// to the size of the largest one freed so far, in as many heaps as threads once met in malloc: a long run's memory
-/// then grows by the buffers of its saves, again and again.
-/// Where address space is limited (ulimit -v), all threads share one heap: glibc would reserve 64 MiB for each thread's
-/// own, and, where the limit forbids that, take a whole page for every small block.
+/// Makes every freed block of 128 KiB and more go back to the system. Otherwise, glibc keeps blocks up to the size of
+/// the largest one freed so far, in as many heaps as there were threads in malloc at the same time: a long run's memory
+/// would then grow by its saves' buffers again and again.
+/// If address space is limited (ulimit -v), all threads share one heap: glibc would reserve 64 MiB for each thread's
+/// own, and, if the limit does not allow that, take a whole page for every small block.
 void set_up_heap() {
 #if defined(__GLIBC__)
   ::mallopt(M_MMAP_THRESHOLD, 128 << 10);
@@ -63,8 +63,9 @@ int run_program(const char* name, const std::function<int()>& body) {
   claim_standard_streams();
   set_program_signals();
   set_up_heap();
-  // One process uses 32 hardware queues of a GPU, if its ranks are threads: each has about five streams, and of the
-  // usual 8 queues one that waits at its head holds back the streams behind it. CUDA reads this at its first call.
+  // If a process's ranks are threads, it uses 32 hardware queues of a GPU: each rank has about five streams, and in the
+  // usual 8 queues, work that waits at the front of a queue delays the other streams behind it. CUDA reads this at its
+  // first call.
   if (!Launcher::expects_processes()) ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   int code = 0;
   const std::optional<Error> error = error_of([&] {
@@ -78,9 +79,9 @@ int run_program(const char* name, const std::function<int()>& body) {
 
 int run_rank_program(const char* name, const std::function<int(Launcher& launcher)>& body, OnSignal on_signal) {
   return run_program(name, [&] {
-    // Ranks that are processes end together: a signal that one of them sees early waits until all have come.
+    // Ranks that are processes end together: a signal that one of them sees early waits until all have seen it.
     std::optional<SignalGuard> guard;
-    std::optional<SignalsHeld> held;  // MPI does not end its start when a signal interrupts it
+    std::optional<SignalsHeld> held;  // MPI does not complete its start if a signal interrupts it
     if (on_signal == OnSignal::save && Launcher::expects_processes()) {
       guard.emplace();
       held.emplace();

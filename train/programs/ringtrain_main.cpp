@@ -1,6 +1,6 @@
-// ringtrain COMMAND ...: the one program. A link of a command's name that leads to it (train, evaluate, ...) is that
-// command. `plan`, `report` and `launch` are programs of their own, next to it in a build and in libexec where it is
-// installed: it becomes one of them, with its arguments, streams, signals and exit code.
+// ringtrain COMMAND ...: the one program. A link to it with a command's name (train, evaluate, ...) is that command.
+// `plan`, `report`, and `launch` are separate programs, next to it in a build and in libexec in an installation: it
+// becomes one of them, with its arguments, streams, signals, and exit code.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -28,9 +28,9 @@ namespace fs = std::filesystem;
 struct Command {
   const char* name;
   const char* purpose;
-  int (*run)(int argc, char** argv) = nullptr;                            // this one,
-  int (*run_ranks)(int argc, char** argv, Launcher& launcher) = nullptr;  // or this, or it is a program of its own
-  bool extra = false;                                                     // of the extras, which a build may leave out
+  int (*run)(int argc, char** argv) = nullptr;                            // one of these two is set,
+  int (*run_ranks)(int argc, char** argv, Launcher& launcher) = nullptr;  // unless the command is a separate program
+  bool extra = false;                                                     // of the extras; a build may leave them out
 
   bool is_here() const { return run != nullptr || run_ranks != nullptr; }
 };
@@ -63,9 +63,9 @@ std::string help() {
          "signal.\n";
 }
 
-/// Returns where a program may be, the likeliest first: where it is installed, or in a build.
+/// Returns the paths where a program may be, the likeliest first: in an installation, or in a build.
 std::array<std::string, 3> places_of(const std::string& command) {
-  std::error_code error;  // without /proc the places are none, and nothing starts
+  std::error_code error;  // without /proc the paths are wrong, and nothing starts
   const fs::path own = fs::read_symlink("/proc/self/exe", error).parent_path();
   const auto place = [&](const fs::path& folder) { return (own / folder / command).lexically_normal().string(); };
   return {place(RINGTRAIN_LIBEXEC), place("."), place("../../../scripts")};
@@ -115,7 +115,7 @@ int main(int argc, char** argv) {
   const std::string word = argc > 1 ? argv[1] : "";
   if (const Command* const command = find_command(word)) {
     if (command->is_here()) return run_command(command->name, argc - 1, argv + 1);
-    // Becomes the command's program, if it can. Nothing is set up before: the program does that itself.
+    // Becomes the command's program, if it can. Do no setup before this: the program does its own.
     for (const std::string& place : places_of(word)) ::execv(place.c_str(), argv + 1);
   }
   return run_program("ringtrain", [&] { return answer(word); });

@@ -1,4 +1,4 @@
-// The command `train`: command line in, exit code out. All else is train/trainer.h.
+// The command `train`: command line in, exit code out. Everything else is in train/trainer.h.
 #include <optional>
 #include <set>
 #include <string>
@@ -24,7 +24,8 @@ using namespace ringtrain;
 
 namespace {
 
-/// Returns the folder of the run that a path belongs to, itself or one of its checkpoints; "" if it is no run's.
+/// Returns the folder of the run to which a path belongs: the path itself, or that of a checkpoint's run; "" if there
+/// is none.
 std::string run_folder_of(const std::string& path) {
   if (path.empty()) return "";
   for (const std::string& folder : {path, parent_directory(parent_directory(path))}) {
@@ -33,7 +34,7 @@ std::string run_folder_of(const std::string& path) {
   return "";
 }
 
-/// What the command line says.
+/// The contents of the command line.
 struct TrainFlags {
   TrainOptions options;
   std::string config_path, verify_path;
@@ -42,7 +43,7 @@ struct TrainFlags {
   CLI::Option *resume = nullptr, *verify = nullptr;
 };
 
-/// Adds the flags that say what is trained, and from where to where.
+/// Adds the flags that say what to train, from where, and up to which step.
 void add_run_flags(CommandLine& app, TrainFlags& flags) {
   app.add_option("--config", flags.config_path, "FILE",
                  "the YAML config of the run; with --resume, the run's config is used if none is given");
@@ -60,7 +61,7 @@ void add_run_flags(CommandLine& app, TrainFlags& flags) {
       ->check(at_least(1));
 }
 
-/// Adds the flags of what a run leaves besides.
+/// Adds the flags of a run's additional outputs.
 void add_recording_flags(CommandLine& app, TrainFlags& flags) {
   TraceRequest& trace = flags.options.trace;
   auto* const file = app.add_option("--trace", trace.path, "FILE.json",
@@ -80,7 +81,7 @@ void add_recording_flags(CommandLine& app, TrainFlags& flags) {
   step->needs(dump);
 }
 
-/// Adds the flags that do something else than a run.
+/// Adds the flags that do something other than a run.
 void add_other_flags(CommandLine& app, TrainFlags& flags) {
   app.add_flag("--dry-run", flags.options.dry_run,
                "check everything and print config, mesh and memory plan; write nothing");
@@ -130,7 +131,7 @@ void dry_run(const Run& run, const Log& log, const Launcher& launcher) {
   if (launcher.is_rank_zero()) check_space(checkpoint_space(run), log);
 }
 
-/// Returns what a user may do with a run that is done, as commands.
+/// Returns what a user can do after a finished run, as commands.
 std::string next_commands(const Run& run) {
   const std::string at = fmt::format("--checkpoint {}", run.folder.path()), prefix = command_prefix();
   const std::int64_t length = run.config.training.seq_len;
@@ -164,7 +165,7 @@ int ringtrain::train_command(int argc, char** argv, Launcher& launcher) {
     if (launcher.is_rank_zero()) print_result(config_reference());
     return 0;
   }
-  std::optional<HashProgress> hashing;  // of data and checkpoints, before the run begins
+  std::optional<HashProgress> hashing;  // for data and checkpoints, before the run begins
   if (launcher.is_rank_zero()) hashing.emplace("train");
   if (flags.verify->count() > 0) {
     if (launcher.is_rank_zero()) verify(flags);

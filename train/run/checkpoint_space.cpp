@@ -20,7 +20,7 @@ CheckpointSpace checkpoint_space(const Run& run) {
   return {.folder = run.folder.path(),
           .each = checkpoint_bytes(run.config, run.table),
           .most = std::max(most, there),
-          .more = saves == 0 ? 0 : std::max<std::int64_t>(most - there, 1),  // a save precedes what it replaces
+          .more = saves == 0 ? 0 : std::max<std::int64_t>(most - there, 1),  // saves come before deletions
           .free = free_bytes(nearest_existing(run.folder.path()), ExitCode::usage)};
 }
 

@@ -14,8 +14,8 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns the tokens of the tokenizer behind data.train, the most that a file's manifest says. A file without a
-/// readable manifest counts as one of bytes (257): opening it says what is wrong.
+/// Returns the largest vocabulary in the manifests of data.train's files. A file without a readable manifest counts as
+/// one of bytes (257): opening it will report what is wrong.
 std::int64_t vocabulary_of(const Config& config) {
   std::int64_t tokens = 2;
   for (const DataSource& source : config.data.train) {
@@ -26,8 +26,9 @@ std::int64_t vocabulary_of(const Config& config) {
   return tokens;
 }
 
-/// Returns the steps that see each window of data.train `epochs` times, rounded up, at least 1. Opens and verifies the
-/// files. Throws Error(usage) with training.stages, whose places are steps, and Error(data) as open_training_corpus().
+/// Returns the number of steps that see each window of data.train `epochs` times, rounded up, at least 1. Opens and
+/// verifies the files. Throws Error(usage) with training.stages, which begin at steps, and Error(data) like
+/// open_training_corpus().
 std::int64_t steps_of_epochs(const Config& config, double epochs) {
   if (!config.training.stages.empty()) {
     fail(ExitCode::usage, "cannot be given with training.stages, which begin at steps; give training.steps");

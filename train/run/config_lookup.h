@@ -1,4 +1,4 @@
-// What a run's config leaves to the files that it names, found for the config's reader.
+// Values that a run's config leaves to the files that it names, looked up for the config's reader.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace ringtrain {
 
-/// Returns the lookup of programs that read the config of a run: model.from by model_reader(), whose logs go to log,
-/// the vocabulary of data.train's tokenizer, and the steps that epochs are. init_from: what --init-from names, "" if it
-/// is not given.
+/// Returns the lookup for programs that read a run's config: model.from by model_reader(), whose logs go to log, the
+/// vocabulary of data.train's tokenizer, and the number of steps in epochs. init_from: the argument of --init-from, ""
+/// if it is not given.
 ConfigLookup config_lookup(const Log& log, const std::string& init_from = "");
 
 }  // namespace ringtrain

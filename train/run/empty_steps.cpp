@@ -12,7 +12,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns which windows of so many tokens, counted through all files, have no target.
+/// Returns which windows of this many tokens, counted through all files, have no target.
 std::vector<bool> windows_without_target(const Corpus& corpus, const RunSteps& run, std::int64_t seq_len) {
   std::vector<bool> empty;
   for (std::size_t file = 0; file < corpus.files.size(); ++file) {

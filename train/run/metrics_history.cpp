@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view heads[2] = {R"({"kind":"train","step":)", R"({"kind":"evaluation","step":)"};
 
-/// Returns whether a text is JSON as a whole.
+/// Returns whether the whole text is JSON.
 bool is_json(const std::string& text) {
   try {
     parse_strict_json(text);

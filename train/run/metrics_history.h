@@ -1,5 +1,5 @@
-// What metrics.jsonl holds before a run goes on behind it: which lines are this program's, whole and understood, and
-// which a run that goes on from a step will write again. Only these are ever cut.
+// The contents of metrics.jsonl before a run continues it: which lines are complete lines of this program, and which
+// ones a run that continues from a step will write again. Only the latter are ever cut.
 #pragma once
 
 #include <cstdint>
@@ -16,33 +16,33 @@ class MetricsHistory {
   static MetricsHistory read(const std::string& path);
 
   std::int64_t bytes() const { return bytes_; }
-  /// Returns whether it has content, and none of it is a metrics file's.
+  /// Returns whether it has content, but no line of a metrics file.
   bool is_foreign() const;
-  /// Returns the first and the last step that lines speak of, 0 if none does.
+  /// Returns the first and the last step in the lines, 0 if there is none.
   std::int64_t first_step() const;
   std::int64_t last_step() const;
   /// Returns whether it has the evaluation after `step` steps.
   bool holds_evaluation(std::int64_t step) const;
 
-  /// Returns the loss and the gradient norm of the last steps up to `step`, in their order; NaN where the line has no
-  /// number. Of steps with two finite numbers there are `count`, or fewer if the file has fewer.
+  /// Returns the loss and the gradient norm of the last steps up to `step`, in order; NaN if the line has no number.
+  /// They include `count` steps with two finite numbers, or fewer if the file has fewer.
   std::vector<StepReport> numbers_up_to(std::int64_t step, std::size_t count) const;
 
   struct Cut {
     std::int64_t bytes = 0;                       // removed
-    std::int64_t damaged = 0, first_damaged = 0;  // lines that are kept, and the number of the first before the cut
+    std::int64_t damaged = 0, first_damaged = 0;  // lines that are kept, and the number of the first one before the cut
   };
-  /// Removes from the file, which must be as it was read, lines of steps later than `step`, which a run that goes on
-  /// from there writes again, and one that a run was writing when it ended. All others stay, those that are no lines of
-  /// this program among them; the file then ends with a line's end. After a crash it is as before or done. Throws
-  /// Error(usage).
+  /// Removes lines from the file, which must be unchanged since it was read: those of steps later than `step`, which a
+  /// run that continues from there writes again, and one that a run was writing when it ended. Keeps all others,
+  /// including lines that this program did not write; the file then ends with the end of a line. A crash leaves the
+  /// file either unchanged or done. Throws Error(usage).
   Cut cut(std::int64_t step) const;
 
  private:
   enum class Kind { train, evaluation, torn, damaged };  // torn: the beginning of a line of ours, without its end
   struct Line {
-    std::int64_t begin = 0, end = 0;  // bytes of the file, its '\n' included
-    std::int64_t step = 0;            // 0: it does not say
+    std::int64_t begin = 0, end = 0;  // bytes of the file, including the '\n'
+    std::int64_t step = 0;            // 0: unknown
     Kind kind = Kind::damaged;
     StepReport numbers;  // of a step: its loss and gradient norm
   };

@@ -1,4 +1,4 @@
-// metrics.jsonl as it lies on a disk: line by line, bounded, whatever it holds.
+// metrics.jsonl as it is on disk: read line by line, with a limit, whatever it contains.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,25 @@
 
 namespace ringtrain {
 
-/// A line of a file, and where it stands.
+/// A line of a file, and its offsets.
 struct MetricsLine {
-  std::int64_t begin = 0, end = 0;  // bytes of the file, its '\n' included
-  std::string text;                 // without its end; none of a line that is longer than any of a run (32 MiB)
+  std::int64_t begin = 0, end = 0;  // bytes of the file, including the '\n'
+  std::string text;                 // without its end; empty for a line longer than any that a run writes (32 MiB)
   bool ended = true;
 };
-/// Calls take(line) for each line of a file as long as it is now. Throws as File::read_at does.
+/// Calls take(line) for each line of the file, up to its current length. Throws like File::read_at.
 void read_metrics_lines(const File& file, const std::function<void(const MetricsLine&)>& take);
 
-/// What a line says if train wrote it.
+/// The contents of a line that train wrote.
 struct MetricsEntry {
-  std::int64_t step = 0;  // from 1 on
+  std::int64_t step = 0;  // from 1
   bool evaluation = false;
-  nlohmann::json json;  // the whole object: nothing else of it is checked
+  nlohmann::json json;  // the whole object: nothing else in it is checked
 };
 /// Returns an object's number; NaN if it has none of that name.
 double number_in(const nlohmann::json& object, const char* name);
 
-/// Returns what a line says; nothing of any other text.
+/// Returns a line's contents; nothing for any other text.
 std::optional<MetricsEntry> parse_metrics_line(std::string_view text);
 
 }  // namespace ringtrain

@@ -1,5 +1,5 @@
 // What all ranks of a training run share and none changes: what its steps read, its data, where it begins and ends, its
-// folder, and what is said of it.
+// folder, and its descriptions.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,16 @@
 
 namespace ringtrain {
 
-/// The timeline that a run is asked to leave.
+/// The timeline that the user requests from a run.
 struct TraceRequest {
-  std::string path;  // "": none
+  std::string path;  // "": no timeline
   std::int64_t first_step = 1, last_step = INT64_MAX;
-  std::vector<std::string> inputs = {};  // files, and folders of runs and checkpoints, of which it replaces nothing
+  std::vector<std::string> inputs = {};  // files, and folders of runs and checkpoints, which it must not overwrite
 };
 
-/// What a program around a run is told, and what it is asked. The thread of rank 0 calls each between two steps, so
-/// none communicates or changes the run. An empty one is not called. What one throws ends the run: an Error as it is,
-/// anything else as Error(usage).
+/// Callbacks of a program around a run: reports to it, and questions for it. Rank 0's thread calls each between two
+/// steps, so none may communicate or change the run. An empty one is not called. An exception from one ends the run: an
+/// Error as it is, anything else as Error(usage).
 struct RunCallbacks {
   /// After each step.
   std::function<void(const StepReport& report)> step = {};
@@ -38,8 +38,8 @@ struct RunCallbacks {
   std::function<void(std::int64_t step, const std::vector<LengthResult>& results)> evaluation = {};
   /// When a checkpoint is complete, in this folder.
   std::function<void(std::int64_t step, const std::string& folder)> checkpoint = {};
-  /// After each step: whether the run shall save and end, as done. Ranks that are processes all set it or none does;
-  /// rank 0's answer counts.
+  /// After each step: whether the run should save and end, as done. If ranks are processes, either all or none set it;
+  /// only rank 0's answer counts.
   std::function<bool(std::int64_t step)> stop = {};
 };
 
@@ -48,10 +48,10 @@ struct Run : RunSteps {
   RunFolder folder;
   ModelDefinition model;
   ParameterTable table = {};
-  std::optional<EvaluationTargets> evaluation = {};  // none: this run does not evaluate
+  std::optional<EvaluationTargets> evaluation = {};  // empty: this run does not evaluate
   RunStart start = {};
   std::int64_t last_step = 0;
-  EmptySteps empty_steps = {};  // that are still to come
+  EmptySteps empty_steps = {};  // those that are still to come
   TraceRequest trace = {};
   RunCallbacks callbacks = {};
   std::string build = {}, ranks = {};  // of this program, and what its ranks are; for the metrics

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Adds the files of a folder, and of the folders in it down to a depth. What cannot be listed has none.
+/// Adds the files of a folder, and of the folders in it down to a depth. Skips what cannot be listed.
 void add_files(const std::string& folder, std::vector<std::string>& files, int depth = 0) {
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
@@ -33,8 +33,8 @@ void add_files(const std::string& folder, std::vector<std::string>& files, int d
   }
 }
 
-/// Returns whether a text has the form of to_yaml(), in which each key's line ends with what it means. A person's
-/// config has not.
+/// Returns whether a text has the form of to_yaml(), in which each key's line ends with the key's meaning. A person's
+/// config does not.
 bool is_resolved_config(const std::string& text) {
   bool has_key = false;
   std::istringstream lines(text);
@@ -47,8 +47,8 @@ bool is_resolved_config(const std::string& text) {
   return has_key && text.ends_with('\n');
 }
 
-/// Returns the config of the run at `run`, if it has one that this version reads. Throws if a config.yaml stands there
-/// that is no run's: before a run writes one it has made the lock.
+/// Returns the config of the run at `run`, if it has one that this version can read. Throws if there is a config.yaml
+/// that does not belong to a run: before a run writes one, it makes the lock.
 std::optional<Config> read_resolved(const RunFolder& run) {
   const std::string path = run.config_path();
   if (!path_exists(path)) return std::nullopt;
@@ -147,7 +147,7 @@ void RunFolder::begin(const Config& config) const {
   make_directories(checkpoints_path(), ExitCode::usage);
   ringtrain::check_writable(checkpoints_path(), ExitCode::usage);
   if (checkpoints().steps().empty()) checkpoints().say_nothing_saved();     // before there are metrics
-  for (const std::string& name : list_directory(path_, ExitCode::usage)) {  // of a start that was killed
+  for (const std::string& name : list_directory(path_, ExitCode::usage)) {  // from a start that was killed
     const std::optional<UniqueName> parts = parse_unique_name(name, "partial");
     const bool ours = parts && (parts->base == file_name(config_path()) || parts->base == file_name(metrics_path()));
     if (ours) remove_tree(path_ + "/" + name, ExitCode::usage);

@@ -23,8 +23,8 @@ namespace ringtrain {
 
 namespace {
 
-/// Keys, or sections of keys, that a resume must keep: they change what the weights, the moments or the data's order
-/// mean.
+/// Keys, or sections of keys, that a resume must keep: they change the meaning of the weights, the moments, or the
+/// data's order.
 constexpr std::array<std::string_view, 10> kept_on_resume{
     "model",       "training.seq_len", "training.global_batch_size", "training.seed", "training.dtype", "data.packing",
     "data.longer", "optimizer.name",   "training.trainable",         "lora"};
@@ -33,13 +33,13 @@ std::string change(const ConfigDifference& difference) {
   return fmt::format("{} was {}, is {}", difference.key, difference.before, difference.after);
 }
 
-/// Returns whether two paths lead to one folder that exists.
+/// Returns whether two paths lead to the same existing folder.
 bool same_folder(const std::string& one, const std::string& other) {
   std::error_code error;
   return std::filesystem::equivalent(one, other, error);
 }
 
-/// Returns the sentence's end that says how a run's config differs from this one; "" if it does not.
+/// Returns the end of a message, which says how a run's config differs from this one; "" if it does not.
 std::string differing(const FolderContent& content, const Config& config) {
   if (!content.config) return "its config cannot be read";
   std::vector<std::string> changes;
@@ -55,7 +55,7 @@ Checkpoint open_named(const std::string& path, const Log& log, const ModelDefini
   return *std::move(newest);
 }
 
-/// Throws unless the folder is the checkpoint's own run's, or has nothing that this run would mix with its own.
+/// Throws unless the folder belongs to the checkpoint's own run, or has nothing that would be mixed with this run.
 void check_same_run(const Checkpoint& checkpoint, const RunFolder& folder, const FolderContent& content,
                     const Config& config) {
   if (same_folder(parent_directory(checkpoint.path), folder.checkpoints_path()) || content.empty()) return;
@@ -68,8 +68,8 @@ void check_same_run(const Checkpoint& checkpoint, const RunFolder& folder, const
        folder.path(), checkpoint.path);
 }
 
-/// Lets the model that --init-from names be the base of a run's adapters, which may have moved. Throws
-/// Error(checkpoint) unless it is that base. A run without adapters has no more use for it.
+/// Makes the model of --init-from the base of a run's adapters, which may have moved. Throws Error(checkpoint) unless
+/// it is that base. A run without adapters no longer needs it.
 void name_base(Checkpoint& checkpoint, const std::string& init_from, const Log& log) {
   if (init_from.empty()) return;
   if (!checkpoint.manifest.base) {
@@ -103,7 +103,7 @@ std::string stages_begun(const Config& config, std::int64_t step) {
   return begun.empty() ? "none" : write_stages(begun, config_keys());
 }
 
-/// Throws Error(checkpoint) if a key differs that a resume must keep; logs each that differs and may.
+/// Throws Error(checkpoint) if a key differs that a resume must keep; logs each other key that differs.
 void check_resumable(const Checkpoint& checkpoint, const Config& config, const std::string& data_hash, const Log& log) {
   std::vector<std::string> refused;
   const std::int64_t step = checkpoint.manifest.step;
@@ -118,7 +118,7 @@ void check_resumable(const Checkpoint& checkpoint, const Config& config, const s
       log("changed since the checkpoint: " + change(difference));
     }
   }
-  const bool one_rule = checkpoint.config.data.longer == config.data.longer;  // else the hashes must differ
+  const bool one_rule = checkpoint.config.data.longer == config.data.longer;  // otherwise the hashes differ anyway
   if (one_rule && checkpoint.manifest.data_hash != data_hash) {
     refused.push_back(
         fmt::format("the hash of data.train's tokens was {}, is {}", checkpoint.manifest.data_hash, data_hash));
@@ -144,14 +144,14 @@ RunStart resumed(Checkpoint checkpoint, const Config& config, const std::string&
   return start;
 }
 
-/// Throws Error(checkpoint) if the weights belong to another model; rope scaling and theta, window, and everything
-/// outside model may differ, but for the adapters that both have.
+/// Throws Error(checkpoint) if the weights belong to another model. Rope scaling and theta, window, and everything
+/// outside model may differ, except the adapters if both have them.
 void check_weights_fit(const ModelSource& source, const Config& config, const Log& log, const ModelDefinition& model) {
   Config theirs = source.checkpoint ? source.checkpoint->config : config;
   theirs.model = source.model;
   theirs.training.seq_len = source.context_length;
   Config ours = config;
-  for (Config* const either : {&theirs, &ours}) std::ranges::sort(either->model.lora.targets);  // in any order
+  for (Config* const either : {&theirs, &ours}) std::ranges::sort(either->model.lora.targets);  // order is free
   std::vector<std::string> refused;
   for (const ConfigDifference& difference : differences(theirs, ours)) {
     const bool of_adapters = source.model.lora.on() && config.model.lora.on() && is_or_below(difference.key, "lora");
@@ -163,7 +163,7 @@ void check_weights_fit(const ModelSource& source, const Config& config, const Lo
     }
   }
   const ParameterTable table = model.table(config);
-  for (const Parameter& parameter : table.all()) {  // no file would have what is neither a base's nor saved
+  for (const Parameter& parameter : table.all()) {  // would be in no file: neither the base's nor saved
     if (parameter.saved || !source.own.contains(parameter.name)) continue;
     refused.push_back(parameter.name +
                       " was trained in addition to the adapters, and training.trainable leaves it out");
@@ -181,8 +181,8 @@ void check_weights_fit(const ModelSource& source, const Config& config, const Lo
   }
 }
 
-/// Returns the path of the model whose weights a new run takes: --init-from, or model.from of the config unless it is
-/// only for sizes; "": they are random. Throws Error(usage) if these two name different models.
+/// Returns the path of the model whose weights a new run starts with: --init-from, or the config's model.from unless
+/// that gives only sizes; "": random weights. Throws Error(usage) if these two name different models.
 std::string weights_of_new_run(const StartRequest& request, const ModelConfig& model) {
   const std::string from = model.from_scratch ? "" : model.from;
   if (request.init_from.empty() || from.empty() || same_folder(request.init_from, from)) {
@@ -231,7 +231,7 @@ void check_folder(const StartRequest& request, const RunFolder& folder, const Fo
 
 LongDocuments longer_so_far(const StartRequest& request, const FolderContent& content, const DataConfig& data) {
   std::optional<Config> before = content.config;
-  if (!request.resume_path.empty()) {  // what cannot be read is refused where it is opened
+  if (!request.resume_path.empty()) {  // if it cannot be read, opening the checkpoint will report that
     caught([&] { before = read_config(request.resume_path + "/config.yaml", {}, ConfigUse::know); });
   }
   const bool goes_on = before && before->data.packing == data.packing;
@@ -265,7 +265,7 @@ RunStart choose_start(const StartRequest& request, const RunFolder& folder, cons
     log(fmt::format("{} has no weights, which the run will need", weights));
   } else if (!weights.empty()) {
     ModelSource source = open_model(weights, model);
-    if (config.model.from.empty()) {  // else its reader has logged them
+    if (config.model.from.empty()) {  // otherwise its reader has logged them
       for (const std::string& line : source.logs) log(line);
     }
     std::int64_t& layers = source.model.num_hidden_layers;

@@ -10,7 +10,7 @@ namespace ringtrain {
 Corpus open_training_corpus(const Config& config, const TokenFileOpener& open) {
   Corpus corpus = open_corpus(config.data, config.model.vocab_size, open);
   corpus.longer = config.data.longer;
-  if (corpus.longer == LongDocuments::automatic) {  // the middle of a conversation has no question before it
+  if (corpus.longer == LongDocuments::automatic) {  // the middle of a conversation is missing the question before it
     const bool weighted = std::ranges::any_of(corpus.files, [](const auto& file) { return file->has_weights(); });
     corpus.longer = weighted ? LongDocuments::truncate : LongDocuments::cut;
   }

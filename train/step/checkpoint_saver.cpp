@@ -26,7 +26,7 @@ namespace ringtrain {
 
 namespace {
 
-constexpr double unnoticed = 0.05;  // seconds of waiting that are not told
+constexpr double unnoticed = 0.05;  // waiting times up to this many seconds are not logged
 
 /// Runs work. Returns what it throws.
 std::optional<Error> problem_of(const std::function<void()>& work) {
@@ -42,7 +42,7 @@ std::optional<Error> problem_of(const std::function<void()>& work) {
   return std::nullopt;
 }
 
-/// Writes a file that nobody looks for before its folder has its name.
+/// Writes a file that nobody opens before its folder has its final name.
 void write_and_sync(const std::string& path, const std::string& content) {
   File file = File::create(path, ExitCode::checkpoint);
   file.write(content);
@@ -52,17 +52,17 @@ void write_and_sync(const std::string& path, const std::string& content) {
 
 }  // namespace
 
-/// A save under way.
+/// A pending save.
 struct CheckpointSaver::Save {
   CheckpointManifest manifest;
   std::string partial;                      // its folder
   bool publishing = false;                  // all ranks have written
-  CopyStream::Event snapshot_taken;         // the thread that writes waits for it, and so does the next update
+  CopyStream::Event snapshot_taken;         // the writing thread waits for it, and so does the next update
   std::array<CheckpointFile, 2> own_files;  // state and list
   std::vector<std::string> prune_logs;
   double seconds = 0;                      // snapshot and the slowest rank's writing
   double work_seconds = 0;                 // of this rank's thread; valid when it has ended
-  std::future<std::optional<Error>> work;  // last to be made, first to go: it uses all of the above
+  std::future<std::optional<Error>> work;  // constructed last, destroyed first: its thread uses all members above
 };
 
 CheckpointSaver::CheckpointSaver(RankState& state, const Run& run, std::function<void()> prepare, Log log)
@@ -175,20 +175,20 @@ void CheckpointSaver::save_last(const CheckpointManifest& manifest) {
   finish();
 }
 
-/// Collective. Returns whether any rank has a problem, which then is told or thrown, and the partial folder removed.
+/// Collective. Returns whether any rank has a problem. If so, reports or throws it and removes the partial folder.
 bool CheckpointSaver::failed_anywhere(const std::optional<Error>& own, const Save& save) {
   const std::optional<SharedError> problem = shared_error(*state_.world, own, {"outcome of a save"});
   if (!problem) return false;
-  const std::unique_ptr<Save> ended = std::move(save_);  // none is under way from here on
+  const std::unique_ptr<Save> ended = std::move(save_);  // no save is pending from here on
   if (state_.rank == 0) {
-    // The first problem is the one to tell; what cannot be removed now is swept by the next resume.
+    // Report the first problem; the next resume sweeps what cannot be removed now.
     problem_of([&] {
       if (!save.partial.empty()) remove_tree(save.partial, ExitCode::checkpoint);
     });
   }
   state_.world->barrier({"end of a failed save"});  // nobody ends the run before the folder is gone
   if (problem->code() == ExitCode::numeric) {
-    const bool updated = save.manifest.step > save.manifest.skipped_steps;  // else no learning rate was ever used
+    const bool updated = save.manifest.step > save.manifest.skipped_steps;  // otherwise no learning rate has been used
     throw Error(ExitCode::numeric,
                 fmt::format("{}; {}{}", problem->what(), what_is_saved(), updated ? "; lower optimizer.lr" : ""));
   }
@@ -228,9 +228,9 @@ void CheckpointSaver::gather_files() {
   save_->seconds += 1e-9 * static_cast<double>(slowest);
 }
 
-/// Rank 0, on its thread: what makes the files a checkpoint.
+/// Runs on rank 0, in its thread: turns the files into a checkpoint.
 void CheckpointSaver::publish(Save& save) {
-  // A checkpoint never knows more than the metrics do.
+  // A checkpoint must never be ahead of the metrics.
   File::open(run_.folder.metrics_path(), ExitCode::checkpoint).sync();
   const CheckpointFolder checkpoints = run_.folder.checkpoints();
   CheckpointManifest& manifest = save.manifest;
@@ -245,7 +245,7 @@ void CheckpointSaver::publish(Save& save) {
 }
 
 void CheckpointSaver::announce(const Save& save) {
-  last_seconds_ = save.seconds + save.work_seconds;  // the latter of publishing
+  last_seconds_ = save.seconds + save.work_seconds;  // the latter for publishing
   const std::string path = run_.folder.checkpoints().complete(save.manifest.step);
   log_(fmt::format("saved {} in {:.2f} s", path, last_seconds_));
   for (const std::string& line : save.prune_logs) log_(line);

@@ -1,7 +1,7 @@
-// Saves checkpoints while training goes on. A save has three parts. begin(): every rank copies its slices to its
-// snapshot (on a GPU beside the next step, whose update waits for it). Then each rank's file is written by a thread of
-// its own, which never uses a communicator. When all are on the disk, rank 0's thread writes config and manifest,
-// brings all to the disk and renames the folder. Ranks learn that a part has ended at fixed points of the training
+// Saves checkpoints while training continues. A save has three parts. begin(): every rank copies its slices to its
+// snapshot (on a GPU, concurrently with the next step, whose update waits for the copy). Then a separate thread, which
+// never uses a communicator, writes each rank's file. When all are on disk, rank 0's thread writes config and manifest,
+// syncs everything to disk, and renames the folder. Ranks learn that a part has ended at fixed points of the training
 // loop: each adds unfinished() to a reduction, and all call advance() with the sum. At most one save is in flight.
 #pragma once
 
@@ -32,32 +32,33 @@ class CheckpointSaver {
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
-  /// Collective. Starts the save of manifest.step; waits first for one that is still under way, and says so. Without a
-  /// snapshot it returns when all is done. manifest.ranks and files are filled here.
+  /// Collective. Starts the save of manifest.step; first waits for a pending one, and logs that. Without a snapshot, it
+  /// returns when everything is done. It fills in manifest.ranks and files.
   void begin(const CheckpointManifest& manifest);
-  /// Returns 1 on rank 0 if the last save, or the run, began checkpoint.every_minutes ago, else 0. No communication.
+  /// Returns 1 on rank 0 if the last save, or the run, began checkpoint.every_minutes ago, otherwise 0. No
+  /// communication.
   double due() const;
-  /// Lets what the stream is given from now on, an update, run after the snapshot that is under way. No communication.
+  /// Makes the stream's next work, an update, wait for the pending snapshot. No communication.
   void let_snapshot_end() const;
-  /// Returns 1 while this rank has something to write, else 0. No communication.
+  /// Returns 1 while this rank has something to write, otherwise 0. No communication.
   double unfinished() const;
-  /// Collective if a save is under way, else nothing. unfinished: the sum over all ranks, taken before.
+  /// Collective if a save is pending, otherwise does nothing. unfinished: the earlier sum over all ranks.
   void advance(double unfinished);
-  /// Collective. Returns when no save is under way; ranks exchange signs of life, so that a long save is no timeout.
+  /// Collective. Returns when no save is pending; ranks exchange signs of life, so that a long save causes no timeout.
   void finish();
-  /// Collective. begin() and finish() for the last save of a run: what fails is an Error whatever the policy, since
-  /// there is nothing left to go on with.
+  /// Collective. begin() and finish() for the last save of a run: a failure is an Error under either policy, because
+  /// the run cannot continue.
   void save_last(const CheckpointManifest& manifest);
-  /// Returns the seconds that the last announced save took, without what it waited for the ends of steps; 0 before the
-  /// first. Rank 0 knows.
+  /// Returns how many seconds the last announced save took, without its waits for the ends of steps; 0 before the
+  /// first. Only rank 0 knows.
   double last_seconds() const { return last_seconds_; }
-  /// Returns what a sentence about a failure may promise: which checkpoint this run has, or that it has none. Every
-  /// rank knows.
+  /// Returns the part of a failure message that says which checkpoint this run has, or that it has none. Every rank
+  /// knows.
   std::string what_is_saved() const;
 
-  // A save that fails on any rank leaves what was there before; its partial folder is removed. Policy stop: all ranks
-  // throw the same Error(checkpoint). Policy warn: rank 0 logs it, and training goes on.
-  // A state with a value that is not finite is never saved: Error(numeric) under both.
+  // A save that fails on any rank changes nothing that was there before; its partial folder is removed. Policy stop:
+  // all ranks throw the same Error(checkpoint). Policy warn: rank 0 logs it, and training continues.
+  // A state with a value that is not finite is never saved: Error(numeric) under both policies.
 
  private:
   struct Save;
@@ -74,10 +75,10 @@ class CheckpointSaver {
   const std::unique_ptr<CopyStream> snapshots_;
   bool last_ = false;
   std::int64_t saved_step_ = 0;                                                          // by this run; 0: none yet
-  double last_seconds_ = 0;                                                              // that its save took
-  std::chrono::steady_clock::time_point last_begun_ = std::chrono::steady_clock::now();  // the last save, or the run
-  std::set<std::string> reported_;  // what pruning has reported: once is enough
-  std::unique_ptr<Save> save_;      // under way; null: none. Last to be made, first to go: its thread uses the above
+  double last_seconds_ = 0;                                                              // for its save
+  std::chrono::steady_clock::time_point last_begun_ = std::chrono::steady_clock::now();  // of the last save or the run
+  std::set<std::string> reported_;  // what pruning has reported, to report it only once
+  std::unique_ptr<Save> save_;      // pending; null: none. Constructed last, destroyed first: its thread uses the above
 };
 
 }  // namespace ringtrain

@@ -19,7 +19,7 @@ nlohmann::ordered_json peak_json(const MemoryUse& peak) {
   return json;
 }
 
-/// Returns a number with 17 significant digits, which scripts compare as text; JSON has no NaN and no infinity.
+/// Returns a number with 17 significant digits, which scripts compare as text; JSON has no NaN or infinity.
 std::string all_digits(double value) {
   return std::isfinite(value) ? fmt::format("{:.17g}", value) : "null";
 }
@@ -73,7 +73,8 @@ std::string metrics_line(std::int64_t step, WallClock::time_point time, const Ev
   return json_text(json);
 }
 
-// A disk that fills up during a run is a save that failed; that the folder can be written was checked before.
+// If a disk fills up during a run, that counts as a failed save; an earlier check made sure that the folder is
+// writable.
 MetricsFile::MetricsFile(const std::string& path, OnFailure on_failure, Log warn)
     : lines_(path, ExitCode::checkpoint), on_failure_(on_failure), warn_(std::move(warn)) {}
 

@@ -1,5 +1,5 @@
-// metrics.jsonl: one object a line, appended as a run goes (docs/metrics.md). Field names are what users' scripts rely
-// on. Written by rank 0 alone.
+// metrics.jsonl: one object per line, appended during a run (docs/metrics.md). Users' scripts rely on the field names.
+// Only rank 0 writes it.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ namespace ringtrain {
 
 using WallClock = std::chrono::system_clock;
 
-/// The process that a line comes from.
+/// The process that wrote a line.
 struct ProcessStart {
   std::string build;         // "ringtrain 0.2.0 (commit 0123456789ab)"
   std::string host, device;  // of rank 0: "AMD EPYC 9B14"
@@ -29,44 +29,44 @@ struct ProcessStart {
   MeshConfig mesh;
 };
 
-/// The line of an optimizer step. Loss, norm and rate are null in it where they are not finite.
+/// The line of an optimizer step. Its loss, norm, and rate are null if they are not finite.
 struct StepRecord : StepResult {
   WallClock::time_point time = {};  // its end
-  int stage = 0;                    // from 1; 0: the run has one alone, and its lines say nothing of it
+  int stage = 0;                    // from 1; 0: the run has only one, and its lines omit it
   std::int64_t seq_len = 0;         // of the stage
-  std::int64_t skipped_steps = 0;   // so far: without an update, for either reason
+  std::int64_t skipped_steps = 0;   // so far: those without an update, for either reason
   double tokens_per_second = 0;
   double visible_pairs = 0;                  // of queries and keys, over the step's sequences
-  std::optional<double> mfu = {};            // none: the peak is not known
-  StepTrend::Verdict trend = {};             // compared with the steps before
+  std::optional<double> mfu = {};            // empty: the peak is unknown
+  StepTrend::Verdict trend = {};             // compared with earlier steps
   std::vector<std::int64_t> samples = {};    // global indices of the step's sequences
-  std::vector<MemoryUse> peak = {};          // by rank; none: unchanged since the last line that has it
+  std::vector<MemoryUse> peak = {};          // by rank; empty: unchanged since the last line with it
   std::optional<ProcessStart> started = {};  // in the first line of a process
 };
 
-/// Returns the line of a step, without its end; loss, norm and rate with all their digits.
+/// Returns the line of a step, without its end; loss, norm, and rate with all their digits.
 std::string metrics_line(const StepRecord& record);
 /// Returns the line of an evaluation during training, after `step` steps, which ended at `time`.
 std::string metrics_line(std::int64_t step, WallClock::time_point time, const EvaluationSummary& summary);
 
 class MetricsFile {
  public:
-  /// Opens the file to append to it; made if missing. warn: gets a line when the disk refuses some, and
-  /// when it has taken them later. Throws Error(checkpoint), as the others do.
+  /// Opens the file to append to it; creates it if missing. warn: called when the disk refuses lines, and when it has
+  /// accepted them later. Throws Error(checkpoint), as do the other methods.
   MetricsFile(const std::string& path, OnFailure on_failure, Log warn);
-  /// Appends a line. What the disk refuses leaves no torn line; policy stop: throws. Policy warn: it waits in memory
-  /// (16 MiB at most: then throws) and is tried again with the next line.
+  /// Appends a line. If the disk refuses it, no torn line is left. Policy stop: throws. Policy warn: the line waits in
+  /// memory (at most 16 MiB, then it throws) and is tried again with the next line.
   void write(const std::string& line);
-  /// Throws unless all lines are in the file, which is tried once more.
+  /// Throws unless all lines are in the file, after trying once more.
   void flush() { lines_.append(); }
 
  private:
-  /// Most bytes that wait.
+  /// The most bytes that may wait.
   static constexpr std::size_t max_waiting = std::size_t{16} << 20;
   AppendedFile lines_;
   OnFailure on_failure_;
   Log warn_;
-  bool refused_ = false;  // and told
+  bool refused_ = false;  // and reported
 };
 
 }  // namespace ringtrain

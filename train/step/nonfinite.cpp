@@ -37,7 +37,7 @@ std::string numbers_text(const StepResult& result) {
                      number_text(result.grad_norm));
 }
 
-/// Returns what to do if the weights are finite. checkpoint: whose weights the run began with; "": its own initial
+/// Returns what to do if the weights are finite. checkpoint: whose weights the run started with; "": its own initial
 /// ones.
 std::string advice(const std::string& samples, std::int64_t updates, const std::string& checkpoint) {
   if (updates > 0) return "lower optimizer.lr, or look at " + samples;
@@ -45,7 +45,7 @@ std::string advice(const std::string& samples, std::int64_t updates, const std::
   return fmt::format("no update was made yet: look at the weights of {}, or at {}", checkpoint, samples);
 }
 
-/// Returns whose fault it is that the weights are no numbers, and what to do.
+/// Returns why the weights are NaN or infinite, and what to do.
 std::string advice_on_weights(std::int64_t updates, const std::string& checkpoint) {
   if (updates > 0) return "an earlier update overflowed: lower optimizer.lr";
   if (!checkpoint.empty()) return fmt::format("they are those of {}: start with other weights", checkpoint);

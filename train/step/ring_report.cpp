@@ -15,7 +15,7 @@ constexpr std::array names{"forward", "backward"};
 }  // namespace
 
 void append(std::vector<double>& values, const RingLoads& own) {
-  for (const auto& [pairs, compute_seconds, hop_waits] : own) {  // all that a load has: another member does not compile
+  for (const auto& [pairs, compute_seconds, hop_waits] : own) {  // every member of a load: a new one does not compile
     values.push_back(static_cast<double>(pairs));
     values.push_back(compute_seconds);
     values.insert(values.end(), hop_waits.begin(), hop_waits.end());

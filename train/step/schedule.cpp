@@ -11,7 +11,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns how far step is on its way from `begin` (0) to `end` (1).
+/// Returns the fraction of the way from `begin` (0) to `end` (1) at a step.
 double progress(std::int64_t step, std::int64_t begin, std::int64_t end) {
   if (end <= begin) return step > begin ? 1.0 : 0.0;
   return std::clamp(static_cast<double>(step - begin) / static_cast<double>(end - begin), 0.0, 1.0);

@@ -44,7 +44,7 @@ void begin_audit(const RunSteps& run, RankState& state, std::int64_t step) {
 }
 
 StepAudit end_audit(const RunSteps& run, RankState& state, std::int64_t step) {
-  const auto [rows, differences, error, found] = state.model->audit().take_report();  // all that a report has
+  const auto [rows, differences, error, found] = state.model->audit().take_report();  // every member of a report
   std::vector<double> numbers{static_cast<double>(rows), static_cast<double>(differences)};
   numbers.insert(numbers.end(), error.begin(), error.end());
   const std::vector<double> all = all_gather(*state.world, numbers, {"audit of attention"});

@@ -13,15 +13,15 @@
 
 namespace ringtrain {
 
-/// Each rank's batches count its own shard's weights, so the plain sum counts each target once; the first rank of a
-/// ring counts the pairs of its sequences.
+/// Each rank's batches count only its own shard's weights, so the plain sum counts each target once; the first rank of
+/// a ring counts the pairs of its sequences.
 double load_batches(const RunSteps& run, const Corpus& corpus, RankState& state, const std::vector<MaskCount>& masks,
                     StepResult& result) {
-  state.model->wait_for_batch();  // no wait: the step before was read to its loss
+  state.model->wait_for_batch();  // returns at once: the previous step has read its loss
   const Config& config = run.at(result.step);
   const std::int64_t seq_len = config.training.seq_len;
   const int data_rank = state.mesh.data_index(state.rank);
-  std::array<double, 5> sums{};  // one message carries them
+  std::array<double, 5> sums{};  // one message transfers them
   auto& [weights, tokens, forward_pairs, backward_pairs, unreadable_ranks] = sums;
   const std::optional<Error> problem = caught([&] {
     for (std::int64_t micro = 0; micro < run.micro_batches(result.step); ++micro) {

@@ -14,16 +14,16 @@ namespace ringtrain {
 /// What all ranks know after a step. `tokens` and `seconds` are 0: only rank 0 fills them in, for its line of metrics.
 struct StepResult : StepReport {
   LayerPairs pairs;                // over all sequences
-  double held_tokens = 0;          // of the files, over all sequences: the rest of the step's tokens fills windows up
+  double held_tokens = 0;          // of the files, over all sequences: the step's other tokens fill up windows
   bool empty = false;              // no sequence has a target: nothing was computed
   std::int64_t nonfinite = 0;      // steps in a row, up to this one, whose loss or norm is not finite
   int signal = 0;                  // SIGTERM or SIGINT, if any rank has seen one
-  double unfinished_saves = 0;     // ranks that still write
+  double unfinished_saves = 0;     // ranks that are still writing
   bool save_is_due = false;        // by checkpoint.every_minutes
-  double ring_wait_seconds = 0;    // that this rank spent waiting for ring messages
-  std::optional<RingReport> ring;  // none: a ring of one
-  std::optional<StepAudit> audit;  // none: the step was not audited
-  std::string dumped;              // what rank 0 says of the step's dump; "": there is none
+  double ring_wait_seconds = 0;    // time that this rank spent waiting for ring messages
+  std::optional<RingReport> ring;  // empty: a ring of one
+  std::optional<StepAudit> audit;  // empty: the step was not audited
+  std::string dumped;              // rank 0's message about the step's dump; "": no dump
 };
 
 }  // namespace ringtrain

@@ -10,20 +10,20 @@
 
 namespace ringtrain {
 
-/// Keeps the last `window` finite losses and gradient norms. With fewer than `least` of them before a step, the step
-/// has no z-score and is no spike. A run that resumes is given the kept lines of its metrics first, so that its numbers
-/// are those of a run that never stopped.
+/// Keeps the last `window` finite losses and gradient norms. If there are fewer than `least` of them before a step, the
+/// step has no z-score and is not a spike. A resumed run first adds the kept lines of its metrics, so that its numbers
+/// equal those of a run that never stopped.
 class StepTrend {
  public:
   static constexpr std::size_t window = 50, least = 20;
   static constexpr double spike_deviations = 6, spike_share_of_mean = 0.2;
 
   struct Verdict {
-    /// (value - mean) / standard deviation; none: too few steps before, all of them alike, or the value is not finite.
+    /// (value - mean) / standard deviation; empty: too few steps before, all of them equal, or the value is not finite.
     std::optional<double> loss_z, grad_norm_z;
-    std::string loss_spike;  // what the loss jumped to, and from what; empty: it did not
+    std::string loss_spike;  // the loss's jump: to what, and from what; empty: no spike
   };
-  /// Takes the next step's numbers, finite or not: an empty step has none.
+  /// Adds the next step's numbers, finite or not: an empty step has none.
   Verdict add(double loss, double grad_norm);
 
  private:

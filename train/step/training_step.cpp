@@ -27,8 +27,8 @@ TrainingStep::TrainingStep(const RunSteps& run, const Corpus& corpus, RankState&
       masks_(mask_counts(run.config.model, run.config.training)),
       skipped_(skipped) {}
 
-/// Forward, backward and reduction of the loaded batches. Returns this rank's sums of the loss (times its denominator)
-/// and of the squared gradients.
+/// Runs forward, backward, and reduction of the loaded batches. Returns this rank's sums of the loss (times its
+/// denominator) and of the squared gradients.
 std::pair<double, double> TrainingStep::compute_gradients(std::int64_t step, double denominator, StepDump& dump) {
   TraceTrack* const track = state_.stream.trace();
   const std::int64_t micro_batches = run_.micro_batches(step);
@@ -47,7 +47,7 @@ std::pair<double, double> TrainingStep::compute_gradients(std::int64_t step, dou
   }
   dump.end_of_gradients();
 
-  // Here the host waits for the device, once a step: all before it was ordered, none of it waited for.
+  // Here the host waits for the device, once per step: everything before was only enqueued.
   const TensorView loss_sum = state_.step_sums.view().rows(0, 1), squares = state_.step_sums.view().rows(1, 2);
   state_.model->take_loss_sum(loss_sum);
   state_.optimizer->sum_of_squares(squares);
@@ -78,9 +78,9 @@ StepResult TrainingStep::run(std::int64_t step) {
   return result;
 }
 
-/// Collective. One message tells all ranks the loss, the norm, how many of them saw SIGINT or another signal, how many
-/// still write their part of a checkpoint, and whether rank 0's clock wants the next one: they decide alike. own: of
-/// compute_gradients.
+/// Collective. One message gives all ranks the loss, the norm, how many of them saw SIGINT or another signal, how many
+/// are still writing their part of a checkpoint, and whether rank 0's clock wants the next one: so they all decide the
+/// same. own: from compute_gradients.
 void TrainingStep::share(const std::pair<double, double>& own, double denominator, StepResult& result) {
   std::array<double, 6> sums{};
   auto& [loss, squares, interrupted, terminated, unfinished_saves, due] = sums;
@@ -91,14 +91,14 @@ void TrainingStep::share(const std::pair<double, double>& own, double denominato
   unfinished_saves = saver_.unfinished();
   due = saver_.due();
   sum_over_ranks(sums, /*ring=*/state_.mesh.sequence > 1 && !result.empty, result);
-  result.loss = loss / denominator;  // of an empty step: no number
+  result.loss = loss / denominator;  // NaN for an empty step
   result.grad_norm = result.empty ? result.loss : std::sqrt(squares);
   result.signal = terminated > 0 ? SIGTERM : interrupted > 0 ? SIGINT : 0;
   result.unfinished_saves = unfinished_saves;
   result.save_is_due = due > 0;
 }
 
-/// Collective. Adds sums over all ranks, in rank order. The ring's load travels with them.
+/// Collective. Adds sums over all ranks, in rank order. The same message transfers the ring's load.
 void TrainingStep::sum_over_ranks(std::span<double> sums, bool ring, StepResult& result) {
   std::vector<double> own(sums.begin(), sums.end());
   if (ring) {
@@ -116,8 +116,8 @@ void TrainingStep::sum_over_ranks(std::span<double> sums, bool ring, StepResult&
   if (ring) result.ring = ring_report(state_.mesh, loads);
 }
 
-/// Collective. All ranks decide alike, since all have the same sums. A step without an update counts, and so do its
-/// samples; weights and moments stay.
+/// Collective. All ranks decide the same, because all have the same sums. A step without an update counts, and so do
+/// its samples; weights and moments stay.
 bool TrainingStep::may_update(StepResult& result) {
   if (result.empty) {
     ++skipped_;
@@ -140,7 +140,7 @@ void TrainingStep::update(const StepResult& result) {
   {
     const Span update(state_.stream.trace(), "optimizer");
     saver_.let_snapshot_end();  // of the state before this update
-    // The optimizer counts its own updates: a skipped step has left no trace in it.
+    // The optimizer counts only its own updates: a skipped step does not change it.
     state_.optimizer->update(result.lr, result.step - skipped_,
                              clip_factor(result.grad_norm, run_.config.optimizer.max_grad_norm));
   }

@@ -1,6 +1,6 @@
 // One step of training on one rank: batches, forward and backward, reduction, norm, clip, update; or the reason why
-// there is no update. The same code on every rank, and the same decisions: all that is decided from comes in one
-// message.
+// there is no update. Every rank runs the same code and makes the same decisions: everything that they depend on comes
+// in one message.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,14 @@ class StepDump;         // train/engine/step_dump.h
 
 class TrainingStep {
  public:
-  /// No communication. run, corpus, state and saver must outlive it. skipped: of the steps before, those without an
-  /// update.
+  /// No communication. run, corpus, state, and saver must outlive it. skipped: how many earlier steps had no update.
   TrainingStep(const RunSteps& run, const Corpus& corpus, RankState& state, CheckpointSaver& saver,
                std::int64_t skipped);
 
-  /// Collective. Throws SharedError on all ranks if one of them cannot read its data. There is no update in a step that
-  /// is empty, whose loss or norm is not finite, or whose audit ends the run.
+  /// Collective. Throws SharedError on all ranks if one of them cannot read its data. A step makes no update if it is
+  /// empty, if its loss or norm is not finite, or if its audit ends the run.
   StepResult run(std::int64_t step);
-  /// Returns the steps so far that made no update: empty ones, and those whose numbers were not finite.
+  /// Returns how many steps so far made no update: empty ones, and those whose numbers were not finite.
   std::int64_t skipped() const { return skipped_; }
 
  private:
@@ -42,7 +41,7 @@ class TrainingStep {
   CheckpointSaver& saver_;
   const std::vector<MaskCount> masks_;
   std::int64_t skipped_;        // this and the next: the same on every rank
-  std::int64_t nonfinite_ = 0;  // steps in a row up to now whose numbers are not finite
+  std::int64_t nonfinite_ = 0;  // consecutive steps up to now whose numbers are not finite
 };
 
 }  // namespace ringtrain

@@ -1,4 +1,4 @@
-// The targets of a batch: what every score of an evaluation goes over.
+// The targets of a batch: every score of an evaluation iterates over them.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace ringtrain {
 
 /// One target of this rank's part of a sequence.
 struct BatchTarget {
-  std::int64_t t = 0;         // its place in the batch
+  std::int64_t t = 0;         // its index in the batch
   std::int64_t position = 0;  // of the token before it, in the sequence
   std::int32_t label = 0;
   double weight = 0;

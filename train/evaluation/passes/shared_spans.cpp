@@ -22,7 +22,7 @@ bool for_each_span(RankState& state, const TokenFile& file, std::span<const Read
       load_spans(state.batch, file, {&span.begin, 1}, span.length, span.targets, state.shard, span.begin_token);
     });
     if (const auto shared = shared_error(*state.world, problem, {"data of an evaluation"})) throw SharedError(*shared);
-    std::string kind = passes.kind;  // and the shapes of all data ranks
+    std::string kind = passes.kind;  // plus the shapes of all data ranks
     for (std::int64_t i = first; i < std::min(first + state.mesh.data, std::ssize(spans)); ++i) {
       kind += fmt::format(" {}", spans[i].length);
     }

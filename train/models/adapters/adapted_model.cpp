@@ -17,7 +17,7 @@ namespace ringtrain {
 
 namespace {
 
-/// The sums of weights and what stands beside them.
+/// Reads the sums of weights and their adapters' products.
 class MergedWeights {
  public:
   MergedWeights(WeightReader read, const ModelConfig& model)

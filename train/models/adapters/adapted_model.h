@@ -1,5 +1,5 @@
-// Adapters and the base beside which they stand, as one model: a base is named by path and hash, found again, and its
-// weights and those of the adapters are read together, as two or as their sum.
+// Adapters and their base as one model: a base is identified by path and hash and found again, and its weights and the
+// adapters' are read together, either separately or as a sum.
 #pragma once
 
 #include <set>
@@ -10,24 +10,24 @@
 
 namespace ringtrain {
 
-/// Returns what a person calls the base of adapters, or a model that has none: its name in the hub where it lies in the
-/// hub's cache, else the path by which the user named it.
+/// Returns a person's name for the base of adapters, or for a model without a base: its name in the hub if it is in the
+/// hub's cache, otherwise the path that the user gave.
 std::string base_name(const ModelSource& source);
-/// Returns how a checkpoint names the base of adapters that begin with this model: the model itself, or the base of its
-/// own adapters. Reads all of its weights. Throws Error(usage) if its path is not UTF-8, which is all that a
-/// checkpoint's manifest and PEFT's config can hold.
+/// Returns a checkpoint's record of the base of adapters that begin with this model: the model itself, or the base of
+/// its own adapters. Reads all of its weights. Throws Error(usage) if its path is not UTF-8, because a checkpoint's
+/// manifest and PEFT's config can hold nothing else.
 BaseModel base_of(const ModelSource& source);
 
-/// Opens the base of a checkpoint of adapters, at `of`: the one that its run keeps (kept_base.h), else the one at the
-/// base's path. Throws Error(checkpoint) if it is not there or is another one. The files of a base that is a checkpoint
-/// are hashed in any case.
+/// Opens the base of a checkpoint of adapters, at `of`: the one that its run keeps (kept_base.h), otherwise the one at
+/// the base's path. Throws Error(checkpoint) if it does not exist or is a different one. The files of a base that is a
+/// checkpoint are always hashed.
 ModelSource open_base(const BaseModel& base, const std::string& of);
 
-/// Returns adapters (whose path, model and reader are set) with their base. own: the parameters that `adapters` holds;
-/// all others are the base's.
+/// Combines adapters (with path, model, and reader set) with their base. own: the parameters that `adapters` holds; all
+/// others are the base's.
 ModelSource with_adapters(ModelSource base, ModelSource adapters, std::set<std::string> own);
 
-/// Returns the model without adapters, whose weights are W + (alpha / r) B A: in double, rounded once where they are
+/// Returns the model without adapters, whose weights are W + (alpha / r) B A: in double, rounded once when they are
 /// read. Throws Error(usage) if it has none.
 ModelSource merged(ModelSource source);
 

@@ -18,7 +18,7 @@ std::string kept_folder(const std::string& run_folder) {
   return run_folder + "/base";
 }
 
-/// Returns whether something is at path, or the system cannot say.
+/// Returns whether something exists at path, or the system cannot say.
 bool may_exist(const std::string& path) {
   std::error_code error;
   return fs::exists(fs::symlink_status(path, error)) || (error && error != std::errc::no_such_file_or_directory);
@@ -33,7 +33,7 @@ bool is_same_checkpoint(const std::string& one, const Checkpoint& other) {
   }
 }
 
-/// Gives a file a second name, or, where the file system refuses that, a copy.
+/// Hard-links a file, or copies it if the file system does not allow that.
 void link_or_copy(const std::string& from, const std::string& to) {
   if (link_file(from, to)) return;
   std::error_code error;
@@ -54,7 +54,7 @@ void keep_base(const ModelSource& source, const std::string& run_folder) {
   const CheckpointManifest& manifest = base.checkpoint->manifest;
   const CheckpointFolder kept(kept_folder(run_folder));
   make_directories(kept.path(), ExitCode::checkpoint);
-  kept.continue_from(std::numeric_limits<std::int64_t>::max(), {});  // removes what a killed start left half-done
+  kept.continue_from(std::numeric_limits<std::int64_t>::max(), {});  // removes what a killed start left incomplete
   const std::string partial = kept.make_partial(manifest.step);
   const auto keep = [&](const std::string& name) { link_or_copy(base.path + "/" + name, partial + "/" + name); };
   try {

@@ -1,7 +1,7 @@
-// A run with adapters needs its base for as long as anybody reads the adapters, and the run that made the base deletes
-// its old checkpoints (checkpoint.keep). So a run keeps a checkpoint that is its base in its own folder,
-// RUN/base/step-N: by hard links, which take no space, or, where the file system refuses these, by copies. Models from
-// elsewhere are deleted by no run, and are not kept.
+// A run with adapters needs its base for as long as anybody reads the adapters, but the run that made the base deletes
+// its old checkpoints (checkpoint.keep). So, if the base is a checkpoint, a run keeps it in its own folder,
+// RUN/base/step-N: as hard links, which take no space, or, if the file system does not allow them, as copies. No run
+// deletes models from elsewhere, so they are not kept.
 #pragma once
 
 #include <optional>
@@ -15,10 +15,10 @@ namespace ringtrain {
 /// Returns the path at which a run keeps a base that was at this path.
 std::string kept_base_path(const std::string& run_folder, const std::string& base_path);
 
-/// Keeps the base of the adapters that begin with this model: the model itself, or what its own adapters have for a
-/// base. Does nothing if it is no checkpoint or is kept already. Requires that the run's folder exists, and that the
-/// source still holds the checkpoint (ModelSource::release()). Throws Error(checkpoint) if the run's folder cannot be
-/// written or cannot hold the copies. No communication: for rank 0.
+/// Keeps the base of the adapters that begin with this model: the model itself, or the base of its own adapters. Does
+/// nothing if it is not a checkpoint or is kept already. Requires that the run's folder exists, and that the source
+/// still holds the checkpoint (ModelSource::release()). Throws Error(checkpoint) if the run's folder cannot be written
+/// or cannot hold the copies. No communication: only rank 0 calls it.
 void keep_base(const ModelSource& source, const std::string& run_folder);
 
 /// Returns a warning if a run's base is gone. Never throws an Error. No communication.

@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::int64_t largest_config = 1 << 20, largest_rank = 4096;
 
-/// Keys that change nothing here: how training or merging goes, or what PEFT says of itself.
+/// Keys that change nothing here: settings of training or merging, or what PEFT records about itself.
 constexpr std::array<const char*, 16> harmless{
     "auto_mapping",      "base_model_class",  "bias",           "corda_config", "ensure_weight_tying", "eva_config",
     "inference_mode",    "init_lora_weights", "loftq_config",   "lora_dropout", "megatron_core",       "peft_version",
@@ -38,12 +38,12 @@ std::string module_of(const std::string& parameter) {
   return parameter.substr(0, parameter.rfind('.'));
 }
 
-/// What adapter_config.json says.
+/// The contents of adapter_config.json.
 struct AdapterConfig {
   LoraConfig lora;
   PeftTargets targets;
   std::string base;
-  std::vector<std::string> modules;  // ends of their names
+  std::vector<std::string> modules;  // suffixes of their names
 };
 
 AdapterConfig parse_adapter_config(const std::string& text, const std::string& path) {
@@ -110,8 +110,8 @@ bool ends_with_any(const std::string& module, const std::vector<std::string>& en
   return std::ranges::any_of(ends, [&](const std::string& end) { return module.ends_with(end); });
 }
 
-/// Makes of a model that ties its embedding and its head what PEFT makes of it where both are modules_to_save: each has
-/// numbers of its own. Throws Error(checkpoint) where one of them alone is saved.
+/// Unties a model's embedding and head as PEFT does if both are in modules_to_save: each then has its own numbers.
+/// Throws Error(checkpoint) if only one of them is saved.
 void untie(ModelConfig& model, const std::vector<std::string>& modules, const std::string& path) {
   if (!model.tie_word_embeddings) return;
   const std::string embedding = module_of(make_parameter_table(model)[0].name), head = "lm_head";
@@ -201,13 +201,13 @@ std::vector<ConfigDifference> lost_in_peft_folder(const ModelSource& source) {
   base.model = source.base->model;
   trained.model = source.model;
   base.model.lora = trained.model.lora;
-  base.model.initializer_range = trained.model.initializer_range;  // weights are there already
-  if (model_spec(base.model).positions == Positions::rope) {       // which has no table, so the length changes nothing
+  base.model.initializer_range = trained.model.initializer_range;  // the weights already exist
+  if (model_spec(base.model).positions == Positions::rope) {       // it has no table, so the length changes nothing
     base.model.max_position_embeddings = trained.model.max_position_embeddings;
   }
-  // Each that was tied to the other is there with its own numbers.
+  // Both tied tensors are in the folder, each with its own numbers.
   if (base.model.tie_word_embeddings && source.own.contains("lm_head.weight")) base.model.tie_word_embeddings = false;
-  if (model_spec(base.model) == model_spec(trained.model)) return {};  // also if keys say the same in other words
+  if (model_spec(base.model) == model_spec(trained.model)) return {};  // also if keys express the same differently
   return differences(base, trained);
 }
 

@@ -23,10 +23,10 @@ namespace {
 
 constexpr const char* all_linear = "all-linear";
 
-/// Steps of one match: a pattern for names of 50 letters needs hundreds, a hostile one any number.
+/// Steps of one match: a pattern for names of 50 letters needs hundreds; a hostile one can need any number.
 constexpr std::uint32_t match_limit = 20000;
 
-/// Returns what in a pattern Python's `re` and PCRE2 may read in different ways, "" if there is nothing.
+/// Returns a part of a pattern that Python's `re` and PCRE2 may read differently, "" if there is none.
 std::string read_differently(std::string_view pattern) {
   constexpr std::string_view letters = "dDwWsSbBAZ";
   constexpr std::string_view groups[] = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?P<"};
@@ -57,7 +57,7 @@ std::string read_differently(std::string_view pattern) {
   return "";
 }
 
-/// A pattern that whole names must match, as Python's re.fullmatch does.
+/// A pattern that must match whole names, as Python's re.fullmatch does.
 class NamePattern {
  public:
   NamePattern(const std::string& pattern, const std::string& path) : pattern_(pattern), path_(path) {
@@ -98,7 +98,7 @@ class NamePattern {
   std::unique_ptr<pcre2_match_context, Free<pcre2_match_context_free>> context_;
 };
 
-/// Returns the shortest names of some modules, of all that a model has.
+/// Returns the shortest names that select exactly these modules of a model.
 std::vector<std::string> shortest_names(const std::vector<std::string>& all, const std::set<std::string>& some) {
   std::set<std::string> names;
   for (const std::string& module : some) {
@@ -138,7 +138,7 @@ PeftTargets read_targets(JsonKeys& keys) {
       keys.refuse("layers_to_transform", "is {}, but must be a layer's number, or a list of them", shown(layers));
     some.insert(*number);
   }
-  if (!some.empty()) targets.layers = std::move(some);  // PEFT: an empty list is none
+  if (!some.empty()) targets.layers = std::move(some);  // PEFT: an empty list means no list
   if (keys.has("layers_pattern") && !asks_for_nothing(keys.at("layers_pattern"))) {
     const nlohmann::json& pattern = keys.at("layers_pattern");
     if (pattern != "layers" && pattern != nlohmann::json{"layers"}) {

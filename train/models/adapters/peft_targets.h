@@ -1,6 +1,6 @@
-// Which modules of a model have adapters, as PEFT's adapter_config.json says it: by a list of names or ends of names,
-// of some layers alone, or by a regular expression. PEFT resolves that against the names of a model when it loads; so
-// does this, and lora.targets then holds names.
+// Which modules of a model have adapters, as PEFT's adapter_config.json expresses it: by a list of names or suffixes of
+// names, possibly only in some layers, or by a regular expression. PEFT resolves that against the names of a model when
+// it loads; this file does the same, and lora.targets then holds names.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,19 @@
 namespace ringtrain {
 
 struct PeftTargets {
-  std::vector<std::string> names;                // or ends of names, sorted; or
-  std::string pattern;                           // for whole names; "": there is none
-  std::optional<std::set<std::int64_t>> layers;  // of which those that an end names have adapters; nothing: of all
+  std::vector<std::string> names;                // or suffixes of names, sorted; or
+  std::string pattern;                           // for whole names; "": no pattern
+  std::optional<std::set<std::int64_t>> layers;  // the layers in which suffixes name adapters; empty: all layers
 };
 
-/// Reads target_modules, layers_to_transform and layers_pattern. Throws Error(checkpoint) that names the key for what
-/// PEFT refuses, and for a pattern that Python and PCRE2 may read in different ways.
+/// Reads target_modules, layers_to_transform, and layers_pattern. Throws Error(checkpoint), which names the key, for
+/// what PEFT refuses, and for a pattern that Python and PCRE2 may read differently.
 PeftTargets read_targets(JsonKeys& keys);
 
-/// Returns what lora.targets has for them: a projection's name where all layers have its adapter, else whole names.
-/// Throws Error(checkpoint) that begins with path: a name that is none of the model's projections, a pattern that
-/// matches none of them or a matrix outside of the layers, or one that takes too many steps.
+/// Returns the same targets in the form of lora.targets: a projection's name if all layers have its adapter, otherwise
+/// whole names. Throws Error(checkpoint), which begins with path, for a name that is not one of the model's
+/// projections, and for a pattern that matches none of them, matches a matrix outside the layers, or takes too many
+/// steps.
 std::vector<std::string> resolved(const PeftTargets& targets, const ModelSpec& spec, const std::string& path);
 
 }  // namespace ringtrain
