@@ -186,10 +186,14 @@ std::vector<RankPlan> plans_of(const Run& run) {
 std::string start_text(const Run& run, const std::vector<RankPlan>& plans, const CheckpointSpace& space) {
   const TrainingConfig& first = run.at(run.start.step + 1).training;
   const auto bytes = [](auto count) { return human_bytes(static_cast<double>(count)); };
+  const auto parameters = [](auto count) { return human_count(static_cast<double>(count)); };
+  const std::string frozen = run.table.count(Part::frozen) == 0
+                                 ? ""
+                                 : fmt::format(" ({} of them trained)", parameters(run.table.count(Part::trainable)));
   return fmt::format(
-      "{}: steps {} to {} of {} tokens; {} parameters; {} of memory for {}, {} of disk for each of at most {}",
+      "{}: steps {} to {} of {} tokens; {} parameters{}; {} of memory for {}, {} of disk for each of at most {}",
       run.folder.path(), run.start.step + 1, run.last_step, first.global_batch_size * first.seq_len,
-      human_count(static_cast<double>(run.table.count())), bytes(total_bytes(plans)),
+      parameters(run.table.count()), frozen, bytes(total_bytes(plans)),
       counted(run.config.mesh.data * run.config.mesh.sequence, "rank"), bytes(space.each),
       counted(space.most, "checkpoint"));
 }

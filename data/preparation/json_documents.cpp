@@ -19,8 +19,8 @@ struct LineField {
   bool learned = true;
 };
 
-LineField field_of(const JsonField& field, const std::string& name, bool learned) {
-  if (!field.there) throw std::runtime_error(fmt::format("no field \"{}\"", name));
+LineField field_of(const JsonField& field, const std::string& name, bool learned, const char* advice = "") {
+  if (!field.there) throw std::runtime_error(fmt::format("no field \"{}\"{}", name, advice));
   if (!field.is_text) throw std::runtime_error(fmt::format("the field \"{}\" is not text", name));
   return {field.raw, learned};
 }
@@ -31,7 +31,9 @@ std::vector<LineField> fields_of(const JsonLine& line, const JsonRules& rules) {
     throw std::runtime_error(fmt::format("a conversation: {}{}", convert_advice,
                                          line.text.there ? ", or name the field of the text with --text-field" : ""));
   }
-  if (line.text.there || !line.completion.there) return {field_of(line.text, rules.text_field, true)};
+  if (line.text.there || !line.completion.there) {
+    return {field_of(line.text, rules.text_field, true, " (name the field of the text with --text-field)")};
+  }
   return {field_of(line.prompt, "prompt", false), field_of(line.completion, "completion", true)};
 }
 

@@ -149,6 +149,9 @@ class Reader {
         problems_.add(Origin{}, path, fmt::format("is required but missing ({})", key->doc));
       }
     }
+    if (!given_.contains("lora.rank") && (given_.contains("lora.alpha") || given_.contains("lora.targets"))) {
+      problems_.add(Origin{}, "lora.rank", "is missing, so there would be no adapters; give it, e.g. rank: 8");
+    }
   }
 
  private:

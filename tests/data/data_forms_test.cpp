@@ -50,7 +50,7 @@ std::vector<Form> all_forms() {
       {"a.jsonl", R"({"completion": "two", "prompt": "one "})", {"one two"}},
       {"a.jsonl", array, {}, "a.jsonl:1: not a JSON object"},
       {"a.jsonl", "{\n  \"text\": \"one\"\n}\n", {}, "a.jsonl:1: "},
-      {"a.jsonl", R"({"body": "one"})", {}, "a.jsonl:1: no field \"text\""},
+      {"a.jsonl", R"({"body": "one"})", {}, "a.jsonl:1: no field \"text\" (name the field of the text"},
       {"a.jsonl", R"({"text": ["one"]})", {}, "a.jsonl:1: the field \"text\" is not text"},
       {"a.jsonl",
        "PAR1\x15\x04" + std::string(50, '\0'),

@@ -62,6 +62,8 @@ TEST(ForeignKeys, PeftsNamesAreOurs) {
   EXPECT_EQ(again.model.lora, config.model.lora);
   EXPECT_EQ(to_yaml(config).find("lora_alpha"), std::string::npos);
   EXPECT_EQ(complaint(with("lora", "r: 8\n  rank: 4")), "x.yaml:8: lora.rank: is given twice; the first is in line 7");
+  EXPECT_EQ(complaint(with("lora", "lora_alpha: 32")),
+            "x.yaml: lora.rank: is missing, so there would be no adapters; give it, e.g. rank: 8");
 }
 
 TEST(ForeignKeys, Bf16IsBfloat16) {

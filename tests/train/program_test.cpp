@@ -5,6 +5,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <regex>
 #include <set>
@@ -41,6 +42,19 @@ class Programs : public SplitTextTest {
   /// Returns a plan's text without the currently available memory.
   static std::string fixed(const std::string& text) { return text.substr(0, text.rfind("available")); }
 };
+
+// With long documents and with short ones, of which none fills a window.
+TEST_F(Programs, TheEvaluationThatTrainProposesNextCanBeRun) {
+  for (const std::string& texts : {data, write_tokens("short.h5", {.longest = 36, .validation_documents = 30})}) {
+    const std::string log = train_with({"--set", "data.train=" + texts, "--output", texts + "-run"}).err;
+    const std::size_t begin = std::min(log.find("evaluate --checkpoint"), log.size());
+    std::istringstream words(log.substr(begin, log.find('\n', begin) - begin));
+    const std::vector<std::string> command{std::istream_iterator<std::string>(words), {}};
+    ASSERT_FALSE(command.empty()) << log;
+    const ChildResult evaluated = run_child(command[0], {command.begin() + 1, command.end()}, folder);
+    EXPECT_EQ(evaluated.code, 0) << evaluated.err;
+  }
+}
 
 // Every flag of every program that takes a number, according to its --help: no flag's check can be forgotten.
 TEST_F(Programs, NumbersOfFlagsAreFiniteAndFitTheirType) {

@@ -131,14 +131,24 @@ void dry_run(const Run& run, const Log& log, const Launcher& launcher) {
   if (launcher.is_rank_zero()) check_space(checkpoint_space(run), log);
 }
 
+/// Returns the flags that say at which lengths `evaluate` can score a file: whole documents where none is longer.
+std::string scored_lengths(const TokenFile& file, std::int64_t longest) {
+  const auto offsets = file.document_offsets();
+  const auto first = static_cast<std::size_t>(file.first_validation_document());
+  for (std::size_t d = first + 1 < offsets.size() ? first : 0; d + 1 < offsets.size(); ++d) {
+    if (offsets[d + 1] - offsets[d] > longest) return fmt::format("{},{},{}", longest / 4, longest / 2, longest);
+  }
+  return fmt::format("{} --stride {}", longest, longest);
+}
+
 /// Returns what a user can do after a finished run, as commands.
 std::string next_commands(const Run& run) {
   const std::string at = fmt::format("--checkpoint {}", run.folder.path()), prefix = command_prefix();
-  const std::int64_t length = run.config.training.seq_len;
+  const TokenFile& validation = run.corpus.validation();
   std::string text = fmt::format("{} is done; next:", run.folder.path());
   const auto add = [&](const std::string& words) { text += fmt::format("\n  {}{}", prefix, words); };
-  add(fmt::format("evaluate {} --data {} --context-lengths {},{},{}", at, run.corpus.validation().path(), length / 4,
-                  length / 2, length));
+  add(fmt::format("evaluate {} --data {} --context-lengths {}", at, validation.path(),
+                  scored_lengths(validation, run.at(run.last_step).training.seq_len)));
   add(fmt::format("generate {} --prompt 'Once upon a time'", at));
   add(fmt::format("export {} --output {}-model", at, run.folder.path()));
   return text;
