@@ -17,9 +17,8 @@ namespace {
 /// Returns the transformation of a path into an absolute one.
 CLI::Validator to_whole_path() {
   const auto take = [](std::string& path) {
-    if (path.empty()) return std::string("is empty; name a file or a folder");
-    path = whole_path(path);
-    return std::string();
+    if (!path.empty()) path = whole_path(path);
+    return std::string(path.empty() ? "is empty; name a file or a folder" : "");
   };
   return {take, ""};
 }
@@ -55,7 +54,8 @@ void add_options(CommandLine& app, ExtensionRequest& asked) {
   app.add_option("--long-blocks", asked.long_blocks, "N",
                  "evaluated windows of a quarter, a half and all of --to, which take most of the time")
       ->check(at_least(1));
-  app.add_option("--needles", asked.needles, "N", "texts, as long as those, in which four numbers are looked for")
+  app.add_option("--needles", asked.needles, "N",
+                 "texts, as long as those, in which four numbers are looked for (default: 2; 0 if --to is below 2048)")
       ->check(within(0, 100));
   app.add_option("--hardware", asked.hardware, "NAME|FILE",
                  "for the expected time, as of plan (default: this machine, which takes a minute to measure)");
@@ -98,6 +98,7 @@ int run(int argc, char** argv) {
   add_options(app, asked);
   if (!parse_command_line(app, argc, argv)) return 0;
   asked.output = whole_path(asked.output);
+  if (app.count("--needles") == 0 && asked.to < 2048) asked.needles = 0;  // they may not fit into such windows
   if (Launcher::expects_processes()) {
     fail(ExitCode::usage, "start extend as one process: its ranks are threads, as many as --ring says");
   }

@@ -63,10 +63,9 @@ class Extend : public FolderTest {
 
   /// Returns the command line; `inputs` precedes the names of all inputs and of the output.
   static Words words(const std::string& output, const std::string& inputs = "", const std::string& steps = "2") {
-    return {inputs + "model", inputs + "long",  "--to",      "64",  "--held-out",   inputs + "book",
-            "--short",        inputs + "short", "--steps",   steps, "--half-steps", "1",
-            "--lr",           "1e-3",           "--needles", "0",   "--hardware",   "cpu",
-            "--output",       inputs + output};
+    return {inputs + "model", inputs + "long",  "--to",       "64",  "--held-out",   inputs + "book",
+            "--short",        inputs + "short", "--steps",    steps, "--half-steps", "1",
+            "--lr",           "1e-3",           "--hardware", "cpu", "--output",     inputs + output};
   }
   ChildResult extend(const std::string& output) const { return run_child("extend", words(output), work); }
 
