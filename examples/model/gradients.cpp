@@ -25,7 +25,8 @@ int main(int argc, char** argv) try {
     state.model->initialise(/*seed=*/1);
     StepResult step;
     step.step = 1;
-    const double targets = StepBatches(run, run.corpus, state).load(step);
+    const double targets =
+        load_batches(run, run.corpus, state, mask_counts(run.config.model, run.config.training), step);
     state.parameters.begin_step();
     state.model->train_step(state.batch, targets, /*last=*/true);
     state.parameters.finish_step();
