@@ -101,7 +101,8 @@ void check_evaluation(Config& config, ConfigProblems& problems) {
   }
   if (evaluation.context_lengths.empty()) {
     problems.add("evaluation.context_lengths",
-                 fmt::format("evaluation.interval = {} needs at least one length; or set evaluation.interval to 0",
+                 fmt::format("evaluation.interval = {} needs at least one length, or evaluation.whole_documents: true; "
+                             "or set evaluation.interval to 0",
                              evaluation.interval));
   } else if (evaluation.target_tokens > evaluation.context_lengths.front() / 2) {
     problems.add(

@@ -9,7 +9,7 @@ namespace ringtrain {
 namespace {
 
 /// A key of ours, and its names in other projects, each between spaces.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 38> names_elsewhere{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 39> names_elsewhere{{
     {"model.from", " model_name_or_path base_model pretrained_model_name_or_path hf_assets_path init_from "},
     {"model.architecture", " model_type architectures "},
     {"model.hidden_size", " n_embd d_model dim embed_dim model_dim "},
@@ -39,7 +39,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 38> names_el
     {"training.global_batch_size", " batch_size train_batch_size gradient_accumulation_steps "},
     {"training.micro_batch_size", " per_device_train_batch_size local_batch_size train_micro_batch_size_per_gpu "},
     {"training.steps", " max_steps train_iters num_steps max_iters total_steps "},
-    {epochs, " num_train_epochs num_epochs "},
+    {epochs, " num_train_epochs num_epochs epochs "},
     {"training.dtype", " precision mixed_precision torch_dtype fp16 fp32 bf16 mixed_precision_param "},
     {"training.recompute",
      " gradient_checkpointing activation_checkpointing activation_checkpoint "
@@ -52,6 +52,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 38> names_el
     {"optimizer.max_grad_norm", " clip_grad grad_clip gradient_clipping clip_grad_norm max_norm "},
     {"lr_scheduler.type", " lr_scheduler_type lr_decay_style "},
     {"lr_scheduler.warmup_steps", " warmup warmup_iters lr_warmup_iters num_warmup_steps "},
+    {warmup_ratio, " warmup_ratio "},
     {"lr_scheduler.min_lr_ratio", " min_lr min_lr_factor lr_min "},
     {"checkpoint.interval", " save_steps save_interval saves_per_epoch ckpt_interval "},
     {"evaluation.interval", " eval_steps eval_interval evals_per_epoch "},

@@ -81,8 +81,9 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
   CommandLine app{
       "Perplexity of a checkpoint at several context lengths. Every length scores the same target tokens: blocks at "
       "ends of contexts inside single documents, or, with --stride, all tokens of those documents. In a file that the "
-      "checkpoint was trained on, only the validation part is scored; any other file is scored whole. Prints a table "
-      "to stdout.",
+      "checkpoint was trained on, or may have been, only the validation part is scored, if it has one; any other file "
+      "is "
+      "scored whole. Prints a table to stdout.",
       "evaluate"};
   EvaluationOptions& options = arguments.options;
   std::string mesh = "1x1";

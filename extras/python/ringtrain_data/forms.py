@@ -54,7 +54,7 @@ class Forms:
         found = [(form, key) for form, keys in FORMS.items() for key in keys if row.get(key) is not None]
         if not found:
             raise Refused(f"none of the columns {', '.join(key for keys in FORMS.values() for key in keys)}, but "
-                          f"{', '.join(map(str, row))}; name the one to read with --field")
+                          f"{', '.join(map(str, row))}; name the one to read with --field, or rename columns")
         if len({form for form, _ in found}) > 1:
             raise Refused(f"both {' and '.join(key for _, key in found)} are there; name the one to read with --field")
         return found[0]

@@ -94,8 +94,11 @@ ModelSource open_base(const BaseModel& base, const std::string& of) {
   const std::string kept = kept_base_path(parent_directory(parent_directory(of)), base.path);  // RUN/checkpoints/step-N
   const std::string path = path_exists(kept, ExitCode::checkpoint) ? kept : base.path;
   if (!path_exists(path, ExitCode::checkpoint)) {
-    fail(ExitCode::checkpoint, "{}: the base of its adapters is the model {}, which does not exist; restore it", of,
-         plain_text(path));
+    fail(ExitCode::checkpoint,
+         "{}: the base of its adapters is the model {}, which does not exist; restore it, or continue the run with a "
+         "base "
+         "that has moved: train --resume --output RUN --init-from BASE",
+         of, plain_text(path));
   }
   ModelSource source = open_base_model(path, of);
   source.name = base.name.value_or("");
