@@ -101,8 +101,7 @@ class Tests:
 
 
 def tests_named(line, in_table):
-    """Returns the names of tests in a line of a page: all code in a table's last cell, and everything that looks like
-    one."""
+    """Returns the names of tests in a line of a page: all code in a table's last cell, and what looks like one."""
     if in_table:
         last = re.split(r"(?<!\\)\|", line.strip().strip("|"))[-1]
         return re.findall(r"`([^`]+)`", last)

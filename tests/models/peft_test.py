@@ -92,8 +92,7 @@ def check(kind, seed, folder):
 
 
 def check_targets(base, tokens, data, folder, seed):
-    """Adapters of some modules: by a pattern, by layers; and of a base's embedding and head, each with its own
-    numbers."""
+    """Adapters of some modules: by a pattern, by layers; and of a base's embedding and head, with their own numbers."""
     found = {}
     for name, changes in {"pattern": {"target_modules": r".*\.(?:0\.self_attn\.[qv]|1\.mlp\.(?!gate)[a-z]+)_proj"},
                           "layers": {"target_modules": ["o_proj", "up_proj"], "layers_to_transform": [1]},

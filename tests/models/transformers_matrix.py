@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Evaluates models that transformers saves, in every form: class x rotary scaling x tied or not x one file or shards x
-dtype.
+"""Evaluates models that transformers saves: class x rotary scaling x tied or not x one file or shards x dtype.
 
 usage: tests/models/transformers_matrix.py [--keep FOLDER]
 

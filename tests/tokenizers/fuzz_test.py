@@ -237,8 +237,7 @@ class Pieces:
 
 
 def with_names(items, text_of):
-    """Returns a list with the 256 byte characters, or the 256 names of bytes, replaced by one item if all are
-    present."""
+    """Returns a list with the 256 byte characters, or the 256 names of bytes, as one item if all are there."""
     texts = [text_of(item) for item in items]
     for name, run in (("byte characters", drawing.BYTE_CHARACTERS), ("byte names", drawing.HEXADECIMAL)):
         if run[0] in texts:

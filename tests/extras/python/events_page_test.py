@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""The program of docs/metrics.md that makes TensorBoard's events: TensorBoard itself reads the values of the
-metrics."""
+"""The program of docs/metrics.md that makes TensorBoard's events: TensorBoard itself reads the metrics' values."""
 import json
 import pathlib
 import subprocess
