@@ -54,8 +54,7 @@ void add_options(CommandLine& app, ExtensionRequest& asked) {
   app.add_option("--long-blocks", asked.long_blocks, "N",
                  "evaluated windows of a quarter, a half and all of --to, which take most of the time")
       ->check(at_least(1));
-  app.add_option("--needles", asked.needles, "N",
-                 "texts of those lengths that hide four numbers (default: 2, or 0 if --to is below 2048)")
+  app.add_option("--needles", asked.needles, "N", "texts that hide four numbers (default: 2; 0 if --to < 2048)")
       ->check(within(0, 100));
   app.add_option("--hardware", asked.hardware, "NAME|FILE",
                  "for the expected time, as of plan (default: this machine, which takes a minute to measure)");
