@@ -364,7 +364,8 @@ std::vector<ConfigKey> training_keys() {
       tokens(KEY(training.seq_len), {1, 1024 * m}, "tokens of a sequence", true),
       integer(KEY(training.global_batch_size), {1, 1 * m}, "sequences per step, over the whole mesh"),
       integer(KEY(training.micro_batch_size), {1, 64 * k}, "sequences that a data rank computes at a time"),
-      integer(KEY(training.steps), {1, 1'000'000'000}, "optimizer steps, unless training.epochs is given", true),
+      integer(KEY(training.steps), {1, 1'000'000'000},
+              "optimizer steps, unless training.epochs gives the passes over the data", true),
       key_of(
           KEY(training.stages),
           "changes from a step on: {from_step, seq_len, global_batch_size, rope_theta, rope_scaling}; missing keys "
@@ -416,7 +417,8 @@ std::vector<ConfigKey> other_keys() {
       real(KEY(optimizer.max_grad_norm), {0, 1e9}, "0: no clipping"),
 
       word(KEY(lr_scheduler.type), schedule_names),
-      integer(KEY(lr_scheduler.warmup_steps), {0, 1'000'000'000}, "steps in which the rate rises"),
+      integer(KEY(lr_scheduler.warmup_steps), {0, 1'000'000'000},
+              "steps in which the rate rises, unless lr_scheduler.warmup_ratio gives a share of training.steps"),
       real(KEY(lr_scheduler.min_lr_ratio), {0, 1}, "last rate / peak rate"),
       real(KEY(lr_scheduler.decay_ratio), {0, 1}, "wsd: fraction of steps at the end, in which the rate falls"),
 
