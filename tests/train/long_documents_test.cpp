@@ -64,19 +64,18 @@ TEST_F(LongDocumentRuns, LeaveTheWindowsAndTheWorkOfTheirRule) {
     int windows;
     double tokens, pairs;
   };
-  for (const Rule& rule :
-       {Rule{"cut",
-             "3 windows of 64 tokens, 90.1% full; documents of more than 64 tokens: 1 of 2, each cut into several "
-             "windows (data.longer: cut)",
-             3, 173, 2080 + 2080 + 210 + 325},
-        Rule{"truncate",
-             "2 windows of 64 tokens, 69.5% full; documents of more than 64 tokens: 1 of 2, 84 tokens left "
-             "out (data.longer: truncate)",
-             2, 89, 2080 + 325},
-        Rule{"drop",
-             "1 windows of 64 tokens, 39.1% full; documents of more than 64 tokens: 1 of 2, 148 tokens left out "
-             "(data.longer: drop)",
-             1, 25, 325}}) {
+  for (const Rule& rule : {Rule{"cut",
+                                "3 windows of 64 tokens, 90.1% full; documents of more than 64 tokens: 1 of 2, each "
+                                "cut into several windows (data.longer: cut)",
+                                3, 173, 2080 + 2080 + 210 + 325},
+                           Rule{"truncate",
+                                "2 windows of 64 tokens, 69.5% full; documents of more than 64 tokens: 1 of 2, 84 "
+                                "tokens left out (data.longer: truncate)",
+                                2, 89, 2080 + 325},
+                           Rule{"drop",
+                                "1 window of 64 tokens, 39.1% full; documents of more than 64 tokens: 1 of 2, 148 "
+                                "tokens left out (data.longer: drop)",
+                                1, 25, 325}}) {
     SCOPED_TRACE(rule.name);
     const std::string path = write_documents(rule.name + ".h5", {148, 25}, true);
     for (const bool ring : {false, true}) {

@@ -50,7 +50,7 @@ TEST_F(CheckpointReaders, ACopyUnderALaterNameIsToldAndPassedOver) {
   copy_tree(checkpoint("run", 4), copy);
   copy_tree(checkpoint("run", 4), brief);
   const std::string manifest = content_of(copy + "/manifest.json");
-  const std::string sentence = "step-00000099: its name says step 99, but its manifest step 4";
+  const std::string sentence = "step-00000099: its name says step 99, but its manifest says step 4";
   ChildResult result = verify("run");
   EXPECT_EQ(result.code, 4);
   EXPECT_TRUE(holds_all(result.out, {sentence, "step-50: this is not a checkpoint's name", "step-00000004: good"}));
@@ -79,7 +79,7 @@ TEST_F(CheckpointReaders, OneRenamedToAnEarlierStepIsTold) {
   fs::rename(checkpoint("run", 4), checkpoint("run", 1));
   expect_end(
       resume(), 0,
-      {"step-00000001: its name says step 1, but its manifest step 4", "resuming from run/checkpoints/step-00000002"});
+      {"step-00000001: its name says step 1, but its manifest says step 4", "resuming from run/checkpoints/step-00000002"});
 }
 
 TEST_F(CheckpointReaders, StateOfAnotherStepIsFoundHoweverWellItIsSealed) {
@@ -91,7 +91,7 @@ TEST_F(CheckpointReaders, StateOfAnotherStepIsFoundHoweverWellItIsSealed) {
   seal(checkpoint("run", 4), [](CheckpointManifest&) {});
   ChildResult result = verify("run");
   EXPECT_EQ(result.code, 4) << result.out;
-  EXPECT_TRUE(holds(result.out, "is of step 2, but the manifest in its folder is of step 4"));
+  EXPECT_TRUE(holds(result.out, "is from step 2, but the folder's manifest is from step 4"));
   result = resume();
   expect_end(result, 0, {"resuming from run/checkpoints/step-00000002"});
 }

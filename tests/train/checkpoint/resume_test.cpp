@@ -148,7 +148,7 @@ TEST_F(Resume, AllowedChangesAreNotedAndForbiddenOnesRefusedWithBothValues) {
         {"training.dtype=float32", "training.dtype", "float64", "float32"},
         {"data.packing=concat", "data.packing", "documents", "concat"}}) {
     const std::string metrics_before = content_of(at("run") + "/metrics.jsonl");
-    expect_error_holding(ExitCode::checkpoint, {fmt::format("{} was {}, is {}", key, before, after)},
+    expect_error_holding(ExitCode::checkpoint, {fmt::format("{} was {} and is now {}", key, before, after)},
                          [&] { run(changed({setting}), "run", resumed()); });
     EXPECT_EQ(content_of(at("run") + "/metrics.jsonl"), metrics_before);
   }
