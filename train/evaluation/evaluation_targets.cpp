@@ -156,7 +156,7 @@ void check_request(const EvaluationRequest& request, const std::string& source) 
     if (request.stride < 1 || request.stride > lengths.front() || (apart && lengths.size() > 1)) {
       fail(ExitCode::usage,
            "{}: a stride of {} is not between 1 and {}, one less than the shortest context length: every token needs "
-           "one before it in its window (of a single length, the stride may be that length)",
+           "one before it in its window (with a single length, the stride may also be that length)",
            source, request.stride, lengths.front() - 1);
     }
     return;

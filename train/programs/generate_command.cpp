@@ -37,8 +37,8 @@ struct GenerateFlags {
 /// Adds the prompt's flags: where it comes from, and how it becomes tokens.
 void add_prompt_flags(CommandLine& app, GenerateFlags& flags) {
   GenerationOptions& options = flags.options;
-  app.add_option("--prompt", options.prompt, "TEXT", "the prompt, by one of these five");
-  app.add_option("--prompt-file", flags.prompt_file, "FILE", "a file that is the prompt");
+  app.add_option("--prompt", options.prompt, "TEXT", "the prompt (give exactly one of these five)");
+  app.add_option("--prompt-file", flags.prompt_file, "FILE", "a file with the prompt");
   app.add_refused("--chat", "was removed: use `python -m ringtrain_data chat` for conversations (docs/datasets.md)");
   auto* tokens_file = app.add_option("--tokens-file", options.tokens_file, "FILE|-",
                                      "a file with the prompt's token ids, or the standard input: decimal, with white "

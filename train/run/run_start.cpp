@@ -242,7 +242,7 @@ RunStart choose_start(const StartRequest& request, const RunFolder& folder, cons
                       const Config& config, ConfigUse use, const std::string& data_hash, const Log& log,
                       const ModelDefinition& model) {
   if (!request.resume_path.empty() && !request.init_from.empty()) {
-    fail(ExitCode::usage, "--resume PATH and --init-from exclude each other");
+    fail(ExitCode::usage, "give either --resume PATH or --init-from, not both");
   }
   if (!request.resume_path.empty() && !same_folder(request.resume_path, folder.path())) {
     Checkpoint checkpoint = open_named(request.resume_path, log, model);
