@@ -230,7 +230,7 @@ FolderContent look_at_outputs(TrainOptions& options, const RunFolder& folder, co
     return content;
   }
   if (!options.dry_run) throw Error(*refusal);
-  log(fmt::format("this is the plan of a new run, but a run would not start here: {}", refusal->what()));
+  log(fmt::format("this is the plan of a new run, which could not start here: {}", refusal->what()));
   return {};
 }
 

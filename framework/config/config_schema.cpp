@@ -364,8 +364,7 @@ std::vector<ConfigKey> training_keys() {
       tokens(KEY(training.seq_len), {1, 1024 * m}, "tokens of a sequence", true),
       integer(KEY(training.global_batch_size), {1, 1 * m}, "sequences per step, over the whole mesh"),
       integer(KEY(training.micro_batch_size), {1, 64 * k}, "sequences that a data rank computes at a time"),
-      integer(KEY(training.steps), {1, 1'000'000'000},
-              "optimizer steps, unless training.epochs gives the passes over the data", true),
+      integer(KEY(training.steps), {1, 1'000'000'000}, "optimizer steps, unless training.epochs is given", true),
       key_of(
           KEY(training.stages),
           "changes from a step on: {from_step, seq_len, global_batch_size, rope_theta, rope_scaling}; missing keys "

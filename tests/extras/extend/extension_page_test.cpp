@@ -68,14 +68,11 @@ TEST_F(ExtensionPages, ComparesTheSameTargets) {
   EXPECT_EQ(count(page.html, "<td>128</td><td>scaled</td><td>2.6000</td>"), 1U);
   EXPECT_NE(page.html.find("a&lt;b"), std::string::npos);
   EXPECT_EQ(count(page.html, "<polyline"), 3U);
-}
-
-TEST_F(ExtensionPages, IsNotCertainOfFewDocuments) {
   documents = 2;
   write_all("whole");
-  const std::string text = extension_page(folder, 64, 128, {{"", ""}}).text;
-  EXPECT_EQ(count(text, ": within the bound, but on 4 targets of 2 documents this says little\n"), 2U) << text;
-  EXPECT_EQ(count(text, ": above the bound, but on 4 targets of 2 documents this says little\n"), 1U) << text;
+  const std::string few = extension_page(folder, 64, 128, {{"", ""}}).text;
+  EXPECT_EQ(count(few, ": within the bound, but on 4 targets of 2 documents this says little\n"), 2U) << few;
+  EXPECT_EQ(count(few, ": above the bound, but on 4 targets of 2 documents this says little\n"), 1U) << few;
 }
 
 TEST_F(ExtensionPages, KeepsOtherTargetsApart) {

@@ -77,9 +77,9 @@ TEST_F(CheckpointReaders, NothingIsSetAsideIfNoneOpens) {
 TEST_F(CheckpointReaders, OneRenamedToAnEarlierStepIsTold) {
   run(config(), "run", {}, 4);
   fs::rename(checkpoint("run", 4), checkpoint("run", 1));
-  expect_end(
-      resume(), 0,
-      {"step-00000001: its name says step 1, but its manifest says step 4", "resuming from run/checkpoints/step-00000002"});
+  expect_end(resume(), 0,
+             {"step-00000001: its name says step 1, but its manifest says step 4",
+              "resuming from run/checkpoints/step-00000002"});
 }
 
 TEST_F(CheckpointReaders, StateOfAnotherStepIsFoundHoweverWellItIsSealed) {

@@ -205,7 +205,7 @@ TEST_F(Saver, MetricsThatTheDiskRefusesEndTheRunOrWait) {
     fs::remove_all(at("run"));
     result = train_program(warned);  // the last save needs the lines
     expect_end(result, 4,
-               {"warning: metrics are kept in memory", "warning: the save of step"});  // never has more than the metrics
+               {"metrics are kept in memory", "warning: the save of step"});  // never has more than the metrics
     EXPECT_EQ(saved_step("run"), 2);
     EXPECT_EQ(numbers("run", "step").back(), 2);
   }
