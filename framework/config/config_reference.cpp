@@ -20,9 +20,8 @@ constexpr const char* introduction = R"(# Configuration
 
 A config is strict YAML. An unknown, repeated, or invalid key is an error that names the file, the line, and the nearest
 known name; all errors are listed at once. `--set KEY=VALUE` changes one key on the command line. `train --dry-run`
-prints the resolved config. Numbers of tokens can be written as 16K or 1M (K is 1,024, M is 1,024 K). `training.epochs`,
-a number of passes over the data, can be given instead of `training.steps`. Each entry has the key, its default, the
-values it takes ((0, 1] does not include 0), and its meaning.
+prints the resolved config. Numbers of tokens can be written as 16K or 1M (K is 1,024, M is 1,024 K). Each entry has the
+key, its default, the values it takes ((0, 1] does not include 0), and its meaning.
 )";
 
 /// Returns text broken into lines of at most `columns`; lines after the first are indented by two.
