@@ -123,9 +123,10 @@ std::string positions_text(const SegmentList& segments) {
 /// config: of one stage.
 std::string mesh_report(const Config& config, const Launcher& launcher) {
   const Mesh mesh{static_cast<int>(config.mesh.data), static_cast<int>(config.mesh.sequence)};
-  std::string text = fmt::format("mesh: {} data x {} sequence = {} ranks, {}; {} compute threads per rank; layout {}\n",
-                                 mesh.data, mesh.sequence, mesh.size(), launcher.description(),
-                                 compute_threads(config.mesh, launcher), name_of(config.mesh.layout));
+  std::string text =
+      fmt::format("mesh: {} data x {} sequence = {} ranks, {}; {} per rank; layout {}\n", mesh.data, mesh.sequence,
+                  mesh.size(), launcher.description(),
+                  counted(compute_threads(config.mesh, launcher), "compute thread"), name_of(config.mesh.layout));
   constexpr int max_listed = 64, few = 8;
   const int listed = mesh.size() <= max_listed ? mesh.size() : few;
   for (int rank = 0; rank < listed; ++rank) {
