@@ -82,7 +82,7 @@ TEST_F(LongDocumentRuns, LeaveTheWindowsAndTheWorkOfTheirRule) {
       const std::string output = rule.name + (ring ? "-ring" : "");
       const Outcome outcome =
           run(config(path, rule.windows, joined({"data.longer=" + rule.name}, mesh_of(1, ring ? 3 : 1))), output);
-      EXPECT_EQ(outcome.logged("windows of"), path + ": " + rule.logged);
+      EXPECT_EQ(outcome.logged(" of 64 tokens"), path + ": " + rule.logged);
       for (const nlohmann::json& line : metrics(output)) {
         EXPECT_EQ(line.at("visible_pairs").get<double>(), rule.pairs);
         const double parameters = 2 * (768 + 1152 + 2 * 16) + 16 + 23 * 16;
@@ -133,7 +133,7 @@ TEST_F(LongDocumentRuns, GoOnByTheRuleOfTheRun) {
     run(whole, name, {}, 2);
     if (old) make_old(name, 2);
     fs::copy(at(name), at(name + "-copy"), fs::copy_options::recursive);
-    expect_error_holding(ExitCode::checkpoint, {"data.longer was " + rule + ", is drop; restore these values"}, [&] {
+    expect_error_holding(ExitCode::checkpoint, {"data.longer was " + rule + " and is now drop; restore"}, [&] {
       run(config(path, 2, {"training.steps=4", "data.longer=drop"}), name, resumed());
     });
     run(asked, name, resumed());

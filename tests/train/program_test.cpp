@@ -113,7 +113,7 @@ TEST_F(Programs, TrainStopResumeEvaluate) {
   ChildResult result = train_with({"--stop-after", "2"});
   expect_end(result, 0, {"2/"});
   result = train_with({"--resume", "--set", "mesh.sequence=2"});
-  expect_end(result, 0, {"mesh.sequence was 1, is 2"});
+  expect_end(result, 0, {"mesh.sequence was 1 and is now 2"});
   EXPECT_TRUE(fs::exists(at("runs/run/config.yaml")));
   EXPECT_EQ(metrics("runs/run").size(), 4u);
   result = evaluate(
@@ -317,7 +317,7 @@ TEST_F(Programs, BadDataIsCodeThree) {
 TEST_F(Programs, BadCheckpointsAreCodeFour) {
   ASSERT_EQ(train_with({"--stop-after", "2"}).code, 0);
   expect_refused(train_with({"--resume", "nowhere"}), 4, {"nowhere"});
-  expect_refused(train_with({"--resume", "--set", "training.seq_len=31"}), 4, {"training.seq_len was 37, is 31"});
+  expect_refused(train_with({"--resume", "--set", "training.seq_len=31"}), 4, {"seq_len was 37 and is now 31"});
   expect_refused(train_with({"--init-from", "nowhere", "--output", "other"}), 4, {"nowhere"});
   fs::resize_file(state_file(checkpoint("runs/run", 2)), 100);
   expect_refused(train_with({"--resume"}), 4, {"state-00000-of-00001.h5", "100"});

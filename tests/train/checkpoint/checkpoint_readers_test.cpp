@@ -135,7 +135,7 @@ TEST_F(CheckpointReaders, WhatIsReadIsNotDeleted) {
     checkpoints.prune(1, saved, left, warn);
     EXPECT_EQ(checkpoints.steps(), (std::vector<std::int64_t>{2, 4}));
     ASSERT_EQ(told.size(), 1u);
-    EXPECT_TRUE(holds(told[0], "step-00000002: is being read"));
+    EXPECT_TRUE(holds(told[0], "step-00000002: another process is reading it"));
     reader.release();
     checkpoints.prune(1, saved, left, warn);
     EXPECT_EQ(checkpoints.steps(), (std::vector<std::int64_t>{2, 4}));
