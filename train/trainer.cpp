@@ -435,8 +435,7 @@ std::string dry_run_report(const Run& run, const Launcher& launcher) {
   const CheckpointSpace space = checkpoint_space(run);
   const bool fits = !caught([&] { check_memory(run.config, plans, ranks); });
   return start_text(run, plans, space) +
-         fmt::format("\nmemory: it {}; to predict the time, run plan with this config\n",
-                     fits ? "fits" : "does not fit") +
+         fmt::format("\nmemory: it {}; the command plan predicts the time\n", fits ? "fits" : "does not fit") +
          available_text(run.config, ranks) + space_text(space) +
          fmt::format("parameters: {} ({}) in {} tensors\n", run.table.count(),
                      human_count(static_cast<double>(run.table.count())), run.table.all().size()) +
