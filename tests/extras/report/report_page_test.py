@@ -171,7 +171,7 @@ class Page(unittest.TestCase):
         rows = self.table(root, "Compared")
         self.assertEqual(rows[0], ["", "run", "other", "change"])
         self.assertEqual((rows[1][0], rows[1][3]), ("loss, smoothed", "-0.5000"))
-        same = next(row for row in rows if row[0] == "loss of step 26, the last of both")
+        same = next(row for row in rows if row[0] == "loss of step 26, the last that both have")
         self.assert_value(same[1], self.steps[-1]["loss"])
         self.assertEqual(same[3], "-0.5000")
         self.assertEqual([[row[0], row[2]] for row in self.table(root, "What differs in their configs")[1:]],
