@@ -27,7 +27,7 @@ TEST(MpiFailure, ReportTellsEveryRanksLastCalls) {
     EXPECT_NE(outcome.text.find("  rank " + std::to_string(rank) + " of 4 (process "), std::string::npos)
         << outcome.text;
   }
-  for (const char* words : {"the others", "test message, layer 3, hop 2; 40 bytes from rank 1 (under way)"}) {
+  for (const char* words : {"the others", "test message, layer 3, hop 2; 40 bytes from rank 1 (in progress)"}) {
     EXPECT_NE(outcome.text.find(words), std::string::npos) << outcome.text;
   }
 }

@@ -145,9 +145,10 @@ TEST_F(Programs, HelpIsInWordsAndFitsATerminal) {
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 110U) << program << ": " << line;
   }
   const std::string help = run_child("evaluate", {"--help"}, folder).out;
-  for (const char* part : {"  --layout contiguous|striped|zigzag\n                              how a sequence is cut",
-                           "  --threads-per-rank N        0: cores / ranks (0 to 1024) (default: 0)\n",
-                           "  --data FILE                 the token file (required)\n", "  -h,--help  "}) {
+  for (const char* part :
+       {"  --layout contiguous|striped|zigzag\n                              how a sequence is split",
+        "  --threads-per-rank N        compute threads of each rank; 0: cores / ranks (0 to 1024) (default: 0)\n",
+        "  --data FILE                 the token file (required)\n", "  -h,--help  "}) {
     EXPECT_TRUE(holds(help, part));
   }
   expect_refused(evaluate({"16", "--layout", "2"}), 2, {"--layout: 2 is not one of contiguous, striped, zigzag"});

@@ -477,7 +477,7 @@ TEST_F(CheckedRun, OfTheProgramThatIsWrongEndsWith5AndSaysSoInJson) {
   const ChildResult refused =
       run_child("check", {"--config", at("tiny.yaml"), "--set", "training.seq_len=1000000000"}, folder);
   EXPECT_EQ(refused.code, 2) << refused.err;
-  EXPECT_TRUE(std::regex_search(refused.err, std::regex("this machine has .* left; --seq-len [0-9]+ fits")))
+  EXPECT_TRUE(std::regex_search(refused.err, std::regex("this machine has .* left; use --seq-len [0-9]+, which fits")))
       << refused.err;
 }
 
