@@ -19,9 +19,8 @@ std::unique_ptr<TokenFile> open_for_model(const TokenFileOpener& open, const std
   std::unique_ptr<TokenFile> file = opened_by(open, path);
   if (file->vocab_size() > vocab_size) {
     fail(ExitCode::data,
-         "{} has tokens up to {}, but model.vocab_size is {}; set it to {} or more, or prepare the text with the "
-         "tokenizer "
-         "of the model",
+         "{} has token ids up to {}, but model.vocab_size is {}; set it to {} or more, or prepare the text with the "
+         "model's tokenizer",
          path, file->vocab_size() - 1, vocab_size, file->vocab_size());
   }
   return file;
@@ -32,8 +31,8 @@ void check_tokenizers(const TokenFile& first, const TokenFile& other) {
   if (first.tokenizer_hash().empty() || other.tokenizer_hash().empty()) return;
   if (first.tokenizer_hash() == other.tokenizer_hash()) return;
   fail(ExitCode::data,
-       "{} and {} were made with different tokenizers ({} and {}), so their tokens do not mean the same; make one of "
-       "them again with prepare",
+       "{} and {} were made with different tokenizers ({} and {}), so their token ids mean different things; make one "
+       "of them again with prepare",
        first.path(), other.path(), first.tokenizer_hash(), other.tokenizer_hash());
 }
 

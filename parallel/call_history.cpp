@@ -53,15 +53,15 @@ void CallHistory::waits_for(std::uint64_t number) {
 std::string CallHistory::text(std::string_view indent) const {
   const double seconds = seconds_since(since_);
   std::string text = waiting_.number == 0
-                         ? fmt::format("{}no call under way for {:.1f} s; last calls:\n", indent, seconds)
-                         : fmt::format("{}waits {:.1f} s in call {} ({}); last calls:\n", indent, seconds,
+                         ? fmt::format("{}no call in progress for {:.1f} s; last calls:\n", indent, seconds)
+                         : fmt::format("{}has waited {:.1f} s in call {} ({}); last calls:\n", indent, seconds,
                                        waiting_.number, described(waiting_.site));
   for (std::uint64_t number = last_ > kept ? last_ - kept + 1 : 1; number <= last_; ++number) {
     const Call& one = calls_[number % kept];
     text += fmt::format("{}  {:>6} {}", indent, number, described(one.site));
     if (one.to != no_peer) text += fmt::format("; {} bytes to rank {}", one.sent_bytes, one.to);
     if (one.from != no_peer) text += fmt::format("; {} bytes from rank {}", one.received_bytes, one.from);
-    text += one.done ? "\n" : " (under way)\n";
+    text += one.done ? "\n" : " (in progress)\n";
   }
   return text;
 }

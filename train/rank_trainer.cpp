@@ -69,12 +69,12 @@ RankTrainer::RankTrainer(const Run& run, Communicator& world, Device device, Thr
                                              : 0),
       useful_flops_(useful_flops(run.config.model, run.config.training)),
       allocations_(state_.allocator.allocation_count()),
+      progress_(world.rank() == 0 ? std::make_unique<Progress>("train", run.last_step, stderr, ProgressHistory::kept)
+                                  : nullptr),
       grace_(!state_.snapshot.empty()),
       saver_(
-          state_, run, [this] { metrics_->flush(); }, [this](const std::string& line) { log(line); }),
-      step_(run, run.corpus, state_, saver_, run.start.skipped_steps) {
-  if (state_.rank == 0) progress_ = std::make_unique<Progress>("train", run.last_step, stderr, ProgressHistory::kept);
-}
+          state_, run, [this] { metrics_->flush(); }, progress_.get()),
+      step_(run, run.corpus, state_, saver_, run.start.skipped_steps) {}
 
 ExitCode RankTrainer::train() {
   ExitCode code = ExitCode::done;
@@ -111,7 +111,7 @@ StepResult RankTrainer::steps_until(std::int64_t last) {
 void RankTrainer::end_with(const SharedError& error) {
   if (const std::optional<Error> problem = caught([&] { saver_.finish(); })) {
     state_.world->throw_if_aborted();  // by a rank that has seen the save's end already and ends with this error
-    log(fmt::format("warning: the save under way failed: {}", problem->what()));
+    log(fmt::format("warning: the save in progress failed: {}", problem->what()));
   }
   fail(error.code(), "{}; {}", error.what(), saver_.what_is_saved());
 }
@@ -164,7 +164,7 @@ ExitCode RankTrainer::run_steps() {
     done = step;
     stopped = stop_wanted(step);
     save(step, signal != 0 || stopped, result);
-    log_grace(/*again=*/false);
+    if (signal == 0 && !stopped && step < run_.last_step) log_grace();
     require_no_allocation("a save");
   }
   if (progress_) progress_->finish();
@@ -174,7 +174,6 @@ ExitCode RankTrainer::run_steps() {
     log(fmt::format("stopped by {} after step {} of {}; --resume continues from here", by, done,
                     run_.config.training.steps));
   }
-  log_grace(/*again=*/true);
   return signal == 0 ? ExitCode::done : signal == SIGINT ? ExitCode::interrupted : ExitCode::terminated;
 }
 
@@ -262,7 +261,7 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   }
   metrics_->write(metrics_line(line));
   show(line);
-  if (run_.callbacks.step) run_.callbacks.step(line);
+  if (run_.callbacks.step) progress_->above([&] { run_.callbacks.step(line); });
 }
 
 /// Shows a step to whoever watches, and warns about anything suspicious in it.
@@ -286,14 +285,15 @@ void RankTrainer::show(const StepRecord& line) {
   const double left = line.seconds * static_cast<double>(steps);
   constexpr double soon = 10;
   if (left > soon) {
-    log(fmt::format("a step takes {}: {} for the {} that are left", human_duration(line.seconds), human_duration(left),
-                    steps));
+    log(fmt::format("a step takes {}, so the remaining steps take about {} ({} steps)", human_duration(line.seconds),
+                    human_duration(left), steps));
   }
 }
 
 bool RankTrainer::stop_wanted(std::int64_t step) {
   if (!run_.callbacks.stop) return false;
-  std::array<std::int64_t, 1> wanted{state_.rank == 0 && run_.callbacks.stop(step)};
+  std::array<std::int64_t, 1> wanted{};
+  if (state_.rank == 0) progress_->above([&] { wanted[0] = run_.callbacks.stop(step); });
   all_reduce_max(world_, wanted, {"whether the program stops"});
   return wanted[0] != 0;
 }
@@ -332,7 +332,7 @@ int RankTrainer::evaluate(std::int64_t step) {
   }
   text.pop_back();
   log(text);
-  if (run_.callbacks.evaluation) run_.callbacks.evaluation(step, *results);
+  if (run_.callbacks.evaluation) progress_->above([&] { run_.callbacks.evaluation(step, *results); });
   return 0;
 }
 
@@ -357,11 +357,10 @@ void RankTrainer::save(std::int64_t step, bool stopped, const StepResult& result
   }
 }
 
-/// Tells what grace time the run needs: after the first save, and again if it has become more.
-void RankTrainer::log_grace(bool again) {
-  if (saver_.last_seconds() == 0) return;
+/// Logs the grace period that the run needs: after its first save, and again if it has grown by half.
+void RankTrainer::log_grace() {
   grace_.add_save(saver_.last_seconds());
-  if (grace_.seconds() <= grace_logged_ || (grace_logged_ > 0 && !again)) return;
+  if (grace_.seconds() <= 1.5 * grace_logged_) return;
   grace_logged_ = grace_.seconds();
   log(grace_.line());
 }

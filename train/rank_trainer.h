@@ -46,7 +46,7 @@ class RankTrainer {
   /// Requires that the run evaluates. Returns the signal that interrupted it, 0 if none did.
   int evaluate(std::int64_t step);
   void save(std::int64_t step, bool stopped, const StepResult& result);
-  void log_grace(bool again);
+  void log_grace();
   /// Collective where the run asks for it. Returns whether rank 0's program wants the run to end after this step.
   bool stop_wanted(std::int64_t step);
   void announce(const std::string& first, bool saved = false) const;

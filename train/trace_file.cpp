@@ -32,7 +32,7 @@ OutputRules trace_rules(const TraceRequest& request) {
 }
 
 std::string lost_text(const Error& problem) {
-  return fmt::format("the timeline is lost: {}", problem.what());
+  return fmt::format("the timeline was not written: {}", problem.what());
 }
 
 /// Runs body. Returns what it throws, of any type: some callers are in a destructor.
@@ -175,16 +175,16 @@ void TraceFile::write_own() const {
                  },
                  trace_->dropped(), {{process_, clock.offset(), clock.error()}});
   own.publish();
-  tell_written(path + ", and next to it those of the other processes, because the run failed", trace_->dropped());
+  tell_written(path + " (the run failed, so those of the other processes are next to it)", trace_->dropped());
 }
 
 void TraceFile::tell_written(const std::string& path, std::size_t dropped) const {
   std::string more;
   if (dropped > 0) {
-    more = fmt::format("; {} spans were dropped because a rank keeps {} at most: choose steps with --trace-steps",
+    more = fmt::format("; {} spans were dropped because a rank keeps at most {}; choose steps with --trace-steps",
                        dropped, Trace::default_capacity);
   }
-  log_(fmt::format("timeline in {}, to be opened in ui.perfetto.dev{}", path, more));
+  log_(fmt::format("the timeline is in {}; open it in ui.perfetto.dev{}", path, more));
 }
 
 }  // namespace ringtrain

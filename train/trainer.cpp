@@ -93,7 +93,8 @@ void log_windows(const Corpus& corpus, const RunSteps& run, const Log& log) {
     for (std::size_t i = 0; i < corpus.files.size(); ++i) {
       std::int64_t dropped = 0;
       const std::int64_t windows = corpus.window_count(i, seq_len, &dropped);
-      const std::string summary = fmt::format("{}: {} windows of {} tokens", corpus.files[i]->path(), windows, seq_len);
+      const std::string summary =
+          fmt::format("{}: {} of {} tokens", corpus.files[i]->path(), counted(windows, "window"), seq_len);
       if (run.config.data.packing == Packing::whole) {
         log(summary + whole_text(corpus.whole_windows.at(seq_len)[i], seq_len, corpus.longer));
       } else {
@@ -122,9 +123,10 @@ std::string positions_text(const SegmentList& segments) {
 /// config: of one stage.
 std::string mesh_report(const Config& config, const Launcher& launcher) {
   const Mesh mesh{static_cast<int>(config.mesh.data), static_cast<int>(config.mesh.sequence)};
-  std::string text = fmt::format("mesh: {} data x {} sequence = {} ranks, {}; {} compute threads a rank; layout {}\n",
-                                 mesh.data, mesh.sequence, mesh.size(), launcher.description(),
-                                 compute_threads(config.mesh, launcher), name_of(config.mesh.layout));
+  std::string text =
+      fmt::format("mesh: {} data x {} sequence = {} ranks, {}; {} per rank; layout {}\n", mesh.data, mesh.sequence,
+                  mesh.size(), launcher.description(),
+                  counted(compute_threads(config.mesh, launcher), "compute thread"), name_of(config.mesh.layout));
   constexpr int max_listed = 64, few = 8;
   const int listed = mesh.size() <= max_listed ? mesh.size() : few;
   for (int rank = 0; rank < listed; ++rank) {
@@ -233,7 +235,7 @@ FolderContent look_at_outputs(TrainOptions& options, const RunFolder& folder, co
     return content;
   }
   if (!options.dry_run) throw Error(*refusal);
-  log(fmt::format("this is the plan of a new run, which would not start here: {}", refusal->what()));
+  log(fmt::format("this is the plan of a new run, which could not start here: {}", refusal->what()));
   return {};
 }
 
@@ -276,7 +278,7 @@ RunStart start_of(const Run& run, const TrainOptions& options, const FolderConte
 EmptySteps foresee_empty_steps(const Run& run, const Log& log) {
   const DumpRequest& dump = run.dump;
   if (!dump.folder.empty() && (dump.step <= run.start.step || dump.step > run.last_step)) {
-    fail(ExitCode::usage, "--dump-step {}: this run does the steps {} to {}", dump.step, run.start.step + 1,
+    fail(ExitCode::usage, "--dump-step {}: this run has only the steps {} to {}", dump.step, run.start.step + 1,
          run.last_step);
   }
   EmptySteps steps = find_empty_steps(run.corpus, run, run.start.step);
@@ -289,7 +291,7 @@ EmptySteps foresee_empty_steps(const Run& run, const Log& log) {
 std::vector<StepReport> begin_folder(const Run& run, const Log& log) {
   const FolderContent content = run.folder.look();
   if (content.mark() != run.start.found) {
-    fail(ExitCode::usage, "{}: another run has trained here while this one was starting; start it again",
+    fail(ExitCode::usage, "{}: another run trained here while this one was starting; start this run again",
          run.folder.path());
   }
   run.folder.begin(run.config);
@@ -301,7 +303,7 @@ std::vector<StepReport> begin_folder(const Run& run, const Log& log) {
   run.folder.checkpoints().continue_from(run.start.step, log);
   const MetricsHistory::Cut cut = content.metrics.cut(run.start.step);
   if (cut.bytes > 0) {
-    log(fmt::format("{}: cut {} bytes: lines of steps after {}, which this run writes again, or half a line",
+    log(fmt::format("{}: removed {} bytes: an incomplete line, or lines of steps after {}, which this run writes again",
                     run.folder.metrics_path(), cut.bytes, run.start.step));
   }
   if (cut.damaged > 0) {
@@ -432,12 +434,17 @@ Run prepare_run(const TrainOptions& given, const Log& log, const Launcher& launc
 }
 
 std::string dry_run_report(const Run& run, const Launcher& launcher) {
-  std::string text = to_yaml(run.config) + "\n";
-  text += fmt::format("parameters: {} ({}) in {} tensors\n", run.table.count(),
-                      human_count(static_cast<double>(run.table.count())), run.table.all().size());
-  text += data_report(run) + mesh_report(run.stages[longest_stage(run.config.training)], launcher) +
-          memory_report(plans_of(run));
-  return text + available_text(run.config, local_ranks(run.config.mesh, launcher)) + space_text(checkpoint_space(run));
+  const std::vector<RankPlan> plans = plans_of(run);
+  const LocalRanks ranks = local_ranks(run.config.mesh, launcher);
+  const CheckpointSpace space = checkpoint_space(run);
+  const bool fits = !caught([&] { check_memory(run.config, plans, ranks); });
+  return start_text(run, plans, space) +
+         fmt::format("\nmemory: it {}; the command plan predicts the time\n", fits ? "fits" : "does not fit") +
+         available_text(run.config, ranks) + space_text(space) +
+         fmt::format("parameters: {} ({}) in {} tensors\n", run.table.count(),
+                     human_count(static_cast<double>(run.table.count())), run.table.all().size()) +
+         data_report(run) + mesh_report(run.stages[longest_stage(run.config.training)], launcher) +
+         memory_report(plans) + "\n" + to_yaml(run.config);
 }
 
 void check_plan_memory(const Run& run, const Launcher& launcher) {

@@ -174,11 +174,10 @@ SourceList find_sources(const std::vector<std::string>& given, const SourceProgr
     if (progress) progress(++files, all, bytes);
   }
   if (list.sources.empty()) {
-    fail(
-        ExitCode::data,
-        "the inputs hold no text: {} binary, {} empty, {} unreadable and {} special files, {} links out of the inputs; "
-        "name files or folders of text with --input",
-        list.binary, list.empty, list.unreadable, list.special, list.links);
+    fail(ExitCode::data,
+         "the inputs hold no text: {} binary, {} empty, {} unreadable and {} special files, {} links out of the "
+         "inputs; name files or folders of text with --input",
+         list.binary, list.empty, list.unreadable, list.special, list.links);
   }
   return list;
 }

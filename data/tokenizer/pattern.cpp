@@ -69,11 +69,10 @@ class Reader {
 
  private:
   [[noreturn]] void refuse(std::string_view what, std::string_view which = "") const {
-    fail(
-        ExitCode::data,
-        "{}: its pattern {} has {}{}{} at byte {}, which regular expression engines interpret in different ways; use a "
-        "tokenizer with another pattern",
-        where_, pattern_, what, which.empty() ? "" : " ", which, pattern_.size() - rest_.size());
+    fail(ExitCode::data,
+         "{}: its pattern {} has {}{}{} at byte {}, which regular expression engines interpret in different ways; use "
+         "a tokenizer with another pattern",
+         where_, pattern_, what, which.empty() ? "" : " ", which, pattern_.size() - rest_.size());
   }
   std::string_view take(std::size_t count) {
     const std::string_view taken = rest_.substr(0, count);

@@ -34,30 +34,30 @@ void add_options(CommandLine& app, ExtensionRequest& asked) {
   app.add_option("--output", asked.output, "DIR", "the folder for all output");
   app.add_tokens("--to", asked.to, "N", "tokens of the new context, e.g. 16K")->required()->check(at_least(64));
   app.add_tokens("--from", asked.from, "N",
-                 "context in tokens that the model was trained for (default: as its files say)")
+                 "tokens of the context that the model was trained for (default: from its files)")
       ->check(at_least(1));
   app.add_real("--theta", asked.theta, real_above(0), "X",
-               "a new rope_theta (default: YaRN, by the factor of the two lengths)");
+               "a new rope_theta (default: YaRN, with the ratio of the two lengths as factor)");
   texts("--held-out", asked.held_out,
-        "text to evaluate on, never trained on; may be repeated (default: a tenth of the documents of TEXT)");
-  texts("--short", asked.short_texts, "short texts to mix in, so that short context stays; may be repeated");
-  app.add_real("--short-share", asked.short_share, real_within(0.001, 0.999), "X", "of the sequences that --short has")
+        "text to evaluate on, which is never trained on; may be repeated (default: a tenth of the documents of TEXT)");
+  texts("--short", asked.short_texts, "short texts to mix in, to keep the quality at short contexts; may be repeated");
+  app.add_real("--short-share", asked.short_share, real_within(0.001, 0.999), "X", "share of sequences from --short")
       ->capture_default_str();
-  app.add_option("--ring", asked.ring, "N", "ranks that share each sequence, one or more cores each")
+  app.add_option("--ring", asked.ring, "N", "ranks that share each sequence, each with at least one core")
       ->check(within(1, 1024));
   app.add_option("--steps", asked.steps, "N", "steps at the new length")->check(at_least(1));
-  app.add_option("--half-steps", asked.half_steps, "N", "steps at half of it, before")->check(at_least(1));
+  app.add_option("--half-steps", asked.half_steps, "N", "first steps, at half the new length")->check(at_least(1));
   app.add_real("--lr", asked.lr, real_above(0), "X", "the peak learning rate")->capture_default_str();
   app.add_option("--blocks", asked.blocks, "N",
-                 "evaluated windows of an eighth of --to; 20 are the least that give intervals")
+                 "windows of --to / 8 tokens to evaluate; confidence intervals need at least 20 documents")
       ->check(at_least(1));
   app.add_option("--long-blocks", asked.long_blocks, "N",
-                 "evaluated windows of a quarter, a half and all of --to, which take most of the time")
+                 "windows of --to / 4, --to / 2, and --to tokens to evaluate; they take most of the time")
       ->check(at_least(1));
-  app.add_option("--needles", asked.needles, "N", "texts that hide four numbers (default: 2; 0 if --to < 2048)")
+  app.add_option("--needles", asked.needles, "N", "texts that hide four numbers each (default: 2; 0 if --to < 2048)")
       ->check(within(0, 100));
   app.add_option("--hardware", asked.hardware, "NAME|FILE",
-                 "for the expected time, as of plan (default: this machine, which takes a minute to measure)");
+                 "the hardware of the expected time, as for plan (default: this machine, measured in about a minute)");
   app.add_flag("--plan", asked.plan_only, "only print the expected time and memory");
 }
 
@@ -87,11 +87,11 @@ void run_words(const std::vector<std::string>& words) {
 
 int run(int argc, char** argv) {
   CommandLine app{
-      "Give a model a longer context, and show the result. Trains it on texts, first at half of the new length, "
-      "and evaluates it before and after; says time and memory beforehand. E.g.:\n"
+      "Give a model a longer context, and show the result. It predicts time and memory, trains the model on texts, "
+      "first at half the new length, and evaluates it before and after. E.g.:\n"
       "  extend SmolLM2-135M books/ --to 16K --held-out bible.txt --short articles/\n"
       "To continue after an interruption, run it again with the same options; it refuses a model or a text that has "
-      "changed in between. index.html in the folder of --output shows the result, and model is the model.",
+      "changed. In the folder of --output, index.html shows the result, and model is the extended model.",
       "extend"};
   ExtensionRequest asked;
   add_options(app, asked);
@@ -99,7 +99,7 @@ int run(int argc, char** argv) {
   asked.output = whole_path(asked.output);
   if (app.count("--needles") == 0 && asked.to < 2048) asked.needles = 0;  // they may not fit into such windows
   if (Launcher::expects_processes()) {
-    fail(ExitCode::usage, "start extend as one process: its ranks are threads, as many as --ring says");
+    fail(ExitCode::usage, "start extend as one process: its ranks are threads, and --ring sets their number");
   }
   if (!is_hugging_face_folder(asked.model)) {
     fail(ExitCode::usage, "{}: is not a Hugging Face folder: it has no config.json (export makes one of a run){}",

@@ -39,7 +39,7 @@ Words joined(Words words, const Words& more) {
 std::int64_t known_length(const ExtensionRequest& request) {
   const std::int64_t own = open_model(request.model).model.max_position_embeddings;
   const std::int64_t from = request.from > 0 ? request.from : own;
-  if (from == 0) fail(ExitCode::usage, "{} does not say how long its context is: give --from", request.model);
+  if (from == 0) fail(ExitCode::usage, "{} does not say how long its context is; give --from", request.model);
   if (request.to > from) return from;
   fail(ExitCode::usage, "--to {}: must be more than the {} tokens that {} was trained for", request.to, from,
        request.model);
@@ -166,7 +166,7 @@ checkpoint: {{interval: 1, keep: 2}}
     const double needles = 2 * static_cast<double>(asked_.needles) / static_cast<double>(asked_.long_blocks);
     const double evaluations = 3 * (evaluation_seconds(short_length(), asked_.blocks) + longer) + needles * longer;
     expected_ = fmt::format("training {}, evaluations {}", human_duration(training), human_duration(evaluations));
-    print_result(plan_report(whole) + "\nexpected in all: " + expected_ + "\n");
+    print_result(plan_report(whole) + "\nexpected in total: " + expected_ + "\n");
     flush_results();
   }
 
@@ -237,7 +237,7 @@ checkpoint: {{interval: 1, keep: 2}}
          {"trained on", list(joined(asked_.texts, asked_.short_texts))},
          {"evaluated on", asked_.held_out.empty() ? "the validation part of these" : list(asked_.held_out)},
          {"expected", expected_},
-         {"taken, without calls that were ended", taken}});
+         {"time taken, without interrupted commands", taken}});
     write_file(at("index.html"), page.html, ExitCode::usage);
     print_result(fmt::format("\n{}\npage: {}\nmodel: {}\nnext: {}report {} --plan {}\n", page.text, at("index.html"),
                              at("model"), command_prefix(), at("run"), at("plan.json")));

@@ -9,6 +9,7 @@
 
 #include "extras/report/chart.h"
 #include "extras/report/page_parts.h"
+#include "framework/counted.h"
 #include "framework/storage/files.h"
 #include "framework/storage/strict_json.h"
 #include "train/evaluation/evaluation_report.h"
@@ -52,7 +53,7 @@ struct Side {
 /// Returns whether the second is at most `bound` worse than the first, on the same targets, as a row of two cells.
 std::vector<std::string> verdict(const std::string& what, double bound, const Side& first, const Side& second) {
   if (first.of.results.at("target_hash") != second.of.results.at("target_hash")) {
-    return {what, "not compared, since the targets are not the same"};
+    return {what, "not compared, because the targets differ"};
   }
   std::vector<DocumentSum> changes;
   for (const auto& [document, before] : first.of.sums.at(first.length)) {
@@ -60,27 +61,29 @@ std::vector<std::string> verdict(const std::string& what, double bound, const Si
     changes.push_back({document, after.sum - before.sum, before.weight});
   }
   const Estimate change = estimate_over(changes);
-  const bool meaningful = std::ssize(changes) >= min_documents;
-  const std::string interval = meaningful ? fmt::format("[{:+.4f}, {:+.4f}]", change.ci95.low, change.ci95.high)
-                                          : fmt::format("no interval: fewer than {} documents", min_documents);
-  const bool holds = (meaningful ? change.ci95.high : change.value) <= bound;
-  return {what, fmt::format("{:+.4f} nats ({}; at most {:+.2f} is wanted): {}", change.value, interval, bound,
-                            holds ? "holds" : "DOES NOT HOLD")};
+  std::string text = fmt::format("{:+.4f} nats, must be at most {:+.2f}", change.value, bound);
+  if (std::ssize(changes) >= min_documents) {
+    return {what, fmt::format("{}, 95% CI [{:+.4f}, {:+.4f}]: {}", text, change.ci95.low, change.ci95.high,
+                              change.ci95.high <= bound ? "holds" : "DOES NOT HOLD")};
+  }
+  text += change.value <= bound ? ": within the bound, but on " : ": above the bound, but on ";
+  return {what, fmt::format("{}{} targets of {} this says little", text,
+                            json_text(first.of.results.at("target_tokens")), counted(std::ssize(changes), "document"))};
 }
 
 Rows verdicts(const Evaluations& of, std::int64_t to) {
-  return {verdict(fmt::format("{} tokens against {}, after", to, to / 2), 0.02, {of.at("after"), to / 2},
-                  {of.at("after"), to}),
-          verdict(fmt::format("{} tokens, after against before", to / 8), 0.03, {of.at("before-short"), to / 8},
-                  {of.at("after-short"), to / 8}),
-          verdict(fmt::format("{} tokens, after against scaled, untrained", to), 0, {of.at("scaled"), to},
-                  {of.at("after"), to})};
+  return {verdict(fmt::format("nll of the extended model at {} tokens minus at {}", to, to / 2), 0.02,
+                  {of.at("after"), to / 2}, {of.at("after"), to}),
+          verdict(fmt::format("nll at {} tokens, extended model minus original", to / 8), 0.03,
+                  {of.at("before-short"), to / 8}, {of.at("after-short"), to / 8}),
+          verdict(fmt::format("nll at {} tokens, extended model minus scaled but untrained", to), 0,
+                  {of.at("scaled"), to}, {of.at("after"), to})};
 }
 
 std::string curves(const Evaluations& of, std::int64_t from, std::int64_t to) {
   constexpr double first = 64;  // the few earlier positions would compress the others
   Chart chart{.title = "nll by position",
-              .unit = fmt::format("nats a token, in windows of {}; the model was trained for {}", to, from),
+              .unit = fmt::format("nats per token, in windows of {}; the model was trained for {}", to, from),
               .x_name = "position",
               .log_x = true};
   for (const char* const name : {"before", "scaled", "after"}) {

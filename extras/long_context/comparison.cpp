@@ -152,14 +152,14 @@ MetricResult Comparison::finish(const EvaluationTargets& targets) {
     }
     (*json)["results"].push_back(std::move(row));
   }
-  return {std::move(json),
-          fmt::format("\nAgainst {}, on the same targets\n\n{:>9}  {:>15}  {:>9}  {:>9}  {:>10}  {:>20}  {:>9}  "
-                      "{:>18}\n{}\nits nll: that of the other model; difference: nll of the checkpoint minus its nll, "
-                      "paired by document;\nKL: divergence of the checkpoint's predictions from the other's, KL(other "
-                      "|| checkpoint), nats a target\n",
-                      path_, "context", "position", "targets", "its nll", "difference", "95% of difference", "KL",
-                      "95% of KL", rows),
-          {}};
+  return {
+      std::move(json),
+      fmt::format(
+          "\nAgainst {}, on the same targets\n\n{:>9}  {:>15}  {:>9}  {:>9}  {:>10}  {:>20}  {:>9}  {:>18}\n{}\n"
+          "its nll: nll of the other model; difference: nll of the checkpoint minus its nll, paired by document;\n"
+          "KL: divergence of the checkpoint's predictions from the other's, KL(other || checkpoint), nats per target\n",
+          path_, "context", "position", "targets", "its nll", "difference", "95% CI", "KL", "95% CI", rows),
+      {}};
 }
 
 }  // namespace ringtrain

@@ -70,8 +70,8 @@ LongText text_of(const TokenFile& file, std::int64_t document, std::int64_t long
 KeySet fitted(const KeySet& given, const std::vector<LongText>& texts, const std::string& unit) {
   if (given.unit != unit) {
     fail(ExitCode::data,
-         "--key-tokens: the set of {} counts in {}, but this text in {}: the tokenizers of both models must be there, "
-         "or of neither",
+         "--key-tokens: the set of {} counts in {}, but this text is counted in {}: either both models need their "
+         "tokenizer, or neither may have one",
          given.evaluator, given.unit, unit);
   }
   std::map<std::string, const KeySet::Text*> known;
@@ -81,7 +81,7 @@ KeySet fitted(const KeySet& given, const std::vector<LongText>& texts, const std
     const auto found = known.find(text.hash);
     if (found == known.end()) {
       fail(ExitCode::data,
-           "--key-tokens: the set of {} has {}, but not document {} of the file: score the same documents, with the "
+           "--key-tokens: the set of {} has {}, but not document {} of the file; score the same documents, with the "
            "same longest context length and targets",
            given.evaluator, counted(std::ssize(given.texts), "text"), text.document);
     }
@@ -286,16 +286,16 @@ class PreparedLongPpl : public PreparedMetric {
     std::string text = "\nLongPPL: the perplexity of key tokens\n\n";
     text += count("n_key_token") > 0 ? fmt::format("{} over {}; ", perplexity("longppl", "key_ci95"),
                                                    counted(count("n_key_token"), "key token"))
-                                     : std::string("no key token; ");
+                                     : std::string("no key tokens; ");
     text += fmt::format("{} over all {} tokens of {}\n", perplexity("ppl", "ci95"), count("n_token"),
                         counted(std::ssize(texts_), "text"));
     text += fmt::format(
-        "Key by the contrast of {}: {}.\nKey: nll falls by more than {} from a context of {} to {} tokens to the whole "
-        "text, to less than {}.\n",
+        "Key tokens were found by {}: {}.\nA token is a key token if its nll falls by more than {} from a context of "
+        "{} to {} tokens to the whole text, to less than {}.\n",
         finds() ? "this model itself" : "another model", json["evaluator"].get<std::string>(), number("alpha"),
         count("trunc_len"), count("trunc_len") + count("sliding_window") - 1, -number("beta"));
     if (!finds()) return text;
-    return text + "Another model has other key tokens: compare models on one set (--save-path, --key-tokens).\n";
+    return text + "Another model has other key tokens; compare models on one set (--save-path, --key-tokens).\n";
   }
 
   const EvaluationSubject subject_;

@@ -90,8 +90,7 @@ std::vector<TaskResult> results_of(const TaskSamples& samples, const std::vector
     const TaskCell one{1, from[1], from[2] == 0 ? 1.0 : 0.0, from[0], static_cast<double>(trial.tokens)};
     if (!std::isfinite(one.nll)) {
       fail(ExitCode::numeric,
-           "--tasks: the loss of an answer of task {} at context length {} is {}: the weights are "
-           "not usable",
+           "--tasks: the loss of an answer of task {} at context length {} is {}: the weights are not usable",
            name_of(samples.kinds[trial.task]), samples.lengths[trial.length], one.nll);
     }
     results[trial.task].cells[trial.length][trial.depth] += one;
@@ -176,8 +175,9 @@ nlohmann::ordered_json tasks_json(const TaskSummary& summary) {
 
 std::string task_tables(const TaskSummary& summary) {
   const TaskSettings& settings = summary.samples->settings;
-  std::string text = fmt::format("\nTasks: right answers in %, the likeliest of {} candidates; chance is {:.1f}%\n",
-                                 settings.candidates, 100 * summary.chance());
+  std::string text =
+      fmt::format("\nTasks: correct answers in % (the answer is the likeliest of {} candidates; chance is {:.1f}%)\n",
+                  settings.candidates, 100 * summary.chance());
   std::string head = fmt::format("{:>9}", "context");
   for (std::int64_t depth = 0; depth < settings.depths; ++depth) {
     head += fmt::format("  {:>7}", fmt::format("{:.0f}%", 100 * depth_share(settings, depth)));
@@ -187,7 +187,7 @@ std::string task_tables(const TaskSummary& summary) {
     text += fmt::format("\n{}: {:.1f}% of {}, {:+.1f} standard deviations from chance; nll of answers {:.4f}",
                         name_of(task.kind), 100 * all.right / all.trials, counted(std::llround(all.trials), "answer"),
                         deviations(all, summary.chance()), all.nll / all.tokens);
-    if (summary.greedy) text += fmt::format("; greedy text has {:.1f}%", 100 * all.exact / all.trials);
+    if (summary.greedy) text += fmt::format("; greedy decoding gives {:.1f}%", 100 * all.exact / all.trials);
     text += fmt::format("\n{} | nll of the answers\n", head);
     for (std::size_t i = 0; i < task.cells.size(); ++i) {
       std::string rights = fmt::format("{:>9}", summary.samples->lengths[i]), nlls;
@@ -199,7 +199,7 @@ std::string task_tables(const TaskSummary& summary) {
       text += fmt::format("{} |{}\n", rights, nlls);
     }
   }
-  return text + "\ncolumns: the depth of the needle in the text; nll: nats a token, of the answers only\n";
+  return text + "\ncolumns: the depth of the needle in the text; nll: nats per token, of the answers only\n";
 }
 
 EvaluationMetric long_context_tasks(const TaskRequest& request) {

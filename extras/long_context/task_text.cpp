@@ -164,8 +164,7 @@ TaskText make_needles(TaskKind kind, const TaskSettings& settings, Draws& draws,
   const std::size_t asked = all ? 0 : static_cast<std::size_t>(std::ranges::find(depths, depth) - depths.begin());
   text.question = fmt::format(
       "\nWhat {0} the special magic {1} for {2} mentioned in the provided text? The special magic {1} for {2} "
-      "mentioned "
-      "in the provided text {3}",
+      "mentioned in the provided text {3}",
       all ? "are all" : "is", all ? "numbers" : "number", kind == TaskKind::multiquery ? listed(keys) : keys[asked],
       all ? "are" : "is");
   add_answers(draws, text, values, asked, all ? values.size() : asked + 1, kind == TaskKind::multivalue, pool, number);

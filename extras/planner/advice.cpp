@@ -22,15 +22,15 @@ Config on_ring(const Config& config, std::int64_t ranks) {
   return other;
 }
 
-std::string what_lacks(const MemoryNeed& need, const Hardware& hardware) {
+std::string what_is_missing(const MemoryNeed& need, const Hardware& hardware) {
   std::vector<std::string> needs;
   if (need.device > usable_bytes(hardware)) {
-    needs.push_back(fmt::format("{} of the {} that it may take of {}", human_bytes(need.device),
+    needs.push_back(fmt::format("{}, but it may use only {} of {}", human_bytes(need.device),
                                 human_bytes(usable_bytes(hardware)), hardware.cores > 0 ? "a machine" : "a device"));
   }
   if (hardware.node_memory > 0 && need.host > hardware.node_memory) {
-    needs.push_back(fmt::format("{} of the {} of host memory that a node has", human_bytes(need.host),
-                                human_bytes(hardware.node_memory)));
+    needs.push_back(
+        fmt::format("{} of host memory, but a node has {}", human_bytes(need.host), human_bytes(hardware.node_memory)));
   }
   return fmt::format("it needs {}", fmt::join(needs, ", and "));
 }
@@ -49,7 +49,7 @@ std::vector<std::string> roomy_hardware(const Config& config, bool cores) {
 }  // namespace
 
 std::vector<std::string> advice(const Config& config, const Hardware& hardware) {
-  std::vector<std::string> sentences{what_lacks(memory_need(config, hardware), hardware)};
+  std::vector<std::string> sentences{what_is_missing(memory_need(config, hardware), hardware)};
   const std::int64_t most = std::min(most_devices, config.training.seq_len);
   if (hardware.cores == 0) {
     std::int64_t devices = config.mesh.data * config.mesh.sequence;

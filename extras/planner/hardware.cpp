@@ -110,11 +110,11 @@ double Hardware::attention_share(double tokens) const {
 
 std::string caveat(const Hardware& hardware, std::int64_t ranks) {
   if (hardware.measured == Measured::nothing) {
-    return "caution: ringtrain has not been measured on it: its rates were published by others, its links are from "
-           "data sheets\n";
+    return "caution: ringtrain was not measured on this hardware: its rates were published by others, and its links "
+           "are from data sheets\n";
   }
   if (hardware.measured == Measured::all || ranks == 1) return "";
-  return "caution: none of its links was measured: bandwidths are from data sheets, and latencies are assumed\n";
+  return "caution: none of the links was measured: bandwidths are from data sheets, and latencies are assumed\n";
 }
 
 const LinkLevel& Hardware::level_between(std::int64_t a, std::int64_t b) const {
@@ -240,8 +240,8 @@ std::string find_hardware(const std::string& name) {
   std::vector<std::string> names;
   for (const auto& [known, path] : files) names.push_back(known);
   const std::string nearest = nearest_name(name, names);
-  fail(ExitCode::usage, "there is no hardware named {}{}; name a file (with its .yaml), or one of: {}", name,
-       nearest.empty() ? "" : ", did you mean " + nearest + "?", fmt::join(names, ", "));
+  fail(ExitCode::usage, "there is no hardware named {}; name a file (with its .yaml), or one of: {}{}", name,
+       fmt::join(names, ", "), nearest.empty() ? "" : "; did you mean " + nearest + "?");
 }
 
 }  // namespace ringtrain

@@ -54,7 +54,7 @@ Answer planned(const PlanRequest& request) {
   Answer answer{plan_report(plan), plan_json(plan), plan.fits};
   if (plan.fits) return answer;
   add_advice(plan.request.config, request.hardware, answer);
-  answer.text += "--search looks for a way to run it on as many devices\n";
+  answer.text += "--search looks for a way to run it on the same number of devices\n";
   return answer;
 }
 
@@ -72,7 +72,7 @@ Answer searched(PlanRequest request, std::int64_t devices) {
     const Plan plan = make_plan(request);
     if (request.tokens > 0) request.config.training.steps = static_cast<std::int64_t>(plan.steps);
     const std::string flags = set_flags(before, request.config);
-    answer.text += fmt::format("its flags:{}\n\n", flags.empty() ? " none, the config is as it is" : flags);
+    answer.text += fmt::format("flags of this choice:{}\n\n", flags.empty() ? " none; it is the config itself" : flags);
     answer.text += plan_report(plan);
     answer.json = plan_json(plan);
     answer.json["flags"] = flags;
@@ -99,16 +99,16 @@ void add_options(CommandLine& app, Given& given) {
       "--hardware", given.hardware, "NAME|FILE",
       "a hardware file, or the name of one of configs/hardware (default: cpu, or h200 for a config of GPUs)");
   app.add_real("--total-tokens", given.request.tokens, real_within(1, 1e18), "N",
-               "of the whole training, e.g. 1e9 (default: those of the config's steps)");
+               "tokens of the whole training, e.g. 1e9 (default: those of the config's steps)");
   app.add_old_name("--total-tokens", "--tokens");
   auto* const search = app.add_flag(
       "--search", given.search,
-      "decide: rank meshes, layouts, recompute, offload, sharding and micro-batches, and plan the best of them");
-  app.add_option("--devices", given.devices, "N", "with --search: ranks (default: the mesh's)")
+      "rank meshes, layouts, recompute, offload, sharding, and micro-batches, and plan the best combination");
+  app.add_option("--devices", given.devices, "N", "with --search: number of ranks (default: the mesh's)")
       ->needs(search)
       ->check(within(1, max_ranks));
   app.add_real("--document-tokens", given.request.mean_document, real_above(0), "N",
-               "mean tokens of a document, with data.packing documents (default: one document a sequence)");
+               "mean tokens of a document, with data.packing documents (default: one document per sequence)");
   app.add_old_name("--document-tokens", "--documents");
   app.add_option("--output", given.output, "FILE.json", "also write the plan as JSON; replaces an earlier plan");
   app.add_flag("--measure", given.measure,
@@ -153,8 +153,8 @@ PlanRequest request_of(const Given& given) {
   if (!scaled && model_spec(model).positions == Positions::rope) request.made_for = made_for;
   if (request.mean_document > 0 && !parts_documents(request.config.data.packing)) {
     fail(ExitCode::usage,
-         "--document-tokens: with data.packing concat every token attends to all before it, whatever its document; "
-         "choose --set data.packing=documents, or leave it out");
+         "--document-tokens has no effect with data.packing concat, where a token attends to all documents before it; "
+         "add --set data.packing=documents, or leave it out");
   }
   const char* const usual = request.config.training.device == Device::Kind::cuda ? "h200" : "cpu";
   request.hardware = read_hardware(find_hardware(given.hardware.empty() ? usual : given.hardware));
@@ -163,11 +163,11 @@ PlanRequest request_of(const Given& given) {
 
 int run(int argc, char** argv) {
   CommandLine app{
-      "Predict a run before you pay for it: memory of each kind of rank, FLOPs, what the ring sends and what "
-      "computing hides of it, step time, tokens/s, MFU and hours. Nothing is trained, and no data is read. E.g.:\n"
+      "Predict a run before you pay for it: memory of each kind of rank, FLOPs, what the ring sends and what computing "
+      "hides of it, step time, tokens/s, MFU, and hours. It trains nothing and reads no data. E.g.:\n"
       "  plan --config configs/long_ctx_gpu.yaml --hardware h200 --mesh 1x8 --total-tokens 1e9\n"
       "  plan --config configs/long_ctx_gpu.yaml --hardware h100 --search --devices 8\n"
-      "Exits with 2 if nothing fits.",
+      "The exit code is 2 if nothing fits.",
       "plan"};
   Given given;
   add_options(app, given);
@@ -189,7 +189,7 @@ int run(int argc, char** argv) {
   const Answer answer = given.search ? searched(request, devices) : planned(request);
   print_result(answer.text);
   if (file) file->publish(marked_json(writer, json_text(answer.json, 2)) + "\n");
-  if (!answer.fits) fail(ExitCode::usage, "nothing of it fits; the lines above say why, and what would help");
+  if (!answer.fits) fail(ExitCode::usage, "this run does not fit; the lines above say why, and what would help");
   return 0;
 }
 

@@ -60,11 +60,11 @@ std::string memory_text(const Plan& plan) {
     text += "\n";
   }
   const Hardware& hardware = plan.request.hardware;
-  text += fmt::format("{} of {}, which a run may take of {}", human_bytes(plan.need.device),
+  text += fmt::format("needs {} of memory, and {} can be used on {}", human_bytes(plan.need.device),
                       human_bytes(usable_bytes(hardware)), hardware.cores > 0 ? "a machine" : "a device");
   if (hardware.node_memory > 0) {
-    text +=
-        fmt::format(", and {} of {} of a node's host", human_bytes(plan.need.host), human_bytes(hardware.node_memory));
+    text += fmt::format("; needs {} of host memory, and a node has {}", human_bytes(plan.need.host),
+                        human_bytes(hardware.node_memory));
   }
   return text + (plan.fits ? ": it fits\n" : ": it does not fit\n");
 }
@@ -95,14 +95,14 @@ std::string flops_lines(const Plan& plan) {
 std::string ring_lines(const Plan& plan) {
   const HopPlan& hop = plan.hop;
   if (plan.request.config.mesh.sequence == 1) return "";
-  if (hop.transfer_seconds == 0) return "no rank's queries see keys of another\n";
-  std::string text = fmt::format("a hop, forward: {} to compute, {} to transfer", seconds_text(hop.compute_seconds),
+  if (hop.transfer_seconds == 0) return "no rank's queries attend to keys of another rank\n";
+  std::string text = fmt::format("a forward hop: {} to compute, {} to transfer", seconds_text(hop.compute_seconds),
                                  seconds_text(hop.transfer_seconds));
   if (hop.tokens_to_hide > 0) {
-    text += fmt::format("; hidden from {:.0f} tokens a rank on, and a rank has {:.0f}", std::ceil(hop.tokens_to_hide),
-                        hop.tokens);
+    text += fmt::format("; computing hides the transfer from {:.0f} tokens per rank on, and a rank has {:.0f}",
+                        std::ceil(hop.tokens_to_hide), hop.tokens);
   }
-  return text + fmt::format("\nthe ring sends {} of keys and values and {} of their gradients a step\n",
+  return text + fmt::format("\nin each step the ring sends {} of keys and values, and {} of their gradients\n",
                             human_bytes(plan.key_value_bytes), human_bytes(plan.gradient_bytes));
 }
 
@@ -112,7 +112,7 @@ std::string time_lines(const Plan& plan) {
   for (const auto& [key, name, value] : step_parts) {
     if (t.*value > 0) text += part_line(name, seconds_text(t.*value), t.*value / t.step_seconds);
   }
-  return text + fmt::format("{:.4g} tokens/s; MFU {:.1f} %: {}, of {:.4g} TFLOP/s a rank\n", plan.tokens_per_second,
+  return text + fmt::format("{:.4g} tokens/s; MFU {:.1f} %: {}, of {:.4g} TFLOP/s per rank\n", plan.tokens_per_second,
                             100 * plan.mfu,
                             mfu_formula(trained_parts(plan.request.config.model, plan.request.config.training)),
                             plan.rates.peak * 1e-12);
@@ -124,11 +124,11 @@ std::string stage_lines(const Plan& plan) {
   for (std::size_t i = 0; i < plan.stages.size(); ++i) {
     const Plan& stage = plan.stages[i];
     const TrainingConfig& training = stage.request.config.training;
-    text += fmt::format("  stage {}: {} of {} tokens, {} a step, {:.4g} tokens/s, MFU {:.1f} %\n", i,
+    text += fmt::format("  stage {}: {} of {} tokens, {} per step, {:.4g} tokens/s, MFU {:.1f} %\n", i,
                         counted(training.global_batch_size, "sequence"), training.seq_len,
                         seconds_text(stage.times.step_seconds), stage.tokens_per_second, 100 * stage.mfu);
   }
-  return text.empty() ? text : "memory is that of all stages, a step that of the longest:\n" + text;
+  return text.empty() ? text : "memory covers all stages; the step above is of the longest sequences:\n" + text;
 }
 
 std::string hours_text(const Plan& plan) {
@@ -139,12 +139,11 @@ std::string hours_text(const Plan& plan) {
   }
   const CheckpointConfig& checkpoint = plan.request.config.checkpoint;
   const double interval = checkpoint.interval > 0 ? static_cast<double>(checkpoint.interval) : plan.steps;
-  return text + fmt::format(
-                    "; a checkpoint takes {}, and the disk has {} at a time; in all {:.4g} hours, {:.4g} "
-                    "device hours\n",
-                    human_bytes(static_cast<double>(plan.checkpoint_bytes)),
-                    most_at_a_time(checkpoint, std::llround(std::ceil(plan.steps / interval))), plan.hours,
-                    plan.device_hours);
+  return text +
+         fmt::format(
+             "; a checkpoint takes {}, and the disk has {} at a time; {:.4g} hours in total, {:.4g} device hours\n",
+             human_bytes(static_cast<double>(plan.checkpoint_bytes)),
+             most_at_a_time(checkpoint, std::llround(std::ceil(plan.steps / interval))), plan.hours, plan.device_hours);
 }
 
 ordered_json memory_json(const RankPlan& kind) {
@@ -160,11 +159,11 @@ ordered_json memory_json(const RankPlan& kind) {
 std::string plan_report(const Plan& plan) {
   const Config& config = plan.request.config;
   const Hardware& hardware = plan.request.hardware;
-  return fmt::format("{}: {} parameters, {} tokens a sequence, {} a step; {} x {} ranks, {}, recompute {}\n",
+  return fmt::format("{}: {} parameters, {} tokens per sequence, {} per step; {} x {} ranks, {}, recompute {}\n",
                      config.name, human_count(static_cast<double>(plan.parameters)), config.training.seq_len,
                      counted(config.training.global_batch_size, "sequence"), config.mesh.data, config.mesh.sequence,
                      name_of(config.mesh.layout), name_of(config.training.recompute)) +
-         fmt::format("on {}: {:.4g} TFLOP/s of {} a rank\n", hardware.name, plan.rates.peak * 1e-12,
+         fmt::format("on {}: {:.4g} TFLOP/s of {} per rank\n", hardware.name, plan.rates.peak * 1e-12,
                      name_of(config.training.dtype)) +
          caveat(hardware, config.mesh.data * config.mesh.sequence) + memory_text(plan) + length_lines(plan) +
          flops_lines(plan) + ring_lines(plan) + time_lines(plan) + stage_lines(plan) +

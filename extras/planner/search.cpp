@@ -122,7 +122,7 @@ Candidates search_plans(const PlanRequest& request, std::int64_t devices) {
 
 std::string search_report(const Candidates& candidates) {
   std::string text =
-      fmt::format("{} ways to run it, of which {} fit; the choice, and the fastest other ones:\n  {:<19}",
+      fmt::format("{} ways to run it, of which {} fit; the choice, and the fastest alternatives:\n  {:<19}",
                   candidates.size(), std::ranges::count(candidates, true, &Candidate::fits), "");
   for (const Choice& choice : choices) text += fmt::format("  {:>{}}", choice.name, choice.width);
   text += fmt::format("  {:>10}  {:>10}  {:>10}  {:>10}  {:>6}\n", "memory", "host/node", "step", "tokens/s", "MFU");

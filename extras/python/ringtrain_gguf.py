@@ -354,14 +354,14 @@ def convert(source, output, dtype):
                 text.write(value if isinstance(value, str) else json.dumps(value, indent=2, sort_keys=True) + "\n")
         parameters = write_weights(file, tensors, dtype, os.path.join(content, "model.safetensors"))
         os.rename(content, output)
-    print(f"{output}: {parameters} parameters of {source} as {dtype}; beside them {', '.join(sorted(files))}")
+    print(f"{output}: {parameters} parameters of {source} as {dtype}; also written: {', '.join(sorted(files))}")
 
 
 def main():
     parser = argparse.ArgumentParser(prog="ringtrain_gguf", description=__doc__)
     parser.add_argument("--input", required=True, metavar="FILE", help="the GGUF file, of architecture llama")
     parser.add_argument("--output", required=True, metavar="DIR", help="the folder to make; it must not exist")
-    parser.add_argument("--dtype", choices=STORED, default="float32", help="of the weights, rounded to nearest")
+    parser.add_argument("--dtype", choices=STORED, default="float32", help="data type of the weights, rounded to nearest")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -71,7 +71,7 @@ std::vector<ChartPoint> by_length(const json& evaluation, const char* value, con
 
 /// Returns the chart of each length's evaluations over the course of training.
 Chart over_steps(const ShownRun& shown) {
-  Chart chart{.title = "Negative log-likelihood", .unit = "nats a token, by step and context"};
+  Chart chart{.title = "Negative log-likelihood", .unit = "nats per token, by step and context"};
   std::map<double, ChartSeries> lengths;
   for (const json& line : shown.metrics.evaluations) {
     for (const ChartPoint& point : by_length(line, "nll", "ci95")) {
@@ -87,7 +87,7 @@ Chart over_steps(const ShownRun& shown) {
 /// Returns an evaluation's table by context length, with a note that begins with these words.
 std::string length_table(const json& evaluation, std::string words) {
   const bool meaningful = has_intervals(evaluation);
-  Rows rows{{"context", "perplexity", "nll", "95% of nll", "bits per byte", "change", "95% of change"}};
+  Rows rows{{"context", "perplexity", "nll", "95% CI of nll", "bits per byte", "change", "95% CI of change"}};
   for (const json& result : list_in(evaluation, "results")) {
     rows.push_back({length_name(result), four_digits(number_in(result, "perplexity")),
                     four_digits(number_in(result, "nll")), interval_text(result, "ci95", meaningful),
@@ -106,7 +106,7 @@ std::string length_table(const json& evaluation, std::string words) {
 std::string position_chart(const json& results, const std::string& title, const char* value, const char* interval,
                            bool meaningful, bool zero = false) {
   Chart chart{.title = title,
-              .unit = "nats a token, by the tokens before it",
+              .unit = "nats per token, by the number of tokens before it",
               .x_name = "position",
               .log_x = true,
               .zero = zero};
@@ -139,8 +139,8 @@ std::string tasks_part(const json& tasks) {
   std::string tables;
   for (const json& task : list_in(tasks, "results")) tables += task_table(task, list_in(tasks, "depths"));
   return heading("Long-context tasks") +
-         remark(fmt::format("Right answers in %, by context length and depth of the needle. Chance is {:.3g}%: the "
-                            "likeliest of {} candidates.",
+         remark(fmt::format("Correct answers in %, by context length and depth of the needle. Chance is {:.3g}%: the "
+                            "answer is the likeliest of {} candidates.",
                             100 * number_in(tasks, "chance"), json_text(tasks.value("candidates", json())))) +
          figure_grid(tables);
 }
@@ -171,11 +171,11 @@ std::vector<ChartPoint> last_by_length(const ShownRun& shown, const char* value,
 
 std::string evaluation_part(const ShownRuns& runs) {
   Chart level{.title = "Negative log-likelihood",
-              .unit = "nats a token, by context; last evaluation",
+              .unit = "nats per token, by context; last evaluation",
               .x_name = "context",
               .log_x = true};
   Chart change{.title = "Change from the shortest context",
-               .unit = "nats a token, paired by document",
+               .unit = "nats per token, paired by document",
                .x_name = "context",
                .log_x = true,
                .zero = true};
@@ -187,7 +187,7 @@ std::string evaluation_part(const ShownRuns& runs) {
     if (change.series.back().points.size() < 2) change.series.back().points.clear();
     if (!shown.run.evaluation_path.empty()) files += file_part(shown.run.evaluation_path, shown.run.evaluation);
     if (evaluations.empty()) continue;
-    tables += length_table(evaluations.back(), fmt::format("{}: step {}, the last of {} by now", shown.name,
+    tables += length_table(evaluations.back(), fmt::format("{}: step {}, the last of {} so far", shown.name,
                                                            json_text(evaluations.back()["step"]),
                                                            counted(std::ssize(evaluations), "evaluation")));
   }

@@ -45,7 +45,7 @@ std::string batch_text(const Config& config) {
   for (int stage = 0; stage < stage_count(config.training); ++stage) {
     const TrainingConfig training = config_of_stage(config, stage).training;
     if (stage > 0) text += fmt::format("; from step {}: ", first_step_of(config.training, stage));
-    text += fmt::format("{} tokens, {} a step", training.seq_len, counted(training.global_batch_size, "sequence"));
+    text += fmt::format("{} tokens, {} per step", training.seq_len, counted(training.global_batch_size, "sequence"));
   }
   return text;
 }
@@ -108,8 +108,8 @@ std::string comparison(const ShownRun& a, const ShownRun& b) {
   for (auto row = b.metrics.steps.rbegin(); row != b.metrics.steps.rend(); ++row) {
     const auto same = std::ranges::lower_bound(a.metrics.steps, row->step, {}, &StepRow::step);
     if (same == a.metrics.steps.end() || same->step != row->step) continue;
-    add(fmt::format("loss of step {}, the last of both", row->step), same->numbers.at("loss"), row->numbers.at("loss"),
-        four_digits);
+    add(fmt::format("loss of step {}, the last that both have", row->step), same->numbers.at("loss"),
+        row->numbers.at("loss"), four_digits);
     break;
   }
   for (const ChartPoint& of_a : last_by_length(a, "nll", "ci95")) {
@@ -133,7 +133,7 @@ std::string memory_part(const ShownRun& shown) {
     rank = i;
   }
   if (most < 0) return "";
-  Rows rows{{"", "most bytes held"}};
+  Rows rows{{"", "peak memory"}};
   const auto add = [&](const char* name) {
     const double bytes = number_in(peaks[rank], name);
     if (std::isfinite(bytes)) rows.push_back({name, human_bytes(bytes)});
@@ -141,7 +141,7 @@ std::string memory_part(const ShownRun& shown) {
   for (int tag = 0; tag < tag_count; ++tag) add(name_of(static_cast<Tag>(tag)));
   add("total");
   return heading("Memory") + table(rows) +
-         remark(fmt::format("Of rank {}, which held the most of {}.", rank, counted(std::ssize(peaks), "rank")));
+         remark(fmt::format("Rank {}, which has the highest peak of {}.", rank, counted(std::ssize(peaks), "rank")));
 }
 
 // --- Training.
@@ -159,12 +159,12 @@ std::string curves(const ShownRuns& runs) {
   }
   std::string figures;
   for (const Curve& one :
-       {Curve{"Loss", "nats a token", "loss", 1, true}, Curve{"Gradient norm", "", "grad_norm", 1, true},
-        Curve{"Learning rate", "", "lr", 1, false}, Curve{"Tokens a second", "", "tokens_per_second", 1, true},
+       {Curve{"Loss", "nats per token", "loss", 1, true}, Curve{"Gradient norm", "", "grad_norm", 1, true},
+        Curve{"Learning rate", "", "lr", 1, false}, Curve{"Tokens per second", "", "tokens_per_second", 1, true},
         Curve{"MFU", "% of the peak", "mfu", 100, true},
         Curve{"Loss", "standard deviations from the steps before", "loss_z", 1, true},
-        Curve{"Gradient norm", "standard deviations likewise", "grad_norm_z", 1, true},
-        Curve{"Waiting for the ring", "seconds of rank 0, a step", "ring_wait_seconds", 1, false}}) {
+        Curve{"Gradient norm", "standard deviations from the steps before", "grad_norm_z", 1, true},
+        Curve{"Waiting for the ring", "seconds of rank 0 per step", "ring_wait_seconds", 1, false}}) {
     Chart chart{.title = one.title, .unit = one.unit, .smooth = one.field != "lr"};
     if (one.marked) chart.marks = marks;
     for (const ShownRun& shown : runs) {
@@ -175,7 +175,7 @@ std::string curves(const ShownRuns& runs) {
     figures += chart_figure(chart);
   }
   std::string words =
-      "By step; the last value is next to each name. A thick line is an average over a fiftieth of many steps.";
+      "By step; the last value is next to each name. A thick line is an average over a fiftieth of the steps.";
   for (const auto& [name, mark, what] : mark_kinds) {
     if (std::ranges::count(marks, name, &ChartMark::kind) > 0) words += fmt::format(" {}: {}.", mark, what);
   }
@@ -255,7 +255,7 @@ RunReport html_report(const std::vector<ReportedRun>& folders) {
     const RunMetrics& metrics = runs.back().metrics;
     if (metrics.skipped == 0) continue;
     report.warning +=
-        fmt::format("{}{}:{}: the page leaves out {} without metrics of a run, this one first",
+        fmt::format("{}{}:{}: the page leaves out {} without metrics of a run; this is the first",
                     report.warning.empty() ? "" : "; ", path, metrics.first_skipped, counted(metrics.skipped, "line"));
   }
   const bool two = runs.size() > 1;

@@ -31,7 +31,7 @@ void add_options(CommandLine& app, Given& given) {
                  "the page (default: report.html in the run's folder, of two comparison.html in the second's); "
                  "replaces an earlier one");
   app.add_option("--plan", given.plan, "FILE.json",
-                 "what plan --output wrote of this run: its times, with those measured")
+                 "what plan --output wrote for this run: shows its times next to the measured ones")
       ->excludes(other);
   app.add_option("--evaluation", given.evaluation, "FILE.json",
                  "what evaluate --output wrote: curves by position and against another model, answers to tasks")
@@ -60,7 +60,7 @@ nlohmann::json read_output(const std::string& path, const char* program, const c
   } catch (const std::exception& error) {
     why = error.what();
   }
-  fail(ExitCode::usage, "{}: holds no results of {} --output: {}", path, program, why);
+  fail(ExitCode::usage, "{}: does not hold results of {} --output: {}", path, program, why);
 }
 
 /// Returns the page. Throws Error(usage) if the data of an evaluation is invalid.
@@ -82,8 +82,8 @@ RunReport page_of(const Given& given) {
 
 int run(int argc, char** argv) {
   CommandLine app{
-      "Write a run's metrics as one HTML page: what ran, what was measured, curves with what happened, evaluations, "
-      "the ring's waits. Of two runs it shows both in one, and how they differ. It has no scripts and fetches nothing. "
+      "Write a run's metrics as one HTML page: what ran, what was measured, curves with events, evaluations, and the "
+      "ring's waits. For two runs, the page shows both, and how they differ. It has no scripts and fetches nothing. "
       "E.g.: report runs/long_ctx",
       "report"};
   Given given;

@@ -62,10 +62,10 @@ const std::vector<Measure>& measures() {
       {"steps", [](const ShownRun& shown) { return static_cast<double>(shown.last().step); }, four_digits, "steps"},
       {"tokens", [](const ShownRun& shown) { return shown.last().numbers.at("tokens"); }, four_digits},
       {"time in steps", training_seconds, human_duration},
-      {"seconds a step, median", [](const ShownRun& shown) { return median(shown, "seconds"); }, four_digits,
+      {"seconds per step, median", [](const ShownRun& shown) { return median(shown, "seconds"); }, four_digits,
        "step_seconds"},
-      {"tokens a second, median", [](const ShownRun& shown) { return median(shown, "tokens_per_second"); }, four_digits,
-       "tokens_per_second"},
+      {"tokens per second, median", [](const ShownRun& shown) { return median(shown, "tokens_per_second"); },
+       four_digits, "tokens_per_second"},
       {"MFU, median", [](const ShownRun& shown) { return median(shown, "mfu"); }, percent, "mfu"}};
   return all;
 }

@@ -29,11 +29,10 @@ void check_heads(ModelConfig& model, ConfigProblems& problems) {
   const std::int64_t heads = model.num_attention_heads;
   if (model.num_key_value_heads == 0) model.num_key_value_heads = heads;
   if (heads % model.num_key_value_heads != 0) {
-    problems.add(
-        "model.num_key_value_heads",
-        fmt::format("model.num_attention_heads = {} is not a multiple of it ({}); every key/value head serves the "
-                    "same number of query heads",
-                    heads, model.num_key_value_heads));
+    problems.add("model.num_key_value_heads",
+                 fmt::format("model.num_attention_heads = {} is not a multiple of it ({}); every key/value head serves "
+                             "the same number of query heads",
+                             heads, model.num_key_value_heads));
   }
   if (model.head_dim == 0) {
     if (model.hidden_size % heads != 0) {
@@ -54,21 +53,19 @@ void check_batch(const Config& config, ConfigProblems& problems) {
   if (training.global_batch_size % unit != 0) {
     problems.add(
         "training.global_batch_size",
-        fmt::format("{} is not divisible by mesh.data * training.micro_batch_size = {} * {} = {}; the nearest that "
-                    "fits: {}",
-                    training.global_batch_size, config.mesh.data, training.micro_batch_size, unit,
-                    nearest_multiples(training.global_batch_size, unit)));
+        fmt::format(
+            "{} is not divisible by mesh.data * training.micro_batch_size = {} * {} = {}; the nearest that fits: {}",
+            training.global_batch_size, config.mesh.data, training.micro_batch_size, unit,
+            nearest_multiples(training.global_batch_size, unit)));
   }
   if (!problems.clean({"training.seq_len", "training.steps"})) return;
   constexpr double max_tokens = 4e18;  // consumed tokens are counted in 63 bits
   const double tokens = static_cast<double>(training.seq_len) * static_cast<double>(training.global_batch_size) *
                         static_cast<double>(training.steps);
   if (tokens > max_tokens) {
-    problems.add(
-        "training.steps",
-        fmt::format("training.steps * training.global_batch_size * training.seq_len = {} * {} * {} tokens are more "
-                    "than can be counted (4e18)",
-                    training.steps, training.global_batch_size, training.seq_len));
+    problems.add("training.steps", fmt::format("training.steps * training.global_batch_size * training.seq_len = {} * "
+                                               "{} * {} tokens are more than can be counted (4e18)",
+                                               training.steps, training.global_batch_size, training.seq_len));
   }
 }
 
@@ -105,12 +102,11 @@ void check_evaluation(Config& config, ConfigProblems& problems) {
                              "or set evaluation.interval to 0",
                              evaluation.interval));
   } else if (evaluation.target_tokens > evaluation.context_lengths.front() / 2) {
-    problems.add(
-        "evaluation.target_tokens",
-        fmt::format("{} is more than half of the shortest of evaluation.context_lengths, {}; make it at most {}, "
-                    "so that every target has context",
-                    evaluation.target_tokens, evaluation.context_lengths.front(),
-                    evaluation.context_lengths.front() / 2));
+    problems.add("evaluation.target_tokens",
+                 fmt::format("{} is more than half of the shortest of evaluation.context_lengths, {}; make it at most "
+                             "{}, so that every target has context",
+                             evaluation.target_tokens, evaluation.context_lengths.front(),
+                             evaluation.context_lengths.front() / 2));
   }
 }
 

@@ -312,7 +312,7 @@ std::vector<ConfigKey> model_trait_keys() {
       choices(KEY(model.layer_types), layer_type_names,
               "which layers have the window; a shorter list repeats; []: all"),
       choices(KEY(model.layer_positions), layer_positions_names,
-              "which layers rotate queries and keys, likewise; []: all"),
+              "which layers rotate queries and keys; a shorter list repeats; []: all"),
       real(KEY(model.sliding_rope_theta), {0, 1e15},
            "rope_theta of layers with the window, without rope_scaling; 0: same as the others"),
       real(KEY(model.query_pre_attn_scalar), {0, 1e6}, "attention scores are divided by its square root; 0: head_dim"),
@@ -337,24 +337,25 @@ std::vector<ConfigKey> lora_data_and_mesh_keys() {
               "rank of the adapters of a frozen model (model.from or --init-from); 0: none"),
       real("lora.alpha", MEMBER(model.lora.alpha), {0, 1e6, true}, "adapters are scaled by alpha / rank"),
       words("lora.targets", MEMBER(model.lora.targets), "projection",
-            "all-linear, or some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, or ends of names "
+            "all-linear, or some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, or name suffixes "
             "such as layers.0.mlp.up_proj"),
 
-      key_of(KEY(data.train), "a path, or a list of {path, weight}", read_sources, write_sources, "", true),
+      key_of(KEY(data.train), "a token file, or a list of {path, weight} to mix", read_sources, write_sources, "",
+             true),
       text(KEY(data.validation), "a token file; empty: the validation part of the first training file"),
       word(KEY(data.packing), packing_names,
            "documents: attention and positions restart at each document | whole: also, no document that fits a window "
            "is cut | concat: one stream"),
       word(KEY(data.longer), long_documents_names,
            "with packing whole, for a document longer than a window. cut: several windows | truncate: its first window "
-           "| drop: none | auto: truncate if a training file has weights, else cut"),
+           "| drop: none | auto: truncate if a training file contains per-token weights, else cut"),
 
       integer(KEY(mesh.data), {1, 1 * k}, "data-parallel ranks"),
       integer(KEY(mesh.sequence), {1, 1 * k}, "ranks that share each sequence: the ring"),
       word(KEY(mesh.layout), named(all_layouts)),
       word(KEY(mesh.backend), backend_names),
       integer(KEY(mesh.threads_per_rank), {0, 1 * k}, "0: cores / ranks, at least 1"),
-      real(KEY(mesh.timeout_seconds), {0, 1e6, true}, "a call that waits longer ends the run"),
+      real(KEY(mesh.timeout_seconds), {0, 1e6, true}, "seconds that a rank waits for another before the run ends"),
       flag(KEY(mesh.share_gpu), "processes share a GPU, for tests only"),
   };
 }
@@ -364,7 +365,8 @@ std::vector<ConfigKey> training_keys() {
       tokens(KEY(training.seq_len), {1, 1024 * m}, "tokens of a sequence", true),
       integer(KEY(training.global_batch_size), {1, 1 * m}, "sequences per step, over the whole mesh"),
       integer(KEY(training.micro_batch_size), {1, 64 * k}, "sequences that a data rank computes at a time"),
-      integer(KEY(training.steps), {1, 1'000'000'000}, "optimizer steps, unless training.epochs is given", true),
+      integer(KEY(training.steps), {1, 1'000'000'000},
+              "optimizer steps; training.epochs (passes over the data) can be given instead", true),
       key_of(
           KEY(training.stages),
           "changes from a step on: {from_step, seq_len, global_batch_size, rope_theta, rope_scaling}; missing keys "
@@ -375,24 +377,25 @@ std::vector<ConfigKey> training_keys() {
           [](const std::vector<TrainingStage>& stages) { return write_stages(stages, config_keys()); },
           "a list of at most 1000 maps, ascending by from_step, each 2 to training.steps"),
       key_of(
-          KEY(training.seed), "for weights and data order", read_unsigned,
+          KEY(training.seed), "seed of the initial weights and of the data order", read_unsigned,
           [](std::uint64_t seed) { return std::to_string(seed); }, "0 to 18446744073709551615"),
       word(KEY(training.device), device_names),
       word(KEY(training.dtype), named(std::array{DType::float32, DType::float64, DType::bfloat16}),
            "float32 | float64 | bfloat16 on cpu, bfloat16 | float32 on cuda"),
       word(KEY(training.recompute), recompute_names,
-           "none | keep_attention | full: activations that backward recomputes"),
+           "what the backward pass recomputes. none: cheap elementwise values | keep_attention: all but the output of "
+           "attention | full: everything"),
       word(KEY(training.offload), offload_names,
            "none | activations | activations+optimizer: kept in host memory until needed (cuda)"),
       word(KEY(training.shard), shard_names,
-           "optimizer | gradients | weights: sharded over all ranks, each with those before it"),
+           "optimizer | gradients | weights: what is sharded over all ranks; each includes those before it"),
       words(KEY(training.trainable), "pattern",
             "names of trained parameters (* matches any text); []: all, or with lora the adapters"),
-      tokens(KEY(training.feedforward_chunk), {0, 1024 * m}, "tokens at a time; 0: all"),
+      tokens(KEY(training.feedforward_chunk), {0, 1024 * m}, "tokens that the feedforward computes at a time; 0: all"),
       tokens(KEY(training.loss_chunk), {1, 1024 * m}, "tokens whose logits exist at a time"),
       flag(KEY(training.deterministic), "same bits from run to run (always on cpu)"),
       word(KEY(training.on_nonfinite), on_nonfinite_names,
-           "stop | skip: end the run, or skip the update, if loss or gradient is NaN or infinite"),
+           "stop | skip: end the run, or skip the update, if the loss or a gradient is NaN or infinite"),
       integer(KEY(training.max_skipped_steps), {0, 1'000'000'000},
               "with on_nonfinite skip: skipped steps in a row; one more ends the run"),
       integer(KEY(training.audit.interval), {0, 1'000'000'000},
@@ -416,18 +419,19 @@ std::vector<ConfigKey> other_keys() {
       real(KEY(optimizer.max_grad_norm), {0, 1e9}, "0: no clipping"),
 
       word(KEY(lr_scheduler.type), schedule_names),
-      integer(KEY(lr_scheduler.warmup_steps), {0, 1'000'000'000}, "steps in which the rate rises"),
+      integer(KEY(lr_scheduler.warmup_steps), {0, 1'000'000'000},
+              "steps over which the learning rate rises; or give warmup_ratio, a fraction of training.steps"),
       real(KEY(lr_scheduler.min_lr_ratio), {0, 1}, "last rate / peak rate"),
-      real(KEY(lr_scheduler.decay_ratio), {0, 1}, "wsd: fraction of steps at the end, in which the rate falls"),
+      real(KEY(lr_scheduler.decay_ratio), {0, 1}, "wsd: fraction of steps, at the end, over which the rate falls"),
 
       integer(KEY(checkpoint.interval), {-1, 1'000'000'000}, "steps; 0: only at the end; -1: only on a signal"),
       real(KEY(checkpoint.every_minutes), {0, 1e6},
            "also save when this time has passed since the last save began; 0, or interval -1: never"),
-      integer(KEY(checkpoint.keep), {1, 1'000'000}, "number of checkpoints; older ones are deleted"),
+      integer(KEY(checkpoint.keep), {1, 1'000'000}, "number of checkpoints to keep; older ones are deleted"),
       flag(KEY(checkpoint.background),
            "write from a snapshot while training continues; false: training waits, without a snapshot"),
       word(KEY(checkpoint.on_failure), on_failure_names,
-           "stop | warn: end the run, or log it and continue, if the disk refuses a save or metrics"),
+           "stop | warn: end the run, or log it and continue, if a save or metrics cannot be written"),
 
       integer(KEY(evaluation.interval), {0, 1'000'000'000}, "steps; 0: never"),
       key_of(
@@ -435,12 +439,12 @@ std::vector<ConfigKey> other_keys() {
           [](const std::vector<std::int64_t>& lengths) { return fmt::format("[{}]", fmt::join(lengths, ", ")); },
           "a list of at most 1000 ascending lengths, each 1 to 1073741824"),
       tokens(KEY(evaluation.target_tokens), {1, 1024 * m}, "tokens that a block scores at every length"),
-      integer(KEY(evaluation.target_blocks), {1, 1 * m}, "blocks, or whole documents"),
+      integer(KEY(evaluation.target_blocks), {1, 1 * m}, "number of blocks, or of whole documents"),
       flag(KEY(evaluation.whole_documents),
            "score documents of at most training.seq_len tokens, not blocks at context_lengths"),
       flag(KEY(evaluation.on_training_data), "allow scoring training text if there is no validation part"),
 
-      flag(KEY(metrics.tensorboard), "true is refused; docs/metrics.md has a program that makes the events"),
+      flag(KEY(metrics.tensorboard), "true is an error; docs/metrics.md has a program that writes the events"),
       real(KEY(metrics.peak_flops), {0, 1e20},
            "dense peak FLOP/s of a rank, as `plan` prints it, for `mfu`; 0: no `mfu`"),
   };

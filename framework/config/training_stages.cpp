@@ -40,9 +40,9 @@ class EntryReader {
 
   void read(const YamlValue& value) {
     if (value.kind != YamlValue::Kind::map) {
-      return report_(value.line, fmt::format("has an entry that is {}, but a stage is a map: {{from_step: 100, "
-                                             "seq_len: 16K}}",
-                                             described(value)));
+      return report_(value.line,
+                     fmt::format("has an entry that is {}, but a stage is a map: {{from_step: 100, seq_len: 16K}}",
+                                 described(value)));
     }
     for (const YamlEntry& entry : value.entries) {
       if (!seen_.insert(entry.key).second) {
@@ -52,10 +52,9 @@ class EntryReader {
       } else {
         const auto known = std::ranges::find(entry_keys, entry.key, &EntryKey::name);
         if (known == std::end(entry_keys)) {
-          report_(entry.line,
-                  fmt::format("has an unknown key {}; a stage has from_step, seq_len, global_batch_size, rope_theta "
-                              "and rope_scaling",
-                              entry.key));
+          report_(entry.line, fmt::format("has an unknown key {}; a stage has from_step, seq_len, global_batch_size, "
+                                          "rope_theta and rope_scaling",
+                                          entry.key));
         } else {
           of_key(known->key, entry);
         }
@@ -216,7 +215,7 @@ std::int64_t tokens_done(const TrainingConfig& training, std::int64_t steps) {
 
 std::string stage_text(const Config& stage) {
   const RopeScalingConfig& scaling = stage.model.rope_scaling;
-  std::string text = fmt::format("{} tokens, {} a step", stage.training.seq_len,
+  std::string text = fmt::format("{} tokens, {} per step", stage.training.seq_len,
                                  counted(stage.training.global_batch_size, "sequence"));
   if (stage.model.architecture == Architecture::gpt2) return text;
   text += fmt::format(", theta {:g}", stage.model.rope_theta);
@@ -247,8 +246,8 @@ void read_stages(const YamlValue& value, std::vector<TrainingStage>& out, std::s
     const TrainingStage stage = reader.stage();
     if (stage.from_step < 2) {
       mark(item.line,
-           "has a stage from step 1 on, but training.seq_len and the other keys define the first stage; "
-           "begin it at step 2 or later");
+           "has a stage from step 1 on, but training.seq_len and the other keys define the first stage; begin it at "
+           "step 2 or later");
     } else if (!stages.empty() && stage.from_step <= stages.back().from_step) {
       mark(item.line,
            fmt::format("must ascend, but from_step {} follows {}", stage.from_step, stages.back().from_step));

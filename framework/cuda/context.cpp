@@ -78,11 +78,10 @@ DeviceFacts facts_of(int index) {
          "training.device is cuda, but this machine has no NVIDIA driver; install one, or set it to cpu");
   }
   if (driver / 1000 < runtime / 1000) {
-    fail(
-        ExitCode::device,
-        "the NVIDIA driver supports CUDA up to {}, but this program was built with CUDA {}; install a newer driver, or "
-        "build with an older toolkit",
-        version(driver), version(runtime));
+    fail(ExitCode::device,
+         "the NVIDIA driver supports CUDA up to {}, but this program was built with CUDA {}; install a newer driver, "
+         "or build with an older toolkit",
+         version(driver), version(runtime));
   }
   int count = 0;
   const cudaError_t counted = cudaGetDeviceCount(&count);

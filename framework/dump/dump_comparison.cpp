@@ -64,8 +64,9 @@ Tolerance default_tolerance(const DumpIndex& a, const DumpIndex& b) {
 DumpComparison compare_dumps(const DumpReader& a, const DumpReader& b, const Tolerance& tolerance) {
   const DumpIndex &of_a = a.index(), &of_b = b.index();
   if (of_a.sequences != of_b.sequences || of_a.sequence_length != of_b.sequence_length) {
-    fail(ExitCode::usage, "{} is a step of {} sequences of {} tokens, {} one of {} of {}: they have no common order",
-         a.folder(), of_a.sequences, of_a.sequence_length, b.folder(), of_b.sequences, of_b.sequence_length);
+    fail(ExitCode::usage,
+         "{} is a step of {} sequences of {} tokens, but {} is one of {} of {}: they cannot be compared", a.folder(),
+         of_a.sequences, of_a.sequence_length, b.folder(), of_b.sequences, of_b.sequence_length);
   }
   DumpComparison result;
   for (const DumpedTensor& tensor : of_a.tensors) {

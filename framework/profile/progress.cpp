@@ -133,12 +133,13 @@ void Progress::show(const ProgressState& state) {
 }
 
 void Progress::log(const std::string& line) {
-  if (open_) {
-    write_control(file_, fmt::format("\r{}\x1b[K\n", visible(line)));
-    show(last_);
-  } else {
-    write_message(file_, line + "\n");
-  }
+  above([&] { write_message(file_, line + "\n"); });
+}
+
+void Progress::above(const std::function<void()>& write) {
+  if (open_) write_control(file_, "\r\x1b[K");
+  write();
+  if (open_) show(last_);
 }
 
 void Progress::finish() {

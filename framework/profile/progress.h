@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <string>
 
 namespace ringtrain {
@@ -56,6 +57,8 @@ class Progress {
   void update(std::int64_t done, const std::string& fields, double units, const std::string& unit = "tokens");
   /// Writes a separate whole line above the progress line ("saved checkpoints/step-00000010").
   void log(const std::string& line);
+  /// Calls `write`, whose whole lines, to any stream of the terminal, appear above the progress line.
+  void above(const std::function<void()>& write);
   /// Ends the terminal's line, so that other output can follow; the line no longer shows the time left.
   void finish();
 

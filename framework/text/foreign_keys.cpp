@@ -31,19 +31,17 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 39> names_el
      " dp dp_size dp_degree data_parallel data_parallel_size data_parallel_replicate_degree "
      "data_parallel_shard_degree "},
     {"mesh.sequence",
-     " cp cp_size cp_degree context_parallel context_parallel_size context_parallel_degree "
-     "sequence_parallel sequence_parallel_size sequence_parallel_degree ulysses_degree "},
+     " cp cp_size cp_degree context_parallel context_parallel_size context_parallel_degree sequence_parallel "
+     "sequence_parallel_size sequence_parallel_degree ulysses_degree "},
     {"training.seq_len",
-     " seq_length max_seq_length max_seq_len max_length sequence_len sequence_length block_size "
-     "context_length n_ctx "},
+     " seq_length max_seq_length max_seq_len max_length sequence_len sequence_length block_size context_length n_ctx "},
     {"training.global_batch_size", " batch_size train_batch_size gradient_accumulation_steps "},
     {"training.micro_batch_size", " per_device_train_batch_size local_batch_size train_micro_batch_size_per_gpu "},
     {"training.steps", " max_steps train_iters num_steps max_iters total_steps "},
     {epochs, " num_train_epochs num_epochs epochs "},
     {"training.dtype", " precision mixed_precision torch_dtype fp16 fp32 bf16 mixed_precision_param "},
     {"training.recompute",
-     " gradient_checkpointing activation_checkpointing activation_checkpoint "
-     "recompute_granularity "},
+     " gradient_checkpointing activation_checkpointing activation_checkpoint recompute_granularity "},
     {"training.shard", " fsdp fsdp_config zero zero_stage zero_optimization deepspeed use_distributed_optimizer "},
     {"training.offload", " cpu_offload enable_cpu_offload offload_optimizer "},
     {"training.deterministic", " full_determinism deterministic_mode "},

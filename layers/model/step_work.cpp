@@ -216,8 +216,8 @@ UsefulFlops useful_flops(const ModelConfig& model, const TrainingConfig& trainin
 }
 
 std::string mfu_formula(const TrainedParts& parts) {
-  return parts.all() ? "6 N FLOPs a token and 12 L C a visible pair, over the dense peak"
-                     : "2 (N + N_b + N_t) FLOPs a token and 4 (L + 2 L_b) C a visible pair, over the dense peak";
+  return parts.all() ? "6 N FLOPs per token and 12 L C per visible pair, over the dense peak"
+                     : "2 (N + N_b + N_t) FLOPs per token and 4 (L + 2 L_b) C per visible pair, over the dense peak";
 }
 
 std::string mfu_numbers(const TrainedParts& parts) {

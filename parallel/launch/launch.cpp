@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "framework/cores.h"
+#include "framework/counted.h"
 #include "framework/standard_streams.h"
 #include "framework/threads.h"
 #include "parallel/threads/thread_communicator.h"
@@ -61,7 +62,7 @@ class FirstError {
         changed_.wait_for(lock, std::chrono::duration<double>(unwinding_seconds), all)) {
       return;
     }
-    write_message(stderr, fmt::format("{} of {} ranks end before their work is done: {}\n", ranks - ended_, ranks,
+    write_message(stderr, fmt::format("{} of {} ranks ended before their work was done: {}\n", ranks - ended_, ranks,
                                       first_->second));
     std::_Exit(static_cast<int>(first_->first));
   }
@@ -125,7 +126,7 @@ void abort_on_error(Communicator& world, const std::function<void()>& body) {
 }
 
 int threads_per_rank(std::int64_t wanted, int ranks) {
-  if (wanted < 0) fail(ExitCode::usage, "{} compute threads a rank: must be 1 or more, or 0 for cores / ranks", wanted);
+  if (wanted < 0) fail(ExitCode::usage, "{} threads per rank: must be 1 or more, or 0 for cores / ranks", wanted);
   if (wanted > 0) return static_cast<int>(wanted);
   return std::max(1, available_cores() / ranks);
 }
@@ -134,17 +135,16 @@ void require_runnable(std::int64_t ranks, std::int64_t threads) {
   constexpr std::int64_t max_threads = 4096;
   if (ranks * threads <= max_threads) return;
   fail(ExitCode::usage,
-       "{} ranks of {} compute {} are {} threads on this machine, which allows at most {}; use a smaller mesh or "
-       "fewer threads a rank, or start ranks on several machines with scripts/launch",
-       ranks, threads, threads == 1 ? "thread" : "threads", ranks * threads, max_threads);
+       "{} ranks with {} each make {} threads on this machine, but at most {} are allowed; use a smaller "
+       "mesh or fewer threads per rank, or start ranks on several machines with scripts/launch",
+       ranks, counted(threads, "compute thread"), ranks * threads, max_threads);
 }
 
 std::string oversubscription(int ranks, int threads, int cores) {
   if (ranks * threads <= cores) return "";
   return fmt::format(
-      "{} ranks of {} compute {} are {} on {} {}, so they take turns: right results, but no faster than {} would be",
-      ranks, threads, threads == 1 ? "thread" : "threads", ranks * threads, cores, cores == 1 ? "core" : "cores",
-      cores == 1 ? "one" : std::to_string(cores));
+      "{} compute threads ({} ranks x {}) share {}: the results are the same, but the run is no faster than with {}",
+      ranks * threads, ranks, threads, counted(cores, "core"), counted(cores, "thread"));
 }
 
 }  // namespace ringtrain

@@ -135,7 +135,7 @@ void MpiWorld::watchdog() {
       }
     }
     if (failure_ && Clock::now() > failure_->when + unwinding_time) {  // the rank computes on
-      write_message(stderr, fmt::format("{} ends before its work is done: {}\n", name(rank()), failure_->sentence));
+      write_message(stderr, fmt::format("{} ended before its work was done: {}\n", name(rank()), failure_->sentence));
       ::_exit(static_cast<int>(failure_->code));
     }
     idle = pending_.empty() || failure_ || frozen_ ? idle + 1 : 0;
@@ -260,7 +260,7 @@ void MpiWorld::finish(int exit_code) {
   while (!missing().empty()) {
     throw_if_failed();
     if (waited.seconds() > timeout_seconds_) {
-      fail_with(ExitCode::rank, fmt::format("{} waited {} s at the end (mesh.timeout_seconds): not there yet: rank {}",
+      fail_with(ExitCode::rank, fmt::format("{} waited {} s at the end (mesh.timeout_seconds): waiting for rank {}",
                                             name(rank()), timeout_seconds_, fmt::join(missing(), ", ")));
     }
     heard_from_ranks_.wait_for(lock, std::chrono::milliseconds(200));
@@ -268,7 +268,7 @@ void MpiWorld::finish(int exit_code) {
   frozen_ = true;
   lock.unlock();
   bound_the_end(exit_code, fmt::format("{}: all ranks are done (code {}), but MPI has not let this process end for {} "
-                                       "s: it ends without MPI, and mpirun may report that as an error",
+                                       "s, so it ends without MPI; mpirun may report that as an error",
                                        name(rank()), exit_code, leaving_seconds));
   session_.finish();
 }
@@ -416,7 +416,7 @@ void MpiWorld::barrier(const std::vector<int>& members, int context, const CallS
           const Half& receive = exchange_of(request).receive;
           if (!receive.done) missing.push_back(receive.peer);
         }
-        return fmt::format("{}: not there yet: rank {}", described(site), fmt::join(missing, ", "));
+        return fmt::format("{}: waiting for rank {}", described(site), fmt::join(missing, ", "));
       });
   history_.finished(call);
   for (const Request request : requests) {

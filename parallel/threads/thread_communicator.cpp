@@ -169,7 +169,7 @@ class ThreadCommunicator final : public Communicator {
     }
     await(
         lock, [&] { return missing().empty(); },
-        [&] { return fmt::format("{}: not there yet: rank {}", described(site), fmt::join(missing(), ", ")); });
+        [&] { return fmt::format("{}: waiting for rank {}", described(site), fmt::join(missing(), ", ")); });
     self_.history.finished(call);
   }
 

@@ -360,7 +360,7 @@ TEST_F(LoaderTest, CorpusOpensChecksAndHashes) {
   const Corpus corpus = open_corpus(DataConfig{{{a, 1}}, b, Packing::documents}, 257);
   EXPECT_EQ(corpus.validation().path(), b);
   EXPECT_EQ(open_corpus(DataConfig{{{a, 1}}, "", Packing::documents}, 257).validation().path(), a);
-  expect_error(ExitCode::data, "has tokens up to 299, but model.vocab_size is 257; set it to 300 or more", [&] {
+  expect_error(ExitCode::data, "has token ids up to 299, but model.vocab_size is 257; set it to 300 or more", [&] {
     hash({{c, 1}});
   });
   expect_error(ExitCode::data, "c.h5", [&] { open_corpus(DataConfig{{{a, 1}}, c, Packing::documents}, 257); });

@@ -190,9 +190,8 @@ class Planned(unittest.TestCase):
         block = next(block for block in pages.blocks(pages.ROOT / "docs" / "planning.md") if "llama_70b" in block.text)
         printed = subprocess.check_output(["bash", "-c", block.text.replace("build/release/bin", str(BIN))],
                                           cwd=pages.ROOT, stdin=subprocess.DEVNULL, text=True, timeout=300)
-        plans = re.findall(r"\n(?:needs )?([\d.]+) GiB of [^\n]*(?:needs| and) ([\d.]+ \wiB) of [^\n]*it fits.*?"
-                           r"a step takes ([\d.]+) s:.*?\n([\d.e+]+) tokens/s; MFU ([\d.]+) %.*?"
-                           r"(?:in all |; )([\d.]+) hours", printed, re.S)
+        plans = re.findall(r"\nneeds ([\d.]+) GiB [^\n]*; needs ([\d.]+ \wiB) [^\n]*it fits.*?a step takes ([\d.]+) s:.*?"
+                           r"\n([\d.e+]+) tokens/s; MFU ([\d.]+) %.*?; ([\d.]+) hours in total", printed, re.S)
         fits, table = plans[:4], plans[4:]
         self.assertEqual([row[3:] for row in rows("docs/planning.md", "model, tokens per sequence")],
                          [[f"{memory} GiB", host, f"{float(step):,.0f} s", f"{mfu}%"]

@@ -116,7 +116,8 @@ TEST(Config, AllProblemsAreToldAtOnceInTheOrderOfTheFile) {
             "that are: 248 and 252; or set model.head_dim\n"
             "x.yaml:4: model.head_dimm: unknown key; did you mean model.head_dim?\n"
             "x.yaml: training.seq_len: is required but missing (tokens of a sequence)\n"
-            "x.yaml: training.steps: is required but missing (optimizer steps, unless training.epochs is given)\n"
+            "x.yaml: training.steps: is required but missing (optimizer steps; training.epochs (passes over the data) "
+            "can be given instead)\n"
             "--set x=1: unknown key");
 }
 

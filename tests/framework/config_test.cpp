@@ -24,9 +24,8 @@ TEST(Config, TheLeastConfigHasTheDefaults) {
 
 TEST(Config, TheRotaryKeysOfOtherTypesReachTheirMembers) {
   const RopeScalingConfig llama3 = parse_config(with("model",
-                                                     "rope_scaling: {type: llama3, factor: 8, low_freq_factor: "
-                                                     "0.5, high_freq_factor: 3, "
-                                                     "original_max_position_embeddings: 64}"),
+                                                     "rope_scaling: {type: llama3, factor: 8, low_freq_factor: 0.5, "
+                                                     "high_freq_factor: 3, original_max_position_embeddings: 64}"),
                                                 "x.yaml", {})
                                        .model.rope_scaling;
   EXPECT_EQ(llama3.type, RopeType::llama3);
@@ -35,8 +34,7 @@ TEST(Config, TheRotaryKeysOfOtherTypesReachTheirMembers) {
   const RopeScalingConfig longrope = parse_config(with("model",
                                                        "head_dim: 4\n  max_position_embeddings: 512\n"
                                                        "  rope_scaling: {type: longrope, short_factor: [1, 2], "
-                                                       "long_factor: [1.5, 30], "
-                                                       "original_max_position_embeddings: 64}"),
+                                                       "long_factor: [1.5, 30], original_max_position_embeddings: 64}"),
                                                   "x.yaml", {})
                                          .model.rope_scaling;
   EXPECT_EQ(longrope.type, RopeType::longrope);

@@ -224,14 +224,14 @@ TEST_F(Adapters, AreRefusedWhereTheyCannotBeMeant) {
   Config other = config(lora());
   other.model.lora.alpha = 12;
   for (const StartRequest& start : {resumed(), from(at("run"))}) {
-    expect_error(ExitCode::checkpoint, "lora.alpha was 6, is 12",
+    expect_error(ExitCode::checkpoint, "lora.alpha was 6 and is now 12",
                  [&] { run(other, start.resume ? "run" : "other", start); });
   }
   for (const auto& [settings, key] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {lora({"training.trainable=[\"*norm*\"]"}), "training.trainable"},
-           {{"lora.rank=2", "lora.alpha=6", "lora.targets=[q_proj, v_proj, down_proj]"}, "lora.rank was 3, is 2"},
+           {{"lora.rank=2", "lora.alpha=6", "lora.targets=[q_proj, v_proj, down_proj]"}, "rank was 3 and is now 2"},
            {{"lora.rank=3", "lora.alpha=6", "lora.targets=[q_proj, v_proj]"}, "lora.targets"},
-           {{}, "lora.rank was 3, is 0"}}) {
+           {{}, "lora.rank was 3 and is now 0"}}) {
     expect_error(ExitCode::checkpoint, key, [&, &with = settings] { run(config(with), "run", resumed()); });
   }
 }

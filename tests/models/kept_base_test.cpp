@@ -110,7 +110,7 @@ TEST_F(KeptBase, IsHeldUntilItIsKept) {
   options.start = from(at("base"));
   const Log silent = [](const std::string&) {};
   const ringtrain::Run prepared = prepare_run(options, silent);
-  EXPECT_TRUE(has(go_on(), "is being read"));  // before the adapters' run has a folder
+  EXPECT_TRUE(has(go_on(), "is reading it"));  // before the adapters' run has a folder
   EXPECT_EQ(train(prepared, silent), ExitCode::done);
   EXPECT_TRUE(fs::exists(kept_base_path(at("lora"), checkpoint("base", 4)) + "/manifest.json"));
 }

@@ -136,13 +136,12 @@ void expect_refused_begin(const std::string& model, std::int64_t id, const std::
   EXPECT_EQ(result.code, 2) << id << "\n" << result.err;
   EXPECT_EQ(result.out, "");
   const bool is_id = id >= 0 && id <= INT32_MAX;
-  EXPECT_EQ(result.err, is_id
-                            ? fmt::format("generate: --begin-token: {} is not a token of this model, whose vocabulary "
-                                          "has the ids 0 to 47\n",
-                                          id)
-                            : fmt::format("generate: --begin-token: {} is neither none nor a token's id; see generate "
-                                          "--help\n",
-                                          id));
+  EXPECT_EQ(
+      result.err,
+      is_id
+          ? fmt::format(
+                "generate: --begin-token: {} is not a token of this model, whose vocabulary has the ids 0 to 47\n", id)
+          : fmt::format("generate: --begin-token: {} is neither none nor a token's id; see generate --help\n", id));
 }
 
 TEST_F(ModelFaults, AnIdOfAFolderThatIsNoTokenNeverComesToTheModel) {

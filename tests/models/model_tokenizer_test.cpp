@@ -89,7 +89,7 @@ TEST_F(ModelTokenizer, AFolderRefusesTheTokensOfAnotherTokenizer) {
   expect_code(evaluate("model", "own.h5"), 0);
   expect_code(evaluate("model", "other.h5"), 3,
               {"other.h5 has tokens of another tokenizer than model", "prepare --tokenizer model"});
-  expect_code(evaluate("model", "bytes.h5"), 3, {"bytes.h5 has tokens up to 256, but"});
+  expect_code(evaluate("model", "bytes.h5"), 3, {"bytes.h5 has token ids up to 256, but"});
   expect_code(train({"--init-from", "model", "--set", "data.train=other.h5"}), 3, {"tokens of another tokenizer"});
   EXPECT_FALSE(fs::exists(at("run")));
   expect_code(train({"--init-from", "model", "--set", "data.validation=other.h5"}), 3, {"different tokenizers"});

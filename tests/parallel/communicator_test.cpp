@@ -197,7 +197,7 @@ TEST(ThreadCommunicatorFailure, TimeoutNamesWhoWaitsForWhom) {
     const auto odd = world.split(world.rank() % 2);
     if (world.rank() == 3) odd->wait(odd->exchange(view_of(buffer), 0, {}, no_peer, {.operation = "odd"}));
   });  // world ranks
-  expect_timeout(4, {"of 4", "test message, layer 3, hop 2", "not there yet: rank 1, 3"}, [&](Communicator& world) {
+  expect_timeout(4, {"of 4", "test message, layer 3, hop 2", "waiting for rank 1, 3"}, [&](Communicator& world) {
     if (world.rank() % 2 == 0) world.barrier(test_site);
   });
   expect_timeout(3, {"split: rank 1 has not"}, [&](Communicator& world) {

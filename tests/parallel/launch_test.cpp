@@ -86,7 +86,7 @@ TEST(Launch, ARankThatComputesOnEndsWithTheProcess) {
   };
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(launch_threads({.ranks = 3, .unwinding_seconds = 0.3}, body), ::testing::ExitedWithCode(5),
-              "2 of 3 ranks end before their work is done: rank 0 sees NaN");
+              "2 of 3 ranks ended before their work was done: rank 0 sees NaN");
 }
 
 TEST(Launch, TellsWhatEachRankDidLast) {
@@ -104,7 +104,7 @@ TEST(Launch, TellsWhatEachRankDidLast) {
   EXPECT_THROW(launch_threads({.ranks = 2, .timeout_seconds = 1}, body, &calls), Error);
   for (const char* words :
        {"rank 0 of 2:\n", "rank 1 of 2:\n", "(last barrier)", "(late message, layer 4, hop 2); last calls",
-        "early barrier, layer 29\n", "late message, layer 4, hop 2; 12 bytes from rank 0 (under way)\n"}) {
+        "early barrier, layer 29\n", "late message, layer 4, hop 2; 12 bytes from rank 0 (in progress)\n"}) {
     EXPECT_NE(calls.find(words), std::string::npos) << words << "\n" << calls;
   }
   EXPECT_EQ(calls.find("early barrier, layer 9\n"), std::string::npos) << "16 calls are kept";
@@ -133,7 +133,7 @@ TEST(Launch, MoreThreadsThanCoresAreTold) {
   EXPECT_EQ(oversubscription(2, 2, 4), "");
   EXPECT_EQ(oversubscription(1, 1, 1), "");
   const std::string told = oversubscription(4, 2, 6);
-  EXPECT_TRUE(told.starts_with("4 ranks of 2 compute threads are 8 on 6 cores")) << told;
+  EXPECT_TRUE(told.starts_with("8 compute threads (4 ranks x 2) share 6 cores: ")) << told;
 }
 
 }  // namespace

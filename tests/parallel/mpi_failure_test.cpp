@@ -18,7 +18,7 @@ TEST(MpiFailure, TimeoutNamesWhoWaitsForWhom) {
   expect(run("receive"), 6,
          {"rank 2 of 4 waited 1.5 s in test message, layer 3, hop 2", "rank 1 has not sent the 40 bytes"});
   expect(run("send"), 6, {"rank 3 of 4 waited 1.5 s in odd: rank 1 has not received its 8388608 bytes"});
-  expect(run("barrier"), 6, {"test message, layer 3, hop 2: not there yet: rank 1, 3"});
+  expect(run("barrier"), 6, {"test message, layer 3, hop 2: waiting for rank 1, 3"});
 }
 
 TEST(MpiFailure, ReportTellsEveryRanksLastCalls) {
@@ -27,7 +27,7 @@ TEST(MpiFailure, ReportTellsEveryRanksLastCalls) {
     EXPECT_NE(outcome.text.find("  rank " + std::to_string(rank) + " of 4 (process "), std::string::npos)
         << outcome.text;
   }
-  for (const char* words : {"the others", "test message, layer 3, hop 2; 40 bytes from rank 1 (under way)"}) {
+  for (const char* words : {"the others", "test message, layer 3, hop 2; 40 bytes from rank 1 (in progress)"}) {
     EXPECT_NE(outcome.text.find(words), std::string::npos) << outcome.text;
   }
 }
@@ -57,12 +57,12 @@ TEST(MpiFailure, AProcessThatEndsIsNoticedAtOnce) {
 TEST(MpiFailure, ARankThatComputesOnIsEnded) {
   Outcome outcome;
   for (int i = 0; i < 4 && outcome.seconds < 2; ++i) outcome = run("computes", kill_nobody);  // it kills occasionally
-  expect(outcome, mpirun_decides, {"rank 0 sees NaN", "of 4 ends before its work is done"});
+  expect(outcome, mpirun_decides, {"rank 0 sees NaN", "of 4 ended before its work was done"});
 }
 
 TEST(MpiFailure, NobodyEndsAlone) {
   EXPECT_EQ(run("end").code, 6);
-  expect(run("end", kill_nobody), mpirun_decides, {"not there yet: rank 0"});
+  expect(run("end", kill_nobody), mpirun_decides, {"waiting for rank 0"});
 }
 
 }  // namespace

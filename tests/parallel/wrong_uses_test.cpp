@@ -110,8 +110,7 @@ TEST(WrongUsesOfRanks, TheTensorsOfAReduceScatterAreNamed) {
     expect_refused("staging has 2 elements, but must have reduce_scatter_staging(5, 2) = 3 or more",
                    [&] { reduction.start(world, x, host_view(small.data(), {2}), site); });
     expect_refused(
-        "SumOrder::by_communicator of x on cpu: it needs memory of a GPU, and a communicator that "
-        "reduces_gpu_memory()",
+        "SumOrder::by_communicator of x on cpu: it needs memory of a GPU, and a communicator that reduces_gpu_memory()",
         [&] { reduction.start(world, x, {}, site, SumOrder::by_communicator); });
     EXPECT_FALSE(reduction.pending());
   });

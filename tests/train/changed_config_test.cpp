@@ -124,11 +124,11 @@ TEST_F(ChangedConfig, OptionsOfEvaluationAndGenerationAreCheckedToo) {
       {[](auto& options) { options.device = "tpu"; }, "--device tpu: must be cpu, cuda or auto"},
       {[](auto& options) { options.checkpoint = ""; }, "the path of a checkpoint or a model's folder is empty"},
       {[](auto& options) { options.threads_per_rank = -1; },
-       "-1 compute threads a rank: must be 1 or more, or 0 for cores / ranks"},
+       "-1 threads per rank: must be 1 or more, or 0 for cores / ranks"},
       {[](auto& options) {
          for (std::int64_t i = 17; i <= 1016; ++i) options.request.context_lengths.push_back(i);
        },
-       "--context-lengths and --target-tokens: 1001 lengths are more than 1000"},
+       "--context-lengths and --target-tokens: 1001 lengths exceed the limit of 1000"},
       {[](auto& options) { options.open_tokens = nullptr; },
        data + ": the program's open_tokens returned no token file for this name"}};
   for (const auto& [change, sentence] : evaluations) EXPECT_EQ(evaluated(change), sentence);

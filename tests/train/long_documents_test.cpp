@@ -64,26 +64,25 @@ TEST_F(LongDocumentRuns, LeaveTheWindowsAndTheWorkOfTheirRule) {
     int windows;
     double tokens, pairs;
   };
-  for (const Rule& rule :
-       {Rule{"cut",
-             "3 windows of 64 tokens, 90.1% full; documents of more than 64 tokens: 1 of 2, each cut into several "
-             "windows (data.longer: cut)",
-             3, 173, 2080 + 2080 + 210 + 325},
-        Rule{"truncate",
-             "2 windows of 64 tokens, 69.5% full; documents of more than 64 tokens: 1 of 2, 84 tokens left "
-             "out (data.longer: truncate)",
-             2, 89, 2080 + 325},
-        Rule{"drop",
-             "1 windows of 64 tokens, 39.1% full; documents of more than 64 tokens: 1 of 2, 148 tokens left out "
-             "(data.longer: drop)",
-             1, 25, 325}}) {
+  for (const Rule& rule : {Rule{"cut",
+                                "3 windows of 64 tokens, 90.1% full; documents of more than 64 tokens: 1 of 2, each "
+                                "cut into several windows (data.longer: cut)",
+                                3, 173, 2080 + 2080 + 210 + 325},
+                           Rule{"truncate",
+                                "2 windows of 64 tokens, 69.5% full; documents of more than 64 tokens: 1 of 2, 84 "
+                                "tokens left out (data.longer: truncate)",
+                                2, 89, 2080 + 325},
+                           Rule{"drop",
+                                "1 window of 64 tokens, 39.1% full; documents of more than 64 tokens: 1 of 2, 148 "
+                                "tokens left out (data.longer: drop)",
+                                1, 25, 325}}) {
     SCOPED_TRACE(rule.name);
     const std::string path = write_documents(rule.name + ".h5", {148, 25}, true);
     for (const bool ring : {false, true}) {
       const std::string output = rule.name + (ring ? "-ring" : "");
       const Outcome outcome =
           run(config(path, rule.windows, joined({"data.longer=" + rule.name}, mesh_of(1, ring ? 3 : 1))), output);
-      EXPECT_EQ(outcome.logged("windows of"), path + ": " + rule.logged);
+      EXPECT_EQ(outcome.logged(" of 64 tokens"), path + ": " + rule.logged);
       for (const nlohmann::json& line : metrics(output)) {
         EXPECT_EQ(line.at("visible_pairs").get<double>(), rule.pairs);
         const double parameters = 2 * (768 + 1152 + 2 * 16) + 16 + 23 * 16;
@@ -134,7 +133,7 @@ TEST_F(LongDocumentRuns, GoOnByTheRuleOfTheRun) {
     run(whole, name, {}, 2);
     if (old) make_old(name, 2);
     fs::copy(at(name), at(name + "-copy"), fs::copy_options::recursive);
-    expect_error_holding(ExitCode::checkpoint, {"data.longer was " + rule + ", is drop; restore these values"}, [&] {
+    expect_error_holding(ExitCode::checkpoint, {"data.longer was " + rule + " and is now drop; restore"}, [&] {
       run(config(path, 2, {"training.steps=4", "data.longer=drop"}), name, resumed());
     });
     run(asked, name, resumed());

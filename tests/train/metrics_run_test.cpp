@@ -66,7 +66,7 @@ TEST_F(MetricsRun, CountsPairsAndFlopsAlsoAfterAResume) {
   EXPECT_EQ(last.at("visible_pairs").get<double>(), pairs);
   const double parameters = 26816, flops = 6 * parameters * 24 * 64 + 12 * 2 * 32 * pairs;
   EXPECT_NEAR(last.at("mfu").get<double>(), flops / last.at("seconds").get<double>() / (2 * 2e9), 1e-4);
-  EXPECT_TRUE(holds(told, "mfu: 6 N FLOPs a token and 12 L C a visible pair"));
+  EXPECT_TRUE(holds(told, "mfu: 6 N FLOPs per token and 12 L C per visible pair"));
 }
 
 TEST_F(MetricsRun, MfuOfWhatIsFrozenIsThePlans) {
@@ -78,7 +78,7 @@ TEST_F(MetricsRun, MfuOfWhatIsFrozenIsThePlans) {
   const double of_a_token = 2 * (26816 + (9280 + 32 + 257 * 32) + 9280);
   const double flops = of_a_token * 24 * 64 + 4 * (2 + 2 * 1) * 32 * pairs;
   EXPECT_NEAR(last.at("mfu").get<double>(), flops / last.at("seconds").get<double>() / 2e9, 1e-4);
-  EXPECT_TRUE(holds_all(told, {"mfu: 2 (N + N_b + N_t) FLOPs a token and 4 (L + 2 L_b) C a visible pair",
+  EXPECT_TRUE(holds_all(told, {"mfu: 2 (N + N_b + N_t) FLOPs per token and 4 (L + 2 L_b) C per visible pair",
                                "N = 26816, N_b = 17536, N_t = 9280, L_b = 1"}));
 }
 

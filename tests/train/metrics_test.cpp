@@ -93,8 +93,8 @@ TEST_F(MetricsTest, AreWholeAgainAfterADiskThatWasFullForAWhile) {
     }
     write();
     ASSERT_EQ(told.size(), 2U) << room;
-    EXPECT_TRUE(holds(told[0], "wait in memory"));
-    EXPECT_TRUE(holds(told[1], "are written"));
+    EXPECT_TRUE(holds(told[0], "are kept in memory"));
+    EXPECT_TRUE(holds(told[1], "are written now"));
     EXPECT_EQ(content_of(path), lines) << room;
   }
 }

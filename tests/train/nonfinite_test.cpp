@@ -92,7 +92,7 @@ TEST_P(Nonfinite, ASkippedStepIsOneThatNeverWasButForItsSamples) {
 TEST_P(Nonfinite, MoreThanTheLimitInARowEndTheRun) {
   const Config skip = config({"training.on_nonfinite=skip", "training.max_skipped_steps=2"});
   expect_error_holding(ExitCode::numeric,
-                       {"step 7", "3. in a row (training.max_skipped_steps is 2)", "still those of step 4"}, [&] {
+                       {"step 7", "3 in a row; training.max_skipped_steps is 2)", "still those of step 4"}, [&] {
                          run_broken(skip, "run", {2, 3, 5, 6, 7});
                        });
 }

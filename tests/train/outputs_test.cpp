@@ -100,7 +100,7 @@ TEST_F(Outputs, ATimelineReplacesAFormerOneAndNothingElse) {
   EXPECT_EQ(content_of(at("trace.json.partial/precious")), "mine");
   // A file of the run itself, which does not exist when the run begins.
   const ChildResult result = train_with({"--trace", "three/metrics.jsonl", "--output", "three"});
-  expect_end(result, 2, {"train: the timeline is lost: three/metrics.jsonl: "});
+  expect_end(result, 2, {"train: the timeline was not written: three/metrics.jsonl: "});
   EXPECT_EQ(metrics("three").size(), 2u);
   EXPECT_TRUE(fs::exists(at("three/checkpoints/step-00000002/manifest.json")));
 }

@@ -66,7 +66,7 @@ TEST(Schedule, SaysWhatOfItNeverHappens) {
     EXPECT_TRUE(schedule_remarks(schedule(type, 5, 0.1), 20).empty());
     EXPECT_TRUE(schedule_remarks(schedule(type, 20, 0), 20).empty()) << "the last step of the warm-up has the peak";
     const std::vector<std::string> last{
-        "lr_scheduler.min_lr_ratio = 0: the rate of the last step, 20, is 0, so that it changes nothing"};
+        "lr_scheduler.min_lr_ratio = 0: the rate of the last step, 20, is 0, so it changes nothing"};
     EXPECT_EQ(schedule_remarks(schedule(type, 5, 0), 20), last);
     const std::vector<std::string> never{
         "lr_scheduler.warmup_steps = 21 is more than training.steps = 20: the rate never reaches optimizer.lr"};

@@ -91,7 +91,7 @@ TEST_F(Stages, ToComeMayChangeAndThoseThatHaveBegunMayNot) {
   Config other = config;
   other.training.stages[0].seq_len = 60;
   expect_error_holding(ExitCode::checkpoint,
-                       {"by step 5 they were [{from_step: 4, seq_len: 74", "only later ones may change"},
+                       {"up to step 5 they were [{from_step: 4, seq_len: 74", "only later stages may change"},
                        [&] { run(other, "run", resumed()); });
   other = config;
   other.training.stages.erase(other.training.stages.begin());
@@ -146,11 +146,11 @@ TEST_F(Stages, TheRopeIsCheckedBeforeTheFirstStepAndAtEachStage) {
     run(config, output, start);
     return ::testing::internal::GetCapturedStderr();
   };
-  EXPECT_FALSE(holds(told_by(tiny(data, one), "same", base), "before any step"));  // both ways are equivalent
+  EXPECT_FALSE(holds(told_by(tiny(data, one), "same", base), "check of the rope"));  // both ways are equivalent
   const std::string message = told_by(tiny(data, joined(one, {"model.rope_theta=50.0"})), "turned", base);
-  const std::string expected =
-      fmt::format("the last 37 of 37 tokens, before any step: loss {:.4f} after the others, {:.4f} without them",
-                  losses("turned")[0], losses("same")[0]);
+  const std::string expected = fmt::format(
+      "the last 37 of 37 tokens the loss is {:.4f} with this run's rope, and {:.4f} with the rope of the weights",
+      losses("turned")[0], losses("same")[0]);
   EXPECT_TRUE(holds(message, expected));
   EXPECT_NE(losses("turned")[0], losses("same")[0]);
   EXPECT_TRUE(holds(told_by(staged(), "staged", {}), "the last 37 of 74 tokens"));
@@ -162,7 +162,7 @@ TEST(RopeCheck, WarnsAboveOneNatWithBothSidesAndWhatToDo) {
   EXPECT_EQ(rope_check_tokens(config, known), 2048);
   EXPECT_EQ(rope_warning({.tokens = 2048, .separate = 3, .behind = 3.99}, config, known), "");
   const std::string message = rope_warning({.tokens = 2048, .separate = 3, .behind = 5.5}, config, known);
-  EXPECT_TRUE(holds_all(message, {"the rope looks wrong", "2.500 nats above the 3.000",
+  EXPECT_TRUE(holds_all(message, {"the rope looks wrong", "2.500 nats more than the 3.000",
                                   "type yarn, factor 2 and original_max_position_embeddings 8192"}));
   config.training.seq_len = 2048;
   EXPECT_EQ(rope_check_tokens(config, known), 0);  // nothing differs

@@ -37,7 +37,7 @@ TEST_P(TimelineOnMeshes, ShowsEveryHopOfThePlanAndItsWaits) {
                         {fmt::format("mesh.layout={}", layout), "training.steps=3", "training.global_batch_size=4",
                          "data.packing=concat", "training.recompute=full", "checkpoint.interval=2"}));
   const Outcome outcome = run_traced(config, "run", {.path = at("trace.json")});
-  EXPECT_NE(outcome.logged("timeline in " + at("trace.json")), "");
+  EXPECT_NE(outcome.logged("timeline is in " + at("trace.json")), "");
   const auto rows = rows_of(at("trace.json"));
   const std::size_t steps = 3, micro = static_cast<std::size_t>(4 / data_ranks), layers = 2;
   for (const auto& [key, row] : rows) EXPECT_FALSE(holds(row.name, "GPU"));

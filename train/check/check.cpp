@@ -97,12 +97,11 @@ CheckReport check_run(const CheckOptions& options, const Log& log, Launcher& lau
   CheckReport report;
   TrainOptions run_options = checked_run(options, report.cuts);
   const Config& config = run_options.config;
-  for (const std::string& clause : report.cuts) log("cut: " + clause);
   const Config checked = config_of_step(config, run_options.dump.step);
   const ReferencePlan plan = plan_reference(checked, make_parameter_table(checked));
   if (launcher.is_rank_zero()) require_reference_fits(checked, plan, available_memory());
   const double expected = plan.flops / reference_rate();
-  log(fmt::format("the reference takes about {}, in {}", human_duration(expected),
+  log(fmt::format("computing the reference takes about {} and {} of memory", human_duration(expected),
                   human_bytes(static_cast<double>(plan.bytes(checked.training.seq_len)))));
   const bool makes_folder = !path_exists(run_options.dump.folder);
   const Run run = prepare_run(run_options, log, launcher);

@@ -36,9 +36,9 @@ std::vector<Kind> kinds_of(const CheckReport& report) {
 
 std::string line_of(const Kind& kind, std::size_t width) {
   const CheckedTensor& worst = *kind.worst;
-  std::string text = fmt::format("  {:{}}  {:>4}  ", kind.name, width, kind.tensors);
+  std::string text = fmt::format("  {:{}}  {:>7}  ", kind.name, width, kind.tensors);
   if (worst.bound == 0 && worst.largest == 0) return text + "exact\n";
-  text += fmt::format("{:>9.2g} {:>9.2g} {:>9.2g}  {:>7.3g}  {:>7.3g}", worst.size, worst.largest, worst.bound,
+  text += fmt::format("{:>9.2g} {:>9.2g} {:>9.2g}  {:>11.3g}  {:>10.3g}", worst.size, worst.largest, worst.bound,
                       share_of_bound(worst), kind.mean_share);
   return text + (kind.differs ? "  differs\n" : "\n");
 }
@@ -47,8 +47,8 @@ std::string departure_text(const CheckedTensor& tensor) {
   const CheckDifference& difference = *tensor.difference;
   if (difference.of_mean) {
     return fmt::format(
-        "wrong: {} differs first, as a whole\n  along the reference the run is {} times as large, and the bound on its "
-        "difference from 1 is {:.3g}; each element is within its own bound\n",
+        "wrong: {} differs first, as a whole\n  each element is within its bound, but on average the run is {} times "
+        "the reference, and the bound on the difference from 1 is {:.3g}\n",
         tensor.name, difference.run, *tensor.mean_bound);
   }
   std::string text = fmt::format("wrong: {} differs first", tensor.name);
@@ -62,9 +62,9 @@ std::string departure_text(const CheckedTensor& tensor) {
 /// Returns the message about gradients that test nothing.
 std::string untested_text(const std::vector<std::string>& names, const std::string& dump) {
   return fmt::format(
-      "untested: {}{}: zero in the run and in the reference, so a fault there would not show; check a "
-      "later step (--steps), or weights that are not zero (--init-from, model.initializer_range); the dump is in {}\n",
-      names.front(), names.size() > 1 ? fmt::format(" and {} more gradients", names.size() - 1) : "", dump);
+      "untested: {}{} zero in the run and in the reference, so a fault there would not show; check a later step "
+      "(--steps), or weights that are not zero (--init-from, model.initializer_range); the dump is in {}\n",
+      names.front(), names.size() > 1 ? fmt::format(" and {} more gradients are", names.size() - 1) : " is", dump);
 }
 
 }  // namespace
@@ -90,13 +90,13 @@ double share_of_mean_bound(const CheckedTensor& tensor) {
 
 std::string check_report(const CheckReport& report) {
   std::string text = report.run + "\n";
-  for (const std::string& clause : report.cuts) text += "cut: " + clause + "\n";
+  for (const std::string& clause : report.cuts) text += "shortened for this check: " + clause + "\n";
   text += report.bounds + "\n";
   const std::vector<Kind> kinds = kinds_of(report);
   std::size_t width = 0;
   for (const Kind& kind : kinds) width = std::max(width, kind.name.size());
-  text += fmt::format("  {:{}}  {:>4}  {:>9} {:>9} {:>9}  {:>7}  {:>7}\n", "tensor", width, "of", "largest", "error",
-                      "bound", "share", "of mean");
+  text += fmt::format("  {:{}}  {:>7}  {:>9} {:>9} {:>9}  {:>11}  {:>10}\n", "tensor", width, "tensors", "max value",
+                      "max error", "bound", "error/bound", "mean/bound");
   for (const Kind& kind : kinds) text += line_of(kind, width);
   const CheckedTensor* const first = report.first();
   const std::string times = fmt::format("the run took {}, the reference {}", human_duration(report.run_seconds),

@@ -47,15 +47,14 @@ void require_reference_fits(const Config& config, const ReferencePlan& plan, std
   const auto bytes = [](std::int64_t n) { return human_bytes(static_cast<double>(std::max<std::int64_t>(n, 0))); };
   if (tokens < 1) {
     fail(ExitCode::usage,
-         "the reference needs {} only for the weights and gradients of {} layers, but this machine has {} free; "
-         "shorten the model with --layers",
+         "the reference needs {} for only the weights and gradients of {} layers, but this machine has {} free; check "
+         "fewer layers (--layers)",
          bytes(plan.fixed_bytes), config.model.num_hidden_layers, bytes(available));
   }
-  fail(
-      ExitCode::usage,
-      "the reference needs {} for a sequence of {} tokens, and this machine has {} left; --seq-len {} fits, or cut the "
-      "model with --layers",
-      bytes(needed), S, bytes(available), tokens);
+  fail(ExitCode::usage,
+       "the reference needs {} for a sequence of {} tokens, but this machine has {} left; use --seq-len {}, which "
+       "fits, or check fewer layers (--layers)",
+       bytes(needed), S, bytes(available), tokens);
 }
 
 double reference_rate() {

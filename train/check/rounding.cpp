@@ -45,11 +45,11 @@ double rounded_to_bfloat16(double x) {
 std::string bound_text(DType dtype) {
   const Precision precision = precision_of(dtype);
   return fmt::format(
-      "bounds: {:g} x ({:g} x for {} elements or fewer) the largest change of the reference's own tensor, in {} tries, "
-      "when every sum of n products is changed at random by up to {:.2g} sqrt(n), and every stored tensor by {:.2g} "
-      "({})",
-      Rounding::safety, Rounding::safety_of_a_number, Rounding::few_elements, Rounding::tries, precision.sums,
-      precision.stored, name_of(dtype));
+      "bounds: the reference is computed {} more times with random errors as in {} (up to {:.2g} sqrt(n) in a sum of n "
+      "products, {:.2g} in a stored value); a tensor's bound is {:g} x the largest change of an element ({:g} x for {} "
+      "elements or fewer); mean/bound: the same for its mean error",
+      Rounding::tries, name_of(dtype), precision.sums, precision.stored, Rounding::safety, Rounding::safety_of_a_number,
+      Rounding::few_elements);
 }
 
 }  // namespace ringtrain

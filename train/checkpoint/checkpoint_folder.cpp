@@ -50,8 +50,8 @@ void require_name(const std::string& folder, const CheckpointManifest& manifest)
   const std::optional<std::int64_t> stated = stated_step(file_name(folder));
   if (!stated || *stated == manifest.step) return;
   fail(ExitCode::checkpoint,
-       "{}: its name says step {}, but its manifest step {}: it was copied or renamed; call it {}, or move it away",
-       folder, *stated, manifest.step, name_of_step(manifest.step));
+       "{}: its name says step {}, but its manifest says step {}; rename it to {}, or move it away", folder, *stated,
+       manifest.step, name_of_step(manifest.step));
 }
 
 /// Checks a manifest's counts against the config that made them: numbers that a run keeps from its first step to its
@@ -86,10 +86,10 @@ void require_model(const std::string& folder, const CheckpointManifest& manifest
   if (found == model.name) return;
   const auto described = [](const std::string& name) {
     return name == ModelDefinition::transformer ? std::string("ringtrain's own transformer")
-                                                : fmt::format("the model \"{}\" of a program of its own", name);
+                                                : fmt::format("the model \"{}\" of another program", name);
   };
   throw OtherModel(ExitCode::checkpoint,
-                   fmt::format("{}: holds {}, and this program reads {}; use it with the program that made it",
+                   fmt::format("{}: holds {}, but this program reads {}; use the program that made it",
                                plain_text(folder), described(plain_text(found)), described(model.name)));
 }
 
@@ -348,8 +348,8 @@ void CheckpointFolder::continue_from(std::int64_t step, const Log& warn) const {
   for (const std::int64_t later : steps()) {
     if (later <= step) continue;
     const std::string aside = set_aside(later);
-    warn(fmt::format("{}: is later than step {}, from which this run continues; moved to {}", complete(later), step,
-                     aside));
+    warn(fmt::format("{}: this run continues from step {}, which is earlier, so this checkpoint was moved to {}",
+                     complete(later), step, aside));
   }
 }
 
@@ -369,7 +369,7 @@ void CheckpointFolder::prune(std::int64_t keep, const CheckpointManifest& saved,
     try {
       work();
     } catch (const Error& error) {
-      warn(fmt::format("what is no longer needed could not be deleted: {}", error.what()));
+      warn(fmt::format("warning: a file that is no longer needed could not be deleted: {}", error.what()));
     }
   };
   warn_of_failure([&] {
@@ -382,7 +382,7 @@ void CheckpointFolder::prune(std::int64_t keep, const CheckpointManifest& saved,
     if (reason.empty()) {
       own.push_back(path);
     } else if (reported.insert(path).second) {
-      warn(fmt::format("warning: {}: is not a checkpoint of this run: {}; it is kept: move it away", path, reason));
+      warn(fmt::format("warning: {}: is not a checkpoint of this run: {}; it is kept; move it away", path, reason));
     }
   }
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < own.size(); ++i) {
@@ -390,7 +390,7 @@ void CheckpointFolder::prune(std::int64_t keep, const CheckpointManifest& saved,
       const std::string& path = own[i];
       File lock = File::open(path + "/manifest.json", ExitCode::checkpoint);
       if (lock.try_lock() == LockState::taken) {
-        warn(fmt::format("{}: is being read, and is kept until a later save", path));
+        warn(fmt::format("{}: another process is reading it, so it is kept until a later save", path));
         return;
       }
       const std::string deleted = unique_name(path, deleted_kind);

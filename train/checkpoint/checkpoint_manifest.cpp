@@ -25,7 +25,7 @@ void require_possible(const CheckpointManifest& manifest) {
     if (!possible) throw std::runtime_error(what);
   };
   const std::int64_t samples = manifest.samples, tokens = manifest.tokens;
-  require(manifest.step >= 1, "it is of step 0, and a run saves after a step");
+  require(manifest.step >= 1, "it is from step 0, but a run saves only after a step");
   // How many each step has stands in its config, which may have stages.
   require(samples >= manifest.step, fmt::format("{} samples are fewer than its {} steps", samples, manifest.step));
   require(tokens >= samples, fmt::format("{} tokens are fewer than its {} samples", tokens, samples));

@@ -70,8 +70,8 @@ void StateFiles::add_file(std::size_t file) {
   const DatasetList found = read_dataset_list(path_ + "/" + files_[file].name, ExitCode::checkpoint);
   if (found.step != step_) {
     fail(ExitCode::checkpoint,
-         "{}: is of step {}, but the manifest in its folder is of step {}: these are files of two checkpoints",
-         list_path, found.step.value_or(0), step_);
+         "{}: is from step {}, but the folder's manifest is from step {}: the folder mixes two checkpoints", list_path,
+         found.step.value_or(0), step_);
   }
   for (const Hdf5Dataset& dataset : found.datasets) {
     Piece piece{0, dataset.count(), dataset.type, file, dataset.offset};

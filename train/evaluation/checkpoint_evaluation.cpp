@@ -46,7 +46,7 @@ std::unique_ptr<TokenFile> open_data(const EvaluationOptions& options, const Con
   const std::string& path = options.data;
   auto file = opened_by(options.open_tokens, path);
   if (file->vocab_size() > config.model.vocab_size) {
-    fail(ExitCode::data, "{} has tokens up to {}, but the checkpoint's model.vocab_size is {}", path,
+    fail(ExitCode::data, "{} has token ids up to {}, but the checkpoint's model.vocab_size is {}", path,
          file->vocab_size() - 1, config.model.vocab_size);
   }
   return file;

@@ -33,10 +33,10 @@ std::string position_table(const EvaluationSummary& summary) {
   }
   if (rows.empty()) return "";
   return fmt::format(
-      "\nAll predictions of the same windows, by position\n\n{:>9}  {:>15}  {:>9}  {:>8}  {:>18}  {:>9}"
-      "  {:>20}\n{}\nposition: tokens before the target in its window; cut: nll minus that of the same "
+      "\nAll predictions of the same windows, by position\n\n{:>9}  {:>15}  {:>9}  {:>8}  {:>18}  {:>9}  "
+      "{:>20}\n{}\nposition: number of tokens before the target in its window; cut: nll minus the nll of the same "
       "tokens in the\nwindow of the longest context, paired by document\n",
-      "context", "position", "targets", "nll", "95% of nll", "cut", "95% of cut", rows);
+      "context", "position", "targets", "nll", "95% CI of nll", "cut", "95% CI of cut", rows);
 }
 
 /// Returns the line that says what was scored.
@@ -49,8 +49,8 @@ std::string scored_line(const EvaluationSummary& summary) {
   const std::string begin =
       request.begin_token ? fmt::format("\neach window begins with token {}", *request.begin_token) : "";
   if (request.stride > 0) {
-    return fmt::format("{}, all of {}, by windows that move by {} tokens; hash {}{}\n\n", scored, documents,
-                       request.stride, hash, begin);
+    return fmt::format("{} of {} (whole documents), in windows that move by {} tokens; hash {}{}\n\n", scored,
+                       documents, request.stride, hash, begin);
   }
   return fmt::format("{} in {} of {}, the same at every length; hash {}{}\n\n", scored,
                      counted(std::ssize(summary.targets.blocks), "block"), documents, hash, begin);
@@ -78,17 +78,17 @@ std::string table_notes(const EvaluationSummary& summary) {
   std::string text;
   if (targets.long_enough < targets.long_enough_for_shortest) {
     text += fmt::format(
-        "Of the {} that are long enough for {} tokens, {} are so for {}: other longest contexts score other "
-        "documents.\n",
-        counted(targets.long_enough_for_shortest, "document"), shortest.context_length, targets.long_enough,
+        "Only {} of the {} that are long enough for {} tokens are long enough for {}: a different longest context "
+        "scores different documents.\n",
+        targets.long_enough, counted(targets.long_enough_for_shortest, "document"), shortest.context_length,
         longest.context_length);
   }
   if (std::ranges::any_of(summary.results, [](const LengthResult& one) { return !std::isfinite(one.bits_per_byte); })) {
-    text += "The token file does not say how many bytes of text it holds, so bits/byte is not known.\n";
+    text += "The token file does not say how many bytes of text it holds, so bits/byte is unknown.\n";
   }
   if (std::ranges::any_of(summary.results,
                           [&](const LengthResult& one) { return one.context_length > summary.trained_length; })) {
-    text += fmt::format("*: longer than the {} tokens this model was trained on\n", summary.trained_length);
+    text += fmt::format("*: longer than the {} tokens that this model was trained on\n", summary.trained_length);
   }
   if (targets.request.stride == shortest.context_length) {
     text +=
@@ -96,8 +96,8 @@ std::string table_notes(const EvaluationSummary& summary) {
         "context.\n";
   }
   if (summary.targets.documents < min_documents) {
-    text += fmt::format("With {}, fewer than {}, a confidence interval over documents would mean nothing.\n",
-                        counted(summary.targets.documents, "document"), min_documents);
+    text += fmt::format("No confidence intervals: they need at least {} documents, and this evaluation has {}.\n",
+                        min_documents, summary.targets.documents);
   }
   return text;
 }
@@ -152,11 +152,11 @@ nlohmann::ordered_json evaluation_json(const EvaluationSummary& summary) {
 std::string evaluation_table(const EvaluationSummary& summary) {
   std::string text = scored_line(summary);
   text += fmt::format("{:>9}  {:>10}  {:>8}  {:>10}  {:>18}  {:>9}  {:>20}\n", "context", "perplexity", "nll",
-                      "bits/byte", "95% of nll", "change", "95% of change");
+                      "bits/byte", "95% CI of nll", "change", "95% CI of change");
   text += length_rows(summary);
-  text += "\nnll in nats a target token; change: nll minus that of the shortest context, paired by document";
-  text += summary.targets.documents >= min_documents ? "; intervals:\nratio estimator over documents with Student's t\n"
-                                                     : "\n";
+  text += "\nnll: nats per target token; change: nll minus the nll at the shortest context, paired by document";
+  text +=
+      summary.targets.documents >= min_documents ? "; 95% CI:\nratio estimator over documents, Student's t\n" : "\n";
   text += table_notes(summary);
   text += position_table(summary);
   for (const auto& [name, result] : summary.metrics) text += result.lines;

@@ -80,8 +80,8 @@ void add_documents(const TokenFile& file, EvaluationTargets& targets) {
   if (!targets.blocks.empty()) return;
   const std::string lengths = request.short_documents ? fmt::format("from 2 to {}", longest) : "2 or more";
   fail(ExitCode::data,
-       "{}: no {}document has {} tokens, of which one after the first has a weight; nothing can be scored", file.path(),
-       part_word(request), lengths);
+       "{}: nothing can be scored: no {}document has {} tokens and, after its first token, one whose weight is not 0",
+       file.path(), part_word(request), lengths);
 }
 
 /// Returns the documents that are long enough for the longest context, and records their number in the targets.
@@ -150,13 +150,13 @@ void check_context_lengths(const std::vector<std::int64_t>& lengths, const std::
 void check_request(const EvaluationRequest& request, const std::string& source) {
   const auto& lengths = request.context_lengths;
   check_context_lengths(lengths, source);
-  if (lengths.size() > 1000) fail(ExitCode::usage, "{}: {} lengths are more than 1000", source, lengths.size());
+  if (lengths.size() > 1000) fail(ExitCode::usage, "{}: {} lengths exceed the limit of 1000", source, lengths.size());
   if (request.stride != 0) {
     const bool apart = request.stride == lengths.front();  // windows that do not overlap: Hugging Face's quicker recipe
     if (request.stride < 1 || request.stride > lengths.front() || (apart && lengths.size() > 1)) {
       fail(ExitCode::usage,
            "{}: a stride of {} is not between 1 and {}, one less than the shortest context length: every token needs "
-           "one before it in its window (of a single length, the stride may be that length)",
+           "one before it in its window (with a single length, the stride may also be that length)",
            source, request.stride, lengths.front() - 1);
     }
     return;

@@ -216,7 +216,7 @@ std::vector<std::string> remarks_of(const GenerationOptions& options, const Mode
   for (const std::string& sentence : source.unknown_ends) remarks.push_back(sentence + ", so it is not used");
   if (const auto begin = begin_token_of(options, tokenizer); begin && !options.begin_token) {
     remarks.push_back(
-        fmt::format("the prompt begins with token {}, as the tokenizer begins a text (--begin-token)", *begin));
+        fmt::format("the prompt begins with token {}, which the tokenizer puts before a text (--begin-token)", *begin));
   }
   return remarks;
 }

@@ -159,7 +159,7 @@ void read_auto_map(JsonKeys& keys, const Family& family, std::vector<std::string
                 shown(map));
   }
   logs.push_back(
-      fmt::format("{}: auto_map names Python code, which is not run: the model is a {} as transformers has it",
+      fmt::format("{}: auto_map names Python code, which is not run; the model is read as the {} of transformers",
                   keys.path(), family.name));
 }
 
@@ -386,8 +386,7 @@ void settle_other_keys(JsonKeys& keys, std::vector<std::string>& logs) {
     const nlohmann::json& value = keys.at(key);
     if (asks_for_nothing(value)) continue;
     keys.refuse(key,
-                "{} is not known here, and may change what the model computes; if it does not, remove "
-                "it from the file",
+                "{} is not known here, and may change what the model computes; if it does not, remove it from the file",
                 shown(value));
   }
 }

@@ -78,7 +78,7 @@ RopeType read_type(JsonKeys& section, const Family& family) {
 
 void refuse_partial(JsonKeys& keys) {
   if (keys.has("partial_rotary_factor") && keys.real("partial_rotary_factor", 1) != 1) {
-    keys.refuse("partial_rotary_factor", "{}: heads that are rotated in part are not supported",
+    keys.refuse("partial_rotary_factor", "{}: heads that are only partly rotated are not supported",
                 shown(keys.at("partial_rotary_factor")));
   }
 }
@@ -99,16 +99,15 @@ void read_trained_length(JsonKeys& keys, JsonKeys& section, const Family& family
   } else {
     length = model.max_position_embeddings;
     logs.push_back(
-        fmt::format("{}: {} is missing, so it is max_position_embeddings = {}, as in transformers; if that "
-                    "is the extended length, set model.rope_scaling.{} yourself",
+        fmt::format("{}: {} is missing, so it is max_position_embeddings = {}, as in transformers; if that is the "
+                    "extended length, set model.rope_scaling.{} yourself",
                     keys.path(), key, model.max_position_embeddings, key));
   }
   if (within && section.integer(key, 0) != length) {
-    logs.push_back(
-        fmt::format("{}: {} = {} within the rotary keys has no effect, as in transformers; the trained "
-                    "length is {}, {}",
-                    keys.path(), key, section.integer(key, 0), length,
-                    outside ? "given outside of them" : fmt::format("the default of {}", family.name)));
+    logs.push_back(fmt::format(
+        "{}: {} = {} within the rotary keys has no effect, as in transformers; the trained length is {}, {}",
+        keys.path(), key, section.integer(key, 0), length,
+        outside ? "given outside of them" : fmt::format("the default of {}", family.name)));
   }
 }
 
@@ -231,8 +230,8 @@ LayerRopes read_older(JsonKeys& keys, const Family& family, const ModelConfig& m
     local = keys.real("rope_local_base_freq", family.sliding_theta);
   } else if (full.theta != family.sliding_theta && model.sliding_window > 0) {
     logs.push_back(
-        fmt::format("{}: rope_theta = {} is the base of all layers, as in transformers 4; transformers 5 "
-                    "gives those with a window {}",
+        fmt::format("{}: rope_theta = {} is the base of all layers, as in transformers 4; transformers 5 gives those "
+                    "with a window {}",
                     keys.path(), full.theta, family.sliding_theta));
   }
   return {full, {.theta = local, .scaling = {}}};

@@ -120,8 +120,7 @@ std::optional<std::string> beyond_context(const ModelSource& source, std::int64_
   if (length <= source.context_length || model_spec(source.model).positions != Positions::rope) return std::nullopt;
   return fmt::format(
       "warning: {} = {} is beyond the {} tokens that {} was made for, and its rotary positions are not scaled for "
-      "that; set "
-      "model.rope_scaling (type yarn, factor, original_max_position_embeddings) or model.rope_theta",
+      "that; set model.rope_scaling (type yarn, factor, original_max_position_embeddings) or model.rope_theta",
       what, length, source.context_length, source.path);
 }
 

@@ -119,7 +119,7 @@ void check_placed_model(const PlacedModel& model, const ParameterTable& table) {
   for (const auto& [name, tensor] : model.stored.tensors) {
     if (used.contains(name) || model.is_constant(name)) continue;
     if (name != model.tied_head) {
-      fail(ExitCode::checkpoint, "{}: has {}, which a model of this config does not: it would be ignored",
+      fail(ExitCode::checkpoint, "{}: has {}, which a model of this config does not have, so it would be ignored",
            model.stored.files[tensor.file], plain_text(name));
     }
     require_equal_head(model, tensor_at(model, model.locations(table[0])), tensor);

@@ -37,31 +37,31 @@ void add_run_flags(CommandLine& app, CheckFlags& flags) {
   options.train.dump.step = 1;
   app.add_option("--config", flags.config, "FILE", "the YAML config of the run");
   add_settings(app, flags.settings);
-  app.add_option("--init-from", options.train.start.init_from, "PATH", "begin with these weights, as of train");
-  app.add_tokens("--seq-len", options.tokens, "N", "cut the sequences to N tokens: the reference's time grows with N^2")
+  app.add_option("--init-from", options.train.start.init_from, "PATH", "start with these weights, as train does");
+  app.add_tokens("--seq-len", options.tokens, "N", "use sequences of N tokens: the reference's time grows with N^2")
       ->check(at_least(1));
   app.add_old_name("--seq-len", "--tokens");
-  app.add_option("--layers", options.layers, "K", "cut the model to its first K layers")->check(at_least(1));
-  app.add_option("--steps", options.train.dump.step, "N", "do N steps, and check the last of them")->check(at_least(1));
+  app.add_option("--layers", options.layers, "K", "use only the first K layers of the model")->check(at_least(1));
+  app.add_option("--steps", options.train.dump.step, "N", "do N steps, and check the last one")->check(at_least(1));
   app.add_option("--dump", options.train.dump.folder, "DIR",
                  "the folder for the step's tensors, which all ranks must see; an earlier dump in it is replaced "
                  "(default: <config's name>.check)");
-  app.add_flag("--keep", options.keep, "also keep the dump of a right run, for --compare");
+  app.add_flag("--keep", options.keep, "keep the dump even if the run is right, for --compare");
 }
 
 void add_comparison_flags(CommandLine& app, CheckFlags& flags) {
   auto* const compare =
       app.add_option("--compare", flags.dumps, "A B",
-                     "instead of a run: compare two dumps of a step (train --dump-step, check --keep), and name the "
-                     "first element and all tensors that differ; exits with 5 if one does")
+                     "do not run a step: compare two dumps of one (train --dump-step, check --keep), and name the "
+                     "first element and all tensors that differ; the exit code is 5 if one does")
           ->expected(2);
   app.add_real("--tolerance", flags.relative, real_at_least(0), "X",
-               "with --compare: ignore differences up to this fraction of the tensor's maximum "
-               "(default: 1e-12 between two float64 dumps, 1e-5 with float32, 0.05 with bfloat16)")
+               "with --compare: ignore differences up to this fraction of the tensor's maximum (default: 1e-12 between "
+               "two float64 dumps, 1e-5 with float32, 0.05 with bfloat16)")
       ->needs(compare);
   app.add_real("--absolute", flags.absolute, real_at_least(0), "X",
-               "with --compare: ignore differences up to this, whatever the maximum (default: a "
-               "thousandth of the tolerance; some gradients are zero but for rounding)")
+               "with --compare: ignore differences up to this, whatever the maximum (default: a thousandth of the "
+               "tolerance; some gradients are zero except for rounding)")
       ->needs(compare);
 }
 
@@ -69,14 +69,13 @@ void add_comparison_flags(CommandLine& app, CheckFlags& flags) {
 bool parse(CheckFlags& flags, int argc, char** argv, bool prints) {
   CommandLine app{
       "Is this run right? Runs one step of a config on its own mesh, device, data, and weights, and compares it with a "
-      "float64 reference: inputs, every layer's tensors, nll, loss, gradients, and the weights after the "
-      "step. Names the first tensor that differs by more than rounding can explain, with rank, position, and both "
-      "values. "
-      "Exits with 0 if the run is right, and with 5 if it is wrong, or if gradients of zero leave it untested.",
+      "float64 reference: inputs, every layer's tensors, nll, loss, gradients, and the weights after the step. Names "
+      "the first tensor that differs by more than rounding can explain, with rank, position, and both values. Exits "
+      "with 0 if the run is right, and with 5 if it is wrong, or if gradients of zero leave it untested.",
       "check"};
   add_run_flags(app, flags);
   add_comparison_flags(app, flags);
-  app.add_option("--output", flags.output, "FILE.json", "also write the result to FILE; replaces an earlier one");
+  app.add_option("--output", flags.output, "FILE.json", "also write the result to FILE; replaces an earlier result");
   if (!parse_command_line(app, argc, argv, prints)) return false;
   if (!flags.dumps.empty()) return true;
   if (flags.config.empty()) fail(ExitCode::usage, "--config is required, unless --compare names two dumps");

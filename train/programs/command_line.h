@@ -35,7 +35,7 @@ namespace ringtrain {
 /// and "; did you mean --NAME?" for the first that is nearly a flag.
 inline std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& error) {
   if (app.remaining().empty()) return error.what();
-  const std::string text = fmt::format("no flag takes {}", fmt::join(app.remaining(), " "));
+  const std::string text = fmt::format("unknown argument: {}", fmt::join(app.remaining(), " "));
   std::vector<std::string> flags;
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
@@ -180,7 +180,7 @@ class CommandLine : public CLI::App {
   /// Adds the flags of a program that computes with a model's weights.
   void add_computation(Computation& options) {
     constexpr std::int64_t max_threads = 1024;  // as in a config
-    add_option("--threads-per-rank", options.threads_per_rank, "N", "0: cores / ranks")
+    add_option("--threads-per-rank", options.threads_per_rank, "N", "compute threads of each rank; 0: cores / ranks")
         ->capture_default_str()
         ->check(within(0, max_threads));
     add_option("--device", options.device, "auto|cpu|cuda",
@@ -188,12 +188,12 @@ class CommandLine : public CLI::App {
         ->capture_default_str()
         ->check(one_of({"auto", "cpu", "cuda"}));
     add_flag("--shard-weights", options.shard_weights,
-             "each rank holds its part of the weights, and gathers a layer's when it needs them (default: as in "
+             "each rank holds a part of the weights, and gathers those of a layer when it needs them (default: as in "
              "training)");
     add_option("--dtype", options.dtype, "float32|float64|bfloat16",
-               "of the arithmetic (default: the checkpoint's; else float32)")
+               "data type of the arithmetic (default: the checkpoint's; else float32)")
         ->check(one_of({"float32", "float64", "bfloat16"}));
-    add_flag("--share-gpu", options.share_gpu, "like the key mesh.share_gpu, for checking: processes share a GPU");
+    add_flag("--share-gpu", options.share_gpu, "let processes share a GPU, for tests only (as the key mesh.share_gpu)");
   }
 
  private:
@@ -264,7 +264,8 @@ inline bool parse_command_line(CommandLine& app, int argc, char** argv, bool pri
     if (prints) app.exit(asked);
     return false;
   } catch (const CLI::ParseError& error) {
-    fail(ExitCode::usage, "{}; see {} --help", wrong_arguments(app, error), app.get_name());
+    const std::string wrong = wrong_arguments(app, error);
+    fail(ExitCode::usage, "{}{} {} --help", wrong, wrong.ends_with('?') ? " See" : "; see", app.get_name());
   }
 }
 

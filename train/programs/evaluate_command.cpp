@@ -51,9 +51,8 @@ void add_targets(CommandLine& app, EvaluationRequest& request) {
   request.target_tokens = request.target_blocks = EvaluationOptions::of_the_checkpoint;
   auto* const target_tokens =
       app.add_tokens("--target-tokens", request.target_tokens, "M",
-                     "tokens that each block scores, at most half of the "
-                     "shortest length (default: the checkpoint's evaluation.target_tokens, or that "
-                     "half if it is less)")
+                     "tokens that each block scores, at most half of the shortest length (default: the checkpoint's "
+                     "evaluation.target_tokens, or that half if it is less)")
           ->check(at_least(1));
   auto* const target_blocks =
       app.add_option("--target-blocks", request.target_blocks, "N",
@@ -72,7 +71,8 @@ void add_targets(CommandLine& app, EvaluationRequest& request) {
   app.add_choice<ScoredPart>(
          "--part", request.part,
          {{"auto", ScoredPart::automatic}, {"validation", ScoredPart::validation}, {"whole", ScoredPart::whole}},
-         "of the file; auto: whole if the checkpoint was not trained on it, else its validation part if it has one")
+         "what to score; auto: all of the file if the checkpoint was not trained on it, else its validation part if it "
+         "has one")
       ->default_str("auto");
 }
 
@@ -101,10 +101,9 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
   for (const Layout one : all_layouts) layouts.emplace_back(name_of(one), one);
   app.add_choice<Layout>(
       "--layout", options.layout, layouts,
-      "how a sequence is cut among ranks (default: the checkpoint's; else zigzag). Changes the time, "
-      "not the result");
+      "how a sequence is split among ranks (default: the checkpoint's; else zigzag); changes the time, not the result");
   add_targets(app, options.request);
-  add_begin_token(app, options.begin_token, "the token before each window (default: that of the file's documents)");
+  add_begin_token(app, options.begin_token, "the token before each window (default: that before the documents)");
   app.add_option("--set", options.settings, "KEY.PATH=VALUE",
                  "change a key of the model that does not affect its weights, e.g. --set model.rope_scaling.type=yarn; "
                  "may be repeated")
@@ -114,7 +113,7 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
   app.add_option("--output", arguments.output, "FILE.json",
                  "also write the results as JSON; replaces those of an earlier evaluation");
   app.add_option("--per-token", arguments.per_token, "FILE.jsonl",
-                 "write the score of every token, a line of JSON each; replaces an earlier file of this kind");
+                 "write the score of every token as a line of JSON; replaces an earlier file of this kind");
   if (!parse_command_line(app, argc, argv, print)) return false;
   read_mesh(mesh, options.mesh.data, options.mesh.sequence);
   check_context_lengths(options.request.context_lengths, "--context-lengths");

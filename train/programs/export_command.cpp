@@ -51,7 +51,7 @@ int ringtrain::export_command(int argc, char** argv) {
   app.add_choice<StoredType>(
          "--dtype", options.dtype,
          {{"float32", StoredType::float32}, {"bfloat16", StoredType::bfloat16}, {"float16", StoredType::float16}},
-         "of the weights, rounded to nearest")
+         "data type of the weights, rounded to nearest")
       ->default_str("float32");
   app.add_bytes("--max-shard-size", options.max_shard_bytes, "SIZE",
                 "the largest file of weights, e.g. 5GB; a larger tensor has its own file")

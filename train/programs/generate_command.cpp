@@ -21,7 +21,7 @@ std::string read_standard_input(std::int64_t most) {
     text.append(buffer, bytes);
     if (std::ssize(text) > most) {
       fail(ExitCode::usage,
-           "-: the standard input has more than {} bytes, and no prompt of that size fits into the model's context",
+           "-: the standard input has more than {} bytes, but no prompt of that size fits into the model's context",
            most);
     }
   }
@@ -37,8 +37,8 @@ struct GenerateFlags {
 /// Adds the prompt's flags: where it comes from, and how it becomes tokens.
 void add_prompt_flags(CommandLine& app, GenerateFlags& flags) {
   GenerationOptions& options = flags.options;
-  app.add_option("--prompt", options.prompt, "TEXT", "the prompt, by one of these five");
-  app.add_option("--prompt-file", flags.prompt_file, "FILE", "a file that is the prompt");
+  app.add_option("--prompt", options.prompt, "TEXT", "the prompt (give exactly one of these five)");
+  app.add_option("--prompt-file", flags.prompt_file, "FILE", "a file with the prompt");
   app.add_refused("--chat", "was removed: use `python -m ringtrain_data chat` for conversations (docs/datasets.md)");
   auto* tokens_file = app.add_option("--tokens-file", options.tokens_file, "FILE|-",
                                      "a file with the prompt's token ids, or the standard input: decimal, with white "
@@ -65,13 +65,13 @@ void add_sampling_flags(CommandLine& app, SamplingOptions& sampling) {
     app.add_real(name, value, number<double>(), type, description)->capture_default_str();
   };
   add_real("--temperature", sampling.temperature, "T",
-           "0: always the likeliest token; else draws, from the distribution of logits / temperature");
+           "0: always take the likeliest token; above 0: draw from the distribution of logits / temperature");
   app.add_option("--top-k", sampling.top_k, "K", "draw among the K likeliest tokens; 0: all")->capture_default_str();
   add_real("--top-p", sampling.top_p, "P", "draw among the fewest likeliest tokens whose probabilities sum to P");
   add_real("--min-p", sampling.min_p, "P", "draw among tokens at least P times as probable as the likeliest");
   add_real("--repetition-penalty", sampling.repetition_penalty, "R",
            "divides the positive logits of tokens that have occurred, and multiplies the negative ones");
-  app.add_option("--seed", sampling.seed, "S", "of the sampling: the same seed gives the same text")
+  app.add_option("--seed", sampling.seed, "S", "seed of the sampling: the same seed gives the same text")
       ->capture_default_str();
 }
 
@@ -107,7 +107,7 @@ bool parse(GenerateFlags& flags, int argc, char** argv, bool prints) {
   const auto sources = {"--prompt", "--prompt-file", "--tokens", "--tokens-file", "STDIN"};
   if (std::ranges::count_if(sources, [&](const char* source) { return app.count(source) > 0; }) != 1) {
     fail(ExitCode::usage,
-         "give the prompt by one of --prompt, --prompt-file, --tokens, --tokens-file and -; see generate --help");
+         "give exactly one of --prompt, --prompt-file, --tokens, --tokens-file, and -; see generate --help");
   }
   return true;
 }
@@ -121,7 +121,7 @@ void settle(GenerateFlags& flags, const Launcher& launcher) {
   const std::string file = flags.prompt_file + options.tokens_file + flags.dash;  // at most one
   if (file == "-") {
     if (launcher.processes() > 1) {
-      fail(ExitCode::usage, "-: only one of several processes has the standard input; give --prompt-file or --tokens");
+      fail(ExitCode::usage, "-: only one of several processes can read stdin; give --prompt-file or --tokens");
     }
     options.read_prompt = read_standard_input;
   } else if (!file.empty()) {

@@ -20,6 +20,7 @@
 #include "train/models/model_tokenizer.h"
 #include "train/programs/command_line.h"
 #include "train/programs/commands.h"
+#include "train/programs/program.h"
 
 namespace ringtrain {
 namespace {
@@ -41,7 +42,7 @@ void add_file_flags(CommandLine& app, PrepareFlags& flags) {
   app.add_real("--validation-fraction", flags.file.validation_fraction, real_within(0, 0.99), "X",
                "Share of the documents that training never sees; above 0 it is at least one document")
       ->capture_default_str();
-  app.add_option("--seed", flags.seed, "S", "Seed of the documents' order and of synthetic corpora")
+  app.add_option("--seed", flags.seed, "S", "Seed that shuffles the documents and generates synthetic corpora")
       ->check(at_least(0));
 }
 
@@ -54,10 +55,9 @@ void add_text_flags(CommandLine& app, PrepareFlags& flags) {
   app.add_option(
       "--document-start", flags.document_start, "TOKEN",
       "A special token before each document, or none (default: what the tokenizer itself puts before a text)");
-  app.add_option(
-      "--document-end", flags.document_end, "TOKEN",
-      "The special token after each document (default: what the tokenizer itself puts there, else the one that "
-      "is known to end its documents)");
+  app.add_option("--document-end", flags.document_end, "TOKEN",
+                 "The special token after each document (default: what the tokenizer itself puts there, else the one "
+                 "that is known to end its documents)");
   app.add_option("--text-field", flags.text.json.text_field, "NAME", "JSONL: the field that holds a document's text");
   app.add_flag("--skip-broken-lines", flags.text.skip_broken_lines, "JSONL: leave broken lines out, and count them");
   for (const char* flag : {"--chat", "--train-on"}) {
@@ -74,9 +74,9 @@ void add_recall_flags(CommandLine& app, PrepareFlags& flags) {
   app.add_option("--synthetic", flags.synthetic, "recall", "Make a corpus instead of reading one")
       ->check(one_of({"recall"}));
   app.add_option("--documents", flags.recall.documents, "N",
-                 "recall: the number of long documents; each adds 16 short ones for training");
-  app.add_tokens("--length", flags.recall.length, "L", "recall: tokens of a long document, including its end token");
-  app.add_option("--pairs", flags.recall.pairs, "P", "recall: pairs to be recalled over more than half of L");
+                 "recall: number of long documents; each adds 16 short ones for training");
+  app.add_tokens("--length", flags.recall.length, "L", "recall: tokens in a long document, including its end token");
+  app.add_option("--pairs", flags.recall.pairs, "P", "recall: number of pairs to recall over more than half of L");
 }
 
 /// Declares the command line. Returns false if only help was requested.
@@ -84,10 +84,9 @@ bool parse(PrepareFlags& flags, int argc, char** argv) {
   CommandLine app(
       "Make a token file for train and evaluate.\n"
       "Text: every file becomes a document, and of .jsonl files every line; .gz and .zst files are decompressed. Data "
-      "sets in other forms are refused, with the command that reads them. "
-      "Documents are shuffled, the last of them are kept for validation. Binary, empty and repeated files are left out "
-      "and counted, and so are links that lead out of the inputs. Tokens are bytes, ended by token 256, or those of "
-      "--tokenizer.\n"
+      "sets in other forms are refused, with the command that reads them. Documents are shuffled, the last of them are "
+      "kept for validation. Binary, empty and repeated files are left out and counted, and so are links that lead out "
+      "of the inputs. Tokens are bytes, ended by token 256, or those of --tokenizer.\n"
       "Synthetic: a seeded corpus that can only be predicted by looking far back, with known losses.",
       "prepare");
   app.footer(
@@ -96,8 +95,8 @@ bool parse(PrepareFlags& flags, int argc, char** argv) {
       "  prepare --input book.txt logs/ --output text.h5 --validation-fraction 0.05\n"
       "  prepare --input 'shards/*.jsonl.zst' --tokenizer models/SmolLM2-135M --output web.h5\n"
       "  prepare --synthetic recall --documents 500 --length 4096 --output recall.h5\n\n"
-      "Exit codes: 0 done, 2 usage or an output that cannot be written, 3 an input that cannot be read, "
-      "130 or 143 after SIGINT or SIGTERM. Unless the exit code is 0, no output is left.");
+      "Exit codes: 0 done, 2 usage or an output that cannot be written, 3 an input that cannot be read, 130 or 143 "
+      "after SIGINT or SIGTERM. Unless the exit code is 0, no output is left.");
   add_file_flags(app, flags);
   add_text_flags(app, flags);
   add_recall_flags(app, flags);
@@ -210,9 +209,10 @@ void print_start(const Tokenizer& tokenizer, const TextOptions& options) {
   if (!own) return;
   const std::string name = fmt::format("{} ({})", tokenizer.token_text(*own), *own);
   if (options.document_start == own) {
-    print("documents begin", "with {}, as the tokenizer begins a text; --document-start none leaves it out", name);
+    print("documents begin", "with {}, which the tokenizer puts before a text; --document-start none leaves it out",
+          name);
   } else {
-    print("documents begin", "without {}, with which the tokenizer begins a text", name);
+    print("documents begin", "without {}, which the tokenizer puts before a text", name);
   }
 }
 
@@ -227,20 +227,18 @@ void print_left_out(const SourceList& sources, const CorpusSummary& summary) {
         sources.duplicates, sources.binary + summary.binary, sources.empty, sources.unreadable, sources.special,
         sources.links);
   if (sources.cards > 0) {
-    print("not data", "{} files of data folders are left out: README*, LICENSE*, *.md, .*", grouped(sources.cards));
+    print("not data", "{} files in data folders are left out: README*, LICENSE*, *.md, .*", grouped(sources.cards));
   }
   if (sources.data_as_text > 0) {
-    print(
-        "read as text",
-        "{} files that are .json, .csv or the like, since others are next to them; name such a file to read it as data",
-        grouped(sources.data_as_text));
+    print("read as text",
+          "{} files such as .json and .csv, because other files are next to them; name such a file to read it as data",
+          grouped(sources.data_as_text));
   }
   if (std::ranges::any_of(sources.sources, &Source::lines)) {
     print("lines left out", "{} broken, {} without text", summary.broken_lines, summary.empty_lines);
   }
   if (summary.replaced > 0) {
-    print("replaced", "{} stretches of bytes that are not UTF-8, or halves of surrogate pairs, by U+FFFD",
-          grouped(summary.replaced));
+    print("replaced", "{} invalid UTF-8 sequences or unpaired surrogates, with U+FFFD", grouped(summary.replaced));
   }
 }
 
@@ -281,15 +279,15 @@ void prepare_text_corpus(PrepareFlags& flags) {
   print_summary(flags.file.output, summary);
   print("tokenizer", "{}, {} tokens, {} ends a document; hash {}", tokenizer->kind(), grouped(tokenizer->vocab_size()),
         flags.text.document_end, tokenizer->identity());
+  if (kept) print("  copied to", "{}", tokenizer_of_token_file(flags.file.output));
   print_start(*tokenizer, flags.text);
-  print("text", "{} bytes, {:.2f} a token, sources' hash {}", grouped(summary.bytes),
+  print("text", "{} bytes, {:.2f} per token; hash of the sources {}", grouped(summary.bytes),
         static_cast<double>(summary.bytes) / static_cast<double>(summary.tokens - summary.documents),
         summary.sources_hash);
   print_learned(summary);
-  if (kept) print("  kept in", "{}", tokenizer_of_token_file(flags.file.output));
   print_left_out(sources, summary);
   if (summary.validation_documents == 0 && flags.file.validation_fraction > 0) {
-    print("log", "a single document cannot be split: there is no validation part");
+    print("note", "there is no validation part, because a single document cannot be split");
   }
 }
 
@@ -301,12 +299,13 @@ void prepare_recall_corpus(const RecallOptions& options) {
   });
   progress.reset();
   print_summary(options.prepare.output, summary);
-  print("recall", "{} keys a document, {} values a key, from {} to {} tokens back", options.pairs, recall_values,
+  print("recall", "{} keys per document, {} values per key, {} to {} tokens back", options.pairs, recall_values,
         summary.shortest_distance, summary.longest_distance);
-  print("floor", "{:.6f} nats a target of validation (perplexity {:.4f}) if the context covers the distance",
+  print("floor", "{:.6f} nats per validation target (perplexity {:.4f}) if the context covers the distance",
         summary.floor_nll, std::exp(summary.floor_nll));
   print("chance", "{:.6f} nats (perplexity {:.4f}) if it does not", summary.chance_nll, std::exp(summary.chance_nll));
-  print("training floor", "{:.6f} nats: keys asked for the first time cannot be predicted", summary.training_floor_nll);
+  print("training floor", "{:.6f} nats, because the first value of a key cannot be predicted",
+        summary.training_floor_nll);
 }
 
 }  // namespace
@@ -322,6 +321,7 @@ int prepare_command(int argc, char** argv) {
   } else {
     prepare_recall_corpus(flags.recall);
   }
+  print("next", "{}train --config CONFIG.yaml --set data.train={}", command_prefix(), flags.file.output);
   return 0;
 }
 

@@ -38,12 +38,12 @@ struct Command {
 const std::array commands{
     Command{"prepare", "make a token file from text, or a synthetic one", prepare_command},
     Command{"train", "train a model on a mesh of data x sequence ranks", nullptr, train_command},
-    Command{"evaluate", "perplexity at several context lengths, on the same targets", nullptr, evaluate_command},
+    Command{"evaluate", "score a model at several context lengths, on the same targets", nullptr, evaluate_command},
     Command{"generate", "continue a text", nullptr, generate_command},
     Command{"export", "write a model as a Hugging Face folder", export_command},
-    Command{"check", "compare a config on its mesh with the model in plain double", nullptr, check_command},
-    Command{"plan", "memory and time of a run, before it", nullptr, nullptr, true},
-    Command{"report", "a page about a run, or about two", nullptr, nullptr, true},
+    Command{"check", "compare a training step with a float64 reference", nullptr, check_command},
+    Command{"plan", "predict the memory and time of a run", nullptr, nullptr, true},
+    Command{"report", "write a page about one run or two", nullptr, nullptr, true},
     Command{"extend", "give a model a longer context, and show the result", extend_command, nullptr, true},
     Command{"launch", "start a program as MPI processes: ringtrain launch -n N -- train ..."},
 };
@@ -58,9 +58,8 @@ std::string help() {
   for (const Command& command : commands) text += fmt::format("  {:15} {}\n", command.name, command.purpose);
   return text +
          "\nringtrain COMMAND --help lists the flags of a command, ringtrain --version prints this build.\n"
-         "Exit codes: 0 done, 2 usage or config, 3 data, 4 checkpoint, 5 numeric, 6 a rank, 7 device, 8 ended "
-         "unsaved by a second signal, 70 a bug in ringtrain, 130 and 143 stopped and saved by SIGINT or another "
-         "signal.\n";
+         "Exit codes: 0 done, 2 usage or config, 3 data, 4 checkpoint, 5 numeric, 6 a rank, 7 device, 8 ended unsaved "
+         "by a second signal, 70 a bug in ringtrain, 130 and 143 stopped and saved by SIGINT or another signal.\n";
 }
 
 /// Returns the paths where a program may be, the likeliest first: in an installation, or in a build.

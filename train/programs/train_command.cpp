@@ -57,7 +57,7 @@ void add_run_flags(CommandLine& app, TrainFlags& flags) {
                  "start a new run from a run, a checkpoint, or a Hugging Face folder, as model.from of a config does: "
                  "its sizes and weights; new optimizer, data, length, rope scaling");
   app.add_option("--stop-after", flags.options.stop_after, "N",
-                 "save and end after step N; the schedule stays that of the config")
+                 "save and end after step N; the learning rate schedule does not change")
       ->check(at_least(1));
 }
 
@@ -84,7 +84,7 @@ void add_recording_flags(CommandLine& app, TrainFlags& flags) {
 /// Adds the flags that do something other than a run.
 void add_other_flags(CommandLine& app, TrainFlags& flags) {
   app.add_flag("--dry-run", flags.options.dry_run,
-               "check everything and print config, mesh and memory plan; write nothing");
+               "check everything; print whether it fits, the plan, and the config; write nothing");
   flags.verify =
       app.add_option("--verify-checkpoint", flags.verify_path, "PATH",
                      "check every hash of a checkpoint, or of all checkpoints of a run's folder, and nothing "
@@ -166,7 +166,7 @@ int ringtrain::train_command(int argc, char** argv, Launcher& launcher) {
       "SIGPWR also save and end, however often they are sent.",
       "train"};
   TrainFlags flags;
-  app.add_flag("--help-config", flags.help_config, "print every key of a config: default, values, meaning; and exit");
+  app.add_flag("--help-config", flags.help_config, "print all keys of a config with their defaults and meanings");
   add_run_flags(app, flags);
   add_recording_flags(app, flags);
   add_other_flags(app, flags);

@@ -52,7 +52,7 @@ EmptySteps find_empty_steps(const Corpus& corpus, const RunSteps& run, std::int6
     return i == training.global_batch_size;
   };
   if (!run.dump.folder.empty() && is_empty(run.dump.step)) {
-    fail(ExitCode::usage, "--dump-step {}: the step has no token to learn from, and is skipped; dump another one",
+    fail(ExitCode::usage, "--dump-step {}: the step has no token to learn from and is skipped; dump another step",
          run.dump.step);
   }
   for (std::int64_t step = result.first; step <= result.end && drawn < EmptySteps::max_samples; ++step) {

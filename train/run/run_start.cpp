@@ -30,7 +30,7 @@ constexpr std::array<std::string_view, 10> kept_on_resume{
     "data.longer", "optimizer.name",   "training.trainable",         "lora"};
 
 std::string change(const ConfigDifference& difference) {
-  return fmt::format("{} was {}, is {}", difference.key, difference.before, difference.after);
+  return fmt::format("{} was {} and is now {}", difference.key, difference.before, difference.after);
 }
 
 /// Returns whether two paths lead to the same existing folder.
@@ -112,8 +112,8 @@ void check_resumable(const Checkpoint& checkpoint, const Config& config, const s
     if (std::ranges::any_of(kept_on_resume, [&](auto key) { return is_or_below(difference.key, key); })) {
       refused.push_back(change(difference));
     } else if (difference.key == "training.stages" && was != is) {
-      refused.push_back(
-          fmt::format("training.stages: by step {} they were {}, are {}; only later ones may change", step, was, is));
+      refused.push_back(fmt::format(
+          "training.stages: up to step {} they were {} and are now {}; only later stages may change", step, was, is));
     } else {  // stages to come, mesh, chunks, rates, intervals, metrics
       log("changed since the checkpoint: " + change(difference));
     }
@@ -121,7 +121,7 @@ void check_resumable(const Checkpoint& checkpoint, const Config& config, const s
   const bool one_rule = checkpoint.config.data.longer == config.data.longer;  // otherwise the hashes differ anyway
   if (one_rule && checkpoint.manifest.data_hash != data_hash) {
     refused.push_back(
-        fmt::format("the hash of data.train's tokens was {}, is {}", checkpoint.manifest.data_hash, data_hash));
+        fmt::format("the hash of data.train's tokens was {} and is now {}", checkpoint.manifest.data_hash, data_hash));
   }
   if (!refused.empty()) {
     fail(ExitCode::checkpoint,
@@ -242,7 +242,7 @@ RunStart choose_start(const StartRequest& request, const RunFolder& folder, cons
                       const Config& config, ConfigUse use, const std::string& data_hash, const Log& log,
                       const ModelDefinition& model) {
   if (!request.resume_path.empty() && !request.init_from.empty()) {
-    fail(ExitCode::usage, "--resume PATH and --init-from exclude each other");
+    fail(ExitCode::usage, "give either --resume PATH or --init-from, not both");
   }
   if (!request.resume_path.empty() && !same_folder(request.resume_path, folder.path())) {
     Checkpoint checkpoint = open_named(request.resume_path, log, model);

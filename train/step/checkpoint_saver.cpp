@@ -12,6 +12,7 @@
 #include "framework/config/read_config.h"
 #include "framework/copy_stream.h"
 #include "framework/profile/clock.h"
+#include "framework/profile/progress.h"
 #include "framework/storage/files.h"
 #include "framework/storage/hdf5_datasets.h"
 #include "framework/system/run_aside.h"
@@ -65,11 +66,11 @@ struct CheckpointSaver::Save {
   std::future<std::optional<Error>> work;  // constructed last, destroyed first: its thread uses all members above
 };
 
-CheckpointSaver::CheckpointSaver(RankState& state, const Run& run, std::function<void()> prepare, Log log)
+CheckpointSaver::CheckpointSaver(RankState& state, const Run& run, std::function<void()> prepare, Progress* progress)
     : state_(state),
       run_(run),
       prepare_(std::move(prepare)),
-      log_(std::move(log)),
+      progress_(progress),
       snapshots_(std::make_unique<CopyStream>()) {
   snapshots_->set_stream(state_.stream);
 }
@@ -106,10 +107,8 @@ void CheckpointSaver::begin(const CheckpointManifest& manifest) {
     finish();
     const double waited = seconds_since(start);
     if (state_.rank == 0 && waited > unnoticed) {
-      log_(
-          fmt::format("step {} waited {:.2f} s for the save of step {}, which was not finished; the disk is slower "
-                      "than the saves: consider a larger checkpoint.interval",
-                      manifest.step, waited, before));
+      progress_->log(fmt::format("step {} waited {:.2f} s for the save of step {}; use a larger checkpoint.interval",
+                                 manifest.step, waited, before));
     }
   }
   last_begun_ = std::chrono::steady_clock::now();
@@ -196,8 +195,9 @@ bool CheckpointSaver::failed_anywhere(const std::optional<Error>& own, const Sav
     throw Error(*problem);
   }
   if (state_.rank == 0) {
-    log_(fmt::format("warning: the save of step {} failed, and training continues (checkpoint.on_failure: warn): {}",
-                     save.manifest.step, problem->what()));
+    progress_->log(
+        fmt::format("warning: the save of step {} failed; training continues (checkpoint.on_failure: warn): {}",
+                    save.manifest.step, problem->what()));
   }
   return true;
 }
@@ -247,12 +247,12 @@ void CheckpointSaver::publish(Save& save) {
 void CheckpointSaver::announce(const Save& save) {
   last_seconds_ = save.seconds + save.work_seconds;  // the latter for publishing
   const std::string path = run_.folder.checkpoints().complete(save.manifest.step);
-  log_(fmt::format("saved {} in {:.2f} s", path, last_seconds_));
-  for (const std::string& line : save.prune_logs) log_(line);
+  progress_->log(fmt::format("saved {} in {:.2f} s", path, last_seconds_));
+  for (const std::string& line : save.prune_logs) progress_->log(line);
   if (save.manifest.base) {
-    if (const auto warning = base_warning(*save.manifest.base, run_.folder.path())) log_(*warning);
+    if (const auto warning = base_warning(*save.manifest.base, run_.folder.path())) progress_->log(*warning);
   }
-  if (run_.callbacks.checkpoint) run_.callbacks.checkpoint(save.manifest.step, path);
+  if (run_.callbacks.checkpoint) progress_->above([&] { run_.callbacks.checkpoint(save.manifest.step, path); });
 }
 
 }  // namespace ringtrain

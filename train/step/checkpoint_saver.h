@@ -19,14 +19,15 @@ namespace ringtrain {
 
 class CopyStream;  // framework/copy_stream.h
 class Error;
+class Progress;   // framework/profile/progress.h
 class RankState;  // train/engine/rank_state.h
 struct Run;       // train/run/run.h
 
 class CheckpointSaver {
  public:
-  /// prepare and log are called on rank 0 alone, by the thread that calls the methods: prepare before a save begins,
-  /// which fails if it throws an Error. state and run must outlive it.
-  CheckpointSaver(RankState& state, const Run& run, std::function<void()> prepare, Log log);
+  /// prepare is called on rank 0 only, by the thread that calls the methods, before a save begins, which fails if it
+  /// throws an Error. progress: rank 0's, which shows what became of saves. state, run, and progress must outlive it.
+  CheckpointSaver(RankState& state, const Run& run, std::function<void()> prepare, Progress* progress);
   /// Waits for this rank's thread. A save that was not finished leaves a partial folder, which the next resume sweeps.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
@@ -71,7 +72,7 @@ class CheckpointSaver {
   RankState& state_;
   const Run& run_;
   const std::function<void()> prepare_;
-  const Log log_;
+  Progress* const progress_;  // null but on rank 0
   const std::unique_ptr<CopyStream> snapshots_;
   bool last_ = false;
   std::int64_t saved_step_ = 0;                                                          // by this run; 0: none yet

@@ -23,16 +23,15 @@ class GraceTime {
   std::string line() const {
     if (save_ == 0) return "";
     return fmt::format(
-        "grace period: from SIGTERM until all is saved this run takes up to {}: {} to finish a step, {} to save{} (the "
-        "longest so far)",
+        "grace period: after SIGTERM this run needs up to {} to save and end: {} for a step, and {} for {} (the "
+        "longest times so far)",
         human_duration(seconds()), human_duration(step_), human_duration(save_),
-        saves_ == 1 ? "" : ", and the same again if a save is under way");
+        saves_ == 1 ? "a save" : "each of two saves");
   }
-  /// Returns how long finishing a step and saving takes, as the end of a sentence: ", up to 3m05s"; "" before the first
-  /// step.
+  /// Returns how long finishing a step and saving takes, as the end of a sentence; "" before the first step.
   std::string bound() const {
-    if (save_ > 0) return ", up to " + human_duration(seconds());
-    return step_ > 0 ? fmt::format(": up to {}, and the first save", human_duration(step_)) : "";
+    if (save_ > 0) return fmt::format(" takes up to {}", human_duration(seconds()));
+    return step_ > 0 ? fmt::format(" takes up to {} plus the time of the first save", human_duration(step_)) : "";
   }
 
  private:

@@ -85,13 +85,13 @@ void MetricsFile::write(const std::string& line) {
   } catch (const Error& error) {
     if (on_failure_ == OnFailure::stop || lines_.waiting() > max_waiting) throw;
     if (!refused_) {
-      warn_(fmt::format("warning: metrics wait in memory, and training continues (checkpoint.on_failure: warn): {}",
+      warn_(fmt::format("warning: metrics are kept in memory, and training continues (checkpoint.on_failure: warn): {}",
                         error.what()));
     }
     refused_ = true;
     return;
   }
-  if (refused_) warn_(fmt::format("{}: the lines that waited are written", lines_.path()));
+  if (refused_) warn_(fmt::format("{}: the metrics that were kept in memory are written now", lines_.path()));
   refused_ = false;
 }
 

@@ -73,7 +73,7 @@ std::string nonfinite_sentence(const Run& run, RankState& state, const StepResul
   const std::string checkpoint = run.start.source ? run.start.source->path : "";
   std::string text = numbers_text(result);
   if (run.config.training.on_nonfinite == OnNonfinite::skip) {
-    text += fmt::format(", the {}. in a row (training.max_skipped_steps is {})", result.nonfinite,
+    text += fmt::format(" ({} in a row; training.max_skipped_steps is {})", result.nonfinite,
                         run.config.training.max_skipped_steps);
   }
   if (bad) {

@@ -88,8 +88,8 @@ std::vector<std::string> check_rope(const RunSteps& run, const Corpus& corpus, R
   first_pass.end();
   if (!separate || !behind) return {};
   std::vector<std::string> lines{
-      fmt::format("the last {} of {} tokens, before any step: loss {:.4f} after the others, {:.4f} without them; "
-                  "measured in {:.1f} s",
+      fmt::format("check of the rope: on the last {} of {} tokens the loss is {:.4f} with this run's rope, and {:.4f} "
+                  "with the rope of the weights and no token before them; measured in {:.1f} s",
                   tokens, config.training.seq_len, *behind, *separate, seconds_since(start))};
   const std::string warning = rope_warning({.tokens = tokens, .separate = *separate, .behind = *behind}, config, known);
   if (!warning.empty()) lines.push_back(warning);
@@ -101,8 +101,8 @@ std::string rope_warning(const RopeCheck& check, const Config& config, const Kno
   const std::int64_t length = config.training.seq_len;
   const std::string meant = known.length > 0 ? fmt::format(" and were made for {} tokens", known.length) : "";
   return fmt::format(
-      "warning: the rope looks wrong: at the end of {} tokens the loss is {:.3f}, {:.3f} nats above the {:.3f} of the "
-      "same {} tokens without the others; this run has {}, its weights were trained with {}{}; {}",
+      "warning: the rope looks wrong: at the end of {} tokens the loss is {:.3f}, {:.3f} nats more than the {:.3f} of "
+      "the last {} tokens without those before them; this run uses {}, but its weights were trained with {}{}; {}",
       length, check.behind, check.behind - check.separate, check.separate, check.tokens, rope_text(config.model),
       rope_text(known.model), meant, todo(length, known));
 }

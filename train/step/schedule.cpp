@@ -47,7 +47,7 @@ std::vector<std::string> schedule_remarks(const SchedulerConfig& config, std::in
         config.warmup_steps, steps));
   } else if (config.warmup_steps < steps && learning_rate(config, 1.0, steps, steps) == 0) {
     remarks.push_back(fmt::format(
-        "lr_scheduler.min_lr_ratio = 0: the rate of the last step, {}, is 0, so that it changes nothing", steps));
+        "lr_scheduler.min_lr_ratio = 0: the rate of the last step, {}, is 0, so it changes nothing", steps));
   }
   return remarks;
 }

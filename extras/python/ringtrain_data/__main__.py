@@ -20,8 +20,8 @@ def add_chat(commands):
     add = parser.add_argument
     add("--checkpoint", required=True, metavar="PATH", help="a run, a checkpoint, or a model's folder")
     add("--system", metavar="TEXT", help="the system message")
-    add("--max-tokens", type=int, default=512, metavar="N", help="the most tokens of an answer (default: 512)")
-    add("--generate", metavar="FILE", help="the program (default: in RINGTRAIN_BIN, on the path, or as built here)")
+    add("--max-tokens", type=int, default=512, metavar="N", help="largest number of tokens in an answer (default: 512)")
+    add("--generate", metavar="FILE", help="path of generate (default: in RINGTRAIN_BIN, on the path, or built here)")
     add_template(add)
     add("flags", nargs="*", metavar="-- FLAG", help="more flags of generate: -- --temperature 0.8 --mesh 1x2")
     parser.set_defaults(run=run_chat)
@@ -40,23 +40,23 @@ def add_convert(commands):
                     "an instruction, a conversation, or tokens, as its columns say.")
     add = parser.add_argument
     add("--input", dest="inputs", nargs="+", required=True, metavar="PATH",
-        help="files, or folders as the hub has them")
+        help="files, or folders of data sets from the hub")
     add("--tokenizer", required=True, metavar="DIR", help="a model's folder, with its tokenizer.json")
     add("--output", required=True, metavar="FILE.h5", help="the token file to make; it must not exist yet")
     add("--field", metavar="NAME", help="the column to read (default: the one whose name is known)")
     add("--split", default="train", metavar="NAME", help="the split to read from a data set's folder (default: train)")
     add("--subset", metavar="NAME", help="the subset to read from a data set's folder that has several")
     add("--learn", choices=("answers", "last"), default="answers",
-        help="of conversations: all answers of the assistant, or only the last one (default: answers)")
+        help="what to learn of a conversation: all answers, or only the last one (default: answers)")
     add_template(add)
     add("--document-start", choices=("tokenizer", "none"), default="tokenizer",
-        help="of texts: begin as the tokenizer begins them, or not (default: tokenizer)")
+        help="how texts begin: as the tokenizer begins them, or with their own text (default: tokenizer)")
     add("--document-end", metavar="TOKEN", help="the special token after each document (default: the tokenizer's own)")
-    add("--offsets", metavar="FILE", help="of tokens: where each document begins, and the end (.npy, or .bin of int64)")
-    add("--dtype", choices=("uint16", "uint32", "int32", "int64"), help="of tokens in a .bin file")
+    add("--offsets", metavar="FILE", help="where each document of tokens begins, and the end (.npy, or .bin of int64)")
+    add("--dtype", choices=("uint16", "uint32", "int32", "int64"), help="type of the tokens in a .bin file")
     add("--validation-fraction", type=float, default=0.1, metavar="X",
         help="share of the documents that training never sees (default: 0.1)")
-    add("--seed", type=int, default=1234, metavar="S", help="of the documents' order (default: 1234)")
+    add("--seed", type=int, default=1234, metavar="S", help="seed that shuffles the documents (default: 1234)")
     add("--skip-broken-rows", action="store_true", help="leave broken rows out and count them")
     parser.set_defaults(run=run_convert)
 

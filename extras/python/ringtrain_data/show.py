@@ -23,17 +23,17 @@ def shortened(text):
 def summary(output, file, forms, numbers, example):
     def line(name, text):
         return f"  {name:<22} {text}"
-    lines = [str(output), line("rows", f"{numbers['rows']:,}, thereof {numbers['broken']:,} broken and left out, "
-                                       f"{numbers['empty']:,} empty and left out"),
+    lines = [str(output), line("rows", f"{numbers['rows']:,}; left out: {numbers['broken']:,} broken and "
+                                       f"{numbers['empty']:,} empty"),
              line("documents", f"{len(file.lengths):,}, {numbers['validation']:,} for validation"),
              line("read as", ", ".join(f"{form} {count:,}" for form, count in forms.counts.items())),
              line("tokens", f"{file.total:,}; the longest document has {max(file.lengths):,}"),
              line("learned", f"{file.learned:,} tokens, {file.learned / file.total:.1%}; the others are only context"),
              line("tokenizer", numbers["tokenizer"])]
     if forms.counts.keys() - {"conversation", "tokens"}:
-        lines.append(line("texts", f"begin with {numbers['begin'] or 'no token'}, as the tokenizer begins them"))
+        lines.append(line("texts", f"begin as the tokenizer begins them: with {numbers['begin'] or 'no token'}"))
     if numbers["replaced"]:
-        lines.append(line("replaced", f"halves of surrogate pairs in {numbers['replaced']:,} texts, by U+FFFD"))
+        lines.append(line("replaced", f"unpaired surrogates in {numbers['replaced']:,} texts, with U+FFFD"))
     if forms.unread:
         lines.append(line("columns not read", ", ".join(sorted(map(str, forms.unread)))))
     return "\n".join([*lines, line("first example", "learned text is in [[ ]]"), shortened(example)])

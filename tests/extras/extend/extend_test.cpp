@@ -103,7 +103,7 @@ class Extend : public FolderTest {
 TEST_F(Extend, KilledAtAnyPartContinuesToTheSameBits) {
   const ChildResult whole = extend("whole");
   expect_end(whole, 0, {"extend: Exporting"});
-  EXPECT_TRUE(holds_all(whole.out, {"64 tokens against 32, after: ", "8 tokens, after against before: "}));
+  EXPECT_TRUE(holds_all(whole.out, {"at 64 tokens minus at 32: ", "at 8 tokens, extended model minus original: "}));
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const ChildResult killed = end_at("extend: " + parts[i] + "\n", SIGKILL, words("killed"), 10 * (i % 4));
     if (killed.code == 0) continue;  // the last one may complete

@@ -14,15 +14,17 @@ namespace {
 
 class ExtensionPages : public FolderTest {
  protected:
-  /// Writes an evaluation of 20 documents, two targets each, whose nll is `nll` above that of the document.
+  int documents = 20;
+  /// Writes an evaluation of these documents, two targets each, whose nll is `nll` above that of the document.
   void write(const std::string& name, const std::string& hash, const std::map<std::int64_t, double>& nll) const {
-    nlohmann::json json{{"target_hash", hash}, {"target_tokens", 40}, {"target_blocks", 20}, {"documents", 20}};
+    nlohmann::json json{
+        {"target_hash", hash}, {"target_tokens", 2 * documents}, {"target_blocks", 20}, {"documents", 20}};
     std::ofstream lines(at(name + ".jsonl"));
     lines << "{\"written_by\":\"ringtrain evaluate --per-token\"}\n";
     for (const auto& [length, value] : nll) {
       json["results"].push_back({{"context_length", length}, {"nll", value}});
       json["results"].back()["by_position"] = {{{"last", 64}, {"nll", value}}, {{"last", 128}, {"nll", value}}};
-      for (int document = 0; document < 20; ++document) {
+      for (int document = 0; document < documents; ++document) {
         for (const double weight : {0.5, 1.5}) {
           lines << nlohmann::json({{"context_length", length},
                                    {"document", document},
@@ -55,25 +57,30 @@ std::size_t count(const std::string& text, const std::string& part) {
 TEST_F(ExtensionPages, ComparesTheSameTargets) {
   write_all("whole");
   const ExtensionPage page = extension_page(folder, 64, 128, {{"", ""}, {"model", "a<b"}});
-  EXPECT_EQ(
-      page.text,
-      "128 tokens against 64, after: -0.0500 nats ([-0.0500, -0.0500]; at most +0.02 is wanted): holds\n"
-      "16 tokens, after against before: +0.0500 nats ([+0.0500, +0.0500]; at most +0.03 is wanted): DOES NOT HOLD\n"
-      "128 tokens, after against scaled, untrained: -0.2500 nats ([-0.2500, -0.2500]; at most +0.00 is wanted): "
-      "holds\n");
+  EXPECT_EQ(page.text,
+            "nll of the extended model at 128 tokens minus at 64: -0.0500 nats, must be at most +0.02, 95% CI "
+            "[-0.0500, -0.0500]: holds\n"
+            "nll at 16 tokens, extended model minus original: +0.0500 nats, must be at most +0.03, 95% CI [+0.0500, "
+            "+0.0500]: DOES NOT HOLD\n"
+            "nll at 128 tokens, extended model minus scaled but untrained: -0.2500 nats, must be at most +0.00, 95% CI "
+            "[-0.2500, -0.2500]: holds\n");
   EXPECT_EQ(count(page.html, "hash is"), 2U);
   EXPECT_EQ(count(page.html, "<td>128</td><td>scaled</td><td>2.6000</td>"), 1U);
   EXPECT_NE(page.html.find("a&lt;b"), std::string::npos);
   EXPECT_EQ(count(page.html, "<polyline"), 3U);
+  documents = 2;
+  write_all("whole");
+  const std::string few = extension_page(folder, 64, 128, {{"", ""}}).text;
+  EXPECT_EQ(count(few, ": within the bound, but on 4 targets of 2 documents this says little\n"), 2U) << few;
+  EXPECT_EQ(count(few, ": above the bound, but on 4 targets of 2 documents this says little\n"), 1U) << few;
 }
 
 TEST_F(ExtensionPages, KeepsOtherTargetsApart) {
   write_all("others");
   const ExtensionPage page = extension_page(folder, 64, 128, {{"", ""}});
   EXPECT_EQ(count(page.html, "hash is"), 3U);
-  EXPECT_NE(page.text.find("128 tokens, after against scaled, untrained: not compared"), std::string::npos)
-      << page.text;
-  EXPECT_NE(page.text.find("128 tokens against 64, after: -0.0500"), std::string::npos) << page.text;
+  EXPECT_NE(page.text.find("extended model minus scaled but untrained: not compared"), std::string::npos) << page.text;
+  EXPECT_NE(page.text.find("at 128 tokens minus at 64: -0.0500"), std::string::npos) << page.text;
 }
 
 TEST_F(ExtensionPages, RefusesAnotherForm) {

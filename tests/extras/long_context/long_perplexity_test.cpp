@@ -148,7 +148,7 @@ void LongPplTest::expect_witness() {
   EXPECT_NEAR(result.at("longppl"), std::exp(key_nll / key_weight), 1e-11);
   EXPECT_NEAR(result.at("nll"), nll / all_weight, 1e-12);
   EXPECT_EQ(result.at("documents").size(), documents.size());
-  EXPECT_NE(evaluation_table(summary).find("contrast of this model itself: " + set.evaluator), std::string::npos);
+  EXPECT_NE(evaluation_table(summary).find("found by this model itself: " + set.evaluator), std::string::npos);
 }
 
 TEST_F(LongPplTest, EqualsAWitnessThatReadsEachWindow) {
@@ -195,7 +195,7 @@ TEST_F(LongPplTest, CheckpointsCompareOnOneSavedSet) {
   const Found found = evaluate(other, saved);
   EXPECT_EQ(found.longppl.at("n_key_token"), own.longppl.at("n_key_token"));
   EXPECT_EQ(found.set.texts, own.set.texts);
-  EXPECT_NE(evaluation_table(found.summary).find("contrast of another model: " + own.set.evaluator), std::string::npos);
+  EXPECT_NE(evaluation_table(found.summary).find("found by another model: " + own.set.evaluator), std::string::npos);
   other.request.part = ScoredPart::whole;  // other documents
   EXPECT_NE(error_of(ExitCode::data, [&] { evaluate(other, saved); }).find("not document"), std::string::npos);
 }

@@ -83,7 +83,7 @@ TEST_F(PlanProgram, RefusesWhatItCannotPlan) {
   }
   refused("--config configs/tiny.yaml --total-tokens 1e300", "from 1 to 1e+18");
   refused("--config configs/tiny.yaml --set data.packing=concat --document-tokens 9",
-          "every token attends to all before it");
+          "a token attends to all documents before it");
   refused("--config configs/tiny.yaml --search --devices 0", "0 is not a whole number from 1 to");
   std::ofstream(at("other.json")) << "{}";
   refused("--config configs/tiny.yaml --output '" + at("other.json") + "'", "is not a plan");

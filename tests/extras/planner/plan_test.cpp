@@ -233,8 +233,8 @@ TEST(Plan, WhatWasNotMeasuredIsSaid) {
     return plan_report(make_plan(request)).find(words) != std::string::npos;
   };
   EXPECT_FALSE(said(Measured::all, "caution"));
-  EXPECT_TRUE(said(Measured::kernels, "caution: none of its links was measured"));
-  EXPECT_TRUE(said(Measured::nothing, "caution: ringtrain has not been measured on it"));
+  EXPECT_TRUE(said(Measured::kernels, "caution: none of the links was measured"));
+  EXPECT_TRUE(said(Measured::nothing, "caution: ringtrain was not measured on this hardware"));
   request.config.mesh.sequence = 1;  // without need of a link
   EXPECT_FALSE(said(Measured::kernels, "caution"));
 }

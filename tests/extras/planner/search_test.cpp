@@ -139,7 +139,7 @@ TEST(Advice, SaysWhatWouldFitAndItDoes) {
   PlanRequest request = gpu_request({"training.seq_len=524288"});
   request.hardware.memory_bytes = 20e9;
   const std::string text = advice_of(request, 2);
-  EXPECT_NE(text.find("of the 18.6 GiB that it may take of a device"), std::string::npos) << text;
+  EXPECT_NE(text.find("but it may use only 18.6 GiB of a device"), std::string::npos) << text;
   for (const char* part : {"training.shard: weights", "a smaller model"}) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   }

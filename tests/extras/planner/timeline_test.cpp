@@ -287,7 +287,7 @@ TEST_F(PlannedBytes, AreThoseOfARun) {
     EXPECT_EQ(plan.key_value_bytes, static_cast<double>(all.keys_and_values));
     EXPECT_EQ(plan.gradient_bytes, static_cast<double>(all.gradients));
     EXPECT_GT(plan.hop.tokens_to_hide, 0);  // of the layers without a window
-    const std::string line = fmt::format("the ring sends {} of keys and values and {} of their gradients a step",
+    const std::string line = fmt::format("in each step the ring sends {} of keys and values, and {} of their gradients",
                                          human_bytes(plan.key_value_bytes), human_bytes(plan.gradient_bytes));
     EXPECT_NE(plan_report(plan).find(line), std::string::npos) << plan_report(plan);
   }

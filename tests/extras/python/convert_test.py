@@ -211,7 +211,7 @@ class ConvertTest(unittest.TestCase):
         broken = self.write("broken.jsonl", '{"text": "a"}\n{"text": \n{"text": null}\n{"text": ""}\n')
         code, out, err, output = self.run_program("--input", broken, "--tokenizer", self.text, "--skip-broken-rows")
         self.assertEqual(code, 0, err)
-        self.assertIn("rows                   4, thereof 2 broken and left out, 1 empty and left out", out)
+        self.assertIn("rows                   4; left out: 2 broken and 1 empty", out)
         again = program.main(["convert", "--input", str(broken), "--tokenizer", self.text, "--output", str(output)])
         self.assertEqual(again, 2)
 
@@ -219,7 +219,7 @@ class ConvertTest(unittest.TestCase):
         path = self.write("chat.jsonl", 20 * (json.dumps({"messages": MESSAGES, "source": "web"}) + "\n"))
         code, out, err, output = self.run_program("--input", path, "--tokenizer", self.chat)
         self.assertEqual(code, 0, err)
-        for line in ("  rows                   20, thereof 0 broken and left out, 0 empty and left out",
+        for line in ("  rows                   20; left out: 0 broken and 0 empty",
                      "  documents              20, 2 for validation", "  read as                conversation 20",
                      "  columns not read       source"):
             self.assertIn(line, out)
@@ -235,7 +235,7 @@ class ConvertTest(unittest.TestCase):
     def test_iterables_and_surrogates(self):
         rows = ["a text", MESSAGES, numpy.array([5, 6]), {"text": "half \ud83d"}]
         lines = convert(rows, self.chat, self.folder / "own.h5", validation_fraction=0)
-        self.assertIn("halves of surrogate pairs in 1 texts", lines)
+        self.assertIn("unpaired surrogates in 1 texts", lines)
         ids, weights, _ = read_tokens(self.folder / "own.h5")
         self.assertIn([5, 6, self.end(self.chat)], ids)
         self.assertIn(self.ids(self.chat, "half \ufffd") + [self.end(self.chat)], ids)

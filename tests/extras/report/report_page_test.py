@@ -15,11 +15,11 @@ import xml.etree.ElementTree
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BIN = pathlib.Path(os.environ["RINGTRAIN_BIN"])
 CHROMIUM = shutil.which("chromium")
-CURVES = [("Loss", "nats a token", "loss", 1), ("Gradient norm", None, "grad_norm", 1),
-          ("Learning rate", None, "lr", 1), ("Tokens a second", None, "tokens_per_second", 1),
+CURVES = [("Loss", "nats per token", "loss", 1), ("Gradient norm", None, "grad_norm", 1),
+          ("Learning rate", None, "lr", 1), ("Tokens per second", None, "tokens_per_second", 1),
           ("MFU", "% of the peak", "mfu", 100), ("Loss", "standard deviations from the steps before", "loss_z", 1),
-          ("Gradient norm", "standard deviations likewise", "grad_norm_z", 1),
-          ("Waiting for the ring", "seconds of rank 0, a step", "ring_wait_seconds", 1)]
+          ("Gradient norm", "standard deviations from the steps before", "grad_norm_z", 1),
+          ("Waiting for the ring", "seconds of rank 0 per step", "ring_wait_seconds", 1)]
 
 
 def number(text):
@@ -115,9 +115,9 @@ class Page(unittest.TestCase):
             self.assertEqual(len(points), 6 if field.endswith("_z") else 26)  # z-scores begin after 20 steps
             self.assert_curve(root, title, unit, "step", points)
         level, change = [[(one["context_length"], one[field]) for one in last] for field in ("nll", "delta_nll")]
-        self.assert_curve(root, "Negative log-likelihood", "nats a token, by context; last evaluation", "context",
+        self.assert_curve(root, "Negative log-likelihood", "nats per token, by context; last evaluation", "context",
                           level)
-        self.assert_curve(root, "Change from the shortest context", "nats a token, paired by document", "context",
+        self.assert_curve(root, "Change from the shortest context", "nats per token, paired by document", "context",
                           change)
         waits = steps[-1]["ring"]["forward"]["hop_wait_seconds"]
         tips = [tip.text for tip in root.iter("title") if tip.text.startswith("forward, hop")]
@@ -140,8 +140,8 @@ class Page(unittest.TestCase):
         tiles = {tile.find("span").text: tile.find("b").text for tile in root.find(".//div[@class='tiles']")}
         self.assertEqual(tiles["steps; planned: 26"], "26")
         self.assert_value(tiles["tokens"], steps[-1]["tokens"])
-        for name, field in [("seconds a step, median", "step_seconds"),
-                            ("tokens a second, median", "tokens_per_second"), ("MFU, median", "mfu")]:
+        for name, field in [("seconds per step, median", "step_seconds"),
+                            ("tokens per second, median", "tokens_per_second"), ("MFU, median", "mfu")]:
             planned = next(tile for tile in tiles if tile.startswith(name)).split("; planned: ")
             self.assert_value(planned[1], plan[field])
         peak = steps[13]["peak_bytes"][0]
@@ -171,7 +171,7 @@ class Page(unittest.TestCase):
         rows = self.table(root, "Compared")
         self.assertEqual(rows[0], ["", "run", "other", "change"])
         self.assertEqual((rows[1][0], rows[1][3]), ("loss, smoothed", "-0.5000"))
-        same = next(row for row in rows if row[0] == "loss of step 26, the last of both")
+        same = next(row for row in rows if row[0] == "loss of step 26, the last that both have")
         self.assert_value(same[1], self.steps[-1]["loss"])
         self.assertEqual(same[3], "-0.5000")
         self.assertEqual([[row[0], row[2]] for row in self.table(root, "What differs in their configs")[1:]],
@@ -214,7 +214,7 @@ class Page(unittest.TestCase):
         self.run_program("evaluate", *evaluate, "--longppl", "--key-tokens", "keys.json")
         self.assertIs(self.json("results.json")["longppl"]["own_contrast"], False)
         self.run_program("evaluate", *evaluate, "--longppl", "--save-path", "corpus.h5", code=2)  # an input
-        self.assertIn("holds no results of evaluate --output",
+        self.assertIn("does not hold results of evaluate --output",
                       self.run_program("report", "run", "--evaluation", "keys.json", code=2))
 
     def browse(self, page, *arguments):

@@ -190,7 +190,7 @@ TEST_F(Report, LinesOfAnotherShapeAreSkippedAndCounted) {
   for (const std::string& one : strange) {
     const RunReport report = report_with(one + "\n");
     EXPECT_EQ(report.warning,
-              at("metrics.jsonl") + ":5: the page leaves out 1 line without metrics of a run, this one first")
+              at("metrics.jsonl") + ":5: the page leaves out 1 line without metrics of a run; this is the first")
         << one.substr(0, 100);
     EXPECT_EQ(report.page.size(), page.size() + report.warning.size() + sizeof("<p class=\"warn\">.</p>\n") - 1);
   }

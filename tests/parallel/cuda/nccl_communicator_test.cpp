@@ -478,8 +478,7 @@ TEST_F(NcclFailure, ALibraryThatDoesNotServeIsToldByName) {
               "NCCL cannot be loaded on host .* .libnccl.so.2: .*; install it, put the folder of libnccl.so.2 into");
   ::setenv("LD_PRELOAD", (binary_folder() + "/emulated_nccl/too_old/libnccl.so.2").c_str(), 1);
   EXPECT_EXIT(use_nccl(), ::testing::ExitedWithCode(7),
-              "host .* has a libnccl.so.2 without ncclCommInitRankConfig: it is too old; install NCCL "
-              "2.28 or newer");
+              "host .* has a libnccl.so.2 without ncclCommInitRankConfig: it is too old; install NCCL 2.28 or newer");
   ::unsetenv("LD_PRELOAD");
 }
 

@@ -50,7 +50,7 @@ TEST_F(CheckpointReaders, ACopyUnderALaterNameIsToldAndPassedOver) {
   copy_tree(checkpoint("run", 4), copy);
   copy_tree(checkpoint("run", 4), brief);
   const std::string manifest = content_of(copy + "/manifest.json");
-  const std::string sentence = "step-00000099: its name says step 99, but its manifest step 4";
+  const std::string sentence = "step-00000099: its name says step 99, but its manifest says step 4";
   ChildResult result = verify("run");
   EXPECT_EQ(result.code, 4);
   EXPECT_TRUE(holds_all(result.out, {sentence, "step-50: this is not a checkpoint's name", "step-00000004: good"}));
@@ -77,9 +77,9 @@ TEST_F(CheckpointReaders, NothingIsSetAsideIfNoneOpens) {
 TEST_F(CheckpointReaders, OneRenamedToAnEarlierStepIsTold) {
   run(config(), "run", {}, 4);
   fs::rename(checkpoint("run", 4), checkpoint("run", 1));
-  expect_end(
-      resume(), 0,
-      {"step-00000001: its name says step 1, but its manifest step 4", "resuming from run/checkpoints/step-00000002"});
+  expect_end(resume(), 0,
+             {"step-00000001: its name says step 1, but its manifest says step 4",
+              "resuming from run/checkpoints/step-00000002"});
 }
 
 TEST_F(CheckpointReaders, StateOfAnotherStepIsFoundHoweverWellItIsSealed) {
@@ -91,7 +91,7 @@ TEST_F(CheckpointReaders, StateOfAnotherStepIsFoundHoweverWellItIsSealed) {
   seal(checkpoint("run", 4), [](CheckpointManifest&) {});
   ChildResult result = verify("run");
   EXPECT_EQ(result.code, 4) << result.out;
-  EXPECT_TRUE(holds(result.out, "is of step 2, but the manifest in its folder is of step 4"));
+  EXPECT_TRUE(holds(result.out, "is from step 2, but the folder's manifest is from step 4"));
   result = resume();
   expect_end(result, 0, {"resuming from run/checkpoints/step-00000002"});
 }
@@ -135,7 +135,7 @@ TEST_F(CheckpointReaders, WhatIsReadIsNotDeleted) {
     checkpoints.prune(1, saved, left, warn);
     EXPECT_EQ(checkpoints.steps(), (std::vector<std::int64_t>{2, 4}));
     ASSERT_EQ(told.size(), 1u);
-    EXPECT_TRUE(holds(told[0], "step-00000002: is being read"));
+    EXPECT_TRUE(holds(told[0], "step-00000002: another process is reading it"));
     reader.release();
     checkpoints.prune(1, saved, left, warn);
     EXPECT_EQ(checkpoints.steps(), (std::vector<std::int64_t>{2, 4}));

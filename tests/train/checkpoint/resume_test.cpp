@@ -148,7 +148,7 @@ TEST_F(Resume, AllowedChangesAreNotedAndForbiddenOnesRefusedWithBothValues) {
         {"training.dtype=float32", "training.dtype", "float64", "float32"},
         {"data.packing=concat", "data.packing", "documents", "concat"}}) {
     const std::string metrics_before = content_of(at("run") + "/metrics.jsonl");
-    expect_error_holding(ExitCode::checkpoint, {fmt::format("{} was {}, is {}", key, before, after)},
+    expect_error_holding(ExitCode::checkpoint, {fmt::format("{} was {} and is now {}", key, before, after)},
                          [&] { run(changed({setting}), "run", resumed()); });
     EXPECT_EQ(content_of(at("run") + "/metrics.jsonl"), metrics_before);
   }
@@ -161,9 +161,9 @@ TEST_F(Resume, AllowedChangesAreNotedAndForbiddenOnesRefusedWithBothValues) {
   const Outcome outcome =
       run(changed({"training.steps=6", "training.recompute=full", "optimizer.lr=2e-2", "training.loss_chunk=64"}),
           "run", resumed());
-  EXPECT_NE(outcome.logged("training.steps was 4, is 6"), "");
-  EXPECT_NE(outcome.logged("optimizer.lr was 0.01, is 0.02"), "");
-  EXPECT_NE(outcome.logged("training.recompute was keep_attention, is full"), "");
+  EXPECT_NE(outcome.logged("training.steps was 4 and is now 6"), "");
+  EXPECT_NE(outcome.logged("optimizer.lr was 0.01 and is now 0.02"), "");
+  EXPECT_NE(outcome.logged("training.recompute was keep_attention and is now full"), "");
   EXPECT_EQ(steps("run"), counted(6));
 }
 
@@ -187,7 +187,7 @@ TEST_F(Resume, InitFromTakesWeightsAloneAndMayChangeLengthAndRopeScaling) {
     if (!name.starts_with("weights/")) continue;
     EXPECT_EQ(after.at(name), values) << name;  // a rate of 0 keeps them
   }
-  expect_error_holding(ExitCode::checkpoint, {"model.num_hidden_layers was 2, is 3"},
+  expect_error_holding(ExitCode::checkpoint, {"model.num_hidden_layers was 2 and is now 3"},
                        [&] { run(tiny(data, {"model.num_hidden_layers=3"}), "deeper", from(at("short"))); });
 }
 

@@ -205,7 +205,7 @@ TEST_F(Saver, MetricsThatTheDiskRefusesEndTheRunOrWait) {
     fs::remove_all(at("run"));
     result = train_program(warned);  // the last save needs the lines
     expect_end(result, 4,
-               {"warning: metrics wait in memory", "warning: the save of step"});  // never has more than the metrics
+               {"metrics are kept in memory", "warning: the save of step"});  // never has more than the metrics
     EXPECT_EQ(saved_step("run"), 2);
     EXPECT_EQ(numbers("run", "step").back(), 2);
   }
@@ -213,7 +213,7 @@ TEST_F(Saver, MetricsThatTheDiskRefusesEndTheRunOrWait) {
   EXPECT_EQ(numbers("run", "step"), (std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8}));
   fs::remove_all(at("run"));
   const FaultyDisk once({{"PATH", "run/metrics.jsonl"}, {"AT", "6"}, {"ERROR", "28"}});
-  expect_end(train_program(warned), 0, {"the lines that waited are written"});
+  expect_end(train_program(warned), 0, {"the metrics that were kept in memory are written"});
   EXPECT_EQ(numbers("run", "step"), (std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8}));
 }
 

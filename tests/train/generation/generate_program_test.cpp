@@ -96,7 +96,7 @@ TEST_F(GenerateProgram, AnEndlessPromptIsRefusedAtOnce) {
   });
   EXPECT_EQ(result.code, 2) << result.err;
   EXPECT_EQ(result.err,
-            "generate: -: the standard input has more than 1048576 bytes, and no prompt of that size fits into the "
+            "generate: -: the standard input has more than 1048576 bytes, but no prompt of that size fits into the "
             "model's context\n");
   EXPECT_LT(result.peak_resident_bytes, std::int64_t{100} << 20);
 }

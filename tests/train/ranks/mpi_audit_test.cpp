@@ -48,10 +48,9 @@ TEST_F(AuditOfProcesses, ABitThatFlipsOnOneRankEndsAllOfThemAndIsPlaced) {
     EXPECT_EQ(count_of(result.err, fmt::format("process {} ends with 5\n", rank)), 1u) << result.err;
   }
   EXPECT_EQ(count_of(result.err, "step 3: the audit of attention found"), 1u) << "one process speaks\n" << result.err;
-  EXPECT_TRUE(holds_all(
-      result.err, {"layer.1.attention differs at head 3, sequence 1, position 13, element 1, computed by rank 3 on "
-                   "cpu: the run has ",
-                   "still those of step 2"}));
+  EXPECT_TRUE(holds_all(result.err, {"layer.1.attention differs at head 3, sequence 1, position 13, element 1, "
+                                     "computed by rank 3 on cpu: the run has ",
+                                     "still those of step 2"}));
   const auto lines = metrics("runs/run");
   ASSERT_EQ(lines.size(), 3U);
   EXPECT_GT(lines[2].at("audit").at("departures"), 0);

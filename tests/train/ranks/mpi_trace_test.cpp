@@ -68,7 +68,7 @@ TEST_F(MpiTimeline, OfAllProcessesIsOneFileInWhichNothingArrivesBeforeItWasSent)
   constexpr int data_ranks = 2, sequence = 2;
   const ChildResult result = traced(data_ranks, sequence);
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_TRUE(holds(result.err, "timeline in trace.json"));
+  EXPECT_TRUE(holds(result.err, "timeline is in trace.json"));
   for (int rank = 0; rank < data_ranks * sequence; ++rank) {
     EXPECT_FALSE(fs::exists(at(fmt::format("trace.rank{}.json", rank))));
   }
@@ -145,7 +145,7 @@ TEST_F(MpiTimeline, OfARunThatFailsIsAFileForEachProcessByOneClock) {
   ::setenv("RINGTRAIN_FAULT", "1:ring keys and values:9:throw", 1);
   result = traced(1, 2);
   ::unsetenv("RINGTRAIN_FAULT");
-  expect_end(result, 5, {"timeline in trace.rank0.json"});
+  expect_end(result, 5, {"timeline is in trace.rank0.json"});
   EXPECT_FALSE(fs::exists(at("trace.json")));
   std::vector<double> begins;
   for (const int rank : {0, 1}) {

@@ -130,7 +130,7 @@ ModelSource with_adapters(ModelSource base, ModelSource adapters, std::set<std::
 
 ModelSource merged(ModelSource source) {
   if (!source.model.lora.on()) {
-    fail(ExitCode::usage, "{}: has no adapters that could be merged with a base", source.path);
+    fail(ExitCode::usage, "{}: has no adapters to merge with a base", source.path);
   }
   source.open_weights = [open = source.open_weights, model = source.model]() -> WeightReader {
     return std::bind_front(&MergedWeights::read, std::make_shared<MergedWeights>(open(), model));

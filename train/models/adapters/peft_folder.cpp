@@ -168,7 +168,7 @@ std::set<std::string> modules_to_save(const ModelSource& source) {
          source.path, why);
   };
   const Family& family = family_of(source.model.architecture);
-  if (!family.own_projections()) refuse(fmt::format("PEFT has the projections of a {} in one tensor", family.name));
+  if (!family.own_projections()) refuse(fmt::format("PEFT stores the projections of a {} in one tensor", family.name));
   std::set<std::string> modules, adapted;
   const ParameterTable table = make_parameter_table(source.model);
   for (const Parameter& parameter : table.all()) {
