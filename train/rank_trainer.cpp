@@ -110,7 +110,7 @@ StepResult RankTrainer::steps_until(std::int64_t last) {
 /// All ranks come here with the same error. A pending save has a good state, so this finishes it.
 void RankTrainer::end_with(const SharedError& error) {
   if (const std::optional<Error> problem = caught([&] { saver_.finish(); })) {
-    state_.world->throw_if_aborted();  // by a rank that has seen the save's end already and ends with this error
+    state_.world->throw_if_aborted();  // by a rank that has already seen the save's end and ends with this error
     log(fmt::format("warning: the save in progress failed: {}", problem->what()));
   }
   fail(error.code(), "{}; {}", error.what(), saver_.what_is_saved());

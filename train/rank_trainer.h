@@ -47,7 +47,7 @@ class RankTrainer {
   int evaluate(std::int64_t step);
   void save(std::int64_t step, bool stopped, const StepResult& result);
   void log_grace();
-  /// Collective where the run asks for it. Returns whether rank 0's program wants the run to end after this step.
+  /// Collective if the run has such a callback. Returns whether rank 0's program wants the run to end after this step.
   bool stop_wanted(std::int64_t step);
   void announce(const std::string& first, bool saved = false) const;
   CheckpointManifest manifest_at(std::int64_t step) const;

@@ -134,7 +134,7 @@ void MpiWorld::watchdog() {
         fail_with(error.code(), error.what());
       }
     }
-    if (failure_ && Clock::now() > failure_->when + unwinding_time) {  // the rank computes on
+    if (failure_ && Clock::now() > failure_->when + unwinding_time) {  // the rank continues to compute
       write_message(stderr, fmt::format("{} ended before its work was done: {}\n", name(rank()), failure_->sentence));
       ::_exit(static_cast<int>(failure_->code));
     }

@@ -33,7 +33,7 @@ TEST(ForeignKeys, EachNameOfThePageIsHintedAtAsThePageHasIt) {
     }
     const std::string key = quoted_words(line.substr(middle)).front();
     for (const std::string& name : quoted_words(line.substr(0, middle))) {
-      if (name == "bf16" || name == "packing") continue;  // the former is a value, the latter a key of ours
+      if (name == "bf16" || name == "packing") continue;  // the first is a value, the second a key of ours
       EXPECT_EQ(complaint(base + name + ": 1\n"), "x.yaml:3: " + name + ": unknown key; did you mean " + key + "?");
       ++names;
     }

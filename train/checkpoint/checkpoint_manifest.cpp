@@ -26,7 +26,7 @@ void require_possible(const CheckpointManifest& manifest) {
   };
   const std::int64_t samples = manifest.samples, tokens = manifest.tokens;
   require(manifest.step >= 1, "it is from step 0, but a run saves only after a step");
-  // How many each step has stands in its config, which may have stages.
+  // The config, which may have stages, determines how many each step has.
   require(samples >= manifest.step, fmt::format("{} samples are fewer than its {} steps", samples, manifest.step));
   require(tokens >= samples, fmt::format("{} tokens are fewer than its {} samples", tokens, samples));
   require(manifest.skipped_steps <= manifest.step,

@@ -114,7 +114,7 @@ void check_resumable(const Checkpoint& checkpoint, const Config& config, const s
     } else if (difference.key == "training.stages" && was != is) {
       refused.push_back(fmt::format(
           "training.stages: up to step {} they were {} and are now {}; only later stages may change", step, was, is));
-    } else {  // stages to come, mesh, chunks, rates, intervals, metrics
+    } else {  // future stages, mesh, chunks, rates, intervals, metrics
       log("changed since the checkpoint: " + change(difference));
     }
   }

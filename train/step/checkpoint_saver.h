@@ -25,10 +25,11 @@ struct Run;       // train/run/run.h
 
 class CheckpointSaver {
  public:
-  /// prepare is called on rank 0 only, by the thread that calls the methods, before a save begins, which fails if it
-  /// throws an Error. progress: rank 0's, which shows what became of saves. state, run, and progress must outlive it.
+  /// prepare is called only on rank 0, by the thread that calls the methods, before a save begins; if it throws an
+  /// Error, the save fails. progress: rank 0's, which shows the outcome of saves. state, run, and progress must outlive
+  /// this object.
   CheckpointSaver(RankState& state, const Run& run, std::function<void()> prepare, Progress* progress);
-  /// Waits for this rank's thread. A save that was not finished leaves a partial folder, which the next resume sweeps.
+  /// Waits for this rank's thread. An unfinished save leaves a partial folder, which the next resume sweeps.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
@@ -72,7 +73,7 @@ class CheckpointSaver {
   RankState& state_;
   const Run& run_;
   const std::function<void()> prepare_;
-  Progress* const progress_;  // null but on rank 0
+  Progress* const progress_;  // null except on rank 0
   const std::unique_ptr<CopyStream> snapshots_;
   bool last_ = false;
   std::int64_t saved_step_ = 0;                                                          // by this run; 0: none yet

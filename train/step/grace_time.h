@@ -28,7 +28,7 @@ class GraceTime {
         human_duration(seconds()), human_duration(step_), human_duration(save_),
         saves_ == 1 ? "a save" : "each of two saves");
   }
-  /// Returns how long finishing a step and saving takes, as the end of a sentence; "" before the first step.
+  /// Returns how long finishing a step and saving takes, as the end of a message; "" before the first step.
   std::string bound() const {
     if (save_ > 0) return fmt::format(" takes up to {}", human_duration(seconds()));
     return step_ > 0 ? fmt::format(" takes up to {} plus the time of the first save", human_duration(step_)) : "";
