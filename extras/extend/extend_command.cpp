@@ -54,8 +54,7 @@ void add_options(CommandLine& app, ExtensionRequest& asked) {
   app.add_option("--long-blocks", asked.long_blocks, "N",
                  "windows of --to / 4, --to / 2, and --to tokens to evaluate; they take most of the time")
       ->check(at_least(1));
-  app.add_option("--needles", asked.needles, "N",
-                 "texts per length with four numbers each (default: 2; 0 if --to < 2048)")
+  app.add_option("--needles", asked.needles, "N", "texts per length that hide 4 numbers (default: 2; 0 if --to < 2048)")
       ->check(within(0, 100));
   app.add_option("--hardware", asked.hardware, "NAME|FILE",
                  "the hardware for the predicted time, as in plan (default: this machine, measured in about a minute)");
