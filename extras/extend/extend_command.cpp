@@ -34,10 +34,10 @@ void add_options(CommandLine& app, ExtensionRequest& asked) {
   app.add_option("--output", asked.output, "DIR", "the folder for all output");
   app.add_tokens("--to", asked.to, "N", "tokens of the new context, e.g. 16K")->required()->check(at_least(64));
   app.add_tokens("--from", asked.from, "N",
-                 "tokens of the context that the model was trained for (default: from its files)")
+                 "tokens of the context that the model was trained for (default: read from its files)")
       ->check(at_least(1));
   app.add_real("--theta", asked.theta, real_above(0), "X",
-               "a new rope_theta (default: YaRN, with the ratio of the two lengths as factor)");
+               "a new rope_theta (default: the old one, with YaRN of factor --to / --from)");
   texts("--held-out", asked.held_out,
         "text to evaluate on, which is never trained on; may be repeated (default: a tenth of the documents of TEXT)");
   texts("--short", asked.short_texts, "short texts to mix in, to keep the quality at short contexts; may be repeated");
@@ -46,7 +46,7 @@ void add_options(CommandLine& app, ExtensionRequest& asked) {
   app.add_option("--ring", asked.ring, "N", "ranks that share each sequence, each with at least one core")
       ->check(within(1, 1024));
   app.add_option("--steps", asked.steps, "N", "steps at the new length")->check(at_least(1));
-  app.add_option("--half-steps", asked.half_steps, "N", "first steps, at half the new length")->check(at_least(1));
+  app.add_option("--half-steps", asked.half_steps, "N", "steps at half the new length, run first")->check(at_least(1));
   app.add_real("--lr", asked.lr, real_above(0), "X", "the peak learning rate")->capture_default_str();
   app.add_option("--blocks", asked.blocks, "N",
                  "windows of --to / 8 tokens to evaluate; confidence intervals need at least 20 documents")
@@ -54,11 +54,11 @@ void add_options(CommandLine& app, ExtensionRequest& asked) {
   app.add_option("--long-blocks", asked.long_blocks, "N",
                  "windows of --to / 4, --to / 2, and --to tokens to evaluate; they take most of the time")
       ->check(at_least(1));
-  app.add_option("--needles", asked.needles, "N", "texts that hide four numbers each (default: 2; 0 if --to < 2048)")
+  app.add_option("--needles", asked.needles, "N", "texts per length that hide 4 numbers (default: 2; 0 if --to < 2048)")
       ->check(within(0, 100));
   app.add_option("--hardware", asked.hardware, "NAME|FILE",
-                 "the hardware of the expected time, as for plan (default: this machine, measured in about a minute)");
-  app.add_flag("--plan", asked.plan_only, "only print the expected time and memory");
+                 "the hardware for the predicted time, as in plan (default: this machine, measured in about a minute)");
+  app.add_flag("--plan", asked.plan_only, "only print the predicted time and memory");
 }
 
 /// Returns the given options except those that change no result, and the path of the output.
@@ -87,11 +87,11 @@ void run_words(const std::vector<std::string>& words) {
 
 int run(int argc, char** argv) {
   CommandLine app{
-      "Give a model a longer context, and show the result. It predicts time and memory, trains the model on texts, "
-      "first at half the new length, and evaluates it before and after. E.g.:\n"
+      "Give a model a longer context, and show the result: predict time and memory, train the model on texts, first at "
+      "half the new length, and evaluate it before and after. E.g.:\n"
       "  extend SmolLM2-135M books/ --to 16K --held-out bible.txt --short articles/\n"
-      "To continue after an interruption, run it again with the same options; it refuses a model or a text that has "
-      "changed. In the folder of --output, index.html shows the result, and model is the extended model.",
+      "To continue after an interruption, run it again with the same options; it stops if a model or a text has "
+      "changed. In the folder of --output, index.html shows the results, and model is the extended model.",
       "extend"};
   ExtensionRequest asked;
   add_options(app, asked);

@@ -26,33 +26,33 @@ void add_tasks(CommandLine& app, AskedMetrics& asked) {
   std::vector<std::string> words{"all"};
   for (const TaskKind kind : all_tasks) words.emplace_back(name_of(kind));
   auto* const tasks = app.add_option("--tasks", asked.tasks, "all|TASK,TASK,...",
-                                     "also long-context tasks at every context length, scored among candidates: all, "
-                                     "or some of single, multikey, multivalue, multiquery, variables, association")
+                                     "also run multiple-choice long-context tasks at every length: all, or some of "
+                                     "single, multikey, multivalue, multiquery, variables, association")
                           ->delimiter(',')
                           ->check(one_of(words));
   const auto add_count = [&](const char* name, std::int64_t& value, const CLI::Validator& range, const char* help) {
     app.add_option(name, value, "N", help)->capture_default_str()->check(range)->needs(tasks);
   };
   TaskSettings& settings = asked.task.settings;
-  add_count("--task-samples", settings.samples, within(1, 10000), "texts of each task, length, and depth");
+  add_count("--task-samples", settings.samples, within(1, 10000), "number of texts of each task, length, and depth");
   add_count("--task-depths", settings.depths, within(1, 100),
-            "depths of the needle, from the beginning of the text to its end");
-  add_count("--task-candidates", settings.candidates, within(2, 100), "candidates of an answer; chance is 1 / N");
-  app.add_option("--task-seed", settings.seed, "S", "seed of the texts: the same seed gives the same texts")
+            "number of depths of the needle, spread evenly from the start of the text to its end");
+  add_count("--task-candidates", settings.candidates, within(2, 100), "candidates for an answer; chance is 1 / N");
+  app.add_option("--task-seed", settings.seed, "S", "seed for the texts: the same seed gives the same texts")
       ->capture_default_str()
       ->needs(tasks);
-  app.add_flag("--greedy-match", asked.task.greedy, "also report how often the model's greedy text has the answer")
+  app.add_flag("--greedy-match", asked.task.greedy, "also report how often the model's greedy text contains the answer")
       ->needs(tasks);
 }
 
 void add_long_perplexity(CommandLine& app, AskedMetrics& asked) {
   auto* const longppl =
       app.add_flag("--longppl", asked.longppl,
-                   "also LongPPL: the perplexity of key tokens of the same documents, up to the longest context");
+                   "also compute LongPPL: the perplexity of key tokens of the documents, up to the longest context");
   KeyTokenOptions& key = asked.key.options;
   const std::vector<CLI::Option*> contrast{
       app.add_tokens("--trunc-len", key.trunc_len, "N",
-                     "LongPPL: tokens of a short context; the first ones are never key tokens")
+                     "LongPPL: length of the short context; the first N tokens of a text are never key tokens")
           ->check(at_least(1)),
       app.add_tokens("--sliding-window", key.sliding_window, "N", "LongPPL: tokens that a short window scores")
           ->check(at_least(1)),
@@ -89,7 +89,7 @@ std::vector<EvaluationMetric> metrics_of(const AskedMetrics& asked) {
 std::function<std::vector<EvaluationMetric>()> add_metric_flags(CommandLine& app) {
   const auto asked = std::make_shared<AskedMetrics>();
   app.add_option("--against", asked->against, "PATH",
-                 "another model with the same tokens: nll and KL divergence of both on the same targets");
+                 "another model with the same tokenizer: nll and KL divergence of both on the same targets");
   add_tasks(app, *asked);
   add_long_perplexity(app, *asked);
   return [asked] { return metrics_of(*asked); };

@@ -97,18 +97,18 @@ void add_options(CommandLine& app, Given& given) {
   add_settings(app, given.settings, max_ranks);
   app.add_option(
       "--hardware", given.hardware, "NAME|FILE",
-      "a hardware file, or the name of one of configs/hardware (default: cpu, or h200 for a config of GPUs)");
+      "a hardware file, or the name of one of configs/hardware (default: cpu, or h200 if training.device is cuda)");
   app.add_real("--total-tokens", given.request.tokens, real_within(1, 1e18), "N",
-               "tokens of the whole training, e.g. 1e9 (default: those of the config's steps)");
+               "tokens in the whole run, e.g. 1e9 (default: those of the config's steps)");
   app.add_old_name("--total-tokens", "--tokens");
   auto* const search = app.add_flag(
       "--search", given.search,
-      "rank meshes, layouts, recompute, offload, sharding, and micro-batches, and plan the best combination");
+      "search over meshes, layouts, recompute, offload, sharding, and micro-batches; print the fastest that fits");
   app.add_option("--devices", given.devices, "N", "with --search: number of ranks (default: the mesh's)")
       ->needs(search)
       ->check(within(1, max_ranks));
   app.add_real("--document-tokens", given.request.mean_document, real_above(0), "N",
-               "mean tokens of a document, with data.packing documents (default: one document per sequence)");
+               "mean tokens per document, with data.packing documents (default: one document per sequence)");
   app.add_old_name("--document-tokens", "--documents");
   app.add_option("--output", given.output, "FILE.json", "also write the plan as JSON; replaces an earlier plan");
   app.add_flag("--measure", given.measure,
@@ -163,8 +163,8 @@ PlanRequest request_of(const Given& given) {
 
 int run(int argc, char** argv) {
   CommandLine app{
-      "Predict a run before you pay for it: memory of each kind of rank, FLOPs, what the ring sends and what computing "
-      "hides of it, step time, tokens/s, MFU, and hours. It trains nothing and reads no data. E.g.:\n"
+      "Predict a run before you pay for it: memory of each kind of rank, FLOPs, what the ring sends and how much of "
+      "that computation hides, step time, tokens/s, MFU, and hours. It trains nothing and reads no data. E.g.:\n"
       "  plan --config configs/long_ctx_gpu.yaml --hardware h200 --mesh 1x8 --total-tokens 1e9\n"
       "  plan --config configs/long_ctx_gpu.yaml --hardware h100 --search --devices 8\n"
       "The exit code is 2 if nothing fits.",

@@ -28,13 +28,13 @@ void add_options(CommandLine& app, Given& given) {
   app.add_option("RUN", given.folder, "DIR", "a run's folder")->required();
   auto* const other = app.add_option("OTHER", given.other, "DIR", "the folder of a run to compare it with");
   app.add_option("--output", given.output, "FILE.html",
-                 "the page (default: report.html in the run's folder, of two comparison.html in the second's); "
-                 "replaces an earlier one");
+                 "the page (default: report.html in RUN, or with two runs comparison.html in OTHER); replaces an "
+                 "earlier one");
   app.add_option("--plan", given.plan, "FILE.json",
-                 "what plan --output wrote for this run: shows its times next to the measured ones")
+                 "the file from plan --output for this run: the page shows its times next to the measured ones")
       ->excludes(other);
   app.add_option("--evaluation", given.evaluation, "FILE.json",
-                 "what evaluate --output wrote: curves by position and against another model, answers to tasks")
+                 "the file from evaluate --output: curves by position and against another model, answers to tasks")
       ->excludes(other);
 }
 
@@ -82,9 +82,9 @@ RunReport page_of(const Given& given) {
 
 int run(int argc, char** argv) {
   CommandLine app{
-      "Write a run's metrics as one HTML page: what ran, what was measured, curves with events, evaluations, and the "
-      "ring's waits. For two runs, the page shows both, and how they differ. It has no scripts and fetches nothing. "
-      "E.g.: report runs/long_ctx",
+      "Write a run's metrics as one HTML page: settings, measurements, curves with events, evaluations, and the ring's "
+      "waits. For two runs, the page shows both, and how they differ. It has no scripts and fetches nothing. E.g.: "
+      "report runs/long_ctx",
       "report"};
   Given given;
   add_options(app, given);

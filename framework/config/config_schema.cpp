@@ -266,8 +266,8 @@ constexpr std::int64_t k = 1024, m = k * k;
 std::vector<ConfigKey> model_keys() {
   return {
       source(text(KEY(model.from),
-                  "a Hugging Face folder, run, or checkpoint: its sizes, weights, and tokenizer. Keys next to it "
-                  "must agree, or override it if they do not change the weights")),
+                  "take sizes, weights, and tokenizer from this Hugging Face folder, run, or checkpoint. Other model "
+                  "keys may differ from it only if they do not affect the weights")),
       source(flag(KEY(model.from_scratch), "take only the sizes of model.from; the weights are random")),
       word(KEY(model.architecture), architecture_names),
       integer(KEY(model.vocab_size), {2, 16 * m},
@@ -275,29 +275,28 @@ std::vector<ConfigKey> model_keys() {
       integer(KEY(model.hidden_size), {1, 256 * k}, "width of the residual stream"),
       integer(KEY(model.num_hidden_layers), {1, 8 * k}, "transformer blocks"),
       integer(KEY(model.num_attention_heads), {1, 4 * k}, "query heads"),
-      integer(KEY(model.num_key_value_heads), {0, 4 * k}, "0: num_attention_heads"),
-      integer(KEY(model.head_dim), {0, 1 * k}, "0: hidden_size / num_attention_heads"),
+      integer(KEY(model.num_key_value_heads), {0, 4 * k}, "key/value heads; 0: num_attention_heads"),
+      integer(KEY(model.head_dim), {0, 1 * k}, "size of a head; 0: hidden_size / num_attention_heads"),
       integer(KEY(model.intermediate_size), {1, 1 * m}, "width of the feedforward layer"),
       real(KEY(model.rope_theta), {1, 1e15, true}, "base of the rotary frequencies"),
       word(KEY(model.rope_scaling.type), rope_type_names),
       real(KEY(model.rope_scaling.factor), {0, 1e6},
-           "new length / trained length; 0 with yarn or longrope: computed from both"),
+           "new / trained length; 0 (yarn, longrope): max_position_embeddings / original_max_position_embeddings"),
       tokens(KEY(model.rope_scaling.original_max_position_embeddings), {0, 1024 * m},
              "yarn, llama3, longrope: the trained length"),
       real(KEY(model.rope_scaling.attention_factor), {0, 1000},
            "yarn, longrope: scale of cosines and sines; 0: derived from factor as in the papers"),
       real(KEY(model.rope_scaling.beta_fast), {0, 1e6, true},
-           "yarn: dimensions that rotate more often within the trained length are not scaled"),
+           "yarn: dimensions with more rotations than this within the trained length are not scaled"),
       real(KEY(model.rope_scaling.beta_slow), {0, 1e6, true},
-           "yarn: dimensions that rotate less often are interpolated"),
-      real(KEY(model.rope_scaling.mscale), {0, 1000},
-           "yarn: with mscale_all_dim, determines the attention factor; 0: not used"),
+           "yarn: dimensions with fewer rotations than this are interpolated"),
+      real(KEY(model.rope_scaling.mscale), {0, 1000}, "yarn: with mscale_all_dim, sets attention_factor; 0: unused"),
       real(KEY(model.rope_scaling.mscale_all_dim), {0, 1000}, "yarn: see mscale"),
       flag(KEY(model.rope_scaling.truncate), "yarn: round the ends of the ramp outward to whole pairs"),
       real(KEY(model.rope_scaling.low_freq_factor), {0, 1e6, true},
-           "llama3: dimensions that rotate less often within the trained length are interpolated"),
+           "llama3: dimensions with fewer rotations than this within the trained length are interpolated"),
       real(KEY(model.rope_scaling.high_freq_factor), {0, 1e6, true},
-           "llama3: dimensions that rotate more often are not scaled"),
+           "llama3: dimensions with more rotations than this are not scaled"),
       factors(KEY(model.rope_scaling.short_factor),
               "longrope: divisors of the frequencies for sequences up to the trained length"),
       factors(KEY(model.rope_scaling.long_factor), "longrope: the same for longer sequences"),
@@ -308,7 +307,7 @@ std::vector<ConfigKey> model_trait_keys() {
   return {
       tokens(KEY(model.max_position_embeddings), {0, 1024 * m},
              "gpt2: size of the position table; others: intended length; 0: unknown"),
-      tokens(KEY(model.sliding_window), {0, 1024 * m}, "a token attends to itself and the W - 1 before it; 0: to all"),
+      tokens(KEY(model.sliding_window), {0, 1024 * m}, "W: a token sees only itself and the W - 1 before it; 0: all"),
       choices(KEY(model.layer_types), layer_type_names,
               "which layers have the window; a shorter list repeats; []: all"),
       choices(KEY(model.layer_positions), layer_positions_names,
@@ -344,8 +343,8 @@ std::vector<ConfigKey> lora_data_and_mesh_keys() {
              true),
       text(KEY(data.validation), "a token file; empty: the validation part of the first training file"),
       word(KEY(data.packing), packing_names,
-           "documents: attention and positions restart at each document | whole: also, no document that fits a window "
-           "is cut | concat: one stream"),
+           "documents: attention and positions restart at each document | whole: the same, but no document that fits "
+           "a window is cut | concat: attention crosses documents"),
       word(KEY(data.longer), long_documents_names,
            "with packing whole, for a document longer than a window. cut: several windows | truncate: its first window "
            "| drop: none | auto: truncate if a training file contains per-token weights, else cut"),
@@ -354,7 +353,7 @@ std::vector<ConfigKey> lora_data_and_mesh_keys() {
       integer(KEY(mesh.sequence), {1, 1 * k}, "ranks that share each sequence: the ring"),
       word(KEY(mesh.layout), named(all_layouts)),
       word(KEY(mesh.backend), backend_names),
-      integer(KEY(mesh.threads_per_rank), {0, 1 * k}, "0: cores / ranks, at least 1"),
+      integer(KEY(mesh.threads_per_rank), {0, 1 * k}, "compute threads; 0: cores / ranks, at least 1"),
       real(KEY(mesh.timeout_seconds), {0, 1e6, true}, "seconds that a rank waits for another before the run ends"),
       flag(KEY(mesh.share_gpu), "processes share a GPU, for tests only"),
   };
@@ -369,8 +368,8 @@ std::vector<ConfigKey> training_keys() {
               "optimizer steps; training.epochs (passes over the data) can be given instead", true),
       key_of(
           KEY(training.stages),
-          "changes from a step on: {from_step, seq_len, global_batch_size, rope_theta, rope_scaling}; missing keys "
-          "stay, and rope_scaling is the whole section",
+          "changes at from_step: {from_step, seq_len, global_batch_size, rope_theta, rope_scaling}; missing keys keep "
+          "their values, but rope_scaling replaces the whole section",
           [](const YamlValue& value, std::vector<TrainingStage>& out, const ReportProblem& report) {
             read_stages(value, out, config_keys(), report);
           },
@@ -388,7 +387,7 @@ std::vector<ConfigKey> training_keys() {
       word(KEY(training.offload), offload_names,
            "none | activations | activations+optimizer: kept in host memory until needed (cuda)"),
       word(KEY(training.shard), shard_names,
-           "optimizer | gradients | weights: what is sharded over all ranks; each includes those before it"),
+           "optimizer | gradients | weights: what is sharded over all ranks; each also shards the earlier ones"),
       words(KEY(training.trainable), "pattern",
             "names of trained parameters (* matches any text); []: all, or with lora the adapters"),
       tokens(KEY(training.feedforward_chunk), {0, 1024 * m}, "tokens that the feedforward computes at a time; 0: all"),
@@ -416,15 +415,16 @@ std::vector<ConfigKey> other_keys() {
           "two numbers in [0, 1)"),
       real(KEY(optimizer.eps), {0, 1, true}, "added to the root of the second moment"),
       real(KEY(optimizer.weight_decay), {0, 1000}, "multiplied by the learning rate in each step"),
-      real(KEY(optimizer.max_grad_norm), {0, 1e9}, "0: no clipping"),
+      real(KEY(optimizer.max_grad_norm), {0, 1e9}, "clip the gradient norm to this; 0: no clipping"),
 
       word(KEY(lr_scheduler.type), schedule_names),
       integer(KEY(lr_scheduler.warmup_steps), {0, 1'000'000'000},
               "steps over which the learning rate rises; or give warmup_ratio, a fraction of training.steps"),
-      real(KEY(lr_scheduler.min_lr_ratio), {0, 1}, "last rate / peak rate"),
+      real(KEY(lr_scheduler.min_lr_ratio), {0, 1}, "final / peak learning rate"),
       real(KEY(lr_scheduler.decay_ratio), {0, 1}, "wsd: fraction of steps, at the end, over which the rate falls"),
 
-      integer(KEY(checkpoint.interval), {-1, 1'000'000'000}, "steps; 0: only at the end; -1: only on a signal"),
+      integer(KEY(checkpoint.interval), {-1, 1'000'000'000},
+              "steps between saves; 0: only at the end and as every_minutes says; -1: only on a signal"),
       real(KEY(checkpoint.every_minutes), {0, 1e6},
            "also save when this time has passed since the last save began; 0, or interval -1: never"),
       integer(KEY(checkpoint.keep), {1, 1'000'000}, "number of checkpoints to keep; older ones are deleted"),
@@ -433,7 +433,7 @@ std::vector<ConfigKey> other_keys() {
       word(KEY(checkpoint.on_failure), on_failure_names,
            "stop | warn: end the run, or log it and continue, if a save or metrics cannot be written"),
 
-      integer(KEY(evaluation.interval), {0, 1'000'000'000}, "steps; 0: never"),
+      integer(KEY(evaluation.interval), {0, 1'000'000'000}, "steps between evaluations; 0: never"),
       key_of(
           KEY(evaluation.context_lengths), "tokens, ascending", read_lengths,
           [](const std::vector<std::int64_t>& lengths) { return fmt::format("[{}]", fmt::join(lengths, ", ")); },

@@ -37,7 +37,7 @@ void add_run_flags(CommandLine& app, CheckFlags& flags) {
   options.train.dump.step = 1;
   app.add_option("--config", flags.config, "FILE", "the YAML config of the run");
   add_settings(app, flags.settings);
-  app.add_option("--init-from", options.train.start.init_from, "PATH", "start with these weights, as train does");
+  app.add_option("--init-from", options.train.start.init_from, "PATH", "start from these weights, like train");
   app.add_tokens("--seq-len", options.tokens, "N", "use sequences of N tokens: the reference's time grows with N^2")
       ->check(at_least(1));
   app.add_old_name("--seq-len", "--tokens");
@@ -46,7 +46,7 @@ void add_run_flags(CommandLine& app, CheckFlags& flags) {
   app.add_option("--dump", options.train.dump.folder, "DIR",
                  "the folder for the step's tensors, which all ranks must see; an earlier dump in it is replaced "
                  "(default: <config's name>.check)");
-  app.add_flag("--keep", options.keep, "keep the dump even if the run is right, for --compare");
+  app.add_flag("--keep", options.keep, "keep the dump even if the run is correct, for --compare");
 }
 
 void add_comparison_flags(CommandLine& app, CheckFlags& flags) {
@@ -68,10 +68,10 @@ void add_comparison_flags(CommandLine& app, CheckFlags& flags) {
 /// Declares the command line, and refuses impossible combinations. Returns false if only help was requested.
 bool parse(CheckFlags& flags, int argc, char** argv, bool prints) {
   CommandLine app{
-      "Is this run right? Runs one step of a config on its own mesh, device, data, and weights, and compares it with a "
-      "float64 reference: inputs, every layer's tensors, nll, loss, gradients, and the weights after the step. Names "
-      "the first tensor that differs by more than rounding can explain, with rank, position, and both values. Exits "
-      "with 0 if the run is right, and with 5 if it is wrong, or if gradients of zero leave it untested.",
+      "Is this run correct? Run one step of a config on its own mesh, device, data, and weights, and compare it with a "
+      "float64 reference: inputs, every layer's tensors, nll, loss, gradients, and the weights after the step. Name "
+      "the first tensor that differs by more than rounding can explain, with rank, position, and both values. Exit "
+      "with 0 if the run is right, and with 5 if it is wrong, or untested because some gradients are zero.",
       "check"};
   add_run_flags(app, flags);
   add_comparison_flags(app, flags);

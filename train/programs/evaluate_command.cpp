@@ -58,12 +58,11 @@ void add_targets(CommandLine& app, EvaluationRequest& request) {
       app.add_option("--target-blocks", request.target_blocks, "N",
                      "blocks, spread over the documents (default: the checkpoint's evaluation.target_blocks)")
           ->check(at_least(1));
-  auto* const by_position =
-      app.add_flag("--by-position", request.by_position,
-                   "also score all predictions of the same windows, in buckets of their position");
+  auto* const by_position = app.add_flag("--by-position", request.by_position,
+                                         "also score all predictions in the same windows, and group them by position");
   app.add_tokens("--stride", request.stride, "N",
-                 "score whole documents with windows of the context length that move by N tokens: each token once, "
-                 "except the first of a document (if N is the context length, of a window)")
+                 "score whole documents with windows of the context length that move by N tokens. Each token is scored "
+                 "once, except the first of each document (if N is the context length: of each window)")
       ->check(at_least(1))
       ->excludes(target_tokens)
       ->excludes(target_blocks)
@@ -71,19 +70,18 @@ void add_targets(CommandLine& app, EvaluationRequest& request) {
   app.add_choice<ScoredPart>(
          "--part", request.part,
          {{"auto", ScoredPart::automatic}, {"validation", ScoredPart::validation}, {"whole", ScoredPart::whole}},
-         "what to score; auto: all of the file if the checkpoint was not trained on it, else its validation part if it "
-         "has one")
+         "the part of the file to score; auto: all of it if the checkpoint was not trained on it, else its validation "
+         "part if it has one")
       ->default_str("auto");
 }
 
 /// Reads the command line. Returns false if only help was requested.
 bool parse(Arguments& arguments, int argc, char** argv, bool print) {
   CommandLine app{
-      "Perplexity of a checkpoint at several context lengths. Every length scores the same target tokens: blocks at "
-      "ends of contexts inside single documents, or, with --stride, all tokens of those documents. In a file that the "
-      "checkpoint was trained on, or may have been, only the validation part is scored, if it has one; any other file "
-      "is "
-      "scored whole. Prints a table to stdout.",
+      "Measure the perplexity of a checkpoint at several context lengths. Every length scores the same target tokens: "
+      "blocks at ends of contexts inside single documents, or, with --stride, all tokens of those documents. In a file "
+      "that the checkpoint was trained on, or may have been, only the validation part is scored, if it has one; any "
+      "other file is scored whole. The table goes to stdout.",
       "evaluate"};
   EvaluationOptions& options = arguments.options;
   std::string mesh = "1x1";

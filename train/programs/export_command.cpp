@@ -39,7 +39,7 @@ void write(const ModelSource& source, const ExportOptions& options) {
 
 int ringtrain::export_command(int argc, char** argv) {
   CommandLine app{
-      "Writes a model as a Hugging Face folder: config.json, safetensors, and the tokenizer's files.\n"
+      "Write a model as a Hugging Face folder: config.json, safetensors, and the tokenizer's files.\n"
       "Example: export --checkpoint runs/long_ctx --output my-model --dtype bfloat16",
       "export"};
   std::string checkpoint;

@@ -37,7 +37,9 @@ struct GenerateFlags {
 /// Adds the prompt's flags: where it comes from, and how it becomes tokens.
 void add_prompt_flags(CommandLine& app, GenerateFlags& flags) {
   GenerationOptions& options = flags.options;
-  app.add_option("--prompt", options.prompt, "TEXT", "the prompt (give exactly one of these five)");
+  app.add_option("--prompt", options.prompt, "TEXT",
+                 "the prompt; give exactly one of --prompt, --prompt-file, "
+                 "--tokens-file, --tokens, and -");
   app.add_option("--prompt-file", flags.prompt_file, "FILE", "a file with the prompt");
   app.add_refused("--chat", "was removed: use `python -m ringtrain_data chat` for conversations (docs/datasets.md)");
   auto* tokens_file = app.add_option("--tokens-file", options.tokens_file, "FILE|-",
@@ -71,15 +73,15 @@ void add_sampling_flags(CommandLine& app, SamplingOptions& sampling) {
   add_real("--min-p", sampling.min_p, "P", "draw among tokens at least P times as probable as the likeliest");
   add_real("--repetition-penalty", sampling.repetition_penalty, "R",
            "divides the positive logits of tokens that have occurred, and multiplies the negative ones");
-  app.add_option("--seed", sampling.seed, "S", "seed of the sampling: the same seed gives the same text")
+  app.add_option("--seed", sampling.seed, "S", "seed for sampling: the same seed gives the same text")
       ->capture_default_str();
 }
 
 /// Declares the command line. Returns false if only help was requested.
 bool parse(GenerateFlags& flags, int argc, char** argv, bool prints) {
   CommandLine app{
-      "Continues a prompt with a model. Prints the text to stdout as it is generated, and rates to stderr. "
-      "Keys and values stay on the rank that holds their positions.\n\n"
+      "Continue a prompt with a model. Print the text to stdout as it is generated, and rates to stderr. Keys and "
+      "values stay on the rank that holds their positions.\n\n"
       "example: generate --checkpoint runs/long_ctx --prompt \"int main(\" --max-new-tokens 200 --temperature 0.8\n",
       "generate"};
   GenerationOptions& options = flags.options;

@@ -37,12 +37,12 @@ struct PrepareFlags {
 
 void add_file_flags(CommandLine& app, PrepareFlags& flags) {
   app.add_option("--input", flags.inputs, "PATH",
-                 "Files and folders of text, or patterns; folders are read with all their subfolders");
-  app.add_option("--output", flags.file.output, "FILE.h5", "The token file to make; it must not exist yet")->required();
+                 "files and folders of text, or patterns; folders are read with all their subfolders");
+  app.add_option("--output", flags.file.output, "FILE.h5", "the token file to make; it must not exist yet")->required();
   app.add_real("--validation-fraction", flags.file.validation_fraction, real_within(0, 0.99), "X",
-               "Share of the documents that training never sees; above 0 it is at least one document")
+               "share of the documents that training never sees; above 0 it is at least one document")
       ->capture_default_str();
-  app.add_option("--seed", flags.seed, "S", "Seed that shuffles the documents and generates synthetic corpora")
+  app.add_option("--seed", flags.seed, "S", "seed that shuffles the documents and generates synthetic corpora")
       ->check(at_least(0));
 }
 
@@ -50,14 +50,14 @@ void add_text_flags(CommandLine& app, PrepareFlags& flags) {
   app.add_option("--tokenizer", flags.tokenizer, "PATH", "bytes, or a tokenizer.json, or a folder that holds one");
   app.add_choice<SpecialTokens>("--special-tokens", flags.text.special,
                                 {{"text", SpecialTokens::text}, {"parse", SpecialTokens::parse}},
-                                "How to read <|endoftext|> and similar names in texts")
+                                "how to read <|endoftext|> and similar names in texts")
       ->default_str("text");
   app.add_option(
       "--document-start", flags.document_start, "TOKEN",
-      "A special token before each document, or none (default: what the tokenizer itself puts before a text)");
+      "a special token before each document, or none (default: what the tokenizer itself puts before a text)");
   app.add_option("--document-end", flags.document_end, "TOKEN",
-                 "The special token after each document (default: what the tokenizer itself puts there, else the one "
-                 "that is known to end its documents)");
+                 "the special token after each document (default: what the tokenizer itself puts there, or else the "
+                 "known end token of this tokenizer)");
   app.add_option("--text-field", flags.text.json.text_field, "NAME", "JSONL: the field that holds a document's text");
   app.add_flag("--skip-broken-lines", flags.text.skip_broken_lines, "JSONL: leave broken lines out, and count them");
   for (const char* flag : {"--chat", "--train-on"}) {
@@ -66,27 +66,27 @@ void add_text_flags(CommandLine& app, PrepareFlags& flags) {
         "was removed: make a token file of conversations with `python -m ringtrain_data convert` (docs/datasets.md)");
   }
   flags.text.threads = 0;  // all cores
-  app.add_option("--threads", flags.text.threads, "N", "Threads that tokenize (default: one per core)")
+  app.add_option("--threads", flags.text.threads, "N", "threads that tokenize (default: one per core)")
       ->check(within(1, 1024));
 }
 
 void add_recall_flags(CommandLine& app, PrepareFlags& flags) {
-  app.add_option("--synthetic", flags.synthetic, "recall", "Make a corpus instead of reading one")
+  app.add_option("--synthetic", flags.synthetic, "recall", "make a corpus instead of reading one")
       ->check(one_of({"recall"}));
   app.add_option("--documents", flags.recall.documents, "N",
                  "recall: number of long documents; each adds 16 short ones for training");
   app.add_tokens("--length", flags.recall.length, "L", "recall: tokens in a long document, including its end token");
-  app.add_option("--pairs", flags.recall.pairs, "P", "recall: number of pairs to recall over more than half of L");
+  app.add_option("--pairs", flags.recall.pairs, "P", "recall: pairs to recall from more than L/2 tokens back");
 }
 
 /// Declares the command line. Returns false if only help was requested.
 bool parse(PrepareFlags& flags, int argc, char** argv) {
   CommandLine app(
       "Make a token file for train and evaluate.\n"
-      "Text: every file becomes a document, and of .jsonl files every line; .gz and .zst files are decompressed. Data "
-      "sets in other forms are refused, with the command that reads them. Documents are shuffled, the last of them are "
-      "kept for validation. Binary, empty and repeated files are left out and counted, and so are links that lead out "
-      "of the inputs. Tokens are bytes, ended by token 256, or those of --tokenizer.\n"
+      "Text: each file becomes one document; in .jsonl files, each line does. .gz and .zst files are decompressed. For "
+      "datasets in other formats, prepare stops and prints the command that reads them. Documents are shuffled, and "
+      "the last ones are kept for validation. Binary, empty, and repeated files and symlinks that point outside the "
+      "inputs are skipped and counted. Tokens are bytes, ended by token 256, or those of --tokenizer.\n"
       "Synthetic: a seeded corpus that can only be predicted by looking far back, with known losses.",
       "prepare");
   app.footer(

@@ -54,8 +54,8 @@ void add_run_flags(CommandLine& app, TrainFlags& flags) {
                                 "a path, from that of --output, or start a new run if there is none")
                      ->expected(0, 1);
   app.add_option("--init-from", flags.options.start.init_from, "PATH",
-                 "start a new run from a run, a checkpoint, or a Hugging Face folder, as model.from of a config does: "
-                 "its sizes and weights; new optimizer, data, length, rope scaling");
+                 "start a new run with the sizes and weights of a run, a checkpoint, or a Hugging Face folder (like "
+                 "model.from); the optimizer, data, length, and rope scaling are those of the config");
   app.add_option("--stop-after", flags.options.stop_after, "N",
                  "save and end after step N; the learning rate schedule does not change")
       ->check(at_least(1));
@@ -160,10 +160,9 @@ int ringtrain::train_command(int argc, char** argv, Launcher& launcher) {
   CommandLine app{
       "Train a long-context transformer on a mesh of data x sequence ranks: threads of this process, or processes of "
       "an MPI launcher (scripts/launch -n N -- train ...).\n"
-      "A run's folder holds config.yaml, metrics.jsonl (one object a line) and checkpoints/.\n"
-      "SIGINT or SIGTERM: finish the step, save, and end; a second one ends at once, unsaved. SIGHUP, SIGUSR1, SIGXCPU "
-      "and "
-      "SIGPWR also save and end, however often they are sent.",
+      "A run's folder holds config.yaml, metrics.jsonl (one object per line), and checkpoints/.\n"
+      "SIGINT or SIGTERM: finish the step, save, and end; a second signal ends the run at once without saving. SIGHUP, "
+      "SIGUSR1, SIGXCPU, and SIGPWR also save and end, however often they are sent.",
       "train"};
   TrainFlags flags;
   app.add_flag("--help-config", flags.help_config, "print all keys of a config with their defaults and meanings");
