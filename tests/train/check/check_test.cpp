@@ -366,7 +366,7 @@ TEST_F(CheckedRun, IsRefusedWithATokensThatFits) {
   require_reference_fits(config, plan, plan.bytes(1000));
   const std::string sentence =
       error_of(ExitCode::usage, [&] { require_reference_fits(config, plan, plan.bytes(600)); });
-  EXPECT_TRUE(holds(sentence, "--seq-len 600 fits"));
+  EXPECT_TRUE(holds(sentence, "--seq-len 600, which fits"));
   EXPECT_TRUE(
       holds(error_of(ExitCode::usage, [&] { require_reference_fits(config, plan, plan.fixed_bytes); }), "--layers"));
 }
