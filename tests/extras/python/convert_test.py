@@ -249,7 +249,7 @@ class ConvertTest(unittest.TestCase):
         begins, end = self.end(self.text, "<bos>"), self.end(self.text)
         code, out, err, output = self.run_program("--input", path, "--tokenizer", self.text)
         self.assertEqual(code, 0, err)
-        self.assertIn("begin with <bos>, as the tokenizer begins them", out)
+        self.assertIn("begin as the tokenizer begins them: with <bos>", out)
         ids, weights, _ = read_tokens(output)
         both = {tuple(one): some for one, some in zip(ids, weights)}
         prompt = (begins, *self.ids(self.text, "bc"), end)
