@@ -1,8 +1,7 @@
-#include "parallel/bucket_memory.h"
-
 #include <algorithm>
 
 #include "kernels/elementwise.h"
+#include "parallel/store_buckets.h"
 
 namespace ringtrain {
 

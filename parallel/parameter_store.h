@@ -9,8 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "parallel/bucket_gradients.h"
-#include "parallel/bucket_weights.h"
+#include "parallel/store_buckets.h"
 
 namespace ringtrain {
 

@@ -155,6 +155,7 @@ class ThreadCommunicator final : public Communicator {
     Lock lock(world_.mutex);
     throw_if_failed(lock);
     const std::uint64_t mine = ++group_->barriers[rank_];
+    const auto all_entered = [&] { return std::ranges::min(group_->barriers) >= mine; };
     const auto missing = [&] {
       std::vector<int> ranks;
       for (int rank = 0; rank < size(); ++rank) {
@@ -164,12 +165,11 @@ class ThreadCommunicator final : public Communicator {
     };
     const std::uint64_t call = self_.history.started(site);
     self_.history.waits_for(call);
-    if (missing().empty()) {
+    if (all_entered()) {
       for (int rank = 0; rank < size(); ++rank) group_->state(rank).wake.notify_all();
     }
-    await(
-        lock, [&] { return missing().empty(); },
-        [&] { return fmt::format("{}: waiting for rank {}", described(site), fmt::join(missing(), ", ")); });
+    await(lock, all_entered,
+          [&] { return fmt::format("{}: waiting for rank {}", described(site), fmt::join(missing(), ", ")); });
     self_.history.finished(call);
   }
 

@@ -1,6 +1,5 @@
 // Turns JSONL, compressed files, and real tokenizers' texts into token files.
 #include <algorithm>
-#include <fstream>
 
 #include "data/corpus.h"
 #include "data/preparation/prepare.h"

@@ -3,7 +3,6 @@
 
 #include <sys/stat.h>
 
-#include <fstream>
 #include <set>
 
 #include "data/token_file.h"

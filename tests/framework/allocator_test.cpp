@@ -8,7 +8,6 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "tests/support/error_of.h"

@@ -14,38 +14,31 @@ namespace ringtrain {
 namespace {
 
 TEST(Human, Bytes) {
-  EXPECT_EQ(human_bytes(0), "0 B");
-  EXPECT_EQ(human_bytes(1023), "1023 B");
-  EXPECT_EQ(human_bytes(1024), "1.0 KiB");
-  EXPECT_EQ(human_bytes(1536), "1.5 KiB");
-  EXPECT_EQ(human_bytes(100 * 1024), "100 KiB");
-  EXPECT_EQ(human_bytes(1024 * 1024 - 1), "1.0 MiB");  // never "1024 KiB"
-  EXPECT_EQ(human_bytes(3.25 * 1024 * 1024 * 1024), "3.2 GiB");
-  EXPECT_EQ(human_bytes(9e18), "7.8 EiB");
+  const std::vector<std::pair<double, const char*>> cases{{0, "0 B"},
+                                                          {1023, "1023 B"},
+                                                          {1024, "1.0 KiB"},
+                                                          {1536, "1.5 KiB"},
+                                                          {100 * 1024, "100 KiB"},
+                                                          {1024 * 1024 - 1, "1.0 MiB"},  // never "1024 KiB"
+                                                          {3.25 * 1024 * 1024 * 1024, "3.2 GiB"},
+                                                          {9e18, "7.8 EiB"}};
+  for (const auto& [bytes, text] : cases) EXPECT_EQ(human_bytes(bytes), text);
 }
 
 TEST(Human, Counts) {
-  EXPECT_EQ(human_count(0), "0");
-  EXPECT_EQ(human_count(2.5), "2.5");
-  EXPECT_EQ(human_count(950), "950");
-  EXPECT_EQ(human_count(999.9), "1.0K");
-  EXPECT_EQ(human_count(12345), "12.3K");
-  EXPECT_EQ(human_count(123456), "123K");
-  EXPECT_EQ(human_count(1.2e6), "1.2M");
-  EXPECT_EQ(human_count(5e15), "5000T");
+  const std::vector<std::pair<double, const char*>> cases{{0, "0"},        {2.5, "2.5"},     {950, "950"},
+                                                          {999.9, "1.0K"}, {12345, "12.3K"}, {123456, "123K"},
+                                                          {1.2e6, "1.2M"}, {5e15, "5000T"}};
+  for (const auto& [count, text] : cases) EXPECT_EQ(human_count(count), text);
 }
 
 TEST(Human, Durations) {
-  EXPECT_EQ(human_duration(0), "0.0s");
-  EXPECT_EQ(human_duration(0.44), "0.4s");
-  EXPECT_EQ(human_duration(9.96), "10s");
-  EXPECT_EQ(human_duration(59.4), "59s");
-  EXPECT_EQ(human_duration(59.6), "1m00s");
-  EXPECT_EQ(human_duration(185), "3m05s");
-  EXPECT_EQ(human_duration(3599.7), "1h00m");
-  EXPECT_EQ(human_duration(7380), "2h03m");
-  EXPECT_EQ(human_duration(4 * 86400 + 2 * 3600), "4d02h");
-  EXPECT_EQ(human_duration(-1), "0.0s");
+  const std::vector<std::pair<double, const char*>> cases{
+      {0, "0.0s"},       {0.44, "0.4s"},  {9.96, "10s"},
+      {59.4, "59s"},     {59.6, "1m00s"}, {185, "3m05s"},
+      {3599.7, "1h00m"}, {7380, "2h03m"}, {4 * 86400 + 2 * 3600, "4d02h"},
+      {-1, "0.0s"}};
+  for (const auto& [seconds, text] : cases) EXPECT_EQ(human_duration(seconds), text);
   EXPECT_EQ(human_duration(1e300), human_duration(1e12));
 }
 

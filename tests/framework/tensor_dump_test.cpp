@@ -6,7 +6,6 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <numeric>
 
 #include "framework/dump/dump_comparison.h"
 #include "framework/dump/dump_reader.h"

@@ -4,7 +4,6 @@
 // FOLDER/adapters.
 #include <algorithm>
 #include <filesystem>
-#include <memory>
 #include <vector>
 
 #include "framework/config/read_config.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <mutex>
 
 #include "framework/storage/safetensors.h"
 #include "framework/storage/safetensors_writer.h"

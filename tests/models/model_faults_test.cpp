@@ -1,5 +1,4 @@
 // Folders and files without the model that they should have: one message each, with the tensor's name.
-#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>

@@ -3,7 +3,6 @@
 // belongs to it, and shares its results with the others.
 #pragma once
 
-#include <cmath>
 #include <span>
 #include <vector>
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -77,6 +78,20 @@ TEST(Structure, TheEmulatorOfCudaIsAFolderOfItsOwn) {
     }
   }
   EXPECT_EQ(found, "");
+}
+
+// A reader of the step must not have to know what begins, ends, or evaluates a run.
+TEST(Structure, AStepSeesAtMostFiftyHeaders) {
+  const Includes includes = read_includes(source_folder(), product);
+  std::set<std::string> seen;
+  std::vector<std::string> unread{"train/step/training_step.cpp"};
+  while (!unread.empty()) {
+    const std::vector<std::string> headers = includes.at(unread.back());
+    unread.pop_back();
+    std::ranges::copy_if(headers, std::back_inserter(unread),
+                         [&](const auto& path) { return seen.insert(path).second; });
+  }
+  EXPECT_LE(seen.size(), 50U) << lines({seen.begin(), seen.end()});
 }
 
 // Two pairs of a header and a source more than 25: such a folder should soon be split.

@@ -1,7 +1,6 @@
 #include "tests/support/rounded_attention.h"
 
 #include <cmath>
-#include <cstring>
 
 namespace ringtrain::reference {
 

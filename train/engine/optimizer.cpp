@@ -12,7 +12,7 @@ namespace ringtrain {
 
 Optimizer::Optimizer(Allocator& allocator, const OptimizerConfig& config, ParameterStore& parameters, Stream& stream,
                      bool offload)
-    : hyper_{0, config.beta1, config.beta2, config.eps, 0, 1}, parameters_(&parameters), stream_(&stream) {
+    : hyper_(new AdamW{0, config.beta1, config.beta2, config.eps, 0, 1}), parameters_(&parameters), stream_(&stream) {
   const DType model_dtype = parameters.dtype(), dtype = accumulator(model_dtype);
   Allocator& memory = offload ? allocator.host() : allocator;
   for (std::string words : optimizer_state) {
@@ -63,13 +63,13 @@ void Optimizer::sum_of_squares(const TensorView& sum) {
 }
 
 void Optimizer::update(double lr, std::int64_t step, double gradient_scale) {
-  hyper_.lr = lr;
-  hyper_.step = step;
-  hyper_.gradient_scale = gradient_scale;
+  hyper_->lr = lr;
+  hyper_->step = step;
+  hyper_->gradient_scale = gradient_scale;
   if (offloaded_) {
-    offloaded_->run(*stream_, updates_, hyper_);
+    offloaded_->run(*stream_, updates_, *hyper_);
   } else {
-    adamw_update(*stream_, updates_, hyper_);
+    adamw_update(*stream_, updates_, *hyper_);
   }
 }
 

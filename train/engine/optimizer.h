@@ -12,12 +12,13 @@
 
 #include "framework/allocator.h"
 #include "framework/stream.h"
-#include "kernels/adamw.h"
 #include "parallel/parameter_store.h"
 
 namespace ringtrain {
 
 class OffloadedUpdate;  // train/engine/offloaded_update.h
+struct AdamW;           // kernels/adamw.h
+struct AdamWSlice;
 struct OptimizerConfig;
 
 /// The names of what the optimizer keeps for each weight, as in checkpoints. All of it is 0 before the first step.
@@ -56,7 +57,7 @@ class Optimizer {
   static TensorView own(const Tensor& values, const ParameterSlice& slice) {
     return values.view().flat(slice.offset, slice.offset + slice.count());
   }
-  AdamW hyper_;  // from the config; update() completes it
+  const std::unique_ptr<AdamW> hyper_;  // from the config; update() completes it
   ParameterStore* parameters_;
   Stream* stream_;
   std::vector<AdamWSlice> updates_;             // of slices(), in their order

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "data/corpus.h"
 #include "data/token_manifest.h"
-#include "framework/config/config.h"
 #include "framework/error.h"
 #include "parallel/shared_error.h"
 #include "train/models/model_source.h"
@@ -33,7 +33,7 @@ std::int64_t steps_of_epochs(const Config& config, double epochs) {
   if (!config.training.stages.empty()) {
     fail(ExitCode::usage, "cannot be given with training.stages, which begin at steps; give training.steps");
   }
-  const Corpus corpus = open_training_corpus(config);
+  const Corpus corpus = open_training_corpus(config, TokenFile::open);
   const std::int64_t windows = samplers_of(corpus, config).at(config.training.seq_len).windows();
   const double sequences = epochs * static_cast<double>(windows);
   return static_cast<std::int64_t>(std::ceil(sequences / static_cast<double>(config.training.global_batch_size)));

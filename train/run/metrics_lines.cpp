@@ -1,7 +1,6 @@
 #include "train/run/metrics_lines.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "framework/storage/strict_json.h"
 

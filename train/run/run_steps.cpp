@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "data/corpus.h"
 #include "framework/config/training_stages.h"
 
 namespace ringtrain {

@@ -6,19 +6,24 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
+#include <string>
 #include <vector>
 
-#include "data/corpus.h"
 #include "data/sampler.h"
 #include "framework/config/config.h"
 #include "train/engine/step_dump.h"
 
 namespace ringtrain {
 
-/// Returns the files of data.train, open and verified, and cut at documents if the config says so, for the lengths of
-/// all stages. The treatment of long documents is decided: by the files' weights if the config leaves it to them.
-/// Throws Error(data) like open_corpus() and cut_at_documents().
-Corpus open_training_corpus(const Config& config, const TokenFileOpener& open = TokenFile::open);
+struct Corpus;    // data/corpus.h
+class TokenFile;  // data/token_file.h
+
+/// Returns the files of data.train, which `open` opens, verified, and cut at documents if the config says so, for the
+/// lengths of all stages. The treatment of long documents is decided: by the files' weights if the config leaves it to
+/// them. Throws Error(data) like open_corpus() and cut_at_documents().
+Corpus open_training_corpus(const Config& config,
+                            const std::function<std::unique_ptr<TokenFile>(const std::string& name)>& open);
 
 /// By the tokens of their windows: the length of each stage, once.
 using Samplers = std::map<std::int64_t, Sampler>;

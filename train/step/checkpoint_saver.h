@@ -13,15 +13,14 @@
 #include <set>
 #include <string>
 
-#include "train/checkpoint/checkpoint_folder.h"
-
 namespace ringtrain {
 
 class CopyStream;  // framework/copy_stream.h
 class Error;
-class Progress;   // framework/profile/progress.h
-class RankState;  // train/engine/rank_state.h
-struct Run;       // train/run/run.h
+class Progress;             // framework/profile/progress.h
+class RankState;            // train/engine/rank_state.h
+struct CheckpointManifest;  // train/checkpoint/checkpoint_manifest.h
+struct Run;                 // train/run/run.h
 
 class CheckpointSaver {
  public:

@@ -1,7 +1,6 @@
 #include "data/tokenizer/formats/tokenizer_json_writer.h"
 
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "data/tokenizer/byte_tokenizer.h"
 #include "data/tokenizer/formats/tokenizer_json.h"

@@ -3,7 +3,6 @@
 //   b[0] k 2t and 2t + 1, column g; b[1] k + 8; c[0], c[1] row g, columns 2t and 2t + 1; c[2], c[3] row g + 8.
 #include <fmt/format.h>
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>

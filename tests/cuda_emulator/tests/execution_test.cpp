@@ -1,6 +1,5 @@
 // How blocks and threads run: indices, barriers, the warp, orders, shared memory, deadlocks.
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "support.h"

@@ -4,8 +4,6 @@
 #include <cuda_emulator_nccl.h>
 #include <nccl.h>
 
-#include <cstdint>
-#include <memory>
 #include <thread>
 #include <vector>
 

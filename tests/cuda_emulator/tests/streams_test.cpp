@@ -1,6 +1,5 @@
 // Streams, events, memory and devices: what is deferred, what orders what, and what is refused.
 #include <condition_variable>
-#include <cstring>
 #include <mutex>
 #include <thread>
 

@@ -6,7 +6,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "extras/planner/plan_report.h"
 #include "framework/config/read_config.h"

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <set>
-#include <string>
 
 #include "cuda_emulator.h"
 #include "framework/cuda/current_device.h"
