@@ -1,39 +1,12 @@
-#include "extras/planner/advice.h"
+#include "extras/planner/plan_report.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "framework/profile/progress.h"
-
 namespace ringtrain {
 
 namespace {
-
-constexpr std::int64_t most_devices = RingWork::largest_ring;
-
-/// Returns the config for a ring of this many ranks, with one sequence per step.
-Config on_ring(const Config& config, std::int64_t ranks) {
-  Config other = config;
-  other.mesh.data = 1;
-  other.mesh.sequence = ranks;
-  other.training.global_batch_size = other.training.micro_batch_size = 1;
-  return other;
-}
-
-std::string what_is_missing(const MemoryNeed& need, const Hardware& hardware) {
-  std::vector<std::string> needs;
-  if (need.device > usable_bytes(hardware)) {
-    needs.push_back(fmt::format("{}, but it may use only {} of {}", human_bytes(need.device),
-                                human_bytes(usable_bytes(hardware)), hardware.cores > 0 ? "a machine" : "a device"));
-  }
-  if (hardware.node_memory > 0 && need.host > hardware.node_memory) {
-    needs.push_back(
-        fmt::format("{} of host memory, but a node has {}", human_bytes(need.host), human_bytes(hardware.node_memory)));
-  }
-  return fmt::format("it needs {}", fmt::join(needs, ", and "));
-}
 
 /// Returns the names of supported hardware files with enough memory for the config.
 std::vector<std::string> roomy_hardware(const Config& config, bool cores) {
@@ -49,11 +22,13 @@ std::vector<std::string> roomy_hardware(const Config& config, bool cores) {
 }  // namespace
 
 std::vector<std::string> advice(const Config& config, const Hardware& hardware) {
-  std::vector<std::string> sentences{what_is_missing(memory_need(config, hardware), hardware)};
-  const std::int64_t most = std::min(most_devices, config.training.seq_len);
+  std::vector<std::string> sentences{"it " + memory_text(memory_need(config, hardware), hardware)};
   if (hardware.cores == 0) {
-    std::int64_t devices = config.mesh.data * config.mesh.sequence;
-    while (devices <= most && !memory_need(on_ring(config, devices), hardware).fits(hardware)) devices *= 2;
+    const std::int64_t most = std::min<std::int64_t>(RingWork::largest_ring, config.training.seq_len);
+    Config ring = config;  // of all devices, with one sequence per step
+    ring.mesh.data = ring.training.global_batch_size = ring.training.micro_batch_size = 1;
+    std::int64_t& devices = ring.mesh.sequence = config.mesh.data * config.mesh.sequence;
+    while (devices <= most && !memory_need(ring, hardware).fits(hardware)) devices *= 2;
     sentences.push_back(devices <= most ? fmt::format("it would fit on {} devices, in one ring", devices)
                                         : fmt::format("it does not fit on any number of devices up to {}", most));
   }

@@ -46,7 +46,7 @@ std::string part_line(const char* name, const std::string& amount, double share)
   return fmt::format("  {:<34} {:>14}  {:5.1f} %\n", name, amount, 100 * share);
 }
 
-std::string memory_text(const Plan& plan) {
+std::string memory_lines(const Plan& plan) {
   std::string text;
   for (const RankPlan& kind : plan.memory) {
     text += fmt::format("memory of {} like rank {}:", counted(std::ssize(kind.ranks), "rank"), kind.ranks.front());
@@ -59,14 +59,7 @@ std::string memory_text(const Plan& plan) {
       text += fmt::format(", and {} of host memory", human_bytes(static_cast<double>(kind.host.total)));
     text += "\n";
   }
-  const Hardware& hardware = plan.request.hardware;
-  text += fmt::format("needs {} of memory, and {} can be used on {}", human_bytes(plan.need.device),
-                      human_bytes(usable_bytes(hardware)), hardware.cores > 0 ? "a machine" : "a device");
-  if (hardware.node_memory > 0) {
-    text += fmt::format("; needs {} of host memory, and a node has {}", human_bytes(plan.need.host),
-                        human_bytes(hardware.node_memory));
-  }
-  return text + (plan.fits ? ": it fits\n" : ": it does not fit\n");
+  return text + memory_text(plan.need, plan.request.hardware) + (plan.fits ? ": it fits\n" : ": it does not fit\n");
 }
 
 std::string length_lines(const Plan& plan) {
@@ -156,6 +149,16 @@ ordered_json memory_json(const RankPlan& kind) {
 
 }  // namespace
 
+std::string memory_text(const MemoryNeed& need, const Hardware& hardware) {
+  std::string text = fmt::format("needs {} of memory, and {} can be used on {}", human_bytes(need.device),
+                                 human_bytes(usable_bytes(hardware)), hardware.cores > 0 ? "a machine" : "a device");
+  if (hardware.node_memory > 0) {
+    text += fmt::format("; needs {} of host memory, and a node has {}", human_bytes(need.host),
+                        human_bytes(hardware.node_memory));
+  }
+  return text;
+}
+
 std::string plan_report(const Plan& plan) {
   const Config& config = plan.request.config;
   const Hardware& hardware = plan.request.hardware;
@@ -165,7 +168,7 @@ std::string plan_report(const Plan& plan) {
                      name_of(config.mesh.layout), name_of(config.training.recompute)) +
          fmt::format("on {}: {:.4g} TFLOP/s of {} per rank\n", hardware.name, plan.rates.peak * 1e-12,
                      name_of(config.training.dtype)) +
-         caveat(hardware, config.mesh.data * config.mesh.sequence) + memory_text(plan) + length_lines(plan) +
+         caveat(hardware, config.mesh.data * config.mesh.sequence) + memory_lines(plan) + length_lines(plan) +
          flops_lines(plan) + ring_lines(plan) + time_lines(plan) + stage_lines(plan) +
          (plan.fits ? hours_text(plan) : "");  // no hours if it cannot run
 }

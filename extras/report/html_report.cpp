@@ -52,13 +52,13 @@ std::string batch_text(const Config& config) {
 
 /// Returns names and texts, the same names for every run; "" for an unknown fact.
 Rows facts_of(const ShownRun& shown) {
-  const std::optional<Config>& config = shown.run.config;
+  const std::optional<Config>& config = shown.config;
   const json start = shown.metrics.starts.empty() ? json::object() : shown.metrics.starts.back();
   Rows facts{{"model", config ? model_text(config->model) : ""},
              {"parameters", config ? four_digits(static_cast<double>(make_parameter_table(*config).count())) : ""},
              {"data", config ? data_text(config->data) : ""},
              {"sequence, batch", config ? batch_text(*config) : ""},
-             {"folder", shown.run.folder}};
+             {"folder", shown.folder}};
   for (const char* name : {"mesh", "layout", "ranks", "host", "device", "build"}) {
     facts.push_back({name, text_in(start, name)});
   }
@@ -88,7 +88,7 @@ std::string what_ran(const ShownRuns& runs) {
 std::string tiles(const ShownRun& shown) {
   std::string html = "<div class=\"tiles\">\n";
   for (const Measure& measure : measures()) {
-    const double value = measure.value(shown), planned = number_in(shown.run.plan, measure.planned);
+    const double value = measure.value(shown), planned = number_in(shown.plan, measure.planned);
     if (!std::isfinite(value)) continue;
     html += fmt::format("<div><b>{}</b><span>{}{}</span></div>\n", escaped(measure.text(value)), measure.name,
                         std::isfinite(planned) ? "; planned: " + measure.text(planned) : "");
@@ -221,9 +221,9 @@ std::string ring_part(const ShownRun& shown) {
 // --- Configs.
 
 std::string config_part(const ShownRuns& runs) {
-  if (std::ranges::any_of(runs, [](const ShownRun& shown) { return !shown.run.config; })) return "";
+  if (std::ranges::any_of(runs, [](const ShownRun& shown) { return !shown.config; })) return "";
   const bool two = runs.size() > 1;
-  const auto found = differences(two ? *runs[0].run.config : Config{}, *runs.back().run.config);
+  const auto found = differences(two ? *runs[0].config : Config{}, *runs.back().config);
   Rows rows{{"key", two ? runs[0].name : "default", two ? runs[1].name : "value"}};
   for (const auto& [key, before, after] : found) rows.push_back({key, before, after});
   const std::string title = heading(two ? "What differs in their configs" : "Config, where it is not the default");
@@ -245,22 +245,21 @@ std::string page_of_two(const ShownRuns& runs) {
 
 }  // namespace
 
-RunReport html_report(const std::vector<ReportedRun>& folders) {
-  ensure(!folders.empty() && folders.size() <= 2, "a page has one run or two");
+RunReport html_report(ShownRuns runs) {
+  ensure(!runs.empty() && runs.size() <= 2, "a page has one run or two");
   RunReport report;
-  ShownRuns runs;
-  for (const ReportedRun& run : folders) {
-    const std::string path = run.folder + "/metrics.jsonl";
-    runs.push_back({run, read_run_metrics(path), file_name(run.folder)});
-    const RunMetrics& metrics = runs.back().metrics;
-    if (metrics.skipped == 0) continue;
-    report.warning +=
-        fmt::format("{}{}:{}: the page leaves out {} without metrics of a run; this is the first",
-                    report.warning.empty() ? "" : "; ", path, metrics.first_skipped, counted(metrics.skipped, "line"));
+  for (ShownRun& shown : runs) {
+    const std::string path = shown.folder + "/metrics.jsonl";
+    shown.name = file_name(shown.folder);
+    shown.metrics = read_run_metrics(path);
+    if (shown.metrics.skipped == 0) continue;
+    report.warning += fmt::format("{}{}:{}: the page leaves out {} without metrics of a run; this is the first",
+                                  report.warning.empty() ? "" : "; ", path, shown.metrics.first_skipped,
+                                  counted(shown.metrics.skipped, "line"));
   }
   const bool two = runs.size() > 1;
   if (two && runs[0].name == runs[1].name) {
-    for (ShownRun& shown : runs) shown.name = shown.run.folder;
+    for (ShownRun& shown : runs) shown.name = shown.folder;
   }
   report.page = page_head(report_head, two ? runs[0].name + " and " + runs[1].name : runs[0].name);
   if (!report.warning.empty()) report.page += "<p class=\"warn\">" + escaped(report.warning) + ".</p>\n";

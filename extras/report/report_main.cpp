@@ -39,8 +39,8 @@ void add_options(CommandLine& app, Given& given) {
 }
 
 /// Returns what is known about a run's folder, except its metrics.
-ReportedRun reported_run(const std::string& folder) {
-  ReportedRun run{.folder = folder};
+ShownRun shown_run(const std::string& folder) {
+  ShownRun run{.folder = folder};
   const std::string path = folder + "/config.yaml";
   if (!path_exists(path)) return run;
   run.config = read_config(path, {}, ConfigUse::know, check_model);
@@ -65,8 +65,8 @@ nlohmann::json read_output(const std::string& path, const char* program, const c
 
 /// Returns the page. Throws Error(usage) if the data of an evaluation is invalid.
 RunReport page_of(const Given& given) {
-  std::vector<ReportedRun> runs{reported_run(given.folder)};
-  if (!given.other.empty()) runs.push_back(reported_run(given.other));
+  ShownRuns runs{shown_run(given.folder)};
+  if (!given.other.empty()) runs.push_back(shown_run(given.other));
   if (!given.plan.empty()) runs[0].plan.update(read_output(given.plan, "plan", "kind", "plan"));
   runs[0].evaluation_path = given.evaluation;
   if (!given.evaluation.empty()) {

@@ -1,4 +1,4 @@
-// A run as a page shows it, and numbers that summarize its metrics.
+// A run as a page shows it: its folder, its metrics, and what is known in addition; and numbers that summarize it.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,19 +13,15 @@
 
 namespace ringtrain {
 
-/// A run's folder, and what is known about it in addition to its metrics.
-struct ReportedRun {
+struct ShownRun {
   std::string folder;
   std::optional<Config> config = {};  // of its config.yaml
   nlohmann::json plan = {};           // the plan: "steps", and what `plan --output` wrote for it
   std::string evaluation_path = {};   // of a file of `evaluate --output`; "": none
   nlohmann::json evaluation = {};     // its content
-};
-
-struct ShownRun {
-  ReportedRun run;
-  RunMetrics metrics;
-  std::string name;  // of its folder
+  // Set by html_report().
+  RunMetrics metrics = {};
+  std::string name = {};  // of its folder
 
   const StepRow& last() const { return metrics.steps.back(); }
 };
@@ -39,7 +35,7 @@ struct Measure {
   const char* name;
   double (*value)(const ShownRun&);  // NaN: the run has none
   std::string (*text)(double);
-  const char* planned = "";  // its name in ReportedRun::plan
+  const char* planned = "";  // its name in ShownRun::plan
 };
 /// Returns the measures that a page shows, the most important first.
 const std::vector<Measure>& measures();
