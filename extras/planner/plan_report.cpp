@@ -16,18 +16,14 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// A part of a sum, with its names in plan.json and for users.
-struct Part {
-  const char *key, *name;
-  double StepFlops::*value;
-};
-constexpr std::array flops_parts{Part{"projections", "projections", &StepFlops::projections},
-                                 Part{"attention_forward", "attention forward", &StepFlops::attention_forward},
-                                 Part{"attention_backward", "attention backward", &StepFlops::attention_backward},
-                                 Part{"feedforward", "feedforward", &StepFlops::feedforward},
-                                 Part{"head", "head and loss", &StepFlops::head},
-                                 Part{"adapters", "adapters", &StepFlops::adapters},
-                                 Part{"recompute", "recompute", &StepFlops::recompute}};
+constexpr std::array<SumPart<StepFlops>, 7> flops_parts{
+    {{"projections", "projections", &StepFlops::projections},
+     {"attention_forward", "attention forward", &StepFlops::attention_forward},
+     {"attention_backward", "attention backward", &StepFlops::attention_backward},
+     {"feedforward", "feedforward", &StepFlops::feedforward},
+     {"head", "head and loss", &StepFlops::head},
+     {"adapters", "adapters", &StepFlops::adapters},
+     {"recompute", "recompute", &StepFlops::recompute}}};
 
 std::string seconds_text(double seconds) {
   if (seconds < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
@@ -42,8 +38,15 @@ std::string flops_text(double flops) {
   return fmt::format("{:.3f} GFLOP", flops * 1e-9);
 }
 
-std::string part_line(const char* name, const std::string& amount, double share) {
-  return fmt::format("  {:<34} {:>14}  {:5.1f} %\n", name, amount, 100 * share);
+/// Returns a line for each part that is not 0: there may be no adapters, or nothing to recompute.
+template <class Parts, class Sum>
+std::string part_lines(const Parts& parts, const Sum& sum, double total, std::string (*text)(double)) {
+  std::string lines;
+  for (const auto& [key, name, value] : parts) {
+    const double part = sum.*value;
+    if (part > 0) lines += fmt::format("  {:<34} {:>14}  {:5.1f} %\n", name, text(part), 100 * part / total);
+  }
+  return lines;
 }
 
 std::string memory_lines(const Plan& plan) {
@@ -77,12 +80,8 @@ std::string length_lines(const Plan& plan) {
 
 std::string flops_lines(const Plan& plan) {
   const double total = plan.flops.total();
-  std::string text = fmt::format("FLOPs of a step: {}\n", flops_text(total));
-  for (const auto& [key, name, value] : flops_parts) {
-    const double flops = plan.flops.*value;
-    if (flops > 0) text += part_line(name, flops_text(flops), flops / total);  // 0: no adapters, nothing is recomputed
-  }
-  return text;
+  return fmt::format("FLOPs of a step: {}\n", flops_text(total)) +
+         part_lines(flops_parts, plan.flops, total, flops_text);
 }
 
 std::string ring_lines(const Plan& plan) {
@@ -101,14 +100,12 @@ std::string ring_lines(const Plan& plan) {
 
 std::string time_lines(const Plan& plan) {
   const StepTimes& t = plan.times;
-  std::string text = fmt::format("a step takes {}:\n", seconds_text(t.step_seconds));
-  for (const auto& [key, name, value] : step_parts) {
-    if (t.*value > 0) text += part_line(name, seconds_text(t.*value), t.*value / t.step_seconds);
-  }
-  return text + fmt::format("{:.4g} tokens/s; MFU {:.1f} %: {}, of {:.4g} TFLOP/s per rank\n", plan.tokens_per_second,
-                            100 * plan.mfu,
-                            mfu_formula(trained_parts(plan.request.config.model, plan.request.config.training)),
-                            plan.rates.peak * 1e-12);
+  return fmt::format("a step takes {}:\n", seconds_text(t.step_seconds)) +
+         part_lines(step_parts, t, t.step_seconds, seconds_text) +
+         fmt::format("{:.4g} tokens/s; MFU {:.1f} %: {}, of {:.4g} TFLOP/s per rank\n", plan.tokens_per_second,
+                     100 * plan.mfu,
+                     mfu_formula(trained_parts(plan.request.config.model, plan.request.config.training)),
+                     plan.rates.peak * 1e-12);
 }
 
 /// Returns a line for each stage of a config that has several.
