@@ -54,7 +54,8 @@ constexpr std::array<Place, 14> places{{{"the Eiffel Tower", "Paris"},
                                         {"the Golden Gate Bridge", "San Francisco"},
                                         {"the Semper Opera House", "Dresden"}}};
 
-constexpr std::int64_t pool = 300;  // wrong answers among which candidates are chosen
+constexpr std::int64_t several = 4;  // needles, and assignments from one variable to the next, as in RULER
+constexpr std::int64_t pool = 300;   // wrong answers among which candidates are chosen
 
 /// Random draws for one text: counter-based, so that no text depends on another.
 class Draws {
@@ -141,10 +142,7 @@ std::vector<std::int64_t> depths_with(Draws& draws, const TaskSettings& settings
 }
 
 TaskText make_needles(TaskKind kind, const TaskSettings& settings, Draws& draws, std::int64_t depth) {
-  const std::int64_t count = kind == TaskKind::single       ? 1
-                             : kind == TaskKind::multikey   ? settings.keys
-                             : kind == TaskKind::multivalue ? settings.values
-                                                            : settings.queries;
+  const std::int64_t count = kind == TaskKind::single ? 1 : several;
   const bool all = kind == TaskKind::multivalue || kind == TaskKind::multiquery;  // the question asks for all
   const std::vector<std::int64_t> depths = depths_with(draws, settings, depth, count);
   std::vector<std::string> keys = different(draws, count, key);
@@ -170,7 +168,7 @@ TaskText make_needles(TaskKind kind, const TaskSettings& settings, Draws& draws,
 }
 
 TaskText make_variables(const TaskSettings& settings, Draws& draws, std::int64_t depth) {
-  const std::int64_t count = settings.hops + 1;
+  const std::int64_t count = several + 1;
   const std::vector<std::int64_t> depths = depths_with(draws, settings, depth, count);
   const std::vector<std::string> chain = different(draws, count, variable);
   const std::string value = fmt::format("{}", 10000 + draws.below(90000));
@@ -190,10 +188,9 @@ TaskText make_variables(const TaskSettings& settings, Draws& draws, std::int64_t
 }
 
 TaskText make_association(const TaskSettings& settings, Draws& draws, std::int64_t depth) {
-  const std::int64_t count = std::min<std::int64_t>(settings.keys, std::ssize(places));
-  const std::vector<std::int64_t> depths = depths_with(draws, settings, depth, count);
+  const std::vector<std::int64_t> depths = depths_with(draws, settings, depth, several);
   const std::vector<std::string> people = different(draws, std::ssize(names), person),  // the first live somewhere
-      landmarks = different(draws, count, landmark);
+      landmarks = different(draws, several, landmark);
   TaskText text;
   text.opening = "Read the following text with care. A question about its characters comes afterwards.\n";
   for (std::size_t i = 0; i < landmarks.size(); ++i) {

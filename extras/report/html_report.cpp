@@ -82,44 +82,7 @@ std::string what_ran(const ShownRuns& runs) {
   return heading("What ran") + table(rows, "facts");
 }
 
-// --- Measurements.
-
-/// Returns a run's measures, each with the planned value if it is known.
-std::string tiles(const ShownRun& shown) {
-  std::string html = "<div class=\"tiles\">\n";
-  for (const Measure& measure : measures()) {
-    const double value = measure.value(shown), planned = number_in(shown.plan, measure.planned);
-    if (!std::isfinite(value)) continue;
-    html += fmt::format("<div><b>{}</b><span>{}{}</span></div>\n", escaped(measure.text(value)), measure.name,
-                        std::isfinite(planned) ? "; planned: " + measure.text(planned) : "");
-  }
-  return html + "</div>\n";
-}
-
-/// Returns the measures that two runs have, with the change from the first to the second.
-std::string comparison(const ShownRun& a, const ShownRun& b) {
-  Rows rows{{"", a.name, b.name, "change"}};
-  const auto add = [&](const std::string& name, double of_a, double of_b, std::string (*text)(double)) {
-    const double change = of_b - of_a;
-    if (!std::isfinite(change)) return;
-    rows.push_back({name, text(of_a), text(of_b), (change > 0 ? "+" : change < 0 ? "-" : "") + text(std::abs(change))});
-  };
-  for (const Measure& measure : measures()) add(measure.name, measure.value(a), measure.value(b), measure.text);
-  for (auto row = b.metrics.steps.rbegin(); row != b.metrics.steps.rend(); ++row) {
-    const auto same = std::ranges::lower_bound(a.metrics.steps, row->step, {}, &StepRow::step);
-    if (same == a.metrics.steps.end() || same->step != row->step) continue;
-    add(fmt::format("loss of step {}, the last that both have", row->step), same->numbers.at("loss"),
-        row->numbers.at("loss"), four_digits);
-    break;
-  }
-  for (const ChartPoint& of_a : last_by_length(a, "nll", "ci95")) {
-    for (const ChartPoint& of_b : last_by_length(b, "nll", "ci95")) {
-      if (of_a.x == of_b.x)
-        add(fmt::format("nll at {:.0f} tokens, last evaluation", of_a.x), of_a.y, of_b.y, four_digits);
-    }
-  }
-  return heading("Compared") + table(rows);
-}
+// --- Memory.
 
 /// Returns the memory of the rank with the most, by tag; "" if no line has it.
 std::string memory_part(const ShownRun& shown) {

@@ -31,8 +31,8 @@ StepRow row_of(const MetricsEntry& entry) {
               .empty = flag("empty"),
               .spike = flag("loss_spike"),
               .started = entry.json.contains("started")};
-  for (const char* const name : {"tokens", "loss", "grad_norm", "lr", "seconds", "tokens_per_second", "mfu", "loss_z",
-                                 "grad_norm_z", "ring_wait_seconds"}) {
+  for (const char* const name : {"step", "tokens", "loss", "grad_norm", "lr", "seconds", "tokens_per_second", "mfu",
+                                 "loss_z", "grad_norm_z", "ring_wait_seconds"}) {
     row.numbers[name] = number_in(entry.json, name);
   }
   return row;

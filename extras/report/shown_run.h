@@ -22,23 +22,16 @@ struct ShownRun {
   // Set by html_report().
   RunMetrics metrics = {};
   std::string name = {};  // of its folder
-
-  const StepRow& last() const { return metrics.steps.back(); }
 };
 using ShownRuns = std::vector<ShownRun>;
 
 /// Returns a number of every step that has it.
 std::vector<ChartPoint> points_of(const ShownRun& shown, std::string_view name);
 
-/// One number that summarizes a run.
-struct Measure {
-  const char* name;
-  double (*value)(const ShownRun&);  // NaN: the run has none
-  std::string (*text)(double);
-  const char* planned = "";  // its name in ShownRun::plan
-};
-/// Returns the measures that a page shows, the most important first.
-const std::vector<Measure>& measures();
+/// Returns a run's measures, each with the planned value if it is known.
+std::string tiles(const ShownRun& shown);
+/// Returns the measures that two runs have, with the change from the first to the second.
+std::string comparison(const ShownRun& a, const ShownRun& b);
 
 /// A step at which an event happened.
 struct RunEvent {
