@@ -86,25 +86,21 @@ std::string what_ran(const ShownRuns& runs) {
 
 /// Returns the memory of the rank with the most, by tag; "" if no line has it.
 std::string memory_part(const ShownRun& shown) {
-  const json& peaks = shown.metrics.peaks;
-  std::size_t rank = 0;
-  double most = -1;
-  for (std::size_t i = 0; peaks.is_array() && i < peaks.size(); ++i) {
-    const double total = number_in(peaks[i], "total");
-    if (!(total > most)) continue;
-    most = total;
-    rank = i;
-  }
-  if (most < 0) return "";
+  if (!shown.metrics.peaks.is_array()) return "";
+  const auto& peaks = shown.metrics.peaks.get_ref<const json::array_t&>();
+  const auto total = [](const json& peak) { return std::max(-1.0, number_in(peak, "total")); };  // -1: none
+  const auto highest = std::ranges::max_element(peaks, {}, total);
+  if (highest == peaks.end() || total(*highest) < 0) return "";
   Rows rows{{"", "peak memory"}};
   const auto add = [&](const char* name) {
-    const double bytes = number_in(peaks[rank], name);
+    const double bytes = number_in(*highest, name);
     if (std::isfinite(bytes)) rows.push_back({name, human_bytes(bytes)});
   };
   for (int tag = 0; tag < tag_count; ++tag) add(name_of(static_cast<Tag>(tag)));
   add("total");
   return heading("Memory") + table(rows) +
-         remark(fmt::format("Rank {}, which has the highest peak of {}.", rank, counted(std::ssize(peaks), "rank")));
+         remark(fmt::format("Rank {}, which has the highest peak of {}.", highest - peaks.begin(),
+                            counted(std::ssize(peaks), "rank")));
 }
 
 // --- Training.
