@@ -1,5 +1,4 @@
-#include "extras/report/run_metrics.h"
-
+#include "extras/report/shown_run.h"
 #include "framework/error.h"
 #include "train/run/metrics_lines.h"
 

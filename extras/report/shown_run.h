@@ -1,6 +1,9 @@
-// A run as a page shows it: its folder, its metrics, and what is known in addition; and numbers that summarize it.
+// A run as a page shows it: its folder, its metrics.jsonl (the numbers of every step, and the few lines that are shown
+// whole), and what is known in addition; and numbers that summarize it.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -8,10 +11,29 @@
 #include <vector>
 
 #include "extras/report/chart.h"
-#include "extras/report/run_metrics.h"
 #include "framework/config/config.h"
 
 namespace ringtrain {
+
+/// The content of a step's line.
+struct StepRow {
+  std::int64_t step = 0;
+  std::map<std::string_view, double> numbers = {};  // by the names that a page shows; NaN for a missing one
+  bool empty = false, spike = false;
+  bool started = false;  // whether it is the first of a process
+};
+
+struct RunMetrics {
+  std::vector<StepRow> steps;                   // ascending; if a step has several lines, the last one
+  std::vector<nlohmann::json> evaluations;      // in the order of the file
+  std::vector<nlohmann::json> starts;           // "started" of each process, with the "step" of its line
+  nlohmann::json peaks;                         // "peak_bytes" of the last line that has them; null: none
+  nlohmann::json ring;                          // "ring" likewise, with its "step"
+  std::int64_t skipped = 0, first_skipped = 0;  // lines that were not understood, and the number of the first
+};
+
+/// Reads the file line by line. Throws Error(usage) if it has no training step, or is not a regular file.
+RunMetrics read_run_metrics(const std::string& path);
 
 struct ShownRun {
   std::string folder;
