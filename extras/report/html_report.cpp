@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "extras/report/page_parts.h"
-#include "extras/report/shown_run.h"
 #include "framework/allocator.h"
 #include "framework/config/read_config.h"
 #include "framework/config/training_stages.h"

@@ -94,12 +94,7 @@ int run(int argc, char** argv) {
   const bool two = !given.other.empty();
   const std::string usual = two ? given.other + "/comparison.html" : given.folder + "/report.html";
   const std::string output = given.output.empty() ? usual : given.output;
-  const auto inputs = [&] {
-    std::vector<std::string> files = files_of_run(given.folder);
-    const std::vector<std::string> more = two ? files_of_run(given.other) : std::vector<std::string>{};
-    files.insert(files.end(), more.begin(), more.end());
-    return files;
-  };
+  const auto inputs = [&] { return files_of_models({given.folder, given.other}); };
   OutputFile file(
       output, OutputRules({"a page of report", "--output"}, OutputMark::begins(report_head), OutputInputs::of(inputs)),
       ExitCode::usage);
