@@ -218,7 +218,8 @@ std::vector<std::string> advice(const Config& config, const Hardware& hardware) 
     const std::int64_t most = std::min<std::int64_t>(RingWork::largest_ring, config.training.seq_len);
     Config ring = config;  // of all devices, with one sequence per step
     ring.mesh.data = ring.training.global_batch_size = ring.training.micro_batch_size = 1;
-    std::int64_t& devices = ring.mesh.sequence = config.mesh.data * config.mesh.sequence;
+    std::int64_t& devices = ring.mesh.sequence;
+    devices *= config.mesh.data;
     while (devices <= most && !memory_need(ring, hardware).fits(hardware)) devices *= 2;
     sentences.push_back(devices <= most ? fmt::format("it would fit on {} devices, in one ring", devices)
                                         : fmt::format("it does not fit on any number of devices up to {}", most));
