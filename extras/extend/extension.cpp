@@ -191,14 +191,13 @@ checkpoint: {{interval: 1, keep: 2}}
 
   void score(const std::string& name, const std::string& checkpoint, const Words& files, const Words& flags) {
     const FileHashes reads = folder_.hashes_of(joined(files, {scored_, manifest_path(scored_)}));
-    const std::string mesh = fmt::format("1x{}", asked_.ring), tokens = std::to_string(targets()),
-                      part = asked_.held_out.empty() ? "validation" : "whole", json = name + ".json",
+    const std::string part = asked_.held_out.empty() ? "validation" : "whole", json = name + ".json",
                       scores = name + ".jsonl";
     folder_.run({name, "Evaluating: " + name, reads, {json, scores}}, [&] {
-      const Words words{"evaluate", "--checkpoint", checkpoint, "--mesh",      mesh,
-                        "--data",   scored_,        "--part",   part,          "--target-tokens",
-                        tokens,     "--output",     at(json),   "--per-token", at(scores)};
-      run_command_(joined(words, flags));
+      run_command_(joined({"evaluate", "--checkpoint", checkpoint, "--mesh", fmt::format("1x{}", asked_.ring), "--data",
+                           scored_, "--part", part, "--target-tokens", std::to_string(targets()), "--output", at(json),
+                           "--per-token", at(scores)},
+                          flags));
     });
   }
 

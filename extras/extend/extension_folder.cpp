@@ -1,11 +1,11 @@
 #include "extras/extend/extension_folder.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "framework/output/output_file.h"
+#include "framework/profile/clock.h"
 #include "framework/standard_streams.h"
 #include "framework/storage/hash.h"
 #include "framework/storage/strict_json.h"
@@ -139,7 +139,7 @@ void ExtensionFolder::run(const ExtensionPart& part, const std::function<void()>
   write_message(stderr, fmt::format("extend: {}\n", part.message));
   const auto begun = std::chrono::steady_clock::now();
   work();
-  record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  record.seconds = seconds_since(begun);
   record.made = hashes_of(paths);
   save();
 }

@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "extras/report/chart.h"
 #include "extras/report/page_parts.h"
 #include "framework/counted.h"
-#include "framework/storage/files.h"
 #include "framework/storage/strict_json.h"
 #include "train/evaluation/evaluation_report.h"
+#include "train/run/metrics_lines.h"
 
 namespace ringtrain {
 
@@ -30,17 +29,14 @@ struct Evaluation {
 using Evaluations = std::map<std::string, Evaluation>;
 
 Evaluation read_evaluation(const std::string& path) {
-  constexpr std::int64_t most = std::int64_t{1} << 30;
   Evaluation read{parse_strict_json(read_file(path + ".json", ExitCode::usage)), {}};
-  std::istringstream lines(read_file(path + ".jsonl", ExitCode::usage, most));
-  std::string line;
-  std::getline(lines, line);  // a header that describes the other lines
-  while (std::getline(lines, line)) {
-    const json token = parse_strict_json(line);
+  read_metrics_lines(File::open(path + ".jsonl", ExitCode::usage), [&](const MetricsLine& line) {
+    if (line.begin == 0) return;  // a header that describes the other lines
+    const json token = parse_strict_json(line.text);
     const double weight = token.at("weight"), nll = token.at("nll");
     DocumentSum& sum = read.sums[token.at("context_length")][token.at("document")];
     sum = {token.at("document"), sum.sum + weight * nll, sum.weight + weight};
-  }
+  });
   return read;
 }
 

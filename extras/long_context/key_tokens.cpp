@@ -111,18 +111,16 @@ KeySet::Text text_in(const nlohmann::json& object) {
 }  // namespace
 
 KeySet read_key_set(const std::string& path) {
-  constexpr std::int64_t most = std::int64_t{64} << 20;
+  const std::string text = read_file(path, ExitCode::data);
   try {
-    const nlohmann::json json = parse_strict_json(read_file(path, ExitCode::data, most));
+    const nlohmann::json json = parse_strict_json(text);
     if (json.at("written_by") != "ringtrain evaluate --save-path") throw std::runtime_error("another program wrote it");
     KeySet set{.evaluator = json.at("evaluator"), .unit = json.at("unit"), .options = {}, .texts = {}};
     if (set.unit != "characters" && set.unit != "tokens") throw std::runtime_error("its unit is " + set.unit);
     set.options = {count_in(json, "trunc_len"), count_in(json, "sliding_window"), json.at("alpha"), json.at("beta")};
     if (!json.at("texts").is_array()) throw std::runtime_error("texts is not a list");
-    for (const nlohmann::json& text : json.at("texts")) set.texts.push_back(text_in(text));
+    for (const nlohmann::json& one : json.at("texts")) set.texts.push_back(text_in(one));
     return set;
-  } catch (const Error&) {
-    throw;
   } catch (const std::exception& error) {
     fail(ExitCode::data, "{}: is not a set of key tokens of evaluate --save-path: {}", path, error.what());
   }

@@ -29,9 +29,9 @@ struct LongText {
   std::vector<TextInterval> intervals;  // of each token
 };
 
-/// The result of a text: sums of weight * nll, and of weights. Weights are those of the file.
-struct LongPplSums {
-  double nll = 0, weight = 0, key_nll = 0, key_weight = 0;
+/// The result of a text, with the file's weights.
+struct TextScore {
+  DocumentSum all, key;
   std::int64_t key_tokens = 0;
 };
 
@@ -101,22 +101,22 @@ struct Pass {
   PassKind kind = PassKind::text;
 };
 
-/// Returns the sums of a text. values: those of its tokens.
-LongPplSums sums_of(const LongText& text, const double* values, const KeySet::Text& set) {
+/// values: those of the text's tokens.
+TextScore score_of(const LongText& text, const double* values, const KeySet::Text& set) {
   const auto nll = [&](std::int64_t token) { return values[token * values_per_token]; };  // in the text
   const auto weight = [&](std::int64_t token) { return values[(token + 1) * values_per_token - 1]; };
-  LongPplSums sums;
+  TextScore score{.all = {.document = text.document}, .key = {.document = text.document}};
   for (std::int64_t token = 1; token < text.tokens; ++token) {
-    sums.nll += weight(token) * nll(token);
-    sums.weight += weight(token);
+    score.all.sum += weight(token) * nll(token);
+    score.all.weight += weight(token);
   }
   for (const std::int64_t token : tokens_within(text.intervals, set.key)) {
     if (token == 0 || weight(token) == 0) continue;  // nothing predicts the first one
-    sums.key_nll += weight(token) * nll(token);
-    sums.key_weight += weight(token);
-    ++sums.key_tokens;
+    score.key.sum += weight(token) * nll(token);
+    score.key.weight += weight(token);
+    ++score.key_tokens;
   }
-  return sums;
+  return score;
 }
 
 /// The texts of the targets' documents. The longest context and trunc_len include the targets' begin token, which
@@ -154,20 +154,7 @@ class PreparedLongPpl : public PreparedMetric {
   /// Runs the model on every text once and, to find key tokens, on each short window.
   MetricResult evaluate(RankState& state, TargetScorer* /*scorer*/,
                         const std::function<void(std::int64_t)>& progress) const override {
-    const std::vector<double> values = token_values(state, progress);
-    KeySet set = set_;
-    if (finds()) {
-      set.evaluator = subject_.source.path;
-      set.texts.resize(texts_.size());
-    }
-    std::vector<LongPplSums> sums;
-    const double* of_text = values.data();
-    for (std::size_t i = 0; i < texts_.size(); ++i) {
-      if (finds()) set.texts[i] = key_tokens_of(texts_[i], of_text);
-      sums.push_back(sums_of(texts_[i], of_text, set.texts[i]));
-      of_text += texts_[i].tokens * values_per_token;
-    }
-    return result_of(set, sums);
+    return result_of(token_values(state, progress));
   }
 
  private:
@@ -231,23 +218,27 @@ class PreparedLongPpl : public PreparedMetric {
     return {text.hash, text.intervals.empty() ? 0 : text.intervals.back().end, merged(key)};
   }
 
-  /// Returns the result for all texts. set: the key tokens that were scored.
-  MetricResult result_of(const KeySet& set, const std::vector<LongPplSums>& sums) const {
+  /// Returns the result for all texts. values: those of their tokens.
+  MetricResult result_of(const std::vector<double>& values) const {
+    KeySet set = set_;
+    if (finds()) set.evaluator = subject_.source.path;
     std::vector<DocumentSum> key, all;
     std::int64_t key_tokens = 0, tokens = 0;
     auto documents = nlohmann::ordered_json::array();
     for (std::size_t i = 0; i < texts_.size(); ++i) {
-      const LongPplSums& of = sums[i];
-      const std::int64_t document = texts_[i].document;
-      key_tokens += of.key_tokens;
-      tokens += texts_[i].tokens;
-      if (of.key_weight > 0) key.push_back({document, of.key_nll, of.key_weight});
-      if (of.weight > 0) all.push_back({document, of.nll, of.weight});
-      documents.push_back({{"document", document},
-                           {"longppl", std::exp(of.key_nll / of.key_weight)},
-                           {"n_key_token", of.key_tokens},
-                           {"ppl", std::exp(of.nll / of.weight)},
-                           {"n_token", texts_[i].tokens}});
+      const LongText& text = texts_[i];
+      const double* const of_text = values.data() + tokens * values_per_token;
+      if (finds()) set.texts.push_back(key_tokens_of(text, of_text));
+      const TextScore score = score_of(text, of_text, set.texts[i]);
+      key_tokens += score.key_tokens;
+      tokens += text.tokens;
+      if (score.key.weight > 0) key.push_back(score.key);
+      if (score.all.weight > 0) all.push_back(score.all);
+      documents.push_back({{"document", text.document},
+                           {"longppl", std::exp(score.key.sum / score.key.weight)},
+                           {"n_key_token", score.key_tokens},
+                           {"ppl", std::exp(score.all.sum / score.all.weight)},
+                           {"n_token", text.tokens}});
     }
     const Estimate key_nll = estimate_over(key), nll = estimate_over(all);
     if (!std::isfinite(nll.value)) {

@@ -30,54 +30,36 @@ double right_of(const S* row, const std::vector<std::int32_t>& candidates) {
   return 1.0 / static_cast<double>(alike);
 }
 
-/// The scores of the trials of all texts, each from the rank that has its tokens.
-class TrialScores {
- public:
-  explicit TrialScores(const TaskSamples& samples)
-      : samples_(samples), values_(samples.trials.size() * values_per_trial, 0.0) {}
-
-  /// Collective over the ring. Scores the text in state.batch: consecutive rows go through the head together.
-  void score(RankState& state, std::int64_t text) {
-    const LogitsPass pass = state.model->begin_logits(state.batch);
-    const auto* const labels = state.batch.labels().as<std::int32_t>();
-    const auto* const positions = state.batch.positions().as<std::int32_t>();
-    for (std::int64_t begin = 0, end = 0; begin < state.batch.T; begin = std::max(end, begin + 1)) {
-      if (labels[begin] < 0) continue;
-      const std::int64_t most = std::min(begin + pass.most_rows, state.batch.T);
-      end = begin + 1;
-      while (end < most && labels[end] >= 0) ++end;
-      const TensorView logits = pass.rows(begin, end);
-      const std::int64_t V = logits.dim(1);
-      dispatch_dtype(logits.dtype, [&]<class S, class>() {
-        for (std::int64_t t = begin; t < end; ++t) {
-          take(logits.as<S>() + (t - begin) * V, V, text, positions[t] + 1, labels[t]);
+/// Collective over the ring. Scores the text in state.batch: consecutive rows go through the head together. values:
+/// values_per_trial for each trial of all texts.
+void score_text(RankState& state, const TaskSamples& samples, std::int64_t text, std::vector<double>& values) {
+  const LogitsPass pass = state.model->begin_logits(state.batch);
+  const auto trials = std::ranges::equal_range(samples.trials, text, {}, &TaskTrial::text);
+  const auto* const labels = state.batch.labels().as<std::int32_t>();
+  const auto* const positions = state.batch.positions().as<std::int32_t>();
+  for (std::int64_t begin = 0, end = 0; begin < state.batch.T; begin = std::max(end, begin + 1)) {
+    if (labels[begin] < 0) continue;
+    const std::int64_t most = std::min(begin + pass.most_rows, state.batch.T);
+    end = begin + 1;
+    while (end < most && labels[end] >= 0) ++end;
+    const TensorView logits = pass.rows(begin, end);
+    const std::int64_t V = logits.dim(1);
+    dispatch_dtype(logits.dtype, [&]<class S, class>() {
+      for (std::int64_t t = begin; t < end; ++t) {
+        const S* const row = logits.as<S>() + (t - begin) * V;
+        const std::int64_t token = positions[t] + 1;  // which the row predicts
+        for (const TaskTrial& trial : trials) {
+          if (token < trial.first || token >= trial.first + trial.tokens) continue;
+          double* const to = values.data() + (&trial - samples.trials.data()) * values_per_trial;
+          to[0] += log_sum_exp(row, V) - static_cast<double>(widened(row[labels[t]]));
+          if (token == trial.decisive) to[1] = right_of(row, trial.candidates);
+          const auto likeliest = std::ranges::max_element(row, row + V, {}, [](auto x) { return widened(x); }) - row;
+          if (likeliest != labels[t]) to[2] += 1;
         }
-      });
-    }
+      }
+    });
   }
-
-  /// Collective. Returns values_per_trial for each trial.
-  const std::vector<double>& finish(Communicator& world) {
-    all_reduce_sum(world, std::span<double>(values_), {"tasks of an evaluation"});
-    return values_;
-  }
-
- private:
-  /// Scores the row that predicts a token of a text.
-  template <class S>
-  void take(const S* row, std::int64_t V, std::int64_t text, std::int64_t token, std::int32_t label) {
-    for (const TaskTrial& trial : std::ranges::equal_range(samples_.trials, text, {}, &TaskTrial::text)) {
-      if (token < trial.first || token >= trial.first + trial.tokens) continue;
-      double* const to = values_.data() + (&trial - samples_.trials.data()) * values_per_trial;
-      to[0] += log_sum_exp(row, V) - static_cast<double>(widened(row[label]));
-      if (token == trial.decisive) to[1] = right_of(row, trial.candidates);
-      if (std::ranges::max_element(row, row + V, {}, [](auto x) { return widened(x); }) - row != label) to[2] += 1;
-    }
-  }
-
-  const TaskSamples& samples_;
-  std::vector<double> values_;
-};
+}
 
 /// Returns the sums of all trials by task, length, and depth.
 std::vector<TaskResult> results_of(const TaskSamples& samples, const std::vector<double>& values) {
@@ -132,13 +114,14 @@ double deviations(const TaskCell& cell, double chance) {
 
 TaskSummary evaluate_tasks(RankState& state, const TaskSamples& samples, bool greedy,
                            const std::function<void(std::int64_t tokens)>& progress) {
-  TrialScores scores(samples);
+  std::vector<double> values(samples.trials.size() * values_per_trial, 0.0);  // each from the rank that has the tokens
   const auto pass = [&](std::int64_t text) {
-    scores.score(state, text);
+    score_text(state, samples, text, values);
     if (progress) progress(samples.spans[text].length);
   };
   for_each_span(state, *samples.tokens, samples.spans, {pass, [&] { state.model->evaluate_nothing(); }, {}, "tasks"});
-  return {&samples, greedy, results_of(samples, scores.finish(*state.world))};
+  all_reduce_sum(*state.world, std::span<double>(values), {"tasks of an evaluation"});
+  return {&samples, greedy, results_of(samples, values)};
 }
 
 nlohmann::ordered_json tasks_json(const TaskSummary& summary) {

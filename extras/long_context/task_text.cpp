@@ -54,7 +54,8 @@ constexpr std::array<Place, 14> places{{{"the Eiffel Tower", "Paris"},
                                         {"the Golden Gate Bridge", "San Francisco"},
                                         {"the Semper Opera House", "Dresden"}}};
 
-constexpr std::size_t pool = 300;  // wrong answers among which candidates are chosen
+constexpr std::int64_t several = 4;  // needles, and assignments from one variable to the next, as in RULER
+constexpr std::int64_t pool = 300;   // wrong answers among which candidates are chosen
 
 /// Random draws for one text: counter-based, so that no text depends on another.
 class Draws {
@@ -64,15 +65,8 @@ class Draws {
     return static_cast<std::int64_t>(
         random_below(seed_, Purpose::synthetic_data, next_++, static_cast<std::uint64_t>(bound)));
   }
-  /// Returns `count` different numbers below bound.
-  std::vector<std::int64_t> different(std::int64_t count, std::int64_t bound) {
-    std::vector<std::int64_t> drawn;
-    while (std::ssize(drawn) < count) {
-      const std::int64_t one = below(bound);
-      if (std::ranges::find(drawn, one) == drawn.end()) drawn.push_back(one);
-    }
-    return drawn;
-  }
+  /// Returns one of a list.
+  const auto& among(const auto& list) { return list[below(std::ssize(list))]; }
 
  private:
   std::uint64_t seed_, next_ = 0;
@@ -88,18 +82,26 @@ std::string variable(Draws& draws) {  // of five capitals, as RULER's
   return name;
 }
 
-std::string key_of(std::int64_t index) {
+std::string key(Draws& draws) {
+  const std::int64_t index = draws.below(std::ssize(adjectives) * std::ssize(nouns));
   return fmt::format("{}-{}", adjectives[index / std::ssize(nouns)], nouns[index % std::ssize(nouns)]);
+}
+
+std::string person(Draws& draws) {
+  return std::string(draws.among(names));
+}
+
+std::string landmark(Draws& draws) {
+  return std::string(draws.among(places).landmark);
 }
 
 /// Makes a text from a draw.
 using Make = std::string (*)(Draws&);
 
-std::vector<std::string> different_texts(Draws& draws, std::size_t count, const std::set<std::string>& not_these,
-                                         Make make) {
+/// Returns texts that differ from each other and from those in `known`.
+std::vector<std::string> different(Draws& draws, std::int64_t count, Make make, std::set<std::string> known = {}) {
   std::vector<std::string> made;
-  std::set<std::string> known = not_these;
-  while (made.size() < count) {
+  while (std::ssize(made) < count) {
     std::string one = make(draws);
     if (known.insert(one).second) made.push_back(std::move(one));
   }
@@ -109,15 +111,15 @@ std::vector<std::string> different_texts(Draws& draws, std::size_t count, const 
 /// Adds the values that the question asks for, of the needles [first, end), each with wrong answers: first those in the
 /// text, then as many as make() must draw. all_right: no value in the text is wrong.
 void add_answers(Draws& draws, TaskText& text, const std::vector<std::string>& values, std::size_t first,
-                 std::size_t end, bool all_right, std::size_t wrong, Make make) {
+                 std::size_t end, bool all_right, std::int64_t wrong, Make make) {
   for (std::size_t i = first; i < end; ++i) {
     TaskAnswer answer{i == first ? "" : ",", " " + values[i], {}, text.needles[i].depth};
-    std::set<std::string> known{values[i]};
-    if (all_right) known.insert(values.begin(), values.end());
     for (const std::string& one : values) {
-      if (known.insert(one).second) answer.others.push_back(" " + one);
+      if (!all_right && one != values[i]) answer.others.push_back(" " + one);
     }
-    for (const std::string& one : different_texts(draws, wrong, known, make)) answer.others.push_back(" " + one);
+    for (const std::string& one : different(draws, wrong, make, {values.begin(), values.end()})) {
+      answer.others.push_back(" " + one);
+    }
     text.answers.push_back(std::move(answer));
   }
 }
@@ -140,18 +142,12 @@ std::vector<std::int64_t> depths_with(Draws& draws, const TaskSettings& settings
 }
 
 TaskText make_needles(TaskKind kind, const TaskSettings& settings, Draws& draws, std::int64_t depth) {
-  const std::int64_t count = kind == TaskKind::single       ? 1
-                             : kind == TaskKind::multikey   ? settings.keys
-                             : kind == TaskKind::multivalue ? settings.values
-                                                            : settings.queries;
+  const std::int64_t count = kind == TaskKind::single ? 1 : several;
   const bool all = kind == TaskKind::multivalue || kind == TaskKind::multiquery;  // the question asks for all
   const std::vector<std::int64_t> depths = depths_with(draws, settings, depth, count);
-  std::vector<std::string> keys;
-  for (const std::int64_t index : draws.different(count, std::ssize(adjectives) * std::ssize(nouns))) {
-    keys.push_back(key_of(index));
-  }
+  std::vector<std::string> keys = different(draws, count, key);
   if (kind == TaskKind::multivalue) keys.assign(keys.size(), keys.front());
-  const std::vector<std::string> values = different_texts(draws, static_cast<std::size_t>(count), {}, number);
+  const std::vector<std::string> values = different(draws, count, number);
   TaskText text;
   text.opening = fmt::format(
       "{} hidden within the following text. Make sure to memorize it. I will quiz you about the {} afterwards.\n",
@@ -172,9 +168,9 @@ TaskText make_needles(TaskKind kind, const TaskSettings& settings, Draws& draws,
 }
 
 TaskText make_variables(const TaskSettings& settings, Draws& draws, std::int64_t depth) {
-  const std::int64_t count = settings.hops + 1;
+  const std::int64_t count = several + 1;
   const std::vector<std::int64_t> depths = depths_with(draws, settings, depth, count);
-  const std::vector<std::string> chain = different_texts(draws, static_cast<std::size_t>(count), {}, variable);
+  const std::vector<std::string> chain = different(draws, count, variable);
   const std::string value = fmt::format("{}", 10000 + draws.below(90000));
   TaskText text;
   text.opening = "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n";
@@ -192,19 +188,17 @@ TaskText make_variables(const TaskSettings& settings, Draws& draws, std::int64_t
 }
 
 TaskText make_association(const TaskSettings& settings, Draws& draws, std::int64_t depth) {
-  const std::int64_t count = std::min<std::int64_t>(settings.keys, std::ssize(places));
-  const std::vector<std::int64_t> depths = depths_with(draws, settings, depth, count),
-                                  order = draws.different(std::ssize(names), std::ssize(names)),
-                                  where = draws.different(count, std::ssize(places));
-  std::vector<std::string> people;  // those who live somewhere come first
-  for (const std::int64_t index : order) people.emplace_back(names[index]);
+  const std::vector<std::int64_t> depths = depths_with(draws, settings, depth, several);
+  const std::vector<std::string> people = different(draws, std::ssize(names), person),  // the first live somewhere
+      landmarks = different(draws, several, landmark);
   TaskText text;
   text.opening = "Read the following text with care. A question about its characters comes afterwards.\n";
-  for (std::size_t i = 0; i < where.size(); ++i) {
-    text.needles.push_back({fmt::format("{} lives next to {}.", people[i], places[where[i]].landmark), depths[i]});
+  for (std::size_t i = 0; i < landmarks.size(); ++i) {
+    text.needles.push_back({fmt::format("{} lives next to {}.", people[i], landmarks[i]), depths[i]});
   }
   const auto asked = static_cast<std::size_t>(std::ranges::find(depths, depth) - depths.begin());
-  text.question = fmt::format("\nQuestion: Which character has visited {}?\nAnswer:", places[where[asked]].city);
+  text.question = fmt::format("\nQuestion: Which character has visited {}?\nAnswer:",
+                              std::ranges::find(places, landmarks[asked], &Place::landmark)->city);
   add_answers(draws, text, people, asked, asked + 1, /*all_right=*/false, /*wrong=*/0, number);
   return text;
 }

@@ -30,12 +30,7 @@ inline const char* name_of(TaskKind kind) {
   return name_in(task_names, kind);
 }
 
-/// The numbers of needles are those of RULER.
 struct TaskSettings {
-  std::int64_t keys = 4;        // of multikey and of association
-  std::int64_t values = 4;      // of multivalue
-  std::int64_t queries = 4;     // of multiquery
-  std::int64_t hops = 4;        // of variables: there is one more of them
   std::int64_t candidates = 8;  // of an answer, including the right one
   std::int64_t depths = 5;      // evenly from the haystack's beginning to its end
   std::int64_t samples = 8;     // for each kind, length, and depth

@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <set>
 #include <system_error>
 
 #include "framework/config/config_values.h"

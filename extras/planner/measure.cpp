@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <numeric>
 
 #include "framework/allocator.h"
 #include "framework/cores.h"
@@ -195,27 +194,22 @@ void measure_passes(Hardware& hardware) {
 
 std::vector<double> fit(const std::vector<TimedCall>& samples) {
   ensure(!samples.empty(), "a fit needs samples");
-  std::vector<double> seconds(samples[0].parts.size(), 0.0);
-  std::vector<std::size_t> used(seconds.size());  // indices of parts
-  std::iota(used.begin(), used.end(), 0);
+  const std::int64_t rows = std::ssize(samples), parts = std::ssize(samples[0].parts);
+  Eigen::MatrixXd shares(rows, parts);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    shares.row(row) = Eigen::Map<const Eigen::RowVectorXd>(samples[row].parts.data(), parts) / samples[row].seconds;
+  }
+  // The parts' magnitudes differ by a dozen orders, so scale all columns to length one.
+  const Eigen::RowVectorXd lengths = shares.colwise().norm();
+  shares.array().rowwise() /= lengths.array();
   while (true) {
-    Eigen::MatrixXd shares(samples.size(), used.size());
-    for (std::size_t row = 0; row < samples.size(); ++row) {
-      for (std::size_t column = 0; column < used.size(); ++column) {
-        shares(row, column) = samples[row].parts[used[column]] / samples[row].seconds;
-      }
-    }
-    // The parts' magnitudes differ by a dozen orders, so scale all columns to length one.
-    const Eigen::RowVectorXd lengths = shares.colwise().norm();
-    shares.array().rowwise() /= lengths.array();
-    const Eigen::VectorXd solution = shares.colPivHouseholderQr().solve(Eigen::VectorXd::Ones(shares.rows()));
+    const Eigen::VectorXd solution = shares.colPivHouseholderQr().solve(Eigen::VectorXd::Ones(rows));
     Eigen::Index worst = 0;
-    if (solution.minCoeff(&worst) < 0 && used.size() > 1) {  // a part with negative time
-      used.erase(used.begin() + worst);
-      continue;
+    if (!(solution.minCoeff(&worst) < 0)) {
+      const Eigen::VectorXd seconds = solution.cwiseQuotient(lengths.transpose());
+      return {seconds.begin(), seconds.end()};
     }
-    for (std::size_t i = 0; i < used.size(); ++i) seconds[used[i]] = solution(i) / lengths(i);
-    return seconds;
+    shares.col(worst).setZero();  // a part with negative time: from now on, it has none
   }
 }
 

@@ -70,22 +70,17 @@ LayerPairs sequence_pairs(const PlanRequest& request) {
   });
 }
 
-/// Fills in the cost of all steps, and of evaluations between them.
-void plan_run(Plan& plan, const PlanRequest& request, const ParameterTable& table) {
+/// Fills in the cost of all steps, and of evaluations between them. stages: the plans of their steps.
+void plan_run(Plan& plan, const PlanRequest& request, const std::vector<Plan>& stages, const ParameterTable& table) {
   const TrainingConfig& training = request.config.training;
   double seconds = 0;
-  for (std::size_t i = 0; i < plan.stages.size(); ++i) {
-    const auto steps = static_cast<double>(last_step_of(training, static_cast<int>(i)) -
-                                           first_step_of(training, static_cast<int>(i)) + 1);
+  for (int i = 0; i < stage_count(training); ++i) {
+    const Plan& stage = stages[i];
+    const auto own_steps = static_cast<double>(last_step_of(training, i) - first_step_of(training, i) + 1);
+    const double steps = request.tokens > 0 ? std::ceil(request.tokens / stage.step_tokens) : own_steps;
     plan.steps += steps;
-    plan.tokens += steps * plan.stages[i].step_tokens;
-    seconds += steps * plan.stages[i].times.step_seconds;
-  }
-  if (plan.stages.empty()) {
-    plan.steps =
-        request.tokens > 0 ? std::ceil(request.tokens / plan.step_tokens) : static_cast<double>(training.steps);
-    plan.tokens = plan.steps * plan.step_tokens;
-    seconds = plan.steps * plan.times.step_seconds;
+    plan.tokens += steps * stage.step_tokens;
+    seconds += steps * stage.times.step_seconds;
   }
   const EvaluationConfig& evaluation = request.config.evaluation;
   if (evaluation.interval > 0) plan.evaluations = std::floor(plan.steps / static_cast<double>(evaluation.interval));
@@ -213,8 +208,8 @@ Plan make_plan(const PlanRequest& request) {
     plans.push_back(plan_of_steps(one, table, memory));
   }
   Plan plan = plans[static_cast<std::size_t>(longest_stage(training))];
+  plan_run(plan, request, plans, table);
   if (stages > 1) plan.stages = std::move(plans);
-  plan_run(plan, request, table);
   if (request.longest_context) plan.longest_context = longest_context(plan.request.config, request.hardware);
   return plan;
 }

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "extras/planner/advice.h"
 #include "extras/planner/measure.h"
 #include "extras/planner/plan.h"
 #include "extras/planner/plan_report.h"

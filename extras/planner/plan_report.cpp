@@ -1,7 +1,9 @@
 #include "extras/planner/plan_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -16,18 +18,14 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// A part of a sum, with its names in plan.json and for users.
-struct Part {
-  const char *key, *name;
-  double StepFlops::*value;
-};
-constexpr std::array flops_parts{Part{"projections", "projections", &StepFlops::projections},
-                                 Part{"attention_forward", "attention forward", &StepFlops::attention_forward},
-                                 Part{"attention_backward", "attention backward", &StepFlops::attention_backward},
-                                 Part{"feedforward", "feedforward", &StepFlops::feedforward},
-                                 Part{"head", "head and loss", &StepFlops::head},
-                                 Part{"adapters", "adapters", &StepFlops::adapters},
-                                 Part{"recompute", "recompute", &StepFlops::recompute}};
+constexpr std::array<SumPart<StepFlops>, 7> flops_parts{
+    {{"projections", "projections", &StepFlops::projections},
+     {"attention_forward", "attention forward", &StepFlops::attention_forward},
+     {"attention_backward", "attention backward", &StepFlops::attention_backward},
+     {"feedforward", "feedforward", &StepFlops::feedforward},
+     {"head", "head and loss", &StepFlops::head},
+     {"adapters", "adapters", &StepFlops::adapters},
+     {"recompute", "recompute", &StepFlops::recompute}}};
 
 std::string seconds_text(double seconds) {
   if (seconds < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
@@ -42,11 +40,18 @@ std::string flops_text(double flops) {
   return fmt::format("{:.3f} GFLOP", flops * 1e-9);
 }
 
-std::string part_line(const char* name, const std::string& amount, double share) {
-  return fmt::format("  {:<34} {:>14}  {:5.1f} %\n", name, amount, 100 * share);
+/// Returns a line for each part that is not 0: there may be no adapters, or nothing to recompute.
+template <class Parts, class Sum>
+std::string part_lines(const Parts& parts, const Sum& sum, double total, std::string (*text)(double)) {
+  std::string lines;
+  for (const auto& [key, name, value] : parts) {
+    const double part = sum.*value;
+    if (part > 0) lines += fmt::format("  {:<34} {:>14}  {:5.1f} %\n", name, text(part), 100 * part / total);
+  }
+  return lines;
 }
 
-std::string memory_text(const Plan& plan) {
+std::string memory_lines(const Plan& plan) {
   std::string text;
   for (const RankPlan& kind : plan.memory) {
     text += fmt::format("memory of {} like rank {}:", counted(std::ssize(kind.ranks), "rank"), kind.ranks.front());
@@ -59,14 +64,7 @@ std::string memory_text(const Plan& plan) {
       text += fmt::format(", and {} of host memory", human_bytes(static_cast<double>(kind.host.total)));
     text += "\n";
   }
-  const Hardware& hardware = plan.request.hardware;
-  text += fmt::format("needs {} of memory, and {} can be used on {}", human_bytes(plan.need.device),
-                      human_bytes(usable_bytes(hardware)), hardware.cores > 0 ? "a machine" : "a device");
-  if (hardware.node_memory > 0) {
-    text += fmt::format("; needs {} of host memory, and a node has {}", human_bytes(plan.need.host),
-                        human_bytes(hardware.node_memory));
-  }
-  return text + (plan.fits ? ": it fits\n" : ": it does not fit\n");
+  return text + memory_text(plan.need, plan.request.hardware) + (plan.fits ? ": it fits\n" : ": it does not fit\n");
 }
 
 std::string length_lines(const Plan& plan) {
@@ -84,12 +82,8 @@ std::string length_lines(const Plan& plan) {
 
 std::string flops_lines(const Plan& plan) {
   const double total = plan.flops.total();
-  std::string text = fmt::format("FLOPs of a step: {}\n", flops_text(total));
-  for (const auto& [key, name, value] : flops_parts) {
-    const double flops = plan.flops.*value;
-    if (flops > 0) text += part_line(name, flops_text(flops), flops / total);  // 0: no adapters, nothing is recomputed
-  }
-  return text;
+  return fmt::format("FLOPs of a step: {}\n", flops_text(total)) +
+         part_lines(flops_parts, plan.flops, total, flops_text);
 }
 
 std::string ring_lines(const Plan& plan) {
@@ -108,14 +102,12 @@ std::string ring_lines(const Plan& plan) {
 
 std::string time_lines(const Plan& plan) {
   const StepTimes& t = plan.times;
-  std::string text = fmt::format("a step takes {}:\n", seconds_text(t.step_seconds));
-  for (const auto& [key, name, value] : step_parts) {
-    if (t.*value > 0) text += part_line(name, seconds_text(t.*value), t.*value / t.step_seconds);
-  }
-  return text + fmt::format("{:.4g} tokens/s; MFU {:.1f} %: {}, of {:.4g} TFLOP/s per rank\n", plan.tokens_per_second,
-                            100 * plan.mfu,
-                            mfu_formula(trained_parts(plan.request.config.model, plan.request.config.training)),
-                            plan.rates.peak * 1e-12);
+  return fmt::format("a step takes {}:\n", seconds_text(t.step_seconds)) +
+         part_lines(step_parts, t, t.step_seconds, seconds_text) +
+         fmt::format("{:.4g} tokens/s; MFU {:.1f} %: {}, of {:.4g} TFLOP/s per rank\n", plan.tokens_per_second,
+                     100 * plan.mfu,
+                     mfu_formula(trained_parts(plan.request.config.model, plan.request.config.training)),
+                     plan.rates.peak * 1e-12);
 }
 
 /// Returns a line for each stage of a config that has several.
@@ -154,7 +146,28 @@ ordered_json memory_json(const RankPlan& kind) {
   return json;
 }
 
+/// Returns the names of supported hardware files with enough memory for the config.
+std::vector<std::string> roomy_hardware(const Config& config, bool cores) {
+  std::vector<std::string> names;
+  for (const auto& [name, path] : hardware_files()) {
+    const Hardware other = read_hardware(path);
+    if ((other.cores > 0) != cores) continue;
+    if (other.peak(config.training.dtype) > 0 && memory_need(config, other).fits(other)) names.push_back(name);
+  }
+  return names;
+}
+
 }  // namespace
+
+std::string memory_text(const MemoryNeed& need, const Hardware& hardware) {
+  std::string text = fmt::format("needs {} of memory, and {} can be used on {}", human_bytes(need.device),
+                                 human_bytes(usable_bytes(hardware)), hardware.cores > 0 ? "a machine" : "a device");
+  if (hardware.node_memory > 0) {
+    text += fmt::format("; needs {} of host memory, and a node has {}", human_bytes(need.host),
+                        human_bytes(hardware.node_memory));
+  }
+  return text;
+}
 
 std::string plan_report(const Plan& plan) {
   const Config& config = plan.request.config;
@@ -165,7 +178,7 @@ std::string plan_report(const Plan& plan) {
                      name_of(config.mesh.layout), name_of(config.training.recompute)) +
          fmt::format("on {}: {:.4g} TFLOP/s of {} per rank\n", hardware.name, plan.rates.peak * 1e-12,
                      name_of(config.training.dtype)) +
-         caveat(hardware, config.mesh.data * config.mesh.sequence) + memory_text(plan) + length_lines(plan) +
+         caveat(hardware, config.mesh.data * config.mesh.sequence) + memory_lines(plan) + length_lines(plan) +
          flops_lines(plan) + ring_lines(plan) + time_lines(plan) + stage_lines(plan) +
          (plan.fits ? hours_text(plan) : "");  // no hours if it cannot run
 }
@@ -197,6 +210,28 @@ ordered_json plan_json(const Plan& plan) {
   json["hours"] = plan.hours;
   json["device_hours"] = plan.device_hours;
   return json;
+}
+
+std::vector<std::string> advice(const Config& config, const Hardware& hardware) {
+  std::vector<std::string> sentences{"it " + memory_text(memory_need(config, hardware), hardware)};
+  if (hardware.cores == 0) {
+    const std::int64_t most = std::min<std::int64_t>(RingWork::largest_ring, config.training.seq_len);
+    Config ring = config;  // of all devices, with one sequence per step
+    ring.mesh.data = ring.training.global_batch_size = ring.training.micro_batch_size = 1;
+    std::int64_t& devices = ring.mesh.sequence;
+    devices *= config.mesh.data;
+    while (devices <= most && !memory_need(ring, hardware).fits(hardware)) devices *= 2;
+    sentences.push_back(devices <= most ? fmt::format("it would fit on {} devices, in one ring", devices)
+                                        : fmt::format("it does not fit on any number of devices up to {}", most));
+  }
+  const std::int64_t length = longest_context(config, hardware);
+  if (length > 0) sentences.push_back(fmt::format("it would fit with training.seq_len up to {}", length));
+  const std::vector<std::string> names = roomy_hardware(config, hardware.cores > 0);
+  if (!names.empty()) sentences.push_back(fmt::format("there is room on {}", fmt::join(names, ", ")));
+  sentences.push_back(
+      "these need less: training.shard: weights, training.recompute: full, a smaller training.micro_batch_size, "
+      "training.loss_chunk or training.feedforward_chunk, and a smaller model");
+  return sentences;
 }
 
 }  // namespace ringtrain

@@ -17,16 +17,13 @@ class RingPass {
         backward_(costs.gradient_bytes > 0),
         parts_(backward_ ? ring.work.parts() : 0),
         ring_(ring),
-        work_(ring.work),
         costs_(costs),
         clocks_(clocks),
         come_((gradients + parts_) * N_, 0.0),
         egress_(N_, 0.0),
         ingress_(N_, 0.0),
-        carried_(N_) {
-    times_.compute.assign(N_, 0.0);
-    times_.wait.assign(N_, 0.0);
-  }
+        carried_(N_),
+        times_{.compute = std::vector(N_, 0.0), .wait = std::vector(N_, 0.0)} {}
 
   PassTimes run() {
     for (int hop = 0; hop < N_; ++hop) {
@@ -48,7 +45,7 @@ class RingPass {
   static constexpr int keys = 0, departing = 1, gradients = 2;  // slots for which a rank waits; gradients + part
 
   /// Returns a rank's step at a hop; owner -1: none.
-  RingStep step(int rank, int hop) const { return work_.step(rank, hop).value_or(RingStep{.owner = -1}); }
+  RingStep step(int rank, int hop) const { return ring_.work.step(rank, hop).value_or(RingStep{.owner = -1}); }
   double& come(int slot, int rank) { return come_[slot * N_ + rank]; }
 
   /// Lets all ranks wait for the slots [first, end).
@@ -68,7 +65,7 @@ class RingPass {
   void compute_block(int hop, int part) {
     const auto pairs_of = [&](int rank) {
       const int owner = step(rank, hop).owner;
-      return owner < 0 ? 0 : work_.pairs(rank, owner, part);
+      return owner < 0 ? 0 : ring_.work.pairs(rank, owner, part);
     };
     int active = N_;
     for (int rank = 0; backward_ && rank < N_; ++rank) active -= pairs_of(rank) == 0 ? 1 : 0;
@@ -95,7 +92,7 @@ class RingPass {
       if (next.owner < 0) continue;
       // The wait for the next block includes a block that is passed on; the owner's own is only waited for at the end
       // of the pass.
-      const double bytes = costs_.key_value_bytes * static_cast<double>(work_.travelling_tokens(next.owner, rank));
+      const double bytes = costs_.key_value_bytes * static_cast<double>(ring_.work.travelling_tokens(next.owner, rank));
       move(next.receive_from, rank, bytes, next.receive_from == next.owner ? departing : keys, keys);
     }
   }
@@ -104,7 +101,7 @@ class RingPass {
     for (int rank = 0; rank < N_; ++rank) {
       const RingStep here = step(rank, hop);
       if (here.owner < 0 || here.gradient_to < 0) continue;
-      const std::int64_t tokens = work_.travelling_tokens(here.owner, rank, part);
+      const std::int64_t tokens = ring_.work.travelling_tokens(here.owner, rank, part);
       const int slot = gradients + part;
       if (tokens > 0) move(rank, here.gradient_to, costs_.gradient_bytes * static_cast<double>(tokens), slot, slot);
     }
@@ -136,7 +133,6 @@ class RingPass {
   const bool backward_;
   const int parts_;  // of gradients: none in forward
   const PlacedRing& ring_;
-  const RingWork& work_;
   const PassCosts& costs_;
   const std::span<double> clocks_;
   std::vector<double> come_;              // [slot][rank]: when the last message of a slot has arrived

@@ -11,7 +11,7 @@ namespace ringtrain {
 
 namespace {
 
-/// Returns the document of a position.
+/// Returns the document of a position; -1 if all positions are in one document.
 std::int32_t document_of(const DocumentStarts& starts, std::int64_t position) {
   return static_cast<std::int32_t>(std::ranges::upper_bound(starts, position) - starts.begin()) - 1;
 }
@@ -35,19 +35,15 @@ RingWork::RingWork(const RingCase& ring) : case_(ring) {
          "(--mesh, --set mesh.sequence)",
          N, std::min<std::int64_t>(largest_ring, ring.length), ring.length);
   }
-  for (int rank = 0; rank < N; ++rank) {
-    segments_.push_back(shard_segments(ring.layout, ring.length, N, rank));
-    tokens_.push_back(token_count(segments_.back()));
-  }
   std::vector<ShardExtents> extents;
   for (int rank = 0; rank < N; ++rank) {
-    std::vector<SegmentExtent> sequence;
-    for (const Segment& segment : segments_[rank]) {
-      const bool whole = ring.documents.empty();
-      sequence.push_back({segment.start, segment.last(), whole ? 0 : document_of(ring.documents, segment.start),
-                          whole ? 0 : document_of(ring.documents, segment.last())});
+    const SegmentList& segments = segments_.emplace_back(shard_segments(ring.layout, ring.length, N, rank));
+    tokens_.push_back(token_count(segments));
+    std::vector<SegmentExtent>& sequence = extents.emplace_back().emplace_back();
+    for (const Segment& segment : segments) {
+      sequence.push_back({segment.start, segment.last(), document_of(ring.documents, segment.start),
+                          document_of(ring.documents, segment.last())});
     }
-    extents.push_back({sequence});
   }
   needed_ = ring_needs(ring.mask, extents);
   parts_ = ring_parts(segments_.front(), ring.sequences, N == 1 ? INT64_MAX : std::max<std::int64_t>(1, ring.min_part));

@@ -46,8 +46,7 @@ void add_ways(const Config& on_mesh, Candidates& found) {
       if (offload != Offload::none && !cuda) continue;
       for (const Shard shard : all_shard_policies) {
         if (shard != Shard::optimizer && alone) continue;  // equivalent
-        for (std::int64_t size = 1; size <= std::min(sequences, largest_micro_batch); size *= 2) {
-          if (sequences % size != 0) continue;
+        for (std::int64_t size = 1; size <= largest_micro_batch && sequences % size == 0; size *= 2) {
           config.training.recompute = recompute;
           config.training.offload = offload;
           config.training.shard = shard;
@@ -78,9 +77,8 @@ Candidates all_ways(const Config& config, std::int64_t devices) {
 
 /// Sorts by speed, fastest first, and then moves the choice among the ties to the front.
 void rank(Candidates& candidates) {
-  std::ranges::stable_sort(candidates, [&](const Candidate& a, const Candidate& b) {
-    if (a.fits != b.fits) return a.fits;
-    return a.fits ? a.tokens_per_second > b.tokens_per_second : a.need.device < b.need.device;
+  std::ranges::stable_sort(candidates, {}, [](const Candidate& c) {
+    return std::pair(!c.fits, c.fits ? -c.tokens_per_second : c.need.device);
   });
   if (!candidates.front().fits) return;
   const double fastest = candidates.front().tokens_per_second;
@@ -90,8 +88,7 @@ void rank(Candidates& candidates) {
     return std::pair(std::ranges::find(preferred_layouts, c.config.mesh.layout) - preferred_layouts.begin(),
                      c.need.device + c.need.host);
   };
-  const auto choice = std::min_element(candidates.begin(), end,
-                                       [&](const Candidate& a, const Candidate& b) { return key(a) < key(b); });
+  const auto choice = std::ranges::min_element(candidates.begin(), end, {}, key);
   std::rotate(candidates.begin(), choice, choice + 1);
 }
 

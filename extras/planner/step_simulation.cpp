@@ -99,8 +99,8 @@ class StepSimulation {
       const double increase = mean(clocks_of(now_.clocks, ring)) - mean(clocks_of(since.clocks, ring));
       for (double& clock : clocks_of(now_.clocks, ring)) clock += more * increase;
     }
-    for (const StepPart& part : step_parts) {
-      now_.times.*part.seconds += more * (now_.times.*part.seconds - since.times.*part.seconds);
+    for (const auto& [key, name, value] : step_parts) {
+      now_.times.*value += more * (now_.times.*value - since.times.*value);
     }
     const double before = network_time();
     now_.ring_busy += more * (now_.ring_busy - since.ring_busy);

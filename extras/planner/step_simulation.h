@@ -41,21 +41,22 @@ struct StepTimes {
   double offload_wait = 0;                // copies to and from the host that no layer hides
 };
 
-/// A part of a step's time, with its names in plan.json and for users.
-struct StepPart {
+/// A part of a sum, with its names in plan.json and for users.
+template <class Sum>
+struct SumPart {
   const char *key, *name;
-  double StepTimes::*seconds;
+  double Sum::*value;
 };
-inline constexpr std::array step_parts{
-    StepPart{"products", "matrix products", &StepTimes::products},
-    StepPart{"attention_forward", "attention forward", &StepTimes::attention_forward},
-    StepPart{"attention_backward", "attention backward", &StepTimes::attention_backward},
-    StepPart{"memory_passes", "norms, activations, residuals", &StepTimes::memory_passes},
-    StepPart{"update", "gradient sums and optimizer", &StepTimes::update},
-    StepPart{"ring_wait", "waiting for the ring (exposed)", &StepTimes::ring_wait},
-    StepPart{"reduction_wait", "waiting for gradients (exposed)", &StepTimes::reduction_wait},
-    StepPart{"gather", "gathering weights", &StepTimes::gather},
-    StepPart{"offload_wait", "copies to the host (exposed)", &StepTimes::offload_wait}};
+inline constexpr std::array<SumPart<StepTimes>, 9> step_parts{
+    {{"products", "matrix products", &StepTimes::products},
+     {"attention_forward", "attention forward", &StepTimes::attention_forward},
+     {"attention_backward", "attention backward", &StepTimes::attention_backward},
+     {"memory_passes", "norms, activations, residuals", &StepTimes::memory_passes},
+     {"update", "gradient sums and optimizer", &StepTimes::update},
+     {"ring_wait", "waiting for the ring (exposed)", &StepTimes::ring_wait},
+     {"reduction_wait", "waiting for gradients (exposed)", &StepTimes::reduction_wait},
+     {"gather", "gathering weights", &StepTimes::gather},
+     {"offload_wait", "copies to the host (exposed)", &StepTimes::offload_wait}}};
 
 /// Throws Error(usage) for hardware that does not support the dtype or is too slow for any plan, and for rings that are
 /// too long or too many to simulate.

@@ -185,7 +185,7 @@ std::string evaluation_part(const ShownRuns& runs) {
     level.series.push_back({runs.size() > 1 ? shown.name : "", last_by_length(shown, "nll", "ci95")});
     change.series.push_back({level.series.back().name, last_by_length(shown, "delta_nll", "delta_ci95")});
     if (change.series.back().points.size() < 2) change.series.back().points.clear();
-    if (!shown.run.evaluation_path.empty()) files += file_part(shown.run.evaluation_path, shown.run.evaluation);
+    if (!shown.evaluation_path.empty()) files += file_part(shown.evaluation_path, shown.evaluation);
     if (evaluations.empty()) continue;
     tables += length_table(evaluations.back(), fmt::format("{}: step {}, the last of {} so far", shown.name,
                                                            json_text(evaluations.back()["step"]),

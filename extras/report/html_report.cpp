@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "extras/report/page_parts.h"
-#include "extras/report/shown_run.h"
 #include "framework/allocator.h"
 #include "framework/config/read_config.h"
 #include "framework/config/training_stages.h"
@@ -52,13 +51,13 @@ std::string batch_text(const Config& config) {
 
 /// Returns names and texts, the same names for every run; "" for an unknown fact.
 Rows facts_of(const ShownRun& shown) {
-  const std::optional<Config>& config = shown.run.config;
+  const std::optional<Config>& config = shown.config;
   const json start = shown.metrics.starts.empty() ? json::object() : shown.metrics.starts.back();
   Rows facts{{"model", config ? model_text(config->model) : ""},
              {"parameters", config ? four_digits(static_cast<double>(make_parameter_table(*config).count())) : ""},
              {"data", config ? data_text(config->data) : ""},
              {"sequence, batch", config ? batch_text(*config) : ""},
-             {"folder", shown.run.folder}};
+             {"folder", shown.folder}};
   for (const char* name : {"mesh", "layout", "ranks", "host", "device", "build"}) {
     facts.push_back({name, text_in(start, name)});
   }
@@ -82,66 +81,25 @@ std::string what_ran(const ShownRuns& runs) {
   return heading("What ran") + table(rows, "facts");
 }
 
-// --- Measurements.
-
-/// Returns a run's measures, each with the planned value if it is known.
-std::string tiles(const ShownRun& shown) {
-  std::string html = "<div class=\"tiles\">\n";
-  for (const Measure& measure : measures()) {
-    const double value = measure.value(shown), planned = number_in(shown.run.plan, measure.planned);
-    if (!std::isfinite(value)) continue;
-    html += fmt::format("<div><b>{}</b><span>{}{}</span></div>\n", escaped(measure.text(value)), measure.name,
-                        std::isfinite(planned) ? "; planned: " + measure.text(planned) : "");
-  }
-  return html + "</div>\n";
-}
-
-/// Returns the measures that two runs have, with the change from the first to the second.
-std::string comparison(const ShownRun& a, const ShownRun& b) {
-  Rows rows{{"", a.name, b.name, "change"}};
-  const auto add = [&](const std::string& name, double of_a, double of_b, std::string (*text)(double)) {
-    const double change = of_b - of_a;
-    if (!std::isfinite(change)) return;
-    rows.push_back({name, text(of_a), text(of_b), (change > 0 ? "+" : change < 0 ? "-" : "") + text(std::abs(change))});
-  };
-  for (const Measure& measure : measures()) add(measure.name, measure.value(a), measure.value(b), measure.text);
-  for (auto row = b.metrics.steps.rbegin(); row != b.metrics.steps.rend(); ++row) {
-    const auto same = std::ranges::lower_bound(a.metrics.steps, row->step, {}, &StepRow::step);
-    if (same == a.metrics.steps.end() || same->step != row->step) continue;
-    add(fmt::format("loss of step {}, the last that both have", row->step), same->numbers.at("loss"),
-        row->numbers.at("loss"), four_digits);
-    break;
-  }
-  for (const ChartPoint& of_a : last_by_length(a, "nll", "ci95")) {
-    for (const ChartPoint& of_b : last_by_length(b, "nll", "ci95")) {
-      if (of_a.x == of_b.x)
-        add(fmt::format("nll at {:.0f} tokens, last evaluation", of_a.x), of_a.y, of_b.y, four_digits);
-    }
-  }
-  return heading("Compared") + table(rows);
-}
+// --- Memory.
 
 /// Returns the memory of the rank with the most, by tag; "" if no line has it.
 std::string memory_part(const ShownRun& shown) {
-  const json& peaks = shown.metrics.peaks;
-  std::size_t rank = 0;
-  double most = -1;
-  for (std::size_t i = 0; peaks.is_array() && i < peaks.size(); ++i) {
-    const double total = number_in(peaks[i], "total");
-    if (!(total > most)) continue;
-    most = total;
-    rank = i;
-  }
-  if (most < 0) return "";
+  if (!shown.metrics.peaks.is_array()) return "";
+  const auto& peaks = shown.metrics.peaks.get_ref<const json::array_t&>();
+  const auto total = [](const json& peak) { return std::max(-1.0, number_in(peak, "total")); };  // -1: none
+  const auto highest = std::ranges::max_element(peaks, {}, total);
+  if (highest == peaks.end() || total(*highest) < 0) return "";
   Rows rows{{"", "peak memory"}};
   const auto add = [&](const char* name) {
-    const double bytes = number_in(peaks[rank], name);
+    const double bytes = number_in(*highest, name);
     if (std::isfinite(bytes)) rows.push_back({name, human_bytes(bytes)});
   };
   for (int tag = 0; tag < tag_count; ++tag) add(name_of(static_cast<Tag>(tag)));
   add("total");
   return heading("Memory") + table(rows) +
-         remark(fmt::format("Rank {}, which has the highest peak of {}.", rank, counted(std::ssize(peaks), "rank")));
+         remark(fmt::format("Rank {}, which has the highest peak of {}.", highest - peaks.begin(),
+                            counted(std::ssize(peaks), "rank")));
 }
 
 // --- Training.
@@ -221,9 +179,9 @@ std::string ring_part(const ShownRun& shown) {
 // --- Configs.
 
 std::string config_part(const ShownRuns& runs) {
-  if (std::ranges::any_of(runs, [](const ShownRun& shown) { return !shown.run.config; })) return "";
+  if (std::ranges::any_of(runs, [](const ShownRun& shown) { return !shown.config; })) return "";
   const bool two = runs.size() > 1;
-  const auto found = differences(two ? *runs[0].run.config : Config{}, *runs.back().run.config);
+  const auto found = differences(two ? *runs[0].config : Config{}, *runs.back().config);
   Rows rows{{"key", two ? runs[0].name : "default", two ? runs[1].name : "value"}};
   for (const auto& [key, before, after] : found) rows.push_back({key, before, after});
   const std::string title = heading(two ? "What differs in their configs" : "Config, where it is not the default");
@@ -245,22 +203,21 @@ std::string page_of_two(const ShownRuns& runs) {
 
 }  // namespace
 
-RunReport html_report(const std::vector<ReportedRun>& folders) {
-  ensure(!folders.empty() && folders.size() <= 2, "a page has one run or two");
+RunReport html_report(ShownRuns runs) {
+  ensure(!runs.empty() && runs.size() <= 2, "a page has one run or two");
   RunReport report;
-  ShownRuns runs;
-  for (const ReportedRun& run : folders) {
-    const std::string path = run.folder + "/metrics.jsonl";
-    runs.push_back({run, read_run_metrics(path), file_name(run.folder)});
-    const RunMetrics& metrics = runs.back().metrics;
-    if (metrics.skipped == 0) continue;
-    report.warning +=
-        fmt::format("{}{}:{}: the page leaves out {} without metrics of a run; this is the first",
-                    report.warning.empty() ? "" : "; ", path, metrics.first_skipped, counted(metrics.skipped, "line"));
+  for (ShownRun& shown : runs) {
+    const std::string path = shown.folder + "/metrics.jsonl";
+    shown.name = file_name(shown.folder);
+    shown.metrics = read_run_metrics(path);
+    if (shown.metrics.skipped == 0) continue;
+    report.warning += fmt::format("{}{}:{}: the page leaves out {} without metrics of a run; this is the first",
+                                  report.warning.empty() ? "" : "; ", path, shown.metrics.first_skipped,
+                                  counted(shown.metrics.skipped, "line"));
   }
   const bool two = runs.size() > 1;
   if (two && runs[0].name == runs[1].name) {
-    for (ShownRun& shown : runs) shown.name = shown.run.folder;
+    for (ShownRun& shown : runs) shown.name = shown.folder;
   }
   report.page = page_head(report_head, two ? runs[0].name + " and " + runs[1].name : runs[0].name);
   if (!report.warning.empty()) report.page += "<p class=\"warn\">" + escaped(report.warning) + ".</p>\n";

@@ -5,7 +5,6 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "extras/report/shown_run.h"
 
@@ -19,8 +18,8 @@ struct RunReport {
   std::string page;
   std::string warning;  // about lines of metrics.jsonl that are not a run's metrics and are left out; "": none
 };
-/// Returns the page of one run, or of two that are compared. Throws Error(usage) if a folder has no metrics.jsonl with
-/// a training step, or it is not a regular file.
-RunReport html_report(const std::vector<ReportedRun>& runs);
+/// Returns the page of one run, or of two that are compared, from their folders and what is known in addition. Throws
+/// Error(usage) if a folder has no metrics.jsonl with a training step, or it is not a regular file.
+RunReport html_report(ShownRuns runs);
 
 }  // namespace ringtrain

@@ -39,8 +39,8 @@ void add_options(CommandLine& app, Given& given) {
 }
 
 /// Returns what is known about a run's folder, except its metrics.
-ReportedRun reported_run(const std::string& folder) {
-  ReportedRun run{.folder = folder};
+ShownRun shown_run(const std::string& folder) {
+  ShownRun run{.folder = folder};
   const std::string path = folder + "/config.yaml";
   if (!path_exists(path)) return run;
   run.config = read_config(path, {}, ConfigUse::know, check_model);
@@ -65,8 +65,8 @@ nlohmann::json read_output(const std::string& path, const char* program, const c
 
 /// Returns the page. Throws Error(usage) if the data of an evaluation is invalid.
 RunReport page_of(const Given& given) {
-  std::vector<ReportedRun> runs{reported_run(given.folder)};
-  if (!given.other.empty()) runs.push_back(reported_run(given.other));
+  ShownRuns runs{shown_run(given.folder)};
+  if (!given.other.empty()) runs.push_back(shown_run(given.other));
   if (!given.plan.empty()) runs[0].plan.update(read_output(given.plan, "plan", "kind", "plan"));
   runs[0].evaluation_path = given.evaluation;
   if (!given.evaluation.empty()) {
@@ -94,12 +94,7 @@ int run(int argc, char** argv) {
   const bool two = !given.other.empty();
   const std::string usual = two ? given.other + "/comparison.html" : given.folder + "/report.html";
   const std::string output = given.output.empty() ? usual : given.output;
-  const auto inputs = [&] {
-    std::vector<std::string> files = files_of_run(given.folder);
-    const std::vector<std::string> more = two ? files_of_run(given.other) : std::vector<std::string>{};
-    files.insert(files.end(), more.begin(), more.end());
-    return files;
-  };
+  const auto inputs = [&] { return files_of_models({given.folder, given.other}); };
   OutputFile file(
       output, OutputRules({"a page of report", "--output"}, OutputMark::begins(report_head), OutputInputs::of(inputs)),
       ExitCode::usage);

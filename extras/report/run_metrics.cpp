@@ -1,5 +1,4 @@
-#include "extras/report/run_metrics.h"
-
+#include "extras/report/shown_run.h"
 #include "framework/error.h"
 #include "train/run/metrics_lines.h"
 
@@ -31,8 +30,8 @@ StepRow row_of(const MetricsEntry& entry) {
               .empty = flag("empty"),
               .spike = flag("loss_spike"),
               .started = entry.json.contains("started")};
-  for (const char* const name : {"tokens", "loss", "grad_norm", "lr", "seconds", "tokens_per_second", "mfu", "loss_z",
-                                 "grad_norm_z", "ring_wait_seconds"}) {
+  for (const char* const name : {"step", "tokens", "loss", "grad_norm", "lr", "seconds", "tokens_per_second", "mfu",
+                                 "loss_z", "grad_norm_z", "ring_wait_seconds"}) {
     row.numbers[name] = number_in(entry.json, name);
   }
   return row;

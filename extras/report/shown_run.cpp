@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "extras/report/page_parts.h"
@@ -31,20 +32,42 @@ double median(const ShownRun& shown, std::string_view name) {
   return values[values.size() / 2];
 }
 
-double last_loss(const ShownRun& shown) {
-  const std::vector<ChartPoint> points = points_of(shown, "loss");
+double last_average(const ShownRun& shown, std::string_view name) {
+  const std::vector<ChartPoint> points = points_of(shown, name);
   return points.empty() ? std::nan("") : smoothed(points).back();
 }
 
-double training_seconds(const ShownRun& shown) {
+double last(const ShownRun& shown, std::string_view name) {
+  return shown.metrics.steps.back().numbers.at(name);
+}
+
+double sum(const ShownRun& shown, std::string_view name) {
   double sum = 0;
-  for (const ChartPoint& point : points_of(shown, "seconds")) sum += point.y;
+  for (const ChartPoint& point : points_of(shown, name)) sum += point.y;
   return sum;
 }
 
 std::string percent(double share) {
   return four_digits(100 * share) + "%";
 }
+
+/// One number that summarizes a run.
+struct Measure {
+  const char* name;
+  double (*value)(const ShownRun&, std::string_view field);  // NaN: the run has none
+  const char* field;                                         // of its metrics
+  std::string (*text)(double);
+  const char* planned = "";  // its name in ShownRun::plan
+};
+/// The most important first.
+constexpr std::array<Measure, 7> measures{
+    {{"loss, smoothed", last_average, "loss", four_digits},
+     {"steps", last, "step", four_digits, "steps"},
+     {"tokens", last, "tokens", four_digits},
+     {"time in steps", sum, "seconds", human_duration},
+     {"seconds per step, median", median, "seconds", four_digits, "step_seconds"},
+     {"tokens per second, median", median, "tokens_per_second", four_digits, "tokens_per_second"},
+     {"MFU, median", median, "mfu", percent, "mfu"}}};
 
 }  // namespace
 
@@ -56,18 +79,39 @@ std::vector<ChartPoint> points_of(const ShownRun& shown, std::string_view name) 
   return points;
 }
 
-const std::vector<Measure>& measures() {
-  static const std::vector<Measure> all{
-      {"loss, smoothed", last_loss, four_digits},
-      {"steps", [](const ShownRun& shown) { return static_cast<double>(shown.last().step); }, four_digits, "steps"},
-      {"tokens", [](const ShownRun& shown) { return shown.last().numbers.at("tokens"); }, four_digits},
-      {"time in steps", training_seconds, human_duration},
-      {"seconds per step, median", [](const ShownRun& shown) { return median(shown, "seconds"); }, four_digits,
-       "step_seconds"},
-      {"tokens per second, median", [](const ShownRun& shown) { return median(shown, "tokens_per_second"); },
-       four_digits, "tokens_per_second"},
-      {"MFU, median", [](const ShownRun& shown) { return median(shown, "mfu"); }, percent, "mfu"}};
-  return all;
+std::string tiles(const ShownRun& shown) {
+  std::string html = "<div class=\"tiles\">\n";
+  for (const auto& [name, value, field, text, planned_name] : measures) {
+    const double measured = value(shown, field), planned = number_in(shown.plan, planned_name);
+    if (!std::isfinite(measured)) continue;
+    html += fmt::format("<div><b>{}</b><span>{}{}</span></div>\n", escaped(text(measured)), name,
+                        std::isfinite(planned) ? "; planned: " + text(planned) : "");
+  }
+  return html + "</div>\n";
+}
+
+std::string comparison(const ShownRun& a, const ShownRun& b) {
+  Rows rows{{"", a.name, b.name, "change"}};
+  const auto add = [&](const std::string& name, double of_a, double of_b, std::string (*text)(double)) {
+    const double change = of_b - of_a;
+    if (!std::isfinite(change)) return;
+    rows.push_back({name, text(of_a), text(of_b), (change > 0 ? "+" : change < 0 ? "-" : "") + text(std::abs(change))});
+  };
+  for (const auto& [name, value, field, text, planned] : measures) add(name, value(a, field), value(b, field), text);
+  for (auto row = b.metrics.steps.rbegin(); row != b.metrics.steps.rend(); ++row) {
+    const auto same = std::ranges::lower_bound(a.metrics.steps, row->step, {}, &StepRow::step);
+    if (same == a.metrics.steps.end() || same->step != row->step) continue;
+    add(fmt::format("loss of step {}, the last that both have", row->step), same->numbers.at("loss"),
+        row->numbers.at("loss"), four_digits);
+    break;
+  }
+  for (const ChartPoint& of_a : last_by_length(a, "nll", "ci95")) {
+    for (const ChartPoint& of_b : last_by_length(b, "nll", "ci95")) {
+      if (of_a.x == of_b.x)
+        add(fmt::format("nll at {:.0f} tokens, last evaluation", of_a.x), of_a.y, of_b.y, four_digits);
+    }
+  }
+  return heading("Compared") + table(rows);
 }
 
 std::vector<RunEvent> events_of(const ShownRun& shown) {

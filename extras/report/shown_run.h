@@ -1,6 +1,9 @@
-// A run as a page shows it, and numbers that summarize its metrics.
+// A run as a page shows it: its folder, its metrics.jsonl (the numbers of every step, and the few lines that are shown
+// whole), and what is known in addition; and numbers that summarize it.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -8,41 +11,49 @@
 #include <vector>
 
 #include "extras/report/chart.h"
-#include "extras/report/run_metrics.h"
 #include "framework/config/config.h"
 
 namespace ringtrain {
 
-/// A run's folder, and what is known about it in addition to its metrics.
-struct ReportedRun {
+/// The content of a step's line.
+struct StepRow {
+  std::int64_t step = 0;
+  std::map<std::string_view, double> numbers = {};  // by the names that a page shows; NaN for a missing one
+  bool empty = false, spike = false;
+  bool started = false;  // whether it is the first of a process
+};
+
+struct RunMetrics {
+  std::vector<StepRow> steps;                   // ascending; if a step has several lines, the last one
+  std::vector<nlohmann::json> evaluations;      // in the order of the file
+  std::vector<nlohmann::json> starts;           // "started" of each process, with the "step" of its line
+  nlohmann::json peaks;                         // "peak_bytes" of the last line that has them; null: none
+  nlohmann::json ring;                          // "ring" likewise, with its "step"
+  std::int64_t skipped = 0, first_skipped = 0;  // lines that were not understood, and the number of the first
+};
+
+/// Reads the file line by line. Throws Error(usage) if it has no training step, or is not a regular file.
+RunMetrics read_run_metrics(const std::string& path);
+
+struct ShownRun {
   std::string folder;
   std::optional<Config> config = {};  // of its config.yaml
   nlohmann::json plan = {};           // the plan: "steps", and what `plan --output` wrote for it
   std::string evaluation_path = {};   // of a file of `evaluate --output`; "": none
   nlohmann::json evaluation = {};     // its content
-};
-
-struct ShownRun {
-  ReportedRun run;
-  RunMetrics metrics;
-  std::string name;  // of its folder
-
-  const StepRow& last() const { return metrics.steps.back(); }
+  // Set by html_report().
+  RunMetrics metrics = {};
+  std::string name = {};  // of its folder
 };
 using ShownRuns = std::vector<ShownRun>;
 
 /// Returns a number of every step that has it.
 std::vector<ChartPoint> points_of(const ShownRun& shown, std::string_view name);
 
-/// One number that summarizes a run.
-struct Measure {
-  const char* name;
-  double (*value)(const ShownRun&);  // NaN: the run has none
-  std::string (*text)(double);
-  const char* planned = "";  // its name in ReportedRun::plan
-};
-/// Returns the measures that a page shows, the most important first.
-const std::vector<Measure>& measures();
+/// Returns a run's measures, each with the planned value if it is known.
+std::string tiles(const ShownRun& shown);
+/// Returns the measures that two runs have, with the change from the first to the second.
+std::string comparison(const ShownRun& a, const ShownRun& b);
 
 /// A step at which an event happened.
 struct RunEvent {

@@ -9,7 +9,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   const std::string text(reinterpret_cast<const char*>(data), bytes);
   const std::string path = fuzz::folder() + "/metrics.jsonl";
   fuzz::write(path, text);
-  const ReportedRun run{.folder = fuzz::folder()};
+  const ShownRun run{.folder = fuzz::folder()};
   fuzz::accepted(ExitCode::usage, [&] { html_report({run}); });
   fuzz::accepted(ExitCode::usage, [&] { html_report({run, run}); });
   const MetricsHistory history = MetricsHistory::read(path);

@@ -1,5 +1,5 @@
 // extras/planner/search.h: all ways that divide the batch are included, best first, and the reasons are true.
-// extras/planner/advice.h: if nothing fits, it says what would, and that does fit.
+// extras/planner/plan_report.h: if nothing fits, it says what would, and that does fit.
 #include "extras/planner/search.h"
 
 #include <fmt/ranges.h>
@@ -9,7 +9,7 @@
 #include <regex>
 #include <set>
 
-#include "extras/planner/advice.h"
+#include "extras/planner/plan_report.h"
 #include "framework/config/read_config.h"
 #include "layers/check_model.h"
 #include "tests/support/error_of.h"
@@ -139,7 +139,7 @@ TEST(Advice, SaysWhatWouldFitAndItDoes) {
   PlanRequest request = gpu_request({"training.seq_len=524288"});
   request.hardware.memory_bytes = 20e9;
   const std::string text = advice_of(request, 2);
-  EXPECT_NE(text.find("but it may use only 18.6 GiB of a device"), std::string::npos) << text;
+  EXPECT_NE(text.find("of memory, and 18.6 GiB can be used on a device"), std::string::npos) << text;
   for (const char* part : {"training.shard: weights", "a smaller model"}) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   }

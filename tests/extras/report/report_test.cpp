@@ -31,7 +31,7 @@ class Report : public FolderTest {
          << R"("bits_per_byte":2.16,"ci95":[1.4,1.6]}]})"
          << "\nno json\n";
   }
-  static RunReport report_of(const std::string& run) { return html_report({ReportedRun{.folder = run}}); }
+  static RunReport report_of(const std::string& run) { return html_report({ShownRun{.folder = run}}); }
   std::string content(const std::string& name) const {
     std::ifstream stream(at(name), std::ios::binary);
     return {std::istreambuf_iterator<char>(stream), {}};
@@ -115,7 +115,7 @@ TEST_F(Report, IsAtMostAMegabyteHoweverLongTheRun) {
        << "\n";
   file.close();
   EXPECT_LT(report_of(folder).page.size(), 1'000'000u);
-  EXPECT_LT(html_report({ReportedRun{.folder = folder}, ReportedRun{.folder = folder}}).page.size(), 1'000'000u);
+  EXPECT_LT(html_report({ShownRun{.folder = folder}, ShownRun{.folder = folder}}).page.size(), 1'000'000u);
 }
 
 TEST(ReportNumbers, HaveFourDigits) {
