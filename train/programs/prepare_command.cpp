@@ -218,7 +218,7 @@ void print_start(const Tokenizer& tokenizer, const TextOptions& options) {
 
 void print_learned(const CorpusSummary& summary) {
   if (summary.learned_tokens == summary.tokens) return;
-  print("learned", "{} tokens, {:.1f}%; the others are only context", grouped(summary.learned_tokens),
+  print("trained on", "{} tokens, {:.1f}%; the others are context", grouped(summary.learned_tokens),
         100 * static_cast<double>(summary.learned_tokens) / static_cast<double>(summary.tokens));
 }
 

@@ -225,7 +225,7 @@ class ConvertTest(unittest.TestCase):
             self.assertIn(line, out)
         ids, weights, manifest = read_tokens(output)
         learned = sum(weight > 0 for some in weights for weight in some)
-        self.assertIn(f"  learned                {learned:,} tokens, {100 * learned / sum(map(len, ids)):.1f}%", out)
+        self.assertIn(f"  trained on             {learned:,} tokens, {100 * learned / sum(map(len, ids)):.1f}%", out)
         self.assertTrue(out.rstrip().endswith("<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n"
                                               "[[So.<|im_end|>]]\n[[<|endoftext|>]]"), out)
         self.assertEqual(manifest["first_validation_document"], 18)
