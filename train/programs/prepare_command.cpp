@@ -63,7 +63,7 @@ void add_text_flags(CommandLine& app, PrepareFlags& flags) {
   for (const char* flag : {"--chat", "--train-on"}) {
     app.add_refused(
         flag,
-        "was removed: make a token file of conversations with `python -m ringtrain_data convert` (docs/datasets.md)");
+        "was removed: make a token file of conversations with `python3 -m ringtrain_data convert` (docs/datasets.md)");
   }
   flags.text.threads = 0;  // all cores
   app.add_option("--threads", flags.text.threads, "N", "threads that tokenize (default: one per core)")
