@@ -104,7 +104,7 @@ def read_config(file, dtype):
     width, heads = file.size("embedding_length"), file.size("attention.head_count")
     groups, head_dim = file.size("attention.head_count_kv", heads), file.size("attention.key_length", width // heads)
     if width % heads or heads % groups or head_dim % 2:
-        file.refuse(f"width {width}, {heads} heads of {head_dim}, and {groups} of keys do not fit each other")
+        file.refuse(f"width {width}, {heads} heads of {head_dim}, and {groups} of keys are inconsistent")
     for key in ("attention.value_length", "rope.dimension_count"):
         if file.size(key, head_dim) != head_dim:
             file.refuse(f"key llama.{key} is {file.size(key)}, but a head has {head_dim} elements")

@@ -111,7 +111,7 @@ class Folder(unittest.TestCase):
                 (b"feed_forward_length" + struct.pack("<II", 4, 64), b"feed_forward_length" + struct.pack("<II", 4, 63),
                  "is [64, 32], but this model's is [63, 32]"),
                 (b"head_count_kv" + struct.pack("<II", 4, 2), b"head_count_kv" + struct.pack("<II", 4, 3),
-                 "do not fit each other"),
+                 "are inconsistent"),
                 (b"GGUF", b"GGML", "no GGUF file")):
             self.assertEqual(MODEL.count(old), 1, old)
             code, sentence = self.convert(MODEL.replace(old, new))
