@@ -31,15 +31,15 @@ def text(x, y, words, color=DARK, size=13, anchor="start", weight="normal"):
 
 
 def curves():
-    """The perplexity of SmolLM2-135M by context: before, with only YaRN, and after training."""
+    """The perplexity of SmolLM2-135M-Instruct by context: before, with only YaRN, and after training."""
     rows = table("docs/long-context.md", "context")
     lengths = [int(row[0].replace(",", "")) for row in rows]
     series = [("before", GRAY, 1), ("YaRN, untrained", ORANGE, 2), ("after 4 steps", BLUE, 3)]
     low, high = 10, 500
     across = lambda tokens: 70 + 330 * math.log(tokens / lengths[0]) / math.log(lengths[-1] / lengths[0])
     up = lambda value: 310 - 220 * math.log(value / low) / math.log(high / low)
-    svg = [text(30, 34, "Perplexity of SmolLM2-135M by context", size=18, weight="bold"),
-           text(30, 56, "The King James Bible, which it was not trained on. It was made for 8,192 tokens.", GRAY)]
+    svg = [text(30, 34, "Perplexity of SmolLM2-135M-Instruct by context", size=18, weight="bold"),
+           text(30, 56, "King James Bible, not used in the extension. The model was made for 8,192 tokens.", GRAY)]
     for value in (10, 20, 50, 100, 200, 500):
         svg.append(f'<path d="M70 {up(value):.1f}H400" stroke="#e2e8f0"/>')
         svg.append(text(62, up(value) + 4, value, GRAY, 12, "end"))

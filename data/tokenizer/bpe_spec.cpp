@@ -13,13 +13,14 @@ void check_spec(const BpeSpec& spec, ExitCode damaged) {
   for (const Merge& merge : spec.merges) {
     for (const std::int32_t symbol : {merge.left, merge.right, merge.product}) {
       if (symbol < 0 || symbol >= symbols) {
-        fail(damaged, "{}: a merge names token {} of {}", spec.where, symbol, symbols);
+        fail(damaged, "{}: a merge names the id {}, but token ids are 0 to {}", spec.where, symbol, symbols - 1);
       }
     }
   }
   for (const AddedToken& token : spec.added) {
     if (token.id < 0 || token.id >= (1 << 30) || token.content.empty()) {
-      fail(damaged, "{}: the added token '{}' has the id {}", spec.where, token.content, token.id);
+      fail(damaged, "{}: the added token '{}' has the id {}, but must have a text and an id of 0 to {}", spec.where,
+           token.content, token.id, (1 << 30) - 1);
     }
   }
 }

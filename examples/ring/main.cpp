@@ -50,7 +50,7 @@ void body(Communicator& world) {
   attention.forward(queries(q), keys(k), keys(v), queries(out), rows);
   attention.backward(queries(dout), queries(q), keys(k), keys(v), queries(out), rows, queries(dq), keys(dk), keys(dv));
 
-  double sums[5] = {};  // of v dv and dout out, which are equal; of k dk and q dq, also equal; the last of all errors
+  double sums[5] = {};  // v * dv and dout * out (must be equal), k * dk and q * dq (must be equal), all errors
   for (std::size_t i = 0; i < q.size(); ++i) {
     const auto t = static_cast<std::int64_t>(i) / (H * D), channel = static_cast<std::int64_t>(i) % (H * D);
     sums[4] += std::abs(out[i] - naive(positions[static_cast<std::size_t>(t)], channel / D, channel % D));

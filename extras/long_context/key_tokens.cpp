@@ -88,19 +88,19 @@ namespace {
 
 std::int64_t count_in(const nlohmann::json& object, const char* name) {
   const auto value = whole_number(object.at(name));
-  if (!value || *value < 0) throw std::runtime_error(std::string(name) + " is not a count");
+  if (!value || *value < 0) throw std::runtime_error(fmt::format("\"{}\" must be an integer of 0 or more", name));
   return *value;
 }
 
 KeySet::Text text_in(const nlohmann::json& object) {
   KeySet::Text text{.hash = object.at("hash"), .length = count_in(object, "length"), .key = {}};
   const nlohmann::json& flat = object.at("key");
-  if (!flat.is_array() || flat.size() % 2 != 0) throw std::runtime_error("key is not a list of begins and ends");
+  if (!flat.is_array() || flat.size() % 2 != 0) throw std::runtime_error("\"key\" must be a list of begins and ends");
   std::int64_t before = 0;
   for (std::size_t i = 0; i < flat.size(); i += 2) {
     const auto begin = whole_number(flat[i]), end = whole_number(flat[i + 1]);
     if (!begin || !end || *begin < before || *end < *begin || *end > text.length) {
-      throw std::runtime_error("the intervals of key do not ascend within the text");
+      throw std::runtime_error("\"key\" must hold ascending intervals from 0 to \"length\"");
     }
     text.key.push_back({*begin, *end});
     before = *begin;  // two tokens of one character have the same interval
@@ -118,11 +118,11 @@ KeySet read_key_set(const std::string& path) {
     KeySet set{.evaluator = json.at("evaluator"), .unit = json.at("unit"), .options = {}, .texts = {}};
     if (set.unit != "characters" && set.unit != "tokens") throw std::runtime_error("its unit is " + set.unit);
     set.options = {count_in(json, "trunc_len"), count_in(json, "sliding_window"), json.at("alpha"), json.at("beta")};
-    if (!json.at("texts").is_array()) throw std::runtime_error("texts is not a list");
+    if (!json.at("texts").is_array()) throw std::runtime_error("\"texts\" must be a list");
     for (const nlohmann::json& one : json.at("texts")) set.texts.push_back(text_in(one));
     return set;
   } catch (const std::exception& error) {
-    fail(ExitCode::data, "{}: is not a set of key tokens of evaluate --save-path: {}", path, error.what());
+    fail(ExitCode::data, "{}: was not written by evaluate --save-path ({}); write it again", path, error.what());
   }
 }
 

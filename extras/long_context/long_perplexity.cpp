@@ -242,7 +242,7 @@ class PreparedLongPpl : public PreparedMetric {
     }
     const Estimate key_nll = estimate_over(key), nll = estimate_over(all);
     if (!std::isfinite(nll.value)) {
-      fail(ExitCode::numeric, "--longppl: the mean loss of the texts is {}: the weights are not usable", nll.value);
+      fail(ExitCode::numeric, "--longppl: the mean loss is {}: weights are damaged; try float32", nll.value);
     }
     // The names are those of longppl; a missing value is null.
     auto json = std::make_shared<nlohmann::ordered_json>();

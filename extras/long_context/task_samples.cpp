@@ -75,9 +75,9 @@ Ids longest_prompt(Encoder& encoder, const TaskText& text, const TaskSettings& s
   const Ids shortest = prompt(0);
   if (std::ssize(shortest) > most) {
     fail(ExitCode::usage,
-         "--tasks: at a context length of {}, task {} has no room: its instruction, needles and question take {} "
-         "tokens, and its answer {}; give longer --context-lengths, or other tasks",
-         length, name_of(kind), shortest.size(), length - most);
+         "--tasks: task {} does not fit in a context of {} tokens: its instruction, needles, and question take {} "
+         "tokens and its answer {}; use longer --context-lengths or other tasks",
+         name_of(kind), length, shortest.size(), length - most);
   }
   const auto sentences = std::views::iota(1, static_cast<int>(most) + 1);  // each has a token or more
   const auto fits = [&](int count) { return std::ssize(prompt(count)) <= most; };

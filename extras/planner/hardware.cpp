@@ -187,7 +187,7 @@ Hardware parse_hardware(const std::string& text, const std::string& path) {
   for (std::size_t i = 1; i < hardware.levels.size(); ++i) {
     const std::int64_t inner = hardware.levels[i - 1].ranks, outer = hardware.levels[i].ranks;
     if (outer % inner != 0)
-      reader.refuse(root.line, fmt::format("levels: {} ranks hold no groups of {}", outer, inner));
+      reader.refuse(root.line, fmt::format("levels: ranks {} must be a multiple of the {} before it", outer, inner));
   }
   return hardware;
 }

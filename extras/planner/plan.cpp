@@ -196,8 +196,7 @@ Plan make_plan(const PlanRequest& request) {
   const TrainingConfig& training = request.config.training;
   const int stages = stage_count(training);
   if (request.tokens > 0 && stages > 1) {
-    fail(ExitCode::usage, "--total-tokens: the config has {} stages, whose steps say how long it trains; leave it out",
-         stages);
+    fail(ExitCode::usage, "--total-tokens cannot be combined with training.stages, which fix the steps; omit the flag");
   }
   const ParameterTable table = make_parameter_table(request.config);
   const std::vector<RankPlan> memory = plan_ranks(request.config, table, training_purpose(request.config));

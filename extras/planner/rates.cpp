@@ -20,7 +20,7 @@ RankRates rank_rates(const Hardware& hardware, const Config& config, double mean
   const MeshConfig& mesh = config.mesh;
   const double device_peak = hardware.peak(config.training.dtype);
   if (device_peak <= 0) {
-    fail(ExitCode::usage, "{} has no peak_flops for {}: choose another training.dtype, or other hardware",
+    fail(ExitCode::usage, "{} has no peak_flops for {}: add it, or choose another training.dtype or --hardware",
          hardware.name, name_of(config.training.dtype));
   }
   double block = static_cast<double>(config.training.seq_len) / static_cast<double>(mesh.sequence);

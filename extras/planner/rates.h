@@ -42,7 +42,7 @@ inline constexpr double longest_seconds = 1e18;
 /// Returns seconds that follow from a rate. Throws Error(usage) if they are NaN, or more than longest_seconds.
 inline double checked_seconds(double seconds) {
   if (!(seconds <= longest_seconds)) {
-    fail(ExitCode::usage, "the simulated hardware is too slow: some of the work would take {:g} s; look at its rates",
+    fail(ExitCode::usage, "the hardware is too slow: some work would take {:g} s; correct the rates in its file",
          seconds);
   }
   return seconds;

@@ -104,7 +104,7 @@ def read_config(file, dtype):
     width, heads = file.size("embedding_length"), file.size("attention.head_count")
     groups, head_dim = file.size("attention.head_count_kv", heads), file.size("attention.key_length", width // heads)
     if width % heads or heads % groups or head_dim % 2:
-        file.refuse(f"width {width}, {heads} heads of {head_dim}, and {groups} of keys do not fit each other")
+        file.refuse(f"width {width}, {heads} heads of {head_dim}, and {groups} of keys are inconsistent")
     for key in ("attention.value_length", "rope.dimension_count"):
         if file.size(key, head_dim) != head_dim:
             file.refuse(f"key llama.{key} is {file.size(key)}, but a head has {head_dim} elements")
@@ -252,7 +252,7 @@ def merges_of(file, scores):
         texts = sorted(group, key=len, reverse=True)
         letters = frozenset("".join(texts))
         if len(texts) > 1 and (len(letters) > 1 or len(runs[letters]) > 1):
-            file.refuse(f"the pieces '{texts[0]}' and '{texts[1]}' have one score")
+            file.refuse(f"the pieces '{texts[0]}' and '{texts[1]}' have the same score")
         merges += [pairs[text] for text in texts]
     return merges
 
@@ -261,17 +261,18 @@ def merges_of(file, scores):
 def sentence_pieces(file, vocabulary, types):
     for key in ("tokenizer.ggml.remove_extra_whitespaces", "tokenizer.ggml.precompiled_charsmap"):
         if key in file.fields and file.fields[key].contents():
-            file.refuse(f"key {key} asks for a change of texts that is not supported")
+            file.refuse(f"key {key} changes texts in a way that is not supported")
     scores = file.get("tokenizer.ggml.scores", [float])
     for text, token in vocabulary.items():
         if not 0 < len(text) <= LONGEST_PIECE or "\0" in text or not math.isfinite(scores[token]):
             file.refuse(f"piece {token} is not a text of 1 to {LONGEST_PIECE} characters with a score")
         if types[token] in (UNUSED, USER_DEFINED) or (len(text) == 1 and types[token] != NORMAL):
-            file.refuse(f"piece {token}, '{text}', is not used, was defined by users, or is a character and no text")
+            kind = {UNUSED: "unused", USER_DEFINED: "user-defined"}.get(types[token], "a character but not normal")
+            file.refuse(f"piece {token}, '{text}', is {kind}, which is not supported")
     normal, unknown, known_bytes = ([text for text in vocabulary if types[vocabulary[text]] == kind]
                                     for kind in (NORMAL, UNKNOWN, BYTE))
     if {f"<0x{byte:02X}>" for byte in range(256)} != set(known_bytes) and (known_bytes or not unknown):
-        file.refuse("has pieces of bytes that are not <0x00> to <0xFF>, or neither these nor one of the unknown")
+        file.refuse("must have all byte pieces <0x00> to <0xFF>, or no byte piece and an unknown piece")
     space, mark = file.get("tokenizer.ggml.add_space_prefix", bool, True), {"type": "Replace", "content": MARK}
     normalizers = [{"type": "Prepend", "prepend": MARK}] * space + [{**mark, "pattern": {"String": " "}}]
     decoders = [{**mark, "pattern": {"String": MARK}, "content": " "}, *[{"type": "ByteFallback"}] * bool(known_bytes),

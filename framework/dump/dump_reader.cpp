@@ -31,7 +31,7 @@ std::int64_t number_in(const std::string& name, std::size_t begin, std::size_t e
 }  // namespace
 
 DumpReader::DumpReader(const std::string& folder) : folder_(folder), index_(read_dump_index(folder, ExitCode::data)) {
-  if (index_.tensors.empty()) refuse("it is incomplete; make the dump again");
+  if (index_.tensors.empty()) refuse("it is incomplete");
   for (const std::string& name : list_directory(folder, ExitCode::data)) {
     if (const std::optional<int> rank = rank_of_dump_part(name)) {
       const std::string path = fmt::format("{}/{}", folder, name);
@@ -47,9 +47,9 @@ void DumpReader::add(Part part) {
     const bool slice = name.ends_with(']');
     const std::size_t cut = name.rfind(slice ? '[' : '/');
     const std::int64_t at = cut == std::string::npos ? -1 : number_in(name, cut, name.size() - (slice ? 1 : 0));
-    if (at < 0) refuse(fmt::format("{} of {} is not the name of a dumped tensor", name, part.file.path()));
+    if (at < 0) refuse(fmt::format("{} of {} is not a name that a dump gives a tensor", name, part.file.path()));
     if (name.starts_with("rows/")) {
-      if (datasets[i].type != Hdf5Type::int64) refuse(fmt::format("{} of {} are not rows", name, part.file.path()));
+      if (datasets[i].type != Hdf5Type::int64) refuse(fmt::format("{} of {} must be int64", name, part.file.path()));
       rows_[{part.rank, at}] = read_all<std::int64_t>(part.file, datasets[i]);
     } else {
       pieces_[name.substr(0, cut)].push_back({parts_.size(), i, at});
@@ -73,7 +73,7 @@ const std::vector<std::int64_t>& DumpReader::rows_of(const Piece& piece) const {
   const auto found = rows_.find({parts_[piece.file].rank, piece.at});
   const Hdf5Dataset& dataset = dataset_of(piece);
   if (found == rows_.end() || dataset.dims.empty() || std::ssize(found->second) != dataset.dims[0]) {
-    refuse(fmt::format("the rows of {} of {} are missing", dataset.name, parts_[piece.file].file.path()));
+    refuse(fmt::format("the row numbers of {} of {} are missing", dataset.name, parts_[piece.file].file.path()));
   }
   return found->second;
 }
@@ -84,7 +84,7 @@ std::vector<double> DumpReader::elements_of(const Piece& piece) const {
   if (dataset.type == Hdf5Type::float64) return read_all<double>(file, dataset);
   if (dataset.type == Hdf5Type::float32) return as_doubles(read_all<float>(file, dataset));
   if (dataset.type == Hdf5Type::int32) return as_doubles(read_all<std::int32_t>(file, dataset));
-  refuse(fmt::format("{} of {} has a type that dumps do not have", dataset.name, file.path()));
+  refuse(fmt::format("{} of {} has the type {}, not a dump's", dataset.name, file.path(), name_of(dataset.type)));
 }
 
 /// Collects elements of a tensor that are read in pieces, each exactly once, counted from `first`.
@@ -104,7 +104,7 @@ class DumpReader::Collected {
   /// Returns all elements.
   std::vector<double> take() {
     if (placed_ < std::ssize(values_)) {
-      reader_.refuse(fmt::format("it holds {} of the {} elements of {}", placed_, values_.size(), tensor_.name));
+      reader_.refuse(fmt::format("it holds only {} of the {} elements of {}", placed_, values_.size(), tensor_.name));
     }
     return std::move(values_);
   }
@@ -123,7 +123,7 @@ std::vector<double> DumpReader::read(const DumpedTensor& tensor) const {
   for (const Piece& piece : pieces_of(tensor)) {
     const std::vector<double> values = elements_of(piece);
     if (piece.at < 0 || std::ssize(values) > tensor.shape.numel() - piece.at) {
-      refuse(fmt::format("{} has an element outside of it", tensor.name));
+      refuse(fmt::format("{} has more elements than its shape", tensor.name));
     }
     result.location(piece.at, values);
   }
@@ -131,19 +131,19 @@ std::vector<double> DumpReader::read(const DumpedTensor& tensor) const {
 }
 
 std::vector<double> DumpReader::read_tokens(const DumpedTensor& tensor, std::int64_t first, std::int64_t last) const {
-  const std::int64_t width = tensor.shape.numel();
+  const std::int64_t width = tensor.shape.numel(), tokens = index_.sequences * index_.sequence_length;
   Collected result(*this, tensor, first * width, (last - first) * width);
   for (const Piece& piece : pieces_of(tensor)) {
     const std::vector<std::int64_t>& rows = rows_of(piece);
     const auto asked = [&](std::int64_t row) { return row >= first && row < last; };
     for (const std::int64_t row : rows) {
-      if (row < 0 || row >= index_.sequences * index_.sequence_length) {
-        refuse(fmt::format("row {} of {} is not a row of the step", row, tensor.name));
+      if (row < 0 || row >= tokens) {
+        refuse(fmt::format("{} has a row {}, but the step has {} tokens", tensor.name, row, tokens));
       }
     }
     if (std::ranges::none_of(rows, asked)) continue;
     const std::vector<double> values = elements_of(piece);
-    if (std::ssize(rows) * width != std::ssize(values)) refuse(fmt::format("rows of {} are too long", tensor.name));
+    if (std::ssize(rows) * width != std::ssize(values)) refuse(fmt::format("{} has rows of wrong size", tensor.name));
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (!asked(rows[i])) continue;
       const auto size = static_cast<std::size_t>(width);
@@ -164,7 +164,7 @@ int DumpReader::rank_of(const DumpedTensor& tensor, std::int64_t element) const 
 }
 
 void DumpReader::refuse(const std::string& what) const {
-  fail(ExitCode::data, "{}: {}", folder_, what);
+  fail(ExitCode::data, "{}: is damaged: {}; make the dump again", folder_, what);
 }
 
 }  // namespace ringtrain

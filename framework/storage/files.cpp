@@ -274,7 +274,7 @@ FileLock FileLock::acquire(const std::string& path, const std::string& what, Exi
   lock.file_.read_at(0, holder.data(), holder.size());
   while (!holder.empty() && holder.back() == '\n') holder.pop_back();
   if (size > longest || holder.find_first_not_of("0123456789") != std::string::npos) {
-    fail(code, "{}: is not a lock file of this program, which would overwrite it with its process id; move it away",
+    fail(code, "{}: is not a lock file of this program, and would be overwritten with a process id; move it away",
          path);
   }
   const LockState state = lock.file_.try_lock();

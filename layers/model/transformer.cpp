@@ -80,7 +80,7 @@ class Transformer final : public Model {
                                    .sequence_group = sequence_group,
                                    .ids = ids_.inserted[i],
                                    .block = layers[i].behind});
-      if (!layer) fail(ExitCode::usage, "the layer behind block {} was not made: make returned null", layers[i].behind);
+      if (!layer) fail(ExitCode::usage, "LayerInsertion::make returned null, for block {}", layers[i].behind);
       inserted_[static_cast<std::size_t>(layers[i].behind)].push_back(std::move(layer));
     }
   }
@@ -150,7 +150,7 @@ class Transformer final : public Model {
       for (const auto& own : inserted_[layer]) {
         if (own->works_by_token()) continue;
         fail(ExitCode::usage,
-             "this model does not generate: its program's layer behind block {} does not say that it works by token",
+             "this model does not generate: works_by_token() of the program's layer after block {} returns false",
              layer);
       }
     }

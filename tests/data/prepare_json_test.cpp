@@ -147,7 +147,7 @@ TEST_F(PrepareJson, AConversationIsRefusedWithWhatReadsIt) {
   for (const std::string& line : lines) {
     text("chat.jsonl", "{\"text\": \"t\"}\n" + line + "\n");
     EXPECT_TRUE(holds(refusal("chat.jsonl", options()),
-                      "chat.jsonl:2: a conversation: make a token file of it with `python -m ringtrain_data convert"));
+                      "chat.jsonl:2: a conversation: make a token file of it with `python3 -m ringtrain_data convert"));
   }
   text("both.jsonl", chat + R"(, "text": "t"})");
   EXPECT_TRUE(holds(refusal("both.jsonl", options()), "or name the field of the text with --text-field"));

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compares the pages with the tree: links are valid, paths exist, lines are short, no page uses a word that the
-glossary lists as not used, the picture is valid, and docs/configuration.md is what `train --help-config` prints. With
+"""Compares the pages with the tree: links are valid, paths exist, lines are short, no page uses a word that
+CONTRIBUTING.md lists as not used, the picture is valid, and docs/configuration.md is what `train --help-config` prints. With
 RINGTRAIN_UPDATE_PAGES=1, that page is rewritten.
 
 RINGTRAIN_BIN names the folder of the programs; scripts/lint checks the lines without them."""
@@ -80,8 +80,7 @@ class Pages(unittest.TestCase):
 
     def test_lines_are_short(self):
         for page, where, line in self.each_line():
-            table = line.startswith("|")  # a row cannot be broken
-            if not table:
+            if not line.startswith("|"):  # a row cannot be broken
                 self.assertLessEqual(len(line), COLUMNS, f"{where} has {len(line)} columns")
 
     def test_the_readme_is_short(self):
@@ -132,10 +131,10 @@ def words_in(line, words, phrases):
 
 
 def words_not_used():
-    """Return the words that the glossary lists as not used, and the phrases that are allowed anyway."""
+    """Return the words that CONTRIBUTING.md lists as not used, and the phrases that are allowed anyway."""
     words, phrases = [], []
-    for _, line in pages.prose(pages.ROOT / "docs" / "glossary.md"):
-        if match := re.fullmatch(r"\| (`[^|(]*)(\(.*\) )?\|.*", line):
+    for _, line in pages.prose(pages.ROOT / "CONTRIBUTING.md"):
+        if match := re.fullmatch(r"\* (`[^(:]*)(\(.*\))?: .*", line):
             words += re.findall("`(.+?)`", match[1])
             phrases += re.findall("`(.+?)`", match[2] or "")
     return words, phrases
@@ -148,10 +147,11 @@ def words_in_names(line, words, phrases):
 
 
 class Words(unittest.TestCase):
-    def test_none_that_the_glossary_lists_as_not_used_is_on_a_page(self):
+    def test_none_that_is_listed_as_not_used_is_on_a_page(self):
         words, phrases = words_not_used()
         self.assertGreater(len(words), 10)
-        others = [page for folder in ("bench", "tests") for page in (pages.ROOT / folder).rglob("*.md")]
+        others = [page for folder in ("bench", "configs", "tests") for page in (pages.ROOT / folder).rglob("*")
+                  if page.suffix in (".md", ".yaml")]
         found = []
         for page in [*pages.PAGES, pages.ROOT / "CHANGELOG.md", *others]:
             for number, line in pages.prose(page):

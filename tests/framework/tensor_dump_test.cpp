@@ -150,7 +150,7 @@ TEST_F(Dump, ThatIsNotWholeIsRefused) {
   write("dump", 2);
   std::filesystem::remove(dump_part_path(at("dump"), 1, 0));
   const DumpReader lacking(at("dump"));
-  expect_error(ExitCode::data, "it holds 8 of the 12 elements of layer.1.x",
+  expect_error(ExitCode::data, "it holds only 8 of the 12 elements of layer.1.x",
                [&] { lacking.read(lacking.index().tensors[0]); });
 
   const std::string part = dump_part_path(at("dump"), 0, 0), other = dump_part_path(at("dump"), 1, 0);

@@ -111,7 +111,7 @@ TEST_F(OwnModelMistakes, ATensorThatIsMadeInAStepIsNoticed) {
 }
 
 TEST_F(OwnModelMistakes, ALayerThatIsNotMadeIsNamed) {
-  expect_error(ExitCode::usage, "the layer behind block 0 was not made",
+  expect_error(ExitCode::usage, "LayerInsertion::make returned null, for block 0",
                [&] { train_with([](const LayerContext&) { return std::unique_ptr<InsertedLayer>(); }); });
 }
 
@@ -134,7 +134,7 @@ TEST_F(OwnModelMistakes, ALayerThatDoesNotWorkByTokenDoesNotGenerate) {
   options.checkpoint = at("run");
   options.tokens = {1, 2};
   Launcher launcher;
-  expect_error(ExitCode::usage, "layer behind block 0 does not say that it works by token",
+  expect_error(ExitCode::usage, "works_by_token() of the program's layer after block 0 returns false",
                [&] { generate_from_checkpoint(options, launcher, [](std::string_view) {}); });
 }
 

@@ -139,7 +139,7 @@ class StepCheck {
   DType dtype() const { return run_.config.training.dtype; }
   Vector read(const std::string& name) const {
     const DumpedTensor* const tensor = dump_.find(name);
-    if (tensor == nullptr) fail(ExitCode::data, "{}: lacks {}", dump_.folder(), name);
+    if (tensor == nullptr) fail(ExitCode::data, "{}: does not contain {}", dump_.folder(), name);
     return dump_.read(*tensor);
   }
   /// Returns the number of tokens in the step.
@@ -194,7 +194,7 @@ class StepCheck {
 
   void compare_tokens(std::int64_t i, const std::string& name, const Vector& exact) {
     const DumpedTensor* const tensor = dump_.find(name);
-    if (tensor == nullptr) fail(ExitCode::data, "{}: lacks {}", dump_.folder(), name);
+    if (tensor == nullptr) fail(ExitCode::data, "{}: does not contain {}", dump_.folder(), name);
     const std::int64_t S = dump_.index().sequence_length;
     compared_[name].elements(i * S * tensor->shape.numel(), dump_.read_tokens(*tensor, i * S, (i + 1) * S), exact);
   }

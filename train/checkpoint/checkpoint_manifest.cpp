@@ -32,7 +32,7 @@ void require_possible(const CheckpointManifest& manifest) {
   require(manifest.skipped_steps <= manifest.step,
           fmt::format("{} skipped steps are more than its {} steps", manifest.skipped_steps, manifest.step));
   require(manifest.ranks >= 1 && 2 * static_cast<std::size_t>(manifest.ranks) + 1 == manifest.files.size(),
-          fmt::format("{} ranks and a config do not make {} files", manifest.ranks, manifest.files.size()));
+          fmt::format("it lists {} files, not those of {} ranks and a config", manifest.files.size(), manifest.ranks));
   for (std::int64_t i = 0; i <= 2 * manifest.ranks; ++i) {
     const std::string& name = manifest.files[i].name;
     const std::string state = state_file_name(i / 2, manifest.ranks);

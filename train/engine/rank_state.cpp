@@ -132,7 +132,7 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
                              .stream = stream,
                              .sequence_group = sequence_group.get()})),
       batch(allocator.host(), shape.max_sequences, batch_tokens(shape), config.training.dtype) {
-  if (!model) fail(ExitCode::usage, "the model \"{}\" was not made: make returned no model", definition.name);
+  if (!model) fail(ExitCode::usage, "ModelDefinition::make of the model \"{}\" returned null", definition.name);
   if (purpose.generates()) {
     make_generation(config, purpose);
   } else if (shape.max_evaluation_tokens > 0) {

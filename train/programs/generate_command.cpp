@@ -41,7 +41,7 @@ void add_prompt_flags(CommandLine& app, GenerateFlags& flags) {
                  "the prompt; give exactly one of --prompt, --prompt-file, "
                  "--tokens-file, --tokens, and -");
   app.add_option("--prompt-file", flags.prompt_file, "FILE", "a file with the prompt");
-  app.add_refused("--chat", "was removed: use `python -m ringtrain_data chat` for conversations (docs/datasets.md)");
+  app.add_refused("--chat", "was removed: use `python3 -m ringtrain_data chat` for conversations (docs/datasets.md)");
   auto* tokens_file = app.add_option("--tokens-file", options.tokens_file, "FILE|-",
                                      "a file with the prompt's token ids, or the standard input: decimal, with white "
                                      "space between them; the new ones are printed as ids");

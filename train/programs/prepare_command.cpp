@@ -63,7 +63,7 @@ void add_text_flags(CommandLine& app, PrepareFlags& flags) {
   for (const char* flag : {"--chat", "--train-on"}) {
     app.add_refused(
         flag,
-        "was removed: make a token file of conversations with `python -m ringtrain_data convert` (docs/datasets.md)");
+        "was removed: make a token file of conversations with `python3 -m ringtrain_data convert` (docs/datasets.md)");
   }
   flags.text.threads = 0;  // all cores
   app.add_option("--threads", flags.text.threads, "N", "threads that tokenize (default: one per core)")
@@ -218,7 +218,7 @@ void print_start(const Tokenizer& tokenizer, const TextOptions& options) {
 
 void print_learned(const CorpusSummary& summary) {
   if (summary.learned_tokens == summary.tokens) return;
-  print("learned", "{} tokens, {:.1f}%; the others are only context", grouped(summary.learned_tokens),
+  print("trained on", "{} tokens, {:.1f}%; the others are context", grouped(summary.learned_tokens),
         100 * static_cast<double>(summary.learned_tokens) / static_cast<double>(summary.tokens));
 }
 

@@ -56,7 +56,7 @@ std::optional<Config> read_resolved(const RunFolder& run) {
   const bool beside_a_run =
       path_exists(run.lock_path()) || path_exists(run.metrics_path()) || path_exists(run.checkpoints_path());
   if (!beside_a_run || !is_resolved_config(text)) {
-    fail(ExitCode::usage, "{}: was not written by a run, which would overwrite it; choose another --output", path);
+    fail(ExitCode::usage, "{}: was not written by a run, and would be overwritten; choose another --output", path);
   }
   try {
     return parse_config(text, path, {}, ConfigUse::know, check_model);
@@ -109,7 +109,7 @@ FolderContent RunFolder::look() const {
   content.config = read_resolved(*this);
   content.metrics = MetricsHistory::read(metrics_path());
   if (content.metrics.is_foreign()) {
-    fail(ExitCode::usage, "{}: does not contain metrics of a run, which would append to it; choose another --output",
+    fail(ExitCode::usage, "{}: does not contain metrics of a run, but would be appended to; choose another --output",
          metrics_path());
   }
   return content;

@@ -107,8 +107,8 @@ class Reader {
   std::int64_t checked_id(const json& value, const std::string& token, std::int64_t limit) const {
     const std::optional<std::int64_t> id = whole_number(value);
     if (id && *id >= 0 && *id < limit) return *id;
-    fail(damaged_, "{}: token '{}' has the id {}", path_, token,
-         value.is_number() ? json_text(value) : value.type_name());
+    fail(damaged_, "{}: token '{}' has the id {}, but ids in this file are integers from 0 to {}", path_, token,
+         value.is_number() ? json_text(value) : value.type_name(), limit - 1);
   }
 
   void read_vocabulary(const json& model) {

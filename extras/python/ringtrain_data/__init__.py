@@ -1,4 +1,4 @@
-"""Converts data sets to token files of ringtrain: see docs/data.md, and `python -m ringtrain_data --help`."""
+"""Converts data sets to token files of ringtrain: see docs/data.md, and `python3 -m ringtrain_data --help`."""
 import contextlib
 import itertools
 import pathlib

@@ -1,4 +1,4 @@
-# python -m ringtrain_data convert, and chat: see their --help.
+# python3 -m ringtrain_data convert, and chat: see their --help.
 import argparse
 import json
 import sys
@@ -67,7 +67,7 @@ def run_convert(inputs, split, subset, dtype, offsets, document_start, **options
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(prog="python -m ringtrain_data",
+    parser = argparse.ArgumentParser(prog="python3 -m ringtrain_data",
                                      description="Converts data sets to token files, and talks with models.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     add_convert(commands)

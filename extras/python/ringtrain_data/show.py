@@ -28,7 +28,7 @@ def summary(output, file, forms, numbers, example):
              line("documents", f"{len(file.lengths):,}, {numbers['validation']:,} for validation"),
              line("read as", ", ".join(f"{form} {count:,}" for form, count in forms.counts.items())),
              line("tokens", f"{file.total:,}; the longest document has {max(file.lengths):,}"),
-             line("learned", f"{file.learned:,} tokens, {file.learned / file.total:.1%}; the others are only context"),
+             line("trained on", f"{file.learned:,} tokens, {file.learned / file.total:.1%}; the others are context"),
              line("tokenizer", numbers["tokenizer"])]
     if forms.counts.keys() - {"conversation", "tokens"}:
         lines.append(line("texts", f"begin as the tokenizer begins them: with {numbers['begin'] or 'no token'}"))
@@ -36,4 +36,4 @@ def summary(output, file, forms, numbers, example):
         lines.append(line("replaced", f"unpaired surrogates in {numbers['replaced']:,} texts, with U+FFFD"))
     if forms.unread:
         lines.append(line("columns not read", ", ".join(sorted(map(str, forms.unread)))))
-    return "\n".join([*lines, line("first example", "learned text is in [[ ]]"), shortened(example)])
+    return "\n".join([*lines, line("first example", "what is trained on is in [[ ]]"), shortened(example)])

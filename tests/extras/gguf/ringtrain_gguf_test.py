@@ -111,7 +111,7 @@ class Folder(unittest.TestCase):
                 (b"feed_forward_length" + struct.pack("<II", 4, 64), b"feed_forward_length" + struct.pack("<II", 4, 63),
                  "is [64, 32], but this model's is [63, 32]"),
                 (b"head_count_kv" + struct.pack("<II", 4, 2), b"head_count_kv" + struct.pack("<II", 4, 3),
-                 "do not fit each other"),
+                 "are inconsistent"),
                 (b"GGUF", b"GGML", "no GGUF file")):
             self.assertEqual(MODEL.count(old), 1, old)
             code, sentence = self.convert(MODEL.replace(old, new))
@@ -205,14 +205,14 @@ class Tokenizers(unittest.TestCase):
                               ("shorter", {"token_type": [1, 1]}), ("tokens 0 and 1", {"tokens": ["a", "a", "ab"]}),
                               ("not a list of str", {"merges": [1]})):
             self.refused(said, tokenizer_of, **{**byte_level, **changed})
-        for said, more in (("have one score", [("ab", -1.0, 1), ("bc", -1.0, 1)]),
-                           ("have one score", [("aa", -1.0, 1), ("aaa", -1.0, 1), ("aaaaa", -2.0, 1)]),
+        for said, more in (("have the same score", [("ab", -1.0, 1), ("bc", -1.0, 1)]),
+                           ("have the same score", [("aa", -1.0, 1), ("aaa", -1.0, 1), ("aaaaa", -2.0, 1)]),
                            ("tokens 5 and 6 are the same", [("ab", -1.0, 1), ("ab", -2.0, 1)]),
                            ("'x' is in a piece but is not a piece itself", [("ax", -1.0, 1)]),
                            ("piece 5, '<tool>'", [("<tool>", 0.0, 4)]), ("piece 5, 'x'", [("x", 0.0, 3)]),
                            ("piece 5 is not a text", [("a" * 1025, -1.0, 1)]),
                            ("piece 5 is not a text", [("ab", float("nan"), 1)]),
-                           ("has pieces of bytes", [("<0x0A>", 0.0, 6)])):
+                           ("must have all byte pieces", [("<0x0A>", 0.0, 6)])):
             self.refused(said, pieces, more)
         self.refused("remove_extra_whitespaces", pieces, [], remove_extra_whitespaces=True)
 

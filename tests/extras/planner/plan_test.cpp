@@ -333,7 +333,7 @@ TEST(Hardware, FilesAreReadStrictly) {
   refused("bandwidth: 1.0e18", "bandwith: 1.0e18",
           "hand.yaml:4: memory.bandwith is not a key; did you mean memory.bandwidth?");
   refused("matmul: 0.5", "matmul: 1.5", "hand.yaml:3: efficiency.matmul");
-  refused("ranks: 64", "ranks: 3", "3 ranks hold no groups of 2");
+  refused("ranks: 64", "ranks: 3", "ranks 3 must be a multiple of the 2 before it");
   refused("ranks: 64", "ranks: 2", "ranks of 2 follow 2");
   refused("name: by hand\n", "", "name or levels is missing");
   refused("bytes: 1.0e9, ", "", "memory.bytes is missing");

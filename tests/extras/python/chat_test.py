@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`python -m ringtrain_data chat`: the tokens and flags that generate receives, turn by turn, and the printed text. A
+"""`python3 -m ringtrain_data chat`: the tokens and flags that generate receives, turn by turn, and the printed text. A
 program that replaces generate records its input and answers from a list; lora_page_test.py uses the real one."""
 import contextlib
 import io

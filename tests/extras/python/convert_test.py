@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Data sets in every form become token files: what `python -m ringtrain_data convert` reads, refuses, and prints, and
+"""Data sets in every form become token files: what `python3 -m ringtrain_data convert` reads, refuses, and prints, and
 that `train` and `prepare` agree with it. RINGTRAIN_BIN names the folder of the programs."""
 import contextlib
 import csv
@@ -225,7 +225,7 @@ class ConvertTest(unittest.TestCase):
             self.assertIn(line, out)
         ids, weights, manifest = read_tokens(output)
         learned = sum(weight > 0 for some in weights for weight in some)
-        self.assertIn(f"  learned                {learned:,} tokens, {100 * learned / sum(map(len, ids)):.1f}%", out)
+        self.assertIn(f"  trained on             {learned:,} tokens, {100 * learned / sum(map(len, ids)):.1f}%", out)
         self.assertTrue(out.rstrip().endswith("<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n"
                                               "[[So.<|im_end|>]]\n[[<|endoftext|>]]"), out)
         self.assertEqual(manifest["first_validation_document"], 18)
@@ -271,7 +271,7 @@ class ConvertTest(unittest.TestCase):
             made = subprocess.run([BIN / "prepare", "--input", path, "--output", self.folder / "chat.h5", *flags],
                                   capture_output=True, text=True, check=False)
             self.assertEqual((made.returncode, made.stdout), (code, ""), made.stderr)
-            self.assertIn("`python -m ringtrain_data convert", made.stderr)
+            self.assertIn("`python3 -m ringtrain_data convert", made.stderr)
 
     def test_documents_lie_where_their_numbers_do(self):
         texts = [f"{'word ' * (i % 7)}number {i}" for i in range(300)]
