@@ -208,7 +208,7 @@ TEST_F(TaskTokens, BeginWithTheTokenThatBeginsAText) {
 }
 
 TEST_F(TaskTokens, WhatDoesNotFitIsRefused) {
-  EXPECT_NE(error_of(ExitCode::usage, [] { samples(1, {300}); }).find("context length of 300"), std::string::npos);
+  EXPECT_NE(error_of(ExitCode::usage, [] { samples(1, {300}); }).find("context of 300 tokens"), std::string::npos);
   TaskSettings many;
   many.candidates = 50;  // there are only ten digits
   const TaskKind single[] = {TaskKind::single};
