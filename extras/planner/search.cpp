@@ -121,9 +121,10 @@ Candidates search_plans(const PlanRequest& request, std::int64_t devices) {
 }
 
 std::string search_report(const Candidates& candidates) {
-  std::string text =
-      fmt::format("{} ways to run it, of which {} fit; the choice, and the fastest alternatives:\n  {:<19}",
-                  candidates.size(), std::ranges::count(candidates, true, &Candidate::fits), "");
+  std::string text = fmt::format(
+      "{} ways to run it, of which {} fit; the choice, which has the best layout and the least memory of those within "
+      "{:.0f} % of the fastest, and the fastest alternatives:\n  {:<19}",
+      candidates.size(), std::ranges::count(candidates, true, &Candidate::fits), 100 * tie, "");
   for (const Choice& choice : choices) text += fmt::format("  {:>{}}", choice.name, choice.width);
   text += fmt::format("  {:>10}  {:>10}  {:>10}  {:>10}  {:>6}\n", "memory", "host/node", "step", "tokens/s", "MFU");
   const auto add = [&](const std::string& label, const Candidate& c) {
