@@ -73,8 +73,8 @@ Comparison::Comparison(const ComparedModel& other, const RankPurpose& purpose, c
 }
 
 void Comparison::score(RankState& state, const TensorView& nll) {
-  // Both get their head's weights before the first chunk, because all ranks must gather in one order, whatever rows
-  // they have.
+  // Both get their head's weights before the first chunk, because all ranks must gather in one order, even if their
+  // rows differ.
   const LogitsPass own = state.model->begin_logits(state.batch);
   const LogitsPass others = other_.model->begin_logits(state.batch);
   const std::int64_t rows = state.batch.T, chunk = std::min(own.most_rows, others.most_rows);
