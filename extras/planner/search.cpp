@@ -39,13 +39,13 @@ const std::array choices{
 void add_ways(const Config& on_mesh, Candidates& found) {
   const std::int64_t sequences = on_mesh.training.global_batch_size / on_mesh.mesh.data;
   const bool cuda = on_mesh.training.device == Device::Kind::cuda,
-             alone = on_mesh.mesh.data * on_mesh.mesh.sequence == 1;
+             single = on_mesh.mesh.data * on_mesh.mesh.sequence == 1;
   Config config = on_mesh;
   for (const Recompute recompute : all_recompute_policies) {
     for (const auto& [offload, name] : offload_names) {
       if (offload != Offload::none && !cuda) continue;
       for (const Shard shard : all_shard_policies) {
-        if (shard != Shard::optimizer && alone) continue;  // equivalent
+        if (shard != Shard::optimizer && single) continue;  // equivalent
         for (std::int64_t size = 1; size <= std::min(sequences, largest_micro_batch); size *= 2) {
           if (sequences % size != 0) continue;
           config.training.recompute = recompute;

@@ -17,7 +17,7 @@ struct KeyMistake {
   std::string section, lines, says;
 };
 
-void expect_told(const std::vector<KeyMistake>& mistakes) {
+void expect_messages(const std::vector<KeyMistake>& mistakes) {
   for (const auto& [section, lines, says] : mistakes) {
     const int line = section == "training" ? 4 : section == "data" ? 6 : 7;
     EXPECT_EQ(complaint(with(section, lines)),
@@ -31,7 +31,7 @@ struct TextMistake {
   Settings settings = {};
 };
 
-void expect_told(const std::vector<TextMistake>& mistakes) {
+void expect_messages(const std::vector<TextMistake>& mistakes) {
   for (const auto& [text, says, settings] : mistakes) EXPECT_EQ(complaint(text, settings), says) << text;
 }
 
@@ -46,7 +46,7 @@ TEST(ConfigMistakes, OfAKeyAreNamedWithItsLine) {
        "is the text \"" + std::string(77, 'z') + "...\", but must be one of contiguous, striped, zigzag"}};
   for (const auto& row : rows("keys")) mistakes.push_back({row.at("section"), row.at("lines"), row.at("says")});
   EXPECT_EQ(mistakes.size(), 47);
-  expect_told(mistakes);
+  expect_messages(mistakes);
 }
 
 /// A row has the whole text, or the text after the minimal config, or lines of a section.
@@ -59,7 +59,7 @@ TEST(ConfigMistakes, OfATextAreAllNamed) {
     mistakes.push_back({text, row.at("says"), row.value("settings", Settings{})});
   }
   EXPECT_EQ(mistakes.size(), 48);
-  expect_told(mistakes);
+  expect_messages(mistakes);
 }
 
 TEST(ConfigMistakes, OfASettingAreNamed) {
@@ -74,12 +74,12 @@ TEST(ConfigMistakes, OfASettingAreNamed) {
 
 TEST(ConfigMistakes, WhatThisBuildCannotDo) {
 #if RINGTRAIN_CUDA
-  expect_told(std::vector<TextMistake>{
+  expect_messages(std::vector<TextMistake>{
       {with("training", "device: cuda\n  dtype: float64"),
        "x.yaml:5: training.dtype: float64 is for training.device cpu; with cuda use bfloat16 or float32"},
   });
 #else
-  expect_told(std::vector<KeyMistake>{
+  expect_messages(std::vector<KeyMistake>{
       {"training", "device: cuda", "cuda is not in this build; use cpu, or build with cmake --preset cuda"},
   });
 #endif
@@ -91,7 +91,7 @@ TEST(ConfigMistakes, WhatThisBuildCannotDo) {
 }
 
 TEST(ConfigMistakes, Bytes) {
-  expect_told(std::vector<TextMistake>{
+  expect_messages(std::vector<TextMistake>{
       {base + "# caf\xe9\n", "x.yaml:3:6: the byte 0xE9 is not UTF-8 text\n  # caf\xe9"},
       {"# \xc0\xaf\n", "x.yaml:1:3: the byte 0xC0 is not UTF-8 text\n  # \xc0\xaf"},
       {"a: " + std::string(5000, '['),
@@ -99,7 +99,7 @@ TEST(ConfigMistakes, Bytes) {
   });
 }
 
-TEST(Config, AllProblemsAreToldAtOnceInTheOrderOfTheFile) {
+TEST(Config, AllProblemsAreReportedAtOnceInTheOrderOfTheFile) {
   EXPECT_EQ(complaint("mesh: {data: 0}\nmodel:\n  hidden_size: 250\n  head_dimm: 2\ndata: {train: a}\n", {"x=1"}),
             "x.yaml:1: mesh.data: 0 is out of range; it must be an integer from 1 to 1024\n"
             "x.yaml:3: model.hidden_size: 250 is not divisible by model.num_attention_heads = 4; the nearest values "

@@ -46,7 +46,7 @@ TEST_F(SignalsDeathTest, TheSecondEndsAtOnceUnsaved) {
   EXPECT_EXIT(twice(SIGINT, SIGTERM), ::testing::ExitedWithCode(8), "^$");
 }
 
-TEST_F(SignalsDeathTest, SayWhatTheyBringAbout) {
+TEST_F(SignalsDeathTest, SayWhatTheyCause) {
   const auto announced = [](const std::vector<int>& signals, bool saved) {
     const SignalGuard guard;
     announce_signals({.program = "train", .first = "an older notice", .second = ""});
@@ -139,7 +139,7 @@ TEST_F(SignalsDeathTest, AWriteThatNobodyReadsIsAnError) {
       ::testing::ExitedWithCode(0), "");
 }
 
-TEST_F(SignalsDeathTest, AfterTheGuardTheFormerHandlersStand) {
+TEST_F(SignalsDeathTest, AfterTheGuardTheEarlierHandlersReturn) {
   EXPECT_EXIT(
       {
         { const SignalGuard guard; }

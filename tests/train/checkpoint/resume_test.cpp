@@ -175,7 +175,7 @@ TEST_F(Resume, WithoutACheckpointStartsAfreshAndSaysSo) {
   error_of(ExitCode::usage, [&] { run(config, "run"); });  // it has a run
 }
 
-TEST_F(Resume, InitFromTakesWeightsAloneAndMayChangeLengthAndRopeScaling) {
+TEST_F(Resume, InitFromTakesOnlyWeightsAndMayChangeLengthAndRopeScaling) {
   run(tiny(data, {"training.steps=5"}), "short");
   const Config longer =
       tiny(data, {"training.seq_len=74", "training.steps=1", "optimizer.lr=0", "model.rope_scaling.type=linear",

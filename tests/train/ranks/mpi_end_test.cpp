@@ -102,7 +102,7 @@ TEST_F(AtTheEnd, AKilledKeeperIsOneSentence) {
   expect_nothing_left();
 }
 
-TEST_F(AtTheEnd, RootsLeaveForMpirunIsToldOnce) {
+TEST_F(AtTheEnd, RootsLeaveForMpirunIsReportedOnce) {
   if (::geteuid() != 0) GTEST_SKIP() << "mpirun wants a leave of root alone";
   ::unsetenv("OMPI_ALLOW_RUN_AS_ROOT");
   ::unsetenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");

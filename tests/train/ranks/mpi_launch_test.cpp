@@ -130,7 +130,7 @@ TEST_F(Launched, AWarningToOneRankLetsAllRanksSave) {
 
 // --- Streams.
 
-TEST_F(Launched, ARunSavesWhateverBecomesOfItsMessages) {
+TEST_F(Launched, ARunSavesThoughItsMessagesAreLost) {
   for (const auto& [name, prepare] : broken_streams) {
     SCOPED_TRACE(name);
     std::filesystem::remove_all(at("runs"));
