@@ -19,7 +19,7 @@ if(RINGTRAIN_CUDA STREQUAL "on")
   if(NCCL_INCLUDE_DIR)  # the first call loads the library: parallel/nccl/nccl_library.cpp
     set(RINGTRAIN_NCCL ON)
   else()
-    message(STATUS "No NCCL: ranks with GPUs are threads of one process alone")
+    message(STATUS "No NCCL: all ranks with GPUs are threads of one process")
   endif()
 elseif(RINGTRAIN_CUDA STREQUAL "emulated")
   # NCCL is also emulated, by a library that programs load like NCCL itself; it uses the emulator within them.

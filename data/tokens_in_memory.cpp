@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "framework/counted.h"
 #include "framework/error.h"
 #include "framework/storage/hash.h"
 
@@ -35,8 +36,8 @@ class TokensInMemory final : public TokenFile {
     check_sizes(name_, own_);
     check_tokens(*this);
     if (first_validation_document() < 1) {
-      fail(ExitCode::data, "{}: of {} documents {} are for validation; training needs one", name_,
-           own_.offsets.size() - 1, own_.validation_documents);
+      fail(ExitCode::data, "{}: it has {}, {} of them for validation; training needs one", name_,
+           counted(std::ssize(own_.offsets) - 1, "document"), own_.validation_documents);
     }
     Hasher hasher;
     hasher.update(&own_.vocab_size, sizeof own_.vocab_size);

@@ -2,8 +2,6 @@
 // one, but not back, so an input of one function cannot become an output of another.
 #pragma once
 
-#include <utility>
-
 #include "framework/error.h"
 #include "framework/tensor.h"
 

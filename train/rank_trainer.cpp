@@ -11,6 +11,7 @@
 
 #include "framework/config/training_stages.h"
 #include "framework/cores.h"
+#include "framework/counted.h"
 #include "framework/profile/clock.h"
 #include "framework/system/compute_device.h"
 #include "framework/system/host_name.h"
@@ -279,14 +280,14 @@ void RankTrainer::show(const StepRecord& line) {
                     line.empty ? "no token to learn from"
                                : fmt::format("loss={:.4f} norm={:.3f} lr={:.2e}{}", line.loss, line.grad_norm, line.lr,
                                              line.mfu ? fmt::format(" mfu={:.1f}%", 100 * *line.mfu) : ""),
-                    static_cast<double>(line.tokens - run_.start.tokens));
+                    line.tokens - run_.start.tokens);
   if (line.step != run_.start.step + 2) return;  // the first step is not representative: it also warms up
   const std::int64_t steps = run_.last_step - line.step;
   const double left = line.seconds * static_cast<double>(steps);
   constexpr double soon = 10;
   if (left > soon) {
-    log(fmt::format("a step takes {}, so the remaining steps take about {} ({} steps)", human_duration(line.seconds),
-                    human_duration(left), steps));
+    log(fmt::format("a step takes {}, so the remaining steps take about {} ({})", human_duration(line.seconds),
+                    human_duration(left), counted(steps, "step")));
   }
 }
 
@@ -397,17 +398,16 @@ void RankTrainer::trace_step(std::int64_t step) {
 }
 
 void RankTrainer::require_no_allocation(const char* when) const {
-  const std::int64_t now = state_.allocator.allocation_count();
-  if (now != allocations_) {
-    if (!run_.model.is_transformer()) {
-      fail(ExitCode::usage,
-           "{} of the model \"{}\" made {} tensors more than its constructor and its layers' constructors, which make "
-           "all that a step needs",
-           when, run_.model.name, now - allocations_);
-    }
-    fail(ExitCode::internal, "internal error: {} allocated {} tensors, but all are planned before the first step", when,
-         now - allocations_);
+  const std::int64_t more = state_.allocator.allocation_count() - allocations_;
+  if (more == 0) return;
+  if (!run_.model.is_transformer()) {
+    fail(ExitCode::usage,
+         "{} of the model \"{}\" made {} more than its constructor and its layers' constructors, which make all that a "
+         "step needs",
+         when, run_.model.name, counted(more, "tensor"));
   }
+  fail(ExitCode::internal, "internal error: {} allocated {}, but all are planned before the first step", when,
+       counted(more, "tensor"));
 }
 
 }  // namespace ringtrain

@@ -60,18 +60,14 @@ int compute_threads(const MeshConfig& mesh, const Launcher& launcher) {
 
 /// Refuses a ring longer than its sequences: a kernel accepts a rank without tokens, but nobody wants one.
 void check_ring(const Config& config) {
-  const std::int64_t ring = config.mesh.sequence;
-  for (const Config& stage : configs_of_stages(config)) {
-    if (ring <= stage.training.seq_len) continue;
-    fail(ExitCode::usage, "mesh.sequence = {} is more than training.seq_len = {}: some ranks would hold no token", ring,
-         stage.training.seq_len);
-  }
-  if (config.evaluation.interval > 0 && ring > config.evaluation.context_lengths.front()) {
-    fail(ExitCode::usage,
-         "mesh.sequence = {} is more than the shortest of evaluation.context_lengths, {}: some ranks would hold no "
-         "token",
-         ring, config.evaluation.context_lengths.front());
-  }
+  const auto check = [&, ring = config.mesh.sequence](const char* name, std::int64_t length) {
+    if (ring <= length) return;
+    fail(ExitCode::usage, "mesh.sequence = {} is more than {} = {}: some ranks would hold no token", ring, name,
+         length);
+  };
+  for (const Config& stage : configs_of_stages(config)) check("training.seq_len", stage.training.seq_len);
+  if (config.evaluation.interval == 0) return;
+  check("the shortest of evaluation.context_lengths", config.evaluation.context_lengths.front());
 }
 
 /// Returns the part of a run's first lines about windows that hold whole documents.
@@ -93,14 +89,15 @@ void log_windows(const Corpus& corpus, const RunSteps& run, const Log& log) {
     for (std::size_t i = 0; i < corpus.files.size(); ++i) {
       std::int64_t dropped = 0;
       const std::int64_t windows = corpus.window_count(i, seq_len, &dropped);
-      const std::string summary =
+      std::string line =
           fmt::format("{}: {} of {} tokens", corpus.files[i]->path(), counted(windows, "window"), seq_len);
       if (run.config.data.packing == Packing::whole) {
-        log(summary + whole_text(corpus.whole_windows.at(seq_len)[i], seq_len, corpus.longer));
-      } else {
-        log(fmt::format("{}; the last {} tokens of its training part do not fill a window and are never used", summary,
-                        dropped));
+        line += whole_text(corpus.whole_windows.at(seq_len)[i], seq_len, corpus.longer);
+      } else if (dropped > 0) {
+        line += fmt::format("; the end of its training part, {}, does not fill a window and is never used",
+                            counted(dropped, "token"));
       }
+      log(line);
     }
   }
 }
@@ -124,8 +121,8 @@ std::string positions_text(const SegmentList& segments) {
 std::string mesh_report(const Config& config, const Launcher& launcher) {
   const Mesh mesh{static_cast<int>(config.mesh.data), static_cast<int>(config.mesh.sequence)};
   std::string text =
-      fmt::format("mesh: {} data x {} sequence = {} ranks, {}; {} per rank; layout {}\n", mesh.data, mesh.sequence,
-                  mesh.size(), launcher.description(),
+      fmt::format("mesh: {} data x {} sequence = {}, {}; {} per rank; layout {}\n", mesh.data, mesh.sequence,
+                  counted(mesh.size(), "rank"), launcher.description(),
                   counted(compute_threads(config.mesh, launcher), "compute thread"), name_of(config.mesh.layout));
   constexpr int max_listed = 64, few = 8;
   const int listed = mesh.size() <= max_listed ? mesh.size() : few;
@@ -163,9 +160,9 @@ std::string data_report(const Run& run) {
     if (run.stages.size() > 1)
       text += fmt::format("stage {} from step {}: {}; ", i + 1, first, stage_text(run.stages[i]));
     text +=
-        fmt::format("data: {} windows of {} tokens, hash {}; {} steps of {} sequences are {:.2f} epochs, {} tokens\n",
-                    windows, stage.seq_len, run.corpus.hash(), steps, stage.global_batch_size,
-                    static_cast<double>(sequences) / static_cast<double>(windows), sequences * stage.seq_len);
+        fmt::format("data: {} of {} tokens, hash {}; {} of {}: {:.2f} epochs, {} tokens\n", counted(windows, "window"),
+                    stage.seq_len, run.corpus.hash(), counted(steps, "step"),
+                    counted(stage.global_batch_size, "sequence"), 1.0 * sequences / windows, sequences * stage.seq_len);
   }
   if (const std::string empty = empty_steps_text(run.empty_steps); !empty.empty()) text += "data: " + empty + "\n";
   if (!run.evaluation) return text;
@@ -184,20 +181,31 @@ std::vector<RankPlan> plans_of(const Run& run) {
   return plan_ranks(run.config, run.table, training_purpose(run.config), run.model);
 }
 
+/// Returns whether nothing of a run is left to do.
+bool is_finished(const Run& run) {
+  return run.start.step >= run.last_step && !run.start.evaluates_first;
+}
+
 /// Returns a run's first line: its range of steps, its size, and its needs.
 std::string start_text(const Run& run, const std::vector<RankPlan>& plans, const CheckpointSpace& space) {
+  if (is_finished(run)) {
+    return fmt::format(
+        "{}: nothing is left to do: step {} is done, and the run ends after step {}; to train longer, add --set "
+        "training.steps=N, or choose a later --stop-after",
+        run.folder.path(), run.start.step, run.last_step);
+  }
   const TrainingConfig& first = run.at(run.start.step + 1).training;
-  const auto bytes = [](auto count) { return human_bytes(static_cast<double>(count)); };
-  const auto parameters = [](auto count) { return human_count(static_cast<double>(count)); };
   const std::string frozen = run.table.count(Part::frozen) == 0
                                  ? ""
-                                 : fmt::format(" ({} of them trained)", parameters(run.table.count(Part::trainable)));
-  return fmt::format(
-      "{}: steps {} to {} of {} tokens; {} parameters{}; {} of memory for {}, {} of disk for each of at most {}",
-      run.folder.path(), run.start.step + 1, run.last_step, first.global_batch_size * first.seq_len,
-      parameters(run.table.count()), frozen, bytes(total_bytes(plans)),
-      counted(run.config.mesh.data * run.config.mesh.sequence, "rank"), bytes(space.each),
-      counted(space.most, "checkpoint"));
+                                 : fmt::format(" ({} of them trained)", human_count(run.table.count(Part::trainable)));
+  const std::string steps = run.start.step < run.last_step
+                                ? fmt::format("steps {} to {} of {} tokens", run.start.step + 1, run.last_step,
+                                              first.global_batch_size * first.seq_len)
+                                : fmt::format("only the evaluation after step {}", run.start.step);
+  return fmt::format("{}: {}; {} parameters{}; {} of memory for {}, {} of disk for each of at most {}",
+                     run.folder.path(), steps, human_count(run.table.count()), frozen, human_bytes(total_bytes(plans)),
+                     counted(run.config.mesh.data * run.config.mesh.sequence, "rank"), human_bytes(space.each),
+                     counted(space.most, "checkpoint"));
 }
 
 /// What all ranks must agree about before they start: their config, key by key, their data, and where they begin.
@@ -303,8 +311,8 @@ std::vector<StepReport> begin_folder(const Run& run, const Log& log) {
   run.folder.checkpoints().continue_from(run.start.step, log);
   const MetricsHistory::Cut cut = content.metrics.cut(run.start.step);
   if (cut.bytes > 0) {
-    log(fmt::format("{}: removed {} bytes: an incomplete line, or lines of steps after {}, which this run writes again",
-                    run.folder.metrics_path(), cut.bytes, run.start.step));
+    log(fmt::format("{}: removed {}: an incomplete line, or lines of steps after {}, which this run writes again",
+                    run.folder.metrics_path(), counted(cut.bytes, "byte"), run.start.step));
   }
   if (cut.damaged > 0) {
     log(fmt::format(
@@ -441,8 +449,8 @@ std::string dry_run_report(const Run& run, const Launcher& launcher) {
   return start_text(run, plans, space) +
          fmt::format("\nmemory: it {}; the command plan predicts the time\n", fits ? "fits" : "does not fit") +
          available_text(run.config, ranks) + space_text(space) +
-         fmt::format("parameters: {} ({}) in {} tensors\n", run.table.count(),
-                     human_count(static_cast<double>(run.table.count())), run.table.all().size()) +
+         fmt::format("parameters: {} ({}) in {} tensors\n", run.table.count(), human_count(run.table.count()),
+                     run.table.all().size()) +
          data_report(run) + mesh_report(run.stages[longest_stage(run.config.training)], launcher) +
          memory_report(plans) + "\n" + to_yaml(run.config);
 }
@@ -454,9 +462,8 @@ void check_plan_memory(const Run& run, const Launcher& launcher) {
 ExitCode train(const Run& run, const Log& log, Launcher& launcher) {
   const std::vector<RankPlan> plans = plans_of(run);
   check_memory(run.config, plans, local_ranks(run.config.mesh, launcher));
-  if (run.start.step >= run.last_step && !run.start.evaluates_first) {
-    log(fmt::format("step {} is done already, and the run ends after step {}: nothing to do", run.start.step,
-                    run.last_step));
+  if (is_finished(run)) {
+    log(start_text(run, plans, {}));
     if (launcher.is_rank_zero()) sweep(run.folder, log);
     return ExitCode::done;
   }

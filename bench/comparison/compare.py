@@ -21,12 +21,12 @@ def parse_arguments():
     parser = argparse.ArgumentParser(prog="bench/compare", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true",
-                        help="at most 10 minutes on 2 cores: 3 pairs (2 of a ring's), groups with targets alone")
+                        help="at most 10 minutes on 2 cores: 3 pairs (2 of a ring's), only groups with targets")
     parser.add_argument("--pairs", type=int, metavar="N", help="pairs of every row (default: 5)")
     parser.add_argument("--only", metavar="GROUP", action="append", choices=list(groups.GROUPS),
                         help="one group of rows, may be repeated: " + ", ".join(groups.GROUPS))
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), metavar="N",
-                        help="cores of everybody who uses more than one (default: all of this process)")
+                        help="cores of each program that uses more than one (default: all of this process)")
     parser.add_argument("--json", metavar="FILE", help="also write the table, every pair and every figure to FILE")
     parser.add_argument("--no-build", action="store_true", help="measure what build/release holds")
     arguments = parser.parse_args()

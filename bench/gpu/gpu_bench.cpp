@@ -76,8 +76,8 @@ int measure(std::vector<std::string> wanted, const Settings& settings, const std
     for (const auto& group : all_groups) wanted.push_back(group.first);
   }
   if (append && path_exists(output)) {
-    const std::string former = read_previous_output(output, rules_of(report_writer), ExitCode::usage);
-    results.keep(report_from(former, output), wanted);
+    const std::string earlier = read_previous_output(output, rules_of(report_writer), ExitCode::usage);
+    results.keep(report_from(earlier, output), wanted);
   }
   if (!output.empty()) check_output(output, rules_of(report_writer), ExitCode::usage);
   const std::size_t failures = results.failures();

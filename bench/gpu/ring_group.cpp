@@ -198,8 +198,8 @@ void time_hops(Results& results, const Settings& settings, std::int64_t S, int N
                                 [&] { backward ? rank.backward(exchange) : rank.forward(exchange); }));
     };
     for (const bool backward : {false, true}) {
-      const Times alone = time(backward, false), all = time(backward, true);
-      if (world.rank() == 0) without[backward] = alone, with[backward] = all;
+      const Times pass_only = time(backward, false), all = time(backward, true);
+      if (world.rank() == 0) without[backward] = pass_only, with[backward] = all;
     }
     written[world.rank()] = rank.is_written();
   });

@@ -140,7 +140,7 @@ class DocumentCollector {
   void finish(double validation_fraction) {
     summary_.documents = spill_.documents();
     if (summary_.documents == 0) {
-      fail(ExitCode::data, "the inputs hold no document: {} broken lines, {} lines without text, {} binary files",
+      fail(ExitCode::data, "the inputs hold no document (broken lines: {}, lines without text: {}, binary files: {})",
            summary_.broken_lines, summary_.empty_lines, summary_.binary);
     }
     summary_.validation_documents = validation_count(summary_.documents, validation_fraction);

@@ -13,6 +13,7 @@
 
 #include "data/preparation/data_forms.h"
 #include "data/preparation/text_stream.h"
+#include "framework/counted.h"
 #include "framework/storage/files.h"
 #include "framework/storage/hash.h"
 #include "framework/system/signals.h"
@@ -175,9 +176,9 @@ SourceList find_sources(const std::vector<std::string>& given, const SourceProgr
   }
   if (list.sources.empty()) {
     fail(ExitCode::data,
-         "the inputs hold no text: {} binary, {} empty, {} unreadable and {} special files, {} links out of the "
-         "inputs; name files or folders of text with --input",
-         list.binary, list.empty, list.unreadable, list.special, list.links);
+         "the inputs hold no text: {} binary, {} empty, {} unreadable and {}, {} out of the inputs; "
+         "name files or folders of text with --input",
+         list.binary, list.empty, list.unreadable, counted(list.special, "special file"), counted(list.links, "link"));
   }
   return list;
 }

@@ -91,8 +91,8 @@ class Comparison : public TargetScorer {
 
   /// Runs state.batch through both models. nll receives the checkpoint's.
   void score(RankState& state, const TensorView& nll) override {
-    // Both get their head's weights before the first chunk, because all ranks must gather in one order, whatever rows
-    // they have.
+    // Both get their head's weights before the first chunk, because all ranks must gather in one order, even if their
+    // rows differ.
     const LogitsPass own = state.model->begin_logits(state.batch);
     const LogitsPass others = other_.model->begin_logits(state.batch);
     const std::int64_t rows = state.batch.T, chunk = std::min(own.most_rows, others.most_rows);

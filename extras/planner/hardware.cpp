@@ -141,7 +141,7 @@ Hardware parse_hardware(const std::string& text, const std::string& path) {
   try {
     root = parse_yaml(text);
   } catch (const YamlError& error) {
-    fail(ExitCode::usage, "{}:{}: {}", path, error.line(), error.what());
+    throw Error(ExitCode::usage, error.in_file(path));
   }
   MapReader reader(path, root);
   Hardware hardware;

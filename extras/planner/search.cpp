@@ -39,13 +39,13 @@ const std::array choices{
 void add_ways(const Config& on_mesh, Candidates& found) {
   const std::int64_t sequences = on_mesh.training.global_batch_size / on_mesh.mesh.data;
   const bool cuda = on_mesh.training.device == Device::Kind::cuda,
-             alone = on_mesh.mesh.data * on_mesh.mesh.sequence == 1;
+             single = on_mesh.mesh.data * on_mesh.mesh.sequence == 1;
   Config config = on_mesh;
   for (const Recompute recompute : all_recompute_policies) {
     for (const auto& [offload, name] : offload_names) {
       if (offload != Offload::none && !cuda) continue;
       for (const Shard shard : all_shard_policies) {
-        if (shard != Shard::optimizer && alone) continue;  // equivalent
+        if (shard != Shard::optimizer && single) continue;  // equivalent
         for (std::int64_t size = 1; size <= largest_micro_batch && sequences % size == 0; size *= 2) {
           config.training.recompute = recompute;
           config.training.offload = offload;
@@ -118,9 +118,10 @@ Candidates search_plans(const PlanRequest& request, std::int64_t devices) {
 }
 
 std::string search_report(const Candidates& candidates) {
-  std::string text =
-      fmt::format("{} ways to run it, of which {} fit; the choice, and the fastest alternatives:\n  {:<19}",
-                  candidates.size(), std::ranges::count(candidates, true, &Candidate::fits), "");
+  std::string text = fmt::format(
+      "{} ways to run it, of which {} fit; the choice, which has the best layout and the least memory of those within "
+      "{:.0f} % of the fastest, and the fastest alternatives:\n  {:<19}",
+      candidates.size(), std::ranges::count(candidates, true, &Candidate::fits), 100 * tie, "");
   for (const Choice& choice : choices) text += fmt::format("  {:>{}}", choice.name, choice.width);
   text += fmt::format("  {:>10}  {:>10}  {:>10}  {:>10}  {:>6}\n", "memory", "host/node", "step", "tokens/s", "MFU");
   const auto add = [&](const std::string& label, const Candidate& c) {

@@ -30,16 +30,16 @@ void check_heads(ModelConfig& model, ConfigProblems& problems) {
   if (model.num_key_value_heads == 0) model.num_key_value_heads = heads;
   if (heads % model.num_key_value_heads != 0) {
     problems.add("model.num_key_value_heads",
-                 fmt::format("model.num_attention_heads = {} is not a multiple of it ({}); every key/value head serves "
-                             "the same number of query heads",
-                             heads, model.num_key_value_heads));
+                 "model.num_attention_heads = {} is not a multiple of it ({}); every key/value head serves the same "
+                 "number of query heads",
+                 heads, model.num_key_value_heads);
   }
   if (model.head_dim == 0) {
     if (model.hidden_size % heads != 0) {
       problems.add("model.hidden_size",
-                   fmt::format("{} is not divisible by model.num_attention_heads = {}; the nearest values that are: "
-                               "{}; or set model.head_dim",
-                               model.hidden_size, heads, nearest_multiples(model.hidden_size, heads)));
+                   "{} is not divisible by model.num_attention_heads = {}; the nearest values that are: {}; or set "
+                   "model.head_dim",
+                   model.hidden_size, heads, nearest_multiples(model.hidden_size, heads));
       return;
     }
     model.head_dim = model.hidden_size / heads;
@@ -53,19 +53,19 @@ void check_batch(const Config& config, ConfigProblems& problems) {
   if (training.global_batch_size % unit != 0) {
     problems.add(
         "training.global_batch_size",
-        fmt::format(
-            "{} is not divisible by mesh.data * training.micro_batch_size = {} * {} = {}; the nearest that fits: {}",
-            training.global_batch_size, config.mesh.data, training.micro_batch_size, unit,
-            nearest_multiples(training.global_batch_size, unit)));
+        "{} is not divisible by mesh.data * training.micro_batch_size = {} * {} = {}; the nearest that fits: {}",
+        training.global_batch_size, config.mesh.data, training.micro_batch_size, unit,
+        nearest_multiples(training.global_batch_size, unit));
   }
   if (!problems.clean({"training.seq_len", "training.steps"})) return;
   constexpr double max_tokens = 4e18;  // consumed tokens are counted in 63 bits
   const double tokens = static_cast<double>(training.seq_len) * static_cast<double>(training.global_batch_size) *
                         static_cast<double>(training.steps);
   if (tokens > max_tokens) {
-    problems.add("training.steps", fmt::format("training.steps * training.global_batch_size * training.seq_len = {} * "
-                                               "{} * {} tokens are more than can be counted (4e18)",
-                                               training.steps, training.global_batch_size, training.seq_len));
+    problems.add("training.steps",
+                 "training.steps * training.global_batch_size * training.seq_len = {} * {} * {} tokens are more than "
+                 "can be counted (4e18)",
+                 training.steps, training.global_batch_size, training.seq_len);
   }
 }
 
@@ -90,23 +90,22 @@ void check_evaluation(Config& config, ConfigProblems& problems) {
     if (evaluation.context_lengths.empty()) evaluation.context_lengths = own;
     if (evaluation.context_lengths != own) {
       problems.add("evaluation.context_lengths",
-                   fmt::format("applies only to blocks: evaluation.whole_documents scores documents of at most "
-                               "training.seq_len = {} tokens; leave it out",
-                               longest));
+                   "applies only to blocks: evaluation.whole_documents scores documents of at most training.seq_len = "
+                   "{} tokens; leave it out",
+                   longest);
     }
     return;
   }
   if (evaluation.context_lengths.empty()) {
     problems.add("evaluation.context_lengths",
-                 fmt::format("evaluation.interval = {} needs at least one length, or evaluation.whole_documents: true; "
-                             "or set evaluation.interval to 0",
-                             evaluation.interval));
+                 "evaluation.interval = {} needs at least one length, or evaluation.whole_documents: true; or set "
+                 "evaluation.interval to 0",
+                 evaluation.interval);
   } else if (evaluation.target_tokens > evaluation.context_lengths.front() / 2) {
     problems.add("evaluation.target_tokens",
-                 fmt::format("{} is more than half of the shortest of evaluation.context_lengths, {}; make it at most "
-                             "{}, so that every target has context",
-                             evaluation.target_tokens, evaluation.context_lengths.front(),
-                             evaluation.context_lengths.front() / 2));
+                 "{} is more than half of the shortest of evaluation.context_lengths, {}; make it at most {}, so that "
+                 "every target has context",
+                 evaluation.target_tokens, evaluation.context_lengths.front(), evaluation.context_lengths.front() / 2);
   }
 }
 
@@ -115,9 +114,8 @@ void check_optimizer(const Config& config, ConfigProblems& problems) {
   if (problems.clean({"optimizer.lr", "optimizer.weight_decay"}) && optimizer.lr * optimizer.weight_decay >= 1) {
     problems.add(
         "optimizer.weight_decay",
-        fmt::format(
-            "optimizer.lr * optimizer.weight_decay = {} * {} is 1 or more: a step would flip the signs of the weights",
-            optimizer.lr, optimizer.weight_decay));
+        "optimizer.lr * optimizer.weight_decay = {} * {} is 1 or more: a step would flip the signs of the weights",
+        optimizer.lr, optimizer.weight_decay);
   }
 }
 
@@ -168,7 +166,7 @@ void check_values(const Config& config, std::string_view prefix, ConfigProblems&
     } catch (const YamlError& error) {
       problems.add(key.path, error.what());
     } catch (const Error&) {  // a value of an enumeration that has no name
-      problems.add(key.path, fmt::format("has a value that is not one of {}", key.values));
+      problems.add(key.path, "has a value that is not one of {}", key.values);
     }
   }
 }

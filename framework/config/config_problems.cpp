@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "framework/counted.h"
 #include "framework/error.h"
 #include "framework/text/utf8.h"
 
@@ -52,7 +53,7 @@ void ConfigProblems::throw_if_any() const {
   std::string text;
   for (std::size_t i = 0; i < std::min(sorted.size(), max_listed); ++i) text += (i ? "\n" : "") + sorted[i].text;
   if (sorted.size() > max_listed) {
-    text += fmt::format("\n{}: {} more problems; fix these first", path_, sorted.size() - max_listed);
+    text += fmt::format("\n{}: {}; fix these first", path_, counted(problems_.size() - max_listed, "more problem"));
   }
   throw Error(ExitCode::usage, text);
 }

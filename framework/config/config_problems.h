@@ -2,6 +2,8 @@
 // was given, so that a check of several keys can point to a line.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <initializer_list>
 #include <map>
 #include <set>
@@ -34,6 +36,10 @@ class ConfigProblems {
   void within(std::string key, std::string of = "");
   /// Adds a problem of a key, at the key's origin.
   void add(const std::string& key, const std::string& what);
+  template <class First, class... Rest>
+  void add(const std::string& key, fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest) {
+    add(key, fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...));
+  }
   /// Returns whether none of the keys has had a problem. If one has, a check of them would only repeat it.
   bool clean(std::initializer_list<const char*> keys) const;
   std::size_t count() const { return problems_.size(); }

@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
+#include <sstream>
 
 #include "framework/config/config.h"
 #include "framework/config/config_schema.h"
@@ -28,19 +28,11 @@ key, its default, the values it takes ((0, 1] does not include 0), and its meani
 std::string wrapped(const std::string& text) {
   std::string lines;
   std::size_t used = 0;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(' ', begin), text.size());
-    const std::size_t width = end - begin;
-    if (used > 0 && used + 1 + width > columns) {
-      lines += "\n  ";
-      used = 2;
-    } else if (used > 0) {
-      lines += ' ';
-      ++used;
-    }
-    lines.append(text, begin, width);
-    used += width;
-    begin = end + 1;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const std::string gap = used == 0 ? "" : used + 1 + word.size() > columns ? "\n  " : " ";
+    lines += gap + word;
+    used = (gap.size() > 1 ? 2 : used + gap.size()) + word.size();
   }
   return lines;
 }

@@ -89,11 +89,9 @@ void read_unsigned(const YamlValue& value, std::uint64_t& out, const ReportProbl
 void read_real(const YamlValue& value, const RealRange& range, double& out, const ReportProblem& report) {
   const std::string wanted = "a number in " + range_text(range);
   // Only digits, signs, the point, and the exponent: from_chars by itself would accept "inf" and "nan".
-  if (!is_plain_scalar(value) || value.text.find_first_not_of("0123456789+-.eE") != std::string::npos) {
-    return report(value.line, fmt::format("is {}, but must be {}", described(value), wanted));
-  }
+  const bool plain = is_plain_scalar(value) && value.text.find_first_not_of("0123456789+-.eE") == std::string::npos;
   double parsed = 0;
-  const std::errc error = parse(value.text, parsed);
+  const std::errc error = plain ? parse(value.text, parsed) : std::errc::invalid_argument;
   if (error == std::errc::result_out_of_range) {
     return report(value.line, fmt::format("{} does not fit a double; it must be {}", excerpt(value.text), wanted));
   }
@@ -109,19 +107,17 @@ void read_real(const YamlValue& value, const RealRange& range, double& out, cons
 }
 
 void read_flag(const YamlValue& value, bool& out, const ReportProblem& report) {
-  if (is_plain_scalar(value) && (value.text == "true" || value.text == "false")) {
-    out = value.text == "true";
-  } else {
-    report(value.line, fmt::format("is {}, but must be true or false", described(value)));
+  if (!is_plain_scalar(value) || (value.text != "true" && value.text != "false")) {
+    return report(value.line, fmt::format("is {}, but must be true or false", described(value)));
   }
+  out = value.text == "true";
 }
 
 void read_text(const YamlValue& value, std::string& out, const ReportProblem& report) {
-  if (value.kind == YamlValue::Kind::scalar) {
-    out = value.text;
-  } else {
-    report(value.line, fmt::format("is {}, but must be text", described(value)));
+  if (value.kind != YamlValue::Kind::scalar) {
+    return report(value.line, fmt::format("is {}, but must be text", described(value)));
   }
+  out = value.text;
 }
 
 int read_word(const YamlValue& value, const std::vector<std::string>& words, const ReportProblem& report) {

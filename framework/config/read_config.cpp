@@ -30,6 +30,8 @@ namespace {
 constexpr std::int64_t largest_file = 1 << 20;
 /// A longer key is not a misspelling of a known one, and comparing it letter by letter takes too long.
 constexpr std::size_t longest_slip = 100;
+/// Keys of several sections, or that would mean something else in another one.
+constexpr std::string_view means_by_section = "type name interval steps data sequence factor rows on_failure";
 
 std::string_view last_part(std::string_view path) {
   return path.substr(path.rfind('.') + 1);  // npos + 1 is 0
@@ -54,12 +56,15 @@ struct Paths {
   std::string nearest(const std::string& path) const {
     std::string best;
     if (path.size() > longest_slip) return best;
-    if (const std::string_view known = key_called_elsewhere(last_part(path)); !known.empty()) return std::string(known);
+    if (const ForeignKey* const known = foreign_key(path)) return std::string(known->key);
     std::size_t best_distance = std::string::npos;
     const auto consider = [&](const std::string& candidate) {
       const std::string_view last = last_part(path), known = last_part(candidate);
-      // Another section costs one edit: a misspelling in the right section is likelier than the same word in another.
-      const std::size_t whole = edit_distance(path, candidate), tail = edit_distance(last, known) + 1;
+      // Another section costs one edit: a misspelling in the right section is likelier than the same word in another,
+      // where it may mean something else.
+      const std::size_t whole = edit_distance(path, candidate);
+      const std::size_t tail =
+          means_by_section.find(known) != means_by_section.npos ? whole : edit_distance(last, known) + 1;
       const std::size_t allowed = std::max<std::size_t>(2, last.size() / 3);
       const std::size_t distance = std::min(whole, tail);
       if (distance <= allowed && distance < std::max<std::size_t>(known.size(), 2) && distance < best_distance) {
@@ -95,9 +100,7 @@ class Reader {
     if (root.kind == YamlValue::Kind::null) {
       problems_.add(Origin{}, "", "the file holds no keys");
     } else if (root.kind != YamlValue::Kind::map) {
-      problems_.add(Origin{root.line, -1}, "",
-                    fmt::format("holds {}, but a config is a map of sections",
-                                root.kind == YamlValue::Kind::list ? "a list" : "text"));
+      problems_.add(Origin{root.line, -1}, "", "holds " + described(root) + ", but a config is a map of sections");
     } else {
       section("", root, Origin{1, -1});
     }
@@ -116,8 +119,7 @@ class Reader {
       if (!value.empty() && std::string_view("[{\"'").find(value[0]) != std::string_view::npos) {
         tree = parse_yaml(value);
       } else {
-        int line = 0;
-        if (const std::string unfit = unfit_for_yaml(text, &line); !unfit.empty()) throw YamlError(line, unfit);
+        check_yaml_text(text);
         tree.kind = YamlValue::Kind::scalar;
         tree.text = value;
       }
@@ -139,14 +141,13 @@ class Reader {
       config_.training.steps = looked_up(problems_, std::string(epochs), lookup.steps, config_, *epochs_);
     }
     if (!warmup_ratio_) return;
-    config_.lr_scheduler.warmup_steps =
-        static_cast<std::int64_t>(std::ceil(*warmup_ratio_ * static_cast<double>(config_.training.steps)));
+    config_.lr_scheduler.warmup_steps = static_cast<std::int64_t>(std::ceil(*warmup_ratio_ * config_.training.steps));
   }
 
   void require() {
     for (const auto& [path, key] : paths_.keys) {
       if (key->required && !given_.contains(path)) {
-        problems_.add(Origin{}, path, fmt::format("is required but missing ({})", key->doc));
+        problems_.add(Origin{}, path, "is required but missing (" + key->doc + ")");
       }
     }
     if (!given_.contains("lora.rank") && (given_.contains("lora.alpha") || given_.contains("lora.targets"))) {
@@ -158,9 +159,7 @@ class Reader {
   void section(const std::string& prefix, const YamlValue& map, Origin origin) {
     if (map.kind == YamlValue::Kind::null) return;  // an empty section
     if (map.kind != YamlValue::Kind::map) {
-      return problems_.add(
-          origin, prefix,
-          "is a section of keys, but holds " + std::string(map.kind == YamlValue::Kind::list ? "a list" : "one value"));
+      return problems_.add(origin, prefix, "is a section of keys, but holds " + described(map));
     }
     for (const YamlEntry& child : map.entries) {
       const Origin at = origin.setting >= 0 ? origin : Origin{child.line, -1};
@@ -206,8 +205,12 @@ class Reader {
   }
 
   void unknown(const std::string& path, const YamlValue& value, Origin origin) {
+    const ForeignKey* const foreign = foreign_key(path);
     const std::string nearest = problems_.fill_a_page() ? "" : paths_.nearest(path);
-    problems_.add(origin, path, "unknown key" + (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
+    problems_.add(
+        origin, path,
+        "unknown key" +
+            (nearest.empty() ? "" : fmt::format("; did you mean {}?{}", nearest, foreign ? foreign->note : "")));
     if (nearest.empty()) return;
     // Continue as if the nearest key had been given, so that a misspelled key is not also reported as missing.
     if (paths_.sections.contains(nearest)) {
@@ -265,7 +268,7 @@ void check_agreement(const Config& config, const ModelConfig& below, const std::
     if (!key.path.starts_with("model.") || !given.contains(key.path) || is_free_with_weights(key.path)) continue;
     const std::string value = key.write(config), other = key.write(expected);
     if (value == other || !problems.clean({key.path.c_str()})) continue;
-    problems.add(key.path, fmt::format("is {}, but the model of model.from has {}; leave it out", value, other));
+    problems.add(key.path, "is {}, but the model of model.from has {}; leave it out", value, other);
   }
 }
 
@@ -278,10 +281,10 @@ void finish(Config& config, ConfigUse use, const ConfigRule& rule, ConfigProblem
   constexpr std::size_t most_bytes = std::size_t{1} << 26;
   const std::size_t bytes = to_yaml(config_of_stage(config, 0)).size() * config.training.stages.size();
   if (bytes > most_bytes) {
-    return problems.add("training.stages",
-                        fmt::format("makes {} bytes of configs, but at most {} are allowed; give fewer stages, or "
-                                    "shorter lists in the other keys",
-                                    bytes, most_bytes));
+    return problems.add(
+        "training.stages",
+        "makes {} bytes of configs, but at most {} are allowed; give fewer stages, or shorter lists in the other keys",
+        bytes, most_bytes);
   }
   for (int stage = 1; stage < stage_count(config.training); ++stage) {
     TrainingStage& own = config.training.stages[static_cast<std::size_t>(stage - 1)];
@@ -289,8 +292,8 @@ void finish(Config& config, ConfigUse use, const ConfigRule& rule, ConfigProblem
     Config of_stage = config_of_stage(config, stage);
     of_stage.evaluation.interval = 0;  // evaluations are the same in all stages
     if (own.from_step > config.training.steps) {
-      problems.add("from_step", fmt::format("training.steps = {} ends before it; leave it out, or train for longer",
-                                            config.training.steps));
+      problems.add("from_step", "training.steps = {} ends before it; leave it out, or train for longer",
+                   config.training.steps);
     }
     resolve_and_check(of_stage, use, problems);
     if (rule) rule(of_stage, problems);
@@ -309,8 +312,7 @@ Config parse_config(const std::string& text, const std::string& path, const std:
   try {
     root = parse_yaml(text);
   } catch (const YamlError& error) {
-    problems.add(Origin{error.line(), -1}, "", error.what());
-    problems.throw_if_any();
+    throw Error(ExitCode::usage, error.in_file(path));
   }
   Reader reader(first, problems);
   read_all(reader, root, settings);

@@ -19,25 +19,22 @@ struct Use {
   std::vector<RopeType> types;
 };
 
-const std::vector<Use>& uses() {
-  using enum RopeType;
-  static const std::vector<Use> all{
-      {"model.rope_scaling.factor", {linear, ntk, yarn, llama3, longrope}},
-      // linear and ntk do not use it, but readers of the config may.
-      {"model.rope_scaling.original_max_position_embeddings", {linear, ntk, yarn, llama3, longrope}},
-      {"model.rope_scaling.attention_factor", {yarn, longrope}},
-      {"model.rope_scaling.beta_fast", {yarn}},
-      {"model.rope_scaling.beta_slow", {yarn}},
-      {"model.rope_scaling.mscale", {yarn}},
-      {"model.rope_scaling.mscale_all_dim", {yarn}},
-      {"model.rope_scaling.truncate", {yarn}},
-      {"model.rope_scaling.low_freq_factor", {llama3}},
-      {"model.rope_scaling.high_freq_factor", {llama3}},
-      {"model.rope_scaling.short_factor", {longrope}},
-      {"model.rope_scaling.long_factor", {longrope}},
-  };
-  return all;
-}
+using enum RopeType;
+const std::vector<Use> uses{
+    {"model.rope_scaling.factor", {linear, ntk, yarn, llama3, longrope}},
+    // linear and ntk do not use it, but readers of the config may.
+    {"model.rope_scaling.original_max_position_embeddings", {linear, ntk, yarn, llama3, longrope}},
+    {"model.rope_scaling.attention_factor", {yarn, longrope}},
+    {"model.rope_scaling.beta_fast", {yarn}},
+    {"model.rope_scaling.beta_slow", {yarn}},
+    {"model.rope_scaling.mscale", {yarn}},
+    {"model.rope_scaling.mscale_all_dim", {yarn}},
+    {"model.rope_scaling.truncate", {yarn}},
+    {"model.rope_scaling.low_freq_factor", {llama3}},
+    {"model.rope_scaling.high_freq_factor", {llama3}},
+    {"model.rope_scaling.short_factor", {longrope}},
+    {"model.rope_scaling.long_factor", {longrope}},
+};
 
 /// Returns "linear, yarn or llama3".
 std::string one_of(const std::vector<RopeType>& types) {
@@ -52,13 +49,13 @@ std::string one_of(const std::vector<RopeType>& types) {
 /// Adds a problem for each key that was set but that the type does not use.
 void check_unused(const Config& config, ConfigProblems& problems) {
   const RopeScalingConfig& scaling = config.model.rope_scaling;
-  for (const Use& use : uses()) {
+  for (const Use& use : uses) {
     const ConfigKey& key = *std::ranges::find(config_keys(), use.key, &ConfigKey::path);
     const std::string value = key.write(config);
-    const bool is_default = value == key.write(Config{}) || (&use == &uses().front() && scaling.factor == 1);
+    const bool is_default = value == key.write(Config{}) || (&use == &uses.front() && scaling.factor == 1);
     if (is_default || std::ranges::find(use.types, scaling.type) != use.types.end()) continue;
-    problems.add(use.key, fmt::format("{} has no effect with model.rope_scaling.type {}; choose {}, or leave it out",
-                                      value, name_of(scaling.type), one_of(use.types)));
+    problems.add(use.key, "{} has no effect with model.rope_scaling.type {}; choose {}, or leave it out", value,
+                 name_of(scaling.type), one_of(use.types));
   }
 }
 
@@ -70,21 +67,19 @@ void resolve_factor(ModelConfig& model, ConfigProblems& problems) {
   }
   if (scaling.factor != 0) {
     if (scaling.factor < 1) {
-      problems.add("model.rope_scaling.factor",
-                   fmt::format("{} would shorten the length that was trained; it must be at least 1", scaling.factor));
+      problems.add("model.rope_scaling.factor", "{} would shorten the length that was trained; it must be at least 1",
+                   scaling.factor);
     }
     return;
   }
   const std::int64_t trained = scaling.original_max_position_embeddings, meant = model.max_position_embeddings;
   if (scaling.type != RopeType::yarn && scaling.type != RopeType::longrope) {
-    problems.add("model.rope_scaling.factor",
-                 fmt::format("{} needs the new length / the trained length", name_of(scaling.type)));
+    problems.add("model.rope_scaling.factor", "{} needs the new length / the trained length", name_of(scaling.type));
   } else if (meant < trained) {
     problems.add("model.rope_scaling.factor",
-                 fmt::format("{} takes it from model.max_position_embeddings / "
-                             "model.rope_scaling.original_max_position_embeddings = {} / {}, which must be at least 1; "
-                             "give the factor, or the length that the model is meant for",
-                             name_of(scaling.type), meant, trained));
+                 "{} takes it from model.max_position_embeddings / model.rope_scaling.original_max_position_embeddings "
+                 "= {} / {}, which must be at least 1; give the factor, or the length that the model is meant for",
+                 name_of(scaling.type), meant, trained);
   } else if (trained > 0) {  // 0 is reported already
     scaling.factor = static_cast<double>(meant) / static_cast<double>(trained);
   }
@@ -94,7 +89,7 @@ void check_trained_length(const RopeScalingConfig& scaling, ConfigProblems& prob
   const char* const key = "model.rope_scaling.original_max_position_embeddings";
   const std::int64_t length = scaling.original_max_position_embeddings;
   if (needs_trained_length(scaling.type) && length == 0) {
-    problems.add(key, fmt::format("{} needs the length that the weights were trained at", name_of(scaling.type)));
+    problems.add(key, "{} needs the length that the weights were trained at", name_of(scaling.type));
   } else if (scaling.type == RopeType::longrope && length == 1) {
     problems.add(key, "longrope takes the logarithm of this length, which must be 2 or more");
   }
@@ -104,9 +99,8 @@ void check_lists(const ModelConfig& model, ConfigProblems& problems) {
   const std::int64_t pairs = model.head_dim / 2;
   const auto check = [&](const char* key, const std::vector<double>& list) {
     if (std::ssize(list) == pairs) return;
-    problems.add(key,
-                 fmt::format("has {} numbers, but longrope needs one for each of the model.head_dim / 2 = {} pairs",
-                             list.size(), pairs));
+    problems.add(key, "has {} numbers, but longrope needs one for each of the model.head_dim / 2 = {} pairs",
+                 list.size(), pairs);
   };
   check("model.rope_scaling.short_factor", model.rope_scaling.short_factor);
   check("model.rope_scaling.long_factor", model.rope_scaling.long_factor);
@@ -117,7 +111,7 @@ void check_lists(const ModelConfig& model, ConfigProblems& problems) {
 void check_rope_scaling(Config& config, ConfigProblems& problems) {
   ModelConfig& model = config.model;
   const RopeScalingConfig& scaling = model.rope_scaling;
-  for (const Use& use : uses()) {
+  for (const Use& use : uses) {
     if (!problems.clean({use.key.c_str()})) return;
   }
   if (!problems.clean({"model.rope_scaling.type", "model.max_position_embeddings", "model.head_dim"})) return;
@@ -125,9 +119,8 @@ void check_rope_scaling(Config& config, ConfigProblems& problems) {
   check_trained_length(scaling, problems);
   resolve_factor(model, problems);
   if (scaling.type == RopeType::llama3 && scaling.low_freq_factor >= scaling.high_freq_factor) {
-    problems.add("model.rope_scaling.high_freq_factor",
-                 fmt::format("{} must be above model.rope_scaling.low_freq_factor = {}", scaling.high_freq_factor,
-                             scaling.low_freq_factor));
+    problems.add("model.rope_scaling.high_freq_factor", "{} must be above model.rope_scaling.low_freq_factor = {}",
+                 scaling.high_freq_factor, scaling.low_freq_factor);
   }
   if (scaling.type == RopeType::longrope) check_lists(model, problems);
 }

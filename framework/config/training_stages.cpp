@@ -49,15 +49,15 @@ class EntryReader {
         report_(entry.line, fmt::format("gives {} twice in one stage", entry.key));
       } else if (entry.key == "rope_scaling") {
         scaling(entry);
+      } else if (const auto known = std::ranges::find(entry_keys, entry.key, &EntryKey::name);
+                 known == std::end(entry_keys)) {
+        report_(
+            entry.line,
+            fmt::format(
+                "has an unknown key {}; a stage has from_step, seq_len, global_batch_size, rope_theta and rope_scaling",
+                entry.key));
       } else {
-        const auto known = std::ranges::find(entry_keys, entry.key, &EntryKey::name);
-        if (known == std::end(entry_keys)) {
-          report_(entry.line, fmt::format("has an unknown key {}; a stage has from_step, seq_len, global_batch_size, "
-                                          "rope_theta and rope_scaling",
-                                          entry.key));
-        } else {
-          of_key(known->key, entry);
-        }
+        of_key(known->key, entry);
       }
     }
     if (!seen_.contains("from_step")) report_(value.line, "has a stage without from_step, its first step");

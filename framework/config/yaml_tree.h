@@ -27,14 +27,16 @@ struct YamlEntry {
   YamlValue value;
 };
 
-/// A problem of a text, and its line.
+/// A problem of a text.
 class YamlError : public std::runtime_error {
  public:
-  YamlError(int line, const std::string& what) : std::runtime_error(what), line_(line) {}
-  int line() const { return line_; }
+  /// byte: of the text, where the problem is.
+  YamlError(const std::string& text, std::size_t byte, const std::string& what);
+  /// Returns the message about a file: "PATH:LINE:COLUMN: what", and the line itself below it.
+  std::string in_file(const std::string& path) const;
 
  private:
-  int line_;
+  std::string position_, line_;
 };
 
 /// Returns the text's only document; its kind is null if it is empty. Throws YamlError.
@@ -43,7 +45,7 @@ YamlValue parse_yaml(const std::string& text);
 /// Returns text as a double-quoted YAML scalar, which parse_yaml reads back to the same text.
 std::string quoted_yaml(const std::string& text);
 
-/// Returns why YAML cannot contain a text, with the line (not UTF-8, or a control character), or "" if it can.
-std::string unfit_for_yaml(const std::string& text, int* line);
+/// Throws YamlError if YAML cannot contain a text: it is not UTF-8, or has a control character.
+void check_yaml_text(const std::string& text);
 
 }  // namespace ringtrain

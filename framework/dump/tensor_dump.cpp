@@ -1,6 +1,7 @@
 #include "framework/dump/tensor_dump.h"
 
 #include <cstring>
+#include <span>
 
 #include "framework/storage/hash.h"
 
@@ -90,8 +91,7 @@ void TensorDump::write(Stream& stream, const DumpLabel& label, const ConstTensor
   const std::size_t row_bytes = rows == 0 ? 0 : data.size() / static_cast<std::size_t>(rows);
   Piece& piece = open_[name];
   if (piece.data.empty()) {
-    piece.dataset = {
-        .name = fmt::format("{}/{}", name, micro_), .type = file_type(x.dtype), .dims = {all, width}, .offset = 0};
+    piece.dataset = {.name = fmt::format("{}/{}", name, micro_), .type = file_type(x.dtype), .dims = {all, width}};
     piece.data.resize(all * row_bytes);
     piece.missing = all;
   }
@@ -107,11 +107,9 @@ void TensorDump::write_slice(Stream& stream, const std::string& name, const Shap
   if (wanted_ && !wanted_(name)) return;
   declare({.name = name, .kind = DumpKind::parameter, .shape = shape});
   if (part.numel() == 0) return;
-  collect({.dataset = {.name = fmt::format("{}[{}]", name, begin),
-                       .type = file_type(part.dtype),
-                       .dims = {part.numel()},
-                       .offset = 0},
-           .data = elements_of(stream, part)});
+  collect(
+      {.dataset = {.name = fmt::format("{}[{}]", name, begin), .type = file_type(part.dtype), .dims = {part.numel()}},
+       .data = elements_of(stream, part)});
 }
 
 void TensorDump::finish() {
@@ -128,14 +126,10 @@ void TensorDump::declare(DumpedTensor tensor) {
 
 void TensorDump::collect(Piece piece) {
   if (!rows_written_ && micro_ >= 0) {
-    Piece rows{.dataset = {.name = fmt::format("rows/{}", micro_),
-                           .type = Hdf5Type::int64,
-                           .dims = {static_cast<std::int64_t>(rows_.size())},
-                           .offset = 0},
-               .data = {}};
-    rows.data.resize(rows_.size() * sizeof(std::int64_t));
-    std::memcpy(rows.data.data(), rows_.data(), rows.data.size());
-    complete_.push_back(std::move(rows));
+    const auto bytes = std::as_bytes(std::span(rows_));
+    complete_.push_back(
+        {.dataset = {.name = fmt::format("rows/{}", micro_), .type = Hdf5Type::int64, .dims = {std::ssize(rows_)}},
+         .data = {bytes.begin(), bytes.end()}});
     rows_written_ = true;
   }
   bytes_ += piece.data.size();

@@ -165,11 +165,7 @@ void OutputFile::publish() {
   rules_.require_mark(partial_, code_, ExitCode::internal);
   const bool replaces = path_exists(path_, code_);  // a file that appears there later is detected
   file_.sync();
-  if (replaces) {
-    rename_path(partial_, path_, code_);
-  } else {
-    rename_to_new(partial_, path_, code_);
-  }
+  (replaces ? rename_path : rename_to_new)(partial_, path_, code_);
   published_ = true;
   file_.close();
 }

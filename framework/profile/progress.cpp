@@ -28,8 +28,7 @@ double now() {
 /// Returns the number of columns of a terminal, or 80 if it does not report it.
 int columns(std::FILE* file) {
   winsize size{};
-  if (ioctl(fileno(file), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 80;
+  return ioctl(fileno(file), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 /// Returns value with about three digits: "1.5", "12.3", "123".

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <vector>
 
 #include "framework/error.h"
@@ -33,6 +34,7 @@ std::atomic<bool> insisted{false};  // SIGINT or SIGTERM has arrived
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 std::array<struct sigaction, requests.size()> previous;
 std::atomic<bool> installed{false};
+const bool launched = std::getenv("RINGTRAIN_LAUNCHED") != nullptr;  // by scripts/launch, which passes on signals
 
 /// A text of bounded length, assembled without an allocation.
 template <std::size_t capacity>
@@ -82,7 +84,7 @@ extern "C" void on_signal(int signal) {
   int none = 0;
   if (!requested.compare_exchange_strong(none, signal) && !insists) return;
   if (notice) {
-    tell(*notice, signal, notice->first.view(), insists ? "; a second SIGINT or SIGTERM ends at once, unsaved" : "");
+    tell(*notice, signal, notice->first.view(), insists ? "; press Ctrl-C or send SIGTERM again to end unsaved" : "");
   }
 }
 
@@ -115,7 +117,7 @@ int requested_signal() {
 
 const char* signal_name(int signal) {
   for (const Request& request : requests) {
-    if (request.signal == signal) return request.name;
+    if (request.signal == signal) return signal == SIGUSR1 && launched ? "scripts/launch" : request.name;
   }
   return "a signal";
 }

@@ -14,7 +14,8 @@ namespace ringtrain {
 /// Returns the first of these signals that has arrived since the guard was made, or 0. Any thread may call it.
 int requested_signal();
 
-/// Returns "SIGTERM" and so on for the signals above.
+/// Returns "SIGTERM" and so on for the signals above; for the SIGUSR1 with which scripts/launch passes on a signal, the
+/// name of that script.
 const char* signal_name(int signal);
 
 /// Throws Error(interrupted) after SIGINT, and Error(terminated) after another signal: for work that saves nothing, and

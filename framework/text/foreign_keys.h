@@ -6,9 +6,14 @@
 
 namespace ringtrain {
 
-/// Returns the path of the key that another project calls `name`; "" if no known project does. name: without the
-/// sections before it.
-std::string_view key_called_elsewhere(std::string_view name);
+/// A key of ours that has other names elsewhere.
+struct ForeignKey {
+  std::string_view key, names;  // names: in other projects, or in sections that do not have the key; spaces around each
+  std::string_view note = "";   // how a value under these names differs from the key's
+};
+
+/// Returns the key that another project calls by all of `path`, or by its last part; nullptr if no known project does.
+const ForeignKey* foreign_key(std::string_view path);
 
 /// Keys that a config may contain and that become other keys: a share of training.steps becomes
 /// lr_scheduler.warmup_steps, and passes over the data become training.steps.

@@ -62,8 +62,8 @@ class FirstError {
         changed_.wait_for(lock, std::chrono::duration<double>(unwinding_seconds), all)) {
       return;
     }
-    write_message(stderr, fmt::format("{} of {} ranks ended before their work was done: {}\n", ranks - ended_, ranks,
-                                      first_->second));
+    write_message(stderr, fmt::format("{} of {} ended before their work was done: {}\n", ranks - ended_,
+                                      counted(ranks, "rank"), first_->second));
     std::_Exit(static_cast<int>(first_->first));
   }
   void rethrow() const {
@@ -135,16 +135,16 @@ void require_runnable(std::int64_t ranks, std::int64_t threads) {
   constexpr std::int64_t max_threads = 4096;
   if (ranks * threads <= max_threads) return;
   fail(ExitCode::usage,
-       "{} ranks with {} each make {} threads on this machine, but at most {} are allowed; use a smaller "
+       "{} with {} each: {} threads on this machine, but at most {} are allowed; use a smaller "
        "mesh or fewer threads per rank, or start ranks on several machines with scripts/launch",
-       ranks, counted(threads, "compute thread"), ranks * threads, max_threads);
+       counted(ranks, "rank"), counted(threads, "compute thread"), ranks * threads, max_threads);
 }
 
 std::string oversubscription(int ranks, int threads, int cores) {
   if (ranks * threads <= cores) return "";
   return fmt::format(
-      "{} compute threads ({} ranks x {}) share {}: the results are the same, but the run is no faster than with {}",
-      ranks * threads, ranks, threads, counted(cores, "core"), counted(cores, "thread"));
+      "{} compute threads ({} x {}) share {}: the results are the same, but the run is no faster than with {}",
+      ranks * threads, counted(ranks, "rank"), threads, counted(cores, "core"), counted(cores, "thread"));
 }
 
 }  // namespace ringtrain

@@ -87,10 +87,10 @@ void bound_the_end(int exit_code, const std::string& sentence) {
   std::snprintf(late_sentence, sizeof late_sentence, "%s\n", sentence.c_str());
   struct sigaction action {};
   action.sa_handler = end_late;
-  sigset_t alarm_alone;
-  ::sigemptyset(&alarm_alone);
-  ::sigaddset(&alarm_alone, SIGALRM);
-  if (::sigaction(SIGALRM, &action, nullptr) == 0 && ::pthread_sigmask(SIG_UNBLOCK, &alarm_alone, nullptr) == 0) {
+  sigset_t only_alarm;
+  ::sigemptyset(&only_alarm);
+  ::sigaddset(&only_alarm, SIGALRM);
+  if (::sigaction(SIGALRM, &action, nullptr) == 0 && ::pthread_sigmask(SIG_UNBLOCK, &only_alarm, nullptr) == 0) {
     ::alarm(leaving_seconds);
   }
   std::fflush(nullptr);

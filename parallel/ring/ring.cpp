@@ -120,7 +120,7 @@ void Ring::pass(Stream& stream, const RingCall& call, const RingTensors& own, co
   check_pass(call, own, visitor, line);
   const Span span(stream.trace(), own.backward ? "ring backward" : "ring forward", {{"layer", call.layer}});
   RingBatch& batch = batches_[static_cast<std::size_t>(call.schedule)];
-  const KeptFree beside_messages(key_ranks_ ? key_ranks_->multiprocessors() : 0);
+  const KeptFree kept_free(key_ranks_ ? key_ranks_->multiprocessors() : 0);
   try {
     run_ring_pass(stream, call.layer, {key_ranks_.get(), gradient_ranks_.get(), buffers_, batch, times_}, own, visitor,
                   overlap);

@@ -100,9 +100,9 @@ class Measures(unittest.TestCase):
             path = pathlib.Path(folder) / "bench.json"
             other = {"group": "scaling", "name": "MFU", "value": 41, "unit": "%", "parameters": {"context": 8192}}
             stale = {"group": "machine", "name": "old", "value": 1, "unit": "?", "parameters": {}}
-            former = json.dumps({"rows": [other, stale], "failures": ["scaling: x", "machine: y"], "checks": 2,
+            earlier = json.dumps({"rows": [other, stale], "failures": ["scaling: x", "machine: y"], "checks": 2,
                                  "attached": {"scaling measured": {"a": 1}, "machine": {"b": 2}}})
-            path.write_text('{\n  "written_by": "ringtrain gpu_bench",' + former[1:], encoding="utf-8")
+            path.write_text('{\n  "written_by": "ringtrain gpu_bench",' + earlier[1:], encoding="utf-8")
             done = run("--only", "machine", "--append", "--json", path)
             self.assertEqual(done.returncode, 0, done.stderr)
             report = json.loads(path.read_text(encoding="utf-8"))

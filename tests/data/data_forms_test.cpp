@@ -126,9 +126,9 @@ class DataForms : public DataTest {
       EXPECT_EQ(documents("out.h5"), read);
       return;
     }
-    const std::string told = error_of(ExitCode::data, [&] { prepare(input, "out.h5"); });
-    EXPECT_TRUE(holds(told, refused_with));
-    EXPECT_EQ(std::ranges::count(told, '\n'), 0);
+    const std::string said = error_of(ExitCode::data, [&] { prepare(input, "out.h5"); });
+    EXPECT_TRUE(holds(said, refused_with));
+    EXPECT_EQ(std::ranges::count(said, '\n'), 0);
     EXPECT_FALSE(path_exists(at("out.h5")));
   }
   void remove_all() {

@@ -36,9 +36,9 @@ class FileInUse : public DataTest {
   }
   std::string refusal(std::int64_t begin = 0, std::size_t count = 100) const {
     std::vector<std::int32_t> tokens(count);
-    std::string told = error_of(ExitCode::data, [&] { file->read(begin, tokens); });
-    EXPECT_TRUE(holds(told, path));
-    return told;
+    std::string said = error_of(ExitCode::data, [&] { file->read(begin, tokens); });
+    EXPECT_TRUE(holds(said, path));
+    return said;
   }
   void expect_readable() const {
     const std::vector<std::int32_t> stream = content.stream();

@@ -101,11 +101,11 @@ TEST_F(AddedTokens, MetaspaceComesAfterNormalizedTokens) {
 
 TEST_F(AddedTokens, WordsAreThoseOfUnicode) {
   const json file = letters({{"<x>", {{"single_word", true}}}});
-  const auto stands = [&](const std::string& text) { return std::ranges::count(ids(file, text), 4) == 1; };
-  for (const char* text : {"\u00b2<x>", "<x>\u00bd", "-<x>-", "\u200b<x>"}) EXPECT_TRUE(stands(text)) << text;
+  const auto is_one_token = [&](const std::string& text) { return std::ranges::count(ids(file, text), 4) == 1; };
+  for (const char* text : {"\u00b2<x>", "<x>\u00bd", "-<x>-", "\u200b<x>"}) EXPECT_TRUE(is_one_token(text)) << text;
   for (const char* text :
        {"\u200d<x>", "<x>\u200c", "_<x>", "<x>\u203f", "\u0661<x>", "\u2167<x>", "<x>\u24b6", "\u0301<x>"}) {
-    EXPECT_FALSE(stands(text)) << text;
+    EXPECT_FALSE(is_one_token(text)) << text;
   }
 }
 

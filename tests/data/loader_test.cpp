@@ -366,7 +366,7 @@ TEST_F(LoaderTest, CorpusOpensChecksAndHashes) {
   expect_error(ExitCode::data, "c.h5", [&] { open_corpus(DataConfig{{{a, 1}}, c, Packing::documents}, 257); });
 }
 
-TEST_F(LoaderTest, AWindowWithoutATargetIsToldFromOneWithATarget) {
+TEST_F(LoaderTest, AWindowWithoutATargetDiffersFromOneWithATarget) {
   Allocator allocator(Device::cpu());
   std::int64_t empty = 0, with_target = 0;
   for (const std::int64_t seq_len : {1, 2, 3, 7, 5000}) {

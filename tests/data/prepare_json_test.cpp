@@ -27,9 +27,9 @@ class PrepareJson : public DataTest {
     return prepare_text(find_sources(inputs, nullptr), {at(output), 0, 7}, how, nullptr, nullptr);
   }
   std::string refusal(const std::string& input, const TextOptions& how) {
-    const std::string told = error_of(ExitCode::data, [&] { prepare({at(input)}, "refused.h5", how); });
+    const std::string said = error_of(ExitCode::data, [&] { prepare({at(input)}, "refused.h5", how); });
     EXPECT_FALSE(path_exists(at("refused.h5")));
-    return told;
+    return said;
   }
   /// Returns the texts of a file's documents, sorted.
   std::vector<std::string> documents(const std::string& name) const {
@@ -70,8 +70,8 @@ TEST_F(PrepareJson, BrokenLinesAreNamedOrCounted) {
   for (const char* line :
        {"{\"text\": ", "[1]", "{\"txt\": \"a\"}", "{\"text\": 7}", "\xFF", R"({"text": "a", "text": "b"})"}) {
     text("in.jsonl", std::string("{\"text\": \"good\"}\n\n") + line + "\n{\"text\": \"more\"}\n");
-    const std::string told = refusal("in.jsonl", options());
-    EXPECT_TRUE(holds(told, "in.jsonl:3: "));
+    const std::string said = refusal("in.jsonl", options());
+    EXPECT_TRUE(holds(said, "in.jsonl:3: "));
     TextOptions skipping = options();
     skipping.skip_broken_lines = true;
     fs::remove(at("a.h5"));
@@ -99,8 +99,8 @@ TEST_F(PrepareJson, DamagedArchivesAreRefused) {
     packed[packed.size() / 2] = static_cast<char>(packed[packed.size() / 2] ^ 0x55);
     packed[packed.size() / 2 + 1] = static_cast<char>(packed[packed.size() / 2 + 1] ^ 0x55);
     text(name, packed);
-    const std::string told = refusal(name, options());
-    EXPECT_TRUE(told.find("damaged") != std::string::npos || told.find(name + ":") != std::string::npos) << told;
+    const std::string said = refusal(name, options());
+    EXPECT_TRUE(said.find("damaged") != std::string::npos || said.find(name + ":") != std::string::npos) << said;
     text(name, "no archive");
     EXPECT_TRUE(holds(refusal(name, options()), "is damaged"));
   }

@@ -194,10 +194,10 @@ class Removals(unittest.TestCase):
         own.mkdir()
         (own / "needs").write_text("a user's list")
         self.expect_refused("bundle own", own / "needs", "own holds what scripts/bundle did not make")
-        former = self.checkout / "runs/quickstart"  # made by another script, and now with a user's run
-        former.mkdir(parents=True)
-        (former / ".made-by-ringtrain").write_text("made by scripts/quickstart\n")
-        self.expect_refused("bundle runs/quickstart", former / ".made-by-ringtrain",
+        earlier = self.checkout / "runs/quickstart"  # made by another script, and now with a user's run
+        earlier.mkdir(parents=True)
+        (earlier / ".made-by-ringtrain").write_text("made by scripts/quickstart\n")
+        self.expect_refused("bundle runs/quickstart", earlier / ".made-by-ringtrain",
                             "runs/quickstart holds what scripts/bundle did not make")
         (self.checkout / "link").symlink_to(own)
         self.expect_refused("bundle link", own / "needs", "link is not a folder")

@@ -17,7 +17,7 @@ struct KeyMistake {
   std::string section, lines, says;
 };
 
-void expect_told(const std::vector<KeyMistake>& mistakes) {
+void expect_messages(const std::vector<KeyMistake>& mistakes) {
   for (const auto& [section, lines, says] : mistakes) {
     const int line = section == "training" ? 4 : section == "data" ? 6 : 7;
     EXPECT_EQ(complaint(with(section, lines)),
@@ -31,7 +31,7 @@ struct TextMistake {
   Settings settings = {};
 };
 
-void expect_told(const std::vector<TextMistake>& mistakes) {
+void expect_messages(const std::vector<TextMistake>& mistakes) {
   for (const auto& [text, says, settings] : mistakes) EXPECT_EQ(complaint(text, settings), says) << text;
 }
 
@@ -45,8 +45,8 @@ TEST(ConfigMistakes, OfAKeyAreNamedWithItsLine) {
       {"mesh", "layout: " + std::string(200, 'z'),
        "is the text \"" + std::string(77, 'z') + "...\", but must be one of contiguous, striped, zigzag"}};
   for (const auto& row : rows("keys")) mistakes.push_back({row.at("section"), row.at("lines"), row.at("says")});
-  EXPECT_EQ(mistakes.size(), 39);
-  expect_told(mistakes);
+  EXPECT_EQ(mistakes.size(), 47);
+  expect_messages(mistakes);
 }
 
 /// A row has the whole text, or the text after the minimal config, or lines of a section.
@@ -58,8 +58,8 @@ TEST(ConfigMistakes, OfATextAreAllNamed) {
                                                      : row.at("text").get<std::string>();
     mistakes.push_back({text, row.at("says"), row.value("settings", Settings{})});
   }
-  EXPECT_EQ(mistakes.size(), 34);
-  expect_told(mistakes);
+  EXPECT_EQ(mistakes.size(), 48);
+  expect_messages(mistakes);
 }
 
 TEST(ConfigMistakes, OfASettingAreNamed) {
@@ -74,12 +74,12 @@ TEST(ConfigMistakes, OfASettingAreNamed) {
 
 TEST(ConfigMistakes, WhatThisBuildCannotDo) {
 #if RINGTRAIN_CUDA
-  expect_told(std::vector<TextMistake>{
+  expect_messages(std::vector<TextMistake>{
       {with("training", "device: cuda\n  dtype: float64"),
        "x.yaml:5: training.dtype: float64 is for training.device cpu; with cuda use bfloat16 or float32"},
   });
 #else
-  expect_told(std::vector<KeyMistake>{
+  expect_messages(std::vector<KeyMistake>{
       {"training", "device: cuda", "cuda is not in this build; use cpu, or build with cmake --preset cuda"},
   });
 #endif
@@ -90,26 +90,16 @@ TEST(ConfigMistakes, WhatThisBuildCannotDo) {
 #endif
 }
 
-TEST(ConfigMistakes, Syntax) {
-  expect_told(std::vector<TextMistake>{
-      {"training:\n  seq_len: 64\n steps: 4\n", "x.yaml:3: not valid YAML: end of map not found (column 2)"},
-      {"training: {seq_len: 64}\ndata: \"a\n", "x.yaml:2: not valid YAML: illegal EOF in scalar (column 9)"},
-      {"training: {seq_len: 64}\ndata: &d {train: a}\n",
-       "x.yaml:2: an anchor (&name) is not supported; write the value where it is used"},
-      {"data: &d {train: a}\nmodel: *d\n",
-       "x.yaml:1: an anchor (&name) is not supported; write the value where it is used"},
-      {base + "mesh: {data: !!int 2}\n", "x.yaml:3: the tag tag:yaml.org,2002:int is not supported; leave it out"},
-      {base + "---\nmesh: {data: 1}\n",
-       "x.yaml:4: not valid YAML: the document ends before this line, which does not belong to it"},
-      {base + "? [a, b]\n: c\n", "x.yaml:3: a key must be a name"},
-      {base + "mesh: {data: 1}\n\x04\n", "x.yaml:4: the control character 0x04 is not allowed in a config"},
-      {base + "# caf\xe9\n", "x.yaml:3: the byte 0xE9 is not UTF-8 text"},
-      {"# \xc0\xaf\n", "x.yaml:1: the byte 0xC0 is not UTF-8 text"},
-      {"a: " + std::string(5000, '['), "x.yaml:1: is nested deeper than 32 levels"},
+TEST(ConfigMistakes, Bytes) {
+  expect_messages(std::vector<TextMistake>{
+      {base + "# caf\xe9\n", "x.yaml:3:6: the byte 0xE9 is not UTF-8 text\n  # caf\xe9"},
+      {"# \xc0\xaf\n", "x.yaml:1:3: the byte 0xC0 is not UTF-8 text\n  # \xc0\xaf"},
+      {"a: " + std::string(5000, '['),
+       "x.yaml:1:20: is nested deeper than 32 levels\n  a: " + std::string(74, '[') + "..."},
   });
 }
 
-TEST(Config, AllProblemsAreToldAtOnceInTheOrderOfTheFile) {
+TEST(Config, AllProblemsAreReportedAtOnceInTheOrderOfTheFile) {
   EXPECT_EQ(complaint("mesh: {data: 0}\nmodel:\n  hidden_size: 250\n  head_dimm: 2\ndata: {train: a}\n", {"x=1"}),
             "x.yaml:1: mesh.data: 0 is out of range; it must be an integer from 1 to 1024\n"
             "x.yaml:3: model.hidden_size: 250 is not divisible by model.num_attention_heads = 4; the nearest values "

@@ -94,7 +94,7 @@ TEST(ModelFrom, WithoutAModelTheDataGiveTheVocabulary) {
   EXPECT_EQ(vocabulary(with("model", "from: far")), 300);
 }
 
-TEST(ModelFrom, TheResolvedConfigStandsAlone) {
+TEST(ModelFrom, TheResolvedConfigIsComplete) {
   const Config config = parsed(with("model", "from: far"));
   EXPECT_EQ(to_yaml(config).find("from:"), std::string::npos);
   EXPECT_EQ(changed(parse_config(to_yaml(config), "resolved.yaml", {})), "");
@@ -137,7 +137,7 @@ TEST(ModelFrom, AModelThatCannotBeHadIsAProblemOfItsLine) {
             "x.yaml:7: model.from: names other files, but this program reads none of them; give the keys themselves");
 }
 
-TEST(ModelFrom, OtherProblemsAreToldOnce) {
+TEST(ModelFrom, OtherProblemsAreReportedOnce) {
   EXPECT_EQ(complaint_with(with("model", "from: far\n  hiden_size: 3")),
             "x.yaml:8: model.hiden_size: unknown key; did you mean model.hidden_size?");
 }

@@ -46,9 +46,9 @@ TEST(ConfigStages, BeginAtTheirStep) {
 }
 
 TEST(ConfigStages, AreRefusedWithASentence) {
-  const auto told = [](const std::string& stages) { return complaint(with("training", "stages: " + stages)); };
+  const auto said = [](const std::string& stages) { return complaint(with("training", "stages: " + stages)); };
   const auto expect = [&](const std::string& stages, const std::string& sentence) {
-    EXPECT_NE(told(stages).find(sentence), std::string::npos) << stages << "\n" << told(stages);
+    EXPECT_NE(said(stages).find(sentence), std::string::npos) << stages << "\n" << said(stages);
   };
   expect("7", "must be a list of stages");
   expect("[7]", "a stage is a map");
@@ -62,7 +62,7 @@ TEST(ConfigStages, AreRefusedWithASentence) {
   expect("[{from_step: 4, rope_scaling: {factor: 2}}]", "a rope_scaling without type");
   expect("[{from_step: 4, rope_scaling: {type: yarn, factr: 2}}]", "unknown key rope_scaling.factr");
   expect("[{from_step: 4, rope_scaling: yarn}]", "it must be a map");
-  EXPECT_EQ(told("[{from_step: 4, seq_len: 128}]"), "");
+  EXPECT_EQ(said("[{from_step: 4, seq_len: 128}]"), "");
 }
 
 /// Returns a list with this many entries, with one of seven lengths each.

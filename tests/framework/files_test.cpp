@@ -171,7 +171,7 @@ TEST_F(FilesTest, ALockWritesOverNothingElse) {
   }
 }
 
-TEST_F(FilesTest, WritingLeavesNamesAloneThatAreNotItsOwn) {
+TEST_F(FilesTest, WritingLeavesOtherNamesUnchanged) {
   make_directories(at("a.json.partial"), ExitCode::data);
   write_file(at("a.json.partial/precious"), "mine", ExitCode::data);
   write_file(at("a.json"), "text", ExitCode::data);
@@ -244,7 +244,7 @@ TEST_F(FilesTest, HashAgreesWithTheToolAndWithItsPieces) {
   EXPECT_EQ(hash_file(at("none"), ExitCode::data), hash_bytes(""));
 }
 
-TEST_F(FilesTest, OneHoldsALockAndOthersAreToldWho) {
+TEST_F(FilesTest, OneHoldsALockAndOthersLearnWho) {
   const std::string path = at("lock"), own = std::to_string(::getpid());
   const auto refusal = [&] {
     return error_of(ExitCode::usage, [&] { FileLock::acquire(path, "taken by", ExitCode::usage); });

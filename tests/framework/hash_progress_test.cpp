@@ -20,7 +20,7 @@ class HashProgressTest : public FolderTest {
   }
   /// Returns the text printed while body runs.
   template <class Body>
-  std::string told(double patience, Body&& body) const {
+  std::string printed(double patience, Body&& body) const {
     const std::string path = at("told");
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "w"), std::fclose);
     {
@@ -33,13 +33,13 @@ class HashProgressTest : public FolderTest {
   }
 };
 
-TEST_F(HashProgressTest, ALargeFileIsToldAndNoOther) {
+TEST_F(HashProgressTest, ALargeFileIsReportedAndNoOther) {
   const auto hash = [&] { hash_file(at("large"), ExitCode::data); };
-  EXPECT_EQ(told(1e9, hash), "");  // it did not take that long
-  const std::string text = told(0, hash);
+  EXPECT_EQ(printed(1e9, hash), "");  // it did not take that long
+  const std::string text = printed(0, hash);
   EXPECT_TRUE(text.starts_with("train 0/3145728 (0%) hashing " + at("large"))) << text;
   EXPECT_NE(text.find("train 3145728/3145728 (100%) hashing " + at("large")), std::string::npos) << text;
-  EXPECT_EQ(told(0, [&] { std::thread(hash).join(); }), "");
+  EXPECT_EQ(printed(0, [&] { std::thread(hash).join(); }), "");
 }
 
 }  // namespace

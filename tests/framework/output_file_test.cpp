@@ -73,7 +73,7 @@ TEST_F(OutputFileTest, TakesItsNameWhenItIsWhole) {
   EXPECT_EQ(names(), std::vector<std::string>{"a"});
 }
 
-TEST_F(OutputFileTest, ReplacesItsLikeAlone) {
+TEST_F(OutputFileTest, ReplacesOnlyFilesOfItsKind) {
   write("a", "a corpus");
   expect_refused(
       at("a"), rules(),
@@ -106,7 +106,7 @@ TEST_F(OutputFileTest, NeverAnInputNorALinkNorWhatIsNoFile) {
 
 // What a person's file may contain by accident: what a format requires, what we write after the mark, a part of the
 // mark.
-TEST_F(OutputFileTest, NothingIsTakenForAFormerOneButByItsFirstBytes) {
+TEST_F(OutputFileTest, OnlyItsFirstBytesMakeAFileAnEarlierOutput) {
   for (const std::string& other : {std::string("<!DOCTYPE html>\n"), "  " + ours(), "\n" + ours(), "a note: " + ours(),
                                    std::string(head.substr(0, head.size() - 1)), std::string()}) {
     write("a", other);

@@ -21,7 +21,7 @@ std::vector<std::int64_t> positions(const SegmentList& segments) {
   return result;
 }
 
-TEST(Layouts, EveryPositionStandsOnOneRankOnce) {
+TEST(Layouts, EveryPositionIsOnOneRankOnce) {
   for (const Layout layout : all_layouts) {
     for (std::int64_t S = 0; S <= 40; ++S) {
       for (int N = 1; N <= 9; ++N) {
@@ -59,7 +59,7 @@ TEST(Layouts, EveryPositionStandsOnOneRankOnce) {
   }
 }
 
-TEST(Layouts, StandWhereTheirNamesSay) {
+TEST(Layouts, PlacePositionsAsTheirNamesSay) {
   const auto held = [](Layout layout, std::int64_t S, int N) {
     std::vector<std::vector<std::int64_t>> ranks;
     for (int rank = 0; rank < N; ++rank) ranks.push_back(positions(shard_segments(layout, S, N, rank)));
@@ -215,7 +215,7 @@ TEST(Visibility, AShardThatMayNotSeeAnotherSeesNoneOfItsTokens) {
   EXPECT_EQ(pairs, exact[Layout::contiguous]);
 }
 
-TEST(Visibility, ShardsThatMeetNowhereAreTold) {
+TEST(Visibility, ShardsThatMeetNowhereAreFound) {
   const auto one = [](std::int64_t p0, std::int64_t p1, std::int32_t d0, std::int32_t d1) {
     return ShardExtents{{SegmentExtent{p0, p1, d0, d1}}};
   };
@@ -285,7 +285,7 @@ TEST(MeshTest, WorldRankIsDataTimesSequenceRanksPlusSequence) {
   }
 }
 
-TEST(Segments, ARangeStandsWhereItsTokensDo) {
+TEST(Segments, ARangeIsWhereItsTokensAre) {
   for (const Layout layout : all_layouts) {
     const SegmentList segments = shard_segments(layout, 29, 3, 1);
     const std::int64_t T = token_count(segments);

@@ -46,7 +46,7 @@ TEST_F(SignalsDeathTest, TheSecondEndsAtOnceUnsaved) {
   EXPECT_EXIT(twice(SIGINT, SIGTERM), ::testing::ExitedWithCode(8), "^$");
 }
 
-TEST_F(SignalsDeathTest, SayWhatTheyBringAbout) {
+TEST_F(SignalsDeathTest, SayWhatTheyCause) {
   const auto announced = [](const std::vector<int>& signals, bool saved) {
     const SignalGuard guard;
     announce_signals({.program = "train", .first = "an older notice", .second = ""});
@@ -55,7 +55,7 @@ TEST_F(SignalsDeathTest, SayWhatTheyBringAbout) {
     for (const int signal : signals) raise(signal);
     std::_Exit(0);
   };
-  const std::string first = "train: SIGINT: finishing step 8; a second SIGINT or SIGTERM ends at once, unsaved\n",
+  const std::string first = "train: SIGINT: finishing step 8; press Ctrl-C or send SIGTERM again to end unsaved\n",
                     last = "train: SIGTERM: ended; step 5 is saved\n";
   EXPECT_EXIT(announced({SIGINT}, false), ::testing::ExitedWithCode(0), "^" + first + "$");
   EXPECT_EXIT(announced({SIGINT, SIGTERM}, false), ::testing::ExitedWithCode(8), "^" + first + last + "$");
@@ -139,7 +139,7 @@ TEST_F(SignalsDeathTest, AWriteThatNobodyReadsIsAnError) {
       ::testing::ExitedWithCode(0), "");
 }
 
-TEST_F(SignalsDeathTest, AfterTheGuardTheFormerHandlersStand) {
+TEST_F(SignalsDeathTest, AfterTheGuardTheEarlierHandlersReturn) {
   EXPECT_EXIT(
       {
         { const SignalGuard guard; }

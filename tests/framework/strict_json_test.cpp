@@ -37,7 +37,7 @@ std::string refusal(const std::string& text, const JsonBounds& bounds = {}) {
   }
 }
 
-TEST(StrictJsonTest, ANameStandsOnceInAnObject) {
+TEST(StrictJsonTest, ANameOccursOnceInAnObject) {
   EXPECT_EQ(refusal(R"({"a": 1, "b": {"a": [{"a": 2}, {"a": 3}]}})"), "");
   EXPECT_EQ(refusal(R"({"a": 1, "b": 2, "a": 3})"), "a appears twice");
   EXPECT_EQ(refusal(R"([{"c": {"b": [], "b": {}}}])"), "b appears twice");

@@ -225,7 +225,7 @@ TEST_F(Dump, HasOneWriter) {
                [&] { const FileLock second = begin_dump_folder(at("dump"), step()); });
 }
 
-TEST_F(Dump, NamesOfPartsAreTheirsAlone) {
+TEST_F(Dump, NamesOfPartsBelongOnlyToParts) {
   EXPECT_EQ(rank_of_dump_part("rank-0012.003.h5"), 12);
   EXPECT_EQ(rank_of_dump_part(file_name(dump_part_path("x", 12345, 1234))), 12345);
   for (const char* const name :

@@ -69,7 +69,7 @@ TEST_F(TensorComparisonTest, ToleranceIsRelativeToTheMaximumOrAbsolute) {
   EXPECT_DOUBLE_EQ(compare({.relative = 1}).greatest, b[0] - a[0]) << "the greatest knows no tolerance";
 }
 
-TEST_F(TensorComparisonTest, WhatIsNoNumberEqualsItsLikeAlone) {
+TEST_F(TensorComparisonTest, NanEqualsOnlyNan) {
   a[1] = b[1] = NAN;
   a[2] = b[2] = INFINITY;
   EXPECT_EQ(compare().differing, 0);

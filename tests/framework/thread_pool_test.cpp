@@ -135,7 +135,7 @@ TEST(ThreadPool, AnExceptionReachesTheCallerAndThePoolStaysUsable) {
   }
 }
 
-TEST(ThreadPool, OneOfSeveralExceptionsIsTold) {
+TEST(ThreadPool, OneOfSeveralExceptionsIsThrown) {
   ThreadPool pool(4);
   EXPECT_THROW(pool.run(64, [](std::int64_t task, int) { throw static_cast<int>(task); }), int);
   pool.run(0, [](std::int64_t, int) {});

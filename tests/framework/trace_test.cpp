@@ -140,7 +140,7 @@ TEST_F(TraceTest, NothingIsRecordedWithoutATrackOrPaused) {
   EXPECT_EQ(trace.dropped(), 0u);
 }
 
-TEST_F(TraceTest, AMirrorIsToldOfEverySpanAndADevicesRowsAreItsOwn) {
+TEST_F(TraceTest, AMirrorSeesEverySpanAndADevicesRowsAreItsOwn) {
   struct Mirror final : SpanMirror {
     explicit Mirror(RankTrace& trace) : rank(trace) {}
     void begin(const char* name, const char* detail, std::initializer_list<TraceArgument> arguments) override {
@@ -194,7 +194,7 @@ TEST_F(TraceTest, AMirrorIsToldOfEverySpanAndADevicesRowsAreItsOwn) {
   }
 }
 
-TEST_F(TraceTest, ExchangesUnderWayTogetherStandInRowsOfTheirOwn) {
+TEST_F(TraceTest, ExchangesUnderWayTogetherHaveSeparateRows) {
   Trace trace(1, 1);
   TraceTrack& track = trace.rank(0).communication;
   auto* const first = track.begin("a", nullptr, {});
@@ -219,7 +219,7 @@ TEST_F(TraceTest, ExchangesUnderWayTogetherStandInRowsOfTheirOwn) {
               more.back().at("ts").get<double>() + more.back().at("dur").get<double>(), 2e-3);
 }
 
-TEST_F(TraceTest, AFormerOneIsReplacedWholeAndNothingElse) {
+TEST_F(TraceTest, AnEarlierOneIsReplacedWholeAndNothingElse) {
   Trace trace(1, 1);
   EXPECT_TRUE(written(trace).is_object());
   { const Span more(&trace.rank(0).work, "more"); }

@@ -78,7 +78,7 @@ TYPED_TEST(ActivationTest, StaysFiniteFarOut) {
   }
 }
 
-TYPED_TEST(ActivationTest, BitsDependOnTheElementAlone) {
+TYPED_TEST(ActivationTest, BitsDependOnlyOnTheElement) {
   using R = TypeParam;
   const std::int64_t n = 100003;
   const auto x = random_vector<R>(n, 1), dy = random_vector<R>(n, 2);

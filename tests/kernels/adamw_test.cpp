@@ -42,7 +42,7 @@ TYPED_TEST(AdamWTest, AgreesWithTheAlgorithm) {
   }
 }
 
-TYPED_TEST(AdamWTest, BitsDependOnTheElementAlone) {
+TYPED_TEST(AdamWTest, BitsDependOnlyOnTheElement) {
   using R = TypeParam;
   const std::int64_t n = 70003;
   const auto w0 = random_vector<R>(n, 1), g = random_vector<R>(n, 2);

@@ -58,7 +58,7 @@ TEST(AttentionSinks, RowsWithoutKeysStayZero) {
   }
 }
 
-TEST(AttentionSinks, TheSameBitsWhateverTheNumberOfThreads) {
+TEST(AttentionSinks, TheSameBitsForAnyNumberOfThreads) {
   const AttentionCase c = with_sinks(whole("threads", shape_of(3, 4, 4, 8), 400), sinks_of(4));
   Problem<double> one = make_inputs<double>(c);
   compute(one, c, 1);

@@ -101,7 +101,7 @@ Floats joined(const std::vector<Floats>& blocks) {
   return all;
 }
 
-TEST(BFloat16Kernels, AttentionRoundsProbabilitiesAndTheirGradientAlone) {
+TEST(BFloat16Kernels, AttentionRoundsOnlyProbabilitiesAndTheirGradient) {
   for (const AttentionCase& c : attention_cases()) {
     for (const bool sinks : {false, true}) {
       SCOPED_TRACE(c.name + (sinks ? " with sinks" : ""));

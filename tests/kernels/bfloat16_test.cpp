@@ -277,16 +277,16 @@ TEST(BFloat16Kernels, ProductsRoundOnceHoweverDeep) {
     const Shape xs{T, I}, ys{T, O}, ws{O, I};
     Floats dw[2], dbias[2];
     for (int i = 0; i < 2; ++i) dw[i] = random_vector<float>(O * I, 8), dbias[i] = random_vector<float>(O, 9);
-    const auto run = [&, I = I, O = O](bool biased, bool beside, auto of, int i) {
+    const auto run = [&, I = I, O = O](bool biased, bool has_residual, auto of, int i) {
       const ConstTensorView b = biased ? of(bias, {O}) : TensorView{};
-      linear_forward(stream, of(y, ys), of(x, xs), of(w, ws), b, beside ? of(residual, ys) : TensorView{});
+      linear_forward(stream, of(y, ys), of(x, xs), of(w, ws), b, has_residual ? of(residual, ys) : TensorView{});
       linear_backward_input(stream, of(dx, xs), of(dy, ys), of(w, ws), false);
       linear_backward_weight(stream, view_of(dw[i], ws), view_of(dbias[i]), of(dy, ys), of(x, xs), true);
     };
     for (const bool biased : {false, true}) {
-      for (const bool beside : {false, true}) {
-        in_both([&](auto of, int i) { run(biased, beside, of, i); });
-        expect_bits(y.half, y.full, beside ? "y beside a residual" : "y");  // rounded once: it is added to the sums
+      for (const bool has_residual : {false, true}) {
+        in_both([&](auto of, int i) { run(biased, has_residual, of, i); });
+        expect_bits(y.half, y.full, has_residual ? "y with a residual" : "y");  // rounded once: it is added to the sums
       }
     }
     expect_bits(dx.half, dx.full, "dx");

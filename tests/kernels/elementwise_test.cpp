@@ -60,7 +60,7 @@ TEST(SumOfSquaresTest, OverflowsInNoFloat) {
   EXPECT_NEAR(result, 1e62, 1e55);
 }
 
-TYPED_TEST(ElementwiseTest, NormalsDependOnTheIndexAlone) {
+TYPED_TEST(ElementwiseTest, NormalsDependOnlyOnTheIndex) {
   using R = TypeParam;
   CpuStream stream(3);
   std::vector<R> whole(40000), part(100);

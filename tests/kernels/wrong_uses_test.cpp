@@ -33,7 +33,7 @@ class WrongUses : public ::testing::Test {
   std::vector<double> wide = std::vector<double>(4096);
 };
 
-TEST_F(WrongUses, AnotherTypeOfElementsIsNamedBesideTheTensors) {
+TEST_F(WrongUses, AnotherTypeOfElementsIsNamedWithTheTensors) {
   expect_refused("a tensor [2, 3] of float32 is read as float64", [&] { view({2, 3}).as<double>(); });
   expect_refused("a tensor [2, 3] of float32 is read as int32", [&] {
     ConstTensorView(view({2, 3})).as<std::int32_t>();

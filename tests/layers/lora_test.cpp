@@ -105,10 +105,10 @@ void expect_chain_rule(const ModelConfig& config, const Outcome& found, const Ou
   const std::int64_t r = config.lora.rank;
   const double factor = config.lora.alpha / static_cast<double>(r);
   for (const auto& [name, dw] : whole.gradients) {
-    const LoraNames beside = lora_names(name);
-    if (!values.contains(beside.a)) continue;
-    const std::vector<double>&a = values.at(beside.a), &b = values.at(beside.b);
-    const std::vector<double>&da = found.gradients.at(beside.a), &db = found.gradients.at(beside.b);
+    const LoraNames adapter = lora_names(name);
+    if (!values.contains(adapter.a)) continue;
+    const std::vector<double>&a = values.at(adapter.a), &b = values.at(adapter.b);
+    const std::vector<double>&da = found.gradients.at(adapter.a), &db = found.gradients.at(adapter.b);
     const std::int64_t in = std::ssize(a) / r, out = std::ssize(b) / r;
     double largest = 0;
     for (const double x : dw) largest = std::max(largest, std::abs(x));
@@ -212,12 +212,12 @@ TEST(Lora, ANewModelIsItsBaseToTheBit) {
   EXPECT_NEAR(variance, 1, 0.2);
 }
 
-TEST(Lora, TrainableNamesWhatIsTrainedBesideAdapters) {
+TEST(Lora, TrainableNamesWhatIsTrainedInAdditionToAdapters) {
   const ModelConfig config = with_adapters(small_llama(), attention);
   const ParameterTable table = describe_parameters(model_spec(config), {"*norm*", "model.embed_tokens.*"}).table;
   for (const Parameter& parameter : table.all()) {
-    const bool beside = parameter.name.find("norm") != std::string::npos || parameter.name.find("embed") < 20;
-    EXPECT_EQ(parameter.part == Part::trainable, beside || parameter.adapter) << parameter.name;
+    const bool is_named = parameter.name.find("norm") != std::string::npos || parameter.name.find("embed") < 20;
+    EXPECT_EQ(parameter.part == Part::trainable, is_named || parameter.adapter) << parameter.name;
     EXPECT_EQ(parameter.saved, parameter.part == Part::trainable) << parameter.name;
   }
 }

@@ -43,7 +43,7 @@ TEST(ModelParameters, CountsAreThoseOfTheFormula) {
                                                  2 * C);
 }
 
-TEST(ModelParameters, QwenAddsBiasesOrNormsToQueriesAndKeysAlone) {
+TEST(ModelParameters, QwenAddsBiasesOrNormsOnlyToQueriesAndKeys) {
   const auto llama = by_name(small_llama()), qwen2 = by_name(small_model(Architecture::qwen2)),
              qwen3 = by_name(small_model(Architecture::qwen3));
   EXPECT_EQ(by_name(small_model(Architecture::mistral)).size(), llama.size());

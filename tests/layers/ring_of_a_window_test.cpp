@@ -161,18 +161,18 @@ class WindowAtLength : public ::testing::Test {
   }
 };
 
-TEST_F(WindowAtLength, TwoHopsAtMostAndNoRowThatNobodySees) {
+TEST_F(WindowAtLength, TwoHopsAtMostAndOnlyRowsThatAreSeen) {
   constexpr int ranks = 8;
-  Run alone;
-  train(alone, Layout::contiguous, 1, S);
-  EXPECT_TRUE(alone.traffic.hops.empty());
+  Run single;
+  train(single, Layout::contiguous, 1, S);
+  EXPECT_TRUE(single.traffic.hops.empty());
   const std::int64_t row = 2 * model().head_dim * static_cast<std::int64_t>(sizeof(double));  // of keys and values
   for (const Layout layout : all_layouts) {
     SCOPED_TRACE(name_of(layout));
     Run run;
     train(run, layout, ranks, S);
-    EXPECT_NEAR(run.loss_sum, alone.loss_sum, 1e-12 * std::abs(alone.loss_sum));
-    EXPECT_LE(relative_difference(run.gradients, alone.gradients), 1e-11);
+    EXPECT_NEAR(run.loss_sum, single.loss_sum, 1e-12 * std::abs(single.loss_sum));
+    EXPECT_LE(relative_difference(run.gradients, single.gradients), 1e-11);
     const auto [messages, bytes] = run.traffic.sent.at({"ring keys and values", 0});
     const auto [gradient_messages, gradient_bytes] = run.traffic.sent.at({"ring gradients", 0});
     RecordProperty(std::string(name_of(layout)) + "_messages", std::to_string(messages));

@@ -101,15 +101,15 @@ class Packages(Library):
             rows = [json.loads(line) for line in lines]
             return [row["loss"] for row in rows if row["kind"] == "train"]
 
-        alone = trained("alone", 1, 1)
-        self.assertLess(losses("alone")[-1], 0.9 * losses("alone")[0])
+        single = trained("single", 1, 1)
+        self.assertLess(losses("single")[-1], 0.9 * losses("single")[0])
         trained("gated", 2, 2, "training.steps=10")
         resumed = trained("gated", 1, 3)
         self.assertIn("resuming from", resumed)
         self.assertEqual(len(losses("gated")), 20)
-        for found, wanted in zip(losses("gated"), losses("alone")):
+        for found, wanted in zip(losses("gated"), losses("single")):
             self.assertAlmostEqual(found, wanted, delta=2e-5 * wanted)
-        perplexities = [float(re.search(r"^perplexity (\S+)$", printed, re.M)[1]) for printed in (alone, resumed)]
+        perplexities = [float(re.search(r"^perplexity (\S+)$", printed, re.M)[1]) for printed in (single, resumed)]
         self.assertAlmostEqual(perplexities[0], perplexities[1], delta=1e-3 * perplexities[0])
         refused = run(self.prefix / "bin/ringtrain", "evaluate", "--checkpoint", self.folder / "gated", "--data", tokens,
                       "--context-lengths", "16")

@@ -194,12 +194,12 @@ TEST_F(Adapters, NameTheirBaseAsTheUserOrTheHubDoes) {
   run(config(lora()), "of_hub", from(cached), 4);
   EXPECT_EQ(name_of(at("of_hub")), "some-one/Llama-3");
   fs::rename(at("exported"), at("peft"));  // it has no base next to it
-  fs::create_directory(at("beside"));
-  fs::rename(at("peft"), at("beside/peft"));
-  fs::copy(base(), at("beside/Llama-3"));
-  run(config(lora()), "again", from(at("beside/peft")), 4);
+  fs::create_directory(at("together"));
+  fs::rename(at("peft"), at("together/peft"));
+  fs::copy(base(), at("together/Llama-3"));
+  run(config(lora()), "again", from(at("together/peft")), 4);
   EXPECT_EQ(name_of(at("again")), "some-one/Llama-3");
-  EXPECT_EQ(name_of(at("beside/peft")), "some-one/Llama-3");
+  EXPECT_EQ(name_of(at("together/peft")), "some-one/Llama-3");
   // For an earlier version's checkpoint, only the path is known.
   CheckpointManifest manifest = read_checkpoint_manifest(checkpoint("run", 4));
   manifest.base->name.reset();
@@ -244,7 +244,7 @@ TEST_F(Adapters, GoOnWithAnotherShardAndMesh) {
   expect_same_state(state(checkpoint("parts", 12)), state(checkpoint("whole", 12)), "weights/", 1e-9);
 }
 
-TEST_F(Adapters, TakeAlongWhatWasTrainedBesideThem) {
+TEST_F(Adapters, TakeAlongWhatWasTrainedWithThem) {
   const Config norms = config(lora({"training.trainable=[\"*norm*\"]"}));
   run(norms, "norms", from(base()), 1);
   expect_error(ExitCode::checkpoint, "layernorm.weight was trained in addition to the adapters",
@@ -352,7 +352,7 @@ TEST_F(Adapters, AreNoPeftFolderOfAnotherModel) {
   EXPECT_NEAR(nll(at("merged"), document), of_run, 1e-6);
 }
 
-TEST_F(Adapters, LoseWhatChangesTheirModelAlone) {
+TEST_F(Adapters, LoseWhatChangesOnlyTheirModel) {
   const ModelSource plain = open_model(base());
   const auto lost = [&](const std::function<void(ModelConfig&)>& change) {
     ModelSource source = plain;
@@ -405,7 +405,7 @@ TEST_F(Adapters, ChangeAnyKindOfBase) {
   }
 }
 
-TEST_F(Adapters, StandBesideSomeLayersAlone) {
+TEST_F(Adapters, AreInOnlySomeLayers) {
   const std::string names = R"(["layers.1.self_attn.q_proj", "mlp.up_proj"])";
   Config some = config(lora());
   some.model.lora.targets = {"layers.1.self_attn.q_proj", "mlp.up_proj"};

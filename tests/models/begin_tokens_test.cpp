@@ -74,9 +74,9 @@ TEST_F(BeginTokens, PrepareWritesTheIdsOfAutoTokenizerWithTheEndOfADocument) {
     }
     std::ranges::sort(expected);
     for (const char* input : {"texts", "texts.jsonl"}) {
-      const ChildResult told = prepare(input);
+      const ChildResult reported = prepare(input);
       EXPECT_EQ(documents(), expected) << input;
-      EXPECT_EQ(told.out.find("documents begin") != std::string::npos, begins) << told.out;
+      EXPECT_EQ(reported.out.find("documents begin") != std::string::npos, begins) << reported.out;
       EXPECT_EQ(TokenFile::open(at("out.h5"))->document_start(), begins ? with_end.front() : -1);
     }
     prepare("texts", {"--document-start", "none"});

@@ -172,9 +172,9 @@ def check_adapters(folder, base):
     text = [{"role": "user", "content": question} for question in QUESTIONS]
     tokens = tokenizer.apply_chat_template(text, return_tensors="pt", return_dict=True)
     with torch.no_grad():
-        alone, merged = (load(path, dtype=torch.float32).eval()(**tokens).logits for path in (base, folder / "merged"))
+        bare, merged = (load(path, dtype=torch.float32).eval()(**tokens).logits for path in (base, folder / "merged"))
         both = peft.PeftModel.from_pretrained(load(base, dtype=torch.float32), folder / "adapters").eval()(**tokens).logits
-    apart, change = ((x - both).abs().max().item() / both.abs().max().item() for x in (merged, alone))
+    apart, change = ((x - both).abs().max().item() / both.abs().max().item() for x in (merged, bare))
     assert apart <= 1e-5 and change > 0.01, (apart, change)
     print(f"logits of the merged model are {apart:.1e} from those of base and adapters")
 

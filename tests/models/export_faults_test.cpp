@@ -110,7 +110,7 @@ TEST_F(ExportFaults, ASignalAfterAnyCallLeavesTheWholeModelOrNothing) {
   }
 }
 
-TEST_F(ExportFaults, OfTwoThatMakeOneFolderTheSecondIsTold) {
+TEST_F(ExportFaults, OfTwoThatMakeOneFolderTheSecondIsRefused) {
   OutputFolder first(at("out"), ExitCode::usage);
   const ChildResult second = export_to("out");
   EXPECT_EQ(second.code, 2) << second.err;

@@ -137,7 +137,7 @@ TEST_F(FolderModel, ARunBeginsWithTheirWeightsAndIsExportedTheSameFromAnyMesh) {
 }
 
 /// A folder that was saved twice, once as one file and once as shards: transformers 5.24 reads the single file.
-TEST_F(FolderModel, AStaleFileBesideAnIndexIsReadWithANoteOfEveryProgram) {
+TEST_F(FolderModel, AStaleFileNextToAnIndexIsReadWithANoteOfEveryProgram) {
   fs::copy(folder_of("llama"), at("both"));
   std::ofstream(at("both/model.safetensors.index.json"))
       << R"({"metadata": {}, "weight_map": {"model.norm.weight": "model-00001-of-00001.safetensors"}})";

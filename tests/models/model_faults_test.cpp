@@ -81,7 +81,7 @@ TEST_F(ModelFaults, ConstantsOfOldFilesArePassedOver) {
   }));
 }
 
-TEST_F(ModelFaults, AHeadBesideATiedEmbeddingMustEqualIt) {
+TEST_F(ModelFaults, AHeadInAdditionToATiedEmbeddingMustEqualIt) {
   const auto with_head = [](Tensors& t) { t["lm_head.weight"] = t["model.embed_tokens.weight"]; };
   open_model(copy_of("llama_tied", with_head));
   expect_refused("llama_tied",

@@ -175,7 +175,7 @@ TEST_F(ModelTokenizer, ARunFromNothingKeepsTheTokenizerOfItsData) {
   EXPECT_EQ(read_tokenizer_identity(at("out")), read_tokenizer_identity(at("model/away.json")));
 }
 
-TEST_F(ModelTokenizer, AFileBesideTheDataOfAnotherTokenizerIsNotKept) {
+TEST_F(ModelTokenizer, AFileOfAnotherTokenizerNextToTheDataIsNotKept) {
   fs::copy(at("other.json"), at("own.h5.tokenizer/tokenizer.json"), fs::copy_options::overwrite_existing);
   const ChildResult trained = train({"--set", "model.from_scratch=true"});
   expect_code(trained, 0);

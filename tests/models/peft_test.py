@@ -109,8 +109,8 @@ def check_targets(base, tokens, data, folder, seed):
 def check_changed_base(base, tokens, data, folder):
     """Trains adapters with yarn on a base without it, and on one with it: the first run and its merged export compute
     what PEFT computes from the second, whose base has the run's rope. The first cannot be a PEFT folder."""
-    run, beside, ours, merged, scaled = (os.path.join(folder, name)
-                                         for name in ("yarn", "beside", "adapters", "whole", "scaled"))
+    run, of_scaled, ours, merged, scaled = (os.path.join(folder, name)
+                                            for name in ("yarn", "of-scaled", "adapters", "whole", "scaled"))
     rope = {"factor": 4.0, "original_max_position_embeddings": 64}
     shutil.copytree(base, scaled)
     path = os.path.join(scaled, "config.json")
@@ -119,7 +119,7 @@ def check_changed_base(base, tokens, data, folder):
     config["rope_parameters"] |= {"rope_type": "yarn"} | rope
     with open(path, "w") as file:
         json.dump(config, file)
-    for model, output in ((base, run), (scaled, beside)):
+    for model, output in ((base, run), (scaled, of_scaled)):
         matrix.program("train", "--config", os.path.join(folder, "run.yaml"), "--output", output, "--set",
                        f"model.from={model}", "--set", "model.rope_scaling.type=yarn", *(f"--set=model.rope_scaling.{key}={value}"
                                                                   for key, value in rope.items()))
@@ -129,7 +129,7 @@ def check_changed_base(base, tokens, data, folder):
         assert "export with --merge" in str(error), error
     else:
         raise AssertionError("a PEFT folder without the run's rope was written")
-    matrix.program("export", "--checkpoint", beside, "--output", ours)
+    matrix.program("export", "--checkpoint", of_scaled, "--output", ours)
     matrix.program("export", "--checkpoint", run, "--merge", "--output", merged)
     right = matrix.their_nll(scaled, tokens, adapted(ours))
     assert difference(matrix.their_nll(base, tokens, adapted(ours)), right) > 1e-4, "yarn changes nothing"

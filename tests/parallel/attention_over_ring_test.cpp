@@ -282,7 +282,7 @@ TEST(AttentionOverRingMisuse, TokensAreAFewAffinePieces) {
   });
 }
 
-TEST(AttentionOverRingMisuse, RanksThatDifferAreTold) {
+TEST(AttentionOverRingMisuse, RanksThatDifferAreNamed) {
   expect_error("H is 2 on rank 0, and 4 here", 2, [](Communicator& world) {
     AttentionOverRingOptions own = four_tokens;
     own.H += 2 * world.rank();

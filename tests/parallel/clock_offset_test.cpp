@@ -16,7 +16,7 @@ std::int64_t true_time() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
-TEST(ClockOffset, IsWithinItsErrorWhateverTheClocksBeginWith) {
+TEST(ClockOffset, IsWithinItsErrorForAnyBeginOfTheClocks) {
   const std::int64_t begin = true_time();
   launch_threads({.ranks = 4, .timeout_seconds = 60}, [&](Communicator& world) {
     // Each rank's clock begins at another time, and gains a thousandth for each earlier rank.

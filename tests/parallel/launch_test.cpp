@@ -89,7 +89,7 @@ TEST(Launch, ARankThatComputesOnEndsWithTheProcess) {
               "2 of 3 ranks ended before their work was done: rank 0 sees NaN");
 }
 
-TEST(Launch, TellsWhatEachRankDidLast) {
+TEST(Launch, ReportsWhatEachRankDidLast) {
   std::string calls = "old";
   launch_threads(
       {.ranks = 2}, [](Communicator&) {}, &calls);
@@ -117,7 +117,7 @@ TEST(Launch, NamesEveryBackendAsTheConfigDoes) {
   EXPECT_STREQ(name_of(Backend::nccl), "nccl");
 }
 
-TEST(Launch, NcclIsPlannedForGpusAlone) {
+TEST(Launch, NcclIsPlannedOnlyForGpus) {
   EXPECT_TRUE(nccl_is_planned({.sequence = 4, .backend = Backend::nccl}, Device::cuda(0)));
   EXPECT_FALSE(nccl_is_planned({.backend = Backend::automatic}, Device::cpu()));
   EXPECT_FALSE(nccl_is_planned({.backend = Backend::threads}, Device::cuda(0)));
@@ -129,11 +129,11 @@ TEST(Launch, ThreadsPerRank) {
   EXPECT_EQ(threads_per_rank(0, 1), available_cores());
 }
 
-TEST(Launch, MoreThreadsThanCoresAreTold) {
+TEST(Launch, MoreThreadsThanCoresAreReported) {
   EXPECT_EQ(oversubscription(2, 2, 4), "");
   EXPECT_EQ(oversubscription(1, 1, 1), "");
-  const std::string told = oversubscription(4, 2, 6);
-  EXPECT_TRUE(told.starts_with("8 compute threads (4 ranks x 2) share 6 cores: ")) << told;
+  const std::string said = oversubscription(4, 2, 6);
+  EXPECT_TRUE(said.starts_with("8 compute threads (4 ranks x 2) share 6 cores: ")) << said;
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ Outcome run(const std::string& scenario, const std::string& options = "") {
 }
 
 /// Output that mpirun has not passed on when it kills is lost; on a busy machine, this may be a whole report.
-constexpr const char* kill_nobody = "--mca orte_abort_on_non_zero_status 0";
+constexpr const char* kill_no_process = "--mca orte_abort_on_non_zero_status 0";
 
 TEST(MpiFailure, TimeoutNamesWhoWaitsForWhom) {
   expect(run("receive"), 6,
@@ -21,7 +21,7 @@ TEST(MpiFailure, TimeoutNamesWhoWaitsForWhom) {
   expect(run("barrier"), 6, {"test message, layer 3, hop 2: waiting for rank 1, 3"});
 }
 
-TEST(MpiFailure, ReportTellsEveryRanksLastCalls) {
+TEST(MpiFailure, ReportHasEveryRanksLastCalls) {
   const Outcome outcome = run("receive");
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_NE(outcome.text.find("  rank " + std::to_string(rank) + " of 4 (process "), std::string::npos)
@@ -56,13 +56,14 @@ TEST(MpiFailure, AProcessThatEndsIsNoticedAtOnce) {
 
 TEST(MpiFailure, ARankThatComputesOnIsEnded) {
   Outcome outcome;
-  for (int i = 0; i < 4 && outcome.seconds < 2; ++i) outcome = run("computes", kill_nobody);  // it kills occasionally
+  for (int i = 0; i < 4 && outcome.seconds < 2; ++i)
+    outcome = run("computes", kill_no_process);  // it kills occasionally
   expect(outcome, mpirun_decides, {"rank 0 sees NaN", "of 4 ended before its work was done"});
 }
 
-TEST(MpiFailure, NobodyEndsAlone) {
+TEST(MpiFailure, AllRanksEndTogether) {
   EXPECT_EQ(run("end").code, 6);
-  expect(run("end", kill_nobody), mpirun_decides, {"waiting for rank 0"});
+  expect(run("end", kill_no_process), mpirun_decides, {"waiting for rank 0"});
 }
 
 }  // namespace

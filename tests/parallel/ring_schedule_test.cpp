@@ -274,7 +274,7 @@ TEST(RingSchedule, DocumentsEndTheReach) {
   EXPECT_EQ(meetings(ring_needs({.causal = true}, extents), 4), "0|10|2|32");
 }
 
-TEST(RingSchedule, EmptyShardsMeetNobody) {
+TEST(RingSchedule, EmptyShardsMeetNoOther) {
   const auto needed = ring_needs({.causal = false}, shards(Layout::contiguous, 2, 4));  // tokens on ranks 0 and 1
   EXPECT_EQ(meetings(needed, 4), "01|10|2|3");
   EXPECT_EQ(transfers(needed, 4), std::make_pair(2, 3));  // block 1 starts its run at another rank than its owner

@@ -46,7 +46,7 @@ TEST(Doors, NothingReachesATerminalUnseen) {
             "");
 }
 
-TEST(Doors, FilesAreOpenedByFileAlone) {
+TEST(Doors, FilesAreOpenedOnlyByFile) {
   EXPECT_EQ(lines_with(R"(\b([io]?fstream|fopen|freopen)\b)",
                        {"framework/system/system_memory.cpp", "framework/system/host_name.cpp"}),  // /proc
             "");

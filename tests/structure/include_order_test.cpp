@@ -107,7 +107,7 @@ TEST(StructureCheck, SeesAnUpwardInclude) {
   EXPECT_EQ(lines(upward_includes(small_order, {{"high/b.h", {"low/a.h", "high/c.h"}}})), "");
 }
 
-TEST(StructureCheck, LetsSourcesAloneIncludeTheirOtherHalf) {
+TEST(StructureCheck, LetsOnlySourcesIncludeTheirOtherHalf) {
   EXPECT_EQ(lines(upward_includes(small_order, {{"low/a.cpp", {"low/other/b.h"}}})), "");
   EXPECT_EQ(lines(upward_includes(small_order, {{"low/a.h", {"low/other/b.h"}}})),
             "low/a.h includes low/other/b.h, which is above it\n");

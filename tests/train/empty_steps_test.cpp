@@ -88,8 +88,8 @@ TEST_F(EmptyStepsTest, AreSkippedCountedAndForeseen) {
         ready.empty_steps.named,
         std::vector<std::int64_t>(expected.begin(), std::next(expected.begin(), std::ssize(ready.empty_steps.named))));
     const std::string foreseen = fmt::format(
-        "4 of 12 windows have no token to learn from (weights of 0, or documents "
-        "of one token); {} of the steps 1 to 18 have no other, and are skipped: {}, ",
+        "no token to learn from in 4 of 12 windows (weights of 0, or documents of one token); steps with no other "
+        "window are skipped, {} of the steps 1 to 18: {}, ",
         expected.size(), *expected.begin());
     EXPECT_NE(start.logged(foreseen), "") << foreseen;
     EXPECT_TRUE(holds(dry_run_report(ready), foreseen));
@@ -146,7 +146,7 @@ TEST_F(EmptyStepsTest, RatesAndSamplesGoOnAlsoAcrossAResume) {
     begun = stop;
   }
   const Outcome rest = run(settings, "parts", resumed());
-  EXPECT_NE(rest.logged(fmt::format("of the steps {} to {} have no other", begun + 1, steps)), "") << "to the end";
+  EXPECT_NE(rest.logged(fmt::format("of the steps {} to {}: ", begun + 1, steps)), "") << "to the end";
   EXPECT_EQ(lines("parts"), lines("whole"));
   EXPECT_EQ(state(checkpoint("parts", steps)), state(checkpoint("whole", steps)));
 }
@@ -163,7 +163,7 @@ TEST_F(EmptyStepsTest, AreNoneWhereABatchHasOneTarget) {
 
 TEST_F(EmptyStepsTest, ThatAreAllAreRefusedAtTheStart) {
   write_with_empty({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
-  expect_error_holding(ExitCode::data, {"none of its 12 windows of 10 tokens has a token to learn from"},
+  expect_error_holding(ExitCode::data, {"no window of 10 tokens has a token to learn from"},
                        [&] { prepared(config()); });
 }
 

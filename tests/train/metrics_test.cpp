@@ -129,7 +129,7 @@ TEST_F(MetricsTest, CutKeepsWhatIsNotLaterAndDropsATornLine) {
   EXPECT_EQ(content_of(path), "");
 }
 
-TEST_F(MetricsTest, WhatIsNotUnderstoodIsKeptAndTold) {
+TEST_F(MetricsTest, WhatIsNotUnderstoodIsKeptAndReported) {
   const std::string path = at("metrics.jsonl"), zeros(40, '\0'), end = "\n";
   const std::vector<std::string> strange{"{\"kind\":\"train\",\"step\":4,\"loss\":1.",
                                          zeros,

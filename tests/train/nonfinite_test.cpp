@@ -168,7 +168,7 @@ TEST_F(BadState, IsNeverSaved) {
   }
 }
 
-TEST(StepTrend, TellsASpikeFromNoiseAndFromASlope) {
+TEST(StepTrend, DistinguishesASpikeFromNoiseAndFromASlope) {
   const auto spike = [](StepTrend& trend, double loss) { return trend.add(loss, 1).loss_spike; };
   StepTrend spikes;
   for (int i = 0; i < 19; ++i) EXPECT_EQ(spike(spikes, 2.0 + 0.01 * (i % 5)), "");

@@ -64,8 +64,8 @@ class Outputs : public TextTest {
                                                                    {"", "is empty"}};
 };
 
-// This checks messages; OfAllProgramsReplaceAFormerOneAndNothingElse tries every output.
-TEST_F(Outputs, AnEvaluationReplacesAFormerOneAndNothingElse) {
+// This checks messages; OfAllProgramsReplaceAnEarlierOneAndNothingElse tries every output.
+TEST_F(Outputs, AnEvaluationReplacesAnEarlierOneAndNothingElse) {
   ASSERT_EQ(train_with({}).code, 0);
   make_obstacles("result.json");
   fs::create_directory(at("runs/run/tokenizer"));
@@ -87,7 +87,7 @@ TEST_F(Outputs, AnEvaluationReplacesAFormerOneAndNothingElse) {
   EXPECT_EQ(after, before);
 }
 
-TEST_F(Outputs, ATimelineReplacesAFormerOneAndNothingElse) {
+TEST_F(Outputs, ATimelineReplacesAnEarlierOneAndNothingElse) {
   make_obstacles("trace.json");
   const auto before = snapshot();
   for (const auto& flag : {std::vector<std::string>{}, {"--dry-run"}}) {
@@ -157,7 +157,7 @@ const std::vector<std::string> looks{
     R"({"displayTimeUnit":"ms","traceEvents":[]})",
     "# Written by plan --measure, and then by me\n"};
 
-TEST_F(Outputs, OfAllProgramsReplaceAFormerOneAndNothingElse) {
+TEST_F(Outputs, OfAllProgramsReplaceAnEarlierOneAndNothingElse) {
   ASSERT_EQ(train_with({}).code, 0);
   ASSERT_EQ(train_with({"--output", "dumped", "--dump-step", "1", "--dump", "dump"}).code, 0);
   fs::copy(source_folder() + "/configs/hardware/cpu.yaml", at("machine.yaml"));
@@ -207,7 +207,7 @@ TEST_F(Outputs, OfAllProgramsReplaceAFormerOneAndNothingElse) {
   }
 }
 
-TEST_F(Outputs, OfAnEvaluationThatCannotBeWrittenAnyMoreAreToldAndTheOthersAreWritten) {
+TEST_F(Outputs, OfAnEvaluationThatCannotBeWrittenAnyMoreAreNamedAndTheOthersAreWritten) {
   ASSERT_EQ(train_with({}).code, 0);
   fs::create_directory(at("gone"));
   write_document("long.h5", 23, std::vector<std::int32_t>(5000, 1));  // scored for about a second
@@ -261,7 +261,7 @@ TEST_F(Outputs, LockAndMetricsAreWrittenThroughNoLinkAndOverNothing) {
   EXPECT_EQ(content_of(at("precious")), "12\n");
 }
 
-TEST_F(Outputs, OfTwoPreparesOneWritesAndTheOtherIsTold) {
+TEST_F(Outputs, OfTwoPreparesOneWritesAndTheOtherIsRefused) {
   fs::create_directory(at("in"));
   for (int i = 0; i < 40; ++i) std::ofstream(at("in/" + std::to_string(i))) << std::string(20000, 'a') << i;
   for (int round = 0; round < 4; ++round) {

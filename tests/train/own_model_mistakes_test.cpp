@@ -93,7 +93,7 @@ TEST_F(OwnModelMistakes, AForgottenGradientIsNamed) {
   }
 }
 
-TEST_F(OwnModelMistakes, AWrongShapeIsNamedBesideTheRightOne) {
+TEST_F(OwnModelMistakes, AWrongShapeIsNamedWithTheRightOne) {
   expect_error_holding(ExitCode::usage,
                        {"own_model_mistakes_test.cpp:", "w has the shape [16, 16], but must have [O = 3, I = 16]"},
                        [&] { train_with(make_layer<WrongShapes>); });

@@ -107,8 +107,8 @@ TEST_F(OwnModel, ResumesAndEvaluatesOnOtherMeshes) {
   train_own({"mesh.data=2", "mesh.sequence=2"}, "one", false, 12);
   train_own({"mesh.data=1", "mesh.sequence=3", "training.recompute=full"}, "one", true);
   expect_same_numbers("one", "reference");
-  const double alone = perplexity(1, 1);
-  for (const auto& [dp, sp] : {std::pair{2, 2}, {1, 3}}) EXPECT_NEAR(perplexity(dp, sp), alone, 1e-9 * alone);
+  const double single = perplexity(1, 1);
+  for (const auto& [dp, sp] : {std::pair{2, 2}, {1, 3}}) EXPECT_NEAR(perplexity(dp, sp), single, 1e-9 * single);
 }
 
 TEST_F(OwnModel, AllocatesWhatIsPlanned) {

@@ -53,6 +53,7 @@ TEST_F(Programs, TheEvaluationThatTrainProposesNextCanBeRun) {
     std::istringstream words(log.substr(begin, log.find('\n', begin) - begin));
     const std::vector<std::string> command{std::istream_iterator<std::string>(words), {}};
     ASSERT_FALSE(command.empty()) << log;
+    EXPECT_EQ(log.find("generate --checkpoint"), std::string::npos) << "without a tokenizer";
     const ChildResult evaluated = run_child(command[0], {command.begin() + 1, command.end()}, folder);
     EXPECT_EQ(evaluated.code, 0) << evaluated.err;
   }
@@ -412,7 +413,7 @@ TEST_F(Programs, ASignalSaysWhatItDoesAndASecondOneEndsAtOnceUnsaved) {
   const std::size_t steps = metrics("signalled").size();
   EXPECT_TRUE(std::regex_search(
       result.err, std::regex(fmt::format("\ntrain: SIGINT: finishing step {} and saving takes up to [0-9.]+s plus the "
-                                         "time of the first save; a second SIGINT or SIGTERM ends at once, unsaved\n"
+                                         "time of the first save; press Ctrl-C or send SIGTERM again to end unsaved\n"
                                          "train: SIGTERM: ended at once, unsaved; nothing was saved yet\n$",
                                          steps + 1))))
       << result.err;

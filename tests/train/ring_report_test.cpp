@@ -32,7 +32,7 @@ TEST(RingReport, GathersTheWorstRingAndTheMeanWaits) {
 
 class RingReports : public TextTest {};
 
-TEST_F(RingReports, StandInMetrics) {
+TEST_F(RingReports, AreInMetrics) {
   for (const std::string layout : {"zigzag", "contiguous"}) {
     const Config config =
         tiny(data, {"training.steps=3", "training.global_batch_size=2", "training.seq_len=64", "data.packing=concat",

@@ -75,11 +75,11 @@ TEST_F(RunFolders, WithoutLocksItIsSaidAndALivingOwnerIsSeen) {
   RINGTRAIN_NEEDS_FAULTY_DISK();
   const std::map<std::string, std::string> settings{{"NO_LOCKS", "1"}};
   const FaultyDisk disk(settings);
-  const ChildResult alone = train_into("run", {"--stop-after", "2"});
-  EXPECT_EQ(alone.code, 0) << alone.err;
-  const std::size_t said = alone.err.find("run: this file system has no locks");
-  ASSERT_NE(said, std::string::npos) << alone.err;
-  EXPECT_EQ(alone.err.find("has no locks", said + 40), std::string::npos) << "said once: " << alone.err;
+  const ChildResult only = train_into("run", {"--stop-after", "2"});
+  EXPECT_EQ(only.code, 0) << only.err;
+  const std::size_t said = only.err.find("run: this file system has no locks");
+  ASSERT_NE(said, std::string::npos) << only.err;
+  EXPECT_EQ(only.err.find("has no locks", said + 40), std::string::npos) << "said once: " << only.err;
   // The lock names a process that has ended, or one that runs another program: neither keeps anybody out.
   std::ofstream(at("run/lock")) << ::getpid() << "\n";
   EXPECT_EQ(train_into("run", {"--resume", "--stop-after", "3"}).code, 0);
@@ -187,7 +187,11 @@ TEST_F(RunFolders, AFinishedRunIsSwept) {
   const std::string half = "run/checkpoints/step-00000002.deleted-12-0123abcd";  // its run was killed meanwhile
   fs::create_directory(at(half));
   std::ofstream(at(half + "/manifest.json")) << "{}";
-  expect_end(train_into("run", {"--resume"}), 0, {"nothing to do"});
+  const std::string all_done =
+      "run: nothing is left to do: step 4 is done, and the run ends after step 4; to train longer";
+  EXPECT_TRUE(train_into("run", {"--resume", "--dry-run"}).out.starts_with(all_done));
+  EXPECT_TRUE(fs::exists(at(half)));
+  expect_end(train_into("run", {"--resume"}), 0, {all_done});
   EXPECT_FALSE(fs::exists(at(half)));
   EXPECT_EQ(saved_steps("run"), (std::vector<std::int64_t>{2, 4}));
 }

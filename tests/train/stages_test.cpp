@@ -25,7 +25,7 @@ class Stages : public SplitTextTest {
   }
 };
 
-TEST_F(Stages, StoppedBesideABoundaryAreBitForBit) {
+TEST_F(Stages, StoppedNextToABoundaryAreBitForBit) {
   for (const char* ring : {"mesh.sequence=1", "mesh.sequence=2"}) {
     SCOPED_TRACE(ring);
     const Config config = staged({ring});
@@ -37,7 +37,7 @@ TEST_F(Stages, StoppedBesideABoundaryAreBitForBit) {
   }
 }
 
-TEST_F(Stages, KilledBesideABoundaryAreBitForBit) {
+TEST_F(Stages, KilledNextToABoundaryAreBitForBit) {
   // A run that was killed has metrics of steps that no checkpoint has.
   for (const char* ring : {"mesh.sequence=1", "mesh.sequence=2"}) {
     const Config config = staged({ring});

@@ -98,7 +98,7 @@ TEST(StreamedTextTest, RawBytesComeAtOnce) {
   EXPECT_EQ(stream.finish(), "");
 }
 
-TEST(StreamedTextTest, AStopStringEndsTheTextBeforeItWhereverTokensEnd) {
+TEST(StreamedTextTest, AStopStringEndsTheTextBeforeItForAnyEndsOfTokens) {
   const std::string text = "one two\nENDless";
   for (std::size_t first = 1; first < text.size(); ++first) {
     for (std::size_t second = first; second < text.size(); ++second) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "framework/config/config.h"
+#include "framework/counted.h"
 #include "framework/device.h"
 #include "framework/error.h"
 #include "framework/profile/progress.h"
@@ -66,7 +67,7 @@ std::vector<Line> lines_of(const RankPlan& plan) {
 std::string text_of(const RankPlan& plan) {
   std::string text;
   const auto add = [&](const char* name, std::size_t bytes) {
-    text += fmt::format("  {:<13} {:>15} bytes  {:>10}\n", name, bytes, human_bytes(static_cast<double>(bytes)));
+    text += fmt::format("  {:<13} {:>15} bytes  {:>10}\n", name, bytes, human_bytes(bytes));
   };
   const std::vector<Line> lines = lines_of(plan);
   for (int i = 0; i < tag_count; ++i) {
@@ -92,7 +93,7 @@ std::string names_of(const std::vector<int>& ranks) {
 }
 
 std::string text_of(const std::string& name, std::int64_t bytes) {
-  return fmt::format("{}: {} bytes, {}", name, bytes, human_bytes(static_cast<double>(bytes)));
+  return fmt::format("{}: {} bytes, {}\n", name, bytes, human_bytes(bytes));
 }
 
 /// Returns the plans of these ranks, without their tensors. Leaves out kinds to which none of the ranks belongs.
@@ -160,14 +161,14 @@ std::vector<Gpu> gpus_of(const Config& /*config*/, const LocalRanks& /*local*/) 
 
 std::string memory_report(const std::vector<RankPlan>& plans) {
   std::string report;
-  std::size_t ranks = 0;
+  std::int64_t ranks = 0;
   for (const RankPlan& plan : plans) {
-    ranks += plan.ranks.size();
+    ranks += std::ssize(plan.ranks);
     report += fmt::format("memory of {} {}\n{}", plan.ranks.size() > 1 ? "each of the ranks" : "rank",
                           names_of(plan.ranks), text_of(plan));
   }
-  return report + fmt::format("memory of all {} ranks: {} bytes, {}\n", ranks, total_bytes(plans),
-                              human_bytes(static_cast<double>(total_bytes(plans))));
+  return report + fmt::format("memory of {}{}: {} bytes, {}\n", ranks > 1 ? "all " : "", counted(ranks, "rank"),
+                              total_bytes(plans), human_bytes(total_bytes(plans)));
 }
 
 std::size_t total_bytes(const std::vector<RankPlan>& plans) {
@@ -186,14 +187,14 @@ void require_memory(const std::vector<RankPlan>& plans, std::int64_t available, 
   std::string tags;
   for (int i = 0; i < tag_count; ++i) {
     const Tag tag = static_cast<Tag>(i);
-    tags += fmt::format("{}{} {}", i ? ", " : "", name_of(tag), human_bytes(static_cast<double>(largest.peak[tag])));
+    tags += fmt::format("{}{} {}", i ? ", " : "", name_of(tag), human_bytes(largest.peak[tag]));
   }
   fail(ExitCode::usage,
-       "the plan does not fit: {} ranks need {} ({} bytes) together, but {} ({} bytes){} are available; rank {} needs "
+       "the plan does not fit: it needs {} ({} bytes) for {}, but {} ({} bytes){} are available; rank {} needs "
        "{} ({}); use a smaller training.seq_len, training.micro_batch_size or training.loss_chunk, a "
        "training.recompute that keeps less, training.shard: weights, a smaller mesh.data or model (see --dry-run)",
-       ranks.size(), human_bytes(static_cast<double>(needed)), needed, human_bytes(static_cast<double>(available)),
-       available, where, largest.ranks.front(), human_bytes(static_cast<double>(largest.peak.total)), tags);
+       human_bytes(needed), needed, counted(std::ssize(ranks), "rank"), human_bytes(available), available, where,
+       largest.ranks.front(), human_bytes(largest.peak.total), tags);
 }
 
 void check_memory(const Config& config, const std::vector<RankPlan>& plans, const LocalRanks& local) {
@@ -208,10 +209,10 @@ void check_memory(const Config& config, const std::vector<RankPlan>& plans, cons
 }
 
 std::string available_text(const Config& config, const LocalRanks& local) {
-  std::string text = text_of("available", usable_memory(available_memory())) + "\n";
+  std::string text = text_of("available", usable_memory(available_memory()));
   for (const Gpu& gpu : gpus_of(config, local)) {
     text +=
-        text_of(fmt::format("available on {}, shared by {} ranks", gpu.name, gpu.ranks.size()), gpu.available) + "\n";
+        text_of(fmt::format("available on {} for {}", gpu.name, counted(std::ssize(gpu.ranks), "rank")), gpu.available);
   }
   return text;
 }

@@ -41,16 +41,16 @@ std::string position_table(const EvaluationSummary& summary) {
 
 /// Returns the line that says what was scored.
 std::string scored_line(const EvaluationSummary& summary) {
-  const std::string scored = fmt::format("scored: {}\n{} target tokens",
-                                         part_text(summary.data, summary.targets.request), summary.target_tokens());
+  const std::string scored = fmt::format("scored: {}\n{}", part_text(summary.data, summary.targets.request),
+                                         counted(summary.target_tokens(), "target token"));
   const std::string documents = counted(summary.targets.documents, "document");
   const EvaluationRequest& request = summary.targets.request;
   const std::string& hash = summary.targets.hash;
   const std::string begin =
       request.begin_token ? fmt::format("\neach window begins with token {}", *request.begin_token) : "";
   if (request.stride > 0) {
-    return fmt::format("{} of {} (whole documents), in windows that move by {} tokens; hash {}{}\n\n", scored,
-                       documents, request.stride, hash, begin);
+    return fmt::format("{} of {} (whole documents), in windows that move by {}; hash {}{}\n\n", scored, documents,
+                       counted(request.stride, "token"), hash, begin);
   }
   return fmt::format("{} in {} of {}, the same at every length; hash {}{}\n\n", scored,
                      counted(std::ssize(summary.targets.blocks), "block"), documents, hash, begin);

@@ -11,6 +11,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "data/vocabulary.h"
 #include "framework/config/config.h"
+#include "framework/counted.h"
 #include "framework/error.h"
 #include "framework/storage/files.h"
 #include "framework/storage/hash.h"
@@ -152,8 +153,8 @@ GenerationRequest request_of(const GenerationOptions& options, const ModelSource
   GenerationRequest request{.prompt = prompt_of(options, source, tokenizer, context), .sampling = options.sampling};
   const std::int64_t prompt = std::ssize(request.prompt), room = context - prompt + 1;
   if (room < 1) {
-    fail(ExitCode::usage, "the prompt has {} tokens, but the model's context is {}; shorten the prompt", prompt,
-         context);
+    fail(ExitCode::usage, "the prompt has {}, but the model's context is {}; shorten it, or begin a new chat",
+         counted(prompt, "token"), context);
   }
   request.new_tokens = std::min(options.max_new_tokens, room);
   check_ring(options.sequence_ranks, prompt + request.new_tokens - 1);
@@ -232,6 +233,20 @@ void check_options(const GenerationOptions& options, const Printer& print) {
   if (!print) fail(ExitCode::usage, "generate_from_checkpoint() needs a function that takes the text");
 }
 
+std::string rate_text(std::int64_t tokens, double seconds) {
+  return fmt::format("{} in {:.3f} s, {:.1f} tokens/s", counted(tokens, "token"), seconds,
+                     tokens / std::max(seconds, 1e-9));
+}
+
+std::string ending_text(const GenerationSummary& summary) {
+  if (summary.ending == Ending::context) {
+    return fmt::format("the model's context of {} is full", counted(summary.context, "token"));
+  }
+  return summary.ending == Ending::stop_string       ? "a stop string was generated"
+         : summary.ending == Ending::end_of_document ? "the document ended"
+                                                     : "--max-new-tokens is reached";
+}
+
 }  // namespace
 
 GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Launcher& launcher, const Printer& print) {
@@ -280,24 +295,6 @@ GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Lau
                                                                  : Ending::max_new_tokens;
   return summary;
 }
-
-namespace {
-
-std::string rate_text(std::int64_t tokens, double seconds) {
-  return fmt::format("{} tokens in {:.3f} s, {:.1f} tokens/s", tokens, seconds,
-                     static_cast<double>(tokens) / std::max(seconds, 1e-9));
-}
-
-std::string ending_text(const GenerationSummary& summary) {
-  if (summary.ending == Ending::context) {
-    return fmt::format("the model's context of {} tokens is full", summary.context);
-  }
-  return summary.ending == Ending::stop_string       ? "a stop string was generated"
-         : summary.ending == Ending::end_of_document ? "the document ended"
-                                                     : "--max-new-tokens is reached";
-}
-
-}  // namespace
 
 std::string summary_text(const GenerationSummary& summary) {
   const GenerationRates& rates = summary.rates;

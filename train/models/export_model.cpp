@@ -32,10 +32,7 @@ constexpr std::int64_t large_model = 50'000'000;  // parameters: writing them ma
 constexpr std::int64_t slice_elements = std::int64_t{1} << 20;
 
 /// A tensor of the folder, and the parameters that it concatenates.
-struct Export {
-  std::string name;
-  std::vector<std::int64_t> shape;
-  bool transposed = false;
+struct Export : TensorLocation {
   std::vector<const Parameter*> parts;
 
   std::int64_t elements() const { return element_count(shape); }
@@ -52,7 +49,7 @@ std::vector<Export> tensors_of(const ModelSource& source, const ParameterTable& 
     TensorLocation place = locations(*parameter);
     const auto same = std::ranges::find(tensors, place.name, &Export::name);
     if (same == tensors.end()) {
-      tensors.push_back({std::move(place.name), std::move(place.shape), place.transposed, {parameter}});
+      tensors.push_back({std::move(place), {parameter}});
     } else {
       same->parts.push_back(parameter);
     }

@@ -58,10 +58,10 @@ RopeType read_type(JsonKeys& section, const Family& family) {
     }
     type = current;
   }
-  const bool longrope_alone = family.trained_length > 0;  // Phi-3's files of 2024 say su or yarn
+  const bool only_longrope = family.trained_length > 0;  // Phi-3's files of 2024 say su or yarn
   if (type == "default") return RopeType::none;
-  if (type == "longrope" || type == "su" || (longrope_alone && type == "yarn")) return RopeType::longrope;
-  if (longrope_alone) {
+  if (type == "longrope" || type == "su" || (only_longrope && type == "yarn")) return RopeType::longrope;
+  if (only_longrope) {
     section.refuse("rope_type", "{} is not supported in a {}; default and longrope are", shown(type), family.name);
   }
   for (const RopeType known : {RopeType::linear, RopeType::yarn, RopeType::llama3}) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "framework/counted.h"
 #include "framework/profile/hash_progress.h"
 #include "framework/profile/progress.h"
 #include "framework/standard_streams.h"
@@ -27,10 +28,9 @@ void write(const ModelSource& source, const ExportOptions& options) {
   const SignalGuard guard;
   announce_signals({.program = "export", .first = "", .second = "ended at once; nothing was written"});
   const ExportSummary summary = export_model(source, options);
-  print_result(fmt::format("{}: {} parameters of {} as {}, {} in {} file{}; copied: {}\n", options.output,
-                           human_count(static_cast<double>(summary.parameters)), source.path, torch_name(options.dtype),
-                           human_bytes(static_cast<double>(summary.bytes)), summary.files.size(),
-                           summary.files.size() == 1 ? "" : "s",
+  print_result(fmt::format("{}: {} parameters of {} as {}, {} in {}; copied: {}\n", options.output,
+                           human_count(summary.parameters), source.path, torch_name(options.dtype),
+                           human_bytes(summary.bytes), counted(std::ssize(summary.files), "file"),
                            summary.carried.empty() ? "nothing" : fmt::format("{}", fmt::join(summary.carried, ", "))));
   for (const std::string& sentence : source.unknown_ends) say(sentence + ", so it is not written");
 }

@@ -11,6 +11,7 @@
 #include "data/preparation/recall.h"
 #include "data/token_file_writer.h"
 #include "framework/cores.h"
+#include "framework/counted.h"
 #include "framework/output/output_folder.h"
 #include "framework/profile/hash_progress.h"
 #include "framework/profile/progress.h"
@@ -147,7 +148,7 @@ void print_lengths(const std::vector<std::int64_t>& lengths) {
   constexpr double widest = 24;
   const std::int64_t longest = *std::ranges::max_element(lengths);
   const auto all = static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
-  print("longest document", "{} tokens", grouped(longest));
+  print("longest document", "{}", counted(grouped(longest), "token"));
   bool seen = false;
   print("lengths", "{:>13}  {:>6}", "documents", "tokens");
   for (std::int64_t begin = 0, end = shortest; begin <= longest; begin = end, end *= step) {
@@ -218,27 +219,27 @@ void print_start(const Tokenizer& tokenizer, const TextOptions& options) {
 
 void print_learned(const CorpusSummary& summary) {
   if (summary.learned_tokens == summary.tokens) return;
-  print("trained on", "{} tokens, {:.1f}%; the others are context", grouped(summary.learned_tokens),
-        100 * static_cast<double>(summary.learned_tokens) / static_cast<double>(summary.tokens));
+  print("trained on", "{}, {:.1f}%; the others are context", counted(grouped(summary.learned_tokens), "token"),
+        100.0 * summary.learned_tokens / summary.tokens);
 }
 
 void print_left_out(const SourceList& sources, const CorpusSummary& summary) {
-  print("left out", "{} duplicates, {} binary, {} empty, {} unreadable, {} special files, {} links out of the inputs",
-        sources.duplicates, sources.binary + summary.binary, sources.empty, sources.unreadable, sources.special,
-        sources.links);
+  print("left out", "{}, {} binary, {} empty, {} unreadable, {}, {} out of the inputs",
+        counted(sources.duplicates, "duplicate"), sources.binary + summary.binary, sources.empty, sources.unreadable,
+        counted(sources.special, "special file"), counted(sources.links, "link"));
   if (sources.cards > 0) {
-    print("not data", "{} files in data folders are left out: README*, LICENSE*, *.md, .*", grouped(sources.cards));
+    print("not data", "{} in data folders: README*, LICENSE*, *.md, .*", counted(grouped(sources.cards), "file"));
   }
   if (sources.data_as_text > 0) {
     print("read as text",
-          "{} files such as .json and .csv, because other files are next to them; name such a file to read it as data",
-          grouped(sources.data_as_text));
+          "{} such as .json or .csv, because the folder has other files, too; name such a file to read it as data",
+          counted(grouped(sources.data_as_text), "file"));
   }
   if (std::ranges::any_of(sources.sources, &Source::lines)) {
     print("lines left out", "{} broken, {} without text", summary.broken_lines, summary.empty_lines);
   }
   if (summary.replaced > 0) {
-    print("replaced", "{} invalid UTF-8 sequences or unpaired surrogates, with U+FFFD", grouped(summary.replaced));
+    print("replaced", "{} with U+FFFD (not UTF-8)", counted(grouped(summary.replaced), "sequence"));
   }
 }
 
@@ -281,9 +282,8 @@ void prepare_text_corpus(PrepareFlags& flags) {
         flags.text.document_end, tokenizer->identity());
   if (kept) print("  copied to", "{}", tokenizer_of_token_file(flags.file.output));
   print_start(*tokenizer, flags.text);
-  print("text", "{} bytes, {:.2f} per token; hash of the sources {}", grouped(summary.bytes),
-        static_cast<double>(summary.bytes) / static_cast<double>(summary.tokens - summary.documents),
-        summary.sources_hash);
+  print("text", "{}, {:.2f} per token; hash of the sources {}", counted(grouped(summary.bytes), "byte"),
+        1.0 * summary.bytes / (summary.tokens - summary.documents), summary.sources_hash);
   print_learned(summary);
   print_left_out(sources, summary);
   if (summary.validation_documents == 0 && flags.file.validation_fraction > 0) {
@@ -299,8 +299,8 @@ void prepare_recall_corpus(const RecallOptions& options) {
   });
   progress.reset();
   print_summary(options.prepare.output, summary);
-  print("recall", "{} keys per document, {} values per key, {} to {} tokens back", options.pairs, recall_values,
-        summary.shortest_distance, summary.longest_distance);
+  print("recall", "{} per document, {} values per key, {} to {} tokens back", counted(options.pairs, "key"),
+        recall_values, summary.shortest_distance, summary.longest_distance);
   print("floor", "{:.6f} nats per validation target (perplexity {:.4f}) if the context covers the distance",
         summary.floor_nll, std::exp(summary.floor_nll));
   print("chance", "{:.6f} nats (perplexity {:.4f}) if it does not", summary.chance_nll, std::exp(summary.chance_nll));

@@ -135,7 +135,7 @@ void dry_run(const Run& run, const Log& log, const Launcher& launcher) {
 std::string scored_lengths(const TokenFile& file, std::int64_t longest) {
   const auto offsets = file.document_offsets();
   const auto first = static_cast<std::size_t>(file.first_validation_document());
-  for (std::size_t d = first + 1 < offsets.size() ? first : 0; d + 1 < offsets.size(); ++d) {
+  for (std::size_t d = first + 1 < offsets.size() ? first : 0; longest >= 8 && d + 1 < offsets.size(); ++d) {
     if (offsets[d + 1] - offsets[d] > longest) return fmt::format("{},{},{}", longest / 4, longest / 2, longest);
   }
   return fmt::format("{} --stride {}", longest, longest);
@@ -149,7 +149,11 @@ std::string next_commands(const Run& run) {
   const auto add = [&](const std::string& words) { text += fmt::format("\n  {}{}", prefix, words); };
   add(fmt::format("evaluate {} --data {} --context-lengths {}", at, validation.path(),
                   scored_lengths(validation, run.at(run.last_step).training.seq_len)));
-  add(fmt::format("generate {} --prompt 'Once upon a time'", at));
+  // The prompt has at most 16 tokens, and one before it.
+  if (run.at(run.last_step).training.seq_len > 16 &&
+      path_exists(ModelSource::tokenizer_folder(run.folder.path()) + "/tokenizer.json")) {
+    add(fmt::format("generate {} --prompt 'Once upon a time'", at));
+  }
   add(fmt::format("export {} --output {}-model", at, run.folder.path()));
   return text;
 }

@@ -25,9 +25,8 @@ CheckpointSpace checkpoint_space(const Run& run) {
 }
 
 std::string space_text(const CheckpointSpace& space) {
-  const auto text = [](std::int64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
-  return fmt::format("checkpoints: {} each, at most {} at a time ({}); {} are free at {}\n", text(space.each),
-                     space.most, text(space.most * space.each), text(space.free), space.folder);
+  return fmt::format("checkpoints: {} each, at most {} at a time ({}); {} are free at {}\n", human_bytes(space.each),
+                     space.most, human_bytes(space.most * space.each), human_bytes(space.free), space.folder);
 }
 
 void check_space(const CheckpointSpace& space, const Log& log) {

@@ -24,9 +24,9 @@ std::vector<bool> windows_without_target(const Corpus& corpus, const RunSteps& r
   }
   if (std::ranges::count(empty, true) == std::ssize(empty)) {
     fail(ExitCode::data,
-         "data.train: none of its {} windows of {} tokens has a token to learn from: every weight is 0, or every "
+         "data.train: no window of {} tokens has a token to learn from: every weight is 0, or every "
          "token ends a document; give the token file weights above 0",
-         empty.size(), seq_len);
+         seq_len);
   }
   return empty;
 }
@@ -66,15 +66,14 @@ EmptySteps find_empty_steps(const Corpus& corpus, const RunSteps& run, std::int6
 
 std::string empty_steps_text(const EmptySteps& steps) {
   if (steps.empty_windows == 0) return "";
-  std::string text =
-      fmt::format("{} of {} windows have no token to learn from (weights of 0, or documents of one token)",
-                  steps.empty_windows, steps.windows);
+  std::string text = fmt::format("no token to learn from in {} of {} windows (weights of 0, or documents of one token)",
+                                 steps.empty_windows, steps.windows);
   if (steps.last < steps.first) return text;
   const std::string range = fmt::format("steps {} to {}", steps.first, steps.last);
   if (steps.count == 0) {
     text += fmt::format("; each of the {} has others, too", range);
   } else {
-    text += fmt::format("; {} of the {} have no other, and are skipped: {}{}", steps.count, range,
+    text += fmt::format("; steps with no other window are skipped, {} of the {}: {}{}", steps.count, range,
                         fmt::join(steps.named, ", "), steps.count > std::ssize(steps.named) ? ", ..." : "");
   }
   if (steps.last < steps.end) text += fmt::format(" (the steps from {} on were not checked)", steps.last + 1);

@@ -53,9 +53,9 @@ std::optional<Config> read_resolved(const RunFolder& run) {
   const std::string path = run.config_path();
   if (!path_exists(path)) return std::nullopt;
   const std::string text = read_file(path, ExitCode::usage);
-  const bool beside_a_run =
+  const bool is_run_folder =
       path_exists(run.lock_path()) || path_exists(run.metrics_path()) || path_exists(run.checkpoints_path());
-  if (!beside_a_run || !is_resolved_config(text)) {
+  if (!is_run_folder || !is_resolved_config(text)) {
     fail(ExitCode::usage, "{}: was not written by a run, and would be overwritten; choose another --output", path);
   }
   try {

@@ -12,6 +12,7 @@
 #include "framework/config/model_keys.h"
 #include "framework/config/read_config.h"
 #include "framework/config/training_stages.h"
+#include "framework/counted.h"
 #include "framework/error.h"
 #include "parallel/shared_error.h"
 #include "train/checkpoint/checkpoint_folder.h"
@@ -140,7 +141,8 @@ RunStart resumed(Checkpoint checkpoint, const Config& config, const std::string&
   start.skipped_steps = manifest.skipped_steps;
   start.base = manifest.base;
   start.run = manifest.run;
-  log(fmt::format("resuming from {}: {} steps, {} tokens done", start.source->path, start.step, start.tokens));
+  log(fmt::format("resuming from {}: {}, {} tokens done", start.source->path, counted(start.step, "step"),
+                  start.tokens));
   return start;
 }
 
@@ -223,9 +225,9 @@ void check_folder(const StartRequest& request, const RunFolder& folder, const Fo
   }
   if (const std::string changed = differing(content, config); !changed.empty()) {
     fail(ExitCode::usage,
-         "{}: already holds a run, of {} steps and nothing saved, with another config ({}); restart it with --resume, "
+         "{}: already holds a run, of {} and nothing saved, with another config ({}); restart it with --resume, "
          "or choose another --output",
-         folder.path(), content.metrics.last_step(), changed);
+         folder.path(), counted(content.metrics.last_step(), "step"), changed);
   }
 }
 

@@ -359,8 +359,8 @@ class Reader {
     const std::string behavior = split.value("behavior", "Isolated");
     const bool invert = split.value("invert", false);
     // Removed and inverted keeps only the matches, which is equivalent for patterns that leave nothing out.
-    const bool matches_alone = behavior == "Removed" && invert && is_known_pattern(text);
-    if (!(behavior == "Isolated" && !invert) && !matches_alone) {
+    const bool only_matches = behavior == "Removed" && invert && is_known_pattern(text);
+    if (!(behavior == "Isolated" && !invert) && !only_matches) {
       refuse("Split.behavior", behavior + (invert ? ", inverted" : ""));
     }
     spec_.splits.push_back({BpeSpec::Split::Kind::pattern, text});

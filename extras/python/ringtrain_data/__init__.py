@@ -50,8 +50,8 @@ def convert(rows, tokenizer, output, *, placed=False, field=None, learn="answers
     numbers, example = {"rows": 0, "broken": 0, "empty": 0}, None
     begin, begun = [*encoder.begin, tokenizer.bos_token_id][0], 0  # begun: how many documents begin with that token
     with contextlib.ExitStack() as cleanup:
-        beside = tempfile.TemporaryDirectory(prefix=f"{output}.", dir=pathlib.Path(output).parent)
-        file = TokenFile(output, encoder.vocab_size, cleanup.enter_context(beside))
+        partial = tempfile.TemporaryDirectory(prefix=f"{output}.", dir=pathlib.Path(output).parent)
+        file = TokenFile(output, encoder.vocab_size, cleanup.enter_context(partial))
         cleanup.callback(file.close)
         places = rows if placed else ((f"row {number}", row) for number, row in enumerate(rows, 1))
         documents = documents_of(places, forms, skip_broken_rows, numbers)

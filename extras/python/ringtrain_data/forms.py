@@ -35,7 +35,7 @@ def text_of(row, key):
     return value or ""
 
 
-# Reads rows. field: the column that counts, whatever other columns a row has.
+# Reads rows. field: the column that counts; a row may have others.
 class Forms:
     def __init__(self, tokenizer, field=None, learn="answers", template_options=None):
         self.field, self.chats = field, ChatTemplate(tokenizer, learn, template_options)

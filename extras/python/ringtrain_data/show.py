@@ -33,7 +33,7 @@ def summary(output, file, forms, numbers, example):
     if forms.counts.keys() - {"conversation", "tokens"}:
         lines.append(line("texts", f"begin as the tokenizer begins them: with {numbers['begin'] or 'no token'}"))
     if numbers["replaced"]:
-        lines.append(line("replaced", f"unpaired surrogates in {numbers['replaced']:,} texts, with U+FFFD"))
+        lines.append(line("replaced", f"unpaired surrogates, with U+FFFD; texts that had them: {numbers['replaced']:,}"))
     if forms.unread:
         lines.append(line("columns not read", ", ".join(sorted(map(str, forms.unread)))))
     return "\n".join([*lines, line("first example", "what is trained on is in [[ ]]"), shortened(example)])

@@ -84,7 +84,7 @@ class Encoder:
                 ids = [*self.begin, *ids, *self.after]
                 if weights is not None:
                     weights = numpy.pad(weights, (len(self.begin), len(self.after)), constant_values=(0, 1))
-        if len(ids) and ids[-1] == self.end:  # it ends the document, whatever weight the text gave it
+        if len(ids) and ids[-1] == self.end:  # it ends the document, with any weight
             ids, weights = ids[:-1], None if weights is None else weights[:-1]
         weights = None if weights is None else numpy.append(weights, 1).astype("<f4")
         return numpy.append(ids, self.end).astype("<u4"), weights, None if text is None else len(text.encode())

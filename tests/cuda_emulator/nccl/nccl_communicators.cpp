@@ -189,8 +189,8 @@ State& state() {
 
 ncclResult_t misuse(const std::string& what) {
   state().misuses.push_back(what);
-  static const bool told = std::getenv("CUDA_EMULATOR_TELL") != nullptr;
-  if (told) std::fprintf(stderr, "CUDA emulator: misuse of NCCL: %s\n", what.c_str());
+  static const bool prints = std::getenv("CUDA_EMULATOR_TELL") != nullptr;
+  if (prints) std::fprintf(stderr, "CUDA emulator: misuse of NCCL: %s\n", what.c_str());
   state().last_error = what;
   return ncclInvalidUsage;
 }
@@ -225,12 +225,12 @@ bool usable(const char* function, ncclComm_t communicator) {
 }
 
 OnlyThread::OnlyThread(const char* function, ncclComm_t communicator) : communicator_(communicator) {
-  bool alone = false;
+  bool is_first = false;
   {
     const std::lock_guard lock(threads_mutex());
-    alone = with_threads().insert(communicator).second;
+    is_first = with_threads().insert(communicator).second;
   }
-  if (alone) return;
+  if (is_first) return;
   const std::lock_guard lock(runtime().mutex);
   misuse(fmt::format("{} while another thread is in a call on the same communicator", function));
 }
@@ -372,13 +372,13 @@ ncclResult_t destroy(ncclComm_t communicator) {
 /// When an aborted communicator frees memory, it waits for the GPU, which does not finish while a group of another
 /// communicator blocks it. Records a misuse after a second.
 void wait_for_gpu(Runtime& runtime, int device, Streams::Lock& lock) {
-  const auto stands = [](const std::weak_ptr<Group>& weak) {
+  const auto is_alive = [](const std::weak_ptr<Group>& weak) {
     const auto group = weak.lock();
     return group && group->begun && !group->done();
   };
   const auto busy = [&](const auto& one) {
     return one->device == device && one->phase != ncclComm::Phase::gone &&
-           std::any_of(one->groups.begin(), one->groups.end(), stands);
+           std::any_of(one->groups.begin(), one->groups.end(), is_alive);
   };
   const auto deadline = Clock::now() + std::chrono::seconds(1);
   while (std::any_of(state().communicators.begin(), state().communicators.end(), busy)) {

@@ -199,12 +199,12 @@ void RemoteRanks::receive() {
   Connection::Received received;
   for (int socket = accept_at(listener_); socket >= 0; socket = accept_at(listener_)) strangers_.emplace_back(socket);
   for (auto connection = strangers_.begin(); connection != strangers_.end();) {
-    const bool told = connection->receive(received);
-    if (told) meet(std::move(*connection), received.frame);
-    if (connection->closed() && !told && communicator_.phase == ncclComm::Phase::joining) {
+    const bool arrived = connection->receive(received);
+    if (arrived) meet(std::move(*connection), received.frame);
+    if (connection->closed() && !arrived && communicator_.phase == ncclComm::Phase::joining) {
       break_communicator(communicator_, ncclRemoteError, "a rank closed its connection before all had joined");
     }
-    connection = told || connection->closed() ? strangers_.erase(connection) : std::next(connection);
+    connection = arrived || connection->closed() ? strangers_.erase(connection) : std::next(connection);
   }
   for (auto& [number, rank] : ranks_) {
     rank.connection.flush();

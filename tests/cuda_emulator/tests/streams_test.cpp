@@ -296,7 +296,7 @@ TEST_F(StreamsTest, AFailureDropsTheWorkOfTheDevice) {
   EXPECT_EQ(read(y_), 0);
 }
 
-TEST_F(StreamsTest, ATraceTellsWhatRanInItsOrder) {
+TEST_F(StreamsTest, ATraceShowsWhatRanInItsOrder) {
   cuda_emulator::start_trace();
   ASSERT_OK(store(b_, x_, 7));
   ASSERT_OK(cudaEventRecord(event_, b_));
@@ -367,7 +367,7 @@ TEST_F(DevicesTest, PropertiesAreThoseSet) {
   EXPECT_EQ(count, 0);
 }
 
-TEST_F(DevicesTest, ContextsStandWhereThreadsChoseThem) {
+TEST_F(DevicesTest, ContextsAreOnTheDevicesThatThreadsChose) {
   cuda_emulator::set_devices({.count = 3});
   int count = 0;
   cudaDeviceProp properties{};
@@ -380,7 +380,7 @@ TEST_F(DevicesTest, ContextsStandWhereThreadsChoseThem) {
   EXPECT_EQ(cuda_emulator::contexts(), (std::set<int>{0, 2}));
 }
 
-TEST_F(DevicesTest, AThreadThatChoseNoDeviceMakesNoContextBesideTheOnesOfOthers) {
+TEST_F(DevicesTest, AThreadThatChoseNoDeviceMakesNoMoreContexts) {
   cuda_emulator::set_devices({.count = 2});
   ASSERT_OK(cudaSetDevice(1));
   cudaEvent_t event = nullptr;

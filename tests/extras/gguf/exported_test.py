@@ -64,8 +64,8 @@ def converted(name, folder):
     gguf, output = folder / (name + ".gguf"), folder / (name + ".converted")
     pieces = [(piece.piece, piece.score, piece.type) for piece in model.pieces]
     pieces_file.write(pieces, gguf, bos_token_id=1, eos_token_id=2)
-    told = pieces_file.convert(gguf, output)
-    assert told is None, told
+    said = pieces_file.convert(gguf, output)
+    assert said is None, said
     return sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString()), output
 
 

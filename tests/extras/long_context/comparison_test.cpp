@@ -92,7 +92,7 @@ TEST_F(ComparisonTest, EqualsAWitnessWithBothDistributions) {
   const std::string one = model("one", 1), two = model("two", 2);
   const auto [summary, comparison] = evaluate(options(one), two);
   Launcher launcher;
-  const EvaluationSummary alone = evaluate_checkpoint(options(one), launcher);
+  const EvaluationSummary single = evaluate_checkpoint(options(one), launcher);
   const auto file = TokenFile::open(data());
   constexpr std::int64_t length = 70, targets = 8;
   struct Sums {
@@ -136,7 +136,7 @@ TEST_F(ComparisonTest, EqualsAWitnessWithBothDistributions) {
   ASSERT_EQ(found.at("by_position").size(), buckets.size());
   for (const nlohmann::json& at : found.at("by_position")) expect_sums(at, buckets.at(at.at("last")));
   for (std::size_t i = 0; i < 2; ++i) {  // the earlier content is unchanged
-    EXPECT_NEAR(summary.results[i].nll.value, alone.results[i].nll.value, 1e-13);
+    EXPECT_NEAR(summary.results[i].nll.value, single.results[i].nll.value, 1e-13);
     EXPECT_NEAR(summary.results[i].nll.value - comparison[i].at("against_nll").get<double>(),
                 comparison[i].at("difference_nll"), 1e-12);
   }
@@ -164,9 +164,9 @@ TEST_F(ComparisonTest, DoesNotDependOnTheMesh) {
     other.mesh.sequence = sequence;
     other.shard_weights = shards;
     other.request.target_blocks = 29;  // so that some data rank has no span at the end
-    EvaluationOptions alone = options(one);
-    alone.request.target_blocks = 29;
-    const Found expected = evaluate(alone, two), found = evaluate(other, two);
+    EvaluationOptions single = options(one);
+    single.request.target_blocks = 29;
+    const Found expected = evaluate(single, two), found = evaluate(other, two);
     for (std::size_t i = 0; i < 2; ++i) {
       const nlohmann::json &at = found.comparison[i], &alike = expected.comparison[i];
       EXPECT_NEAR(at.at("kl"), alike.at("kl"), 1e-12);

@@ -111,7 +111,7 @@ TEST(TaskTexts, AnAssociationsQuestionSharesNoWordWithItsNeedle) {
   }
 }
 
-TEST(TaskTexts, SeedLengthDepthAndSampleDecideAlone) {
+TEST(TaskTexts, OnlySeedLengthDepthAndSampleDecide) {
   const auto question = [](std::uint64_t seed, std::int64_t length, std::int64_t depth, std::int64_t sample) {
     TaskSettings settings;
     settings.seed = seed;
@@ -199,7 +199,7 @@ void TaskTokens::expect_filled(std::optional<std::int32_t> begin_token) {
   }
 }
 
-TEST_F(TaskTokens, FillALengthAndWeighTheAnswersAlone) {
+TEST_F(TaskTokens, FillALengthAndWeighOnlyTheAnswers) {
   expect_filled({});
 }
 

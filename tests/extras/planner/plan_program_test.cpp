@@ -60,7 +60,7 @@ TEST_F(PlanProgram, WritesWhatScriptsRelyOn) {
   EXPECT_EQ(searched.at("search").at(0).at("fits"), true);
 }
 
-TEST_F(PlanProgram, IsNotBroughtDownByWhatStandsAtItsOutput) {
+TEST_F(PlanProgram, IsNotBroughtDownByWhatIsAtItsOutput) {
   std::ofstream(at("deep.json")) << R"({"kind":)" << std::string(200'000, '[') << std::string(200'000, ']') << "}";
   refused("--config configs/tiny.yaml --output '" + at("deep.json") + "'", "deep.json");
 }

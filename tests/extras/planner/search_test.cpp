@@ -51,8 +51,8 @@ TEST(Search, HoldsEveryMeshThatDividesTheBatchBestFirst) {
   EXPECT_TRUE(std::regex_search(
       text, std::regex(fmt::format("another mesh +{}x{} ", other->config.mesh.data, other->config.mesh.sequence))))
       << text;
-  const std::string alone = search_report(search_plans(gpu_request({}), 1));
-  EXPECT_EQ(alone.find("another mesh"), std::string::npos) << alone;  // there is none
+  const std::string report = search_report(search_plans(gpu_request({}), 1));
+  EXPECT_EQ(report.find("another mesh"), std::string::npos) << report;  // there is none
 }
 
 TEST(Search, AContiguousCausalRingLosesByItsWaits) {

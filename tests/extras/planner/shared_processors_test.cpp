@@ -81,9 +81,9 @@ TEST(SharedProcessors, ARankWithoutWorkInBackwardLeavesTheCoreToTheOther) {
   // 10 pairs each of its own block; then rank 1 has 16 of block 0, and rank 0 waits for that block's gradients.
   const PassCosts backward{.pair_seconds = 1, .key_value_bytes = 1, .gradient_bytes = 1};
   const RingCase ring = ring_case(2, Layout::contiguous, 4);
-  const Times alone = simulate(ring, links(1e9), backward, one_core_of_two, {0, 0});
-  EXPECT_NEAR(alone[0], 10 + 16 / 2, 1e-6);
-  EXPECT_NEAR(alone[1], 10 + 16 / 2, 1e-6);
+  const Times single = simulate(ring, links(1e9), backward, one_core_of_two, {0, 0});
+  EXPECT_NEAR(single[0], 10 + 16 / 2, 1e-6);
+  EXPECT_NEAR(single[1], 10 + 16 / 2, 1e-6);
   // A rank gets no more than its threads: of two cores, each rank has at most one.
   const SharedProcessors enough{.cores = 2, .threads = 1, .ranks = 2};
   EXPECT_NEAR(simulate(ring, links(1e9), backward, enough, {0, 0})[0], 10 + 16, 1e-6);
@@ -105,7 +105,7 @@ double magnitude(std::uint64_t seed, std::uint64_t& index, double range) {
   return std::pow(10, range * (2 * random_uniform(seed, Purpose::simulation, index++) - 1));
 }
 
-TEST(SharedProcessors, EveryPlanEndsWhateverTheMagnitudes) {
+TEST(SharedProcessors, EveryPlanEndsForAllMagnitudes) {
   Config config =
       read_config(source_folder() + "/configs/tiny.yaml", {"data.packing=concat"}, ConfigUse::know, check_model);
   config.training.seq_len = 48;

@@ -235,7 +235,7 @@ class ConvertTest(unittest.TestCase):
     def test_iterables_and_surrogates(self):
         rows = ["a text", MESSAGES, numpy.array([5, 6]), {"text": "half \ud83d"}]
         lines = convert(rows, self.chat, self.folder / "own.h5", validation_fraction=0)
-        self.assertIn("unpaired surrogates in 1 texts", lines)
+        self.assertIn("texts that had them: 1", lines)
         ids, weights, _ = read_tokens(self.folder / "own.h5")
         self.assertIn([5, 6, self.end(self.chat)], ids)
         self.assertIn(self.ids(self.chat, "half \ufffd") + [self.end(self.chat)], ids)

@@ -52,7 +52,7 @@ TEST_F(Report, ThePageHoldsTheNumbersAndAsksForNothing) {
   EXPECT_NE(error_of(ExitCode::usage, [&] { report_of(at("none")); }).find("does not exist"), std::string::npos);
 }
 
-TEST_F(Report, WhatHappenedIsMarkedAndTold) {
+TEST_F(Report, WhatHappenedIsMarkedAndExplained) {
   std::ofstream file(at("metrics.jsonl"));
   for (int step = 1; step <= 20; ++step) {
     file << fmt::format(R"({{"kind":"train","step":{},"loss":{},"grad_norm":1{}}})", step,

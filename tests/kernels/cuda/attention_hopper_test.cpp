@@ -192,7 +192,7 @@ TEST_P(HopperAttention, LeavesMultiprocessorsFreeAndChangesNoBit) {
   Gpu gpu;
   const Case c = whole("many tiles", shape(1, 3, 3), 700);
   const auto blocks_with = [&](int kept_free, Outputs& outputs) {
-    const KeptFree beside(kept_free);
+    const KeptFree reserved(kept_free);
     cuda_emulator::start_trace();
     outputs = run(gpu, c, DType::bfloat16);
     std::pair<std::size_t, std::size_t> blocks{};

@@ -47,7 +47,7 @@ class BoundedWaits : public testing::GpuTest {
   }
 };
 
-TEST_F(BoundedWaits, AnArrivalThatNeverComesIsTold) {
+TEST_F(BoundedWaits, AnArrivalThatNeverComesIsReported) {
   const std::string text = error_of(90, Signal::arrival, 4);
   expect_in(text, "; attention forward (Hopper) hangs: in block 0, after ");
   expect_in(text, "warp 0 (loader) waits for an empty buffer of ");
@@ -56,7 +56,7 @@ TEST_F(BoundedWaits, AnArrivalThatNeverComesIsTold) {
   EXPECT_EQ(text.find('\n'), std::string::npos) << "more than one sentence: " << text;
 }
 
-TEST_F(BoundedWaits, ATurnThatNeverComesIsTold) {
+TEST_F(BoundedWaits, ATurnThatNeverComesIsReported) {
   for (const int capability : {80, 90}) {
     const std::string text = error_of(capability, Signal::release, 1);
     expect_in(text, capability == 90 ? "; attention backward (Hopper) hangs: in block "
@@ -66,7 +66,7 @@ TEST_F(BoundedWaits, ATurnThatNeverComesIsTold) {
   }
 }
 
-TEST_F(BoundedWaits, WhicheverSignalIsLostItIsTold) {
+TEST_F(BoundedWaits, AnyLostSignalIsReported) {
   int lost = 0, needed = 0;
   for (int nth = 1; nth < 400; nth += 7) {
     const std::string text = error_of(90, Signal::arrival, nth);

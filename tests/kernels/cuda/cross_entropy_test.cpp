@@ -27,13 +27,13 @@ class GpuCrossEntropyTest : public GpuKernelTest {
       if (t % 5 == 3) ids[t] = static_cast<std::int32_t>(t % 2 == 0 ? 0 : V - 1);
     }
     const Both labels = integers(ids), weights = values(weight, {n}, DType::float32);
-    const Both nll = output({n}, DType::float64), nll_alone = output({n}, DType::float64);
+    const Both nll = output({n}, DType::float64), nll_only = output({n}, DType::float64);
     on_both([&](Stream& stream, auto at) {
       cross_entropy(stream, at(logits), at(nll), at(labels), at(weights), 37.0, true);
-      cross_entropy(stream, at(kept), at(nll_alone), at(labels), at(weights), 37.0, false);
+      cross_entropy(stream, at(kept), at(nll_only), at(labels), at(weights), 37.0, false);
     });
     expect_agrees(nll, what);
-    expect_agrees(nll_alone, what);
+    expect_agrees(nll_only, what);
     expect_agrees(logits, what);
     expect_agrees(kept, what);
     const std::vector<double> slopes = on_host(logits.gpu);

@@ -188,7 +188,7 @@ TEST_P(DeviceExchange, SumsOfAnyOrderAreWithinTheirRounding) {
   }
 }
 
-TEST_P(DeviceExchange, SlicesMoveBesideAndInOrderWithExchanges) {
+TEST_P(DeviceExchange, SlicesMoveDuringAndInOrderWithExchanges) {
   constexpr int ranks = 3, rounds = 4;
   constexpr std::int64_t n = 999;
   run(ranks, [&](GpuRank& rank, int r) {
@@ -243,22 +243,22 @@ TEST_P(DeviceExchange, BroadcastsAndSplits) {
   constexpr int ranks = 4;
   run(ranks, [&](GpuRank& rank, int r) {
     const auto row = rank.ranks->split(r / 2 - 1);  // {0 1} {2 3}, colours -1 and 0
-    const auto alone = row->split(r);
+    const auto itself = row->split(r);
     EXPECT_EQ(row->size(), 2);
     EXPECT_EQ(row->rank(), r % 2);
-    EXPECT_EQ(alone->size(), 1);
+    EXPECT_EQ(itself->size(), 1);
     const Tensor x = rank.make(50, r);
     broadcast(*row, x, 1, {"row"});
     EXPECT_EQ(rank.read(x), std::vector<float>(50, static_cast<float>(r | 1)));
     broadcast(*rank.ranks, x, 0, {"all"});
     EXPECT_EQ(rank.read(x), std::vector<float>(50, 1));
     const Tensor own = rank.make(7, 10 + r), back = rank.make(7, 0);
-    alone->wait(alone->exchange(own, 0, back, 0, {"to itself"}));
+    itself->wait(itself->exchange(own, 0, back, 0, {"to itself"}));
     EXPECT_EQ(rank.read(back), std::vector<float>(7, static_cast<float>(10 + r)));
   });
 }
 
-TEST_P(DeviceExchange, HostMemoryGoesAtOnceBesideIt) {
+TEST_P(DeviceExchange, HostMemoryGoesAtOnceMeanwhile) {
   run(2, [&](GpuRank& rank, int r) {
     const Tensor sent = rank.make(500, r + 1), received = rank.make(500, -1);
     Request request;

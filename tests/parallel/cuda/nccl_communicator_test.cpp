@@ -31,7 +31,7 @@ class NcclFailure : public GpuRanks {};
 
 // --- Operations that never end.
 
-TEST_F(NcclFailure, AnExchangeThatNobodyAnswersTimesOut) {
+TEST_F(NcclFailure, AnUnansweredExchangeTimesOut) {
   const auto words = {"rank 2 of 3", "1.25 s", "test message, layer 3, hop 2", "mesh.timeout_seconds"};
   expect_failure(3, ExitCode::rank, words, [](Communicator& world) {
     GpuRank rank(world, Carrier::nccl, world.rank() == 2 ? timeout : long_timeout);
@@ -77,7 +77,7 @@ TEST_F(NcclFailure, ATimeoutNamesAllThatBeganTogether) {
   });
 }
 
-TEST_F(NcclFailure, AFirstMessageThatNobodyAnswersTimesOut) {
+TEST_F(NcclFailure, AnUnansweredFirstMessageTimesOut) {
   // Two ranks connect with their first message, for which the host waits.
   const auto words = {"rank 0 of 2", "1.25 s", "to reach test message, layer 3, hop 2"};
   expect_failure(2, ExitCode::rank, words, [](Communicator& world) {
@@ -382,7 +382,7 @@ TEST_F(NcclFailure, UnwindingLeavesNoMemoryInUse) {
   }
 }
 
-TEST_F(NcclFailure, AnExchangeThatNobodyWaitsForEndsWithItsCommunicator) {
+TEST_F(NcclFailure, AnExchangeWithoutAWaitEndsWithItsCommunicator) {
   // Its memory may then be freed, and the rank takes no further part in NCCL.
   const auto words = {"of 2 has left NCCL while exchanges were in progress"};
   expect_failure(2, ExitCode::rank, words, [&](Communicator& world) {
@@ -467,7 +467,7 @@ TEST_F(NcclFailure, TwoRanksOnOneGpuAreRefused) {
   std::_Exit(0);
 }
 
-TEST_F(NcclFailure, ALibraryThatDoesNotServeIsToldByName) {
+TEST_F(NcclFailure, AnUnfitLibraryIsNamed) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // in separate processes, which have not loaded NCCL yet
   const auto use_without_files = [] {
     const rlimit none{0, 0};

@@ -58,7 +58,7 @@ class NcclLockstep : public GpuRanks {
  protected:
   /// Rank 1 posts a message; then rank 0 has its first product, for which cuBLASLt loads a kernel, and posts its side.
   /// Returns whether rank 1's side reached its GPU before that.
-  static bool exchange_beside_a_load(bool lockstep, double timeout_seconds) {
+  static bool exchange_during_a_load(bool lockstep, double timeout_seconds) {
     bool came_early = false;
     launch_threads({.ranks = 2, .timeout_seconds = 60}, [&](Communicator& world) {
       GpuRank rank(world, Carrier::nccl, timeout_seconds);
@@ -89,13 +89,13 @@ class NcclLockstep : public GpuRanks {
   }
 };
 
-TEST_F(NcclLockstep, ALoadBesideAMessageEnds) {
-  EXPECT_FALSE(exchange_beside_a_load(/*lockstep=*/true, 20))
+TEST_F(NcclLockstep, ALoadDuringAMessageEnds) {
+  EXPECT_FALSE(exchange_during_a_load(/*lockstep=*/true, 20))
       << "an act came to a GPU before the other rank came to it";
 }
 
 TEST_F(NcclLockstep, WithoutItTheLoadWaitsForTheMessageAndTheMessageForTheRank) {
-  const std::string sentence = error_of(ExitCode::rank, [] { exchange_beside_a_load(/*lockstep=*/false, 2); });
+  const std::string sentence = error_of(ExitCode::rank, [] { exchange_during_a_load(/*lockstep=*/false, 2); });
   EXPECT_NE(sentence.find("rank 1 of 2 waited 2 s in test message"), std::string::npos) << sentence;
   EXPECT_NE(sentence.find("on its GPU"), std::string::npos) << sentence;
 }

@@ -28,7 +28,7 @@ int waits_between_kernels(const std::vector<cuda_emulator::Trace>& trace, int de
 TEST_F(NcclOrder, WorkBehindAMessageLetsItBeginFirst) {
   // Otherwise a kernel that fills the GPU would delay it until its own end. But it does not wait for the ends of other
   // operations.
-  for (const bool beside_another : {false, true}) {
+  for (const bool with_another : {false, true}) {
     launch_threads({.ranks = 2, .timeout_seconds = long_timeout}, [&](Communicator& world) {
       GpuRank rank(world, Carrier::nccl, long_timeout);
       const auto gradients = rank.ranks->split(0);
@@ -36,7 +36,7 @@ TEST_F(NcclOrder, WorkBehindAMessageLetsItBeginFirst) {
       const Tensor own = rank.make(10, 0);
       connect(rank);
       Request sum{};
-      if (beside_another) sum = gradients->reduce_scatter(x.view().flat(), {"sum"});
+      if (with_another) sum = gradients->reduce_scatter(x.view().flat(), {"sum"});
       rank.stream.synchronize();
       world.barrier({});
       if (world.rank() == 0) cuda_emulator::start_trace();
@@ -50,7 +50,7 @@ TEST_F(NcclOrder, WorkBehindAMessageLetsItBeginFirst) {
       world.barrier({});
       if (world.rank() == 0) {
         const auto trace = cuda_emulator::take_trace();
-        for (int r = 0; r < 2; ++r) EXPECT_EQ(waits_between_kernels(trace, r), beside_another ? 0 : 1);
+        for (int r = 0; r < 2; ++r) EXPECT_EQ(waits_between_kernels(trace, r), with_another ? 0 : 1);
       }
     });
   }

@@ -36,7 +36,7 @@ TEST(NcclProcesses, AProcessThatIsKilledEndsTheOthers) {
   expect_seen_or_not("kill-connecting", 6, {"rank 1 of 3 (process", "has ended without a message"});
 }
 
-TEST(NcclProcesses, TheFirstErrorIsToldThoughNcclEndsBeforeItIsKnown) {
+TEST(NcclProcesses, TheFirstErrorIsReportedThoughNcclEndsBeforeItIsKnown) {
   // The throwing rank leaves NCCL while it unwinds, which the others may notice before they learn the reason.
   expect_seen_or_not("throw", 5, {": a bad number"});
   expect(run("throw-joining"), 3, {": bad data"});
@@ -53,7 +53,7 @@ TEST(NcclProcesses, ErrorsOfNcclAndOfTheGpuHaveTheirCode) {
   expect(run("sizes"), 7, {"of 3: ", "internal error"});  // NCCL's last message may be about another communicator
 }
 
-TEST(NcclProcesses, WhatCannotBeginIsToldByOne) {
+TEST(NcclProcesses, WhatCannotBeginIsReportedByOne) {
   expect(run("share"), 2, {"ranks 0 and 1 of 3 share one"});
 }
 

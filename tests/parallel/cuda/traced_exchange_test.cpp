@@ -17,7 +17,7 @@ namespace {
 
 class TracedExchange : public GpuTest {};
 
-TEST_F(TracedExchange, StandsOnTheTimelineFromItsPostUntilItWasWaitedFor) {
+TEST_F(TracedExchange, IsOnTheTimelineFromItsPostUntilItWasWaitedFor) {
   constexpr std::int64_t n = 1000;
   Trace trace(1, 2);
   launch_threads({.ranks = 2, .timeout_seconds = 30}, [&](Communicator& world) {
@@ -65,7 +65,7 @@ TEST_F(TracedExchange, StandsOnTheTimelineFromItsPostUntilItWasWaitedFor) {
 
 class TracedCollectives : public GpuRanks {};
 
-TEST_F(TracedCollectives, StandOnTheTimelineTooAndNothingIsChangedByIt) {
+TEST_F(TracedCollectives, AreOnTheTimelineTooAndNothingIsChangedByIt) {
   constexpr std::int64_t n = 1001;
   if (!has_gpus_for(2, Carrier::nccl)) GTEST_SKIP() << "too few GPUs";
   Trace trace(1, 2);

@@ -58,9 +58,9 @@ inline void expect(const Outcome& outcome, int code, const std::vector<std::stri
   EXPECT_LT(outcome.seconds, 60) << outcome.text;  // 1.5 s of timeout, 3 s of grace, mpirun's own end
   for (const std::string& word : words)
     EXPECT_NE(outcome.text.find(word), std::string::npos) << word << "\n" << outcome.text;
-  const std::size_t told = outcome.text.find("scenario: ");
-  EXPECT_NE(told, std::string::npos) << outcome.text;
-  EXPECT_EQ(outcome.text.find("scenario: ", told + 1), std::string::npos) << "told once\n" << outcome.text;
+  const std::size_t said = outcome.text.find("scenario: ");
+  EXPECT_NE(said, std::string::npos) << outcome.text;
+  EXPECT_EQ(outcome.text.find("scenario: ", said + 1), std::string::npos) << "told once\n" << outcome.text;
 }
 
 }  // namespace ringtrain::testing

@@ -54,7 +54,7 @@ TEST_F(Audit, StopEndsTheRunBeforeTheUpdateAndTheMetricsHaveIt) {
   }
 }
 
-TEST_F(Audit, WarnTellsAndGoesOn) {
+TEST_F(Audit, WarnLogsAndContinues) {
   ::testing::internal::CaptureStderr();
   const Outcome outcome =
       run_broken(config({"training.audit.on_failure=warn"}), "run", AuditedTensor::query_gradient, 1e-9);

@@ -56,7 +56,7 @@ TEST_F(BFloat16Run, WithSinksSoftcapsAdaptersAndShardsIsRight) {
   EXPECT_EQ(wrong(check_run(options, quiet)), "");
 }
 
-TEST_F(BFloat16Run, BitsDependOnTheMeshAlone) {
+TEST_F(BFloat16Run, BitsDependOnlyOnTheMesh) {
   // One micro-batch: the gradients of sharded weights are added over ranks one by one.
   const std::vector<std::string> mesh{"mesh.sequence=2", "mesh.data=2", "training.micro_batch_size=2"};
   const auto with = [&](const std::vector<std::string>& more) { return half(joined(more, mesh)); };

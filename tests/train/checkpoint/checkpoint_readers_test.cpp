@@ -44,7 +44,7 @@ class CheckpointReaders : public SplitTextTest {
   const std::vector<std::string> go_on{"--config", "run.yaml", "--output", "run", "--resume"};
 };
 
-TEST_F(CheckpointReaders, ACopyUnderALaterNameIsToldAndPassedOver) {
+TEST_F(CheckpointReaders, ACopyUnderALaterNameIsReportedAndSkipped) {
   run(config(), "run", {}, 4);
   const std::string copy = checkpoint("run", 99), brief = at("run/checkpoints/step-50");
   copy_tree(checkpoint("run", 4), copy);
@@ -74,7 +74,7 @@ TEST_F(CheckpointReaders, NothingIsSetAsideIfNoneOpens) {
   EXPECT_EQ(content_of(at("run/metrics.jsonl")), before);
 }
 
-TEST_F(CheckpointReaders, OneRenamedToAnEarlierStepIsTold) {
+TEST_F(CheckpointReaders, OneRenamedToAnEarlierStepIsReported) {
   run(config(), "run", {}, 4);
   fs::rename(checkpoint("run", 4), checkpoint("run", 1));
   expect_end(resume(), 0,

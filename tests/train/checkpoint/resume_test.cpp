@@ -171,11 +171,11 @@ TEST_F(Resume, WithoutACheckpointStartsAfreshAndSaysSo) {
   const Config config = tiny(data, {"training.steps=2", "training.global_batch_size=2"});
   EXPECT_NE(run(config, "run", resumed()).logged("starting afresh"), "");
   EXPECT_EQ(steps("run"), counted(2));
-  EXPECT_NE(run(config, "run", resumed()).logged("nothing to do"), "");
+  EXPECT_NE(run(config, "run", resumed()).logged("nothing is left to do"), "");
   error_of(ExitCode::usage, [&] { run(config, "run"); });  // it has a run
 }
 
-TEST_F(Resume, InitFromTakesWeightsAloneAndMayChangeLengthAndRopeScaling) {
+TEST_F(Resume, InitFromTakesOnlyWeightsAndMayChangeLengthAndRopeScaling) {
   run(tiny(data, {"training.steps=5"}), "short");
   const Config longer =
       tiny(data, {"training.seq_len=74", "training.steps=1", "optimizer.lr=0", "model.rope_scaling.type=linear",

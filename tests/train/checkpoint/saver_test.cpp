@@ -86,7 +86,7 @@ TEST_F(Saver, AnotherMeshReadsTheVeryBits) {
   }
 }
 
-TEST_F(Saver, FilesThatLackAnElementOrHoldOneTwiceAreRefused) {
+TEST_F(Saver, FilesWithAMissingOrRepeatedElementAreRefused) {
   run(config({"mesh.sequence=2"}), "run");
   Checkpoint opened = open_checkpoint(checkpoint("run", 8));
   check_state(opened);
@@ -167,7 +167,7 @@ TEST_F(Saver, ASaveMayOutlastTheTimeout) {
   EXPECT_EQ(saved_step("run"), 8);
 }
 
-TEST_F(Saver, AFullDiskEndsTheRunOrIsToldAndPassedOver) {
+TEST_F(Saver, AFullDiskEndsTheRunOrIsReportedAndIgnored) {
   RINGTRAIN_NEEDS_FAULTY_DISK();
   for (const auto* mesh : {"mesh.data=1", "mesh.data=2"}) {
     for (const std::string part : {"", "/state-00000", "/state-*.json", "/config.yaml", "/manifest.json"}) {
@@ -186,7 +186,7 @@ TEST_F(Saver, AFullDiskEndsTheRunOrIsToldAndPassedOver) {
   }
 }
 
-TEST_F(Saver, TheLastSaveMustSucceedWhateverThePolicy) {
+TEST_F(Saver, TheLastSaveMustSucceedUnderEveryPolicy) {
   RINGTRAIN_NEEDS_FAULTY_DISK();
   const FaultyDisk full({{"PATH", "step-00000008.partial"}, {"AT", "3"}, {"ERROR", "28"}, {"LASTS", "1"}});
   expect_end(train_program(config({"checkpoint.on_failure=warn"})), 4);

@@ -79,7 +79,7 @@ class NcclProcessRuns : public SplitTextTest {
     EXPECT_FALSE(holds(result.err, "misuse"));
   }
   /// Expects one report of an error.
-  static void expect_told(const ChildResult& result, int code, const std::string& words) {
+  static void expect_messages(const ChildResult& result, int code, const std::string& words) {
     EXPECT_EQ(result.code, code) << result.err;
     int told = 0;
     std::istringstream lines(result.err);
@@ -187,7 +187,7 @@ TEST_F(NcclProcessRuns, ShareAGpuWhereTheConfigSaysSo) {
 
 TEST_F(NcclProcessRuns, ShareAGpuOnlyWhereTheyMust) {
   const auto refused = [&](const ChildResult& result, const std::string& words) {
-    expect_told(result, 2, words);
+    expect_messages(result, 2, words);
     EXPECT_FALSE(fs::exists(at("run")));
   };
   const auto by_threads = [&](const std::vector<std::string>& more) {
@@ -221,7 +221,7 @@ TEST_F(NcclProcessRuns, EndWithARankThatDies) {
     const Variable fault("RINGTRAIN_FAULT", fmt::format("1:{}:kill", place)), seen("CUDA_EMULATOR_NCCL_DEATHS", deaths);
     const ChildResult result = processes({1, 2}, "run", own_sums);
     const std::int64_t end = std::chrono::steady_clock::now().time_since_epoch().count();
-    expect_told(result, 6, "rank 1 of 2 (process ");
+    expect_messages(result, 6, "rank 1 of 2 (process ");
     EXPECT_TRUE(holds(result.err, "has ended without a message"));
     const std::string mark = "fault: rank 1, kill, at ";
     const std::size_t told = result.err.find(mark);
@@ -233,7 +233,7 @@ TEST_F(NcclProcessRuns, EndWithARankThatDies) {
 
 TEST_F(NcclProcessRuns, EndWithTheErrorOfARank) {
   const Variable fault("RINGTRAIN_FAULT", "1:ring gradients:2:throw");
-  expect_told(processes({1, 2}, "run"), 5, "rank 1 throws, as RINGTRAIN_FAULT says");
+  expect_messages(processes({1, 2}, "run"), 5, "rank 1 throws, as RINGTRAIN_FAULT says");
 }
 
 TEST_F(NcclProcessRuns, EndWithAGpuThatFails) {
@@ -242,7 +242,7 @@ TEST_F(NcclProcessRuns, EndWithAGpuThatFails) {
     fs::remove_all(at("run"));
     const Variable fault("CUDA_EMULATOR_FAULT", fmt::format("1:{}:{}", function, nth));
     const ChildResult result = processes({1, 2}, "run");
-    expect_told(result, 7, "GPU 1 of host ");
+    expect_messages(result, 7, "GPU 1 of host ");
     EXPECT_TRUE(holds(result.err, "cudaErrorECCUncorrectable"));
   }
 }
@@ -251,21 +251,22 @@ TEST_F(NcclProcessRuns, AreRefusedWhereTwoWouldShareAGpu) {
   const Variable gpus("CUDA_EMULATOR_DEVICES", "2");
   for (const char* backend : {"nccl", "auto"}) {
     const ChildResult result = processes({1, 3}, "run", {"--set", std::string("mesh.backend=") + backend});
-    expect_told(result, 2, "NCCL needs one GPU for each rank, but ranks 0 and 2 of 3 share one (GPUs here: 2)");
+    expect_messages(result, 2, "NCCL needs one GPU for each rank, but ranks 0 and 2 of 3 share one (GPUs here: 2)");
     EXPECT_FALSE(fs::exists(at("run")));
   }
 }
 
 #if !defined(RINGTRAIN_SANITIZED)  // a sanitizer must be loaded before anything else
 
-TEST_F(NcclProcessRuns, TellOnWhichMachineNcclIsTooOld) {
+TEST_F(NcclProcessRuns, NameTheMachineWhereNcclIsTooOld) {
   for (const int rank : {0, 1}) {
     fs::remove_all(at("run"));
     const ChildResult result = processes(
         {1, 2}, "run", {},
         fmt::format("[ $OMPI_COMM_WORLD_RANK != {} ] || export LD_PRELOAD={}/emulated_nccl/too_old/libnccl.so.2", rank,
                     binary_folder()));
-    expect_told(result, 7, "host " + host_name() + " has a libnccl.so.2 without ncclCommInitRankConfig: it is too old");
+    expect_messages(result, 7,
+                    "host " + host_name() + " has a libnccl.so.2 without ncclCommInitRankConfig: it is too old");
   }
 }
 

@@ -191,7 +191,7 @@ TEST_F(NcclRun, EndsWithAnErrorOfNccl) {
 }
 
 // A context takes half a gigabyte of its card. The emulator throws if a thread without a card creates one.
-TEST_F(NcclRun, SavesInTheBackgroundWithContextsOnItsRanksCardsAlone) {
+TEST_F(NcclRun, SavesInTheBackgroundWithContextsOnlyOnItsRanksCards) {
   run(config({"mesh.sequence=2", "mesh.backend=nccl", "checkpoint.interval=1", "checkpoint.background=true"}), "run");
   EXPECT_EQ(cuda_emulator::contexts(), (std::set<int>{0, 1}));
 }

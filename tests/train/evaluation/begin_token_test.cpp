@@ -46,7 +46,7 @@ class BeginTokenEvaluation : public EvaluationTest {
   }
 };
 
-TEST_F(BeginTokenEvaluation, StandsInPlaceOfTheFirstTokenOfEachWindow) {
+TEST_F(BeginTokenEvaluation, ReplacesTheFirstTokenOfEachWindow) {
   const auto file = tokens(long_text);
   EvaluationRequest request{{16, 40}, 4, 5};
   const EvaluationTargets without = choose_targets(*file, request);
@@ -70,7 +70,7 @@ TEST_F(BeginTokenEvaluation, StandsInPlaceOfTheFirstTokenOfEachWindow) {
   for (i = 0; i < found.size(); ++i) EXPECT_NEAR(on_mesh[i].nll, found[i].nll, 1e-11) << i;
 }
 
-TEST_F(BeginTokenEvaluation, ADocumentThatLacksItHasItBeforeItsFirstWindow) {
+TEST_F(BeginTokenEvaluation, ADocumentWithoutItHasItBeforeItsFirstWindow) {
   TextPlan plan = long_text;
   plan.documents = 3;
   plan.validation_documents = 3;

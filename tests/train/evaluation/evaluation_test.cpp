@@ -45,7 +45,7 @@ TEST_F(EvaluationTest, TargetsLieInOneValidationDocumentBehindTheLongestContext)
   }
 }
 
-TEST_F(EvaluationTest, TargetsDependOnTheFileAndTheRequestAlone) {
+TEST_F(EvaluationTest, TargetsDependOnlyOnTheFileAndTheRequest) {
   const auto file = tokens(long_text);
   const EvaluationTargets one = choose_targets(*file, {{16, 100}, 8, 20}),
                           same = choose_targets(*file, {{32, 100}, 8, 20});

@@ -30,7 +30,7 @@ class ProcessLimits : public SplitTextTest {
 
 // --- Streams.
 
-TEST_F(ProcessLimits, ARunSavesWhateverBecomesOfItsMessages) {
+TEST_F(ProcessLimits, ARunSavesThoughItsMessagesAreLost) {
   for (const auto& [name, prepare] : broken_streams) {
     const ChildResult result = train_with({"--output", name}, prepare);
     EXPECT_EQ(result.code, 0) << name << "\n" << result.err;

@@ -99,7 +99,7 @@ TEST_F(GenerationTest, EndsAtAnEndTokenOrWhenTheObserverSaysSo) {
   }
 }
 
-TEST_F(GenerationTest, ACacheHoldsItsRanksTokensAlone) {
+TEST_F(GenerationTest, ACacheHoldsOnlyItsRanksTokens) {
   const Config config = model({});
   const RankPurpose purpose{.training = false, .prompt_tokens = 201, .new_tokens = 80};
   const ParameterTable table = make_parameter_table(config.model);

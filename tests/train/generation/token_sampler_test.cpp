@@ -120,7 +120,7 @@ TEST(TokenSamplerTest, TheLikeliestTokenIsTheFirstOfEquals) {
   EXPECT_EQ(TokenSampler({}, 3).sample(host_view(narrow.data(), {3}), 0), 1);
 }
 
-TEST(TokenSamplerTest, ADrawDependsOnSeedAndIndexAlone) {
+TEST(TokenSamplerTest, ADrawDependsOnlyOnSeedAndIndex) {
   const SamplingOptions options{.temperature = 1, .seed = 9};
   TokenSampler forth(options, std::ssize(logits)), back(options, std::ssize(logits));
   std::vector<std::int32_t> tokens(50), reversed(50);

@@ -79,7 +79,7 @@ class CarriedTokenizer : public TrainTest {
   json tokenizer_;
 };
 
-TEST_F(CarriedTokenizer, WhatIsDamagedIsNamedByWhateverReadsIt) {
+TEST_F(CarriedTokenizer, WhatIsDamagedIsNamedByEveryReader) {
   write_document("text.h5", 48, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 47});
   std::ofstream(at("run.yaml")) << "model: {from: model}\n"
                                    "data: {train: text.h5}\n"
@@ -107,7 +107,7 @@ TEST_F(CarriedTokenizer, WhatIsDamagedIsNamedByWhateverReadsIt) {
   }
 }
 
-TEST_F(CarriedTokenizer, AFileBesideATokenizerConfigIsReadToo) {
+TEST_F(CarriedTokenizer, AFileNextToATokenizerConfigIsReadToo) {
   std::ofstream(at("model/tokenizer_config.json")) << "{}";
   EXPECT_TRUE(read_in_every_way("{}", "an object of nothing"));
   EXPECT_FALSE(read_in_every_way(tokenizer_.dump(), "whole"));

@@ -76,8 +76,8 @@ TEST_F(AtTheEnd, AnMpirunThatHangsWithoutARankEndsAsItWasAskedTo) {
   ChildResult result = asked.wait_at_most(60);
   EXPECT_EQ(result.code, 143) << result.err;
   EXPECT_EQ(result.err,
-            "launch: SIGTERM: every rank finishes its step and saves; a second SIGINT or SIGTERM ends all at once, "
-            "unsaved\n");
+            "launch: SIGTERM: every rank finishes its step and saves, then the run ends; press Ctrl-C or send "
+            "SIGTERM again to end all unsaved\n");
   result = unasked.wait_at_most(60);
   EXPECT_EQ(result.code, 6) << result.err;
   EXPECT_EQ(result.err, "launch: mpirun has ended with 137\n");
@@ -102,7 +102,7 @@ TEST_F(AtTheEnd, AKilledKeeperIsOneSentence) {
   expect_nothing_left();
 }
 
-TEST_F(AtTheEnd, RootsLeaveForMpirunIsToldOnce) {
+TEST_F(AtTheEnd, RootsLeaveForMpirunIsReportedOnce) {
   if (::geteuid() != 0) GTEST_SKIP() << "mpirun wants a leave of root alone";
   ::unsetenv("OMPI_ALLOW_RUN_AS_ROOT");
   ::unsetenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");

@@ -44,16 +44,16 @@ TEST_F(Launched, ASecondSignalEndsAllAtOnce) {
                        "mesh.timeout_seconds=60", "--set", "evaluation.interval=1000000"});  // only steps
   wait_for_words("fault: rank 1, slow");
   ::kill(child.id(), SIGTERM);
-  wait_for_words("train: SIGUSR1: ");
+  wait_for_words("train: scripts/launch: ");
   ::kill(child.id(), SIGTERM);
   const ChildResult result = child.wait_at_most(50);  // before any rank is missed
   EXPECT_EQ(result.code, 8) << result.err;
   EXPECT_EQ(count_of(result.err,
-                     "launch: SIGTERM: every rank finishes its step and saves; a second SIGINT or SIGTERM "
-                     "ends all at once, unsaved\n"),
+                     "launch: SIGTERM: every rank finishes its step and saves, then the run ends; press Ctrl-C or send "
+                     "SIGTERM again to end all unsaved\n"),
             1u)
       << result.err;
-  EXPECT_EQ(count_of(result.err, "train: SIGUSR1: finishing step "), 1u) << result.err;  // only from rank 0
+  EXPECT_EQ(count_of(result.err, "train: scripts/launch: finishing step "), 1u) << result.err;  // only from rank 0
   EXPECT_EQ(count_of(result.err, "launch: SIGTERM: ends all ranks at once, unsaved\n"), 1u) << result.err;
   expect_nothing_left();
 }
@@ -130,7 +130,7 @@ TEST_F(Launched, AWarningToOneRankLetsAllRanksSave) {
 
 // --- Streams.
 
-TEST_F(Launched, ARunSavesWhateverBecomesOfItsMessages) {
+TEST_F(Launched, ARunSavesThoughItsMessagesAreLost) {
   for (const auto& [name, prepare] : broken_streams) {
     SCOPED_TRACE(name);
     std::filesystem::remove_all(at("runs"));

@@ -124,12 +124,13 @@ TEST_F(MpiRuns, RefuseWhatDoesNotFit) {
   auto elsewhere = train_command("run-too", 2, 1);
   elsewhere[0] = program;
   second.insert(second.end(), {"--set", "training.seed=8"});
-  const auto beside = [&](const std::vector<std::string>& other) {
+  const auto with_second_rank = [&](const std::vector<std::string>& other) {
     const std::vector<std::string> one{"--oversubscribe", "-n", "1"}, two{":", "-n", "1"};
     return run_child(MPIEXEC, joined(joined(one, first), joined(two, other)), folder);
   };
-  expect_usage(beside(second), {"training.seed is its default on rank 0, and 8 here"});
-  expect_usage(beside(elsewhere), {"the run's folder (--output) is " + at("run") + " on rank 0, and " + at("run-too")});
+  expect_usage(with_second_rank(second), {"training.seed is its default on rank 0, and 8 here"});
+  expect_usage(with_second_rank(elsewhere),
+               {"the run's folder (--output) is " + at("run") + " on rank 0, and " + at("run-too")});
   EXPECT_FALSE(fs::exists(at("run-too")));
 }
 
