@@ -154,7 +154,7 @@ TEST_F(ModelTokenizer, AModelHasOneName) {
   const ChildResult bare = planned("bare.yaml", {});
   expect_code(bare, 0);
   EXPECT_NE(bare.out.find("\n  vocab_size: 7  #"), std::string::npos) << bare.out;
-  EXPECT_TRUE(std::regex_search(named.out, std::regex("\ndata: .* steps of 2 sequences are 0\\.1[0-9]? epochs")))
+  EXPECT_TRUE(std::regex_search(named.out, std::regex("\ndata: .* steps of 2 sequences: 0\\.1[0-9]? epochs")))
       << named.out;  // rounded up to whole steps
   // A plan only needs sizes, and a run reports what is missing.
   fs::remove(at("other/model.safetensors"));
