@@ -228,10 +228,9 @@ std::vector<AgreedValue> facts_of(const Run& run) {
 /// Returns the content of the run's folder, after checking everything that the run will write, and makes the options
 /// keep its rule for long documents. A plan only logs the reason why a run could not start there, and is then made for
 /// an empty folder.
-FolderContent look_at_outputs(TrainOptions& options, const RunFolder& folder, const TraceRequest& trace, const Log& log,
-                              const Launcher& launcher) {
+FolderContent check_outputs(TrainOptions& options, const RunFolder& folder, const Log& log, const Launcher& launcher) {
   if (launcher.is_rank_zero()) folder.check_writable();  // no other process writes into it
-  check_trace(trace, launcher);
+  check_trace(options.trace, launcher);
   if (!options.dump.folder.empty() && launcher.is_rank_zero()) check_dump_folder(options.dump.folder);
   if (options.start.resume && !options.dry_run) folder.wait_for_lock();
   FolderContent content = folder.look();
@@ -411,10 +410,9 @@ Run prepare_run(const TrainOptions& given, const Log& log, const Launcher& launc
   launcher.check(launch_options(config.mesh));
   check_ring(config);
   const RunFolder folder(options.output);
-  TraceRequest trace = options.trace;
-  trace.inputs.push_back(options.output);
-  std::ranges::move(inputs_of(options), std::back_inserter(trace.inputs));
-  const FolderContent content = look_at_outputs(options, folder, trace, log, launcher);  // before data is hashed
+  options.trace.inputs.push_back(options.output);
+  std::ranges::move(inputs_of(options), std::back_inserter(options.trace.inputs));
+  const FolderContent content = check_outputs(options, folder, log, launcher);  // before data is hashed
   Corpus corpus = open_training_corpus(config, options.open_tokens);
   options.config.data.longer = corpus.longer;
   RunSteps steps{.config = config,
@@ -430,7 +428,7 @@ Run prepare_run(const TrainOptions& given, const Log& log, const Launcher& launc
   run.last_step = options.stop_after > 0 ? std::min(options.stop_after, config.training.steps) : config.training.steps;
   run.empty_steps = foresee_empty_steps(run, log);
   run.table = options.model.table(config);
-  run.trace = trace;
+  run.trace = options.trace;
   run.callbacks = options.callbacks;
   blame_program("callbacks.step", run.callbacks.step);
   blame_program("callbacks.evaluation", run.callbacks.evaluation);
