@@ -64,7 +64,8 @@ class Extension {
     check_training();
     const Words model_files = files_of_model(asked_.model), checkpoints{at("run/checkpoints")};
     evaluate("before", asked_.model, model_files, {});
-    evaluate("scaled", asked_.model, model_files, scaling_flags());
+    evaluate("scaled", asked_.model, model_files,
+             {"--set", fmt::format("model.max_position_embeddings={}", asked_.to), "--set", "model." + scaling("=")});
     train(model_files);
     evaluate("after", at("run"), checkpoints, {});
     folder_.run({"export", "Exporting", folder_.hashes_of(checkpoints), {"model"}}, [&] {
@@ -94,9 +95,6 @@ class Extension {
     const double factor = static_cast<double>(asked_.to) / static_cast<double>(from_);
     return fmt::format("rope_scaling{}{{type: yarn, factor: {}, original_max_position_embeddings: {}}}", separator,
                        factor, from_);
-  }
-  Words scaling_flags() const {
-    return {"--set", fmt::format("model.max_position_embeddings={}", asked_.to), "--set", "model." + scaling("=")};
   }
 
   std::string config_text() const {
