@@ -6,6 +6,7 @@
 #include "extras/planner/hardware.h"
 #include "framework/profile/hash_progress.h"
 #include "framework/storage/files.h"
+#include "parallel/launch/launcher.h"
 #include "train/models/hugging_face_config.h"
 #include "train/programs/command_line.h"
 #include "train/programs/commands.h"
