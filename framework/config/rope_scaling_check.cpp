@@ -1,6 +1,5 @@
 #include "framework/config/rope_scaling_check.h"
 
-
 #include <algorithm>
 #include <string>
 #include <vector>
