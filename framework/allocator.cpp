@@ -65,8 +65,7 @@ Tensor Allocator::make(Tag tag, std::string name, DType dtype, const Shape& shap
   const auto elements = static_cast<std::size_t>(shape.numel());
   const std::size_t bytes = elements > max_bytes / size_of(dtype) ? max_bytes : rounded(elements * size_of(dtype));
   if (bytes >= max_bytes - current_.total) {
-    fail(ExitCode::usage,
-         "{} {} {} {} and the {} bytes planned before it exceed any memory; reduce training.seq_len or sizes in model",
+    fail(ExitCode::usage, "{} {} {} {} and {} bytes before it exceed any memory; reduce training.seq_len or the model",
          name_of(tag), name, name_of(dtype), shape.to_string(), current_.total);
   }
   void* data = nullptr;
