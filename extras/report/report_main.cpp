@@ -2,7 +2,6 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 #include "extras/report/html_report.h"
 #include "framework/config/read_config.h"

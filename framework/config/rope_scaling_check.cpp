@@ -1,7 +1,5 @@
 #include "framework/config/rope_scaling_check.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <string>
 #include <vector>
