@@ -190,8 +190,7 @@ bool is_finished(const Run& run) {
 std::string start_text(const Run& run, const std::vector<RankPlan>& plans, const CheckpointSpace& space) {
   if (is_finished(run)) {
     return fmt::format(
-        "{}: nothing is left to do: step {} is done, and the run ends after step {}; to train longer, add --set "
-        "training.steps=N, or choose a later --stop-after",
+        "{}: nothing is left to do: step {} is done, the last is {}; to train longer, add --set training.steps=N",
         run.folder.path(), run.start.step, run.last_step);
   }
   const TrainingConfig& first = run.at(run.start.step + 1).training;

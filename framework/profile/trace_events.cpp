@@ -107,11 +107,8 @@ void TraceEvents::span(const TraceEntry& entry, std::int64_t begin, std::int64_t
   separate();
   append(text_, R"({{"ph":"X","name":"{}","pid":{},"tid":{},"ts":{}.{:03},"dur":{}.{:03},"args":{{)", entry.name,
          process, row, begin / 1000, begin % 1000, (end - begin) / 1000, (end - begin) % 1000);
-  const char* comma = "";
-  if (entry.detail) {
-    append(text_, R"("for":"{}")", entry.detail);
-    comma = ",";
-  }
+  if (entry.detail) append(text_, R"("for":"{}")", entry.detail);
+  const char* comma = entry.detail ? "," : "";
   for (const TraceArgument& argument : entry.arguments) {
     if (!argument.name) break;
     if (argument.value == -1) continue;

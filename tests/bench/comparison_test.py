@@ -256,7 +256,7 @@ class Backends(unittest.TestCase):
 
 
 class TokenFile(unittest.TestCase):
-    def test_it_is_made_again_by_a_newer_prepare_alone(self):
+    def test_it_is_made_again_only_by_a_newer_prepare(self):
         with tempfile.TemporaryDirectory() as folder, \
                 unittest.mock.patch.object(setup, "WORK", pathlib.Path(folder)), \
                 unittest.mock.patch.object(setup, "BIN", pathlib.Path(folder)), \

@@ -117,7 +117,7 @@ class GpuCheck(unittest.TestCase):
         self.seconds = time.monotonic() - begun
         return process.returncode, text
 
-    def test_it_writes_over_nothing_but_a_former_ones(self):
+    def test_it_replaces_only_the_output_of_an_earlier_one(self):
         self.out.mkdir()
         own = self.out / "bench.json"
         own.write_text("measured by somebody")
@@ -249,7 +249,7 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("not done in time", self.parts()["Hopper's attention"]["detail"])
         self.assertNotIn("From here on the portable attention", text)
 
-    def test_what_to_profile_next_is_text_beside_the_other_files(self):
+    def test_what_to_profile_next_is_text_next_to_the_other_files(self):
         text = self.check({"tests": GOOD})[1]
         lines = [line for line in text[text.index("What to run next"):].splitlines() if line.startswith("ncu ")]
         self.assertEqual(len(lines), 3)

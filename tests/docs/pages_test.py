@@ -204,7 +204,7 @@ class Planned(unittest.TestCase):
 class Picture(unittest.TestCase):
     FILE = pages.ROOT / "docs" / "ring.svg"
 
-    def test_it_is_whole_and_stands_alone(self):
+    def test_it_is_whole_and_needs_no_other_page(self):
         root = xml.parse(self.FILE).getroot()
         self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
         _, _, width, height = map(float, root.get("viewBox").split())

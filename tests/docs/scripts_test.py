@@ -130,11 +130,11 @@ class InstallDeps(unittest.TestCase):
             log = folder / "log"
             return result, log.read_text().splitlines() if log.exists() else []
 
-    def test_nothing_missing_asks_nobody(self):
+    def test_nothing_missing_asks_for_nothing(self):
         result, calls = self.install([])
         self.assertEqual((result.returncode, calls), (0, []), result.stdout)
 
-    def test_a_yardstick_that_cannot_be_had_is_left_out_and_told(self):
+    def test_an_unavailable_baseline_is_left_out_and_reported(self):
         result, calls = self.install(["libdnnl-dev", "python3-venv"], refused=["libdnnl-dev"])
         self.assertEqual(result.returncode, 0, result.stdout)
         self.assertIn("Left out, because they are not available: libdnnl-dev", result.stdout)
@@ -179,7 +179,7 @@ class Removals(unittest.TestCase):
         self.assertEqual(kept.read_text(), before)
         self.assertIn(sentence, result.stdout)
 
-    def test_a_bundle_replaces_a_former_one_and_nothing_else(self):
+    def test_a_bundle_replaces_an_earlier_one_and_nothing_else(self):
         programs = ["ringtrain", "plan", "report", "gpu_tests", "gpu_tests_bounded", "gpu_mpi_tests", "gpu_bench"]
         self.stand_ins("build/bundle/bin", [*programs, "prepare"])
         bundle = self.checkout / "bundle"
@@ -202,7 +202,7 @@ class Removals(unittest.TestCase):
         (self.checkout / "link").symlink_to(own)
         self.expect_refused("bundle link", own / "needs", "link is not a folder")
 
-    def test_runs_of_ones_own_are_no_former_demonstration(self):
+    def test_runs_of_a_user_are_not_an_earlier_demonstration(self):
         self.stand_ins("build/release/bin", ["train", "evaluate", "prepare"])
         for script in ("quickstart", "recall"):
             own = self.checkout / "runs" / script / "config.yaml"
@@ -210,7 +210,7 @@ class Removals(unittest.TestCase):
             own.write_text("a run of mine")
             self.expect_refused(script, own, f"runs/{script} holds what scripts/{script} did not make")
 
-    def test_fuzzing_leaves_other_fuzzers_alone(self):
+    def test_fuzzing_does_not_disturb_other_fuzzers(self):
         names = [path.name.removesuffix("_fuzz.cpp") for path in (ROOT / "tests" / "fuzz").glob("*_fuzz.cpp")]
         log = self.checkout / "log"
         self.stand_ins("build/fuzz/bin", [f"fuzz_{name}" for name in names],

@@ -127,7 +127,7 @@ TEST_F(SignalsDeathTest, BeforeAndAfterTheRunAProgramTakesWarnings) {
   }
 }
 
-TEST_F(SignalsDeathTest, AWriteThatNobodyReadsIsAnError) {
+TEST_F(SignalsDeathTest, AWriteWithoutAReaderIsAnError) {
   EXPECT_EXIT(
       {
         set_program_signals();

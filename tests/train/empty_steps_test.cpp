@@ -123,10 +123,10 @@ TEST_F(EmptyStepsTest, AreWarnedOfAtEachOne) {
   const std::set<std::int64_t> expected = empty_steps(prepared(settings), empty);
   ::testing::internal::CaptureStderr();
   run(settings, "run");
-  const std::string told = ::testing::internal::GetCapturedStderr();
+  const std::string printed = ::testing::internal::GetCapturedStderr();
   for (std::int64_t step = 1; step <= steps; ++step) {
     const std::string warning = fmt::format("warning: step {}: its sequence does not have a token to learn from", step);
-    EXPECT_EQ(told.find(warning) != std::string::npos, expected.contains(step)) << warning;
+    EXPECT_EQ(printed.find(warning) != std::string::npos, expected.contains(step)) << warning;
   }
 }
 

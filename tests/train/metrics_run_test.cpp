@@ -52,7 +52,7 @@ class MetricsRun : public TrainTest {
 
 TEST_F(MetricsRun, CountsPairsAndFlopsAlsoAfterAResume) {
   const auto arguments = train_arguments({"metrics.peak_flops=2e9", "training.steps=30", "mesh.sequence=2"});
-  const std::string told = ran("train", joined(arguments, {"--stop-after", "24"}));
+  const std::string printed = ran("train", joined(arguments, {"--stop-after", "24"}));
   EXPECT_TRUE(metrics("run")[22].contains("loss_z"));  // after the 20th step
   EXPECT_FALSE(metrics("run")[10].contains("loss_z"));
   EXPECT_TRUE(metrics("run")[22].contains("grad_norm_z"));
@@ -66,11 +66,11 @@ TEST_F(MetricsRun, CountsPairsAndFlopsAlsoAfterAResume) {
   EXPECT_EQ(last.at("visible_pairs").get<double>(), pairs);
   const double parameters = 26816, flops = 6 * parameters * 24 * 64 + 12 * 2 * 32 * pairs;
   EXPECT_NEAR(last.at("mfu").get<double>(), flops / last.at("seconds").get<double>() / (2 * 2e9), 1e-4);
-  EXPECT_TRUE(holds(told, "mfu: 6 N FLOPs per token and 12 L C per visible pair"));
+  EXPECT_TRUE(holds(printed, "mfu: 6 N FLOPs per token and 12 L C per visible pair"));
 }
 
 TEST_F(MetricsRun, MfuOfWhatIsFrozenIsThePlans) {
-  const std::string told =
+  const std::string printed =
       ran("train",
           train_arguments({"metrics.peak_flops=2e9", "training.steps=3", "training.trainable=[model.layers.1.*]"}));
   const json last = metrics("run").back();
@@ -78,8 +78,8 @@ TEST_F(MetricsRun, MfuOfWhatIsFrozenIsThePlans) {
   const double of_a_token = 2 * (26816 + (9280 + 32 + 257 * 32) + 9280);
   const double flops = of_a_token * 24 * 64 + 4 * (2 + 2 * 1) * 32 * pairs;
   EXPECT_NEAR(last.at("mfu").get<double>(), flops / last.at("seconds").get<double>() / 2e9, 1e-4);
-  EXPECT_TRUE(holds_all(told, {"mfu: 2 (N + N_b + N_t) FLOPs per token and 4 (L + 2 L_b) C per visible pair",
-                               "N = 26816, N_b = 17536, N_t = 9280, L_b = 1"}));
+  EXPECT_TRUE(holds_all(printed, {"mfu: 2 (N + N_b + N_t) FLOPs per token and 4 (L + 2 L_b) C per visible pair",
+                                  "N = 26816, N_b = 17536, N_t = 9280, L_b = 1"}));
 }
 
 TEST_F(MetricsRun, WhatMakesTensorBoardsEventsHasAName) {

@@ -183,10 +183,10 @@ TEST(StepTrend, DistinguishesASpikeFromNoiseAndFromASlope) {
   for (int i = 0; i < 300; ++i) EXPECT_EQ(spike(slope, 4.0 * std::exp(-0.02 * i) + 1), "") << i;
   StepTrend noisy;
   for (int i = 0; i < 300; ++i) EXPECT_EQ(spike(noisy, 2 + std::sin(1.7 * i)), "") << "half of the mean up and down";
-  int told = 0;
-  for (int i = 0; i < 60; ++i) told += spike(noisy, 30).empty() ? 0 : 1;
-  EXPECT_GE(told, 1);
-  EXPECT_LE(told, 3) << "a loss that stays high is told once or a few times";
+  int reported = 0;
+  for (int i = 0; i < 60; ++i) reported += spike(noisy, 30).empty() ? 0 : 1;
+  EXPECT_GE(reported, 1);
+  EXPECT_LE(reported, 3) << "a loss that stays high is told once or a few times";
 }
 
 }  // namespace

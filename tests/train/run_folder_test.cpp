@@ -187,8 +187,7 @@ TEST_F(RunFolders, AFinishedRunIsSwept) {
   const std::string half = "run/checkpoints/step-00000002.deleted-12-0123abcd";  // its run was killed meanwhile
   fs::create_directory(at(half));
   std::ofstream(at(half + "/manifest.json")) << "{}";
-  const std::string all_done =
-      "run: nothing is left to do: step 4 is done, and the run ends after step 4; to train longer";
+  const std::string all_done = "run: nothing is left to do: step 4 is done, the last is 4; to train longer";
   EXPECT_TRUE(train_into("run", {"--resume", "--dry-run"}).out.starts_with(all_done));
   EXPECT_TRUE(fs::exists(at(half)));
   expect_end(train_into("run", {"--resume"}), 0, {all_done});

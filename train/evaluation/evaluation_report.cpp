@@ -45,15 +45,14 @@ std::string scored_line(const EvaluationSummary& summary) {
                                          counted(summary.target_tokens(), "target token"));
   const std::string documents = counted(summary.targets.documents, "document");
   const EvaluationRequest& request = summary.targets.request;
-  const std::string& hash = summary.targets.hash;
   const std::string begin =
       request.begin_token ? fmt::format("\neach window begins with token {}", *request.begin_token) : "";
   if (request.stride > 0) {
     return fmt::format("{} of {} (whole documents), in windows that move by {}; hash {}{}\n\n", scored, documents,
-                       counted(request.stride, "token"), hash, begin);
+                       counted(request.stride, "token"), summary.targets.hash, begin);
   }
   return fmt::format("{} in {} of {}, the same at every length; hash {}{}\n\n", scored,
-                     counted(std::ssize(summary.targets.blocks), "block"), documents, hash, begin);
+                     counted(std::ssize(summary.targets.blocks), "block"), documents, summary.targets.hash, begin);
 }
 
 /// Returns a row of the table for each context length.

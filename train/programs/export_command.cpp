@@ -19,10 +19,6 @@ using namespace ringtrain;
 
 namespace {
 
-void say(const std::string& sentence) {
-  write_message(stderr, fmt::format("export: {}\n", sentence));
-}
-
 /// Writes the folder, unless a signal comes, and prints its contents.
 void write(const ModelSource& source, const ExportOptions& options) {
   const SignalGuard guard;
@@ -32,7 +28,8 @@ void write(const ModelSource& source, const ExportOptions& options) {
                            human_count(summary.parameters), source.path, torch_name(options.dtype),
                            human_bytes(summary.bytes), counted(std::ssize(summary.files), "file"),
                            summary.carried.empty() ? "nothing" : fmt::format("{}", fmt::join(summary.carried, ", "))));
-  for (const std::string& sentence : source.unknown_ends) say(sentence + ", so it is not written");
+  for (const std::string& sentence : source.unknown_ends)
+    write_message(stderr, fmt::format("export: {}, so it is not written\n", sentence));
 }
 
 }  // namespace
@@ -64,7 +61,7 @@ int ringtrain::export_command(int argc, char** argv) {
   check_export(checkpoint, options);
   const HashProgress hashing("export");
   ModelSource source = open_model(checkpoint);
-  for (const std::string& line : source.logs) say(line);
+  for (const std::string& line : source.logs) write_message(stderr, fmt::format("export: {}\n", line));
   if (merge) source = merged(std::move(source));
   write(source, options);
   return 0;

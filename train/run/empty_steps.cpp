@@ -24,8 +24,7 @@ std::vector<bool> windows_without_target(const Corpus& corpus, const RunSteps& r
   }
   if (std::ranges::count(empty, true) == std::ssize(empty)) {
     fail(ExitCode::data,
-         "data.train: no window of {} tokens has a token to learn from: every weight is 0, or every "
-         "token ends a document; give the token file weights above 0",
+         "data.train: no window of {} tokens has a token to learn from; it needs weights above 0 and longer documents",
          seq_len);
   }
   return empty;

@@ -136,7 +136,7 @@ class ConvertTest(unittest.TestCase):
                          "### Instruction:\nAdd.\n\n### Input:\n1 2\n\n### Response:\n3<|endoftext|>")
         self.assertEqual(learned, "3<|endoftext|>")
 
-    def test_columns_of_arrow_lack_what_a_row_does_not_have(self):
+    def test_columns_of_arrow_leave_out_what_a_row_does_not_have(self):
         call = {"type": "function", "function": {"name": "f", "arguments": {"a": "1"}}}
         other = {"type": "function", "function": {"name": "g", "arguments": {"b": "2"}}}
         template = ("{% for m in messages %}{{ m.role + ':' + (m.content or '') }}{% for c in m.tool_calls or [] %}"

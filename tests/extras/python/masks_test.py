@@ -156,7 +156,7 @@ class MasksTest(unittest.TestCase):
         self.assertEqual(len(CONVERSATIONS), 20)
         self.assertEqual(sum(any("tool_calls" in one for one in messages) for messages, _, _ in CONVERSATIONS), 4)
 
-    def test_dropped_thinking_is_refused_unless_the_last_answer_alone_is_learned(self):
+    def test_dropped_thinking_is_refused_unless_only_the_last_answer_is_learned(self):
         tokenizer = self.tokenizer("qwen 3", FAMILIES["qwen 3"].plain())
         thinking = [user("a"), answer("<think>\nhard\n</think>\n\nb"),
                     user("c"), answer("<think>\neasy\n</think>\n\nd")]
@@ -191,7 +191,7 @@ class MasksTest(unittest.TestCase):
         self.assertEqual(tokenizer.decode([one for one, weight in zip(ids[:-1], weights) if weight]).strip(), "the")
         self.assertEqual(weights[0], 0)
 
-    def test_keys_that_nobody_reads_are_refused_by_name(self):
+    def test_keys_that_are_not_read_are_refused_by_name(self):
         tokenizer = self.tokenizer("gemma", FAMILIES["gemma"].template)
         for key, value in (("thinking", "hm"), ("tool_calls", [WEATHER]), ("images", ["a.png"]), ("mood", "bad")):
             with self.subTest(key=key), self.assertRaisesRegex(Refused, f'message 2 has "{key}"'):

@@ -247,7 +247,7 @@ class Page(unittest.TestCase):
         return dom.split("FOUND ")[1].split("</title>")[0]
 
     @unittest.skipUnless(CHROMIUM, "there is no Chromium to open the page with")
-    def test_a_browser_asks_nobody_for_anything_and_shows_all_on_any_screen(self):
+    def test_a_browser_requests_nothing_and_shows_all_on_any_screen(self):
         (self.folder / "bad.html").write_text("<html><body><img src=\"http://127.0.0.1:9/x.png\">"
                                               "<p style='width:3000px'>wide</p></body></html>")
         self.assertEqual(self.asked("bad.html"), ["http://127.0.0.1:9/x.png"])

@@ -81,11 +81,11 @@ class NcclProcessRuns : public SplitTextTest {
   /// Expects one report of an error.
   static void expect_messages(const ChildResult& result, int code, const std::string& words) {
     EXPECT_EQ(result.code, code) << result.err;
-    int told = 0;
+    int named = 0;
     std::istringstream lines(result.err);
     for (std::string line; std::getline(lines, line);)
-      told += line.starts_with("train: ") && line.find(words) != line.npos;
-    EXPECT_EQ(told, 1) << words << "\n" << result.err;
+      named += line.starts_with("train: ") && line.find(words) != line.npos;
+    EXPECT_EQ(named, 1) << words << "\n" << result.err;
     EXPECT_FALSE(holds(result.err, "misuse"));
   }
 };
@@ -224,9 +224,9 @@ TEST_F(NcclProcessRuns, EndWithARankThatDies) {
     expect_messages(result, 6, "rank 1 of 2 (process ");
     EXPECT_TRUE(holds(result.err, "has ended without a message"));
     const std::string mark = "fault: rank 1, kill, at ";
-    const std::size_t told = result.err.find(mark);
-    ASSERT_NE(told, std::string::npos) << "it never came so far\n" << result.err;
-    EXPECT_LE(1e-9 * static_cast<double>(end - std::atoll(result.err.c_str() + told + mark.size())),
+    const std::size_t named = result.err.find(mark);
+    ASSERT_NE(named, std::string::npos) << "it never came so far\n" << result.err;
+    EXPECT_LE(1e-9 * static_cast<double>(end - std::atoll(result.err.c_str() + named + mark.size())),
               timeout_seconds + slack_seconds);
   }
 }
