@@ -57,7 +57,7 @@ TEST(TokensInMemory, NumbersThatMakeNoFileAreRefused) {
          t.offsets = {0, 3, 3, 7};
        },
        "document 1 starts at token 3 and ends at token 3"},
-      {[](MemoryTokens& t) { t.validation_documents = 2; }, "of 2 documents 2 are for validation"},
+      {[](MemoryTokens& t) { t.validation_documents = 2; }, "it has 2 documents, 2 of them for validation"},
       {[](MemoryTokens& t) { t.vocab_size = 1; }, "a vocabulary must have 2 to"},
       {[](MemoryTokens& t) { t.weights = {1}; }, "1 weights for 7 tokens"},
       {[](MemoryTokens& t) { t.weights = {1, 1, -1, 1, 1, 1, 1}; }, "the weight of token 2 is -1"}};
