@@ -99,8 +99,8 @@ class Bench {
     };
     time(2, [&] { rmsnorm_forward(stream_, y, rstd, x, w, 1e-5); });
     time(4, [&] { rmsnorm_backward(stream_, dx, dw, dy, x, w, rstd, /*accumulate=*/true); });
-    time(3, [&] { swiglu_forward(stream_, z, x, y); });
-    time(6, [&] { swiglu_backward(stream_, dx, dy, z, x, y); });
+    time(3, [&] { activation_forward(stream_, Activation::silu, z, x, y); });
+    time(6, [&] { activation_backward(stream_, Activation::silu, dx, dy, z, x, y, z); });
     time(3, [&] { add(stream_, y, x); });
   }
 

@@ -61,12 +61,8 @@ RINGTRAIN_GPU_KERNEL(add);
 RINGTRAIN_GPU_KERNEL(sum_of_squares);
 RINGTRAIN_GPU_KERNEL(fill_normal);
 
-RINGTRAIN_GPU_KERNEL(swiglu_forward);
-RINGTRAIN_GPU_KERNEL(swiglu_backward);
-RINGTRAIN_GPU_KERNEL(geglu_forward);
-RINGTRAIN_GPU_KERNEL(geglu_backward);
-RINGTRAIN_GPU_KERNEL(gelu_forward);
-RINGTRAIN_GPU_KERNEL(gelu_backward);
+RINGTRAIN_GPU_KERNEL(activation_forward);
+RINGTRAIN_GPU_KERNEL(activation_backward);
 
 RINGTRAIN_GPU_KERNEL(adamw_update);  // one launch for as many slices as a kernel's arguments hold
 

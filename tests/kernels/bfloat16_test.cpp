@@ -103,25 +103,21 @@ TEST(BFloat16Kernels, ActivationsRoundOnce) {
   CpuStream stream;
   for (const std::int64_t n : lengths) {
     Pair gate(n, 1, 3), up(n, 2), dy(n, 3), y(n, 4), a(n, 5), b(n, 6);
-    const auto check = [&](const std::string& what, auto forward, auto backward) {
-      forward(view_of(y.half), view_of(gate.half), view_of(up.half));
-      forward(view_of(y.full), view_of(gate.full), view_of(up.full));
-      expect_bits(y.half, y.full, what);
-      backward(view_of(a.half), view_of(b.half), view_of(dy.half), view_of(gate.half), view_of(up.half));
-      backward(view_of(a.full), view_of(b.full), view_of(dy.full), view_of(gate.full), view_of(up.full));
-      expect_bits(a.half, a.full, what + " backward");
-      expect_bits(b.half, b.full, what + " backward of up");
-    };
-    check(
-        "swiglu", [&](auto... x) { swiglu_forward(stream, x...); }, [&](auto... x) { swiglu_backward(stream, x...); });
-    check(
-        "geglu", [&](auto... x) { geglu_forward(stream, x...); }, [&](auto... x) { geglu_backward(stream, x...); });
-    check(
-        "gelu", [&](auto out, auto in, auto) { gelu_forward(stream, out, in); },
-        [&](auto out, auto other, auto d, auto in, auto) {
-          gelu_backward(stream, out, d, in);
-          gelu_backward(stream, other, d, in);
-        });
+    for (const Activation activation : {Activation::silu, Activation::gelu}) {
+      for (const bool gated : {true, false}) {
+        const std::string what = fmt::format("activation {}, gated {}", static_cast<int>(activation), gated);
+        const auto run = [&](const auto& of) {
+          const auto if_gated = [&](Pair& x) { return gated ? of(x) : TensorView{}; };
+          activation_forward(stream, activation, of(y), of(gate), if_gated(up));
+          activation_backward(stream, activation, of(a), if_gated(b), of(dy), of(gate), if_gated(up), of(y));
+        };
+        run([](Pair& x) { return view_of(x.half); });
+        run([](Pair& x) { return view_of(x.full); });
+        expect_bits(y.half, y.full, what);
+        expect_bits(a.half, a.full, what + " backward");
+        expect_bits(b.half, b.full, what + " backward of up");
+      }
+    }
   }
 }
 

@@ -43,12 +43,11 @@ static_assert(takes<convert, Out, In> && !takes<convert, In, In>);
 static_assert(takes<add, Out, In> && !takes<add, In, In>);
 static_assert(takes<fill, Out, double> && !takes<fill, In, double>);
 static_assert(takes<sum_of_squares, Out, In, bool> && !takes<sum_of_squares, In, In, bool>);
-static_assert(takes<swiglu_forward, Out, In, In> && !takes<swiglu_forward, In, In, In>);
-static_assert(takes<swiglu_backward, Out, Out, In, In, In> && !takes<swiglu_backward, In, Out, In, In, In> &&
-              !takes<swiglu_backward, Out, In, In, In, In>);
-static_assert(takes<geglu_forward, Out, In, In> && !takes<geglu_forward, In, In, In>);
-static_assert(takes<geglu_backward, Out, Out, In, In, In> && !takes<geglu_backward, Out, In, In, In, In>);
-static_assert(takes<gelu_backward, Out, In, In> && !takes<gelu_backward, In, In, In>);
+static_assert(takes<activation_forward, Activation, Out, In, In> && !takes<activation_forward, Activation, In, In, In>);
+static_assert(takes<activation_backward, Activation, Out, Out, In, In, In, Out> &&
+              !takes<activation_backward, Activation, In, Out, In, In, In, Out> &&
+              !takes<activation_backward, Activation, Out, In, In, In, In, Out> &&
+              !takes<activation_backward, Activation, Out, Out, In, In, In, In>);
 static_assert(takes<cross_entropy, Out, Out, In, In, double, bool, double> &&
               !takes<cross_entropy, In, Out, In, In, double, bool, double>);
 static_assert(takes<attention_sinks_finalize, AttentionState, Out, Out, In> &&

@@ -115,7 +115,7 @@ TEST_F(WrongUses, SizesOfFlatTensorsAreNamed) {
     copy(stream, view({2, 3}), view({4}));
   });
   expect_refused("gate has the shape [3, 2], but must have that of y, [2, 3]", [&] {
-    swiglu_forward(stream, view({2, 3}), view({3, 2}), view({2, 3}));
+    activation_forward(stream, Activation::silu, view({2, 3}), view({3, 2}), view({2, 3}));
   });
   expect_refused("result has the shape [2], but must have [1]",
                  [&] { sum_of_squares(stream, doubles({2}), view({3}), false); });
