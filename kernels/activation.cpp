@@ -65,18 +65,13 @@ void backward(Stream& stream, const TensorView& dgate, const TensorView& dup, co
   });
 }
 
-/// Returns whether an argument was not left out.
-bool given(const ConstTensorView& x) {
-  return !x.empty() || x.shape.rank() > 0;
-}
-
 }  // namespace
 
 void activation_forward(Stream& stream, Activation activation, const TensorView& y, const ConstTensorView& gate,
                         const ConstTensorView& up, const CallerLine& line) {
   check_number(stream, y, "y", line);
   check_like(stream, gate, "gate", y, "y", line);
-  if (given(up)) check_like(stream, up, "up", y, "y", line);
+  if (is_given(up)) check_like(stream, up, "up", y, "y", line);
   if (stream.on_cuda()) return cuda::activation_forward(stream, activation, y, gate, up);
   (activation == Activation::gelu ? forward<Gelu> : forward<Silu>)(stream, y, gate, up);
 }
@@ -87,11 +82,11 @@ void activation_backward(Stream& stream, Activation activation, const TensorView
   check_number(stream, dy, "dy", line);
   check_like(stream, dgate, "dgate", dy, "dy", line);
   check_like(stream, gate, "gate", dy, "dy", line);
-  if (given(up) || given(dup)) {
+  if (is_given(up) || is_given(dup)) {
     check_like(stream, dup, "dup", dy, "dy", line);
     check_like(stream, up, "up", dy, "dy", line);
   }
-  if (given(y)) check_like(stream, y, "y", dy, "dy", line);
+  if (is_given(y)) check_like(stream, y, "y", dy, "dy", line);
   if (stream.on_cuda()) return cuda::activation_backward(stream, activation, dgate, dup, dy, gate, up, y);
   (activation == Activation::gelu ? backward<Gelu> : backward<Silu>)(stream, dgate, dup, dy, gate, up, y);
 }

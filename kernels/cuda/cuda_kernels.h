@@ -88,10 +88,8 @@ RINGTRAIN_GPU_KERNEL(linear_forward);  // the three: cuBLASLt
 RINGTRAIN_GPU_KERNEL(linear_backward_input);
 RINGTRAIN_GPU_KERNEL(linear_backward_weight);
 
-RINGTRAIN_GPU_KERNEL(rmsnorm_forward);
-RINGTRAIN_GPU_KERNEL(rmsnorm_backward);
-RINGTRAIN_GPU_KERNEL(layernorm_forward);
-RINGTRAIN_GPU_KERNEL(layernorm_backward);
+RINGTRAIN_GPU_KERNEL(norm_forward);
+RINGTRAIN_GPU_KERNEL(norm_backward);
 
 RINGTRAIN_GPU_KERNEL(rope_table);
 RINGTRAIN_GPU_KERNEL(rope_forward);

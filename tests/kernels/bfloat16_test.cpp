@@ -134,16 +134,12 @@ TEST(BFloat16Kernels, NormsRoundOnceAndSumInFloat32) {
           dw[i] = random_vector<float>(C, 7), db[i] = random_vector<float>(C, 8);
         }
         in_both([&](auto of, int i) {
-          const TensorView mean_view = view_of(mean[i]), rstd_view = view_of(rstd[i]);
-          if (layer) {
-            layernorm_forward(stream, of(y, shape), mean_view, rstd_view, of(x, shape), of(w, {C}), of(b, {C}), 1e-5);
-            layernorm_backward(stream, of(dx, shape), view_of(dw[i]), view_of(db[i]), of(dy, shape), of(x, shape),
-                               of(w, {C}), mean_view, rstd_view, accumulate);
-          } else {
-            rmsnorm_forward(stream, of(y, shape), rstd_view, of(x, shape), of(w, {C}), 1e-5, 1);
-            rmsnorm_backward(stream, of(dx, shape), view_of(dw[i]), of(dy, shape), of(x, shape), of(w, {C}), rstd_view,
-                             accumulate, 1);
-          }
+          const TensorView rstd_view = view_of(rstd[i]), nothing;
+          const TensorView mean_view = layer ? view_of(mean[i]) : nothing, db_view = layer ? view_of(db[i]) : nothing;
+          norm_forward(stream, of(y, shape), mean_view, rstd_view, of(x, shape), of(w, {C}),
+                       layer ? of(b, {C}) : nothing, 1e-5, layer ? 0 : 1);
+          norm_backward(stream, of(dx, shape), view_of(dw[i]), db_view, of(dy, shape), of(x, shape), of(w, {C}),
+                        mean_view, rstd_view, accumulate, layer ? 0 : 1);
         });
         expect_bits(y.half, y.full, "y");
         expect_bits(dx.half, dx.full, "dx");

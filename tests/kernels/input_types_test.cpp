@@ -59,10 +59,10 @@ static_assert(takes<linear_forward, Out, In, In, In, In> && !takes<linear_forwar
 static_assert(takes<linear_backward_input, Out, In, In, bool> && !takes<linear_backward_input, In, In, In, bool>);
 static_assert(takes<linear_backward_weight, Out, Out, In, In, bool> &&
               !takes<linear_backward_weight, In, Out, In, In, bool>);
-static_assert(takes<rmsnorm_forward, Out, Out, In, In, double, double> &&
-              !takes<rmsnorm_forward, Out, In, In, In, double, double>);
-static_assert(takes<rmsnorm_backward, Out, Out, In, In, In, In, bool, double> &&
-              !takes<rmsnorm_backward, Out, In, In, In, In, In, bool, double>);
+static_assert(takes<norm_forward, Out, Out, Out, In, In, In, double, double> &&
+              !takes<norm_forward, Out, Out, In, In, In, In, double, double>);
+static_assert(takes<norm_backward, Out, Out, Out, In, In, In, In, In, bool, double> &&
+              !takes<norm_backward, Out, In, Out, In, In, In, In, In, bool, double>);
 static_assert(takes<rope_forward, Out, In> && !takes<rope_forward, In, In>);
 static_assert(takes<rope_backward, Out, In, In> && !takes<rope_backward, In, In, In>);
 static_assert(takes<attention_delta, Out, In, In> && !takes<attention_delta, In, In, In>);
