@@ -5,10 +5,9 @@
 #include "reference/operations.h"
 #include "tests/support/kernel_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
 
-using namespace ringtrain::testing;
 using Doubles = std::vector<double>;
 
 using reference::gelu;
@@ -16,8 +15,7 @@ using reference::silu;
 
 template <class R>
 class ActivationTest : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(ActivationTest, Types);
+TYPED_TEST_SUITE(ActivationTest, RealTypes);
 
 using Formula = double (*)(double);
 
@@ -106,4 +104,4 @@ TYPED_TEST(ActivationTest, BitsDependOnTheElementAlone) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

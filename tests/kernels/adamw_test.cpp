@@ -5,15 +5,12 @@
 #include "kernels/adamw_moments.h"
 #include "tests/support/kernel_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using namespace ringtrain::testing;
 
 template <class R>
 class AdamWTest : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(AdamWTest, Types);
+TYPED_TEST_SUITE(AdamWTest, RealTypes);
 
 void update(Stream& stream, const AdamWSlice& slice, const AdamW& hyper) {
   adamw_update(stream, {&slice, 1}, hyper);
@@ -113,4 +110,4 @@ TEST(AdamWDecayTest, IsDecoupled) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

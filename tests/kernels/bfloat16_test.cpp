@@ -21,10 +21,8 @@
 #include "tests/kernels/halves.h"
 #include "tests/support/kernel_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using namespace ringtrain::testing;
 
 void expect_bits(const Halves& actual, const Floats& float32, const std::string& what) {
   ASSERT_EQ(actual.size(), float32.size()) << what;
@@ -334,4 +332,4 @@ TEST(BFloat16Kernels, DecodeAttentionSumsAsFloat32Does) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

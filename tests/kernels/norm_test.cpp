@@ -7,10 +7,9 @@
 #include "reference/operations.h"
 #include "tests/support/kernel_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
 
-using namespace ringtrain::testing;
 using Doubles = std::vector<double>;
 
 constexpr double eps = 1e-5;
@@ -51,8 +50,7 @@ struct Norm {
 
 template <class R>
 class NormTest : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(NormTest, Types);
+TYPED_TEST_SUITE(NormTest, RealTypes);
 
 TYPED_TEST(NormTest, ForwardAgreesWithTheFormula) {
   CpuStream stream;
@@ -130,4 +128,4 @@ TYPED_TEST(NormTest, BitsDoNotDependOnThreads) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

@@ -4,10 +4,8 @@
 
 #include "tests/support/cuda_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using namespace ringtrain::testing;
 
 class GpuActivationTest : public GpuKernelTest {};
 
@@ -51,4 +49,4 @@ TEST_F(GpuActivationTest, Agree) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

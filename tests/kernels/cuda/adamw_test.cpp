@@ -5,10 +5,8 @@
 #include "kernels/adamw_moments.h"
 #include "tests/support/cuda_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using namespace ringtrain::testing;
 
 class GpuAdamWTest : public GpuKernelTest {};
 
@@ -96,4 +94,4 @@ TEST_F(GpuAdamWTest, ExactlyOneLaunchAndNone) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

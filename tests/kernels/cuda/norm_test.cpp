@@ -5,10 +5,8 @@
 
 #include "tests/support/cuda_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using namespace ringtrain::testing;
 
 constexpr double eps = 1e-5;
 
@@ -111,4 +109,4 @@ TEST_F(GpuNormTest, RowsOfAnySize) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing
