@@ -19,47 +19,42 @@ TYPED_TEST_SUITE(ActivationTest, RealTypes);
 
 using Formula = double (*)(double);
 
-struct Kind {
-  Activation activation;
-  bool gated;
-  Formula value, slope;
-};
-const Kind kinds[] = {{Activation::silu, true, silu, reference::silu_derivative},
-                      {Activation::silu, false, silu, reference::silu_derivative},
-                      {Activation::gelu, true, gelu, reference::gelu_derivative},
-                      {Activation::gelu, false, gelu, reference::gelu_derivative}};
-
 TYPED_TEST(ActivationTest, AgreesWithTheFormulas) {
   using R = TypeParam;
   CpuStream stream;
   for (std::int64_t n : {0, 1, 3, 17, 257, 1000, 40001}) {
     const auto gate = random_vector<R>(n, 1, 3), up = random_vector<R>(n, 2), dy = random_vector<R>(n, 3);
-    for (const auto& [activation, gated, value, slope] : kinds) {
-      const auto if_gated = [&](std::vector<R>& x) { return gated ? view_of(x) : TensorView{}; };
-      Doubles y_of, dgate_of, dup_of;
-      for (std::size_t i = 0; i < gate.size(); ++i) {
-        const auto g = static_cast<double>(gate[i]), u = gated ? static_cast<double>(up[i]) : 1;
-        const auto d = static_cast<double>(dy[i]);
-        y_of.push_back(value(g) * u);
-        dgate_of.push_back(d * u * slope(g));
-        dup_of.push_back(d * value(g));
+    for (const Activation activation : {Activation::silu, Activation::gelu}) {
+      for (const bool gated : {true, false}) {
+        const bool is_gelu = activation == Activation::gelu;
+        const Formula value = is_gelu ? gelu : silu;
+        const Formula slope = is_gelu ? reference::gelu_derivative : reference::silu_derivative;
+        const auto if_gated = [&](std::vector<R>& x) { return gated ? view_of(x) : TensorView{}; };
+        Doubles y_of, dgate_of, dup_of;
+        for (std::size_t i = 0; i < gate.size(); ++i) {
+          const auto g = static_cast<double>(gate[i]), u = gated ? static_cast<double>(up[i]) : 1;
+          const auto d = static_cast<double>(dy[i]);
+          y_of.push_back(value(g) * u);
+          dgate_of.push_back(d * u * slope(g));
+          dup_of.push_back(d * value(g));
+        }
+        auto y = random_vector<R>(n, 4), over_gate = gate, over_up = up, over_dy = dy;
+        activation_forward(stream, activation, view_of(y), view_of(gate), if_gated(over_up));
+        EXPECT_LE(relative_difference(y, y_of), tolerance<R>) << n;
+        activation_forward(stream, activation, view_of(over_gate), view_of(over_gate), if_gated(over_up));
+        EXPECT_EQ(over_gate, y) << n;
+        over_gate = gate;
+        activation_backward(stream, activation, view_of(over_gate), if_gated(over_up), view_of(over_dy),
+                            view_of(over_gate), if_gated(over_up), view_of(over_dy));
+        EXPECT_LE(relative_difference(over_gate, dgate_of), tolerance<R>) << n;
+        EXPECT_TRUE(!gated || relative_difference(over_up, dup_of) <= tolerance<R>) << n;
+        EXPECT_EQ(over_dy, y) << n << ": backward makes it to the same bits";
+        std::vector<R> dgate(gate.size()), dup(up.size()), up_again = up;
+        activation_backward(stream, activation, view_of(dgate), if_gated(dup), view_of(dy), view_of(gate),
+                            if_gated(up_again));
+        EXPECT_EQ(dgate, over_gate) << n;
+        EXPECT_TRUE(!gated || dup == over_up) << n;
       }
-      auto y = random_vector<R>(n, 4), over_gate = gate, over_up = up, over_dy = dy;
-      activation_forward(stream, activation, view_of(y), view_of(gate), if_gated(over_up));
-      EXPECT_LE(relative_difference(y, y_of), tolerance<R>) << n;
-      activation_forward(stream, activation, view_of(over_gate), view_of(over_gate), if_gated(over_up));
-      EXPECT_EQ(over_gate, y) << n;
-      over_gate = gate;
-      activation_backward(stream, activation, view_of(over_gate), if_gated(over_up), view_of(over_dy),
-                          view_of(over_gate), if_gated(over_up), view_of(over_dy));
-      EXPECT_LE(relative_difference(over_gate, dgate_of), tolerance<R>) << n;
-      EXPECT_TRUE(!gated || relative_difference(over_up, dup_of) <= tolerance<R>) << n;
-      EXPECT_EQ(over_dy, y) << n << ": backward makes it to the same bits";
-      std::vector<R> dgate(gate.size()), dup(up.size()), up_again = up;
-      activation_backward(stream, activation, view_of(dgate), if_gated(dup), view_of(dy), view_of(gate),
-                          if_gated(up_again));
-      EXPECT_EQ(dgate, over_gate) << n;
-      EXPECT_TRUE(!gated || dup == over_up) << n;
     }
   }
 }

@@ -81,8 +81,7 @@ TEST(AdamWMoments, InBFloat16AreTheExactOnesOnAverage) {
     first += of_m, second += of_v, both += of_m * of_v;
   }
   const double deviation = 0.4 * distance / std::sqrt(n);  // of a mean, if 16% are rounded down
-  EXPECT_NEAR(first / n, 0, 4 * deviation);
-  EXPECT_NEAR(second / n, 0, 4 * deviation);
+  for (const double sum : {first, second}) EXPECT_NEAR(sum / n, 0, 4 * deviation);
   EXPECT_NEAR(both / n, 0, 4 * distance * deviation) << "the same random bits round both";
 }
 

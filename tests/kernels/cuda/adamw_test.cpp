@@ -59,9 +59,9 @@ TEST_F(GpuAdamWTest, MomentsInBFloat16HaveTheBitsOfACpu) {
   const AdamW hyper{.lr = 0.01, .beta1 = 0.5, .beta2 = 0.5, .eps = 1e-8, .step = 1, .gradient_scale = 1};
   for (const auto& [n, skip] : {std::pair<std::int64_t, std::int64_t>{4500, 0}, {2051, 3}, {1, 0}}) {
     forget();
-    std::vector<double> x = random_vector<double>(n, 1), m, v;
-    for (double& number : x) number = as_held(number, DType::bfloat16);
-    const Both first = values(x, {n}, DType::bfloat16, skip), second = values(x, {n}, DType::bfloat16, skip);
+    const Both first = random({n}, DType::bfloat16, 1, 1, skip);
+    std::vector<double> x = on_host(first.gpu), m, v;
+    const Both second = values(x, {n}, DType::bfloat16, skip);
     const Both w = values(x, {n}, DType::float32, skip), g = values(x, {n}, DType::float32, skip);
     const AdamWSlice slice{w.gpu, first.gpu, second.gpu, g.gpu, {}, 0.1, 0xfffffff0U};
     on_gpu([&] { adamw_update(gpu(), {&slice, 1}, hyper); });
