@@ -37,7 +37,7 @@ void update(ThreadPool& pool, const AdamWSlice& slice, const AdamW& hyper) {
   const auto v_correction = static_cast<T>(1 / (1 - std::pow(hyper.beta2, step)));
   const auto scale = static_cast<T>(hyper.gradient_scale), eps = static_cast<T>(hyper.eps);
   const auto lr = static_cast<T>(hyper.lr), decay = static_cast<T>(slice.weight_decay);
-  const std::uint32_t first_element = slice.first_element;
+  const std::uint32_t first_number = number_of(slice.first_element, hyper.seed, hyper.step);
   cpu::for_chunks(pool, slice.w.numel(), cpu::chunk_elements, [=](std::int64_t begin, std::int64_t end) {
 #if defined(__clang__)
 #pragma clang loop vectorize(assume_safety)
@@ -48,7 +48,7 @@ void update(ThreadPool& pool, const AdamWSlice& slice, const AdamW& hyper) {
       const T gradient = g_data[i] * scale;
       const T first = b1 * widened(m_data[i]) + one_minus_b1 * gradient;
       const T second = b2 * widened(v_data[i]) + one_minus_b2 * gradient * gradient;
-      store_moments(m_data[i], v_data[i], first, second, first_element + static_cast<std::uint32_t>(i));
+      store_moments(m_data[i], v_data[i], first, second, first_number + static_cast<std::uint32_t>(i));
       w_data[i] -= lr * (first * m_correction / (std::sqrt(second * v_correction) + eps) + decay * w_data[i]);
     }
     if constexpr (std::is_same_v<T, float>) {

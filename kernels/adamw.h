@@ -12,8 +12,9 @@ namespace ringtrain {
 
 struct AdamW {
   double lr, beta1, beta2, eps;
-  std::int64_t step;      // counts from 1; for bias correction
-  double gradient_scale;  // the clip factor, by which gradients are multiplied first
+  std::int64_t step;       // counts from 1; for bias correction
+  double gradient_scale;   // the clip factor, by which gradients are multiplied first
+  std::uint64_t seed = 0;  // of the rounding of moments in bfloat16
 };
 
 /// Elements of one parameter: w, m, v, g are [n] of one dtype, float32 or float64. With float32, the m and v of all
@@ -23,7 +24,7 @@ struct AdamWSlice {
   ConstTensorView g;
   TensorView rounded;
   double weight_decay = 0;
-  std::uint32_t first_element = 0;  // a number, by which moments in bfloat16 are rounded at random
+  std::uint64_t first_element = 0;  // parameter id << 40 | element: moments in bfloat16 are rounded by it, at random
 };
 
 /// For each slice: m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; w -= lr (m^ / (sqrt(v^) + eps) + decay w); rounded =

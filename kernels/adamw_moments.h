@@ -1,12 +1,13 @@
 // How AdamW stores an element's moments, on CPUs and GPUs: as they are, or in bfloat16, rounded at random, up as often
 // as the dropped bits ask for. The expected value is the exact one, so that a second moment that decays by less than
-// the distance of two bfloat16 numbers still decays. The random bits are a function of the element's number alone.
+// the distance of two bfloat16 numbers still decays. The random bits are a function of seed, step, and element.
 #pragma once
 
 #include <bit>
 #include <cstdint>
 
 #include "framework/dtype.h"
+#include "framework/random.h"
 
 namespace ringtrain {
 
@@ -21,6 +22,12 @@ constexpr std::uint32_t scrambled(std::uint32_t x) {
 constexpr BFloat16 rounded_at_random(float x, std::uint32_t random) {
   if (x != x) return BFloat16::rounded(x);
   return {static_cast<std::uint16_t>((std::bit_cast<std::uint32_t>(x) + random) >> 16)};
+}
+
+/// Returns the number of an element (parameter id << 40 | element) among the step's random bits.
+inline std::uint32_t number_of(std::uint64_t element, std::uint64_t seed, std::int64_t step) {
+  const std::uint64_t index = (element >> 40 << 40) + static_cast<std::uint64_t>(step);
+  return static_cast<std::uint32_t>(random_bits(seed, Purpose::rounding, index) + element);
 }
 
 /// Stores both moments of the element with this number.

@@ -22,9 +22,9 @@ struct Slice {
   bf16* rounded;  // null: not needed
   std::int64_t n;
   float decay;
-  bool whole;           // pointers are aligned for packs
-  unsigned first_tile;  // of the launch
-  std::uint32_t first_element;
+  bool whole;                  // pointers are aligned for packs
+  unsigned first_tile;         // of the launch
+  std::uint32_t first_number;  // of its elements
 };
 
 struct Slices {
@@ -50,7 +50,7 @@ struct Loaded {
       const float second = all.b2 * ringtrain::widened(v.at[k]) + all.one_minus_b2 * gradient * gradient;
       const float step = first * all.m_correction / (sqrtf(second * all.v_correction) + all.eps);
       w.at[k] -= all.lr * (step + slice.decay * w.at[k]);
-      store_moments(m.at[k], v.at[k], first, second, slice.first_element + static_cast<std::uint32_t>(i + k));
+      store_moments(m.at[k], v.at[k], first, second, slice.first_number + static_cast<std::uint32_t>(i + k));
     }
     store(slice.w + i, w), store(static_cast<M*>(slice.m) + i, m), store(static_cast<M*>(slice.v) + i, v);
     if (slice.rounded != nullptr) store(slice.rounded + i, rounded<bf16>(w));
@@ -108,7 +108,7 @@ void update(Stream& stream, std::span<const AdamWSlice> slices, const AdamW& hyp
     to.whole =
         aligned_to(16, {to.w, to.g}) && aligned_to(alignof(Pack<M, W>), {to.m, to.v}) && aligned_to(8, {to.rounded});
     to.first_tile = tiles;
-    to.first_element = from.first_element;
+    to.first_number = number_of(from.first_element, hyper.seed, hyper.step);
     tiles += blocks_for(to.n, tile_elements);
     if (all.count == max_slices) flush();
   }

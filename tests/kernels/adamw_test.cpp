@@ -51,7 +51,7 @@ void expect_bits_of_elements() {
     for (const std::int64_t step : {1, 2}) {
       for (std::int64_t begin = 0; const std::int64_t end : ends) {
         const auto part = [&](auto& values) { return view_of(values).flat(begin, end); };
-        const auto first = 4'294'950'000U + static_cast<std::uint32_t>(begin);
+        const auto first = 4'294'950'000U + static_cast<std::uint64_t>(begin);
         update(stream, {part(w), part(m), part(v), part(g), {}, 0.1, first}, {0.1, 0.9, 0.95, 1e-8, step, 1});
         begin = end;
       }

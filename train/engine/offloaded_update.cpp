@@ -33,7 +33,7 @@ void OffloadedUpdate::run(Stream& stream, std::span<const AdamWSlice> slices, co
                              .g = slice.g.flat(begin, end),
                              .rounded = slice.rounded.empty() ? TensorView{} : slice.rounded.flat(begin, end),
                              .weight_decay = slice.weight_decay,
-                             .first_element = slice.first_element + static_cast<std::uint32_t>(begin)};
+                             .first_element = slice.first_element + static_cast<std::uint64_t>(begin)};
       update(stream, slots_[next++ % slots_.size()], piece, hyper, begun);
     }
   }

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "framework/config/config.h"
-#include "framework/random.h"
 #include "kernels/elementwise.h"
 #include "layers/model_parameters.h"
 #include "train/engine/offloaded_update.h"
@@ -13,7 +12,7 @@ namespace ringtrain {
 
 Optimizer::Optimizer(Allocator& allocator, const OptimizerConfig& config, std::uint64_t seed,
                      ParameterStore& parameters, Stream& stream, bool offload)
-    : hyper_{0, config.beta1, config.beta2, config.eps, 0, 1}, seed_(seed), parameters_(&parameters), stream_(&stream) {
+    : hyper_{0, config.beta1, config.beta2, config.eps, 0, 1, seed}, parameters_(&parameters), stream_(&stream) {
   const DType model_dtype = parameters.dtype(), dtype = accumulator(model_dtype);
   const DType moments = config.moments == DType::bfloat16 ? config.moments : dtype;
   Allocator& memory = offload ? allocator.host() : allocator;
@@ -24,12 +23,14 @@ Optimizer::Optimizer(Allocator& allocator, const OptimizerConfig& config, std::u
   if (dtype != model_dtype) master_ = memory.make(Tag::optimizer, "master weights", dtype, {elements()});
   if (offload) offloaded_ = std::make_unique<OffloadedUpdate>(allocator, stream, dtype, moments, elements());
   for (const ParameterSlice& slice : slices()) {
+    const Parameter& parameter = parameters.table()[slice.parameter];
     updates_.push_back({.w = weights(slice),
                         .m = state(0, slice),
                         .v = state(1, slice),
                         .g = parameters.gradients(slice),
                         .rounded = master_.empty() ? TensorView{} : parameters.weights(slice),
-                        .weight_decay = parameters.table()[slice.parameter].decay ? config.weight_decay : 0});
+                        .weight_decay = parameter.decay ? config.weight_decay : 0,
+                        .first_element = (parameter.stream << 40) + static_cast<std::uint64_t>(slice.begin)});
   }
   sum_ = allocator.make(Tag::workspace, "gradient norm", DType::float64, {1});
 }
@@ -68,13 +69,6 @@ void Optimizer::update(double lr, std::int64_t step, double gradient_scale) {
   hyper_.lr = lr;
   hyper_.step = step;
   hyper_.gradient_scale = gradient_scale;
-  for (std::size_t i = 0; i < updates_.size() && updates_[i].m.dtype == DType::bfloat16; ++i) {
-    const ParameterSlice& slice = slices()[i];
-    const std::uint64_t parameter = parameters_->table()[slice.parameter].stream;
-    updates_[i].first_element = static_cast<std::uint32_t>(
-        random_bits(seed_, Purpose::rounding, (parameter << 40) + static_cast<std::uint64_t>(step)) +
-        static_cast<std::uint64_t>(slice.begin));
-  }
   if (offloaded_) {
     offloaded_->run(*stream_, updates_, hyper_);
   } else {

@@ -58,7 +58,6 @@ class Optimizer {
     return values.view().flat(slice.offset, slice.offset + slice.count());
   }
   AdamW hyper_;  // from the config; update() completes it
-  std::uint64_t seed_;
   ParameterStore* parameters_;
   Stream* stream_;
   std::vector<AdamWSlice> updates_;             // of slices(), in their order

@@ -65,7 +65,7 @@ TEST_F(GpuAdamWTest, MomentsInBFloat16HaveTheBitsOfACpu) {
     const Both w = values(x, {n}, DType::float32, skip), g = values(x, {n}, DType::float32, skip);
     const AdamWSlice slice{w.gpu, first.gpu, second.gpu, g.gpu, {}, 0.1, 0xfffffff0U};
     on_gpu([&] { adamw_update(gpu(), {&slice, 1}, hyper); });
-    for (std::uint32_t number = 0xfffffff0U; const double each : x) {
+    for (std::uint32_t number = number_of(slice.first_element, hyper.seed, hyper.step); const double each : x) {
       const auto of = static_cast<float>(each);
       BFloat16 m_of_element, v_of_element;
       store_moments(m_of_element, v_of_element, of, 0.5F * of + 0.5F * of * of, number++);
