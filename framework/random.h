@@ -18,6 +18,7 @@ enum class Purpose : std::uint32_t {
   simulation = 6,  // index: of a document, or rank and hop of a kernel call
   sampling = 7,    // index: the new token, from 0
   audit = 8,       // index: step << 34 | rank << 8 | row
+  rounding = 9,    // index: parameter id << 40 | step
   test = 100,
 };
 

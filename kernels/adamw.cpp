@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "kernels/adamw_moments.h"
 #include "kernels/check.h"
 #include "kernels/cpu/loops.h"
 #include "kernels/cuda/cuda_kernels.h"
@@ -12,18 +13,21 @@ namespace ringtrain {
 namespace {
 
 void check_slice(const AdamWSlice& slice) {
-  check_flat(slice.m, slice.w, "adamw m is shaped as w");
-  check_flat(slice.v, slice.w, "adamw v is shaped as w");
+  ensure(slice.m.numel() == slice.w.numel(), "adamw m is shaped as w");
+  ensure(slice.m.dtype == slice.w.dtype || (slice.w.dtype == DType::float32 && slice.m.dtype == DType::bfloat16),
+         "adamw m has the dtype of w, or bfloat16 with weights of float32");
+  check_flat(slice.v, slice.m, "adamw v is shaped as m");
   check_flat(slice.g, slice.w, "adamw g is shaped as w");
   ensure(slice.rounded.empty() || slice.rounded.numel() == slice.w.numel(), "adamw rounded weights are shaped as w");
   ensure(slice.rounded.empty() || (slice.w.dtype == DType::float32 && slice.rounded.dtype == DType::bfloat16),
          "adamw rounds weights of float32 to bfloat16");
 }
 
-template <class T>
+template <class T, class M>
 void update(ThreadPool& pool, const AdamWSlice& slice, const AdamW& hyper) {
   const auto step = static_cast<double>(hyper.step);
-  T *const w_data = slice.w.as<T>(), *const m_data = slice.m.as<T>(), *const v_data = slice.v.as<T>();
+  T* const w_data = slice.w.as<T>();
+  M *const m_data = slice.m.as<M>(), *const v_data = slice.v.as<M>();
   const T* const g_data = slice.g.as<T>();
   BFloat16* const rounded_data = slice.rounded.empty() ? nullptr : slice.rounded.as<BFloat16>();
   const auto b1 = static_cast<T>(hyper.beta1), one_minus_b1 = static_cast<T>(1 - hyper.beta1);
@@ -33,6 +37,7 @@ void update(ThreadPool& pool, const AdamWSlice& slice, const AdamW& hyper) {
   const auto v_correction = static_cast<T>(1 / (1 - std::pow(hyper.beta2, step)));
   const auto scale = static_cast<T>(hyper.gradient_scale), eps = static_cast<T>(hyper.eps);
   const auto lr = static_cast<T>(hyper.lr), decay = static_cast<T>(slice.weight_decay);
+  const std::uint32_t first_number = number_of(slice.first_element, hyper.seed, hyper.step);
   cpu::for_chunks(pool, slice.w.numel(), cpu::chunk_elements, [=](std::int64_t begin, std::int64_t end) {
 #if defined(__clang__)
 #pragma clang loop vectorize(assume_safety)
@@ -41,10 +46,9 @@ void update(ThreadPool& pool, const AdamWSlice& slice, const AdamW& hyper) {
 #endif
     for (std::int64_t i = begin; i < end; ++i) {
       const T gradient = g_data[i] * scale;
-      const T first = b1 * m_data[i] + one_minus_b1 * gradient;
-      const T second = b2 * v_data[i] + one_minus_b2 * gradient * gradient;
-      m_data[i] = first;
-      v_data[i] = second;
+      const T first = b1 * widened(m_data[i]) + one_minus_b1 * gradient;
+      const T second = b2 * widened(v_data[i]) + one_minus_b2 * gradient * gradient;
+      store_moments(m_data[i], v_data[i], first, second, first_number + static_cast<std::uint32_t>(i));
       w_data[i] -= lr * (first * m_correction / (std::sqrt(second * v_correction) + eps) + decay * w_data[i]);
     }
     if constexpr (std::is_same_v<T, float>) {
@@ -61,7 +65,11 @@ void adamw_update(Stream& stream, std::span<const AdamWSlice> slices, const Adam
   for (const AdamWSlice& slice : slices) check_slice(slice);
   if (stream.on_cuda()) return cuda::adamw_update(stream, slices, hyper);
   for (const AdamWSlice& slice : slices) {
-    dispatch_float(slice.w.dtype, [&]<class T>() { update<T>(stream.pool(), slice, hyper); });
+    if (slice.m.dtype == DType::bfloat16) {
+      update<float, BFloat16>(stream.pool(), slice, hyper);
+    } else {
+      dispatch_float(slice.w.dtype, [&]<class T>() { update<T, T>(stream.pool(), slice, hyper); });
+    }
   }
 }
 

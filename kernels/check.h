@@ -43,6 +43,11 @@ inline void check_argument(const Stream& stream, const ConstTensorView& x, const
   require_argument(x, name, dims, dtype, stream.on_cuda() ? x.device : Device::cpu(), line);
 }
 
+/// Returns whether an optional argument was not left out.
+inline bool is_given(const ConstTensorView& x) {
+  return !x.empty() || x.shape.rank() > 0;
+}
+
 /// Refuses a call if x has elements but no memory, or none on the kernel's device.
 void check_memory(const Stream& stream, const ConstTensorView& x, const char* name, const CallerLine& line);
 

@@ -115,37 +115,25 @@ void backward(Stream& stream, const TensorView& dx, const TensorView& dw, const 
 
 }  // namespace
 
-void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const ConstTensorView& x,
-                     const ConstTensorView& w, double eps, double offset, const CallerLine& line) {
+void norm_forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,
+                  const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& b, double eps,
+                  double offset, const CallerLine& line) {
   check_call(stream, line, x, {{y, "y"}}, {{w, "w"}}, {{rstd, "rstd"}});
-  if (stream.on_cuda()) return cuda::rmsnorm_forward(stream, y, rstd, x, w, eps, offset);
-  forward</*layer=*/false>(stream, y, {}, rstd, x, w, {}, eps, offset);
+  const bool layer = is_given(mean) || is_given(b);
+  if (layer) check_call(stream, line, x, {}, {{b, "b"}}, {{mean, "mean"}});
+  if (stream.on_cuda()) return cuda::norm_forward(stream, y, mean, rstd, x, w, b, eps, offset);
+  (layer ? forward<true> : forward<false>)(stream, y, mean, rstd, x, w, b, eps, offset);
 }
 
-void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const ConstTensorView& dy,
-                      const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& rstd, bool accumulate,
-                      double offset, const CallerLine& line) {
-  check_call(stream, line, x, {{dx, "dx"}, {dy, "dy"}}, {{w, "w"}}, {{rstd, "rstd"}}, {{dw, "dw"}});
-  if (stream.on_cuda()) return cuda::rmsnorm_backward(stream, dx, dw, dy, x, w, rstd, accumulate, offset);
-  backward</*layer=*/false>(stream, dx, dw, {}, dy, x, w, {}, rstd, accumulate, offset);
-}
-
-void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,
-                       const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& b, double eps,
-                       const CallerLine& line) {
-  check_call(stream, line, x, {{y, "y"}}, {{w, "w"}, {b, "b"}}, {{mean, "mean"}, {rstd, "rstd"}});
-  if (stream.on_cuda()) return cuda::layernorm_forward(stream, y, mean, rstd, x, w, b, eps);
-  forward</*layer=*/true>(stream, y, mean, rstd, x, w, b, eps, 0);
-}
-
-void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& db,
-                        const ConstTensorView& dy, const ConstTensorView& x, const ConstTensorView& w,
-                        const ConstTensorView& mean, const ConstTensorView& rstd, bool accumulate,
-                        const CallerLine& line) {
-  check_call(stream, line, x, {{dx, "dx"}, {dy, "dy"}}, {{w, "w"}}, {{mean, "mean"}, {rstd, "rstd"}},
-             {{dw, "dw"}, {db, "db"}});
-  if (stream.on_cuda()) return cuda::layernorm_backward(stream, dx, dw, db, dy, x, w, mean, rstd, accumulate);
-  backward</*layer=*/true>(stream, dx, dw, db, dy, x, w, mean, rstd, accumulate, 0);
+void norm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& db,
+                   const ConstTensorView& dy, const ConstTensorView& x, const ConstTensorView& w,
+                   const ConstTensorView& mean, const ConstTensorView& rstd, bool accumulate, double offset,
+                   const CallerLine& line) {
+  check_call(stream, line, x, {{dx, "dx"}, {dy, "dy"}}, {{w, "w"}}, {{rstd, "rstd"}}, {{dw, "dw"}, {db, "db"}});
+  const bool layer = is_given(mean);
+  if (layer) check_call(stream, line, x, {}, {}, {{mean, "mean"}});
+  if (stream.on_cuda()) return cuda::norm_backward(stream, dx, dw, db, dy, x, w, mean, rstd, accumulate, offset);
+  (layer ? backward<true> : backward<false>)(stream, dx, dw, db, dy, x, w, mean, rstd, accumulate, offset);
 }
 
 }  // namespace ringtrain

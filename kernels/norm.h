@@ -11,24 +11,16 @@
 
 namespace ringtrain {
 
-/// y = x * rstd * (offset + w), rstd = 1 / sqrt(mean(x^2) + eps). offset: 0, or 1 if weights are stored relative to 1.
-void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const ConstTensorView& x,
-                     const ConstTensorView& w, double eps, double offset = 0,
-                     const CallerLine& line = CallerLine::current());
-/// dx[T, C] = the gradient of x, or += if accumulate; dw[C] += that of w. dy[T, C]: that of y; rstd[T]: from forward.
-/// dx may be dy's memory.
-void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const ConstTensorView& dy,
-                      const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& rstd, bool accumulate,
-                      double offset = 0, const CallerLine& line = CallerLine::current());
-
-/// y = (x - mean) * rstd * w + b.
-void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,
-                       const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& b, double eps,
-                       const CallerLine& line = CallerLine::current());
-/// Like rmsnorm_backward; db[C] += the gradient of b; mean[T], rstd[T]: from forward.
-void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& db,
-                        const ConstTensorView& dy, const ConstTensorView& x, const ConstTensorView& w,
-                        const ConstTensorView& mean, const ConstTensorView& rstd, bool accumulate,
-                        const CallerLine& line = CallerLine::current());
+/// LayerNorm: y = (x - mean) * rstd * w + b. RMSNorm, if mean and b are left out as {}: y = x * rstd * (offset + w),
+/// rstd = 1 / sqrt(mean(x^2) + eps). offset: 0, or 1 if weights are stored relative to 1.
+void norm_forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,
+                  const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& b, double eps,
+                  double offset = 0, const CallerLine& line = CallerLine::current());
+/// dx[T, C] = the gradient of x, or += if accumulate; dw[C] += that of w, db[C] += that of b. dy[T, C]: that of y;
+/// mean[T], rstd[T]: from forward. RMSNorm, if mean and db are left out. dx may be dy's memory.
+void norm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& db,
+                   const ConstTensorView& dy, const ConstTensorView& x, const ConstTensorView& w,
+                   const ConstTensorView& mean, const ConstTensorView& rstd, bool accumulate, double offset = 0,
+                   const CallerLine& line = CallerLine::current());
 
 }  // namespace ringtrain

@@ -7,8 +7,8 @@
 //
 // What each policy saves, in addition to the layer's input:  none: every tensor of BlockTensors below that says so;
 // keep_attention: attention and logsumexp;  full: nothing.  If queries and keys are normalized, `none` keeps what the
-// norms read instead of the queries, which are recomputed. Under every policy, backward recomputes the norms' outputs
-// and the feedforward's activation product: elementwise work on what is kept.
+// norms read instead of the queries, which are recomputed. Under every policy, backward recomputes the norms' outputs,
+// and the pass that computes the gradients of gate and up also computes the activation product again.
 #pragma once
 
 #include <array>

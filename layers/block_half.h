@@ -60,10 +60,10 @@ class BlockHalf {
       output_.forward(stream, y, x, /*residual=*/t.input);
     }
   }
-  /// dx[n, I] = the gradient of x, from dy, that of y; adds the weights' gradients. dx may be x. Overwrites scratch [n,
-  /// C]. Afterwards, t.normed is as normalise() fills it.
-  void output_backward(Stream& stream, const HalfInput& t, const TensorView& dx, const TensorView& dy,
-                       const ConstTensorView& x, const TensorView& scratch) const {
+  /// dx[n, I] = the gradient of x, from dy, that of y. Reads x only if that output is normalized. dx may be x.
+  /// Overwrites scratch [n, C]. Returns what output_backward_weight() takes, in the memory of dy, scratch, or t.normed.
+  TensorView output_backward_input(Stream& stream, const HalfInput& t, const TensorView& dx, const TensorView& dy,
+                                   const ConstTensorView& x, const TensorView& scratch) const {
     TensorView product_gradient = dy;
     if (output_norm_.exists()) {
       product_gradient = t.normed;
@@ -76,8 +76,13 @@ class BlockHalf {
       copy(stream, scratch, dy);
       scale(stream, scratch, factor_);
     }
-    output_.backward_weight(stream, product_gradient, x);
     output_.backward_input(stream, dx, product_gradient, /*accumulate=*/false);
+    return product_gradient;
+  }
+  /// Adds the weights' gradients. Afterwards, t.normed is as normalise() fills it.
+  void output_backward_weight(Stream& stream, const HalfInput& t, const TensorView& product_gradient,
+                              const ConstTensorView& x) const {
+    output_.backward_weight(stream, product_gradient, x);
     if (output_norm_.exists()) normalise(stream, t);  // it was overwritten
   }
 

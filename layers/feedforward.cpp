@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "framework/profile/trace.h"
-#include "kernels/activation.h"
 
 namespace ringtrain {
 
@@ -63,13 +62,7 @@ void Feedforward::expand(Stream& stream, const Chunk& c) const {
 }
 
 void Feedforward::activate(Stream& stream, const Chunk& c) const {
-  if (gated_ && activation_ == Activation::gelu) {
-    geglu_forward(stream, c.product, c.gate, c.up);
-  } else if (gated_) {
-    swiglu_forward(stream, c.product, c.gate, c.up);
-  } else {
-    gelu_forward(stream, c.product, c.up);
-  }
+  activation_forward(stream, activation_, c.product, c.activated(), c.factor());
   dump_tensor(stream, "activation", c.product, c.first_row);
 }
 
@@ -95,17 +88,15 @@ void Feedforward::backward(Stream& stream, const BlockTensors& t, const Saved& s
     const TensorView gradient = t.residual_gradient.rows(begin, end);
     normalise(stream, c);
     if (!saved.everything) expand(stream, c);
-    activate(stream, c);
+    if (output_norm_.exists()) activate(stream, c);
 
-    output_backward(stream, c, c.product, gradient, c.product, c.normed_gradient);  // c.product: now its own gradient
+    // c.product becomes its own gradient. The activation's backward pass replaces that by the product.
+    const TensorView dy = output_backward_input(stream, c, c.product, gradient, c.product, c.normed_gradient);
     dump_gradient(stream, "activation", c.product, c.first_row);
-    if (gated_ && activation_ == Activation::gelu) {
-      geglu_backward(stream, c.gate, c.up, c.product, c.gate, c.up);
-    } else if (gated_) {
-      swiglu_backward(stream, c.gate, c.up, c.product, c.gate, c.up);
-    } else {
-      gelu_backward(stream, c.up, c.product, c.up);
-    }
+    activation_backward(stream, activation_, c.activated(), c.factor(), c.product, c.activated(), c.factor(),
+                        c.product);
+    dump_tensor(stream, "activation", c.product, c.first_row);
+    output_backward_weight(stream, c, dy, c.product);
     if (gated_) dump_gradient(stream, "gate", c.gate, c.first_row);
     dump_gradient(stream, "up", c.up, c.first_row);
     const TensorView into = input_gradient(gradient, c.normed_gradient);

@@ -18,6 +18,9 @@ class FeedforwardWorkspace {
   /// One chunk's tensors, each [n, C] or [n, F], or empty.
   struct Chunk : HalfInput {
     TensorView normed_gradient, gate, up, product;
+    /// Returns the activation's argument. factor() multiplies its value; without a gate, it is empty.
+    const TensorView& activated() const { return gate.empty() ? up : gate; }
+    TensorView factor() const { return gate.empty() ? TensorView{} : up; }
   };
   /// Returns the number of tokens in a chunk.
   std::int64_t chunk() const { return chunk_; }

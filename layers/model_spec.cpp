@@ -167,8 +167,6 @@ void check_spec(const ModelSpec& spec) {
   };
   refuse_if(spec.layers.empty(), "it needs at least one layer");
   refuse_if(!spec.norm_before && !spec.norm_after, "it needs a norm before or after each half of a block");
-  refuse_if(!spec.gated_feedforward && spec.activation != Activation::gelu,
-            "a feedforward without a gate has only gelu: no other activation has its own kernel");
   refuse_if(spec.positions == Positions::learned && spec.max_position_embeddings < 1,
             "learned positions need a table of at least one row (model.max_position_embeddings)");
   refuse_if(spec.positions != Positions::rope && any_layer(rotates),

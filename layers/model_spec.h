@@ -9,6 +9,7 @@
 #include "framework/config/lora_config.h"
 #include "framework/config/rope_scaling.h"
 #include "framework/sequence/visibility.h"
+#include "kernels/activation.h"
 
 namespace ringtrain {
 
@@ -18,7 +19,6 @@ struct AttentionShape;  // kernels/attention.h
 struct ModelConfig;
 
 enum class NormKind { rms_norm, layer_norm };  // layer_norm has a mean and a bias
-enum class Activation { silu, gelu };          // gelu: its tanh form
 enum class Positions { rope, learned, none };
 
 /// Which projections add a bias.

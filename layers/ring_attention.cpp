@@ -153,7 +153,9 @@ void RingAttention::backward(Stream& stream, const DeviceBatch& batch, const Blo
   const Span span(stream.trace(), "attention backward");
   dump_gradient(stream, "attention_residual", t.residual_gradient);
   // The feedforward's backward was the last reader of t.after_attention.
-  output_backward(stream, t, t.attention_gradient, t.residual_gradient, t.attention, t.after_attention);
+  const TensorView dy =
+      output_backward_input(stream, t, t.attention_gradient, t.residual_gradient, t.attention, t.after_attention);
+  output_backward_weight(stream, t, dy, t.attention);
   dump_gradient(stream, "attention", t.attention_gradient);
 
   AttentionCall call = over_ring(stream, batch, t);

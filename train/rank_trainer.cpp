@@ -72,7 +72,7 @@ RankTrainer::RankTrainer(const Run& run, Communicator& world, Device device, Thr
       allocations_(state_.allocator.allocation_count()),
       progress_(world.rank() == 0 ? std::make_unique<Progress>("train", run.last_step, stderr, ProgressHistory::kept)
                                   : nullptr),
-      grace_(!state_.snapshot.empty()),
+      grace_(!state_.snapshot[0].empty()),
       saver_(
           state_, run, [this] { metrics_->flush(); }, progress_.get()),
       step_(run, run.corpus, state_, saver_, run.start.skipped_steps) {}

@@ -22,13 +22,14 @@ class Gate : public ringtrain::InsertedLayer {
                bool training) override {
     if (training) copy_in_order(stream, input_.view().prefix(x.shape), x);
     project(stream, x);
-    swiglu_forward(stream, product_.view().prefix(x.shape), of(gates_, x), of(ups_, x));
+    activation_forward(stream, ringtrain::Activation::silu, of(product_, x), of(gates_, x), of(ups_, x));
     add(stream, x, of(product_, x));
   }
   void backward(ringtrain::Stream& stream, const ringtrain::DeviceBatch&, const ringtrain::TensorView& dy) override {
     const ringtrain::TensorView x = of(input_, dy), gate = of(gates_, dy), up = of(ups_, dy);
-    project(stream, x);                               // recomputed: cheaper than keeping it
-    swiglu_backward(stream, gate, up, dy, gate, up);  // they become their own gradients
+    project(stream, x);  // recomputed: cheaper than keeping it
+    // They become their own gradients.
+    activation_backward(stream, ringtrain::Activation::silu, gate, up, dy, gate, up);
     gate_.backward_weight(stream, gate, x);
     up_.backward_weight(stream, up, x);
     gate_.backward_input(stream, dy, gate, /*accumulate=*/true);  // dy's own path remains: dx = dy + ...

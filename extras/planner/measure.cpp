@@ -96,10 +96,10 @@ class Bench {
     const auto time = [&](double tensors, const auto& body) {
       samples.push_back({{1, tensors * row}, median_seconds(0.1, body)});
     };
-    time(2, [&] { rmsnorm_forward(stream_, y, rstd, x, w, 1e-5); });
-    time(4, [&] { rmsnorm_backward(stream_, dx, dw, dy, x, w, rstd, /*accumulate=*/true); });
-    time(3, [&] { swiglu_forward(stream_, z, x, y); });
-    time(6, [&] { swiglu_backward(stream_, dx, dy, z, x, y); });
+    time(2, [&] { norm_forward(stream_, y, {}, rstd, x, w, {}, 1e-5); });
+    time(4, [&] { norm_backward(stream_, dx, dw, {}, dy, x, w, {}, rstd, /*accumulate=*/true); });
+    time(3, [&] { activation_forward(stream_, Activation::silu, z, x, y); });
+    time(6, [&] { activation_backward(stream_, Activation::silu, dx, dy, z, x, y, z); });
     time(3, [&] { add(stream_, y, x); });
   }
 

@@ -21,6 +21,7 @@ struct OptimizerConfig {
   double eps = 1.0e-8;
   double weight_decay = 0.1;
   double max_grad_norm = 1.0;  // 0: no clipping
+  DType moments = DType::float32;
 };
 
 struct SchedulerConfig {

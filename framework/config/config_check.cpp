@@ -117,6 +117,9 @@ void check_optimizer(const Config& config, ConfigProblems& problems) {
         "optimizer.lr * optimizer.weight_decay = {} * {} is 1 or more: a step would flip the signs of the weights",
         optimizer.lr, optimizer.weight_decay);
   }
+  if (optimizer.moments == DType::bfloat16 && config.training.dtype == DType::float64) {
+    problems.add("optimizer.moments", "bfloat16 is not for training.dtype float64; leave it out");
+  }
 }
 
 /// Checks what a device can do, in any build.

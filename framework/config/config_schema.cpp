@@ -416,6 +416,8 @@ std::vector<ConfigKey> other_keys() {
       real(KEY(optimizer.eps), {0, 1, true}, "added to the root of the second moment"),
       real(KEY(optimizer.weight_decay), {0, 1000}, "multiplied by the learning rate in each step"),
       real(KEY(optimizer.max_grad_norm), {0, 1e9}, "clip the gradient norm to this; 0: no clipping"),
+      word(KEY(optimizer.moments), named(std::array{DType::float32, DType::bfloat16}),
+           "dtype of the moments. float32: that of sums | bfloat16: half the memory, rounded at random"),
 
       word(KEY(lr_scheduler.type), schedule_names, "cosine | linear | wsd | constant; wsd: warmup, stable, decay"),
       integer(KEY(lr_scheduler.warmup_steps), {0, 1'000'000'000},

@@ -1,4 +1,4 @@
-// SwiGLU, GEGLU, and GELU on the GPU: one pass, limited by memory. tanh form of GELU: 0.5 (1 + tanh(u)) = sigmoid(2u).
+// Activations on the GPU: one pass, limited by memory. tanh form of GELU: 0.5 (1 + tanh(u)) = sigmoid(2u).
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/map.cuh"
 
@@ -28,73 +28,63 @@ struct Gelu {
   static __device__ __forceinline__ float slope(float x) { return two_root_two_over_pi * (1 + 3 * cubic * x * x); }
 };
 
-template <class Activation, bool gated>
+template <class Formula, int inputs>
 struct Forward {
-  __device__ void operator()(const float (&in)[gated ? 2 : 1], float (&out)[1]) const {
-    out[0] = in[0] * sigmoid(Activation::argument(in[0])).of_x;
-    if constexpr (gated) out[0] *= in[1];
+  __device__ void operator()(const float (&in)[inputs], float (&out)[1]) const {
+    out[0] = in[0] * sigmoid(Formula::argument(in[0])).of_x;
+    if constexpr (inputs == 2) out[0] *= in[1];
   }
 };
 
-template <class Activation, bool gated>
+/// The last output is what forward returns.
+template <class Formula, int inputs>
 struct Backward {
-  __device__ void operator()(const float (&in)[gated ? 3 : 2], float (&out)[gated ? 2 : 1]) const {
-    const float dy = in[0], gate = in[1];
-    float of_gate = dy;
-    if constexpr (gated) of_gate *= in[2];
-    const Sigmoid s = sigmoid(Activation::argument(gate));
+  __device__ void operator()(const float (&in)[inputs], float (&out)[inputs]) const {
+    const float dy = in[0], gate = in[1], up = inputs == 3 ? in[inputs - 1] : 1.0f;
+    const Sigmoid s = sigmoid(Formula::argument(gate));
     // With a = argument(g): d (g s(a)) / dg = s(a) + g s(a) s(-a) a'
-    out[0] = of_gate * s.of_x * (1 + gate * s.of_minus_x * Activation::slope(gate));
-    if constexpr (gated) out[1] = dy * gate * s.of_x;
+    out[0] = dy * up * s.of_x * (1 + gate * s.of_minus_x * Formula::slope(gate));
+    if constexpr (inputs == 3) out[1] = dy * gate * s.of_x;
+    out[inputs - 1] = gate * s.of_x * up;
   }
 };
 
-template <class Activation>
-void gated_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
+template <class Formula>
+void forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
   dispatch_storage(y.dtype, [&]<class T>() {
-    map(stream.cuda(), y.numel(), Forward<Activation, true>{},
-        MapTensors<T, T, 1, 2>{{y.as<T>()}, {gate.as<T>(), up.as<T>()}});
+    const auto run = [&]<int inputs>(const MapTensors<T, T, 1, inputs>& tensors) {
+      map(stream.cuda(), y.numel(), Forward<Formula, inputs>{}, tensors);
+    };
+    if (up.empty()) return run(MapTensors<T, T, 1, 1>{{y.as<T>()}, {gate.as<T>()}});
+    run(MapTensors<T, T, 1, 2>{{y.as<T>()}, {gate.as<T>(), up.as<T>()}});
   });
 }
 
-template <class Activation>
-void gated_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
-                    const ConstTensorView& gate, const ConstTensorView& up) {
+template <class Formula>
+void backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
+              const ConstTensorView& gate, const ConstTensorView& up, const TensorView& y) {
   dispatch_storage(dy.dtype, [&]<class T>() {
-    map(stream.cuda(), dy.numel(), Backward<Activation, true>{},
-        MapTensors<T, T, 2, 3>{{dgate.as<T>(), dup.as<T>()}, {dy.as<T>(), gate.as<T>(), up.as<T>()}});
+    T *const dgate_data = dgate.as<T>(), *const y_data = static_cast<T*>(y.data);
+    const T *const dy_data = dy.as<T>(), *const gate_data = gate.as<T>();
+    const auto run = [&]<int inputs>(const MapTensors<T, T, inputs, inputs>& tensors) {
+      map(stream.cuda(), dy.numel(), Backward<Formula, inputs>{}, tensors);
+    };
+    if (up.empty()) return run(MapTensors<T, T, 2, 2>{{dgate_data, y_data}, {dy_data, gate_data}});
+    run(MapTensors<T, T, 3, 3>{{dgate_data, dup.as<T>(), y_data}, {dy_data, gate_data, up.as<T>()}});
   });
 }
 
 }  // namespace
 
-void swiglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
-  gated_forward<Silu>(stream, y, gate, up);
-}
-void swiglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
-                     const ConstTensorView& gate, const ConstTensorView& up) {
-  gated_backward<Silu>(stream, dgate, dup, dy, gate, up);
+void activation_forward(Stream& stream, Activation activation, const TensorView& y, const ConstTensorView& gate,
+                        const ConstTensorView& up) {
+  (activation == Activation::gelu ? forward<Gelu> : forward<Silu>)(stream, y, gate, up);
 }
 
-void geglu_forward(Stream& stream, const TensorView& y, const ConstTensorView& gate, const ConstTensorView& up) {
-  gated_forward<Gelu>(stream, y, gate, up);
-}
-void geglu_backward(Stream& stream, const TensorView& dgate, const TensorView& dup, const ConstTensorView& dy,
-                    const ConstTensorView& gate, const ConstTensorView& up) {
-  gated_backward<Gelu>(stream, dgate, dup, dy, gate, up);
-}
-
-void gelu_forward(Stream& stream, const TensorView& y, const ConstTensorView& x) {
-  dispatch_storage(y.dtype, [&]<class T>() {
-    map(stream.cuda(), y.numel(), Forward<Gelu, false>{}, MapTensors<T, T, 1, 1>{{y.as<T>()}, {x.as<T>()}});
-  });
-}
-
-void gelu_backward(Stream& stream, const TensorView& dx, const ConstTensorView& dy, const ConstTensorView& x) {
-  dispatch_storage(dx.dtype, [&]<class T>() {
-    map(stream.cuda(), dx.numel(), Backward<Gelu, false>{},
-        MapTensors<T, T, 1, 2>{{dx.as<T>()}, {dy.as<T>(), x.as<T>()}});
-  });
+void activation_backward(Stream& stream, Activation activation, const TensorView& dgate, const TensorView& dup,
+                         const ConstTensorView& dy, const ConstTensorView& gate, const ConstTensorView& up,
+                         const TensorView& y) {
+  (activation == Activation::gelu ? backward<Gelu> : backward<Silu>)(stream, dgate, dup, dy, gate, up, y);
 }
 
 }  // namespace ringtrain::cuda

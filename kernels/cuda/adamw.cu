@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "kernels/adamw_moments.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/elements.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -15,13 +16,15 @@ constexpr int max_slices = 60, tile_threads = 256, tile_packs = 2, W = 4;
 constexpr std::int64_t tile_elements = tile_threads * tile_packs * W;
 
 struct Slice {
-  float *w, *m, *v;
+  float* w;
+  void *m, *v;  // of float or BFloat16
   const float* g;
   bf16* rounded;  // null: not needed
   std::int64_t n;
   float decay;
-  bool whole;           // pointers are aligned for packs
-  unsigned first_tile;  // of the launch
+  bool whole;                  // pointers are aligned for packs
+  unsigned first_tile;         // of the launch
+  std::uint32_t first_number;  // of its elements
 };
 
 struct Slices {
@@ -31,27 +34,30 @@ struct Slices {
 };
 static_assert(sizeof(Slices) <= 4096, "a kernel's arguments");
 
-template <int width>
+template <class M, int width>
 struct Loaded {
-  Pack<float, width> w, m, v, g;
+  Pack<float, width> w, g;
+  Pack<M, width> m, v;
   __device__ void read(const Slice& slice, std::int64_t i) {
-    w = load<width>(slice.w + i), m = load<width>(slice.m + i);
-    v = load<width>(slice.v + i), g = load<width>(slice.g + i);
+    w = load<width>(slice.w + i), m = load<width>(static_cast<const M*>(slice.m) + i);
+    v = load<width>(static_cast<const M*>(slice.v) + i), g = load<width>(slice.g + i);
   }
   __device__ void update(const Slices& all, const Slice& slice, std::int64_t i) {
 #pragma unroll
     for (int k = 0; k < width; ++k) {
       const float gradient = g.at[k] * all.scale;
-      m.at[k] = all.b1 * m.at[k] + all.one_minus_b1 * gradient;
-      v.at[k] = all.b2 * v.at[k] + all.one_minus_b2 * gradient * gradient;
-      const float step = m.at[k] * all.m_correction / (sqrtf(v.at[k] * all.v_correction) + all.eps);
+      const float first = all.b1 * ringtrain::widened(m.at[k]) + all.one_minus_b1 * gradient;
+      const float second = all.b2 * ringtrain::widened(v.at[k]) + all.one_minus_b2 * gradient * gradient;
+      const float step = first * all.m_correction / (sqrtf(second * all.v_correction) + all.eps);
       w.at[k] -= all.lr * (step + slice.decay * w.at[k]);
+      store_moments(m.at[k], v.at[k], first, second, slice.first_number + static_cast<std::uint32_t>(i + k));
     }
-    store(slice.w + i, w), store(slice.m + i, m), store(slice.v + i, v);
+    store(slice.w + i, w), store(static_cast<M*>(slice.m) + i, m), store(static_cast<M*>(slice.v) + i, v);
     if (slice.rounded != nullptr) store(slice.rounded + i, rounded<bf16>(w));
   }
 };
 
+template <class M>
 __global__ void __launch_bounds__(tile_threads) adamw_kernel(const __grid_constant__ Slices all) {
   int index = 0;  // the last slice that begins at or before this tile
   for (int step = std::bit_ceil(unsigned{max_slices}) / 2; step > 0; step /= 2) {
@@ -61,7 +67,7 @@ __global__ void __launch_bounds__(tile_threads) adamw_kernel(const __grid_consta
   const std::int64_t begin = (blockIdx.x - slice.first_tile) * tile_elements;
   const std::int64_t end = min(slice.n, begin + tile_elements);
   if (slice.whole && end - begin == tile_elements) {
-    Loaded<W> loaded[tile_packs];
+    Loaded<M, W> loaded[tile_packs];
     const std::int64_t first = begin + threadIdx.x * W;
 #pragma unroll
     for (int u = 0; u < tile_packs; ++u) loaded[u].read(slice, first + u * (tile_threads * W));
@@ -69,16 +75,15 @@ __global__ void __launch_bounds__(tile_threads) adamw_kernel(const __grid_consta
     for (int u = 0; u < tile_packs; ++u) loaded[u].update(all, slice, first + u * (tile_threads * W));
   } else {
     for (std::int64_t i = begin + threadIdx.x; i < end; i += tile_threads) {
-      Loaded<1> loaded;
+      Loaded<M, 1> loaded;
       loaded.read(slice, i);
       loaded.update(all, slice, i);
     }
   }
 }
 
-}  // namespace
-
-void adamw_update(Stream& stream, std::span<const AdamWSlice> slices, const AdamW& hyper) {
+template <class M>
+void update(Stream& stream, std::span<const AdamWSlice> slices, const AdamW& hyper) {
   const auto step = static_cast<double>(hyper.step);
   Slices all{};
   all.b1 = static_cast<float>(hyper.beta1), all.one_minus_b1 = static_cast<float>(1 - hyper.beta1);
@@ -90,22 +95,31 @@ void adamw_update(Stream& stream, std::span<const AdamWSlice> slices, const Adam
   all.lr = static_cast<float>(hyper.lr);
   unsigned tiles = 0;
   const auto flush = [&] {
-    launch<adamw_kernel>(stream.cuda(), tiles, tile_threads, 0, all);
+    launch<adamw_kernel<M>>(stream.cuda(), tiles, tile_threads, 0, all);
     all.count = 0, tiles = 0;
   };
   for (const AdamWSlice& from : slices) {
     if (from.w.numel() == 0) continue;
     Slice& to = all.at[all.count++];
-    to.w = from.w.as<float>(), to.m = from.m.as<float>(), to.v = from.v.as<float>(), to.g = from.g.as<float>();
+    to.w = from.w.as<float>(), to.m = from.m.as<M>(), to.v = from.v.as<M>(), to.g = from.g.as<float>();
     to.rounded = from.rounded.empty() ? nullptr : from.rounded.as<bf16>();
     to.n = from.w.numel();
     to.decay = static_cast<float>(from.weight_decay);
-    to.whole = aligned_to(16, {to.w, to.m, to.v, to.g}) && aligned_to(8, {to.rounded});
+    to.whole =
+        aligned_to(16, {to.w, to.g}) && aligned_to(alignof(Pack<M, W>), {to.m, to.v}) && aligned_to(8, {to.rounded});
     to.first_tile = tiles;
+    to.first_number = number_of(from.first_element, hyper.seed, hyper.step);
     tiles += blocks_for(to.n, tile_elements);
     if (all.count == max_slices) flush();
   }
   flush();
+}
+
+}  // namespace
+
+void adamw_update(Stream& stream, std::span<const AdamWSlice> slices, const AdamW& hyper) {
+  const bool narrow = !slices.empty() && slices.front().m.dtype == DType::bfloat16;
+  (narrow ? update<BFloat16> : update<float>)(stream, slices, hyper);
 }
 
 }  // namespace ringtrain::cuda

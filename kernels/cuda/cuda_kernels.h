@@ -61,12 +61,8 @@ RINGTRAIN_GPU_KERNEL(add);
 RINGTRAIN_GPU_KERNEL(sum_of_squares);
 RINGTRAIN_GPU_KERNEL(fill_normal);
 
-RINGTRAIN_GPU_KERNEL(swiglu_forward);
-RINGTRAIN_GPU_KERNEL(swiglu_backward);
-RINGTRAIN_GPU_KERNEL(geglu_forward);
-RINGTRAIN_GPU_KERNEL(geglu_backward);
-RINGTRAIN_GPU_KERNEL(gelu_forward);
-RINGTRAIN_GPU_KERNEL(gelu_backward);
+RINGTRAIN_GPU_KERNEL(activation_forward);
+RINGTRAIN_GPU_KERNEL(activation_backward);
 
 RINGTRAIN_GPU_KERNEL(adamw_update);  // one launch for as many slices as a kernel's arguments hold
 
@@ -92,10 +88,8 @@ RINGTRAIN_GPU_KERNEL(linear_forward);  // the three: cuBLASLt
 RINGTRAIN_GPU_KERNEL(linear_backward_input);
 RINGTRAIN_GPU_KERNEL(linear_backward_weight);
 
-RINGTRAIN_GPU_KERNEL(rmsnorm_forward);
-RINGTRAIN_GPU_KERNEL(rmsnorm_backward);
-RINGTRAIN_GPU_KERNEL(layernorm_forward);
-RINGTRAIN_GPU_KERNEL(layernorm_backward);
+RINGTRAIN_GPU_KERNEL(norm_forward);
+RINGTRAIN_GPU_KERNEL(norm_backward);
 
 RINGTRAIN_GPU_KERNEL(rope_table);
 RINGTRAIN_GPU_KERNEL(rope_forward);

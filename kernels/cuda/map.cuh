@@ -1,5 +1,5 @@
 // Elementwise kernels: outputs[O] = op(inputs[I]), element by element, in packs of 16 bytes. An output may be the
-// memory of an input.
+// memory of an input. An output that is null is not written.
 #pragma once
 
 #include "kernels/cuda/elements.cuh"
@@ -34,7 +34,9 @@ __device__ __forceinline__ void map_pack(const Op& op, const MapTensors<To, From
     for (int o = 0; o < O; ++o) results[o].at[w] = result[o];
   }
 #pragma unroll
-  for (int o = 0; o < O; ++o) store(tensors.out[o] + first, rounded<To>(results[o]));
+  for (int o = 0; o < O; ++o) {
+    if (tensors.out[o] != nullptr) store(tensors.out[o] + first, rounded<To>(results[o]));
+  }
 }
 
 template <class Op, class To, class From, int O, int I, int W>

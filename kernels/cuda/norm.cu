@@ -73,7 +73,7 @@ struct Forward {
   const T *x, *w, *b;  // [T, C], [C], [C]
   std::int64_t T_, C;
   float eps;
-  float offset = 0;  // of w
+  float offset;  // of w
 };
 
 constexpr int forward_packs = 4, max_forward_threads = 1024, loop_threads = 256;
@@ -147,7 +147,7 @@ struct Backward {
   const float *mean, *rstd;  // [T]
   std::int64_t T_, C;
   bool accumulate;
-  float offset = 0;  // of w
+  float offset;  // of w
 };
 
 /// The most threads of a block: each keeps the sums of W columns, or of two or four times as many.
@@ -271,37 +271,25 @@ void backward(Context& context, const Backward<T>& call) {
 
 }  // namespace
 
-void rmsnorm_forward(Stream& stream, const TensorView& y, const TensorView& rstd, const ConstTensorView& x,
-                     const ConstTensorView& w, double eps, double offset) {
+void norm_forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,
+                  const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& b, double eps,
+                  double offset) {
   dispatch_storage(x.dtype, [&]<class T>() {
-    forward<T, false>(stream.cuda(), {y.as<T>(), nullptr, rstd.as<float>(), x.as<T>(), w.as<T>(), nullptr, x.dim(0),
-                                      x.dim(1), static_cast<float>(eps), static_cast<float>(offset)});
+    const auto run = mean.empty() ? forward<T, false> : forward<T, true>;
+    run(stream.cuda(),
+        {y.as<T>(), static_cast<float*>(mean.data), rstd.as<float>(), x.as<T>(), w.as<T>(),
+         static_cast<const T*>(b.data), x.dim(0), x.dim(1), static_cast<float>(eps), static_cast<float>(offset)});
   });
 }
 
-void rmsnorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const ConstTensorView& dy,
-                      const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& rstd, bool accumulate,
-                      double offset) {
+void norm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& db,
+                   const ConstTensorView& dy, const ConstTensorView& x, const ConstTensorView& w,
+                   const ConstTensorView& mean, const ConstTensorView& rstd, bool accumulate, double offset) {
   dispatch_storage(x.dtype, [&]<class T>() {
-    backward<T, false>(stream.cuda(), {dx.as<T>(), dw.as<float>(), nullptr, dy.as<T>(), x.as<T>(), w.as<T>(), nullptr,
-                                       rstd.as<float>(), x.dim(0), x.dim(1), accumulate, static_cast<float>(offset)});
-  });
-}
-
-void layernorm_forward(Stream& stream, const TensorView& y, const TensorView& mean, const TensorView& rstd,
-                       const ConstTensorView& x, const ConstTensorView& w, const ConstTensorView& b, double eps) {
-  dispatch_storage(x.dtype, [&]<class T>() {
-    forward<T, true>(stream.cuda(), {y.as<T>(), mean.as<float>(), rstd.as<float>(), x.as<T>(), w.as<T>(), b.as<T>(),
-                                     x.dim(0), x.dim(1), static_cast<float>(eps)});
-  });
-}
-
-void layernorm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, const TensorView& db,
-                        const ConstTensorView& dy, const ConstTensorView& x, const ConstTensorView& w,
-                        const ConstTensorView& mean, const ConstTensorView& rstd, bool accumulate) {
-  dispatch_storage(x.dtype, [&]<class T>() {
-    backward<T, true>(stream.cuda(), {dx.as<T>(), dw.as<float>(), db.as<float>(), dy.as<T>(), x.as<T>(), w.as<T>(),
-                                      mean.as<float>(), rstd.as<float>(), x.dim(0), x.dim(1), accumulate});
+    const auto run = mean.empty() ? backward<T, false> : backward<T, true>;
+    run(stream.cuda(), {dx.as<T>(), dw.as<float>(), db.as<float>(), dy.as<T>(), x.as<T>(), w.as<T>(),
+                        static_cast<const float*>(mean.data), rstd.as<float>(), x.dim(0), x.dim(1), accumulate,
+                        static_cast<float>(offset)});
   });
 }
 

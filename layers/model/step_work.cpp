@@ -137,9 +137,11 @@ LayerWork layer_work(const ModelConfig& model, const TrainingConfig& training) {
                residuals = 6 * w.C;
   const double forward_elements = norms + rope + activation + residuals;
   work.forward_bytes = e * forward_elements;
-  // Backward reads what forward read plus a gradient, and keeps sums of queries, keys, and values.
+  // Backward reads what forward read plus a gradient, and keeps sums of queries, keys, and values. Its pass over the
+  // activation also makes the product again, which a norm after the feedforward needs before that pass.
   work.backward_bytes = e * (2 * (norms + rope + activation) + residuals) + accumulator_bytes * (4 * w.HD + 4 * w.GD) +
-                        (training.recompute == Recompute::none ? e * (norms + activation) : work.forward_bytes);
+                        e * (training.recompute == Recompute::none ? norms : forward_elements - activation) +
+                        e * w.after * activation;
   return work;
 }
 

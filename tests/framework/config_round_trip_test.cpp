@@ -135,7 +135,8 @@ Config random_config(std::uint64_t seed) {
                  draw.real(0, 0.999),
                  std::exp(draw.real(-40, -1)),
                  draw.real(0, 1),
-                 draw.real(0, 10)};
+                 draw.real(0, 10),
+                 t.dtype == DType::float32 && draw.flag() ? DType::bfloat16 : DType::float32};
   c.lr_scheduler = {static_cast<ScheduleType>(draw.below(4)), draw.below(1000), draw.real(0, 1), draw.real(0, 1)};
   c.checkpoint = {draw.below(1000), draw.real(0, 1e6), 1 + draw.below(9), draw.flag(),
                   static_cast<OnFailure>(draw.below(2))};

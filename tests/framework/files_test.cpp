@@ -11,11 +11,8 @@
 #include "tests/support/error_of.h"
 #include "tests/support/folder_test.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using testing::error_of;
-using testing::expect_error;
 
 class FilesTest : public testing::FolderTest {
  protected:
@@ -262,4 +259,4 @@ TEST_F(FilesTest, OneHoldsALockAndOthersLearnWho) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

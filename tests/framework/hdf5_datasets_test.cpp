@@ -9,10 +9,8 @@
 #include "tests/support/error_of.h"
 #include "tests/support/folder_test.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using testing::error_of;
 
 /// The list of a file of 1,000 bytes, written by hand.
 class DatasetLists : public testing::FolderTest {
@@ -114,4 +112,4 @@ TEST_F(DatasetLists, EveryByteMayBeAnythingAndEveryLengthMayEnd) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

@@ -16,12 +16,8 @@
 #include "tests/support/hdf5_of_library.h"
 #include "tests/support/wait_until.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using testing::error_of;
-using testing::expect_error;
-using testing::Hdf5OfLibrary;
 
 class Hdf5Test : public testing::FolderTest {
  protected:
@@ -200,4 +196,4 @@ TEST_F(Hdf5Test, ManyThreadsAtOnce) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

@@ -1,18 +1,16 @@
 // Compares AdamW over several steps with Algorithm 2 in double; decay separate from the moments; the clip factor; odd
-// slices.
+// slices; moments in bfloat16.
 #include "kernels/adamw.h"
 
+#include "kernels/adamw_moments.h"
 #include "tests/support/kernel_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using namespace ringtrain::testing;
 
 template <class R>
 class AdamWTest : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(AdamWTest, Types);
+TYPED_TEST_SUITE(AdamWTest, RealTypes);
 
 void update(Stream& stream, const AdamWSlice& slice, const AdamW& hyper) {
   adamw_update(stream, {&slice, 1}, hyper);
@@ -42,33 +40,63 @@ TYPED_TEST(AdamWTest, AgreesWithTheAlgorithm) {
   }
 }
 
-TYPED_TEST(AdamWTest, BitsDependOnlyOnTheElement) {
-  using R = TypeParam;
+/// Two steps with moments of type M.
+template <class R, class M>
+void expect_bits_of_elements() {
   const std::int64_t n = 70003;
   const auto w0 = random_vector<R>(n, 1), g = random_vector<R>(n, 2);
-  const AdamW hyper{0.1, 0.9, 0.95, 1e-8, 5, 1};
-  const auto run = [&](Stream& stream) {
-    auto w = w0, m = g;
-    auto v = std::vector<R>(w.size(), R(0.5));
-    update(stream, {view_of(w), view_of(m), view_of(v), view_of(g), {}, 0.1}, hyper);
+  const auto run = [&](Stream& stream, const std::vector<std::int64_t>& ends) {
+    auto w = w0;
+    std::vector<M> m(w.size()), v = m;
+    for (const std::int64_t step : {1, 2}) {
+      for (std::int64_t begin = 0; const std::int64_t end : ends) {
+        const auto part = [&](auto& values) { return view_of(values).flat(begin, end); };
+        const auto first = 4'294'950'000U + static_cast<std::uint64_t>(begin);
+        update(stream, {part(w), part(m), part(v), part(g), {}, 0.1, first}, {0.1, 0.9, 0.95, 1e-8, step, 1});
+        begin = end;
+      }
+    }
     return w;
   };
-  expect_same_bits_for_any_workers(run);
+  expect_same_bits_for_any_workers([&](Stream& stream) { return run(stream, {n}); });
   CpuStream stream;
-  const auto whole = run(stream);
-  auto w = w0, m = g;
-  auto v = std::vector<R>(w.size(), R(0.5));
-  for (const auto& [begin, end] : {std::pair{0, 1}, std::pair{1, 333}, std::pair{333, 70003}}) {
-    update(stream,
-           {view_of(w).flat(begin, end),
-            view_of(m).flat(begin, end),
-            view_of(v).flat(begin, end),
-            view_of(g).flat(begin, end),
-            {},
-            0.1},
-           hyper);
+  EXPECT_EQ(run(stream, {1, 333, n}), run(stream, {n}));  // for any sharding of the state
+}
+
+TYPED_TEST(AdamWTest, BitsDependOnlyOnTheElement) {
+  expect_bits_of_elements<TypeParam, TypeParam>();
+  expect_bits_of_elements<float, BFloat16>();
+}
+
+// Moments that decay by a thousandth, which is less than half the distance of two bfloat16 numbers.
+TEST(AdamWMoments, InBFloat16AreTheExactOnesOnAverage) {
+  CpuStream stream;
+  constexpr double n = 200'000, exact = 1.24875, distance = 0x1p-7;
+  std::vector<float> w(200'000), g(w.size());
+  std::vector<BFloat16> m(w.size(), BFloat16::rounded(1.25F)), v = m;
+  update(stream, {view_of(w), view_of(m), view_of(v), view_of(g), {}, 0, 1}, {0.1, 0.999, 0.999, 1e-8, 1, 1});
+  double first = 0, second = 0, both = 0;  // sums of errors, and of their products
+  for (std::size_t i = 0; i < m.size(); ++i) {
+    const double of_m = static_cast<double>(m[i].value()) - exact, of_v = static_cast<double>(v[i].value()) - exact;
+    first += of_m, second += of_v, both += of_m * of_v;
   }
-  EXPECT_EQ(w, whole);  // for any sharding of the state
+  const double deviation = 0.4 * distance / std::sqrt(n);  // of a mean, if 16% are rounded down
+  for (const double sum : {first, second}) EXPECT_NEAR(sum / n, 0, 4 * deviation);
+  EXPECT_NEAR(both / n, 0, 4 * distance * deviation) << "the same random bits round both";
+}
+
+TEST(AdamWMoments, AreRoundedUpAsOftenAsTheDroppedBitsAsk) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  for (const std::uint32_t random : {0U, 1U, 0x8000U, 0xffffU}) {
+    for (const float x : {infinity, -infinity, 0.0F, -0.0F, 1.5F, -0x1p-133F}) {  // all of them bfloat16 numbers
+      EXPECT_EQ(rounded_at_random(x, random).bits, BFloat16::rounded(x).bits) << x;
+    }
+    for (const std::uint32_t dropped : {1U, 0x1234U, 0xffffU}) {
+      const BFloat16 rounded = rounded_at_random(std::bit_cast<float>(0xbf800000U + dropped), random);
+      EXPECT_EQ(rounded.bits, random + dropped > 0xffffU ? 0xbf81U : 0xbf80U);
+    }
+    EXPECT_TRUE(std::isnan(rounded_at_random(std::bit_cast<float>(0x7fffffffU), random).value()));
+  }
 }
 
 TEST(AdamWDecayTest, IsDecoupled) {
@@ -81,4 +109,4 @@ TEST(AdamWDecayTest, IsDecoupled) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

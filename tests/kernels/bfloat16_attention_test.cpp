@@ -17,10 +17,8 @@
 #include "tests/support/kernel_harness.h"
 #include "tests/support/multiplying.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using namespace ringtrain::testing;
 
 /// One run of the attention kernels, forward over all blocks and back, in bfloat16 or in float32; out_of: the outputs
 /// for backward, if not its own.
@@ -259,4 +257,4 @@ TEST(BFloat16Kernels, GradientsOfAttentionDegradeWithNoLength) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

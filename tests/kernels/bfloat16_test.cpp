@@ -21,10 +21,8 @@
 #include "tests/kernels/halves.h"
 #include "tests/support/kernel_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using namespace ringtrain::testing;
 
 void expect_bits(const Halves& actual, const Floats& float32, const std::string& what) {
   ASSERT_EQ(actual.size(), float32.size()) << what;
@@ -103,25 +101,21 @@ TEST(BFloat16Kernels, ActivationsRoundOnce) {
   CpuStream stream;
   for (const std::int64_t n : lengths) {
     Pair gate(n, 1, 3), up(n, 2), dy(n, 3), y(n, 4), a(n, 5), b(n, 6);
-    const auto check = [&](const std::string& what, auto forward, auto backward) {
-      forward(view_of(y.half), view_of(gate.half), view_of(up.half));
-      forward(view_of(y.full), view_of(gate.full), view_of(up.full));
-      expect_bits(y.half, y.full, what);
-      backward(view_of(a.half), view_of(b.half), view_of(dy.half), view_of(gate.half), view_of(up.half));
-      backward(view_of(a.full), view_of(b.full), view_of(dy.full), view_of(gate.full), view_of(up.full));
-      expect_bits(a.half, a.full, what + " backward");
-      expect_bits(b.half, b.full, what + " backward of up");
-    };
-    check(
-        "swiglu", [&](auto... x) { swiglu_forward(stream, x...); }, [&](auto... x) { swiglu_backward(stream, x...); });
-    check(
-        "geglu", [&](auto... x) { geglu_forward(stream, x...); }, [&](auto... x) { geglu_backward(stream, x...); });
-    check(
-        "gelu", [&](auto out, auto in, auto) { gelu_forward(stream, out, in); },
-        [&](auto out, auto other, auto d, auto in, auto) {
-          gelu_backward(stream, out, d, in);
-          gelu_backward(stream, other, d, in);
-        });
+    for (const Activation activation : {Activation::silu, Activation::gelu}) {
+      for (const bool gated : {true, false}) {
+        const std::string what = fmt::format("activation {}, gated {}", static_cast<int>(activation), gated);
+        const auto run = [&](const auto& of) {
+          const auto if_gated = [&](Pair& x) { return gated ? of(x) : TensorView{}; };
+          activation_forward(stream, activation, of(y), of(gate), if_gated(up));
+          activation_backward(stream, activation, of(a), if_gated(b), of(dy), of(gate), if_gated(up), of(y));
+        };
+        run([](Pair& x) { return view_of(x.half); });
+        run([](Pair& x) { return view_of(x.full); });
+        expect_bits(y.half, y.full, what);
+        expect_bits(a.half, a.full, what + " backward");
+        expect_bits(b.half, b.full, what + " backward of up");
+      }
+    }
   }
 }
 
@@ -138,16 +132,12 @@ TEST(BFloat16Kernels, NormsRoundOnceAndSumInFloat32) {
           dw[i] = random_vector<float>(C, 7), db[i] = random_vector<float>(C, 8);
         }
         in_both([&](auto of, int i) {
-          const TensorView mean_view = view_of(mean[i]), rstd_view = view_of(rstd[i]);
-          if (layer) {
-            layernorm_forward(stream, of(y, shape), mean_view, rstd_view, of(x, shape), of(w, {C}), of(b, {C}), 1e-5);
-            layernorm_backward(stream, of(dx, shape), view_of(dw[i]), view_of(db[i]), of(dy, shape), of(x, shape),
-                               of(w, {C}), mean_view, rstd_view, accumulate);
-          } else {
-            rmsnorm_forward(stream, of(y, shape), rstd_view, of(x, shape), of(w, {C}), 1e-5, 1);
-            rmsnorm_backward(stream, of(dx, shape), view_of(dw[i]), of(dy, shape), of(x, shape), of(w, {C}), rstd_view,
-                             accumulate, 1);
-          }
+          const TensorView rstd_view = view_of(rstd[i]), nothing;
+          const TensorView mean_view = layer ? view_of(mean[i]) : nothing, db_view = layer ? view_of(db[i]) : nothing;
+          norm_forward(stream, of(y, shape), mean_view, rstd_view, of(x, shape), of(w, {C}),
+                       layer ? of(b, {C}) : nothing, 1e-5, layer ? 0 : 1);
+          norm_backward(stream, of(dx, shape), view_of(dw[i]), db_view, of(dy, shape), of(x, shape), of(w, {C}),
+                        mean_view, rstd_view, accumulate, layer ? 0 : 1);
         });
         expect_bits(y.half, y.full, "y");
         expect_bits(dx.half, dx.full, "dx");
@@ -342,4 +332,4 @@ TEST(BFloat16Kernels, DecodeAttentionSumsAsFloat32Does) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

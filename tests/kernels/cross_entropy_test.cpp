@@ -10,10 +10,9 @@
 #include "tests/support/error_of.h"
 #include "tests/support/kernel_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
 
-using namespace ringtrain::testing;
 using Doubles = std::vector<double>;
 
 /// Returns the reference's nll of row t, 0 without a label; *gradient (may be null): the gradient of this nll.
@@ -49,8 +48,7 @@ struct Rows {
 
 template <class R>
 class CrossEntropyTest : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(CrossEntropyTest, Types);
+TYPED_TEST_SUITE(CrossEntropyTest, RealTypes);
 
 TYPED_TEST(CrossEntropyTest, ALabelThatIsNoColumnIsAnErrorBeforeAnythingIsTouched) {
   CpuStream stream;
@@ -177,4 +175,4 @@ TYPED_TEST(CrossEntropyTest, WeightedSum) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

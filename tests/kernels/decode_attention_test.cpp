@@ -9,10 +9,8 @@
 #include "reference/attention.h"
 #include "tests/support/kernel_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using namespace ringtrain::testing;
 
 AttentionShape shape_of(std::int64_t H, std::int64_t G, std::int64_t D) {
   return {.B = 1, .H = H, .G = G, .D = D, .scale = 0.7 / std::sqrt(static_cast<double>(D)), .mask = {}};
@@ -49,8 +47,7 @@ struct Call {
 
 template <class T>
 class DecodeAttention : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(DecodeAttention, Types);
+TYPED_TEST_SUITE(DecodeAttention, RealTypes);
 
 TYPED_TEST(DecodeAttention, AgreesWithThePlainFormula) {
   using R = TypeParam;
@@ -118,4 +115,4 @@ TYPED_TEST(DecodeAttention, BitsDoNotDependOnWorkers) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

@@ -3,17 +3,14 @@
 
 #include "tests/support/kernel_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using namespace ringtrain::testing;
 
 constexpr std::int64_t sizes[] = {0, 1, 3, 17, 257, 1000, 16384, 70001, 1200007};
 
 template <class R>
 class ElementwiseTest : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(ElementwiseTest, Types);
+TYPED_TEST_SUITE(ElementwiseTest, RealTypes);
 
 TYPED_TEST(ElementwiseTest, FillsCopiesScalesAndAdds) {
   using R = TypeParam;
@@ -83,4 +80,4 @@ TEST(CopyTest, TakesAnyType) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

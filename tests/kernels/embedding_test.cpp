@@ -7,15 +7,12 @@
 #include "tests/support/error_of.h"
 #include "tests/support/kernel_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using namespace ringtrain::testing;
 
 template <class R>
 class EmbeddingTest : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(EmbeddingTest, Types);
+TYPED_TEST_SUITE(EmbeddingTest, RealTypes);
 
 TYPED_TEST(EmbeddingTest, LooksUpAndAddsUp) {
   using R = TypeParam;
@@ -77,4 +74,4 @@ TYPED_TEST(EmbeddingTest, AnIdOutsideTheTableIsAnErrorBeforeAnythingIsTouched) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

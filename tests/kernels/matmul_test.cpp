@@ -7,10 +7,9 @@
 
 #include "tests/support/kernel_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
 
-using namespace ringtrain::testing;
 using Doubles = std::vector<double>;
 
 struct Sizes {
@@ -37,8 +36,7 @@ Doubles product(Doubles c, std::int64_t M, std::int64_t N, std::int64_t K, A&& a
 
 template <class T>
 class MatmulTest : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(MatmulTest, Types);
+TYPED_TEST_SUITE(MatmulTest, RealTypes);
 
 TYPED_TEST(MatmulTest, AgreesWithPlainLoops) {
   using R = TypeParam;
@@ -133,4 +131,4 @@ TYPED_TEST(MatmulTest, BitsOfARowDoNotDependOnTheOtherRows) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

@@ -7,10 +7,9 @@
 #include "reference/operations.h"
 #include "tests/support/kernel_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
 
-using namespace ringtrain::testing;
 using Doubles = std::vector<double>;
 
 constexpr double eps = 1e-5;
@@ -19,13 +18,14 @@ template <class R>
 struct Norm {
   std::int64_t T, C;
   bool layer;
+  double offset = 0;  // of the weights
   std::vector<R> x, w, b, dy;
   std::vector<R> y, mean, rstd, dx, dw, db;
 
-  Norm(std::int64_t tokens, std::int64_t width, bool is_layer, double size = 1, double offset = 0)
+  Norm(std::int64_t tokens, std::int64_t width, bool is_layer, double size = 1, double center = 0)
       : T(tokens), C(width), layer(is_layer) {
     x = random_vector<R>(T * C, 1, size);
-    for (R& value : x) value += static_cast<R>(offset);
+    for (R& value : x) value += static_cast<R>(center);
     w = random_vector<R>(C, 2), b = random_vector<R>(layer ? C : 0, 3), dy = random_vector<R>(T * C, 4);
     y = dx = random_vector<R>(T * C, 5);
     mean = rstd = std::vector<R>(static_cast<std::size_t>(T));
@@ -33,23 +33,15 @@ struct Norm {
   }
   void forward(Stream& stream) {
     const Shape shape{T, C};
-    if (layer) {
-      layernorm_forward(stream, view_of(y, shape), view_of(mean), view_of(rstd), view_of(x, shape), view_of(w),
-                        view_of(b), eps);
-    } else {
-      rmsnorm_forward(stream, view_of(y, shape), view_of(rstd), view_of(x, shape), view_of(w), eps);
-    }
+    norm_forward(stream, view_of(y, shape), of_layer(mean), view_of(rstd), view_of(x, shape), view_of(w), of_layer(b),
+                 eps, offset);
   }
   void backward(Stream& stream, bool accumulate) {
     const Shape shape{T, C};
-    if (layer) {
-      layernorm_backward(stream, view_of(dx, shape), view_of(dw), view_of(db), view_of(dy, shape), view_of(x, shape),
-                         view_of(w), view_of(mean), view_of(rstd), accumulate);
-    } else {
-      rmsnorm_backward(stream, view_of(dx, shape), view_of(dw), view_of(dy, shape), view_of(x, shape), view_of(w),
-                       view_of(rstd), accumulate);
-    }
+    norm_backward(stream, view_of(dx, shape), view_of(dw), of_layer(db), view_of(dy, shape), view_of(x, shape),
+                  view_of(w), of_layer(mean), view_of(rstd), accumulate, offset);
   }
+  TensorView of_layer(std::vector<R>& values) const { return layer ? view_of(values) : TensorView{}; }
   Doubles reference_y() const {
     const Doubles bias = converted<double>(b);
     return reference::norm(converted<double>(x), converted<double>(w), layer ? &bias : nullptr, eps);
@@ -58,8 +50,7 @@ struct Norm {
 
 template <class R>
 class NormTest : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(NormTest, Types);
+TYPED_TEST_SUITE(NormTest, RealTypes);
 
 TYPED_TEST(NormTest, ForwardAgreesWithTheFormula) {
   CpuStream stream;
@@ -90,14 +81,11 @@ TYPED_TEST(NormTest, AnOffsetIsAWeightThatManyGreater) {
   for (R& w : counted.w) w = std::round(w * 1024) / 1024;
   Norm<R> plain = counted;
   for (R& w : plain.w) w += 1;
-  const Shape shape{31, 65};
-  rmsnorm_forward(stream, view_of(counted.y, shape), view_of(counted.rstd), view_of(counted.x, shape),
-                  view_of(counted.w), eps, /*offset=*/1);
+  counted.offset = 1;
+  counted.forward(stream);
   plain.forward(stream);
   EXPECT_EQ(counted.y, plain.y);
-  rmsnorm_backward(stream, view_of(counted.dx, shape), view_of(counted.dw), view_of(counted.dy, shape),
-                   view_of(counted.x, shape), view_of(counted.w), view_of(counted.rstd), /*accumulate=*/false,
-                   /*offset=*/1);
+  counted.backward(stream, /*accumulate=*/false);
   plain.backward(stream, /*accumulate=*/false);
   EXPECT_EQ(counted.dx, plain.dx);
   EXPECT_EQ(counted.dw, plain.dw);
@@ -140,4 +128,4 @@ TYPED_TEST(NormTest, BitsDoNotDependOnThreads) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

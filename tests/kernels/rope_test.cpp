@@ -8,10 +8,9 @@
 
 #include "tests/support/kernel_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
 
-using namespace ringtrain::testing;
 using Doubles = std::vector<double>;
 
 RopeScalingConfig scaling_of(RopeType type, double factor, std::int64_t trained = 0) {
@@ -171,8 +170,7 @@ TEST(RopeFrequenciesTest, LongRopeHasASetForShortAndOneForLong) {
 
 template <class R>
 class RopeTest : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(RopeTest, Types);
+TYPED_TEST_SUITE(RopeTest, RealTypes);
 
 TYPED_TEST(RopeTest, TurnsPairsByTheirAngles) {
   using R = TypeParam;
@@ -224,4 +222,4 @@ TYPED_TEST(RopeTest, BitsDoNotDependOnThreads) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

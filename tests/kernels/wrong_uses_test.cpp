@@ -115,7 +115,7 @@ TEST_F(WrongUses, SizesOfFlatTensorsAreNamed) {
     copy(stream, view({2, 3}), view({4}));
   });
   expect_refused("gate has the shape [3, 2], but must have that of y, [2, 3]", [&] {
-    swiglu_forward(stream, view({2, 3}), view({3, 2}), view({2, 3}));
+    activation_forward(stream, Activation::silu, view({2, 3}), view({3, 2}), view({2, 3}));
   });
   expect_refused("result has the shape [2], but must have [1]",
                  [&] { sum_of_squares(stream, doubles({2}), view({3}), false); });
@@ -124,14 +124,14 @@ TEST_F(WrongUses, SizesOfFlatTensorsAreNamed) {
 TEST_F(WrongUses, TheShapesOfANormAndOfRotaryPositionsAreNamed) {
   std::vector<std::int32_t> positions(5);
   expect_refused("w has the shape [4], but must have [C = 3]", [&] {
-    rmsnorm_forward(stream, view({2, 3}), view({2}), view({2, 3}), view({4}), 1e-5);
+    norm_forward(stream, view({2, 3}), {}, view({2}), view({2, 3}), view({4}), {}, 1e-5);
   });
   expect_refused("mean has the shape [3], but must have [T = 2]", [&] {
-    layernorm_forward(stream, view({2, 3}), view({3}), view({2}), view({2, 3}), view({3}), view({3}), 1e-5);
+    norm_forward(stream, view({2, 3}), view({3}), view({2}), view({2, 3}), view({3}), view({3}), 1e-5);
   });
   expect_refused("db has the shape [2], but must have [C = 3]", [&] {
-    layernorm_backward(stream, view({2, 3}), {}, view({2}), view({2, 3}), view({2, 3}), view({3}), view({2}), view({2}),
-                       false);
+    norm_backward(stream, view({2, 3}), {}, view({2}), view({2, 3}), view({2, 3}), view({3}), view({2}), view({2}),
+                  false);
   });
   expect_refused("x has the shape [5, 2, 3]: D = 3 must be even", [&] {
     rope_forward(stream, view({5, 2, 3}), view({5, 3}));

@@ -106,8 +106,6 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Refusal{"NoLayers", [](ModelSpec& spec) { spec.layers.clear(); }, "it needs at least one layer"},
                       Refusal{"NoNorms", [](ModelSpec& spec) { spec.norm_before = false; },
                               "it needs a norm before or after each half of a block"},
-                      Refusal{"PlainSilu", [](ModelSpec& spec) { spec.gated_feedforward = false; },
-                              "a feedforward without a gate has only gelu: no other activation has its own kernel"},
                       Refusal{"LearnedPositionsWithoutATable",
                               [](ModelSpec& spec) {
                                 spec.positions = Positions::learned;

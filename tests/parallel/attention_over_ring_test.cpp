@@ -13,15 +13,9 @@
 #include "tests/parallel/ring_case.h"
 #include "tests/support/error_of.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
 
-using testing::make_inputs;
-using testing::Problem;
-using testing::reference_result;
-using testing::Result;
-using testing::run_ranks;
-using testing::worst_difference;
 using Positions = std::vector<std::int64_t>;
 
 std::vector<Positions> by_layout(Layout layout, std::int64_t S, int ranks) {
@@ -311,4 +305,4 @@ TEST(AttentionOverRingMisuse, APositionOfTwoRanksIsFound) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

@@ -9,10 +9,8 @@
 #include "tests/parallel/run_ranks.h"
 #include "tests/support/random_tensor.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using testing::view_of;
 
 constexpr CallSite test_site{.operation = "test collective"};
 
@@ -149,4 +147,4 @@ TEST(Slices, CoverEverythingOnceAndAreEven) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

@@ -16,13 +16,8 @@
 #include "tests/parallel/run_ranks.h"
 #include "tests/support/random_tensor.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using testing::expect_failure;
-using testing::expect_words;
-using testing::run_ranks;
-using testing::view_of;
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
@@ -291,4 +286,4 @@ TEST(ThreadCommunicatorFailure, UnwindingLeavesNoBufferInUse) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

@@ -9,15 +9,8 @@
 
 #include "tests/parallel/ring_case.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using testing::make_inputs;
-using testing::Problem;
-using testing::reference_result;
-using testing::Result;
-using testing::run_ring;
-using testing::RunOptions;
 
 /// Largest difference relative to the reference's largest value; infinite values must agree. If the reference is only
 /// rounding noise (a query that sees one key has no gradient), it is relative to the inputs, which have size 1.
@@ -195,4 +188,4 @@ TEST(RingAttentionTraffic, IsWhatTheScheduleNeeds) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

@@ -31,6 +31,9 @@ void expect_same_bits_for_any_workers(Result&& result) {
   }
 }
 
+/// The types of typed tests.
+using RealTypes = ::testing::Types<float, double>;
+
 /// The allowed difference of a kernel of T from the double reference, in max|difference| / max|reference|.
 template <class T>
 constexpr double tolerance = sizeof(T) == 8 ? 1e-13 : 3e-6;

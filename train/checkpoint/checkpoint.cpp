@@ -61,12 +61,11 @@ TensorView live_values(const RankState& state, std::size_t kind, const Parameter
 /// Returns a view of the snapshot's copy of them.
 TensorView saved_values(const RankState& state, std::size_t kind, const ParameterSlice& slice) {
   if (is_frozen(state, slice)) return state.frozen_snapshot.view().flat(slice.offset, slice.offset + slice.count());
-  const std::int64_t first = static_cast<std::int64_t>(kind) * state.optimizer->elements() + slice.offset;
-  return state.snapshot.view().flat(first, first + slice.count());
+  return state.snapshot[kind].view().flat(slice.offset, slice.offset + slice.count());
 }
 
 /// Returns values on the host in a checkpoint's dtype. If they are not already, it uses the staging buffer: it copies a
-/// device's values, and widens a bfloat16 model's.
+/// device's values, and widens bfloat16.
 TensorView as_saved(RankState& state, const TensorView& values) {
   const TensorView staging = state.staging.view().prefix(values.shape);
   if (values.device.is_cpu() && values.dtype == staging.dtype) return values;
@@ -117,7 +116,7 @@ std::array<CheckpointFile, 2> write_state(RankState& state, const std::string& f
                                          {{"format_version", std::int64_t{2}}, {"step", step}}, ExitCode::checkpoint);
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const auto& [kind, slice] = slices[i];
-    const bool has_copy = !(is_frozen(state, slice) ? state.frozen_snapshot : state.snapshot).empty();
+    const bool has_copy = !(is_frozen(state, slice) ? state.frozen_snapshot : state.snapshot[kind]).empty();
     const TensorView values = has_copy ? saved_values(state, kind, slice) : live_values(state, kind, slice);
     in_pieces(0, slice.count(), [&](std::int64_t begin, std::int64_t end) {
       const TensorView piece = as_saved(state, values.flat(begin, end));
@@ -151,8 +150,7 @@ void load_optimizer_state(RankState& state, const Checkpoint& checkpoint) {
       in_pieces(0, slice.count(), [&](std::int64_t begin, std::int64_t end) {
         const TensorView staging = state.staging.view().prefix({end - begin});
         files.read(optimizer_state[i], parameter, state.state_dtype(), slice.begin + begin, staging);
-        copy(state.stream, to.flat(begin, end), staging);
-        state.stream.synchronize();  // the next piece uses the same staging buffer
+        state.copy_staged(to.flat(begin, end), staging);
       });
     }
   }

@@ -5,15 +5,16 @@
 
 namespace ringtrain {
 
-OffloadedUpdate::OffloadedUpdate(Allocator& allocator, Stream& stream, DType dtype, std::int64_t elements) {
+OffloadedUpdate::OffloadedUpdate(Allocator& allocator, Stream& stream, DType dtype, DType moments,
+                                 std::int64_t elements) {
   const std::int64_t piece = std::min(elements, piece_elements);
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    const auto make = [&](const std::string& what) {
-      return allocator.make(Tag::workspace, fmt::format("optimizer piece {} {}", i, what), dtype, {piece});
+    const auto make = [&](const std::string& what, DType of) {
+      return allocator.make(Tag::workspace, fmt::format("optimizer piece {} {}", i, what), of, {piece});
     };
-    slots_[i].w = make("weights");
-    slots_[i].m = make("first moment");
-    slots_[i].v = make("second moment");
+    slots_[i].w = make("weights", dtype);
+    slots_[i].m = make("first moment", moments);
+    slots_[i].v = make("second moment", moments);
   }
   if (allocator.planning()) return;
   coming_.set_stream(stream);
@@ -31,7 +32,8 @@ void OffloadedUpdate::run(Stream& stream, std::span<const AdamWSlice> slices, co
                              .v = slice.v.flat(begin, end),
                              .g = slice.g.flat(begin, end),
                              .rounded = slice.rounded.empty() ? TensorView{} : slice.rounded.flat(begin, end),
-                             .weight_decay = slice.weight_decay};
+                             .weight_decay = slice.weight_decay,
+                             .first_element = slice.first_element + static_cast<std::uint64_t>(begin)};
       update(stream, slots_[next++ % slots_.size()], piece, hyper, begun);
     }
   }

@@ -19,7 +19,7 @@ class OffloadedUpdate {
   static constexpr std::int64_t piece_elements = std::int64_t{4} << 20;
 
   /// Makes two slots for pieces of at most `elements` under Tag::workspace. stream must outlive it.
-  OffloadedUpdate(Allocator& allocator, Stream& stream, DType dtype, std::int64_t elements);
+  OffloadedUpdate(Allocator& allocator, Stream& stream, DType dtype, DType moments, std::int64_t elements);
 
   /// Runs adamw_update() on slices whose moments, and whose weights if there is `rounded`, are pinned host memory.
   /// Later work on the stream sees the results.

@@ -10,24 +10,29 @@
 
 namespace ringtrain {
 
-Optimizer::Optimizer(Allocator& allocator, const OptimizerConfig& config, ParameterStore& parameters, Stream& stream,
-                     bool offload)
-    : hyper_(new AdamW{0, config.beta1, config.beta2, config.eps, 0, 1}), parameters_(&parameters), stream_(&stream) {
+Optimizer::Optimizer(Allocator& allocator, const OptimizerConfig& config, std::uint64_t seed,
+                     ParameterStore& parameters, Stream& stream, bool offload)
+    : hyper_(new AdamW{0, config.beta1, config.beta2, config.eps, 0, 1, seed}),
+      parameters_(&parameters),
+      stream_(&stream) {
   const DType model_dtype = parameters.dtype(), dtype = accumulator(model_dtype);
+  const DType moments = config.moments == DType::bfloat16 ? config.moments : dtype;
   Allocator& memory = offload ? allocator.host() : allocator;
   for (std::string words : optimizer_state) {
     std::replace(words.begin(), words.end(), '_', ' ');
-    state_.push_back(memory.make(Tag::optimizer, words, dtype, {elements()}));
+    state_.push_back(memory.make(Tag::optimizer, words, moments, {elements()}));
   }
   if (dtype != model_dtype) master_ = memory.make(Tag::optimizer, "master weights", dtype, {elements()});
-  if (offload) offloaded_ = std::make_unique<OffloadedUpdate>(allocator, stream, dtype, elements());
+  if (offload) offloaded_ = std::make_unique<OffloadedUpdate>(allocator, stream, dtype, moments, elements());
   for (const ParameterSlice& slice : slices()) {
+    const Parameter& parameter = parameters.table()[slice.parameter];
     updates_.push_back({.w = weights(slice),
                         .m = state(0, slice),
                         .v = state(1, slice),
                         .g = parameters.gradients(slice),
                         .rounded = master_.empty() ? TensorView{} : parameters.weights(slice),
-                        .weight_decay = parameters.table()[slice.parameter].decay ? config.weight_decay : 0});
+                        .weight_decay = parameter.decay ? config.weight_decay : 0,
+                        .first_element = (parameter.stream << 40) + static_cast<std::uint64_t>(slice.begin)});
   }
   sum_ = allocator.make(Tag::workspace, "gradient norm", DType::float64, {1});
 }

@@ -27,9 +27,9 @@ inline constexpr std::array<const char*, 2> optimizer_state{"first_moment", "sec
 class Optimizer {
  public:
   /// Makes the state of this rank's slices, and with a bfloat16 model their weights, under Tag::optimizer; offload: in
-  /// host memory. parameters and stream must outlive it.
-  Optimizer(Allocator& allocator, const OptimizerConfig& config, ParameterStore& parameters, Stream& stream,
-            bool offload = false);
+  /// host memory. seed: for moments that are rounded at random. parameters and stream must outlive it.
+  Optimizer(Allocator& allocator, const OptimizerConfig& config, std::uint64_t seed, ParameterStore& parameters,
+            Stream& stream, bool offload = false);
   ~Optimizer();
 
   /// Sets all state to zero, as before the first step.
@@ -50,6 +50,7 @@ class Optimizer {
   TensorView weights(const ParameterSlice& slice) const {
     return master_.empty() ? parameters_->weights(slice) : own(master_, slice);
   }
+  DType moments_dtype() const { return state_[0].view().dtype; }
   /// Returns whether weights() are not the model's own.
   bool has_master_weights() const { return !master_.empty(); }
 

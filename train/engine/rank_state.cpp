@@ -6,6 +6,7 @@
 
 #include "framework/config/config.h"
 #include "framework/config/training_stages.h"
+#include "kernels/elementwise.h"
 #include "layers/key_value_cache.h"
 #include "layers/model/model_definition.h"
 #include "layers/model_spec.h"
@@ -163,17 +164,30 @@ void RankState::make_training(const Config& config) {
                                config.training.dtype);
   }
   step_sums = allocator.host().make(Tag::workspace, "loss and gradient norm", DType::float64, {2});
-  optimizer = std::make_unique<Optimizer>(allocator, config.optimizer, parameters, stream,
+  optimizer = std::make_unique<Optimizer>(allocator, config.optimizer, config.training.seed, parameters, stream,
                                           config.training.offload == Offload::activations_and_optimizer);
 }
 
 void RankState::make_snapshot(const Config& config) {
-  snapshot = allocator.host().make(Tag::checkpoint, "snapshot", state_dtype(),
-                                   {1 + std::ssize(optimizer_state), optimizer->elements()});
+  for (std::size_t kind = 0; kind < snapshot.size(); ++kind) {
+    snapshot[kind] =
+        allocator.host().make(Tag::checkpoint, fmt::format("snapshot {}", kind),
+                              kind == 0 ? state_dtype() : optimizer->moments_dtype(), {optimizer->elements()});
+  }
   if (allocator.device().is_cpu() || parameters.frozen_slices().empty() || config.model.lora.on()) return;
   const ParameterSlice& last = parameters.frozen_slices().back();
   frozen_snapshot = allocator.host().make(Tag::checkpoint, "snapshot of frozen weights", parameters.dtype(),
                                           {last.offset + last.count()});
+}
+
+void RankState::copy_staged(const TensorView& to, const TensorView& values) {
+  TensorView narrow = values;
+  narrow.dtype = to.dtype;
+  for (std::int64_t i = 0; to.dtype == DType::bfloat16 && i < values.numel(); ++i) {
+    narrow.as<BFloat16>()[i] = BFloat16::rounded(values.as<float>()[i]);
+  }
+  copy(stream, to, narrow);
+  stream.synchronize();
 }
 
 void RankState::use_rope(const ModelConfig& config) {

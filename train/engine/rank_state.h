@@ -4,6 +4,7 @@
 // Nothing is allocated after the constructor.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -70,9 +71,10 @@ class RankState {
   std::vector<Batch> later_batches;  // of the other micro-batches: none is refilled while the device may still copy it;
                                      // each is as large as its stages need
   Tensor evaluation_nll;             // float64 [T of evaluation], on the host
-  Tensor staging;   // [staging_elements] of the state's dtype, on the host: for loads, and for saves without a snapshot
-  Tensor snapshot;  // [1 + states, own elements], on the host: this rank's weights and optimizer state when the pending
-                    // save began; empty if training waits for its saves
+  Tensor staging;  // [staging_elements] of the state's dtype, on the host: for loads, and for saves of other values
+  // Each [own elements], on the host: this rank's weights and optimizer state when the pending save began; empty if
+  // training waits for its saves.
+  std::array<Tensor, 1 + optimizer_state.size()> snapshot;
   Tensor frozen_snapshot;  // [own frozen elements], on the host, of a GPU's weights, in the model's dtype
   Tensor step_sums;        // float64 [2], on the host: a step's loss and squared norm, from the device
   Tensor logits;           // [V] in the model's dtype, on the host: a decode step's; on rank 0, if a GPU generates
@@ -90,6 +92,9 @@ class RankState {
 
   /// Returns the dtype of weights and moments in checkpoints.
   DType state_dtype() const { return accumulator(parameters.dtype()); }
+
+  /// Copies values, which are in the staging buffer, and waits. If `to` is bfloat16, rounds them there first.
+  void copy_staged(const TensorView& to, const TensorView& values);
 
   static constexpr std::int64_t staging_elements = std::int64_t{1} << 18;
 

@@ -5,7 +5,6 @@
 
 #include "framework/error.h"
 #include "framework/profile/progress.h"
-#include "kernels/elementwise.h"
 #include "layers/model_parameters.h"
 #include "train/engine/finite.h"
 
@@ -54,19 +53,8 @@ class Loader {
       const TensorView values = staged ? state_.staging.view().prefix({to - from}) : part;
       read_(parameter, from, values);
       require_finite(values, parameter, from, source_.path);
-      if (!staged) continue;
-      copy(state_.stream, part, target.dtype == DType::bfloat16 ? rounded_in_place(values) : values);
-      state_.stream.synchronize();  // the next slice uses the same staging buffer
+      if (staged) state_.copy_staged(part, values);
     }
-  }
-
-  /// Converts host float32 numbers to bfloat16, in the front half of the same memory.
-  static TensorView rounded_in_place(const TensorView& values) {
-    const float* const from = values.as<float>();
-    TensorView to = values;
-    to.dtype = DType::bfloat16;
-    for (std::int64_t i = 0; i < values.numel(); ++i) to.as<BFloat16>()[i] = BFloat16::rounded(from[i]);
-    return to;
   }
 
   RankState& state_;

@@ -126,14 +126,14 @@ void CheckpointSaver::begin(const CheckpointManifest& manifest) {
   if (failed_anywhere(problem, *save)) return;
   save->partial = run_.folder.checkpoints_path() + "/" +
                   broadcast_text(*state_.world, file_name(save->partial), 0, {"name of a save's folder"});
-  save->snapshot_taken = state_.snapshot.empty() ? snapshots_->record() : take_snapshot(state_, *snapshots_);
+  save->snapshot_taken = state_.snapshot[0].empty() ? snapshots_->record() : take_snapshot(state_, *snapshots_);
   save->seconds = seconds_since(last_begun_);
   save_ = std::move(save);
   start([this](Save& own) {
     synchronize(own.snapshot_taken);
     own.own_files = write_state(state_, own.partial, own.manifest.step);
   });
-  if (state_.snapshot.empty()) finish();
+  if (state_.snapshot[0].empty()) finish();
 }
 
 void CheckpointSaver::advance(double unfinished) {

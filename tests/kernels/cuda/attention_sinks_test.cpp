@@ -4,10 +4,8 @@
 
 #include "tests/support/cuda_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using namespace ringtrain::testing;
 
 class GpuAttentionSinksTest : public GpuKernelTest {};
 
@@ -43,4 +41,4 @@ TEST_F(GpuAttentionSinksTest, AgreeForAnyShape) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

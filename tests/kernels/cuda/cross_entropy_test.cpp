@@ -5,10 +5,8 @@
 
 #include "tests/support/cuda_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using namespace ringtrain::testing;
 
 class GpuCrossEntropyTest : public GpuKernelTest {
  protected:
@@ -125,4 +123,4 @@ TEST_F(GpuCrossEntropyTest, WeightedSum) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

@@ -6,10 +6,8 @@
 
 #include "tests/support/cuda_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using namespace ringtrain::testing;
 
 class GpuDecodeAttentionTest : public GpuKernelTest {
  protected:
@@ -71,4 +69,4 @@ TEST_F(GpuDecodeAttentionTest, LargeScoresDoNotOverflow) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

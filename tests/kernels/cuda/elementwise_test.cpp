@@ -4,10 +4,8 @@
 
 #include "tests/support/cuda_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using namespace ringtrain::testing;
 
 class GpuElementwiseTest : public GpuKernelTest {};
 
@@ -126,4 +124,4 @@ TEST_F(GpuElementwiseTest, AnEmulatedGpusTensorEndsWhereItEnds) {
 #endif
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

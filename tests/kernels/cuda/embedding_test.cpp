@@ -4,10 +4,8 @@
 
 #include "tests/support/cuda_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using namespace ringtrain::testing;
 
 class GpuEmbeddingTest : public GpuKernelTest {
  protected:
@@ -80,4 +78,4 @@ TEST_F(GpuEmbeddingTest, MoreTokensThanOneSortTakes) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

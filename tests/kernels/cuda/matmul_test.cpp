@@ -9,10 +9,8 @@
 #include "cuda_emulator.h"
 #endif
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using namespace ringtrain::testing;
 
 class GpuMatmulTest : public GpuKernelTest {
  protected:
@@ -140,4 +138,4 @@ TEST_F(GpuMatmulTest, AsksForAnAlgorithmOnceAShape) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

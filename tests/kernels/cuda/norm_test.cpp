@@ -5,10 +5,8 @@
 
 #include "tests/support/cuda_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using namespace ringtrain::testing;
 
 constexpr double eps = 1e-5;
 
@@ -34,12 +32,9 @@ class GpuNormTest : public GpuKernelTest {
     const Both w = random({c.C}, c.dtype, 2, 1, c.skip), b = random({c.C}, c.dtype, 3, 1, c.skip);
     const Both y = output(shape, c.dtype, c.skip);
     const Both mean = output({c.T}, DType::float32), rstd = output({c.T}, DType::float32);
+    const auto of_layer = [&](const TensorView& tensor) { return c.layer ? tensor : TensorView{}; };
     on_both([&](Stream& stream, auto at) {
-      if (c.layer) {
-        layernorm_forward(stream, at(y), at(mean), at(rstd), at(x), at(w), at(b), eps);
-      } else {
-        rmsnorm_forward(stream, at(y), at(rstd), at(x), at(w), eps);
-      }
+      norm_forward(stream, at(y), of_layer(at(mean)), at(rstd), at(x), at(w), of_layer(at(b)), eps);
     });
     expect_agrees(y, what + ": y", c.tolerance);
     expect_agrees(rstd, what + ": rstd", c.tolerance);
@@ -50,11 +45,8 @@ class GpuNormTest : public GpuKernelTest {
     const Both sum = random(shape, c.dtype, 5, 1 / c.stddev, c.skip);
     const Both dw = random({c.C}, DType::float32, 6), db = random({c.C}, DType::float32, 7);
     const auto backward = [&](Stream& stream, auto at, const Both& to, bool accumulate) {
-      if (c.layer) {
-        layernorm_backward(stream, at(to), at(dw), at(db), at(dy), at(x), at(w), at(mean), at(rstd), accumulate);
-      } else {
-        rmsnorm_backward(stream, at(to), at(dw), at(dy), at(x), at(w), at(rstd), accumulate);
-      }
+      norm_backward(stream, at(to), at(dw), of_layer(at(db)), at(dy), at(x), at(w), of_layer(at(mean)), at(rstd),
+                    accumulate);
     };
     on_both([&](Stream& stream, auto at) {
       backward(stream, at, dx, false);
@@ -117,4 +109,4 @@ TEST_F(GpuNormTest, RowsOfAnySize) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

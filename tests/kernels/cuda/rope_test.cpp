@@ -4,10 +4,8 @@
 
 #include "tests/support/cuda_harness.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using namespace ringtrain::testing;
 
 class GpuRopeTest : public GpuKernelTest {};
 
@@ -55,4 +53,4 @@ TEST_F(GpuRopeTest, Rotates) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

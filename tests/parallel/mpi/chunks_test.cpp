@@ -6,11 +6,8 @@
 #include "tests/parallel/run_ranks.h"
 #include "tests/support/random_tensor.h"
 
-namespace ringtrain {
+namespace ringtrain::testing {
 namespace {
-
-using testing::run_ranks;
-using testing::view_of;
 
 constexpr CallSite site{"message in chunks"};
 
@@ -62,4 +59,4 @@ TEST(LongChunks, AMessageBeyondTwoGibibytes) {
 }
 
 }  // namespace
-}  // namespace ringtrain
+}  // namespace ringtrain::testing

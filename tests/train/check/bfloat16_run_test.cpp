@@ -58,7 +58,7 @@ TEST_F(BFloat16Run, WithSinksSoftcapsAdaptersAndShardsIsRight) {
 
 TEST_F(BFloat16Run, BitsDependOnlyOnTheMesh) {
   // One micro-batch: the gradients of sharded weights are added over ranks one by one.
-  const std::vector<std::string> mesh{"mesh.sequence=2", "mesh.data=2", "training.micro_batch_size=2"};
+  std::vector<std::string> mesh{"mesh.sequence=2", "mesh.data=2", "training.micro_batch_size=2"};
   const auto with = [&](const std::vector<std::string>& more) { return half(joined(more, mesh)); };
   run(with({}), "once");
   const auto expect_the_same = [&](const std::string& name) { expect_same_bits(name, "once"); };
@@ -73,6 +73,19 @@ TEST_F(BFloat16Run, BitsDependOnlyOnTheMesh) {
   run(with({}), "stopped", {}, 2);
   run(with({}), "stopped", resumed());
   expect_the_same("stopped");
+
+  // Moments in bfloat16 are rounded alike wherever an element is. On disk they are float32, which any run reads.
+  mesh.emplace_back("optimizer.moments=bfloat16");
+  run(with({}), "moments");
+  EXPECT_NE(losses("moments"), losses("once"));
+  expect_planned_peaks("moments", with({}));
+  EXPECT_EQ(wrong(check(with({}))), "");
+  run(with({"training.shard=weights"}), "narrow", {}, 3);
+  run(with({"checkpoint.background=false"}), "narrow", resumed());
+  expect_same_bits("narrow", "moments");
+  mesh.back() = "optimizer.moments=float32";
+  run(with({}), "wide", resumed(checkpoint("narrow", 3)));
+  EXPECT_NEAR(losses("wide").back(), losses("once").back(), 0x1p-8 * losses("once").back());
   for (const auto& [name, first, then] : {std::tuple{"widened", BFloat16Products::widened, BFloat16Products::widened},
                                           {"pairs", BFloat16Products::pairs, BFloat16Products::pairs},
                                           {"resumed elsewhere", BFloat16Products::pairs, BFloat16Products::widened}}) {
