@@ -66,8 +66,7 @@ RankTrainer::RankTrainer(const Run& run, Communicator& world, Device device, Thr
       state_(run.config, run.table, training_purpose(run.config), world.rank(), device, pool, &world_, trace,
              run.model),
       // Only the transformer's FLOPs are known.
-      peak_flops_(run.model.is_transformer() ? run.config.metrics.peak_flops * static_cast<double>(state_.mesh.size())
-                                             : 0),
+      peak_flops_(run.model.is_transformer() ? run.config.metrics.peak_flops * state_.mesh.size() : 0),
       useful_flops_(useful_flops(run.config.model, run.config.training)),
       allocations_(state_.allocator.allocation_count()),
       progress_(world.rank() == 0 ? std::make_unique<Progress>("train", run.last_step, stderr, ProgressHistory::kept)

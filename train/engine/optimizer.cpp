@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "framework/config/config.h"
 #include "kernels/elementwise.h"
 #include "layers/model_parameters.h"
 #include "train/engine/offloaded_update.h"
@@ -12,9 +11,7 @@ namespace ringtrain {
 
 Optimizer::Optimizer(Allocator& allocator, const OptimizerConfig& config, std::uint64_t seed,
                      ParameterStore& parameters, Stream& stream, bool offload)
-    : hyper_(new AdamW{0, config.beta1, config.beta2, config.eps, 0, 1, seed}),
-      parameters_(&parameters),
-      stream_(&stream) {
+    : config_(config), seed_(seed), parameters_(&parameters), stream_(&stream) {
   const DType model_dtype = parameters.dtype(), dtype = accumulator(model_dtype);
   const DType moments = config.moments == DType::bfloat16 ? config.moments : dtype;
   Allocator& memory = offload ? allocator.host() : allocator;
@@ -68,13 +65,11 @@ void Optimizer::sum_of_squares(const TensorView& sum) {
 }
 
 void Optimizer::update(double lr, std::int64_t step, double gradient_scale) {
-  hyper_->lr = lr;
-  hyper_->step = step;
-  hyper_->gradient_scale = gradient_scale;
+  const AdamW hyper{lr, config_.beta1, config_.beta2, config_.eps, step, gradient_scale, seed_};
   if (offloaded_) {
-    offloaded_->run(*stream_, updates_, *hyper_);
+    offloaded_->run(*stream_, updates_, hyper);
   } else {
-    adamw_update(*stream_, updates_, *hyper_);
+    adamw_update(*stream_, updates_, hyper);
   }
 }
 

@@ -11,15 +11,14 @@
 #include <vector>
 
 #include "framework/allocator.h"
+#include "framework/config/config.h"
 #include "framework/stream.h"
 #include "parallel/parameter_store.h"
 
 namespace ringtrain {
 
 class OffloadedUpdate;  // train/engine/offloaded_update.h
-struct AdamW;           // kernels/adamw.h
-struct AdamWSlice;
-struct OptimizerConfig;
+struct AdamWSlice;      // kernels/adamw.h
 
 /// The names of what the optimizer keeps for each weight, as in checkpoints. All of it is 0 before the first step.
 inline constexpr std::array<const char*, 2> optimizer_state{"first_moment", "second_moment"};
@@ -58,7 +57,8 @@ class Optimizer {
   static TensorView own(const Tensor& values, const ParameterSlice& slice) {
     return values.view().flat(slice.offset, slice.offset + slice.count());
   }
-  const std::unique_ptr<AdamW> hyper_;  // from the config; update() completes it
+  const OptimizerConfig config_;
+  const std::uint64_t seed_;
   ParameterStore* parameters_;
   Stream* stream_;
   std::vector<AdamWSlice> updates_;             // of slices(), in their order
