@@ -63,8 +63,8 @@ void different_operations(Communicator& world) {
   std::vector<double> sent(3), received(3);
   const int other = 1 - world.rank();
   if (world.rank() < 2) {
-    const CallSite site{.operation = world.rank() == 0 ? "forward" : "backward", .layer = world.rank()};
-    world.wait(world.exchange(view_of(sent), other, view_of(received), other, site));
+    const CallSite of_rank{.operation = world.rank() == 0 ? "forward" : "backward", .layer = world.rank()};
+    world.wait(world.exchange(view_of(sent), other, view_of(received), other, of_rank));
   }
   world.barrier(test_site);
 }
