@@ -1,4 +1,5 @@
 // The host API's devices, versions and errors.
+#include <cstring>
 
 #include "api/driver.h"
 #include "api/runtime.h"
