@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace ringtrain::testing {
 
 Communicator*& process_world() {
