@@ -84,7 +84,7 @@ TEST_F(GpuFault, HostMemoryThatTheDriverDoesNotPin) {
 TEST_F(GpuFault, RanksThatShareACardShareItsMemory) {
   cuda_emulator::set_devices({.memory_bytes = std::size_t{340} << 20});
   EXPECT_EQ(run(config(), "one").code, ExitCode::done);
-  expect_error_holding(ExitCode::usage, {"4 ranks need"}, [&] {
+  expect_error_holding(ExitCode::usage, {"for 4 ranks"}, [&] {
     run(config({"mesh.sequence=4", "mesh.backend=threads"}), "run");
   });
 }
