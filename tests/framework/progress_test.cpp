@@ -13,13 +13,14 @@
 namespace ringtrain {
 namespace {
 
+// One byte less than 1 MiB is never "1024 KiB".
 TEST(Human, Bytes) {
   const std::vector<std::pair<double, const char*>> cases{{0, "0 B"},
                                                           {1023, "1023 B"},
                                                           {1024, "1.0 KiB"},
                                                           {1536, "1.5 KiB"},
                                                           {100 * 1024, "100 KiB"},
-                                                          {1024 * 1024 - 1, "1.0 MiB"},  // never "1024 KiB"
+                                                          {1024 * 1024 - 1, "1.0 MiB"},
                                                           {3.25 * 1024 * 1024 * 1024, "3.2 GiB"},
                                                           {9e18, "7.8 EiB"}};
   for (const auto& [bytes, text] : cases) EXPECT_EQ(human_bytes(bytes), text);
