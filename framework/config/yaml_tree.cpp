@@ -95,7 +95,8 @@ YamlError likely_error(const std::string& text, const YAML::Exception& found) {
     return YamlError(text, byte, "not valid YAML: " + cause);
   };
   if (found.msg == YAML::ErrorMsg::EOF_IN_SCALAR) {  // a later quote would have closed it
-    return invalid(text.rfind(std::ranges::count(text, '"') % 2 == 1 ? '"' : '\''), "this quote is not closed");
+    const std::size_t quote = text.rfind(std::ranges::count(text, '"') % 2 == 1 ? '"' : '\'');
+    return invalid(std::min(quote, text.find_last_of("\"'")), "this quote is not closed");
   }
   if (found.msg == YAML::ErrorMsg::END_OF_SEQ_FLOW || found.msg == YAML::ErrorMsg::END_OF_MAP_FLOW) {
     std::size_t open = text.size();
@@ -106,7 +107,8 @@ YamlError likely_error(const std::string& text, const YAML::Exception& found) {
     return invalid(open, fmt::format("this {} is not closed", text[open]));
   }
   const std::size_t begin = begin_of_line(text, at), indent = text.find_first_not_of(' ', begin);
-  if (text[indent] == '\t') return invalid(indent, "a tab indents the line; YAML allows only spaces");
+  if (indent < text.size() && text[indent] == '\t')
+    return invalid(indent, "a tab indents the line; YAML allows only spaces");
   if (found.msg == YAML::ErrorMsg::END_OF_MAP)
     return invalid(at, "this does not continue the section; check indentation and quotes");
   if (found.msg != YAML::ErrorMsg::MAP_VALUE) return invalid(at, found.msg);

@@ -58,7 +58,7 @@ TEST(ConfigMistakes, OfATextAreAllNamed) {
                                                      : row.at("text").get<std::string>();
     mistakes.push_back({text, row.at("says"), row.value("settings", Settings{})});
   }
-  EXPECT_EQ(mistakes.size(), 48);
+  EXPECT_EQ(mistakes.size(), 49);
   expect_messages(mistakes);
 }
 
