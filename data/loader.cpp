@@ -144,7 +144,7 @@ void begin_batch(Batch& batch, std::int64_t sequences, std::int64_t length, bool
 }
 
 /// Sets token t of a batch of one sequence.
-void fill_unlabelled(Batch& batch, std::int64_t t, std::int32_t token, std::int64_t position) {
+void fill_unlabeled(Batch& batch, std::int64_t t, std::int32_t token, std::int64_t position) {
   batch.tokens().as<std::int32_t>()[t] = token;
   batch.labels().as<std::int32_t>()[t] = -1;
   batch.positions().as<std::int32_t>()[t] = static_cast<std::int32_t>(position);
@@ -216,7 +216,7 @@ void load_sequence(Batch& batch, std::span<const std::int32_t> tokens, const Sha
   for (const Segment& segment : batch.segments) {
     for (std::int64_t i = 0; i < segment.count; ++i, ++t) {
       const std::int64_t position = segment.position(i);
-      fill_unlabelled(batch, t, tokens[position], position);
+      fill_unlabeled(batch, t, tokens[position], position);
     }
   }
 }
@@ -227,7 +227,7 @@ void load_token(Batch& batch, std::int32_t token, std::int64_t position, const S
   batch.ring_segments = {{{0, 1, position + 1}}};  // the text so far; longrope's frequencies depend on its length
   batch.segments = {{position, 1, 1}};
   batch.T = 1;
-  fill_unlabelled(batch, 0, token, position);
+  fill_unlabeled(batch, 0, token, position);
 }
 
 void load_spans(Batch& batch, const TokenFile& file, std::span<const std::int64_t> begins, std::int64_t length,

@@ -50,7 +50,7 @@ Shape Shape::with(int dim, std::int64_t size, const CallerLine& line) const {
 }
 
 Shape Shape::without_first(const CallerLine& line) const {
-  require_call(rank_ > 0, "Shape::without_first of a shape without dimensions", line);
+  require_call(rank_ > 0, "Shape::without_first needs a shape with a dimension", line);
   return Shape(std::span(dims_).subspan(1, static_cast<std::size_t>(rank_ - 1)));
 }
 

@@ -37,7 +37,7 @@ void check_memory(const Stream& stream, const ConstTensorView& x, const char* na
 
 void check_number(const Stream& stream, const ConstTensorView& x, const char* name, const CallerLine& line) {
   if (x.dtype != DType::float32 && x.dtype != DType::float64 && x.dtype != DType::bfloat16) {
-    refuse_call(line, fmt::format("{} is of {}, but must be of float32, float64 or bfloat16", name, name_of(x.dtype)));
+    refuse_call(line, fmt::format("{} has dtype {}, not float32, float64 or bfloat16", name, name_of(x.dtype)));
   }
   check_memory(stream, x, name, line);
 }
@@ -58,7 +58,7 @@ void check_as_long(const Stream& stream, const ConstTensorView& x, const char* n
                                   x.shape.to_string(), x.numel(), other_name, other.shape.to_string(), other.numel()));
   }
   if (x.dtype != other.dtype) {
-    refuse_call(line, fmt::format("{} is of {}, but must be of that of {}, {}", name, name_of(x.dtype), other_name,
+    refuse_call(line, fmt::format("{} has dtype {}, but must have that of {}, {}", name, name_of(x.dtype), other_name,
                                   name_of(other.dtype)));
   }
   check_memory(stream, x, name, line);

@@ -82,7 +82,7 @@ void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& 
   call.check_bias(bias, "bias", sizes, x.dtype);
   if (!residual.empty()) {
     check_argument(stream, residual, "residual", {{"T", sizes.T}, {"O", sizes.O}}, y.dtype, line);
-    require_call(residual.data != y.data || bias.empty(), "residual is y, so there can be no bias", line);
+    require_call(residual.data != y.data || bias.empty(), "a bias must not be given if residual is y", line);
   }
   if (stream.on_cuda()) return cuda::linear_forward(stream, y, x, w, bias, residual);
   const bool rounds = accumulator(y.dtype) != y.dtype;  // then the residual is added to the sums before rounding

@@ -26,7 +26,7 @@ class BlockHalf {
         factor_(spec.residual_factor) {}
 
   /// Fills t.normed and its statistics, if there is a norm.
-  void normalise(Stream& stream, const HalfInput& t) const {
+  void normalize(Stream& stream, const HalfInput& t) const {
     if (!norm_.exists()) return;
     norm_.forward(stream, t.normed, t.statistics, t.input);
     dump_tensor(stream, names_.norm, t.normed, t.first_row);
@@ -79,11 +79,11 @@ class BlockHalf {
     output_.backward_input(stream, dx, product_gradient, /*accumulate=*/false);
     return product_gradient;
   }
-  /// Adds the weights' gradients. Afterwards, t.normed is as normalise() fills it.
+  /// Adds the weights' gradients. Afterwards, t.normed is as normalize() fills it.
   void output_backward_weight(Stream& stream, const HalfInput& t, const TensorView& product_gradient,
                               const ConstTensorView& x) const {
     output_.backward_weight(stream, product_gradient, x);
-    if (output_norm_.exists()) normalise(stream, t);  // it was overwritten
+    if (output_norm_.exists()) normalize(stream, t);  // it was overwritten
   }
 
   /// Adds a tensor, or its gradient, to the stream's dump, if it has one.

@@ -72,7 +72,7 @@ void Feedforward::forward(Stream& stream, const BlockTensors& t) const {
   for (std::int64_t begin = 0; begin < tokens; begin += workspace_->chunk()) {
     const std::int64_t end = std::min(tokens, begin + workspace_->chunk());
     const Chunk c = workspace_->chunk_of(t, begin, end);
-    normalise(stream, c);
+    normalize(stream, c);
     expand(stream, c);
     activate(stream, c);
     add_to_residual(stream, c, t.output.rows(begin, end), c.product);
@@ -86,7 +86,7 @@ void Feedforward::backward(Stream& stream, const BlockTensors& t, const Saved& s
     const std::int64_t end = std::min(tokens, begin + workspace_->chunk());
     const Chunk c = workspace_->chunk_of(t, begin, end);
     const TensorView gradient = t.residual_gradient.rows(begin, end);
-    normalise(stream, c);
+    normalize(stream, c);
     if (!saved.everything) expand(stream, c);
     if (output_norm_.exists()) activate(stream, c);
 

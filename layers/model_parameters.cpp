@@ -241,7 +241,7 @@ bool is_named(const std::string& module, const std::set<std::string>& names) {
   return std::ranges::any_of(ends_of(module), [&](const std::string& end) { return names.contains(end); });
 }
 
-void initialise_parameter(Stream& stream, const Parameter& parameter, std::uint64_t seed, std::int64_t begin,
+void initialize_parameter(Stream& stream, const Parameter& parameter, std::uint64_t seed, std::int64_t begin,
                           const TensorView& part) {
   if (parameter.init_stddev == 0) {
     fill(stream, part, parameter.init_value);
@@ -251,10 +251,10 @@ void initialise_parameter(Stream& stream, const Parameter& parameter, std::uint6
   }
 }
 
-void initialise_weights(Stream& stream, ParameterStore& parameters, std::uint64_t seed) {
+void initialize_weights(Stream& stream, ParameterStore& parameters, std::uint64_t seed) {
   parameters.clear_weights();
   for (const ParameterSlice& slice : parameters.held()) {
-    initialise_parameter(stream, parameters.table()[slice.parameter], seed, slice.begin, parameters.weights(slice));
+    initialize_parameter(stream, parameters.table()[slice.parameter], seed, slice.begin, parameters.weights(slice));
   }
 }
 

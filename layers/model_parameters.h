@@ -110,9 +110,9 @@ bool is_named(const std::string& module, const std::set<std::string>& names);
 
 /// Sets elements [begin, begin + part.numel()) of a parameter to their initial values in a new model: a pure function
 /// of seed, parameter, and index, rounded to part's dtype. A base has the same values with and without adapters.
-void initialise_parameter(Stream& stream, const Parameter& parameter, std::uint64_t seed, std::int64_t begin,
+void initialize_parameter(Stream& stream, const Parameter& parameter, std::uint64_t seed, std::int64_t begin,
                           const TensorView& part);
 /// Sets all weights that a rank holds to those of a new model, and their padding to zero.
-void initialise_weights(Stream& stream, ParameterStore& parameters, std::uint64_t seed);
+void initialize_weights(Stream& stream, ParameterStore& parameters, std::uint64_t seed);
 
 }  // namespace ringtrain

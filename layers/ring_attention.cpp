@@ -72,7 +72,7 @@ std::size_t RingAttention::workspace_bytes(const Stream& stream, const ModelSpec
 
 void RingAttention::forward(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, KeyValueCache* cache) {
   const Span span(stream.trace(), "attention");
-  normalise(stream, t);
+  normalize(stream, t);
   project(stream, batch, t);
   if (cache != nullptr && cache->decodes()) {
     cache->attend(stream, layer_, t.query, t.key_value, sinks(), t.attention);
@@ -86,7 +86,7 @@ void RingAttention::forward(Stream& stream, const DeviceBatch& batch, const Bloc
 
 void RingAttention::restore(Stream& stream, const DeviceBatch& batch, const BlockTensors& t, const Saved& saved) {
   const Span span(stream.trace(), "recompute");
-  normalise(stream, t);
+  normalize(stream, t);
   if (saved.everything) {
     if (query_norm_.exists()) finish_heads(stream, batch, t);
     return;

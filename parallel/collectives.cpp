@@ -128,7 +128,7 @@ void check_summed(const Communicator& communicator, const TensorView& x, const T
                   const CallerLine& line) {
   require_memory(x, "x", line);
   if (x.dtype != DType::float32 && x.dtype != DType::float64 && x.dtype != DType::bfloat16) {
-    refuse_call(line, fmt::format("x is of {}, but must be of float32, float64 or bfloat16", name_of(x.dtype)));
+    refuse_call(line, fmt::format("x has dtype {}, not float32, float64 or bfloat16", name_of(x.dtype)));
   }
   if (order == SumOrder::by_communicator) {
     if (communicator.reduces_gpu_memory() && !x.device.is_cpu()) return;
@@ -149,7 +149,7 @@ void check_summed(const Communicator& communicator, const TensorView& x, const T
 
 void ReduceScatter::start(Communicator& communicator, const TensorView& x, const TensorView& staging,
                           const CallSite& site, SumOrder order, const CallerLine& line) {
-  require_call(!pending(), "a ReduceScatter is finished before it is started again", line);
+  require_call(!pending(), "a ReduceScatter must be finished before it is started again", line);
   const int ranks = communicator.size(), rank = communicator.rank();
   check_summed(communicator, x, staging, order, line);
   x_ = x.flat();
@@ -174,7 +174,7 @@ void ReduceScatter::start(Communicator& communicator, const TensorView& x, const
 }
 
 void ReduceScatter::finish(Stream& stream, const CallerLine& line) {
-  require_call(pending(), "a ReduceScatter is started before it is finished", line);
+  require_call(pending(), "a ReduceScatter must be started before it is finished", line);
   Communicator& communicator = *std::exchange(communicator_, nullptr);
   wait_all(communicator, requests_);
   if (order_ == SumOrder::by_communicator) return;
@@ -189,7 +189,7 @@ void ReduceScatter::finish(Stream& stream, const CallerLine& line) {
 }
 
 void AllGather::start(Communicator& communicator, const TensorView& x, const CallSite& site, const CallerLine& line) {
-  require_call(!pending(), "an AllGather is finished before it is started again", line);
+  require_call(!pending(), "an AllGather must be finished before it is started again", line);
   require_memory(x, "x", line);
   communicator_ = &communicator;
   const TensorView flat = x.flat();
@@ -207,7 +207,7 @@ void AllGather::start(Communicator& communicator, const TensorView& x, const Cal
 }
 
 void AllGather::finish(const CallerLine& line) {
-  require_call(pending(), "an AllGather is started before it is finished", line);
+  require_call(pending(), "an AllGather must be started before it is finished", line);
   wait_all(*std::exchange(communicator_, nullptr), requests_);
 }
 

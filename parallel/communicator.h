@@ -84,7 +84,7 @@ class Communicator {
   /// Returns when all ranks have called it.
   virtual void barrier(const CallSite& site) = 0;
   /// Returns a communicator of the ranks that pass the same color, ordered by this one's rank. All ranks must call it.
-  virtual std::unique_ptr<Communicator> split(int colour) = 0;
+  virtual std::unique_ptr<Communicator> split(int color) = 0;
   /// Leaves in an orderly way, with all communicators that were split off it: everything has been waited for, and
   /// nothing is called afterwards. Collective; throws the first error of any rank. A destructor neither throws nor
   /// communicates: communicators that were not closed are abandoned. (Only NCCL needs this.)

@@ -52,8 +52,8 @@ class FaultyCommunicator final : public ForwardingCommunicator {
   FaultyCommunicator(std::shared_ptr<Communicator> inner, std::shared_ptr<Fault> fault)
       : ForwardingCommunicator(std::move(inner)), fault_(std::move(fault)) {}
 
-  std::unique_ptr<Communicator> split(int colour) override {
-    return std::make_unique<FaultyCommunicator>(inner().split(colour), fault_);
+  std::unique_ptr<Communicator> split(int color) override {
+    return std::make_unique<FaultyCommunicator>(inner().split(color), fault_);
   }
 
  private:

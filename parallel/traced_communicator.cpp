@@ -66,9 +66,9 @@ class TracedCommunicator final : public ForwardingCommunicator {
     inner().barrier(site);
   }
 
-  std::unique_ptr<Communicator> split(int colour) override {
+  std::unique_ptr<Communicator> split(int color) override {
     const Span span(own_row(), "wait", {}, "split");
-    return std::make_unique<TracedCommunicator>(inner().split(colour), trace_, recorded_);
+    return std::make_unique<TracedCommunicator>(inner().split(color), trace_, recorded_);
   }
 
  private:

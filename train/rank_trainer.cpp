@@ -213,8 +213,8 @@ void RankTrainer::load() {
     if (start.source) {
       load_weights(state_, *start.source, run_.config.training.seed);
     } else {
-      state_.model->initialise(run_.config.training.seed);
-      state_.optimizer->initialise_weights(run_.config.training.seed);
+      state_.model->initialize(run_.config.training.seed);
+      state_.optimizer->initialize_weights(run_.config.training.seed);
     }
     if (start.source && start.source->checkpoint && !start.weights_only) {
       load_optimizer_state(state_, *start.source->checkpoint);

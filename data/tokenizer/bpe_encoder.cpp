@@ -31,9 +31,9 @@ std::int64_t BpeEncoder::encode(std::string_view text, std::vector<std::int32_t>
 }
 
 void BpeEncoder::encode_plain(std::string_view text, Preceding preceding, std::vector<std::int32_t>& ids) {
-  const std::string_view normal = model_.normalise(text, preceding, normalised_);
+  const std::string_view normal = model_.normalize(text, preceding, normalized_);
   inner_segments_.clear();
-  model_.normalised_added.find(normal, parse_special_, inner_segments_);
+  model_.normalized_added.find(normal, parse_special_, inner_segments_);
   for (const TextSegment& segment : inner_segments_) {
     if (segment.token >= 0) {
       ids.push_back(segment.token);

@@ -33,7 +33,7 @@ class BpeEncoder final : public Encoder {
   std::vector<Splitter> splitters_;
   Merger merger_;
   PieceCache cache_;
-  std::string lossy_, normalised_, spaced_;
+  std::string lossy_, normalized_, spaced_;
   std::vector<TextSegment> segments_, inner_segments_;
   std::vector<std::size_t> ends_, split_ends_, part_ends_;
   std::vector<std::int32_t> symbols_;

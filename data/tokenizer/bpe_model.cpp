@@ -24,7 +24,7 @@ std::string marked(std::string_view text, bool in_front, bool spaces) {
 
 }  // namespace
 
-std::string_view BpeModel::normalise(std::string_view text, Preceding preceding, std::string& storage) const {
+std::string_view BpeModel::normalize(std::string_view text, Preceding preceding, std::string& storage) const {
   if (spec.prepend_mark || spec.mark_spaces) {
     storage = marked(text, spec.prepend_mark && preceding != Preceding::text, spec.mark_spaces);
     text = storage;

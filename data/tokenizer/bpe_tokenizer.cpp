@@ -43,31 +43,31 @@ BpeTokenizer::BpeTokenizer(BpeSpec spec) {
     model_.id_of.try_emplace(model_.spec.tokens[i], static_cast<std::int32_t>(i));
   }
   vocab_size_ = static_cast<std::int64_t>(model_.spec.tokens.size());
-  std::vector<AddedToken> raw, normalised;
+  std::vector<AddedToken> raw, normalized;
   for (const AddedToken& token : model_.spec.added) {
     vocab_size_ = std::max<std::int64_t>(vocab_size_, token.id + std::int64_t{1});
     added_text_[token.id] = token.content;
     if (token.special) special_.insert(token.id);
-    (token.normalized ? normalised : raw).push_back(token);
+    (token.normalized ? normalized : raw).push_back(token);
     if (token.normalized) {
       std::string storage;
-      normalised.back().content = model_.normalise(token.content, Preceding::nothing, storage);
+      normalized.back().content = model_.normalize(token.content, Preceding::nothing, storage);
     }
   }
   model_.raw_added = AddedTokenFinder(std::move(raw));
-  model_.normalised_added = AddedTokenFinder(normalised);
+  model_.normalized_added = AddedTokenFinder(normalized);
   if (bytes) find_byte_symbols(model_);
   model_.merges = MergeTable(model_.spec.merges);
   for (const BpeSpec::Split& split : model_.spec.splits) {
     model_.splitters.emplace_back(split.regex(), model_.spec.where);
   }
-  find_cuts(normalised);
+  find_cuts(normalized);
   choose_end_of_document();
   identity_ = identity_of(model_.spec);
   model_.spec.merges = {};
 }
 
-void BpeTokenizer::find_cuts(const std::vector<AddedToken>& normalised) {
+void BpeTokenizer::find_cuts(const std::vector<AddedToken>& normalized) {
   can_cut_ = std::ranges::all_of(model_.spec.splits, [](const BpeSpec::Split& split) {
     return split.kind != BpeSpec::Split::Kind::pattern || is_known_pattern(split.pattern);
   });
@@ -94,7 +94,7 @@ void BpeTokenizer::find_cuts(const std::vector<AddedToken>& normalised) {
     }
   };
   for (const std::string& token : model_.spec.tokens) note_marks(token);
-  for (const AddedToken& token : normalised) note_marks(token.content);
+  for (const AddedToken& token : normalized) note_marks(token.content);
   // Do not cut where the text itself does not determine what merges: unknown characters become one token across a mark
   // that is itself unknown, and the token of an unknown character or a byte may merge with one.
   const auto mark = model_.id_of.find(space_mark);

@@ -32,8 +32,8 @@ class BpeTokenizer final : public Tokenizer {
   std::size_t find_cut(std::string_view text) const override;
 
  private:
-  /// normalised: added tokens that are searched in normalized text.
-  void find_cuts(const std::vector<AddedToken>& normalised);
+  /// normalized: added tokens that are searched in normalized text.
+  void find_cuts(const std::vector<AddedToken>& normalized);
   void choose_end_of_document();
 
   BpeModel model_;

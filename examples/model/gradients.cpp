@@ -22,7 +22,7 @@ int main(int argc, char** argv) try {
     ThreadPool pool(1);
     RankState state(run.config, run.table, {.evaluation_lengths = {16}}, 0, Device::cpu(), pool, &world, nullptr,
                     run.model);
-    state.model->initialise(/*seed=*/1);
+    state.model->initialize(/*seed=*/1);
     StepResult step;
     step.step = 1;
     const double targets =

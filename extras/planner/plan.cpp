@@ -28,7 +28,7 @@ HopPlan hop_plan(const Config& config, const Hardware& hardware, const RankRates
       const auto step = work.step(rank, hop);
       if (!step) continue;
       pairs += static_cast<double>(work.pairs(rank, step->owner));
-      travelled += static_cast<double>(work.travelling_tokens(step->owner, rank));
+      travelled += static_cast<double>(work.traveling_tokens(step->owner, rank));
       ++blocks;
     }
   }

@@ -92,7 +92,7 @@ class RingPass {
       if (next.owner < 0) continue;
       // The wait for the next block includes a block that is passed on; the owner's own is only waited for at the end
       // of the pass.
-      const double bytes = costs_.key_value_bytes * static_cast<double>(ring_.work.travelling_tokens(next.owner, rank));
+      const double bytes = costs_.key_value_bytes * static_cast<double>(ring_.work.traveling_tokens(next.owner, rank));
       move(next.receive_from, rank, bytes, next.receive_from == next.owner ? departing : keys, keys);
     }
   }
@@ -101,7 +101,7 @@ class RingPass {
     for (int rank = 0; rank < N_; ++rank) {
       const RingStep here = step(rank, hop);
       if (here.owner < 0 || here.gradient_to < 0) continue;
-      const std::int64_t tokens = ring_.work.travelling_tokens(here.owner, rank, part);
+      const std::int64_t tokens = ring_.work.traveling_tokens(here.owner, rank, part);
       const int slot = gradients + part;
       if (tokens > 0) move(rank, here.gradient_to, costs_.gradient_bytes * static_cast<double>(tokens), slot, slot);
     }

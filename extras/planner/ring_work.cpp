@@ -59,7 +59,7 @@ RingWork::RingWork(const RingCase& ring) : case_(ring) {
   known_.assign(std::int64_t{N} * N * (parts() + 1), -1);
 }
 
-std::int64_t RingWork::travelling_tokens(int owner, int rank, int part) const {
+std::int64_t RingWork::traveling_tokens(int owner, int rank, int part) const {
   const RingPart own = part < 0 ? RingPart{} : common_part(parts_[part], {.tokens = tokens_[owner]});
   if (!sends_some()) return part < 0 ? tokens(owner) : own.sequences * own.tokens;
   const int hop = rank == owner ? 1 : (rank - owner + ranks()) % ranks();
@@ -75,7 +75,7 @@ RingTokens RingWork::sent() const {
     for (int hop = 0; hop < N; ++hop) {
       const auto met = step(rank, hop);
       if (!met || (hop == 0 && met->gradient_to < 0)) continue;
-      const auto tokens = static_cast<double>(travelling_tokens(met->owner, rank));
+      const auto tokens = static_cast<double>(traveling_tokens(met->owner, rank));
       if (hop > 0) sum.keys += tokens;
       if (met->gradient_to >= 0) sum.gradients += tokens;
     }

@@ -45,7 +45,7 @@ class RingWork {
   /// Returns how many of an owner's tokens are sent to a rank, or from it with their gradients: of the block, or of a
   /// part. Without a window, all; under a window, those that some rank of the run of hops sees (RingBatch::Round), and
   /// for the owner itself, those of the run next to it.
-  std::int64_t travelling_tokens(int owner, int rank, int part = -1) const;
+  std::int64_t traveling_tokens(int owner, int rank, int part = -1) const;
   /// Returns the tokens of all messages in a pass.
   RingTokens sent() const;
   /// Returns a rank's step at a hop: ring_step of the schedule.

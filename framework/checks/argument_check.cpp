@@ -31,7 +31,7 @@ void refuse_argument(const ConstTensorView& x, const char* name, std::initialize
     refuse_call(line, fmt::format("{} has the shape {}, but must have {}", name, x.shape.to_string(), text_of(dims)));
   }
   if (x.dtype != dtype) {
-    refuse_call(line, fmt::format("{} is of {}, but must be of {}", name, name_of(x.dtype), name_of(dtype)));
+    refuse_call(line, fmt::format("{} has dtype {}, but must have dtype {}", name, name_of(x.dtype), name_of(dtype)));
   }
   if (x.device != device) {
     refuse_call(line, fmt::format("{} is on {}, but must be on {}", name, x.device.name(), device.name()));

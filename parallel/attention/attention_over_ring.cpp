@@ -245,7 +245,7 @@ struct AttentionOverRing::State {
   /// Refuses a call before set_tokens, tensors that do not match those tokens, and outputs that overlap inputs.
   void check(const std::vector<Named>& of_queries, const std::vector<Named>& of_keys, const ConstTensorView& lse,
              const std::set<std::string_view>& written, const CallerLine& line) const {
-    require_call(has_tokens, "AttentionOverRing::set_tokens comes before forward and backward", line);
+    require_call(has_tokens, "AttentionOverRing::set_tokens must be called before forward and backward", line);
     const auto& [B, T_max, H, G, D, dtype, device, scale, backward, deterministic, threads] = options;
     const std::int64_t T = token_count(own);
     for (const auto& [name, x] : of_queries) {
@@ -302,7 +302,7 @@ void AttentionOverRing::set_tokens(std::span<const std::int64_t> positions, std:
                                    const AttentionMask& mask, const CallerLine& line) {
   State& s = *state_;
   const std::int64_t B = s.options.B, T = std::ssize(positions);
-  require_call(!s.closed, "AttentionOverRing::close is the last call", line);
+  require_call(!s.closed, "AttentionOverRing was already closed", line);
   check_positions(positions, s.options, line);
   check_documents(documents, B, T, line);
   SegmentList own = segments_of_positions(positions);
@@ -349,7 +349,7 @@ void AttentionOverRing::backward(const ConstTensorView& dout, const ConstTensorV
                                  const TensorView& dq, const TensorView& dk, const TensorView& dv,
                                  const CallerLine& line) {
   State& s = *state_;
-  require_call(s.options.backward, "this AttentionOverRing was made without memory for backward", line);
+  require_call(s.options.backward, "backward needs an AttentionOverRing with options.backward set", line);
   s.check({{"dout", dout}, {"q", q}, {"out", out}, {"dq", dq}}, {{"k", k}, {"v", v}, {"dk", dk}, {"dv", dv}}, lse,
           {"dq", "dk", "dv"}, line);
   const AttentionCall call = s.call(q, k, v);

@@ -45,19 +45,19 @@ class MpiCommunicator final : public Communicator {
   void barrier(const CallSite& site) override { world_.barrier(members_, context_, site, this); }
   /// New contexts begin after all contexts of any member, one for each color, so two communicators of one context have
   /// no rank in common.
-  std::unique_ptr<Communicator> split(int colour) override {
-    const std::array<std::int64_t, 2> own{colour, world_.next_context()};
+  std::unique_ptr<Communicator> split(int color) override {
+    const std::array<std::int64_t, 2> own{color, world_.next_context()};
     const std::vector<std::int64_t> all = ringtrain::all_gather(*this, own, {"split"});
-    std::set<std::int64_t> colours;
+    std::set<std::int64_t> colors;
     std::vector<int> members;
     std::int64_t begin = 0;
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
-      colours.insert(all[2 * rank]);
+      colors.insert(all[2 * rank]);
       begin = std::max(begin, all[2 * rank + 1]);
-      if (all[2 * rank] == colour) members.push_back(members_[rank]);
+      if (all[2 * rank] == color) members.push_back(members_[rank]);
     }
-    const auto place = std::distance(colours.begin(), colours.find(colour));
-    world_.use_contexts(static_cast<int>(begin + std::ssize(colours)));
+    const auto place = std::distance(colors.begin(), colors.find(color));
+    world_.use_contexts(static_cast<int>(begin + std::ssize(colors)));
     return std::make_unique<MpiCommunicator>(world_, std::move(members), static_cast<int>(begin + place));
   }
 

@@ -56,9 +56,9 @@ class NcclCommunicator final : public Communicator {
     if (device.is_cpu()) return of_host(host_.exchange(send, to, receive, from, site, line));
     check_exchange(send, to, receive, from, size(), /*device_memory=*/true, line);
     require_call(to == no_peer || from == no_peer || receive.device == device,
-                 "both sides of an exchange have memory of a kind", line);
-    require_call((to == rank()) == (from == rank()), "a rank sends to itself what it receives in the same exchange",
-                 line);
+                 "both sides of an exchange must use the same kind of memory", line);
+    require_call((to == rank()) == (from == rank()),
+                 "a rank that sends to itself must receive from itself in the same exchange", line);
     nccl_->throw_if_aborted();
     std::vector<NcclOperation> halves;  // without those of zero bytes, which neither side posts
     if (to != no_peer && send.bytes() > 0) {
@@ -112,7 +112,7 @@ class NcclCommunicator final : public Communicator {
   void wait(Request request, const CallerLine& line) override {
     if (request.id == 0) return;
     if ((request.id & 1) == 0) return host_.wait({request.id >> 1}, line);
-    require_call(group_depth_ == 0, "a group is closed before one of its exchanges is waited for", line);
+    require_call(group_depth_ == 0, "a group must be closed before its exchanges are waited for", line);
     const auto found = groups_.find(request.id >> 1);
     check_waited(found != groups_.end(), line);
     nccl_->wait(*found->second);
@@ -130,9 +130,9 @@ class NcclCommunicator final : public Communicator {
   }
 
   void barrier(const CallSite& site) override { host_.barrier(site); }
-  std::unique_ptr<Communicator> split(int colour) override {
+  std::unique_ptr<Communicator> split(int color) override {
     ensure(groups_.empty() && !group_, "all exchanges are waited for before a split");
-    return std::make_unique<NcclCommunicator>(*this, host_.split(colour));
+    return std::make_unique<NcclCommunicator>(*this, host_.split(color));
   }
 
   void close() override {

@@ -222,12 +222,12 @@ void NcclRank::meet_threads() {
 /// memory that was never set up (NVIDIA/nccl 2430).
 void NcclRank::split(NcclComm& whole, int rank, Communicator& part, const std::shared_ptr<NcclComm>& comm) {
   constexpr CallSite splitting{"splitting the ranks"};
-  std::int64_t colour = rank;  // NCCL requires a nonnegative color: the part's first rank
-  broadcast(part, host_view(&colour, {1}), 0, {"agreeing on the part of a split"});
+  std::int64_t color = rank;  // NCCL requires a nonnegative color: the part's first rank
+  broadcast(part, host_view(&color, {1}), 0, {"agreeing on the part of a split"});
   enter([&](Lock& lock, ncclConfig_t& config) {
     await_idle(lock);
     config.splitShare = 0;
-    await(lock, whole, nccl().ncclCommSplit(whole.handle, static_cast<int>(colour), rank, &whole.part, &config),
+    await(lock, whole, nccl().ncclCommSplit(whole.handle, static_cast<int>(color), rank, &whole.part, &config),
           splitting);
     comm->handle = std::exchange(whole.part, nullptr);
     comms_.push_back(comm);

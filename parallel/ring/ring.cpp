@@ -56,7 +56,7 @@ void Ring::check_pass(const RingCall& call, const RingTensors& own, const Visito
                                   "first pass",
                                   call.schedule, batches_.size()));
   }
-  require_call(static_cast<bool>(visitor), "visitor is empty, but must be called for each block", line);
+  require_call(static_cast<bool>(visitor), "visitor must be a function, not empty", line);
   const RingBatch& batch = batches_[static_cast<std::size_t>(call.schedule)];
   const RingCapacity& capacity = buffers_.capacity();
   const std::int64_t B = batch.sequences(), T = batch.tokens_of(rank_);
@@ -67,12 +67,12 @@ void Ring::check_pass(const RingCall& call, const RingTensors& own, const Visito
   check_pair(own.kv, "kv", capacity.dtype);
   if (!own.documents.empty()) {
     require_argument(own.documents, "documents", {{"B", B}, {"T", T}}, DType::int32, device_, line);
-    require_call(size_ == 1 || capacity.documents, "documents, but the ring was made without RingCapacity::documents",
+    require_call(size_ == 1 || capacity.documents, "documents need a ring that was made with RingCapacity::documents",
                  line);
   }
   if (!own.backward) return;
-  require_call(size_ == 1 || capacity.backward, "a backward pass, but the ring was made without RingCapacity::backward",
-               line);
+  require_call(size_ == 1 || capacity.backward,
+               "a backward pass needs a ring that was made with RingCapacity::backward", line);
   check_capacity(capacity.gradient_tokens, "gradient_tokens", line);
   check_pair(own.dkv, "dkv", accumulator(capacity.dtype));
 }
@@ -80,20 +80,20 @@ void Ring::check_pass(const RingCall& call, const RingTensors& own, const Visito
 void Ring::begin(std::span<const AttentionMask> masks, std::span<const ShardExtents> extents,
                  std::span<const SegmentList> segments, std::int64_t sequences,
                  std::span<const DocumentStarts> documents, const CallerLine& line) {
-  require_call(size_ == 1 || key_ranks_, "a ring without a communicator is a plan, and does not run", line);
-  require_call(!masks.empty(), "masks is empty, but a micro-batch has one or more", line);
+  require_call(size_ == 1 || key_ranks_, "a ring without a communicator is only a plan and cannot run", line);
+  require_call(!masks.empty(), "masks must not be empty", line);
   if (std::cmp_not_equal(extents.size(), size_) || std::cmp_not_equal(segments.size(), size_)) {
-    refuse_call(line, fmt::format("extents of {} ranks and segments of {}, but both must be of the ring's {}",
+    refuse_call(line, fmt::format("extents has size {}, segments has {}, but both must have the ring's size, {}",
                                   extents.size(), segments.size(), size_));
   }
   for (std::size_t rank = 0; rank < extents.size(); ++rank) {
     if (std::cmp_equal(extents[rank].size(), sequences)) continue;
-    refuse_call(line, fmt::format("extents of rank {} are of {} sequences, but must be of {}", rank,
+    refuse_call(line, fmt::format("extents[{}] has size {}, but must have the number of sequences, {}", rank,
                                   extents[rank].size(), sequences));
   }
   if (!documents.empty() && std::cmp_not_equal(documents.size(), sequences)) {
-    refuse_call(line,
-                fmt::format("documents of {} sequences, but must be of none or of {}", documents.size(), sequences));
+    refuse_call(line, fmt::format("documents has size {}, but must be empty or have the number of sequences, {}",
+                                  documents.size(), sequences));
   }
   times_.read_some();
   batches_.resize(masks.size(), RingBatch(size_, rank_, min_part_));

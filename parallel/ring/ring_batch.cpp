@@ -26,20 +26,20 @@ void RingBatch::begin(const AttentionMask& mask, std::span<const ShardExtents> e
 
   const std::vector<char> needed = ring_needs(mask, extents);
   plan_ = ring_plan(needed, size_, rank_);
-  travelling_.assign(plan_.size(), {});
+  traveling_.assign(plan_.size(), {});
   for (int hop = 0; hop < size_; ++hop) {
     const auto& [step, deliver_to, return_from, return_replaces] = plan_[hop];
-    Travelling& tokens = travelling_[hop];
+    Traveling& tokens = traveling_[hop];
     if (step) {
-      tokens.of_step = hop == 0 ? whole(rank_) : travelling_to(needed, step->owner, rank_);
+      tokens.of_step = hop == 0 ? whole(rank_) : traveling_to(needed, step->owner, rank_);
       last_hop_ = hop;
     }
-    if (deliver_to >= 0) tokens.of_delivery = travelling_to(needed, rank_, deliver_to);
-    if (return_from >= 0) tokens.of_return = travelling_to(needed, rank_, return_from);
+    if (deliver_to >= 0) tokens.of_delivery = traveling_to(needed, rank_, deliver_to);
+    if (return_from >= 0) tokens.of_return = traveling_to(needed, rank_, return_from);
   }
 }
 
-RingPart RingBatch::travelling_to(std::span<const char> needed, int owner, int member) const {
+RingPart RingBatch::traveling_to(std::span<const char> needed, int owner, int member) const {
   if (sequences_ != 1 || mask_.window == 0) return whole(owner);
   const auto meets = [&](int hop) {
     return hop > 0 && hop < size_ && needed[static_cast<std::size_t>((owner + hop) % size_ * size_ + owner)] != 0;

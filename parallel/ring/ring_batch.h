@@ -17,7 +17,7 @@ class RingBatch {
  public:
   /// Which tokens of a block are sent for a rank's work at one hop. With one sequence under a window, these are the
   /// tokens that some rank of the run of hops may see, and those between them; otherwise the whole block.
-  struct Travelling {
+  struct Traveling {
     RingPart of_step, of_delivery, of_return;  // hop 0: of_step is the whole block, which is not sent
   };
 
@@ -35,15 +35,15 @@ class RingBatch {
   /// Returns T of the largest shard.
   std::int64_t longest() const { return std::ranges::max(tokens_); }
   std::int64_t tokens_of(int owner) const { return tokens_[owner]; }
-  const Travelling& travelling(int hop) const { return travelling_[hop]; }
+  const Traveling& traveling(int hop) const { return traveling_[hop]; }
   /// Returns the hop at which this rank meets its last block.
   int last_hop() const { return last_hop_; }
 
   /// Returns the parts into which every block is cut; their tokens are those of the largest shard.
   const std::vector<RingPart>& parts() const { return parts_; }
   /// Returns the tokens of a part among the sent tokens of a block.
-  RingPart part_of_travelling(const RingPart& travelling, std::size_t part) const {
-    return common_part(parts_[part], travelling);
+  RingPart part_of_traveling(const RingPart& traveling, std::size_t part) const {
+    return common_part(parts_[part], traveling);
   }
   SegmentList segments_of_part(int owner, const RingPart& part) const;
   RingPart whole(int owner) const { return {0, sequences_, 0, tokens_of(owner)}; }
@@ -52,7 +52,7 @@ class RingBatch {
 
  private:
   /// Returns the tokens of an owner's block that are sent along the run of hops to which a rank belongs.
-  RingPart travelling_to(std::span<const char> needed, int owner, int member) const;
+  RingPart traveling_to(std::span<const char> needed, int owner, int member) const;
 
   int size_, rank_;
   std::int64_t min_part_;
@@ -64,7 +64,7 @@ class RingBatch {
   std::vector<RingPart> parts_;                   // of every block
   std::vector<std::vector<std::int64_t>> pairs_;  // by hop and part; empty before the block is met
   RingPlan plan_;
-  std::vector<Travelling> travelling_;  // by hop
+  std::vector<Traveling> traveling_;  // by hop
   int last_hop_ = 0;
 };
 

@@ -72,7 +72,7 @@ class RingPass {
   };
 
   /// Returns the tokens of the block that is met at a step.
-  const RingPart& tokens_of(const RingStep& step) const { return batch_.travelling(step.hop).of_step; }
+  const RingPart& tokens_of(const RingStep& step) const { return batch_.traveling(step.hop).of_step; }
   TensorView kv_of(const RingStep& step) const {
     if (step.hop == 0) return own_.kv;
     return ring_.buffers.keys_and_values(step.hop, batch_.sequences(), tokens_of(step).tokens);
@@ -99,7 +99,7 @@ class RingPass {
   /// Returns the gradients of a part of the block met at a step. In a buffer, a part has the offset that it has for the
   /// largest shard.
   PartGradients gradients_of(const RingStep& step, std::size_t part) const {
-    const RingPart own = batch_.part_of_travelling(tokens_of(step), part);
+    const RingPart own = batch_.part_of_traveling(tokens_of(step), part);
     if (step.hop == 0) return part_of_pair(own_.dkv, own);
     const auto [G, D] = std::pair(ring_.buffers.capacity().G, ring_.buffers.capacity().D);
     const std::int64_t begin = 2 * (own.first_sequence * batch_.longest() + own.first_token) * G * D;
@@ -112,7 +112,7 @@ class RingPass {
   /// it.
   std::vector<TensorView> leaving_gradients(const RingStep& step, std::size_t part) const {
     if (step.hop > 0) return gradients_of(step, part).messages();
-    const RingPart own = batch_.part_of_travelling(batch_.travelling(1).of_delivery, part);
+    const RingPart own = batch_.part_of_traveling(batch_.traveling(1).of_delivery, part);
     return part_of_pair(own_.dkv, own).messages();
   }
 
@@ -142,7 +142,7 @@ class RingPass {
     const auto post = [&](const CallSite& site, const auto& messages) {
       Side delivered, passed, received;
       if (const int to = here.deliver_to; to != no_peer) {
-        delivered = {to, messages(*batch_.plan()[0].step, batch_.travelling(hop).of_delivery)};
+        delivered = {to, messages(*batch_.plan()[0].step, batch_.traveling(hop).of_delivery)};
       }
       if (before && before->forward_to != no_peer) passed = {before->forward_to, messages(*before, tokens_of(*before))};
       if (next && next->receive_from != no_peer) received = {next->receive_from, messages(*next, tokens_of(*next))};
@@ -167,7 +167,7 @@ class RingPass {
     GradientRound& of = gradient_rounds_[part];
     const CallSite site{.operation = "ring gradients", .layer = layer_, .hop = hop};
     of.returns = here.return_from != no_peer ? &here : nullptr;
-    if (of.returns) of.tokens = batch_.part_of_travelling(batch_.travelling(hop).of_return, part);
+    if (of.returns) of.tokens = batch_.part_of_traveling(batch_.traveling(hop).of_return, part);
     post_together(*ring_.gradients, [&] {
       Side sent, received;
       if (step && step->gradient_to != no_peer) sent = {step->gradient_to, leaving_gradients(*step, part)};
@@ -228,7 +228,7 @@ class RingPass {
     for (std::size_t i = 0; i < parts; ++i) {
       finish_gradients(hop, i);
       if (step) {
-        const RingPart part = batch_.part_of_travelling(tokens_of(*step), i);
+        const RingPart part = batch_.part_of_traveling(tokens_of(*step), i);
         const SegmentList positions = batch_.segments_of_part(step->owner, part);
         RingPart place = part;  // among the tokens that are here
         place.first_token = part.tokens == 0 ? 0 : part.first_token - tokens_of(*step).first_token;

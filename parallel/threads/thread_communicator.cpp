@@ -173,16 +173,16 @@ class ThreadCommunicator final : public Communicator {
     self_.history.finished(call);
   }
 
-  std::unique_ptr<Communicator> split(int colour) override {
-    const std::array<std::int64_t, 1> own{colour};
-    const std::vector<std::int64_t> colours = ringtrain::all_gather(*this, own, {"split"});
+  std::unique_ptr<Communicator> split(int color) override {
+    const std::array<std::int64_t, 1> own{color};
+    const std::vector<std::int64_t> colors = ringtrain::all_gather(*this, own, {"split"});
     std::vector<int> members;
     for (int rank = 0; rank < size(); ++rank) {
-      if (colours[rank] == colour) members.push_back(group_->world_rank(rank));
+      if (colors[rank] == color) members.push_back(group_->world_rank(rank));
     }
     const auto place = std::ranges::find(members, group_->world_rank(rank_)) - members.begin();
     Lock lock(world_.mutex);
-    const std::pair key(splits_++, colour);
+    const std::pair key(splits_++, color);
     Group::Part& part = group_->parts[key];
     if (!part.group) part.group = std::make_shared<Group>(group_->world, members);
     auto communicator = std::make_unique<ThreadCommunicator>(part.group, static_cast<int>(place));

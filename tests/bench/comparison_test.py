@@ -121,7 +121,7 @@ class Pairs(unittest.TestCase):
         self.assertIn("of 2, 2 disturbed", table.text([row]))
 
 
-class Neighbours(unittest.TestCase):
+class Neighbors(unittest.TestCase):
     WORK = "import time\nwhile time.process_time() < 0.5: pass"  # half a second of a core's time
 
     def test_the_time_of_children_is_ours(self):

@@ -21,7 +21,7 @@ class HashProgressTest : public FolderTest {
   /// Returns the text printed while body runs.
   template <class Body>
   std::string printed(double patience, Body&& body) const {
-    const std::string path = at("told");
+    const std::string path = at("reported");
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "w"), std::fclose);
     {
       const HashProgress progress("train", patience, file.get());

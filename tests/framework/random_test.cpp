@@ -58,7 +58,7 @@ TEST(Random, UniformNumbersHaveTheirMomentsAndRange) {
 
 TEST(Random, NormalNumbersHaveTheirMomentsAndTails) {
   constexpr int n = 400000;
-  double m1 = 0, m2 = 0, m3 = 0, m4 = 0, neighbours = 0, previous = 0;
+  double m1 = 0, m2 = 0, m3 = 0, m4 = 0, neighbors = 0, previous = 0;
   int beyond = 0;
   for (std::uint64_t i = 0; i < n; ++i) {
     const double x = random_normal(11, Purpose::weights, i);
@@ -67,7 +67,7 @@ TEST(Random, NormalNumbersHaveTheirMomentsAndTails) {
     m2 += x * x;
     m3 += x * x * x;
     m4 += x * x * x * x;
-    neighbours += x * previous;
+    neighbors += x * previous;
     previous = x;
     beyond += std::abs(x) > 1.959963984540054;
   }
@@ -76,7 +76,7 @@ TEST(Random, NormalNumbersHaveTheirMomentsAndTails) {
   EXPECT_NEAR(m2 / n, 1, 5 * std::sqrt(2.0) * stddev);
   EXPECT_NEAR(m3 / n, 0, 5 * std::sqrt(15.0) * stddev);
   EXPECT_NEAR(m4 / n, 3, 5 * std::sqrt(96.0) * stddev);
-  EXPECT_NEAR(neighbours / n, 0, 5 * stddev);
+  EXPECT_NEAR(neighbors / n, 0, 5 * stddev);
   EXPECT_NEAR(static_cast<double>(beyond) / n, 0.05, 5 * std::sqrt(0.05 * 0.95) * stddev);
 }
 
@@ -136,16 +136,16 @@ TEST(Random, PermutationsOfOtherSeedsAndIndicesDiffer) {
   constexpr std::uint64_t size = 1000;
   const Permutation a(size, 1, Purpose::data_order, 0), b(size, 1, Purpose::data_order, 1),
       c(size, 2, Purpose::data_order, 0), d(size, 1, Purpose::test, 0);
-  int same = 0, fixed = 0, neighbours = 0;
+  int same = 0, fixed = 0, neighbors = 0;
   for (std::uint64_t i = 0; i < size; ++i) {
     same += (a(i) == b(i)) + (a(i) == c(i)) + (a(i) == d(i)) + (b(i) == c(i));
     fixed += a(i) == i;
-    if (i + 1 < size) neighbours += a(i + 1) == a(i) + 1;
+    if (i + 1 < size) neighbors += a(i + 1) == a(i) + 1;
   }
   // Each of these counts is Poisson: means 4, 1 and 1.
   EXPECT_LT(same, 20);
   EXPECT_LT(fixed, 10);
-  EXPECT_LT(neighbours, 10);
+  EXPECT_LT(neighbors, 10);
 }
 
 }  // namespace

@@ -128,7 +128,7 @@ def rotate(x, positions, c):
     return x * cos + turned * sin
 
 
-def normalise(x, w, name, c):
+def normalize(x, w, name, c):
     if TRAITS[c["architecture"]]["gpt2"]:
         return F.layer_norm(x, (x.shape[-1],), w[name + ".weight"], w[name + ".bias"], c["rms_norm_eps"])
     return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + c["rms_norm_eps"]) * w[name + ".weight"]
@@ -153,12 +153,12 @@ def model_nll(c, data, w):
         x = x + w["model.embed_positions.weight"][data["positions"]]
     for layer in range(c["num_hidden_layers"]):
         p = f"model.layers.{layer}."
-        h = normalise(x, w, p + "input_layernorm", c)
+        h = normalize(x, w, p + "input_layernorm", c)
         q = linear(h, p + "self_attn.q_proj").view(B, S, H, D)
         k = linear(h, p + "self_attn.k_proj").view(B, S, G, D)
         v = linear(h, p + "self_attn.v_proj").view(B, S, G, D)
         if traits["qk_norm"]:  # over the D elements of a head
-            q, k = normalise(q, w, p + "self_attn.q_norm", c), normalise(k, w, p + "self_attn.k_norm", c)
+            q, k = normalize(q, w, p + "self_attn.q_norm", c), normalize(k, w, p + "self_attn.k_norm", c)
         if not gpt2:
             q, k = rotate(q, data["positions"], c), rotate(k, data["positions"], c)
         k, v = k.repeat_interleave(H // G, 2), v.repeat_interleave(H // G, 2)
@@ -166,11 +166,11 @@ def model_nll(c, data, w):
         scores = scores.masked_fill(~seen[:, None], float("-inf"))
         mixed = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v).reshape(B, S, H * D)
         x = x + linear(mixed, p + "self_attn.o_proj")
-        h = normalise(x, w, p + "post_attention_layernorm", c)
+        h = normalize(x, w, p + "post_attention_layernorm", c)
         up = linear(h, p + "mlp.up_proj")
         inner = F.gelu(up, approximate="tanh") if gpt2 else F.silu(linear(h, p + "mlp.gate_proj")) * up
         x = x + linear(inner, p + "mlp.down_proj")
-    x = normalise(x, w, "model.norm", c)
+    x = normalize(x, w, "model.norm", c)
     head = w["model.embed_tokens.weight"] if c["tie_word_embeddings"] else w["lm_head.weight"]
     logits = F.linear(x, head)
     nll = F.cross_entropy(logits.reshape(B * S, -1), data["labels"].reshape(-1), reduction="none", ignore_index=-1)

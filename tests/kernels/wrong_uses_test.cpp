@@ -73,24 +73,25 @@ TEST_F(WrongUses, TheShapeOfAProductIsNamedByDimension) {
   expect_refused("residual has the shape [2, 3], but must have [T = 2, O = 4]", [&] {
     linear_forward(stream, view({2, 4}), view({2, 3}), view({4, 3}), {}, view({2, 3}));
   });
-  expect_refused("residual is y, so there can be no bias", [&] {
+  expect_refused("a bias must not be given if residual is y", [&] {
     linear_forward(stream, view({2, 4}), view({2, 3}), view({4, 3}), view({4}), view({2, 4}));
   });
 }
 
 TEST_F(WrongUses, ADTypeIsNamedApartFromTheShape) {
   std::vector<std::int32_t> integers(64);
-  expect_refused("w is of float64, but must be of float32", [&] {
+  expect_refused("w has dtype float64, but must have dtype float32", [&] {
     linear_forward(stream, view({2, 4}), view({2, 3}), doubles({4, 3}), {});
   });
-  expect_refused("x is of int32, but must be of float32, float64 or bfloat16", [&] {
+  expect_refused("x has dtype int32, not float32, float64 or bfloat16", [&] {
     linear_forward(stream, view({2, 4}), host_view(integers.data(), {2, 3}), view({4, 3}), {});
   });
-  expect_refused("x is of int32, but must be of float32, float64 or bfloat16",
+  expect_refused("x has dtype int32, not float32, float64 or bfloat16",
                  [&] { fill(stream, host_view(integers.data(), {2}), 0); });
-  expect_refused("x is of int32, but must be of that of y, float32",
+  expect_refused("x has dtype int32, but must have that of y, float32",
                  [&] { copy(stream, view({2}), host_view(integers.data(), {2})); });
-  expect_refused("x is of float64, but must be of that of y, float32", [&] { add(stream, view({4}), doubles({4})); });
+  expect_refused("x has dtype float64, but must have that of y, float32",
+                 [&] { add(stream, view({4}), doubles({4})); });
   expect_refused("convert of x, float64, to y, float32: it converts between float32 and bfloat16",
                  [&] { convert(stream, view({4}), doubles({4})); });
 }

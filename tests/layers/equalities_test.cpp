@@ -187,10 +187,10 @@ TEST_P(Equalities, UniformModelGivesTheLogarithmOfTheVocabulary) {
 }
 
 TEST_P(Equalities, NoTargetsGiveNoGradient) {
-  Sequences unlabelled = random_sequences(config(), 2, 17, true, 13), weightless = unlabelled;
-  for (std::int32_t& label : unlabelled.labels) label = -1;
+  Sequences unlabeled = random_sequences(config(), 2, 17, true, 13), weightless = unlabeled;
+  for (std::int32_t& label : unlabeled.labels) label = -1;
   for (double& weight : weightless.weights) weight = 0.0;
-  for (const Sequences* sequences : {&unlabelled, &weightless}) {
+  for (const Sequences* sequences : {&unlabeled, &weightless}) {
     for (const double denominator : {0.0, 5.0}) {
       const RunResult result = run_training(config(), {.ranks = 2, .layout = Layout::zigzag}, *sequences, denominator);
       EXPECT_EQ(result.loss_sum, 0.0);

@@ -73,8 +73,8 @@ class CountingCommunicator : public ForwardingCommunicator {
     }
     return inner().exchange(send, to, receive, from, site, line);
   }
-  std::unique_ptr<Communicator> split(int colour) override {
-    return std::make_unique<CountingCommunicator>(inner().split(colour), traffic_);
+  std::unique_ptr<Communicator> split(int color) override {
+    return std::make_unique<CountingCommunicator>(inner().split(color), traffic_);
   }
 
  private:

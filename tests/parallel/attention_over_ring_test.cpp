@@ -185,7 +185,7 @@ TEST(AttentionOverRingMisuse, AShapeIsNamedByDimension) {
 }
 
 TEST(AttentionOverRingMisuse, ADTypeADeviceAndNoMemoryAreNamed) {
-  expect_sentence("v is of float64, but must be of float32", [](AttentionOverRing& a, Arguments& x) {
+  expect_sentence("v has dtype float64, but must have dtype float32", [](AttentionOverRing& a, Arguments& x) {
     std::vector<double> wide(32);
     a.forward(x.queries(), x.keys(), host_view(wide.data(), {1, 4, 1, 8}), x.queries(), x.rows());
   });
@@ -231,16 +231,16 @@ TEST(AttentionOverRingMisuse, TokensAreHeldAgainstTheOptions) {
 }
 
 TEST(AttentionOverRingMisuse, CallsHaveAnOrder) {
-  expect_error("set_tokens comes before forward and backward", 1, [](Communicator& world) {
+  expect_error("set_tokens must be called before forward and backward", 1, [](Communicator& world) {
     AttentionOverRing attention(world, four_tokens);
     Arguments x;
     attention.forward(x.queries(), x.keys(), x.keys(), x.queries(), x.rows());
   });
-  expect_sentence("AttentionOverRing::close is the last call", [](AttentionOverRing& a, Arguments&) {
+  expect_sentence("AttentionOverRing was already closed", [](AttentionOverRing& a, Arguments&) {
     a.close();
     a.set_tokens(Positions{0, 1, 2, 3}, {}, {});
   });
-  expect_error("was made without memory for backward", 1, [](Communicator& world) {
+  expect_error("with options.backward set", 1, [](Communicator& world) {
     AttentionOverRingOptions options = four_tokens;
     options.backward = false;
     AttentionOverRing attention(world, options);

@@ -125,7 +125,7 @@ TEST(Communicator, BarrierHoldsEveryone) {
   });
 }
 
-TEST(Communicator, SplitsByColourInRankOrderAndAgain) {
+TEST(Communicator, SplitsByColorInRankOrderAndAgain) {
   run_ranks({.ranks = 6}, [](Communicator& world) {
     const auto row = world.split(world.rank() / 3);          // {0 1 2} {3 4 5}
     const auto column = world.split(-7 + world.rank() % 3);  // {0 3} {1 4} {2 5}

@@ -235,7 +235,7 @@ TEST(RingSchedule, BidirectionalZigzagAndStripedMeetAll) {
   }
 }
 
-TEST(RingSchedule, WindowMeetsItsNeighboursOnly) {
+TEST(RingSchedule, WindowMeetsItsNeighborsOnly) {
   // Shards of 16: a window of 17 reaches one shard back, 18 two.
   EXPECT_EQ(meetings(ring_needs({.causal = true, .window = 17}, shards(Layout::contiguous, 64, 4)), 4), "0|10|21|32");
   EXPECT_EQ(meetings(ring_needs({.causal = true, .window = 18}, shards(Layout::contiguous, 64, 4)), 4), "0|10|210|321");

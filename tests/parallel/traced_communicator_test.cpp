@@ -34,7 +34,7 @@ TEST(TracedCommunicator, RecordsExchangesFromPostToEndAndWaits) {
     double sent = rank, received = -1;
     ring->wait(ring->exchange({}, no_peer, {}, no_peer, {}));  // nothing: no span
     ring->wait(ring->exchange(host_view(&sent, {1}), right, host_view(&received, {1}), left,
-                              {.operation = "neighbour", .layer = 4, .hop = 1}));
+                              {.operation = "neighbor", .layer = 4, .hop = 1}));
     EXPECT_EQ(received, left);
     ring->barrier({"all here"});
     double sum = 1;
@@ -43,10 +43,10 @@ TEST(TracedCommunicator, RecordsExchangesFromPostToEndAndWaits) {
   });
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(counted(trace.rank(rank).communication),
-              (std::map<std::string, int>{{"neighbour", 1}, {"sum of ones", 2}}));
+              (std::map<std::string, int>{{"neighbor", 1}, {"sum of ones", 2}}));
     EXPECT_EQ(counted(trace.rank(rank).work),
               (std::map<std::string, int>{
-                  {"wait split", 1}, {"wait neighbour", 1}, {"wait all here", 1}, {"wait sum of ones", 2}}));
+                  {"wait split", 1}, {"wait neighbor", 1}, {"wait all here", 1}, {"wait sum of ones", 2}}));
     const TraceTrack::Entry& exchange = trace.rank(rank).communication[0];
     const std::map<std::string, std::int64_t> expected{
         {"layer", 4}, {"hop", 1}, {"to", (rank + 1) % 3}, {"from", (rank + 2) % 3}, {"bytes", 8}};

@@ -35,8 +35,8 @@ class WatchedCommunicator final : public ForwardingCommunicator {
     dawdle();
     inner().wait(request, line);
   }
-  std::unique_ptr<Communicator> split(int colour) override {
-    return std::make_unique<WatchedCommunicator>(inner().split(colour), traffic_, seed_);
+  std::unique_ptr<Communicator> split(int color) override {
+    return std::make_unique<WatchedCommunicator>(inner().split(color), traffic_, seed_);
   }
 
  private:

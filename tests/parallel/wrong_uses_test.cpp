@@ -97,10 +97,10 @@ TEST(WrongUsesOfRanks, TheTensorsOfAReduceScatterAreNamed) {
     ReduceScatter reduction;
     expect_refused("x is null, but must have memory for 5 elements",
                    [&] { reduction.start(world, nothing, host_view(whole.data(), {3}), site); });
-    expect_refused("x is of int32, but must be of float32, float64 or bfloat16", [&] {
+    expect_refused("x has dtype int32, not float32, float64 or bfloat16", [&] {
       reduction.start(world, host_view(integers.data(), {5}), host_view(whole.data(), {3}), site);
     });
-    expect_refused("staging is of float64, but must be of float32",
+    expect_refused("staging has dtype float64, but must have dtype float32",
                    [&] { reduction.start(world, x, host_view(wide.data(), {3}), site); });
     expect_refused("staging is on cuda:1, but must be on cpu",
                    [&] { reduction.start(world, x, on_gpu(host_view(whole.data(), {3})), site); });
@@ -123,15 +123,15 @@ TEST(WrongUsesOfRanks, ACollectiveIsStartedAndThenFinished) {
     std::vector<float> values(5);
     const TensorView x = host_view(values.data(), {5}), nothing{nullptr, {5}, DType::float32, Device::cpu()};
     ReduceScatter reduction;
-    expect_refused("a ReduceScatter is started before it is finished", [&] { reduction.finish(stream); });
+    expect_refused("a ReduceScatter must be started before it is finished", [&] { reduction.finish(stream); });
     reduction.start(world, x, {}, site);
-    expect_refused("a ReduceScatter is finished before it is started again",
+    expect_refused("a ReduceScatter must be finished before it is started again",
                    [&] { reduction.start(world, x, {}, site); });
     reduction.finish(stream);
     AllGather gather;
-    expect_refused("an AllGather is started before it is finished", [&] { gather.finish(); });
+    expect_refused("an AllGather must be started before it is finished", [&] { gather.finish(); });
     gather.start(world, x, site);
-    expect_refused("an AllGather is finished before it is started again", [&] { gather.start(world, x, site); });
+    expect_refused("an AllGather must be finished before it is started again", [&] { gather.start(world, x, site); });
     gather.finish();
     expect_refused("x is null, but must have memory for 5 elements", [&] { all_gather_slices(world, nothing, site); });
   });
@@ -191,7 +191,7 @@ TEST(WrongUsesOfRanks, TheTensorsOfARingAreNamedByDimension) {
     expect_refused("kv has the shape [2, 1, 4, 8, 1], but must have [2, B = 1, T = 4, G = 1, D = 8]", [&] {
       r.ring.forward(r.stream, 0, r.pair().reshape({2, 1, 4, 8, 1}), {}, r.visitor);
     });
-    expect_refused("kv is of float64, but must be of float32", [&] {
+    expect_refused("kv has dtype float64, but must have dtype float32", [&] {
       r.ring.forward(r.stream, 0, host_view(wide.data(), {2, 1, 4, 1, 8}), {}, r.visitor);
     });
     expect_refused("kv is on cuda:1, but must be on cpu",
@@ -201,14 +201,13 @@ TEST(WrongUsesOfRanks, TheTensorsOfARingAreNamedByDimension) {
     });
     expect_refused("documents has the shape [4], but must have [B = 1, T = 4]",
                    [&] { r.ring.forward(r.stream, 0, r.pair(), host_view(ids.data(), {4}), r.visitor); });
-    expect_refused("documents is of float32, but must be of int32", [&] {
+    expect_refused("documents has dtype float32, but must have dtype int32", [&] {
       r.ring.forward(r.stream, 0, r.pair(), host_view(r.kv.data(), {1, 4}), r.visitor);
     });
-    expect_refused("dkv is of float64, but must be of float32", [&] {
+    expect_refused("dkv has dtype float64, but must have dtype float32", [&] {
       r.ring.backward(r.stream, 0, r.pair(), {}, host_view(wide.data(), {2, 1, 4, 1, 8}), r.visitor);
     });
-    expect_refused("visitor is empty, but must be called for each block",
-                   [&] { r.ring.forward(r.stream, 0, r.pair(), {}, {}); });
+    expect_refused("visitor must be a function, not empty", [&] { r.ring.forward(r.stream, 0, r.pair(), {}, {}); });
   });
 }
 
@@ -221,14 +220,14 @@ TEST(WrongUsesOfRanks, ARingBeginsWithWhatEveryRankHas) {
     expect_refused("schedule 2 of 1: Ring::begin sets the schedules, one for each mask, before the first pass", [&] {
       r.ring.forward(r.stream, {/*of_layer=*/0, /*of_schedule=*/2}, r.pair(), {}, r.visitor);
     });
-    expect_refused("masks is empty, but a micro-batch has one or more",
+    expect_refused("masks must not be empty",
                    [&] { r.ring.begin(std::span<const AttentionMask>(), r.extents, r.segments, 1); });
-    expect_refused("extents of 1 ranks and segments of 0, but both must be of the ring's 1",
+    expect_refused("extents has size 1, segments has 0, but both must have the ring's size, 1",
                    [&] { r.ring.begin(AttentionMask{}, r.extents, {}, 1); });
-    expect_refused("extents of rank 0 are of 1 sequences, but must be of 2",
+    expect_refused("extents[0] has size 1, but must have the number of sequences, 2",
                    [&] { r.ring.begin(AttentionMask{}, r.extents, r.segments, 2); });
     const std::vector<DocumentStarts> documents(3, DocumentStarts{0});
-    expect_refused("documents of 3 sequences, but must be of none or of 1",
+    expect_refused("documents has size 3, but must be empty or have the number of sequences, 1",
                    [&] { r.ring.begin(AttentionMask{}, r.extents, r.segments, 1, documents); });
   });
 }
@@ -263,7 +262,7 @@ TEST(WrongUsesOfRanks, ARingFitsItsCommunicatorAndItsCapacity) {
         });
     Allocator plan(Device::cpu(), Allocator::Mode::plan);
     Ring planned(plan, nullptr, 2, small);
-    expect_refused("a ring without a communicator is a plan, and does not run",
+    expect_refused("a ring without a communicator is only a plan and cannot run",
                    [&] { planned.begin(AttentionMask{}, {}, {}, 1); });
   });
 }

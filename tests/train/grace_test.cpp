@@ -61,12 +61,12 @@ TEST_F(Grace, AnEvaluationThatASignalMeetsIsMadeUpForByResuming) {
   for (const std::int64_t step : {4, 6}) {
     const std::string output = fmt::format("signal at {}", step);
     settings.checkpoint.background = step == 6;
-    const auto [code, told] = run_with_signal(output, step, false);
-    EXPECT_EQ(code, ExitCode::terminated) << told;
+    const auto [code, text] = run_with_signal(output, step, false);
+    EXPECT_EQ(code, ExitCode::terminated) << text;
     EXPECT_EQ(metrics(output).size(), static_cast<std::size_t>(step));
     EXPECT_EQ(metrics(output, "evaluation").size(), static_cast<std::size_t>(step) / 2 - 1);
-    const std::size_t grace = told.find("grace period: after SIGTERM this run needs up to ");
-    EXPECT_TRUE(grace < told.rfind("saved ") || (step == 6 && grace == told.npos)) << told;  // not after the last save
+    const std::size_t grace = text.find("grace period: after SIGTERM this run needs up to ");
+    EXPECT_TRUE(grace < text.rfind("saved ") || (step == 6 && grace == text.npos)) << text;  // not after the last save
     EXPECT_EQ(run_with_signal(output, 0, true).first, ExitCode::done);
     EXPECT_EQ(evaluations(output), evaluations("whole"));
     expect_same_bits(output, "whole");
@@ -85,7 +85,7 @@ TEST_F(Grace, AnEvaluationBrokenOffLeavesNothingOfItself) {
   launch_threads({.ranks = 4, .timeout_seconds = 60}, [&](Communicator& world) {
     ThreadPool pool(1);
     RankState state(settings, table, purpose, world.rank(), Device::cpu(), pool, &world);
-    state.model->initialise(3);
+    state.model->initialize(3);
     const auto evaluate = [&](int looks) {
       return evaluate_targets(state, *file, targets, nullptr, [&] { return --looks < 0; });
     };

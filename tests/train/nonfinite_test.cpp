@@ -186,7 +186,7 @@ TEST(StepTrend, DistinguishesASpikeFromNoiseAndFromASlope) {
   int reported = 0;
   for (int i = 0; i < 60; ++i) reported += spike(noisy, 30).empty() ? 0 : 1;
   EXPECT_GE(reported, 1);
-  EXPECT_LE(reported, 3) << "a loss that stays high is told once or a few times";
+  EXPECT_LE(reported, 3) << "a loss that stays high is reported once or a few times";
 }
 
 }  // namespace

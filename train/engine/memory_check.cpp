@@ -126,11 +126,11 @@ constexpr std::int64_t library_bytes = std::int64_t{256} << 20;
 std::int64_t nccl_bytes(const Config& config, std::size_t ranks_on_gpu) {
   const std::int64_t ranks = config.mesh.data * config.mesh.sequence;
   if (!nccl_joins(config.mesh, ranks_on_gpu == 1) || ranks == 1) return 0;
-  constexpr std::int64_t neighbour_bytes = std::int64_t{32 * 12} << 20, base_bytes = std::int64_t{512} << 20;
-  constexpr std::int64_t max_neighbours = 7;  // on one machine; GPUs of other machines share buffers
+  constexpr std::int64_t neighbor_bytes = std::int64_t{32 * 12} << 20, base_bytes = std::int64_t{512} << 20;
+  constexpr std::int64_t max_neighbors = 7;  // on one machine; GPUs of other machines share buffers
   if (config.mesh.share_gpu) return static_cast<std::int64_t>(ranks_on_gpu) * base_bytes;
   const std::int64_t ring = 2 * std::min<std::int64_t>(2, config.mesh.sequence - 1);
-  return base_bytes + neighbour_bytes * (ring + std::min(ranks - 1, max_neighbours));
+  return base_bytes + neighbor_bytes * (ring + std::min(ranks - 1, max_neighbors));
 }
 
 /// Returns the GPUs of the ranks of this process; empty for a run on CPUs.

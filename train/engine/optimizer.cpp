@@ -44,10 +44,10 @@ void Optimizer::reset() {
   for (const Tensor& values : state_) fill(*stream_, values, 0);
 }
 
-void Optimizer::initialise_weights(std::uint64_t seed) {
+void Optimizer::initialize_weights(std::uint64_t seed) {
   if (!has_master_weights()) return;
   for (const ParameterSlice& slice : slices()) {
-    initialise_parameter(*stream_, parameters_->table()[slice.parameter], seed, slice.begin, weights(slice));
+    initialize_parameter(*stream_, parameters_->table()[slice.parameter], seed, slice.begin, weights(slice));
   }
 }
 

@@ -53,7 +53,7 @@ std::int64_t position_bucket(std::int64_t position) {
   return std::bit_width(static_cast<std::uint64_t>(position) - 1);
 }
 
-std::vector<PositionResult> summarise_positions(std::int64_t context_length, std::span<const PositionSums> sums,
+std::vector<PositionResult> summarize_positions(std::int64_t context_length, std::span<const PositionSums> sums,
                                                 std::span<const std::int64_t> documents) {
   std::vector<PositionResult> results;
   const std::int64_t buckets = std::ssize(sums) / std::ssize(documents);
@@ -80,7 +80,7 @@ std::vector<PositionResult> summarise_positions(std::int64_t context_length, std
   return results;
 }
 
-std::vector<LengthResult> summarise(std::span<const std::int64_t> lengths, std::span<const BlockSums> sums,
+std::vector<LengthResult> summarize(std::span<const std::int64_t> lengths, std::span<const BlockSums> sums,
                                     std::span<const std::int64_t> documents) {
   std::vector<LengthResult> results;
   for (std::size_t i = 0; i < lengths.size(); ++i) {

@@ -62,7 +62,7 @@ struct LengthResult {
 };
 
 /// Returns one result per length. sums: [lengths][blocks], flat; documents: of each block.
-std::vector<LengthResult> summarise(std::span<const std::int64_t> lengths, std::span<const BlockSums> sums,
+std::vector<LengthResult> summarize(std::span<const std::int64_t> lengths, std::span<const BlockSums> sums,
                                     std::span<const std::int64_t> documents);
 
 /// Returns the bucket of a position p >= 1: bucket 0 holds position 1; bucket k holds those from 2^(k-1) + 1 to 2^k.
@@ -70,7 +70,7 @@ std::int64_t position_bucket(std::int64_t position);
 
 /// Returns the results of a window of context_length tokens, one per bucket, leaving out buckets without a weight.
 /// sums: [blocks][buckets], flat; documents: of each block.
-std::vector<PositionResult> summarise_positions(std::int64_t context_length, std::span<const PositionSums> sums,
+std::vector<PositionResult> summarize_positions(std::int64_t context_length, std::span<const PositionSums> sums,
                                                 std::span<const std::int64_t> documents);
 
 /// Returns t such that a Student variable with this many degrees of freedom (>= 1) lies in [-t, t] with probability p.

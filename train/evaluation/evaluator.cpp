@@ -70,7 +70,7 @@ class PositionTable {
     add_over_ranks(world, sums_, {"positions of an evaluation"});
     const auto row = static_cast<std::size_t>(blocks_ * buckets_);
     for (std::size_t i = 0; i < lengths_.size(); ++i) {
-      results[i].by_position = summarise_positions(lengths_[i], std::span(sums_).subspan(i * row, row), documents);
+      results[i].by_position = summarize_positions(lengths_[i], std::span(sums_).subspan(i * row, row), documents);
     }
   }
 
@@ -182,7 +182,7 @@ std::optional<std::vector<LengthResult>> evaluate_targets(RankState& state, cons
   }
   const std::vector<std::int64_t> documents = documents_of(targets);
   add_over_ranks(*state.world, sums, {"evaluation"});
-  std::vector<LengthResult> results = summarise(request.context_lengths, sums, documents);
+  std::vector<LengthResult> results = summarize(request.context_lengths, sums, documents);
   if (scores) *per_token = scores->gather(*state.world);
   if (positions) positions->finish(*state.world, documents, results);
   require_finite(results);

@@ -102,7 +102,7 @@ constexpr std::array<Refusal, 29> refusals{{
     {"residual_multiplier", "1.0", "this class does not scale what is added to the residual stream"},
     {"logits_scaling", "1.0", "this class does not scale logits"},
     {"logit_scale", "1.0", "scaled logits are not supported"},
-    {"rope_interleaved", "false", "rotary pairs are (i, i + head_dim / 2), not neighbours"},
+    {"rope_interleaved", "false", "rotary pairs are (i, i + head_dim / 2), not neighbors"},
     {"no_rope_layers", "[]", "layers without rotary positions are not supported"},
     {"scale_attn_weights", "true", "attention scores are scaled by 1 / sqrt(head_dim)"},
     {"scale_attn_by_inverse_layer_idx", "false", "attention scores are scaled only by 1 / sqrt(head_dim)"},

@@ -35,7 +35,7 @@ class Loader {
   /// bfloat16: those of the source, or initial ones for an adapter that the source does not have.
   void load(const Parameter& parameter, std::int64_t begin, const TensorView& target) {
     if (parameter.adapter && !source_.model.lora.on()) {
-      initialise_parameter(state_.stream, parameter, seed_, begin, target);
+      initialize_parameter(state_.stream, parameter, seed_, begin, target);
     } else {
       read(parameter, begin, target);
     }

@@ -26,20 +26,20 @@ void Mbarriers::init(std::uint64_t* word, std::uint32_t arrivals, const std::sou
   *word = mark;
   Barrier barrier;
   barrier.expected = barrier.pending = arrivals;
-  barrier.initialised_by = block_.thread();
+  barrier.initialized_by = block_.thread();
   barriers_[word] = barrier;
 }
 
 void Mbarriers::fence_init() {
   for (auto& [word, barrier] : barriers_) {
-    if (barrier.initialised_by == block_.thread()) barrier.fenced = true;
+    if (barrier.initialized_by == block_.thread()) barrier.fenced = true;
   }
 }
 
 Mbarriers::Barrier& Mbarriers::find(std::uint64_t* word, const std::source_location& where) {
   const auto found = barriers_.find(word);
   if (found == barriers_.end()) {
-    block_.fail(fmt::format("{} is no mbarrier that this block has initialised", static_cast<void*>(word)), where);
+    block_.fail(fmt::format("{} is no mbarrier that this block has initialized", static_cast<void*>(word)), where);
   }
   if (*word != mark) {
     block_.fail(fmt::format("the mbarrier at {} was overwritten", static_cast<void*>(word)), where);

@@ -35,7 +35,7 @@ class Mbarriers {
     std::uint32_t expected = 0, pending = 0;
     std::int64_t bytes = 0;  // announced minus transferred
     std::uint32_t phase = 0;
-    int initialised_by = -1;
+    int initialized_by = -1;
     bool fenced = false;
     std::vector<int> waiting;
   };

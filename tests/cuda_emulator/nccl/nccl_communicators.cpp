@@ -99,9 +99,9 @@ bool enter(ncclComm& communicator, std::uint64_t number, int ranks, int rank) {
 }
 
 /// Returns the number of the rank set that is a part of this one, which is the same in all processes.
-std::uint64_t part_of(const RankSet& rank_set, std::size_t split, int colour) {
+std::uint64_t part_of(const RankSet& rank_set, std::size_t split, int color) {
   std::uint64_t number = rank_set.unique_id;
-  for (const std::uint64_t one : {std::uint64_t{split}, static_cast<std::uint64_t>(colour)}) {
+  for (const std::uint64_t one : {std::uint64_t{split}, static_cast<std::uint64_t>(color)}) {
     number = (number ^ (one + 1)) * 0x9e3779b97f4a7c15;
     number ^= number >> 29;
   }
@@ -128,10 +128,10 @@ bool go_on_splitting(ncclComm& communicator) {
     const SplitCall own = communicator.splits.back();
     std::set<std::pair<int, int>> ranks;  // by key
     for (const auto& [rank, call] : calls) {
-      if (call.colour == own.colour) ranks.emplace(call.key, rank);
+      if (call.color == own.color) ranks.emplace(call.key, rank);
     }
     const auto place = std::distance(ranks.begin(), ranks.find({own.key, communicator.rank}));
-    enter(part, part_of(*communicator.rank_set, split, own.colour), static_cast<int>(ranks.size()),
+    enter(part, part_of(*communicator.rank_set, split, own.color), static_cast<int>(ranks.size()),
           static_cast<int>(place));
   }
   if (part.error == ncclSuccess && !go_on_joining(part)) return false;
@@ -302,11 +302,11 @@ ncclResult_t join(ncclComm_t* communicator, int ranks, const ncclUniqueId& id, i
   return ncclInProgress;
 }
 
-ncclResult_t split(ncclComm_t communicator, int colour, int key, ncclComm_t* part, const ncclConfig_t* config) {
+ncclResult_t split(ncclComm_t communicator, int color, int key, ncclComm_t* part, const ncclConfig_t* config) {
   return call("ncclCommSplit", communicator, [&](Runtime&, ncclComm& one, Streams::Lock&) {
     if (in_group()) return misuse("ncclCommSplit within a group");
     if (const ncclResult_t result = check_config("ncclCommSplit", config); result != ncclSuccess) return result;
-    if (colour < 0) return misuse("ncclCommSplit: a colour below 0, which the emulator does not have");
+    if (color < 0) return misuse("ncclCommSplit: a color below 0, which the emulator does not have");
     if (one.error != ncclSuccess) return one.error;
     if (one.phase != ncclComm::Phase::ready) return misuse("ncclCommSplit while a call is in progress");
     const auto under_way = [](const auto& weak) {
@@ -320,7 +320,7 @@ ncclResult_t split(ncclComm_t communicator, int colour, int key, ncclComm_t* par
     one.part->device = one.device;
     one.part_for = part;
     *part = nullptr;
-    one.splits.push_back({colour, key});
+    one.splits.push_back({color, key});
     if (one.remote) one.remote->send_split(one.splits.back());
     one.phase = ncclComm::Phase::splitting;
     return ncclSuccess;

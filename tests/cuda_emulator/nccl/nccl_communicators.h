@@ -25,7 +25,7 @@ class RemoteRanks;
 
 /// The arguments of a rank's ncclCommSplit.
 struct SplitCall {
-  int colour = 0, key = 0;
+  int color = 0, key = 0;
 };
 
 /// One side of a message, by its position in a group.
@@ -99,7 +99,7 @@ ncclResult_t break_communicator(ncclComm& communicator, ncclResult_t error, cons
 ncclResult_t get_version(int* version);
 ncclResult_t get_unique_id(ncclUniqueId* id);
 ncclResult_t join(ncclComm_t* communicator, int ranks, const ncclUniqueId& id, int rank, const ncclConfig_t* config);
-ncclResult_t split(ncclComm_t communicator, int colour, int key, ncclComm_t* part, const ncclConfig_t* config);
+ncclResult_t split(ncclComm_t communicator, int color, int key, ncclComm_t* part, const ncclConfig_t* config);
 ncclResult_t finalize(ncclComm_t communicator);
 ncclResult_t destroy(ncclComm_t communicator);
 ncclResult_t abort(ncclComm_t communicator);

@@ -152,7 +152,7 @@ bool RemoteRanks::move(Group::Message& message) {
 void RemoteRanks::send_split(const SplitCall& call) {
   Frame frame;
   frame.kind = Frame::Kind::split;
-  frame.colour = call.colour;
+  frame.color = call.color;
   frame.key = call.key;
   for (auto& [number, rank] : ranks_) rank.connection.send(frame);
 }
@@ -248,7 +248,7 @@ void RemoteRanks::take(int number, Rank& rank, Connection::Received& received) {
       lane.theirs[frame.number].data = std::move(received.data);
       break;
     case Frame::Kind::split:
-      rank.splits.push_back({frame.colour, frame.key});
+      rank.splits.push_back({frame.color, frame.key});
       break;
     case Frame::Kind::leaving:
       rank.leaving = true;

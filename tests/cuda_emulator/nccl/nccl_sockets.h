@@ -38,7 +38,7 @@ struct Frame {
   std::int32_t type = 0;
   std::int32_t rank = 0, ranks = 0;
   Place where;
-  std::int32_t colour = 0, key = 0;
+  std::int32_t color = 0, key = 0;
 };
 
 /// One connected socket.

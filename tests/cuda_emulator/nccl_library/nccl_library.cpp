@@ -20,8 +20,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUni
                                     ncclConfig_t* config) {
   return nccl::join(communicator, ranks, id, rank, config);
 }
-ncclResult_t ncclCommSplit(ncclComm_t communicator, int colour, int key, ncclComm_t* part, ncclConfig_t* config) {
-  return nccl::split(communicator, colour, key, part, config);
+ncclResult_t ncclCommSplit(ncclComm_t communicator, int color, int key, ncclComm_t* part, ncclConfig_t* config) {
+  return nccl::split(communicator, color, key, part, config);
 }
 ncclResult_t ncclCommFinalize(ncclComm_t communicator) {
   return nccl::finalize(communicator);

@@ -72,7 +72,7 @@ TEST_F(MbarrierTest, MisusesAreReported) {
     return error_of([=] { run(misuse_mbarrier, 1, threads, 0, misuse); });
   };
   EXPECT_EQ(message(Misuse::none, 2), "");
-  EXPECT_TRUE(contains(message(Misuse::no_init, 2), "is no mbarrier that this block has initialised"));
+  EXPECT_TRUE(contains(message(Misuse::no_init, 2), "is no mbarrier that this block has initialized"));
   EXPECT_TRUE(contains(message(Misuse::overwritten, 2), "was overwritten"));
   EXPECT_TRUE(contains(message(Misuse::too_many_arrivals, 3), "one more than the 2 arrivals"));
   const std::string deadlock = message(Misuse::never_ends, 2);

@@ -192,8 +192,8 @@ TEST_F(NcclTest, WhatIsAgainstTheRulesIsNoted) {
 TEST_F(NcclTest, PartsAreHandedOutWhenAllHaveSplit) {
   ncclConfig_t config = right_config();
   ncclComm_t parts[2]{};
-  const auto split = [&](int r, int colour) {
-    return ncclCommSplit(ranks_[r].communicator, colour, 5 - r, &parts[r], &config);
+  const auto split = [&](int r, int color) {
+    return ncclCommSplit(ranks_[r].communicator, color, 5 - r, &parts[r], &config);
   };
   ASSERT_EQ(split(0, 4), ncclSuccess);  // although it continues
   EXPECT_EQ(settled(ranks_[0].communicator), ncclInProgress);

@@ -176,12 +176,12 @@ Outputs ring(Gpu& gpu, const Case& c, std::int64_t S, Layout layout, int ranks, 
              by_key = static_cast<std::size_t>(s.B * S * s.G * s.D);
   Outputs all{Numbers(by_token), Numbers(static_cast<std::size_t>(s.B * s.H * S)), Numbers(by_token), {}, {}};
   std::vector<SegmentList> shards;
-  Outputs travelling;
+  Outputs traveling;
   for (int rank = 0; rank < ranks; ++rank) {
     shards.push_back(shard_segments(layout, S, ranks, rank));
     const auto n = static_cast<std::size_t>(s.B * token_count(shards.back()) * s.G * s.D);
-    travelling.dk.emplace_back(n, 0.0);
-    travelling.dv.emplace_back(n, 0.0);
+    traveling.dk.emplace_back(n, 0.0);
+    traveling.dv.emplace_back(n, 0.0);
   }
   const auto scatter = [&](Numbers& to, const Numbers& from, const SegmentList& shard, std::int64_t row) {
     const auto positions = positions_of(shard);
@@ -199,24 +199,24 @@ Outputs ring(Gpu& gpu, const Case& c, std::int64_t S, Layout layout, int ranks, 
     for (int hop = 0; hop < ranks; ++hop) {
       const auto owner = static_cast<std::size_t>((rank - hop + ranks) % ranks);
       mine.blocks.push_back(shards[owner]);
-      begun.dk.push_back(travelling.dk[owner]);
-      begun.dv.push_back(travelling.dv[owner]);
+      begun.dk.push_back(traveling.dk[owner]);
+      begun.dv.push_back(traveling.dv[owner]);
     }
     const Outputs got = run(gpu, mine, dtype, &begun);
     scatter(all.out, got.out, mine.queries, s.H * s.D);
     scatter(all.dq, got.dq, mine.queries, s.H * s.D);
     for (int hop = 0; hop < ranks; ++hop) {
       const auto owner = static_cast<std::size_t>((rank - hop + ranks) % ranks);
-      travelling.dk[owner] = got.dk[hop];
-      travelling.dv[owner] = got.dv[hop];
+      traveling.dk[owner] = got.dk[hop];
+      traveling.dv[owner] = got.dv[hop];
     }
   }
   all.dk.emplace_back(by_key);
   all.dv.emplace_back(by_key);
   for (int rank = 0; rank < ranks; ++rank) {
     const auto r = static_cast<std::size_t>(rank);
-    scatter(all.dk[0], travelling.dk[r], shards[r], s.G * s.D);
-    scatter(all.dv[0], travelling.dv[r], shards[r], s.G * s.D);
+    scatter(all.dk[0], traveling.dk[r], shards[r], s.G * s.D);
+    scatter(all.dv[0], traveling.dv[r], shards[r], s.G * s.D);
   }
   return all;
 }

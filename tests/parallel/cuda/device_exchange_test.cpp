@@ -242,7 +242,7 @@ TEST_P(DeviceExchange, LargeMessagesArriveWhole) {
 TEST_P(DeviceExchange, BroadcastsAndSplits) {
   constexpr int ranks = 4;
   run(ranks, [&](GpuRank& rank, int r) {
-    const auto row = rank.ranks->split(r / 2 - 1);  // {0 1} {2 3}, colours -1 and 0
+    const auto row = rank.ranks->split(r / 2 - 1);  // {0 1} {2 3}, colors -1 and 0
     const auto itself = row->split(r);
     EXPECT_EQ(row->size(), 2);
     EXPECT_EQ(row->rank(), r % 2);

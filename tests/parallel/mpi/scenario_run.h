@@ -60,7 +60,7 @@ inline void expect(const Outcome& outcome, int code, const std::vector<std::stri
     EXPECT_NE(outcome.text.find(word), std::string::npos) << word << "\n" << outcome.text;
   const std::size_t said = outcome.text.find("scenario: ");
   EXPECT_NE(said, std::string::npos) << outcome.text;
-  EXPECT_EQ(outcome.text.find("scenario: ", said + 1), std::string::npos) << "told once\n" << outcome.text;
+  EXPECT_EQ(outcome.text.find("scenario: ", said + 1), std::string::npos) << "reported twice\n" << outcome.text;
 }
 
 }  // namespace ringtrain::testing

@@ -125,8 +125,8 @@ TEST_F(CheckpointReaders, CountsThatNoRunHasAreDamage) {
 TEST_F(CheckpointReaders, WhatIsReadIsNotDeleted) {
   run(config(), "run", {}, 4);
   const CheckpointFolder checkpoints(at("run/checkpoints"));
-  std::vector<std::string> told;
-  const auto warn = [&](const std::string& line) { told.push_back(line); };
+  std::vector<std::string> warnings;
+  const auto warn = [&](const std::string& line) { warnings.push_back(line); };
   const CheckpointManifest saved = read_checkpoint_manifest(checkpoint("run", 4));
   std::set<std::string> left;
   {
@@ -134,8 +134,8 @@ TEST_F(CheckpointReaders, WhatIsReadIsNotDeleted) {
     const Checkpoint another = open_checkpoint(checkpoint("run", 2));
     checkpoints.prune(1, saved, left, warn);
     EXPECT_EQ(checkpoints.steps(), (std::vector<std::int64_t>{2, 4}));
-    ASSERT_EQ(told.size(), 1u);
-    EXPECT_TRUE(holds(told[0], "step-00000002: another process is reading it"));
+    ASSERT_EQ(warnings.size(), 1u);
+    EXPECT_TRUE(holds(warnings[0], "step-00000002: another process is reading it"));
     reader.release();
     checkpoints.prune(1, saved, left, warn);
     EXPECT_EQ(checkpoints.steps(), (std::vector<std::int64_t>{2, 4}));
@@ -186,13 +186,13 @@ TEST_F(CheckpointReaders, WhatIsNoCheckpointOfThisRunIsNeverDeleted) {
     const std::size_t said = resumed.err.find(name);
     ASSERT_NE(said, std::string::npos) << name << "\n" << resumed.err;
     EXPECT_TRUE(holds(resumed.err.substr(said, resumed.err.find('\n', said) - said), part)) << resumed.err;
-    EXPECT_EQ(resumed.err.find(name, said + 1), std::string::npos) << "told once: " << resumed.err;
+    EXPECT_EQ(resumed.err.find(name, said + 1), std::string::npos) << "reported twice: " << resumed.err;
   }
   // Without the note, it is again the run's.
   fs::remove(checkpoint("run", 5) + "/notes.txt");
-  std::set<std::string> told;
+  std::set<std::string> warnings;
   const CheckpointFolder checkpoints(at("run/checkpoints"));
-  checkpoints.prune(1, read_checkpoint_manifest(checkpoint("run", 10)), told, quiet);
+  checkpoints.prune(1, read_checkpoint_manifest(checkpoint("run", 10)), warnings, quiet);
   EXPECT_EQ(checkpoints.steps(), (std::vector<std::int64_t>{1, 2, 3, 4, 10}));
 }
 

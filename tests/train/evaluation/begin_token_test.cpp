@@ -22,7 +22,7 @@ class BeginTokenEvaluation : public EvaluationTest {
     std::vector<TokenScore> found;
     on_ranks(tiny("none", joined({"model.initializer_range=0.3"}, settings)), request.context_lengths,
              [&](RankState& state) {
-               initialise(state);
+               initialize(state);
                std::vector<TokenScore> own;
                evaluate_targets(state, file, choose_targets(file, request), nullptr, nullptr, &own);
                if (state.rank == 0) found = own;
@@ -35,7 +35,7 @@ class BeginTokenEvaluation : public EvaluationTest {
     const auto file = tokens_in_memory("window", {.vocab_size = 23, .tokens = std::move(text), .offsets = {0, tokens}});
     double nll = 0;
     on_ranks(config, {128}, [&](RankState& state) {
-      initialise(state);
+      initialize(state);
       const std::int64_t from = 0;
       load_spans(state.batch, *file, {&from, 1}, tokens - 1, 1, state.shard);
       const TensorView values = state.evaluation_nll.view().prefix({1, state.batch.T});

@@ -62,18 +62,18 @@ class EvaluationTest : public TrainTest {
     }
     return results[0];
   }
-  static void initialise(RankState& state) { state.model->initialise(3); }
+  static void initialize(RankState& state) { state.model->initialize(3); }
   /// Expects a model's evaluation on these meshes to equal that on one rank.
   void expect_equal_on(const std::vector<std::tuple<int, int, const char*>>& meshes, const TokenFile& file,
                        const EvaluationRequest& request) {
     const std::vector<std::string> wide{"model.initializer_range=0.3", "training.global_batch_size=24"};
-    const auto reference = evaluate(tiny("none", wide), file, request, initialise);
+    const auto reference = evaluate(tiny("none", wide), file, request, initialize);
     EXPECT_GT(std::abs(reference.back().delta.value), 1e-3) << "context should matter to this model";
     for (const auto& [data_ranks, sequence, layout] : meshes) {
       SCOPED_TRACE(fmt::format("{}x{} {}", data_ranks, sequence, layout));
       const auto results = evaluate(
           tiny("none", joined(joined(wide, mesh_of(data_ranks, sequence)), {std::string("mesh.layout=") + layout})),
-          file, request, initialise);
+          file, request, initialize);
       for (std::size_t i = 0; i < reference.size(); ++i) {
         EXPECT_EQ(results[i].targets, reference[i].targets);
         EXPECT_NEAR(results[i].nll.value, reference[i].nll.value, 1e-12 * reference[i].nll.value);

@@ -65,7 +65,7 @@ TEST(Statistics, EqualDocumentsGiveTheIntervalOfAMean) {
   for (const double shift : {0.0, 0.25}) {
     for (const std::int64_t d : documents) sums.push_back({mean_of(d) - shift, 1, 0.5, 1});
   }
-  const auto results = summarise(lengths, sums, documents);
+  const auto results = summarize(lengths, sums, documents);
   EXPECT_DOUBLE_EQ(results[0].nll.value, 2.0);
   const double stddev = std::sqrt((1.0 + 1.0 + 0.25 + 0.25) / 3), half = student_t(0.95, 3) * stddev / 2;
   EXPECT_NEAR(results[0].nll.ci95.low, 2.0 - half, 1e-12);
@@ -95,7 +95,7 @@ TEST(Statistics, TheIntervalCoversTheTruthNinetyFiveTimesInAHundred) {
       documents.push_back(d);
     }
     const std::vector<std::int64_t> lengths{10};
-    const Estimate estimate = summarise(lengths, row, documents)[0].nll;
+    const Estimate estimate = summarize(lengths, row, documents)[0].nll;
     covered += estimate.ci95.low <= 3 && 3 <= estimate.ci95.high;
   }
   EXPECT_NEAR(static_cast<double>(covered) / times, 0.945, 0.015);  // slightly liberal, as ratio estimators are
@@ -103,7 +103,7 @@ TEST(Statistics, TheIntervalCoversTheTruthNinetyFiveTimesInAHundred) {
 
 TEST(Statistics, OneDocumentHasNoInterval) {
   const std::vector<std::int64_t> lengths{10}, documents{5, 5};
-  const auto results = summarise(lengths, std::vector<BlockSums>{{1, 1, 1, 1}, {2, 1, 1, 1}}, documents);
+  const auto results = summarize(lengths, std::vector<BlockSums>{{1, 1, 1, 1}, {2, 1, 1, 1}}, documents);
   EXPECT_DOUBLE_EQ(results[0].nll.value, 1.5);
   EXPECT_TRUE(std::isnan(results[0].nll.ci95.low));
 }

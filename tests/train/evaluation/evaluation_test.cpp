@@ -91,7 +91,7 @@ TEST_F(EvaluationTest, AUniformModelHasThePerplexityOfItsVocabulary) {
 /// Sets the weights at random, with the two projections that add to the residual stream at zero: a model that sees only
 /// its own token.
 void forget_context(RankState& state) {
-  state.model->initialise(3);
+  state.model->initialize(3);
   const auto& all = state.parameters.table().all();
   for (std::size_t id = 0; id < all.size(); ++id) {
     if (all[id].name.ends_with("o_proj.weight") || all[id].name.ends_with("down_proj.weight")) {
@@ -210,7 +210,7 @@ TEST_F(EvaluationTest, ByPositionEachPredictionOfAWindowIsInItsBucket) {
   const Config config = tiny("none", {"model.initializer_range=0.3"});
   EvaluationRequest request{{24, 100}, 8, 30};
   request.by_position = true;
-  const auto results = evaluate(config, *file, request, initialise);
+  const auto results = evaluate(config, *file, request, initialize);
   const std::vector<std::pair<std::int64_t, std::int64_t>> bounds{{1, 1},  {2, 2},   {3, 4},   {5, 8},
                                                                   {9, 16}, {17, 32}, {33, 64}, {65, 100}};
   std::map<std::pair<std::int64_t, std::int64_t>, double> nll, longest, weight;  // by length and first position
@@ -218,7 +218,7 @@ TEST_F(EvaluationTest, ByPositionEachPredictionOfAWindowIsInItsBucket) {
     return std::ranges::find_if(bounds, [&](const auto& one) { return position <= one.second; })->first;
   };
   on_ranks(config, {100}, [&](RankState& state) {
-    initialise(state);
+    initialize(state);
     for (const TargetBlock& block : choose_targets(*file, request).blocks) {
       for (const std::int64_t length : request.context_lengths) {
         const std::int64_t begin = block.end - length;
@@ -252,7 +252,7 @@ TEST_F(EvaluationTest, ByPositionEachPredictionOfAWindowIsInItsBucket) {
   EXPECT_EQ(results[1].by_position[3].cut.value, 0);
   // The last targets are scored as without it.
   request.by_position = false;
-  const auto plain = evaluate(config, *file, request, initialise);
+  const auto plain = evaluate(config, *file, request, initialize);
   for (std::size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(plain[i].nll.value, results[i].nll.value);
     EXPECT_EQ(plain[i].targets, results[i].targets);

@@ -51,7 +51,7 @@ TEST_F(EvaluationTest, AStrideGivesEachTokenTheContextOfItsWindow) {
   double nll = 0, weight = 0;
   std::int64_t scored = 0;
   on_ranks(config, {length}, [&](RankState& state) {
-    initialise(state);
+    initialize(state);
     for (std::size_t d = 2; d < 5; ++d) {
       for (std::int64_t token = 1; token < offsets[d + 1] - offsets[d]; ++token) {
         // Window k has tokens [k * stride, k * stride + length); the first one with this token scores it.
@@ -68,11 +68,11 @@ TEST_F(EvaluationTest, AStrideGivesEachTokenTheContextOfItsWindow) {
       }
     }
   });
-  const auto result = evaluate(config, *file, {{length}, 8, 20, stride}, initialise).at(0);
+  const auto result = evaluate(config, *file, {{length}, 8, 20, stride}, initialize).at(0);
   EXPECT_EQ(result.targets, scored);
   EXPECT_NEAR(result.nll.value, nll / weight, 1e-12 * nll / weight);
   // The stride matters, and so does the length.
-  EXPECT_GT(std::abs(evaluate(config, *file, {{length}, 8, 20, 1}, initialise)[0].nll.value - result.nll.value), 1e-6);
+  EXPECT_GT(std::abs(evaluate(config, *file, {{length}, 8, 20, 1}, initialize)[0].nll.value - result.nll.value), 1e-6);
 }
 
 TEST_F(EvaluationTest, AStrideDoesNotDependOnTheMesh) {

@@ -40,14 +40,14 @@ class GenerationTest : public TrainTest {
     return config;
   }
   /// Gives a rank a random model with nonzero adapters.
-  static void initialise(RankState& state) {
-    state.model->initialise(3);
+  static void initialize(RankState& state) {
+    state.model->initialize(3);
     const ParameterTable& table = state.parameters.table();
     for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
       Parameter parameter = table[id];
       if (!parameter.adapter) continue;
       parameter.init_stddev = 0.4;
-      initialise_parameter(state.stream, parameter, 3, 0, state.parameters.weight(id));
+      initialize_parameter(state.stream, parameter, 3, 0, state.parameters.weight(id));
     }
   }
   /// Generates with a random model, on the device of config. Returns the new tokens.
@@ -61,7 +61,7 @@ class GenerationTest : public TrainTest {
     launch_threads({static_cast<int>(config.mesh.sequence), 60}, [&](Communicator& world) {
       ThreadPool pool(1);
       RankState state(config, table, purpose, world.rank(), device_of(config.training, 0, {}), pool, &world);
-      initialise(state);
+      initialize(state);
       const std::int64_t allocations = state.allocator.allocation_count();
       const GenerationRates rates = generate(state, request, [&](std::int32_t token) {
         tokens.push_back(token);
@@ -90,7 +90,7 @@ class GenerationTest : public TrainTest {
       ThreadPool pool(2);
       RankState state(config, table, {.training = false, .evaluation_lengths = {length}}, 0, Device::cpu(), pool,
                       &world);
-      initialise(state);
+      initialize(state);
       for (std::int32_t v = 0; v < 23; ++v) {
         load_sequence(state.batch, text, state.shard);
         std::fill_n(state.batch.labels().as<std::int32_t>(), length, v);

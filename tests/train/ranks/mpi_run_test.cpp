@@ -108,7 +108,7 @@ TEST_F(MpiRuns, RefuseWhatDoesNotFit) {
     for (const std::string& part : parts) {
       const std::size_t first = result.err.find(part);
       EXPECT_NE(first, std::string::npos) << part << "\n" << result.err;
-      EXPECT_EQ(result.err.find(part, first + 1), std::string::npos) << "told once:\n" << result.err;
+      EXPECT_EQ(result.err.find(part, first + 1), std::string::npos) << "reported twice:\n" << result.err;
     }
     EXPECT_FALSE(fs::exists(at("run")));
   };
