@@ -20,7 +20,7 @@ constexpr const char* introduction = R"(# Configuration
 
 A config is strict YAML. An unknown, repeated, or invalid key is an error that names the file, the line, and the nearest
 known name; all errors are listed at once. `--set KEY=VALUE` changes one key on the command line. `train --dry-run`
-prints the resolved config. Numbers of tokens can be written as 16K or 1M (K is 1,024, M is 1,024 K). Each entry has the
+prints the complete config. Numbers of tokens can be written as 16K or 1M (K is 1,024, M is 1,024 K). Each entry has the
 key, its default, the values it takes ((0, 1] does not include 0), and its meaning.
 )";
 

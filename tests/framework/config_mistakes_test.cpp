@@ -105,7 +105,7 @@ TEST(Config, AllProblemsAreReportedAtOnceInTheOrderOfTheFile) {
             "x.yaml:3: model.hidden_size: 250 is not divisible by model.num_attention_heads = 4; the nearest values "
             "that are: 248 and 252; or set model.head_dim\n"
             "x.yaml:4: model.head_dimm: unknown key; did you mean model.head_dim?\n"
-            "x.yaml: training.seq_len: is required but missing (tokens of a sequence)\n"
+            "x.yaml: training.seq_len: is required but missing (tokens per sequence)\n"
             "x.yaml: training.steps: is required but missing (optimizer steps; training.epochs (passes over the data) "
             "can be given instead)\n"
             "--set x=1: unknown key");
