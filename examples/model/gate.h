@@ -28,7 +28,7 @@ class Gate : public ringtrain::InsertedLayer {
   void backward(ringtrain::Stream& stream, const ringtrain::DeviceBatch&, const ringtrain::TensorView& dy) override {
     const ringtrain::TensorView x = of(input_, dy), gate = of(gates_, dy), up = of(ups_, dy);
     project(stream, x);  // recomputed: cheaper than keeping it
-    // They become their own gradients.
+    // Overwrites gate and up with their gradients.
     activation_backward(stream, ringtrain::Activation::silu, gate, up, dy, gate, up);
     gate_.backward_weight(stream, gate, x);
     up_.backward_weight(stream, up, x);
