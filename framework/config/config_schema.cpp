@@ -440,9 +440,10 @@ std::vector<ConfigKey> other_keys() {
           KEY(evaluation.context_lengths), "context lengths in tokens", read_lengths,
           [](const std::vector<std::int64_t>& lengths) { return fmt::format("[{}]", fmt::join(lengths, ", ")); },
           "a list of at most 1000 ascending lengths, each 1 to 1073741824"),
-      tokens(KEY(evaluation.target_tokens), {1, 1024 * m}, "tokens scored per block, at every length"),
-      integer(KEY(evaluation.target_blocks), {1, 1 * m}, "number of blocks, or of whole documents"),
-      flag(KEY(evaluation.whole_documents), "score whole documents of at most training.seq_len tokens, not blocks"),
+      tokens(KEY(evaluation.target_tokens), {1, 1024 * m}, "tokens per target block, at every length"),
+      integer(KEY(evaluation.target_blocks), {1, 1 * m}, "number of target blocks, or of whole documents"),
+      flag(KEY(evaluation.whole_documents),
+           "score whole documents of at most training.seq_len tokens, not target blocks"),
       flag(KEY(evaluation.on_training_data), "without a validation part, score training text; false: this is an error"),
 
       flag(KEY(metrics.tensorboard), "not supported (true is an error); docs/metrics.md has a program for it"),
