@@ -1,6 +1,5 @@
 # Documents as tokens: ids and the weight of each. The tokenizer's post-processor determines what is added around a
 # text, in addition to the token that ends a document. A token that contains any learned text is learned.
-import os
 import pathlib
 
 import numpy
@@ -16,20 +15,28 @@ def special_id(tokenizer, content):
     return next((id for id, token in tokenizer.added_tokens_decoder.items() if token.content == content), None)
 
 
-# Return the token that ends a document: the named one, or one that is known by name, or eos_token.
+# Return the tokens that the tokenizer adds before and after a text.
+def added_tokens(tokenizer):
+    whole = tokenizer.backend_tokenizer.encode("a", add_special_tokens=True)
+    inner = [i for i, special in enumerate(whole.special_tokens_mask) if not special]
+    return whole.ids[:inner[0]], whole.ids[inner[-1] + 1:]
+
+
+# Return the token that ends a document: the named one; else the one that the tokenizer appends to a text, the first
+# that is known by name, or eos_token.
 def end_token(tokenizer, named=None):
     names = (named,) if named else (*KNOWN_ENDS, tokenizer.eos_token)
-    found = [special_id(tokenizer, name) for name in names if special_id(tokenizer, name) is not None]
+    found = [] if named else added_tokens(tokenizer)[1][-1:]
+    found += [special_id(tokenizer, name) for name in names if special_id(tokenizer, name) is not None]
     if not found:
-        raise Refused(f"the tokenizer has no token {named or 'that is known'} to end documents; name a special token "
-                      "of it with --document-end", 2)
+        raise Refused(f"the tokenizer has no token {named or 'known'} to end documents; give another --document-end", 2)
     return found[0]
 
 
 def load_tokenizer(path, chat_template=None):
     import transformers
     try:
-        if not os.path.isdir(path):
+        if not pathlib.Path(path).is_dir():
             raise ValueError("no such folder")
         tokenizer = transformers.AutoTokenizer.from_pretrained(path)
         if not isinstance(getattr(tokenizer, "backend_tokenizer", None), tokenizers.Tokenizer):
@@ -50,11 +57,8 @@ class Encoder:
         self.coder.no_truncation()
         self.coder.post_processor = tokenizers.processors.Sequence([])
         self.vocab_size = 1 + max(tokenizer.get_vocab().values())
-        around = tokenizer.backend_tokenizer.encode("a", add_special_tokens=True)
-        inner = [i for i, special in enumerate(around.special_tokens_mask) if not special]
-        self.begin = around.ids[:inner[0]] if begins else []
-        self.after = around.ids[inner[-1] + 1:]
-        self.replaced = 0
+        before, self.after = added_tokens(tokenizer)
+        self.begin, self.replaced = before if begins else [], 0
 
     # Return a text without halves of surrogate pairs, which JSON may contain and UTF-8 cannot.
     def readable(self, text):

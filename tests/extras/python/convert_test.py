@@ -38,6 +38,7 @@ class ConvertTest(unittest.TestCase):
         cls.addClassCleanup(made.cleanup)
         cls.chat = make_tokenizer(f"{made.name}/chat", ["<|im_start|>", "<|im_end|>"], CHATML, "", "<|im_end|>")
         cls.text = make_tokenizer(f"{made.name}/text", ["<bos>"], None, "<bos>", "", begins="<bos>")
+        cls.ended = make_tokenizer(f"{made.name}/ended", ["<stop>"], None, ends="<stop>")
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -289,10 +290,10 @@ class ConvertTest(unittest.TestCase):
     def test_prepare_makes_the_same_and_train_takes_it(self):
         path = self.write("a.jsonl", "".join(json.dumps({"text": f"a line of text {i}"}) + "\n" for i in range(40)))
         os.environ["RINGTRAIN_BIN"] = str(BIN)
-        for tokenizer, flags in ((self.text, []), (self.chat, ["--document-end", DOCUMENT_END])):
+        for tokenizer, flags in ((self.ended, []), (self.text, []), (self.chat, ["--document-end", DOCUMENT_END])):
             code, _, err, output = self.run_program("--input", path, "--tokenizer", tokenizer, *flags)
             self.assertEqual(code, 0, err)
-            prepared = self.folder / f"prepared{len(flags)}.h5"
+            prepared = self.folder / f"prepared-{pathlib.Path(tokenizer).name}.h5"
             subprocess.run([BIN / "prepare", "--input", path, "--tokenizer", tokenizer, *flags, "--output", prepared],
                            check=True, capture_output=True)
             ours, theirs = read_tokens(output), read_tokens(prepared)

@@ -24,9 +24,8 @@ transformers.logging.set_verbosity_error()
 DOCUMENT_END = "<|document|>"
 
 
-def make_tokenizer(folder, special, template=None, bos="", eos="", begins="", base="byte_level.json"):
-    """Write a small tokenizer with these special tokens, and DOCUMENT_END. begins: the token that its post-processor
-    adds before a text."""
+def make_tokenizer(folder, special, template=None, bos="", eos="", begins="", ends="", base="byte_level.json"):
+    """Write a small tokenizer with these special tokens, and DOCUMENT_END. begins, ends: tokens around each text."""
     tokenizer = json.loads((ROOT / "tests/tokenizers/tiny" / base).read_text("utf-8"))
     vocabulary = tokenizer["model"]["vocab"]
     following = 1 + max([*vocabulary.values(), *(token["id"] for token in tokenizer["added_tokens"])])
@@ -37,12 +36,12 @@ def make_tokenizer(folder, special, template=None, bos="", eos="", begins="", ba
             tokenizer["added_tokens"].append(
                 {"id": there[content], "content": content, "single_word": False, "lstrip": False, "rstrip": False,
                  "normalized": False, "special": True})
-    if begins:
-        token = {"SpecialToken": {"id": begins, "type_id": 0}}
+    if begins or ends:
+        before, after = ([{"SpecialToken": {"id": one, "type_id": 0}}] if one else [] for one in (begins, ends))
+        text, pair = ({"Sequence": {"id": name, "type_id": kind}} for name, kind in (("A", 0), ("B", 1)))
         tokenizer["post_processor"] = {
-            "type": "TemplateProcessing", "single": [token, {"Sequence": {"id": "A", "type_id": 0}}],
-            "pair": [token, {"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
-            "special_tokens": {begins: {"id": begins, "ids": [there[begins]], "tokens": [begins]}}}
+            "type": "TemplateProcessing", "single": [*before, text, *after], "pair": [*before, text, *after, pair],
+            "special_tokens": {one: {"id": one, "ids": [there[one]], "tokens": [one]} for one in (begins, ends) if one}}
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     named = {"bos_token": bos, "eos_token": eos, "chat_template": template}
     config |= {key: value for key, value in named.items() if value}
