@@ -11,7 +11,7 @@ Shape::Shape(std::initializer_list<std::int64_t> dims, const CallerLine& line)
 
 Shape::Shape(std::span<const std::int64_t> dims, const CallerLine& line) {
   if (dims.size() > max_rank) {
-    refuse_call(line, fmt::format("a shape of {} dimensions, but it may have {}", dims.size(), max_rank));
+    refuse_call(line, fmt::format("a shape has {} dimensions, but may have at most {}", dims.size(), max_rank));
   }
   for (std::int64_t dim : dims) {
     if (dim < 0) refuse_call(line, fmt::format("dimension {} of a shape is {}, but must be 0 or more", rank_, dim));
@@ -40,7 +40,7 @@ std::string Shape::to_string() const {
 
 Shape Shape::with(int dim, std::int64_t size, const CallerLine& line) const {
   if (dim < 0 || dim >= rank_ || size < 0) {
-    refuse_call(line, fmt::format("Shape::with({}, {}) of the shape {}, whose dimensions are 0 to {}, and sizes 0 or "
+    refuse_call(line, fmt::format("Shape::with({}, {}) of the shape {}: the dimension must be 0 to {}, the size 0 or "
                                   "more",
                                   dim, size, to_string(), rank_ - 1));
   }

@@ -19,8 +19,8 @@ inline void check_exchange(const ConstTensorView& send, int to, const TensorView
     }
     require_memory(tensor, name, line);
     if (!device_memory && !tensor.device.is_cpu()) {
-      refuse_call(line, fmt::format("{} is on {}, but this communicator sends only host memory: threads send GPU "
-                                    "memory after set_stream, and NCCL always does",
+      refuse_call(line, fmt::format("{} is on {}, but this communicator sends only host memory; to send GPU "
+                                    "memory, use NCCL, or thread ranks after set_stream",
                                     name, tensor.device.name()));
     }
   };

@@ -112,7 +112,7 @@ std::vector<std::string> expand_patterns(const std::vector<std::string>& inputs)
     for (std::size_t i = 0; result == 0 && i < found.gl_pathc; ++i) paths.emplace_back(found.gl_pathv[i]);
     ::globfree(&found);
     if (result == GLOB_NOMATCH) fail(ExitCode::data, "nothing matches the input {}", input);
-    if (result != 0) fail(ExitCode::data, "cannot read the folders in the path of the input {}", input);
+    if (result != 0) fail(ExitCode::data, "cannot expand the pattern {}", input);
   }
   return paths;
 }

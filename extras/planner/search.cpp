@@ -98,8 +98,8 @@ Candidates search_plans(const PlanRequest& request, std::int64_t devices) {
   Candidates candidates = all_ways(request.config, devices);
   if (candidates.empty()) {
     fail(ExitCode::usage,
-         "no mesh of {} devices divides training.global_batch_size = {} into rings of at most training.seq_len = {} "
-         "and {} ranks: change one of them with --set",
+         "no mesh of {} devices works: mesh.data must divide training.global_batch_size = {}, and mesh.sequence may be "
+         "at most training.seq_len = {} and at most {}; change a key with --set",
          devices, request.config.training.global_batch_size, request.config.training.seq_len, RingWork::largest_ring);
   }
   const ParameterTable table = make_parameter_table(request.config);

@@ -428,7 +428,7 @@ std::vector<ConfigKey> other_keys() {
       integer(KEY(checkpoint.interval), {-1, 1'000'000'000},
               "steps between saves; 0: only at the end and by every_minutes; -1: only on a signal"),
       real(KEY(checkpoint.every_minutes), {0, 1e6},
-           "also save when this time has passed since the last save began; 0, or interval -1: never"),
+           "also save this many minutes after the last save began; 0, or interval -1: never"),
       integer(KEY(checkpoint.keep), {1, 1'000'000}, "number of checkpoints to keep; older ones are deleted"),
       flag(KEY(checkpoint.background),
            "write from a snapshot while training continues (if interval is above 0); false: training waits"),

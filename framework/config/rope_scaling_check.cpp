@@ -72,7 +72,7 @@ void resolve_factor(ModelConfig& model, ConfigProblems& problems) {
   }
   const std::int64_t trained = scaling.original_max_position_embeddings, meant = model.max_position_embeddings;
   if (scaling.type != RopeType::yarn && scaling.type != RopeType::longrope) {
-    problems.add("model.rope_scaling.factor", "{} needs the new length / the trained length", name_of(scaling.type));
+    problems.add("model.rope_scaling.factor", "{} needs a factor: new / trained length", name_of(scaling.type));
   } else if (meant < trained) {
     problems.add("model.rope_scaling.factor",
                  "{} takes it from model.max_position_embeddings / model.rope_scaling.original_max_position_embeddings "

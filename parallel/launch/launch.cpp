@@ -62,7 +62,7 @@ class FirstError {
         changed_.wait_for(lock, std::chrono::duration<double>(unwinding_seconds), all)) {
       return;
     }
-    write_message(stderr, fmt::format("{} of {} ended before their work was done: {}\n", ranks - ended_,
+    write_message(stderr, fmt::format("{} of {} did not stop in time, so the process ends: {}\n", ranks - ended_,
                                       counted(ranks, "rank"), first_->second));
     std::_Exit(static_cast<int>(first_->first));
   }

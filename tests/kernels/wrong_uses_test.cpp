@@ -50,7 +50,7 @@ TEST_F(WrongUses, APartOutsideOfATensorIsNamed) {
   });
   expect_refused("a tensor [4, 6] of 24 elements is too small to be viewed as [25], which has 25",
                  [&] { x.prefix({25}); });
-  expect_refused("a shape of 6 dimensions, but it may have 5", [&] { view(Shape{1, 1, 1, 1, 1, 1}); });
+  expect_refused("a shape has 6 dimensions, but may have at most 5", [&] { view(Shape{1, 1, 1, 1, 1, 1}); });
   expect_refused("dimension 1 of a shape is -3, but must be 0 or more", [&] { view(Shape{2, -3}); });
 }
 

@@ -86,7 +86,7 @@ TEST(Launch, ARankThatComputesOnEndsWithTheProcess) {
   };
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(launch_threads({.ranks = 3, .unwinding_seconds = 0.3}, body), ::testing::ExitedWithCode(5),
-              "2 of 3 ranks ended before their work was done: rank 0 sees NaN");
+              "2 of 3 ranks did not stop in time, so the process ends: rank 0 sees NaN");
 }
 
 TEST(Launch, ReportsWhatEachRankDidLast) {

@@ -39,8 +39,8 @@ TEST(WrongUsesOfRanks, AMessageHasAPeerAndMemory) {
     expect_refused("receive is null, but must have memory for 2 elements",
                    [&] { world.exchange(x, 0, nothing, 0, site); });
     expect_refused(
-        "receive is on cuda:1, but this communicator sends only host memory: threads send GPU memory after set_stream, "
-        "and NCCL always does",
+        "receive is on cuda:1, but this communicator sends only host memory; to send GPU memory, use NCCL, or "
+        "thread ranks after set_stream",
         [&] { world.exchange(x, 0, on_gpu(x), 0, site); });
   });
 }
@@ -142,8 +142,8 @@ TEST(WrongUsesOfRanks, GpuMemoryNeedsWhoCarriesIt) {
     std::vector<float> values(5);
     const TensorView x = on_gpu(host_view(values.data(), {5}));
     const std::string end =
-        " is on cuda:1, but this communicator sends only host memory: threads send GPU memory after set_stream, and "
-        "NCCL always does";
+        " is on cuda:1, but this communicator sends only host memory; to send GPU memory, use NCCL, or thread "
+        "ranks after set_stream";
     expect_refused("send" + end, [&] { all_gather_slices(world, x, site); });
     if (world.rank() == 0) {
       expect_refused("send" + end, [&] { broadcast(world, x, 0, site); });

@@ -122,7 +122,7 @@ TEST_F(ChangedConfig, OptionsOfEvaluationAndGenerationAreCheckedToo) {
   const std::vector<std::pair<std::function<void(EvaluationOptions&)>, std::string>> evaluations{
       {[](auto& options) { options.dtype = "int4"; }, "--dtype int4: must be float32, float64 or bfloat16"},
       {[](auto& options) { options.device = "tpu"; }, "--device tpu: must be cpu, cuda or auto"},
-      {[](auto& options) { options.checkpoint = ""; }, "the path of a checkpoint or a model's folder is empty"},
+      {[](auto& options) { options.checkpoint = ""; }, "the path of a checkpoint or a model is empty"},
       {[](auto& options) { options.threads_per_rank = -1; },
        "-1 threads per rank: must be 1 or more, or 0 for cores / ranks"},
       {[](auto& options) {

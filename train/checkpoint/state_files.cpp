@@ -20,8 +20,8 @@ void read_range(const std::string& path, const std::string& name, std::size_t br
   const bool good = closed && take_pair(range, piece.begin, ':', piece.end) && piece.begin >= 0 &&
                     piece.end >= piece.begin && piece.end - piece.begin == count;
   if (!good) {
-    fail(ExitCode::checkpoint, "{}: its dataset {} has {} elements, which is not what its name says", path, name,
-         count);
+    fail(ExitCode::checkpoint, "{}: its dataset {} has {} elements, which does not match the range in its name", path,
+         name, count);
   }
 }
 

@@ -195,7 +195,7 @@ ModelSource model_of(Checkpoint checkpoint) {
 }
 
 ModelSource open_model(const std::string& path, const ModelDefinition& definition) {
-  if (path.empty()) fail(ExitCode::usage, "the path of a checkpoint or a model's folder is empty");
+  if (path.empty()) fail(ExitCode::usage, "the path of a checkpoint or a model is empty");
   if (!definition.is_transformer()) {
     if (path_exists(path, ExitCode::checkpoint) && (is_peft_folder(path) || is_hugging_face_folder(path))) {
       fail(ExitCode::checkpoint,
