@@ -148,7 +148,7 @@ void Hdf5TokenFile::read_document_bytes() {
   document_bytes_.resize(bytes->count());
   read_elements(*bytes, 0, document_bytes_.data(), bytes->count());
   for (const std::int64_t count : document_bytes_) {
-    if (count < 0) fail(ExitCode::data, "{}: dataset document_bytes says that a document has {} bytes", path_, count);
+    if (count < 0) fail(ExitCode::data, "{}: dataset document_bytes contains a negative size, {}", path_, count);
   }
 }
 

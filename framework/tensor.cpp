@@ -65,7 +65,7 @@ TensorView offset(const TensorView& view, std::int64_t elements, const Shape& sh
 }  // namespace
 
 void refuse_dtype(const Shape& shape, DType dtype, DType wanted, const CallerLine& line) {
-  refuse_call(line, fmt::format("a tensor {} of {} is read as {}", shape.to_string(), name_of(dtype), name_of(wanted)));
+  refuse_call(line, fmt::format("a {} tensor {} is read as {}", name_of(dtype), shape.to_string(), name_of(wanted)));
 }
 
 TensorView TensorView::rows(std::int64_t begin, std::int64_t end, const CallerLine& line) const {

@@ -401,8 +401,7 @@ void RankTrainer::require_no_allocation(const char* when) const {
   if (more == 0) return;
   if (!run_.model.is_transformer()) {
     fail(ExitCode::usage,
-         "{} of the model \"{}\" made {} more than its constructor and its layers' constructors, which make all that a "
-         "step needs",
+         "{} of the model \"{}\" made {}; make all that a step needs in the constructors of the model and its layers",
          when, run_.model.name, counted(more, "tensor"));
   }
   fail(ExitCode::internal, "internal error: {} allocated {}, but all are planned before the first step", when,

@@ -103,7 +103,7 @@ int run(int argc, char** argv) {
     fail(ExitCode::usage, "start extend as one process: its ranks are threads, and --ring sets their number");
   }
   if (!is_hugging_face_folder(asked.model)) {
-    fail(ExitCode::usage, "{}: is not a Hugging Face folder: it has no config.json (export makes one of a run){}",
+    fail(ExitCode::usage, "{}: is not a Hugging Face folder: it has no config.json (export makes one from a run){}",
          asked.model, hub_hint(asked.model));
   }
   if (!asked.hardware.empty()) asked.hardware = find_hardware(asked.hardware);

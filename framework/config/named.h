@@ -30,7 +30,7 @@ const char* name_in(const std::array<Named<Value>, n>& table, Value value) {
   for (const Named<Value>& entry : table) {
     if (entry.value == value) return entry.name;
   }
-  fail(ExitCode::internal, "a config holds a value without a name");
+  fail(ExitCode::internal, "internal error: an enum value has no name");
 }
 
 }  // namespace ringtrain

@@ -180,8 +180,8 @@ void File::prefetch(std::int64_t offset, std::int64_t bytes) const {
 void File::fail_write(int error, std::size_t bytes, std::size_t done) const {
   rlimit largest{};
   if (error == EFBIG && ::getrlimit(RLIMIT_FSIZE, &largest) == 0 && largest.rlim_cur != RLIM_INFINITY) {
-    fail(code_, "cannot write {} bytes to {}: {}: ulimit -f allows {} bytes a file (after {} bytes)", bytes, path_,
-         text_of(error), largest.rlim_cur, done);
+    fail(code_, "cannot write {} bytes to {}: {} after {} of them: ulimit -f allows {} bytes a file", bytes, path_,
+         text_of(error), done, largest.rlim_cur);
   }
   if (error != ENOSPC && error != EDQUOT) {
     fail(code_, "cannot write {} bytes to {}: {} (after {} bytes)", bytes, path_, text_of(error), done);

@@ -156,7 +156,7 @@ std::int64_t create_dataset(const Context& context, hid_t file, const Hdf5Datase
   context.check<hid_t>(id, "new dataset");
   if (dataset.count() == 0) return 0;
   const haddr_t offset = H5Dget_offset(id);
-  if (offset == HADDR_UNDEF) fail(context.code, "cannot write {}: HDF5 gave {} no space", context.path, dataset.name);
+  if (offset == HADDR_UNDEF) fail(context.code, "cannot write {}: HDF5 gave {} no offset", context.path, dataset.name);
   return static_cast<std::int64_t>(offset);
 }
 

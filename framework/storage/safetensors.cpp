@@ -70,8 +70,8 @@ std::uint64_t bytes_needed(const std::string& path, const SafetensorsEntry& entr
          plain_text(entry.name));
   }
   if (bits % 8 != 0) {
-    fail(ExitCode::checkpoint, "{}: {} of {} ends inside a byte ({} bits)", path, plain_text(entry.name), entry.dtype,
-         bits);
+    fail(ExitCode::checkpoint, "{}: {} ({}) has {} bits, so it ends inside a byte", path, plain_text(entry.name),
+         entry.dtype, bits);
   }
   return bits / 8;
 }

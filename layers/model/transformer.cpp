@@ -142,9 +142,8 @@ class Transformer final : public Model {
 
   void prefill(const Batch& batch, KeyValueCache& cache) override {
     if (batch.B != 1 || batch.has_documents) {
-      fail(ExitCode::usage,
-           "Transformer::prefill: the batch has {} sequences{}, but a prompt is one sequence of one document", batch.B,
-           batch.has_documents ? " with documents" : "");
+      fail(ExitCode::usage, "Transformer::prefill: a prompt must be one sequence of one document, but B is {}{}",
+           batch.B, batch.has_documents ? ", with documents" : "");
     }
     for (std::size_t layer = 0; layer < inserted_.size(); ++layer) {
       for (const auto& own : inserted_[layer]) {
@@ -160,8 +159,8 @@ class Transformer final : public Model {
 
   TensorView decode(const Batch& batch, KeyValueCache& cache, bool wants_logits) override {
     if (batch.B != 1 || batch.T != 1) {
-      fail(ExitCode::usage, "Transformer::decode: the batch has {} sequences of {} tokens, but a step has one token",
-           batch.B, batch.T);
+      fail(ExitCode::usage, "Transformer::decode: a step must have one token, but B is {} and T is {}", batch.B,
+           batch.T);
     }
     batch_.load(stream_, batch);
     cache.begin_token(batch.segments[0].start);

@@ -34,10 +34,8 @@ class WrongUses : public ::testing::Test {
 };
 
 TEST_F(WrongUses, AnotherTypeOfElementsIsNamedWithTheTensors) {
-  expect_refused("a tensor [2, 3] of float32 is read as float64", [&] { view({2, 3}).as<double>(); });
-  expect_refused("a tensor [2, 3] of float32 is read as int32", [&] {
-    ConstTensorView(view({2, 3})).as<std::int32_t>();
-  });
+  expect_refused("a float32 tensor [2, 3] is read as float64", [&] { view({2, 3}).as<double>(); });
+  expect_refused("a float32 tensor [2, 3] is read as int32", [&] { ConstTensorView(view({2, 3})).as<std::int32_t>(); });
 }
 
 TEST_F(WrongUses, APartOutsideOfATensorIsNamed) {

@@ -151,7 +151,7 @@ TEST_F(ChangedConfig, OptionsOfEvaluationAndGenerationAreCheckedToo) {
             "--stop: a stop string must have at least one character");
   EXPECT_EQ(generated([](auto& options) { options.dtype = "int4"; }, print),
             "--dtype int4: must be float32, float64 or bfloat16");
-  EXPECT_EQ(generated([](auto&) {}, {}), "generate_from_checkpoint() needs a function that takes the text");
+  EXPECT_EQ(generated([](auto&) {}, {}), "generate_from_checkpoint() needs a function that receives the new text");
 }
 
 }  // namespace

@@ -225,7 +225,7 @@ void verify_checkpoints(const std::string& path, const Log& report, const std::f
       ++good;
       std::int64_t bytes = 0;
       for (const CheckpointFile& file : checkpoint->manifest.files) bytes += file.bytes;
-      report(fmt::format("{}: good: step {}, {} files of {} bytes", folder, checkpoint->manifest.step,
+      report(fmt::format("{}: good: step {}, {} files, {} bytes", folder, checkpoint->manifest.step,
                          checkpoint->manifest.files.size(), bytes));
     } catch (const Error& error) {
       report(error.what());

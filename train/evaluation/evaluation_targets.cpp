@@ -167,7 +167,7 @@ void check_request(const EvaluationRequest& request, const std::string& source) 
          "at least half of it as context",
          source, request.target_tokens, lengths.front() / 2);
   }
-  if (request.target_blocks < 1) fail(ExitCode::usage, "{}: at least one target block is needed", source);
+  if (request.target_blocks < 1) fail(ExitCode::usage, "{}: the number of target blocks must be at least 1", source);
 }
 
 std::string take_begin_token(EvaluationRequest& request, const TokenFile& file) {

@@ -230,7 +230,7 @@ void check_options(const GenerationOptions& options, const Printer& print) {
   if (std::ranges::count(options.stops, std::string()) > 0) {
     fail(ExitCode::usage, "--stop: a stop string must have at least one character");
   }
-  if (!print) fail(ExitCode::usage, "generate_from_checkpoint() needs a function that takes the text");
+  if (!print) fail(ExitCode::usage, "generate_from_checkpoint() needs a function that receives the new text");
 }
 
 std::string rate_text(std::int64_t tokens, double seconds) {

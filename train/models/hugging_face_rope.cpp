@@ -284,7 +284,7 @@ void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::ve
   const bool scaled = sliding.scaling.type != RopeType::none;
   if (scaled && sliding != full) {
     keys.refuse("rope_parameters.sliding_attention",
-                "scaled positions of layers with a window, unlike those of the others, are not supported");
+                "rope scaling is supported here only if full_attention is the same");
   }
   const bool as_others = sliding.theta == full.theta && full.scaling.type == RopeType::none;
   if (!scaled && !as_others) model.sliding_rope_theta = sliding.theta;
