@@ -47,7 +47,7 @@ TEST_F(AtTheEnd, AnMpiThatHangsKeepsNoRank) {
   cases.push_back({under_mpirun("finalize"), "plain-finalize", 1});  // mpirun's own: the rank left without permission
   cases.push_back({under_mpirun("exit"), "plain-exit", 0});
   for (Case& one : cases) {
-    const ChildResult result = one.child.wait_at_most(60);
+    const ChildResult result = one.child.wait_at_most(240);
     EXPECT_EQ(result.code, one.code) << one.folder << "\n" << result.err;
     EXPECT_TRUE(holds(result.err, "of 2: all ranks are done (code 0), but MPI has not let this process end for 5 s"))
         << one.folder;
@@ -73,12 +73,12 @@ TEST_F(AtTheEnd, AnMpirunThatHangsWithoutARankEndsAsItWasAskedTo) {
   Child asked = launched("asked"), unasked = launched("unasked");
   ASSERT_TRUE(wait_until([&] { return std::filesystem::exists(at("asked/begun")); }));
   ::kill(asked.id(), SIGTERM);
-  ChildResult result = asked.wait_at_most(60);
+  ChildResult result = asked.wait_at_most(240);
   EXPECT_EQ(result.code, 143) << result.err;
   EXPECT_EQ(result.err,
             "launch: SIGTERM: every rank finishes its step and saves, then the run ends; press Ctrl-C or send "
             "SIGTERM again to end all unsaved\n");
-  result = unasked.wait_at_most(60);
+  result = unasked.wait_at_most(240);
   EXPECT_EQ(result.code, 6) << result.err;
   EXPECT_EQ(result.err, "launch: mpirun has ended with 137\n");
   expect_nothing_left();

@@ -116,7 +116,7 @@ TEST_F(RankChecks, EndWithinTheTimeout) {
   const std::vector<std::string> command{"check", "--config", "run.yaml", "--set", "training.seq_len=1200"};
   for (const std::string fault : {"1:ring keys and values:2:stop", "3:waiting for work of rank 0:4:stop"}) {
     const Variable variable("RINGTRAIN_FAULT", fault);
-    const ChildResult result = launched(command).wait_at_most(60);
+    const ChildResult result = launched(command).wait_at_most(240);
     const std::int64_t end = std::chrono::steady_clock::now().time_since_epoch().count();
     expect_nothing_left();
     EXPECT_EQ(result.code, 6) << fault << "\n" << result.err;

@@ -179,7 +179,7 @@ TEST_F(Launched, ASignalAtAnyMomentSavesOrEnds) {
     Child child = start(endless, [group] { ::setpgid(0, group); });
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
     ::kill(child.id(), signal.number);
-    const ChildResult result = child.wait_at_most(60);
+    const ChildResult result = child.wait_at_most(240);
     const std::string what =
         fmt::format("try {}: signal {} after {:.3f} s: code {}\n", i, signal.number, seconds, result.code);
     EXPECT_TRUE(result.code == signal.code || (result.code == 256 + signal.number && !path_exists(at("runs"))))
