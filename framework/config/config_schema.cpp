@@ -446,7 +446,7 @@ std::vector<ConfigKey> other_keys() {
            "score whole documents of at most training.seq_len tokens, not target blocks"),
       flag(KEY(evaluation.on_training_data), "without a validation part, score training text; false: this is an error"),
 
-      flag(KEY(metrics.tensorboard), "not supported (true is an error); docs/metrics.md has a program for it"),
+      flag(KEY(metrics.tensorboard), "not supported (true is an error); docs/metrics.md has a script for it"),
       real(KEY(metrics.peak_flops), {0, 1e20},
            "dense peak FLOP/s of a rank, as `plan` prints it, for `mfu`; 0: no `mfu`"),
   };
