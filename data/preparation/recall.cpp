@@ -92,7 +92,7 @@ RecallSummary survey(const RecallOptions& options) {
   summary.validation_documents = validation_count(options.documents, options.prepare.validation_fraction);
   summary.validation_tokens = summary.validation_documents * options.length;
   summary.shortest_distance = options.length;
-  double targets = 0, unpredictable = 0;
+  std::int64_t targets = 0, unpredictable = 0;
   for_documents(options, [&](const RecallDocument& document, Kind kind) {
     const std::int64_t length = std::ssize(document.tokens) + 1;
     summary.lengths.push_back(length);
@@ -102,13 +102,13 @@ RecallSummary survey(const RecallOptions& options) {
       summary.longest_distance = std::max(summary.longest_distance, std::ranges::max(document.distances));
     }
     if (kind != Kind::validation) {
-      targets += static_cast<double>((length - 1) / 2);
-      unpredictable += static_cast<double>(document.unpredictable);
+      targets += (length - 1) / 2;
+      unpredictable += document.unpredictable;
     }
   });
   summary.documents = std::ssize(summary.lengths);
   summary.bytes = summary.tokens - summary.documents;
-  summary.training_floor_nll = unpredictable / targets * summary.chance_nll;
+  summary.training_floor_nll = static_cast<double>(unpredictable) / static_cast<double>(targets) * summary.chance_nll;
   return summary;
 }
 

@@ -61,7 +61,7 @@ std::string tokenizer_file(const std::string& path) {
 }
 
 /// The content of a tokenizer.json, as text and parsed.
-struct Content {
+struct Content {  // NOLINT(bugprone-exception-escape): json's move constructor does not throw
   std::string text;
   nlohmann::json json;
 };

@@ -1,4 +1,5 @@
 // The command `extend`: gives a model a longer context, and reports the results.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -75,9 +76,8 @@ OptionValues options_of(const CommandLine& app, const ExtensionRequest& asked) {
 
 void run_words(const std::vector<std::string>& words) {
   std::vector<std::string> texts = words;
-  std::vector<char*> arguments;
-  for (std::string& text : texts) arguments.push_back(text.data());
-  arguments.push_back(nullptr);
+  std::vector<char*> arguments(texts.size() + 1);  // the last one is null
+  std::ranges::transform(texts, arguments.begin(), [](std::string& text) { return text.data(); });
   const int code = run_command(words[0].c_str(), static_cast<int>(words.size()), arguments.data());
   if (code == 0) return;
   fail(static_cast<ExitCode>(code),

@@ -127,8 +127,8 @@ bool ExtensionFolder::is_done(const ExtensionPart& part, const std::vector<std::
 
 void ExtensionFolder::run(const ExtensionPart& part, const std::function<void()>& work) {
   check_inputs(part);
-  std::vector<std::string> paths;
-  for (const std::string& name : part.makes) paths.push_back(at(name));
+  std::vector<std::string> paths(part.makes.size());
+  std::ranges::transform(part.makes, paths.begin(), [&](const std::string& name) { return at(name); });
   if (is_done(part, paths)) return;
   PartRecord& record = records_[part.name];
   record = {part.reads, {}, 0};

@@ -22,9 +22,9 @@ using nlohmann::json;
 /// The nll of an evaluation's targets: by context length, then by document.
 using Sums = std::map<std::int64_t, std::map<std::int64_t, DocumentSum>>;
 
-struct Evaluation {
-  json results;  // the output of evaluate --output
-  Sums sums;     // of the output of evaluate --per-token
+struct Evaluation {  // NOLINT(bugprone-exception-escape): json's move constructor does not throw
+  json results;      // the output of evaluate --output
+  Sums sums;         // of the output of evaluate --per-token
 };
 using Evaluations = std::map<std::string, Evaluation>;
 
@@ -136,7 +136,7 @@ ExtensionPage extension_page(const std::string& folder, std::int64_t from, std::
                              const std::vector<std::vector<std::string>>& facts) {
   try {
     Evaluations of;
-    for (const std::string name : evaluation_names) of[name] = read_evaluation(folder + "/" + name);
+    for (const std::string name : evaluation_names) of[name] = read_evaluation(fmt::format("{}/{}", folder, name));
     const std::string title = fmt::format("From {} to {} tokens", from, to);
     Rows rows = facts;
     std::string text;

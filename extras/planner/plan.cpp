@@ -47,14 +47,14 @@ void plan_ring(Plan& plan) {
   const Config& config = plan.request.config;
   const LayerWork layer = layer_work(config.model, config.training);
   const PassCosts costs = pass_costs(config, plan.rates, layer, /*backward=*/true);
-  const double passes = static_cast<double>(config.training.global_batch_size / config.training.micro_batch_size);
+  const std::int64_t passes = config.training.global_batch_size / config.training.micro_batch_size;
   std::int64_t widest = -1;
   for (const MaskCount& layers : mask_counts(config.model, config.training)) {
     const RingWork work = ring_work(config, layers.mask, plan.request.mean_document);
     const RingTokens sent = work.sent();
     const double visits = layers.forward + layers.backward * (layer.attention_again ? 2 : 1);
-    plan.key_value_bytes += passes * visits * costs.key_value_bytes * sent.keys;
-    plan.gradient_bytes += passes * layers.backward * costs.gradient_bytes * sent.gradients;
+    plan.key_value_bytes += static_cast<double>(passes) * visits * costs.key_value_bytes * sent.keys;
+    plan.gradient_bytes += static_cast<double>(passes) * layers.backward * costs.gradient_bytes * sent.gradients;
     const std::int64_t window = layers.mask.window > 0 ? layers.mask.window : INT64_MAX;
     if (window > widest) plan.hop = hop_plan(config, plan.request.hardware, plan.rates, work);
     widest = std::max(widest, window);

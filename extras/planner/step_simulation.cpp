@@ -91,7 +91,7 @@ class StepSimulation {
   int rings() const { return static_cast<int>(std::ssize(now_.clocks)) / S_; }
   template <class Clocks>
   auto clocks_of(Clocks& clocks, int ring) const {
-    return std::span(clocks).subspan(static_cast<std::size_t>(ring * S_), static_cast<std::size_t>(S_));
+    return std::span(clocks).subspan(static_cast<std::size_t>(ring) * S_, S_);
   }
   /// Advances as if what happened since the mark happened `more` times again.
   void again(const State& since, double more) {

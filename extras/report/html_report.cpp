@@ -181,6 +181,7 @@ std::string ring_part(const ShownRun& shown) {
 std::string config_part(const ShownRuns& runs) {
   if (std::ranges::any_of(runs, [](const ShownRun& shown) { return !shown.config; })) return "";
   const bool two = runs.size() > 1;
+  // NOLINTNEXTLINE(bugprone-unchecked-optional-access): every run has a config here
   const auto found = differences(two ? *runs[0].config : Config{}, *runs.back().config);
   Rows rows{{"key", two ? runs[0].name : "default", two ? runs[1].name : "value"}};
   for (const auto& [key, before, after] : found) rows.push_back({key, before, after});

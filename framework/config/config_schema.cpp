@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -154,9 +155,8 @@ ConfigKey choices(const char* path, Get get, const std::array<Named<Value>, n>& 
     }
   };
   const auto write = [=](const std::vector<Value>& values) {
-    std::vector<std::string> written;
-    for (const Value value : values) written.emplace_back(name_in(words, value));
-    return fmt::format("[{}]", fmt::join(written, ", "));
+    const auto name = [&](Value value) { return name_in(words, value); };
+    return fmt::format("[{}]", fmt::join(std::views::transform(values, name), ", "));
   };
   return key_of(path, get, doc, read, write, "list of " + one_of);
 }

@@ -1,6 +1,6 @@
 #include "framework/output/output_folder.h"
 
-#include <signal.h>
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): kill is POSIX
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -107,7 +107,7 @@ inline Halves rounded(Vector<float> x) {
 #endif
   const auto bits = std::bit_cast<Words>(x);
   const Words nearest = rounded_words(bits) >> 16;
-  const Words narrow = x == x ? nearest : (bits >> 16) | 0x40U;
+  const Words narrow = x == x ? nearest : (bits >> 16) | 0x40U;  // NOLINT(misc-redundant-expression): for NaN
 #if defined(__AVX512F__)
   // For all lanes: GCC 12 warns about the undefined lanes that the unmasked form uses.
   return std::bit_cast<Halves>(_mm512_maskz_cvtepi32_epi16(0xffff, std::bit_cast<__m512i>(narrow)));

@@ -134,7 +134,7 @@ template <class S, class V>
   } else {
     const auto bits = std::bit_cast<Words>(x);
     const auto nearest = std::bit_cast<Vector<float>>(rounded_words(bits) & 0xffff0000U);
-    return x == x ? nearest : x;
+    return x == x ? nearest : x;  // NOLINT(misc-redundant-expression): for NaN
   }
 }
 

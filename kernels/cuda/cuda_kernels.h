@@ -50,6 +50,7 @@ template <class Result, class... Arguments>
 struct KernelNotBuilt<Result(Arguments...)> {
   Result operator()(Arguments...) const { fail(ExitCode::internal, "this program was built without CUDA"); }
 };
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name
 #define RINGTRAIN_GPU_KERNEL(name) inline constexpr KernelNotBuilt<GpuKernel<decltype(ringtrain::name)>::Type> name = {}
 #endif
 

@@ -34,8 +34,8 @@ using TensorLocations = std::function<TensorLocation(const Parameter&)>;
 
 /// Returns the shape of a parameter.
 inline std::vector<std::int64_t> shape_of(const Parameter& parameter) {
-  std::vector<std::int64_t> shape;
-  for (int dim = 0; dim < parameter.shape.rank(); ++dim) shape.push_back(parameter.shape[dim]);
+  std::vector<std::int64_t> shape(parameter.shape.rank());
+  for (int dim = 0; dim < parameter.shape.rank(); ++dim) shape[dim] = parameter.shape[dim];
   return shape;
 }
 

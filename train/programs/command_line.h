@@ -35,7 +35,7 @@ namespace ringtrain {
 /// and "; did you mean --NAME?" for the first that is nearly a flag.
 inline std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& error) {
   if (app.remaining().empty()) return error.what();
-  const std::string text = fmt::format("unknown argument: {}", fmt::join(app.remaining(), " "));
+  std::string text = fmt::format("unknown argument: {}", fmt::join(app.remaining(), " "));
   std::vector<std::string> flags;
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
@@ -43,7 +43,7 @@ inline std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& e
   for (const std::string& given : app.remaining()) {
     if (!given.starts_with('-')) continue;
     const std::string nearest = nearest_name(given.substr(0, given.find('=')), flags);
-    if (!nearest.empty()) return text + "; did you mean " + nearest + "?";
+    if (!nearest.empty()) return fmt::format("{}; did you mean {}?", text, nearest);
   }
   return text;
 }
