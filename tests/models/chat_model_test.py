@@ -20,9 +20,9 @@ import zipfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-import named_python  # noqa: E402
+import environment  # noqa: E402
 
-named_python.use()
+environment.use()
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/tokenizers"))
 sys.path.insert(0, str(ROOT / "extras/python"))
@@ -34,7 +34,7 @@ try:
     import ringtrain_data.rows
     import transformers
 except ImportError as error:
-    named_python.skip(error)
+    environment.skip(error)
 
 BIN = pathlib.Path(os.environ["RINGTRAIN_BIN"])
 QUESTIONS = {"What is the capital of France?": "Paris, of course.", "Say it twice.": "It, it.", "Who are you?": "A small model."}

@@ -19,15 +19,15 @@ import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-import named_python  # noqa: E402
+import environment  # noqa: E402
 
-named_python.use()
+environment.use()
 try:
     import torch
     import transformers
     from longppl import longppl
 except ImportError as error:
-    named_python.skip(error)
+    environment.skip(error)
 
 import transformers_matrix as matrix  # noqa: E402
 

@@ -4,8 +4,8 @@
 PEFT makes adapters of a tiny random model, and `evaluate` of its folder must give the nll that PEFT computes. Then
 `train` makes adapters, and PEFT must compute from the exported folder what `evaluate` does for the run: to 1e-9, in
 float64. transformers must compute from `export --merge` the logits of PEFT to 1e-5, in float32. Adapters trained with
-another rope than their base's cannot be a PEFT folder. If PyTorch, transformers, or PEFT is missing, it tries to
-install them into build/models/transformers; if that fails, it ends with 77 (skipped) and a message."""
+another rope than their base's cannot be a PEFT folder. Without RINGTRAIN_PYTHON, it runs
+in build/models/transformers, into which it installs its packages; if that fails, it ends with 77 (skipped)."""
 import json
 import os
 import random
@@ -16,7 +16,6 @@ import tempfile
 import transformers_matrix as matrix
 
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-matrix.NEEDED.append("peft")
 CONFIG = """
 model: {{from: {base}}}
 lora: {{rank: 3, alpha: 5, targets: [{targets}]}}
@@ -138,8 +137,7 @@ def check_changed_base(base, tokens, data, folder):
 
 
 def main():
-    if (code := matrix.run_elsewhere(__file__)) is not None:
-        return code
+    matrix.environment.use("models/transformers", matrix.NEEDED)
     import peft
     import transformers
     transformers.logging.set_verbosity_error()

@@ -6,11 +6,10 @@ usage: tests/models/transformers_matrix.py [--keep FOLDER]
 Models are tiny and random. Each is saved by transformers, evaluated by build/release's `evaluate` (or that of
 RINGTRAIN_BIN) in float64, and compared with the nll that transformers computes in float64 from the same file: they may
 differ by at most a relative 1e-9. Then each is exported again and read by transformers: its config must be the same,
-and the nll must be equal again. If PyTorch, transformers, or h5py is missing, it tries to install them into
-build/models/transformers; if that fails, it ends with 77 (skipped) and a message. Classes compute norms and rotary
-angles in float32 for every model's dtype, so while they run, "float32" means float64."""
+and the nll must be equal again. Without RINGTRAIN_PYTHON, it runs in build/models/transformers,
+into which it installs its packages; if that fails, it ends with 77 (skipped). Classes compute norms and rotary angles
+in float32 for every model's dtype, so while they run, "float32" means float64."""
 import argparse
-import importlib.util
 import itertools
 import json
 import os
@@ -24,7 +23,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
 import environment  # noqa: E402  (the path above comes first)
 
 BIN = os.environ.get("RINGTRAIN_BIN", os.path.join(ROOT, "build", "release", "bin"))
-NEEDED = ["torch", "transformers", "safetensors", "h5py", "numpy", "xxhash"]
+NEEDED = ["torch", "transformers", "safetensors", "h5py", "numpy", "xxhash", "peft"]  # peft: for peft_test.py
 # The keys of a config that an export keeps, as the classes read them. (A window or rotary keys that no layer uses are
 # not kept.)
 KEYS = ["model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
@@ -108,17 +107,6 @@ def matrix():
         ropes = {"GPT2": ("default",), "Phi3": ("default", "longrope")}.get(
             kind, ("default", "linear", "yarn", "llama3", "longrope"))
         yield from itertools.product([kind], ropes, (True, False), (1, 3), ("float32", "bfloat16", "float16"))
-
-
-def run_elsewhere(script):
-    """Runs a script again in an interpreter that has its packages. Returns its exit code, 77 if there is none, or None
-    if that interpreter is this one."""
-    if all(importlib.util.find_spec(name) for name in NEEDED):
-        return None
-    python = environment.python_with("models/transformers", NEEDED)
-    if python is None:
-        return 77
-    return subprocess.run([python, os.path.abspath(script), *sys.argv[1:]], check=False).returncode
 
 
 def write_tokens(path, tokens, vocabulary):
@@ -241,8 +229,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--keep", help="leave the folder of each model that differs here")
     arguments = parser.parse_args()
-    if (code := run_elsewhere(__file__)) is not None:
-        return code
+    environment.use("models/transformers", NEEDED)
     import transformers
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

@@ -34,13 +34,7 @@ import drawing  # noqa: E402  (the path above comes first)
 import environment  # noqa: E402
 import pieces_file  # noqa: E402
 
-if not os.environ.get("RINGTRAIN_PYTHON_RUNS"):
-    python = environment.python_with("tokenizer-references", PACKAGES)
-    if python is None:
-        print("skipped: no reference programs")
-        sys.exit(77)
-    sys.exit(subprocess.run([python, *sys.argv], env={**os.environ, "RINGTRAIN_PYTHON_RUNS": "1"},
-                            check=False).returncode)
+environment.use("tokenizer-references", PACKAGES)
 
 import sentencepiece  # noqa: E402
 from sentencepiece import sentencepiece_model_pb2  # noqa: E402

@@ -4,9 +4,9 @@ code point in context, and random strings over a difficult alphabet. Decoding re
 
     oracle_test.py [--megabytes N] [--random N] [NAME]...
 
-Needs the packages numpy, tiktoken, tokenizers, sentencepiece, and protobuf, and the tokenizers' own packages from PyPI
-(packages.py); if something is missing, the test is skipped with a message (exit 77). RINGTRAIN_BIN names the folder of
-the programs.
+Needs the packages numpy, tiktoken, tokenizers, sentencepiece, and protobuf, in this Python or in that of
+RINGTRAIN_PYTHON, and the tokenizers' own packages from PyPI (packages.py); if something is missing, the test is skipped
+with a message (exit 77). RINGTRAIN_BIN names the folder of the programs.
 """
 import argparse
 import hashlib
@@ -20,17 +20,19 @@ import tempfile
 import unicodedata
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 
-import packages  # noqa: E402  (the path above comes first)
+import environment  # noqa: E402  (the path above comes first)
+import packages  # noqa: E402
 
+environment.use()
 try:
     import sentencepiece
     import tiktoken
     import tokenizers
 except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(77)
+    environment.skip(error)
 
 BIN = pathlib.Path(os.environ["RINGTRAIN_BIN"])
 NAMES = [*packages.SPLITTING, "tekken.json", "smollm2.json", "mistral_v1.model"]

@@ -16,9 +16,9 @@ import sys
 
 TESTS = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TESTS / "support"))
-import named_python  # noqa: E402
+import environment  # noqa: E402
 
-named_python.use()
+environment.use()
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(TESTS / "extras" / "gguf"), str(TESTS / "tokenizers")]
 

@@ -17,14 +17,14 @@ import unittest
 TESTS = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(TESTS / "support"), str(TESTS.parent / "extras" / "python")]
-import named_python  # noqa: E402  (the path above comes first)
+import environment  # noqa: E402  (the path above comes first)
 
-named_python.use()
+environment.use()
 try:
     import gguf  # noqa: F401
     import tokenizers
 except ImportError as error:
-    named_python.skip(error)
+    environment.skip(error)
 import ringtrain_gguf as converter  # noqa: E402
 
 MODEL = (TESTS / "extras" / "gguf" / "model" / "model.gguf").read_bytes()

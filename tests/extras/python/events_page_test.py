@@ -10,15 +10,15 @@ import unittest
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "tests/support"), str(ROOT / "tests/docs")]
-import named_python  # noqa: E402
+import environment  # noqa: E402
 import pages  # noqa: E402
 
-named_python.use()
+environment.use()
 try:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.util import tensor_util
 except ImportError as missing:
-    named_python.skip(missing)
+    environment.skip(missing)
 
 
 class Events(unittest.TestCase):

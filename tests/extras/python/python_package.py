@@ -8,9 +8,9 @@ sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests/support"))
 sys.path.insert(0, str(ROOT / "extras/python"))
-import named_python  # noqa: E402
+import environment  # noqa: E402
 
-named_python.use()
+environment.use()
 try:
     import h5py
     import numpy  # noqa: F401
@@ -19,7 +19,7 @@ try:
     import transformers
     import xxhash  # noqa: F401
 except ImportError as missing:
-    named_python.skip(missing)
+    environment.skip(missing)
 transformers.logging.set_verbosity_error()
 DOCUMENT_END = "<|document|>"
 
