@@ -15,9 +15,9 @@
 
 namespace ringtrain {
 
-/// y[T, O] = x[T, I] w[O, I]^T + bias[O] + residual[T, O]. bias and residual may be empty. Overwrites y. (A CPU adds
-/// the residual to the rounded product; CUDA rounds once.) Without a bias, y may be residual: the product is added to
-/// the existing values.
+/// y[T, O] = x[T, I] w[O, I]^T + bias[O] + residual[T, O]. bias and residual may be empty. Overwrites y. (bfloat16 is
+/// rounded once, after all sums; kernels/cuda/matmul.cu names exceptions.) Without a bias, y may be residual: the
+/// product is added to the existing values.
 void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& x, const ConstTensorView& w,
                     const ConstTensorView& bias, const ConstTensorView& residual = {},
                     const CallerLine& line = CallerLine::current());

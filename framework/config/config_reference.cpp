@@ -15,13 +15,13 @@ constexpr std::size_t columns = 120;
 
 constexpr const char* introduction = R"(# Configuration
 
-<!-- `train --help-config` prints this page. Do not edit it: change framework/config/config_schema.cpp, and write it
-     anew with `build/release/bin/train --help-config > docs/configuration.md`. -->
+<!-- `train --help-config` prints this page. Do not edit it: change framework/config/config_schema.cpp, then run
+     `build/release/bin/train --help-config > docs/configuration.md`. -->
 
 A config is strict YAML. An unknown, repeated, or invalid key is an error that names the file, the line, and the nearest
 known name; all errors are listed at once. `--set KEY=VALUE` changes one key on the command line. `train --dry-run`
 prints the complete config. Numbers of tokens can be written as 16K or 1M (K is 1,024, M is 1,024 K). Each entry has the
-key, its default, the values it takes ((0, 1] does not include 0), and its meaning.
+key, its default, the allowed values, and its meaning. The range (0, 1] excludes 0.
 )";
 
 /// Returns text broken into lines of at most `columns`; lines after the first are indented by two.

@@ -267,10 +267,10 @@ std::vector<ConfigKey> model_keys() {
   return {
       source(text(KEY(model.from),
                   "take sizes, weights, and tokenizer from this Hugging Face folder, run, or checkpoint. Other model "
-                  "keys may override its values only if they do not affect weights")),
-      source(flag(KEY(model.from_scratch), "take only the sizes of model.from; the weights are random")),
+                  "keys may override only values that do not affect the weights")),
+      source(flag(KEY(model.from_scratch), "take only the sizes of model.from; weights are random")),
       word(KEY(model.architecture), architecture_names),
-      integer(KEY(model.vocab_size), {2, 16 * m}, "vocabulary size; if not given, that of data.train's tokenizer"),
+      integer(KEY(model.vocab_size), {2, 16 * m}, "vocabulary size; if not given, data.train's replaces this default"),
       integer(KEY(model.hidden_size), {1, 256 * k}, "width of the residual stream"),
       integer(KEY(model.num_hidden_layers), {1, 8 * k}, "transformer layers"),
       integer(KEY(model.num_attention_heads), {1, 4 * k}, "query heads"),
@@ -280,9 +280,10 @@ std::vector<ConfigKey> model_keys() {
       real(KEY(model.rope_theta), {1, 1e15, true}, "base of the rotary frequencies"),
       word(KEY(model.rope_scaling.type), rope_type_names),
       real(KEY(model.rope_scaling.factor), {0, 1e6},
-           "new / trained length; 0 (yarn, longrope): max_position_embeddings / original_max_position_embeddings"),
+           "new length / trained length; 0 (only yarn and longrope): max_position_embeddings / "
+           "original_max_position_embeddings"),
       tokens(KEY(model.rope_scaling.original_max_position_embeddings), {0, 1024 * m},
-             "yarn, llama3, longrope: the trained length"),
+             "yarn, llama3, longrope: trained length, required (0: not given)"),
       real(KEY(model.rope_scaling.attention_factor), {0, 1000},
            "yarn, longrope: scale of cosines and sines; 0: derived from factor as in the papers"),
       real(KEY(model.rope_scaling.beta_fast), {0, 1e6, true},
@@ -298,23 +299,23 @@ std::vector<ConfigKey> model_keys() {
            "llama3: dimensions with more rotations than this are not scaled"),
       factors(KEY(model.rope_scaling.short_factor),
               "longrope: divisors of the frequencies for sequences up to the trained length"),
-      factors(KEY(model.rope_scaling.long_factor), "longrope: the same for longer sequences"),
+      factors(KEY(model.rope_scaling.long_factor), "longrope: divisors of the frequencies for longer sequences"),
   };
 }
 
 std::vector<ConfigKey> model_trait_keys() {
   return {
       tokens(KEY(model.max_position_embeddings), {0, 1024 * m},
-             "gpt2: size of the position table; others: intended length; 0: unknown"),
-      tokens(KEY(model.sliding_window), {0, 1024 * m}, "W: a token sees itself and the W - 1 before it; 0: no limit"),
+             "gpt2: size of the position table; other architectures: intended context length; 0: unknown"),
+      tokens(KEY(model.sliding_window), {0, 1024 * m}, "a token sees this many tokens, ending at itself; 0: no limit"),
       choices(KEY(model.layer_types), layer_type_names,
-              "which layers use sliding_window; a shorter list is repeated over the layers; []: all"),
+              "which layers use sliding_window; a shorter list is repeated; []: all"),
       choices(KEY(model.layer_positions), layer_positions_names,
-              "which layers rotate queries and keys; a shorter list is repeated over the layers; []: all"),
+              "which layers rotate queries and keys; a shorter list is repeated; []: all"),
       real(KEY(model.sliding_rope_theta), {0, 1e15},
-           "rope_theta of layers that use sliding_window, without rope_scaling; 0: same as the others"),
+           "rope_theta of layers that use sliding_window, which then ignore rope_scaling; 0: same as other layers"),
       real(KEY(model.query_pre_attn_scalar), {0, 1e6}, "attention scores are divided by its square root; 0: head_dim"),
-      real(KEY(model.attention_softcap), {0, 1e6}, "c: a score s becomes c tanh(s / c), before the mask; 0: off"),
+      real(KEY(model.attention_softcap), {0, 1e6}, "a cap c turns score s into c tanh(s / c) before the mask; 0: off"),
       flag(KEY(model.attention_sinks), "each head has a learned logit in the softmax, without a value vector"),
       real(KEY(model.embedding_multiplier), {0, 1e6}, "scale of token embeddings; 0: the architecture's default"),
       real(KEY(model.residual_multiplier), {0, 1e6, true}, "scale of attention and feedforward outputs"),
@@ -324,15 +325,15 @@ std::vector<ConfigKey> model_trait_keys() {
       real(KEY(model.initializer_range), {0, 10}, "standard deviation of initial weights"),
       flag(KEY(model.tie_word_embeddings), "the head is the transposed embedding"),
       flag(KEY(model.attention_bias),
-           "llama, qwen3, smollm3, olmo2, olmo3, gemma2, gemma3_text, granite: biases of q, k, v, and o projections"),
-      flag(KEY(model.mlp_bias), "llama, smollm3, granite: biases of gate, up, and down projections"),
+           "biases of q, k, v, and o; only for llama, qwen3, smollm3, olmo2, olmo3, gemma2, gemma3_text, and granite"),
+      flag(KEY(model.mlp_bias), "biases of gate, up, and down; only for llama, smollm3, and granite"),
   };
 }
 
 std::vector<ConfigKey> lora_data_and_mesh_keys() {
   return {
       integer("lora.rank", MEMBER(model.lora.rank), {0, 4 * k},
-              "rank of the adapters of a frozen model (model.from or --init-from); 0: none"),
+              "rank of adapters of a frozen model (model.from or --init-from); 0: none"),
       real("lora.alpha", MEMBER(model.lora.alpha), {0, 1e6, true}, "adapters are scaled by alpha / rank"),
       words("lora.targets", MEMBER(model.lora.targets), "projection",
             "all-linear, or some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, or name suffixes "
@@ -345,14 +346,15 @@ std::vector<ConfigKey> lora_data_and_mesh_keys() {
            "documents: attention and positions restart at each document | whole: the same, but no document that fits "
            "in a window (training.seq_len) is cut | concat: attention crosses documents"),
       word(KEY(data.longer), long_documents_names,
-           "with packing whole, what is kept of documents longer than a window. cut: all, in several windows | "
+           "if data.packing is whole, what is kept of a document longer than a window. cut: all, in several windows | "
            "truncate: the first window | drop: nothing | auto: truncate if a training file has weights, else cut"),
 
       integer(KEY(mesh.data), {1, 1 * k}, "data-parallel ranks"),
       integer(KEY(mesh.sequence), {1, 1 * k}, "ranks that share each sequence: the ring"),
-      word(KEY(mesh.layout), named(all_layouts), "contiguous | striped | zigzag: which tokens a rank holds (glossary)"),
+      word(KEY(mesh.layout), named(all_layouts), "contiguous | striped | zigzag: a rank's tokens (docs/glossary.md)"),
       word(KEY(mesh.backend), backend_names,
-           "auto | threads | mpi | nccl: how ranks communicate. auto: threads, or between processes mpi (cuda: nccl)"),
+           "auto | threads | mpi | nccl: how ranks communicate. auto: threads in one process; between processes, mpi "
+           "(cpu) or nccl (cuda)"),
       integer(KEY(mesh.threads_per_rank), {0, 1 * k}, "compute threads; 0: cores / ranks, at least 1"),
       real(KEY(mesh.timeout_seconds), {0, 1e6, true}, "seconds that a rank waits for another before the run ends"),
       flag(KEY(mesh.share_gpu), "let processes share a GPU, for tests only"),
@@ -362,21 +364,21 @@ std::vector<ConfigKey> lora_data_and_mesh_keys() {
 std::vector<ConfigKey> training_keys() {
   return {
       tokens(KEY(training.seq_len), {1, 1024 * m}, "tokens per sequence", true),
-      integer(KEY(training.global_batch_size), {1, 1 * m}, "sequences per step, over the whole mesh"),
+      integer(KEY(training.global_batch_size), {1, 1 * m}, "sequences per step, over the mesh"),
       integer(KEY(training.micro_batch_size), {1, 64 * k}, "sequences that a data rank processes at a time"),
       integer(KEY(training.steps), {1, 1'000'000'000},
               "optimizer steps; training.epochs (passes over the data) can be given instead", true),
       key_of(
           KEY(training.stages),
-          "changes that start at from_step: {from_step, seq_len, global_batch_size, rope_theta, rope_scaling}; missing "
-          "keys keep their values, but rope_scaling replaces its whole section",
+          "settings that change at from_step: {from_step, seq_len, global_batch_size, rope_theta, rope_scaling}; "
+          "missing keys keep their values, but rope_scaling replaces all of model.rope_scaling",
           [](const YamlValue& value, std::vector<TrainingStage>& out, const ReportProblem& report) {
             read_stages(value, out, config_keys(), report);
           },
           [](const std::vector<TrainingStage>& stages) { return write_stages(stages, config_keys()); },
-          "a list of at most 1000 maps, with ascending from_step from 2 to training.steps"),
+          "at most 1000 maps; from_step ascends, from 2 to training.steps"),
       key_of(
-          KEY(training.seed), "seed of the initial weights and of the data order", read_unsigned,
+          KEY(training.seed), "seed of initial weights and data order", read_unsigned,
           [](std::uint64_t seed) { return std::to_string(seed); }, "0 to 18446744073709551615"),
       word(KEY(training.device), device_names),
       word(KEY(training.dtype), named(std::array{DType::float32, DType::float64, DType::bfloat16}),
@@ -387,7 +389,7 @@ std::vector<ConfigKey> training_keys() {
       word(KEY(training.offload), offload_names,
            "none | activations | activations+optimizer: what is kept in host memory until needed (cuda)"),
       word(KEY(training.shard), shard_names,
-           "optimizer | gradients | weights: shard this, and what is before it in this list, over all ranks"),
+           "optimizer | gradients | weights: what is sharded over all ranks; each choice includes those before it"),
       words(KEY(training.trainable), "pattern",
             "names of trained parameters (* matches any text); []: all, or with lora only the adapters"),
       tokens(KEY(training.feedforward_chunk), {0, 1024 * m}, "tokens that the feedforward processes at a time; 0: all"),
@@ -396,12 +398,12 @@ std::vector<ConfigKey> training_keys() {
       word(KEY(training.on_nonfinite), on_nonfinite_names,
            "stop | skip: end the run, or skip the update, if the loss or a gradient is NaN or infinite"),
       integer(KEY(training.max_skipped_steps), {0, 1'000'000'000},
-              "with on_nonfinite skip: most consecutive skipped steps; one more ends the run"),
+              "consecutive skipped steps allowed if on_nonfinite is skip; one more ends the run"),
       integer(KEY(training.audit.interval), {0, 1'000'000'000},
               "steps between audits, which recompute random rows of attention in float64; 0: never"),
       integer(KEY(training.audit.rows), {1, 64}, "rows per rank in an audit"),
       word(KEY(training.audit.on_failure), on_failure_names,
-           "stop | warn: end the run before the update, or log it, if a row exceeds its bound"),
+           "stop | warn: if a row's error exceeds its bound, end the run before the update, or only log the failure"),
   };
 }
 
@@ -415,7 +417,7 @@ std::vector<ConfigKey> other_keys() {
           "two numbers in [0, 1)"),
       real(KEY(optimizer.eps), {0, 1, true}, "added to the square root of the second moment"),
       real(KEY(optimizer.weight_decay), {0, 1000}, "multiplied by the learning rate in each step"),
-      real(KEY(optimizer.max_grad_norm), {0, 1e9}, "clip the gradient norm to this; 0: no clipping"),
+      real(KEY(optimizer.max_grad_norm), {0, 1e9}, "clip the gradient norm to this; 0: off"),
       word(KEY(optimizer.moments), named(std::array{DType::float32, DType::bfloat16}),
            "dtype of the moments. float32 (float64 in float64 runs) | bfloat16: half the memory, stochastic rounding"),
 
@@ -428,27 +430,25 @@ std::vector<ConfigKey> other_keys() {
       integer(KEY(checkpoint.interval), {-1, 1'000'000'000},
               "steps between saves; 0: only at the end and by every_minutes; -1: only on a signal"),
       real(KEY(checkpoint.every_minutes), {0, 1e6},
-           "also save this many minutes after the last save began; 0, or interval -1: never"),
-      integer(KEY(checkpoint.keep), {1, 1'000'000}, "number of checkpoints to keep; older ones are deleted"),
+           "also save this many minutes after the last save began; never if this is 0 or interval is -1"),
+      integer(KEY(checkpoint.keep), {1, 1'000'000}, "checkpoints to keep; older ones are deleted"),
       flag(KEY(checkpoint.background),
            "write from a snapshot while training continues (if interval is above 0); false: training waits"),
       word(KEY(checkpoint.on_failure), on_failure_names,
-           "stop | warn: end the run, or log it and continue, if a checkpoint or metrics cannot be written"),
+           "stop | warn: if a checkpoint or metrics cannot be written, end the run, or log the failure and continue"),
 
       integer(KEY(evaluation.interval), {0, 1'000'000'000}, "steps between evaluations; 0: never"),
       key_of(
           KEY(evaluation.context_lengths), "context lengths in tokens", read_lengths,
           [](const std::vector<std::int64_t>& lengths) { return fmt::format("[{}]", fmt::join(lengths, ", ")); },
-          "a list of at most 1000 ascending lengths, each 1 to 1073741824"),
+          "at most 1000 ascending lengths, each 1 to 1073741824"),
       tokens(KEY(evaluation.target_tokens), {1, 1024 * m}, "tokens per target block, at every length"),
-      integer(KEY(evaluation.target_blocks), {1, 1 * m}, "number of target blocks, or of whole documents"),
-      flag(KEY(evaluation.whole_documents),
-           "score whole documents of at most training.seq_len tokens, not target blocks"),
-      flag(KEY(evaluation.on_training_data), "without a validation part, score training text; false: this is an error"),
+      integer(KEY(evaluation.target_blocks), {1, 1 * m}, "target blocks to score, or documents if whole_documents"),
+      flag(KEY(evaluation.whole_documents), "score whole documents up to training.seq_len tokens, not target blocks"),
+      flag(KEY(evaluation.on_training_data), "without a validation part, score training text; false: an error"),
 
       flag(KEY(metrics.tensorboard), "not supported (true is an error); docs/metrics.md has a script for it"),
-      real(KEY(metrics.peak_flops), {0, 1e20},
-           "dense peak FLOP/s of a rank, as `plan` prints it, for `mfu`; 0: no `mfu`"),
+      real(KEY(metrics.peak_flops), {0, 1e20}, "dense peak FLOP/s of a rank, as in `plan`, for `mfu`; 0: no `mfu`"),
   };
 }
 
