@@ -443,7 +443,7 @@ std::vector<ConfigKey> other_keys() {
           [](const std::vector<std::int64_t>& lengths) { return fmt::format("[{}]", fmt::join(lengths, ", ")); },
           "at most 1000 ascending lengths, each 1 to 1073741824"),
       tokens(KEY(evaluation.target_tokens), {1, 1024 * m}, "tokens per target block, at every length"),
-      integer(KEY(evaluation.target_blocks), {1, 1 * m}, "target blocks to score, or documents if whole_documents"),
+      integer(KEY(evaluation.target_blocks), {1, 1 * m}, "how many target blocks (or whole_documents) to score"),
       flag(KEY(evaluation.whole_documents), "score whole documents up to training.seq_len tokens, not target blocks"),
       flag(KEY(evaluation.on_training_data), "without a validation part, score training text; false: an error"),
 
