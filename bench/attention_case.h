@@ -36,11 +36,18 @@ class AttentionCase {
         segments_{{0, 1, s.S}} {
     const Shape by_query{s.B, s.S, s.H, s.D}, by_key{s.B, s.S, s.G, s.D}, rows{s.B, s.H, s.S};
     const DType sums = accumulator(s.dtype);
-    q_ = make("q", s.dtype, by_query), dout_ = make("dout", s.dtype, by_query), out_ = make("out", s.dtype, by_query);
+    q_ = make("q", s.dtype, by_query);
+    dout_ = make("dout", s.dtype, by_query);
+    out_ = make("out", s.dtype, by_query);
     if (sums != s.dtype) o_ = make("o", sums, by_query);
-    k_ = make("k", s.dtype, by_key), v_ = make("v", s.dtype, by_key);
-    dq_ = make("dq", sums, by_query), dk_ = make("dk", sums, by_key), dv_ = make("dv", sums, by_key);
-    lse_ = make("lse", sums, rows), l_ = make("l", sums, rows), delta_ = make("delta", sums, rows);
+    k_ = make("k", s.dtype, by_key);
+    v_ = make("v", s.dtype, by_key);
+    dq_ = make("dq", sums, by_query);
+    dk_ = make("dk", sums, by_key);
+    dv_ = make("dv", sums, by_key);
+    lse_ = make("lse", sums, rows);
+    l_ = make("l", sums, rows);
+    delta_ = make("delta", sums, rows);
     const auto bytes = static_cast<std::int64_t>(attention_workspace_bytes(stream_, shape_, s.dtype, s.S, s.S));
     workspace_ = allocator_.make(Tag::workspace, "workspace", DType::uint8, {bytes});
     forward();

@@ -26,8 +26,12 @@ double frequency_of(std::int64_t pair, std::int64_t D, double theta, const RopeS
         return width / 2 * std::log(trained / (2 * pi * beta)) / std::log(theta);
       };
       double low = pair_that_turns(scaling.beta_fast), high = pair_that_turns(scaling.beta_slow);
-      if (scaling.truncate) low = std::floor(low), high = std::ceil(high);
-      low = std::max(low, 0.0), high = std::min(high, width - 1);
+      if (scaling.truncate) {
+        low = std::floor(low);
+        high = std::ceil(high);
+      }
+      low = std::max(low, 0.0);
+      high = std::min(high, width - 1);
       if (low == high) high += 0.001;
       const double ramp = std::clamp((i - low) / (high - low), 0.0, 1.0);
       return frequency * (ramp / s + (1 - ramp));

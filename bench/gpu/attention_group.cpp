@@ -52,8 +52,10 @@ class AttentionProblem {
       }
       for (const Tensor* x : {&inputs_.back().out, &inputs_.back().lse}) fill(stream, *x, poison);
     }
-    o_ = make("o", DType::float32, by_query), dq_ = make("dq", DType::float32, by_query);
-    dk_ = make("dk", DType::float32, by_key), dv_ = make("dv", DType::float32, by_key);
+    o_ = make("o", DType::float32, by_query);
+    dq_ = make("dq", DType::float32, by_query);
+    dk_ = make("dk", DType::float32, by_key);
+    dv_ = make("dv", DType::float32, by_key);
     l_ = make("l", DType::float32, rows);
     delta_ = make("delta", DType::float32, rows);
     std::size_t workspace = 0;

@@ -95,11 +95,15 @@ class RingAttentionCase {
       if (dtype == DType::bfloat16) random.fill(x);
       return x;
     };
-    q_ = make("q", DType::bfloat16, by_query), dout_ = make("dout", DType::bfloat16, by_query);
-    kv_ = make("kv", DType::bfloat16, {2, 1, T, G, D}), out_ = make("out", DType::bfloat16, by_query);
-    o_ = make("o", DType::float32, by_query), dq_ = make("dq", DType::float32, by_query);
+    q_ = make("q", DType::bfloat16, by_query);
+    dout_ = make("dout", DType::bfloat16, by_query);
+    kv_ = make("kv", DType::bfloat16, {2, 1, T, G, D});
+    out_ = make("out", DType::bfloat16, by_query);
+    o_ = make("o", DType::float32, by_query);
+    dq_ = make("dq", DType::float32, by_query);
     dkv_ = make("dkv", DType::float32, {2, 1, T, G, D});
-    lse_ = make("lse", DType::float32, rows), l_ = make("l", DType::float32, rows);
+    lse_ = make("lse", DType::float32, rows);
+    l_ = make("l", DType::float32, rows);
     delta_ = make("delta", DType::float32, rows);
     const auto bytes = attention_workspace_bytes(stream_, shape, DType::bfloat16, T, T);
     workspace_ = make("workspace", DType::uint8, {static_cast<std::int64_t>(bytes)});
@@ -199,7 +203,10 @@ void time_hops(Results& results, const Settings& settings, std::int64_t S, int N
     };
     for (const bool backward : {false, true}) {
       const Times pass_only = time(backward, false), all = time(backward, true);
-      if (world.rank() == 0) without[backward] = pass_only, with[backward] = all;
+      if (world.rank() == 0) {
+        without[backward] = pass_only;
+        with[backward] = all;
+      }
     }
     written[world.rank()] = rank.is_written();
   });

@@ -16,7 +16,9 @@ class Gate : public ringtrain::InsertedLayer {
       return c.allocator.make(ringtrain::Tag::activations, name, c.shape.dtype, {most, c.spec.hidden_size});
     };
     if (c.parameters.has_gradients()) input_ = make("gate input");  // what backward needs
-    gates_ = make("gate"), ups_ = make("gate up"), product_ = make("gate product");
+    gates_ = make("gate");
+    ups_ = make("gate up");
+    product_ = make("gate product");
   }
   void forward(ringtrain::Stream& stream, const ringtrain::DeviceBatch&, const ringtrain::TensorView& x,
                bool training) override {

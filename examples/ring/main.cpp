@@ -30,7 +30,8 @@ double naive(std::int64_t query, std::int64_t h, std::int64_t d) {
     double score = 0;
     for (std::int64_t i = 0; i < D; ++i) score += value(0, query, h * D + i) * value(1, key, h / (H / G) * D + i);
     const double weight = std::exp(score / std::sqrt(double{D}));
-    weights += weight, sum += weight * value(2, key, h / (H / G) * D + d);
+    weights += weight;
+    sum += weight * value(2, key, h / (H / G) * D + d);
   }
   return sum / weights;
 }
@@ -54,9 +55,13 @@ void body(Communicator& world) {
   for (std::size_t i = 0; i < q.size(); ++i) {
     const auto t = static_cast<std::int64_t>(i) / (H * D), channel = static_cast<std::int64_t>(i) % (H * D);
     sums[4] += std::abs(out[i] - naive(positions[static_cast<std::size_t>(t)], channel / D, channel % D));
-    sums[1] += dout[i] * out[i], sums[3] += q[i] * dq[i];
+    sums[1] += dout[i] * out[i];
+    sums[3] += q[i] * dq[i];
   }
-  for (std::size_t i = 0; i < k.size(); ++i) sums[0] += v[i] * dv[i], sums[2] += k[i] * dk[i];
+  for (std::size_t i = 0; i < k.size(); ++i) {
+    sums[0] += v[i] * dv[i];
+    sums[2] += k[i] * dk[i];
+  }
   all_reduce_sum(world, sums, {"sums"});
   const double error = std::max({std::abs(sums[0] - sums[1]), std::abs(sums[2] - sums[3]), sums[4]});
   if (!(error < 1e-10)) fail(ExitCode::numeric, "rank {}: ring attention is wrong by {}", world.rank(), error);

@@ -58,7 +58,9 @@ struct BackwardScratch : ScratchParts {
       take(dout_terms, packed_terms<P>(queries) * R);
       take(ds_rows, queries * packed_terms<P>(keys));
     } else {
-      q_terms = q, dout_terms = dout, ds_rows = ds;
+      q_terms = q;
+      dout_terms = dout;
+      ds_rows = ds;
     }
     take(lse, queries);
     take(delta, queries);

@@ -223,7 +223,10 @@ inline Grid grid_of(std::int64_t M, std::int64_t panels, std::int64_t width, int
       const double rounds = static_cast<double>(parts_of(tiles, workers)) + (workers > 1 ? 0.5 : 0);
       const double cost =
           rounds * static_cast<double>(grid.rows) * (static_cast<double>(grid.panels * width) + pack_row);
-      if (best.rows == 0 || cost < best_cost) best = grid, best_cost = cost;
+      if (best.rows == 0 || cost < best_cost) {
+        best = grid;
+        best_cost = cost;
+      }
     }
   }
   return best;

@@ -39,8 +39,10 @@ struct Loaded {
   Pack<float, width> w, g;
   Pack<M, width> m, v;
   __device__ void read(const Slice& slice, std::int64_t i) {
-    w = load<width>(slice.w + i), m = load<width>(static_cast<const M*>(slice.m) + i);
-    v = load<width>(static_cast<const M*>(slice.v) + i), g = load<width>(slice.g + i);
+    w = load<width>(slice.w + i);
+    m = load<width>(static_cast<const M*>(slice.m) + i);
+    v = load<width>(static_cast<const M*>(slice.v) + i);
+    g = load<width>(slice.g + i);
   }
   __device__ void update(const Slices& all, const Slice& slice, std::int64_t i) {
 #pragma unroll
@@ -86,22 +88,29 @@ template <class M>
 void update(Stream& stream, std::span<const AdamWSlice> slices, const AdamW& hyper) {
   const auto step = static_cast<double>(hyper.step);
   Slices all{};
-  all.b1 = static_cast<float>(hyper.beta1), all.one_minus_b1 = static_cast<float>(1 - hyper.beta1);
-  all.b2 = static_cast<float>(hyper.beta2), all.one_minus_b2 = static_cast<float>(1 - hyper.beta2);
+  all.b1 = static_cast<float>(hyper.beta1);
+  all.one_minus_b1 = static_cast<float>(1 - hyper.beta1);
+  all.b2 = static_cast<float>(hyper.beta2);
+  all.one_minus_b2 = static_cast<float>(1 - hyper.beta2);
   // m^ = m / (1 - b1^step), v^ = v / (1 - b2^step)
   all.m_correction = static_cast<float>(1 / (1 - std::pow(hyper.beta1, step)));
   all.v_correction = static_cast<float>(1 / (1 - std::pow(hyper.beta2, step)));
-  all.scale = static_cast<float>(hyper.gradient_scale), all.eps = static_cast<float>(hyper.eps);
+  all.scale = static_cast<float>(hyper.gradient_scale);
+  all.eps = static_cast<float>(hyper.eps);
   all.lr = static_cast<float>(hyper.lr);
   unsigned tiles = 0;
   const auto flush = [&] {
     launch<adamw_kernel<M>>(stream.cuda(), tiles, tile_threads, 0, all);
-    all.count = 0, tiles = 0;
+    all.count = 0;
+    tiles = 0;
   };
   for (const AdamWSlice& from : slices) {
     if (from.w.numel() == 0) continue;
     Slice& to = all.at[all.count++];
-    to.w = from.w.as<float>(), to.m = from.m.as<M>(), to.v = from.v.as<M>(), to.g = from.g.as<float>();
+    to.w = from.w.as<float>();
+    to.m = from.m.as<M>();
+    to.v = from.v.as<M>();
+    to.g = from.g.as<float>();
     to.rounded = from.rounded.empty() ? nullptr : from.rounded.as<bf16>();
     to.n = from.w.numel();
     to.decay = static_cast<float>(from.weight_decay);

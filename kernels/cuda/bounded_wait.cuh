@@ -78,9 +78,11 @@ __device__ __forceinline__ void report_and_stop(const VainWait& vain, long long 
     copy_text(wait.kernel, vain.names.kernel), copy_text(wait.wait, vain.names.wait);
     copy_text(wait.role, vain.names.role);
     copy_text(wait.expected, vain.expected), copy_text(wait.found, vain.found);
-    wait.expected_value = vain.expected_value, wait.found_value = vain.found_value;
+    wait.expected_value = vain.expected_value;
+    wait.found_value = vain.found_value;
     wait.cycles = clock_cycles() - begin;
-    wait.block = static_cast<int>(blockIdx.x), wait.warp = static_cast<int>(threadIdx.x / 32);
+    wait.block = static_cast<int>(blockIdx.x);
+    wait.warp = static_cast<int>(threadIdx.x / 32);
     __threadfence_system();
     wait.filled = 1;
     __threadfence_system();

@@ -33,11 +33,11 @@ struct GpuKernel;
 template <class Result, class... Arguments>
 struct GpuKernel<Result(Arguments...)> {
   using All = std::tuple<Arguments...>;
-  static constexpr std::size_t count = sizeof...(Arguments);
-  static constexpr bool has_line = std::is_same_v<std::tuple_element_t<count - 1, All>, const CallerLine&>;
+  static constexpr std::size_t last = sizeof...(Arguments) - 1;
+  static constexpr bool has_line = std::is_same_v<std::tuple_element_t<last, All>, const CallerLine&>;
   template <std::size_t... i>
   static auto first(std::index_sequence<i...>) -> Result (*)(std::tuple_element_t<i, All>...);
-  using Type = std::remove_pointer_t<decltype(first(std::make_index_sequence < has_line ? count - 1 : count > ()))>;
+  using Type = std::remove_pointer_t<decltype(first(std::make_index_sequence<last + (has_line ? 0 : 1)>()))>;
 };
 
 #if RINGTRAIN_CUDA

@@ -78,7 +78,9 @@ TEST(AdamWMoments, InBFloat16AreTheExactOnesOnAverage) {
   double first = 0, second = 0, both = 0;  // sums of errors, and of their products
   for (std::size_t i = 0; i < m.size(); ++i) {
     const double of_m = static_cast<double>(m[i].value()) - exact, of_v = static_cast<double>(v[i].value()) - exact;
-    first += of_m, second += of_v, both += of_m * of_v;
+    first += of_m;
+    second += of_v;
+    both += of_m * of_v;
   }
   const double deviation = 0.4 * distance / std::sqrt(n);  // of a mean, if 16% are rounded down
   for (const double sum : {first, second}) EXPECT_NEAR(sum / n, 0, 4 * deviation);

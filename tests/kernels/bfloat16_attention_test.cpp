@@ -32,7 +32,8 @@ struct AttentionRun : Problem<S, float> {
       for (const float value : x) y.push_back(cpu::rounded_to<S>(value));
       return y;
     };
-    this->q = stored(in.q), this->dout = stored(in.dout);
+    this->q = stored(in.q);
+    this->dout = stored(in.dout);
     for (const Floats& block : in.k) this->k.push_back(stored(block));
     for (const Floats& block : in.v) this->v.push_back(stored(block));
     Calls<S, float> calls(*this, c, workers);
@@ -237,8 +238,10 @@ TEST(BFloat16Kernels, GradientsOfAttentionDegradeWithNoLength) {
     const AttentionRun<BFloat16> half(c, in, {}, 2);
     Problem<double> exact;
     const auto doubles = [](const Floats& x) { return std::vector<double>(x.begin(), x.end()); };
-    exact.q = doubles(in.q), exact.dout = doubles(in.dout);
-    exact.k = {doubles(in.k[0])}, exact.v = {doubles(in.v[0])};
+    exact.q = doubles(in.q);
+    exact.dout = doubles(in.dout);
+    exact.k = {doubles(in.k[0])};
+    exact.v = {doubles(in.v[0])};
     compute(exact, c, 2);
     const auto without_start = [](Floats x, float start) {
       for (float& value : x) value -= start;

@@ -129,7 +129,8 @@ TEST(BFloat16Kernels, NormsRoundOnceAndSumInFloat32) {
         Floats mean[2], rstd[2], dw[2], db[2];
         for (int i = 0; i < 2; ++i) {
           mean[i].resize(x.full.size() / w.full.size()), rstd[i] = mean[i];
-          dw[i] = random_vector<float>(C, 7), db[i] = random_vector<float>(C, 8);
+          dw[i] = random_vector<float>(C, 7);
+          db[i] = random_vector<float>(C, 8);
         }
         in_both([&](auto of, int i) {
           const TensorView rstd_view = view_of(rstd[i]), nothing;
@@ -231,7 +232,9 @@ TEST(BFloat16Kernels, AdamWKeepsMasterWeightsAndRoundsThem) {
     const Floats g = random_vector<float>(n, 1);
     Halves model(g.size());
     for (int i = 0; i < 2; ++i) {
-      w[i] = random_vector<float>(n, 2), m[i] = random_vector<float>(n, 3, 0.1), v[i] = Floats(g.size(), 0.3F);
+      w[i] = random_vector<float>(n, 2);
+      m[i] = random_vector<float>(n, 3, 0.1);
+      v[i] = Floats(g.size(), 0.3F);
     }
     const AdamW hyper{1e-3, 0.9, 0.95, 1e-8, 4, 0.5};
     for (int i = 0; i < 2; ++i) {
@@ -266,7 +269,10 @@ TEST(BFloat16Kernels, ProductsRoundOnceHoweverDeep) {
     Pair x(T * I, 1), w(O * I, 2), dy(T * O, 3), bias(O, 4), residual(T * O, 5), y(T * O, 6), dx(T * I, 7);
     const Shape xs{T, I}, ys{T, O}, ws{O, I};
     Floats dw[2], dbias[2];
-    for (int i = 0; i < 2; ++i) dw[i] = random_vector<float>(O * I, 8), dbias[i] = random_vector<float>(O, 9);
+    for (int i = 0; i < 2; ++i) {
+      dw[i] = random_vector<float>(O * I, 8);
+      dbias[i] = random_vector<float>(O, 9);
+    }
     const auto run = [&, I = I, O = O](bool biased, bool has_residual, auto of, int i) {
       const ConstTensorView b = biased ? of(bias, {O}) : TensorView{};
       linear_forward(stream, of(y, ys), of(x, xs), of(w, ws), b, has_residual ? of(residual, ys) : TensorView{});

@@ -33,7 +33,8 @@ struct Rows {
   Doubles nll;
 
   Rows(std::int64_t tokens, std::int64_t vocabulary, double size = 1) : n(tokens), V(vocabulary) {
-    logits = random_vector<R>(n * V, 1, size), weights = random_vector<R>(n, 2);
+    logits = random_vector<R>(n * V, 1, size);
+    weights = random_vector<R>(n, 2);
     labels = random_integers(n, 3, static_cast<std::uint64_t>(V));
     for (std::size_t t = 0; t < labels.size(); t += 3) labels[t] = t % 2 == 0 ? -1 : labels[t];
     for (R& weight : weights) weight = std::abs(weight);

@@ -65,7 +65,10 @@ TYPED_TEST(ElementwiseTest, NormalsDependOnlyOnTheIndex) {
   fill_normal(stream, view_of(part), 0.02, 9, 1000 + 20000);
   for (std::size_t i = 0; i < part.size(); ++i) ASSERT_EQ(part[i], whole[20000 + i]);
   double sum = 0, squares = 0;
-  for (R value : whole) sum += static_cast<double>(value), squares += static_cast<double>(value * value);
+  for (R value : whole) {
+    sum += static_cast<double>(value);
+    squares += static_cast<double>(value * value);
+  }
   EXPECT_NEAR(sum / 40000, 0, 5 * 0.02 / 200);
   EXPECT_NEAR(std::sqrt(squares / 40000), 0.02, 0.0005);
   EXPECT_EQ(part[3], static_cast<R>(0.02 * random_normal(9, Purpose::weights, 21003)));

@@ -26,10 +26,13 @@ struct Norm {
       : T(tokens), C(width), layer(is_layer) {
     x = random_vector<R>(T * C, 1, size);
     for (R& value : x) value += static_cast<R>(center);
-    w = random_vector<R>(C, 2), b = random_vector<R>(layer ? C : 0, 3), dy = random_vector<R>(T * C, 4);
+    w = random_vector<R>(C, 2);
+    b = random_vector<R>(layer ? C : 0, 3);
+    dy = random_vector<R>(T * C, 4);
     y = dx = random_vector<R>(T * C, 5);
     mean = rstd = std::vector<R>(static_cast<std::size_t>(T));
-    dw = random_vector<R>(C, 6), db = random_vector<R>(layer ? C : 0, 7);
+    dw = random_vector<R>(C, 6);
+    db = random_vector<R>(layer ? C : 0, 7);
   }
   void forward(Stream& stream) {
     const Shape shape{T, C};

@@ -195,7 +195,8 @@ TYPED_TEST(RopeTest, TurnsPairsByTheirAngles) {
           const std::complex<double> turned =
               std::complex<double>(static_cast<double>(x0[low]), static_cast<double>(x0[high])) *
               std::polar(1.25, angle);
-          expected[low] = turned.real(), expected[high] = turned.imag();
+          expected[low] = turned.real();
+          expected[high] = turned.imag();
         }
       }
       // An angle of 2^20 radians has an error of 2^20 * 1e-16 in double; the table's angles are no worse in float.

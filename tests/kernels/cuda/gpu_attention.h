@@ -191,7 +191,10 @@ inline Outputs run(Gpu& gpu, const Case& c, DType dtype, const Outputs* begun = 
   if (!c.first) testing::reset_state(stream, state);
   for (std::size_t i = 0; i < c.blocks.size(); ++i) {
     AttentionPhase phase{c.first && i == 0, c.last && i + 1 == c.blocks.size(), {}, {}};
-    if (phase.finalize) phase.out = out, phase.lse = lse;
+    if (phase.finalize) {
+      phase.out = out;
+      phase.lse = lse;
+    }
     attention_forward(stream, s, q, k[i], v[i], queries, keys[i], state, phase, workspace);
   }
   if (!c.last) attention_finalize(stream, state, out, lse);

@@ -53,9 +53,12 @@ class FullRing {
         shards_(shards_of(Layout::contiguous, T * world.size(), world.size())) {
     const Shape of_tokens{1, T, heads, head_size}, rows{1, heads, T};
     const DType sums = accumulator(dtype);
-    q_ = make("q", dtype, of_tokens), o_ = make("o", sums, of_tokens);
-    m_ = make("m", sums, rows), l_ = make("l", sums, rows);
-    kv_ = make("kv", dtype, {2, 1, T, heads, head_size}), dkv_ = make("dkv", sums, {2, 1, T, heads, head_size});
+    q_ = make("q", dtype, of_tokens);
+    o_ = make("o", sums, of_tokens);
+    m_ = make("m", sums, rows);
+    l_ = make("l", sums, rows);
+    kv_ = make("kv", dtype, {2, 1, T, heads, head_size});
+    dkv_ = make("dkv", sums, {2, 1, T, heads, head_size});
     const std::size_t bytes = attention_workspace_bytes(stream_, shape_, dtype, T, T);
     workspace_ = allocator_.make(Tag::workspace, "workspace", DType::uint8, {static_cast<std::int64_t>(bytes)});
   }
