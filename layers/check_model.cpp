@@ -28,7 +28,7 @@ void check_lora(const ModelConfig& model, ConfigProblems& problems) {
     if (!seen.insert(target).second) return problems.add("lora.targets", fmt::format("names {} twice", target));
     if (known.contains(target)) continue;
     problems.add("lora.targets",
-                 fmt::format("{} is not a projection of this model's layers, which are {}", target, projections));
+                 fmt::format("{} is not one of the projections of this model's layers: {}", target, projections));
   }
 }
 

@@ -50,7 +50,7 @@ void DeviceBatch::set_ropes(std::span<const RopeSpec> ropes) {
 
 void DeviceBatch::load(Stream& stream, const Batch& batch) {
   if (batch.has_documents && documents_.empty()) {
-    fail(ExitCode::usage, "a batch with documents, but the model was made without ExecutionShape::documents");
+    fail(ExitCode::usage, "the batch has documents, but the model was made without ExecutionShape::documents");
   }
   check_ids(batch.tokens(), vocab_size_, "a batch has tokens of the model");
   check_ids(batch.labels(), vocab_size_, "a batch has labels of the model, or -1", /*lowest=*/-1);

@@ -143,8 +143,8 @@ void check_inserted(const ModelSpec& spec, const std::vector<LayerInsertion>& in
   if (inserted.empty()) return;
   if (spec.lora.on()) {
     fail(ExitCode::usage,
-         "lora.rank is {}: the model has custom layers, and no base of adapters has them; set lora.rank to 0, or name "
-         "the trained parameters in training.trainable",
+         "lora.rank is {}, but a model with custom layers cannot have adapters; set lora.rank to 0; to train only some "
+         "parameters, name them in training.trainable",
          spec.lora.rank);
   }
   for (const LayerInsertion& layer : inserted) {

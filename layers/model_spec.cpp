@@ -175,11 +175,11 @@ void check_spec(const ModelSpec& spec) {
             "rotary positions rotate pairs of elements, so model.head_dim must be even");
   refuse_if(any_layer(turns_by_nothing), "a layer rotates by frequencies that the model does not have");
   refuse_if(spec.norm.kind == NormKind::layer_norm && (spec.norm.unit_offset || spec.norm_after),
-            "a LayerNorm precedes attention and feedforward, and its weight is not counted from 1");
-  refuse_if(!(spec.attention_scale > 0), "attention's scores have a scale above 0");
-  refuse_if(!(spec.attention_softcap >= 0) || !(spec.final_softcap >= 0), "a softcap is above 0, or 0 for none");
+            "a LayerNorm must come before attention and feedforward, and not add 1 to its weight");
+  refuse_if(!(spec.attention_scale > 0), "the scale of attention scores must be above 0");
+  refuse_if(!(spec.attention_softcap >= 0) || !(spec.final_softcap >= 0), "a softcap must be above 0, or 0 for none");
   refuse_if(!(spec.residual_factor > 0) || !(spec.logit_factor > 0) || !(spec.embedding_factor > 0),
-            "factors of embedding, residual stream and logits are above 0");
+            "the factors of the embedding, residual stream and logits must be above 0");
   refuse_if(spec.residual_factor != 1 && spec.norm_after,
             "a norm after attention and feedforward excludes model.residual_multiplier");
 }
@@ -243,7 +243,7 @@ void check_layer_keys(const ModelSpec& traits, const ModelConfig& model, ConfigP
                                                          "positions; leave it out",
                                                          model.sliding_rope_theta));
   } else if (model.sliding_rope_theta <= 1) {
-    problems.add("model.sliding_rope_theta", fmt::format("{} must be above 1, or 0", model.sliding_rope_theta));
+    problems.add("model.sliding_rope_theta", fmt::format("is {}, but must be above 1, or 0", model.sliding_rope_theta));
   }
 }
 

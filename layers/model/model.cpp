@@ -7,7 +7,7 @@ namespace ringtrain {
 
 LogitsPass Model::begin_logits(const Batch&) {
   fail(ExitCode::usage,
-       "this model has no logits to read: its class has no begin_logits; leave out --against, --tasks");
+       "this model has no logits to read: its class has no begin_logits; leave out --against and --tasks");
 }
 
 void Model::prefill(const Batch&, KeyValueCache&) {
@@ -20,7 +20,7 @@ TensorView Model::decode(const Batch&, KeyValueCache&, bool) {
 
 AttentionAudit& Model::audit() {
   fail(ExitCode::usage,
-       "training.audit: this model has no attention that is audited; set training.audit.interval to 0");
+       "training.audit: this model has no attention that can be audited; set training.audit.interval to 0");
 }
 
 }  // namespace ringtrain

@@ -58,7 +58,7 @@ std::function<void(const Config&, ConfigProblems&)> rule_of(const ModelDefinitio
 }
 
 void check_definition(const ModelDefinition& model) {
-  if (model.name.empty()) fail(ExitCode::usage, "a model's definition has no name; checkpoints record it");
+  if (model.name.empty()) fail(ExitCode::usage, "a model's definition has no name; checkpoints need one");
   if (!model.parameters || !model.make) {
     fail(ExitCode::usage, "the definition of the model \"{}\" does not have {}", model.name,
          model.parameters ? "make, which makes a rank's model" : "parameters, which returns the model's table");

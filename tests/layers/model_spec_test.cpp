@@ -123,9 +123,9 @@ INSTANTIATE_TEST_SUITE_P(
                                 spec.norm.kind = NormKind::layer_norm;
                                 spec.norm_after = true;
                               },
-                              "a LayerNorm precedes attention and feedforward, and its weight is not counted from 1"},
+                              "a LayerNorm must come before attention and feedforward, and not add 1 to its weight"},
                       Refusal{"NoScale", [](ModelSpec& spec) { spec.attention_scale = 0; },
-                              "attention's scores have a scale above 0"}),
+                              "the scale of attention scores must be above 0"}),
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST(ModelKeys, RotaryTurnsPairs) {

@@ -28,7 +28,7 @@ TEST_F(WrongUsesOfTheTransformer, ABatchIsHeldAgainstTheModel) {
     rank.batch.has_documents = true;
     rank.batch.document_starts.assign(2, {0});
     EXPECT_EQ(error_of(ExitCode::usage, [&] { rank.model.train_step(rank.batch, 1.0, true); }),
-              "a batch with documents, but the model was made without ExecutionShape::documents");
+              "the batch has documents, but the model was made without ExecutionShape::documents");
   });
 }
 
@@ -52,7 +52,7 @@ TEST_F(WrongUsesOfTheTransformer, TheStoreAndTheRingAreThoseOfTheModel) {
         << other;
     shape.ring_size = 3;
     EXPECT_EQ(error_of(ExitCode::usage, [&] { make(config); }),
-              "Transformer: a ring of 3 ranks on a communicator of 1; only a plan has none");
+              "Transformer: a ring of 3 ranks cannot use a communicator of 1; only plans need none");
     shape.ring_size = 1;
     const auto model = make(config);
     Batch batch(allocator.host(), sequences.B, sequences.S, DType::float64);

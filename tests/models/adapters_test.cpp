@@ -430,7 +430,7 @@ TEST_F(Adapters, AreInOnlySomeLayers) {
   text["target_modules"] = R"(.*mlp\.up_proj)";  // the folder has an adapter that this does not include
   std::ofstream(at("peft/adapter_config.json")) << text.dump();
   expect_error(ExitCode::checkpoint, "1.self_attn.q_proj.lora_A.weight", [&] { open_model(at("peft")); });
-  expect_error(ExitCode::usage, "lora.targets: layers.9.mlp.up_proj is not a projection", [&] {
+  expect_error(ExitCode::usage, "lora.targets: layers.9.mlp.up_proj is not one of the projections", [&] {
     some.model.lora.targets = {"layers.9.mlp.up_proj"};
     run(some, "none", from(base()), 1);
   });

@@ -58,7 +58,7 @@ TEST_F(ChangedConfig, IsCheckedLikeAFile) {
   expect_refused("model.num_key_value_heads: model.num_attention_heads = ",
                  [](Config& c) { c.model.num_attention_heads = c.model.num_key_value_heads + 1; });
   expect_refused("lora.rank: -4 is out of range", [](Config& c) { c.model.lora.rank = -4; });
-  expect_refused("lora.targets: n0 is not a projection of this model's layers", [](Config& c) {
+  expect_refused("lora.targets: n0 is not one of the projections of this model's layers", [](Config& c) {
     c.model.lora.rank = 1;
     for (int i = 0; i < 50'000; ++i) c.model.lora.targets.push_back("n" + std::to_string(i));  // must not take long
   });

@@ -148,7 +148,7 @@ TEST_F(OwnModelMistakes, TheReferenceOfAnotherModelIsNotOffered) {
 }
 
 TEST_F(OwnModelMistakes, AdaptersOfABaseWithoutTheLayersAreRefused) {
-  expect_error(ExitCode::usage, "no base of adapters has them", [&] {
+  expect_error(ExitCode::usage, "lora.rank is 2, but a model with custom layers cannot have adapters", [&] {
     gated_model().table(tiny(data, {"lora.rank=2", "lora.targets=[q_proj]"}));
   });
 }
