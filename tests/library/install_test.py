@@ -113,7 +113,7 @@ class Packages(Library):
         self.assertAlmostEqual(perplexities[0], perplexities[1], delta=1e-3 * perplexities[0])
         refused = run(self.prefix / "bin/ringtrain", "evaluate", "--checkpoint", self.folder / "gated", "--data", tokens,
                       "--context-lengths", "16")
-        self.expect(refused, 4, 'holds the model "gated" of another program')
+        self.expect(refused, 4, 'holds the custom model "gated", but this program reads')
         if MPI:
             trained("threads", 2, 2)
             trained("processes", 2, 2, before=("mpirun", "--oversubscribe", "--bind-to", "none", "-n", "4"))

@@ -191,7 +191,7 @@ TEST_F(OwnModel, AndTheTransformerRefuseEachOthersCheckpoints) {
   run(tiny(data, {"training.steps=2"}), "built-in");
   const auto refused = [&](const std::function<void()>& body) { return error_of(ExitCode::checkpoint, body); };
   const std::string own = refused([&] { open_model(at("own")); });
-  EXPECT_TRUE(holds(own, "holds the model \"gated\" of another program"));
+  EXPECT_TRUE(holds(own, "holds the custom model \"gated\", but this program reads ringtrain's own transformer"));
   EXPECT_EQ(own.find('\n'), std::string::npos);
   EXPECT_TRUE(holds(refused([&] { run(tiny(data, {"training.steps=4"}), "own", resumed()); }), "\"gated\""));
   EXPECT_TRUE(holds(refused([&] { open_model(at("built-in"), gated_model()); }), "holds ringtrain's own transformer"));
@@ -202,7 +202,7 @@ TEST_F(OwnModel, AndTheTransformerRefuseEachOthersCheckpoints) {
         {"generate", "--checkpoint", "own", "--tokens", "1", "2"}}) {
     const ChildResult result = run_child(command[0], {command.begin() + 1, command.end()}, folder);
     EXPECT_EQ(result.code, 4) << command[0] << ": " << result.err;
-    EXPECT_TRUE(holds(result.err, "holds the model \"gated\" of another program"));
+    EXPECT_TRUE(holds(result.err, "holds the custom model \"gated\", but this program reads ringtrain's own"));
   }
 }
 

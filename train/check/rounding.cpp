@@ -47,7 +47,7 @@ std::string bound_text(DType dtype) {
   return fmt::format(
       "bounds: the reference is computed {} more times with random errors as in {} (up to {:.2g} sqrt(n) in a sum of n "
       "products, {:.2g} in a stored value); a tensor's bound is {:g} x the largest change of an element ({:g} x for {} "
-      "elements or fewer); mean/bound: the same for its mean error",
+      "elements or fewer); mean/bound: its mean error over that error's bound",
       Rounding::tries, name_of(dtype), precision.sums, precision.stored, Rounding::safety, Rounding::safety_of_a_number,
       Rounding::few_elements);
 }

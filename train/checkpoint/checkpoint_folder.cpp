@@ -86,7 +86,7 @@ void require_model(const std::string& folder, const CheckpointManifest& manifest
   if (found == model.name) return;
   const auto described = [](const std::string& name) {
     return name == ModelDefinition::transformer ? std::string("ringtrain's own transformer")
-                                                : fmt::format("the model \"{}\" of another program", name);
+                                                : fmt::format("the custom model \"{}\"", name);
   };
   throw OtherModel(ExitCode::checkpoint,
                    fmt::format("{}: holds {}, but this program reads {}; use the program that made it",
@@ -139,8 +139,8 @@ std::string why_not_of_run(const std::string& path, const CheckpointManifest& sa
     for (const std::string& name : list_directory(path, ExitCode::checkpoint)) {
       const bool listed = std::ranges::find(manifest.files, name, &CheckpointFile::name) != manifest.files.end();
       if (listed || name == "manifest.json") continue;
-      return fmt::format(
-          "it contains {}, which the run did not write (remove that file, and a save may delete the checkpoint)", name);
+      return fmt::format("it contains {0}, which the run did not write; without {0}, a save may delete the folder",
+                         name);
     }
     return "";
   } catch (const std::exception& error) {
@@ -236,7 +236,7 @@ void verify_checkpoints(const std::string& path, const Log& report, const std::f
   for (const std::string& name : checkpoints.misnamed()) {
     first = Error(
         ExitCode::checkpoint,
-        fmt::format("{}/{}: this is not a checkpoint's name, so no run resumes from it; step-00000010 is such a name",
+        fmt::format("{}/{}: this is not a checkpoint's name like step-00000010, so no run resumes from it; rename it",
                     checkpoints.path(), name));
     report(first->what());
   }
@@ -300,7 +300,7 @@ std::optional<Checkpoint> CheckpointFolder::newest_intact(const Log& warn, const
         throw;
       } catch (const Error& error) {
         last_problem = error.what();
-        if (reported.insert(*step).second) warn(fmt::format("{}; trying the one before it", last_problem));
+        if (reported.insert(*step).second) warn(fmt::format("{}; trying the previous checkpoint", last_problem));
       }
     }
     if (!all.empty()) {
@@ -382,7 +382,7 @@ void CheckpointFolder::prune(std::int64_t keep, const CheckpointManifest& saved,
     if (reason.empty()) {
       own.push_back(path);
     } else if (reported.insert(path).second) {
-      warn(fmt::format("warning: {}: is not a checkpoint of this run: {}; it is kept; move it away", path, reason));
+      warn(fmt::format("warning: {}: this run does not delete this folder ({}); move it away", path, reason));
     }
   }
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < own.size(); ++i) {

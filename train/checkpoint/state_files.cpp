@@ -49,8 +49,8 @@ const std::vector<StateFiles::Piece>& StateFiles::whole_tensor(const std::string
   std::int64_t end = 0;
   for (const Piece& piece : found->second) {
     if (piece.begin != end) {
-      fail(ExitCode::checkpoint, "{}: elements {} to {} of {} are {} in its files", path_, std::min(end, piece.begin),
-           std::max(end, piece.begin), name, piece.begin > end ? "nowhere" : "twice");
+      fail(ExitCode::checkpoint, "{}: elements {} to {} of {} are {} its files", path_, std::min(end, piece.begin),
+           std::max(end, piece.begin), name, piece.begin > end ? "missing from" : "stored twice in");
     }
     if (piece.type != hdf5_type(dtype)) {
       fail(ExitCode::checkpoint, "{}: {} is {}, but training.dtype is {}", path_, name, name_of(piece.type),

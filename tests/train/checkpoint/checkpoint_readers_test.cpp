@@ -182,7 +182,7 @@ TEST_F(CheckpointReaders, WhatIsNoCheckpointOfThisRunIsNeverDeleted) {
   EXPECT_TRUE(content() == before);
   EXPECT_EQ(content_of(homonym + "/thesis.txt"), "mine");
   for (const auto& [step, part] : parts) {
-    const std::string name = fmt::format("step-{:08}: is not a checkpoint of this run: ", step);
+    const std::string name = fmt::format("step-{:08}: this run does not delete this folder (", step);
     const std::size_t said = resumed.err.find(name);
     ASSERT_NE(said, std::string::npos) << name << "\n" << resumed.err;
     EXPECT_TRUE(holds(resumed.err.substr(said, resumed.err.find('\n', said) - said), part)) << resumed.err;

@@ -161,7 +161,7 @@ TEST_F(CheckpointTest, ResumeTakesTheOlderOneIfTheNewestIsDamagedAndFailsIfAllAr
   const auto whole = losses("run");
   flip_bit(state_file(checkpoint("run", 6)), 5000);
   const Outcome outcome = run(few(8), "run", resumed());
-  EXPECT_NE(outcome.logged("trying the one before it"), "");
+  EXPECT_NE(outcome.logged("trying the previous checkpoint"), "");
   EXPECT_NE(outcome.logged("resuming from " + checkpoint("run", 4)), "");
   EXPECT_EQ(metrics("run").size(), 8u);
   for (const std::int64_t step : saved_steps("run")) {

@@ -93,9 +93,9 @@ TEST_F(Saver, FilesWithAMissingOrRepeatedElementAreRefused) {
   auto& files = opened.manifest.files;
   const std::vector<CheckpointFile> first(files.begin(), files.begin() + 2);
   files.erase(files.begin(), files.begin() + 2);
-  expect_error_holding(ExitCode::checkpoint, {"nowhere"}, [&] { check_state(opened); });
+  expect_error_holding(ExitCode::checkpoint, {"are missing from its files"}, [&] { check_state(opened); });
   for (int i = 0; i < 2; ++i) files.insert(files.begin(), first.begin(), first.end());
-  expect_error_holding(ExitCode::checkpoint, {"twice"}, [&] { check_state(opened); });
+  expect_error_holding(ExitCode::checkpoint, {"are stored twice in its files"}, [&] { check_state(opened); });
 }
 
 TEST_F(Saver, WithoutSnapshotTheSameStateAndLessMemory) {

@@ -265,7 +265,7 @@ class Damage : public Torture {
     const auto newest =
         CheckpointFolder(at("run/checkpoints")).newest_intact([&](const std::string& line) { warning = line; });
     EXPECT_EQ(newest ? newest->path : "none", checkpoint("run", 2));
-    EXPECT_TRUE(holds(warning, "trying the one before it"));
+    EXPECT_TRUE(holds(warning, "trying the previous checkpoint"));
   }
   std::string good;
   std::vector<std::string> files;
