@@ -26,7 +26,7 @@ void set_computation(Config& config, const Computation& asked, std::int64_t data
     fail(ExitCode::usage, "--device cuda: this program was built without CUDA; build it with cmake --preset cuda");
   }
   if (training.device == Device::Kind::cuda && training.dtype == DType::float64) {
-    fail(ExitCode::usage, "--device cuda: float64 (the checkpoint's training.dtype, or --dtype) needs --device cpu");
+    fail(ExitCode::usage, "float64 (training.dtype, or --dtype) needs --device cpu; on a GPU use --dtype float32");
   }
   training.offload = Offload::none;
   if (shard_weights) training.shard = Shard::weights;

@@ -190,9 +190,9 @@ void require_memory(const std::vector<RankPlan>& plans, std::int64_t available, 
     tags += fmt::format("{}{} {}", i ? ", " : "", name_of(tag), human_bytes(largest.peak[tag]));
   }
   fail(ExitCode::usage,
-       "the plan does not fit: it needs {} ({} bytes) for {}, but {} ({} bytes){} are available; rank {} needs "
-       "{} ({}); use a smaller training.seq_len, training.micro_batch_size or training.loss_chunk, a "
-       "training.recompute that keeps less, training.shard: weights, a smaller mesh.data or model (see --dry-run)",
+       "the plan does not fit: it needs {} ({} bytes) for {}, but {} ({} bytes){} are available; rank {} needs {} "
+       "({}); use shorter sequences, training.shard: weights (--shard-weights), or a smaller model; in training also a "
+       "smaller training.micro_batch_size, training.loss_chunk or mesh.data, or training.recompute: full",
        human_bytes(needed), needed, counted(std::ssize(ranks), "rank"), human_bytes(available), available, where,
        largest.ranks.front(), human_bytes(largest.peak.total), tags);
 }

@@ -103,14 +103,14 @@ std::string settle_begin_token(const EvaluationOptions& options, const Config& c
 std::vector<std::string> remarks(const EvaluationOptions& options, const PreparedEvaluation& prepared,
                                  const std::string& begin) {
   std::vector<std::string> lines = prepared.source.logs;
-  if (!begin.empty()) lines.push_back(begin + " (--begin-token)");
+  if (!begin.empty()) lines.push_back(begin + "; see --begin-token");
   if (const auto remark = check_tokens(prepared.source, *prepared.file)) lines.push_back(*remark);
   const bool rescaled = std::ranges::any_of(options.settings, [](const std::string& one) {
     return one.starts_with("model.rope_") || one.starts_with("model.max_position_embeddings");
   });
   const std::int64_t longest = prepared.targets.request.context_lengths.back();
   const auto beyond = beyond_context(prepared.source, longest, "--context-lengths");
-  if (beyond && !rescaled) lines.push_back(*beyond + " (by --set)");
+  if (beyond && !rescaled) lines.push_back(*beyond + " (with --set)");
   return lines;
 }
 
@@ -166,14 +166,14 @@ std::vector<AgreedValue> agreed_values(const EvaluationOptions& options, const P
                                   {"--layout", name_of(prepared.config.mesh.layout)},
                                   {"--shard-weights", name_of(prepared.config.training.shard)},
                                   {"--threads-per-rank", std::to_string(options.threads_per_rank)},
-                                  {"the context lengths", fmt::format("{}", fmt::join(request.context_lengths, ", "))},
+                                  {"--context-lengths", fmt::format("{}", fmt::join(request.context_lengths, ", "))},
                                   {"--stride", std::to_string(request.stride)},
                                   {"--begin-token", std::to_string(request.begin_token.value_or(-1))},
                                   {"--by-position", request.by_position ? "yes" : "no"},
                                   {"the targets' hash", prepared.targets.hash}};
   std::string names;
-  for (const auto& metric : options.metrics) names += " --" + metric.name;
-  values.push_back({"the metrics", names});
+  for (const auto& metric : options.metrics) names += (names.empty() ? "--" : " --") + metric.name;
+  values.push_back({"the list of metrics", names.empty() ? "empty" : names});
   for (std::size_t i = 0; i < prepared.metrics.size(); ++i) {
     values.push_back({"--" + options.metrics[i].name, prepared.metrics[i]->identity()});
   }

@@ -78,9 +78,9 @@ void add_documents(const TokenFile& file, EvaluationTargets& targets) {
   }
   targets.documents = std::ssize(targets.blocks);
   if (!targets.blocks.empty()) return;
-  const std::string lengths = request.short_documents ? fmt::format("from 2 to {}", longest) : "2 or more";
+  const std::string lengths = request.short_documents ? fmt::format("2 to {}", longest) : "2 or more";
   fail(ExitCode::data,
-       "{}: nothing can be scored: no {}document has {} tokens and, after its first token, one whose weight is not 0",
+       "{}: nothing can be scored: no {}document of {} tokens has a second or later token whose weight is not 0",
        file.path(), part_word(request), lengths);
 }
 

@@ -131,7 +131,7 @@ class TokenScores {
 void require_finite(const std::vector<LengthResult>& results) {
   for (const LengthResult& result : results) {
     if (std::isfinite(result.nll.value)) continue;
-    fail(ExitCode::numeric, "at context length {}, the loss is {}: weights are damaged, or overflow; try float32",
+    fail(ExitCode::numeric, "at context length {}, the loss is {}: damaged weights, or an overflow (try float32)",
          result.context_length, std::isnan(result.nll.value) ? NAN : result.nll.value);  // without NaN's sign
   }
 }

@@ -153,7 +153,7 @@ GenerationRequest request_of(const GenerationOptions& options, const ModelSource
   GenerationRequest request{.prompt = prompt_of(options, source, tokenizer, context), .sampling = options.sampling};
   const std::int64_t prompt = std::ssize(request.prompt), room = context - prompt + 1;
   if (room < 1) {
-    fail(ExitCode::usage, "the prompt has {}, but the model's context is {}; shorten it, or begin a new chat",
+    fail(ExitCode::usage, "the prompt has {}, but the model's context is {}; shorten the prompt, or begin a new chat",
          counted(prompt, "token"), context);
   }
   request.new_tokens = std::min(options.max_new_tokens, room);
@@ -170,11 +170,12 @@ std::vector<AgreedValue> facts_of(const GenerationOptions& options, const ModelS
   hasher.update(request.prompt.data(), request.prompt.size() * sizeof(request.prompt[0]));
   return {{"the checkpoint", source.identity},
           {"the prompt's hash", hasher.digest()},
-          {"the tokens that end a text", fmt::format("{}", fmt::join(request.end_tokens, ","))},
+          {"the list of end tokens", fmt::format("{}", fmt::join(request.end_tokens, ","))},
           {"--max-new-tokens", std::to_string(options.max_new_tokens)},
           {"--threads-per-rank", std::to_string(options.threads_per_rank)},
-          {"the sampling flags",
-           fmt::format("{} {} {} {} {} {}", s.temperature, s.top_k, s.top_p, s.min_p, s.repetition_penalty, s.seed)}};
+          {"the list of sampling flags",
+           fmt::format("--temperature {} --top-k {} --top-p {} --min-p {} --repetition-penalty {} --seed {}",
+                       s.temperature, s.top_k, s.top_p, s.min_p, s.repetition_penalty, s.seed)}};
 }
 
 /// Passes on tokens as text, or as a list of ids.
@@ -217,7 +218,7 @@ std::vector<std::string> remarks_of(const GenerationOptions& options, const Mode
   for (const std::string& sentence : source.unknown_ends) remarks.push_back(sentence + ", so it is not used");
   if (const auto begin = begin_token_of(options, tokenizer); begin && !options.begin_token) {
     remarks.push_back(
-        fmt::format("the prompt begins with token {}, which the tokenizer puts before a text (--begin-token)", *begin));
+        fmt::format("the prompt begins with token {}, which the tokenizer puts first; see --begin-token", *begin));
   }
   return remarks;
 }

@@ -50,7 +50,7 @@ void TokenSampler::read(const ConstTensorView& logits) {
   double sum = 0;  // stays 0 unless a product with 0 is NaN
   for (const double score : scores_) sum += score * 0;
   if (sum != 0) {
-    fail(ExitCode::numeric, "a logit is NaN or infinite: weights are damaged, or overflow; try float32");
+    fail(ExitCode::numeric, "a logit is NaN or infinite: damaged weights, or an overflow (try float32)");
   }
   if (options_.repetition_penalty == 1) return;
   for (std::size_t token = 0; token < scores_.size(); ++token) {

@@ -125,7 +125,7 @@ TEST_F(EvaluationTest, ShortDocumentsAreScoredWhole) {
   EXPECT_EQ(choose_targets(*file, request).documents, 2);
   request.context_lengths = {2};
   request.stride = 2;
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { choose_targets(*file, request); }), "from 2 to 2 tokens"));
+  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { choose_targets(*file, request); }), "of 2 to 2 tokens"));
 }
 
 TEST_F(EvaluationTest, ARunScoresShortDocumentsWhole) {

@@ -95,9 +95,8 @@ ModelSource open_base(const BaseModel& base, const std::string& of) {
   const std::string path = path_exists(kept, ExitCode::checkpoint) ? kept : base.path;
   if (!path_exists(path, ExitCode::checkpoint)) {
     fail(ExitCode::checkpoint,
-         "{}: the base of its adapters is the model {}, which does not exist; restore it, or continue the run with a "
-         "base "
-         "that has moved: train --resume --output RUN --init-from BASE",
+         "{}: the base of its adapters is the model {}, which does not exist; restore it, or, if it has moved, "
+         "continue the run with: train --resume --output RUN --init-from BASE",
          of, plain_text(path));
   }
   ModelSource source = open_base_model(path, of);
@@ -130,7 +129,7 @@ ModelSource with_adapters(ModelSource base, ModelSource adapters, std::set<std::
 
 ModelSource merged(ModelSource source) {
   if (!source.model.lora.on()) {
-    fail(ExitCode::usage, "{}: has no adapters to merge with a base", source.path);
+    fail(ExitCode::usage, "{}: has no adapters to merge with a base; leave out --merge", source.path);
   }
   source.open_weights = [open = source.open_weights, model = source.model]() -> WeightReader {
     return std::bind_front(&MergedWeights::read, std::make_shared<MergedWeights>(open(), model));
