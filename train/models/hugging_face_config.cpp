@@ -102,20 +102,20 @@ constexpr std::array<Refusal, 29> refusals{{
     {"residual_multiplier", "1.0", "this class does not scale what is added to the residual stream"},
     {"logits_scaling", "1.0", "this class does not scale logits"},
     {"logit_scale", "1.0", "scaled logits are not supported"},
-    {"rope_interleaved", "false", "rotary pairs are (i, i + head_dim / 2), not neighbors"},
-    {"no_rope_layers", "[]", "layers without rotary positions are not supported"},
+    {"rope_interleaved", "false", "rotary pairs of neighbors are not supported, only (i, i + head_dim / 2)"},
+    {"no_rope_layers", "[]", "this class has rotary positions in all layers"},
     {"scale_attn_weights", "true", "attention scores are scaled by 1 / sqrt(head_dim)"},
     {"scale_attn_by_inverse_layer_idx", "false", "attention scores are scaled only by 1 / sqrt(head_dim)"},
     {"add_cross_attention", "false", "cross attention is not supported"},
     {"is_encoder_decoder", "false", "an encoder is not supported"},
     {"cross_attention_hidden_size", "null", "cross attention is not supported"},
-    {"is_causal", "true", "attention is causal"},
-    {"use_bidirectional_attention", "false", "attention is causal"},
+    {"is_causal", "true", "only causal attention is supported"},
+    {"use_bidirectional_attention", "false", "only causal attention is supported"},
     {"attention_chunk_size", "null", "attention within chunks is not supported"},
     {"pruned_heads", "{}", "pruned heads are not supported"},
-    {"layer_norm_elementwise_affine", "true", "norms have weights"},
+    {"layer_norm_elementwise_affine", "true", "norms without weights are not supported"},
     {"clip_qkv", "null", "clipped queries, keys and values are not supported"},
-    {"pad_vocab_size_multiple", "null", "the vocabulary is that of the tensors"},
+    {"pad_vocab_size_multiple", "null", "padding the vocabulary is not supported"},
     {"is_decoder", "false", "only a plain language model is supported"},
 }};
 
@@ -135,7 +135,7 @@ const Family& read_family(JsonKeys& keys) {
     of_type = family_that("model_type", [&](const Family& family) { return type == name_of(family.architecture); });
   }
   if (!keys.has("architectures")) {
-    if (of_type == nullptr) keys.refuse("model_type", "is missing, and so is architectures: is it a model's file?");
+    if (of_type == nullptr) keys.refuse("model_type", "is missing, and so is architectures; is this a model's file?");
     return *of_type;
   }
   const std::vector<std::string> names = keys.texts("architectures");
@@ -190,7 +190,7 @@ void require_activation(JsonKeys& keys, const char* key, std::initializer_list<c
 std::int64_t read_window_length(JsonKeys& keys, const Family& family) {
   const bool given = keys.has("sliding_window"), null = !given && keys.names("sliding_window");
   if (family.window == WindowKeys::none) {
-    if (given) keys.refuse("sliding_window", "has no effect in a {}; with a window it is a Mistral", family.name);
+    if (given) keys.refuse("sliding_window", "has no effect in a {}; remove it, or use Mistral's class", family.name);
     return 0;
   }
   const bool flagged = family.window == WindowKeys::layers || family.window == WindowKeys::unrotated;
@@ -386,7 +386,7 @@ void settle_other_keys(JsonKeys& keys, std::vector<std::string>& logs) {
     const nlohmann::json& value = keys.at(key);
     if (asks_for_nothing(value)) continue;
     keys.refuse(key,
-                "{} is not known here, and may change what the model computes; if it does not, remove it from the file",
+                "is {}; this key is unknown, and may change what the model computes; if not, remove it from the file",
                 shown(value));
   }
 }

@@ -230,8 +230,8 @@ LayerRopes read_older(JsonKeys& keys, const Family& family, const ModelConfig& m
     local = keys.real("rope_local_base_freq", family.sliding_theta);
   } else if (full.theta != family.sliding_theta && model.sliding_window > 0) {
     logs.push_back(
-        fmt::format("{}: rope_theta = {} is the base of all layers, as in transformers 4; transformers 5 gives those "
-                    "with a window {}",
+        fmt::format("{}: rope_theta = {} holds for all layers, as in transformers 4; in transformers 5, it is {} for "
+                    "layers with a window",
                     keys.path(), full.theta, family.sliding_theta));
   }
   return {full, {.theta = local, .scaling = {}}};
@@ -252,7 +252,7 @@ LayerRopes read_sections(JsonKeys& keys, const Family& family, const ModelConfig
   const Rope full = read("full_attention", "rope_theta", family.theta);
   const Rope sliding = read("sliding_attention", local, family.sliding_theta);
   for (const std::string& key : kinds.unasked()) {
-    kinds.refuse(key, "{} has rotary keys for full_attention and for sliding_attention", family.name);
+    kinds.refuse(key, "{} has rotary keys only for full_attention and sliding_attention", family.name);
   }
   if (local && keys.has(local) && keys.real(local, 0) != sliding.theta) {
     keys.refuse(local, "contradicts rope_parameters.sliding_attention; remove the wrong one");

@@ -143,7 +143,7 @@ TEST(HuggingFaceConfigTest, AFileThatIsNoObjectIsRefused) {
     return error_of(ExitCode::checkpoint, [&] { parse_hugging_face_config(text, "c.json"); });
   };
   EXPECT_EQ(of("[1]"), "c.json: is [1], but must be an object");
-  EXPECT_EQ(of("{}"), "c.json: model_type: is missing, and so is architectures: is it a model's file?");
+  EXPECT_EQ(of("{}"), "c.json: model_type: is missing, and so is architectures; is this a model's file?");
   EXPECT_TRUE(of("{\"model_type\": ").starts_with("c.json: is not JSON: "));
 }
 

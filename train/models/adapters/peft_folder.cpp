@@ -96,7 +96,7 @@ ModelSource open_named_base(const std::string& folder, const std::string& name) 
     if (std::filesystem::equivalent(path, folder, error)) {
       fail(ExitCode::checkpoint,
            "{}: base_model_name_or_path is \"{}\", which leads to {}, the folder of these adapters; write the base's "
-           "path there, or rename this folder if it has the name of a base next to it",
+           "path in that key, or rename this folder if only its name is the same as the base's",
            config, excerpt(name), excerpt(path));
     }
     return open_base_model(path, config);

@@ -155,7 +155,7 @@ std::vector<std::string> resolved(const PeftTargets& targets, const ModelSpec& s
   for (const std::string& module : modules) known.merge(ends_of(module));
   for (const std::string& name : ends) {
     if (known.contains(name)) continue;
-    fail(ExitCode::checkpoint, "{}: target_modules: {} is not a supported projection; these are {}", path,
+    fail(ExitCode::checkpoint, "{}: target_modules: {} is not a supported projection; the supported ones are {}", path,
          excerpt(name), fmt::join(projections_of(spec), ", "));
   }
   if (targets.pattern.empty() && !targets.layers) return targets.names;
