@@ -175,7 +175,7 @@ void TraceFile::write_own() const {
                  },
                  trace_->dropped(), {{process_, clock.offset(), clock.error()}});
   own.publish();
-  tell_written(path + " (the run failed, so those of the other processes are next to it)", trace_->dropped());
+  tell_written(path + " (the run failed, so the other processes' timelines are next to it)", trace_->dropped());
 }
 
 void TraceFile::tell_written(const std::string& path, std::size_t dropped) const {

@@ -143,7 +143,7 @@ std::string mesh_report(const Config& config, const Launcher& launcher) {
       }
     }
     text += fmt::format(
-        "  attention: the busiest rank has {:.3f} x the mean pairs of queries and keys (document ends not counted)\n",
+        "  attention: the busiest rank has {:.3f} x the mean number of query-key pairs (document ends are ignored)\n",
         imbalance(pairs));
   }
   return text;
@@ -220,7 +220,7 @@ std::vector<AgreedValue> facts_of(const Run& run) {
   facts.push_back({"the last step", std::to_string(run.last_step)});
   facts.push_back({"the timeline's file (--trace)", run.trace.path.empty() ? "none" : run.trace.path});
   facts.push_back({"the step to dump", run.dump.folder.empty() ? "none" : std::to_string(run.dump.step)});
-  facts.push_back({"an evaluation to make up for", run.start.evaluates_first ? "yes" : "no"});
+  facts.push_back({"whether an evaluation comes first", run.start.evaluates_first ? "yes" : "no"});
   return facts;
 }
 

@@ -156,7 +156,7 @@ TEST_F(EmptyStepsTest, AreNoneWhereABatchHasOneTarget) {
   write_with_empty(empty);
   const ringtrain::Run ready = prepared(config({"training.global_batch_size=6", "training.steps=4"}));
   EXPECT_EQ(empty_steps(ready, empty).size(), 0u);
-  EXPECT_TRUE(holds(dry_run_report(ready), "each of the steps 1 to 4 has others, too"));
+  EXPECT_TRUE(holds(dry_run_report(ready), "each of the steps 1 to 4 has other windows, too"));
   const Outcome outcome = run(ready.config, "run");
   EXPECT_EQ(open_checkpoint(at("run")).manifest.skipped_steps, 0);
 }

@@ -133,14 +133,14 @@ TEST_F(BadWeights, AreNamedWithWhatMadeThem) {
   };
   const std::string initial = sentence_of("initial", 1, {});
   EXPECT_TRUE(holds_all(initial, {"; weights/",
-                                  "holds a value that is not finite, and they are the initial ones: lower "
+                                  "holds a value that is not finite, and the weights are the initial ones: lower "
                                   "model.initializer_range; nothing was saved yet"}));
   EXPECT_FALSE(holds(initial, "optimizer.lr"));
   const std::string later = sentence_of("later", 3, {});
   EXPECT_TRUE(holds(later, "an earlier update overflowed: lower optimizer.lr; nothing was saved yet"));
   run(settings, "good");
   const std::string others = sentence_of("with", 1, from(at("good")));
-  EXPECT_TRUE(holds(others, "they are those of " + at("good")));
+  EXPECT_TRUE(holds(others, "and the weights are those of " + at("good")));
 }
 
 INSTANTIATE_TEST_SUITE_P(OnRank3, Nonfinite,

@@ -77,7 +77,7 @@ TEST_F(Outputs, AnEvaluationReplacesAnEarlierOneAndNothingElse) {
     // Files of the run that has the checkpoint.
     expect_refused(evaluate_to("runs/run/" + input, saved), 2, {"which this run uses"});
   }
-  expect_refused(evaluate_to("run.yaml"), 2, {"run.yaml: exists and is not the results of an evaluation"});
+  expect_refused(evaluate_to("run.yaml"), 2, {"run.yaml: exists and is not an evaluation's result"});
   expect_refused(evaluate_to("logs.txt"), 2, {"remove it first, or choose another --output"});
   EXPECT_EQ(snapshot(), before);
   EXPECT_EQ(evaluate_to("result.json").code, 0);

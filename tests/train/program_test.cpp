@@ -428,7 +428,7 @@ TEST_F(Programs, AFolderTakesOneRunAtATime) {
   std::vector<std::string> other = joined({"--config", "../run.yaml", "--resume"}, endless);
   std::replace(other.begin(), other.end(), std::string("shared"), std::string("../shared"));
   expect_refused(run_child("train", other, at("elsewhere")), 2,
-                 {"../shared: is the folder of a run under way", std::to_string(child.id())});
+                 {"../shared: is in use by another run: process ", std::to_string(child.id())});
   ::kill(child.id(), SIGKILL);  // a lock ends with its process
   child.wait();
   std::vector<std::string> second = joined(endless, {"--resume", "--stop-after", "1"});

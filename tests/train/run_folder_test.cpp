@@ -136,7 +136,7 @@ TEST_F(RunFolders, AFirstStartThatSavedNothingBeginsAgainByTheSameCommand) {
   fail_to_save("run", {});
   const std::string before = content_of(at("run/metrics.jsonl"));
   expect_refused(train_into("run", {"--set", "optimizer.lr=0.5"}), 2,
-                 {"nothing saved", "optimizer.lr was 0.01 and is now 0.5"});
+                 {"without saving, and its config differs", "optimizer.lr was 0.01 and is now 0.5"});
   EXPECT_EQ(content_of(at("run/metrics.jsonl")), before);
   expect_end(train_into("run"), 0, {"saved nothing"});
   EXPECT_EQ(steps("run"), (std::vector<double>{1, 2, 3, 4}));

@@ -149,7 +149,7 @@ TEST_F(Stages, TheRopeIsCheckedBeforeTheFirstStepAndAtEachStage) {
   EXPECT_FALSE(holds(told_by(tiny(data, one), "same", base), "check of the rope"));  // both ways are equivalent
   const std::string message = told_by(tiny(data, joined(one, {"model.rope_theta=50.0"})), "turned", base);
   const std::string expected = fmt::format(
-      "the last 37 of 37 tokens the loss is {:.4f} with this run's rope, and {:.4f} with the rope of the weights",
+      "the last 37 of 37 tokens the loss is {:.4f} with this run's rope, and {:.4f} with the weights' original rope",
       losses("turned")[0], losses("same")[0]);
   EXPECT_TRUE(holds(message, expected));
   EXPECT_NE(losses("turned")[0], losses("same")[0]);
@@ -163,7 +163,7 @@ TEST(RopeCheck, WarnsAboveOneNatWithBothSidesAndWhatToDo) {
   EXPECT_EQ(rope_warning({.tokens = 2048, .separate = 3, .behind = 3.99}, config, known), "");
   const std::string message = rope_warning({.tokens = 2048, .separate = 3, .behind = 5.5}, config, known);
   EXPECT_TRUE(holds_all(message, {"the rope looks wrong", "2.500 nats more than the 3.000",
-                                  "type yarn, factor 2 and original_max_position_embeddings 8192"}));
+                                  "type yarn, factor 2, original_max_position_embeddings 8192"}));
   config.training.seq_len = 2048;
   EXPECT_EQ(rope_check_tokens(config, known), 0);  // nothing differs
   config.model.rope_theta *= 2;

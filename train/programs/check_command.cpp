@@ -52,8 +52,8 @@ void add_run_flags(CommandLine& app, CheckFlags& flags) {
 void add_comparison_flags(CommandLine& app, CheckFlags& flags) {
   auto* const compare =
       app.add_option("--compare", flags.dumps, "A B",
-                     "do not run a step: compare two dumps of one (train --dump-step, check --keep), and name the "
-                     "first element and all tensors that differ; the exit code is 5 if one does")
+                     "do not run a step: compare two dumps of the same step (train --dump-step, check --keep), and "
+                     "name the first element and all tensors that differ; the exit code is 5 if any tensor differs")
           ->expected(2);
   app.add_real("--tolerance", flags.relative, real_at_least(0), "X",
                "with --compare: ignore differences up to this fraction of the tensor's maximum (default: 1e-12 between "
@@ -123,7 +123,7 @@ int ringtrain::check_command(int argc, char** argv, Launcher& launcher) {
   std::optional<OutputFile> file;
   if (!flags.output.empty() && launcher.is_rank_zero()) {
     file.emplace(flags.output,
-                 OutputRules({"a check's findings", "--output"}, OutputMark::json(check_writer),
+                 OutputRules({"a check's result", "--output"}, OutputMark::json(check_writer),
                              OutputInputs::of([&] { return files_of_models(inputs); })),
                  ExitCode::usage);
   }

@@ -51,12 +51,12 @@ void add_targets(CommandLine& app, EvaluationRequest& request) {
   request.target_tokens = request.target_blocks = EvaluationOptions::of_the_checkpoint;
   auto* const target_tokens =
       app.add_tokens("--target-tokens", request.target_tokens, "M",
-                     "tokens that each block scores, at most half of the shortest length (default: the checkpoint's "
-                     "evaluation.target_tokens, or that half if it is less)")
+                     "tokens that are scored in each block, at most half of the shortest length (default: the "
+                     "checkpoint's evaluation.target_tokens, or that half if it is less)")
           ->check(at_least(1));
   auto* const target_blocks =
       app.add_option("--target-blocks", request.target_blocks, "N",
-                     "blocks, spread over the documents (default: the checkpoint's evaluation.target_blocks)")
+                     "number of blocks, spread over the documents (default: the checkpoint's evaluation.target_blocks)")
           ->check(at_least(1));
   auto* const by_position = app.add_flag("--by-position", request.by_position,
                                          "also score all predictions in the same windows, and group them by position");
@@ -79,9 +79,9 @@ void add_targets(CommandLine& app, EvaluationRequest& request) {
 bool parse(Arguments& arguments, int argc, char** argv, bool print) {
   CommandLine app{
       "Measure the perplexity of a checkpoint at several context lengths. Every length scores the same target tokens: "
-      "blocks at ends of contexts inside single documents, or, with --stride, all tokens of those documents. In a file "
-      "that the checkpoint was trained on, or may have been, only the validation part is scored, if it has one; any "
-      "other file is scored whole. The table goes to stdout.",
+      "blocks, each at the end of a context in one document, or, with --stride, all tokens of whole documents. In a "
+      "file that the checkpoint was trained on, or may have been, only the validation part is scored, if it has one; "
+      "any other file is scored whole. The table goes to stdout.",
       "evaluate"};
   EvaluationOptions& options = arguments.options;
   std::string mesh = "1x1";
@@ -136,11 +136,11 @@ std::vector<Output> open_outputs(const Arguments& arguments) {
     const auto file = std::make_shared<OutputFile>(path, rules, ExitCode::usage);
     outputs.push_back([=](const auto& summary, const auto& tokens) { file->publish(text(summary, tokens)); });
   };
-  open(arguments.output, {"the results of an evaluation", "--output"}, OutputMark::json(writer),
+  open(arguments.output, {"an evaluation's result", "--output"}, OutputMark::json(writer),
        [](const EvaluationSummary& summary, const auto& /*tokens*/) {
          return marked_json(writer, json_text(evaluation_json(summary), 2)) + "\n";
        });
-  open(arguments.per_token, {"the scores of an evaluation's tokens", "--per-token"}, OutputMark::begins(per_token_head),
+  open(arguments.per_token, {"a list of tokens' scores", "--per-token"}, OutputMark::begins(per_token_head),
        token_lines);
   for (std::size_t i = 0; i < arguments.options.metrics.size(); ++i) {
     const std::optional<MetricOutput>& own = arguments.options.metrics[i].output;

@@ -103,7 +103,7 @@ bool parse(GenerateFlags& flags, int argc, char** argv, bool prints) {
                "print bytes as they are generated: nothing is replaced or left out, no newline is added")
       ->excludes(app.get_option("--tokens"))
       ->excludes(app.get_option("--tokens-file"));
-  app.add_option("--mesh", flags.mesh, "1xN", "sequence ranks that share prompt and cache");
+  app.add_option("--mesh", flags.mesh, "1xN", "sequence ranks that share the prompt and the cache");
   app.add_computation(options);
   if (!parse_command_line(app, argc, argv, prints)) return false;
   const auto sources = {"--prompt", "--prompt-file", "--tokens", "--tokens-file", "STDIN"};

@@ -224,7 +224,7 @@ void print_learned(const CorpusSummary& summary) {
 }
 
 void print_left_out(const SourceList& sources, const CorpusSummary& summary) {
-  print("left out", "{}, {} binary, {} empty, {} unreadable, {}, {} out of the inputs",
+  print("left out", "{}, {} binary, {} empty, {} unreadable, {}, {} to outside the inputs",
         counted(sources.duplicates, "duplicate"), sources.binary + summary.binary, sources.empty, sources.unreadable,
         counted(sources.special, "special file"), counted(sources.links, "link"));
   if (sources.cards > 0) {
@@ -278,8 +278,8 @@ void prepare_text_corpus(PrepareFlags& flags) {
   const CorpusSummary summary = write_tokens(sources, flags);
   if (kept) kept->publish();
   print_summary(flags.file.output, summary);
-  print("tokenizer", "{}, {} tokens, {} ends a document; hash {}", tokenizer->kind(), grouped(tokenizer->vocab_size()),
-        flags.text.document_end, tokenizer->identity());
+  print("tokenizer", "{}, {} tokens, token {} ends a document; hash {}", tokenizer->kind(),
+        grouped(tokenizer->vocab_size()), flags.text.document_end, tokenizer->identity());
   if (kept) print("  copied to", "{}", tokenizer_of_token_file(flags.file.output));
   print_start(*tokenizer, flags.text);
   print("text", "{}, {:.2f} per token; hash of the sources {}", counted(grouped(summary.bytes), "byte"),

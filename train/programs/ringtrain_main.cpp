@@ -57,7 +57,7 @@ std::string help() {
   std::string text = "ringtrain COMMAND [ARGUMENT]...\n\n";
   for (const Command& command : commands) text += fmt::format("  {:15} {}\n", command.name, command.purpose);
   return text +
-         "\nringtrain COMMAND --help lists the flags of a command, ringtrain --version prints this build.\n"
+         "\nringtrain COMMAND --help lists the flags of a command; ringtrain --version describes this build.\n"
          "Exit codes: 0 done, 2 usage or config, 3 data, 4 checkpoint, 5 numeric, 6 a rank, 7 device, 8 ended unsaved "
          "by a second signal, 70 a bug in ringtrain, 130 and 143 stopped and saved by SIGINT or another signal.\n";
 }

@@ -36,10 +36,9 @@ void check_space(const CheckpointSpace& space, const Log& log) {
   if (space.each > space.free) {
     fail(ExitCode::usage, "{}: the run could not save; free some space or choose another --output", needs);
   }
-  log(
-      fmt::format("warning: {}: not enough for the {} more that the run will have at a time; free {} bytes, or lower "
-                  "checkpoint.keep",
-                  needs, space.more, space.more * space.each - space.free));
+  log(fmt::format(
+      "warning: {}, but the run needs room for {} more checkpoints at a time; free {} bytes, or lower checkpoint.keep",
+      needs, space.more, space.more * space.each - space.free));
 }
 
 }  // namespace ringtrain

@@ -24,7 +24,7 @@ std::vector<bool> windows_without_target(const Corpus& corpus, const RunSteps& r
   }
   if (std::ranges::count(empty, true) == std::ssize(empty)) {
     fail(ExitCode::data,
-         "data.train: no window of {} tokens has a token to learn from; it needs weights above 0 and longer documents",
+         "data.train: no window of {} tokens has a token to learn from (weights of 0, or documents of one token)",
          seq_len);
   }
   return empty;
@@ -70,7 +70,7 @@ std::string empty_steps_text(const EmptySteps& steps) {
   if (steps.last < steps.first) return text;
   const std::string range = fmt::format("steps {} to {}", steps.first, steps.last);
   if (steps.count == 0) {
-    text += fmt::format("; each of the {} has others, too", range);
+    text += fmt::format("; each of the {} has other windows, too", range);
   } else {
     text += fmt::format("; steps with no other window are skipped, {} of the {}: {}{}", steps.count, range,
                         fmt::join(steps.named, ", "), steps.count > std::ssize(steps.named) ? ", ..." : "");

@@ -43,7 +43,7 @@ class RunFolder {
   std::string checkpoints_path() const { return path_ + "/checkpoints"; }
   CheckpointFolder checkpoints() const { return CheckpointFolder(checkpoints_path()); }
   std::string lock_path() const { return path_ + "/lock"; }
-  std::string under_way() const { return path_ + ": is the folder of a run under way, of"; }
+  std::string under_way() const { return path_ + ": is in use by another run:"; }
 
   /// Reads the contents. Throws Error(usage) if its config.yaml or metrics.jsonl was not written by a run, or cannot be
   /// read. A config.yaml is a run's if it has a run's form and the folder contains something else of a run.

@@ -42,7 +42,7 @@ bool same_folder(const std::string& one, const std::string& other) {
 
 /// Returns the end of a message, which says how a run's config differs from this one; "" if it does not.
 std::string differing(const FolderContent& content, const Config& config) {
-  if (!content.config) return "its config cannot be read";
+  if (!content.config) return "it cannot be read";
   std::vector<std::string> changes;
   for (const ConfigDifference& difference : differences(*content.config, config)) changes.push_back(change(difference));
   return fmt::format("{}", fmt::join(changes, "; "));
@@ -65,7 +65,7 @@ void check_same_run(const Checkpoint& checkpoint, const RunFolder& folder, const
                              differing(content, config).empty();
   if (begun_by_this) return;
   fail(ExitCode::usage,
-       "{}: contains another run than {}; continue it with only --resume, or choose another --output for the new run",
+       "{}: contains another run than {}; continue that run with --resume without a path, or choose another --output",
        folder.path(), checkpoint.path);
 }
 
@@ -191,7 +191,7 @@ std::string weights_of_new_run(const StartRequest& request, const ModelConfig& m
     return request.init_from.empty() ? from : request.init_from;
   }
   fail(ExitCode::usage,
-       "model.from is {}, but --init-from is {}: a model has one name; leave one of them out, or set "
+       "model.from is {}, but --init-from is {}, another model; leave one of them out, or set "
        "model.from_scratch: true to take the sizes of the first and the weights of the second",
        from, request.init_from);
 }
@@ -225,8 +225,8 @@ void check_folder(const StartRequest& request, const RunFolder& folder, const Fo
   }
   if (const std::string changed = differing(content, config); !changed.empty()) {
     fail(ExitCode::usage,
-         "{}: already holds a run, of {} and nothing saved, with another config ({}); restart it with --resume, "
-         "or choose another --output",
+         "{}: already holds a run that ended after {} without saving, and its config differs ({}); restart that run "
+         "with --resume, or choose another --output",
          folder.path(), counted(content.metrics.last_step(), "step"), changed);
   }
 }

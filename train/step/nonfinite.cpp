@@ -28,7 +28,7 @@ std::string samples_text(const std::vector<std::int64_t>& samples) {
   const auto shown = std::span(samples).first(std::min<std::size_t>(8, samples.size()));
   const std::size_t more = samples.size() - shown.size();
   return fmt::format("{} {}{}", samples.size() == 1 ? "sample" : "samples", fmt::join(shown, ", "),
-                     more > 0 ? fmt::format(" and {} more (metrics.jsonl has those of every step before)", more) : "");
+                     more > 0 ? fmt::format(" and {} more (metrics.jsonl lists earlier steps' samples)", more) : "");
 }
 
 /// Returns "step 5: the loss is nan and the gradient's norm 3.5".
@@ -48,8 +48,8 @@ std::string advice(const std::string& samples, std::int64_t updates, const std::
 /// Returns why the weights are NaN or infinite, and what to do.
 std::string advice_on_weights(std::int64_t updates, const std::string& checkpoint) {
   if (updates > 0) return "an earlier update overflowed: lower optimizer.lr";
-  if (!checkpoint.empty()) return fmt::format("they are those of {}: start with other weights", checkpoint);
-  return "they are the initial ones: lower model.initializer_range";
+  if (!checkpoint.empty()) return fmt::format("the weights are those of {}: start with other ones", checkpoint);
+  return "the weights are the initial ones: lower model.initializer_range";
 }
 
 }  // namespace

@@ -39,8 +39,8 @@ std::string todo(std::int64_t length, const KnownRope& known) {
            "trained with";
   }
   return fmt::format(
-      "scale them: model.rope_scaling with type yarn, factor {:.4g} and original_max_position_embeddings {}, or a "
-      "larger model.rope_theta",
+      "scale the rope: set model.rope_scaling to type yarn, factor {:.4g}, original_max_position_embeddings {}, or "
+      "raise model.rope_theta",
       static_cast<double>(length) / static_cast<double>(known.length), known.length);
 }
 
@@ -89,7 +89,7 @@ std::vector<std::string> check_rope(const RunSteps& run, const Corpus& corpus, R
   if (!separate || !behind) return {};
   std::vector<std::string> lines{
       fmt::format("check of the rope: on the last {} of {} tokens the loss is {:.4f} with this run's rope, and {:.4f} "
-                  "with the rope of the weights and no token before them; measured in {:.1f} s",
+                  "with the weights' original rope and without the earlier tokens; measured in {:.1f} s",
                   tokens, config.training.seq_len, *behind, *separate, seconds_since(start))};
   const std::string warning = rope_warning({.tokens = tokens, .separate = *separate, .behind = *behind}, config, known);
   if (!warning.empty()) lines.push_back(warning);
@@ -102,7 +102,7 @@ std::string rope_warning(const RopeCheck& check, const Config& config, const Kno
   const std::string meant = known.length > 0 ? fmt::format(" and were made for {} tokens", known.length) : "";
   return fmt::format(
       "warning: the rope looks wrong: at the end of {} tokens the loss is {:.3f}, {:.3f} nats more than the {:.3f} of "
-      "the last {} tokens without those before them; this run uses {}, but its weights were trained with {}{}; {}",
+      "the last {} tokens without the earlier ones; this run uses {}, but its weights were trained with {}{}; {}",
       length, check.behind, check.behind - check.separate, check.separate, check.tokens, rope_text(config.model),
       rope_text(known.model), meant, todo(length, known));
 }
