@@ -82,7 +82,7 @@ class Extension {
     FileHashes reads = folder_.hashes_of(files_of_model(asked_.model));
     for (const Source& source : find_sources(texts, {}).sources) reads[source.path] = source.hash;
     const std::string file = name + ".h5";
-    folder_.run({name, "Tokens: " + name, reads, {file, file + ".manifest.json", file + ".tokenizer"}}, [&] {
+    folder_.run({name, "Tokenizing: " + name, reads, {file, file + ".manifest.json", file + ".tokenizer"}}, [&] {
       run_command_(joined({"prepare", "--tokenizer", asked_.model, "--validation-fraction", validation, "--output",
                            at(file), "--input"},
                           texts));

@@ -41,7 +41,7 @@ void check_options(const std::string& path, OptionValues before, OptionValues no
 }
 
 [[noreturn]] void refuse_input(const std::string& path, const char* what, const std::string& part) {
-  fail(ExitCode::usage, "{}: {} since extend read it ({}); restore it, or choose another --output", path, what, part);
+  fail(ExitCode::usage, "{}: {} (part {}); undo this change, or choose another --output", path, what, part);
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ void check_options(const std::string& path, OptionValues before, OptionValues no
 ExtensionFolder::ExtensionFolder(std::string path, const OptionValues& options) : path_(std::move(path)) {
   check_own(path_);
   make_directories(path_, ExitCode::usage);
-  lock_ = FileLock::acquire(at(lock_name), path_ + ": is the folder of an extension under way, of", ExitCode::usage);
+  lock_ = FileLock::acquire(at(lock_name), path_ + ": is in use by another extend:", ExitCode::usage);
   if (path_exists(at(record_name))) {
     read_record();
     check_options(path_, options_, options);
@@ -102,13 +102,13 @@ void ExtensionFolder::check_inputs(const ExtensionPart& part) const {
   for (const auto& [name, record] : records_) {
     for (const auto& [path, hash] : record.read) {
       const auto now = part.reads.find(path);
-      if (now != part.reads.end() && now->second != hash) refuse_input(path, "has changed", name);
+      if (now != part.reads.end() && now->second != hash) refuse_input(path, "has changed since extend read it", name);
       if (now == part.reads.end() && name == part.name) refuse_input(path, "is no longer an input", name);
     }
   }
   const auto own = records_.find(part.name);
   for (const auto& [path, hash] : part.reads) {
-    if (own != records_.end() && !own->second.read.contains(path)) refuse_input(path, "is new", part.name);
+    if (own != records_.end() && !own->second.read.contains(path)) refuse_input(path, "is a new input", part.name);
   }
 }
 
@@ -119,8 +119,8 @@ bool ExtensionFolder::is_done(const ExtensionPart& part, const std::vector<std::
   const FileHashes now = hashes_of(paths);
   for (const auto& [path, hash] : made) {
     if (const auto found = now.find(path); found != now.end() && found->second == hash) continue;
-    fail(ExitCode::usage, "{}: has changed since extend made it ({}); restore it, or remove {} to make it again", path,
-         part.name, paths.front());
+    fail(ExitCode::usage, "{}: has changed since extend made it (part {}); restore it, or remove {} to make it again",
+         path, part.name, paths.front());
   }
   return true;
 }

@@ -157,8 +157,8 @@ class Comparison : public TargetScorer {
       const double nll = row["against_nll"], kl = row["kl"];
       if (!std::isfinite(nll) || !std::isfinite(kl)) {
         fail(ExitCode::numeric,
-             "--against: at context length {}, the other model's loss is {} and the divergence is {}: its weights are "
-             "damaged, or overflow in this dtype; try float32",
+             "--against: at context length {}, the other model's loss is {} and the divergence is {}: damaged weights, "
+             "or an overflow in this dtype (try float32)",
              lengths_[i], nll, kl);
       }
       rows += table_row(lengths_[i], "targets", row, intervals);

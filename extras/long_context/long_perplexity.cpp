@@ -242,7 +242,7 @@ class PreparedLongPpl : public PreparedMetric {
     }
     const Estimate key_nll = estimate_over(key), nll = estimate_over(all);
     if (!std::isfinite(nll.value)) {
-      fail(ExitCode::numeric, "--longppl: the mean loss is {}: weights are damaged; try float32", nll.value);
+      fail(ExitCode::numeric, "--longppl: the loss is {}: damaged weights, or an overflow (try float32)", nll.value);
     }
     // The names are those of longppl; a missing value is null.
     auto json = std::make_shared<nlohmann::ordered_json>();
@@ -281,8 +281,8 @@ class PreparedLongPpl : public PreparedMetric {
     text += fmt::format("{} over all {} tokens of {}\n", perplexity("ppl", "ci95"), count("n_token"),
                         counted(std::ssize(texts_), "text"));
     text += fmt::format(
-        "Key tokens were found by {}: {}.\nA token is a key token if its nll falls by more than {} from a context of "
-        "{} to {} tokens to the whole text, to less than {}.\n",
+        "Key tokens were found by {}: {}.\nA token is a key token if its nll falls by more than {} when its context "
+        "grows from {}-{} tokens to the whole text, and is then below {}.\n",
         finds() ? "this model itself" : "another model", json["evaluator"].get<std::string>(), number("alpha"),
         count("trunc_len"), count("trunc_len") + count("sliding_window") - 1, -number("beta"));
     if (!finds()) return text;
@@ -306,7 +306,7 @@ EvaluationMetric long_perplexity(const LongPplRequest& request) {
   }
   std::optional<MetricOutput> output;
   if (!request.save_path.empty()) {
-    output = {request.save_path, {"the key tokens of an evaluation", "--save-path"}, OutputMark::begins(key_set_head)};
+    output = {request.save_path, {"a set of key tokens", "--save-path"}, OutputMark::begins(key_set_head)};
   }
   const auto prepare = [given, options = request.options](const EvaluationSubject& subject) {
     std::unique_ptr<Tokenizer> tokenizer = load_model_tokenizer(subject.source);

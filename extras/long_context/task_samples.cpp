@@ -45,8 +45,8 @@ void choose_candidates(Encoder& encoder, const TaskAnswer& answer, const Ids& ri
     most = std::max(most, candidates.size());
   }
   fail(ExitCode::usage,
-       "--tasks: of task {}, {} answers differ in a token of this model, fewer than the {} of --task-candidates; give "
-       "at most {}",
+       "--tasks: in task {}, no token of this model tells more than {} answers apart, but --task-candidates is {}; "
+       "give at most {}",
        name_of(kind), most, wanted, most);
 }
 

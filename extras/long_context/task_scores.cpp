@@ -72,7 +72,7 @@ std::vector<TaskResult> results_of(const TaskSamples& samples, const std::vector
     const TaskCell one{1, from[1], from[2] == 0 ? 1.0 : 0.0, from[0], static_cast<double>(trial.tokens)};
     if (!std::isfinite(one.nll)) {
       fail(ExitCode::numeric,
-           "--tasks: the loss of an answer of task {} at context length {} is {}: weights are damaged; try float32",
+           "--tasks: in task {} at context length {}, a loss is {}: damaged weights, or an overflow (try float32)",
            name_of(samples.kinds[trial.task]), samples.lengths[trial.length], one.nll);
     }
     results[trial.task].cells[trial.length][trial.depth] += one;

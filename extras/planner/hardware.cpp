@@ -53,7 +53,7 @@ class MapReader {
         MapReader reader(path_, map);
         const std::int64_t number = read(reader, items.emplace_back());
         if (number <= before) {
-          refuse(map.line, fmt::format("{} of {} follow {}: sort them in ascending order", order, number, before));
+          refuse(map.line, fmt::format("{} {} follows {}: sort the list in ascending order", order, number, before));
         }
         before = number;
       }
@@ -196,7 +196,7 @@ std::string hardware_yaml(const Hardware& hardware) {
   const LinkLevel& level = hardware.levels.front();
   const std::string products =
       hardware.product_bandwidth > 0 ? fmt::format("product_bandwidth: {}\n", hardware.product_bandwidth) : "";
-  return fmt::format(R"(# Written by plan --measure, from what the product's own kernels took; rates are of one core.
+  return fmt::format(R"(# Written by plan --measure, from the times of ringtrain's own kernels; rates are of one core.
 name: {}
 cores: {}
 peak_flops: {{bfloat16: {}, float32: {}, float64: {}}}

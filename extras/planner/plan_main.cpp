@@ -44,7 +44,7 @@ struct Answer {
 /// Adds what would help a config that does not fit.
 void add_advice(const Config& config, const Hardware& hardware, Answer& answer) {
   const std::vector<std::string> sentences = advice(config, hardware);
-  for (const std::string& sentence : sentences) answer.text += "does not fit: " + sentence + "\n";
+  for (const std::string& sentence : sentences) answer.text += "memory: " + sentence + "\n";
   answer.json["advice"] = sentences;
 }
 

@@ -116,7 +116,7 @@ std::string stage_lines(const Plan& plan) {
   for (std::size_t i = 0; i < plan.stages.size(); ++i) {
     const Plan& stage = plan.stages[i];
     const TrainingConfig& training = stage.request.config.training;
-    text += fmt::format("  stage {}: {} of {} tokens, {} per step, {:.4g} tokens/s, MFU {:.1f} %\n", i,
+    text += fmt::format("  stage {}: {} of {} tokens, {} per step, {:.4g} tokens/s, MFU {:.1f} %\n", i + 1,
                         counted(training.global_batch_size, "sequence"), training.seq_len,
                         seconds_text(stage.times.step_seconds), stage.tokens_per_second, 100 * stage.mfu);
   }

@@ -31,8 +31,8 @@ RingWork::RingWork(const RingCase& ring) : case_(ring) {
   const int N = ring.ranks;
   if (N > largest_ring || N > ring.length) {
     fail(ExitCode::usage,
-         "a ring of {} ranks is more than the {} that a plan simulates of sequences of {} tokens: use more data ranks "
-         "(--mesh, --set mesh.sequence)",
+         "a ring of {} ranks is too long: a plan simulates at most {} ranks for sequences of {} tokens; use more data "
+         "ranks (--mesh, --set mesh.sequence)",
          N, std::min<std::int64_t>(largest_ring, ring.length), ring.length);
   }
   std::vector<ShardExtents> extents;

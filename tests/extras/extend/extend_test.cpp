@@ -18,17 +18,10 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-const Words parts{"Tokens: long",
-                  "Tokens: held-out",
-                  "Tokens: short",
-                  "Evaluating: before-short",
-                  "Evaluating: before",
-                  "Evaluating: scaled-short",
-                  "Evaluating: scaled",
-                  "Training",
-                  "Evaluating: after-short",
-                  "Evaluating: after",
-                  "Exporting"};
+const Words parts{
+    "Tokenizing: long",        "Tokenizing: held-out",     "Tokenizing: short",  "Evaluating: before-short",
+    "Evaluating: before",      "Evaluating: scaled-short", "Evaluating: scaled", "Training",
+    "Evaluating: after-short", "Evaluating: after",        "Exporting"};
 
 void write_texts(const std::string& path, unsigned seed, int documents) {
   std::mt19937 draw(seed);
@@ -141,9 +134,9 @@ TEST_F(Extend, RefusesWhatHasChangedBetweenTwoCalls) {
       put(before);
     }
   };
-  expect_noticed("model/model.safetensors", "", "has changed since extend read it");
-  expect_noticed("long/03.txt", "", "has changed since extend read it");
-  expect_noticed("long/99.txt", "a new text", "is new since extend read it");
+  expect_noticed("model/model.safetensors", "", "has changed since extend read it (part ");
+  expect_noticed("long/03.txt", "", "has changed since extend read it (part long); undo this change");
+  expect_noticed("long/99.txt", "a new text", "is a new input (part long); undo this change");
   expect_noticed("out/before.jsonl", "", "has changed since extend made it");
   expect_noticed("out/long.h5", "", "has changed since extend made it");
   fs::rename(in_work("book/05.txt"), in_work("kept"));
@@ -189,7 +182,7 @@ TEST_F(Extend, SavesUponASignalAndKeepsOthersOut) {
   EXPECT_TRUE(wait_until([&] { return content_of(in_work("stderr.txt")).find("Training") != std::string::npos; }));
   fs::create_directory(at("elsewhere"));
   const ChildResult second = run_child("extend", words("out", "../it's: #1 \"a\"/", "5000"), at("elsewhere"));
-  expect_end(second, 2, {"is the folder of an extension under way, of process " + std::to_string(first.id())});
+  expect_end(second, 2, {"is in use by another extend: process " + std::to_string(first.id())});
   ::kill(first.id(), SIGKILL);
   first.wait();
 }

@@ -220,7 +220,7 @@ TEST_F(TaskTokens, WhatDoesNotFitIsRefused) {
   const std::string large = refused({.depths = std::int64_t{1} << 30, .samples = std::int64_t{1} << 30});
   EXPECT_NE(large.find("of tokens, but"), std::string::npos) << large;  // before one of them is made
   const std::string sentence = refused(many);
-  EXPECT_NE(sentence.find("fewer than the 50 of --task-candidates"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("answers apart, but --task-candidates is 50"), std::string::npos) << sentence;
 }
 
 // The reference processes each text with the model's own nll and all of its logits.

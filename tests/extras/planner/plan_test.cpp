@@ -334,7 +334,7 @@ TEST(Hardware, FilesAreReadStrictly) {
           "hand.yaml:4: memory.bandwith is not a key; did you mean memory.bandwidth?");
   refused("matmul: 0.5", "matmul: 1.5", "hand.yaml:3: efficiency.matmul");
   refused("ranks: 64", "ranks: 3", "ranks 3 must be a multiple of the 2 before it");
-  refused("ranks: 64", "ranks: 2", "ranks of 2 follow 2");
+  refused("ranks: 64", "ranks: 2", "ranks 2 follows 2: sort the list");
   refused("name: by hand\n", "", "name or levels is missing");
   refused("bytes: 1.0e9, ", "", "memory.bytes is missing");
   refused("latency: 1.0e-3", "latency: soon", "hand.yaml:6: latency");
@@ -343,7 +343,7 @@ TEST(Hardware, FilesAreReadStrictly) {
   refused("name: by hand", "name: by hand\nmeasured: me", "must be one of all, kernels, nothing");
   refused("name: by hand", "name: by hand\nnode: {ranks: 8, memory: nan}", "node.memory is the text");
   refused("name: by hand", "name: by hand\nattention_blocks:\n  - {tokens: 9, share: 1}\n  - {tokens: 9, share: 1}",
-          "tokens of 9 follow 9");
+          "tokens 9 follows 9: sort the list");
 }
 
 TEST(Hardware, AttentionIsSlowerInShortBlocks) {
