@@ -22,7 +22,7 @@ namespace {
 
 // How often the watchdog polls while messages are in transit: soon after one is posted, because the other side usually
 // posts at the same time, and then at increasing intervals. A spinning watchdog takes half of a core from ranks that
-// compute (measured: docs/architecture.md).
+// compute: with 2 ranks on 2 cores, a step of configs/long_ctx.yaml took 0.56 s instead of 0.27 s.
 constexpr double first_pause = 50e-6, longest_pause = 1e-3, pause_growth = 1.5;
 constexpr int idle_rounds = 20;  // without pending messages, before it sleeps
 constexpr double idle_pause = 1;

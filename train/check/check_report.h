@@ -17,7 +17,7 @@ double share_of_mean_bound(const CheckedTensor& tensor);
 
 /// Returns a table of the compared tensors, one line for a tensor of all layers, and the verdict.
 std::string check_report(const CheckReport& report);
-/// Returns the same as JSON, with an entry for every tensor (docs/debugging.md lists its fields).
+/// Returns the same as JSON, with an entry for every tensor.
 nlohmann::ordered_json check_json(const CheckReport& report);
 
 }  // namespace ringtrain
