@@ -4,9 +4,10 @@ runs it, under transformers 5 and 4.
 
 usage: transformers_reference.py REQUEST.json ANSWER.json
 
-The request: {"model": FOLDER, "dtype": "float64" | "float32", and "texts": [{"tokens": [...], "first": N}] for the sum
-of the nll of tokens N and after of each text, given those before them; or "prompt": [...], "new_tokens": N}. Classes
-compute norms and rotary angles in float32 whatever the model's dtype, so for float64 "float32" means float64."""
+The request: {"model": FOLDER, "plain": true to load it as users do, and "texts": [{"tokens": [...], "first": N}] for the
+sum of the nll of tokens N and after of each text, given those before them; or "prompt": [...], "new_tokens": N}.
+Classes compute norms and rotary angles in float32 whatever the model's dtype, so unless it is loaded as users do,
+"float32" means float64."""
 import json
 import sys
 
@@ -32,8 +33,8 @@ def load(folder):
 
 
 def plain_load(folder):
-    """Returns the model as users load it."""
-    return transformers.AutoModelForCausalLM.from_pretrained(folder).eval().to(torch.float32)
+    """Returns the model as users load it, but in float64: in float32, PyTorch's sums are up to 2e-5 off."""
+    return transformers.AutoModelForCausalLM.from_pretrained(folder).eval().double()
 
 
 def nll_sums(model, texts):
@@ -66,7 +67,7 @@ def main():
     with open(sys.argv[1]) as file:
         request = json.load(file)
     transformers.logging.set_verbosity_error()
-    model = plain_load(request["model"]) if request["dtype"] == "float32" else load(request["model"])
+    model = plain_load(request["model"]) if request.get("plain") else load(request["model"])
     answer = {"version": transformers.__version__}
     if "texts" in request:
         answer["nll_sums"] = nll_sums(model, request["texts"])
