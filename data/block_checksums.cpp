@@ -9,8 +9,8 @@
 namespace ringtrain {
 
 constexpr const char* what_to_do =
-    "restore the original file (then continue a run with --resume); a file in use may be renamed or deleted, but not "
-    "changed: write a new file under another name";
+    "restore the original file (and continue a training run with --resume); a file in use may be renamed or deleted, "
+    "but not changed: write new content to another file";
 
 BlockChecksums::BlockChecksums(const File& file) : stamp_(file.stamp()), bytes_(stamp_.bytes) {
   std::int64_t read = 0;
@@ -21,7 +21,7 @@ BlockChecksums::BlockChecksums(const File& file) : stamp_(file.stamp()), bytes_(
     read += static_cast<std::int64_t>(bytes);
   });
   if (read != bytes_) {
-    fail(ExitCode::data, "{} changed while it was being opened: it had {} bytes, then {}", file.path(), bytes_, read);
+    fail(ExitCode::data, "{} changed from {} to {} bytes while being opened; try again", file.path(), bytes_, read);
   }
   compared_ = checksums_.size();
 }
@@ -46,7 +46,7 @@ void BlockChecksums::look_again(const File& file) const {
   const FileStamp now = file.stamp();
   const std::scoped_lock lock(mutex_);
   if (now.bytes != bytes_) {
-    fail(ExitCode::data, "{} was changed while it was in use: it had {} bytes and has {}; {}", file.path(), bytes_,
+    fail(ExitCode::data, "{} was changed while it was in use: it had {} bytes and now has {}; {}", file.path(), bytes_,
          now.bytes, what_to_do);
   }
   if (now != stamp_) {

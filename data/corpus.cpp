@@ -32,7 +32,7 @@ void check_tokenizers(const TokenFile& first, const TokenFile& other) {
   if (first.tokenizer_hash() == other.tokenizer_hash()) return;
   fail(ExitCode::data,
        "{} and {} were made with different tokenizers ({} and {}), so their token ids mean different things; make one "
-       "of them again with prepare",
+       "of them again with the other's tokenizer",
        first.path(), other.path(), first.tokenizer_hash(), other.tokenizer_hash());
 }
 
@@ -113,7 +113,7 @@ void Corpus::cut_at_documents(std::int64_t seq_len) {
   for (const auto& file : files) {
     const auto offsets =
         file->document_offsets().first(static_cast<std::size_t>(file->first_validation_document()) + 1);
-    if (offsets.back() == 0) fail(ExitCode::data, "{} has 0 tokens for training", file->path());
+    if (offsets.back() == 0) fail(ExitCode::data, "{} has no tokens for training, only for validation", file->path());
     WholeWindows& own = files_windows.emplace_back();
     own.documents = std::ssize(offsets) - 1;
     for (std::size_t document = 0; document + 1 < offsets.size(); ++document) {

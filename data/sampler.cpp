@@ -69,7 +69,7 @@ Sampler::Sampler(std::vector<std::int64_t> windows, std::vector<double> weights,
   for (std::size_t file = 0; file < windows_.size(); ++file) {
     if (windows_[file] < 1) fail(ExitCode::data, "training file {} has no window of training.seq_len tokens", file);
     if (!(weights[file] > 0) || !std::isfinite(weights[file])) {
-      fail(ExitCode::usage, "data.train: the weight of file {} is {}; it must be above 0", file, weights[file]);
+      fail(ExitCode::usage, "data.train: file {} has weight {}; it must be finite and above 0", file, weights[file]);
     }
   }
   first_window_.resize(windows_.size() + 1);

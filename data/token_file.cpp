@@ -176,7 +176,7 @@ void check_offsets(const TokenFile& file) {
          offsets.front(), offsets.back(), file.token_count());
   }
   if (file.first_validation_document() < 0 || file.first_validation_document() >= std::ssize(offsets)) {
-    fail(ExitCode::data, "{}: its validation part starts at document {} of {}", file.path(),
+    fail(ExitCode::data, "{}: its validation part starts at document {}, but that number must be 0 to {}", file.path(),
          file.first_validation_document(), offsets.size() - 1);
   }
 }

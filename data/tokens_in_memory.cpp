@@ -36,7 +36,7 @@ class TokensInMemory final : public TokenFile {
     check_sizes(name_, own_);
     check_tokens(*this);
     if (first_validation_document() < 1) {
-      fail(ExitCode::data, "{}: it has {}, {} of them for validation; training needs one", name_,
+      fail(ExitCode::data, "{}: it has {}, {} of them for validation; leave at least one for training", name_,
            counted(std::ssize(own_.offsets) - 1, "document"), own_.validation_documents);
     }
     Hasher hasher;

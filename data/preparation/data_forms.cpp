@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr std::string_view unpack = "unpack it, and name the files in it";
+constexpr std::string_view unpack = "unpack it, and prepare the files in it";
 
 struct ForeignForm {
   std::string_view what;
@@ -30,9 +30,9 @@ constexpr std::array<ForeignForm, 15> foreign_forms{{
     {"a CSV file", {".csv", ".tsv"}, "", convert_advice},
     {"a NumPy file", {".npy"}, "\x93NUMPY", convert_advice},
     {"a file of numbers", {".bin"}, "", convert_advice},
-    {"a PDF", {".pdf"}, "%PDF-", "write its text into a .txt file, and name that"},
-    {"an SQLite database", {".sqlite", ".db"}, "SQLite format 3", "write its texts into a .jsonl file, and name that"},
-    {"an HDF5 file", {".h5", ".hdf5"}, "\x89HDF", "name the texts; a token file is what train and evaluate read"},
+    {"a PDF", {".pdf"}, "%PDF-", "write its text into a .txt file, and prepare that file"},
+    {"an SQLite database", {".sqlite", ".db"}, "SQLite format 3", "write its texts into a .jsonl file; prepare that"},
+    {"an HDF5 file", {".h5", ".hdf5"}, "\x89HDF", "prepare reads texts; pass a token file to train or evaluate"},
     {"a ZIP archive", {".zip", ".docx", ".npz"}, "PK\x03\x04", unpack},
     {"a tar archive", {".tar", ".tgz"}, "", unpack},
     {"an xz archive", {".xz"}, "\xFD\x37zXZ", unpack},

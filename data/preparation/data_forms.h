@@ -9,7 +9,7 @@ namespace ringtrain {
 
 /// The program that reads data sets that prepare does not, for messages.
 inline constexpr std::string_view convert_advice =
-    "make a token file of it with `python3 -m ringtrain_data convert --input FILE --tokenizer DIR --output tokens.h5`";
+    "convert this file with `python3 -m ringtrain_data convert --input FILE --tokenizer DIR --output tokens.h5`";
 
 /// Returns whether a file of this name has one document per line (.jsonl, .ndjson, compressed or not).
 bool is_json_lines(std::string_view path);

@@ -28,11 +28,11 @@ LineField field_of(const JsonField& field, const std::string& name, bool learned
 /// Returns the texts of a line.
 std::vector<LineField> fields_of(const JsonLine& line, const JsonRules& rules) {
   if (line.conversation && !(line.text.there && rules.text_field_named)) {
-    throw std::runtime_error(fmt::format("a conversation: {}{}", convert_advice,
-                                         line.text.there ? ", or name the field of the text with --text-field" : ""));
+    throw std::runtime_error(fmt::format("this is a conversation, which prepare does not read: {}{}", convert_advice,
+                                         line.text.there ? ", or name the text's field with --text-field" : ""));
   }
   if (line.text.there || !line.completion.there) {
-    return {field_of(line.text, rules.text_field, true, " (name the field of the text with --text-field)")};
+    return {field_of(line.text, rules.text_field, true, " (name the text's field with --text-field)")};
   }
   return {field_of(line.prompt, "prompt", false), field_of(line.completion, "completion", true)};
 }

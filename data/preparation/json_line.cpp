@@ -33,7 +33,7 @@ class LineScanner {
       const std::size_t begin = value();
       for (const auto& [wanted, field] : fields) {
         if (name != wanted) continue;
-        if (field->there) throw std::runtime_error(fmt::format("{} appears twice", wanted));
+        if (field->there) throw std::runtime_error(fmt::format("the field {} appears twice", wanted));
         *field = field_of(line_.substr(begin, at_ - begin));
       }
       found.conversation = found.conversation || name == "messages" || name == "conversations";
@@ -63,7 +63,7 @@ class LineScanner {
     return there;
   }
   void require(char wanted) {
-    if (!take(wanted)) throw std::runtime_error(fmt::format("at byte {} of the line: no '{}'", at_ + 1, wanted));
+    if (!take(wanted)) throw std::runtime_error(fmt::format("at byte {} of the line: expected '{}'", at_ + 1, wanted));
   }
   std::string key() {
     skip_space();
@@ -108,7 +108,7 @@ class LineScanner {
     const std::string_view number = rest.substr(0, rest.find_first_not_of("+-.0123456789eE"));
     double value = 0;
     const auto parsed = std::from_chars(number.data(), number.data() + number.size(), value);
-    if (number.empty() || parsed.ptr != number.data() + number.size()) refuse("no value");
+    if (number.empty() || parsed.ptr != number.data() + number.size()) refuse("not a JSON value");
     at_ += number.size();
   }
   /// Skips a value of any depth. Returns the index at which it begins.

@@ -176,8 +176,8 @@ SourceList find_sources(const std::vector<std::string>& given, const SourceProgr
   }
   if (list.sources.empty()) {
     fail(ExitCode::data,
-         "the inputs hold no text: {} binary, {} empty, {} unreadable and {}, {} out of the inputs; "
-         "name files or folders of text with --input",
+         "the inputs hold no text: found {} binary, {} empty, and {} unreadable files, {}, and {} to outside the "
+         "inputs; name files or folders of text with --input",
          list.binary, list.empty, list.unreadable, counted(list.special, "special file"), counted(list.links, "link"));
   }
   return list;

@@ -126,8 +126,7 @@ TextBlock BlockReader::next_text() {
       end = tokenizer_.find_cut(held().substr(0, wanted));
       if (end == 0 && wanted < max_block_bytes) continue;
       if (end == 0) {
-        fail(ExitCode::data,
-             "{}{}: the text cannot be split for this tokenizer within {} consecutive bytes; split the file",
+        fail(ExitCode::data, "{}{}: this tokenizer cannot cut {} bytes of text anywhere; split the document",
              sources_[source_].path, is_line ? fmt::format(":{}", line_) : "", wanted);
       }
     }

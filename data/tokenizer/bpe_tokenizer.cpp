@@ -132,7 +132,7 @@ std::optional<std::int32_t> BpeTokenizer::find_special(std::string_view content)
 std::string BpeTokenizer::token_text(std::int32_t id) const {
   if (const auto added = added_text_.find(id); added != added_text_.end()) return added->second;
   if (id < 0 || static_cast<std::size_t>(id) >= model_.spec.tokens.size()) {
-    fail(ExitCode::data, "token {} is beyond the vocabulary of {} tokens of {}", id, vocab_size_, model_.spec.where);
+    fail(ExitCode::data, "token {} is unused, or not one of the {} ids of {}", id, vocab_size_, model_.spec.where);
   }
   if (model_.spec.alphabet == BpeSpec::Alphabet::bytes) return model_.spec.tokens[id];
   for (std::size_t byte = 0; byte < 256; ++byte) {

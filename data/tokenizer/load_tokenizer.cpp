@@ -40,7 +40,7 @@ std::string find_file_in(const std::string& folder) {
 /// Returns the path of the file that load_tokenizer() reads. Throws Error(data) if there is none.
 std::string tokenizer_file(const std::string& path) {
   if (!path_exists(path, ExitCode::data)) {
-    fail(ExitCode::data, "the tokenizer {} does not exist; name a file, a folder, or bytes{}", path, hub_hint(path));
+    fail(ExitCode::data, "the tokenizer {} does not exist; name a file, a folder, or 'bytes'{}", path, hub_hint(path));
   }
   if (!is_directory(path, ExitCode::data)) return path;
   if (std::string found = find_file_in(path); !found.empty()) return found;
@@ -78,7 +78,7 @@ Content read_content(const std::string& path, const std::string& folder, ExitCod
   const std::size_t start = text.find_first_not_of(" \t\r\n");
   if (start == std::string::npos || text[start] != '{') {
     if (!folder.empty() && file_name(path) == "tokenizer.json")
-      fail(damaged, "{} is damaged: it is not an object", path);
+      fail(damaged, "{} is damaged: it is not a JSON object", path);
     refuse_form(path);
   }
   if (well_formed_prefix(text) != text.size()) fail(damaged, "{} is damaged: it is not UTF-8", path);

@@ -50,7 +50,7 @@ class Reader {
       } else if (rest_.starts_with(')')) {
         result_ += take(1);
         if (groups_.empty()) refuse(")", "which closes no group");
-        if (groups_.back() && is_quantifier(rest_)) refuse(rest_.substr(0, 1), "of a look-around");
+        if (groups_.back() && is_quantifier(rest_)) refuse(rest_.substr(0, 1), "after a look-around");
         groups_.pop_back();
       } else if (is_quantifier(rest_)) {
         read_quantifier();
@@ -100,7 +100,7 @@ class Reader {
     const auto plain = [](char c) {
       return is_letter(c) || std::string_view("'|[]").find(c) != std::string_view::npos;
     };
-    if (inner.size() + 4 == rest_.size() || !std::ranges::all_of(inner, plain)) refuse("(?i:", "of more than letters");
+    if (inner.size() + 4 == rest_.size() || !std::ranges::all_of(inner, plain)) refuse("(?i:", "with non-letters");
     std::string lower(inner);
     std::ranges::transform(lower, lower.begin(), [](char c) { return is_letter(c) ? static_cast<char>(c | 0x20) : c; });
     for (const char* pair : {"ff", "fi", "fl", "ss", "st"}) {
@@ -177,7 +177,7 @@ class Reader {
       if (rest_.starts_with('-') && !first && !rest_.starts_with("-]")) {
         if (!may_start_range) refuse("-", "within brackets that makes no range");
         result_ += take(1);
-        if (rest_.starts_with('[') || !read_item()) refuse("-", "within brackets before what is no character");
+        if (rest_.starts_with('[') || !read_item()) refuse("-", "within brackets, not followed by a single character");
         may_start_range = false;
       } else {
         may_start_range = read_item();

@@ -92,8 +92,8 @@ void Splitter::split(std::string_view text, std::vector<std::size_t>& ends) {
                             scratch_->context.get());
     if (found == PCRE2_ERROR_NOMATCH) break;
     if (found < 0) {
-      fail(ExitCode::data, "matching the tokenizer's pattern {} failed at byte {} of a text of {}: {}", pattern_->text,
-           at, text.size(), message_of(found));
+      fail(ExitCode::data, "matching the tokenizer's pattern {} failed at byte {} of a text of {} bytes: {}",
+           pattern_->text, at, text.size(), message_of(found));
     }
     if (place[0] == place[1] && matched && place[1] == done) {  // an empty match after another match does not count
       at += decode_utf8(text, at).bytes;

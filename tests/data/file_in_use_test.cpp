@@ -94,11 +94,11 @@ TEST_F(FileInUse, AnotherFileCopiedOverItIsNotRead) {
 TEST_F(FileInUse, AnotherLengthIsSeenAtOnce) {
   const auto bytes = fs::file_size(path);
   fs::resize_file(path, bytes + 1);
-  EXPECT_TRUE(holds(refusal(), fmt::format("it had {} bytes and has {}", bytes, bytes + 1)));
+  EXPECT_TRUE(holds(refusal(), fmt::format("it had {} bytes and now has {}", bytes, bytes + 1)));
   fs::resize_file(path, static_cast<std::uintmax_t>(tokens_at) + 1000);
-  EXPECT_TRUE(holds(refusal(), fmt::format("it had {} bytes and has", bytes)));
+  EXPECT_TRUE(holds(refusal(), fmt::format("it had {} bytes and now has", bytes)));
   fs::resize_file(path, 0);
-  EXPECT_TRUE(holds(refusal(), "and has 0"));
+  EXPECT_TRUE(holds(refusal(), "and now has 0"));
 }
 
 TEST_F(FileInUse, WhatLeavesTheContentIsNoChange) {

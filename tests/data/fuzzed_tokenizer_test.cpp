@@ -120,7 +120,7 @@ TEST_F(AddedTokens, IdsThatTokenizersItselfGivesDifferentlyAreRefused) {
   json file = letters({{"<x>", json::object()}, {"<y>", json::object()}});
   EXPECT_NO_THROW(read_tokenizer_json(file, "a test"));
   file["added_tokens"][1]["id"] = 9;
-  expect_error(ExitCode::data, "a test: the id of the added token '<y>' is 9 (tokenizers itself gives it 5)",
+  expect_error(ExitCode::data, "a test: the id of the added token '<y>' is 9 (the library tokenizers gives it 5)",
                [&] { read_tokenizer_json(file, "a test"); });
 }
 

@@ -146,11 +146,12 @@ TEST_F(PrepareJson, AConversationIsRefusedWithWhatReadsIt) {
       R"({"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]})"};
   for (const std::string& line : lines) {
     text("chat.jsonl", "{\"text\": \"t\"}\n" + line + "\n");
-    EXPECT_TRUE(holds(refusal("chat.jsonl", options()),
-                      "chat.jsonl:2: a conversation: make a token file of it with `python3 -m ringtrain_data convert"));
+    EXPECT_TRUE(
+        holds(refusal("chat.jsonl", options()),
+              "chat.jsonl:2: this is a conversation, which prepare does not read: convert this file with `python3"));
   }
   text("both.jsonl", chat + R"(, "text": "t"})");
-  EXPECT_TRUE(holds(refusal("both.jsonl", options()), "or name the field of the text with --text-field"));
+  EXPECT_TRUE(holds(refusal("both.jsonl", options()), "or name the text's field with --text-field"));
   TextOptions named = options();
   named.json.text_field_named = true;
   prepare({at("both.jsonl")}, "both.h5", named);
@@ -234,14 +235,14 @@ TEST_F(PrepareJson, BinaryTextsShowOnceTheyAreUnpacked) {
 TEST_F(PrepareJson, WhatCannotBeCutIsRefusedBeyondItsLimit) {
   use_tiny();
   text("run.txt", std::string((std::size_t{16} << 20) + 100, 'a'));
-  EXPECT_TRUE(holds(refusal("run.txt", options()),
-                    "run.txt: the text cannot be split for this tokenizer within 16777216 consecutive bytes"));
+  EXPECT_TRUE(
+      holds(refusal("run.txt", options()), "run.txt: this tokenizer cannot cut 16777216 bytes of text anywhere"));
   text("piece.jsonl", "\n{\"text\": \"" + std::string(std::size_t{5} << 20, 'a') + "\"}");
   EXPECT_TRUE(holds(refusal("piece.jsonl", options()),
                     "piece.jsonl:2: the tokenizer makes one piece of 5242880 consecutive bytes"));
   text("line.jsonl", "{\"text\": \"" + std::string((std::size_t{16} << 20) + 100, 'a') + "\"}");
   EXPECT_TRUE(holds(refusal("line.jsonl", options()),
-                    "line.jsonl:1: the text cannot be split for this tokenizer within 16777216 consecutive bytes"));
+                    "line.jsonl:1: this tokenizer cannot cut 16777216 bytes of text anywhere"));
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ TEST_F(PrepareTest, ALinkOutOfTheInputsIsCountedAndNotFollowed) {
   EXPECT_EQ(list.links, 5);
   EXPECT_EQ(names(find_sources({at("in/key")}, nullptr)), (std::vector<std::string>{"in/key"}));
   fs::remove(at("in/a"));
-  expect_error(ExitCode::data, "5 links out of the inputs", [&] { find_sources({at("in")}, nullptr); });
+  expect_error(ExitCode::data, "5 links to outside the inputs", [&] { find_sources({at("in")}, nullptr); });
 }
 
 TEST_F(PrepareTest, LateNulByteMakesAFileBinary) {

@@ -110,7 +110,7 @@ TEST_F(TokenizerTest, LongRunsAreOnePieceAndHostilePatternsGiveUp) {
     }
   }
   const std::string why = error_of(ExitCode::data, [] { split_pieces("(?:(?:a|aa)*)*[!?]", std::string(64, 'a')); });
-  EXPECT_TRUE(holds(why, "failed at byte 0 of a text of 64: match limit exceeded"));
+  EXPECT_TRUE(holds(why, "failed at byte 0 of a text of 64 bytes: match limit exceeded"));
 }
 
 TEST_F(TokenizerTest, IllFormedBytesAreReplacedByMaximalSubparts) {
@@ -311,11 +311,14 @@ TEST_F(TokenizerTest, WhatIsNotDoneIsRefusedByName) {
   EXPECT_TRUE(holds(with("/normalizer", json{{"type", "NFKC"}}), "NFKC"));
   EXPECT_TRUE(holds(with("/pre_tokenizer", json{{"type", "Whitespace"}}), "Whitespace"));
   EXPECT_TRUE(holds(with("/version", "2.0"), "2.0"));
+  json untyped = tiny_json("sentencepiece.json");
+  untyped["pre_tokenizer"] = {{"split", true}};
+  EXPECT_TRUE(holds(refusal(untyped), "the pre_tokenizer is {\"split\":true}, which"));
   json pieces = tiny_json("sentencepiece.json");  // a mark at the start is doubled, and no Metaspace adds one
   pieces["normalizer"]["normalizers"] = {
       pieces["normalizer"]["normalizers"][1],
       {{"type", "Replace"}, {"pattern", {{"Regex", "\\A\u2581"}}}, {"content", "\u2581\u2581"}}};
-  EXPECT_TRUE(holds(refusal(pieces), "doubles a text's first mark"));
+  EXPECT_TRUE(holds(refusal(pieces), "doubles a leading U+2581"));
   EXPECT_TRUE(holds(with("/model/merges/0", "a b c"), "merge 0"));
   EXPECT_TRUE(holds(with("/model/merges/0", json{"a", "\u4e2d"}), "is not a token"));
   EXPECT_TRUE(holds(with("/model/vocab/a", -1), "id -1"));

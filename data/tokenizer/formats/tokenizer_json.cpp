@@ -68,7 +68,7 @@ class Reader {
     read_post_processor(part("post_processor"));
     if (byte_level && !saw_byte_level_) refuse("pre_tokenizer", "without ByteLevel");
     if (!byte_level && spec_.whole_pieces_first && !spec_.split_at_spaces) {
-      refuse("model.ignore_merges", "true, with texts that are not split");
+      refuse("model.ignore_merges", "true, without a pre_tokenizer that splits at spaces");
     }
     return std::move(spec_);
   }
@@ -217,7 +217,7 @@ class Reader {
       const auto known = ids_.find(token.content);
       if (const std::int64_t given = known != ids_.end() ? known->second : next; given != token.id) {
         refuse("the id of the added token '" + token.content + "'",
-               fmt::format("{} (tokenizers itself gives it {})", token.id, given));
+               fmt::format("{} (the library tokenizers gives it {})", token.id, given));
       }
       next = std::max(next, token.id + std::int64_t{1});
       spec_.added.push_back(std::move(token));
@@ -257,7 +257,8 @@ class Reader {
         if (!spec_.mark_spaces) refuse("the pre_tokenizer", "none, with no normalizer that replaces spaces");
         return;
       }
-      if (type_of(pre) != "Metaspace") refuse("the pre_tokenizer", type_of(pre));
+      if (const auto type = type_of(pre); type != "Metaspace")
+        refuse("the pre_tokenizer", type.empty() ? json_text(pre) : type);
       if (pre.value("replacement", std::string(space_mark)) != space_mark)
         refuse("Metaspace.replacement", json_text(pre));
       const std::string scheme = pre.value("prepend_scheme", pre.value("add_prefix_space", true) ? "always" : "never");
@@ -346,7 +347,7 @@ class Reader {
                          {"split", false}};
     const bool between = std::ranges::any_of(spec_.added, &AddedToken::normalized);
     if (pre != json{{"type", "Sequence"}, {"pretokenizers", json::array({metaspace})}} || between) {
-      refuse("the pre_tokenizer", "one that does not fit a normalizer that doubles a text's first mark");
+      refuse("the pre_tokenizer", "one that does not fit a normalizer that doubles a leading U+2581");
     }
     spec_.prepend_mark = true;
   }
