@@ -53,7 +53,7 @@ void check_batch(const Config& config, ConfigProblems& problems) {
   if (training.global_batch_size % unit != 0) {
     problems.add(
         "training.global_batch_size",
-        "{} is not divisible by mesh.data * training.micro_batch_size = {} * {} = {}; the nearest that fits: {}",
+        "{} is not divisible by mesh.data * training.micro_batch_size = {} * {} = {}; the nearest values that are: {}",
         training.global_batch_size, config.mesh.data, training.micro_batch_size, unit,
         nearest_multiples(training.global_batch_size, unit));
   }
@@ -90,8 +90,8 @@ void check_evaluation(Config& config, ConfigProblems& problems) {
     if (evaluation.context_lengths.empty()) evaluation.context_lengths = own;
     if (evaluation.context_lengths != own) {
       problems.add("evaluation.context_lengths",
-                   "applies only to blocks: evaluation.whole_documents scores documents of at most training.seq_len = "
-                   "{} tokens; leave it out",
+                   "applies only to target blocks: evaluation.whole_documents scores documents of at most "
+                   "training.seq_len = {} tokens; leave this key out",
                    longest);
     }
     return;
@@ -118,7 +118,7 @@ void check_optimizer(const Config& config, ConfigProblems& problems) {
         optimizer.lr, optimizer.weight_decay);
   }
   if (optimizer.moments == DType::bfloat16 && config.training.dtype == DType::float64) {
-    problems.add("optimizer.moments", "bfloat16 is not for training.dtype float64; leave it out");
+    problems.add("optimizer.moments", "bfloat16 does not work with training.dtype float64; leave this key out");
   }
 }
 
@@ -148,8 +148,7 @@ void check_build(const Config& config, ConfigProblems& problems) {
 #if !RINGTRAIN_MPI
   if (config.mesh.backend == Backend::mpi) {
     problems.add("mesh.backend",
-                 "mpi is not in this build, for which no MPI library was found; use threads (or auto), or install "
-                 "libopenmpi-dev and build again");
+                 "mpi is not in this build; use threads (or auto), or install libopenmpi-dev and build from source");
   }
 #endif
   if (config.training.device == Device::Kind::cuda && config.mesh.backend == Backend::nccl && !built_with_nccl) {

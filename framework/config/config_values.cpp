@@ -93,7 +93,7 @@ void read_real(const YamlValue& value, const RealRange& range, double& out, cons
   double parsed = 0;
   const std::errc error = plain ? parse(value.text, parsed) : std::errc::invalid_argument;
   if (error == std::errc::result_out_of_range) {
-    return report(value.line, fmt::format("{} does not fit a double; it must be {}", excerpt(value.text), wanted));
+    return report(value.line, fmt::format("{} does not fit in a double; it must be {}", excerpt(value.text), wanted));
   }
   if (error != std::errc{}) {
     return report(value.line, fmt::format("is {}, but must be {}", described(value), wanted));

@@ -85,7 +85,8 @@ Value looked_up(ConfigProblems& problems, const std::string& key, const std::fun
                 const Arguments&... arguments) {
   try {
     if (function) return function(arguments...);
-    problems.add(key, "names other files, but this program reads none of them; give the keys themselves");
+    problems.add(key, "depends on files that this program does not read; give {} instead",
+                 key == "model.from" ? "the keys of model" : "training.steps");
   } catch (const Error& error) {
     problems.add(key, error.what());
   }
@@ -177,7 +178,7 @@ class Reader {
     const auto [first, fresh] = seen_.emplace(path, origin.line);
     if (!fresh) {
       problems_.add(origin, path,
-                    origin.line > 0 ? fmt::format("is given twice; the first is in line {}", first->second)
+                    origin.line > 0 ? fmt::format("is given twice; the first is on line {}", first->second)
                                     : std::string("is given twice"));
     }
     const ReportProblem of_value = [&](int, const std::string& what) { problems_.add(origin, given_path, what); };
@@ -292,7 +293,7 @@ void finish(Config& config, ConfigUse use, const ConfigRule& rule, ConfigProblem
     Config of_stage = config_of_stage(config, stage);
     of_stage.evaluation.interval = 0;  // evaluations are the same in all stages
     if (own.from_step > config.training.steps) {
-      problems.add("from_step", "training.steps = {} ends before it; leave it out, or train for longer",
+      problems.add("from_step", "is after the last step, training.steps = {}; leave this stage out, or train longer",
                    config.training.steps);
     }
     resolve_and_check(of_stage, use, problems);

@@ -52,8 +52,8 @@ void check_unused(const Config& config, ConfigProblems& problems) {
     const std::string value = key.write(config);
     const bool is_default = value == key.write(Config{}) || (&use == &uses.front() && scaling.factor == 1);
     if (is_default || std::ranges::find(use.types, scaling.type) != use.types.end()) continue;
-    problems.add(use.key, "{} has no effect with model.rope_scaling.type {}; choose {}, or leave it out", value,
-                 name_of(scaling.type), one_of(use.types));
+    problems.add(use.key, "{} has no effect with model.rope_scaling.type {}; choose the type {}, or leave this key out",
+                 value, name_of(scaling.type), one_of(use.types));
   }
 }
 
@@ -75,8 +75,8 @@ void resolve_factor(ModelConfig& model, ConfigProblems& problems) {
     problems.add("model.rope_scaling.factor", "{} needs a factor: new / trained length", name_of(scaling.type));
   } else if (meant < trained) {
     problems.add("model.rope_scaling.factor",
-                 "{} takes it from model.max_position_embeddings / model.rope_scaling.original_max_position_embeddings "
-                 "= {} / {}, which must be at least 1; give the factor, or the length that the model is meant for",
+                 "{}'s factor is model.max_position_embeddings / model.rope_scaling.original_max_position_embeddings = "
+                 "{} / {}, which must be at least 1; give the factor, or a larger model.max_position_embeddings",
                  name_of(scaling.type), meant, trained);
   } else if (trained > 0) {  // 0 is reported already
     scaling.factor = static_cast<double>(meant) / static_cast<double>(trained);

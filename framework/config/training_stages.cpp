@@ -87,12 +87,12 @@ class EntryReader {
         report_(part.line, fmt::format("gives rope_scaling.{} twice in one stage", part.key));
       } else if (find_key(keys_, path) == nullptr) {
         report_(part.line,
-                fmt::format("has an unknown key rope_scaling.{}; it has those of model.rope_scaling", part.key));
+                fmt::format("has an unknown key rope_scaling.{}; its keys are those of model.rope_scaling", part.key));
       } else {
         of_key(path, part);
       }
     }
-    if (!seen.contains("type")) report_(entry.line, "has a rope_scaling without type; none turns it off");
+    if (!seen.contains("type")) report_(entry.line, "has a rope_scaling without a type; type: none turns scaling off");
   }
 
   void of_key(const std::string& path, const YamlEntry& entry) {

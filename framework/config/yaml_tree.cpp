@@ -57,7 +57,7 @@ class Checker : public YAML::EventHandler {
   }
   void open(const YAML::Mark& mark, YAML::anchor_t anchor, const std::string& tag) {
     check(mark, anchor, tag);
-    if (depth_++ == deepest) throw Unsupported(mark, fmt::format("is nested deeper than {} levels", deepest));
+    if (depth_++ == deepest) throw Unsupported(mark, fmt::format("this is nested deeper than {} levels", deepest));
   }
   int documents_ = 0, depth_ = 0;
 };

@@ -62,7 +62,7 @@ TEST(ForeignKeys, PeftsNamesAreOurs) {
   const Config again = parse_config(to_yaml(config), "x.yaml", {});
   EXPECT_EQ(again.model.lora, config.model.lora);
   EXPECT_EQ(to_yaml(config).find("lora_alpha"), std::string::npos);
-  EXPECT_EQ(complaint(with("lora", "r: 8\n  rank: 4")), "x.yaml:8: lora.rank: is given twice; the first is in line 7");
+  EXPECT_EQ(complaint(with("lora", "r: 8\n  rank: 4")), "x.yaml:8: lora.rank: is given twice; the first is on line 7");
   EXPECT_EQ(complaint(with("lora", "lora_alpha: 32")),
             "x.yaml: lora.rank: is missing, so there would be no adapters; give it, e.g. rank: 8");
 }
@@ -85,10 +85,10 @@ TEST(ForeignKeys, EpochsAreStepsThatTheProgramCounts) {
   EXPECT_EQ(to_yaml(read({})).find("epochs:"), std::string::npos);
   EXPECT_EQ(read({"training.steps=7"}).training.steps, 7);  // the last one counts
   EXPECT_EQ(complaint(text),
-            "x.yaml:1: training.epochs: names other files, but this program reads none of them; give "
-            "the keys themselves");
+            "x.yaml:1: training.epochs: depends on files that this program does not read; give "
+            "training.steps instead");
   EXPECT_EQ(complaint(with("training", "epochs: 2")),
-            "x.yaml:4: training.steps: is given twice; the first is in line 3");
+            "x.yaml:4: training.steps: is given twice; the first is on line 3");
 }
 
 TEST(ForeignKeys, AWarmupRatioIsAShareOfTheStepsRoundedUp) {
@@ -102,7 +102,7 @@ TEST(ForeignKeys, AWarmupRatioIsAShareOfTheStepsRoundedUp) {
   EXPECT_EQ(complaint(with("lr_scheduler", "warmup_ratio: 2")),
             "x.yaml:7: lr_scheduler.warmup_ratio: 2 is out of range; it must be a number in [0, 1]");
   EXPECT_EQ(complaint(with("lr_scheduler", "warmup_ratio: 0.1\n  warmup_steps: 4")),
-            "x.yaml:8: lr_scheduler.warmup_steps: is given twice; the first is in line 7");
+            "x.yaml:8: lr_scheduler.warmup_steps: is given twice; the first is on line 7");
 }
 
 }  // namespace

@@ -85,8 +85,8 @@ TEST(ConfigMistakes, WhatThisBuildCannotDo) {
 #endif
 #if !RINGTRAIN_MPI
   EXPECT_EQ(complaint(base, {"mesh.backend=mpi"}),
-            "--set mesh.backend=mpi: mpi is not in this build, for which no MPI library was found; use threads (or "
-            "auto), or install libopenmpi-dev and build again");
+            "--set mesh.backend=mpi: mpi is not in this build; use threads (or auto), or install libopenmpi-dev "
+            "and build from source");
 #endif
 }
 
@@ -95,7 +95,7 @@ TEST(ConfigMistakes, Bytes) {
       {base + "# caf\xe9\n", "x.yaml:3:6: the byte 0xE9 is not UTF-8 text\n  # caf\xe9"},
       {"# \xc0\xaf\n", "x.yaml:1:3: the byte 0xC0 is not UTF-8 text\n  # \xc0\xaf"},
       {"a: " + std::string(5000, '['),
-       "x.yaml:1:20: is nested deeper than 32 levels\n  a: " + std::string(74, '[') + "..."},
+       "x.yaml:1:20: this is nested deeper than 32 levels\n  a: " + std::string(74, '[') + "..."},
   });
 }
 

@@ -134,7 +134,7 @@ TEST(ModelFrom, AModelThatCannotBeHadIsAProblemOfItsLine) {
             "x.yaml:7: model.from: near: there is nothing\n"
             "x.yaml:8: model.hidden_size: is the text \"x\", but must be an integer from 1 to 262144");
   EXPECT_EQ(complaint(with("model", "from: far")),
-            "x.yaml:7: model.from: names other files, but this program reads none of them; give the keys themselves");
+            "x.yaml:7: model.from: depends on files that this program does not read; give the keys of model instead");
 }
 
 TEST(ModelFrom, OtherProblemsAreReportedOnce) {

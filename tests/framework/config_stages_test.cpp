@@ -55,11 +55,11 @@ TEST(ConfigStages, AreRefusedWithASentence) {
   expect("[{seq_len: 128}]", "without from_step");
   expect("[{from_step: 1, seq_len: 128}]", "begin it at step 2 or later");
   expect("[{from_step: 4}, {from_step: 4}]", "must ascend, but from_step 4 follows 4");
-  expect("[{from_step: 11, seq_len: 128}]", "training.steps = 10 ends before it");
+  expect("[{from_step: 11, seq_len: 128}]", "is after the last step, training.steps = 10");
   expect("[{from_step: 4, seqlen: 128}]", "unknown key seqlen");
   expect("[{from_step: 4, seq_len: 0}]", "a stage whose seq_len");
   expect("[{from_step: 4, seq_len: 8, seq_len: 9}]", "gives seq_len twice");
-  expect("[{from_step: 4, rope_scaling: {factor: 2}}]", "a rope_scaling without type");
+  expect("[{from_step: 4, rope_scaling: {factor: 2}}]", "a rope_scaling without a type");
   expect("[{from_step: 4, rope_scaling: {type: yarn, factr: 2}}]", "unknown key rope_scaling.factr");
   expect("[{from_step: 4, rope_scaling: yarn}]", "it must be a map");
   EXPECT_EQ(said("[{from_step: 4, seq_len: 128}]"), "");
