@@ -27,7 +27,7 @@ ComparedTensor compare(const DumpReader& a, const DumpReader& b, const DumpedTen
 
 std::string line_of(const ComparedTensor& tensor, std::size_t width) {
   const TensorComparison& values = tensor.values;
-  return fmt::format("  {:{}}  {} of {} elements, the greatest by {:.2g} of the maximum\n", tensor.name, width,
+  return fmt::format("  {:{}}  {} of {} elements, greatest difference {:.2g} of the maximum\n", tensor.name, width,
                      values.differing, tensor.elements, values.relative(values.greatest));
 }
 
@@ -65,8 +65,8 @@ DumpComparison compare_dumps(const DumpReader& a, const DumpReader& b, const Tol
   const DumpIndex &of_a = a.index(), &of_b = b.index();
   if (of_a.sequences != of_b.sequences || of_a.sequence_length != of_b.sequence_length) {
     fail(ExitCode::usage,
-         "{} is a step of {} sequences of {} tokens, but {} is one of {} of {}: they cannot be compared", a.folder(),
-         of_a.sequences, of_a.sequence_length, b.folder(), of_b.sequences, of_b.sequence_length);
+         "{} is a step of {} sequences of {} tokens, but {} has {} sequences of {} tokens: they cannot be compared",
+         a.folder(), of_a.sequences, of_a.sequence_length, b.folder(), of_b.sequences, of_b.sequence_length);
   }
   DumpComparison result;
   for (const DumpedTensor& tensor : of_a.tensors) {
@@ -106,7 +106,7 @@ std::string report(const DumpComparison& comparison, const DumpReader& a, const 
   }
   const TensorComparison& values = first->values;
   text += fmt::format(
-      "first difference: {} at {}\n  A {} (rank {})\n  B {} (rank {})\n  {:.2g} of the tensor's maximum, {:.6g}\n",
+      "first difference: {} at {}\n  A {} (rank {})\n  B {} (rank {})\n  they differ by {:.2g} of the maximum {:.6g}\n",
       first->name, first->location, values.a, first->rank_a, values.b, first->rank_b,
       values.relative(std::abs(values.a - values.b)), values.maximum);
   text += fmt::format("{} of {} tensors differ by more than {}:\n", comparison.differing(), comparison.tensors.size(),

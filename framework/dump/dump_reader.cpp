@@ -73,7 +73,7 @@ const std::vector<std::int64_t>& DumpReader::rows_of(const Piece& piece) const {
   const auto found = rows_.find({parts_[piece.file].rank, piece.at});
   const Hdf5Dataset& dataset = dataset_of(piece);
   if (found == rows_.end() || dataset.dims.empty() || std::ssize(found->second) != dataset.dims[0]) {
-    refuse(fmt::format("the row numbers of {} of {} are missing", dataset.name, parts_[piece.file].file.path()));
+    refuse(fmt::format("some row numbers of {} in {} are missing", dataset.name, parts_[piece.file].file.path()));
   }
   return found->second;
 }
@@ -84,7 +84,7 @@ std::vector<double> DumpReader::elements_of(const Piece& piece) const {
   if (dataset.type == Hdf5Type::float64) return read_all<double>(file, dataset);
   if (dataset.type == Hdf5Type::float32) return as_doubles(read_all<float>(file, dataset));
   if (dataset.type == Hdf5Type::int32) return as_doubles(read_all<std::int32_t>(file, dataset));
-  refuse(fmt::format("{} of {} has the type {}, not a dump's", dataset.name, file.path(), name_of(dataset.type)));
+  refuse(fmt::format("{} of {} has the type {}, which no dump has", dataset.name, file.path(), name_of(dataset.type)));
 }
 
 /// Collects elements of a tensor that are read in pieces, each exactly once, counted from `first`.
@@ -143,7 +143,7 @@ std::vector<double> DumpReader::read_tokens(const DumpedTensor& tensor, std::int
     }
     if (std::ranges::none_of(rows, asked)) continue;
     const std::vector<double> values = elements_of(piece);
-    if (std::ssize(rows) * width != std::ssize(values)) refuse(fmt::format("{} has rows of wrong size", tensor.name));
+    if (std::ssize(rows) * width != std::ssize(values)) refuse(fmt::format("{} has wrong-sized rows", tensor.name));
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (!asked(rows[i])) continue;
       const auto size = static_cast<std::size_t>(width);

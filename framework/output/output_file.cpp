@@ -97,7 +97,7 @@ OutputRules::OutputRules(OutputKind kind, OutputMark mark, OutputInputs inputs)
 
 void OutputRules::check(const std::string& path, ExitCode code) const {
   if (path.empty()) fail(code, "{} is empty; it must name {}", kind_.flag, kind_.name);
-  if (path.ends_with('/')) fail(code, "{}: is a folder; {} is a file", path, kind_.name);
+  if (path.ends_with('/')) fail(code, "{}: ends in / like a folder, but must name {}", path, kind_.name);
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) return;
   require_regular_or_absent(path, code);
@@ -108,13 +108,13 @@ void OutputRules::check(const std::string& path, ExitCode code) const {
   }
   if (used_by_this_process(path)) fail(code, "{}: is a file that this run uses; choose another path", path);
   if (!begins_with(path, mark_.head(), code)) {
-    fail(code, "{}: exists and is not {}, by its first bytes; {}", path, kind_.name, remedy);
+    fail(code, "{}: exists and is not {}, judging by its first bytes; {}", path, kind_.name, remedy);
   }
 }
 
 void OutputRules::require_mark(const std::string& path, ExitCode code, ExitCode unmarked) const {
   if (begins_with(path, mark_.head(), code)) return;
-  fail(unmarked, "{}: is not {}, by its first bytes", path, kind_.name);
+  fail(unmarked, "{}: is not {}, judging by its first bytes", path, kind_.name);
 }
 
 std::string read_previous_output(const std::string& path, const OutputRules& rules, ExitCode code) {

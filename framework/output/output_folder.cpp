@@ -134,13 +134,13 @@ OutputFolder::~OutputFolder() {
 void OutputFolder::require_room(std::int64_t bytes, std::int64_t largest) const {
   const std::int64_t free = free_bytes(partial_, code_);
   if (bytes > free) {
-    fail(code_, "cannot write {}: it needs {} bytes, {} are free; free some space or choose another folder", path_,
+    fail(code_, "cannot write {}: it needs {} bytes, but {} are free; free some space or choose another folder", path_,
          bytes, free);
   }
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || static_cast<rlim_t>(largest) <= limit.rlim_cur) return;
-  fail(code_, "cannot write {}: its largest file needs {} bytes, and ulimit -f allows {} bytes a file", path_, largest,
-       limit.rlim_cur);
+  fail(code_, "cannot write {}: its largest file needs {} bytes, but ulimit -f allows {} per file; raise that limit",
+       path_, largest, limit.rlim_cur);
 }
 
 void OutputFolder::publish() {

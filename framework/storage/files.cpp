@@ -180,16 +180,16 @@ void File::prefetch(std::int64_t offset, std::int64_t bytes) const {
 void File::fail_write(int error, std::size_t bytes, std::size_t done) const {
   rlimit largest{};
   if (error == EFBIG && ::getrlimit(RLIMIT_FSIZE, &largest) == 0 && largest.rlim_cur != RLIM_INFINITY) {
-    fail(code_, "cannot write {} bytes to {}: {} after {} of them: ulimit -f allows {} bytes a file", bytes, path_,
-         text_of(error), done, largest.rlim_cur);
+    fail(code_, "cannot write {} bytes to {}: {} after {} of them: ulimit -f allows {} per file; raise that limit",
+         bytes, path_, text_of(error), done, largest.rlim_cur);
   }
   if (error != ENOSPC && error != EDQUOT) {
     fail(code_, "cannot write {} bytes to {}: {} (after {} bytes)", bytes, path_, text_of(error), done);
   }
   struct statvfs status {};
   const std::uint64_t free = ::fstatvfs(descriptor_, &status) == 0 ? status.f_bavail * status.f_frsize : 0;
-  fail(code_, "cannot write {}: {}: needs {} bytes, {} are free; free some space or choose another folder", path_,
-       text_of(error), bytes - done, free);
+  fail(code_, "cannot write {}: {}: it needs {} bytes, but {} are free; free some space or choose another folder",
+       path_, text_of(error), bytes - done, free);
 }
 
 void File::write_at(std::int64_t offset, const void* data, std::size_t bytes) {
@@ -286,8 +286,8 @@ FileLock FileLock::acquire(const std::string& path, const std::string& what, Exi
   if (!lock.exclusive_ && !holder.empty() && holder != own_process && !program_of(holder).empty() &&
       program_of(holder) == program_of("self")) {
     fail(code,
-         "{} process {}, by {}: this file system has no locks, but that process is running and is this program; wait "
-         "until it has ended, or remove that file if it has nothing to do with this folder",
+         "{} process {}, according to {}: this file system has no locks, but that process is running this program; "
+         "wait until the process ends, or remove that file if the process has nothing to do with this folder",
          what, holder, path);
   }
   const std::string own = own_process + "\n";

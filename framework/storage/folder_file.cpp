@@ -30,7 +30,7 @@ std::optional<fs::path> place_of(const std::string& folder, const std::string& p
   const fs::path home = fs::canonical(folder, no_folder), place = fs::canonical(path, no_file);
   if (no_folder || no_file) return std::nullopt;
   if (place.parent_path() == home || place.parent_path() == blobs_of(home)) return place;
-  fail(code, "{}: is a link to {}, which is outside its folder; put the file itself there", path, place.string());
+  fail(code, "{}: is a link to {}, outside the link's folder; replace the link with a copy", path, place.string());
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ void require_unchanged(const File& file, const FileStamp& before) {
   const bool other = now.device != before.device || now.inode != before.inode;
   const std::string how = other ? "another file replaced it"
                           : now.bytes != before.bytes
-                              ? fmt::format("it had {} bytes and has {}", before.bytes, now.bytes)
+                              ? fmt::format("it had {} bytes and now has {}", before.bytes, now.bytes)
                               : "its time stamps are new";
   fail(ExitCode::checkpoint, "{} was changed while it was being read: {}; start again when no program writes to it",
        file.path(), how);
@@ -74,8 +74,8 @@ void refuse_gguf_file(const std::string& path, ExitCode code) {
   std::error_code error;
   if (!fs::is_regular_file(path, error) || !begins_with(path, "GGUF", code)) return;
   fail(code,
-       "{}: is a GGUF file; make a Hugging Face folder of it with PYTHONPATH=extras/python python3 -m ringtrain_gguf "
-       "--input {} --output FOLDER",
+       "{}: is a GGUF file; convert it to a Hugging Face folder with PYTHONPATH=extras/python python3 -m "
+       "ringtrain_gguf --input {} --output FOLDER",
        path, path);
 }
 

@@ -68,7 +68,7 @@ std::int64_t Hdf5Dataset::bytes() const {
 
 void Hdf5Dataset::take_type(const std::string& type_name) {
   const TypeEntry* found = find_type(type_name);
-  if (found == std::end(types)) throw std::runtime_error("type " + plain_text(type_name) + " is not one of a dataset");
+  if (found == std::end(types)) throw std::runtime_error("type " + plain_text(type_name) + " is unknown");
   type = found->type;
 }
 
@@ -124,7 +124,7 @@ DatasetList read_dataset_list(const std::string& file, ExitCode code) {
   try {
     const nlohmann::json json = parse_strict_json(text);
     JsonReader reader(json);
-    reader.format(list_format, list_version, "it is not a list of this version");
+    reader.format(list_format, list_version, "it was written by another version of this program");
     DatasetList list;
     DatasetList::visit_members(list, reader);
     reader.finish();

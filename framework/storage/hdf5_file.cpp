@@ -168,8 +168,8 @@ void require_room(const Context& context, std::int64_t bytes, Hdf5Destination de
   const std::int64_t free = free_bytes(parent_directory(path), code);
   if (bytes > free) {
     fail(code,
-         "cannot write {}: No space left on device: needs {} bytes, {} are free; free some space or choose another "
-         "folder",
+         "cannot write {}: No space left on device: it needs {} bytes, but {} are free; free some space or choose "
+         "another folder",
          path, bytes, free);
   }
   // Reports the system's own message if the file exists, cannot be created, or may not become that large (a quota, a

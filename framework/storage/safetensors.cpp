@@ -197,7 +197,7 @@ void add_file(StoredTensors& all, const std::string& folder, const std::string& 
   for (const std::string& name : *expected) {
     const StoredTensor* tensor = all.find(name);
     if (tensor && all.files[tensor->file] == path) continue;
-    fail(ExitCode::checkpoint, "{}: does not contain {}, although {} says so", path, plain_text(name), index_file);
+    fail(ExitCode::checkpoint, "{}: does not contain {}, although {} lists it", path, plain_text(name), index_file);
   }
 }
 
@@ -217,7 +217,7 @@ StoredTensors read_safetensors_folder(const std::string& folder) {
   StoredTensors all;
   if (holds(folder, single_file)) return read_safetensors_of_folder(folder, single_file);
   if (!holds(folder, index_file)) {
-    fail(ExitCode::checkpoint, "{}: has neither {} nor {}; weights in another format (pytorch_model.bin) are not read",
+    fail(ExitCode::checkpoint, "{}: has neither {} nor {}; convert other weights (pytorch_model.bin) to safetensors",
          folder, single_file, index_file);
   }
   for (const auto& [name, expected] : read_index(folder)) add_file(all, folder, name, &expected);

@@ -14,7 +14,7 @@ constexpr const char* metadata_key = "__metadata__";
 constexpr std::size_t deepest = 16;  // in members that the format does not define
 
 void require_object(const json& value, const std::string& name) {
-  if (!value.is_object()) throw std::runtime_error(name + " is " + value.type_name() + " instead of an object");
+  if (!value.is_object()) throw std::runtime_error(name + " is of type " + value.type_name() + " instead of an object");
 }
 
 const json& member(const json& entry, const std::string& name, const char* key) {
@@ -26,7 +26,7 @@ const json& member(const json& entry, const std::string& name, const char* key) 
 std::vector<std::uint64_t> counts(const json& entry, const std::string& name, const char* key) {
   std::vector<std::uint64_t> values;
   const json& list = member(entry, name, key);
-  if (!list.is_array()) throw std::runtime_error(name + " has " + list.type_name() + " as its " + key);
+  if (!list.is_array()) throw std::runtime_error(name + " has " + key + " of type " + list.type_name());
   for (const json& value : list) {
     if (!value.is_number_unsigned()) throw std::runtime_error(name + " has a value that is not a count in its " + key);
     values.push_back(value.get<std::uint64_t>());
@@ -37,7 +37,7 @@ std::vector<std::uint64_t> counts(const json& entry, const std::string& name, co
 SafetensorsEntry entry_from(const std::string& name, const json& value) {
   require_object(value, name);
   const json& dtype = member(value, name, "dtype");
-  if (!dtype.is_string()) throw std::runtime_error(name + " has " + dtype.type_name() + " as its dtype");
+  if (!dtype.is_string()) throw std::runtime_error(name + " has dtype of type " + dtype.type_name());
   const std::vector<std::uint64_t> offsets = counts(value, name, "data_offsets");
   if (offsets.size() != 2) throw std::runtime_error(name + " needs two data_offsets");
   return {.name = name,
@@ -61,7 +61,7 @@ std::vector<SafetensorsEntry> parse_safetensors_json(std::string_view header) {
     }
     require_object(value, name);
     for (const json& text : value) {
-      if (!text.is_string()) throw std::runtime_error(name + " holds " + text.type_name() + " instead of text");
+      if (!text.is_string()) throw std::runtime_error(name + " holds " + text.type_name() + " values instead of text");
     }
   }
   return entries;

@@ -55,7 +55,7 @@ class Builder final : public nlohmann::json_sax<Json> {
     if (open_.size() > depth_) throw std::runtime_error(fmt::format("nested deeper than {} levels", depth_));
   }
   void spend(std::size_t bytes) {
-    if (bytes > memory_) throw std::runtime_error("it holds more values than a text of its length may");
+    if (bytes > memory_) throw std::runtime_error("it holds more values than a text of its length may hold");
     memory_ -= bytes;
   }
   bool add(Json&& value) {
@@ -115,7 +115,7 @@ void spell_out(nlohmann::ordered_json& value) {
 Json parse_strict_json(std::string_view text, const JsonBounds& bounds) {
   constexpr std::size_t free_memory = 1 << 20, expansion = 16;  // bytes of the tree for each byte of the text
   if (text.size() > bounds.bytes) {
-    throw std::runtime_error(fmt::format("it has {} bytes, more than {}", text.size(), bounds.bytes));
+    throw std::runtime_error(fmt::format("it has {} bytes, more than the limit of {}", text.size(), bounds.bytes));
   }
   if (text.find('\0') != std::string_view::npos) throw std::runtime_error("it contains a zero byte");
   Builder builder(free_memory + expansion * text.size(), bounds.depth);

@@ -156,7 +156,7 @@ TEST_F(TokenFileTest, HostileManifests) {
   EXPECT_TRUE(holds(with("\"vocab_size\": 257", "\"vocab_size\": 18446744073709551615"), "vocab_size is not a count"));
   EXPECT_TRUE(holds(with("\"vocab_size\": 257", "\"vocab_size\": 258"), "its content has hash"));
   EXPECT_TRUE(holds(with("\"offset\": ", "\"offset\": 1"), "dataset tokens reaches beyond the file's end"));
-  EXPECT_TRUE(holds(with("uint16", "float16"), "type float16 is not one of a dataset"));
+  EXPECT_TRUE(holds(with("uint16", "float16"), "type float16 is unknown"));
   EXPECT_TRUE(holds(with("\"tokens\"", "\"wokens\""), "its content has hash"));
   EXPECT_TRUE(holds(with("{", "["), "is damaged"));
   for (const std::string text : {"", "null", "[]", "{}", "\"text\"", "{\"format\": 1}"}) {
@@ -353,7 +353,7 @@ TEST_F(TokenFileTest, OneWriterAtATime) {
 }
 
 TEST_F(TokenFileTest, WriterRefusesAFullDiskAndAFolderThatIsNotThere) {
-  expect_error(ExitCode::usage, "No space left on device: needs", [&] {
+  expect_error(ExitCode::usage, "No space left on device: it needs", [&] {
     TokenFileWriter(at("a.h5"), {257, std::int64_t{1} << 55, 1, 1, false, {}, {}});
   });
   EXPECT_TRUE(list_directory(folder, ExitCode::data).empty());

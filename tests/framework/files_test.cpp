@@ -113,7 +113,7 @@ TEST_F(FilesTest, ReserveMoreThanTheDiskHolds) {
   const std::int64_t more = free_bytes(folder, ExitCode::data) + (std::int64_t{1} << 42);
   const std::string message = error_of(ExitCode::checkpoint, [&] { file.reserve(more); });
   EXPECT_NE(message.find(file.path()), std::string::npos) << message;
-  EXPECT_NE(message.find("No space left on device: needs " + std::to_string(more) + " bytes"), std::string::npos)
+  EXPECT_NE(message.find("No space left on device: it needs " + std::to_string(more) + " bytes"), std::string::npos)
       << message;
 }
 

@@ -72,7 +72,7 @@ TEST_F(DatasetLists, ThatContradictThemselvesAreRefused) {
   EXPECT_EQ(refusal(one("x", "uint8", "[10]", "9") + "," + one("y", "uint8", "[1000]", "0")),
             "two datasets share bytes from 9 on");
   EXPECT_EQ(refusal(one("x", "uint8", "[1]", "0") + "," + one("x", "uint8", "[1]", "1")), "two datasets are called x");
-  EXPECT_EQ(refusal(one("x", "float16", "[1]", "0")), "type float16 is not one of a dataset");
+  EXPECT_EQ(refusal(one("x", "float16", "[1]", "0")), "type float16 is unknown");
   EXPECT_EQ(refusal(one("x", "uint8", "[-1]", "0")), "shape is not a count");
   EXPECT_EQ(refusal(one("x", "uint8", "[1.5]", "0")), "shape is not a count");
   EXPECT_EQ(refusal(one("x", "uint8", "7", "0")), "shape is not a list");

@@ -133,8 +133,8 @@ TEST_F(Hdf5Test, RefusesToWriteWhereItCannot) {
   Hdf5Writer::create(path, {{"a", Hdf5Type::uint8, {1}, 0}}, {}, ExitCode::data).finish();
   expect_error(ExitCode::checkpoint, "File exists", [&] { Hdf5Writer::create(path, {}, {}, ExitCode::checkpoint); });
   const std::int64_t elements = free_bytes(folder, ExitCode::data);
-  expect_error(ExitCode::usage, "No space left on device: needs " + std::to_string(4 * elements + (1 << 20)) + " bytes",
-               [&] {
+  expect_error(ExitCode::usage,
+               "No space left on device: it needs " + std::to_string(4 * elements + (1 << 20)) + " bytes", [&] {
                  Hdf5Writer::create(at("big.h5"), {{"a", Hdf5Type::float32, {elements}, 0}}, {}, ExitCode::usage);
                });
   EXPECT_FALSE(path_exists(at("big.h5")));

@@ -75,13 +75,12 @@ TEST_F(OutputFileTest, TakesItsNameWhenItIsWhole) {
 
 TEST_F(OutputFileTest, ReplacesOnlyFilesOfItsKind) {
   write("a", "a corpus");
-  expect_refused(
-      at("a"), rules(),
-      at("a") + ": exists and is not our kind, by its first bytes; remove it first, or choose another --output");
+  expect_refused(at("a"), rules(),
+                 at("a") + ": exists and is not our kind, judging by its first bytes; remove it first");
   expect_refused(at("a"), never(), "is never overwritten");
   EXPECT_EQ(content("a"), "a corpus");
   expect_refused("", rules(), "is empty");
-  expect_refused(at("a/"), rules(), "is a folder");
+  expect_refused(at("a/"), rules(), "ends in / like a folder");
   expect_refused(at("a/b"), rules(), at("a") + " is not a folder");
 }
 

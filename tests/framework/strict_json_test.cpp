@@ -73,10 +73,10 @@ TEST(StrictJsonTest, IsBoundedBeforeAnythingIsBuilt) {
   const std::string brackets(std::size_t{60} << 20, '[');
   const std::int64_t before = peak_kilobytes();
   EXPECT_EQ(refusal(brackets), "nested deeper than 8 levels");
-  EXPECT_EQ(refusal("1" + brackets.substr(0, 100), {.bytes = 100}), "it has 101 bytes, more than 100");
+  EXPECT_EQ(refusal("1" + brackets.substr(0, 100), {.bytes = 100}), "it has 101 bytes, more than the limit of 100");
   std::string empty = "[{}";  // a tree of 21 bytes for each of the text
   for (int i = 0; i < 4 << 20; ++i) empty += ",{}";
-  EXPECT_EQ(refusal(empty + "]"), "it holds more values than a text of its length may");
+  EXPECT_EQ(refusal(empty + "]"), "it holds more values than a text of its length may hold");
   EXPECT_LT(peak_kilobytes() - before, 600 << 10);  // including 12 MiB and its copy for the texts
   EXPECT_EQ(refusal("[[[1]]]", {.depth = 3}), "");
   EXPECT_EQ(refusal("[[[1]]]", {.depth = 2}), "nested deeper than 2 levels");

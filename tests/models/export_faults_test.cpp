@@ -171,7 +171,7 @@ TEST_F(ExportFaults, AnOutputThatCannotBeIsRefusedBeforeTheModelIsRead) {
 TEST_F(ExportFaults, WhatDoesNotFitIsRefusedBeforeTheWeightsAreRead) {
   const ChildResult limited = export_to("out", {}, [] { limit(RLIMIT_FSIZE, 4096); });
   EXPECT_EQ(limited.code, 2) << limited.err;
-  EXPECT_NE(limited.err.find("ulimit -f allows 4096 bytes a file"), std::string::npos) << limited.err;
+  EXPECT_NE(limited.err.find("ulimit -f allows 4096 per file"), std::string::npos) << limited.err;
   EXPECT_TRUE(outputs().empty());
   OutputFolder output(at("out"), ExitCode::usage);
   expect_error(ExitCode::usage, "it needs 4611686018427387904 bytes", [&] { output.require_room(1LL << 62, 1); });
