@@ -53,7 +53,7 @@ Allocator::~Allocator() {
     if (!entry.live) continue;
     // The tensor would later return its memory to a destroyed allocator, so the program cannot continue.
     write_message(stderr, fmt::format("ringtrain: the tensor {} {} {} {} outlives its Allocator; declare the Allocator "
-                                      "before what it makes, so that it is destroyed after it\n",
+                                      "before its tensors, so that they are destroyed first\n",
                                       name_of(entry.tensor.tag), entry.tensor.name, name_of(entry.tensor.dtype),
                                       entry.tensor.shape.to_string()));
     std::abort();
@@ -65,7 +65,7 @@ Tensor Allocator::make(Tag tag, std::string name, DType dtype, const Shape& shap
   const auto elements = static_cast<std::size_t>(shape.numel());
   const std::size_t bytes = elements > max_bytes / size_of(dtype) ? max_bytes : rounded(elements * size_of(dtype));
   if (bytes >= max_bytes - current_.total) {
-    fail(ExitCode::usage, "{} {} {} {} and {} bytes before it exceed any memory; reduce training.seq_len or the model",
+    fail(ExitCode::usage, "no memory holds {} {} {} {} and {} earlier bytes; reduce training.seq_len or model sizes",
          name_of(tag), name, name_of(dtype), shape.to_string(), current_.total);
   }
   void* data = nullptr;
@@ -74,15 +74,15 @@ Tensor Allocator::make(Tag tag, std::string name, DType dtype, const Shape& shap
     if (!data && host_memory_ == HostMemory::pinned) {
       fail(ExitCode::device,
            "the NVIDIA driver cannot allocate {} bytes of pinned host memory for {} {} {} (this rank already holds {} "
-           "bytes of it); free memory on this machine, raise its limit (a container's memory limit counts, and WSL "
-           "pins at most half of the memory), or set training.offload to less",
+           "bytes of it); free memory on this machine, raise the memory limit of this process or its container (WSL "
+           "pins at most half of the memory), or offload less (training.offload)",
            bytes, name_of(tag), name, shape.to_string(), current_.total);
     }
     if (!data) {
       const std::string where = device_.is_cpu() ? "" : " on " + device_.name();
       fail(ExitCode::usage,
-           "cannot allocate {} bytes{} for {} {} {} (rank already holds {} bytes); use more sequence ranks, "
-           "a smaller training.seq_len or another training.recompute",
+           "cannot allocate {} bytes{} for {} {} {} (this rank already holds {} bytes); use more sequence ranks, a "
+           "smaller training.seq_len or another training.recompute",
            bytes, where, name_of(tag), name, shape.to_string(), current_.total);
     }
   }

@@ -7,5 +7,5 @@
 // A program that GCC links with this option flushes subnormal numbers in its whole process, and inline code that tests
 // for NaN and infinity is removed.
 #if defined(__FAST_MATH__)
-#error "ringtrain is not to be compiled or linked with -ffast-math: its results would depend on it, and NaN be missed"
+#error "do not compile or link ringtrain with -ffast-math: results would change, and NaN would go unnoticed"
 #endif

@@ -8,8 +8,8 @@ namespace ringtrain {
 
 void fail_start(ExitCode code, const std::string& what, const std::system_error& error) {
   fail(code,
-       "cannot start {}: {}; ask for fewer, or raise the limit on processes and threads (ulimit -u, a container's "
-       "limit) or on memory (ulimit -v)",
+       "cannot start {}: {}; use fewer ranks or threads, or raise the limit on processes and threads (ulimit -u, a "
+       "container's limit) or on memory (ulimit -v)",
        what, error.code().message());
 }
 

@@ -12,8 +12,8 @@ GradientCheck check_gradient(const std::function<double()>& loss, const TensorVi
   if (x.dtype != DType::float64 || gradient.dtype != DType::float64 || !x.device.is_cpu() ||
       !gradient.device.is_cpu() || x.shape != gradient.shape) {
     fail(ExitCode::usage,
-         "check_gradient takes two float64 tensors of one shape on the host, but x is {} {} on {}, its gradient {} {} "
-         "on {}",
+         "check_gradient takes two float64 tensors of one shape on the host, but x is {} {} on {}, and its gradient is "
+         "{} {} on {}",
          name_of(x.dtype), x.shape.to_string(), x.device.name(), name_of(gradient.dtype), gradient.shape.to_string(),
          gradient.device.name());
   }

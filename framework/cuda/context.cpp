@@ -34,8 +34,8 @@ std::string advice_for(cudaError_t status) {
       return "; this program has no code that the driver can run on this GPU: build it on this machine, or install a "
              "newer driver";
     case cudaErrorMemoryAllocation:
-      return "; another process uses memory of the GPU, or the plan leaves too little of it: use more sequence ranks, "
-             "a smaller training.seq_len or another training.recompute";
+      return "; another process is using GPU memory, or the plan leaves too little of it free: use more sequence "
+             "ranks, a smaller training.seq_len or another training.recompute";
     case cudaErrorIllegalAddress:
     case cudaErrorMisalignedAddress:
     case cudaErrorLaunchFailure:
@@ -75,7 +75,7 @@ DeviceFacts facts_of(int index) {
   check(cudaRuntimeGetVersion(&runtime), "asking for the version of the CUDA runtime");
   if (driver == 0) {
     fail(ExitCode::device,
-         "training.device is cuda, but this machine has no NVIDIA driver; install one, or set it to cpu");
+         "training.device is cuda, but this machine has no NVIDIA driver; install one, or set training.device to cpu");
   }
   if (driver / 1000 < runtime / 1000) {
     fail(ExitCode::device,
@@ -87,8 +87,8 @@ DeviceFacts facts_of(int index) {
   const cudaError_t counted = cudaGetDeviceCount(&count);
   if (counted != cudaErrorNoDevice) check(counted, "asking the NVIDIA driver for GPUs");
   if (index >= count) {
-    fail(ExitCode::device, "GPU {} was requested, but this machine shows {} (CUDA_VISIBLE_DEVICES may hide some)",
-         index, count);
+    fail(ExitCode::device,
+         "GPU {} (from 0) was requested; the number of GPUs is {} (CUDA_VISIBLE_DEVICES may hide some)", index, count);
   }
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, index), "asking for the properties of the GPU", index);

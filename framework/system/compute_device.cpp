@@ -44,8 +44,7 @@ ComputeDevice::ComputeDevice(Allocator& allocator, ThreadPool& pool, RankTrace* 
     return;
   }
   fail(ExitCode::device,
-       "training.device is {}, but this program was built without CUDA; build it with cmake --preset "
-       "cuda, or set it to cpu",
+       "training.device is {}, but this program was built without CUDA; use cpu, or build with cmake --preset cuda",
        allocator.device().name());
 #endif
 }

@@ -84,7 +84,8 @@ extern "C" void on_signal(int signal) {
   int none = 0;
   if (!requested.compare_exchange_strong(none, signal) && !insists) return;
   if (notice) {
-    tell(*notice, signal, notice->first.view(), insists ? "; press Ctrl-C or send SIGTERM again to end unsaved" : "");
+    tell(*notice, signal, notice->first.view(),
+         insists ? "; press Ctrl-C or send SIGTERM again to end without saving" : "");
   }
 }
 

@@ -108,8 +108,8 @@ TEST(Allocator, WhatCannotBeHadIsRefusedWithItsNumbers) {
   EXPECT_EQ(testing::error_of(
                 ExitCode::usage,
                 [&] { allocator.make(Tag::activations, "layer inputs", DType::float64, {std::int64_t{1} << 49}); }),
-            "cannot allocate 4503599627370496 bytes for activations layer inputs [562949953421312] (rank already holds "
-            "64 bytes); use more sequence ranks, a smaller training.seq_len or another training.recompute");
+            "cannot allocate 4503599627370496 bytes for activations layer inputs [562949953421312] (this rank already "
+            "holds 64 bytes); use more sequence ranks, a smaller training.seq_len or another training.recompute");
   EXPECT_EQ(allocator.current().total, 64u);
   EXPECT_EQ(allocator.allocation_count(), 1);
 }

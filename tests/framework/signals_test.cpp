@@ -55,8 +55,9 @@ TEST_F(SignalsDeathTest, SayWhatTheyCause) {
     for (const int signal : signals) raise(signal);
     std::_Exit(0);
   };
-  const std::string first = "train: SIGINT: finishing step 8; press Ctrl-C or send SIGTERM again to end unsaved\n",
-                    last = "train: SIGTERM: ended; step 5 is saved\n";
+  const std::string first =
+      "train: SIGINT: finishing step 8; press Ctrl-C or send SIGTERM again to end without saving\n";
+  const std::string last = "train: SIGTERM: ended; step 5 is saved\n";
   EXPECT_EXIT(announced({SIGINT}, false), ::testing::ExitedWithCode(0), "^" + first + "$");
   EXPECT_EXIT(announced({SIGINT, SIGTERM}, false), ::testing::ExitedWithCode(8), "^" + first + last + "$");
   EXPECT_EXIT(announced({SIGINT, SIGTERM}, true), ::testing::ExitedWithCode(143), "^" + first + last + "$");

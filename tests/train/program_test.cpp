@@ -412,10 +412,11 @@ TEST_F(Programs, ASignalSaysWhatItDoesAndASecondOneEndsAtOnceUnsaved) {
   EXPECT_EQ(result.code, 8) << result.err;
   const std::size_t steps = metrics("signalled").size();
   EXPECT_TRUE(std::regex_search(
-      result.err, std::regex(fmt::format("\ntrain: SIGINT: finishing step {} and saving takes up to [0-9.]+s plus the "
-                                         "time of the first save; press Ctrl-C or send SIGTERM again to end unsaved\n"
-                                         "train: SIGTERM: ended at once, unsaved; nothing was saved yet\n$",
-                                         steps + 1))))
+      result.err,
+      std::regex(fmt::format("\ntrain: SIGINT: finishing step {} and saving takes up to [0-9.]+s plus the "
+                             "time of the first save; press Ctrl-C or send SIGTERM again to end without saving\n"
+                             "train: SIGTERM: ended at once, unsaved; nothing was saved yet\n$",
+                             steps + 1))))
       << result.err;
 }
 

@@ -34,7 +34,7 @@ TEST_F(GpuFault, ADeviceThatDoesNotServeIsNamed) {
     std::vector<std::string> parts = {};
   };
   for (const Fault& fault : std::vector<Fault>{
-           {.devices = {.count = 0}, .parts = {"this machine shows 0"}},
+           {.devices = {.count = 0}, .parts = {"the number of GPUs is 0"}},
            {.devices = {.compute_capability = 75}, .parts = {"compute capability 7.5, but 8.0 or newer is needed"}},
            {.call = "cudaGetDeviceCount",
            .last = 8,
@@ -74,7 +74,7 @@ TEST_F(GpuFault, ADeviceThatDoesNotServeIsNamed) {
 TEST_F(GpuFault, HostMemoryThatTheDriverDoesNotPin) {
   for (const cudaError_t error : {cudaErrorMemoryAllocation, cudaErrorOperatingSystem}) {
     cuda_emulator::fail_call("cudaHostAlloc", 2, error);
-    expect_error_holding(ExitCode::device, {"bytes of pinned host memory", "set training.offload to less"}, [&] {
+    expect_error_holding(ExitCode::device, {"bytes of pinned host memory", "offload less (training.offload)"}, [&] {
       run(config({"training.offload=activations"}), fmt::format("run {}", static_cast<int>(error)));
     });
     cuda_emulator::reset();
