@@ -70,7 +70,7 @@ void refuse_dtype(const Shape& shape, DType dtype, DType wanted, const CallerLin
 
 TensorView TensorView::rows(std::int64_t begin, std::int64_t end, const CallerLine& line) const {
   if (shape.rank() == 0 || begin < 0 || begin > end || end > shape[0]) {
-    refuse_call(line, fmt::format("rows [{}, {}) of a tensor {}", begin, end, shape.to_string()));
+    refuse_call(line, fmt::format("a tensor {} has no rows [{}, {})", shape.to_string(), begin, end));
   }
   const std::int64_t row = shape[0] ? numel() / shape[0] : 0;
   return offset(*this, begin * row, shape.with(0, end - begin));
@@ -82,7 +82,7 @@ TensorView TensorView::select(std::int64_t index, const CallerLine& line) const 
 
 TensorView TensorView::reshape(const Shape& to, const CallerLine& line) const {
   if (to.numel() != numel()) {
-    refuse_call(line, fmt::format("a tensor {} of {} elements is viewed as {}, which has {}", shape.to_string(),
+    refuse_call(line, fmt::format("a tensor {} of {} elements cannot be viewed as {}, which has {}", shape.to_string(),
                                   numel(), to.to_string(), to.numel()));
   }
   return offset(*this, 0, to);
@@ -90,8 +90,8 @@ TensorView TensorView::reshape(const Shape& to, const CallerLine& line) const {
 
 TensorView TensorView::flat(std::int64_t begin, std::int64_t end, const CallerLine& line) const {
   if (begin < 0 || begin > end || end > numel()) {
-    refuse_call(line,
-                fmt::format("elements [{}, {}) of a tensor {} of {} elements", begin, end, shape.to_string(), numel()));
+    refuse_call(line, fmt::format("a tensor {} of {} elements has no elements [{}, {})", shape.to_string(), numel(),
+                                  begin, end));
   }
   return offset(*this, begin, {end - begin});
 }

@@ -51,11 +51,11 @@ struct Call {
                               B, H, G, D));
     }
     if (!(scale > 0 && std::isfinite(scale))) {
-      refuse_call(line, fmt::format("AttentionShape::scale is {}, but must be above 0", scale));
+      refuse_call(line, fmt::format("AttentionShape::scale is {}, but must be finite and above 0", scale));
     }
     if (mask.window < 0) refuse_call(line, fmt::format("the mask's window is {}, but must be 0 or more", mask.window));
     if (!(softcap >= 0 && std::isfinite(softcap))) {
-      refuse_call(line, fmt::format("AttentionShape::softcap is {}, but must be 0 or more", softcap));
+      refuse_call(line, fmt::format("AttentionShape::softcap is {}, but must be finite and 0 or more", softcap));
     }
     // T: the number of tokens in the segments.
     const std::int64_t Tq = token_count(queries.segments), Tk = token_count(keys.segments);
@@ -79,7 +79,7 @@ struct Call {
   /// Returns the workspace from its first 64-byte boundary.
   std::byte* aligned(const TensorView& workspace, std::size_t needed) const {
     if (workspace.bytes() < needed || workspace.empty()) {
-      refuse_call(line, fmt::format("workspace has {} bytes, but must have attention_workspace_bytes, {}",
+      refuse_call(line, fmt::format("workspace has {} bytes, but must have at least attention_workspace_bytes = {}",
                                     workspace.empty() ? 0 : workspace.bytes(), needed));
     }
     const auto address = reinterpret_cast<std::uintptr_t>(workspace.data);

@@ -44,7 +44,7 @@ BFloat16Products chosen() {
   if (const char* const name = std::getenv("RINGTRAIN_BFLOAT16")) {
     if (std::string_view(name) == "widened") return BFloat16Products::widened;
     if (std::string_view(name) == "pairs") return BFloat16Products::pairs;
-    fail(ExitCode::usage, "RINGTRAIN_BFLOAT16 is {}; it may be widened or pairs", name);
+    fail(ExitCode::usage, "RINGTRAIN_BFLOAT16 is {}, but must be one of widened, pairs", name);
   }
   if (!cpu::dot_is_an_instruction) return BFloat16Products::widened;
   // A pair is two products. On some processors the instruction runs at half the rate of the multiply-add or less.

@@ -50,7 +50,7 @@ void convert(Stream& stream, const TensorView& y, const ConstTensorView& x, cons
   check_as_long(stream, as_y, "x", y, "y", line);
   check_memory(stream, y, "y", line);
   if (accumulator(y.dtype) != DType::float32 || accumulator(x.dtype) != DType::float32) {
-    refuse_call(line, fmt::format("convert of x, {}, to y, {}: it converts between float32 and bfloat16",
+    refuse_call(line, fmt::format("convert works between float32 and bfloat16, but x is {} and y is {}",
                                   name_of(x.dtype), name_of(y.dtype)));
   }
   if (stream.on_cuda()) return cuda::convert(stream, y, x);

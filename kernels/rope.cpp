@@ -101,7 +101,7 @@ RopeFrequencies rope_frequencies(std::int64_t D, double theta, const RopeScaling
     refuse_call(line, fmt::format("the scaling's factor is {}, but must be above 0", scaling.factor));
   }
   require_call(!needs_trained_length(type) || scaling.original_max_position_embeddings > 0,
-               "a scaling by trained wavelengths needs original_max_position_embeddings", line);
+               "yarn, llama3, and longrope need original_max_position_embeddings", line);
   const auto width = static_cast<double>(D);
   // A head of two elements has one frequency, 1, for any theta.
   if (type == RopeType::ntk && D > 2) theta *= std::pow(scaling.factor, width / (width - 2));

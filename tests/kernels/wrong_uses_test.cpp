@@ -40,10 +40,10 @@ TEST_F(WrongUses, AnotherTypeOfElementsIsNamedWithTheTensors) {
 
 TEST_F(WrongUses, APartOutsideOfATensorIsNamed) {
   const TensorView x = view({4, 6});
-  expect_refused("rows [3, 5) of a tensor [4, 6]", [&] { x.rows(3, 5); });
-  expect_refused("rows [4, 5) of a tensor [4, 6]", [&] { x.select(4); });
-  expect_refused("elements [20, 25) of a tensor [4, 6] of 24 elements", [&] { x.flat(20, 25); });
-  expect_refused("a tensor [4, 6] of 24 elements is viewed as [5, 5], which has 25", [&] {
+  expect_refused("a tensor [4, 6] has no rows [3, 5)", [&] { x.rows(3, 5); });
+  expect_refused("a tensor [4, 6] has no rows [4, 5)", [&] { x.select(4); });
+  expect_refused("a tensor [4, 6] of 24 elements has no elements [20, 25)", [&] { x.flat(20, 25); });
+  expect_refused("a tensor [4, 6] of 24 elements cannot be viewed as [5, 5], which has 25", [&] {
     ConstTensorView(x).reshape({5, 5});
   });
   expect_refused("a tensor [4, 6] of 24 elements is too small to be viewed as [25], which has 25",
@@ -90,7 +90,7 @@ TEST_F(WrongUses, ADTypeIsNamedApartFromTheShape) {
                  [&] { copy(stream, view({2}), host_view(integers.data(), {2})); });
   expect_refused("x has dtype float64, but must have that of y, float32",
                  [&] { add(stream, view({4}), doubles({4})); });
-  expect_refused("convert of x, float64, to y, float32: it converts between float32 and bfloat16",
+  expect_refused("convert works between float32 and bfloat16, but x is float64 and y is float32",
                  [&] { convert(stream, view({4}), doubles({4})); });
 }
 
@@ -157,11 +157,11 @@ TEST_F(WrongUses, TheTensorsOfAttentionAreNamed) {
                       {}, workspace);
   });
   const std::string needed = std::to_string(attention_workspace_bytes(stream, shape, DType::float32, 5, 5));
-  expect_refused("workspace has 16 bytes, but must have attention_workspace_bytes, " + needed, [&] {
+  expect_refused("workspace has 16 bytes, but must have at least attention_workspace_bytes = " + needed, [&] {
     attention_forward(stream, shape, view(q), view(k), view(k), tokens, tokens, state, {}, workspace);
   });
   shape.scale = 0;
-  expect_refused("AttentionShape::scale is 0, but must be above 0", [&] {
+  expect_refused("AttentionShape::scale is 0, but must be finite and above 0", [&] {
     attention_forward(stream, shape, view(q), view(k), view(k), tokens, tokens, state, {}, workspace);
   });
   shape.G = 3;
