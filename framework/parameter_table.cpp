@@ -9,8 +9,8 @@ constexpr std::int64_t slice_alignment = 16;  // elements
 int ParameterTable::add(Parameter parameter, const CallerLine& line) {
   const int least = parameters_.empty() ? 0 : parameters_.back().bucket;
   if (parameter.bucket < least) {
-    refuse_call(line, fmt::format("{} is added to bucket {}, but the parameters before it are in bucket {}: buckets do "
-                                  "not decrease",
+    refuse_call(line, fmt::format("{} is added to bucket {}, but the parameter before it is in bucket {}: the bucket "
+                                  "numbers must not decrease",
                                   parameter.name, parameter.bucket, least));
   }
   while (buckets() <= parameter.bucket) ends_.push_back(ends_.empty() ? decltype(ends_)::value_type{} : ends_.back());

@@ -42,13 +42,13 @@ void spin_until(Condition&& there) {
 }  // namespace
 
 ThreadPool::ThreadPool(int workers, const CallerLine& line) : workers_(workers), cores_(available_cores()) {
-  if (workers < 1) refuse_call(line, fmt::format("a ThreadPool of {} workers, but it has 1 or more", workers));
+  if (workers < 1) refuse_call(line, fmt::format("a ThreadPool cannot have {} workers; it needs 1 or more", workers));
   workers_of_process.fetch_add(workers);
   threads_.reserve(workers - 1);
   try {
     for (int worker = 1; worker < workers; ++worker) {
       threads_.push_back(start_thread(ExitCode::usage,
-                                      fmt::format("compute thread {} of the {} of a rank", worker + 1, workers),
+                                      fmt::format("compute thread {} of the {} in a rank", worker + 1, workers),
                                       [this, worker] { work(worker); }));
     }
   } catch (...) {

@@ -19,9 +19,9 @@ bool same_site(const CallSite& a, const CallSite& b) {
 
 std::string unfinished(const CallSite& site, const ExchangeSide& send, const ExchangeSide& receive) {
   std::string text = described(site) + ": ";
-  if (!send.done) text += fmt::format("rank {} has not received its {} bytes", send.peer, send.bytes);
+  if (!send.done) text += fmt::format("rank {} has not received the {} bytes sent to it", send.peer, send.bytes);
   if (!send.done && !receive.done) text += ", and ";
-  if (!receive.done) text += fmt::format("rank {} has not sent the {} bytes it expects", receive.peer, receive.bytes);
+  if (!receive.done) text += fmt::format("rank {} has not sent the {} expected bytes", receive.peer, receive.bytes);
   return text;
 }
 

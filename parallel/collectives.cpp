@@ -107,10 +107,9 @@ std::string broadcast_text(Communicator& communicator, std::string text, int roo
 
 Slice slice_of(std::int64_t n, int ranks, int rank, const CallerLine& line) {
   if (n < 0 || ranks < 1 || rank < 0 || rank >= ranks) [[unlikely]] {
-    refuse_call(line,
-                fmt::format("the slice of rank {} of {} of {} elements: ranks count from 0, there is one or more, "
-                            "and elements are 0 or more",
-                            rank, ranks, n));
+    refuse_call(line, fmt::format("rank {} of {} has no slice of {} elements: the rank must be 0 to ranks - 1, the "
+                                  "number of elements 0 or more",
+                                  rank, ranks, n));
   }
   const std::int64_t base = n / ranks, extra = n % ranks;
   const std::int64_t begin = base * rank + std::min<std::int64_t>(rank, extra);
@@ -132,8 +131,8 @@ void check_summed(const Communicator& communicator, const TensorView& x, const T
   }
   if (order == SumOrder::by_communicator) {
     if (communicator.reduces_gpu_memory() && !x.device.is_cpu()) return;
-    refuse_call(line, fmt::format("SumOrder::by_communicator of x on {}: it needs memory of a GPU, and a communicator "
-                                  "that reduces_gpu_memory()",
+    refuse_call(line, fmt::format("SumOrder::by_communicator cannot sum x on {}: it needs GPU memory, and "
+                                  "reduces_gpu_memory() must return true",
                                   x.device.name()));
   }
   const std::int64_t needed = reduce_scatter_staging(x.numel(), communicator.size());

@@ -38,8 +38,7 @@ Fault read_fault(const std::string& text) {
   if (parts.size() != 4 || !number(parts[0], fault.rank) || !number(parts[2], fault.count) ||
       std::ranges::find(actions, parts[3]) == actions.end()) {
     fail(ExitCode::usage,
-         "RINGTRAIN_FAULT={}: must be RANK:OPERATION:COUNT:ACTION, action kill, stop, slow, diverge "
-         "or throw",
+         "RINGTRAIN_FAULT={}: must be RANK:OPERATION:COUNT:ACTION, where ACTION is kill, stop, slow, diverge or throw",
          text);
   }
   fault.operation = parts[1];

@@ -29,7 +29,7 @@ ParameterStore::ParameterStore(Allocator& allocator, const ParameterTable& table
 
 const Parameter& ParameterStore::parameter_of(const char* call, int id) const {
   if (id < 0 || std::cmp_greater_equal(id, table().all().size())) [[unlikely]] {
-    fail(ExitCode::usage, "{}: there is no parameter {}; the table has {}, from 0", call, id, table().all().size());
+    fail(ExitCode::usage, "{}: no parameter {}; the table has {}, numbered from 0", call, id, table().all().size());
   }
   return table()[id];
 }
@@ -41,7 +41,7 @@ const Parameter& ParameterStore::trained_parameter(const char* call, int id) con
     fail(ExitCode::usage, "{}: {} is frozen and has no gradient; call trains(id) first", call, parameter.name);
   }
   if (!has_gradients()) [[unlikely]] {
-    fail(ExitCode::usage, "{}: the gradient of {}, but the store was made without StoreOptions::gradients", call,
+    fail(ExitCode::usage, "{}: {} has no gradient, because the store was made without StoreOptions::gradients", call,
          parameter.name);
   }
   return parameter;
@@ -115,8 +115,8 @@ void ParameterStore::finish(int bucket, bool all_written) {
     if (!has_gradient_[id]) {
       if (all_written) {
         fail(ExitCode::usage,
-             "finish: backward wrote no gradient of {}; it calls begin_gradient for each parameter of the layer that "
-             "trains, and writes what begin_gradient announced",
+             "finish: backward wrote no gradient of {}; backward must call begin_gradient for each trainable parameter "
+             "of the layer, and then write that gradient",
              table().all()[id].name);
       }
       gradient_to_add_to(static_cast<int>(id));
@@ -132,8 +132,8 @@ void ParameterStore::finish(int bucket, bool all_written) {
 void ParameterStore::finish_step() {
   if (finished_ != buckets_to_finish_) {
     fail(ExitCode::usage,
-         "finish_step: of {} buckets with something to train {} were finished in the step's last micro-batch, the one "
-         "that begin_backward(true) begins; backward finishes each of them",
+         "finish_step: there are {} buckets with something to train, but {} were finished in the step's last "
+         "micro-batch, which begin_backward(true) begins; backward must finish each of them once",
          buckets_to_finish_, finished_);
   }
   finished_ = 0;

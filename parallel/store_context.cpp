@@ -10,7 +10,7 @@ StoreContext::StoreContext(const ParameterTable& parameters, Stream& rank_stream
          options.ranks);
   }
   if (world != nullptr && world->size() != options.ranks) {
-    fail(ExitCode::usage, "ParameterStore: StoreOptions has {} ranks, but the communicator {}", options.ranks,
+    fail(ExitCode::usage, "ParameterStore: StoreOptions has {} ranks, but the communicator has {}", options.ranks,
          world->size());
   }
   if (options.ranks == 1) options.shard = Shard::optimizer;
@@ -18,7 +18,7 @@ StoreContext::StoreContext(const ParameterTable& parameters, Stream& rank_stream
 
 void StoreContext::check_bucket(const char* call, int bucket) const {
   if (bucket >= 0 && bucket < table.buckets()) return;
-  fail(ExitCode::usage, "{}: there is no bucket {}; the model has {}, from 0", call, bucket, table.buckets());
+  fail(ExitCode::usage, "{}: no bucket {}; the model has {}, numbered from 0", call, bucket, table.buckets());
 }
 
 Communicator& StoreContext::ranks_for(const char* call) const {

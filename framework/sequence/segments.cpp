@@ -38,8 +38,8 @@ const char* name_of(Layout layout) {
 
 SegmentList shard_segments(Layout layout, std::int64_t length, int ranks, int rank, const CallerLine& line) {
   if (length < 0 || ranks < 1 || rank < 0 || rank >= ranks) [[unlikely]] {
-    refuse_call(line, fmt::format("the shard of rank {} of {} in a sequence of {} tokens: ranks count from 0, there is "
-                                  "one or more, and tokens are 0 or more",
+    refuse_call(line, fmt::format("rank {} of {} has no shard of a sequence of {} tokens: the rank must be 0 to ranks "
+                                  "- 1, the tokens 0 or more",
                                   rank, ranks, length));
   }
   const std::int64_t base = length / ranks, extra = length % ranks;

@@ -82,14 +82,14 @@ void check_positions(std::span<const std::int64_t> positions, const AttentionOve
 void check_documents(std::span<const std::int32_t> documents, std::int64_t B, std::int64_t T, const CallerLine& line) {
   if (documents.empty()) return;
   if (std::ssize(documents) != B * T) {
-    refuse_call(
-        line, fmt::format("{} document ids, but must be none or B * T = {} * {} = {}", documents.size(), B, T, B * T));
+    refuse_call(line,
+                fmt::format("got {} document ids, but need 0 or B * T = {} * {} = {}", documents.size(), B, T, B * T));
   }
   for (std::int64_t b = 0; b < B; ++b) {
     for (std::int64_t t = 1; t < T; ++t) {
       const std::int32_t before = documents[b * T + t - 1], id = documents[b * T + t];
       if (id < before) {
-        refuse_call(line, fmt::format("documents[{}, {}] is {} after {}: ids do not decrease along a sequence", b, t,
+        refuse_call(line, fmt::format("documents[{}, {}] is {} after {}: ids must not decrease along a sequence", b, t,
                                       id, before));
       }
     }
@@ -124,7 +124,7 @@ void check_options(const AttentionOverRingOptions& o, Communicator& ranks) {
          o.B, o.T, o.H, o.G, o.D);
   }
   if (!(o.scale >= 0) || std::isinf(o.scale)) {
-    fail(ExitCode::usage, "AttentionOverRing has the scale {}, but it must be above 0, or 0 for 1 / sqrt(D)", o.scale);
+    fail(ExitCode::usage, "AttentionOverRing has scale {}; it must be finite and > 0, or 0 for 1 / sqrt(D)", o.scale);
   }
   const bool floating =
       o.dtype == DType::float32 || o.dtype == DType::bfloat16 || (o.dtype == DType::float64 && o.device.is_cpu());
@@ -154,17 +154,18 @@ constexpr std::int64_t no_tokens = -1;
 bool check_alike(std::span<const std::int64_t> gathered, int rank, const CallerLine& line) {
   const auto own = gathered.subspan(3 * static_cast<std::size_t>(rank), 3);
   std::int64_t with_documents = no_tokens;
+  std::size_t without = 0;
   for (std::size_t other = 0; other < gathered.size() / 3; ++other) {
     const auto theirs = gathered.subspan(3 * other, 3);
     if (theirs[0] != own[0] || theirs[1] != own[1]) {
-      refuse_call(
-          line, fmt::format("rank {} has the mask causal = {}, window = {}, but rank {} causal = {}, window = {}", rank,
-                            own[0] != 0, own[1], other, theirs[0] != 0, theirs[1]));
+      refuse_call(line, fmt::format("rank {} has the mask causal = {}, window = {}, but rank {} has causal = {}, "
+                                    "window = {}; give all ranks the same mask",
+                                    rank, own[0] != 0, own[1], other, theirs[0] != 0, theirs[1]));
     }
     if (theirs[2] == no_tokens) continue;
+    if (theirs[2] == 0) without = other;
     if (with_documents != no_tokens && theirs[2] != with_documents) {
-      refuse_call(line,
-                  fmt::format("some ranks have document ids, others (rank {}) have none", theirs[2] == 0 ? other : 0));
+      refuse_call(line, fmt::format("some ranks have document ids, but rank {} has none", without));
     }
     with_documents = theirs[2];
   }
@@ -307,8 +308,8 @@ void AttentionOverRing::set_tokens(std::span<const std::int64_t> positions, std:
   check_documents(documents, B, T, line);
   SegmentList own = segments_of_positions(positions);
   if (std::ssize(own) > most_segments) {
-    refuse_call(line, fmt::format("positions are {} affine pieces, each with a stride below {}, but attention takes at "
-                                  "most {}",
+    refuse_call(line, fmt::format("positions form {} segments of evenly spaced tokens, each with a stride below {}, "
+                                  "but attention takes at most {} segments",
                                   own.size(), stride_bound, most_segments));
   }
   require_call(mask.window >= 0, "the mask's window must be 0 or more", line);

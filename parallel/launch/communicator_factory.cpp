@@ -44,12 +44,12 @@ void require_use_of_share_gpu(const MeshConfig& mesh, int ranks, Device device, 
   const char* why = nullptr;
   if (device.is_cpu()) why = "training.device is cpu";
   if (ranks == 1) why = "there is one rank";
-  if (!processes && mesh.backend != Backend::nccl) why = "the ranks are threads, which share one without it";
+  if (!processes && mesh.backend != Backend::nccl) why = "the ranks are threads, which can share a GPU anyway";
   if (std::ssize(launcher.ranks_here(ranks)) < ranks) why = "the ranks are on several hosts";
   if (why == nullptr) return;
   fail(ExitCode::usage,
-       "mesh.share_gpu lets processes of one host share a GPU, but {}; set it to false, or start processes on one host "
-       "with training.device cuda (scripts/launch)",
+       "mesh.share_gpu lets processes of one host share a GPU, but {}; set this key to false, or start processes on "
+       "one host with training.device cuda (scripts/launch)",
        why);
 }
 

@@ -126,7 +126,7 @@ void abort_on_error(Communicator& world, const std::function<void()>& body) {
 }
 
 int threads_per_rank(std::int64_t wanted, int ranks) {
-  if (wanted < 0) fail(ExitCode::usage, "{} threads per rank: must be 1 or more, or 0 for cores / ranks", wanted);
+  if (wanted < 0) fail(ExitCode::usage, "{} threads per rank: give 1 or more, or 0 for cores / ranks", wanted);
   if (wanted > 0) return static_cast<int>(wanted);
   return std::max(1, available_cores() / ranks);
 }

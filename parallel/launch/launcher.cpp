@@ -111,8 +111,8 @@ void Launcher::check(const LaunchOptions& options) const {
   }
   if (options.backend == Backend::threads && processes() > 1) {
     ringtrain::fail(ExitCode::usage,
-                    "mesh.backend threads puts all {} ranks into one process, but an MPI launcher started {}; start "
-                    "one, or use mpi (or auto)",
+                    "mesh.backend threads puts all {} ranks into one process, but an MPI launcher started {} "
+                    "processes; start one process, or use mpi (or auto)",
                     options.ranks, processes());
   }
   if (options.ranks != processes() && options.backend != Backend::threads) {

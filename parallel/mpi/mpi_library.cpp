@@ -37,7 +37,7 @@ Session::Session() {
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "start");
   if (provided < MPI_THREAD_SERIALIZED) {
     fail(ExitCode::rank,
-         "this MPI library lets only one thread call it, but ranks need two that take turns; use one with "
+         "this MPI library lets only one thread call it, but ranks need two that take turns; use a library with "
          "MPI_THREAD_SERIALIZED");
   }
   check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "error handler");

@@ -260,7 +260,7 @@ void MpiWorld::finish(int exit_code) {
   while (!missing().empty()) {
     throw_if_failed();
     if (waited.seconds() > timeout_seconds_) {
-      fail_with(ExitCode::rank, fmt::format("{} waited {} s at the end (mesh.timeout_seconds): waiting for rank {}",
+      fail_with(ExitCode::rank, fmt::format("{} waited {} s (mesh.timeout_seconds) at the end for rank {}",
                                             name(rank()), timeout_seconds_, fmt::join(missing(), ", ")));
     }
     heard_from_ranks_.wait_for(lock, std::chrono::milliseconds(200));
@@ -369,7 +369,7 @@ void MpiWorld::await(Lock& lock, const Ready& ready, const Describe& describe) {
     if (done) return;
     if (waited.seconds() > timeout_seconds_) {
       fail_with(ExitCode::rank,
-                fmt::format("{} waited {} s in {} (mesh.timeout_seconds)", name(rank()), timeout_seconds_, describe()));
+                fmt::format("{} waited {} s (mesh.timeout_seconds) in {}", name(rank()), timeout_seconds_, describe()));
       throw_if_failed();
     }
     rank_waits_ = true;

@@ -223,8 +223,8 @@ std::string nccl_refusal(Communicator& world, Device device, bool share_gpu) {
       if (first[2] != second[2]) {
         let_processes_share_gpus(world.rank());
       } else if (!lets_threads_share_gpus()) {
-        return "mesh.share_gpu: NCCL lets threads share a GPU from 2.30 on, and the one here is older; start processes "
-               "(scripts/launch), or set it to false and mesh.backend to threads";
+        return "mesh.share_gpu: NCCL lets threads share a GPU from 2.30 on, but the NCCL here is older; start "
+               "processes (scripts/launch), or set this key to false and mesh.backend to threads";
       }
       return "";
     }

@@ -141,7 +141,7 @@ void NcclRank::await(Lock& lock, const NcclComm& comm, ncclResult_t result, cons
   Pause pause;
   while (result == ncclInProgress) {
     if (Clock::now() > deadline) {
-      fail(ExitCode::rank, "{} waited {} s for the other ranks to reach {} (mesh.timeout_seconds)", name(),
+      fail(ExitCode::rank, "{} waited {} s (mesh.timeout_seconds) for the other ranks to reach {}", name(),
            timeout_.count(), described(site));
     }
     lock.unlock();
@@ -306,8 +306,8 @@ void NcclRank::launch(NcclComm& comm, const std::shared_ptr<NcclGroup>& group) {
   const auto look = [&] {
     throw_if_aborted();
     if (Clock::now() - begin <= limit) return;
-    fail(ExitCode::rank, "{} waited {} s for the other ranks to reach {} (mesh.timeout_seconds)", name(), limit.count(),
-         described(group->sites));
+    fail(ExitCode::rank, "{} waited {} s (mesh.timeout_seconds) for the other ranks to reach {}", name(),
+         timeout_.count(), described(group->sites));
   };
   lockstep_->begin(host_->rank(), sides_of(comm, *group, host_->rank()), look);
   post_and_record(comm, group, /*until_done=*/true);
@@ -382,7 +382,7 @@ void NcclRank::poll(Lock& lock) {
     group.since = Clock::now();
   }
   if (Clock::now() - group.since > timeout_) {
-    fail(ExitCode::rank, "{} waited {} s in {} on its GPU (mesh.timeout_seconds)", name(), timeout_.count(),
+    fail(ExitCode::rank, "{} waited {} s (mesh.timeout_seconds) in {} on its GPU", name(), timeout_.count(),
          described(group.sites));
   }
 }

@@ -16,9 +16,9 @@ namespace {
 
 /// Refuses a ring whose ranks differ from those of its communicator; returns its size.
 int checked_size(const Allocator& allocator, const Communicator* ranks, int size, const CallerLine& line) {
-  if (size < 1) refuse_call(line, fmt::format("a ring of {} ranks, but it has one or more", size));
+  if (size < 1) refuse_call(line, fmt::format("a ring cannot have {} ranks; it needs one or more", size));
   if (ranks != nullptr && ranks->size() != size) {
-    refuse_call(line, fmt::format("a ring of {} ranks on a communicator of {}", size, ranks->size()));
+    refuse_call(line, fmt::format("a ring of {} ranks cannot use a communicator of {}", size, ranks->size()));
   }
   if (ranks == nullptr && size > 1 && !allocator.planning()) {
     refuse_call(line, fmt::format("a ring of {} ranks has no communicator, which only a plan may omit", size));
@@ -44,7 +44,7 @@ Ring::Ring(Allocator& allocator, Communicator* sequence_group, int ring_size, co
 void Ring::check_capacity(std::int64_t tokens, const char* of, const CallerLine& line) const {
   const std::int64_t sequences = batches_[0].sequences(), longest = batches_[0].longest();
   if (size_ == 1 || sequences * longest <= tokens) return;
-  refuse_call(line, fmt::format("a micro-batch of {} sequences, of {} tokens on the rank that has most, needs "
+  refuse_call(line, fmt::format("a micro-batch of {} sequences, of {} tokens on the rank that has the most, needs "
                                 "RingCapacity::{} = {} or more, but the ring was made for {}",
                                 sequences, longest, of, sequences * longest, tokens));
 }
@@ -52,8 +52,7 @@ void Ring::check_capacity(std::int64_t tokens, const char* of, const CallerLine&
 void Ring::check_pass(const RingCall& call, const RingTensors& own, const Visitor& visitor,
                       const CallerLine& line) const {
   if (call.schedule < 0 || std::cmp_greater_equal(call.schedule, batches_.size())) {
-    refuse_call(line, fmt::format("schedule {} of {}: Ring::begin sets the schedules, one for each mask, before the "
-                                  "first pass",
+    refuse_call(line, fmt::format("there is no schedule {}: Ring::begin has set {}, numbered from 0, one for each mask",
                                   call.schedule, batches_.size()));
   }
   require_call(static_cast<bool>(visitor), "visitor must be a function, not empty", line);

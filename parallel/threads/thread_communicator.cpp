@@ -277,7 +277,7 @@ class ThreadCommunicator final : public Communicator {
       } else if (self_.copying > 0) {
         self_.wake.wait(lock);  // a pending copy ends by itself
       } else {
-        world_.fail_with(ExitCode::rank, fmt::format("{} waited {} s in {} (mesh.timeout_seconds)", name(),
+        world_.fail_with(ExitCode::rank, fmt::format("{} waited {} s (mesh.timeout_seconds) in {}", name(),
                                                      world_.timeout_seconds, describe()));
       }
     }

@@ -44,7 +44,7 @@ TEST(ThreadPool, WithoutThreadsTheErrorSaysHowManyWereWanted) {
     const NoThreads none;
     if (!none.works()) GTEST_SKIP() << "the size of new threads' stacks cannot be set here";
     const std::string sentence = testing::error_of(ExitCode::usage, [] { ThreadPool pool(5); });
-    EXPECT_NE(sentence.find("compute thread 2 of the 5 of a rank"), std::string::npos) << sentence;
+    EXPECT_NE(sentence.find("compute thread 2 of the 5 in a rank"), std::string::npos) << sentence;
     EXPECT_NE(sentence.find("ulimit -u"), std::string::npos) << sentence;
     EXPECT_NO_THROW(ThreadPool(1));
     const std::thread::id here = std::this_thread::get_id();

@@ -222,7 +222,7 @@ TEST(AttentionOverRingMisuse, TokensAreHeldAgainstTheOptions) {
   expect_sentence("the mask's window must be 0 or more", [](AttentionOverRing& a, Arguments&) {
     a.set_tokens(Positions{0, 1, 2}, {}, {.causal = true, .window = -1});
   });
-  expect_sentence("2 document ids, but must be none or B * T = 1 * 3 = 3", [](AttentionOverRing& a, Arguments&) {
+  expect_sentence("got 2 document ids, but need 0 or B * T = 1 * 3 = 3", [](AttentionOverRing& a, Arguments&) {
     a.set_tokens(Positions{0, 1, 2}, std::vector<std::int32_t>{0, 0}, {});
   });
   expect_sentence("documents[0, 2] is 1 after 2", [](AttentionOverRing& a, Arguments&) {
@@ -262,13 +262,13 @@ TEST(AttentionOverRingMisuse, OptionsMakeAnAttention) {
 
 TEST(AttentionOverRingMisuse, AScaleIsANumber) {
   for (const double scale : {std::nan(""), std::numeric_limits<double>::infinity(), -1.0}) {
-    expect_error("but it must be above 0, or 0 for 1 / sqrt(D)", 1,
+    expect_error("it must be finite and > 0, or 0 for 1 / sqrt(D)", 1,
                  [&](Communicator& world) { AttentionOverRing(world, {.T = 4, .D = 8, .scale = scale}); });
   }
 }
 
 TEST(AttentionOverRingMisuse, TokensAreAFewAffinePieces) {
-  expect_error("positions are 20 affine pieces, each with a stride below 1048576", 1, [](Communicator& world) {
+  expect_error("positions form 20 segments of evenly spaced tokens", 1, [](Communicator& world) {
     AttentionOverRing attention(world, {.T = 40, .D = 8, .threads = 1});
     Positions positions;
     for (std::int64_t i = 0; i < 40; ++i) positions.push_back(i * i * i);
@@ -286,10 +286,10 @@ TEST(AttentionOverRingMisuse, RanksThatDifferAreNamed) {
     AttentionOverRing attention(world, four_tokens);
     attention.set_tokens(Positions{world.rank()}, {}, {.causal = true, .window = world.rank()});
   });
-  expect_error("some ranks have document ids", 2, [](Communicator& world) {
+  expect_error("some ranks have document ids, but rank 1 has none", 3, [](Communicator& world) {
     AttentionOverRing attention(world, four_tokens);
-    const std::vector<std::int32_t> ids(static_cast<std::size_t>(world.rank()));
-    attention.set_tokens(Positions{world.rank()}, ids, {});
+    const std::vector<std::int32_t> ids(static_cast<std::size_t>(world.rank() / 2));
+    attention.set_tokens(world.rank() > 0 ? Positions{world.rank()} : Positions{}, ids, {});
   });
 }
 

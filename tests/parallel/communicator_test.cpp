@@ -188,7 +188,7 @@ TEST(ThreadCommunicatorFailure, TimeoutNamesWhoWaitsForWhom) {
                    if (world.rank() != 2) return;
                    world.wait(world.exchange({}, no_peer, view_of(buffer), 1, test_site));
                  });
-  expect_timeout(4, {"rank 3 of 4", "odd: rank 1 has not received its 40 bytes"}, [&](Communicator& world) {
+  expect_timeout(4, {"rank 3 of 4", "odd: rank 1 has not received the 40 bytes"}, [&](Communicator& world) {
     const auto odd = world.split(world.rank() % 2);
     if (world.rank() == 3) odd->wait(odd->exchange(view_of(buffer), 0, {}, no_peer, {.operation = "odd"}));
   });  // world ranks

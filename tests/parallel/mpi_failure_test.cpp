@@ -16,8 +16,9 @@ constexpr const char* kill_no_process = "--mca orte_abort_on_non_zero_status 0";
 
 TEST(MpiFailure, TimeoutNamesWhoWaitsForWhom) {
   expect(run("receive"), 6,
-         {"rank 2 of 4 waited 1.5 s in test message, layer 3, hop 2", "rank 1 has not sent the 40 bytes"});
-  expect(run("send"), 6, {"rank 3 of 4 waited 1.5 s in odd: rank 1 has not received its 8388608 bytes"});
+         {"rank 2 of 4 waited 1.5 s (mesh.timeout_seconds)",
+          "in test message, layer 3, hop 2: rank 1 has not sent the 40 expected bytes"});
+  expect(run("send"), 6, {"rank 3 of 4 waited 1.5 s", "in odd: rank 1 has not received the 8388608 bytes"});
   expect(run("barrier"), 6, {"test message, layer 3, hop 2: waiting for rank 1, 3"});
 }
 
@@ -63,7 +64,7 @@ TEST(MpiFailure, ARankThatComputesOnIsEnded) {
 
 TEST(MpiFailure, AllRanksEndTogether) {
   EXPECT_EQ(run("end").code, 6);
-  expect(run("end", kill_no_process), mpirun_decides, {"waiting for rank 0"});
+  expect(run("end", kill_no_process), mpirun_decides, {"at the end for rank 0"});
 }
 
 }  // namespace

@@ -334,7 +334,7 @@ TEST(ParameterStoreMisuse, BucketsOutOfTheirOrderAreNamed) {
       rank.backward(0, 0, true);
       rank.store.finish(0);
     });
-    expect_refusal("of 5 buckets with something to train 2 were finished", shard, [](Rank& rank) {
+    expect_refusal("there are 5 buckets with something to train, but 2 were finished", shard, [](Rank& rank) {
       rank.store.finish(5);
       rank.store.finish(4);
       rank.store.finish_step();
@@ -369,18 +369,18 @@ TEST(ParameterStoreMisuse, IdsAndWhatTheStoreWasMadeWithoutAreNamed) {
     const auto refused = [&](const char* part, void (*use)(ParameterStore&)) {
       expect_refusal(part, shard, [&](Rank& rank) { use(rank.store); });
     };
-    refused("weight: there is no parameter 8; the table has 8, from 0", [](auto& store) { store.weight(8); });
-    refused("begin_gradient: there is no parameter -1; the table", [](auto& store) { store.begin_gradient(-1); });
+    refused("weight: no parameter 8; the table has 8, numbered from 0", [](auto& store) { store.weight(8); });
+    refused("begin_gradient: no parameter -1; the table", [](auto& store) { store.begin_gradient(-1); });
     refused("gradient: b is frozen", [](auto& store) { store.gradient(2); });
-    refused("prefetch: there is no bucket 6; the model has 6, from 0", [](auto& store) { store.acquire(6); });
-    refused("release: there is no bucket -1; the model has 6, from 0", [](auto& store) { store.release(-1); });
-    refused("finish: there is no bucket 6; the model has 6, from 0", [](auto& store) { store.finish(6); });
+    refused("prefetch: no bucket 6; the model has 6, numbered from 0", [](auto& store) { store.acquire(6); });
+    refused("release: no bucket -1; the model has 6, numbered from 0", [](auto& store) { store.release(-1); });
+    refused("finish: no bucket 6; the model has 6, numbered from 0", [](auto& store) { store.finish(6); });
   }
   const ParameterTable table = make_table();
   testing::run_ranks({.ranks = 1}, [&](Communicator& world) {
     Rank rank(world, table, Shard::optimizer, /*gradients=*/false);
     EXPECT_NE(testing::error_of(ExitCode::usage, [&] { rank.store.begin_gradient(0); })
-                  .find("the gradient of embedding, but the store was made without StoreOptions::gradients"),
+                  .find("embedding has no gradient, because the store was made without StoreOptions::gradients"),
               std::string::npos);
   });
 }
@@ -398,7 +398,7 @@ TEST(ParameterStoreMisuse, RanksThatAreNotThoseOfTheCommunicatorAreNamed) {
       });
     };
     EXPECT_EQ(sentence({.ranks = 3, .rank = 0}, &world),
-              "ParameterStore: StoreOptions has 3 ranks, but the communicator 1");
+              "ParameterStore: StoreOptions has 3 ranks, but the communicator has 1");
     EXPECT_EQ(sentence({.ranks = 3, .rank = 3}, nullptr),
               "ParameterStore: StoreOptions has rank 3 of 3 ranks, but ranks count from 0");
     EXPECT_NE(
@@ -411,7 +411,7 @@ TEST(ParameterStoreMisuse, ATableGrowsBucketByBucket) {
   ParameterTable table;
   table.add({.name = "late", .shape = {3}, .bucket = 2});
   testing::expect_refused(
-      "early is added to bucket 1, but the parameters before it are in bucket 2: buckets do not decrease",
+      "early is added to bucket 1, but the parameter before it is in bucket 2: the bucket numbers must not decrease",
       [&] { table.add({.name = "early", .shape = {3}, .bucket = 1}); });
 }
 

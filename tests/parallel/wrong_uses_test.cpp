@@ -73,18 +73,16 @@ TEST(WrongUsesOfRanks, ABroadcastHasARoot) {
 
 TEST(WrongUsesOfRanks, ASliceBelongsToARank) {
   expect_refused(
-      "the slice of rank 3 of 3 of 7 elements: ranks count from 0, there is one or more, and elements are 0 or more",
+      "rank 3 of 3 has no slice of 7 elements: the rank must be 0 to ranks - 1, the number of elements 0 or more",
       [&] { slice_of(7, 3, 3); });
   expect_refused(
-      "the slice of rank 0 of 2 of -7 elements: ranks count from 0, there is one or more, and elements are 0 or more",
+      "rank 0 of 2 has no slice of -7 elements: the rank must be 0 to ranks - 1, the number of elements 0 or more",
       [&] { reduce_scatter_staging(-7, 2); });
   expect_refused(
-      "the shard of rank 4 of 4 in a sequence of 96 tokens: ranks count from 0, there is one or more, and tokens are 0 "
-      "or more",
+      "rank 4 of 4 has no shard of a sequence of 96 tokens: the rank must be 0 to ranks - 1, the tokens 0 or more",
       [&] { shard_positions(Layout::zigzag, 96, 4, 4); });
   expect_refused(
-      "the shard of rank 0 of 0 in a sequence of 96 tokens: ranks count from 0, there is one or more, and tokens are 0 "
-      "or more",
+      "rank 0 of 0 has no shard of a sequence of 96 tokens: the rank must be 0 to ranks - 1, the tokens 0 or more",
       [&] { shard_segments(Layout::striped, 96, 0, 0); });
 }
 
@@ -110,7 +108,7 @@ TEST(WrongUsesOfRanks, TheTensorsOfAReduceScatterAreNamed) {
     expect_refused("staging has 2 elements, but must have reduce_scatter_staging(5, 2) = 3 or more",
                    [&] { reduction.start(world, x, host_view(small.data(), {2}), site); });
     expect_refused(
-        "SumOrder::by_communicator of x on cpu: it needs memory of a GPU, and a communicator that reduces_gpu_memory()",
+        "SumOrder::by_communicator cannot sum x on cpu: it needs GPU memory, and reduces_gpu_memory() must return true",
         [&] { reduction.start(world, x, {}, site, SumOrder::by_communicator); });
     EXPECT_FALSE(reduction.pending());
   });
@@ -162,7 +160,7 @@ TEST(WrongUsesOfRanks, ALaunchHasRanksAndATimeout) {
             "LaunchOptions has -3 ranks, but must have 1 or more");
   EXPECT_EQ(error_of(ExitCode::usage, [&] { launcher.launch({.ranks = 1, .timeout_seconds = 0}, body); }),
             "LaunchOptions has a timeout of 0 s, but must have more than 0");
-  expect_refused("a ThreadPool of 0 workers, but it has 1 or more", [] { ThreadPool(0); });
+  expect_refused("a ThreadPool cannot have 0 workers; it needs 1 or more", [] { ThreadPool(0); });
 }
 
 /// A ring of one rank with 4 tokens of one sequence, with only valid arguments.
@@ -214,10 +212,10 @@ TEST(WrongUsesOfRanks, TheTensorsOfARingAreNamedByDimension) {
 TEST(WrongUsesOfRanks, ARingBeginsWithWhatEveryRankHas) {
   with_ranks(1, [&](Communicator& world) {
     RingOfOne r(world);
-    expect_refused("schedule 0 of 0: Ring::begin sets the schedules, one for each mask, before the first pass",
+    expect_refused("there is no schedule 0: Ring::begin has set 0, numbered from 0, one for each mask",
                    [&] { r.ring.forward(r.stream, 0, r.pair(), {}, r.visitor); });
     r.begin();
-    expect_refused("schedule 2 of 1: Ring::begin sets the schedules, one for each mask, before the first pass", [&] {
+    expect_refused("there is no schedule 2: Ring::begin has set 1, numbered from 0, one for each mask", [&] {
       r.ring.forward(r.stream, {/*of_layer=*/0, /*of_schedule=*/2}, r.pair(), {}, r.visitor);
     });
     expect_refused("masks must not be empty",
@@ -236,8 +234,8 @@ TEST(WrongUsesOfRanks, ARingFitsItsCommunicatorAndItsCapacity) {
   with_ranks(2, [&](Communicator& world) {
     Allocator allocator(Device::cpu());
     const RingCapacity small{.tokens = 4, .gradient_tokens = 2, .G = 1, .D = 8};
-    expect_refused("a ring of 3 ranks on a communicator of 2", [&] { Ring(allocator, &world, 3, small); });
-    expect_refused("a ring of 0 ranks, but it has one or more", [&] { Ring(allocator, nullptr, 0, small); });
+    expect_refused("a ring of 3 ranks cannot use a communicator of 2", [&] { Ring(allocator, &world, 3, small); });
+    expect_refused("a ring cannot have 0 ranks; it needs one or more", [&] { Ring(allocator, nullptr, 0, small); });
     expect_refused("a ring of 2 ranks has no communicator, which only a plan may omit",
                    [&] { Ring(allocator, nullptr, 2, small); });
     ThreadPool pool(1);
@@ -248,14 +246,14 @@ TEST(WrongUsesOfRanks, ARingFitsItsCommunicatorAndItsCapacity) {
       ring.begin(AttentionMask{}, shards.extents, shards.segments, 1, {}, line);
     };
     expect_refused(
-        "a micro-batch of 1 sequences, of 5 tokens on the rank that has most, needs RingCapacity::tokens = 5 or more, "
-        "but the ring was made for 4",
+        "a micro-batch of 1 sequences, of 5 tokens on the rank that has the most, needs RingCapacity::tokens = 5 or "
+        "more, but the ring was made for 4",
         [&] { begin(10, CallerLine::current()); });
     begin(8, CallerLine::current());
     std::vector<float> kv(64), dkv(64);
     expect_refused(
-        "a micro-batch of 1 sequences, of 4 tokens on the rank that has most, needs RingCapacity::gradient_tokens = 4 "
-        "or more, but the ring was made for 2",
+        "a micro-batch of 1 sequences, of 4 tokens on the rank that has the most, needs RingCapacity::gradient_tokens "
+        "= 4 or more, but the ring was made for 2",
         [&] {
           ring.backward(stream, 0, host_view(kv.data(), {2, 1, 4, 1, 8}), {}, host_view(dkv.data(), {2, 1, 4, 1, 8}),
                         [](const RingBlock&) {});

@@ -124,7 +124,7 @@ TEST_F(ChangedConfig, OptionsOfEvaluationAndGenerationAreCheckedToo) {
       {[](auto& options) { options.device = "tpu"; }, "--device tpu: must be cpu, cuda or auto"},
       {[](auto& options) { options.checkpoint = ""; }, "the path of a checkpoint or a model is empty"},
       {[](auto& options) { options.threads_per_rank = -1; },
-       "-1 threads per rank: must be 1 or more, or 0 for cores / ranks"},
+       "-1 threads per rank: give 1 or more, or 0 for cores / ranks"},
       {[](auto& options) {
          for (std::int64_t i = 17; i <= 1016; ++i) options.request.context_lengths.push_back(i);
        },

@@ -47,7 +47,7 @@ TEST_F(NcclFailure, AnUnansweredExchangeTimesOut) {
 
 TEST_F(NcclFailure, AnExchangeThatHangsOnOneGpuTimesOutOnAny) {
   for (const int shorter : {0, 1}) {
-    const auto words = {"of 2 waited 1.25 s in test message, layer 3, hop 2 on its GPU"};
+    const auto words = {"of 2 waited 1.25 s (mesh.timeout_seconds) in test message, layer 3, hop 2 on its GPU"};
     expect_failure(2, ExitCode::rank, words, [&](Communicator& world) {
       GpuRank rank(world, Carrier::nccl, world.rank() == shorter ? timeout : long_timeout);
       connect(rank);

@@ -43,8 +43,8 @@ TEST(NcclProcesses, TheFirstErrorIsReportedThoughNcclEndsBeforeItIsKnown) {
 }
 
 TEST(NcclProcesses, WhatNeverEndsTimesOut) {
-  expect(run("hang"), 6, {"of 3 waited 1.25 s in test message, layer 3, hop 2 on its GPU"});
-  expect(run("stay-away"), 6, {"of 3 waited 1.25 s for the other ranks to reach joining the ranks"});
+  expect(run("hang"), 6, {"of 3 waited 1.25 s (mesh.timeout_seconds) in test message, layer 3, hop 2 on its GPU"});
+  expect(run("stay-away"), 6, {"of 3 waited 1.25 s (mesh.timeout_seconds) for the other ranks to reach joining"});
 }
 
 TEST(NcclProcesses, ErrorsOfNcclAndOfTheGpuHaveTheirCode) {

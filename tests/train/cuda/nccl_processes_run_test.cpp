@@ -196,13 +196,13 @@ TEST_F(NcclProcessRuns, ShareAGpuOnlyWhereTheyMust) {
   };
   refused(processes({1, 2}, "run", share), "mesh.share_gpu: each rank has a GPU of its own; set it to false");
   refused(processes({1, 1}, "run", share),
-          "mesh.share_gpu lets processes of one host share a GPU, but there is one rank; set it");
+          "mesh.share_gpu lets processes of one host share a GPU, but there is one rank; set this key");
   refused(processes({1, 2}, "run", joined(share, {"--set", "training.device=cpu"})),
           "share a GPU, but training.device is cpu");
-  refused(by_threads({}), "share a GPU, but the ranks are threads, which share one without it");
+  refused(by_threads({}), "share a GPU, but the ranks are threads, which can share a GPU anyway");
   const Variable gpus("CUDA_EMULATOR_DEVICES", "1");
   refused(by_threads({"--set", "mesh.backend=nccl"}),
-          "mesh.share_gpu: NCCL lets threads share a GPU from 2.30 on, and the one here is older");
+          "mesh.share_gpu: NCCL lets threads share a GPU from 2.30 on, but the NCCL here is older");
   // Both ranks are counted: there is memory for one.
   const Variable memory("CUDA_EMULATOR_MEMORY", "1100000000");
   refused(processes({1, 2}, "run", share), "of GPU 0");

@@ -158,7 +158,7 @@ TEST_F(ProcessLimits, WithoutThreadsTheErrorSaysHowManyWereWanted) {
   }
   if (content_of("/proc/sys/vm/overcommit_memory") == "2\n") GTEST_SKIP() << "all stacks are counted as memory here";
   ChildResult result = train_with({"--set", "mesh.threads_per_rank=6"}, [] { leave_threads(3); });
-  expect_end(result, 2, {"train: cannot start compute thread ", " of the 6 of a rank: "});
+  expect_end(result, 2, {"train: cannot start compute thread ", " of the 6 in a rank: "});
   result = train_with({"--output", "ranks", "--set", "mesh.sequence=4", "--set", "mesh.threads_per_rank=1"},
                       [] { leave_threads(2); });
   expect_end(result, 6, {"cannot start the thread of rank 2 of 4: "});

@@ -99,7 +99,7 @@ TEST_P(RankFaults, EndAsPromised) {
   if (trial.action == "kill") {
     EXPECT_TRUE(holds(result.err, "has ended without a message"));
   } else if (trial.action == "stop") {
-    EXPECT_TRUE(holds_all(result.err, {": does not answer", "waited 3 s in "}));
+    EXPECT_TRUE(holds_all(result.err, {": does not answer", "waited 3 s (mesh.timeout_seconds) in "}));
   } else {
     EXPECT_TRUE(holds_all(result.err, {"(something else", "(" + trial.operation}));
   }
