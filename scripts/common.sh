@@ -44,7 +44,7 @@ require_own_folder() {
   if [ -L "$1" ] || { [ -e "$1" ] && [ ! -d "$1" ]; }; then die "$1 is not a folder: move it away"; fi
   if [ ! -d "$1" ] || [ -z "$(ls -A -- "$1")" ]; then return; fi
   if [ "$(head -n 1 -- "$1/$own_mark" 2>/dev/null)" != "made by scripts/${0##*/}" ]; then
-    die "$1 holds what scripts/${0##*/} did not make (or made before it left a mark): move it away"
+    die "$1 may hold files that scripts/${0##*/} did not make: its $own_mark does not name this script; move $1 away"
   fi
   if [ "$(wc -l <"$1/$own_mark")" -eq 1 ]; then return; fi
   read -r stray < <(LC_ALL=C comm -13 <(tail -n +2 "$1/$own_mark") <(own_files "$1")) || true

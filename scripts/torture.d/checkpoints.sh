@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# kills at random moments, a fault at each system call of a save and a resume, cut files and turned bits, a full disk (15 minutes)
+# kills at random moments, a fault at each system call of a save and a resume, cut files and flipped bits, a full disk (15 minutes)
 configure release -DRINGTRAIN_TESTS=ON
 build release train_tests train
 RINGTRAIN_TORTURE=1 RINGTRAIN_TORTURE_KILLS=200 RINGTRAIN_TORTURE_MPI_KILLS=100 RINGTRAIN_TORTURE_SEED=$RANDOM \

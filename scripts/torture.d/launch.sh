@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# 500 runs under scripts/launch, signalled at random moments of their first 2 seconds: each saves or ends, none is left
+# 500 runs under scripts/launch, signaled at random moments of their first 2 seconds: each saves or ends, none is left
 # The number of runs: RINGTRAIN_TORTURE_LAUNCHES (default 500).
 configure release -DRINGTRAIN_TESTS=ON
 build release

@@ -200,7 +200,8 @@ class GpuCheck(unittest.TestCase):
         report = self.report()
         self.assertEqual(sorted(report["troubles"]),
                          ["other kernels: GpuMapTest.Breaks failed", "other kernels: GpuMapTest.Crashes CRASHED: code 134",
-                          "other kernels: GpuMapTest.Fails failed", "other kernels: GpuNormTest.Hangs HUNG: no word for 2 s"])
+                          "other kernels: GpuMapTest.Fails failed",
+                          "other kernels: GpuNormTest.Hangs HUNG: no output for 2 s"])
         self.assertIn("3 passed, 2 failed, 0 skipped, 2 did not end", self.parts()["other kernels"]["detail"])
         self.assertEqual(self.parts()["scaling"]["result"], "passed")
         self.assertIn("HUNG", text[text.index("What passed"):])
@@ -247,7 +248,7 @@ class GpuCheck(unittest.TestCase):
         slow = {f"HopperAttention.T{i}": "slow" for i in range(9)}
         text = self.check({"tests": GOOD | slow}, "--seconds", 6)[1]
         self.assertIn("not done in time", self.parts()["Hopper's attention"]["detail"])
-        self.assertNotIn("From here on the portable attention", text)
+        self.assertNotIn("From here on, all parts use the portable attention", text)
 
     def test_what_to_profile_next_is_text_next_to_the_other_files(self):
         text = self.check({"tests": GOOD})[1]

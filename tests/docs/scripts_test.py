@@ -193,12 +193,12 @@ class Removals(unittest.TestCase):
         own = self.checkout / "own"
         own.mkdir()
         (own / "needs").write_text("a user's list")
-        self.expect_refused("bundle own", own / "needs", "own holds what scripts/bundle did not make")
+        self.expect_refused("bundle own", own / "needs", "own may hold files that scripts/bundle did not make")
         earlier = self.checkout / "runs/quickstart"  # made by another script, and now with a user's run
         earlier.mkdir(parents=True)
         (earlier / ".made-by-ringtrain").write_text("made by scripts/quickstart\n")
         self.expect_refused("bundle runs/quickstart", earlier / ".made-by-ringtrain",
-                            "runs/quickstart holds what scripts/bundle did not make")
+                            "runs/quickstart may hold files that scripts/bundle did not make")
         (self.checkout / "link").symlink_to(own)
         self.expect_refused("bundle link", own / "needs", "link is not a folder")
 
@@ -208,7 +208,7 @@ class Removals(unittest.TestCase):
             own = self.checkout / "runs" / script / "config.yaml"
             own.parent.mkdir(parents=True)
             own.write_text("a run of mine")
-            self.expect_refused(script, own, f"runs/{script} holds what scripts/{script} did not make")
+            self.expect_refused(script, own, f"runs/{script} may hold files that scripts/{script} did not make")
 
     def test_fuzzing_does_not_disturb_other_fuzzers(self):
         names = [path.name.removesuffix("_fuzz.cpp") for path in (ROOT / "tests" / "fuzz").glob("*_fuzz.cpp")]

@@ -77,10 +77,10 @@ TEST_F(AtTheEnd, AnMpirunThatHangsWithoutARankEndsAsItWasAskedTo) {
   EXPECT_EQ(result.code, 143) << result.err;
   EXPECT_EQ(result.err,
             "launch: SIGTERM: every rank finishes its step and saves, then the run ends; press Ctrl-C or send "
-            "SIGTERM again to end all unsaved\n");
+            "SIGTERM again to end all ranks without saving\n");
   result = unasked.wait_at_most(240);
   EXPECT_EQ(result.code, 6) << result.err;
-  EXPECT_EQ(result.err, "launch: mpirun has ended with 137\n");
+  EXPECT_EQ(result.err, "launch: mpirun has ended with exit code 137\n");
   expect_nothing_left();
 }
 
@@ -96,7 +96,7 @@ TEST_F(AtTheEnd, AKilledKeeperIsOneSentence) {
   ::kill(keeper, SIGKILL);
   const ChildResult result = child.wait_at_most(60);
   EXPECT_EQ(result.code, 6) << result.err;
-  EXPECT_EQ(count_of(result.err, "launch: the process that keeps mpirun has ended without a message"), 1u)
+  EXPECT_EQ(count_of(result.err, "launch: the process that watches mpirun has ended without a message"), 1u)
       << result.err;
   EXPECT_FALSE(holds(result.err, "scripts/launch: line")) << "bash's own words\n";
   expect_nothing_left();
@@ -108,7 +108,7 @@ TEST_F(AtTheEnd, RootsLeaveForMpirunIsReportedOnce) {
   ::unsetenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
   ChildResult result = start({"--dry-run"}).wait();
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(count_of(result.err, "launch: runs mpirun as root: sets OMPI_ALLOW_RUN_AS_ROOT"), 1u) << result.err;
+  EXPECT_EQ(count_of(result.err, "launch: running mpirun as root: setting OMPI_ALLOW_RUN_AS_ROOT"), 1u) << result.err;
   const Variable root("OMPI_ALLOW_RUN_AS_ROOT", "1"), confirmed("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
   result = start({"--dry-run"}).wait();
   EXPECT_EQ(result.code, 0) << result.err;

@@ -50,11 +50,11 @@ TEST_F(Launched, ASecondSignalEndsAllAtOnce) {
   EXPECT_EQ(result.code, 8) << result.err;
   EXPECT_EQ(count_of(result.err,
                      "launch: SIGTERM: every rank finishes its step and saves, then the run ends; press Ctrl-C or send "
-                     "SIGTERM again to end all unsaved\n"),
+                     "SIGTERM again to end all ranks without saving\n"),
             1u)
       << result.err;
   EXPECT_EQ(count_of(result.err, "train: scripts/launch: finishing step "), 1u) << result.err;  // only from rank 0
-  EXPECT_EQ(count_of(result.err, "launch: SIGTERM: ends all ranks at once, unsaved\n"), 1u) << result.err;
+  EXPECT_EQ(count_of(result.err, "launch: SIGTERM: ending all ranks at once, without saving\n"), 1u) << result.err;
   expect_nothing_left();
 }
 
