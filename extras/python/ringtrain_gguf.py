@@ -63,7 +63,7 @@ class GgufFile:
         self.path, self.changed, self.read = path, os.stat(path).st_mtime_ns, set()
         reader = gguf.GGUFReader(path)
         if reader.byte_order != "I":
-            self.refuse("is big-endian; little-endian files are read")
+            self.refuse("is big-endian; only little-endian files are read")
         self.fields, self.tensors = reader.fields, {tensor.name: tensor for tensor in reader.tensors}
 
     def refuse(self, what):
@@ -100,11 +100,11 @@ class GgufFile:
 def read_config(file, dtype):
     architecture = file.get("general.architecture", str, "")
     if architecture != "llama":
-        file.refuse(f'is of architecture "{architecture}"; llama is read; use the model\'s Hugging Face folder')
+        file.refuse(f'is of architecture "{architecture}"; only llama is read; use the model\'s Hugging Face folder')
     width, heads = file.size("embedding_length"), file.size("attention.head_count")
     groups, head_dim = file.size("attention.head_count_kv", heads), file.size("attention.key_length", width // heads)
     if width % heads or heads % groups or head_dim % 2:
-        file.refuse(f"width {width}, {heads} heads of {head_dim}, and {groups} of keys are inconsistent")
+        file.refuse(f"width {width}, {heads} heads of {head_dim} elements, and {groups} key heads are inconsistent")
     for key in ("attention.value_length", "rope.dimension_count"):
         if file.size(key, head_dim) != head_dim:
             file.refuse(f"key llama.{key} is {file.size(key)}, but a head has {head_dim} elements")
@@ -133,7 +133,7 @@ def read_scaling(file):
         return None
     if kind not in ("linear", "yarn") or not 1 <= factor <= 1e6 or length < (kind == "yarn"):
         file.refuse(f'key llama.rope.scaling.type is "{kind}", with factor {factor}, original_context_length {length}; '
-                    "none, linear and yarn are read, with a factor from 1 on, and yarn with a length")
+                    "only none, linear and yarn are read, with a factor of 1 to 1e6, and yarn with a length above 0")
     yarn = {"beta_fast": 32.0, "beta_slow": 1.0, "original_max_position_embeddings": length}
     return {"rope_type": kind, "factor": factor, **(yarn if kind == "yarn" else {})}
 
@@ -169,7 +169,7 @@ def place_tensors(file, config):
             rows = rows.reshape(-1, head // 2, 2).swapaxes(1, 2).ravel()
         found[ours + ".weight"] = tensor.name, shape, rows
     for name in file.tensors.keys() - {name for name, _, _ in found.values()}:
-        file.refuse(f"has {name}, which a model of these keys does not; use the model's Hugging Face folder")
+        file.refuse(f"has {name}, which a model with these keys does not have; use the model's Hugging Face folder")
     return dict(sorted(found.items()))
 
 
@@ -177,8 +177,8 @@ def place_tensors(file, config):
 def stored(values, dtype, name):
     result = gguf.quants.quantize(values, STORED[dtype])
     for value in values[~np.isfinite(gguf.quants.dequantize(result, STORED[dtype]))][:1]:
-        raise Refusal(NUMERIC if math.isfinite(value) else DAMAGED, f"{name} holds {value}, which is not a number that "
-                      f"{dtype} has; choose another --dtype, or another file")
+        raise Refusal(NUMERIC if math.isfinite(value) else DAMAGED, f"{name} holds {value}, which {dtype} cannot "
+                      "represent; choose another --dtype, or another file")
     return result.tobytes()
 
 
@@ -303,7 +303,7 @@ def post_processor(file, texts):
 def tokenizer_files(file, begin, ends):
     model = file.get("tokenizer.ggml.model", str)
     if model not in ("gpt2", "llama"):
-        file.refuse(f'its tokenizer is of the kind "{model}"; gpt2 and llama are read; name a tokenizer\'s file')
+        file.refuse(f'its tokenizer is of the kind "{model}"; only gpt2 and llama are read; add a tokenizer.json')
     texts, vocabulary, added = file.get("tokenizer.ggml.tokens", [str]), {}, []
     types = file.get("tokenizer.ggml.token_type", [int], [NORMAL] * len(texts))
     for token, (text, kind) in enumerate(zip(texts, types, strict=True)):
@@ -375,7 +375,7 @@ def main():
     except OSError as error:
         code, sentence = DAMAGED, f"{error.filename or arguments.output}: {error.strerror}"
     except Exception as error:  # of the package, which does not check its input
-        code, sentence = DAMAGED, f"{arguments.input}: is damaged, or no GGUF file: {type(error).__name__}: {error}"
+        code, sentence = DAMAGED, f"{arguments.input}: is damaged or not a GGUF file: {type(error).__name__}: {error}"
     say(sentence)
     return code
 

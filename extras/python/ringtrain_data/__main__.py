@@ -21,7 +21,7 @@ def add_chat(commands):
     add("--checkpoint", required=True, metavar="PATH", help="a run, a checkpoint, or a model's folder")
     add("--system", metavar="TEXT", help="the system message")
     add("--max-tokens", type=int, default=512, metavar="N", help="largest number of tokens in an answer (default: 512)")
-    add("--generate", metavar="FILE", help="path of generate (default: in RINGTRAIN_BIN, on the path, or built here)")
+    add("--generate", metavar="FILE", help="the program generate (default: from RINGTRAIN_BIN, PATH, or this build)")
     add_template(add)
     add("flags", nargs="*", metavar="-- FLAG", help="more flags of generate: -- --temperature 0.8 --mesh 1x2")
     parser.set_defaults(run=run_chat)
@@ -34,10 +34,10 @@ def run_chat(**options):
 
 def add_convert(commands):
     parser = commands.add_parser(
-        "convert", help="make a token file of a data set",
-        description="Make a token file of .parquet, .arrow, .json, .jsonl and .csv files (.gz and .zst, too), of a "
-                    "data set's folder, or of tokens in .npy and .bin. A row is a text, a prompt with its completion, "
-                    "an instruction, a conversation, or tokens, as its columns say.")
+        "convert", help="make a token file from a data set",
+        description="Make a token file from .parquet, .arrow, .json, .jsonl and .csv files (.gz and .zst, too), from "
+                    "a data set's folder, or from tokens in .npy and .bin. A row is a text, a prompt with its "
+                    "completion, an instruction, a conversation, or tokens, as its columns say.")
     add = parser.add_argument
     add("--input", dest="inputs", nargs="+", required=True, metavar="PATH",
         help="files, or folders of data sets from the hub")
@@ -47,12 +47,12 @@ def add_convert(commands):
     add("--split", default="train", metavar="NAME", help="the split to read from a data set's folder (default: train)")
     add("--subset", metavar="NAME", help="the subset to read from a data set's folder that has several")
     add("--learn", choices=("answers", "last"), default="answers",
-        help="what to learn of a conversation: all answers, or only the last one (default: answers)")
+        help="what to learn from a conversation: all answers, or only the last one (default: answers)")
     add_template(add)
     add("--document-start", choices=("tokenizer", "none"), default="tokenizer",
         help="how texts begin: as the tokenizer begins them, or with their own text (default: tokenizer)")
     add("--document-end", metavar="TOKEN", help="the special token after each document (default: the tokenizer's own)")
-    add("--offsets", metavar="FILE", help="where each document of tokens begins, and the end (.npy, or .bin of int64)")
+    add("--offsets", metavar="FILE", help="offsets at which documents begin and the last ends (.npy, or .bin of int64)")
     add("--dtype", choices=("uint16", "uint32", "int32", "int64"), help="type of the tokens in a .bin file")
     add("--validation-fraction", type=float, default=0.1, metavar="X",
         help="share of the documents that training never sees (default: 0.1)")

@@ -38,7 +38,7 @@ def parsed_call(call):
 def loss_weight(message):
     weights = [float(message.pop(key)) for key in LOSS_KEYS if key in message]
     if any(not 0 <= weight < float("inf") for weight in weights):
-        raise Refused(f"a message's weight {min(weights)} is not valid")
+        raise Refused(f"the weights of a message must be finite and 0 or more, but are {weights}")
     return min(weights, default=None)
 
 
@@ -96,7 +96,7 @@ class ChatTemplate:
         except ImportError as error:  # jinja2
             raise Refused(str(error), 2) from error
         except Exception as error:  # any error of a template, for a message that it does not expect
-            raise Refused(f"{self.where} refuses it: {type(error).__name__}: {error}") from error
+            raise Refused(f"{self.where} refuses this conversation: {type(error).__name__}: {error}") from error
 
     # Refuse keys that the template does not use.
     def check_keys(self, messages, template):
@@ -167,8 +167,8 @@ class ChatTemplate:
             return [(self.answer_begin(messages[:i], tools, options, whole, span), span[1], answers[i])
                     for i, span in zip(written, spans) if answers.get(i, 0) > 0]
         if any(answers.get(i) != 1.0 for i in written):
-            raise Refused(f"{self.where} marks {len(spans)} answers of {len(written)}, so it is not known which are "
-                          "not to be learned")
+            raise Refused(f"{self.where} marks {len(spans)} answers of {len(written)}, so it is unclear which ones "
+                          "to leave out")
         return [(begin, end, 1.0) for begin, end in spans]
 
     # Return where a marked answer begins: a mark may include the text that prompts the model.
@@ -184,8 +184,8 @@ class ChatTemplate:
         asked = self.render(messages[:i], tools, options, add_generation_prompt=True)
         answer = self.render(messages[:i + 1], tools, options)
         if not (whole.startswith(asked) and answer.startswith(asked)):
-            raise refusal("writes the messages before it in another way when it asks for it, so other text would be "
-                          "learned than the model will see; --learn last learns only the last answer")
+            raise refusal("writes the earlier messages differently when it prompts for this answer, so training would "
+                          "not match what the model will see; --learn last learns only the last answer")
         answer = answer[len(asked):]
         text_end, end = self.answer_end(answer, messages[i])
         text, ending = answer[:text_end], answer[text_end:end]
@@ -198,5 +198,5 @@ class ChatTemplate:
                     return len(asked), at + len(ending), weight
                 if found := self.one_end.match(whole, at):
                     return len(asked), found.end(), weight
-        raise refusal("leaves out a part of it (thinking, perhaps) once other messages follow; --learn last learns the "
-                      "last answer alone")
+        raise refusal("leaves out a part of this answer (thinking, perhaps) once other messages follow; --learn last "
+                      "learns only the last answer")

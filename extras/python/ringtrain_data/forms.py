@@ -47,13 +47,13 @@ class Forms:
             known = [form for form, keys in FORMS.items() if self.field in keys]
             value = parsed(row.get(self.field, ""))
             if self.field not in row:
-                raise Refused(f'no column "{self.field}", but {", ".join(row)}')
+                raise Refused(f'there is no column "{self.field}"; the columns are {", ".join(row)}')
             is_text = value is None or isinstance(value, str)
             by_value = "text" if is_text else "conversation" if isinstance(value[0], dict) else "tokens"
             return [*known, by_value][0], self.field
         found = [(form, key) for form, keys in FORMS.items() for key in keys if row.get(key) is not None]
         if not found:
-            raise Refused(f"none of the columns {', '.join(key for keys in FORMS.values() for key in keys)}, but "
+            raise Refused(f"has none of the columns {', '.join(key for keys in FORMS.values() for key in keys)}, only "
                           f"{', '.join(map(str, row))}; name the one to read with --field, or rename columns")
         if len({form for form, _ in found}) > 1:
             raise Refused(f"both {' and '.join(key for _, key in found)} are there; name the one to read with --field")
@@ -92,7 +92,7 @@ class Forms:
                 weights = numpy.asarray(row[name])
                 weights = (weights != -100 if name == "labels" else weights).astype("f4")
                 if weights.shape != ids.shape or not (numpy.isfinite(weights) & (weights >= 0)).all():
-                    raise Refused(f'"{name}" is not a list of a number, 0 or more, for each token')
+                    raise Refused(f'"{name}" must be a list with one finite number, 0 or more, for each token')
         return Document(ids=ids, weights=weights)
 
     def rendered(self, messages, row):

@@ -125,7 +125,7 @@ def token_rows(path, dtype, offsets):
     if tokens.ndim == 1:
         places = token_array(pathlib.Path(offsets), "int64")
         if places.ndim != 1 or len(places) < 2 or places[0] < 0 or places[-1] > len(tokens):
-            raise Refused(f"{offsets}: offsets lie between 0 and {len(tokens)}, the tokens of {path}")
+            raise Refused(f"{offsets}: must hold 2 or more offsets, from 0 to the {len(tokens)} tokens of {path}")
         yield from ({"input_ids": tokens[begin:end]} for begin, end in itertools.pairwise(places))
     else:
         yield from ({"input_ids": ids} for ids in tokens)
@@ -185,8 +185,8 @@ def rows(inputs, split="train", subset=None, dtype=None, offsets=None):
             for path in files_of(given, split, subset) if given.is_dir() else [given]:
                 kind = kind_of(path)
                 if kind is None:
-                    raise Refused(f"{path}: no .parquet, .arrow, .json, .jsonl, .csv, .npy or .bin; plain text is "
-                                  "for prepare", 2)
+                    raise Refused(f"{path}: is not .parquet, .arrow, .json, .jsonl, .csv, .npy or .bin; for plain "
+                                  "text, use prepare", 2)
                 for number, row in enumerate(readers[kind](path), 1):
                     if row is not None:
                         yield f"{path}: row {number}", row

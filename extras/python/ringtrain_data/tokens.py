@@ -29,7 +29,7 @@ def end_token(tokenizer, named=None):
     found = [] if named else added_tokens(tokenizer)[1][-1:]
     found += [special_id(tokenizer, name) for name in names if special_id(tokenizer, name) is not None]
     if not found:
-        raise Refused(f"the tokenizer has no token {named or 'known'} to end documents; give another --document-end", 2)
+        raise Refused(f"the tokenizer has no token {named or 'known'} to end documents; give one as --document-end", 2)
     return found[0]
 
 
@@ -40,7 +40,7 @@ def load_tokenizer(path, chat_template=None):
             raise ValueError("no such folder")
         tokenizer = transformers.AutoTokenizer.from_pretrained(path)
         if not isinstance(getattr(tokenizer, "backend_tokenizer", None), tokenizers.Tokenizer):
-            raise ValueError("it has no tokenizer.json, which ringtrain reads as well")
+            raise ValueError("it has no tokenizer.json, which ringtrain needs")
         if chat_template:
             tokenizer.chat_template = pathlib.Path(chat_template).read_text("utf-8")
     except (OSError, ValueError) as error:
@@ -81,7 +81,7 @@ class Encoder:
         if encoding is None:
             ids, weights = document.ids, document.weights
             if len(ids) and not 0 <= ids.min() <= ids.max() < self.vocab_size:
-                raise Refused(f"token {ids.max()} is not one of the tokenizer's {self.vocab_size}")
+                raise Refused(f"ids are {ids.min()} to {ids.max()}, but the tokenizer's are 0 to {self.vocab_size - 1}")
         else:
             ids, weights = encoding.ids, self.weights(encoding.offsets, document, text)
             if not document.rendered:

@@ -112,7 +112,7 @@ class Folder(unittest.TestCase):
                  "is [64, 32], but this model's is [63, 32]"),
                 (b"head_count_kv" + struct.pack("<II", 4, 2), b"head_count_kv" + struct.pack("<II", 4, 3),
                  "are inconsistent"),
-                (b"GGUF", b"GGML", "no GGUF file")):
+                (b"GGUF", b"GGML", "not a GGUF file")):
             self.assertEqual(MODEL.count(old), 1, old)
             code, sentence = self.convert(MODEL.replace(old, new))
             self.assertEqual(code, 4, sentence)

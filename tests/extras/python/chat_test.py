@@ -108,7 +108,7 @@ class ChatTest(unittest.TestCase):
                  (self.talk("Hi\n", checkpoint="nothing"), 2, "nothing"),
                  (self.talk("Hi\n", "--chat-template", "none.jinja"), 2, "none.jinja"),
                  (self.talk("Hi\n", "--generate", "./none"), 2, "none"),
-                 (self.talk("Hi\n", "--system", "x"), 3, "refuses it")]
+                 (self.talk("Hi\n", "--system", "x"), 3, "refuses this conversation")]
         for (found, out, err), code, sentence in cases:
             with self.subTest(sentence=sentence):
                 self.assertEqual((found, out), (code, ""), err)

@@ -187,16 +187,16 @@ class ConvertTest(unittest.TestCase):
                                                     "--tokenizer", self.text)
             self.assertEqual(code, 0, err)
             self.assertEqual(sorted(read_tokens(output)[0]), expected)
-        numpy.save(self.folder / "high.npy", numpy.array([[5, 60000]]))
+        numpy.save(self.folder / "high.npy", numpy.array([[-1, 5]]))
         code, _, err, _ = self.run_program("--input", self.folder / "high.npy", "--tokenizer", self.text)
-        self.assertEqual((code, "token 60000 is not one of the tokenizer's" in err), (3, True), err)
+        self.assertEqual((code, "ids are -1 to 5, but the tokenizer's are 0 to" in err), (3, True), err)
 
     def test_what_is_refused_says_where_and_leaves_nothing(self):
         cases = [("a.jsonl", '{"text": "a"}\n{"text": \n', 3, "a.jsonl: row 2: Expecting value"),
-                 ("b.jsonl", '{"body": "a"}\n', 3, "b.jsonl: row 1: none of the columns"),
+                 ("b.jsonl", '{"body": "a"}\n', 3, "b.jsonl: row 1: has none of the columns"),
                  ("c.jsonl", '{"text": "a", "messages": []}\n', 3, "both messages and text are there; name the one"),
                  ("d.json", '[{"text": "a"}, {"text"', 3, "d.json: row 2"),
-                 ("e.txt", "text", 2, "plain text is for prepare"),
+                 ("e.txt", "text", 2, "for plain text, use prepare"),
                  ("f.parquet", "PAR1 and no more", 3, "f.parquet: "),
                  ("g.jsonl", '{"text": "a", "images": ["a.png"]}\n', 3, 'the column "images" is not text'),
                  ("h.jsonl", "\n", 3, "the inputs hold no document"),

@@ -179,7 +179,7 @@ class MasksTest(unittest.TestCase):
 {% for m in messages %}<|im_start|>{{ m.role + '\n' + m.content }}<|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"""
         tokenizer = self.tokenizer("qwen 3", template)
-        with self.assertRaisesRegex(Refused, r"message 2 of 2 .* writes the messages before it in another way"):
+        with self.assertRaisesRegex(Refused, r"message 2 of 2 .* writes the earlier messages differently"):
             Forms(tokenizer, learn="last").document([user("a"), answer("b")])
 
     def test_a_token_across_the_border_is_the_answers(self):
@@ -196,6 +196,8 @@ class MasksTest(unittest.TestCase):
         for key, value in (("thinking", "hm"), ("tool_calls", [WEATHER]), ("images", ["a.png"]), ("mood", "bad")):
             with self.subTest(key=key), self.assertRaisesRegex(Refused, f'message 2 has "{key}"'):
                 Forms(tokenizer).document([user("a"), answer("b", **{key: value})])
+        with self.assertRaisesRegex(Refused, r"must be finite and 0 or more, but are \[inf, 0\.5\]"):
+            Forms(tokenizer).document([user("a"), answer("b", weight=float("inf"), loss=0.5)])
         with self.assertRaisesRegex(Refused, "the role user asks to be learned"):
             Forms(tokenizer).document([{**user("a"), "train": True}, answer("b")])
         with self.assertRaisesRegex(Refused, r"leaves out what message 2 \(assistant\) says"):
