@@ -81,9 +81,9 @@ void backward(Stream& stream, const TensorView& dx, const TensorView& dw, const 
     S* const dx_data = dx.as<S>();
     const S *const dy_data = dy.as<S>(), *const x_data = x.as<S>(), *const w_data = w.as<S>();
     const A *const mean_data = layer ? mean.as<A>() : nullptr, *const rstd_data = rstd.as<A>();
-    const auto weight = [=, from = static_cast<A>(offset)](auto at) {
+    const auto weight = [=](auto at) {
       if constexpr (layer) return at(w_data);
-      if constexpr (!layer) return from + at(w_data);
+      if constexpr (!layer) return static_cast<A>(offset) + at(w_data);
     };
     const auto mean_of = [=](std::int64_t t) { return layer ? mean_data[t] : A{0}; };
     // dw and db are computed before dx, because dx may be the memory of dy.

@@ -368,7 +368,8 @@ void RankTrainer::log_grace() {
 /// Sets the message about the effect of a signal from now on.
 void RankTrainer::announce(const std::string& first, bool saved) const {
   if (state_.rank != 0) return;
-  const std::string second = (saved ? "ended at once; " : "ended at once, unsaved; ") + saver_.what_is_saved();
+  const std::string second =
+      (saved ? "ended immediately; " : "ended immediately without saving; ") + saver_.what_is_saved();
   announce_signals({.program = "train", .first = first, .second = second, .saved = saved});
 }
 

@@ -475,7 +475,7 @@ ExitCode train(const Run& run, const Log& log, Launcher& launcher) {
   if (launcher.is_rank_zero()) {
     announce_signals({.program = "train",
                       .first = "ending before the first step: there is nothing to save yet",
-                      .second = "ended at once"});
+                      .second = "ended immediately"});
   }
   std::atomic<ExitCode> result{ExitCode::done};
   FileLock lock, dump_lock;  // rank 0's, until all ranks have ended

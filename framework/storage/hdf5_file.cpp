@@ -37,7 +37,7 @@ std::string hdf5_message() {
     return 1;  // the first of the upward walk is the innermost: stop
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take, &message);
-  std::replace(message.begin(), message.end(), '\n', ' ');
+  for (char& letter : message) letter = letter == '\n' ? ' ' : letter;
   return message;
 }
 

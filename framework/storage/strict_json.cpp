@@ -35,7 +35,7 @@ class Builder final : public nlohmann::json_sax<Json> {
     require_depth();
     spend(map_node + name.size());
     const auto [place, is_new] = open_.back()->get_ref<Json::object_t&>().try_emplace(std::move(name));
-    if (!is_new) throw std::runtime_error(plain_text(place->first) + " appears twice");
+    if (!is_new) throw std::runtime_error("the key " + plain_text(place->first) + " appears twice");
     member_ = &place->second;
     return true;
   }

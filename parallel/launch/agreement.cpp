@@ -8,7 +8,7 @@ namespace ringtrain {
 
 namespace {
 
-constexpr CallSite site{"comparing the inputs of the ranks"};
+constexpr CallSite comparing_inputs{"comparing the inputs of the ranks"};
 constexpr std::size_t shown = 200;  // bytes of a value in a message
 
 /// Returns the facts as bytes: each name and value, terminated by 0.
@@ -42,7 +42,7 @@ std::string shortened(const std::string* value) {
 }  // namespace
 
 void require_agreement(Communicator& communicator, const std::vector<AgreedValue>& facts) {
-  const std::vector<AgreedValue> first = decoded(broadcast_text(communicator, encoded(facts), 0, site));
+  const std::vector<AgreedValue> first = decoded(broadcast_text(communicator, encoded(facts), 0, comparing_inputs));
   std::string differences;
   const auto compare = [&](const std::string& name) {
     const std::string *own = value_in(facts, name), *theirs = value_in(first, name);
@@ -58,7 +58,7 @@ void require_agreement(Communicator& communicator, const std::vector<AgreedValue
     fail(ExitCode::usage, "rank {} of {} differs from rank 0: {}; give every process the same config and files",
          communicator.rank(), communicator.size(), differences);
   }
-  communicator.barrier(site);
+  communicator.barrier(comparing_inputs);
 }
 
 }  // namespace ringtrain

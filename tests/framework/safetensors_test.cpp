@@ -102,7 +102,7 @@ TEST_F(Safetensors, EachBrokenRuleIsRefused) {
   expect_refused(file_of(one, 5), "followed by other bytes");                                                   // 10
   expect_refused(file_of(one, 3), "cut off");
   expect_refused(file_of("{" + entry("a", "F32", "[1]", 0, 4) + "," + entry("a", "F32", "[1]", 4, 8) + "}", 8),
-                 "a appears twice");
+                 "the key a appears twice");
 }
 
 TEST_F(Safetensors, AnIndexMayNameFilesOfItsFolderOnly) {

@@ -39,8 +39,8 @@ std::string refusal(const std::string& text, const JsonBounds& bounds = {}) {
 
 TEST(StrictJsonTest, ANameOccursOnceInAnObject) {
   EXPECT_EQ(refusal(R"({"a": 1, "b": {"a": [{"a": 2}, {"a": 3}]}})"), "");
-  EXPECT_EQ(refusal(R"({"a": 1, "b": 2, "a": 3})"), "a appears twice");
-  EXPECT_EQ(refusal(R"([{"c": {"b": [], "b": {}}}])"), "b appears twice");
+  EXPECT_EQ(refusal(R"({"a": 1, "b": 2, "a": 3})"), "the key a appears twice");
+  EXPECT_EQ(refusal(R"([{"c": {"b": [], "b": {}}}])"), "the key b appears twice");
 }
 
 TEST(StrictJsonTest, NothingIsNestedDeeply) {
@@ -83,7 +83,7 @@ TEST(StrictJsonTest, IsBoundedBeforeAnythingIsBuilt) {
 }
 
 TEST(StrictJsonTest, WhatItSaysOfAHostileTextIsPlain) {
-  EXPECT_EQ(refusal("{\"\\u001b[2J\": 1, \"\\u001b[2J\": 2}"), "?[2J appears twice");
+  EXPECT_EQ(refusal("{\"\\u001b[2J\": 1, \"\\u001b[2J\": 2}"), "the key ?[2J appears twice");
   const std::string said = refusal("{\"a\": " + std::string(1000, 'x'));
   EXPECT_TRUE(said.starts_with("parse error at line 1, column 7: ")) << said;
   EXPECT_LT(said.size(), 130U);

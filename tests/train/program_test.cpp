@@ -415,7 +415,7 @@ TEST_F(Programs, ASignalSaysWhatItDoesAndASecondOneEndsAtOnceUnsaved) {
       result.err,
       std::regex(fmt::format("\ntrain: SIGINT: finishing step {} and saving takes up to [0-9.]+s plus the "
                              "time of the first save; press Ctrl-C or send SIGTERM again to end without saving\n"
-                             "train: SIGTERM: ended at once, unsaved; nothing was saved yet\n$",
+                             "train: SIGTERM: ended immediately without saving; nothing was saved yet\n$",
                              steps + 1))))
       << result.err;
 }

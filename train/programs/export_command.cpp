@@ -22,7 +22,7 @@ namespace {
 /// Writes the folder, unless a signal comes, and prints its contents.
 void write(const ModelSource& source, const ExportOptions& options) {
   const SignalGuard guard;
-  announce_signals({.program = "export", .first = "", .second = "ended at once; nothing was written"});
+  announce_signals({.program = "export", .first = "", .second = "ended immediately; nothing was written"});
   const ExportSummary summary = export_model(source, options);
   print_result(fmt::format("{}: {} parameters of {} as {}, {} in {}; copied: {}\n", options.output,
                            human_count(summary.parameters), source.path, torch_name(options.dtype),

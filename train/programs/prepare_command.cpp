@@ -314,7 +314,7 @@ int prepare_command(int argc, char** argv) {
   PrepareFlags flags;
   if (!parse(flags, argc, argv)) return 0;
   const SignalGuard guard;
-  announce_signals({.program = "prepare", .first = "", .second = "ended at once; nothing was written"});
+  announce_signals({.program = "prepare", .first = "", .second = "ended immediately; nothing was written"});
   const HashProgress hashing("prepare");
   if (flags.synthetic.empty()) {
     prepare_text_corpus(flags);
