@@ -78,7 +78,7 @@ void scale_longrope(RopeFrequencies& frequencies, const RopeScalingConfig& scali
   const std::vector<double>& divisors = is_long ? scaling.long_factor : scaling.short_factor;
   if (divisors.size() != frequencies.inverse.size()) {
     refuse_call(line,
-                fmt::format("{} has {} divisors, but must have D / 2 = {}", is_long ? "long_factor" : "short_factor",
+                fmt::format("{} has {} factors, but must have D / 2 = {}", is_long ? "long_factor" : "short_factor",
                             divisors.size(), frequencies.inverse.size()));
   }
   for (std::size_t i = 0; i < divisors.size(); ++i) frequencies.inverse[i] /= divisors[i];
@@ -95,7 +95,7 @@ void scale_longrope(RopeFrequencies& frequencies, const RopeScalingConfig& scali
 RopeFrequencies rope_frequencies(std::int64_t D, double theta, const RopeScalingConfig& scaling,
                                  std::int64_t sequence_length, const CallerLine& line) {
   const RopeType type = scaling.type;
-  if (D < 2 || D % 2 != 0) refuse_call(line, fmt::format("D is {}, but must be even and 2 or more", D));
+  if (D < 2 || D % 2 != 0) refuse_call(line, fmt::format("the dimension D is {}, but must be even and at least 2", D));
   if (!(theta > 1)) refuse_call(line, fmt::format("theta is {}, but must be above 1", theta));
   if (type != RopeType::none && !(scaling.factor > 0)) {
     refuse_call(line, fmt::format("the scaling's factor is {}, but must be above 0", scaling.factor));

@@ -166,14 +166,14 @@ void check_spec(const ModelSpec& spec) {
     return layer.rope && (layer.frequencies < 0 || layer.frequencies >= std::ssize(spec.ropes));
   };
   refuse_if(spec.layers.empty(), "it needs at least one layer");
-  refuse_if(!spec.norm_before && !spec.norm_after, "it needs a norm before or after each half of a block");
+  refuse_if(!spec.norm_before && !spec.norm_after, "attention and feedforward each need a norm before or after them");
   refuse_if(spec.positions == Positions::learned && spec.max_position_embeddings < 1,
             "learned positions need a table of at least one row (model.max_position_embeddings)");
   refuse_if(spec.positions != Positions::rope && any_layer(rotates),
             "a layer rotates queries and keys, but positions are not rotary");
   refuse_if(any_layer(rotates) && spec.head_dim % 2 != 0,
             "rotary positions rotate pairs of elements, so model.head_dim must be even");
-  refuse_if(any_layer(turns_by_nothing), "a layer rotates by frequencies that the model does not have");
+  refuse_if(any_layer(turns_by_nothing), "a layer uses rotary frequencies that the model does not define");
   refuse_if(spec.norm.kind == NormKind::layer_norm && (spec.norm.unit_offset || spec.norm_after),
             "a LayerNorm must come before attention and feedforward, and not add 1 to its weight");
   refuse_if(!(spec.attention_scale > 0), "the scale of attention scores must be above 0");

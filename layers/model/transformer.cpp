@@ -251,7 +251,7 @@ std::unique_ptr<Model> make_transformer(const ModelSpec& spec, const ExecutionSh
                                         const std::vector<LayerInsertion>& layers) {
   check_spec(spec);
   if (sequence_group == nullptr ? !allocator.planning() : sequence_group->size() != shape.ring_size) {
-    fail(ExitCode::usage, "Transformer: a ring of {} ranks cannot use a communicator of {}; only plans need none",
+    fail(ExitCode::usage, "Transformer: the ring has {} ranks; the communicator has {}; only a plan needs none",
          shape.ring_size, sequence_group != nullptr ? sequence_group->size() : 0);
   }
   const std::int64_t own = describe_parameters(spec, {}, layers).table.count();

@@ -18,7 +18,7 @@ namespace {
 int checked_size(const Allocator& allocator, const Communicator* ranks, int size, const CallerLine& line) {
   if (size < 1) refuse_call(line, fmt::format("a ring cannot have {} ranks; it needs one or more", size));
   if (ranks != nullptr && ranks->size() != size) {
-    refuse_call(line, fmt::format("a ring of {} ranks cannot use a communicator of {}", size, ranks->size()));
+    refuse_call(line, fmt::format("the ring has {} ranks; the communicator has {}", size, ranks->size()));
   }
   if (ranks == nullptr && size > 1 && !allocator.planning()) {
     refuse_call(line, fmt::format("a ring of {} ranks has no communicator, which only a plan may omit", size));
@@ -91,7 +91,7 @@ void Ring::begin(std::span<const AttentionMask> masks, std::span<const ShardExte
                                   extents[rank].size(), sequences));
   }
   if (!documents.empty() && std::cmp_not_equal(documents.size(), sequences)) {
-    refuse_call(line, fmt::format("documents has size {}, but must be empty or have the number of sequences, {}",
+    refuse_call(line, fmt::format("documents has size {}, but must be empty or have one entry for each of {} sequences",
                                   documents.size(), sequences));
   }
   times_.read_some();

@@ -135,7 +135,7 @@ TEST_F(WrongUses, TheShapesOfANormAndOfRotaryPositionsAreNamed) {
   expect_refused("x has the shape [5, 2, 3]: D = 3 must be even", [&] {
     rope_forward(stream, view({5, 2, 3}), view({5, 3}));
   });
-  expect_refused("D is 3, but must be even and 2 or more", [&] { rope_frequencies(3, 1e4, {}); });
+  expect_refused("the dimension D is 3, but must be even and at least 2", [&] { rope_frequencies(3, 1e4, {}); });
   expect_refused("table has the shape [5, 6], but must have [T = 5, D = 4]", [&] {
     rope_table(stream, view({5, 6}), host_view(positions.data(), {5}), rope_frequencies(4, 1e4, {}));
   });

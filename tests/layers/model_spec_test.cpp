@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(
     Traits, RefusedSpec,
     ::testing::Values(Refusal{"NoLayers", [](ModelSpec& spec) { spec.layers.clear(); }, "it needs at least one layer"},
                       Refusal{"NoNorms", [](ModelSpec& spec) { spec.norm_before = false; },
-                              "it needs a norm before or after each half of a block"},
+                              "attention and feedforward each need a norm before or after them"},
                       Refusal{"LearnedPositionsWithoutATable",
                               [](ModelSpec& spec) {
                                 spec.positions = Positions::learned;
@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Refusal{"OddHeads", [](ModelSpec& spec) { spec.head_dim = 5; },
                               "rotary positions rotate pairs of elements, so model.head_dim must be even"},
                       Refusal{"FrequenciesOfNobody", [](ModelSpec& spec) { spec.layers[1].frequencies = 1; },
-                              "a layer rotates by frequencies that the model does not have"},
+                              "a layer uses rotary frequencies that the model does not define"},
                       Refusal{"LayerNormAfter",
                               [](ModelSpec& spec) {
                                 spec.norm.kind = NormKind::layer_norm;

@@ -52,7 +52,7 @@ TEST_F(WrongUsesOfTheTransformer, TheStoreAndTheRingAreThoseOfTheModel) {
         << other;
     shape.ring_size = 3;
     EXPECT_EQ(error_of(ExitCode::usage, [&] { make(config); }),
-              "Transformer: a ring of 3 ranks cannot use a communicator of 1; only plans need none");
+              "Transformer: the ring has 3 ranks; the communicator has 1; only a plan needs none");
     shape.ring_size = 1;
     const auto model = make(config);
     Batch batch(allocator.host(), sequences.B, sequences.S, DType::float64);

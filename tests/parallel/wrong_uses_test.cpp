@@ -225,7 +225,7 @@ TEST(WrongUsesOfRanks, ARingBeginsWithWhatEveryRankHas) {
     expect_refused("extents[0] has size 1, but must have the number of sequences, 2",
                    [&] { r.ring.begin(AttentionMask{}, r.extents, r.segments, 2); });
     const std::vector<DocumentStarts> documents(3, DocumentStarts{0});
-    expect_refused("documents has size 3, but must be empty or have the number of sequences, 1",
+    expect_refused("documents has size 3, but must be empty or have one entry for each of 1 sequences",
                    [&] { r.ring.begin(AttentionMask{}, r.extents, r.segments, 1, documents); });
   });
 }
@@ -234,7 +234,7 @@ TEST(WrongUsesOfRanks, ARingFitsItsCommunicatorAndItsCapacity) {
   with_ranks(2, [&](Communicator& world) {
     Allocator allocator(Device::cpu());
     const RingCapacity small{.tokens = 4, .gradient_tokens = 2, .G = 1, .D = 8};
-    expect_refused("a ring of 3 ranks cannot use a communicator of 2", [&] { Ring(allocator, &world, 3, small); });
+    expect_refused("the ring has 3 ranks; the communicator has 2", [&] { Ring(allocator, &world, 3, small); });
     expect_refused("a ring cannot have 0 ranks; it needs one or more", [&] { Ring(allocator, nullptr, 0, small); });
     expect_refused("a ring of 2 ranks has no communicator, which only a plan may omit",
                    [&] { Ring(allocator, nullptr, 2, small); });

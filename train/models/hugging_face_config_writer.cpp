@@ -67,7 +67,7 @@ void check_class_takes(const ModelConfig& model, const Family& family) {
   refuse_if(family.architecture == Architecture::llama && model.initializer_range > 1,
             fmt::format("needs a model.initializer_range of at most 1, not {}", model.initializer_range));
   refuse_if(family.sliding_theta > 0 && !model.rope_scaling.truncate,
-            "computes yarn as if model.rope_scaling.truncate were true, whatever its file says");
+            "always truncates in yarn, so model.rope_scaling.truncate must be true");
 }
 
 /// Returns a model with everything that it computes spelled out: models that compute the same become equal.
