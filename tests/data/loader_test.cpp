@@ -322,7 +322,7 @@ TEST_F(LoaderTest, WindowsStayInTheTrainingPart) {
   EXPECT_EQ(dropped, 49);
   content.validation_documents = 4;
   const Corpus none = corpus_of(content);
-  expect_error(ExitCode::data, "has no tokens for training", [&] { none.window_count(0, 1, nullptr); });
+  expect_error(ExitCode::data, "has 0 tokens for training", [&] { none.window_count(0, 1, nullptr); });
 }
 
 TEST_F(LoaderTest, LoadingAllocatesNoTensors) {

@@ -197,8 +197,8 @@ TEST_F(TokenFileTest, ForgedManifests) {
   EXPECT_TRUE(holds(refusal_of("ends.h5", [](auto& m) { m.end_of_document = 257; }), "token 257 ends a document"));
   EXPECT_TRUE(holds(refusal_of("hash.h5", [](auto& m) { m.tokenizer_hash = "mine"; }), "tokenizer_hash is not a hash"));
   EXPECT_TRUE(holds(refusal_of("text.h5", [](auto& m) { m.byte_count = -1; }), "byte_count is not a count"));
-  EXPECT_TRUE(
-      holds(refusal_of("part.h5", [](auto& m) { m.first_validation_document = 3; }), "starts at document 3 of 2"));
+  EXPECT_TRUE(holds(refusal_of("part.h5", [](auto& m) { m.first_validation_document = 3; }),
+                    "starts at document 3, but that number must be 0 to 2"));
   EXPECT_NO_THROW(TokenFile::open(forge("good.h5", good_tokens, Hdf5Type::uint16, good_offsets, {}, [](auto& m) {
     m.tokenizer_hash = std::string(32, 'a');
     m.end_of_document = 0;

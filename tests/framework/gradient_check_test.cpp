@@ -64,7 +64,7 @@ TEST(GradientCheckTest, ARankThatVariesNothingCallsTheLossAsOften) {
 TEST(GradientCheckTest, OtherTensorsAreRefusedWithTheirNames) {
   std::vector<float> x(4);
   std::vector<double> gradient(4);
-  testing::expect_error(ExitCode::usage, "x is float32 [4] on cpu, its gradient float64 [2, 2]", [&] {
+  testing::expect_error(ExitCode::usage, "x is float32 [4] on cpu, and its gradient is float64 [2, 2]", [&] {
     check_gradient([] { return 0.0; }, host_view(x.data(), {4}), host_view(gradient.data(), {2, 2}));
   });
 }

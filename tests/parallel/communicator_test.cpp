@@ -183,7 +183,7 @@ void expect_timeout(int ranks, std::initializer_list<const char*> words, const R
 
 TEST(ThreadCommunicatorFailure, TimeoutNamesWhoWaitsForWhom) {
   std::vector<double> buffer(5);
-  expect_timeout(4, {"rank 2 of 4", "1.5 s", "test message", "layer 3", "hop 2", "rank 1 has not sent", "40 bytes"},
+  expect_timeout(4, {"rank 2 of 4", "1.5 s", "test message, layer 3, hop 2: rank 1 has not sent the 40 expected bytes"},
                  [&](Communicator& world) {
                    if (world.rank() != 2) return;
                    world.wait(world.exchange({}, no_peer, view_of(buffer), 1, test_site));

@@ -64,7 +64,7 @@ TEST(MpiFailure, ARankThatComputesOnIsEnded) {
 
 TEST(MpiFailure, AllRanksEndTogether) {
   EXPECT_EQ(run("end").code, 6);
-  expect(run("end", kill_no_process), mpirun_decides, {"at the end for rank 0"});
+  expect(run("end", kill_no_process), mpirun_decides, {"for rank 0"});
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ TEST_F(RankMemory, APlanThatCannotFitIsRefusedWithItsNumbers) {
   const auto plans = plan(medium(4096, 2));
   const auto needed = static_cast<std::int64_t>(total_bytes(plans));
   require_memory(plans, needed, "");
-  expect_error_holding(ExitCode::usage, {std::to_string(needed), "training.seq_len"},
+  expect_error_holding(ExitCode::usage, {std::to_string(needed), "use shorter sequences"},
                        [&] { require_memory(plans, needed - 1, ""); });
 }
 

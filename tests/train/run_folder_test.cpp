@@ -89,7 +89,7 @@ TEST_F(RunFolders, WithoutLocksItIsSaidAndALivingOwnerIsSeen) {
   ASSERT_TRUE(wait_until([&] { return fs::exists(at("long/metrics.jsonl")); }));
   const ChildResult second = run_child("train", {"--config", "long.yaml", "--output", "long", "--resume"}, folder);
   EXPECT_EQ(second.code, 2) << second.err;
-  EXPECT_TRUE(holds(second.err, fmt::format("of process {}, by long/lock", first.id())));
+  EXPECT_TRUE(holds(second.err, fmt::format("process {}, according to long/lock", first.id())));
   ::kill(first.id(), SIGTERM);
   EXPECT_EQ(first.wait().code, 143);
 }
