@@ -20,7 +20,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t most_lengths = 8;  // curves of a chart
-constexpr std::size_t most_cells = 200;  // of a task: a page has at most 1 MB
+constexpr std::size_t most_cells = 200;  // of a task: a page is at most 1 MB
 
 /// Returns whether an evaluation has enough documents for intervals.
 bool has_intervals(const json& evaluation) {
