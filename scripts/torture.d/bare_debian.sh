@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# every script of the README and docs, each in a bare Debian 12 that has git and nothing else (root, network; an hour)
+# most scripts of the README and docs, each in a bare Debian 12 that has git and nothing else (root, network; an hour)
 source scripts/torture.d/bare_machine.bash
 
 # From clone to end. Each script is followed by scripts that use what it has built.

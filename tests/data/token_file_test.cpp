@@ -165,7 +165,7 @@ TEST_F(TokenFileTest, HostileManifests) {
   }
   write_file(manifest_path(path), std::string(100000, '['), ExitCode::data);  // deep nesting
   EXPECT_TRUE(holds(refusal(path), "is damaged"));
-  write_file(manifest_path(path), std::string(2 << 20, ' '), ExitCode::data);
+  write_file(manifest_path(path), std::string((1 << 20) + 1, ' '), ExitCode::data);
   EXPECT_TRUE(holds(refusal(path), "bytes, but may have at most"));
 }
 

@@ -5,6 +5,7 @@ RINGTRAIN_UPDATE_PAGES=1, that page is rewritten.
 
 RINGTRAIN_BIN names the folder of the programs; scripts/lint checks the lines without them."""
 import glob
+import json
 import os
 import pathlib
 import re
@@ -199,6 +200,20 @@ class Planned(unittest.TestCase):
         self.assertEqual([row[1:] for row in rows("README.md", "context")],
                          [[f"{int(float(f'{float(rate):.3g}')):,}", f"{float(mfu):.0f}%", f"{float(memory):.0f} GiB",
                            f"{float(f'{float(hours):.2g}'):g} hours"] for memory, _, _, rate, mfu, hours in table])
+        hosts = [f"{float(host.split()[0]):.0f}" for _, host, *_ in table[1:]]
+        self.assertIn(f"({hosts[0]} and {hosts[1]} GiB)", (pages.ROOT / "README.md").read_text("utf-8"))
+
+    def test_what_fits_on_one_gpu(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for context, recompute, offload, memory, host in rows("docs/gpus.md", "context"):
+                tokens = int(re.match(r"\d+", context)[0]) << (20 if "M" in context else 10)
+                keys = {"seq_len": tokens, "recompute": recompute, "offload": offload}
+                subprocess.check_output([BIN / "plan", "--config", "configs/long_ctx_gpu.yaml", "--hardware", "h200",
+                                         *(f"--set=training.{key}={value}" for key, value in keys.items()),
+                                         f"--output={folder}/plan.json"], cwd=pages.ROOT, timeout=300)
+                found = json.loads(pathlib.Path(folder, "plan.json").read_text("utf-8"))
+                self.assertEqual([f"{found['memory_needed'] / 1e9:.1f}", f"{found['host_needed'] / 1e9:.1f}"],
+                                 [memory, host.replace("-", "0.0")])
 
 
 class Picture(unittest.TestCase):

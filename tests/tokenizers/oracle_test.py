@@ -20,8 +20,7 @@ import tempfile
 import unicodedata
 
 sys.dont_write_bytecode = True
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / folder) for folder in ("tokenizers", "support")]
 
 import environment  # noqa: E402  (the path above comes first)
 import packages  # noqa: E402

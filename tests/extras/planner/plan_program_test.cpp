@@ -69,6 +69,7 @@ TEST_F(PlanProgram, RefusesWhatItCannotPlan) {
   refused("", "--config is required");
   refused("--config configs/tiny.yaml --hardware h20o", "did you mean h20?");
   refused("--config configs/tiny.yaml --hardware nowhere.yaml", "nowhere.yaml");
+  refused("--config configs/tiny.yaml --mesh 65537x1", "together at most 65536 ranks");
   refused("--config configs/tiny.yaml --mesh 2by2", "--mesh 2by2: must be DATAxSEQUENCE");
   refused("--config configs/tiny.yaml --mesh 5x1", "is not divisible by mesh.data * training.micro_batch_size = 5");
   refused("--config configs/tiny.yaml --mesh 1x128", "128 ranks is too long: a plan simulates at most 64");

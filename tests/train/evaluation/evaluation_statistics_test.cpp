@@ -30,6 +30,7 @@ TEST(EvaluationTable, HasNoIntervalsOverFewDocuments) {
   EXPECT_NE(one.find(why + "1."), std::string::npos) << one;
   EXPECT_NE(one.find("in 1 block of 1 document, "), std::string::npos) << one;
   EXPECT_NE(few.find(why + "19."), std::string::npos) << few;
+  EXPECT_EQ(evaluation_json(summary_with(19, 3.5)).at("interval_meaningful"), false);
   for (const std::string& table : {one, few}) {
     EXPECT_EQ(table.find("2.2500"), std::string::npos) << table;
     EXPECT_EQ(table.find("Student"), std::string::npos) << table;

@@ -98,7 +98,7 @@ TEST_F(Launched, ATokenFileThatIsOverwrittenEndsAllRanksWithTheLastCheckpointInt
 // --- Warnings.
 
 TEST_F(Launched, WarningsLetAllRanksSave) {
-  for (const int signal : {SIGUSR1, SIGHUP}) {
+  for (const int signal : {SIGUSR1, SIGHUP, SIGXCPU, SIGPWR}) {
     std::filesystem::remove_all(at("runs"));
     Child child = start(endless, [] { ::signal(SIGHUP, SIG_DFL); });
     wait_for_steps(3);
