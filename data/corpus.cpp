@@ -114,12 +114,12 @@ void Corpus::cut_at_documents(std::int64_t seq_len) {
     const auto offsets =
         file->document_offsets().first(static_cast<std::size_t>(file->first_validation_document()) + 1);
     if (offsets.back() == 0) fail(ExitCode::data, "{} has no tokens for training, only for validation", file->path());
-    WholeWindows& own = files_windows.emplace_back();
-    own.documents = std::ssize(offsets) - 1;
+    WholeWindows& whole = files_windows.emplace_back();
+    whole.documents = std::ssize(offsets) - 1;
     for (std::size_t document = 0; document + 1 < offsets.size(); ++document) {
-      add_document(own, {offsets[document], offsets[document + 1] - offsets[document]}, seq_len, longer);
+      add_document(whole, {offsets[document], offsets[document + 1] - offsets[document]}, seq_len, longer);
     }
-    if (!own.windows.empty()) continue;
+    if (!whole.windows.empty()) continue;
     fail(ExitCode::data,
          "{}: each of its documents has more than training.seq_len = {} tokens, and data.longer drop leaves none; use "
          "a longer seq_len, or data.longer truncate",

@@ -89,16 +89,16 @@ class Hdf5TokenFile final : public TokenFile {
 };
 
 const Hdf5Dataset* Hdf5TokenFile::dataset(const char* name, std::initializer_list<Hdf5Type> types) const {
-  const Hdf5Dataset* one = find_dataset(manifest_.datasets, name);
-  if (!one) return nullptr;
-  if (one->dims.size() != 1) {
-    fail(ExitCode::data, "{}: dataset {} has {} dimensions, not one", path_, name, one->dims.size());
+  const Hdf5Dataset* found = find_dataset(manifest_.datasets, name);
+  if (!found) return nullptr;
+  if (found->dims.size() != 1) {
+    fail(ExitCode::data, "{}: dataset {} has {} dimensions, not one", path_, name, found->dims.size());
   }
-  if (std::ranges::find(types, one->type) == types.end()) {
+  if (std::ranges::find(types, found->type) == types.end()) {
     fail(ExitCode::data, "{}: dataset {} has the type {}, which is not allowed for it", path_, name,
-         name_of(one->type));
+         name_of(found->type));
   }
-  return one;
+  return found;
 }
 
 void Hdf5TokenFile::check_layout() {

@@ -32,48 +32,48 @@ void add_to(Hasher& hasher, const std::vector<T>& values) {
 
 class TokensInMemory final : public TokenFile {
  public:
-  TokensInMemory(const std::string& name, MemoryTokens tokens) : name_(name), own_(std::move(tokens)) {
-    check_sizes(name_, own_);
+  TokensInMemory(const std::string& name, MemoryTokens tokens) : name_(name), memory_(std::move(tokens)) {
+    check_sizes(name_, memory_);
     check_tokens(*this);
     if (first_validation_document() < 1) {
       fail(ExitCode::data, "{}: it has {}, {} of them for validation; leave at least one for training", name_,
-           counted(std::ssize(own_.offsets) - 1, "document"), own_.validation_documents);
+           counted(std::ssize(memory_.offsets) - 1, "document"), memory_.validation_documents);
     }
     Hasher hasher;
-    hasher.update(&own_.vocab_size, sizeof own_.vocab_size);
-    hasher.update(&own_.validation_documents, sizeof own_.validation_documents);
-    add_to(hasher, own_.tokens);
-    add_to(hasher, own_.offsets);
-    add_to(hasher, own_.weights);
+    hasher.update(&memory_.vocab_size, sizeof memory_.vocab_size);
+    hasher.update(&memory_.validation_documents, sizeof memory_.validation_documents);
+    add_to(hasher, memory_.tokens);
+    add_to(hasher, memory_.offsets);
+    add_to(hasher, memory_.weights);
     hash_ = hasher.digest();
   }
 
   const std::string& path() const override { return name_; }
-  std::int64_t vocab_size() const override { return own_.vocab_size; }
-  std::int32_t end_of_document() const override { return last_token(own_.vocab_size); }
+  std::int64_t vocab_size() const override { return memory_.vocab_size; }
+  std::int32_t end_of_document() const override { return last_token(memory_.vocab_size); }
   const std::string& tokenizer_hash() const override { return no_tokenizer_; }
   double bytes_per_token(std::int64_t) const override { return 0; }
-  std::int64_t token_count() const override { return std::ssize(own_.tokens); }
-  bool has_weights() const override { return !own_.weights.empty(); }
-  std::span<const std::int64_t> document_offsets() const override { return own_.offsets; }
+  std::int64_t token_count() const override { return std::ssize(memory_.tokens); }
+  bool has_weights() const override { return !memory_.weights.empty(); }
+  std::span<const std::int64_t> document_offsets() const override { return memory_.offsets; }
   std::int64_t first_validation_document() const override {
-    return std::ssize(own_.offsets) - 1 - own_.validation_documents;
+    return std::ssize(memory_.offsets) - 1 - memory_.validation_documents;
   }
   const std::string& hash() const override { return hash_; }
   void read(std::int64_t begin, std::span<std::int32_t> out) const override {
-    std::copy_n(own_.tokens.begin() + begin, out.size(), out.begin());
+    std::copy_n(memory_.tokens.begin() + begin, out.size(), out.begin());
   }
   void read_weights(std::int64_t begin, std::span<float> out) const override {
-    if (own_.weights.empty()) {
+    if (memory_.weights.empty()) {
       std::ranges::fill(out, 1.0F);
     } else {
-      std::copy_n(own_.weights.begin() + begin, out.size(), out.begin());
+      std::copy_n(memory_.weights.begin() + begin, out.size(), out.begin());
     }
   }
 
  private:
   std::string name_, hash_, no_tokenizer_;
-  MemoryTokens own_;
+  MemoryTokens memory_;
 };
 
 }  // namespace

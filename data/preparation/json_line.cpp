@@ -99,13 +99,13 @@ class LineScanner {
     }
   }
   void word() {
-    const std::string_view rest = line_.substr(at_);
+    const std::string_view tail = line_.substr(at_);
     for (const std::string_view known : {"true", "false", "null", "NaN", "Infinity", "-Infinity"}) {
-      if (!rest.starts_with(known)) continue;
+      if (!tail.starts_with(known)) continue;
       at_ += known.size();
       return;
     }
-    const std::string_view number = rest.substr(0, rest.find_first_not_of("+-.0123456789eE"));
+    const std::string_view number = tail.substr(0, tail.find_first_not_of("+-.0123456789eE"));
     double value = 0;
     const auto parsed = std::from_chars(number.data(), number.data() + number.size(), value);
     if (number.empty() || parsed.ptr != number.data() + number.size()) refuse("not a JSON value");

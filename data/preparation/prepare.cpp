@@ -47,8 +47,8 @@ class BatchEncoder {
     }
     std::vector<Encoded> results(blocks.size());
     pool_.run(static_cast<std::int64_t>(first.size()) - 1, [&](std::int64_t task, int worker) {
-      const auto one = static_cast<std::size_t>(task);
-      for (std::size_t i = first[one]; i < first[one + 1]; ++i) {
+      const auto index = static_cast<std::size_t>(task);
+      for (std::size_t i = first[index]; i < first[index + 1]; ++i) {
         try {
           results[i] = encode_block(blocks[i], *encoders_[worker]);
         } catch (const Error& error) {
@@ -205,13 +205,13 @@ void tokenize(const SourceList& list, const TextOptions& options, DocumentCollec
   BlockReader reader(list.sources, *options.tokenizer, options.json);
   BatchEncoder encoder(list.sources, options);
   std::vector<TextBlock> blocks;
-  for (bool more = true; more;) {
+  for (bool has_next = true; has_next;) {
     blocks.clear();
     for (std::size_t bytes = 0; bytes < batch_bytes;) {
       throw_if_signalled();
       std::optional<TextBlock> block = reader.next();
-      more = block.has_value();
-      if (!more) break;
+      has_next = block.has_value();
+      if (!has_next) break;
       bytes += block->text.size() + sizeof(TextBlock);
       blocks.push_back(std::move(*block));
     }

@@ -77,8 +77,8 @@ void for_documents(const RecallOptions& options, Body&& body) {
     throw_if_signalled();
     const std::int64_t index = group * (recall_short + 1);
     for (std::int64_t i = 0; group < trained && i < recall_short; ++i) {
-      const std::int64_t rest = i == recall_short - 1 ? options.length % recall_short : 0;
-      body(make_recall_document(seed, index + i, short_length + rest, pairs), Kind::training_short);
+      const std::int64_t remainder = i == recall_short - 1 ? options.length % recall_short : 0;
+      body(make_recall_document(seed, index + i, short_length + remainder, pairs), Kind::training_short);
     }
     body(make_recall_document(seed, index + recall_short, options.length, options.pairs),
          group < trained ? Kind::training_long : Kind::validation);
@@ -130,8 +130,8 @@ RecallDocument make_recall_document(std::uint64_t seed, std::int64_t index, std:
   const Range range = far_range(length, pairs);
   std::vector<std::int64_t> first_places;
   while (std::ssize(first_places) < pairs) {
-    const std::int64_t place = range.begin + draw.below(range.end - range.begin);
-    if (std::ranges::find(first_places, place) == first_places.end()) first_places.push_back(place);
+    const std::int64_t position = range.begin + draw.below(range.end - range.begin);
+    if (std::ranges::find(first_places, position) == first_places.end()) first_places.push_back(position);
   }
   std::vector<std::int64_t> order(pairs);
   std::iota(order.begin(), order.end(), 0);

@@ -84,7 +84,7 @@ Splitter::~Splitter() = default;
 void Splitter::split(std::string_view text, std::vector<std::size_t>& ends) {
   const auto match = pattern_->jit ? pcre2_jit_match : pcre2_match;  // the first makes fewer checks before it starts
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  const PCRE2_SIZE* place = pcre2_get_ovector_pointer(scratch_->data.get());
+  const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(scratch_->data.get());
   std::size_t done = 0, at = 0;  // the end of the last piece; where to search for the next match
   bool matched = false;          // whether a match ends at `done`
   while (at < text.size()) {
@@ -95,13 +95,13 @@ void Splitter::split(std::string_view text, std::vector<std::size_t>& ends) {
       fail(ExitCode::data, "matching the tokenizer's pattern {} failed at byte {} of a text of {} bytes: {}",
            pattern_->text, at, text.size(), message_of(found));
     }
-    if (place[0] == place[1] && matched && place[1] == done) {  // an empty match after another match does not count
+    if (bounds[0] == bounds[1] && matched && bounds[1] == done) {  // an empty match after another match does not count
       at += decode_utf8(text, at).bytes;
       continue;
     }
-    if (place[0] > done) ends.push_back(place[0]);  // the text between matches
-    if (place[1] > place[0]) ends.push_back(place[1]);
-    done = at = place[1];
+    if (bounds[0] > done) ends.push_back(bounds[0]);  // the text between matches
+    if (bounds[1] > bounds[0]) ends.push_back(bounds[1]);
+    done = at = bounds[1];
     matched = true;
   }
   if (done < text.size()) ends.push_back(text.size());

@@ -97,8 +97,8 @@ class Reader {
     for (const char* list : {"pretokenizers", "decoders"}) {
       const auto parts = object.find(list);
       if (parts == object.end()) continue;
-      for (const json& one : *parts) {
-        if (has_byte_level(one)) return true;
+      for (const json& child : *parts) {
+        if (has_byte_level(child)) return true;
       }
     }
     return false;
@@ -117,13 +117,13 @@ class Reader {
     const auto limit = std::min(max_tokens, static_cast<std::int64_t>(2 * vocabulary.size()) + 65536);
     for (const auto& [token, value] : vocabulary.items()) {
       const std::int64_t id = checked_id(value, token, limit);
-      const auto place = static_cast<std::size_t>(id);
-      if (spec_.tokens.size() <= place) spec_.tokens.resize(place + 1);
-      if (!spec_.tokens[place].empty()) fail(damaged_, "{}: two tokens have the id {}", path_, id);
-      spec_.tokens[place] = token;
+      const auto index = static_cast<std::size_t>(id);
+      if (spec_.tokens.size() <= index) spec_.tokens.resize(index + 1);
+      if (!spec_.tokens[index].empty()) fail(damaged_, "{}: two tokens have the id {}", path_, id);
+      spec_.tokens[index] = token;
       if (spec_.alphabet == BpeSpec::Alphabet::bytes) {
         if (std::optional<std::string> bytes = token_bytes(token)) {
-          spec_.tokens[place] = std::move(*bytes);
+          spec_.tokens[index] = std::move(*bytes);
         } else {
           spec_.never_merged.push_back(static_cast<std::int32_t>(id));
         }
@@ -190,7 +190,7 @@ class Reader {
 
   bool has_all_bytes() const {
     return std::ranges::all_of(byte_of_character(),
-                               [&](const auto& one) { return ids_.contains(byte_level_character(one.second)); });
+                               [&](const auto& entry) { return ids_.contains(byte_level_character(entry.second)); });
   }
 
   void read_added() {
@@ -199,15 +199,15 @@ class Reader {
     std::unordered_map<std::string, std::size_t> places;
     auto next = static_cast<std::int64_t>(ids_.size());  // the id that tokenizers gives to a token without one
     if (!added.is_array()) fail(damaged_, "{}: added_tokens is not a list; is it complete?", path_);
-    for (const json& one : added) {
+    for (const json& entry : added) {
       AddedToken token;
-      token.content = member(one, "content").get<std::string>();
-      token.id = static_cast<std::int32_t>(checked_id(member(one, "id"), token.content, max_tokens));
-      token.special = one.value("special", false);
-      token.normalized = one.value("normalized", !token.special);
-      token.single_word = one.value("single_word", false);
-      token.strip_left = one.value("lstrip", false);
-      token.strip_right = one.value("rstrip", false);
+      token.content = member(entry, "content").get<std::string>();
+      token.id = static_cast<std::int32_t>(checked_id(member(entry, "id"), token.content, max_tokens));
+      token.special = entry.value("special", false);
+      token.normalized = entry.value("normalized", !token.special);
+      token.single_word = entry.value("single_word", false);
+      token.strip_left = entry.value("lstrip", false);
+      token.strip_right = entry.value("rstrip", false);
       if (token.content.empty()) continue;
       const auto [same, is_new] = places.emplace(token.content, spec_.added.size());
       if (!is_new) {
@@ -228,7 +228,7 @@ class Reader {
     if (normalizer.is_null()) return;
     const std::string type = type_of(normalizer);
     if (type == "Sequence") {
-      for (const json& one : member(normalizer, "normalizers")) read_normalizer(one);
+      for (const json& child : member(normalizer, "normalizers")) read_normalizer(child);
     } else if (type == "NFC") {
       spec_.nfc = true;
     } else if (type == "Prepend" && spec_.alphabet == BpeSpec::Alphabet::characters) {
@@ -276,7 +276,7 @@ class Reader {
     const std::string type = type_of(pre);
     if (saw_byte_level_) refuse("the pre_tokenizer", type + " after ByteLevel");
     if (type == "Sequence") {
-      for (const json& one : member(pre, "pretokenizers")) read_pre_tokenizer(one);
+      for (const json& child : member(pre, "pretokenizers")) read_pre_tokenizer(child);
     } else if (type == "ByteLevel") {
       saw_byte_level_ = true;
       spec_.space_in_front = pre.value("add_prefix_space", true);
@@ -299,7 +299,7 @@ class Reader {
   void read_post_processor(const json& post) {
     const std::string type = type_of(post);
     if (type == "Sequence") {
-      for (const json& one : member(post, "processors")) read_post_processor(one);
+      for (const json& child : member(post, "processors")) read_post_processor(child);
     } else if (type == "BertProcessing" || type == "RobertaProcessing") {
       const json &begin = member(post, "cls"), &end = member(post, "sep");  // each is a list: a token's text and its id
       put_around_text(spec_.begin_of_text, begin.at(0).get<std::string>(), begin.at(1));
@@ -312,25 +312,25 @@ class Reader {
   }
 
   void read_template(const json& post) {
-    std::optional<std::int32_t>* place = &spec_.begin_of_text;
+    std::optional<std::int32_t>* token = &spec_.begin_of_text;
     for (const json& piece : member(post, "single")) {
       if (piece.contains("Sequence")) {
-        place = &spec_.end_of_text;
+        token = &spec_.end_of_text;
         continue;
       }
       const auto name = member(member(piece, "SpecialToken"), "id").get<std::string>();
       for (const json& id : member(member(member(post, "special_tokens"), name.c_str()), "ids")) {
-        put_around_text(*place, name, id);
+        put_around_text(*token, name, id);
       }
     }
   }
 
   /// Sets the token before or after a text.
-  void put_around_text(std::optional<std::int32_t>& place, const std::string& name, const json& id) {
-    if (place) refuse("the post_processor", "one that puts several tokens before or after a text");
+  void put_around_text(std::optional<std::int32_t>& token, const std::string& name, const json& id) {
+    if (token) refuse("the post_processor", "one that puts several tokens before or after a text");
     auto vocabulary = static_cast<std::int64_t>(spec_.tokens.size());
     for (const AddedToken& added : spec_.added) vocabulary = std::max(vocabulary, added.id + std::int64_t{1});
-    place = static_cast<std::int32_t>(checked_id(id, name, vocabulary));
+    token = static_cast<std::int32_t>(checked_id(id, name, vocabulary));
   }
 
   /// Gemma's files have this after a normalizer that leaves no spaces.
@@ -380,7 +380,7 @@ class Reader {
 std::string byte_level_character(unsigned char byte) {
   std::string character;
   append_utf8(character,
-              std::ranges::find(byte_of_character(), byte, [](const auto& one) { return one.second; })->first);
+              std::ranges::find(byte_of_character(), byte, [](const auto& entry) { return entry.second; })->first);
   return character;
 }
 
