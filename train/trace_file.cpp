@@ -28,7 +28,7 @@ std::string path_of_process(const TraceRequest& request, int process) {
 /// Returns what a run's timeline may overwrite.
 OutputRules trace_rules(const TraceRequest& request) {
   const auto inputs = [inputs = request.inputs] { return files_of_models(inputs); };
-  return {{"a timeline of ringtrain", "--trace"}, OutputMark::begins(trace_file_head), OutputInputs::of(inputs)};
+  return {{"a timeline of ringtrain", "--trace"}, OutputMark::begins(trace_file_head), OutputInputs::from(inputs)};
 }
 
 std::string lost_text(const Error& problem) {

@@ -93,9 +93,9 @@ int run(int argc, char** argv) {
   const bool two = !given.other.empty();
   const std::string usual = two ? given.other + "/comparison.html" : given.folder + "/report.html";
   const std::string output = given.output.empty() ? usual : given.output;
-  const auto inputs = [&] { return files_of_models({given.folder, given.other}); };
+  const auto files = [&] { return files_of_models({given.folder, given.other}); };
   OutputFile file(
-      output, OutputRules({"a page of report", "--output"}, OutputMark::begins(report_head), OutputInputs::of(inputs)),
+      output, OutputRules({"a page of report", "--output"}, OutputMark::begins(report_head), OutputInputs::from(files)),
       ExitCode::usage);
   file.publish(report.page);
   print_result(output + "\n");

@@ -86,9 +86,9 @@ void check_evaluation(Config& config, ConfigProblems& problems) {
   }
   if (evaluation.whole_documents) {
     const std::int64_t longest = config_of_stage(config, longest_stage(config.training)).training.seq_len;
-    const std::vector<std::int64_t> own{longest};
-    if (evaluation.context_lengths.empty()) evaluation.context_lengths = own;
-    if (evaluation.context_lengths != own) {
+    const std::vector<std::int64_t> lengths{longest};
+    if (evaluation.context_lengths.empty()) evaluation.context_lengths = lengths;
+    if (evaluation.context_lengths != lengths) {
       problems.add("evaluation.context_lengths",
                    "applies only to target blocks: evaluation.whole_documents scores documents of at most "
                    "training.seq_len = {} tokens; leave this key out",

@@ -26,16 +26,16 @@ void ConfigProblems::add(Origin origin, const std::string& key, const std::strin
   problems_.push_back({origin, std::move(text)});
 }
 
-void ConfigProblems::within(std::string key, std::string of) {
+void ConfigProblems::within(std::string key, std::string part) {
   within_ = std::move(key);
-  of_ = std::move(of);
+  part_ = std::move(part);
 }
 
 void ConfigProblems::add(const std::string& key, const std::string& what) {
   const std::string& given_key = within_.empty() ? key : within_;
   const auto found = origins_.find(given_key);
   add(found == origins_.end() ? Origin{} : found->second, given_key,
-      within_.empty() ? what : fmt::format("{}: {}: {}", of_, key, what));
+      within_.empty() ? what : fmt::format("{}: {}: {}", part_, key, what));
 }
 
 bool ConfigProblems::clean(std::initializer_list<const char*> keys) const {

@@ -31,14 +31,14 @@ class ConfigProblems {
   void given(const std::string& key, Origin origin) { origins_[key] = origin; }
   /// Adds a problem of a key with its origin; key "" means the file as a whole.
   void add(Origin origin, const std::string& key, const std::string& what);
-  /// From now on, problems of any key are reported as problems of `key`, and `of` says of which part of it; "" ends
+  /// From now on, problems of any key are reported as problems of `key`, and `part` says of which part of it; "" ends
   /// this.
-  void within(std::string key, std::string of = "");
+  void within(std::string key, std::string part = "");
   /// Adds a problem of a key, at the key's origin.
   void add(const std::string& key, const std::string& what);
-  template <class First, class... Rest>
-  void add(const std::string& key, fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest) {
-    add(key, fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...));
+  template <class First, class... Others>
+  void add(const std::string& key, fmt::format_string<First, Others...> format, First&& first, Others&&... others) {
+    add(key, fmt::format(format, std::forward<First>(first), std::forward<Others>(others)...));
   }
   /// Returns whether none of the keys has had a problem. If one has, a check of them would only repeat it.
   bool clean(std::initializer_list<const char*> keys) const;
@@ -58,7 +58,7 @@ class ConfigProblems {
   const std::vector<std::string>& settings_;
   std::map<std::string, Origin> origins_;
   std::set<std::string> faulty_;
-  std::string within_, of_;
+  std::string within_, part_;
   std::vector<Problem> problems_;
 };
 

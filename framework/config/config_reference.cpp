@@ -51,9 +51,9 @@ std::string entry(const ConfigKey& key) {
 std::string config_reference() {
   std::string page = introduction, section;
   for (const ConfigKey& key : config_keys()) {
-    const std::string of = key.path.substr(0, key.path.find('.'));
-    if (of != section) page += fmt::format("\n## {}\n\n", of);
-    section = of;
+    const std::string key_section = key.path.substr(0, key.path.find('.'));
+    if (key_section != section) page += fmt::format("\n## {}\n\n", key_section);
+    section = key_section;
     page += entry(key) + "\n";
   }
   return page;

@@ -288,17 +288,17 @@ void finish(Config& config, ConfigUse use, const ConfigRule& rule, ConfigProblem
         bytes, most_bytes);
   }
   for (int stage = 1; stage < stage_count(config.training); ++stage) {
-    TrainingStage& own = config.training.stages[static_cast<std::size_t>(stage - 1)];
-    problems.within("training.stages", fmt::format("the stage from step {}", own.from_step));
+    TrainingStage& training_stage = config.training.stages[static_cast<std::size_t>(stage - 1)];
+    problems.within("training.stages", fmt::format("the stage from step {}", training_stage.from_step));
     Config of_stage = config_of_stage(config, stage);
     of_stage.evaluation.interval = 0;  // evaluations are the same in all stages
-    if (own.from_step > config.training.steps) {
+    if (training_stage.from_step > config.training.steps) {
       problems.add("from_step", "is after the last step, training.steps = {}; leave this stage out, or train longer",
                    config.training.steps);
     }
     resolve_and_check(of_stage, use, problems);
     if (rule) rule(of_stage, problems);
-    if (own.rope_scaling) own.rope_scaling = of_stage.model.rope_scaling;
+    if (training_stage.rope_scaling) training_stage.rope_scaling = of_stage.model.rope_scaling;
     problems.within("");
   }
 }

@@ -126,7 +126,7 @@ Context::Context(int index, const TensorView& scratch) : facts_(facts_of(index))
     fail(ExitCode::device, "cuBLASLt cannot start on GPU {}: {}", index, cublasLtGetStatusName(status));
   }
   static constexpr float value = 1;
-  check(cudaMemcpyAsync(const_cast<float*>(one()), &value, sizeof(value), cudaMemcpyHostToDevice, stream_),
+  check(cudaMemcpyAsync(const_cast<float*>(device_one()), &value, sizeof(value), cudaMemcpyHostToDevice, stream_),
         "writing a constant");
 }
 

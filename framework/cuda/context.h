@@ -81,7 +81,7 @@ class Context {
   /// Returns partial_sums_bytes, aligned to 256 bytes.
   void* partial_sums() const { return static_cast<std::byte*>(scratch_) + blas_workspace_bytes; }
   /// Returns a 1 in GPU memory.
-  const float* one() const {
+  const float* device_one() const {
     return reinterpret_cast<const float*>(static_cast<const std::byte*>(scratch_) + blas_workspace_bytes +
                                           partial_sums_bytes);
   }

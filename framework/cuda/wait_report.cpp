@@ -62,10 +62,10 @@ std::string wait_clause() {
     const std::string what = what_of(*first->second);
     int last = first->first;
     for (++at; at != of_block.end() && at->first == last + 1 && what_of(*at->second) == what; ++at) last = at->first;
-    const bool one = last == first->first;
-    const std::string warps = one ? fmt::format("warp {}", last) : fmt::format("warps {} to {}", first->first, last);
+    const bool single = last == first->first;
+    const std::string warps = single ? fmt::format("warp {}", last) : fmt::format("warps {} to {}", first->first, last);
     clause += fmt::format("{} {} ({}) {} for {}", first == of_block.begin() ? "," : ";", warps, first->second->role,
-                          one ? "waits" : "wait", what);
+                          single ? "waits" : "wait", what);
   }
   return clause;
 }

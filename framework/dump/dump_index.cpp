@@ -102,8 +102,8 @@ std::string dump_part_path(const std::string& folder, int rank, int part) {
 std::optional<int> rank_of_dump_part(const std::string& name) {
   if (!name.starts_with(part_prefix)) return std::nullopt;
   int rank = 0, part = 0;
-  std::string_view rest = std::string_view(name).substr(part_prefix.size());
-  const bool numbers = take_number(rest, rank) && take(rest, '.') && take_number(rest, part) && rank >= 0 && part >= 0;
+  std::string_view tail = std::string_view(name).substr(part_prefix.size());
+  const bool numbers = take_number(tail, rank) && take(tail, '.') && take_number(tail, part) && rank >= 0 && part >= 0;
   if (!numbers || dump_part_path(".", rank, part) != "./" + name) return std::nullopt;
   return rank;
 }

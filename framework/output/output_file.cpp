@@ -82,7 +82,7 @@ std::string marked_json(std::string_view writer, const std::string& object) {
   return fmt::format("{{\n  \"written_by\": \"{}\",{}", writer, std::string_view(object).substr(1));
 }
 
-OutputInputs OutputInputs::of(std::function<std::vector<std::string>()> files) {
+OutputInputs OutputInputs::from(std::function<std::vector<std::string>()> files) {
   ensure(files != nullptr, "inputs are listed, or there are none for a reason");
   return OutputInputs(std::move(files));
 }

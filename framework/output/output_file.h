@@ -50,7 +50,7 @@ std::string marked_json(std::string_view writer, const std::string& object);
 class OutputInputs {
  public:
   /// files: returns the files that the run reads or keeps. It is called at each check, because a run makes new ones.
-  static OutputInputs of(std::function<std::vector<std::string>()> files);
+  static OutputInputs from(std::function<std::vector<std::string>()> files);
   /// reason: why there are no inputs except the files that this process itself has used by then.
   static OutputInputs none(const char* reason);
 

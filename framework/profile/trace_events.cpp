@@ -54,12 +54,12 @@ std::string trace_file_end(std::size_t dropped, const std::vector<TraceClock>& c
   return text + "}}\n";
 }
 
-void TraceEvents::add(const RankTrace& own, RankPosition position, const ClockMapping& clock) {
+void TraceEvents::add(const RankTrace& rank, RankPosition position, const ClockMapping& clock) {
   const int data = position.rank / position.sequence, sequence = position.rank % position.sequence, process = data + 1;
   const int row = (position.rank + 1) * rows_per_rank;
   if (sequence == 0) name("process_name", process, row, fmt::format("data rank {}", data));
   std::int64_t last = 0;
-  for (const TraceTrack* track : {&own.work, &own.communication, &own.device_work, &own.device_communication}) {
+  for (const TraceTrack* track : {&rank.work, &rank.communication, &rank.device_work, &rank.device_communication}) {
     last = std::max(last, last_moment(*track));
   }
   const auto write = [&](const TraceEntry& entry, int to) {
@@ -72,16 +72,16 @@ void TraceEvents::add(const RankTrace& own, RankPosition position, const ClockMa
   const auto write_overlapping = [&](const TraceTrack& track, int first, const std::string& row_name) {
     const std::vector<const TraceEntry*> spans = spans_of(track);
     const std::vector<int> rows = rows_without_overlap(spans);
-    for (int more = 0; more <= (rows.empty() ? -1 : *std::max_element(rows.begin(), rows.end())); ++more) {
-      name("thread_name", process, first + more, row_name + (more ? fmt::format(" {}", more + 1) : ""));
+    for (int index = 0; index <= (rows.empty() ? -1 : *std::max_element(rows.begin(), rows.end())); ++index) {
+      name("thread_name", process, first + index, row_name + (index ? fmt::format(" {}", index + 1) : ""));
     }
     for (std::size_t i = 0; i < rows.size(); ++i) write(*spans[i], first + rows[i]);
   };
   const std::string rank_name = fmt::format("sequence rank {}", sequence);
-  write_nested(own.work, row, rank_name);
-  write_overlapping(own.communication, row + 1, rank_name + " communication");
-  if (own.device_work.size() > 0) write_nested(own.device_work, row + device_rows, rank_name + " GPU");
-  write_overlapping(own.device_communication, row + device_rows + 1, rank_name + " GPU communication");
+  write_nested(rank.work, row, rank_name);
+  write_overlapping(rank.communication, row + 1, rank_name + " communication");
+  if (rank.device_work.size() > 0) write_nested(rank.device_work, row + device_rows, rank_name + " GPU");
+  write_overlapping(rank.device_communication, row + device_rows + 1, rank_name + " GPU communication");
 }
 
 void TraceEvents::flush() {

@@ -259,10 +259,10 @@ bool File::try_share() {
 }
 
 bool File::is_at_path() const {
-  struct stat own {
+  struct stat opened {
   }, there{};
-  return ::fstat(descriptor_, &own) == 0 && ::stat(path_.c_str(), &there) == 0 && own.st_dev == there.st_dev &&
-         own.st_ino == there.st_ino;
+  return ::fstat(descriptor_, &opened) == 0 && ::stat(path_.c_str(), &there) == 0 && opened.st_dev == there.st_dev &&
+         opened.st_ino == there.st_ino;
 }
 
 FileLock FileLock::acquire(const std::string& path, const std::string& what, ExitCode code) {
@@ -290,9 +290,9 @@ FileLock FileLock::acquire(const std::string& path, const std::string& what, Exi
          "wait until the process ends, or remove that file if the process has nothing to do with this folder",
          what, holder, path);
   }
-  const std::string own = own_process + "\n";
+  const std::string content = own_process + "\n";
   lock.file_.truncate(0);
-  lock.file_.write_at(0, own.data(), own.size());
+  lock.file_.write_at(0, content.data(), content.size());
   return lock;
 }
 

@@ -30,10 +30,9 @@ struct FileStamp {
   std::uint64_t device = 0, inode = 0, links = 0;
   std::int64_t bytes = 0;
   std::int64_t modified_ns = 0, changed_ns = 0;  // mtime and ctime
-  friend bool operator==(const FileStamp& one, const FileStamp& other) {
-    return one.device == other.device && one.inode == other.inode && one.bytes == other.bytes &&
-           one.modified_ns == other.modified_ns &&
-           (one.changed_ns == other.changed_ns || (one.links != other.links && one.links > 0 && other.links > 0));
+  friend bool operator==(const FileStamp& a, const FileStamp& b) {
+    return a.device == b.device && a.inode == b.inode && a.bytes == b.bytes && a.modified_ns == b.modified_ns &&
+           (a.changed_ns == b.changed_ns || (a.links != b.links && a.links > 0 && b.links > 0));
   }
 };
 

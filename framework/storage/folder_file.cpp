@@ -27,10 +27,10 @@ std::optional<fs::path> blobs_of(const fs::path& home) {
 /// folder.
 std::optional<fs::path> place_of(const std::string& folder, const std::string& path, ExitCode code) {
   std::error_code no_folder, no_file;
-  const fs::path home = fs::canonical(folder, no_folder), place = fs::canonical(path, no_file);
+  const fs::path home = fs::canonical(folder, no_folder), target = fs::canonical(path, no_file);
   if (no_folder || no_file) return std::nullopt;
-  if (place.parent_path() == home || place.parent_path() == blobs_of(home)) return place;
-  fail(code, "{}: is a link to {}, outside the link's folder; replace the link with a copy", path, place.string());
+  if (target.parent_path() == home || target.parent_path() == blobs_of(home)) return target;
+  fail(code, "{}: is a link to {}, outside the link's folder; replace the link with a copy", path, target.string());
 }
 
 }  // namespace
@@ -41,10 +41,10 @@ File open_in_folder(const std::string& folder, const std::string& name, ExitCode
   place_of(folder, path, code);
   File file = File::open(path, code);
   // If a link changes between the two checks, nothing is read: the opened file must be the one in the folder.
-  const std::optional<fs::path> place = place_of(folder, path, code);
+  const std::optional<fs::path> target = place_of(folder, path, code);
   const FileStamp stamp = file.stamp();
   struct stat there {};
-  if (!place || ::lstat(place->c_str(), &there) != 0 || there.st_dev != stamp.device || there.st_ino != stamp.inode) {
+  if (!target || ::lstat(target->c_str(), &there) != 0 || there.st_dev != stamp.device || there.st_ino != stamp.inode) {
     fail(code, "{}: was replaced while it was being opened; try again", path);
   }
   return file;

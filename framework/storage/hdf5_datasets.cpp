@@ -22,7 +22,7 @@ constexpr TypeEntry types[] = {{Hdf5Type::uint8, "uint8", 1},    {Hdf5Type::uint
 
 /// Returns the entry with a name, or the end of types if there is none.
 const TypeEntry* find_type(std::string_view name) {
-  return std::ranges::find(types, name, [](const TypeEntry& one) { return std::string_view(one.name); });
+  return std::ranges::find(types, name, [](const TypeEntry& entry) { return std::string_view(entry.name); });
 }
 
 constexpr const char* list_format = "ringtrain datasets";

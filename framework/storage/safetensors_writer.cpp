@@ -45,7 +45,8 @@ const char* safetensors_name(StoredType type) {
 
 SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<StoredTensor> tensors)
     : tensors_(std::move(tensors)) {
-  std::ranges::sort(tensors_, {}, [](const StoredTensor& one) { return std::tuple(rank_of(one.type), one.name); });
+  std::ranges::sort(tensors_, {},
+                    [](const StoredTensor& tensor) { return std::tuple(rank_of(tensor.type), tensor.name); });
   const std::string header = header_of(tensors_);
   const std::uint64_t length = header.size();
   const std::int64_t data = std::int64_t{sizeof length} + std::ssize(header);

@@ -34,9 +34,9 @@ class Builder final : public nlohmann::json_sax<Json> {
   bool key(string_t& name) override {
     require_depth();
     spend(map_node + name.size());
-    const auto [place, is_new] = open_.back()->get_ref<Json::object_t&>().try_emplace(std::move(name));
-    if (!is_new) throw std::runtime_error("the key " + plain_text(place->first) + " appears twice");
-    member_ = &place->second;
+    const auto [entry, is_new] = open_.back()->get_ref<Json::object_t&>().try_emplace(std::move(name));
+    if (!is_new) throw std::runtime_error("the key " + plain_text(entry->first) + " appears twice");
+    member_ = &entry->second;
     return true;
   }
   bool start_object(std::size_t) override { return open(Json::object(), sizeof(Json::object_t)); }

@@ -40,9 +40,9 @@ const bool launched = std::getenv("RINGTRAIN_LAUNCHED") != nullptr;  // by scrip
 template <std::size_t capacity>
 class FixedText {
  public:
-  FixedText& operator+=(std::string_view more) {
-    const std::size_t bytes = std::min(more.size(), capacity - size_);
-    std::copy_n(more.data(), bytes, bytes_.data() + size_);
+  FixedText& operator+=(std::string_view added) {
+    const std::size_t bytes = std::min(added.size(), capacity - size_);
+    std::copy_n(added.data(), bytes, bytes_.data() + size_);
     size_ += bytes;
     return *this;
   }
@@ -64,12 +64,12 @@ std::array<KeptNotice, 2> notices;
 std::atomic<const KeptNotice*> notice_to_print{nullptr};
 
 /// Writes "train: SIGINT: TEXT"; on a terminal in a line of its own, wherever the cursor is.
-void tell(const KeptNotice& notice, int signal, std::string_view text, std::string_view more) {
+void tell(const KeptNotice& notice, int signal, std::string_view text, std::string_view ending) {
   if (text.empty()) return;
   FixedText<640> line;
   if (notice.on_terminal) line += "\n";
   ((((line += notice.program.view()) += ": ") += signal_name(signal)) += ": ") += text;
-  (line += more) += "\n";
+  (line += ending) += "\n";
   write_in_handler(line.view());
 }
 

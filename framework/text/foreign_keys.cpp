@@ -65,8 +65,8 @@ constexpr ForeignKey names_elsewhere[] = {
 const ForeignKey* foreign_key(std::string_view path) {
   for (const std::string_view name : {path, path.substr(path.rfind('.') + 1)}) {  // npos + 1 is 0
     const std::string word = fmt::format(" {} ", name);
-    for (const ForeignKey& one : names_elsewhere) {
-      if (one.names.find(word) != one.names.npos) return &one;
+    for (const ForeignKey& key : names_elsewhere) {
+      if (key.names.find(word) != key.names.npos) return &key;
     }
   }
   return nullptr;

@@ -20,10 +20,10 @@ struct CodePoint {
 inline CodePoint decode_utf8(std::string_view text, std::size_t at) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(text.data()) + at;
   if (bytes[0] < 0x80) return {bytes[0], 1};
-  const auto rest = [bytes](int i, int shift) { return static_cast<char32_t>(bytes[i] & 0x3F) << shift; };
-  if (bytes[0] < 0xE0) return {static_cast<char32_t>(bytes[0] & 0x1F) << 6 | rest(1, 0), 2};
-  if (bytes[0] < 0xF0) return {static_cast<char32_t>(bytes[0] & 0x0F) << 12 | rest(1, 6) | rest(2, 0), 3};
-  return {static_cast<char32_t>(bytes[0] & 0x07) << 18 | rest(1, 12) | rest(2, 6) | rest(3, 0), 4};
+  const auto low_bits = [bytes](int i, int shift) { return static_cast<char32_t>(bytes[i] & 0x3F) << shift; };
+  if (bytes[0] < 0xE0) return {static_cast<char32_t>(bytes[0] & 0x1F) << 6 | low_bits(1, 0), 2};
+  if (bytes[0] < 0xF0) return {static_cast<char32_t>(bytes[0] & 0x0F) << 12 | low_bits(1, 6) | low_bits(2, 0), 3};
+  return {static_cast<char32_t>(bytes[0] & 0x07) << 18 | low_bits(1, 12) | low_bits(2, 6) | low_bits(3, 0), 4};
 }
 
 /// What some bytes begin with: a well-formed code point, or a maximal ill-formed subpart.

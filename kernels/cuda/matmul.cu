@@ -193,9 +193,9 @@ bool try_multiply(Context& context, const Product& product) {
   const BlasChoice& choice = *found->second;
   cublasLtMatmulAlgo_t algorithm;
   std::memcpy(&algorithm, &choice.algorithm, sizeof(algorithm));
-  const float one = 1, zero = 0;
-  const float* const alpha = product.hides_beta() ? context.one() : &one;
-  const float* const beta = product.c.empty() ? &zero : alpha;
+  const float host_one = 1, host_zero = 0;
+  const float* const alpha = product.hides_beta() ? context.device_one() : &host_one;
+  const float* const beta = product.c.empty() ? &host_zero : alpha;
   product.check(cublasLtMatmul(context.blas(), descriptions.operation, alpha, product.a.view.data, descriptions.a,
                                product.b.view.data, descriptions.b, beta, product.c_or_d().data, descriptions.d,
                                product.d.view.data, descriptions.d, &algorithm, context.blas_workspace(),

@@ -32,7 +32,7 @@ class OutputFileTest : public FolderTest {
  protected:
   /// Returns rules that recognize a file that begins with `head` as an earlier output.
   static OutputRules rules(std::vector<std::string> inputs = {}, OutputMark mark = OutputMark::begins(head)) {
-    return {{"our kind", "--output"}, std::move(mark), OutputInputs::of([inputs] { return inputs; })};
+    return {{"our kind", "--output"}, std::move(mark), OutputInputs::from([inputs] { return inputs; })};
   }
   static OutputRules never() { return rules({}, OutputMark::none()); }
   static void make(const std::string& path, const OutputRules& how, const std::string& content = "new") {

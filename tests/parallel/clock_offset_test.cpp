@@ -29,24 +29,24 @@ TEST(ClockOffset, IsWithinItsErrorForAnyBeginOfTheClocks) {
     const ClockMapping clock(first, last);
     EXPECT_LT(clock.error(), 1'000'000'000);
     if (rank == 0) {
-      EXPECT_EQ(first.own, first.reference);
+      EXPECT_EQ(first.local, first.reference);
       EXPECT_EQ(clock.error(), 0);
       return;
     }
     EXPECT_GT(clock.error(), 0);
-    // Rank 0's clock when the local one showed first.own: rank 0's is the true one.
-    const auto truth = [&](std::int64_t own) { return (own - ahead) * 1000 / (1000 + rank); };
-    for (const std::int64_t own : {first.own, (first.own + last.own) / 2, last.own}) {
-      EXPECT_LE(std::abs(clock(own) - truth(own)), clock.error() + 2) << "rank " << rank;
+    // Rank 0's clock when the local one showed first.local: rank 0's is the true one.
+    const auto truth = [&](std::int64_t local) { return (local - ahead) * 1000 / (1000 + rank); };
+    for (const std::int64_t local : {first.local, (first.local + last.local) / 2, last.local}) {
+      EXPECT_LE(std::abs(clock(local) - truth(local)), clock.error() + 2) << "rank " << rank;
     }
-    EXPECT_GT(std::abs(first.own - first.reference), 11'000'000'000);  // it differs greatly from no correction
+    EXPECT_GT(std::abs(first.local - first.reference), 11'000'000'000);  // it differs greatly from no correction
   });
 }
 
 TEST(ClockOffset, OfOneRankIsNone) {
   launch_threads({.ranks = 1, .timeout_seconds = 60}, [&](Communicator& world) {
     const ClockPair pair = read_clocks(world, [] { return std::int64_t{5}; });
-    EXPECT_EQ(pair.own, 5);
+    EXPECT_EQ(pair.local, 5);
     EXPECT_EQ(pair.reference, 5);
     EXPECT_EQ(pair.error, 0);
   });

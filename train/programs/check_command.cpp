@@ -124,7 +124,7 @@ int ringtrain::check_command(int argc, char** argv, Launcher& launcher) {
   if (!flags.output.empty() && launcher.is_rank_zero()) {
     file.emplace(flags.output,
                  OutputRules({"a check's result", "--output"}, OutputMark::json(check_writer),
-                             OutputInputs::of([&] { return files_of_models(inputs); })),
+                             OutputInputs::from([&] { return files_of_models(inputs); })),
                  ExitCode::usage);
   }
   const CheckReport report = run_check(flags.options, log, launcher);

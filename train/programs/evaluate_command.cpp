@@ -132,7 +132,7 @@ std::vector<Output> open_outputs(const Arguments& arguments) {
   };
   const auto open = [&](const std::string& path, const OutputKind& kind, const OutputMark& mark, auto text) {
     if (path.empty()) return;
-    const OutputRules rules(kind, mark, OutputInputs::of(inputs));
+    const OutputRules rules(kind, mark, OutputInputs::from(inputs));
     const auto file = std::make_shared<OutputFile>(path, rules, ExitCode::usage);
     outputs.push_back([=](const auto& summary, const auto& tokens) { file->publish(text(summary, tokens)); });
   };
