@@ -84,10 +84,10 @@ void combine(const HeadState<T>& into, const HeadState<T>& other, std::int64_t D
     return;
   }
   const T largest = std::max(*into.m, *other.m);
-  const T own = std::exp(*into.m - largest), others = std::exp(*other.m - largest);
-  for (std::int64_t d = 0; d < D; ++d) into.o[d] = into.o[d] * own + other.o[d] * others;
+  const T own_factor = std::exp(*into.m - largest), other_factor = std::exp(*other.m - largest);
+  for (std::int64_t d = 0; d < D; ++d) into.o[d] = into.o[d] * own_factor + other.o[d] * other_factor;
   *into.m = largest;
-  *into.l = *into.l * own + *other.l * others;
+  *into.l = *into.l * own_factor + *other.l * other_factor;
 }
 
 /// The partial states of all pieces and heads, in the workspace: o [pieces, H, D], then m and l [pieces, H].

@@ -53,10 +53,10 @@ auto zero_unless(bool there) {
 template <class S, class A>
 auto rounding(const TensorView& y, const ConstTensorView& residual) {
   const S* const base = y.as<S>();
-  const S* const more = residual.empty() ? nullptr : residual.as<S>();
+  const S* const residual_data = residual.empty() ? nullptr : residual.as<S>();
   return [=](S* to, const A* sums, std::int64_t columns) {
-    if (more == nullptr) return cpu::for_vectors<A>(0, columns, [=](auto at) { at.put(to, at(sums)); });
-    const S* const added = more + (to - base);
+    if (residual_data == nullptr) return cpu::for_vectors<A>(0, columns, [=](auto at) { at.put(to, at(sums)); });
+    const S* const added = residual_data + (to - base);
     cpu::for_vectors<A>(0, columns, [=](auto at) { at.put(to, at(sums) + at(added)); });
   };
 }

@@ -314,19 +314,19 @@ class BackwardTask {
              *ds_pairs = reinterpret_cast<Pair*>(scratch_.ds + i / 2 * row), *ds_row = scratch_.ds_rows + i * row / 2;
         const bool both = i + 1 < n;
         for (std::int64_t lane = used.begin; lane < used.end; lane += W) {
-          const Slope one = slope(i, load(p + lane), load(ds + lane));
-          const Slope two = both ? slope(i + 1, load(p + row + lane), load(ds + row + lane)) : Slope{};
-          const Halves first = rounded_sums(one.ds), second = rounded_sums(two.ds);
-          store(p_pairs + lane, pairs_of(rounded_sums(one.p), rounded_sums(two.p)));
+          const Slope even = slope(i, load(p + lane), load(ds + lane));
+          const Slope odd = both ? slope(i + 1, load(p + row + lane), load(ds + row + lane)) : Slope{};
+          const Halves first = rounded_sums(even.ds), second = rounded_sums(odd.ds);
+          store(p_pairs + lane, pairs_of(rounded_sums(even.p), rounded_sums(odd.p)));
           store(ds_pairs + lane, pairs_of(first, second));
           store_pairs(ds_row + lane / 2, first);
           if (both) store_pairs(ds_row + row / 2 + lane / 2, second);
         }
       } else {
         for (std::int64_t lane = used.begin; lane < used.end; lane += W) {
-          const Slope one = slope(i, load(p + lane), load(ds + lane));
-          store(p + lane, as_stored<S>(one.p));
-          store(ds + lane, as_stored<S>(one.ds));
+          const Slope result = slope(i, load(p + lane), load(ds + lane));
+          store(p + lane, as_stored<S>(result.p));
+          store(ds + lane, as_stored<S>(result.ds));
         }
       }
     }

@@ -37,9 +37,9 @@ __global__ void __launch_bounds__(column_lanes* column_rows)
   if (c < C) {
 #pragma unroll 4
     for (std::int64_t t = begin + threadIdx.y; t < end; t += column_rows) {
-      const Pack<float, W> more = term.template at<W>(t, c);
+      const Pack<float, W> added = term.template at<W>(t, c);
 #pragma unroll
-      for (int w = 0; w < W; ++w) sum.at[w] += more.at[w];
+      for (int w = 0; w < W; ++w) sum.at[w] += added.at[w];
     }
   }
 #pragma unroll

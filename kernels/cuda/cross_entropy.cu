@@ -32,10 +32,10 @@ struct Softmax {
     float above = largest;
 #pragma unroll
     for (int w = 0; w < W; ++w) above = fmaxf(above, x.at[w]);
-    float more = 0;
+    float added = 0;
 #pragma unroll
-    for (int w = 0; w < W; ++w) more += exponential(x.at[w], above);
-    sum = fmaf(sum, exponential(largest, above), more);
+    for (int w = 0; w < W; ++w) added += exponential(x.at[w], above);
+    sum = fmaf(sum, exponential(largest, above), added);
     largest = above;
   }
 };
@@ -92,18 +92,18 @@ struct RowSoftmax {
 };
 template <class T>
 __device__ RowSoftmax softmax_of(const Row<T>& row) {
-  Softmax own;
-  if (row.single() >= 0) own.take(widened(load<1>(row.data + row.single())));
-  for_packs(row, [&](int, const Pack<T, Row<T>::W>& x) { own.take(widened(x)); });
+  Softmax of_thread;
+  if (row.single() >= 0) of_thread.take(widened(load<1>(row.data + row.single())));
+  for_packs(row, [&](int, const Pack<T, Row<T>::W>& x) { of_thread.take(widened(x)); });
 
   __shared__ float maxima[row_threads / 32];
   __shared__ double sums[row_threads / 32];
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const float of_warp = warp_maximum(own.largest);
+  const float of_warp = warp_maximum(of_thread.largest);
   if (lane == 0) maxima[warp] = of_warp;
   __syncthreads();
   const float largest = warp_maximum(maxima[lane % (row_threads / 32)]);
-  const double sum = warp_sum(static_cast<double>(own.sum * exponential(own.largest, largest)));
+  const double sum = warp_sum(static_cast<double>(of_thread.sum * exponential(of_thread.largest, largest)));
   if (lane == 0) sums[warp] = sum;
   __syncthreads();
   return {largest, warp_sum(lane < row_threads / 32 ? sums[lane] : 0.0)};

@@ -29,9 +29,9 @@ __global__ void __launch_bounds__(max_row_threads)
     Pack<T, W> x = load<W>(from + c);
     if (accumulate) {
       Pack<Compute<T>, W> sum = widened(load<W>(to + c));
-      const Pack<Compute<T>, W> more = widened(x);
+      const Pack<Compute<T>, W> added = widened(x);
 #pragma unroll
-      for (int w = 0; w < W; ++w) sum.at[w] += more.at[w];
+      for (int w = 0; w < W; ++w) sum.at[w] += added.at[w];
       x = rounded<T>(sum);
     }
     store(to + c, x);
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(32 * segment_warps)
   const std::uint32_t id = tokens.keys[i];
   if (i > 0 && tokens.keys[i - 1] == id) return;
   Pack<float, W> sum = load<W>(dtable + id * C + c);
-  for (bool more = true; more; i += reads_under_way) {
+  for (bool full_round = true; full_round; i += reads_under_way) {
     int count = 0;  // the number of the next indices with this id
 #pragma unroll
     for (int u = 0; u < reads_under_way; ++u) {
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(32 * segment_warps)
 #pragma unroll
       for (int w = 0; w < W; ++w) sum.at[w] += values.at[w];
     }
-    more = count == reads_under_way;
+    full_round = count == reads_under_way;
   }
   store(dtable + id * C + c, sum);
 }

@@ -59,12 +59,12 @@ __global__ void __launch_bounds__(map_threads)
     const std::int64_t pack = first + u * map_threads;
     if (pack < packs) map_pack(op, tensors, in[u], pack * W);
   }
-  const std::int64_t rest = packs * W + threadIdx.x;
-  if (blockIdx.x == 0 && rest < n) {
+  const std::int64_t index = packs * W + threadIdx.x;
+  if (blockIdx.x == 0 && index < n) {
     Pack<From, 1> element[inputs];
 #pragma unroll
-    for (int i = 0; i < I; ++i) element[i] = load<1>(tensors.in[i] + rest);
-    map_pack(op, tensors, element, rest);
+    for (int i = 0; i < I; ++i) element[i] = load<1>(tensors.in[i] + index);
+    map_pack(op, tensors, element, index);
   }
 }
 

@@ -44,9 +44,9 @@ __global__ void __launch_bounds__(scan_threads) scan_kernel(std::uint32_t* const
   const int run = (total + scan_threads - 1) / scan_threads;
   const int begin = min(total, static_cast<int>(threadIdx.x) * run), end = min(total, begin + run);
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  std::uint32_t own = 0;
-  for (int i = begin; i < end; ++i) own += counts[i];
-  std::uint32_t up_to = own;  // the sum up to this lane, within the warp
+  std::uint32_t run_sum = 0;
+  for (int i = begin; i < end; ++i) run_sum += counts[i];
+  std::uint32_t up_to = run_sum;  // the sum up to this lane, within the warp
 #pragma unroll
   for (int lanes = 1; lanes < 32; lanes *= 2) {
     const std::uint32_t below = __shfl_up_sync(0xffffffffU, up_to, static_cast<unsigned>(lanes));
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(scan_threads) scan_kernel(std::uint32_t* const
   }
   if (lane == 31) of_warp[warp] = up_to;
   __syncthreads();
-  std::uint32_t before = up_to - own;
+  std::uint32_t before = up_to - run_sum;
   for (int w = 0; w < warp; ++w) before += of_warp[w];
   for (int i = begin; i < end; ++i) {
     const std::uint32_t count = counts[i];
@@ -97,11 +97,11 @@ __global__ void __launch_bounds__(tile_threads)
     __syncwarp();
   }
   __syncthreads();
-  std::uint32_t place = begins[threadIdx.x * gridDim.x + blockIdx.x];
+  std::uint32_t position = begins[threadIdx.x * gridDim.x + blockIdx.x];
   for (int w = 0; w < tile_warps; ++w) {
     const std::uint32_t count = next[w][threadIdx.x];
-    next[w][threadIdx.x] = place;
-    place += count;
+    next[w][threadIdx.x] = position;
+    position += count;
   }
   __syncthreads();
 #pragma unroll

@@ -90,8 +90,8 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(const __grid_con
   load_rows<C>(shared.q, call.q + first_element, std::int64_t{H} * D, tile.count, D);
   __syncthreads();
   TileCursor cursor = TileCursor::before_last(call.keys, shared.seen);
-  bool more = cursor.next(shared.seen);
-  if (!more && !call.first && !call.last) return;
+  bool has_keys = cursor.next(shared.seen);
+  if (!has_keys && !call.first && !call.last) return;
 
   const bool mine = at.row < tile.count;
   const std::int64_t row = first_row + at.row, element = first_element + at.row * std::int64_t{H} * D;
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(const __grid_con
   RowState<C> state = read_state<T, C>(call, row, element, at.sub, mine && !call.first);
   const std::int32_t* const query_documents = documents_at(call.queries, b, tile.begin);
 
-  for (; more; more = cursor.next(shared.seen)) {
+  for (; has_keys; has_keys = cursor.next(shared.seen)) {
     const Tile keys = cursor.tile(call.keys, C::tile);
     const TileMask tile_mask = tile_mask_of(call.shape.mask, tile, keys, C::tile, shared.seen.documents, keys);
     const std::int64_t kv = ((std::int64_t{b} * call.keys.tokens + keys.begin) * G + g) * D;

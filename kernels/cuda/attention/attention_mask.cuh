@@ -123,11 +123,11 @@ __device__ inline int first_not_before(const std::int32_t* documents, int n, std
   return low;
 }
 
-/// The tokens [begin, end) of another shard that a tile may see by documents. one: the tile has only one document, so
-/// every token of the range has the same.
+/// The tokens [begin, end) of another shard that a tile may see by documents. single: the tile has only one document,
+/// so every token of the range has the same.
 struct DocumentRange {
   int begin, end;
-  bool one;
+  bool single;
 };
 
 /// Returns the range of `other` for a tile of `mine` in sequence b. Called by whole warps; every lane gets the result.
@@ -243,7 +243,7 @@ __host__ __device__ inline int clamped(std::int64_t x) {
 __host__ __device__ inline TileMask tile_mask_of(const AttentionMask& mask, const Tile& queries, const Tile& keys,
                                                  int key_tile, const DocumentRange& documents, const Tile& ranged) {
   const bool all = tile_visibility(mask, queries.positions(), keys.positions()) == TileVisibility::all &&
-                   keys.count == key_tile && documents.one && ranged.begin >= documents.begin &&
+                   keys.count == key_tile && documents.single && ranged.begin >= documents.begin &&
                    ranged.begin + ranged.count <= documents.end;
   const PositionRange distances = visible_distances(mask);
   const std::int64_t apart = queries.start - keys.start;

@@ -369,14 +369,14 @@ __global__ void __launch_bounds__(C::threads, 1)
   float dk[C::D / 8][4] = {}, dv[C::D / 8][4] = {};
   int* turn = nullptr;  // held by this block, from the previous step
   int stage = 0;
-  for (bool more = true; more; stage ^= 1) {
+  for (bool has_next = true; has_next; stage ^= 1) {
     forget(lane);
     cp_async_wait<0>();
     __syncthreads();  // this step's queries have arrived; all threads are done with the previous ones
     GroupCursor next = step;
-    more = next.next(work.seen, group);
+    has_next = next.next(work.seen, group);
     float next_row = 0.0F;
-    if (more) next_row = fetch<C>(shared, call, next, stage ^ 1);
+    if (has_next) next_row = fetch<C>(shared, call, next, stage ^ 1);
     cp_async_commit();
     const Tile queries = step.queries.tile(call.queries, C::query_tile);
     compute_step<C>(shared, call, queries, stage, dk, dv, warp, lane);

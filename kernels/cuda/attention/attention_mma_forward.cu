@@ -277,8 +277,8 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const __grid_consta
   if (warp == 0) take_work<D, Capped>(work, call, lane);
   __syncthreads();
   TileCursor cursor = TileCursor::before_last(call.keys, work.seen);
-  bool more = cursor.next(work.seen);
-  if (!more && !call.first && !call.last) return;
+  bool has_keys = cursor.next(work.seen);
+  if (!has_keys && !call.first && !call.last) return;
 
   int slot = 0;  // of the tile that is multiplied next
   const auto copy = [&](const bf16* from, const TileCursor& which, int ahead) {
@@ -286,7 +286,7 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const __grid_consta
     copy_tile<key_tile, D, threads>(ring + (slot + ahead) % slots * key_tile * D,
                                     from + work.kv_begin + keys.begin * work.kv_stride, work.kv_stride, keys.count);
   };
-  if (more) {
+  if (has_keys) {
     copy_tile<query_tile, D, threads>(q_tile, call.q + work.o_begin, call.shape.H * D, work.tile.count);
     copy(call.k, cursor, 0);
     cp_async_commit();
@@ -296,7 +296,7 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const __grid_consta
   WarpState<D> state;
   load_state<D>(state, call, work, warp, lane);
 
-  while (more) {
+  while (has_keys) {
     forget(lane);
     cp_async_wait<1>();
     __syncthreads();  // the keys have arrived; all threads are done with the previous values
@@ -327,7 +327,7 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const __grid_consta
     multiply_values<D>(state, p, ring + slot * key_tile * D, lane);
     slot = (slot + 1) % slots;
     cursor = next;
-    more = another;
+    has_keys = another;
   }
   store_state<D>(state, call, work, q_tile, warp, lane);
 }

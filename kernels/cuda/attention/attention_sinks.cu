@@ -19,8 +19,8 @@ __global__ void __launch_bounds__(threads)
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if (head >= rows) return;
   const std::int64_t token = head / H, row = (token / tokens * H + head % H) * tokens + token % tokens;
-  const float sink = widened(sinks[head % H]), own = m[row], largest = fmaxf(own, sink), shrink = expf(own - largest);
-  const float sum = fmaf(l[row], shrink, expf(sink - largest)), factor = shrink / sum;
+  const float sink = widened(sinks[head % H]), row_max = m[row], largest = fmaxf(row_max, sink);
+  const float shrink = expf(row_max - largest), sum = fmaf(l[row], shrink, expf(sink - largest)), factor = shrink / sum;
   for (int d = lane; d < D; d += 32) {
     store(out + head * D + d, rounded<T>(Pack<float, 1>{{o[head * D + d] * factor}}));
   }

@@ -78,13 +78,13 @@ template <int Heads>
 __device__ __forceinline__ void weigh_piece(float* const scores, float* const m, float* const l) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   for (int h = static_cast<int>(threadIdx.x) / 32; h < Heads; h += warps) {
-    float* const own = scores + h * keys_of_piece;
+    float* const head_scores = scores + h * keys_of_piece;
     float largest = -INFINITY, sum = 0.0F;
-    for (int key = lane; key < keys_of_piece; key += 32) largest = fmaxf(largest, own[key]);
+    for (int key = lane; key < keys_of_piece; key += 32) largest = fmaxf(largest, head_scores[key]);
     largest = warp_maximum(largest);
     for (int key = lane; key < keys_of_piece; key += 32) {
-      own[key] = expf(own[key] - largest);
-      sum += own[key];
+      head_scores[key] = expf(head_scores[key] - largest);
+      sum += head_scores[key];
     }
     sum = warp_sum(sum);
     if (lane == 0) {
@@ -116,20 +116,20 @@ __global__ void __launch_bounds__(threads) decode_piece_kernel(const PieceStates
 
   const int group = thread / shares.columns;
   for (int pack = thread % shares.columns; group < shares.groups && pack < shares.packs; pack += shares.columns) {
-    float own[Heads][W] = {};
+    float partial[Heads][W] = {};
     for (int key = group; key < count; key += shares.groups) {
       const auto x = widened(load<W>(call.v + offset + key * row + pack * W));
 #pragma unroll
       for (int h = 0; h < Heads; ++h) {
         const float weight = scores[h * keys_of_piece + key];
 #pragma unroll
-        for (int e = 0; e < W; ++e) own[h][e] = fmaf(weight, x.at[e], own[h][e]);
+        for (int e = 0; e < W; ++e) partial[h][e] = fmaf(weight, x.at[e], partial[h][e]);
       }
     }
 #pragma unroll
     for (int h = 0; h < Heads; ++h) {
 #pragma unroll
-      for (int e = 0; e < W; ++e) sums[(group * Heads + h) * D + pack * W + e] = own[h][e];
+      for (int e = 0; e < W; ++e) sums[(group * Heads + h) * D + pack * W + e] = partial[h][e];
     }
   }
   __syncthreads();
@@ -168,12 +168,12 @@ __global__ void __launch_bounds__(combine_threads)
   for (int begin = 0; begin < D; begin += columns) {
     const int column = begin + thread % columns;
     const bool has_work = group < groups && column < D;
-    float own = 0.0F;
+    float partial = 0.0F;
     for (std::int64_t i = group; has_work && i < pieces; i += groups) {
       const std::int64_t at = i * H + head;
-      own = fmaf(from.o[at * D + column], expf(from.m[at] - largest), own);
+      partial = fmaf(from.o[at * D + column], expf(from.m[at] - largest), partial);
     }
-    sums[thread] = own;
+    sums[thread] = partial;
     __syncthreads();
     if (group == 0 && has_work) {
       float total = 0.0F;
@@ -192,13 +192,13 @@ __global__ void __launch_bounds__(combine_threads)
   __syncthreads();  // all threads have read what thread 0 overwrites
   if (other_l == 0.0F) return;
   const float largest = own_l == 0.0F ? other_m : fmaxf(own_m, other_m);
-  const float own = own_l == 0.0F ? 0.0F : expf(own_m - largest), others = expf(other_m - largest);
+  const float own_factor = own_l == 0.0F ? 0.0F : expf(own_m - largest), other_factor = expf(other_m - largest);
   for (std::int64_t i = std::int64_t{head} * D + thread; i < std::int64_t{head + 1} * D; i += combine_threads) {
-    into.o[i] = (own_l == 0.0F ? 0.0F : into.o[i] * own) + other.o[i] * others;
+    into.o[i] = (own_l == 0.0F ? 0.0F : into.o[i] * own_factor) + other.o[i] * other_factor;
   }
   if (thread == 0) {
     into.m[head] = largest;
-    into.l[head] = own_l * own + other_l * others;
+    into.l[head] = own_l * own_factor + other_l * other_factor;
   }
 }
 

@@ -263,12 +263,12 @@ __device__ void compute_tiles(const BackwardArguments& a, BackwardShared<D>& sha
 #pragma unroll
     for (int i = 0; i < D / 2; ++i) dk[i] = dv[i] = 0;
     float s[BackwardPlan<D>::queries / 2], dq[32];
-    for (bool more = true; more;) {
+    for (bool has_next = true; has_next;) {
       slot.wait_full(shared.query_pipeline);
       const BackwardStep step = shared.steps[at_step];
       at_step = (at_step + 1) % remembered_steps;
       compute_step<D>(a, shared, group, work, step, slot, s, dq, dk, dv);
-      more = step.has(BackwardStep::more);
+      has_next = step.has(BackwardStep::continues);
     }
     release(&shared.key_pipeline.empty[0]);
     work_slot.advance();

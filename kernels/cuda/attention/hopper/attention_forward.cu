@@ -39,7 +39,7 @@ struct ForwardWork {
 };
 /// Its description of each tile of keys.
 struct alignas(16) ForwardStep {
-  int segment, index, masked, more;
+  int segment, index, masked, continues;
 };
 
 template <int D>
@@ -67,24 +67,25 @@ struct ForwardArguments : CallArguments {
   int* counter;
 };
 
-/// Loads a tile of queries, then its keys and values as buffers become free (one thread).
+/// Loads a tile of queries, then its keys and values as buffers become free (one thread). valid: whether `next` is at a
+/// tile of keys.
 template <int D>
 __device__ void load_tile(const ForwardArguments& a, ForwardShared<D>& shared, PipelineState<1>& work_slot,
-                          PipelineState<stages>& slot, const Tile& queries, int b, int h, TileCursor next, bool more) {
+                          PipelineState<stages>& slot, const Tile& queries, int b, int h, TileCursor next, bool valid) {
   using Plan = ForwardPlan<D>;
   const int g = h / (a.H / a.G);
   work_slot.wait_empty(shared.q_pipeline);
-  shared.work = {b, h, queries.segment, queries.index, more};
+  shared.work = {b, h, queries.segment, queries.index, valid};
   std::uint64_t* full = &shared.q_pipeline.full[0];
   mbarrier_arrive_expect_tx(full, Plan::query_bytes);
   load_blocks<D>(shared.q, &a.q, full, Plan::queries, h, queries.begin, b, a.once);
   work_slot.advance();
-  while (more) {
+  while (valid) {
     const TileCursor keys = next;
     const int begin = a.keys.runs[keys.segment].begin + keys.index * key_tile;
-    more = next.next(shared.found.seen);
+    valid = next.next(shared.found.seen);
     slot.wait_empty(shared.k_pipeline);
-    shared.steps[slot.stage] = {keys.segment, keys.index, shared.found.masked(keys), more};
+    shared.steps[slot.stage] = {keys.segment, keys.index, shared.found.masked(keys), valid};
     full = &shared.k_pipeline.full[slot.stage];
     mbarrier_arrive_expect_tx(full, Plan::key_bytes);
     load_blocks<D>(shared.k[slot.stage], &a.k, full, key_tile, g, begin, b, a.often);
@@ -113,9 +114,9 @@ __device__ void load_tiles(const ForwardArguments& a, ForwardShared<D>& shared) 
     find_steps(shared.found, a.queries, queries, a.keys, key_tile, keys_seen_by(a.mask, queries.positions()),
                keys_seen_by_all(a.mask, queries.positions()), true, b);
     TileCursor next = TileCursor::before_last(a.keys, shared.found.seen);
-    const bool more = next.next(shared.found.seen);
-    if (!more && !a.first && !a.last) continue;  // the state does not change
-    if (elected) load_tile<D>(a, shared, work_slot, slot, queries, b, h, next, more);
+    const bool any_keys = next.next(shared.found.seen);
+    if (!any_keys && !a.first && !a.last) continue;  // the state does not change
+    if (elected) load_tile<D>(a, shared, work_slot, slot, queries, b, h, next, any_keys);
   }
   if (elected) {
     work_slot.wait_empty(shared.q_pipeline);
@@ -320,7 +321,7 @@ __device__ void compute_tiles(const ForwardArguments& a, ForwardShared<D>& share
       if (step.masked) mask_scores<Plan::queries>(s, a, work, row, step);
       rescale<D>(o, softmax(s, m, l, scale_log2));
       round_to_fragments<key_tile>(p, s);
-      while (step.more) {
+      while (step.continues) {
         const PipelineState<stages> before = slot;
         slot.advance();
         slot.wait_full(shared.k_pipeline);

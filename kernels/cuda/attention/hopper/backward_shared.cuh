@@ -30,7 +30,7 @@ struct BackwardWork {
 struct alignas(16) BackwardStep {
   int h, begin, index, segment_and_flags;
   int b, key_segment, key_index;
-  static constexpr int masked = 1, more = 2, segment = 4;
+  static constexpr int masked = 1, continues = 2, segment = 4;
   __device__ bool has(int flag) const { return (segment_and_flags & flag) != 0; }
   __device__ int segment_number() const { return segment_and_flags / segment; }
 };

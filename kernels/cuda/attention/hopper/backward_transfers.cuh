@@ -87,22 +87,22 @@ __device__ void load_tiles(const BackwardArguments& a, BackwardShared<D>& shared
     }
     work_slot.advance();
     GroupCursor next{first, 0};
-    bool more = false;
+    bool has_next = false;
     do {
       const GroupCursor at = next;
       const TokenMap::Run& run = a.queries.runs[at.queries.segment];
       const int h = g * heads + at.head, from = at.queries.index * Plan::queries;
       const int mask = shared.found.masked(at.queries) ? BackwardStep::masked : 0;
-      more = next.next(seen, heads);
+      has_next = next.next(seen, heads);
       if (elected) {
-        const int flags = mask + (more ? BackwardStep::more : 0);
+        const int flags = mask + (has_next ? BackwardStep::continues : 0);
         shared.steps[step] = {h, run.begin + from, at.queries.index, at.queries.segment * BackwardStep::segment + flags,
                               b, keys.segment,     keys.index};
       }
       step = (step + 1) % remembered_steps;
       load_step<D>(a, shared, slot, run.begin + from, run.count - from, b, h);
       slot.advance();
-    } while (more);
+    } while (has_next);
   }
   work_slot.wait_empty(shared.key_pipeline);
   if (elected) {

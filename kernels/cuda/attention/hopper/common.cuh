@@ -152,7 +152,7 @@ __device__ inline TileRange tiles_unmasked(const TokenMap& map, int size, int se
   const std::int64_t tile = std::int64_t{run.stride} * size, inside = tile - run.stride;
   // Relative to the segment's start: the first and last positions at which a tile may begin.
   const std::int64_t low = positions.first - run.start, high = positions.last - run.start - inside;
-  if (high < 0 || !documents.one) return none;
+  if (high < 0 || !documents.single) return none;
   const std::int64_t from = low <= 0 ? 0 : (low + tile - 1) / tile, to = high / tile;
   const int before = documents.begin - run.begin, behind = documents.end - run.begin;
   int first = before <= 0 ? 0 : (before + size - 1) / size, last = (behind < run.count ? behind : run.count) / size - 1;

@@ -32,8 +32,8 @@ struct TileOrder {
     if (work_index < rotated) slot += work_index < rotated - late ? late : late - rotated;
     const int wide_tickets = wide * (heads + 1) * tiles;
     const bool in_wide = slot < wide_tickets;
-    const int width = in_wide ? heads + 1 : heads, rest = in_wide ? slot : slot - wide_tickets;
-    const int section = rest / (width * tiles), within = rest - section * width * tiles;
+    const int width = in_wide ? heads + 1 : heads, local_slot = in_wide ? slot : slot - wide_tickets;
+    const int section = local_slot / (width * tiles), within = local_slot - section * width * tiles;
     const int first = section * width + (in_wide ? 0 : wide * (heads + 1));
     return {within / width, first + within % width};
   }
