@@ -84,10 +84,10 @@ void BucketGradients::finish(Reduction& reduction) {
   reduction.scatter.finish(context_.stream);
   if (!memory_.sharded()) return;
   const int bucket = reduction.bucket;
-  const Slice own = context_.owned(bucket, trainable);
-  if (own.count() == 0) return;
-  const TensorView reduced = memory_.of_bucket(bucket, trainable).flat(own.begin, own.end);
-  const TensorView sum = memory_.own(bucket, trainable);
+  const Slice slice = context_.owned(bucket, trainable);
+  if (slice.count() == 0) return;
+  const TensorView reduced = memory_.of_bucket(bucket, trainable).flat(slice.begin, slice.end);
+  const TensorView sum = memory_.own_slice(bucket, trainable);
   if (has_sum_[bucket]) {
     add(context_.stream, sum, reduced);
   } else {

@@ -41,7 +41,7 @@ TensorView BucketMemory::of_parameter(const Parameter& parameter) const {
   return bucket.flat(begin, begin + parameter.shape.numel()).reshape(parameter.shape);
 }
 
-TensorView BucketMemory::own(int bucket, Part part) const {
+TensorView BucketMemory::own_slice(int bucket, Part part) const {
   const std::int64_t begin = offsets_[index_of(part)][bucket];
   return held_[index_of(part)].view().flat(begin, begin + context_.owned(bucket, part).count());
 }

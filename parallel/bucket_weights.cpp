@@ -40,8 +40,8 @@ void BucketWeights::prefetch(int bucket) {
   for (const Part part : both_parts) {
     if (context_.table.bucket_size(bucket, part) == 0 || (part == Part::frozen && !memory_.sharded())) continue;
     const TensorView gathered = memory_.of_bucket(bucket, part);
-    if (const Slice own = context_.owned(bucket, part); memory_.sharded() && own.count() > 0) {
-      copy_in_order(context_.stream, gathered.flat(own.begin, own.end), memory_.own(bucket, part));
+    if (const Slice slice = context_.owned(bucket, part); memory_.sharded() && slice.count() > 0) {
+      copy_in_order(context_.stream, gathered.flat(slice.begin, slice.end), memory_.own_slice(bucket, part));
     }
     slot.gathers[index_of(part)].start(ranks, gathered,
                                        {.operation = "gathering the weights of a bucket", .layer = bucket});

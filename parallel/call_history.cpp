@@ -57,11 +57,11 @@ std::string CallHistory::text(std::string_view indent) const {
                          : fmt::format("{}has waited {:.1f} s in call {} ({}); last calls:\n", indent, seconds,
                                        waiting_.number, described(waiting_.site));
   for (std::uint64_t number = last_ > kept ? last_ - kept + 1 : 1; number <= last_; ++number) {
-    const Call& one = calls_[number % kept];
-    text += fmt::format("{}  {:>6} {}", indent, number, described(one.site));
-    if (one.to != no_peer) text += fmt::format("; {} bytes to rank {}", one.sent_bytes, one.to);
-    if (one.from != no_peer) text += fmt::format("; {} bytes from rank {}", one.received_bytes, one.from);
-    text += one.done ? "\n" : " (in progress)\n";
+    const Call& call = calls_[number % kept];
+    text += fmt::format("{}  {:>6} {}", indent, number, described(call.site));
+    if (call.to != no_peer) text += fmt::format("; {} bytes to rank {}", call.sent_bytes, call.to);
+    if (call.from != no_peer) text += fmt::format("; {} bytes from rank {}", call.received_bytes, call.from);
+    text += call.done ? "\n" : " (in progress)\n";
   }
   return text;
 }

@@ -38,9 +38,9 @@ std::vector<T> gather(Communicator& communicator, std::span<const T> values, con
   const auto part = [&](int rank) { return all.data() + n * static_cast<std::size_t>(rank); };
   std::copy(values.begin(), values.end(), part(communicator.rank()));
   std::vector<Request> requests;
-  const auto own = [&](int) { return host_view(values.data(), shape); };
+  const auto own_part = [&](int) { return host_view(values.data(), shape); };
   exchange_with_all(
-      communicator, requests, own, [&](int from) { return host_view(part(from), shape); }, site);
+      communicator, requests, own_part, [&](int from) { return host_view(part(from), shape); }, site);
   wait_all(communicator, requests);
   return all;
 }
@@ -178,8 +178,8 @@ void ReduceScatter::finish(Stream& stream, const CallerLine& line) {
   wait_all(communicator, requests_);
   if (order_ == SumOrder::by_communicator) return;
   const int ranks = communicator.size(), rank = communicator.rank();
-  const Slice own = slice_of(x_.numel(), ranks, rank);
-  const TensorView sum = x_.flat(own.begin, own.end);
+  const Slice slice = slice_of(x_.numel(), ranks, rank);
+  const TensorView sum = x_.flat(slice.begin, slice.end);
   const auto staged = [&](int row) { return staging_.rows(row, row + 1).flat(); };
   // Rank order without another buffer: the terms before this rank are summed in the first row, and a + b = b + a.
   for (int row = 1; row < rank; ++row) add(stream, staged(0), staged(row));
@@ -201,8 +201,8 @@ void AllGather::start(Communicator& communicator, const TensorView& x, const Cal
     const Slice slice = slice_of(flat.numel(), ranks, rank);
     return flat.flat(slice.begin, slice.end);
   };
-  const auto own = [&](int) { return part(communicator.rank()); };
-  post_together(communicator, [&] { exchange_with_all(communicator, requests_, own, part, site, line); });
+  const auto own_part = [&](int) { return part(communicator.rank()); };
+  post_together(communicator, [&] { exchange_with_all(communicator, requests_, own_part, part, site, line); });
 }
 
 void AllGather::finish(const CallerLine& line) {

@@ -16,7 +16,7 @@ class SharedError : public Error {
 };
 
 /// Collective. Returns the error of the lowest rank that has one, the same on every rank; nothing if no rank has one.
-std::optional<SharedError> shared_error(Communicator& world, const std::optional<Error>& own, const CallSite& site);
+std::optional<SharedError> shared_error(Communicator& world, const std::optional<Error>& error, const CallSite& site);
 
 /// Runs body. Returns the Error that it throws, if any.
 template <class Body>

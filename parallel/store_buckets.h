@@ -27,7 +27,7 @@ class BucketMemory {
   /// Returns a parameter of a bucket that is in use, in the parameter's shape.
   TensorView of_parameter(const Parameter& parameter) const;
   /// Returns this rank's slice of a bucket's part, as the rank permanently holds it. Requires sharded().
-  TensorView own(int bucket, Part part) const;
+  TensorView own_slice(int bucket, Part part) const;
   /// Returns what this rank permanently holds from one slice to another of the same part, including the padding
   /// between.
   TensorView held(const ParameterSlice& first, const ParameterSlice& last) const;

@@ -28,10 +28,10 @@ void AttentionCall::backward(const AttentionGradients& gradients, const std::fun
                     {{"pairs", block.pairs}, {"flops", 2 * 5 * block.pairs * shape.D * shape.H}});
     AttentionShape of_block = shape;
     of_block.B = block.sequences;
-    const auto of = [&](const ConstTensorView& x) { return block.sequences_of(x); };
-    attention_backward(stream, of_block, of(query), block.k, block.v, of(gradients.dout), of(gradients.lse),
-                       of(gradients.delta), {segments, of(documents)}, block.tokens, block.sequences_of(gradients.dq),
-                       block.dk, block.dv, workspace, block.accumulate);
+    const auto part_of = [&](const ConstTensorView& x) { return block.sequences_of(x); };
+    attention_backward(stream, of_block, part_of(query), block.k, block.v, part_of(gradients.dout),
+                       part_of(gradients.lse), part_of(gradients.delta), {segments, part_of(documents)}, block.tokens,
+                       block.sequences_of(gradients.dq), block.dk, block.dv, workspace, block.accumulate);
     if (watch) watch(block);
   };
   ring.backward(stream, pass, key_value, documents, gradients.dkv, visit, overlap);

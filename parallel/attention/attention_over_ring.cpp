@@ -98,13 +98,13 @@ void check_documents(std::span<const std::int32_t> documents, std::int64_t B, st
 
 /// Returns the values of every rank; their number may differ from rank to rank.
 template <class T>
-std::vector<std::vector<T>> gather_lists(Communicator& ranks, const std::vector<T>& own) {
+std::vector<std::vector<T>> gather_lists(Communicator& ranks, const std::vector<T>& values) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(std::int64_t) == 0);
   constexpr CallSite site{"tokens of all ranks"};
-  const std::vector<std::int64_t> sizes = all_gather(ranks, std::array<std::int64_t, 1>{std::ssize(own)}, site);
+  const std::vector<std::int64_t> sizes = all_gather(ranks, std::array<std::int64_t, 1>{std::ssize(values)}, site);
   const std::size_t longest = sizeof(T) * static_cast<std::size_t>(*std::ranges::max_element(sizes));
   std::vector<std::int64_t> words(longest / sizeof(std::int64_t));
-  std::ranges::copy(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(words)).begin());
+  std::ranges::copy(std::as_bytes(std::span(values)), std::as_writable_bytes(std::span(words)).begin());
   const std::vector<std::int64_t> all = all_gather(ranks, words, site);
   std::vector<std::vector<T>> lists;
   for (const std::int64_t size : sizes) {
@@ -152,15 +152,15 @@ constexpr std::int64_t no_tokens = -1;
 /// Throws if the masks of ranks differ, or only some ranks have document ids. gathered [ranks, 3]: causal, window, and
 /// whether a rank has ids, or no_tokens. Returns whether they have them.
 bool check_alike(std::span<const std::int64_t> gathered, int rank, const CallerLine& line) {
-  const auto own = gathered.subspan(3 * static_cast<std::size_t>(rank), 3);
+  const auto ours = gathered.subspan(3 * static_cast<std::size_t>(rank), 3);
   std::int64_t with_documents = no_tokens;
   std::size_t without = 0;
   for (std::size_t other = 0; other < gathered.size() / 3; ++other) {
     const auto theirs = gathered.subspan(3 * other, 3);
-    if (theirs[0] != own[0] || theirs[1] != own[1]) {
+    if (theirs[0] != ours[0] || theirs[1] != ours[1]) {
       refuse_call(line, fmt::format("rank {} has the mask causal = {}, window = {}, but rank {} has causal = {}, "
                                     "window = {}; give all ranks the same mask",
-                                    rank, own[0] != 0, own[1], other, theirs[0] != 0, theirs[1]));
+                                    rank, ours[0] != 0, ours[1], other, theirs[0] != 0, theirs[1]));
     }
     if (theirs[2] == no_tokens) continue;
     if (theirs[2] == 0) without = other;
@@ -219,8 +219,8 @@ struct AttentionOverRing::State {
              .scale = scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(D)),
              .mask = {},
              .deterministic = deterministic};
-    const auto make = [&](const char* name, DType type, const Shape& of) {
-      return allocator.make(Tag::activations, name, type, of);
+    const auto make = [&](const char* name, DType type, const Shape& dims) {
+      return allocator.make(Tag::activations, name, type, dims);
     };
     key_value = make("keys and values", dtype, {2, B, T, G, D});
     documents = make("document ids", DType::int32, {B, T});
@@ -248,7 +248,7 @@ struct AttentionOverRing::State {
              const std::set<std::string_view>& written, const CallerLine& line) const {
     require_call(has_tokens, "AttentionOverRing::set_tokens must be called before forward and backward", line);
     const auto& [B, T_max, H, G, D, dtype, device, scale, backward, deterministic, threads] = options;
-    const std::int64_t T = token_count(own);
+    const std::int64_t T = token_count(own_segments);
     for (const auto& [name, x] : of_queries) {
       require_argument(x, name, {{"B", B}, {"T", T}, {"H", H}, {"D", D}}, dtype, device, line);
     }
@@ -268,10 +268,10 @@ struct AttentionOverRing::State {
   }
   /// Copies this rank's keys and values to the buffer from which the ring sends them.
   AttentionCall call(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v) {
-    const TensorView both = key_value.view().prefix({2, shape.B, token_count(own), shape.G, shape.D});
+    const TensorView both = key_value.view().prefix({2, shape.B, token_count(own_segments), shape.G, shape.D});
     copy(stream, both.select(0), k);
     copy(stream, both.select(1), v);
-    return {stream, *ring, /*layer=*/0, shape, q, both, own, own_documents, workspace};
+    return {stream, *ring, /*layer=*/0, shape, q, both, own_segments, own_documents, workspace};
   }
   /// Returns the buffer for sums of rows [B, T, H, D], from which x is rounded: x itself if it has their type.
   TensorView sums_of(const TensorView& x) const { return wide.empty() ? x : wide.view().prefix(x.shape); }
@@ -286,7 +286,7 @@ struct AttentionOverRing::State {
   std::unique_ptr<Ring> ring;
   AttentionShape shape;
   Tensor key_value, documents, row_sum, wide, key_value_gradient, delta, workspace;
-  SegmentList own;
+  SegmentList own_segments;
   TensorView own_documents;
   bool has_tokens = false;
   bool went_forward = false, went_backward = false, closed = false;
@@ -306,19 +306,19 @@ void AttentionOverRing::set_tokens(std::span<const std::int64_t> positions, std:
   require_call(!s.closed, "AttentionOverRing was already closed", line);
   check_positions(positions, s.options, line);
   check_documents(documents, B, T, line);
-  SegmentList own = segments_of_positions(positions);
-  if (std::ssize(own) > most_segments) {
+  SegmentList own_segments = segments_of_positions(positions);
+  if (std::ssize(own_segments) > most_segments) {
     refuse_call(line, fmt::format("positions form {} segments of evenly spaced tokens, each with a stride below {}, "
                                   "but attention takes at most {} segments",
-                                  own.size(), stride_bound, most_segments));
+                                  own_segments.size(), stride_bound, most_segments));
   }
   require_call(mask.window >= 0, "the mask's window must be 0 or more", line);
   const std::array<std::int64_t, 3> gathered{mask.causal, mask.window, T == 0 ? no_tokens : !documents.empty()};
   const bool with_documents =
       check_alike(all_gather(*s.ranks, gathered, {"tokens of all ranks"}), s.ranks->rank(), line);
-  const std::vector<SegmentList> segments = gather_lists(*s.ranks, own);
+  const std::vector<SegmentList> segments = gather_lists(*s.ranks, own_segments);
   std::vector<ShardExtents> extents;
-  for (const auto& flat : gather_lists(*s.ranks, extents_of(own, documents, B))) {
+  for (const auto& flat : gather_lists(*s.ranks, extents_of(own_segments, documents, B))) {
     const std::ptrdiff_t count = std::ssize(flat) / B;
     ShardExtents& shard = extents.emplace_back();
     for (auto at = flat.begin(); std::ssize(shard) < B; at += count) shard.emplace_back(at, at + count);
@@ -326,7 +326,7 @@ void AttentionOverRing::set_tokens(std::span<const std::int64_t> positions, std:
   check_apart(segments, line);
   s.ring->begin(mask, extents, segments, B);
   s.has_tokens = true;
-  s.own = std::move(own);
+  s.own_segments = std::move(own_segments);
   s.shape.mask = mask;
   s.own_documents = with_documents ? s.documents.view().prefix({B, T}) : TensorView{};
   if (with_documents && T > 0) {

@@ -45,10 +45,10 @@ void require_agreement(Communicator& communicator, const std::vector<AgreedValue
   const std::vector<AgreedValue> first = decoded(broadcast_text(communicator, encoded(facts), 0, comparing_inputs));
   std::string differences;
   const auto compare = [&](const std::string& name) {
-    const std::string *own = value_in(facts, name), *theirs = value_in(first, name);
-    if (own && theirs && *own == *theirs) return;
+    const std::string *ours = value_in(facts, name), *theirs = value_in(first, name);
+    if (ours && theirs && *ours == *theirs) return;
     differences += fmt::format("{}{} is {} on rank 0, and {} here", differences.empty() ? "" : "; ", name,
-                               shortened(theirs), shortened(own));
+                               shortened(theirs), shortened(ours));
   };
   for (const AgreedValue& fact : first) compare(fact.name);
   for (const AgreedValue& fact : facts) {

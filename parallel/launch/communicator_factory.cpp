@@ -28,8 +28,8 @@ bool are_threads(Backend backend) {
 /// Collective.
 bool let_gpus_reach([[maybe_unused]] Communicator& world, [[maybe_unused]] const Stream& stream) {
 #if RINGTRAIN_CUDA
-  const std::array<std::int64_t, 1> own{stream.device().index};
-  const std::vector<std::int64_t> devices = all_gather(world, own, {"gather of GPUs"});
+  const std::array<std::int64_t, 1> own_device{stream.device().index};
+  const std::vector<std::int64_t> devices = all_gather(world, own_device, {"gather of GPUs"});
   const std::array<std::int64_t, 1> reached{cuda::enable_peer_access(stream.device().index, devices)};
   return std::ranges::count(all_gather(world, reached, {"gather of GPUs that reach the others"}), 0) == 0;
 #else

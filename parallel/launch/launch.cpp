@@ -91,21 +91,21 @@ void launch_threads(const LaunchOptions& options, const RankBody& body, std::str
   const ThreadWorld world = make_thread_world(options.ranks, options.timeout_seconds);
   FirstError first;
   std::vector<Thread> threads;
-  const auto run = [&](Communicator& own) {
+  const auto run = [&](Communicator& communicator) {
     try {
-      body(own);
+      body(communicator);
     } catch (...) {
-      first.keep(error_of_rank(own.rank()), own);
+      first.keep(error_of_rank(communicator.rank()), communicator);
     }
     first.rank_ended();
   };
-  for (const auto& own : world.ranks) {
+  for (const auto& communicator : world.ranks) {
     try {
       threads.push_back(start_thread(ExitCode::rank,
-                                     fmt::format("the thread of rank {} of {}", own->rank(), options.ranks),
-                                     [&run, &own] { run(*own); }));
+                                     fmt::format("the thread of rank {} of {}", communicator->rank(), options.ranks),
+                                     [&run, &communicator] { run(*communicator); }));
     } catch (const Error& error) {
-      first.keep(error, *own);
+      first.keep(error, *communicator);
       break;
     }
   }
@@ -119,9 +119,9 @@ void abort_on_error(Communicator& world, const std::function<void()>& body) {
   try {
     body();
   } catch (...) {
-    const Error own = error_of_rank(world.rank());
-    world.abort(own);
-    throw Error(own);
+    const Error error = error_of_rank(world.rank());
+    world.abort(error);
+    throw Error(error);
   }
 }
 

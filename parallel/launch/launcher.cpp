@@ -146,10 +146,10 @@ void Launcher::launch(const LaunchOptions& options, const RankBody& body) {
   // rank dies meanwhile, this is noticed at once, for any timeout.
   constexpr double gathering_seconds = 600;
   world_->set_timeout(std::max(gathering_seconds, options.timeout_seconds));
-  const std::unique_ptr<Communicator> own = make_mpi_communicator(*world_);
-  own->barrier({"gathering of all ranks at the start"});
+  const std::unique_ptr<Communicator> communicator = make_mpi_communicator(*world_);
+  communicator->barrier({"gathering of all ranks at the start"});
   world_->set_timeout(options.timeout_seconds);
-  abort_on_error(*own, [&] { run_rank(*own, body); });
+  abort_on_error(*communicator, [&] { run_rank(*communicator, body); });
 }
 
 void Launcher::finish(int exit_code) {

@@ -46,8 +46,8 @@ class MpiCommunicator final : public Communicator {
   /// New contexts begin after all contexts of any member, one for each color, so two communicators of one context have
   /// no rank in common.
   std::unique_ptr<Communicator> split(int color) override {
-    const std::array<std::int64_t, 2> own{color, world_.next_context()};
-    const std::vector<std::int64_t> all = ringtrain::all_gather(*this, own, {"split"});
+    const std::array<std::int64_t, 2> color_and_context{color, world_.next_context()};
+    const std::vector<std::int64_t> all = ringtrain::all_gather(*this, color_and_context, {"split"});
     std::set<std::int64_t> colors;
     std::vector<int> members;
     std::int64_t begin = 0;
@@ -56,9 +56,9 @@ class MpiCommunicator final : public Communicator {
       begin = std::max(begin, all[2 * rank + 1]);
       if (all[2 * rank] == color) members.push_back(members_[rank]);
     }
-    const auto place = std::distance(colors.begin(), colors.find(color));
+    const auto index = std::distance(colors.begin(), colors.find(color));
     world_.use_contexts(static_cast<int>(begin + std::ssize(colors)));
-    return std::make_unique<MpiCommunicator>(world_, std::move(members), static_cast<int>(begin + place));
+    return std::make_unique<MpiCommunicator>(world_, std::move(members), static_cast<int>(begin + index));
   }
 
   void abort(const Error& error) override { world_.abort(error); }

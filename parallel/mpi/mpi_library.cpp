@@ -49,8 +49,8 @@ Session::Session() {
   if (known) max_tag_ = *static_cast<const int*>(upper_bound);
 }
 
-void Session::all_gather(const void* own, void* all, std::size_t bytes) const {
-  check(MPI_Allgather(own, count_of(bytes), MPI_BYTE, all, count_of(bytes), MPI_BYTE, MPI_COMM_WORLD), "gather");
+void Session::all_gather(const void* part, void* all, std::size_t bytes) const {
+  check(MPI_Allgather(part, count_of(bytes), MPI_BYTE, all, count_of(bytes), MPI_BYTE, MPI_COMM_WORLD), "gather");
 }
 
 void Session::finish() {

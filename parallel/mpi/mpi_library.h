@@ -19,8 +19,8 @@ class Session {
   int rank() const { return rank_; }
   int size() const { return size_; }
   int max_tag() const { return max_tag_; }
-  /// all [size * bytes] = own [bytes] of every process, by rank. Blocking.
-  void all_gather(const void* own, void* all, std::size_t bytes) const;
+  /// all [size * bytes] = part [bytes] of every process, by rank. Blocking.
+  void all_gather(const void* part, void* all, std::size_t bytes) const;
   /// Leaves MPI, together with all others. Blocks if one of them never calls it, so it is called only if all will. A
   /// process that ends after an error must not call it.
   void finish();

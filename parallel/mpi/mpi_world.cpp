@@ -290,26 +290,25 @@ Request MpiWorld::exchange(const ConstTensorView& send, const TensorView& receiv
   const Lock lock(mutex_);
   throw_if_failed();
   const Request request{++requests_};
-  Exchange& act = pending_[request.id];
-  act.site = site;
-  act.owner = owner;
-  act.call = history_.started(site, peers.to, send.bytes(), peers.from, receive.bytes());
+  Exchange& exchange = pending_[request.id];
+  Half &outbound = exchange.send, &inbound = exchange.receive;
+  exchange.site = site;
+  exchange.owner = owner;
+  exchange.call = history_.started(site, peers.to, send.bytes(), peers.from, receive.bytes());
   guarded([&] {
     // The send comes first, so that its announcement reaches the peer before the permission to send that answers the
     // peer's own. Over TCP, a process that has the permission puts all its data into the connection. Its answer to an
     // announcement that it reads after that would come after the data, so the two directions would move one after the
     // other.
     if (const int to = peers.to; to != no_peer) {
-      const int tag = begin(act.send, send.bytes(), to, peers.context, site);
-      act.send.header_transfer = mpi::Transfer::send(&act.send.header, sizeof(Header), to, peers.context);
-      if (send.bytes() > 0) act.send.data_transfer = mpi::Transfer::send(send.data, send.bytes(), to, tag);
+      const int tag = begin(outbound, send.bytes(), to, peers.context, site);
+      outbound.header_transfer = mpi::Transfer::send(&outbound.header, sizeof(Header), to, peers.context);
+      if (send.bytes() > 0) outbound.data_transfer = mpi::Transfer::send(send.data, send.bytes(), to, tag);
     }
     if (const int from = peers.from; from != no_peer) {
-      const int tag = begin(act.receive, receive.bytes(), from, peers.context, site);
-      act.receive.header_transfer = mpi::Transfer::receive(&act.receive.come, sizeof(Header), from, peers.context);
-      if (receive.bytes() > 0) {
-        act.receive.data_transfer = mpi::Transfer::receive(receive.data, receive.bytes(), from, tag);
-      }
+      const int tag = begin(inbound, receive.bytes(), from, peers.context, site);
+      inbound.header_transfer = mpi::Transfer::receive(&inbound.received, sizeof(Header), from, peers.context);
+      if (receive.bytes() > 0) inbound.data_transfer = mpi::Transfer::receive(receive.data, receive.bytes(), from, tag);
     }
   });
   if (poll_pause_ > 4 * first_pause) sockets_.wake();
@@ -339,10 +338,10 @@ void MpiWorld::progress(Half& half, bool sends) {
   if (!half.header_done) {
     if (!half.header_transfer.test()) return;
     half.header_done = true;
-    const CallSite theirs = half.come.site(), own = half.header.site();
-    if (!sends && (half.come.bytes != half.header.bytes || !same_site(theirs, own))) {
+    const CallSite theirs = half.received.site(), ours = half.header.site();
+    if (!sends && (half.received.bytes != half.header.bytes || !same_site(theirs, ours))) {
       fail(ExitCode::rank, "rank {} sends {} bytes ({}) to rank {}, which expects {} bytes ({})", half.peer,
-           half.come.bytes, described(theirs), rank(), half.header.bytes, described(own));
+           half.received.bytes, described(theirs), rank(), half.header.bytes, described(ours));
     }
   }
   half.done = half.data_transfer.test();

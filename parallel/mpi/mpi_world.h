@@ -85,7 +85,7 @@ class MpiWorld {
     bool done = true, header_done = false;
     int peer = no_peer;
     Header header;  // as sent, or as expected
-    Header come;
+    Header received;
     mpi::Transfer header_transfer, data_transfer;
     ExchangeSide side() const { return {done, peer, header.bytes}; }
   };

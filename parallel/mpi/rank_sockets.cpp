@@ -121,21 +121,21 @@ RankSockets::RankSockets(const mpi::Session& session)
       ::listen(listener, ranks + 16) != 0 || ::getsockname(listener, reinterpret_cast<sockaddr*>(&any), &length) != 0) {
     fail(ExitCode::rank, "rank {}: cannot listen for the other ranks: {}", rank, std::strerror(errno));
   }
-  Address own{};
-  ::gethostname(own.host.data(), own.host.size() - 1);
-  own.addresses = own_addresses();
-  own.port = any.sin_port;
-  own.process = ::getpid();
+  Address own_address{};
+  ::gethostname(own_address.host.data(), own_address.host.size() - 1);
+  own_address.addresses = own_addresses();
+  own_address.port = any.sin_port;
+  own_address.process = ::getpid();
   std::random_device random;
-  own.secret = (std::uint64_t{random()} << 32) | random();
+  own_address.secret = (std::uint64_t{random()} << 32) | random();
   std::vector<Address> all(peers_.size());
-  session.all_gather(&own, all.data(), sizeof own);
+  session.all_gather(&own_address, all.data(), sizeof own_address);
 
   secret_ = all[0].secret;
   for (int other = 0; other < ranks; ++other) {
     const Address& address = all[other];
     names_.push_back(fmt::format("process {} on host {}", address.process, address.host.data()));
-    if (address.host == own.host) here_.push_back(other);
+    if (address.host == own_address.host) here_.push_back(other);
   }
   for (int other = 0; other < rank; ++other) connect_to(other, all[other]);
   accept_from_higher(listener);
@@ -156,9 +156,9 @@ void RankSockets::connect_to(int rank, const Address& target) {
         ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length);
     }
     // The other side answers with the same greeting; the port of another program does not.
-    const Greeting own{secret_, rank_};
+    const Greeting greeting{secret_, rank_};
     Greeting answer{};
-    if (error == 0 && write_all(socket, &own, sizeof own) &&
+    if (error == 0 && write_all(socket, &greeting, sizeof greeting) &&
         read_all(socket, &answer, sizeof answer, Clock::now() + greeting_time) && answer.secret == secret_ &&
         answer.rank == rank) {
       peers_[rank].socket.take(socket);
@@ -208,8 +208,8 @@ void RankSockets::send(const RankMessage& message) {
 }
 
 void RankSockets::wake() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof one);  // fails only if it is already awake
+  const std::uint64_t added = 1;
+  [[maybe_unused]] const ssize_t written = ::write(wake_, &added, sizeof added);  // fails only if it is already awake
 }
 
 std::vector<RankMessage> RankSockets::receive(double seconds) {

@@ -20,20 +20,20 @@ std::shared_ptr<Lockstep> Lockstep::of_process(std::int64_t number, int ranks) {
   static std::mutex mutex;
   static std::map<std::int64_t, std::weak_ptr<Lockstep>> all;
   const std::lock_guard lock(mutex);
-  std::erase_if(all, [](const auto& one) { return one.second.expired(); });
-  std::shared_ptr<Lockstep> one = all[number].lock();
-  if (!one) all[number] = one = std::make_shared<Lockstep>(ranks);
-  return one;
+  std::erase_if(all, [](const auto& entry) { return entry.second.expired(); });
+  std::shared_ptr<Lockstep> lockstep = all[number].lock();
+  if (!lockstep) all[number] = lockstep = std::make_shared<Lockstep>(ranks);
+  return lockstep;
 }
 
 /// Returns the ranks that take part in this rank's operation, including itself; none if one of them has not arrived.
 std::vector<int> Lockstep::joined_by(int rank) const {
   std::vector<int> ranks{rank};
   for (std::size_t next = 0; next < ranks.size(); ++next) {
-    const int one = ranks[next];
-    for (const OperationSide& side : ranks_[one].sides) {
+    const int member = ranks[next];
+    for (const OperationSide& side : ranks_[member].sides) {
       const RankState& there = ranks_[side.peer];
-      if (!there.waits || std::ranges::count(there.sides, other_side(one, side.kind)) == 0) return {};
+      if (!there.waits || std::ranges::count(there.sides, other_side(member, side.kind)) == 0) return {};
       if (std::ranges::find(ranks, side.peer) == ranks.end()) ranks.push_back(side.peer);
     }
   }
@@ -51,18 +51,18 @@ void Lockstep::await(std::unique_lock<std::mutex>& lock, const Look& look, Done 
 
 void Lockstep::begin(int rank, std::vector<OperationSide> sides, const Look& look) {
   std::unique_lock lock(mutex_);
-  RankState& own = ranks_[rank];
-  own.waits = true;
-  own.sides = std::move(sides);
+  RankState& state = ranks_[rank];
+  state.waits = true;
+  state.sides = std::move(sides);
   if (const std::vector<int> ranks = joined_by(rank); !ranks.empty()) {
     const auto under_way = std::make_shared<int>(static_cast<int>(ranks.size()));
-    for (const int one : ranks) {
-      ranks_[one].waits = false;
-      ranks_[one].under_way = under_way;
+    for (const int member : ranks) {
+      ranks_[member].waits = false;
+      ranks_[member].under_way = under_way;
     }
     changed_.notify_all();
   }
-  await(lock, look, [&] { return !own.waits; });
+  await(lock, look, [&] { return !state.waits; });
 }
 
 void Lockstep::end(int rank, const Look& look) {

@@ -206,12 +206,12 @@ void let_processes_share_gpus(int rank) {
 std::string nccl_refusal(Communicator& world, Device device, bool share_gpu) {
   cudaDeviceProp properties{};
   cuda::check(cudaGetDeviceProperties(&properties, device.index), "asking for the properties of the GPU", device.index);
-  std::array<std::int64_t, 3> own{0, 0, number_of_process()};  // the GPU's id in two halves
-  std::memcpy(own.data(), &properties.uuid, sizeof(properties.uuid));
-  const std::vector<std::int64_t> all = all_gather(world, own, {"gather of GPUs"});
+  std::array<std::int64_t, 3> gpu_and_process{0, 0, number_of_process()};  // the GPU's id in two halves
+  std::memcpy(gpu_and_process.data(), &properties.uuid, sizeof(properties.uuid));
+  const std::vector<std::int64_t> all = all_gather(world, gpu_and_process, {"gather of GPUs"});
   for (int b = 1; b < world.size(); ++b) {
     for (int a = 0; a < b; ++a) {
-      const auto *first = &all[a * own.size()], *second = &all[b * own.size()];
+      const auto *first = &all[a * gpu_and_process.size()], *second = &all[b * gpu_and_process.size()];
       if (first[0] != second[0] || first[1] != second[1]) continue;
       if (!share_gpu) {  // NCCL would refuse it with a shorter message
         return fmt::format(

@@ -38,8 +38,8 @@ ncclResult_t state_of(const NcclComm& comm) {
 ncclResult_t post(const NcclComm& comm, const NcclGroup& group, cudaStream_t stream) {
   ncclResult_t result = nccl().ncclGroupStart();
   if (failed(result)) return result;
-  for (const NcclOperation& one : group.operations) {
-    result = one.post(comm.handle, stream);
+  for (const NcclOperation& operation : group.operations) {
+    result = operation.post(comm.handle, stream);
     if (failed(result)) break;
   }
   const ncclResult_t ended = nccl().ncclGroupEnd();
@@ -62,7 +62,7 @@ std::vector<OperationSide> sides_of(const NcclComm& comm, const NcclGroup& group
     if (peer != no_peer) {
       add(comm.ranks[peer], kind);
     } else {
-      for (const std::int64_t one : comm.ranks) add(one, kind);
+      for (const std::int64_t member : comm.ranks) add(member, kind);
     }
   }
   return sides;
@@ -118,7 +118,7 @@ NcclRank::~NcclRank() {
 
 /// Throws NCCL's error. A remote error is another rank's: it ended, or the network to it failed.
 void NcclRank::fail_with(Lock& lock, ncclResult_t result, const NcclComm& comm, const std::string& what) {
-  const Error own(
+  const Error error(
       result == ncclRemoteError ? ExitCode::rank : ExitCode::device,
       fmt::format("{}: {} ({})", what, nccl().ncclGetErrorString(result), nccl().ncclGetLastError(comm.handle)));
   const auto deadline = Clock::now() + error_report_wait;
@@ -128,7 +128,7 @@ void NcclRank::fail_with(Lock& lock, ncclResult_t result, const NcclComm& comm, 
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     lock.lock();
   }
-  throw Error(own);
+  throw Error(error);
 }
 
 // --- Communicators.
@@ -281,7 +281,7 @@ void NcclRank::abort_comms(Lock&) {
       if (comm->part != nullptr) nccl().ncclCommAbort(std::exchange(comm->part, nullptr));
     }));
   }
-  for (const std::future<void>& one : aborts) one.wait();
+  for (const std::future<void>& future : aborts) future.wait();
 }
 
 void NcclRank::throw_if_comms_aborted() const {

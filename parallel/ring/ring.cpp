@@ -41,15 +41,15 @@ Ring::Ring(Allocator& allocator, Communicator* sequence_group, int ring_size, co
   gradient_ranks_ = sequence_group->split(0);
 }
 
-void Ring::check_capacity(std::int64_t tokens, const char* of, const CallerLine& line) const {
+void Ring::check_capacity(std::int64_t tokens, const char* field, const CallerLine& line) const {
   const std::int64_t sequences = batches_[0].sequences(), longest = batches_[0].longest();
   if (size_ == 1 || sequences * longest <= tokens) return;
   refuse_call(line, fmt::format("a micro-batch of {} sequences, of {} tokens on the rank that has the most, needs "
                                 "RingCapacity::{} = {} or more, but the ring was made for {}",
-                                sequences, longest, of, sequences * longest, tokens));
+                                sequences, longest, field, sequences * longest, tokens));
 }
 
-void Ring::check_pass(const RingCall& call, const RingTensors& own, const Visitor& visitor,
+void Ring::check_pass(const RingCall& call, const RingTensors& tensors, const Visitor& visitor,
                       const CallerLine& line) const {
   if (call.schedule < 0 || std::cmp_greater_equal(call.schedule, batches_.size())) {
     refuse_call(line, fmt::format("there is no schedule {}: Ring::begin has set {}, numbered from 0, one for each mask",
@@ -63,17 +63,17 @@ void Ring::check_pass(const RingCall& call, const RingTensors& own, const Visito
     require_argument(x, name, {{"2", 2}, {"B", B}, {"T", T}, {"G", capacity.G}, {"D", capacity.D}}, dtype, device_,
                      line);
   };
-  check_pair(own.kv, "kv", capacity.dtype);
-  if (!own.documents.empty()) {
-    require_argument(own.documents, "documents", {{"B", B}, {"T", T}}, DType::int32, device_, line);
+  check_pair(tensors.kv, "kv", capacity.dtype);
+  if (!tensors.documents.empty()) {
+    require_argument(tensors.documents, "documents", {{"B", B}, {"T", T}}, DType::int32, device_, line);
     require_call(size_ == 1 || capacity.documents, "documents need a ring that was made with RingCapacity::documents",
                  line);
   }
-  if (!own.backward) return;
+  if (!tensors.backward) return;
   require_call(size_ == 1 || capacity.backward,
                "a backward pass needs a ring that was made with RingCapacity::backward", line);
   check_capacity(capacity.gradient_tokens, "gradient_tokens", line);
-  check_pair(own.dkv, "dkv", accumulator(capacity.dtype));
+  check_pair(tensors.dkv, "dkv", accumulator(capacity.dtype));
 }
 
 void Ring::begin(std::span<const AttentionMask> masks, std::span<const ShardExtents> extents,
@@ -114,15 +114,15 @@ void Ring::backward(Stream& stream, const RingCall& call, const TensorView& kv, 
 }
 
 /// If a pass fails, ends all ranks before the caller can free the memory that they read.
-void Ring::pass(Stream& stream, const RingCall& call, const RingTensors& own, const Visitor& visitor,
+void Ring::pass(Stream& stream, const RingCall& call, const RingTensors& tensors, const Visitor& visitor,
                 const std::function<void()>& overlap, const CallerLine& line) {
-  check_pass(call, own, visitor, line);
-  const Span span(stream.trace(), own.backward ? "ring backward" : "ring forward", {{"layer", call.layer}});
+  check_pass(call, tensors, visitor, line);
+  const Span span(stream.trace(), tensors.backward ? "ring backward" : "ring forward", {{"layer", call.layer}});
   RingBatch& batch = batches_[static_cast<std::size_t>(call.schedule)];
   const KeptFree kept_free(key_ranks_ ? key_ranks_->multiprocessors() : 0);
   try {
-    run_ring_pass(stream, call.layer, {key_ranks_.get(), gradient_ranks_.get(), buffers_, batch, times_}, own, visitor,
-                  overlap);
+    run_ring_pass(stream, call.layer, {key_ranks_.get(), gradient_ranks_.get(), buffers_, batch, times_}, tensors,
+                  visitor, overlap);
   } catch (const std::exception& error) {
     const auto* const known = dynamic_cast<const Error*>(&error);
     if (key_ranks_) key_ranks_->abort(known ? *known : Error(ExitCode::internal, error.what()));

@@ -70,12 +70,13 @@ class Ring {
   RingLoads take_loads() { return times_.take(); }
 
  private:
-  void pass(Stream& stream, const RingCall& call, const RingTensors& own, const Visitor& visitor,
+  void pass(Stream& stream, const RingCall& call, const RingTensors& tensors, const Visitor& visitor,
             const std::function<void()>& overlap, const CallerLine& line);
   /// Refuses a micro-batch that does not fit buffers of this many tokens; a ring of one has no buffers.
-  void check_capacity(std::int64_t tokens, const char* of, const CallerLine& line) const;
+  void check_capacity(std::int64_t tokens, const char* field, const CallerLine& line) const;
   /// Refuses a pass whose schedule or tensors do not fit the micro-batch.
-  void check_pass(const RingCall& call, const RingTensors& own, const Visitor& visitor, const CallerLine& line) const;
+  void check_pass(const RingCall& call, const RingTensors& tensors, const Visitor& visitor,
+                  const CallerLine& line) const;
 
   const int size_, rank_;
   const Device device_;

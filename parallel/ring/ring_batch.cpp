@@ -59,8 +59,8 @@ std::span<const std::int64_t> RingBatch::pairs_of(const RingStep& step) {
   for (std::size_t i = known.size(); i < parts_.size(); ++i) {
     const RingPart part = common_part(parts_[i], whole(step.owner));
     const std::span<const DocumentStarts> all(documents_);
-    const auto own = all.empty() ? all : all.subspan(part.first_sequence, static_cast<std::size_t>(part.sequences));
-    known.push_back(visible_pairs(mask_, segments_[rank_], segments_of_part(step.owner, part), part.sequences, own));
+    const auto starts = all.empty() ? all : all.subspan(part.first_sequence, static_cast<std::size_t>(part.sequences));
+    known.push_back(visible_pairs(mask_, segments_[rank_], segments_of_part(step.owner, part), part.sequences, starts));
   }
   return known;
 }

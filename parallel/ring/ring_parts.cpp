@@ -53,9 +53,9 @@ std::vector<RingPart> ring_parts(std::span<const Segment> largest, std::int64_t 
     }
   }
   if (parts.size() > 1 && small(parts.back())) {  // the remainder at the beginning
-    const RingPart rest = parts.back();
+    const RingPart remainder = parts.back();
     parts.pop_back();
-    parts.back() = joined(rest, parts.back());
+    parts.back() = joined(remainder, parts.back());
   }
   return parts;
 }

@@ -19,13 +19,13 @@ namespace {
 
 class RingPass {
  public:
-  RingPass(Stream& stream, int layer, const RingResources& ring, const RingTensors& own)
+  RingPass(Stream& stream, int layer, const RingResources& ring, const RingTensors& tensors)
       : stream_(stream),
         layer_(layer),
         ring_(ring),
         batch_(ring.batch),
-        own_(own),
-        gradient_rounds_(own.backward ? ring.batch.parts().size() : 0) {}
+        tensors_(tensors),
+        gradient_rounds_(tensors.backward ? ring.batch.parts().size() : 0) {}
 
   /// Passes every block to the visitor, in the order of hops. overlap: runs while the last gradients return; may be
   /// empty. Throws the first error of any rank.
@@ -39,7 +39,7 @@ class RingPass {
                        {"tokens", step ? batch_.sequences() * tokens_of(*step).tokens : 0}});
       if (hop > 0) wait(*ring_.keys, arriving_, hop);
       if (hop + 1 < size) post_keys(hop + 1);
-      if (own_.backward) {
+      if (tensors_.backward) {
         backward_hop(hop, visitor);
       } else if (step) {
         forward_hop(*step, visitor);
@@ -74,12 +74,12 @@ class RingPass {
   /// Returns the tokens of the block that is met at a step.
   const RingPart& tokens_of(const RingStep& step) const { return batch_.traveling(step.hop).of_step; }
   TensorView kv_of(const RingStep& step) const {
-    if (step.hop == 0) return own_.kv;
+    if (step.hop == 0) return tensors_.kv;
     return ring_.buffers.keys_and_values(step.hop, batch_.sequences(), tokens_of(step).tokens);
   }
 
   TensorView documents_of(const RingStep& step) const {
-    if (step.hop == 0 || own_.documents.empty()) return own_.documents;
+    if (step.hop == 0 || tensors_.documents.empty()) return tensors_.documents;
     return ring_.buffers.documents(step.hop, batch_.sequences(), tokens_of(step).tokens);
   }
 
@@ -99,12 +99,12 @@ class RingPass {
   /// Returns the gradients of a part of the block met at a step. In a buffer, a part has the offset that it has for the
   /// largest shard.
   PartGradients gradients_of(const RingStep& step, std::size_t part) const {
-    const RingPart own = batch_.part_of_traveling(tokens_of(step), part);
-    if (step.hop == 0) return part_of_pair(own_.dkv, own);
+    const RingPart tokens = batch_.part_of_traveling(tokens_of(step), part);
+    if (step.hop == 0) return part_of_pair(tensors_.dkv, tokens);
     const auto [G, D] = std::pair(ring_.buffers.capacity().G, ring_.buffers.capacity().D);
-    const std::int64_t begin = 2 * (own.first_sequence * batch_.longest() + own.first_token) * G * D;
-    const TensorView both = ring_.buffers.gradients(step.hop, begin, {2, own.sequences, own.tokens, G, D});
-    const bool all = batch_.parts().size() == 1 && own.tokens == batch_.tokens_of(step.owner);
+    const std::int64_t begin = 2 * (tokens.first_sequence * batch_.longest() + tokens.first_token) * G * D;
+    const TensorView both = ring_.buffers.gradients(step.hop, begin, {2, tokens.sequences, tokens.tokens, G, D});
+    const bool all = batch_.parts().size() == 1 && tokens.tokens == batch_.tokens_of(step.owner);
     return {both.select(0), both.select(1), all ? both : TensorView{}};
   }
 
@@ -112,12 +112,11 @@ class RingPass {
   /// it.
   std::vector<TensorView> leaving_gradients(const RingStep& step, std::size_t part) const {
     if (step.hop > 0) return gradients_of(step, part).messages();
-    const RingPart own = batch_.part_of_traveling(batch_.traveling(1).of_delivery, part);
-    return part_of_pair(own_.dkv, own).messages();
+    return part_of_pair(tensors_.dkv, batch_.part_of_traveling(batch_.traveling(1).of_delivery, part)).messages();
   }
 
-  PartGradients returned_gradients(const RingHop& of, const RingPart& tokens) const {
-    return part_of_pair(of.return_replaces ? own_.dkv : ring_.buffers.returned(own_.dkv.shape), tokens);
+  PartGradients returned_gradients(const RingHop& hop, const RingPart& tokens) const {
+    return part_of_pair(hop.return_replaces ? tensors_.dkv : ring_.buffers.returned(tensors_.dkv.shape), tokens);
   }
 
   /// Posts one exchange per pair of messages; the number is that of the side with more messages.
@@ -152,7 +151,7 @@ class RingPass {
     post_together(*ring_.keys, [&] {
       post({"ring keys and values", layer_, hop},
            [&](const RingStep& step, const RingPart& tokens) { return kv_messages(kv_of(step), tokens, step.owner); });
-      if (own_.documents.empty()) return;
+      if (tensors_.documents.empty()) return;
       post({"ring document ids", layer_, hop}, [&](const RingStep& step, const RingPart& tokens) {
         return std::vector{part_of(documents_of(step), tokens)};
       });
@@ -164,46 +163,47 @@ class RingPass {
   void post_gradients(int hop, std::size_t part) {
     const RingHop& here = batch_.plan()[hop];
     const std::optional<RingStep>&step = here.step, &next = batch_.plan()[hop + 1].step;
-    GradientRound& of = gradient_rounds_[part];
+    GradientRound& round = gradient_rounds_[part];
     const CallSite site{.operation = "ring gradients", .layer = layer_, .hop = hop};
-    of.returns = here.return_from != no_peer ? &here : nullptr;
-    if (of.returns) of.tokens = batch_.part_of_traveling(batch_.traveling(hop).of_return, part);
+    round.returns = here.return_from != no_peer ? &here : nullptr;
+    if (round.returns) round.tokens = batch_.part_of_traveling(batch_.traveling(hop).of_return, part);
     post_together(*ring_.gradients, [&] {
       Side sent, received;
       if (step && step->gradient_to != no_peer) sent = {step->gradient_to, leaving_gradients(*step, part)};
       if (next && next->gradient_from != no_peer) {
         received = {next->gradient_from, gradients_of(*next, part).messages()};
       }
-      exchange(*ring_.gradients, of.requests, sent, received, site);
-      if (!of.returns) return;
-      exchange(*ring_.gradients, of.requests, {}, {here.return_from, returned_gradients(here, of.tokens).messages()},
-               site);
+      exchange(*ring_.gradients, round.requests, sent, received, site);
+      if (!round.returns) return;
+      exchange(*ring_.gradients, round.requests, {},
+               {here.return_from, returned_gradients(here, round.tokens).messages()}, site);
     });
   }
 
   /// Ends the part's round before `hop`.
   void finish_gradients(int hop, std::size_t part) {
-    GradientRound& of = gradient_rounds_[part];
-    if (ring_.gradients) wait(*ring_.gradients, of.requests, hop);
-    if (of.returns && !of.returns->return_replaces) {
-      const PartGradients own = part_of_pair(own_.dkv, of.tokens), came = returned_gradients(*of.returns, of.tokens);
-      add(stream_, own.dk, came.dk);
-      add(stream_, own.dv, came.dv);
+    GradientRound& round = gradient_rounds_[part];
+    if (ring_.gradients) wait(*ring_.gradients, round.requests, hop);
+    if (round.returns && !round.returns->return_replaces) {
+      const PartGradients sums = part_of_pair(tensors_.dkv, round.tokens);
+      const PartGradients returned = returned_gradients(*round.returns, round.tokens);
+      add(stream_, sums.dk, returned.dk);
+      add(stream_, sums.dv, returned.dv);
     }
-    of.returns = nullptr;
+    round.returns = nullptr;
   }
 
   /// hop: the hop that cannot continue before; the ring's size: the end of the pass.
   void wait(Communicator& communicator, std::vector<Request>& requests, int hop) {
     if (requests.empty()) return;
-    ring_.times.wait(stream_, own_.backward, hop, [&] {
+    ring_.times.wait(stream_, tensors_.backward, hop, [&] {
       for (const Request request : requests) communicator.wait(request);
     });
     requests.clear();
   }
 
   void visit(const RingBlock& block, const RingVisitor& visitor) {
-    ring_.times.visit(stream_, own_.backward, block.pairs, [&] { visitor(block); });
+    ring_.times.visit(stream_, tensors_.backward, block.pairs, [&] { visitor(block); });
   }
 
   void forward_hop(const RingStep& step, const RingVisitor& visitor) {
@@ -230,8 +230,8 @@ class RingPass {
       if (step) {
         const RingPart part = batch_.part_of_traveling(tokens_of(*step), i);
         const SegmentList positions = batch_.segments_of_part(step->owner, part);
-        RingPart place = part;  // among the tokens that are here
-        place.first_token = part.tokens == 0 ? 0 : part.first_token - tokens_of(*step).first_token;
+        RingPart local_part = part;  // among the tokens that are here
+        local_part.first_token = part.tokens == 0 ? 0 : part.first_token - tokens_of(*step).first_token;
         const TensorView kv = kv_of(*step);
         const PartGradients sums = gradients_of(*step, i);
         const std::int64_t pairs = batch_.pairs_of(*step)[i];
@@ -246,12 +246,12 @@ class RingPass {
                .first_sequence = part.first_sequence,
                .sequences = part.sequences,
                .pairs = pairs,
-               .k = part_of(kv.select(0), place),
-               .v = part_of(kv.select(1), place),
+               .k = part_of(kv.select(0), local_part),
+               .v = part_of(kv.select(1), local_part),
                .dk = sums.dk,
                .dv = sums.dv,
                .accumulate = !begins || pairs == 0,
-               .tokens = {positions, part_of(documents_of(*step), place)}},
+               .tokens = {positions, part_of(documents_of(*step), local_part)}},
               visitor);
       }
       if (ring_.gradients) post_gradients(hop, i);
@@ -262,7 +262,7 @@ class RingPass {
   const int layer_;
   const RingResources ring_;
   RingBatch& batch_;
-  const RingTensors own_;
+  const RingTensors tensors_;
   std::vector<Request> arriving_;               // keys and values for the next hop, and those passed on for it
   std::vector<Request> departing_;              // own block to starts of runs: only waited for at the end of the pass
   std::vector<GradientRound> gradient_rounds_;  // by part: the last one
@@ -270,9 +270,9 @@ class RingPass {
 
 }  // namespace
 
-void run_ring_pass(Stream& stream, int layer, const RingResources& ring, const RingTensors& own,
+void run_ring_pass(Stream& stream, int layer, const RingResources& ring, const RingTensors& tensors,
                    const RingVisitor& visitor, const std::function<void()>& overlap) {
-  RingPass(stream, layer, ring, own).run(visitor, overlap);
+  RingPass(stream, layer, ring, tensors).run(visitor, overlap);
 }
 
 }  // namespace ringtrain

@@ -30,7 +30,7 @@ struct RingTensors {
 
 /// Passes every block to the visitor, in the order of hops. overlap: runs while the last gradients return; may be
 /// empty. Throws the first error of any rank.
-void run_ring_pass(Stream& stream, int layer, const RingResources& ring, const RingTensors& own,
+void run_ring_pass(Stream& stream, int layer, const RingResources& ring, const RingTensors& tensors,
                    const RingVisitor& visitor, const std::function<void()>& overlap);
 
 }  // namespace ringtrain

@@ -19,15 +19,15 @@ RingLoads RingTimes::take() {
 
 void RingTimes::read() {
   for (const Timed& time : timed_) {
-    RingLoad& of = loads_[time.backward];
-    (time.is_wait ? of.hop_waits[time.hop] : of.compute_seconds) += clock_.seconds(time.from, time.to);
+    RingLoad& load = loads_[time.backward];
+    (time.is_wait ? load.hop_waits[time.hop] : load.compute_seconds) += clock_.seconds(time.from, time.to);
   }
   timed_.clear();
   clock_.clear();
 }
 
 void RingTimes::reset() {
-  for (RingLoad& one : loads_) one = {.hop_waits = std::vector<double>(ring_size_ + 1, 0.0)};
+  for (RingLoad& load : loads_) load = {.hop_waits = std::vector<double>(ring_size_ + 1, 0.0)};
 }
 
 }  // namespace ringtrain

@@ -121,15 +121,15 @@ class ThreadCommunicator final : public Communicator {
     check_exchange(send, to, receive, from, size(), on_gpu(), line);
     Lock lock(world_.mutex);
     const Request request{++requests_};
-    Exchange& act = pending_[request.id];
-    act.call =
+    Exchange& exchange = pending_[request.id];
+    exchange.call =
         self_.history.started(site, group_->world_rank(to), send.bytes(), group_->world_rank(from), receive.bytes());
-    act.send.sends = true;
-    act.send.buffer = send;
-    act.receive.buffer = act.receive.target = receive;
-    act.send.site = act.receive.site = site;
-    if (to != no_peer) post(lock, act.send, to);
-    if (from != no_peer) post(lock, act.receive, from);
+    exchange.send.sends = true;
+    exchange.send.buffer = send;
+    exchange.receive.buffer = exchange.receive.target = receive;
+    exchange.send.site = exchange.receive.site = site;
+    if (to != no_peer) post(lock, exchange.send, to);
+    if (from != no_peer) post(lock, exchange.receive, from);
     return request;
   }
 
@@ -174,18 +174,18 @@ class ThreadCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Communicator> split(int color) override {
-    const std::array<std::int64_t, 1> own{color};
-    const std::vector<std::int64_t> colors = ringtrain::all_gather(*this, own, {"split"});
+    const std::array<std::int64_t, 1> own_color{color};
+    const std::vector<std::int64_t> colors = ringtrain::all_gather(*this, own_color, {"split"});
     std::vector<int> members;
     for (int rank = 0; rank < size(); ++rank) {
       if (colors[rank] == color) members.push_back(group_->world_rank(rank));
     }
-    const auto place = std::ranges::find(members, group_->world_rank(rank_)) - members.begin();
+    const auto index = std::ranges::find(members, group_->world_rank(rank_)) - members.begin();
     Lock lock(world_.mutex);
     const std::pair key(splits_++, color);
     Group::Part& part = group_->parts[key];
     if (!part.group) part.group = std::make_shared<Group>(group_->world, members);
-    auto communicator = std::make_unique<ThreadCommunicator>(part.group, static_cast<int>(place));
+    auto communicator = std::make_unique<ThreadCommunicator>(part.group, static_cast<int>(index));
     if (++part.taken == members.size()) group_->parts.erase(key);
     lock.unlock();
     if (device_.stream() != nullptr) communicator->set_stream(*device_.stream());
