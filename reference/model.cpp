@@ -190,10 +190,10 @@ struct Model::Pass {
       }
       dlogits = summed(summed(std::move(dlogits), V), 0);
       const Vector x = head_input(t, token);
-      Vector own(C);
-      linear_backward_input(own, dlogits, head, C, V);
-      for (double& each : own) each *= spec_.logit_factor;
-      std::copy(own.begin(), own.end(), &dx[token * C]);
+      Vector dx_token(C);
+      linear_backward_input(dx_token, dlogits, head, C, V);
+      for (double& each : dx_token) each *= spec_.logit_factor;
+      std::copy(dx_token.begin(), dx_token.end(), &dx[token * C]);
       linear_backward_weight(gradient_of(gradients, head_name(), head.size()), nullptr, summed(std::move(dlogits), T),
                              x, C, V);
     }
