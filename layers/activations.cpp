@@ -30,12 +30,12 @@ void Activations::PerLayer::make(Allocator& allocator, const char* name, DType d
   }
 }
 
-TensorView Activations::PerLayer::of(std::int64_t layer, const Shape& shape) const {
+TensorView Activations::PerLayer::view_of(std::int64_t layer, const Shape& shape) const {
   return tensors_[static_cast<std::size_t>(layer) % tensors_.size()].view().prefix(shape);
 }
 
 TensorView Activations::PerLayer::resident(std::int64_t layer) const {
-  return of(layer, host_copy(layer).shape);
+  return view_of(layer, host_copy(layer).shape);
 }
 
 void Activations::before_forward(Stream& stream, std::int64_t layer) {
@@ -127,25 +127,25 @@ BlockTensors Activations::block(std::int64_t layer, std::int64_t B, std::int64_t
   const std::int64_t n = B * T, slot = training ? layer : 0;
   const Shape width{n, C_}, heads{n, H_ * D_}, rows{B, H_, T}, pair{2, B, T, G_, D_};
   BlockTensors t;
-  t.input = input_.of(slot, width);
+  t.input = input_.view_of(slot, width);
   t.normed = normed_.view().prefix(width);
   t.statistics = statistics_.view().prefix({n, norm_statistics_});
-  t.query = query_.of(slot, heads);
-  t.key_value = key_value_.of(slot, pair);
+  t.query = query_.view_of(slot, heads);
+  t.key_value = key_value_.view_of(slot, pair);
   if (query_key_norm_) {
-    t.query_projection = query_projection_.of(slot, heads);
-    t.key_projection = key_projection_.of(slot, {n, G_ * D_});
+    t.query_projection = query_projection_.view_of(slot, heads);
+    t.key_projection = key_projection_.view_of(slot, {n, G_ * D_});
     t.query_statistics = query_statistics_.view().prefix({n * H_});
     t.key_statistics = key_statistics_.view().prefix({n * G_});
   }
-  t.attention = attention_.of(slot, heads);
+  t.attention = attention_.view_of(slot, heads);
   t.attention_sum = attention_sum_.empty() ? t.attention : attention_sum_.view().prefix(heads);
-  t.logsumexp = logsumexp_.of(slot, rows);
+  t.logsumexp = logsumexp_.view_of(slot, rows);
   t.delta = t.row_sum = row_sum_and_delta_.view().prefix(rows);
-  t.after_attention = after_attention_.of(slot, width);
+  t.after_attention = after_attention_.view_of(slot, width);
   if (saved_.everything) {
-    if (gated_) t.gate = gate_.of(slot, {n, F_});
-    t.up = up_.of(slot, {n, F_});
+    if (gated_) t.gate = gate_.view_of(slot, {n, F_});
+    t.up = up_.view_of(slot, {n, F_});
   }
   if (!training) {
     t.output = t.input;
@@ -153,7 +153,7 @@ BlockTensors Activations::block(std::int64_t layer, std::int64_t B, std::int64_t
   }
   ensure(trains_, "a model without gradients is only evaluated");
   // The stack's output waits for the head in the memory of `normed`, which no block needs before backward starts.
-  t.output = layer + 1 < layers_ ? input_.of(layer + 1, width) : t.normed;
+  t.output = layer + 1 < layers_ ? input_.view_of(layer + 1, width) : t.normed;
   t.residual_gradient = residual_gradient_.view().prefix(width);
   t.attention_gradient = attention_gradient_.view().prefix(heads);
   t.key_value_gradient_sum = key_value_gradient_sum_.view().prefix(pair);

@@ -92,7 +92,7 @@ class Activations {
    public:
     void make(Allocator& allocator, const char* name, DType dtype, const Shape& training, const Shape& largest,
               std::int64_t layers, bool keep, bool offload);
-    TensorView of(std::int64_t layer, const Shape& shape) const;
+    TensorView view_of(std::int64_t layer, const Shape& shape) const;
     bool offloaded() const { return !host_copies_.empty(); }
     /// Returns a layer's whole tensor on the device.
     TensorView resident(std::int64_t layer) const;

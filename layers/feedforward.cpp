@@ -28,9 +28,9 @@ FeedforwardWorkspace::FeedforwardWorkspace(Allocator& allocator, const ModelSpec
 
 FeedforwardWorkspace::Chunk FeedforwardWorkspace::chunk_of(const BlockTensors& t, std::int64_t begin,
                                                            std::int64_t end) const {
-  const auto rows = [&](const Tensor& own, const TensorView& kept = {}) {
+  const auto rows = [&](const Tensor& workspace, const TensorView& kept = {}) {
     if (!kept.empty()) return kept.rows(begin, end);
-    return own.empty() ? TensorView{} : own.view().rows(0, end - begin);
+    return workspace.empty() ? TensorView{} : workspace.view().rows(0, end - begin);
   };
   return {{.input = t.after_attention.rows(begin, end),
            .normed = rows(normed_),

@@ -48,11 +48,11 @@ void KeyValueCache::for_runs(const Layer& layer, std::int64_t first, std::int64_
 }
 
 void KeyValueCache::store(Stream& stream, int layer, const ConstTensorView& key_value) {
-  const Layer& of = layers_[static_cast<std::size_t>(layer)];
+  const Layer& cache = layers_[static_cast<std::size_t>(layer)];
   for (int half = 0; half < 2; ++half) {
     const ConstTensorView all = key_value.rows(half, half + 1).reshape({count_, shape_.G, shape_.D});
-    for_runs(of, std::max<std::int64_t>(0, count_ - of.slots()), count_, [&](std::int64_t first, std::int64_t count) {
-      copy(stream, slots(of, half, first % of.slots(), count), all.rows(first, first + count));
+    for_runs(cache, count_ - std::min(count_, cache.slots()), count_, [&](std::int64_t first, std::int64_t count) {
+      copy(stream, slots(cache, half, first % cache.slots(), count), all.rows(first, first + count));
     });
   }
 }
@@ -90,22 +90,22 @@ AttentionState KeyValueCache::state_of(int rank) const {
 void KeyValueCache::attend(Stream& stream, int layer, const ConstTensorView& query, const ConstTensorView& key_value,
                            const ConstTensorView& sinks, const TensorView& out) {
   const Span span(stream.trace(), "decode attention");
-  const Layer& of = layers_[static_cast<std::size_t>(layer)];
-  const Shape own{1, shape_.G, shape_.D};
+  const Layer& cache = layers_[static_cast<std::size_t>(layer)];
+  const Shape token_shape{1, shape_.G, shape_.D};
   if (owned_) {
-    const std::int64_t newest = (count_ - 1) % of.slots();
-    copy(stream, slots(of, 0, newest, 1), key_value.rows(0, 1).reshape(own));
-    copy(stream, slots(of, 1, newest, 1), key_value.rows(1, 2).reshape(own));
+    const std::int64_t newest = (count_ - 1) % cache.slots();
+    copy(stream, slots(cache, 0, newest, 1), key_value.rows(0, 1).reshape(token_shape));
+    copy(stream, slots(cache, 1, newest, 1), key_value.rows(1, 2).reshape(token_shape));
   }
   const AttentionState state = state_of(ring_->rank()), second = state_of(ring_size_);
   const auto meet = [&](std::int64_t first, std::int64_t count, const AttentionState& into) {
-    const std::int64_t place = count == 0 ? 0 : first % of.slots();
-    decode_attention(stream, shape_, query.reshape({shape_.H, shape_.D}), slots(of, 0, place, count),
-                     slots(of, 1, place, count), into, workspace_);
+    const std::int64_t slot = count == 0 ? 0 : first % cache.slots();
+    decode_attention(stream, shape_, query.reshape({shape_.H, shape_.D}), slots(cache, 0, slot, count),
+                     slots(cache, 1, slot, count), into, workspace_);
   };
-  const std::int64_t first = tokens_before(segments_, keys_seen_by(of.mask, {position_, position_}).first);
+  const std::int64_t first = tokens_before(segments_, keys_seen_by(cache.mask, {position_, position_}).first);
   int runs = 0;
-  for_runs(of, first, count_,
+  for_runs(cache, first, count_,
            [&](std::int64_t begin, std::int64_t count) { meet(begin, count, runs++ == 0 ? state : second); });
   if (runs == 0) meet(0, 0, state);
   if (runs == 2) combine_attention(stream, state, second);

@@ -94,9 +94,9 @@ std::vector<MaskedLayers> layers_by_mask(const std::vector<LayerSpec>& layers) {
   std::vector<MaskedLayers> all;
   for (std::int64_t layer = 0; layer < std::ssize(layers); ++layer) {
     const AttentionMask& mask = layers[static_cast<std::size_t>(layer)].mask;
-    auto of = std::ranges::find(all, mask, &MaskedLayers::mask);
-    if (of == all.end()) of = all.insert(of, {.mask = mask, .layers = {}});
-    of->layers.push_back(layer);
+    auto found = std::ranges::find(all, mask, &MaskedLayers::mask);
+    if (found == all.end()) found = all.insert(found, {.mask = mask, .layers = {}});
+    found->layers.push_back(layer);
   }
   return all;
 }

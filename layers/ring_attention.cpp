@@ -128,8 +128,8 @@ AttentionCall RingAttention::over_ring(Stream& stream, const DeviceBatch& batch,
   AttentionShape shape = shape_;
   shape.B = batch.B();
   const TensorView query = t.query.reshape({shape.B, batch.T(), shape.H, shape.D});
-  const AttentionTokens own = batch.token_positions();
-  return {stream, *ring_, pass_, shape, query, t.key_value, own.segments, batch.documents(), workspace_};
+  const AttentionTokens tokens = batch.token_positions();
+  return {stream, *ring_, pass_, shape, query, t.key_value, tokens.segments, batch.documents(), workspace_};
 }
 
 void RingAttention::attend(Stream& stream, const DeviceBatch& batch, const BlockTensors& t) {

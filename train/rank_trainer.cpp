@@ -33,8 +33,8 @@ namespace {
 
 /// Collective. Returns SIGTERM or SIGINT if any rank has seen one, otherwise 0.
 int signal_anywhere(Communicator& world) {
-  const int own = requested_signal();
-  std::array<std::int64_t, 2> any{own == SIGINT, own != 0 && own != SIGINT};
+  const int signal = requested_signal();
+  std::array<std::int64_t, 2> any{signal == SIGINT, signal != 0 && signal != SIGINT};
   all_reduce_max(world, any, {"signals"});
   return any[1] ? SIGTERM : any[0] ? SIGINT : 0;
 }
@@ -43,8 +43,8 @@ int signal_anywhere(Communicator& world) {
 std::vector<MemoryUse> gather_peaks(Communicator& world, const Allocator& allocator) {
   constexpr std::size_t numbers = tag_count + 1;
   static_assert(std::is_trivially_copyable_v<MemoryUse> && sizeof(MemoryUse) == numbers * sizeof(std::int64_t));
-  const auto own = std::bit_cast<std::array<std::int64_t, numbers>>(allocator.peak());
-  const std::vector<std::int64_t> all = all_gather(world, own, {"gather of memory peaks"});
+  const auto peak = std::bit_cast<std::array<std::int64_t, numbers>>(allocator.peak());
+  const std::vector<std::int64_t> all = all_gather(world, peak, {"gather of memory peaks"});
   std::vector<MemoryUse> peaks(all.size() / numbers);
   std::memcpy(static_cast<void*>(peaks.data()), all.data(), all.size() * sizeof(std::int64_t));
   return peaks;
@@ -247,7 +247,7 @@ void RankTrainer::record(std::int64_t step, const StepResult& result, double sec
   line.tokens_per_second = static_cast<double>(training.global_batch_size * training.seq_len) / seconds;
   line.visible_pairs = result.pairs.forward / static_cast<double>(run_.config.model.num_hidden_layers);
   if (peak_flops_ > 0 && !result.empty) {
-    line.mfu = useful_flops_.of(result.held_tokens, result.pairs) / seconds / peak_flops_;
+    line.mfu = useful_flops_.total(result.held_tokens, result.pairs) / seconds / peak_flops_;
   }
   line.samples = run_.sample_indices(step);
   line.peak = peaks;
@@ -398,15 +398,15 @@ void RankTrainer::trace_step(std::int64_t step) {
 }
 
 void RankTrainer::require_no_allocation(const char* when) const {
-  const std::int64_t more = state_.allocator.allocation_count() - allocations_;
-  if (more == 0) return;
+  const std::int64_t allocated = state_.allocator.allocation_count() - allocations_;
+  if (allocated == 0) return;
   if (!run_.model.is_transformer()) {
     fail(ExitCode::usage,
          "{} of the model \"{}\" made {}; make all that a step needs in the constructors of the model and its layers",
-         when, run_.model.name, counted(more, "tensor"));
+         when, run_.model.name, counted(allocated, "tensor"));
   }
   fail(ExitCode::internal, "internal error: {} allocated {}, but all are planned before the first step", when,
-       counted(more, "tensor"));
+       counted(allocated, "tensor"));
 }
 
 }  // namespace ringtrain

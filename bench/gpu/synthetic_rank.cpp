@@ -52,7 +52,7 @@ double model_flops(const Config& config) {
   const auto T = static_cast<double>(config.training.seq_len);
   const LayerPairs pairs =
       layer_pairs(mask_counts(config.model, config.training), [&](const AttentionMask&) { return T * (T + 1) / 2; });
-  return useful_flops(config.model, config.training).of(T, pairs);
+  return useful_flops(config.model, config.training).total(T, pairs);
 }
 
 SyntheticRank::SyntheticRank(const Config& config, const ParameterTable& table, ThreadPool& pool, Communicator& world)

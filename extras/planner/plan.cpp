@@ -63,10 +63,10 @@ void plan_ring(Plan& plan) {
 
 /// Returns the visible pairs of a sequence over all layers, with packed documents taken into account.
 LayerPairs sequence_pairs(const PlanRequest& request) {
-  Config one = request.config;
-  one.mesh.sequence = one.training.micro_batch_size = 1;
-  return layer_pairs(mask_counts(one.model, one.training), [&](const AttentionMask& mask) {
-    return static_cast<double>(ring_work(one, mask, request.mean_document).pairs(0, 0));
+  Config config = request.config;
+  config.mesh.sequence = config.training.micro_batch_size = 1;
+  return layer_pairs(mask_counts(config.model, config.training), [&](const AttentionMask& mask) {
+    return static_cast<double>(ring_work(config, mask, request.mean_document).pairs(0, 0));
   });
 }
 
@@ -127,8 +127,8 @@ double useful_step_flops(const PlanRequest& request) {
   const auto batch = static_cast<double>(request.config.training.global_batch_size);
   const LayerPairs pairs = sequence_pairs(request);
   return useful_flops(request.config.model, request.config.training)
-      .of(batch * static_cast<double>(request.config.training.seq_len),
-          {.forward = batch * pairs.forward, .backward = batch * pairs.backward});
+      .total(batch * static_cast<double>(request.config.training.seq_len),
+             {.forward = batch * pairs.forward, .backward = batch * pairs.backward});
 }
 
 double tokens_to_hide(double seconds_per_pair, double visible_share, double seconds_per_token, double latency) {
@@ -202,9 +202,9 @@ Plan make_plan(const PlanRequest& request) {
   const std::vector<RankPlan> memory = plan_ranks(request.config, table, training_purpose(request.config));
   std::vector<Plan> plans;
   for (int stage = 0; stage < stages; ++stage) {
-    PlanRequest one = request;
-    one.config = config_of_stage(request.config, stage);
-    plans.push_back(plan_of_steps(one, table, memory));
+    PlanRequest stage_request = request;
+    stage_request.config = config_of_stage(request.config, stage);
+    plans.push_back(plan_of_steps(stage_request, table, memory));
   }
   Plan plan = plans[static_cast<std::size_t>(longest_stage(training))];
   plan_run(plan, request, plans, table);

@@ -84,7 +84,7 @@ double AuditedRow::largest_of_classes() const {
   double most = 0;
   for (std::size_t i = 0; i < D_; ++i) {
     double square = 0;
-    for (std::int64_t of = 0; of < classes; ++of) square += class_shares(of)[i] * class_shares(of)[i];
+    for (std::int64_t which = 0; which < classes; ++which) square += class_shares(which)[i] * class_shares(which)[i];
     most = std::max(most, square);
   }
   return std::sqrt(most);
@@ -134,11 +134,11 @@ void AuditedRow::add_forward() {
   const double score = score_of(product).value;
   rescale(score);
   const double p = std::exp(score - base_), error = p * relative_error(score, norm);
-  const std::int64_t of = class_of(score);
+  const std::int64_t score_class = class_of(score);
   sum_ += p;
-  class_sums()[of] += error;
+  class_sums()[score_class] += error;
   add(part(5).data(), p, value());
-  add(class_shares(of), error + p * products_, value());
+  add(class_shares(score_class), error + p * products_, value());
   count_key(5);
 }
 
@@ -147,7 +147,7 @@ void AuditedRow::end_forward() {
   for (double& value : part(5)) value /= sum_;
   logsumexp_ = base_ + std::log(sum_);
   double square = 0;
-  for (std::int64_t of = 0; of < classes; ++of) square += class_sums()[of] * class_sums()[of];
+  for (std::int64_t which = 0; which < classes; ++which) square += class_sums()[which] * class_sums()[which];
   logsumexp_error_ =
       std::sqrt(square) / sum_ + sums_ * (std::sqrt(static_cast<double>(keys_)) + 2 * std::abs(logsumexp_) + 2);
   logsumexp_bound_ = safety * logsumexp_error_;

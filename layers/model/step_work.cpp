@@ -165,9 +165,9 @@ TrainedParts trained_parts(const ModelConfig& model, const TrainingConfig& train
 std::vector<MaskCount> mask_counts(const ModelConfig& model, const TrainingConfig& training) {
   const std::int64_t first = model.num_hidden_layers - trained_parts(model, training).layers;
   std::vector<MaskCount> counts;
-  for (const MaskedLayers& of : layers_by_mask(model)) {
-    const auto backward = std::ranges::count_if(of.layers, [&](std::int64_t layer) { return layer >= first; });
-    counts.push_back({.mask = of.mask, .forward = real(std::ssize(of.layers)), .backward = real(backward)});
+  for (const auto& [mask, layers] : layers_by_mask(model)) {
+    const auto backward = std::ranges::count_if(layers, [&](std::int64_t layer) { return layer >= first; });
+    counts.push_back({.mask = mask, .forward = real(std::ssize(layers)), .backward = real(backward)});
   }
   return counts;
 }
@@ -175,10 +175,10 @@ std::vector<MaskCount> mask_counts(const ModelConfig& model, const TrainingConfi
 LayerPairs layer_pairs(const std::vector<MaskCount>& masks,
                        const std::function<double(const AttentionMask&)>& pairs_of) {
   LayerPairs sums;
-  for (const MaskCount& of : masks) {
-    const double pairs = pairs_of(of.mask);
-    sums.forward += pairs * of.forward;
-    sums.backward += pairs * of.backward;
+  for (const MaskCount& count : masks) {
+    const double pairs = pairs_of(count.mask);
+    sums.forward += pairs * count.forward;
+    sums.backward += pairs * count.backward;
   }
   return sums;
 }

@@ -84,7 +84,7 @@ double head_product_bytes(const ModelConfig& model, DType dtype);
 /// 12 L C, with L layers (Chowdhery et al., "PaLM", 2022, appendix B, which counts T pairs per token: no mask).
 struct UsefulFlops {
   double of_a_token = 0, of_a_pair = 0;  // the second forward
-  double of(double tokens, const LayerPairs& pairs) const {
+  double total(double tokens, const LayerPairs& pairs) const {
     return of_a_token * tokens + of_a_pair * (pairs.forward + 2 * pairs.backward);
   }
 };

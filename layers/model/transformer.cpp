@@ -30,7 +30,7 @@ RingCapacity ring_capacity(const ModelSpec& spec, const ExecutionShape& shape, b
 
 std::vector<AttentionMask> different_masks(const ModelSpec& spec) {
   std::vector<AttentionMask> masks;
-  for (const MaskedLayers& of : layers_by_mask(spec.layers)) masks.push_back(of.mask);
+  for (const MaskedLayers& layers : layers_by_mask(spec.layers)) masks.push_back(layers.mask);
   return masks;
 }
 
@@ -146,8 +146,8 @@ class Transformer final : public Model {
            batch.B, batch.has_documents ? ", with documents" : "");
     }
     for (std::size_t layer = 0; layer < inserted_.size(); ++layer) {
-      for (const auto& own : inserted_[layer]) {
-        if (own->works_by_token()) continue;
+      for (const auto& inserted : inserted_[layer]) {
+        if (inserted->works_by_token()) continue;
         fail(ExitCode::usage,
              "this model does not generate: works_by_token() of the program's layer after block {} returns false",
              layer);
@@ -191,15 +191,15 @@ class Transformer final : public Model {
   /// Returns a layer's index among those that backward visits; negative: backward does not visit it.
   std::int64_t kept(std::size_t layer) const { return static_cast<std::int64_t>(layer) - first_trained_; }
   BlockTensors tensors(std::size_t layer, bool training) const {
-    const std::int64_t place = kept(layer);
-    return activations_.block(std::max<std::int64_t>(0, place), batch_.B(), batch_.T(), training && place >= 0);
+    const std::int64_t index = kept(layer);
+    return activations_.block(std::max<std::int64_t>(0, index), batch_.B(), batch_.T(), training && index >= 0);
   }
   /// Runs a program's own layers after a block: they change the residual stream in place.
   void run_inserted_forward(std::size_t layer, const TensorView& x, bool training) {
     if (inserted_[layer].empty()) return;
     const Span span(stream_.trace(), "inserted layers", {{"layer", static_cast<std::int64_t>(layer)}});
     const WeightsGuard weights(parameters_, blocks_[layer].bucket());
-    for (const auto& own : inserted_[layer]) own->forward(stream_, batch_, x, training);
+    for (const auto& inserted : inserted_[layer]) inserted->forward(stream_, batch_, x, training);
     dump(stream_, {.name = "inserted_output", .layer = static_cast<int>(layer)}, x);
   }
   void run_inserted_backward(std::size_t layer, const TensorView& gradient) {
@@ -254,10 +254,10 @@ std::unique_ptr<Model> make_transformer(const ModelSpec& spec, const ExecutionSh
     fail(ExitCode::usage, "Transformer: the ring has {} ranks; the communicator has {}; only a plan needs none",
          shape.ring_size, sequence_group != nullptr ? sequence_group->size() : 0);
   }
-  const std::int64_t own = describe_parameters(spec, {}, layers).table.count();
-  if (parameters.table().count() != own) {
+  const std::int64_t model_weights = describe_parameters(spec, {}, layers).table.count();
+  if (parameters.table().count() != model_weights) {
     fail(ExitCode::usage, "Transformer: the store's table has {} weights, but this model {}: they belong to two models",
-         parameters.table().count(), own);
+         parameters.table().count(), model_weights);
   }
   return std::make_unique<Transformer>(spec, shape, allocator, parameters, stream, sequence_group, layers);
 }
