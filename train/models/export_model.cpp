@@ -46,10 +46,10 @@ std::vector<Export> tensors_of(const ModelSource& source, const ParameterTable& 
   std::vector<Export> tensors;
   for (const Parameter* parameter : in_class_order(source.model, table)) {
     if (adapters && !in_peft_folder(*parameter, modules)) continue;
-    TensorLocation place = locations(*parameter);
-    const auto same = std::ranges::find(tensors, place.name, &Export::name);
+    TensorLocation location = locations(*parameter);
+    const auto same = std::ranges::find(tensors, location.name, &Export::name);
     if (same == tensors.end()) {
-      tensors.push_back({std::move(place), {parameter}});
+      tensors.push_back({std::move(location), {parameter}});
     } else {
       same->parts.push_back(parameter);
     }

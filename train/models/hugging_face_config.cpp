@@ -249,10 +249,10 @@ std::vector<LayerType> default_types(JsonKeys& keys, const Family& family, std::
   if (family.window == WindowKeys::layers) first = keys.integer("max_window_layers", default_full_layers);
   std::vector<LayerType> types(positions.size(), LayerType::full_attention);
   for (std::int64_t layer = 0; window > 0 && layer < std::ssize(types); ++layer) {
-    const auto place = static_cast<std::size_t>(layer);
+    const auto index = static_cast<std::size_t>(layer);
     const bool of_pattern = pattern == 0 || (layer + 1) % pattern != 0;
-    const bool of_rope = family.window != WindowKeys::unrotated || positions[place] == LayerPositions::none;
-    if (layer >= first && of_pattern && of_rope) types[place] = LayerType::sliding_attention;
+    const bool of_rope = family.window != WindowKeys::unrotated || positions[index] == LayerPositions::none;
+    if (layer >= first && of_pattern && of_rope) types[index] = LayerType::sliding_attention;
   }
   return types;
 }

@@ -48,27 +48,27 @@ std::vector<Module> modules_of(const ModelConfig& model) {
 
 /// Our names consist of "model.layers.N." in the layers, a module's name, and ".weight" or ".bias". top, layers: the
 /// prefixes of the class's names outside and inside the layers.
-TensorLocation place_of(const Parameter& parameter, const std::vector<Module>& modules, const std::string& top,
-                        const std::string& layers) {
-  TensorLocation place{.name = parameter.name, .shape = shape_of(parameter)};
+TensorLocation tensor_location(const Parameter& parameter, const std::vector<Module>& modules, const std::string& top,
+                               const std::string& layers) {
+  TensorLocation location{.name = parameter.name, .shape = shape_of(parameter)};
   const std::size_t dot = parameter.name.rfind('.');
   const std::string module = parameter.name.substr(0, dot), kind = parameter.name.substr(dot);
-  const auto own = std::ranges::find_if(modules, [&](const Module& one) { return module.ends_with(one.ours); });
-  if (own == modules.end()) return place;
-  const std::string before = module.substr(0, module.size() - own->ours.size());
-  place.name = (before.empty() ? top : layers + before.substr(layer_prefix.size())) + std::string(own->theirs) + kind;
-  place.transposed = own->transposed && kind == ".weight";
-  if (own->rows > 0) {
-    const std::int64_t row = place.transposed || place.shape.size() == 1 ? 1 : place.shape[1];
-    place.shape[0] = 0;
+  const auto found = std::ranges::find_if(modules, [&](const Module& entry) { return module.ends_with(entry.ours); });
+  if (found == modules.end()) return location;
+  const std::string root = module.substr(0, module.size() - found->ours.size());
+  location.name = (root.empty() ? top : layers + root.substr(layer_prefix.size())) + std::string(found->theirs) + kind;
+  location.transposed = found->transposed && kind == ".weight";
+  if (found->rows > 0) {
+    const std::int64_t row = location.transposed || location.shape.size() == 1 ? 1 : location.shape[1];
+    location.shape[0] = 0;
     for (auto part = modules.begin(); part != modules.end(); ++part) {
-      if (part->theirs != own->theirs) continue;
-      if (part < own) place.first += part->rows * row;
-      place.shape[0] += part->rows;
+      if (part->theirs != found->theirs) continue;
+      if (part < found) location.first += part->rows * row;
+      location.shape[0] += part->rows;
     }
   }
-  if (place.transposed) std::swap(place.shape[0], place.shape[1]);
-  return place;
+  if (location.transposed) std::swap(location.shape[0], location.shape[1]);
+  return location;
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ TensorLocations hugging_face_locations(const ModelConfig& model, bool prefixed) 
   const bool rotary = family_of(model.architecture).rotary;
   const std::string top = prefixed ? "transformer." : "", layers = rotary ? std::string(layer_prefix) : top + "h.";
   return [modules = modules_of(model), top, layers](const Parameter& parameter) {
-    return place_of(parameter, modules, top, layers);
+    return tensor_location(parameter, modules, top, layers);
   };
 }
 

@@ -26,9 +26,9 @@ std::optional<std::vector<T>> list_of(const nlohmann::json& from) {
   std::vector<T> list;
   if (!from.is_array()) return std::nullopt;
   for (const nlohmann::json& item : from) {
-    std::optional<T> one = value_of<T>(item);
-    if (!one) return std::nullopt;
-    list.push_back(*std::move(one));
+    std::optional<T> value = value_of<T>(item);
+    if (!value) return std::nullopt;
+    list.push_back(*std::move(value));
   }
   return list;
 }

@@ -42,10 +42,10 @@ class JsonKeys {
   /// Throws Error(checkpoint): "FILE: KEY: what".
   [[noreturn]] void refuse(const std::string& key, const std::string& what) const;
   /// Does the same for a format and its arguments.
-  template <class First, class... Rest>
-  [[noreturn]] void refuse(const std::string& key, fmt::format_string<First, Rest...> what, First&& first,
-                           Rest&&... rest) const {
-    refuse(key, fmt::format(what, std::forward<First>(first), std::forward<Rest>(rest)...));
+  template <class First, class... Others>
+  [[noreturn]] void refuse(const std::string& key, fmt::format_string<First, Others...> what, First&& first,
+                           Others&&... others) const {
+    refuse(key, fmt::format(what, std::forward<First>(first), std::forward<Others>(others)...));
   }
 
  private:

@@ -183,12 +183,12 @@ ModelSource model_of(Checkpoint checkpoint) {
     if (!checkpoint.manifest.base) {
       fail(ExitCode::checkpoint, "{}: holds adapters, but its manifest names no base", checkpoint.path);
     }
-    std::set<std::string> own;
+    std::set<std::string> names;
     const ParameterTable table = make_parameter_table(checkpoint.config);
     for (const Parameter& parameter : table.all()) {
-      if (parameter.saved) own.insert(parameter.name);
+      if (parameter.saved) names.insert(parameter.name);
     }
-    source = with_adapters(open_base(*checkpoint.manifest.base, checkpoint.path), std::move(source), std::move(own));
+    source = with_adapters(open_base(*checkpoint.manifest.base, checkpoint.path), std::move(source), std::move(names));
   }
   source.checkpoint = std::move(checkpoint);
   return source;
@@ -207,12 +207,12 @@ ModelSource open_model(const std::string& path, const ModelDefinition& definitio
   return open_transformer(path, /*must_be_whole=*/false);
 }
 
-ModelSource open_base_model(const std::string& path, const std::string& of) {
+ModelSource open_base_model(const std::string& path, const std::string& adapters_path) {
   try {
     return open_transformer(path, /*must_be_whole=*/true);
   } catch (const Error& error) {
     if (error.code() != ExitCode::checkpoint) throw;
-    fail(ExitCode::checkpoint, "{}: the base of these adapters cannot be read: {}", of, error.what());
+    fail(ExitCode::checkpoint, "{}: the base of these adapters cannot be read: {}", adapters_path, error.what());
   }
 }
 

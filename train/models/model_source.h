@@ -32,7 +32,7 @@ struct ModelSource {
   std::vector<std::string> logs;            // what a person should know about it, one message each
   std::optional<Checkpoint> checkpoint;     // empty for a model from elsewhere
   std::shared_ptr<const ModelSource> base;  // of adapters (model.lora): the model that they adapt
-  std::set<std::string> own;                // of adapters: the parameters that are not the base's
+  std::set<std::string> own_parameters;     // of adapters: the parameters that are not the base's
   /// Returns the folder, next to a run's checkpoints, where the files of its tokenizer are kept.
   static std::string tokenizer_folder(const std::string& run_folder) { return run_folder + "/tokenizer"; }
   /// Returns a separate reader for each rank that calls it, from any thread.
@@ -61,9 +61,9 @@ std::optional<std::string> beyond_context(const ModelSource& source, std::int64_
 /// computes. definition: of a program's own model, which can be read only from its checkpoints.
 ModelSource open_model(const std::string& path, const ModelDefinition& definition = transformer_definition());
 
-/// Does the same for the base of adapters; error messages name the adapters by `of`. Adapters cannot be a base: they
-/// are refused before their own base is looked up, so no base leads back to itself.
-ModelSource open_base_model(const std::string& path, const std::string& of);
+/// Does the same for the base of adapters; error messages name the adapters by `adapters_path`. Adapters cannot be a
+/// base: they are refused before their own base is looked up, so no base leads back to itself.
+ModelSource open_base_model(const std::string& path, const std::string& adapters_path);
 
 /// Returns whether path is a Hugging Face folder with a config.json but without weights, which gives only sizes.
 bool has_only_sizes(const std::string& path);

@@ -13,19 +13,19 @@ namespace {
 
 constexpr std::int64_t band_elements = std::int64_t{2} << 20;
 
-const StoredTensor& tensor_at(const PlacedModel& model, const TensorLocation& place) {
-  const StoredTensor* const tensor = model.stored.find(place.name);
+const StoredTensor& tensor_at(const PlacedModel& model, const TensorLocation& location) {
+  const StoredTensor* const tensor = model.stored.find(location.name);
   if (!tensor) {
-    fail(ExitCode::checkpoint, "{}: has no tensor {}, which this model needs{}", model.source, place.name,
-         place.name == "lm_head.weight" ? " (its config says tie_word_embeddings: false)" : "");
+    fail(ExitCode::checkpoint, "{}: has no tensor {}, which this model needs{}", model.source, location.name,
+         location.name == "lm_head.weight" ? " (its config says tie_word_embeddings: false)" : "");
   }
-  if (tensor->shape != place.shape) {
-    fail(ExitCode::checkpoint, "{}: {} is {}, but this model's is {}", model.stored.files[tensor->file], place.name,
-         shape_text(tensor->shape), shape_text(place.shape));
+  if (tensor->shape != location.shape) {
+    fail(ExitCode::checkpoint, "{}: {} is {}, but this model's is {}", model.stored.files[tensor->file], location.name,
+         shape_text(tensor->shape), shape_text(location.shape));
   }
   if (tensor->type == StoredType::unsupported) {
     fail(ExitCode::checkpoint, "{}: {} is of type {}, which cannot be read; use the model's folder in F32, F16 or BF16",
-         model.stored.files[tensor->file], place.name, plain_text(tensor->type_name));
+         model.stored.files[tensor->file], location.name, plain_text(tensor->type_name));
   }
   return *tensor;
 }
@@ -41,11 +41,11 @@ void require_equal_head(const PlacedModel& model, const StoredTensor& embedding,
   if (head.shape != embedding.shape) refuse("has another shape than");
   constexpr std::int64_t slice = std::int64_t{1} << 16;
   std::vector<double> first(slice), second(slice);
-  StoredTensorReader one(model.stored), other(model.stored);
+  StoredTensorReader embedding_reader(model.stored), head_reader(model.stored);
   for (std::int64_t at = 0; at < head.elements(); at += slice) {
     const std::int64_t count = std::min(slice, head.elements() - at);
-    one.read(embedding, at, count, first.data());
-    other.read(head, at, count, second.data());
+    embedding_reader.read(embedding, at, count, first.data());
+    head_reader.read(head, at, count, second.data());
     if (!std::equal(first.begin(), first.begin() + count, second.begin())) refuse("differs from");
   }
 }
@@ -56,13 +56,13 @@ class PlacedWeights {
       : model_(std::move(model)), reader_(model_->stored) {}
 
   void read(const Parameter& parameter, std::int64_t begin, const TensorView& to) {
-    const TensorLocation place = model_->locations(parameter);
-    const StoredTensor& tensor = tensor_at(*model_, place);
+    const TensorLocation location = model_->locations(parameter);
+    const StoredTensor& tensor = tensor_at(*model_, location);
     dispatch_float(to.dtype, [&]<class Real>() {
-      if (place.transposed) {
-        read_transposed(tensor, place, parameter.shape[0], begin, to.numel(), to.as<Real>());
+      if (location.transposed) {
+        read_transposed(tensor, location, parameter.shape[0], begin, to.numel(), to.as<Real>());
       } else {
-        reader_.read(tensor, place.first + begin, to.numel(), to.as<Real>());
+        reader_.read(tensor, location.first + begin, to.numel(), to.as<Real>());
       }
     });
   }
@@ -92,12 +92,12 @@ class PlacedWeights {
   }
 
   template <class Real>
-  void read_transposed(const StoredTensor& tensor, const TensorLocation& place, std::int64_t rows, std::int64_t begin,
-                       std::int64_t count, Real* to) {
+  void read_transposed(const StoredTensor& tensor, const TensorLocation& location, std::int64_t rows,
+                       std::int64_t begin, std::int64_t count, Real* to) {
     const std::int64_t in = tensor.shape[0];
     while (count > 0) {
-      fill_band(tensor, place.first + begin / in, place.first + rows);
-      const std::int64_t from = begin - (band_.begin - place.first) * in;
+      fill_band(tensor, location.first + begin / in, location.first + rows);
+      const std::int64_t from = begin - (band_.begin - location.first) * in;
       const std::int64_t part = std::min(count, std::ssize(band_.values) - from);
       const auto first = band_.values.begin() + from;
       to = std::transform(first, first + part, to, [](double value) { return static_cast<Real>(value); });

@@ -35,9 +35,9 @@ std::string change(const ConfigDifference& difference) {
 }
 
 /// Returns whether two paths lead to the same existing folder.
-bool same_folder(const std::string& one, const std::string& other) {
+bool same_folder(const std::string& path, const std::string& other) {
   std::error_code error;
-  return std::filesystem::equivalent(one, other, error);
+  return std::filesystem::equivalent(path, other, error);
 }
 
 /// Returns the end of a message, which says how a run's config differs from this one; "" if it does not.
@@ -94,12 +94,12 @@ std::string stages_begun(const Config& config, std::int64_t step) {
   const std::vector<Config> stages = configs_of_stages(config);
   std::vector<TrainingStage> begun;
   for (int stage = 1; stage <= stage_of_step(config.training, step); ++stage) {
-    const Config& one = stages[static_cast<std::size_t>(stage)];
+    const Config& stage_config = stages[static_cast<std::size_t>(stage)];
     begun.push_back({.from_step = first_step_of(config.training, stage),
-                     .seq_len = one.training.seq_len,
-                     .global_batch_size = one.training.global_batch_size,
-                     .rope_theta = one.model.rope_theta,
-                     .rope_scaling = one.model.rope_scaling});
+                     .seq_len = stage_config.training.seq_len,
+                     .global_batch_size = stage_config.training.global_batch_size,
+                     .rope_theta = stage_config.model.rope_theta,
+                     .rope_scaling = stage_config.model.rope_scaling});
   }
   return begun.empty() ? "none" : write_stages(begun, config_keys());
 }
@@ -166,7 +166,7 @@ void check_weights_fit(const ModelSource& source, const Config& config, const Lo
   }
   const ParameterTable table = model.table(config);
   for (const Parameter& parameter : table.all()) {  // would be in no file: neither the base's nor saved
-    if (parameter.saved || !source.own.contains(parameter.name)) continue;
+    if (parameter.saved || !source.own_parameters.contains(parameter.name)) continue;
     refused.push_back(parameter.name +
                       " was trained in addition to the adapters, and training.trainable leaves it out");
     break;
@@ -199,10 +199,10 @@ std::string weights_of_new_run(const StartRequest& request, const ModelConfig& m
 }  // namespace
 
 bool rescales(const ModelConfig& before, const ModelConfig& after) {
-  Config one, other;
-  one.model = before;
-  other.model = after;
-  return std::ranges::any_of(differences(one, other), [](const ConfigDifference& difference) {
+  Config old_config, new_config;
+  old_config.model = before;
+  new_config.model = after;
+  return std::ranges::any_of(differences(old_config, new_config), [](const ConfigDifference& difference) {
     return difference.key == "model.rope_theta" || difference.key == "model.sliding_rope_theta" ||
            is_or_below(difference.key, "model.rope_scaling");
   });

@@ -90,38 +90,39 @@ BaseModel base_of(const ModelSource& source) {
   return {.path = whole, .hash = base.hash_weights(), .bytes = base.weight_bytes, .name = base_name(source)};
 }
 
-ModelSource open_base(const BaseModel& base, const std::string& of) {
-  const std::string kept = kept_base_path(parent_directory(parent_directory(of)), base.path);  // RUN/checkpoints/step-N
+ModelSource open_base(const BaseModel& base, const std::string& adapters_path) {
+  // adapters_path is RUN/checkpoints/step-N.
+  const std::string kept = kept_base_path(parent_directory(parent_directory(adapters_path)), base.path);
   const std::string path = path_exists(kept, ExitCode::checkpoint) ? kept : base.path;
   if (!path_exists(path, ExitCode::checkpoint)) {
     fail(ExitCode::checkpoint,
          "{}: the base of its adapters is the model {}, which does not exist; restore it, or, if it has moved, "
          "continue the run with: train --resume --output RUN --init-from BASE",
-         of, plain_text(path));
+         adapters_path, plain_text(path));
   }
-  ModelSource source = open_base_model(path, of);
+  ModelSource source = open_base_model(path, adapters_path);
   source.name = base.name.value_or("");
   const auto require_same = [&](const char* what, const auto& before, const auto& now) {
     if (before == now) return;
     fail(ExitCode::checkpoint,
          "{}: the base of its adapters is the model {} with {} {}, but the model there now has {}: it was replaced or "
          "changed; restore the original",
-         of, plain_text(path), what, before, now);
+         adapters_path, plain_text(path), what, before, now);
   };
   if (base.bytes) require_same("weight bytes", *base.bytes, source.weight_bytes);
   require_same("hash", base.hash, source.hash_weights());
   return source;
 }
 
-ModelSource with_adapters(ModelSource base, ModelSource adapters, std::set<std::string> own) {
+ModelSource with_adapters(ModelSource base, ModelSource adapters, std::set<std::string> own_parameters) {
   ModelSource both = std::move(adapters);
-  both.own = std::move(own);
+  both.own_parameters = std::move(own_parameters);
   both.logs.insert(both.logs.end(), base.logs.begin(), base.logs.end());
   both.base = std::make_shared<const ModelSource>(std::move(base));
-  both.open_weights = [base = both.base, adapters = both.open_weights, own = both.own]() -> WeightReader {
-    return [from_base = base->open_weights(), from_adapters = adapters(), own](
+  both.open_weights = [base = both.base, adapters = both.open_weights, names = both.own_parameters]() -> WeightReader {
+    return [from_base = base->open_weights(), from_adapters = adapters(), names](
                const Parameter& parameter, std::int64_t begin, const TensorView& to) {
-      (own.contains(parameter.name) ? from_adapters : from_base)(parameter, begin, to);
+      (names.contains(parameter.name) ? from_adapters : from_base)(parameter, begin, to);
     };
   };
   return both;
@@ -135,7 +136,7 @@ ModelSource merged(ModelSource source) {
     return std::bind_front(&MergedWeights::read, std::make_shared<MergedWeights>(open(), model));
   };
   source.model.lora = {};
-  source.own.clear();
+  source.own_parameters.clear();
   return source;
 }
 

@@ -18,14 +18,14 @@ std::string base_name(const ModelSource& source);
 /// manifest and PEFT's config can hold nothing else.
 BaseModel base_of(const ModelSource& source);
 
-/// Opens the base of a checkpoint of adapters, at `of`: the one that its run keeps (kept_base.h), otherwise the one at
-/// the base's path. Throws Error(checkpoint) if it does not exist or is a different one. The files of a base that is a
-/// checkpoint are always hashed.
-ModelSource open_base(const BaseModel& base, const std::string& of);
+/// Opens the base of a checkpoint of adapters, at `adapters_path`: the one that its run keeps (kept_base.h), otherwise
+/// the one at the base's path. Throws Error(checkpoint) if it does not exist or is a different one. The files of a base
+/// that is a checkpoint are always hashed.
+ModelSource open_base(const BaseModel& base, const std::string& adapters_path);
 
-/// Combines adapters (with path, model, and reader set) with their base. own: the parameters that `adapters` holds; all
-/// others are the base's.
-ModelSource with_adapters(ModelSource base, ModelSource adapters, std::set<std::string> own);
+/// Combines adapters (with path, model, and reader set) with their base. own_parameters: the parameters that `adapters`
+/// holds; all others are the base's.
+ModelSource with_adapters(ModelSource base, ModelSource adapters, std::set<std::string> own_parameters);
 
 /// Returns the model without adapters, whose weights are W + (alpha / r) B A: in double, rounded once when they are
 /// read. Throws Error(usage) if it has none.

@@ -25,9 +25,9 @@ bool may_exist(const std::string& path) {
 }
 
 /// Returns whether a copy or link of a checkpoint has the same manifest, and so the same content.
-bool is_same_checkpoint(const std::string& one, const Checkpoint& other) {
+bool is_same_checkpoint(const std::string& path, const Checkpoint& other) {
   try {
-    return to_json(read_checkpoint_manifest(one)) == to_json(other.manifest);
+    return to_json(read_checkpoint_manifest(path)) == to_json(other.manifest);
   } catch (const Error&) {
     return false;
   }

@@ -146,11 +146,11 @@ ModelSource open_peft_folder(const std::string& folder) {
   source.model.lora.targets = resolved(config.targets, model_spec(base.model), path);
   untie(source.model, config.modules, path);
   ParameterTable table;
-  std::set<std::string> own;
+  std::set<std::string> own_parameters;
   const ParameterTable all = make_parameter_table(source.model);
   for (const Parameter& parameter : all.all()) {
     if (!parameter.adapter && !ends_with_any(module_of(parameter.name), config.modules)) continue;
-    own.insert(parameter.name);
+    own_parameters.insert(parameter.name);
     table.add(parameter);
   }
   PlacedModel placed;
@@ -159,7 +159,7 @@ ModelSource open_peft_folder(const std::string& folder) {
   placed.is_constant = [](std::string_view) { return false; };
   source = with_weights(std::move(source), std::move(placed), table);
   source.identity += base.identity;
-  return with_adapters(std::move(base), std::move(source), std::move(own));
+  return with_adapters(std::move(base), std::move(source), std::move(own_parameters));
 }
 
 std::set<std::string> modules_to_save(const ModelSource& source) {
@@ -175,7 +175,7 @@ std::set<std::string> modules_to_save(const ModelSource& source) {
     const std::string module = module_of(parameter.name);
     if (parameter.adapter) {
       adapted.insert(module_of(adapted_weight(parameter.name)));
-    } else if (source.own.contains(parameter.name)) {
+    } else if (source.own_parameters.contains(parameter.name)) {
       modules.insert(module);
     }
   }
@@ -206,7 +206,7 @@ std::vector<ConfigDifference> lost_in_peft_folder(const ModelSource& source) {
     base.model.max_position_embeddings = trained.model.max_position_embeddings;
   }
   // Both tied tensors are in the folder, each with its own numbers.
-  if (base.model.tie_word_embeddings && source.own.contains("lm_head.weight")) base.model.tie_word_embeddings = false;
+  if (source.own_parameters.contains("lm_head.weight")) base.model.tie_word_embeddings = false;
   if (model_spec(base.model) == model_spec(trained.model)) return {};  // also if keys express the same differently
   return differences(base, trained);
 }

@@ -32,26 +32,26 @@ std::string read_differently(std::string_view pattern) {
   constexpr std::string_view groups[] = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?P<"};
   bool in_class = false;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
-    const std::string_view rest = pattern.substr(i);
-    const auto byte = static_cast<unsigned char>(rest[0]);
+    const std::string_view tail = pattern.substr(i);
+    const auto byte = static_cast<unsigned char>(tail[0]);
     if (byte < 0x20 || byte > 0x7E) return "a character that is not ASCII";
-    if (rest[0] == '\\') {
-      const char next = rest.size() > 1 ? rest[1] : '\0';
+    if (tail[0] == '\\') {
+      const char next = tail.size() > 1 ? tail[1] : '\0';
       const bool word = std::isalnum(static_cast<unsigned char>(next)) != 0 || next == '\0';
-      if (word && letters.find(next) == std::string_view::npos) return std::string(rest.substr(0, 2));
+      if (word && letters.find(next) == std::string_view::npos) return std::string(tail.substr(0, 2));
       ++i;
     } else if (in_class) {
-      in_class = rest[0] != ']';
-      if (rest.starts_with("[:") || rest.starts_with("[.") || rest.starts_with("[="))
-        return "[" + std::string(rest.substr(0, 2));
-    } else if (rest[0] == '[') {
+      in_class = tail[0] != ']';
+      if (tail.starts_with("[:") || tail.starts_with("[.") || tail.starts_with("[="))
+        return "[" + std::string(tail.substr(0, 2));
+    } else if (tail[0] == '[') {
       in_class = true;
-      i += rest.starts_with("[^]") ? 2 : rest.starts_with("[]") || rest.starts_with("[^") ? 1 : 0;
-    } else if (rest.starts_with("(*") || rest.starts_with("{,")) {
-      return std::string(rest.substr(0, 2));
-    } else if (rest.starts_with("(?") &&
-               std::ranges::none_of(groups, [&](std::string_view group) { return rest.starts_with(group); })) {
-      return std::string(rest.substr(0, 3));
+      i += tail.starts_with("[^]") ? 2 : tail.starts_with("[]") || tail.starts_with("[^") ? 1 : 0;
+    } else if (tail.starts_with("(*") || tail.starts_with("{,")) {
+      return std::string(tail.substr(0, 2));
+    } else if (tail.starts_with("(?") &&
+               std::ranges::none_of(groups, [&](std::string_view group) { return tail.starts_with(group); })) {
+      return std::string(tail.substr(0, 3));
     }
   }
   return "";
