@@ -20,9 +20,9 @@ namespace {
 
 /// Returns trace.rank0.json for trace.json: the file that process 0 of several writes if the run fails.
 std::string path_of_process(const TraceRequest& request, int process) {
-  std::filesystem::path own(request.path);
-  own.replace_extension(fmt::format(".rank{}{}", process, own.extension().string()));
-  return own.string();
+  std::filesystem::path path(request.path);
+  path.replace_extension(fmt::format(".rank{}{}", process, path.extension().string()));
+  return path.string();
 }
 
 /// Returns what a run's timeline may overwrite.
@@ -131,12 +131,12 @@ void TraceFile::begin(Communicator& world) {
 void TraceFile::gather(Communicator& world) {
   if (!trace_ || !of_processes()) return;
   const ClockMapping clock(start_, read_clocks(world, [&] { return now(); }));
-  const std::int64_t own[] = {clock.offset(), clock.error(), static_cast<std::int64_t>(trace_->dropped())};
-  const std::vector<std::int64_t> all = all_gather(world, own, gathering);
+  const std::int64_t values[] = {clock.offset(), clock.error(), static_cast<std::int64_t>(trace_->dropped())};
+  const std::vector<std::int64_t> all = all_gather(world, values, gathering);
   std::vector<TraceClock> clocks;
   std::size_t dropped = 0;
   for (int rank = 0; rank < world.size(); ++rank) {
-    const std::int64_t* const of_rank = all.data() + std::size(own) * static_cast<std::size_t>(rank);
+    const std::int64_t* const of_rank = all.data() + std::size(values) * static_cast<std::size_t>(rank);
     clocks.push_back({rank, of_rank[0], of_rank[1]});
     dropped += static_cast<std::size_t>(of_rank[2]);
   }
@@ -167,24 +167,24 @@ void TraceFile::write_own() const {
   if (recorded.work.size() + recorded.communication.size() == 0) return;  // the run failed before it began
   const std::string path = path_of_process(request_, process_);
   make_directories(parent_directory(path), ExitCode::usage);
-  OutputFile own(path, trace_rules(request_), ExitCode::usage);
+  OutputFile output(path, trace_rules(request_), ExitCode::usage);
   const ClockMapping clock(start_);
-  write_timeline([&](std::string_view piece) { own.file().write(piece); },
+  write_timeline([&](std::string_view piece) { output.file().write(piece); },
                  [&](TraceEvents& events) {
                    events.add(recorded, {process_, sequence_}, clock);
                  },
                  trace_->dropped(), {{process_, clock.offset(), clock.error()}});
-  own.publish();
+  output.publish();
   tell_written(path + " (the run failed, so the other processes' timelines are next to it)", trace_->dropped());
 }
 
 void TraceFile::tell_written(const std::string& path, std::size_t dropped) const {
-  std::string more;
+  std::string remark;
   if (dropped > 0) {
-    more = fmt::format("; {} spans were dropped because a rank keeps at most {}; choose steps with --trace-steps",
-                       dropped, Trace::default_capacity);
+    remark = fmt::format("; {} spans were dropped because a rank keeps at most {}; choose steps with --trace-steps",
+                         dropped, Trace::default_capacity);
   }
-  log_(fmt::format("the timeline is in {}; open it in ui.perfetto.dev{}", path, more));
+  log_(fmt::format("the timeline is in {}; open it in ui.perfetto.dev{}", path, remark));
 }
 
 }  // namespace ringtrain

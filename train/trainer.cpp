@@ -136,10 +136,10 @@ std::string mesh_report(const Config& config, const Launcher& launcher) {
   if (listed < mesh.size()) text += fmt::format("  ... and {} more ranks\n", mesh.size() - listed);
   if (mesh.sequence > 1) {
     std::vector<double> pairs(static_cast<std::size_t>(mesh.sequence));  // summed over the layers
-    for (const MaskedLayers& of : layers_by_mask(config.model)) {
-      const auto each = pairs_by_rank(of.mask, config.mesh.layout, config.training.seq_len, mesh.sequence);
+    for (const auto& [mask, layers] : layers_by_mask(config.model)) {
+      const auto each = pairs_by_rank(mask, config.mesh.layout, config.training.seq_len, mesh.sequence);
       for (std::size_t rank = 0; rank < pairs.size(); ++rank) {
-        pairs[rank] += static_cast<double>(each[rank]) * static_cast<double>(of.layers.size());
+        pairs[rank] += static_cast<double>(each[rank]) * static_cast<double>(layers.size());
       }
     }
     text += fmt::format(
@@ -342,11 +342,11 @@ void release_source(const Run& run, const Communicator& world, const Launcher& l
 void on_ranks(const Run& run, const Log& log, Launcher& launcher, TraceFile& timeline,
               const std::function<void()>& first, const std::function<void(RankTrainer&, Communicator&)>& body,
               const std::function<void()>& last = {}) {
-  const auto [here, own] = local_ranks(run.config.mesh, launcher);
+  const auto [here, of_process] = local_ranks(run.config.mesh, launcher);
   const int threads = compute_threads(run.config.mesh, launcher);
   require_runnable(std::ssize(here), threads);
   // Processes that a launcher has bound to cores see only their own.
-  const std::string warning = oversubscription(static_cast<int>(own.size()), threads, available_cores());
+  const std::string warning = oversubscription(static_cast<int>(of_process.size()), threads, available_cores());
   if (!warning.empty()) log(warning);
   launcher.launch(launch_options(run.config.mesh), [&](Communicator& world) {
     require_agreement(world, facts_of(run));

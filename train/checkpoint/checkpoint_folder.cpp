@@ -375,19 +375,19 @@ void CheckpointFolder::prune(std::int64_t keep, const CheckpointManifest& saved,
   warn_of_failure([&] {
     if (says_nothing_saved()) remove_tree(nothing_saved_path(), ExitCode::checkpoint);
   });
-  std::vector<std::string> own;
+  std::vector<std::string> paths;
   for (const std::int64_t step : steps()) {
     const std::string path = complete(step);
     const std::string reason = why_not_of_run(path, saved);
     if (reason.empty()) {
-      own.push_back(path);
+      paths.push_back(path);
     } else if (reported.insert(path).second) {
       warn(fmt::format("warning: {}: this run does not delete this folder ({}); move it away", path, reason));
     }
   }
-  for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < own.size(); ++i) {
+  for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < paths.size(); ++i) {
     warn_of_failure([&] {
-      const std::string& path = own[i];
+      const std::string& path = paths[i];
       File lock = File::open(path + "/manifest.json", ExitCode::checkpoint);
       if (lock.try_lock() == LockState::taken) {
         warn(fmt::format("{}: another process is reading it, so it is kept until a later save", path));

@@ -88,8 +88,8 @@ std::string text_of(const RankPlan& plan) {
 std::string names_of(const std::vector<int>& ranks) {
   constexpr std::size_t most = 64, few = 8;
   const auto shown = std::span(ranks).first(ranks.size() <= most ? ranks.size() : few);
-  const std::size_t more = ranks.size() - shown.size();
-  return fmt::format("{}{}", fmt::join(shown, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+  const std::size_t extra = ranks.size() - shown.size();
+  return fmt::format("{}{}", fmt::join(shown, ", "), extra > 0 ? fmt::format(" and {} more", extra) : "");
 }
 
 std::string text_of(const std::string& name, std::int64_t bytes) {
@@ -139,7 +139,7 @@ std::vector<Gpu> gpus_of(const Config& config, const LocalRanks& local) {
   std::vector<Gpu> gpus;
   if (config.training.device != Device::Kind::cuda) return gpus;
   const auto index_of = [&](int rank) { return device_of(config.training, rank, local.here).index; };
-  for (const int rank : local.own) by_index[index_of(rank)].push_back(rank);
+  for (const int rank : local.of_process) by_index[index_of(rank)].push_back(rank);
   for (auto& [index, ranks] : by_index) {
     if (config.mesh.share_gpu) {
       ranks = local.here;

@@ -14,7 +14,7 @@ struct Config;
 /// Some ranks: those on this machine, and, among them, those of this process. Only the latter's GPUs are checked: a
 /// launcher may show each process a different GPU under the same number.
 struct LocalRanks {
-  std::vector<int> here, own;
+  std::vector<int> here, of_process;
 };
 
 /// Throws Error(usage), with the tags, the numbers, and what to change, if the ranks of this machine need more memory

@@ -9,8 +9,8 @@ OffloadedUpdate::OffloadedUpdate(Allocator& allocator, Stream& stream, DType dty
                                  std::int64_t elements) {
   const std::int64_t piece = std::min(elements, piece_elements);
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    const auto make = [&](const std::string& what, DType of) {
-      return allocator.make(Tag::workspace, fmt::format("optimizer piece {} {}", i, what), of, {piece});
+    const auto make = [&](const std::string& what, DType type) {
+      return allocator.make(Tag::workspace, fmt::format("optimizer piece {} {}", i, what), type, {piece});
     };
     slots_[i].w = make("weights", dtype);
     slots_[i].m = make("first moment", moments);

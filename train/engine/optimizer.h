@@ -45,16 +45,16 @@ class Optimizer {
   /// Returns the number of elements in all slices: the size of each state buffer.
   std::int64_t elements() const;
   /// Returns a slice's state with this index in optimizer_state, and its weights as they are updated.
-  TensorView state(std::size_t index, const ParameterSlice& slice) const { return own(state_[index], slice); }
+  TensorView state(std::size_t index, const ParameterSlice& slice) const { return slice_of(state_[index], slice); }
   TensorView weights(const ParameterSlice& slice) const {
-    return master_.empty() ? parameters_->weights(slice) : own(master_, slice);
+    return master_.empty() ? parameters_->weights(slice) : slice_of(master_, slice);
   }
   DType moments_dtype() const { return state_[0].view().dtype; }
   /// Returns whether weights() are not the model's own.
   bool has_master_weights() const { return !master_.empty(); }
 
  private:
-  static TensorView own(const Tensor& values, const ParameterSlice& slice) {
+  static TensorView slice_of(const Tensor& values, const ParameterSlice& slice) {
     return values.view().flat(slice.offset, slice.offset + slice.count());
   }
   const OptimizerConfig config_;

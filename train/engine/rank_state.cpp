@@ -201,8 +201,8 @@ void RankState::close() {
 Device device_of(const TrainingConfig& config, [[maybe_unused]] int rank, [[maybe_unused]] std::span<const int> here) {
   if (config.device == Device::Kind::cpu) return Device::cpu();
 #if RINGTRAIN_CUDA
-  const auto place = std::find(here.begin(), here.end(), rank) - here.begin();
-  return Device::cuda(static_cast<int>(place) % std::max(1, cuda::device_count()));
+  const auto index = std::find(here.begin(), here.end(), rank) - here.begin();
+  return Device::cuda(static_cast<int>(index) % std::max(1, cuda::device_count()));
 #else
   fail(ExitCode::device, "this program was built without CUDA");
 #endif

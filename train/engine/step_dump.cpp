@@ -62,8 +62,8 @@ void StepDump::write_parameters(Part part, const std::string& prefix, const Slic
 
 template <class View>
 void StepDump::write_own(const std::string& prefix, const View& view_of) {
-  const auto own = [this](int) -> const std::vector<ParameterSlice>& { return state_.optimizer->slices(); };
-  write_parameters(Part::trainable, prefix, own, view_of);
+  const auto slices_of = [this](int) -> const std::vector<ParameterSlice>& { return state_.optimizer->slices(); };
+  write_parameters(Part::trainable, prefix, slices_of, view_of);
 }
 
 void StepDump::begin_micro_batch(const Batch& batch, std::int64_t first_sequence) {

@@ -20,7 +20,7 @@ CheckpointSpace checkpoint_space(const Run& run) {
   return {.folder = run.folder.path(),
           .each = checkpoint_bytes(run.config, run.table),
           .most = std::max(most, there),
-          .more = saves == 0 ? 0 : std::max<std::int64_t>(most - there, 1),  // saves come before deletions
+          .pending = saves == 0 ? 0 : std::max<std::int64_t>(most - there, 1),  // saves come before deletions
           .free = free_bytes(nearest_existing(run.folder.path()), ExitCode::usage)};
 }
 
@@ -30,7 +30,7 @@ std::string space_text(const CheckpointSpace& space) {
 }
 
 void check_space(const CheckpointSpace& space, const Log& log) {
-  if (space.more == 0 || space.more * space.each <= space.free) return;
+  if (space.pending == 0 || space.pending * space.each <= space.free) return;
   const std::string needs =
       fmt::format("a checkpoint takes {} bytes, and the disk of {} has {} free", space.each, space.folder, space.free);
   if (space.each > space.free) {
@@ -38,7 +38,7 @@ void check_space(const CheckpointSpace& space, const Log& log) {
   }
   log(fmt::format(
       "warning: {}, but the run needs room for {} more checkpoints at a time; free {} bytes, or lower checkpoint.keep",
-      needs, space.more, space.more * space.each - space.free));
+      needs, space.pending, space.pending * space.each - space.free));
 }
 
 }  // namespace ringtrain

@@ -11,10 +11,10 @@ namespace ringtrain {
 
 /// What a run's checkpoints need, and what is free in its folder's file system, in bytes.
 struct CheckpointSpace {
-  std::string folder;     // of the run
-  std::int64_t each = 0;  // one checkpoint
-  std::int64_t most = 0;  // how many exist at a time, including those that a resumed run finds
-  std::int64_t more = 0;  // how many of these are still to be written; 0: the run saves none
+  std::string folder;        // of the run
+  std::int64_t each = 0;     // one checkpoint
+  std::int64_t most = 0;     // how many exist at a time, including those that a resumed run finds
+  std::int64_t pending = 0;  // how many of these are still to be written; 0: the run saves none
   std::int64_t free = 0;
 };
 CheckpointSpace checkpoint_space(const Run& run);

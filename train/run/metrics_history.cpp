@@ -47,12 +47,12 @@ MetricsHistory MetricsHistory::read(const std::string& path) {
   if (!path_exists(path)) return history;
   const File file = File::open(path, ExitCode::usage);
   history.bytes_ = file.size();
-  read_metrics_lines(file, [&](const MetricsLine& one) {
-    Line line = understand(one.text, one.ended);
-    line.begin = one.begin;
-    line.end = one.end;
+  read_metrics_lines(file, [&](const MetricsLine& raw) {
+    Line line = understand(raw.text, raw.ended);
+    line.begin = raw.begin;
+    line.end = raw.end;
     history.lines_.push_back(line);
-    history.ends_with_line_ = one.ended;
+    history.ends_with_line_ = raw.ended;
   });
   return history;
 }

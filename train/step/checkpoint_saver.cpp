@@ -129,9 +129,9 @@ void CheckpointSaver::begin(const CheckpointManifest& manifest) {
   save->snapshot_taken = state_.snapshot[0].empty() ? snapshots_->record() : take_snapshot(state_, *snapshots_);
   save->seconds = seconds_since(last_begun_);
   save_ = std::move(save);
-  start([this](Save& own) {
-    synchronize(own.snapshot_taken);
-    own.own_files = write_state(state_, own.partial, own.manifest.step);
+  start([this](Save& pending) {
+    synchronize(pending.snapshot_taken);
+    pending.own_files = write_state(state_, pending.partial, pending.manifest.step);
   });
   if (state_.snapshot[0].empty()) finish();
 }
@@ -142,8 +142,8 @@ void CheckpointSaver::advance(double unfinished) {
   if (!save_->publishing) {
     gather_files();
     save_->publishing = true;
-    start([this](Save& own) {
-      if (state_.rank == 0) publish(own);
+    start([this](Save& pending) {
+      if (state_.rank == 0) publish(pending);
     });
   } else {
     const std::unique_ptr<Save> saved = std::move(save_);
@@ -175,8 +175,8 @@ void CheckpointSaver::save_last(const CheckpointManifest& manifest) {
 }
 
 /// Collective. Returns whether any rank has a problem. If so, reports or throws it and removes the partial folder.
-bool CheckpointSaver::failed_anywhere(const std::optional<Error>& own, const Save& save) {
-  const std::optional<SharedError> problem = shared_error(*state_.world, own, {"outcome of a save"});
+bool CheckpointSaver::failed_anywhere(const std::optional<Error>& local_problem, const Save& save) {
+  const std::optional<SharedError> problem = shared_error(*state_.world, local_problem, {"outcome of a save"});
   if (!problem) return false;
   const std::unique_ptr<Save> ended = std::move(save_);  // no save is pending from here on
   if (state_.rank == 0) {
@@ -204,18 +204,18 @@ bool CheckpointSaver::failed_anywhere(const std::optional<Error>& own, const Sav
 
 /// Collective. Lists every rank's files in the manifest.
 void CheckpointSaver::gather_files() {
-  std::vector<std::int64_t> own{std::llround(save_->work_seconds * 1e9)};
+  std::vector<std::int64_t> own_entry{std::llround(save_->work_seconds * 1e9)};
   for (const CheckpointFile& file : save_->own_files) {
-    own.push_back(file.bytes);
+    own_entry.push_back(file.bytes);
     for (const std::size_t half : {0U, 16U}) {
-      own.push_back(static_cast<std::int64_t>(std::stoull(file.hash.substr(half, 16), nullptr, 16)));
+      own_entry.push_back(static_cast<std::int64_t>(std::stoull(file.hash.substr(half, 16), nullptr, 16)));
     }
   }
-  const std::vector<std::int64_t> all = all_gather(*state_.world, own, {"files of a checkpoint"});
+  const std::vector<std::int64_t> all = all_gather(*state_.world, own_entry, {"files of a checkpoint"});
   const int ranks = state_.mesh.size();
   std::int64_t slowest = 0;
   for (int rank = 0; rank < ranks; ++rank) {
-    const std::int64_t* entry = all.data() + own.size() * static_cast<std::size_t>(rank);
+    const std::int64_t* entry = all.data() + own_entry.size() * static_cast<std::size_t>(rank);
     slowest = std::max(slowest, *entry++);
     const std::string state = state_file_name(rank, ranks);
     for (const std::string& name : {state, dataset_list_path(state)}) {

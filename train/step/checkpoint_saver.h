@@ -64,7 +64,7 @@ class CheckpointSaver {
  private:
   struct Save;
   void start(std::function<void(Save&)> work);
-  bool failed_anywhere(const std::optional<Error>& own, const Save& save);
+  bool failed_anywhere(const std::optional<Error>& local_problem, const Save& save);
   void gather_files();
   void publish(Save& save);
   void announce(const Save& save);

@@ -26,9 +26,9 @@ std::string number_text(double value) {
 
 std::string samples_text(const std::vector<std::int64_t>& samples) {
   const auto shown = std::span(samples).first(std::min<std::size_t>(8, samples.size()));
-  const std::size_t more = samples.size() - shown.size();
+  const std::size_t extra = samples.size() - shown.size();
   return fmt::format("{} {}{}", samples.size() == 1 ? "sample" : "samples", fmt::join(shown, ", "),
-                     more > 0 ? fmt::format(" and {} more (metrics.jsonl lists earlier steps' samples)", more) : "");
+                     extra > 0 ? fmt::format(" and {} more (metrics.jsonl lists earlier steps' samples)", extra) : "");
 }
 
 /// Returns "step 5: the loss is nan and the gradient's norm 3.5".
@@ -67,10 +67,10 @@ std::string skipped_text(const StepResult& result, std::int64_t sequences, std::
 
 std::string nonfinite_sentence(const Run& run, RankState& state, const StepResult& result, std::int64_t updates,
                                const std::string& saved) {
-  const std::string own = nonfinite_weights(state);
-  const auto bad = shared_error(*state.world, own.empty() ? std::nullopt : std::optional(Error(ExitCode::numeric, own)),
-                                {"weights that are not numbers"});
-  const std::string checkpoint = run.start.source ? run.start.source->path : "";
+  const std::string problem = nonfinite_weights(state), checkpoint = run.start.source ? run.start.source->path : "";
+  const auto bad =
+      shared_error(*state.world, problem.empty() ? std::nullopt : std::optional(Error(ExitCode::numeric, problem)),
+                   {"weights that are not numbers"});
   std::string text = numbers_text(result);
   if (run.config.training.on_nonfinite == OnNonfinite::skip) {
     text += fmt::format(" ({} in a row; training.max_skipped_steps is {})", result.nonfinite,

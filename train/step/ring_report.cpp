@@ -14,8 +14,8 @@ constexpr std::array names{"forward", "backward"};
 
 }  // namespace
 
-void append(std::vector<double>& values, const RingLoads& own) {
-  for (const auto& [pairs, compute_seconds, hop_waits] : own) {  // every member of a load: a new one does not compile
+void append(std::vector<double>& values, const RingLoads& loads) {
+  for (const auto& [pairs, compute_seconds, hop_waits] : loads) {  // every member of a load: a new one does not compile
     values.push_back(static_cast<double>(pairs));
     values.push_back(compute_seconds);
     values.insert(values.end(), hop_waits.begin(), hop_waits.end());

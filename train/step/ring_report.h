@@ -24,7 +24,7 @@ struct RingReport {
 };
 
 /// Appends a rank's load for the other ranks: the same number of values on every rank of a mesh.
-void append(std::vector<double>& values, const RingLoads& own);
+void append(std::vector<double>& values, const RingLoads& loads);
 /// Returns the report on all ranks' loads. loads: of the mesh's ranks, in order, as append() wrote them.
 RingReport ring_report(const Mesh& mesh, std::span<const std::span<const double>> loads);
 

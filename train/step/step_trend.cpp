@@ -19,7 +19,7 @@ std::optional<Spread> spread_of(const std::deque<double>& values) {
   const auto count = static_cast<double>(values.size());
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
   double squares = 0;
-  for (const double one : values) squares += (one - mean) * (one - mean);
+  for (const double value : values) squares += (value - mean) * (value - mean);
   return Spread{mean, std::sqrt(squares / count)};
 }
 

@@ -66,9 +66,9 @@ StepResult TrainingStep::run(std::int64_t step) {
   result.lr = learning_rate(config.lr_scheduler, config.optimizer.lr, config.training.steps, step);
   const double denominator = load_batches(run_, corpus_, state_, masks_, result);
   StepDump dump(state_, config, run_.dump, step);
-  std::pair<double, double> own;
-  if (!result.empty) own = compute_gradients(step, denominator, dump);
-  share(own, denominator, result);
+  std::pair<double, double> rank_sums;
+  if (!result.empty) rank_sums = compute_gradients(step, denominator, dump);
+  share(rank_sums, denominator, result);
   if (may_update(result)) {
     update(result);
     first_pass.end();
@@ -80,11 +80,11 @@ StepResult TrainingStep::run(std::int64_t step) {
 
 /// Collective. One message gives all ranks the loss, the norm, how many of them saw SIGINT or another signal, how many
 /// are still writing their part of a checkpoint, and whether rank 0's clock wants the next one: so they all decide the
-/// same. own: from compute_gradients.
-void TrainingStep::share(const std::pair<double, double>& own, double denominator, StepResult& result) {
+/// same. rank_sums: from compute_gradients.
+void TrainingStep::share(const std::pair<double, double>& rank_sums, double denominator, StepResult& result) {
   std::array<double, 6> sums{};
   auto& [loss, squares, interrupted, terminated, unfinished_saves, due] = sums;
-  std::tie(loss, squares) = own;
+  std::tie(loss, squares) = rank_sums;
   const int signal = requested_signal();
   interrupted = signal == SIGINT ? 1 : 0;
   terminated = signal != 0 && signal != SIGINT ? 1 : 0;
@@ -100,18 +100,18 @@ void TrainingStep::share(const std::pair<double, double>& own, double denominato
 
 /// Collective. Adds sums over all ranks, in rank order. The same message transfers the ring's load.
 void TrainingStep::sum_over_ranks(std::span<double> sums, bool ring, StepResult& result) {
-  std::vector<double> own(sums.begin(), sums.end());
+  std::vector<double> values(sums.begin(), sums.end());
   if (ring) {
     const RingLoads loads = state_.model->take_ring_loads();
     result.ring_wait_seconds = loads[0].wait_seconds() + loads[1].wait_seconds();
-    append(own, loads);
+    append(values, loads);
   }
-  const std::vector<double> all = all_gather(*state_.world, own, {"sum of loss and gradient norm"});
+  const std::vector<double> all = all_gather(*state_.world, values, {"sum of loss and gradient norm"});
   std::ranges::fill(sums, 0.0);
   std::vector<std::span<const double>> loads;
-  for (std::span<const double> rest(all); !rest.empty(); rest = rest.subspan(own.size())) {
-    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += rest[i];
-    loads.push_back(rest.subspan(sums.size(), own.size() - sums.size()));
+  for (std::span<const double> remaining(all); !remaining.empty(); remaining = remaining.subspan(values.size())) {
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += remaining[i];
+    loads.push_back(remaining.subspan(sums.size(), values.size() - sums.size()));
   }
   if (ring) result.ring = ring_report(state_.mesh, loads);
 }

@@ -30,7 +30,7 @@ class TrainingStep {
 
  private:
   std::pair<double, double> compute_gradients(std::int64_t step, double denominator, StepDump& dump);
-  void share(const std::pair<double, double>& own, double denominator, StepResult& result);
+  void share(const std::pair<double, double>& rank_sums, double denominator, StepResult& result);
   void sum_over_ranks(std::span<double> sums, bool ring, StepResult& result);
   bool may_update(StepResult& result);
   void update(const StepResult& result);

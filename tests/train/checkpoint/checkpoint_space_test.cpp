@@ -29,7 +29,7 @@ TEST_F(Space, IsWhatACheckpointTakes) {
                                             more));
     const CheckpointSpace space = space_of(config);
     EXPECT_EQ(space.most, 2);
-    EXPECT_EQ(space.more, 2);
+    EXPECT_EQ(space.pending, 2);
     run(config, "run");
     std::int64_t bytes = 0;
     for (const auto& entry : fs::directory_iterator(checkpoint("run", 4))) {
@@ -60,13 +60,13 @@ TEST_F(Space, CountsSavesAndWhatIsThere) {
   run(config, "run", {}, 4);
   const CheckpointSpace later = space_of(config, resumed());
   EXPECT_EQ(later.most, 3);
-  EXPECT_EQ(later.more, 1);  // two exist already
+  EXPECT_EQ(later.pending, 1);  // two exist already
 }
 
 TEST_F(Space, IsRefusedOrWarnedOf) {
   std::vector<std::string> logs;
   const Log log = [&](const std::string& line) { logs.push_back(line); };
-  const CheckpointSpace space{.folder = "runs/x", .each = 1000, .most = 4, .more = 4, .free = 4000};
+  const CheckpointSpace space{.folder = "runs/x", .each = 1000, .most = 4, .pending = 4, .free = 4000};
   check_space(space, log);
   EXPECT_TRUE(logs.empty());
   CheckpointSpace less = space;
@@ -77,7 +77,7 @@ TEST_F(Space, IsRefusedOrWarnedOf) {
   less.free = 999;
   expect_error_holding(ExitCode::usage, {"a checkpoint takes 1000 bytes, and the disk of runs/x has 999 free"},
                        [&] { check_space(less, log); });
-  less.more = 0;  // nothing is saved
+  less.pending = 0;  // nothing is saved
   check_space(less, log);
   EXPECT_EQ(logs.size(), 1u);
 }
