@@ -105,8 +105,8 @@ std::vector<std::string> remarks(const EvaluationOptions& options, const Prepare
   std::vector<std::string> lines = prepared.source.logs;
   if (!begin.empty()) lines.push_back(begin + "; see --begin-token");
   if (const auto remark = check_tokens(prepared.source, *prepared.file)) lines.push_back(*remark);
-  const bool rescaled = std::ranges::any_of(options.settings, [](const std::string& one) {
-    return one.starts_with("model.rope_") || one.starts_with("model.max_position_embeddings");
+  const bool rescaled = std::ranges::any_of(options.settings, [](const std::string& setting) {
+    return setting.starts_with("model.rope_") || setting.starts_with("model.max_position_embeddings");
   });
   const std::int64_t longest = prepared.targets.request.context_lengths.back();
   const auto beyond = beyond_context(prepared.source, longest, "--context-lengths");
@@ -183,13 +183,13 @@ std::vector<AgreedValue> agreed_values(const EvaluationOptions& options, const P
 /// Returns the largest number of sequences that a data rank scores.
 std::int64_t sequences_of_rank(const PreparedEvaluation& prepared) {
   const std::int64_t data_ranks = prepared.config.mesh.data;
-  std::int64_t own = 0;
-  const auto add = [&](std::int64_t sequences) { own += (sequences + data_ranks - 1) / data_ranks; };
+  std::int64_t total = 0;
+  const auto add = [&](std::int64_t sequences) { total += (sequences + data_ranks - 1) / data_ranks; };
   for (const std::int64_t length : prepared.targets.request.context_lengths) {
     add(std::ssize(spans_of(*prepared.file, prepared.targets, length)));
   }
   for (const auto& metric : prepared.metrics) add(metric->sequences());
-  return own;
+  return total;
 }
 
 /// Collective. Evaluates on one rank, whose model is loaded. Returns the same on every rank.
@@ -247,10 +247,10 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
                     options.model);
     load_weights(state, prepared.source);
     std::vector<TokenScore> scores;
-    EvaluationSummary own = evaluate_on(state, options, prepared, per_token ? &scores : nullptr);
+    EvaluationSummary result = evaluate_on(state, options, prepared, per_token ? &scores : nullptr);
     abort_on_error(world, [&] { state.close(); });
     if (world.rank() != launcher.process()) return;
-    summary = std::move(own);
+    summary = std::move(result);
     if (per_token) *per_token = std::move(scores);
   };
   launcher.launch({launch.ranks, config.mesh.timeout_seconds}, evaluate_rank);

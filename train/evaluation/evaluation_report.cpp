@@ -82,11 +82,11 @@ std::string table_notes(const EvaluationSummary& summary) {
         targets.long_enough, counted(targets.long_enough_for_shortest, "document"), shortest.context_length,
         longest.context_length);
   }
-  if (std::ranges::any_of(summary.results, [](const LengthResult& one) { return !std::isfinite(one.bits_per_byte); })) {
+  if (std::ranges::any_of(summary.results, [](const LengthResult& row) { return !std::isfinite(row.bits_per_byte); })) {
     text += "The token file does not say how many bytes of text it holds, so bits/byte is unknown.\n";
   }
   if (std::ranges::any_of(summary.results,
-                          [&](const LengthResult& one) { return one.context_length > summary.trained_length; })) {
+                          [&](const LengthResult& row) { return row.context_length > summary.trained_length; })) {
     text += fmt::format("*: longer than this model's training sequences of {} tokens\n", summary.trained_length);
   }
   if (targets.request.stride == shortest.context_length) {

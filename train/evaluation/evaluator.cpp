@@ -54,10 +54,10 @@ class PositionTable {
     const bool longest = i + 1 == std::ssize(lengths_);
     for_each_target(batch, [&](const BatchTarget& target) {
       const double added = target.weight * nll.as<double>()[target.t];
-      PositionSums& own = at(i, block, target.position + 1);
-      own.nll += added;
-      own.weight += target.weight;
-      own.targets += 1;
+      PositionSums& sums = at(i, block, target.position + 1);
+      sums.nll += added;
+      sums.weight += target.weight;
+      sums.targets += 1;
       for (std::int64_t other = 0; longest && other <= i; ++other) {
         const std::int64_t position = target.position + 1 - (lengths_[i] - lengths_[other]);
         if (position >= 1) at(other, block, position).longest_nll += added;
@@ -101,9 +101,9 @@ class TokenScores {
   /// Adds this rank's part of a span: the i-th over all lengths.
   void add(std::int64_t i, const TargetSpan& span, const Batch& batch, const TensorView& nll) {
     for_each_target(batch, [&](const BatchTarget& target) {
-      const std::int64_t place = target.position - (span.length - span.targets);
-      if (place < 0) return;
-      TokenScore& score = scores_[first_[i] + place];
+      const std::int64_t index = target.position - (span.length - span.targets);
+      if (index < 0) return;
+      TokenScore& score = scores_[first_[i] + index];
       score.weight = target.weight;
       score.nll = nll.as<double>()[target.t];
     });

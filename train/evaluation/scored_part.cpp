@@ -24,7 +24,7 @@ void choose_part(const TokenFile& file, std::optional<bool> trained_on, Evaluati
 void choose_part(const Corpus& corpus, const Config& config, EvaluationRequest& request) {
   const TokenFile& file = corpus.validation();
   const bool trained_on =
-      std::ranges::any_of(corpus.files, [&](const auto& one) { return one->hash() == file.hash(); });
+      std::ranges::any_of(corpus.files, [&](const auto& trained) { return trained->hash() == file.hash(); });
   choose_part(file, trained_on, request);
   if (request.trained_on == true && !config.evaluation.on_training_data) {
     fail(ExitCode::usage,

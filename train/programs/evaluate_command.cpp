@@ -39,9 +39,9 @@ struct Arguments {
 std::string token_lines(const EvaluationSummary& summary, const std::vector<TokenScore>& tokens) {
   std::string text = fmt::format("{}\"data\":{},\"checkpoint\":{},\"target_hash\":\"{}\"}}\n", per_token_head,
                                  json_text(summary.data), json_text(summary.checkpoint), summary.targets.hash);
-  for (const TokenScore& one : tokens) {
+  for (const TokenScore& token : tokens) {
     text += fmt::format("{{\"context_length\":{},\"document\":{},\"index\":{},\"weight\":{},\"nll\":{:.17g}}}\n",
-                        one.context_length, one.document, one.index, one.weight, one.nll);
+                        token.context_length, token.document, token.index, token.weight, token.nll);
   }
   return text;
 }
@@ -96,7 +96,7 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
   app.add_option("--mesh", mesh, "DATAxSEQUENCE", "ranks that share the blocks x ranks that share each sequence")
       ->capture_default_str();
   std::vector<std::pair<std::string, Layout>> layouts;
-  for (const Layout one : all_layouts) layouts.emplace_back(name_of(one), one);
+  for (const Layout layout : all_layouts) layouts.emplace_back(name_of(layout), layout);
   app.add_choice<Layout>(
       "--layout", options.layout, layouts,
       "how a sequence is split among ranks (default: the checkpoint's; else zigzag); changes the time, not the result");
@@ -143,9 +143,9 @@ std::vector<Output> open_outputs(const Arguments& arguments) {
   open(arguments.per_token, {"a list of tokens' scores", "--per-token"}, OutputMark::begins(per_token_head),
        token_lines);
   for (std::size_t i = 0; i < arguments.options.metrics.size(); ++i) {
-    const std::optional<MetricOutput>& own = arguments.options.metrics[i].output;
-    if (!own) continue;
-    open(own->path, own->kind, own->mark,
+    const std::optional<MetricOutput>& output = arguments.options.metrics[i].output;
+    if (!output) continue;
+    open(output->path, output->kind, output->mark,
          [i](const EvaluationSummary& summary, const auto& /*tokens*/) { return summary.metrics[i].second.file_text; });
   }
   return outputs;
@@ -168,8 +168,8 @@ int ringtrain::evaluate_command(int argc, char** argv, Launcher& launcher) {
   print_result(evaluation_table(summary));
   std::optional<Error> problem;  // the first write error; all other files are still written
   for (const Output& output : outputs) {
-    const auto own = caught([&] { output(summary, tokens); });
-    if (!problem) problem = own;
+    const auto failure = caught([&] { output(summary, tokens); });
+    if (!problem) problem = failure;
   }
   if (problem) throw Error(*problem);
   return 0;

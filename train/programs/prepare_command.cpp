@@ -206,10 +206,10 @@ void set_tokenizer(PrepareFlags& flags, const Tokenizer& tokenizer) {
 
 /// Prints whether documents begin as the tokenizer begins a text.
 void print_start(const Tokenizer& tokenizer, const TextOptions& options) {
-  const std::optional<std::int32_t> own = tokenizer.begin_of_text();
-  if (!own) return;
-  const std::string name = fmt::format("{} ({})", tokenizer.token_text(*own), *own);
-  if (options.document_start == own) {
+  const std::optional<std::int32_t> begin_token = tokenizer.begin_of_text();
+  if (!begin_token) return;
+  const std::string name = fmt::format("{} ({})", tokenizer.token_text(*begin_token), *begin_token);
+  if (options.document_start == begin_token) {
     print("documents begin", "with {}, which the tokenizer puts before a text; --document-start none leaves it out",
           name);
   } else {

@@ -65,9 +65,9 @@ std::string help() {
 /// Returns the paths where a program may be, the likeliest first: in an installation, or in a build.
 std::array<std::string, 3> places_of(const std::string& command) {
   std::error_code error;  // without /proc the paths are wrong, and nothing starts
-  const fs::path own = fs::read_symlink("/proc/self/exe", error).parent_path();
-  const auto place = [&](const fs::path& folder) { return (own / folder / command).lexically_normal().string(); };
-  return {place(RINGTRAIN_LIBEXEC), place("."), place("../../../scripts")};
+  const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const auto path_in = [&](const fs::path& folder) { return (here / folder / command).lexically_normal().string(); };
+  return {path_in(RINGTRAIN_LIBEXEC), path_in("."), path_in("../../../scripts")};
 }
 
 int answer(const std::string& word) {
@@ -108,14 +108,14 @@ int ringtrain::run_command(const char* name, int argc, char** argv) {
 }
 
 int main(int argc, char** argv) {
-  if (const Command* const own = find_command(file_name(argv[0])); own != nullptr && own->is_here()) {
-    return run_command(own->name, argc, argv);
+  if (const Command* const command = find_command(file_name(argv[0])); command != nullptr && command->is_here()) {
+    return run_command(command->name, argc, argv);
   }
   const std::string word = argc > 1 ? argv[1] : "";
   if (const Command* const command = find_command(word)) {
     if (command->is_here()) return run_command(command->name, argc - 1, argv + 1);
     // Becomes the command's program, if it can. Do no setup before this: the program does its own.
-    for (const std::string& place : places_of(word)) ::execv(place.c_str(), argv + 1);
+    for (const std::string& path : places_of(word)) ::execv(path.c_str(), argv + 1);
   }
   return run_program("ringtrain", [&] { return answer(word); });
 }
