@@ -167,18 +167,18 @@ Hardware parse_hardware(const std::string& text, const std::string& path) {
   reader.real("product_bandwidth", hardware.product_bandwidth, rate);
   reader.integer("node.ranks", hardware.node_ranks, group);
   reader.real("node.memory", hardware.node_memory, rate);
-  reader.list("levels", "ranks", hardware.levels, [](MapReader& of, LinkLevel& level) {
-    of.integer("ranks", level.ranks, group);
-    of.real("bandwidth", level.bandwidth, rate);
-    of.real("latency", level.latency, seconds);
-    of.real("core_bandwidth", level.core_bandwidth, rate);
-    of.finish({"ranks", "bandwidth"});
+  reader.list("levels", "ranks", hardware.levels, [](MapReader& item, LinkLevel& level) {
+    item.integer("ranks", level.ranks, group);
+    item.real("bandwidth", level.bandwidth, rate);
+    item.real("latency", level.latency, seconds);
+    item.real("core_bandwidth", level.core_bandwidth, rate);
+    item.finish({"ranks", "bandwidth"});
     return level.ranks;
   });
-  reader.list("attention_blocks", "tokens", hardware.attention_blocks, [](MapReader& of, BlockShare& block) {
-    of.integer("tokens", block.tokens, group);
-    of.real("share", block.share, share);
-    of.finish({"tokens", "share"});
+  reader.list("attention_blocks", "tokens", hardware.attention_blocks, [](MapReader& item, BlockShare& block) {
+    item.integer("tokens", block.tokens, group);
+    item.real("share", block.share, share);
+    item.finish({"tokens", "share"});
     return block.tokens;
   });
   reader.finish({"efficiency.matmul", "efficiency.attention_forward", "efficiency.attention_backward", "memory.bytes",

@@ -19,7 +19,7 @@ class RingPass {
         ring_(ring),
         costs_(costs),
         clocks_(clocks),
-        come_((gradients + parts_) * N_, 0.0),
+        arrivals_((gradients + parts_) * N_, 0.0),
         egress_(N_, 0.0),
         ingress_(N_, 0.0),
         carried_(N_),
@@ -46,14 +46,14 @@ class RingPass {
 
   /// Returns a rank's step at a hop; owner -1: none.
   RingStep step(int rank, int hop) const { return ring_.work.step(rank, hop).value_or(RingStep{.owner = -1}); }
-  double& come(int slot, int rank) { return come_[slot * N_ + rank]; }
+  double& arrival(int slot, int rank) { return arrivals_[slot * N_ + rank]; }
 
   /// Lets all ranks wait for the slots [first, end).
   void wait(int first, int end) {
     for (int rank = 0; rank < N_; ++rank) {
       double& clock = clocks_[rank];
       double there = clock;
-      for (int slot = first; slot < end; ++slot) there = std::max(there, come(slot, rank));
+      for (int slot = first; slot < end; ++slot) there = std::max(there, arrival(slot, rank));
       if (there == clock) continue;
       times_.wait[rank] += there - clock;
       clock = there;
@@ -82,7 +82,7 @@ class RingPass {
   /// Returns the seconds that a rank's cores need for the messages in transit, once.
   double carried(int rank) {
     const Carried all = std::exchange(carried_[rank], {});
-    return all.come > clocks_[rank] ? all.seconds : 0;
+    return all.arrival > clocks_[rank] ? all.seconds : 0;
   }
 
   /// Sends the blocks that ranks compute at a hop.
@@ -114,19 +114,19 @@ class RingPass {
     const double begin = std::max({clocks_[from], clocks_[to], out, in});
     out = in = begin + busy;
     const double there = begin + checked_seconds(busy + link.latency);
-    come(sender_slot, from) = std::max(come(sender_slot, from), there);
-    come(receiver_slot, to) = std::max(come(receiver_slot, to), there);
+    arrival(sender_slot, from) = std::max(arrival(sender_slot, from), there);
+    arrival(receiver_slot, to) = std::max(arrival(receiver_slot, to), there);
     if (link.core_bandwidth == 0) return;
     const double seconds = checked_seconds(bytes / link.core_bandwidth / ring_.processors.cores_of_rank());
     for (const int side : {from, to}) {
       Carried& carried = carried_[side];
-      carried = {carried.seconds + seconds, std::max(carried.come, there)};
+      carried = {carried.seconds + seconds, std::max(carried.arrival, there)};
     }
   }
 
   /// Messages that a rank's cores transfer: seconds of the rank, and when the last one arrives.
   struct Carried {
-    double seconds = 0, come = 0;
+    double seconds = 0, arrival = 0;
   };
 
   const int N_;
@@ -135,7 +135,7 @@ class RingPass {
   const PlacedRing& ring_;
   const PassCosts& costs_;
   const std::span<double> clocks_;
-  std::vector<double> come_;              // [slot][rank]: when the last message of a slot has arrived
+  std::vector<double> arrivals_;          // [slot][rank]: when the last message of a slot has arrived
   std::vector<double> egress_, ingress_;  // when a rank's link is free, in each direction
   std::vector<Carried> carried_;          // by rank
   PassTimes times_;

@@ -60,12 +60,12 @@ RingWork::RingWork(const RingCase& ring) : case_(ring) {
 }
 
 std::int64_t RingWork::traveling_tokens(int owner, int rank, int part) const {
-  const RingPart own = part < 0 ? RingPart{} : common_part(parts_[part], {.tokens = tokens_[owner]});
-  if (!sends_some()) return part < 0 ? tokens(owner) : own.sequences * own.tokens;
+  const RingPart owner_part = part < 0 ? RingPart{} : common_part(parts_[part], {.tokens = tokens_[owner]});
+  if (!sends_some()) return part < 0 ? tokens(owner) : owner_part.sequences * owner_part.tokens;
   const int hop = rank == owner ? 1 : (rank - owner + ranks()) % ranks();
   const auto run = std::ranges::lower_bound(runs_[owner], hop, {}, &Run::last_hop);
   ensure(run != runs_[owner].end() && run->first_hop <= hop, "a block travels to who meets it");
-  return part < 0 ? run->seen.tokens : common_part(own, run->seen).tokens;
+  return part < 0 ? run->seen.tokens : common_part(owner_part, run->seen).tokens;
 }
 
 RingTokens RingWork::sent() const {
@@ -88,9 +88,9 @@ std::int64_t RingWork::count(int rank, int owner, int part) const {
   SegmentList keys = segments_[owner];
   std::int64_t sequences = case_.sequences;
   if (part >= 0) {
-    const RingPart own = common_part(parts_[part], {.tokens = tokens_[owner]});
-    keys = segments_of_range(keys, own.first_token, own.first_token + own.tokens);
-    sequences = own.sequences;
+    const RingPart owner_part = common_part(parts_[part], {.tokens = tokens_[owner]});
+    keys = segments_of_range(keys, owner_part.first_token, owner_part.first_token + owner_part.tokens);
+    sequences = owner_part.sequences;
   }
   if (case_.documents.empty()) return sequences * visible_pairs(case_.mask, queries, keys);
   std::int64_t pairs = 0;

@@ -39,10 +39,10 @@ class StepSimulation {
     const std::int64_t group = step.hardware.levels.front().ranks;
     const bool alike = group % S_ == 0 || S_ % group == 0 || world_ <= group;
     const std::int64_t rings = alike ? 1 : config_.mesh.data;
-    for (const MaskedLayers& of : layers_by_mask(config_.model)) {
-      RingWork work = ring_work(config_, of.mask, step.mean_document);
+    for (const auto& [mask, layers] : layers_by_mask(config_.model)) {
+      RingWork work = ring_work(config_, mask, step.mean_document);
       const RingTokens tokens = tokens_of_a_rank(work);
-      groups_.push_back({of.layers, std::move(work), tokens});
+      groups_.push_back({layers, std::move(work), tokens});
     }
     now_.clocks.assign(static_cast<std::size_t>(rings * S_), 0.0);
     const auto L = config_.model.num_hidden_layers;
@@ -93,17 +93,17 @@ class StepSimulation {
   auto clocks_of(Clocks& clocks, int ring) const {
     return std::span(clocks).subspan(static_cast<std::size_t>(ring) * S_, S_);
   }
-  /// Advances as if what happened since the mark happened `more` times again.
-  void again(const State& since, double more) {
+  /// Advances as if what happened since the mark happened `repeats` times again.
+  void again(const State& since, double repeats) {
     for (int ring = 0; ring < rings(); ++ring) {
       const double increase = mean(clocks_of(now_.clocks, ring)) - mean(clocks_of(since.clocks, ring));
-      for (double& clock : clocks_of(now_.clocks, ring)) clock += more * increase;
+      for (double& clock : clocks_of(now_.clocks, ring)) clock += repeats * increase;
     }
     for (const auto& [key, name, value] : step_parts) {
-      now_.times.*value += more * (now_.times.*value - since.times.*value);
+      now_.times.*value += repeats * (now_.times.*value - since.times.*value);
     }
     const double before = network_time();
-    now_.ring_busy += more * (now_.ring_busy - since.ring_busy);
+    now_.ring_busy += repeats * (now_.ring_busy - since.ring_busy);
     for (Bucket& bucket : under_way_) bucket.done += network_time() - before;
     network_free_ += network_time() - before;
   }
@@ -208,17 +208,17 @@ class StepSimulation {
     const int groups = step_.table.buckets(), lowest = std::max(1, step_.table.lowest_trained());
     const bool reduces = last || config_.training.shard != Shard::optimizer;
     if (reduces) bucket(groups - 1);
-    int place = groups - 1;
+    int layer_bucket = groups - 1;
     over_layers(first_of_backward(), config_.model.num_hidden_layers, step_.offload.of_a_layer, [&](Group& group) {
-      --place;  // the weights of the last two layers are still available
-      if (gathers_ && place == groups - 3 && place > lowest) begin_gather(place - 1);
-      if (place < groups - 3) need(place > lowest ? place - 1 : none);
+      --layer_bucket;  // the weights of the last two layers are still available
+      if (gathers_ && layer_bucket == groups - 3 && layer_bucket > lowest) begin_gather(layer_bucket - 1);
+      if (layer_bucket < groups - 3) need(layer_bucket > lowest ? layer_bucket - 1 : none);
       local(layer_.recompute_flops, layer_.recompute_product_bytes, 0, 0);
       if (layer_.attention_again) attention(group, false);
       local(layer_.backward_flops - layer_.overlap_flops, layer_.backward_product_bytes - layer_.overlap_product_bytes,
             layer_.backward_bytes, (kernels_backward + adapter_kernels_backward * layer_.adapters) * chunks());
       attention(group, true);
-      if (reduces) bucket(place);
+      if (reduces) bucket(layer_bucket);
     });
     if (reduces) bucket(0);
   }
