@@ -30,15 +30,15 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-Words joined(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
+Words joined(Words words, const Words& added) {
+  words.insert(words.end(), added.begin(), added.end());
   return words;
 }
 
 /// Returns the length for which the model was made. Throws Error(usage) if there is nothing to extend.
 std::int64_t known_length(const ExtensionRequest& request) {
-  const std::int64_t own = open_model(request.model).model.max_position_embeddings;
-  const std::int64_t from = request.from > 0 ? request.from : own;
+  const std::int64_t model_length = open_model(request.model).model.max_position_embeddings;
+  const std::int64_t from = request.from > 0 ? request.from : model_length;
   if (from == 0) fail(ExitCode::usage, "{} does not say how long its context is; give --from", request.model);
   if (request.to > from) return from;
   fail(ExitCode::usage, "--to {}: must be more than the {} tokens that {} was trained for", request.to, from,

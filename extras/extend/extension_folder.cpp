@@ -106,9 +106,9 @@ void ExtensionFolder::check_inputs(const ExtensionPart& part) const {
       if (now == part.reads.end() && name == part.name) refuse_input(path, "is no longer an input", name);
     }
   }
-  const auto own = records_.find(part.name);
+  const auto found = records_.find(part.name);
   for (const auto& [path, hash] : part.reads) {
-    if (own != records_.end() && !own->second.read.contains(path)) refuse_input(path, "is a new input", part.name);
+    if (found != records_.end() && !found->second.read.contains(path)) refuse_input(path, "is a new input", part.name);
   }
 }
 

@@ -42,18 +42,18 @@ Evaluation read_evaluation(const std::string& path) {
 
 /// One side of a comparison.
 struct Side {
-  const Evaluation& of;
+  const Evaluation& evaluation;
   std::int64_t length;
 };
 
 /// Returns whether the second is at most `bound` worse than the first, on the same targets, as a row of two cells.
 std::vector<std::string> verdict(const std::string& what, double bound, const Side& first, const Side& second) {
-  if (first.of.results.at("target_hash") != second.of.results.at("target_hash")) {
+  if (first.evaluation.results.at("target_hash") != second.evaluation.results.at("target_hash")) {
     return {what, "not compared, because the targets differ"};
   }
   std::vector<DocumentSum> changes;
-  for (const auto& [document, before] : first.of.sums.at(first.length)) {
-    const DocumentSum& after = second.of.sums.at(second.length).at(document);
+  for (const auto& [document, before] : first.evaluation.sums.at(first.length)) {
+    const DocumentSum& after = second.evaluation.sums.at(second.length).at(document);
     changes.push_back({document, after.sum - before.sum, before.weight});
   }
   const Estimate change = estimate_over(changes);
@@ -63,27 +63,27 @@ std::vector<std::string> verdict(const std::string& what, double bound, const Si
                               change.ci95.high <= bound ? "holds" : "DOES NOT HOLD")};
   }
   text += change.value <= bound ? ": within the bound, but on " : ": above the bound, but on ";
-  return {what, fmt::format("{}{} targets of {} this says little", text,
-                            json_text(first.of.results.at("target_tokens")), counted(std::ssize(changes), "document"))};
+  return {what, text + json_text(first.evaluation.results.at("target_tokens")) + " targets of " +
+                    counted(std::ssize(changes), "document") + " this says little"};
 }
 
-Rows verdicts(const Evaluations& of, std::int64_t to) {
+Rows verdicts(const Evaluations& evaluations, std::int64_t to) {
   return {verdict(fmt::format("nll of the extended model at {} tokens minus at {}", to, to / 2), 0.02,
-                  {of.at("after"), to / 2}, {of.at("after"), to}),
+                  {evaluations.at("after"), to / 2}, {evaluations.at("after"), to}),
           verdict(fmt::format("nll at {} tokens, extended model minus original", to / 8), 0.03,
-                  {of.at("before-short"), to / 8}, {of.at("after-short"), to / 8}),
+                  {evaluations.at("before-short"), to / 8}, {evaluations.at("after-short"), to / 8}),
           verdict(fmt::format("nll at {} tokens, extended model minus scaled but untrained", to), 0,
-                  {of.at("scaled"), to}, {of.at("after"), to})};
+                  {evaluations.at("scaled"), to}, {evaluations.at("after"), to})};
 }
 
-std::string curves(const Evaluations& of, std::int64_t from, std::int64_t to) {
+std::string curves(const Evaluations& evaluations, std::int64_t from, std::int64_t to) {
   constexpr double first = 64;  // the few earlier positions would compress the others
   Chart chart{.title = "nll by position",
               .unit = fmt::format("nats per token, in windows of {}; the model was trained for {}", to, from),
               .x_name = "position",
               .log_x = true};
   for (const char* const name : {"before", "scaled", "after"}) {
-    const json& longest = of.at(name).results.at("results").back();
+    const json& longest = evaluations.at(name).results.at("results").back();
     chart.series.push_back({name, {}});
     for (const json& bucket : longest.at("by_position")) {
       if (bucket.at("last") >= first) chart.series.back().points.push_back({bucket.at("last"), bucket.at("nll")});
@@ -106,10 +106,10 @@ std::string needles_text(const json& results, const json& length) {
 }
 
 /// Returns a table for each set of targets: a row for each context length and model.
-std::string length_tables(const Evaluations& of) {
+std::string length_tables(const Evaluations& evaluations) {
   std::map<std::string, Rows> tables;  // by the description of the targets
   for (const std::string name : evaluation_names) {
-    const json& results = of.at(name).results;
+    const json& results = evaluations.at(name).results;
     const std::string targets =
         fmt::format("{} targets in {} windows of {} documents; their hash is {}",
                     json_text(results.at("target_tokens")), json_text(results.at("target_blocks")),
@@ -135,18 +135,18 @@ std::string length_tables(const Evaluations& of) {
 ExtensionPage extension_page(const std::string& folder, std::int64_t from, std::int64_t to,
                              const std::vector<std::vector<std::string>>& facts) {
   try {
-    Evaluations of;
-    for (const std::string name : evaluation_names) of[name] = read_evaluation(fmt::format("{}/{}", folder, name));
+    Evaluations evaluations;
+    for (const std::string name : evaluation_names) evaluations[name] = read_evaluation(folder + "/" + name);
     const std::string title = fmt::format("From {} to {} tokens", from, to);
     Rows rows = facts;
     std::string text;
-    for (const std::vector<std::string>& row : verdicts(of, to)) {
+    for (const std::vector<std::string>& row : verdicts(evaluations, to)) {
       text += row[0] + ": " + row[1] + "\n";
       rows.push_back(row);
     }
     return {page_head("<!DOCTYPE html>\n<html lang=\"en\" data-written-by=\"ringtrain extend\">", title) + "<h1>" +
-                title + "</h1>\n" + table(rows, "facts") + figure_grid(curves(of, from, to)) + length_tables(of) +
-                "</body></html>\n",
+                title + "</h1>\n" + table(rows, "facts") + figure_grid(curves(evaluations, from, to)) +
+                length_tables(evaluations) + "</body></html>\n",
             text};
   } catch (const Error&) {
     throw;

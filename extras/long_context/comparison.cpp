@@ -40,8 +40,8 @@ nlohmann::ordered_json with_numbers(nlohmann::ordered_json json, const double* s
     kl.push_back({document, divergence, weight});
   }
   json["targets"] = std::llround(targets);
-  const auto add = [&](const char* name, const char* interval, const std::vector<DocumentSum>& of) {
-    const Estimate estimate = estimate_over(of);
+  const auto add = [&](const char* name, const char* interval, const std::vector<DocumentSum>& by_document) {
+    const Estimate estimate = estimate_over(by_document);
     json[name] = estimate.value;
     json[interval] = {estimate.ci95.low, estimate.ci95.high};
   };
@@ -93,16 +93,16 @@ class Comparison : public TargetScorer {
   void score(RankState& state, const TensorView& nll) override {
     // Both get their head's weights before the first chunk, because all ranks must gather in one order, even if their
     // rows differ.
-    const LogitsPass own = state.model->begin_logits(state.batch);
+    const LogitsPass own_pass = state.model->begin_logits(state.batch);
     const LogitsPass others = other_.model->begin_logits(state.batch);
-    const std::int64_t rows = state.batch.T, chunk = std::min(own.most_rows, others.most_rows);
+    const std::int64_t rows = state.batch.T, chunk = std::min(own_pass.most_rows, others.most_rows);
     const auto* const labels = state.batch.labels().as<std::int32_t>();
     auto* const own_nll = nll.as<double>();
     for (std::int64_t begin = 0; begin < rows; begin += chunk) {
       const std::int64_t end = std::min(rows, begin + chunk);
       std::fill(own_nll + begin, own_nll + end, 0.0);
       if (std::none_of(labels + begin, labels + end, [](std::int32_t label) { return label >= 0; })) continue;
-      const TensorView own_logits = own.rows(begin, end), other_logits = others.rows(begin, end);
+      const TensorView own_logits = own_pass.rows(begin, end), other_logits = others.rows(begin, end);
       const std::int64_t V = own_logits.dim(1);
       dispatch_dtype(own_logits.dtype, [&]<class S, class>() {
         state.stream.pool().run(end - begin, [&](std::int64_t row, int) {
@@ -150,8 +150,8 @@ class Comparison : public TargetScorer {
     *json = {{"checkpoint", path_}, {"results", nlohmann::ordered_json::array()}};
     std::string rows;
     for (std::int64_t i = 0; i < std::ssize(lengths_); ++i) {
-      const auto column = [&](nlohmann::ordered_json head, std::int64_t of) {
-        return with_numbers(std::move(head), at(i, 0, of), columns_ * values, documents);
+      const auto column = [&](nlohmann::ordered_json head, std::int64_t column_index) {
+        return with_numbers(std::move(head), at(i, 0, column_index), columns_ * values, documents);
       };
       nlohmann::ordered_json row = column({{"context_length", lengths_[i]}}, 0);
       const double nll = row["against_nll"], kl = row["kl"];
@@ -205,27 +205,27 @@ std::string begin_text(const Tokenizer& tokenizer) {
 /// Throws Error(usage) if the models' tokenizers begin texts differently, and the user does not say how windows begin.
 void check_begin_tokens(const ModelSource& other, const EvaluationSubject& subject) {
   if (subject.begin_token_given) return;
-  const auto own = load_model_tokenizer(subject.source), another = load_model_tokenizer(other);
-  if (!own || !another || own->begin_of_text() == another->begin_of_text()) return;
+  const auto tokenizer = load_model_tokenizer(subject.source), another = load_model_tokenizer(other);
+  if (!tokenizer || !another || tokenizer->begin_of_text() == another->begin_of_text()) return;
   fail(ExitCode::usage,
        "--against {}: its tokenizer begins a text with {}, that of {} with {}; set what windows begin with for both: "
        "--begin-token none or --begin-token ID",
-       other.path, begin_text(*another), subject.source.path, begin_text(*own));
+       other.path, begin_text(*another), subject.source.path, begin_text(*tokenizer));
 }
 
 /// Throws Error(usage) unless both models predict the same tokens.
 void check_tokens_of(const ModelSource& other, const EvaluationSubject& subject) {
-  const ModelSource& own = subject.source;
+  const ModelSource& source = subject.source;
   if (other.model.vocab_size != subject.config.model.vocab_size) {
     fail(ExitCode::usage,
          "--against {}: its vocabulary has {} tokens, but that of {} has {}, so their predictions cannot be compared",
-         other.path, other.model.vocab_size, own.path, subject.config.model.vocab_size);
+         other.path, other.model.vocab_size, source.path, subject.config.model.vocab_size);
   }
   check_tokens(other, subject.file);
-  const std::string one = tokenizer_identity(own), another = tokenizer_identity(other);
-  if (!one.empty() && !another.empty() && one != another) {
-    fail(ExitCode::usage, "--against {}: it has another tokenizer than {} (hashes {} and {})", other.path, own.path,
-         another, one);
+  const std::string hash = tokenizer_identity(source), other_hash = tokenizer_identity(other);
+  if (!hash.empty() && !other_hash.empty() && hash != other_hash) {
+    fail(ExitCode::usage, "--against {}: it has another tokenizer than {} (hashes {} and {})", other.path, source.path,
+         other_hash, hash);
   }
 }
 

@@ -25,11 +25,11 @@ std::vector<ShortWindow> short_windows(std::int64_t tokens, const KeyTokenOption
 
 std::vector<TextInterval> merged(std::span<const TextInterval> intervals) {
   std::vector<TextInterval> result;
-  for (const TextInterval& one : intervals) {
-    if (!result.empty() && result.back().end == one.begin) {
-      result.back().end = one.end;
+  for (const TextInterval& interval : intervals) {
+    if (!result.empty() && result.back().end == interval.begin) {
+      result.back().end = interval.end;
     } else {
-      result.push_back(one);
+      result.push_back(interval);
     }
   }
   return result;
@@ -75,9 +75,9 @@ std::string key_set_text(const KeySet& set) {
                               {"texts", nlohmann::ordered_json::array()}};
   for (const KeySet::Text& text : set.texts) {
     nlohmann::ordered_json flat = nlohmann::ordered_json::array();
-    for (const TextInterval& one : text.key) {
-      flat.push_back(one.begin);
-      flat.push_back(one.end);
+    for (const TextInterval& interval : text.key) {
+      flat.push_back(interval.begin);
+      flat.push_back(interval.end);
     }
     json["texts"].push_back({{"hash", text.hash}, {"length", text.length}, {"key", flat}});
   }
@@ -119,7 +119,7 @@ KeySet read_key_set(const std::string& path) {
     if (set.unit != "characters" && set.unit != "tokens") throw std::runtime_error("its unit is " + set.unit);
     set.options = {count_in(json, "trunc_len"), count_in(json, "sliding_window"), json.at("alpha"), json.at("beta")};
     if (!json.at("texts").is_array()) throw std::runtime_error("\"texts\" must be a list");
-    for (const nlohmann::json& one : json.at("texts")) set.texts.push_back(text_in(one));
+    for (const nlohmann::json& entry : json.at("texts")) set.texts.push_back(text_in(entry));
     return set;
   } catch (const std::exception& error) {
     fail(ExitCode::data, "{}: was not written by evaluate --save-path ({}); write it again", path, error.what());

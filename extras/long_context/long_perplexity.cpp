@@ -75,7 +75,7 @@ KeySet fitted(const KeySet& given, const std::vector<LongText>& texts, const std
          given.evaluator, given.unit, unit);
   }
   std::map<std::string, const KeySet::Text*> known;
-  for (const KeySet::Text& one : given.texts) known.emplace(one.hash, &one);
+  for (const KeySet::Text& text : given.texts) known.emplace(text.hash, &text);
   KeySet set{given.evaluator, given.unit, given.options, {}};
   for (const LongText& text : texts) {
     const auto found = known.find(text.hash);
@@ -191,12 +191,12 @@ class PreparedLongPpl : public PreparedMetric {
       const auto& [text, window, kind] = all[index];
       const TensorView nll = state.evaluation_nll.view().prefix({1, state.batch.T});
       state.model->evaluate(state.batch, nll);
-      for_each_target(state.batch, [&](const BatchTarget& one) {
-        const std::int64_t target = one.position + 1;
-        if (target < window.length - window.scored || target == window.length) return;
-        double* const to = values.data() + (first[text] + window.begin + target) * values_per_token;
-        to[static_cast<int>(kind)] = nll.as<double>()[one.t];
-        if (kind == PassKind::text) to[values_per_token - 1] = one.weight;
+      for_each_target(state.batch, [&](const BatchTarget& target) {
+        const std::int64_t token = target.position + 1;
+        if (token < window.length - window.scored || token == window.length) return;
+        double* const to = values.data() + (first[text] + window.begin + token) * values_per_token;
+        to[static_cast<int>(kind)] = nll.as<double>()[target.t];
+        if (kind == PassKind::text) to[values_per_token - 1] = target.weight;
       });
       if (progress) progress(window.length);
     };
@@ -210,9 +210,9 @@ class PreparedLongPpl : public PreparedMetric {
     const PassKind whole = begin_token_ ? PassKind::contrast : PassKind::text;
     std::vector<TextInterval> key;
     for (std::int64_t token = set_.options.trunc_len - begin_token_.has_value(); token < text.tokens; ++token) {
-      const double* const of = values + token * values_per_token;
-      const double shortened = of[static_cast<int>(PassKind::shortened)], in_text = of[static_cast<int>(whole)];
-      if (of[values_per_token - 1] > 0 && is_key(shortened, in_text, set_.options))
+      const double* const scores = values + token * values_per_token;
+      const double shortened = scores[static_cast<int>(PassKind::shortened)], in_text = scores[static_cast<int>(whole)];
+      if (scores[values_per_token - 1] > 0 && is_key(shortened, in_text, set_.options))
         key.push_back(text.intervals[token]);
     }
     return {text.hash, text.intervals.empty() ? 0 : text.intervals.back().end, merged(key)};

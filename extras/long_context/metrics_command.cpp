@@ -68,7 +68,7 @@ void add_long_perplexity(CommandLine& app, AskedMetrics& asked) {
                                           "LongPPL: score the key tokens of a file of --save-path")
                                ->needs(longppl)
                                ->excludes(save_path);
-  for (CLI::Option* const one : contrast) key_tokens->excludes(one->capture_default_str()->needs(longppl));
+  for (CLI::Option* const option : contrast) key_tokens->excludes(option->capture_default_str()->needs(longppl));
 }
 
 std::vector<EvaluationMetric> metrics_of(const AskedMetrics& asked) {

@@ -29,16 +29,16 @@ void choose_candidates(Encoder& encoder, const TaskAnswer& answer, const Ids& ri
   others.reserve(answer.others.size());
   for (const std::string& text : answer.others) others.push_back(encoded(encoder, text, Preceding::text));
   std::size_t most = 0;
-  for (std::size_t place = 0; place < right.size(); ++place) {
-    Ids candidates{right[place]};
+  for (std::size_t index = 0; index < right.size(); ++index) {
+    Ids candidates{right[index]};
     for (const Ids& other : others) {
-      if (other.size() <= place ||
-          !std::equal(right.begin(), right.begin() + static_cast<std::ptrdiff_t>(place), other.begin())) {
+      if (other.size() <= index ||
+          !std::equal(right.begin(), right.begin() + static_cast<std::ptrdiff_t>(index), other.begin())) {
         continue;
       }
-      if (std::ranges::find(candidates, other[place]) == candidates.end()) candidates.push_back(other[place]);
+      if (std::ranges::find(candidates, other[index]) == candidates.end()) candidates.push_back(other[index]);
       if (std::ssize(candidates) < wanted) continue;
-      trial.decisive = trial.first + static_cast<std::int64_t>(place);
+      trial.decisive = trial.first + static_cast<std::int64_t>(index);
       trial.candidates = std::move(candidates);
       return;
     }

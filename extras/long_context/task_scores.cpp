@@ -20,12 +20,12 @@ constexpr std::int64_t values_per_trial = 3;  // nll of its tokens, right, token
 /// Returns 1 if the first candidate is the likeliest, or 1 / n if it ties with n - 1 others.
 template <class S>
 double right_of(const S* row, const std::vector<std::int32_t>& candidates) {
-  const auto own = widened(row[candidates.front()]);
+  const auto right_logit = widened(row[candidates.front()]);
   std::int64_t alike = 0;
-  for (const std::int32_t one : candidates) {
-    const auto other = widened(row[one]);
-    if (other > own) return 0;
-    alike += other == own ? 1 : 0;
+  for (const std::int32_t candidate : candidates) {
+    const auto other = widened(row[candidate]);
+    if (other > right_logit) return 0;
+    alike += other == right_logit ? 1 : 0;
   }
   return 1.0 / static_cast<double>(alike);
 }
@@ -69,14 +69,14 @@ std::vector<TaskResult> results_of(const TaskSamples& samples, const std::vector
   for (std::size_t i = 0; i < samples.trials.size(); ++i) {
     const TaskTrial& trial = samples.trials[i];
     const double* const from = values.data() + i * values_per_trial;
-    const TaskCell one{1, from[1], from[2] == 0 ? 1.0 : 0.0, from[0], static_cast<double>(trial.tokens)};
-    if (!std::isfinite(one.nll)) {
+    const TaskCell cell{1, from[1], from[2] == 0 ? 1.0 : 0.0, from[0], static_cast<double>(trial.tokens)};
+    if (!std::isfinite(cell.nll)) {
       fail(ExitCode::numeric,
            "--tasks: in task {} at context length {}, a loss is {}: damaged weights, or an overflow (try float32)",
-           name_of(samples.kinds[trial.task]), samples.lengths[trial.length], one.nll);
+           name_of(samples.kinds[trial.task]), samples.lengths[trial.length], cell.nll);
     }
-    results[trial.task].cells[trial.length][trial.depth] += one;
-    results[trial.task].all += one;
+    results[trial.task].cells[trial.length][trial.depth] += cell;
+    results[trial.task].all += cell;
   }
   return results;
 }

@@ -102,8 +102,8 @@ using Make = std::string (*)(Draws&);
 std::vector<std::string> different(Draws& draws, std::int64_t count, Make make, std::set<std::string> known = {}) {
   std::vector<std::string> made;
   while (std::ssize(made) < count) {
-    std::string one = make(draws);
-    if (known.insert(one).second) made.push_back(std::move(one));
+    std::string text = make(draws);
+    if (known.insert(text).second) made.push_back(std::move(text));
   }
   return made;
 }
@@ -114,11 +114,11 @@ void add_answers(Draws& draws, TaskText& text, const std::vector<std::string>& v
                  std::size_t end, bool all_right, std::int64_t wrong, Make make) {
   for (std::size_t i = first; i < end; ++i) {
     TaskAnswer answer{i == first ? "" : ",", " " + values[i], {}, text.needles[i].depth};
-    for (const std::string& one : values) {
-      if (!all_right && one != values[i]) answer.others.push_back(" " + one);
+    for (const std::string& value : values) {
+      if (!all_right && value != values[i]) answer.others.push_back(" " + value);
     }
-    for (const std::string& one : different(draws, wrong, make, {values.begin(), values.end()})) {
-      answer.others.push_back(" " + one);
+    for (const std::string& value : different(draws, wrong, make, {values.begin(), values.end()})) {
+      answer.others.push_back(" " + value);
     }
     text.answers.push_back(std::move(answer));
   }
@@ -208,8 +208,8 @@ TaskText make_association(const TaskSettings& settings, Draws& draws, std::int64
 TaskText make_task(TaskKind kind, const TaskSettings& settings, std::int64_t length, std::int64_t depth,
                    std::int64_t sample) {
   std::uint64_t seed = settings.seed;
-  for (const std::int64_t one : {static_cast<std::int64_t>(kind), length, depth, sample}) {
-    seed = random_bits(seed, Purpose::synthetic_data, static_cast<std::uint64_t>(one));
+  for (const std::int64_t number : {static_cast<std::int64_t>(kind), length, depth, sample}) {
+    seed = random_bits(seed, Purpose::synthetic_data, static_cast<std::uint64_t>(number));
   }
   Draws draws(seed);
   if (kind == TaskKind::variables) return make_variables(settings, draws, depth);

@@ -39,8 +39,8 @@ Axes axes_of(const Chart& chart) {
     axes.low_y = std::min(axes.low_y, y);
     axes.high_y = std::max(axes.high_y, y);
   };
-  for (const ChartSeries& one : chart.series) {
-    for (const ChartPoint& point : one.points) {
+  for (const ChartSeries& series : chart.series) {
+    for (const ChartPoint& point : series.points) {
       axes.low_x = std::min(axes.low_x, point.x);
       axes.high_x = std::max(axes.high_x, point.x);
       for (const double y : {point.y, point.low, point.high}) include(y);
@@ -64,10 +64,10 @@ std::string tick_text(double tick) {
 
 /// Returns the usual name of a length in tokens: "4K" for 4096.
 std::string length_text(double tokens) {
-  double rest = tokens;
+  double scaled = tokens;
   std::string_view units = " KM";
-  for (; units.size() > 1 && rest >= 1024 && std::fmod(rest, 1024) == 0; units.remove_prefix(1)) rest /= 1024;
-  return units.front() == ' ' ? tick_text(tokens) : fmt::format("{:.0f}{}", rest, units.front());
+  for (; units.size() > 1 && scaled >= 1024 && std::fmod(scaled, 1024) == 0; units.remove_prefix(1)) scaled /= 1024;
+  return units.front() == ' ' ? tick_text(tokens) : fmt::format("{:.0f}{}", scaled, units.front());
 }
 
 std::string text_at(double x, double y, const char* anchor, const std::string& words) {
@@ -84,8 +84,8 @@ std::string frame(const Chart& chart, const Axes& axes) {
   std::vector<double> below = ticks(axes.low_x, axes.high_x, 6);
   if (chart.log_x) {
     std::set<double> lengths;
-    for (const ChartSeries& one : chart.series) {
-      for (const ChartPoint& point : one.points) lengths.insert(point.x);
+    for (const ChartSeries& series : chart.series) {
+      for (const ChartPoint& point : series.points) lengths.insert(point.x);
     }
     below.assign(lengths.begin(), lengths.end());
   }
@@ -135,23 +135,23 @@ std::string hint(const Chart& chart, const ChartSeries& series, const ChartPoint
 }
 
 std::string curve(const Chart& chart, const ChartSeries& series, const Axes& axes, char letter) {
-  const std::string own = fmt::format("s{}", letter);
+  const std::string css_class = fmt::format("s{}", letter);
   std::string svg;
   std::vector<ChartPoint> line = series.points;
   if (chart.smooth && line.size() >= least_to_smooth) {
-    svg += polyline(thinned(series.points, curve_stretches), axes, "raw " + own);
+    svg += polyline(thinned(series.points, curve_stretches), axes, "raw " + css_class);
     const std::vector<double> average = smoothed(series.points);
     for (std::size_t i = 0; i < line.size(); ++i) line[i].y = average[i];
   }
-  svg += polyline(thinned(line, curve_stretches), axes, own);
+  svg += polyline(thinned(line, curve_stretches), axes, css_class);
   for (const ChartPoint& point : thinned(series.points, hint_stretches)) {
     if (std::isfinite(point.low) && std::isfinite(point.high)) {
-      svg += fmt::format("<path class=\"bar {0}\" d=\"M{1:.1f} {2:.1f}V{3:.1f}m-4 0h8M{4:.1f} {2:.1f}h8\"/>\n", own,
-                         axes.x(point.x), axes.y(point.low), axes.y(point.high), axes.x(point.x) - 4);
+      svg += fmt::format("<path class=\"bar {0}\" d=\"M{1:.1f} {2:.1f}V{3:.1f}m-4 0h8M{4:.1f} {2:.1f}h8\"/>\n",
+                         css_class, axes.x(point.x), axes.y(point.low), axes.y(point.high), axes.x(point.x) - 4);
     }
     svg += fmt::format("<circle class=\"{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"><title>{}</title></circle>\n",
-                       chart.log_x ? "dot " + own : "hit", axes.x(point.x), axes.y(point.y), chart.log_x ? 3.2 : 5.0,
-                       hint(chart, series, point));
+                       chart.log_x ? "dot " + css_class : "hit", axes.x(point.x), axes.y(point.y),
+                       chart.log_x ? 3.2 : 5.0, hint(chart, series, point));
   }
   return svg;
 }
@@ -170,11 +170,11 @@ std::string marks_of(const Chart& chart, const Axes& axes) {
   std::string svg;
   for (const auto& [kind, mark, words] : mark_kinds) {
     std::set<int> taken;
-    for (const ChartMark& one : chart.marks) {
-      if (one.kind != kind || one.x < axes.low_x || one.x > axes.high_x) continue;
-      if (!taken.insert(static_cast<int>(axes.x(one.x) / apart)).second) continue;
-      svg += fmt::format("{}<title>{} {:.0f}: {}</title></path>\n", drawn_mark(kind, axes.x(one.x)), chart.x_name,
-                         one.x, words);
+    for (const ChartMark& chart_mark : chart.marks) {
+      if (chart_mark.kind != kind || chart_mark.x < axes.low_x || chart_mark.x > axes.high_x) continue;
+      if (!taken.insert(static_cast<int>(axes.x(chart_mark.x) / apart)).second) continue;
+      svg += fmt::format("{}<title>{} {:.0f}: {}</title></path>\n", drawn_mark(kind, axes.x(chart_mark.x)),
+                         chart.x_name, chart_mark.x, words);
     }
   }
   return svg;
@@ -209,18 +209,18 @@ std::vector<double> ticks(double low, double high, int most) {
 }
 
 std::string chart_figure(const Chart& chart) {
-  const auto has_points = [](const ChartSeries& one) { return !one.points.empty(); };
+  const auto has_points = [](const ChartSeries& series) { return !series.points.empty(); };
   if (std::ranges::none_of(chart.series, has_points)) return "";
   const Axes axes = axes_of(chart);
   std::string caption = "<b>" + escaped(chart.title) + "</b> <span class=\"soft\">" + escaped(chart.unit) + "</span>";
   std::string curves;
   for (std::size_t i = 0; i < chart.series.size() && i < classes.size(); ++i) {
-    const ChartSeries& one = chart.series[i];
-    if (!has_points(one)) continue;
-    curves += curve(chart, one, axes, classes[i]);
-    caption +=
-        fmt::format(" <span class=\"number s{}\">{}{}</span>", classes[i],
-                    one.name.empty() ? "" : "\u25a0 " + escaped(one.name) + " ", four_digits(one.points.back().y));
+    const ChartSeries& series = chart.series[i];
+    if (!has_points(series)) continue;
+    curves += curve(chart, series, axes, classes[i]);
+    caption += fmt::format(" <span class=\"number s{}\">{}{}</span>", classes[i],
+                           series.name.empty() ? "" : "\u25a0 " + escaped(series.name) + " ",
+                           four_digits(series.points.back().y));
   }
   return fmt::format("<figure><figcaption>{}</figcaption>\n<svg viewBox=\"0 0 {} {}\">\n{}{}{}</svg></figure>\n",
                      caption, width, height, frame(chart, axes), curves, marks_of(chart, axes));

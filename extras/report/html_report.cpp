@@ -116,18 +116,18 @@ std::string curves(const ShownRuns& runs) {
     for (const RunEvent& event : events_of(shown)) marks.push_back({static_cast<double>(event.row->step), event.kind});
   }
   std::string figures;
-  for (const Curve& one :
+  for (const Curve& curve :
        {Curve{"Loss", "nats per token", "loss", 1, true}, Curve{"Gradient norm", "", "grad_norm", 1, true},
         Curve{"Learning rate", "", "lr", 1, false}, Curve{"Tokens per second", "", "tokens_per_second", 1, true},
         Curve{"MFU", "% of the peak", "mfu", 100, true},
         Curve{"Loss", "standard deviations from the steps before", "loss_z", 1, true},
         Curve{"Gradient norm", "standard deviations from the steps before", "grad_norm_z", 1, true},
         Curve{"Waiting for the ring", "seconds of rank 0 per step", "ring_wait_seconds", 1, false}}) {
-    Chart chart{.title = one.title, .unit = one.unit, .smooth = one.field != "lr"};
-    if (one.marked) chart.marks = marks;
+    Chart chart{.title = curve.title, .unit = curve.unit, .smooth = curve.field != "lr"};
+    if (curve.marked) chart.marks = marks;
     for (const ShownRun& shown : runs) {
-      ChartSeries series{runs.size() > 1 ? shown.name : "", points_of(shown, one.field)};
-      for (ChartPoint& point : series.points) point.y *= one.scale;
+      ChartSeries series{runs.size() > 1 ? shown.name : "", points_of(shown, curve.field)};
+      for (ChartPoint& point : series.points) point.y *= curve.scale;
       chart.series.push_back(std::move(series));
     }
     figures += chart_figure(chart);
@@ -146,9 +146,9 @@ std::string events_part(const ShownRun& shown) {
   if (events.empty()) return "";
   Rows rows{{"step", "what happened", "loss", "gradient norm"}};
   for (std::size_t i = 0; i < std::min(most, events.size()); ++i) {
-    const auto& [row, kind, more] = events[i];
+    const auto& [row, kind, detail] = events[i];
     const std::string_view words = std::ranges::find(mark_kinds, kind, &MarkKind::name)->words;
-    rows.push_back({fmt::format("{}", row->step), fmt::format("{}{}", words, more),
+    rows.push_back({fmt::format("{}", row->step), fmt::format("{}{}", words, detail),
                     four_digits(row->numbers.at("loss")), four_digits(row->numbers.at("grad_norm"))});
   }
   return heading(fmt::format("Events: {}", events.size())) + table(rows, "events") +

@@ -120,7 +120,7 @@ std::vector<RunEvent> events_of(const ShownRun& shown) {
   for (const StepRow& row : metrics.steps) {
     if (row.started && &row != &metrics.steps.front()) {
       const auto start = std::ranges::find_if(
-          metrics.starts, [&](const json& one) { return number_in(one, "step") == static_cast<double>(row.step); });
+          metrics.starts, [&](const json& entry) { return number_in(entry, "step") == static_cast<double>(row.step); });
       const json begun = start == metrics.starts.end() ? json::object() : *start;
       events.push_back(
           {&row, "resume", fmt::format(", mesh {} on {}", text_in(begun, "mesh"), text_in(begun, "host"))});

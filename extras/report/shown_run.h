@@ -59,7 +59,7 @@ std::string comparison(const ShownRun& a, const ShownRun& b);
 struct RunEvent {
   const StepRow* row;
   std::string_view kind;  // a name of mark_kinds
-  std::string more;       // after the kind's words
+  std::string detail;     // after the kind's words
 };
 /// Returns the events, in the order of the steps.
 std::vector<RunEvent> events_of(const ShownRun& shown);
