@@ -98,7 +98,7 @@ std::optional<std::string> keep_tokenizer(const ModelSource* source, const Corpu
   OutputFolder output(folder, ExitCode::usage);
   carry_tokenizer(has_own ? source->tokenizer : of_data, output.content(), ids, OwnGeneration::kept, ExitCode::usage);
   // Conversations may have been rendered with a template other than the model's, or the model has none.
-  if (has_own) carry_chat_template(of_data, output.content(), ExitCode::usage);
+  if (has_own && is_directory(of_data)) carry_chat_template(of_data, output.content(), ExitCode::usage);
   output.publish();
   return remark;
 }
