@@ -370,8 +370,8 @@ std::vector<ConfigKey> training_keys() {
               "optimizer steps; training.epochs (passes over the data) can be given instead", true),
       key_of(
           KEY(training.stages),
-          "settings that change at from_step: {from_step, seq_len, global_batch_size, rope_theta, rope_scaling}; "
-          "missing keys keep their values, but rope_scaling replaces all of model.rope_scaling",
+          "settings that change at from_step (not with training.epochs): {from_step, seq_len, global_batch_size, "
+          "rope_theta, rope_scaling}; missing keys keep their values; rope_scaling replaces all of model.rope_scaling",
           [](const YamlValue& value, std::vector<TrainingStage>& out, const ReportProblem& report) {
             read_stages(value, out, config_keys(), report);
           },
