@@ -448,7 +448,7 @@ std::vector<ConfigKey> other_keys() {
       flag(KEY(evaluation.on_training_data), "without a validation part, score training text; false: an error"),
 
       flag(KEY(metrics.tensorboard), "not supported (true is an error); docs/metrics.md has a script for it"),
-      real(KEY(metrics.peak_flops), {0, 1e20}, "dense peak FLOP/s of a rank, which `plan` prints, for `mfu`; 0: no `mfu`"),
+      real(KEY(metrics.peak_flops), {0, 1e20}, "dense peak FLOP/s of a rank (`plan` prints it) for `mfu`; 0: no `mfu`"),
   };
 }
 
