@@ -80,12 +80,12 @@ __device__ __forceinline__ void take_work(Work& work, const BackwardCall<bf16>& 
 }
 
 /// Returns the head's row of [B, H, Tq] and the element of [B, Tq, H, D] at which the queries of a step begin.
-struct QueryPlace {
+struct QueryOffsets {
   std::int64_t row, element;
 };
 template <class C>
-__device__ __forceinline__ QueryPlace place_of(const BackwardCall<bf16>& call, const Work& work, int head,
-                                               const Tile& queries) {
+__device__ __forceinline__ QueryOffsets query_offsets(const BackwardCall<bf16>& call, const Work& work, int head,
+                                                      const Tile& queries) {
   const std::int64_t H = call.shape.H, T = call.queries.tokens, h = work.g * (H / call.shape.G) + head;
   return {(work.b * H + h) * T + queries.begin, ((work.b * T + queries.begin) * H + h) * C::D};
 }
@@ -95,7 +95,7 @@ template <class C>
 __device__ __forceinline__ float fetch(Shared<C>& shared, const BackwardCall<bf16>& call, const GroupCursor& step,
                                        int stage) {
   const Tile queries = step.queries.tile(call.queries, C::query_tile);
-  const QueryPlace at = place_of<C>(call, shared.work, step.head, queries);
+  const QueryOffsets at = query_offsets<C>(call, shared.work, step.head, queries);
   const std::int64_t stride = call.shape.H * C::D;
   copy_tile<C::query_tile, C::D, C::threads>(shared.q[stage], call.q + at.element, stride, queries.count);
   copy_tile<C::query_tile, C::D, C::threads>(shared.dout[stage], call.dout + at.element, stride, queries.count);
@@ -392,8 +392,8 @@ __global__ void __launch_bounds__(C::threads, 1)
     float dq[C::dq_columns / 8][4];
     multiply_dq<C>(dq, shared, warp, lane);
     if constexpr (Ordered) __syncthreads();  // the turn has come
-    add_dq<C>(call.dq + place_of<C>(call, work, step.head, queries).element, call.shape.H * C::D, dq, queries.count,
-              work.scale, warp, lane);
+    add_dq<C>(call.dq + query_offsets<C>(call, work, step.head, queries).element, call.shape.H * C::D, dq,
+              queries.count, work.scale, warp, lane);
     step = next;
   }
   if constexpr (Ordered) {

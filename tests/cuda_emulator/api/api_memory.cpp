@@ -33,11 +33,11 @@ cudaError_t release(Runtime& state, const char* function, Streams::Lock& lock, v
   return cudaSuccess;
 }
 
-enum class Place { pageable, pinned, device };
+enum class MemoryKind { pageable, pinned, device };
 
-Place place_of(const Runtime& state, const void* pointer) {
+MemoryKind kind_of(const Runtime& state, const void* pointer) {
   const Allocation* allocation = state.memory.find(pointer);
-  return allocation == nullptr ? Place::pageable : allocation->pinned ? Place::pinned : Place::device;
+  return allocation == nullptr ? MemoryKind::pageable : allocation->pinned ? MemoryKind::pinned : MemoryKind::device;
 }
 
 const char* name_of(bool from_device, bool to_device) {
@@ -67,15 +67,15 @@ cudaError_t copy(Runtime& state, Streams::Lock& lock, void* to, const void* from
   const auto stream = state.stream(handle);
   if (!stream) return cudaErrorInvalidResourceHandle;
   if (bytes == 0) return cudaSuccess;
-  const Place source = place_of(state, from), target = place_of(state, to);
-  const bool from_device = source == Place::device, to_device = target == Place::device;
+  const MemoryKind source = kind_of(state, from), target = kind_of(state, to);
+  const bool from_device = source == MemoryKind::device, to_device = target == MemoryKind::device;
   if (to == nullptr || from == nullptr || !matches(kind, from_device, to_device) || !state.memory.whole(to, bytes) ||
       !state.memory.whole(from, bytes)) {
     return cudaErrorInvalidValue;
   }
   // The source of a copy from pageable memory may be reused when the call returns, so it is read now.
   std::shared_ptr<char[]> staged;
-  if (source == Place::pageable) {
+  if (source == MemoryKind::pageable) {
     staged = std::make_unique<char[]>(bytes);
     std::memcpy(staged.get(), from, bytes);
     from = staged.get();
@@ -86,13 +86,13 @@ cudaError_t copy(Runtime& state, Streams::Lock& lock, void* to, const void* from
                     lock);
   if (synchronous) {
     ++state.host_waits["cudaMemcpy"];
-  } else if (source == Place::pageable || target == Place::pageable) {
+  } else if (source == MemoryKind::pageable || target == MemoryKind::pageable) {
     ++state.host_waits["cudaMemcpyAsync: memory that is not pinned"];
   } else if (!from_device && !to_device) {
     ++state.host_waits["cudaMemcpyAsync: host to host"];
   }
   const bool waits =
-      target == Place::pageable || (!from_device && !to_device) || (synchronous && !(from_device && to_device));
+      target == MemoryKind::pageable || (!from_device && !to_device) || (synchronous && !(from_device && to_device));
   if (waits) state.streams.finish(stream, lock);
   return cudaSuccess;
 }
@@ -101,7 +101,7 @@ cudaError_t set(Runtime& state, Streams::Lock& lock, void* to, int value, std::s
   const auto stream = state.stream(handle);
   if (!stream) return cudaErrorInvalidResourceHandle;
   if (bytes == 0) return cudaSuccess;
-  if (place_of(state, to) == Place::pageable || !state.memory.whole(to, bytes)) return cudaErrorInvalidValue;
+  if (kind_of(state, to) == MemoryKind::pageable || !state.memory.whole(to, bytes)) return cudaErrorInvalidValue;
   state.streams.add(stream, {Trace::Kind::set, "set", bytes, [=] { std::memset(to, value, bytes); }}, lock);
   return cudaSuccess;
 }

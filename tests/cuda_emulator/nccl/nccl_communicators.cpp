@@ -53,10 +53,10 @@ bool sharing_is_allowed() {
 /// Returns two of the ranks, all of which have joined, that share a device of one host, or (-1, -1).
 std::pair<int, int> sharing(const ncclComm& communicator) {
   if (sharing_is_allowed()) return {-1, -1};
-  std::map<int, Place> places;  // by rank
+  std::map<int, RankDevice> places;  // by rank
   if (communicator.remote) places = communicator.remote->places();
-  for (const auto& [rank, member] : communicator.rank_set->members) places[rank] = place_of(member->device);
-  std::map<Place, int> ranks;
+  for (const auto& [rank, member] : communicator.rank_set->members) places[rank] = rank_device(member->device);
+  std::map<RankDevice, int> ranks;
   for (const auto& [rank, place] : places) {
     const auto [at, first] = ranks.emplace(place, rank);
     if (!first) return {at->second, rank};
@@ -177,7 +177,7 @@ std::set<ncclComm_t>& with_threads() {
 
 }  // namespace
 
-Place place_of(int device) {
+RankDevice rank_device(int device) {
   const char* const host = std::getenv("NCCL_HOSTID");
   return {physical_device(device), std::hash<std::string>()(host != nullptr ? host : "")};
 }

@@ -53,7 +53,7 @@ void RemoteRanks::greet(Connection& connection) const {
   Frame hello;
   hello.rank = communicator_.rank;
   hello.ranks = communicator_.rank_set->size;
-  hello.where = place_of(communicator_.device);
+  hello.where = rank_device(communicator_.device);
   connection.send(hello);
 }
 
@@ -79,8 +79,8 @@ void RemoteRanks::meet(Connection connection, const Frame& hello) {
   ranks_.try_emplace(hello.rank, std::move(connection)).first->second.where = hello.where;
 }
 
-std::map<int, Place> RemoteRanks::places() const {
-  std::map<int, Place> found;
+std::map<int, RankDevice> RemoteRanks::places() const {
+  std::map<int, RankDevice> found;
   for (const auto& [number, rank] : ranks_) found[number] = rank.where;
   return found;
 }

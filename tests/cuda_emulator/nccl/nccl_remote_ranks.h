@@ -33,7 +33,7 @@ class RemoteRanks {
   void seek();
   int joined() const { return static_cast<int>(ranks_.size()); }
   /// Returns where they are, by rank.
-  std::map<int, Place> places() const;
+  std::map<int, RankDevice> places() const;
   /// Returns whether this rank is one of them.
   bool has(int rank) const { return ranks_.contains(rank); }
 
@@ -83,7 +83,7 @@ class RemoteRanks {
   struct Rank {
     explicit Rank(Connection own) : connection(std::move(own)) {}
     Connection connection;
-    Place where;
+    RankDevice where;
     Lane from_us, to_us;
     std::vector<SplitCall> splits;
     bool leaving = false, lost = false;

@@ -11,13 +11,13 @@
 namespace cuda_emulator::nccl {
 
 /// A rank's device and its host, as NCCL sees them.
-struct Place {
+struct RankDevice {
   std::int32_t device = 0;
   std::uint64_t host = 0;
-  auto operator<=>(const Place&) const = default;
+  auto operator<=>(const RankDevice&) const = default;
 };
 /// Returns those of a rank of this process. NCCL_HOSTID distinguishes its host from those of other processes.
-Place place_of(int device);
+RankDevice rank_device(int device);
 
 /// A message between ranks' processes. A message of NCCL is identified by its sender and its number in that direction.
 struct Frame {
@@ -37,7 +37,7 @@ struct Frame {
   std::uint64_t bytes = 0;  // of the message
   std::int32_t type = 0;
   std::int32_t rank = 0, ranks = 0;
-  Place where;
+  RankDevice where;
   std::int32_t color = 0, key = 0;
 };
 

@@ -20,12 +20,12 @@ using namespace ringtrain;
 
 namespace {
 
-struct Place {
+struct Element {
   std::int64_t rank = -1, layer = 0, token = 0, head = 0, element = 0;
 };
 
 /// attention: [B, T, H, D].
-void flip(const TensorView& attention, const Place& location) {
+void flip(const TensorView& attention, const Element& location) {
   constexpr std::uint64_t highest = std::uint64_t{1} << 51;
   double& value =
       attention.as<double>()[(location.token * attention.dim(2) + location.head) * attention.dim(3) + location.element];
@@ -33,8 +33,8 @@ void flip(const TensorView& attention, const Place& location) {
 }
 
 int run(char** argv, Launcher& launcher) {
-  const Place location{std::atoll(argv[3]), std::atoll(argv[4]), std::atoll(argv[5]), std::atoll(argv[6]),
-                       std::atoll(argv[7])};
+  const Element location{std::atoll(argv[3]), std::atoll(argv[4]), std::atoll(argv[5]), std::atoll(argv[6]),
+                         std::atoll(argv[7])};
   const Log log = [&](const std::string& line) {
     if (launcher.is_rank_zero()) write_message(stderr, "train: " + line + "\n");
   };

@@ -41,10 +41,10 @@ CUtensorMap head_map(const ConstTensorView& x, int tokens) {
   const cuuint32_t steps[rank] = {1, 1, 1, 1};
   // The driver requires a map at a multiple of 64 bytes. GCC 12 aligns the caller's memory for the result to at most
   // 32, so the map is not made there (as it would be if it were a variable of its own).
-  struct Place {
+  struct AlignedMap {
     CUtensorMap map;
   } slot;
-  static_assert(alignof(Place) >= 64);
+  static_assert(alignof(AlignedMap) >= 64);
   const CUresult result = encode_function()(
       &slot.map, x.dtype == DType::bfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32, rank,
       const_cast<void*>(x.data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
