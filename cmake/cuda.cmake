@@ -111,7 +111,7 @@ function(ringtrain_cuda_options)
   endif()
   if(RINGTRAIN_CUDA STREQUAL "on")
     # fmt 9 takes nvcc for a compiler without constexpr, and then its own consteval functions do not compile.
-    target_compile_definitions(ringtrain_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
+    target_compile_definitions(ringtrain_usage INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
     target_compile_options(ringtrain_options INTERFACE
       $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Werror=all-warnings;-Xcompiler=-Wall,-Wextra>
       # Line numbers for compute-sanitizer and profilers; the code does not change.
