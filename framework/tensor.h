@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "framework/device.h"
 #include "framework/dtype.h"
@@ -32,6 +33,8 @@ class Shape {
   int rank() const { return rank_; }
   /// Returns the size of a dimension, from 0; unchecked.
   std::int64_t operator[](int dim) const { return dims_[dim]; }
+  /// Returns the sizes of all dimensions.
+  std::vector<std::int64_t> dims() const { return {dims_.begin(), dims_.begin() + rank_}; }
   /// Returns the number of elements; 1 for rank 0. Error(usage) if it does not fit in 63 bits.
   std::int64_t numel() const;
   /// Returns e.g. "[2, 128, 64]".

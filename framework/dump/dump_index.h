@@ -29,8 +29,7 @@ struct DumpedTensor {
   template <class Self, class Visit>
   static void visit_members(Self& self, Visit& visit) {
     std::string kind = self.kind == DumpKind::tokens ? "tokens" : "parameter";
-    std::vector<std::int64_t> dims(self.shape.rank());
-    for (int dim = 0; dim < self.shape.rank(); ++dim) dims[dim] = self.shape[dim];
+    std::vector<std::int64_t> dims = self.shape.dims();
     visit("name", self.name);
     visit("kind", kind);
     visit("shape", dims);

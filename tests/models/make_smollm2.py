@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import struct
-import subprocess
 import sys
 import zipfile
 
@@ -24,14 +23,6 @@ import packages  # noqa: E402
 LICENSE = "/usr/share/common-licenses/GPL-3"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 HEADS = {"attn_q": 9, "attn_k": 3}
-
-
-def run_in_environment():
-    """Restarts this script in an environment that has its packages."""
-    python = environment.python_with("models/venv", ["gguf", "numpy", "safetensors", "tokenizers"])
-    sys.exit(1 if python is None else subprocess.run(
-        [python, os.path.abspath(__file__), *sys.argv[1:]],
-        env={**os.environ, "RINGTRAIN_MODELS_ENVIRONMENT": python}, check=False).returncode)
 
 
 def fetch_gguf(folder):
@@ -100,8 +91,7 @@ def main():
     if len(sys.argv) > 2 or any(argument.startswith("-") for argument in sys.argv[1:]):
         print(__doc__)
         sys.exit(0 if sys.argv[1:] in (["-h"], ["--help"]) else 2)
-    if "RINGTRAIN_MODELS_ENVIRONMENT" not in os.environ:
-        run_in_environment()
+    environment.use("models/venv", ["gguf", "numpy", "safetensors", "tokenizers"])
     import tokenizers
     from safetensors.numpy import save_file
     folder = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "build", "models", "smollm2"))

@@ -26,7 +26,7 @@ Hdf5Dataset dataset_of(const RankState& state, std::size_t kind, const Parameter
   const Parameter& parameter = state.parameters.table()[slice.parameter];
   Hdf5Dataset dataset{tensor_name(state_kinds[kind], parameter), hdf5_type(state.state_dtype()), {}, 0};
   if (slice.count() == parameter.shape.numel()) {
-    for (int i = 0; i < parameter.shape.rank(); ++i) dataset.dims.push_back(parameter.shape[i]);
+    dataset.dims = parameter.shape.dims();
   } else {
     dataset.name += fmt::format("[{}:{}]", slice.begin, slice.end);
     dataset.dims = {slice.count()};

@@ -50,7 +50,7 @@ std::vector<Module> modules_of(const ModelConfig& model) {
 /// prefixes of the class's names outside and inside the layers.
 TensorLocation tensor_location(const Parameter& parameter, const std::vector<Module>& modules, const std::string& top,
                                const std::string& layers) {
-  TensorLocation location{.name = parameter.name, .shape = shape_of(parameter)};
+  TensorLocation location{.name = parameter.name, .shape = parameter.shape.dims()};
   const std::size_t dot = parameter.name.rfind('.');
   const std::string module = parameter.name.substr(0, dot), kind = parameter.name.substr(dot);
   const auto found = std::ranges::find_if(modules, [&](const Module& entry) { return module.ends_with(entry.ours); });

@@ -32,13 +32,6 @@ struct TensorLocation {
 /// Returns the location of a parameter.
 using TensorLocations = std::function<TensorLocation(const Parameter&)>;
 
-/// Returns the shape of a parameter.
-inline std::vector<std::int64_t> shape_of(const Parameter& parameter) {
-  std::vector<std::int64_t> shape(parameter.shape.rank());
-  for (int dim = 0; dim < parameter.shape.rank(); ++dim) shape[dim] = parameter.shape[dim];
-  return shape;
-}
-
 /// Files that hold a model. source: the folder or file, for messages.
 struct PlacedModel {
   std::string source;

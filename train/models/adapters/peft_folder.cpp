@@ -193,7 +193,7 @@ bool in_peft_folder(const Parameter& parameter, const std::set<std::string>& mod
 }
 
 TensorLocation peft_location(const Parameter& parameter) {
-  return {.name = "base_model.model." + parameter.name, .shape = shape_of(parameter)};
+  return {.name = "base_model.model." + parameter.name, .shape = parameter.shape.dims()};
 }
 
 std::vector<ConfigDifference> lost_in_peft_folder(const ModelSource& source) {
