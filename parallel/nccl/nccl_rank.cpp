@@ -111,7 +111,7 @@ NcclRank::~NcclRank() {
     if (!comms_.empty()) abandon(lock);
   }
   stop_changed_.notify_all();
-  watchdog_->join();
+  if (watchdog_) watchdog_->join();
   cuda::ignore(cudaStreamSynchronize(own_stream_));
   cuda::ignore(cudaStreamDestroy(own_stream_));
 }
