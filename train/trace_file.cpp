@@ -158,7 +158,7 @@ void TraceFile::gather(Communicator& world) {
     unless_lost([&] { file_->publish(); });
   });
   trace_.reset();
-  if (process_ == 0 && !problem_) tell_written(file_->path(), dropped);
+  if (file_ && !problem_) tell_written(file_->path(), dropped);
 }
 
 /// Writes what this process of several has recorded, converted to rank 0's clock as measured at the start.

@@ -63,7 +63,7 @@ StepAudit end_audit(const RunSteps& run, RankState& state, std::int64_t step) {
   audit.sentence = fmt::format(
       "step {}: the audit of attention found {} of {} wrong: {}{}; repeat the step with check, and test the device "
       "with gpu-check",
-      step, audit.differences, counted(audit.rows, "row"), first->what(),
+      step, audit.differences, counted(audit.rows, "row"), first ? first->what() : "",
       audit.ends_run ? fmt::format("; weights and moments are still those of step {}", step - 1) : "");
   return audit;
 }
