@@ -296,6 +296,8 @@ TEST_F(Outputs, PrepareRefusesWhatMeansNothing) {
   std::ofstream(at("a.txt")) << "text";
   const auto before = snapshot();
   expect_refused(prepare_with({"--input", "a.txt", "--output", ""}), 2, {"--output is empty"});
+  expect_refused(prepare_with({"--input", "a.txt", "--output=", "a.h5"}), 2, {"--output= has no value"});
+  expect_refused(prepare_with({"--input", "a.txt", "--output", "--threads"}), 2, {"--output has no value: --threads"});
   for (const std::string fraction : {"nan", "-nan", "inf", "-0.1", "1"}) {
     expect_refused(prepare_with({"--input", "a.txt", "--output", "a.h5", "--validation-fraction=" + fraction}), 2,
                    {"--validation-fraction"});

@@ -75,10 +75,11 @@ bool parse(CheckFlags& flags, int argc, char** argv, bool prints) {
       "check"};
   add_run_flags(app, flags);
   add_comparison_flags(app, flags);
-  app.add_option("--output", flags.output, "FILE.json", "also write the result to FILE; replaces an earlier result");
+  app.add_option("--output", flags.output, "FILE.json", "also write the result to FILE; replaces an earlier result")
+      ->excludes(app.get_option("--compare"));
   if (!parse_command_line(app, argc, argv, prints)) return false;
-  if (!flags.dumps.empty()) return true;
-  if (flags.config.empty()) fail(ExitCode::usage, "--config is required, unless --compare names two dumps");
+  if (flags.dumps.empty() && flags.config.empty())
+    fail(ExitCode::usage, "--config is required, unless --compare names two dumps");
   return true;
 }
 

@@ -48,14 +48,15 @@ inline std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& e
   return text;
 }
 
-/// Throws Error(usage) for a file or folder with an empty name: a shell variable that was not set.
-inline void refuse_empty_paths(const CLI::App& app) {
+/// Throws Error(usage) for a flag whose value is empty, as that of a shell variable that was not set, or is another
+/// flag of this program. A text may be both.
+inline void refuse_missing_values(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
-    const std::string type = option->get_type_name();
-    const bool is_path = type.find("FILE") != std::string::npos || type.find("PATH") != std::string::npos;
-    if (!is_path || option->get_expected_min() == 0) continue;  // --resume allows it
-    for (const std::string& path : option->results()) {
-      if (path.empty()) fail(ExitCode::usage, "{} is empty; name a file or leave it out", option->get_name());
+    if (option->get_expected_min() == 0 || option->get_type_name() == "TEXT") continue;  // 0: --resume
+    for (const std::string& value : option->results()) {
+      if (value.empty()) fail(ExitCode::usage, "{} is empty; give it a value or leave it out", option->get_name());
+      if (!value.starts_with("--") || app.get_option_no_throw(value.substr(0, value.find('='))) == nullptr) continue;
+      fail(ExitCode::usage, "{} has no value: {} is a flag", option->get_name(), value);
     }
   }
 }
@@ -256,9 +257,15 @@ inline bool parse_command_line(CommandLine& app, int argc, char** argv, bool pri
     // CLI11 2.1 would require the required options first.
     if (std::any_of(argv + 1, argv + argc, asks_for_version)) throw CLI::CallForVersion(version_text(), 0);
     std::vector<std::string> arguments = app.in_present_names(argc, argv, prints);
+    for (std::string& argument : arguments) {
+      // CLI11 would take the next argument as the value.
+      if (!argument.starts_with("--") || argument.find('=') != argument.size() - 1) continue;
+      argument.pop_back();
+      if (app.get_option_no_throw(argument) != nullptr) fail(ExitCode::usage, "{}= has no value", argument);
+    }
     std::ranges::reverse(arguments);  // CLI11 takes them in this order
     app.parse(std::move(arguments));
-    refuse_empty_paths(app);
+    refuse_missing_values(app);
     return true;
   } catch (const CLI::Success& asked) {
     if (prints) app.exit(asked);

@@ -48,6 +48,7 @@ void add_prompt_flags(CommandLine& app, GenerateFlags& flags) {
   auto* tokens =
       app.add_option("--tokens", options.tokens, "I,I,...", "the prompt as token ids; the new ones are printed as ids")
           ->delimiter(',')
+          ->allow_extra_args(false)
           ->check(number<std::int32_t>());
   app.add_option("STDIN", flags.dash, "-", "-: the standard input is the prompt")->check(one_of({"-"}));
   app.add_option("--tokenizer", options.tokenizer, "PATH",
@@ -93,12 +94,13 @@ bool parse(GenerateFlags& flags, int argc, char** argv, bool prints) {
       ->check(at_least(1));
   add_sampling_flags(app, options.sampling);
   app.add_option("--stop", options.stops, "TEXT", "end before this text; may be given several times")
-      ->expected(1)
+      ->allow_extra_args(false)  // else CLI11 would read "[END]" as a list, and take the next argument, too
       ->take_all()
       ->excludes(app.get_option("--tokens"))
       ->excludes(app.get_option("--tokens-file"));
   app.add_option("--stop-token", options.stop_tokens, "ID,...", "also end at these tokens, which are not printed")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_flag("--raw", options.raw,
                "print bytes as they are generated: nothing is replaced or left out, no newline is added")
       ->excludes(app.get_option("--tokens"))

@@ -38,7 +38,9 @@ struct PrepareFlags {
 
 void add_file_flags(CommandLine& app, PrepareFlags& flags) {
   app.add_option("--input", flags.inputs, "PATH",
-                 "files and folders of text, or patterns; folders are read with all their subfolders");
+                 "files and folders of text, or patterns; folders are read with all their subfolders")
+      ->expected(1, 1 << 20)
+      ->allow_extra_args(false);  // CLI11 would split "[ab]*.c" like a list
   app.add_option("--output", flags.file.output, "FILE.h5", "the token file to make; it must not exist yet")->required();
   app.add_real("--validation-fraction", flags.file.validation_fraction, real_within(0, 0.99), "X",
                "share of the documents that training never sees; above 0 it is at least one document")
@@ -108,7 +110,6 @@ bool parse(PrepareFlags& flags, int argc, char** argv) {
     app.get_option(of_text)->needs(input);
   }
   if (!parse_command_line(app, argc, argv)) return false;
-  if (flags.file.output.empty()) fail(ExitCode::usage, "--output is empty; name the token file to make");
   if (flags.inputs.empty() == flags.synthetic.empty()) {
     fail(ExitCode::usage, "give either --input or --synthetic; see prepare --help");
   }

@@ -20,7 +20,6 @@ int run_program(const char* name, const std::function<int()>& body);
 /// together. If several fail, one process reports the first error; for an error between ranks, it also reports what
 /// each rank did last. on_signal: whether body saves on a signal (framework/system/signals.h) or just ends.
 enum class OnSignal { end, save };
-int run_rank_program(const char* name, const std::function<int(Launcher& launcher)>& body,
-                     OnSignal on_signal = OnSignal::end);
+int run_rank_program(const char* name, const std::function<int(Launcher& launcher)>& body, OnSignal on_signal);
 
 }  // namespace ringtrain

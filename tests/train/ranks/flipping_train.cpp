@@ -62,8 +62,11 @@ int run(char** argv, Launcher& launcher) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return run_rank_program("train", [&](Launcher& launcher) {
-    if (argc != 8) fail(ExitCode::usage, "flipping_train: wants CONFIG OUTPUT RANK LAYER TOKEN HEAD ELEMENT");
-    return run(argv, launcher);
-  });
+  return run_rank_program(
+      "train",
+      [&](Launcher& launcher) {
+        if (argc != 8) fail(ExitCode::usage, "flipping_train: wants CONFIG OUTPUT RANK LAYER TOKEN HEAD ELEMENT");
+        return run(argv, launcher);
+      },
+      OnSignal::end);
 }
