@@ -103,6 +103,18 @@ TEST_F(KeptBase, OutlivesTheRunThatDeletesIt) {
   EXPECT_NE(gone.err.find("the base of its adapters"), std::string::npos) << gone.err;
 }
 
+TEST_F(KeptBase, IsKeptOnceUnderTheNameThatTheRunWasGiven) {
+  fs::create_directory_symlink(checkpoint("base", 4), at("current"));
+  run(adapters(), "lora", from(at("current")));
+  Config longer = adapters();
+  longer.training.steps = 8;
+  run(longer, "lora", resumed());
+  EXPECT_EQ(list_directory(at("lora/base"), ExitCode::checkpoint), std::vector<std::string>{"current"});
+  const double before = nll(at("lora"));
+  fs::remove(at("current"));
+  EXPECT_EQ(nll(at("lora")), before);
+}
+
 TEST_F(KeptBase, IsHeldUntilItIsKept) {
   TrainOptions options;
   options.config = adapters();

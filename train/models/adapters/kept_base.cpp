@@ -65,7 +65,10 @@ void keep_base(const ModelSource& source, const std::string& run_folder) {
     throw;
   }
   sync_directory(partial, ExitCode::checkpoint);
-  kept.publish(manifest.step, partial);
+  // Under the base's own name, which open_base() looks for.
+  const std::string path = kept_base_path(run_folder, base.path);
+  if (path_exists(path, ExitCode::checkpoint)) rename_path(path, unique_name(path, "superseded"), ExitCode::checkpoint);
+  rename_to_new(partial, path, ExitCode::checkpoint);
 }
 
 std::optional<std::string> base_warning(const BaseModel& base, const std::string& run_folder) {
