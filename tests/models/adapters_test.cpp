@@ -217,6 +217,20 @@ TEST_F(Adapters, InAFolderAreFilesThatNoOutputReplaces) {
   }
 }
 
+TEST_F(Adapters, InAFolderHaveTheirOwnTokenizerAndEnds) {
+  run(config(lora()), "run", from(base()), 4);
+  export_model(open_model(at("run")), {.output = at("peft")});
+  std::ofstream(at("peft/tokenizer.json")) << "{}";
+  std::ofstream(at("peft/generation_config.json")) << R"({"eos_token_id": 7})";
+  nlohmann::json config = nlohmann::json::parse(content_of(base() + "/config.json"));
+  config["attention_dropout"] = 0.1;  // opening the base logs that it has no effect
+  std::ofstream(base() + "/config.json") << config;
+  const ModelSource source = open_model(at("peft"));
+  EXPECT_EQ(source.tokenizer, at("peft"));
+  EXPECT_EQ(source.ends.ends.back(), 7);
+  EXPECT_EQ(source.logs.size(), 1u);
+}
+
 TEST_F(Adapters, AreRefusedWhereTheyCannotBeMeant) {
   expect_error(ExitCode::usage, "--init-from", [&] { run(config(lora()), "alone"); });
   run(config(lora()), "run", from(base()), 4);

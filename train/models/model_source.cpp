@@ -94,7 +94,11 @@ ModelSource open_transformer(const std::string& path, bool must_be_whole) {
   };
   if (is_peft_folder(path)) {
     require_none(true);
-    return open_peft_folder(path);
+    check_carried_files(path);
+    ModelSource source = open_peft_folder(path);
+    if (holds_tokenizer(path)) source.tokenizer = path;  // otherwise it is the base's
+    add_generation_ends(source, path);
+    return source;
   }
   if (is_hugging_face_folder(path)) return open_hugging_face_folder(path);
   if (is_directory(path, ExitCode::checkpoint) && holds_safetensors(path)) {

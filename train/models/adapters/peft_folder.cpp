@@ -139,6 +139,7 @@ ModelSource open_peft_folder(const std::string& folder) {
   ModelSource source = base;
   source.path = folder;
   source.checkpoint.reset();
+  source.logs.clear();
   if (const Family& family = family_of(base.model.architecture); !family.own_projections()) {
     fail(ExitCode::checkpoint, "{}: target_modules: no projection of a {} can have adapters here", path, family.name);
   }
