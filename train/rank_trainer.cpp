@@ -50,21 +50,14 @@ std::vector<MemoryUse> gather_peaks(Communicator& world, const Allocator& alloca
   return peaks;
 }
 
-/// Returns how many tokens a run has consumed after a step.
-std::int64_t tokens_at(const Run& run, std::int64_t step) {
-  const TrainingConfig& training = run.config.training;
-  return run.start.tokens + tokens_done(training, step) - tokens_done(training, run.start.step);
-}
-
 }  // namespace
 
 RankTrainer::RankTrainer(const Run& run, Communicator& world, Device device, ThreadPool& pool, RankTrace* trace)
     : run_(run),
       trace_(trace),
       traced_world_(trace ? traced(world, *trace) : nullptr),
-      world_(trace ? *traced_world_ : world),
-      state_(run.config, run.table, training_purpose(run.config), world.rank(), device, pool, &world_, trace,
-             run.model),
+      state_(run.config, run.table, training_purpose(run.config), world.rank(), device, pool,
+             trace ? traced_world_.get() : &world, trace, run.model),
       // Only the transformer's FLOPs are known.
       peak_flops_(run.model.is_transformer() ? run.config.metrics.peak_flops * state_.mesh.size() : 0),
       useful_flops_(useful_flops(run.config.model, run.config.training)),
@@ -78,7 +71,7 @@ RankTrainer::RankTrainer(const Run& run, Communicator& world, Device device, Thr
 
 ExitCode RankTrainer::train() {
   ExitCode code = ExitCode::done;
-  abort_on_error(world_, [&] {  // while the buffers of pending exchanges still live
+  abort_on_error(*state_.world, [&] {  // while the buffers of pending exchanges still live
     if (state_.rank == 0) {
       metrics_ = std::make_unique<MetricsFile>(run_.folder.metrics_path(), run_.config.checkpoint.on_failure,
                                                [this](const std::string& line) { log(line); });
@@ -100,27 +93,29 @@ ExitCode RankTrainer::train() {
 
 StepResult RankTrainer::steps_until(std::int64_t last) {
   StepResult result;
-  abort_on_error(world_, [&] {
+  abort_on_error(*state_.world, [&] {
     for (std::int64_t step = run_.start.step + 1; step <= last; ++step) result = do_step(step);
     state_.close();
   });
   return result;
 }
 
-/// All ranks come here with the same error. A pending save has a good state, so this finishes it.
-void RankTrainer::end_with(const SharedError& error) {
-  if (const std::optional<Error> problem = caught([&] { saver_.finish(); })) {
-    state_.world->throw_if_aborted();  // by a rank that has already seen the save's end and ends with this error
-    log(fmt::format("warning: the save in progress failed: {}", problem->what()));
-  }
-  fail(error.code(), "{}; {}", error.what(), saver_.what_is_saved());
+/// All ranks come here in the same step, and the run ends for another reason than its outputs: a failure of these is
+/// only logged. A pending save has a good state, as far as anyone knows.
+void RankTrainer::complete_outputs() {
+  const std::optional<Error> problem = caught([&] {
+    saver_.finish();
+    if (metrics_) metrics_->flush();
+  });
+  if (!problem) return;
+  state_.world->throw_if_aborted();  // by a rank that has already seen the save's end and ends with this error
+  log(fmt::format("warning: at the run's end, {}", problem->what()));
 }
 
-/// All ranks come here in the same step. A pending save has a good state, as far as anyone knows.
-void RankTrainer::end_with_audit(const StepAudit& audit) {
-  saver_.finish();
-  if (metrics_) metrics_->flush();
-  fail(ExitCode::numeric, "{}; {}", audit.sentence, saver_.what_is_saved());
+/// All ranks come here with the same error.
+void RankTrainer::end_with(const SharedError& error) {
+  complete_outputs();
+  fail(error.code(), "{}; {}", error.what(), saver_.what_is_saved());
 }
 
 /// Runs a step and logs its outcome. Ends the run if the step's numbers are not finite and the config does not allow it
@@ -134,7 +129,7 @@ StepResult RankTrainer::do_step(std::int64_t step) {
   if (!result.dumped.empty()) log(result.dumped);
   const std::int64_t most = training.on_nonfinite == OnNonfinite::skip ? training.max_skipped_steps : 0;  // in a row
   if (result.nonfinite > most) {
-    saver_.finish();
+    complete_outputs();
     throw Error(ExitCode::numeric,
                 nonfinite_sentence(run_, state_, result, step - step_.skipped(), saver_.what_is_saved()));
   }
@@ -144,7 +139,7 @@ StepResult RankTrainer::do_step(std::int64_t step) {
 
 ExitCode RankTrainer::run_steps() {
   std::int64_t done = run_.start.step;
-  int signal = signal_anywhere(world_);  // after a signal during the start, there is nothing to save
+  int signal = signal_anywhere(*state_.world);  // after a signal during the start, there is nothing to save
   if (signal == 0 && run_.start.evaluates_first) signal = evaluate(run_.start.step);
   bool stopped = false;
   for (std::int64_t step = run_.start.step + 1; step <= run_.last_step && signal == 0 && !stopped; ++step) {
@@ -155,7 +150,7 @@ ExitCode RankTrainer::run_steps() {
     const auto start = std::chrono::steady_clock::now();
     const StepResult result = do_step(step);
     record(step, result, seconds_since(start));
-    if (result.audit && result.audit->ends_run) end_with_audit(*result.audit);
+    if (result.audit && result.audit->ends_run) end_with({ExitCode::numeric, result.audit->sentence});
     require_no_allocation("a step");
     signal = result.signal;
 
@@ -167,6 +162,7 @@ ExitCode RankTrainer::run_steps() {
     if (signal == 0 && !stopped && step < run_.last_step) log_grace();
     require_no_allocation("a save");
   }
+  if (metrics_) metrics_->flush();
   if (progress_) progress_->finish();
   if (stopped || signal != 0) {
     const std::string by =
@@ -189,7 +185,7 @@ void RankTrainer::announce_stage(std::int64_t step) {
 /// Runs before the first step with rotary positions or a length that the weights may not know.
 void RankTrainer::check_rope(std::int64_t step) {
   const std::shared_ptr<const ModelSource>& source = run_.start.source;
-  const bool begins = run_.start.weights_only && step == run_.start.step + 1;
+  const bool begins = source && step == 1;
   const int stage = stage_of_step(run_.config.training, step);
   if (!begins && (stage == 0 || step != first_step_of(run_.config.training, stage))) return;
   KnownRope known;
@@ -206,7 +202,7 @@ void RankTrainer::check_rope(std::int64_t step) {
 }
 
 void RankTrainer::load() {
-  abort_on_error(world_, [&] {
+  abort_on_error(*state_.world, [&] {
     trace_step(run_.start.step + 1);
     const Span span(state_.stream.trace(), "weights");
     const RunStart& start = run_.start;
@@ -216,12 +212,12 @@ void RankTrainer::load() {
       state_.model->initialize(run_.config.training.seed);
       state_.optimizer->initialize_weights(run_.config.training.seed);
     }
-    if (start.source && start.source->checkpoint && !start.weights_only) {
+    if (start.source && start.source->checkpoint && start.step > 0) {
       load_optimizer_state(state_, *start.source->checkpoint);
     } else {
       state_.optimizer->reset();
     }
-    world_.barrier({"loading the state"});
+    state_.world->barrier({"loading the state"});
   });
 }
 
@@ -232,12 +228,12 @@ void RankTrainer::remember(const std::vector<StepReport>& steps) {
 void RankTrainer::record(std::int64_t step, const StepResult& result, double seconds) {
   // Nothing is allocated after the first step, so the peaks do not change: they are logged once.
   const bool first = step == run_.start.step + 1;
-  const std::vector<MemoryUse> peaks = first ? gather_peaks(world_, state_.allocator) : std::vector<MemoryUse>{};
+  const std::vector<MemoryUse> peaks = first ? gather_peaks(*state_.world, state_.allocator) : std::vector<MemoryUse>{};
   if (state_.rank != 0) return;
   const TrainingConfig& training = run_.at(step).training;
   grace_.add_step(seconds);
   StepRecord line{result};
-  line.tokens = tokens_at(run_, step);
+  line.tokens = tokens_done(run_.config.training, step);
   line.seconds = seconds;
   if (run_.stages.size() > 1) line.stage = stage_of_step(run_.config.training, step) + 1;
   line.seq_len = training.seq_len;
@@ -279,7 +275,7 @@ void RankTrainer::show(const StepRecord& line) {
                     line.empty ? "no token to learn from"
                                : fmt::format("loss={:.4f} norm={:.3f} lr={:.2e}{}", line.loss, line.grad_norm, line.lr,
                                              line.mfu ? fmt::format(" mfu={:.1f}%", 100 * *line.mfu) : ""),
-                    line.tokens - run_.start.tokens);
+                    line.tokens - tokens_done(run_.config.training, run_.start.step));
   if (line.step != run_.start.step + 2) return;  // the first step is not representative: it also warms up
   const std::int64_t steps = run_.last_step - line.step;
   const double left = line.seconds * static_cast<double>(steps);
@@ -294,7 +290,7 @@ bool RankTrainer::stop_wanted(std::int64_t step) {
   if (!run_.callbacks.stop) return false;
   std::array<std::int64_t, 1> wanted{};
   if (state_.rank == 0) progress_->above([&] { wanted[0] = run_.callbacks.stop(step); });
-  all_reduce_max(world_, wanted, {"whether the program stops"});
+  all_reduce_max(*state_.world, wanted, {"whether the program stops"});
   return wanted[0] != 0;
 }
 
@@ -307,7 +303,7 @@ int RankTrainer::evaluate(std::int64_t step) {
   auto last_look = std::chrono::steady_clock::now();
   const auto stop = [&] {
     grace_.add_step(seconds_since(last_look));
-    signal = signal_anywhere(world_);
+    signal = signal_anywhere(*state_.world);
     last_look = std::chrono::steady_clock::now();
     return signal != 0;
   };
@@ -378,7 +374,7 @@ CheckpointManifest RankTrainer::manifest_at(std::int64_t step) const {
       run_.model.is_transformer() ? std::nullopt : std::optional(run_.model.name);
   return {.step = step,
           .samples = sequences_done(run_.config.training, step),
-          .tokens = tokens_at(run_, step),
+          .tokens = tokens_done(run_.config.training, step),
           .skipped_steps = step_.skipped(),
           .data_hash = run_.corpus.hash(),
           .tokenizer_hash = run_.corpus.tokenizer_hash(),
@@ -386,6 +382,7 @@ CheckpointManifest RankTrainer::manifest_at(std::int64_t step) const {
           .dtype = name_of(run_.config.training.dtype),
           .model = {name_of(run_.config.model.architecture), run_.table.count(), definition},
           .base = run_.start.base,
+          .initial_weights = run_.start.initial_weights,
           .files = {}};
 }
 

@@ -40,7 +40,7 @@ class RankTrainer {
   ExitCode run_steps();
   StepResult do_step(std::int64_t step);
   [[noreturn]] void end_with(const SharedError& error);
-  [[noreturn]] void end_with_audit(const StepAudit& audit);
+  void complete_outputs();
   void record(std::int64_t step, const StepResult& result, double seconds);
   void show(const StepRecord& line);
   /// Requires that the run evaluates. Returns the signal that interrupted it, 0 if none did.
@@ -62,7 +62,6 @@ class RankTrainer {
   const Run& run_;
   RankTrace* const trace_;
   const std::unique_ptr<Communicator> traced_world_;  // null: not traced
-  Communicator& world_;
   RankState state_;
   StepTrend trend_;          // rank 0
   const double peak_flops_;  // of all ranks; 0: unknown

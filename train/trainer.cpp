@@ -190,8 +190,9 @@ bool is_finished(const Run& run) {
 std::string start_text(const Run& run, const std::vector<RankPlan>& plans, const CheckpointSpace& space) {
   if (is_finished(run)) {
     return fmt::format(
-        "{}: nothing is left to do: step {} is done, the last is {}; to train longer, add --set training.steps=N",
-        run.folder.path(), run.start.step, run.last_step);
+        "{}: nothing is left to do: step {} is done, the last is {}; to train longer, {}", run.folder.path(),
+        run.start.step, run.last_step,
+        run.last_step < run.config.training.steps ? "leave out --stop-after" : "add --set training.steps=N");
   }
   const TrainingConfig& first = run.at(run.start.step + 1).training;
   const std::string frozen = run.table.count(Part::frozen) == 0
@@ -265,7 +266,7 @@ RunStart start_of(const Run& run, const TrainOptions& options, const FolderConte
   const std::string data_hash = run.corpus.hash();
   RunStart start =
       choose_start(options.start, run.folder, content, run.config, use_of(options), data_hash, log, run.model);
-  if (start.source && start.weights_only) {  // otherwise the data are the checkpoint's own
+  if (start.source && start.step == 0) {  // otherwise the data are the checkpoint's own
     for (const auto& file : run.corpus.files) {
       if (const auto remark = check_tokens(*start.source, *file)) log(*remark);
     }

@@ -143,6 +143,21 @@ TEST_F(BadWeights, AreNamedWithWhatMadeThem) {
   EXPECT_TRUE(holds(others, "and the weights are those of " + at("good")));
 }
 
+TEST_F(BadWeights, OfAnEvaluationLeaveThePendingSaveIntact) {
+  const Config settings = tiny(data, {"model.architecture=gpt2", "model.max_position_embeddings=64", "training.steps=4",
+                                      "training.seq_len=16", "checkpoint.interval=1", "evaluation.interval=2",
+                                      "evaluation.context_lengths=[64]"});
+  const auto spoil = [](RankState& state, std::int64_t step) {
+    for (const ParameterSlice& slice : state.optimizer->slices()) {
+      if (step != 2 || !holds(state.parameters.table()[slice.parameter].name, "embed_positions")) continue;
+      const TensorView weights = state.optimizer->weights(slice);  // the last positions occur only in the evaluation
+      weights.as<double>()[weights.numel() - 1] = NAN;
+    }
+  };
+  expect_error_holding(ExitCode::numeric, {"at context length 64, the loss is nan", "of step 1, is intact"},
+                       [&] { run_with({.config = settings, .output = at("run")}, spoil); });
+}
+
 INSTANTIATE_TEST_SUITE_P(OnRank3, Nonfinite,
                          ::testing::Values(Injection{"NanLoss", NAN, true}, Injection{"InfLoss", INFINITY, true},
                                            Injection{"NanGradient", NAN, false},

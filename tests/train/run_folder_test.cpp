@@ -142,6 +142,8 @@ TEST_F(RunFolders, AFirstStartThatSavedNothingBeginsAgainByTheSameCommand) {
   EXPECT_EQ(steps("run"), (std::vector<double>{1, 2, 3, 4}));
   expect_refused(train_into("run"), 2, {"already holds a run"});  // now it has saved
   fail_to_save("branch", {"--resume", "run/checkpoints/step-00000002"});
+  expect_refused(train_into("branch"), 2, {"its metrics begin at step 3", "name that checkpoint with --resume PATH"});
+  expect_refused(train_into("branch", {"--resume"}), 2, {"its metrics begin at step 3"});
   EXPECT_EQ(train_into("branch", {"--resume", "run/checkpoints/step-00000002"}).code, 0);
   EXPECT_EQ(steps("branch"), (std::vector<double>{3, 4}));
 }

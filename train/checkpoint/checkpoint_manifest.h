@@ -63,6 +63,7 @@ struct CheckpointManifest {
     }
   } model;
   std::optional<BaseModel> base = {};  // of a run with lora, whose files hold only what is trained
+  std::optional<std::string> initial_weights = {};  // the path of the model with which the run began; empty: none
   std::int64_t ranks = 0;              // of the run that made it: there are as many state files, each with its list
   std::vector<CheckpointFile> files;
 
@@ -78,6 +79,7 @@ struct CheckpointManifest {
     visit.optional_hash("run", self.run);
     visit("model", self.model);
     visit.optional("base", self.base);
+    visit.optional("initial_weights", self.initial_weights);
     visit("ranks", self.ranks);
     visit("files", self.files);
   }

@@ -107,10 +107,10 @@ void StepDump::end_of_update() {
   });
 }
 
-std::string StepDump::finish(Communicator& world) {
+std::string StepDump::finish() {
   if (!dump_) return "";
   dump_->finish();
-  world.barrier({"end of a dump"});  // the index says that all ranks have written
+  state_.world->barrier({"end of a dump"});  // the index says that all ranks have written
   if (state_.rank != 0) return "";
   DumpIndex index = dump_index_of(config_, request_.step);
   index.tensors = dump_->tensors();

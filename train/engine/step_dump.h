@@ -9,8 +9,7 @@
 
 namespace ringtrain {
 
-class Batch;         // data/batch.h
-class Communicator;  // parallel/communicator.h
+class Batch;  // data/batch.h
 struct Config;
 struct DumpIndex;  // framework/dump/dump_index.h
 enum class Part;
@@ -45,7 +44,7 @@ class StepDump {
   /// and those of other ranks' slices as this rank has received them ("gathered.").
   void end_of_update();
   /// Writes the rest. Collective. Returns the line that rank 0 logs; "" if nothing was dumped.
-  std::string finish(Communicator& world);
+  std::string finish();
 
  private:
   /// Dumps this rank's part of one tensor for each parameter that is trained, or frozen: view_of(slice) of the slice

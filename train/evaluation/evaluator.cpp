@@ -1,11 +1,13 @@
 #include "train/evaluation/evaluator.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <span>
 #include <type_traits>
 
-#include "framework/error.h"
 #include "parallel/collectives.h"
+#include "parallel/shared_error.h"
 #include "train/evaluation/evaluation_metric.h"
 #include "train/evaluation/passes/batch_targets.h"
 #include "train/evaluation/passes/shared_spans.h"
@@ -16,9 +18,8 @@ namespace {
 
 /// Adds this rank's part of the batch's one sequence, from position `first` on. nll is float64 [1, T] on the host.
 /// bytes_per_token: of the block's document.
-void add_shard(BlockSums& to, const Batch& batch, const TensorView& nll, std::int64_t first,
+void add_shard(BlockSums& sums, const Batch& batch, const TensorView& nll, std::int64_t first,
                std::int32_t end_of_document, double bytes_per_token) {
-  BlockSums sums;
   for_each_target(batch, [&](const BatchTarget& target) {
     if (target.position < first) return;
     sums.nll += target.weight * nll.as<double>()[target.t];
@@ -26,10 +27,6 @@ void add_shard(BlockSums& to, const Batch& batch, const TensorView& nll, std::in
     sums.targets += 1;
     if (target.label != end_of_document) sums.bytes += target.weight * bytes_per_token;
   });
-  to.nll += sums.nll;
-  to.weight += sums.weight;
-  to.bytes += sums.bytes;
-  to.targets += sums.targets;
 }
 
 /// Collective. Adds up the sums of all ranks.
@@ -128,11 +125,14 @@ class TokenScores {
   std::vector<std::int64_t> first_;  // index of each span's first score, over all lengths
 };
 
+/// All ranks have the same results.
 void require_finite(const std::vector<LengthResult>& results) {
   for (const LengthResult& result : results) {
     if (std::isfinite(result.nll.value)) continue;
-    fail(ExitCode::numeric, "at context length {}, the loss is {}: damaged weights, or an overflow (try float32)",
-         result.context_length, std::isnan(result.nll.value) ? NAN : result.nll.value);  // without NaN's sign
+    const double nll = std::isnan(result.nll.value) ? NAN : result.nll.value;  // without NaN's sign
+    throw SharedError(ExitCode::numeric, fmt::format("at context length {}, the loss is {}: damaged weights, or an "
+                                                     "overflow (try float32)",
+                                                     result.context_length, nll));
   }
 }
 

@@ -137,12 +137,12 @@ RunStart resumed(Checkpoint checkpoint, const Config& config, const std::string&
   const CheckpointManifest manifest = checkpoint.manifest;
   start.source = std::make_shared<const ModelSource>(model_of(std::move(checkpoint)));
   start.step = manifest.step;
-  start.tokens = manifest.tokens;
   start.skipped_steps = manifest.skipped_steps;
   start.base = manifest.base;
+  start.initial_weights = manifest.initial_weights;
   start.run = manifest.run;
   log(fmt::format("resuming from {}: {}, {} tokens done", start.source->path, counted(start.step, "step"),
-                  start.tokens));
+                  manifest.tokens));
   return start;
 }
 
@@ -261,6 +261,12 @@ RunStart choose_start(const StartRequest& request, const RunFolder& folder, cons
   } else if (!content.empty()) {
     log(fmt::format("{}: the earlier run here saved nothing; it starts again", folder.path()));
   }
+  if (const std::int64_t first = content.metrics.first_step(); first > 1) {
+    fail(ExitCode::usage,
+         "{}: its metrics begin at step {}: that run continued another run's checkpoint, and saved nothing; name that "
+         "checkpoint with --resume PATH, or choose another --output",
+         folder.path(), first);
+  }
   RunStart start;
   const std::string weights = weights_of_new_run(request, config.model);
   if (use == ConfigUse::plan && !weights.empty() && has_only_sizes(weights)) {
@@ -279,7 +285,7 @@ RunStart choose_start(const StartRequest& request, const RunFolder& folder, cons
       source = merged(std::move(source));
     }
     start.source = std::make_shared<const ModelSource>(std::move(source));
-    start.weights_only = true;
+    start.initial_weights = start.source->path;
     log(fmt::format("starting with the weights of {}", start.source->path));
   } else if (config.model.lora.on()) {
     fail(ExitCode::usage, "lora.rank is {}: adapters need a base model; name it with model.from or --init-from",

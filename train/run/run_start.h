@@ -29,15 +29,14 @@ struct StartRequest {
 
 struct RunStart {
   std::shared_ptr<const ModelSource> source;  // of the weights; for a resume, a checkpoint; null: random weights
-  bool weights_only = false;                  // --init-from
   std::int64_t step = 0;                      // done before this run begins
-  std::int64_t tokens = 0;                    // in these steps
   std::int64_t skipped_steps = 0;             // of these steps: those without an update
   std::optional<BaseModel> base = {};         // with lora: its weights are frozen, and stay in their own files
+  std::optional<std::string> initial_weights = {};  // the path of the model with which step 1 begins, or began
   std::string run = {};    // this run's id, for its checkpoints; from choose_start: that of the resumed run, "" for a
                            // new run or if unknown
   std::string found = {};  // FolderContent::mark() when the start was decided
-  bool evaluates_first = false;  // a signal interrupted the evaluation of the step from which the run continues
+  bool evaluates_first = false;  // metrics lack the evaluation of the step from which the run continues
 };
 
 /// Throws Error(usage) if the request cannot be what its author meant for a folder with these contents: it holds a run,

@@ -153,8 +153,7 @@ void CheckpointSaver::advance(double unfinished) {
 }
 
 std::string CheckpointSaver::what_is_saved() const {
-  const bool resumed = run_.start.source && !run_.start.weights_only;
-  const std::int64_t step = saved_step_ > 0 ? saved_step_ : resumed ? run_.start.step : 0;
+  const std::int64_t step = saved_step_ > 0 ? saved_step_ : run_.start.step;
   return step > 0 ? fmt::format("the last checkpoint, of step {}, is intact", step) : "nothing was saved yet";
 }
 

@@ -74,7 +74,7 @@ StepResult TrainingStep::run(std::int64_t step) {
     first_pass.end();
     dump.end_of_update();
   }
-  result.dumped = dump.finish(*state_.world);
+  result.dumped = dump.finish();
   return result;
 }
 

@@ -200,6 +200,8 @@ TEST_F(Saver, MetricsThatTheDiskRefusesEndTheRunOrWait) {
                warned = config({"checkpoint.background=false", "checkpoint.on_failure=warn"});
   {
     const FaultyDisk full({{"PATH", "run/metrics.jsonl"}, {"AT", "5"}, {"ERROR", "28"}, {"LASTS", "1"}});
+    expect_end(train_program(config({"checkpoint.interval=-1", "checkpoint.on_failure=warn"})), 4, {"metrics.jsonl"});
+    fs::remove_all(at("run"));
     ChildResult result = train_program(waiting);
     expect_end(result, 4, {"metrics.jsonl"});
     fs::remove_all(at("run"));
