@@ -114,9 +114,20 @@ std::vector<std::string> remarks(const EvaluationOptions& options, const Prepare
   return lines;
 }
 
+/// Returns whether a model, or the one that it began with, was trained on a file; nothing if that is not recorded.
+std::optional<bool> was_trained_on(const ModelSource& source, const std::string& file_hash) {
+  if (!source.checkpoint) return std::nullopt;
+  const auto& [manifest, config] = std::tie(source.checkpoint->manifest, source.checkpoint->config);
+  const std::optional<bool> by_run = was_trained_on(file_hash, config.data, manifest.data_hash);
+  if (by_run != false) return by_run;
+  if (source.base) return was_trained_on(*source.base, file_hash);
+  return manifest.initial_weights ? std::nullopt : by_run;
+}
+
 /// Opens the model and the file, and chooses what to score. log: whether this process prints remarks. The result must
 /// not move: metrics refer to it.
 std::unique_ptr<const PreparedEvaluation> prepare_evaluation(const EvaluationOptions& options, bool log) {
+  check_context_lengths(options.request.context_lengths, "--context-lengths");
   auto result = std::make_unique<PreparedEvaluation>();
   PreparedEvaluation& prepared = *result;
   prepared.source = open_model(options.checkpoint, options.model);
@@ -126,8 +137,7 @@ std::unique_ptr<const PreparedEvaluation> prepare_evaluation(const EvaluationOpt
   EvaluationRequest& request = prepared.targets.request;
   request = options.request;
   if (request.target_tokens == options.of_the_checkpoint) {
-    const std::int64_t most = request.context_lengths.empty() ? 1 : request.context_lengths.front() / 2;
-    request.target_tokens = std::min(config.evaluation.target_tokens, std::max<std::int64_t>(1, most));
+    request.target_tokens = std::min(config.evaluation.target_tokens, request.context_lengths.front() / 2);
   }
   if (request.target_blocks == options.of_the_checkpoint) request.target_blocks = config.evaluation.target_blocks;
   check_lengths(request, config);
@@ -136,11 +146,7 @@ std::unique_ptr<const PreparedEvaluation> prepare_evaluation(const EvaluationOpt
   for (const std::string& line : remarks(options, prepared, begin)) {
     if (log) write_message(stderr, fmt::format("evaluate: {}\n", line));
   }
-  std::optional<bool> trained_on;  // empty: unknown, for a model from elsewhere
-  if (source.checkpoint) {
-    trained_on = was_trained_on(prepared.file->hash(), config.data, source.checkpoint->manifest.data_hash);
-  }
-  choose_part(*prepared.file, trained_on, request);
+  choose_part(*prepared.file, was_trained_on(source, prepared.file->hash()), request);
   prepared.targets = choose_targets(*prepared.file, request);
   prepared.table = options.model.table(config.model);
   prepared.purpose = {.training = false, .evaluation_lengths = request.context_lengths};

@@ -52,7 +52,7 @@ std::string part_text(const std::string& path, const EvaluationRequest& request)
   if (request.part == ScoredPart::validation) return "the validation part of " + path;
   const char* const trained = !request.trained_on   ? "; whether it was trained on is not known"
                               : *request.trained_on ? ", which was trained on"
-                                                    : ", which was not trained on";
+                                                    : ", which the run did not train on";
   return "all of " + path + trained;
 }
 

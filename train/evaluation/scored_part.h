@@ -27,7 +27,7 @@ std::optional<bool> was_trained_on(const std::string& file_hash, const DataConfi
 /// file has no such part.
 void choose_part(const TokenFile& file, std::optional<bool> trained_on, EvaluationRequest& request);
 
-/// Returns "the validation part of PATH", "all of PATH, which was not trained on", ...
+/// Returns "the validation part of PATH", "all of PATH, which the run did not train on", ...
 std::string part_text(const std::string& path, const EvaluationRequest& request);
 
 }  // namespace ringtrain

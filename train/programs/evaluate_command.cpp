@@ -15,7 +15,6 @@
 #include "framework/profile/hash_progress.h"
 #include "framework/standard_streams.h"
 #include "framework/storage/strict_json.h"
-#include "framework/text/text_reader.h"
 #include "parallel/shared_error.h"
 #include "train/evaluation/checkpoint_evaluation.h"
 #include "train/programs/command_line.h"
@@ -114,7 +113,6 @@ bool parse(Arguments& arguments, int argc, char** argv, bool print) {
                  "write the score of every token as a line of JSON; replaces an earlier file of this kind");
   if (!parse_command_line(app, argc, argv, print)) return false;
   read_mesh(mesh, options.mesh.data, options.mesh.sequence);
-  check_context_lengths(options.request.context_lengths, "--context-lengths");
   options.metrics = metrics();
   return true;
 }

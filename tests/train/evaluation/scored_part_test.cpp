@@ -87,8 +87,8 @@ TEST_F(ScoredPartTest, AFileThatIsNotTrainedOnIsScoredWhole) {
   const Log log = [&](const std::string& line) { outcome.logs.push_back(line); };
   const ringtrain::Run ready =
       prepare_run({.config = config(plain, {"data.validation=" + other}), .output = at("run")}, log);
-  EXPECT_NE(outcome.logged("evaluation: scores all of " + other + ", which was not trained on"), "");
-  EXPECT_TRUE(holds(dry_run_report(ready), "of all of " + other + ", which was not trained on"));
+  EXPECT_NE(outcome.logged("evaluation: scores all of " + other + ", which the run did not train on"), "");
+  EXPECT_TRUE(holds(dry_run_report(ready), "of all of " + other + ", which the run did not train on"));
   ASSERT_TRUE(ready.evaluation.has_value());
   const EvaluationTargets targets = ready.evaluation.value_or(EvaluationTargets{});
   EXPECT_GT(targets.documents, 6) << "more than its validation part";
@@ -107,6 +107,11 @@ TEST_F(ScoredPartTest, EvaluateKnowsWhatItsCheckpointWasTrainedOnAndAFlagOverrid
   expect_choice(evaluate("run", trained, ScoredPart::whole), ScoredPart::whole, true);
   expect_choice(evaluate("run", other, ScoredPart::validation), ScoredPart::validation, false);
   EXPECT_LE(evaluate("run", other, ScoredPart::validation).targets.documents, 6);
+  run(config(other), "next", from(at("run")));  // its manifest does not say what those weights were trained on
+  expect_choice(evaluate("next", trained), ScoredPart::validation, false);
+  run(config(other, {"lora.rank=2"}), "adapters", from(at("run")));
+  expect_choice(evaluate("adapters", trained), ScoredPart::validation, false);
+  expect_choice(evaluate("adapters", plain), ScoredPart::whole, false);
   const std::string sentence = error_of(ExitCode::usage, [&] { evaluate("run", plain, ScoredPart::validation); });
   EXPECT_TRUE(holds(sentence, "plain.h5 has no validation part"));
 
@@ -117,7 +122,7 @@ TEST_F(ScoredPartTest, EvaluateKnowsWhatItsCheckpointWasTrainedOnAndAFlagOverrid
                                          folder);
     EXPECT_EQ(result.code, 0) << result.err;
     EXPECT_TRUE(holds(result.out, part == "validation" ? "scored: the validation part of other.h5"
-                                                       : "scored: all of other.h5, which was not trained on"));
+                                                       : "scored: all of other.h5, which the run did not train on"));
     EXPECT_EQ(nlohmann::json::parse(content_of(at(part + ".json"))).at("part"),
               part == "validation" ? "validation" : "whole");
   }
