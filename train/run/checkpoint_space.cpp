@@ -16,12 +16,13 @@ CheckpointSpace checkpoint_space(const Run& run) {
   const std::int64_t saves = saves_to_come(config, run.start.step, run.last_step);
   const auto steps = run.folder.checkpoints().steps();
   const std::int64_t there = std::ranges::count_if(steps, [&](std::int64_t step) { return step <= run.start.step; });
-  const std::int64_t most = most_at_a_time(config, there + saves);
+  // Saves come before deletions.
+  const std::int64_t most = saves == 0 ? there : std::max(most_at_a_time(config, there + saves), there + 1);
   return {.folder = run.folder.path(),
           .each = checkpoint_bytes(run.config, run.table),
-          .most = std::max(most, there),
-          .pending = saves == 0 ? 0 : std::max<std::int64_t>(most - there, 1),  // saves come before deletions
-          .free = free_bytes(nearest_existing(run.folder.path()), ExitCode::usage)};
+          .most = most,
+          .pending = most - there,
+          .free = free_bytes(nearest_existing(run.folder.checkpoints_path()), ExitCode::usage)};
 }
 
 std::string space_text(const CheckpointSpace& space) {
