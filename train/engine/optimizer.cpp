@@ -19,8 +19,9 @@ Optimizer::Optimizer(Allocator& allocator, const OptimizerConfig& config, std::u
     std::replace(words.begin(), words.end(), '_', ' ');
     state_.push_back(memory.make(Tag::optimizer, words, moments, {elements()}));
   }
-  if (dtype != model_dtype) master_ = memory.make(Tag::optimizer, "master weights", dtype, {elements()});
-  if (offload) offloaded_ = std::make_unique<OffloadedUpdate>(allocator, stream, dtype, moments, elements());
+  const auto masters = dtype != model_dtype ? std::optional(dtype) : std::nullopt;
+  if (masters) master_ = memory.make(Tag::optimizer, "master weights", dtype, {elements()});
+  if (offload) offloaded_ = std::make_unique<OffloadedUpdate>(allocator, stream, masters, moments, elements());
   for (const ParameterSlice& slice : slices()) {
     const Parameter& parameter = parameters.table()[slice.parameter];
     updates_.push_back({.w = weights(slice),
