@@ -19,7 +19,7 @@ struct ReferencePlan {
 
 ReferencePlan plan_reference(const Config& config, const ParameterTable& table);
 
-/// Throws Error(usage), with the numbers and a --tokens that fits, if the reference needs more than `available` bytes.
+/// Throws Error(usage), with the numbers and a --seq-len that fits, if the reference needs more than `available` bytes.
 void require_reference_fits(const Config& config, const ReferencePlan& plan, std::int64_t available);
 
 /// Returns how many FLOPs per second the reference does on this machine: measured, in a few milliseconds.

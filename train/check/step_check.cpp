@@ -137,11 +137,12 @@ class StepCheck {
 
  private:
   DType dtype() const { return run_.config.training.dtype; }
-  Vector read(const std::string& name) const {
-    const DumpedTensor* const tensor = dump_.find(name);
-    if (tensor == nullptr) fail(ExitCode::data, "{}: does not contain {}", dump_.folder(), name);
-    return dump_.read(*tensor);
+  const DumpedTensor& tensor(const std::string& name) const {
+    const DumpedTensor* const found = dump_.find(name);
+    if (found == nullptr) fail(ExitCode::data, "{}: does not contain {}", dump_.folder(), name);
+    return *found;
   }
+  Vector read(const std::string& name) const { return dump_.read(tensor(name)); }
   /// Returns the number of tokens in the step.
   std::int64_t tokens() const { return dump_.index().sequences * dump_.index().sequence_length; }
   /// Returns the bound of a sum of n products that is kept in double under every dtype.
@@ -193,10 +194,9 @@ class StepCheck {
   }
 
   void compare_tokens(std::int64_t i, const std::string& name, const Vector& exact) {
-    const DumpedTensor* const tensor = dump_.find(name);
-    if (tensor == nullptr) fail(ExitCode::data, "{}: does not contain {}", dump_.folder(), name);
+    const DumpedTensor& dumped = tensor(name);
     const std::int64_t S = dump_.index().sequence_length;
-    compared_[name].elements(i * S * tensor->shape.numel(), dump_.read_tokens(*tensor, i * S, (i + 1) * S), exact);
+    compared_[name].elements(i * S * dumped.shape.numel(), dump_.read_tokens(dumped, i * S, (i + 1) * S), exact);
   }
 
   void compare_input(std::int64_t i, const reference::Row& row) {
