@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <optional>
@@ -62,8 +61,7 @@ bool is_being_written(const std::string& partial, std::string_view process) {
     const LockState state = lock_state(lock, process);
     if (state != LockState::ours || !lock.is_at_path()) return state == LockState::taken;
     // A process that has created the lock and not yet acquired it has written nothing into it.
-    std::string content(static_cast<std::size_t>(std::min(lock.size(), std::ssize(mark) + 1)), '\0');
-    lock.read_at(0, content.data(), content.size());
+    const std::string content = lock.head(mark.size() + 1);
     if (content == mark || (content.empty() && is_gone(process))) remove_partial(partial);
   } catch (const Error&) {                           // just removed, not ours, or another user's
     if (is_gone(process)) ::rmdir(partial.c_str());  // only if it is empty
@@ -132,11 +130,7 @@ OutputFolder::~OutputFolder() {
 }
 
 void OutputFolder::require_room(std::int64_t bytes, std::int64_t largest) const {
-  const std::int64_t free = free_bytes(partial_, code_);
-  if (bytes > free) {
-    fail(code_, "cannot write {}: it needs {} bytes, but {} are free; free some space or choose another folder", path_,
-         bytes, free);
-  }
+  require_free_bytes(path_, bytes, code_);
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || static_cast<rlim_t>(largest) <= limit.rlim_cur) return;
   fail(code_, "cannot write {}: its largest file needs {} bytes, but ulimit -f allows {} per file; raise that limit",

@@ -28,6 +28,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view no_room =
+    "cannot write {}: {}: it needs {} bytes, but {} are free; free some space or choose another folder";
 constexpr std::string_view probe_prefix = ".writable-", probe_pattern = "XXXXXX";
 
 std::string text_of(int error) {
@@ -147,22 +149,34 @@ FileStamp File::stamp() const {
           status.st_ino,
           status.st_nlink,
           status.st_size,
+          std::int64_t{status.st_blocks} * 512,  // in these units on every file system
           nanoseconds(status.st_mtim),
           nanoseconds(status.st_ctim)};
 }
 
-void File::read_at(std::int64_t offset, void* data, std::size_t bytes) const {
+std::size_t File::read_some(std::int64_t offset, void* data, std::size_t bytes) const {
   std::size_t done = 0;
   while (done < bytes) {
     const auto count = TEMP_FAILURE_RETRY(
         ::pread(descriptor_, static_cast<char*>(data) + done, bytes - done, offset + static_cast<std::int64_t>(done)));
     if (count < 0) fail(code_, "cannot read {} bytes at byte {} of {}: {}", bytes, offset, path_, text_of(errno));
-    if (count == 0) {
-      fail(code_, "{} ends at byte {} where {} bytes were to be read from byte {}: it was cut short", path_,
-           offset + static_cast<std::int64_t>(done), bytes, offset);
-    }
+    if (count == 0) break;
     done += static_cast<std::size_t>(count);
   }
+  return done;
+}
+
+void File::read_at(std::int64_t offset, void* data, std::size_t bytes) const {
+  const std::size_t done = read_some(offset, data, bytes);
+  if (done == bytes) return;
+  fail(code_, "{} ends at byte {} where {} bytes were to be read from byte {}: it was cut short", path_,
+       offset + static_cast<std::int64_t>(done), bytes, offset);
+}
+
+std::string File::head(std::size_t bytes) const {
+  std::string text(bytes, '\0');
+  text.resize(read_some(0, text.data(), bytes));
+  return text;
 }
 
 std::string File::content(std::int64_t max_bytes) const {
@@ -188,8 +202,7 @@ void File::fail_write(int error, std::size_t bytes, std::size_t done) const {
   }
   struct statvfs status {};
   const std::uint64_t free = ::fstatvfs(descriptor_, &status) == 0 ? status.f_bavail * status.f_frsize : 0;
-  fail(code_, "cannot write {}: {}: it needs {} bytes, but {} are free; free some space or choose another folder",
-       path_, text_of(error), bytes - done, free);
+  fail(code_, no_room, path_, text_of(error), bytes - done, free);
 }
 
 void File::write_at(std::int64_t offset, const void* data, std::size_t bytes) {
@@ -212,15 +225,16 @@ void File::write(std::string_view text) {
 }
 
 void File::reserve(std::int64_t bytes) {
-  const std::int64_t held = size();
+  const FileStamp now = stamp();
+  const std::int64_t held = std::min(now.bytes, now.allocated);
   if (bytes <= held) return;
   // A request that cannot fit would take all free space from everybody before it fails, so it is not made.
-  if (bytes - held > free_bytes(parent_directory(path_), code_)) fail_write(ENOSPC, static_cast<std::size_t>(bytes), 0);
+  require_free_bytes(path_, bytes - held, code_);
   // If a file system has no reservations, continue: a full disk is then detected when writing.
   if (TEMP_FAILURE_RETRY(::fallocate(descriptor_, 0, 0, bytes)) == 0) return;
   const int error = errno;
   if (error != EOPNOTSUPP && error != ENOSYS) fail_write(error, static_cast<std::size_t>(bytes), 0);
-  truncate(bytes);
+  truncate(std::max(bytes, now.bytes));
 }
 
 void File::truncate(std::int64_t bytes) {
@@ -266,14 +280,12 @@ bool File::is_at_path() const {
 }
 
 FileLock FileLock::acquire(const std::string& path, const std::string& what, ExitCode code) {
-  constexpr std::int64_t longest = 64;
+  constexpr std::size_t longest = 64;
   FileLock lock;
   lock.file_ = File::open_or_create(path, code);
-  const std::int64_t size = lock.file_.size();
-  std::string holder(static_cast<std::size_t>(std::min(size, longest)), '\0');
-  lock.file_.read_at(0, holder.data(), holder.size());
-  while (!holder.empty() && holder.back() == '\n') holder.pop_back();
-  if (size > longest || holder.find_first_not_of("0123456789") != std::string::npos) {
+  std::string holder = lock.file_.head(longest + 1);  // empty or cut short while its process writes it
+  if (holder.ends_with('\n')) holder.pop_back();
+  if (holder.size() > longest || holder.find_first_not_of("0123456789") != std::string::npos) {
     fail(code, "{}: is not a lock file of this program, and would be overwritten with a process id; move it away",
          path);
   }
@@ -369,7 +381,13 @@ std::int64_t free_bytes(const std::string& path, ExitCode code) {
   if (::statvfs(path.c_str(), &status) != 0) {
     fail(code, "cannot determine the free space at {}: {}", path, text_of(errno));
   }
+  if (status.f_blocks == 0) return INT64_MAX;  // ramfs, tmpfs without a size, and some of FUSE
   return static_cast<std::int64_t>(status.f_bavail * status.f_frsize);
+}
+
+void require_free_bytes(const std::string& path, std::int64_t bytes, ExitCode code) {
+  const std::int64_t free = free_bytes(parent_directory(path), code);
+  if (bytes > free) fail(code, no_room, path, text_of(ENOSPC), bytes, free);
 }
 
 bool used_by_this_process(const std::string& path) {
@@ -378,11 +396,7 @@ bool used_by_this_process(const std::string& path) {
 }
 
 bool begins_with(const std::string& path, std::string_view head, ExitCode code) {
-  const File file = File::peek(path, code);
-  if (file.size() < std::ssize(head)) return false;
-  std::string begin(head.size(), '\0');
-  file.read_at(0, begin.data(), begin.size());
-  return begin == head;
+  return File::peek(path, code).head(head.size()) == head;
 }
 
 std::string read_file(const std::string& path, ExitCode code, std::int64_t max_bytes) {

@@ -28,7 +28,7 @@ enum class LockState {
 /// file without links has been replaced or removed.
 struct FileStamp {
   std::uint64_t device = 0, inode = 0, links = 0;
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0, allocated = 0;         // allocated: on the disk; less than bytes if the file is sparse
   std::int64_t modified_ns = 0, changed_ns = 0;  // mtime and ctime
   friend bool operator==(const FileStamp& a, const FileStamp& b) {
     return a.device == b.device && a.inode == b.inode && a.bytes == b.bytes && a.modified_ns == b.modified_ns &&
@@ -66,6 +66,8 @@ class File {
   FileStamp stamp() const;
   /// Reads exactly `bytes` bytes from `offset`; an earlier end of the file is an Error.
   void read_at(std::int64_t offset, void* data, std::size_t bytes) const;
+  /// Returns the first `bytes` bytes, or all of a shorter file.
+  std::string head(std::size_t bytes) const;
   /// Reads the whole content; it is an Error if it is longer than max_bytes.
   std::string content(std::int64_t max_bytes) const;
   /// Asks the system to load these bytes into memory soon, and does not wait. Never an Error: it is a hint.
@@ -91,6 +93,8 @@ class File {
  private:
   enum class Use { none, counts };
   File(const std::string& path, ExitCode code, int flags, const char* what, Use use = Use::counts);
+  /// Returns how many bytes were read: fewer than `bytes` only at the end of the file.
+  std::size_t read_some(std::int64_t offset, void* data, std::size_t bytes) const;
   [[noreturn]] void fail_write(int error, std::size_t bytes, std::size_t done) const;
 
   std::string path_;
@@ -142,8 +146,11 @@ std::string whole_path(const std::string& path);
 /// Returns the last component.
 std::string file_name(const std::string& path);
 std::int64_t file_size(const std::string& path, ExitCode code);
-/// Returns the bytes that an unprivileged user can still write to the file system of an existing path.
+/// Returns the bytes that an unprivileged user can still write to the file system of an existing path; INT64_MAX if
+/// that file system does not count them.
 std::int64_t free_bytes(const std::string& path, ExitCode code);
+/// Throws Error(code) if the folder of path, which need not exist, does not have so many free bytes.
+void require_free_bytes(const std::string& path, std::int64_t bytes, ExitCode code);
 
 /// Returns whether path is a regular file that this process has used, i.e. opened with File under any name (except with
 /// peek() and create(), and unless remove_tree() has removed it since). No output replaces such a file

@@ -165,13 +165,7 @@ std::int64_t create_dataset(const Context& context, hid_t file, const Hdf5Datase
 void require_room(const Context& context, std::int64_t bytes, Hdf5Destination destination) {
   const auto& [path, code] = context;
   check_writable(parent_directory(path), code);
-  const std::int64_t free = free_bytes(parent_directory(path), code);
-  if (bytes > free) {
-    fail(code,
-         "cannot write {}: No space left on device: it needs {} bytes, but {} are free; free some space or choose "
-         "another folder",
-         path, bytes, free);
-  }
+  require_free_bytes(path, bytes, code);
   // Reports the system's own message if the file exists, cannot be created, or may not become that large (a quota, a
   // limit).
   File probe = destination == Hdf5Destination::new_file ? File::create(path, code) : File::open_for_update(path, code);
@@ -217,7 +211,7 @@ Hdf5Writer Hdf5Writer::create(const std::string& path, std::vector<Hdf5Dataset> 
   Hdf5Writer writer;
   writer.file_ = File::open_for_update(path, code);
   writer.datasets_ = std::move(datasets);
-  // HDF5 made the file as long as its last dataset needs; now the disk must reserve the bytes.
+  // HDF5 made a sparse file, as long as its last dataset needs; now the disk must reserve the bytes.
   const std::int64_t length = writer.file_.size();
   require_within(writer.datasets_, length);
   writer.file_.reserve(length);

@@ -51,6 +51,7 @@ TEST_F(FilesTest, ReadsAndWritesAtOffsets) {
   file.read_at(2, text, 4);
   EXPECT_STREQ(text, "cdef");
   EXPECT_EQ(file.size(), 7);
+  EXPECT_EQ(file.head(3) + file.head(8), "abcabcdefg");
   file.truncate(5);
   expect_error(ExitCode::data, "ends at byte 5", [&] { file.read_at(2, text, 4); });
 }
@@ -115,6 +116,7 @@ TEST_F(FilesTest, ReserveMoreThanTheDiskHolds) {
   EXPECT_NE(message.find(file.path()), std::string::npos) << message;
   EXPECT_NE(message.find("No space left on device: it needs " + std::to_string(more) + " bytes"), std::string::npos)
       << message;
+  EXPECT_EQ(free_bytes("/proc", ExitCode::data), INT64_MAX);  // a file system that does not count
 }
 
 TEST_F(FilesTest, FolderThatCannotBeWritten) {
