@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <bit>
+#include <cstdlib>
 #include <mutex>
 #include <utility>
 
@@ -17,10 +18,12 @@ namespace {
 std::mutex library_mutex;
 
 /// Holds the process-wide mutex, and disables HDF5's own printing for this thread. The library must not clean up at
-/// exit: it would crash on a file that it could not write, and we close what we open.
+/// exit: it would crash on a file that it could not write, and we close what we open. It must not lock files either, as
+/// a variable that it reads at its first call may require (access_properties() says why).
 class Session {
  public:
   Session() : lock_(library_mutex) {
+    [[maybe_unused]] static const int no_locks = ::unsetenv("HDF5_USE_FILE_LOCKING");
     [[maybe_unused]] static const herr_t no_cleanup = H5dont_atexit();  // must precede any other call
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   }

@@ -140,6 +140,16 @@ TEST_F(Hdf5Test, RefusesToWriteWhereItCannot) {
   EXPECT_FALSE(path_exists(at("big.h5")));
 }
 
+// Each test is a separate process, in which the library has not yet read the variable.
+TEST_F(Hdf5Test, ReservesTheBytesOfALockedFile) {
+  ::setenv("HDF5_USE_FILE_LOCKING", "TRUE", 1);
+  File file = File::create(path, ExitCode::data), plain = File::create(at("plain"), ExitCode::data);
+  ASSERT_TRUE(file.try_lock() == LockState::ours);
+  Hdf5Writer::create(path, {{"a", Hdf5Type::uint8, {1 << 22}, 0}}, {}, ExitCode::data, Hdf5Destination::empty_file);
+  plain.reserve(1 << 22);  // reserves nothing if the file system cannot
+  EXPECT_EQ(file.stamp().allocated >= file.size(), plain.stamp().allocated >= plain.size());
+}
+
 // The library does not check whether its allocations succeed. Each amount of remaining memory is tested in a separate
 // process, which has not used the library before.
 TEST_F(Hdf5Test, WithoutMemoryItIsAnErrorNotACrash) {
