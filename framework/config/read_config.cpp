@@ -31,7 +31,8 @@ constexpr std::int64_t largest_file = 1 << 20;
 /// A longer key is not a misspelling of a known one, and comparing it letter by letter takes too long.
 constexpr std::size_t longest_slip = 100;
 /// Keys of several sections, or that would mean something else in another one.
-constexpr std::string_view means_by_section = "type name interval steps data sequence factor rows on_failure";
+constexpr std::string_view means_by_section[]{"type",     "name",   "interval", "steps",     "data",
+                                              "sequence", "factor", "rows",     "on_failure"};
 
 std::string_view last_part(std::string_view path) {
   return path.substr(path.rfind('.') + 1);  // npos + 1 is 0
@@ -63,8 +64,7 @@ struct Paths {
       // Another section costs one edit: a misspelling in the right section is likelier than the same word in another,
       // where it may mean something else.
       const std::size_t whole = edit_distance(path, candidate);
-      const std::size_t tail =
-          means_by_section.find(known) != means_by_section.npos ? whole : edit_distance(last, known) + 1;
+      const std::size_t tail = std::ranges::count(means_by_section, known) > 0 ? whole : edit_distance(last, known) + 1;
       const std::size_t allowed = std::max<std::size_t>(2, last.size() / 3);
       const std::size_t distance = std::min(whole, tail);
       if (distance <= allowed && distance < std::max<std::size_t>(known.size(), 2) && distance < best_distance) {

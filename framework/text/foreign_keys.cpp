@@ -47,6 +47,7 @@ constexpr ForeignKey names_elsewhere[] = {
     {"training.deterministic", " full_determinism deterministic_mode "},
     {"optimizer.lr", " learning_rate max_lr peak_lr "},
     {"optimizer.betas", " adam_beta1 adam_beta2 beta1 beta2 "},
+    {"optimizer.eps", " adam_epsilon adam_eps epsilon "},
     {"optimizer.max_grad_norm", " clip_grad grad_clip gradient_clipping clip_grad_norm max_norm "},
     {"lr_scheduler.type", " lr_scheduler_type lr_decay_style lr_scheduler.name "},
     {"lr_scheduler.warmup_steps", " warmup warmup_iters lr_warmup_iters num_warmup_steps "},
