@@ -120,7 +120,7 @@ void check_rope_scaling(Config& config, ConfigProblems& problems) {
     problems.add("model.rope_scaling.high_freq_factor", "{} must be above model.rope_scaling.low_freq_factor = {}",
                  scaling.high_freq_factor, scaling.low_freq_factor);
   }
-  if (scaling.type == RopeType::longrope) check_lists(model, problems);
+  if (scaling.type == RopeType::longrope && model.head_dim > 0) check_lists(model, problems);
 }
 
 }  // namespace ringtrain
