@@ -40,7 +40,9 @@ std::int64_t left_by_group(const std::string& folder, const char* limit_name, co
   const std::int64_t usage = number_in(folder + "/" + usage_name);
   if (limit < 0 || usage < 0 || limit > (std::int64_t{1} << 60)) return unlimited;
   const std::string stat = folder + "/memory.stat";
-  const std::int64_t files = number_of(stat, "inactive_file") + number_of(stat, "active_file");
+  // The usage includes the groups below; in version 1, only the totals do as well.
+  const std::int64_t files = std::max(number_of(stat, "inactive_file") + number_of(stat, "active_file"),
+                                      number_of(stat, "total_inactive_file") + number_of(stat, "total_active_file"));
   return std::max<std::int64_t>(0, limit - std::max<std::int64_t>(0, usage - files));
 }
 
@@ -54,9 +56,10 @@ std::int64_t left_by_hierarchy(const std::string& root, std::string path, const 
   return left;
 }
 
-std::int64_t left_by_control_groups() {
+std::int64_t left_by_control_groups(const std::string& root) {
+  const std::string mount = root + "/sys/fs/cgroup";
   std::int64_t left = unlimited;
-  std::ifstream groups("/proc/self/cgroup");
+  std::ifstream groups(root + "/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     const std::size_t first = line.find(':');
     const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
@@ -65,10 +68,10 @@ std::int64_t left_by_control_groups() {
     std::string path = line.substr(second + 1);
     if (path == "/") path.clear();
     if (controllers.empty()) {
-      left = std::min(left, left_by_hierarchy("/sys/fs/cgroup", path, "memory.max", "memory.current"));
+      left = std::min(left, left_by_hierarchy(mount, path, "memory.max", "memory.current"));
     } else if (("," + controllers + ",").find(",memory,") != std::string::npos) {
-      left = std::min(
-          left, left_by_hierarchy("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes"));
+      left =
+          std::min(left, left_by_hierarchy(mount + "/memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes"));
     }
   }
   return left;
@@ -83,10 +86,10 @@ std::int64_t left_by_address_space() {
 
 }  // namespace
 
-std::int64_t available_memory() {
+std::int64_t available_memory(const std::string& root) {
   std::int64_t left = unlimited;
-  if (const std::int64_t kib = number_of("/proc/meminfo", "MemAvailable:"); kib > 0) left = kib * 1024;
-  return std::min({left, left_by_control_groups(), left_by_address_space()});
+  if (const std::int64_t kib = number_of(root + "/proc/meminfo", "MemAvailable:"); kib > 0) left = kib * 1024;
+  return std::min({left, left_by_control_groups(root), left_by_address_space()});
 }
 
 }  // namespace ringtrain

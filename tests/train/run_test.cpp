@@ -56,6 +56,22 @@ TEST(RankZero, AnErrorOfRankZeroEndsAllRanks) {
   EXPECT_EQ(sentence, "the disk is full");
 }
 
+TEST_F(RunTest, CachedFilesOfAllControlGroupsCountAsFree) {
+  using Group = std::array<std::string, 5>;
+  for (const auto& [line, group, limit, usage, stat] :
+       {Group{"0::/job/step", "/sys/fs/cgroup/job/", "memory.max", "memory.current", "active_file 6"},
+        Group{"4:cpu,memory:/job/step", "/sys/fs/cgroup/memory/job/", "memory.limit_in_bytes", "memory.usage_in_bytes",
+              "active_file 1\ntotal_inactive_file 2\ntotal_active_file 4"}}) {
+    const std::map<std::string, std::string> files{
+        {"/proc/self/cgroup", line}, {group + limit, "100"}, {group + usage, "60"}, {group + "memory.stat", stat}};
+    for (const auto& [name, content] : files) {
+      make_directories(parent_directory(folder + name), ExitCode::usage);
+      write_file(folder + name, content, ExitCode::usage);
+    }
+    EXPECT_EQ(available_memory(folder), 100 - (60 - 6)) << line;
+  }
+}
+
 TEST(SystemMemory, IsPositiveAndNoMoreThanTheMachineHas) {
   const std::int64_t available = available_memory();
   EXPECT_GT(available, std::int64_t{16} << 20);
