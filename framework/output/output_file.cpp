@@ -126,6 +126,7 @@ void check_output(const std::string& path, const OutputRules& rules, ExitCode co
   rules.check(path, code);
   const std::string folder = parent_directory(path);
   check_writable(nearest_existing(folder), code);
+  path_exists(unique_name(path, unfinished_kind), code);  // throws if the temporary name is too long
   if (!is_directory(folder)) return;
   const FolderLock lock(folder);
   check_partials(path, false, code);

@@ -82,6 +82,7 @@ TEST_F(OutputFileTest, ReplacesOnlyFilesOfItsKind) {
   expect_refused("", rules(), "is empty");
   expect_refused(at("a/"), rules(), "ends in / like a folder");
   expect_refused(at("a/b"), rules(), at("a") + " is not a folder");
+  expect_refused(at(std::string(240, 'a')), rules(), "File name too long");  // with the end of a temporary name
 }
 
 TEST_F(OutputFileTest, NeverAnInputNorALinkNorWhatIsNoFile) {
