@@ -6,12 +6,13 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <span>
 #include <utility>
 
+#include "framework/profile/clock.h"
 #include "framework/standard_streams.h"
+#include "framework/text/utf8.h"
 
 namespace ringtrain {
 
@@ -19,11 +20,6 @@ namespace {
 
 constexpr double terminal_pace = 0.1, pipe_pace = 5.0;  // seconds between lines
 constexpr double shortest_of_a_rate = 1e-4;             // seconds; a rate over less means nothing
-
-/// Returns the seconds of a clock that nobody sets back.
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// Returns the number of columns of a terminal, or 80 if it does not report it.
 int columns(std::FILE* file) {
@@ -70,13 +66,12 @@ std::string human_duration(double seconds) {
   return fmt::format("{}d{:02}h", days, hours % 24);
 }
 
-std::string progress_line(const ProgressState& state, int width) {
+std::string progress_line(const ProgressState& state) {
   const double part = state.total > 0 ? static_cast<double>(state.done) / static_cast<double>(state.total) : 1;
   std::string line = fmt::format("{} {}/{} ({:.0f}%)", state.task, state.done, state.total, std::floor(part * 100));
   if (!state.fields.empty()) line += " " + state.fields;
   if (state.units_per_second > 0) line += fmt::format(" {} {}/s", human_count(state.units_per_second), state.unit);
   if (state.seconds_left >= 0) line += fmt::format(" {} left", human_duration(state.seconds_left));
-  if (width > 0 && line.size() > static_cast<std::size_t>(width)) line.resize(width);
   return line;
 }
 
@@ -90,16 +85,10 @@ bool stays(double seconds, double share) {
 }
 
 Progress::Progress(std::string task, std::int64_t total, std::FILE* file, ProgressHistory history)
-    : task_(std::move(task)),
-      total_(total),
-      file_(file),
-      terminal_(isatty(fileno(file)) == 1),
-      history_(history),
-      start_(now()),
-      last_kept_(start_) {}
+    : task_(std::move(task)), total_(total), file_(file), terminal_(isatty(fileno(file)) == 1), history_(history) {}
 
 void Progress::update(std::int64_t done, const std::string& fields, double units, const std::string& unit) {
-  const double time = now();
+  const double time = seconds_since(start_);
   const bool first = first_time_ < 0, last = done >= total_;
   if (first) {
     first_time_ = time;
@@ -109,7 +98,7 @@ void Progress::update(std::int64_t done, const std::string& fields, double units
   last_shown_ = time;
   ProgressState state{
       .task = task_, .done = done, .total = total_, .fields = fields, .units_per_second = 0, .unit = unit};
-  state.units_per_second = rate_over(units, time - start_);
+  state.units_per_second = rate_over(units, time);
   // The rate is measured from the first call on: earlier work (a warm-up, a resumed run's steps) does not count.
   const std::int64_t paced = done - first_done_;
   if (!last && paced > 0) {
@@ -124,9 +113,10 @@ void Progress::update(std::int64_t done, const std::string& fields, double units
 }
 
 void Progress::show(const ProgressState& state) {
-  if (!terminal_) return write_message(file_, progress_line(state, 0) + "\n");
+  if (!terminal_) return write_message(file_, progress_line(state) + "\n");
   last_ = state;
-  const std::string line = visible(progress_line(state, columns(file_) - 1));  // in the last column it may wrap
+  std::string line = visible(progress_line(state));
+  line.resize(code_point_border(line, static_cast<std::size_t>(columns(file_) - 1)));  // in the last column it may wrap
   write_control(file_, fmt::format("\r{}\x1b[K", line));  // also erases the rest of a longer previous line
   open_ = true;
 }

@@ -4,6 +4,7 @@
 // thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -28,8 +29,8 @@ struct ProgressState {
   double seconds_left = -1;  // negative: unknown
 };
 
-/// Returns e.g. "train 120/600 (20%) loss=2.31 12.3K tokens/s 3m05s left", cut to width columns (0: whole).
-std::string progress_line(const ProgressState& state, int width);
+/// Returns e.g. "train 120/600 (20%) loss=2.31 12.3K tokens/s 3m05s left".
+std::string progress_line(const ProgressState& state);
 
 /// Returns units per second, or 0 (unknown) for less than 0.1 ms: a rate over the first microseconds means nothing.
 double rate_over(double units, double seconds);
@@ -72,7 +73,8 @@ class Progress {
   bool open_ = false;  // the terminal's cursor is at the end of a progress line
   ProgressHistory history_;
   ProgressState last_;  // the state that this line shows
-  double start_, first_time_ = -1, last_shown_ = -1, last_kept_ = 0;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  double first_time_ = -1, last_shown_ = -1, last_kept_ = 0;  // seconds since start_
   std::int64_t first_done_ = 0, kept_done_ = 0;
 };
 
