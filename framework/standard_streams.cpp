@@ -67,7 +67,9 @@ void write_message(std::FILE* file, std::string_view text) {
 }
 
 void write_in_handler(std::string_view text) {
+  const int error = errno;
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+  errno = error;
 }
 
 void print_result(std::string_view text) {

@@ -23,8 +23,8 @@ void write_message(std::FILE* file, std::string_view text);
 /// The same for text that controls a terminal: nothing is spelled out.
 void write_control(std::FILE* file, std::string_view text);
 
-/// Writes text to stderr unchanged, with one call that a signal handler may make. Text that cannot be written is
-/// dropped.
+/// Writes text to stderr unchanged, with one call that a signal handler may make, and keeps errno. Text that cannot be
+/// written is dropped.
 void write_in_handler(std::string_view text);
 
 /// Prints visible(text) to stdout, as a result of the program.
