@@ -7,21 +7,25 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <stdexcept>
 #include <utility>
 
 #include "framework/error.h"
 #include "framework/storage/folder_file.h"
 #include "framework/storage/plain_text.h"
-#include "framework/storage/safetensors_json.h"
 #include "framework/storage/strict_json.h"
 
 namespace ringtrain {
 
 namespace {
 
+using nlohmann::json;
+
 constexpr std::int64_t longest_header = 100'000'000;  // the reference's
 constexpr const char* single_file = "model.safetensors";
 constexpr const char* index_file = "model.safetensors.index.json";
+constexpr const char* metadata_key = "__metadata__";
+constexpr std::size_t deepest = 16;  // in members that the format does not define
 
 /// An element type of the format.
 struct FileType {
@@ -51,6 +55,69 @@ constexpr std::array file_types{FileType{"BOOL", 8},
                                 FileType{"F64", 64, StoredType::float64},
                                 FileType{"I64", 64},
                                 FileType{"U64", 64}};
+
+/// One tensor as the header describes it, unchecked. Bytes count from the start of the data.
+struct SafetensorsEntry {
+  std::string name, dtype;
+  std::vector<std::uint64_t> shape;
+  std::uint64_t begin = 0, end = 0;
+};
+
+void require_object(const json& value, const std::string& name) {
+  if (!value.is_object()) throw std::runtime_error(name + " is of type " + value.type_name() + " instead of an object");
+}
+
+const json& member(const json& entry, const std::string& name, const char* key) {
+  const auto found = entry.find(key);
+  if (found == entry.end()) throw std::runtime_error(name + " has no " + key);
+  return *found;
+}
+
+std::vector<std::uint64_t> counts(const json& entry, const std::string& name, const char* key) {
+  std::vector<std::uint64_t> values;
+  const json& list = member(entry, name, key);
+  if (!list.is_array()) throw std::runtime_error(name + " has " + key + " of type " + list.type_name());
+  for (const json& value : list) {
+    if (!value.is_number_unsigned()) throw std::runtime_error(name + " has a value that is not a count in its " + key);
+    values.push_back(value.get<std::uint64_t>());
+  }
+  return values;
+}
+
+SafetensorsEntry entry_from(const std::string& name, const json& value) {
+  require_object(value, name);
+  const json& dtype = member(value, name, "dtype");
+  if (!dtype.is_string()) throw std::runtime_error(name + " has dtype of type " + dtype.type_name());
+  const std::vector<std::uint64_t> offsets = counts(value, name, "data_offsets");
+  if (offsets.size() != 2) throw std::runtime_error(name + " needs two data_offsets");
+  return {.name = name,
+          .dtype = dtype.get<std::string>(),
+          .shape = counts(value, name, "shape"),
+          .begin = offsets[0],
+          .end = offsets[1]};
+}
+
+/// Returns the tensors of a header, sorted by name. Throws std::runtime_error that describes the problem: text that is
+/// not UTF-8 or not a JSON object, a duplicate name or member, a member that is missing or has another type, or
+/// __metadata__ that does not map text to text. Members that the format does not define are skipped; lists and objects
+/// in them may be nested 16 deep.
+std::vector<SafetensorsEntry> parse_safetensors_json(std::string_view header) {
+  const std::size_t first = header.find_first_not_of(" \t\r\n");  // the parser would skip a byte order mark
+  if (first == std::string_view::npos || header[first] != '{') throw std::runtime_error("it does not begin with {");
+  std::vector<SafetensorsEntry> entries;
+  const json tensors = parse_strict_json(header, {.bytes = header.size(), .depth = 2 + deepest});
+  for (const auto& [name, value] : tensors.items()) {
+    if (name != metadata_key) {
+      entries.push_back(entry_from(name, value));
+      continue;
+    }
+    require_object(value, name);
+    for (const json& text : value) {
+      if (!text.is_string()) throw std::runtime_error(name + " holds " + text.type_name() + " values instead of text");
+    }
+  }
+  return entries;
+}
 
 const FileType& file_type(const std::string& path, const SafetensorsEntry& entry) {
   const auto* const found = std::ranges::find(file_types, entry.dtype, &FileType::name);
@@ -93,8 +160,8 @@ std::map<std::string, std::set<std::string>> read_index(const std::string& folde
   const std::string path = folder + "/" + index_file;
   std::map<std::string, std::set<std::string>> files;
   try {
-    const nlohmann::json json = parse_strict_json(read_in_folder(folder, index_file, ExitCode::checkpoint));
-    for (const auto& [tensor, file] : json.at("weight_map").items()) {
+    const json index = parse_strict_json(read_in_folder(folder, index_file, ExitCode::checkpoint));
+    for (const auto& [tensor, file] : index.at("weight_map").items()) {
       require_plain_name(path, file.get<std::string>());
       files[file.get<std::string>()].insert(tensor);
     }
