@@ -270,10 +270,6 @@ void add_file(StoredTensors& all, const std::string& folder, const std::string& 
 
 }  // namespace
 
-std::vector<StoredTensor> read_safetensors_file(const std::string& path) {
-  return read_file_header(File::open(path, ExitCode::checkpoint));
-}
-
 StoredTensors read_safetensors_of_folder(const std::string& folder, const std::string& file) {
   StoredTensors all;
   add_file(all, folder, file, nullptr);

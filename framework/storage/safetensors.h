@@ -10,10 +10,6 @@
 
 namespace ringtrain {
 
-/// Reads the header of a file. Returns its tensors, sorted by offset. Throws Error(checkpoint) that names the file, and
-/// the tensor, for anything that the reference refuses.
-std::vector<StoredTensor> read_safetensors_file(const std::string& path);
-
 /// Reads where all tensors of a folder are: those of model.safetensors or, if it is missing, of the files that
 /// model.safetensors.index.json names. Throws Error(checkpoint) for an index that names a path instead of a file of the
 /// folder, a link that leads out of the folder, and a file that does not have a tensor that it should have, or has one
@@ -24,7 +20,8 @@ StoredTensors read_safetensors_folder(const std::string& folder);
 /// Returns a sentence for a folder that has both, whose index and shards are not read; "" for others.
 std::string unread_shards(const std::string& folder);
 
-/// Reads where the tensors of one file of a folder are. Throws Error(checkpoint), also for a link as described above.
+/// Reads where the tensors of one file of a folder are. Throws Error(checkpoint) that names the file, and the tensor,
+/// for anything that the reference refuses, and for a link as described above.
 StoredTensors read_safetensors_of_folder(const std::string& folder, const std::string& file);
 
 /// Returns whether a folder contains model.safetensors or an index of shards.
