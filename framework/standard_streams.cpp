@@ -1,13 +1,11 @@
 #include "framework/standard_streams.h"
 
 #include <fcntl.h>
-#include <fmt/core.h>
 #include <poll.h>
 #include <stdio_ext.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdint>
 #include <system_error>
 
 #include "framework/error.h"
@@ -44,22 +42,7 @@ void claim_standard_streams() {
 }
 
 std::string visible(std::string_view text) {
-  std::string result;
-  result.reserve(text.size());
-  while (!text.empty()) {
-    const Utf8Sequence sequence = first_sequence(text);
-    const std::string_view character = text.substr(0, sequence.bytes);
-    const char32_t code = sequence.well_formed ? decode_utf8(text, 0).value : 0;
-    if (sequence.well_formed && !steers_a_terminal(code)) {
-      result += character;
-    } else if (sequence.well_formed && sequence.bytes > 1) {
-      result += fmt::format("\\u{{{:x}}}", static_cast<std::uint32_t>(code));
-    } else {
-      for (const unsigned char byte : character) result += fmt::format("\\x{:02x}", byte);
-    }
-    text.remove_prefix(sequence.bytes);
-  }
-  return result;
+  return spelled_out(text, steers_a_terminal);
 }
 
 void write_message(std::FILE* file, std::string_view text) {

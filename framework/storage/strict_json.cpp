@@ -91,20 +91,9 @@ class Builder final : public nlohmann::json_sax<Json> {
 
 /// Spells out the bytes that are not UTF-8 in all strings of a value.
 void spell_out(nlohmann::ordered_json& value) {
-  const auto spelled = [](std::string_view text) {
-    std::string result;
-    while (!text.empty()) {
-      const Utf8Sequence sequence = first_sequence(text);
-      for (const char byte : text.substr(0, sequence.bytes)) {
-        result +=
-            sequence.well_formed ? std::string(1, byte) : fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
-      }
-      text.remove_prefix(sequence.bytes);
-    }
-    return result;
-  };
   if (value.is_string()) {
-    if (auto& text = value.get_ref<std::string&>(); well_formed_prefix(text) < text.size()) text = spelled(text);
+    auto& text = value.get_ref<std::string&>();
+    if (well_formed_prefix(text) < text.size()) text = spelled_out(text, [](char32_t) { return false; });
   } else if (value.is_structured()) {
     for (auto& item : value) spell_out(item);
   }

@@ -1,5 +1,7 @@
 #include "framework/text/utf8.h"
 
+#include <fmt/core.h>
+
 #include <cstring>
 
 namespace ringtrain {
@@ -66,6 +68,25 @@ std::string_view lossy_utf8(std::string_view text, std::string& storage, std::in
     text.remove_prefix(first_sequence(text).bytes);
     good = well_formed_prefix(text);
   }
+}
+
+std::string spelled_out(std::string_view text, bool (*hidden)(char32_t)) {
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const Utf8Sequence sequence = first_sequence(text);
+    const std::string_view character = text.substr(0, sequence.bytes);
+    const char32_t code = sequence.well_formed ? decode_utf8(text, 0).value : 0;
+    if (sequence.well_formed && !hidden(code)) {
+      result += character;
+    } else if (sequence.well_formed && sequence.bytes > 1) {
+      result += fmt::format("\\u{{{:x}}}", static_cast<std::uint32_t>(code));
+    } else {
+      for (const unsigned char byte : character) result += fmt::format("\\x{:02x}", byte);
+    }
+    text.remove_prefix(sequence.bytes);
+  }
+  return result;
 }
 
 std::size_t code_point_border(std::string_view text, std::size_t limit) {

@@ -42,6 +42,10 @@ std::size_t well_formed_prefix(std::string_view text);
 /// replaced by U+FFFD, and returns a view of that. Adds their number to *replaced.
 std::string_view lossy_utf8(std::string_view text, std::string& storage, std::int64_t* replaced);
 
+/// Returns text in which ill-formed bytes and hidden characters are spelled out: bytes and ASCII as \x1b, other
+/// characters as \u{202e}.
+std::string spelled_out(std::string_view text, bool (*hidden)(char32_t));
+
 /// Returns the largest index up to `limit` that is between two code points of well-formed text.
 std::size_t code_point_border(std::string_view text, std::size_t limit);
 
