@@ -10,15 +10,6 @@ namespace ringtrain {
 
 namespace {
 
-void end_workers(std::vector<Thread>& threads, std::mutex& mutex, bool& stop, std::condition_variable& start) {
-  {
-    std::lock_guard lock(mutex);
-    stop = true;
-  }
-  start.notify_all();
-  for (Thread& thread : threads) thread.join();
-}
-
 /// The number of workers in all pools of this process. If it exceeds the number of cores, a spinning worker takes time
 /// from another one.
 std::atomic<int> workers_of_process{0};
@@ -52,15 +43,23 @@ ThreadPool::ThreadPool(int workers, const CallerLine& line) : workers_(workers),
                                       [this, worker] { work(worker); }));
     }
   } catch (...) {
-    workers_of_process.fetch_sub(workers);
-    end_workers(threads_, mutex_, stop_, start_);
+    end();
     throw;
   }
 }
 
 ThreadPool::~ThreadPool() {
+  end();
+}
+
+void ThreadPool::end() {
   workers_of_process.fetch_sub(workers_);
-  end_workers(threads_, mutex_, stop_, start_);
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  start_.notify_all();
+  for (Thread& thread : threads_) thread.join();
 }
 
 bool ThreadPool::may_spin() const {

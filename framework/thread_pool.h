@@ -43,6 +43,8 @@ class ThreadPool {
     void (*call)(void*, std::int64_t, int) = nullptr;
     void* closure = nullptr;
   };
+  /// Ends all threads that have been started.
+  void end();
   void execute(std::int64_t tasks, Job job);
   void work(int worker);
   void take_tasks(const Job& job, std::int64_t tasks, int worker);
