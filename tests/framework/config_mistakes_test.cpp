@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/error_of.h"
 #include "tests/support/paths.h"
 
 namespace ringtrain::testing {
@@ -112,14 +113,8 @@ TEST(Config, AllProblemsAreReportedAtOnceInTheOrderOfTheFile) {
 }
 
 TEST(Config, AFileThatIsNoConfigIsNamed) {
-  const auto reading = [](const std::string& path) -> std::string {
-    try {
-      read_config(path, {});
-      return "";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::usage);
-      return error.what();
-    }
+  const auto reading = [](const std::string& path) {
+    return error_of(ExitCode::usage, [&] { read_config(path, {}); });
   };
   const std::string folder = ::testing::TempDir() + "config_test";
   std::filesystem::create_directories(folder);
@@ -143,7 +138,7 @@ TEST(Config, AFileThatIsNoConfigIsNamed) {
   std::ofstream(path) << "";
   EXPECT_TRUE(reading(path).starts_with(path + ": the file holds no keys\n")) << reading(path);
   std::ofstream(path) << base;
-  EXPECT_EQ(reading(path), "");
+  EXPECT_NO_THROW(read_config(path, {}));
   std::filesystem::remove_all(folder);
 }
 

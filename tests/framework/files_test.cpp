@@ -112,10 +112,8 @@ TEST_F(FilesTest, ALinkIsTheSameFileAndChangesNoStamp) {
 TEST_F(FilesTest, ReserveMoreThanTheDiskHolds) {
   File file = File::create(at("huge"), ExitCode::checkpoint);
   const std::int64_t more = free_bytes(folder, ExitCode::data) + (std::int64_t{1} << 42);
-  const std::string message = error_of(ExitCode::checkpoint, [&] { file.reserve(more); });
-  EXPECT_NE(message.find(file.path()), std::string::npos) << message;
-  EXPECT_NE(message.find("No space left on device: it needs " + std::to_string(more) + " bytes"), std::string::npos)
-      << message;
+  expect_error(ExitCode::checkpoint, fmt::format("{}: No space left on device: it needs {} bytes", file.path(), more),
+               [&] { file.reserve(more); });
   EXPECT_EQ(free_bytes("/proc", ExitCode::data), INT64_MAX);  // a file system that does not count
 }
 
@@ -137,8 +135,7 @@ TEST_F(FilesTest, WhatIsNoFileIsRefusedAtOnce) {
                                 error_of(ExitCode::data, [&] { read_file(path, ExitCode::data); }),
                                 error_of(ExitCode::data, [&] { hash_file(path, ExitCode::data); }),
                                 error_of(ExitCode::data, [&] { write_file(path, "text", ExitCode::data); })}) {
-      EXPECT_NE(message.find(path), std::string::npos) << message;
-      EXPECT_NE(message.find(kind), std::string::npos) << message;
+      EXPECT_NE(message.find(path + ": " + kind), std::string::npos) << message;
     }
   }
 }

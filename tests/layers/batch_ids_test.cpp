@@ -15,10 +15,8 @@ TEST(BatchIds, OutsideTheTablesAreAnErrorBeforeAKernelSeesThem) {
     const auto refused = [&](std::vector<std::int32_t> Sequences::*ids, std::int32_t bad) {
       Sequences sequences = good;
       (sequences.*ids).back() = bad;
-      const std::string sentence = error_of(ExitCode::internal, [&] { run_training(config, {}, sequences, 1.0); });
-      EXPECT_NE(sentence.find("a batch has"), std::string::npos) << sentence;
-      EXPECT_NE(error_of(ExitCode::internal, [&] { run_evaluation(config, {}, sequences); }).find("a batch has"),
-                std::string::npos);
+      expect_error(ExitCode::internal, "a batch has", [&] { run_training(config, {}, sequences, 1.0); });
+      expect_error(ExitCode::internal, "a batch has", [&] { run_evaluation(config, {}, sequences); });
     };
     for (const std::int32_t bad : {vocabulary, -1, INT32_MAX, INT32_MIN}) refused(&Sequences::tokens, bad);
     for (const std::int32_t bad : {vocabulary, -2, INT32_MAX, INT32_MIN}) refused(&Sequences::labels, bad);

@@ -47,13 +47,12 @@ TEST(RankZero, MayOutlastTheTimeout) {
 }
 
 TEST(RankZero, AnErrorOfRankZeroEndsAllRanks) {
-  const std::string sentence = error_of(ExitCode::checkpoint, [] {
+  expect_error(ExitCode::checkpoint, "the disk is full", [] {
     launch_threads({.ranks = 3, .timeout_seconds = 10}, [&](Communicator& world) {
       run_on_rank_zero(world, [] { fail(ExitCode::checkpoint, "the disk is full"); });
       world.barrier({"after the section"});
     });
   });
-  EXPECT_EQ(sentence, "the disk is full");
 }
 
 TEST_F(RunTest, CachedFilesOfAllControlGroupsCountAsFree) {

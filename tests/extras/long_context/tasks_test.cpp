@@ -338,8 +338,7 @@ TEST_F(TasksTest, AModelWithoutATokenizerIsRefused) {
   options.request = {{100}, 8, 4};
   options.metrics = {long_context_tasks({{TaskKind::single}, {}, false})};
   Launcher launcher;
-  EXPECT_NE(error_of(ExitCode::usage, [&] { evaluate_checkpoint(options, launcher); }).find("no tokenizer"),
-            std::string::npos);
+  expect_error(ExitCode::usage, "no tokenizer", [&] { evaluate_checkpoint(options, launcher); });
 }
 
 }  // namespace

@@ -112,8 +112,8 @@ TEST_F(ScoredPartTest, EvaluateKnowsWhatItsCheckpointWasTrainedOnAndAFlagOverrid
   run(config(other, {"lora.rank=2"}), "adapters", from(at("run")));
   expect_choice(evaluate("adapters", trained), ScoredPart::validation, false);
   expect_choice(evaluate("adapters", plain), ScoredPart::whole, false);
-  const std::string sentence = error_of(ExitCode::usage, [&] { evaluate("run", plain, ScoredPart::validation); });
-  EXPECT_TRUE(holds(sentence, "plain.h5 has no validation part"));
+  expect_error(ExitCode::usage, "plain.h5 has no validation part",
+               [&] { evaluate("run", plain, ScoredPart::validation); });
 
   for (const std::string part : {"auto", "validation", "whole"}) {
     const ChildResult result = run_child("evaluate",
