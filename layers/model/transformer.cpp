@@ -47,12 +47,14 @@ AuditShape audit_shape(const ModelSpec& spec, const ExecutionShape& shape) {
 class Transformer final : public Model {
  public:
   Transformer(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator,
-              ParameterStore& model_parameters, Stream& model_stream, Communicator* sequence_group,
+              ParameterStore& model_parameters, Stream& model_stream, Communicator* sequence_group, const ModelIds& ids,
               const std::vector<LayerInsertion>& layers)
-      : masks_(different_masks(spec)),
+      : spec_(spec),
+        shape_(shape),
+        masks_(different_masks(spec)),
         parameters_(model_parameters),
         stream_(model_stream),
-        ids_(describe_parameters(spec, {}, layers).ids),
+        ids_(ids),
         lowest_(parameters_.has_gradients() ? parameters_.table().lowest_trained() : 0),
         first_trained_(std::clamp<std::int64_t>(lowest_ - 1, 0, spec.num_hidden_layers() - 1)),
         activations_(allocator, spec, shape, spec.num_hidden_layers() - first_trained_, parameters_.has_gradients()),
@@ -72,8 +74,8 @@ class Transformer final : public Model {
     }
     inserted_.resize(blocks_.size());
     for (std::size_t i = 0; i < layers.size(); ++i) {
-      auto layer = layers[i].make({.spec = spec,
-                                   .shape = shape,
+      auto layer = layers[i].make({.spec = spec_,
+                                   .shape = shape_,
                                    .allocator = allocator,
                                    .parameters = parameters_,
                                    .stream = stream_,
@@ -225,6 +227,8 @@ class Transformer final : public Model {
     return tensors(blocks_.size() - 1, training).output;
   }
 
+  const ModelSpec spec_;  // for inserted layers, like shape_
+  const ExecutionShape shape_;
   const std::vector<AttentionMask> masks_;  // the distinct ones: the ring has a schedule for each
   ParameterStore& parameters_;
   Stream& stream_;
@@ -254,12 +258,12 @@ std::unique_ptr<Model> make_transformer(const ModelSpec& spec, const ExecutionSh
     fail(ExitCode::usage, "Transformer: the ring has {} ranks; the communicator has {}; only a plan needs none",
          shape.ring_size, sequence_group != nullptr ? sequence_group->size() : 0);
   }
-  const std::int64_t model_weights = describe_parameters(spec, {}, layers).table.count();
-  if (parameters.table().count() != model_weights) {
+  const auto [table, ids] = describe_parameters(spec, {}, layers);
+  if (parameters.table().count() != table.count()) {
     fail(ExitCode::usage, "Transformer: the store's table has {} weights, but this model {}: they belong to two models",
-         parameters.table().count(), model_weights);
+         parameters.table().count(), table.count());
   }
-  return std::make_unique<Transformer>(spec, shape, allocator, parameters, stream, sequence_group, layers);
+  return std::make_unique<Transformer>(spec, shape, allocator, parameters, stream, sequence_group, ids, layers);
 }
 
 }  // namespace ringtrain
