@@ -15,6 +15,7 @@
 
 #include "framework/standard_streams.h"
 #include "parallel/check_exchange.h"
+#include "parallel/waited.h"
 
 namespace ringtrain {
 
@@ -49,22 +50,6 @@ class Pause {
  private:
   int rounds_ = 0;
   double seconds_ = 10e-6;
-};
-
-/// The time that a rank has waited. Time in which its own process did not run (because it, or its machine, was stopped)
-/// does not count as waiting: the others may be as alive as it is.
-class Waited {
- public:
-  double seconds() {
-    const auto now = std::chrono::steady_clock::now();
-    seconds_ += std::min(std::chrono::duration<double>(now - last_).count(), 0.5);
-    last_ = now;
-    return seconds_;
-  }
-
- private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-  double seconds_ = 0;
 };
 
 // The code and the message with which the process ends if MPI does not let it end. Global, because a signal handler

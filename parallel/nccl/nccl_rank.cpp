@@ -136,11 +136,11 @@ void NcclRank::fail_with(Lock& lock, ncclResult_t result, const NcclComm& comm, 
 /// Waits until NCCL has done the operation that returned `result`: not every call that continues in the background says
 /// so (ncclCommSplit returns success). The lock is free while it waits.
 void NcclRank::await(Lock& lock, const NcclComm& comm, ncclResult_t result, const CallSite& site) {
-  const auto deadline = Clock::now() + timeout_;
+  Waited waited;
   if (!failed(result)) result = state_of(comm);
   Pause pause;
   while (result == ncclInProgress) {
-    if (Clock::now() > deadline) {
+    if (waited.seconds() > timeout_.count()) {
       fail(ExitCode::rank, "{} waited {} s (mesh.timeout_seconds) for the other ranks to reach {}", name(),
            timeout_.count(), described(site));
     }
@@ -301,11 +301,11 @@ void NcclRank::throw_if_aborted() {
 void NcclRank::launch(NcclComm& comm, const std::shared_ptr<NcclGroup>& group) {
   host_->throw_if_aborted();
   if (!in_lockstep_) return post_and_record(comm, group, /*until_done=*/false);
-  const auto begin = Clock::now();
+  Waited waited;
   const std::chrono::duration<double> limit = timeout_ + error_report_wait;  // a rank that waits on its GPU knows more
   const auto look = [&] {
     throw_if_aborted();
-    if (Clock::now() - begin <= limit) return;
+    if (waited.seconds() <= limit.count()) return;
     fail(ExitCode::rank, "{} waited {} s (mesh.timeout_seconds) for the other ranks to reach {}", name(),
          timeout_.count(), described(group->sites));
   };
@@ -376,12 +376,11 @@ void NcclRank::poll(Lock& lock) {
   while (!under_way_.empty() && under_way_.front()->done.passed()) under_way_.pop_front();
   if (under_way_.empty()) return;
   NcclGroup& group = *under_way_.front();  // those after it cannot run yet
-  if (!group.could_run) {
+  if (!group.waited) {
     if (!group.ready.passed()) return;  // the GPU still computes the data to send, for any time
-    group.could_run = true;
-    group.since = Clock::now();
+    group.waited.emplace();
   }
-  if (Clock::now() - group.since > timeout_) {
+  if (group.waited->seconds() > timeout_.count()) {
     fail(ExitCode::rank, "{} waited {} s (mesh.timeout_seconds) in {} on its GPU", name(), timeout_.count(),
          described(group.sites));
   }

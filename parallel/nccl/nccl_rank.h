@@ -44,6 +44,7 @@
 #include "parallel/call_history.h"
 #include "parallel/communicator.h"
 #include "parallel/nccl/lockstep.h"
+#include "parallel/waited.h"
 
 namespace ringtrain {
 
@@ -61,8 +62,7 @@ struct NcclGroup {
   std::vector<CallSite> sites;     // their purposes; each once
   cuda::Event ready, begun, done;  // what they wait for, their turn on NCCL's stream, and their end
   bool waited_for = false;         // by the rank's stream
-  bool could_run = false;
-  std::chrono::steady_clock::time_point since{};  // when it was first noticed that it could run
+  std::optional<Waited> waited;    // since it was first noticed that it could run
 };
 
 /// This rank's state of one of NCCL's communicators; null handle: not joined, or aborted.

@@ -18,12 +18,11 @@
 #include "parallel/call_history.h"
 #include "parallel/check_exchange.h"
 #include "parallel/collectives.h"
+#include "parallel/waited.h"
 
 namespace ringtrain {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 /// One side of a message: a send or a receive that some rank has posted.
 struct Half {
@@ -267,13 +266,12 @@ class ThreadCommunicator final : public Communicator {
   /// Returns once ready() is true. Throws the first error of any rank; Error(rank) with describe() after the timeout.
   template <class Ready, class Describe>
   void await(Lock& lock, const Ready& ready, const Describe& describe) {
-    const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                             std::chrono::duration<double>(std::min(world_.timeout_seconds, 1e8)));
+    Waited waited;
     while (true) {
       throw_if_failed(lock);
       if (ready()) return;
-      if (Clock::now() < deadline) {
-        self_.wake.wait_until(lock, deadline);
+      if (waited.seconds() <= world_.timeout_seconds) {
+        self_.wake.wait_for(lock, std::chrono::milliseconds(200));
       } else if (self_.copying > 0) {
         self_.wake.wait(lock);  // a pending copy ends by itself
       } else {
@@ -289,7 +287,7 @@ class ThreadCommunicator final : public Communicator {
 
   [[noreturn]] void throw_failure(Lock& lock) {
     self_.wake.wait(lock, [&] { return self_.copying == 0; });
-    throw Error(world_.code, std::string(world_.sentence.c_str()));
+    throw Error(world_.code, world_.sentence);
   }
 
   std::string name() const { return rank_name(group_->world_rank(rank_), world_.ranks.size()); }

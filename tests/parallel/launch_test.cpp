@@ -2,8 +2,12 @@
 #include "parallel/launch/launch.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <csignal>
+#include <cstdlib>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -87,6 +91,25 @@ TEST(Launch, ARankThatComputesOnEndsWithTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(launch_threads({.ranks = 3, .unwinding_seconds = 0.3}, body), ::testing::ExitedWithCode(5),
               "2 of 3 ranks did not stop in time, so the process ends: rank 0 sees NaN");
+}
+
+TEST(Launch, TimeInWhichTheProcessIsStoppedIsNotWaiting) {
+  const auto body = [](Communicator& world) {
+    const pid_t process = ::getpid(), child = world.rank() == 1 ? ::fork() : -1;  // meanwhile, rank 0 waits
+    if (child == 0) {
+      ::kill(process, SIGSTOP);
+      ::sleep(4);  // longer than the timeout
+      ::_exit(::kill(process, SIGCONT));
+    }
+    if (child > 0) ::waitpid(child, nullptr, 0);
+    world.barrier({});
+  };
+  const auto run = [&] {
+    launch_threads({.ranks = 2, .timeout_seconds = 3}, body);
+    std::exit(0);
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(Launch, ReportsWhatEachRankDidLast) {
