@@ -38,24 +38,23 @@ std::uint64_t CallHistory::started(const CallSite& site, int to, std::size_t sen
 
 void CallHistory::finished(std::uint64_t number) {
   if (call(number).number == number) call(number).done = true;
-  if (waiting_.number != number) return;
-  waiting_ = {};
+  if (waiting_ != number) return;
+  waiting_ = 0;
   since_ = Clock::now();
 }
 
-void CallHistory::waits_for(std::uint64_t number) {
-  if (waiting_.number == number) return;
-  waiting_ = call(number);
-  waiting_.number = number;  // also of a call that is too old to be kept
+void CallHistory::waits_for(std::uint64_t number, const CallSite& site) {
+  if (waiting_ == number) return;
+  waiting_ = number;
+  waiting_site_ = site;
   since_ = Clock::now();
 }
 
 std::string CallHistory::text(std::string_view indent) const {
   const double seconds = seconds_since(since_);
-  std::string text = waiting_.number == 0
-                         ? fmt::format("{}no call in progress for {:.1f} s; last calls:\n", indent, seconds)
-                         : fmt::format("{}has waited {:.1f} s in call {} ({}); last calls:\n", indent, seconds,
-                                       waiting_.number, described(waiting_.site));
+  std::string text = waiting_ == 0 ? fmt::format("{}no call in progress for {:.1f} s; last calls:\n", indent, seconds)
+                                   : fmt::format("{}has waited {:.1f} s in call {} ({}); last calls:\n", indent,
+                                                 seconds, waiting_, described(waiting_site_));
   for (std::uint64_t number = last_ > kept ? last_ - kept + 1 : 1; number <= last_; ++number) {
     const Call& call = calls_[number % kept];
     text += fmt::format("{}  {:>6} {}", indent, number, described(call.site));

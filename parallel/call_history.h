@@ -46,8 +46,8 @@ class CallHistory {
   std::uint64_t started(const CallSite& site, int to = no_peer, std::size_t sent_bytes = 0, int from = no_peer,
                         std::size_t received_bytes = 0);
   void finished(std::uint64_t number);
-  /// The rank waits for this call until finished(number).
-  void waits_for(std::uint64_t number);
+  /// The rank waits for this call until finished(number). site: the call's, which may be too old to be kept.
+  void waits_for(std::uint64_t number, const CallSite& site);
 
   /// Returns one line about the rank's current state, then one for each of its last calls, oldest first; each line ends
   /// with a newline and begins with `indent`.
@@ -66,7 +66,8 @@ class CallHistory {
 
   std::array<Call, kept> calls_;
   std::uint64_t last_ = 0;
-  Call waiting_;                            // number 0: computing
+  std::uint64_t waiting_ = 0;  // the number of a call; 0: computing
+  CallSite waiting_site_;
   Clock::time_point since_ = Clock::now();  // when it began to wait, or to compute
 };
 

@@ -371,7 +371,7 @@ void MpiWorld::wait(Request request, const CallerLine& line) {
   const auto found = pending_.find(request.id);
   check_waited(found != pending_.end(), line);
   Exchange& exchange = found->second;
-  history_.waits_for(exchange.call);
+  history_.waits_for(exchange.call, exchange.site);
   await(
       lock, [&] { return exchange.done(); },
       [&] { return unfinished(exchange.site, exchange.send.side(), exchange.receive.side()); });
@@ -391,7 +391,7 @@ void MpiWorld::barrier(const std::vector<int>& members, int context, const CallS
   Lock lock(mutex_);
   const auto exchange_of = [&](Request request) -> Exchange& { return pending_.at(request.id); };
   const std::uint64_t call = history_.started(site);
-  history_.waits_for(call);
+  history_.waits_for(call, site);
   await(
       lock, [&] { return std::ranges::all_of(requests, [&](Request request) { return exchange_of(request).done(); }); },
       [&] {

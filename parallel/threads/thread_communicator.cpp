@@ -139,7 +139,7 @@ class ThreadCommunicator final : public Communicator {
     const auto found = pending_.find(request.id);
     check_waited(found != pending_.end(), line);
     const Exchange& exchange = found->second;
-    self_.history.waits_for(exchange.call);
+    self_.history.waits_for(exchange.call, exchange.send.site);
     await(
         lock, [&] { return exchange.done(); },
         [&] { return unfinished(exchange.send.site, side(exchange.send), side(exchange.receive)); });
@@ -163,7 +163,7 @@ class ThreadCommunicator final : public Communicator {
       return ranks;
     };
     const std::uint64_t call = self_.history.started(site);
-    self_.history.waits_for(call);
+    self_.history.waits_for(call, site);
     if (all_entered()) {
       for (int rank = 0; rank < size(); ++rank) group_->state(rank).wake.notify_all();
     }

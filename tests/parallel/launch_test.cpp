@@ -118,15 +118,18 @@ TEST(Launch, ReportsWhatEachRankDidLast) {
       {.ranks = 2}, [](Communicator&) {}, &calls);
   EXPECT_EQ(calls, "") << "nothing failed";
   const auto body = [](Communicator& world) {
-    for (int i = 0; i < 30; ++i) world.barrier({"early barrier", i});
     std::vector<float> buffer(3);
     const TensorView view = host_view(buffer.data(), {3});
-    if (world.rank() == 1) world.wait(world.exchange({}, no_peer, view, 0, {"late message", 4, 2}));
+    const int from = world.rank() == 1 ? 0 : no_peer;
+    const Request old = world.exchange({}, no_peer, view, from, {"old message", 3});
+    for (int i = 0; i < 30; ++i) world.barrier({"early barrier", i});
+    world.exchange({}, no_peer, view, from, {"late message", 4, 2});
+    world.wait(old);
     if (world.rank() == 0) world.barrier({"last barrier"});
   };
   EXPECT_THROW(launch_threads({.ranks = 2, .timeout_seconds = 1}, body, &calls), Error);
   for (const char* words :
-       {"rank 0 of 2:\n", "rank 1 of 2:\n", "(last barrier)", "(late message, layer 4, hop 2); last calls",
+       {"rank 0 of 2:\n", "rank 1 of 2:\n", "(last barrier)", "(old message, layer 3); last calls",
         "early barrier, layer 15\n", "late message, layer 4, hop 2; 12 bytes from rank 0 (in progress)\n"}) {
     EXPECT_NE(calls.find(words), std::string::npos) << words << "\n" << calls;
   }
