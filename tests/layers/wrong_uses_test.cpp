@@ -1,6 +1,5 @@
 // Wrong uses of the transformer by another program: each ends in a message that names the call and its arguments. (For
-// its layers: tests/kernels/wrong_uses_test.cpp; for layers after its blocks: own_model_mistakes_test.cpp.) And what a
-// program's layer may keep.
+// its layers: tests/kernels/wrong_uses_test.cpp; for layers after its blocks: own_model_mistakes_test.cpp.)
 #include "parallel/store_context.h"
 #include "tests/layers/harness.h"
 #include "tests/support/error_of.h"
@@ -63,28 +62,26 @@ TEST_F(WrongUsesOfTheTransformer, TheStoreAndTheRingAreThoseOfTheModel) {
   });
 }
 
-TEST(InsertedLayers, MayKeepTheSpecAndTheShape) {
+TEST_F(WrongUsesOfTheTransformer, ALayerMayKeepTheSpecAndTheShape) {
   struct Idle : InsertedLayer {
     void forward(Stream&, const DeviceBatch&, const TensorView&, bool) override {}
     void backward(Stream&, const DeviceBatch&, const TensorView&) override {}
   };
-  ModelSpec spec = model_spec(small_llama());
-  ExecutionShape shape{.max_tokens = 8};
-  ThreadPool pool(1);
-  Stream stream(pool);
-  Allocator allocator(Device::cpu(), Allocator::Mode::plan);
-  const ParameterTable table = describe_parameters(spec).table;
-  ParameterStore parameters(allocator, table, stream, {});
-  std::optional<LayerContext> kept;
-  const LayerInsertion layer{.make = [&](const LayerContext& context) {
-    kept.emplace(context);
-    return std::make_unique<Idle>();
-  }};
-  const auto model = make_transformer(spec, shape, allocator, parameters, stream, nullptr, {layer});
-  spec = {};
-  shape = {};
-  EXPECT_EQ(kept->spec.hidden_size, 12);
-  EXPECT_EQ(kept->shape.max_tokens, 8);
+  on_ring(config, {}, sequences, [&](RankModel& rank) {
+    ModelSpec spec = model_spec(config);
+    ExecutionShape shape = shape_of({}, sequences, 0);
+    std::optional<LayerContext> kept;
+    const auto make = [&](const LayerContext& context) {
+      kept.emplace(context);
+      return std::make_unique<Idle>();
+    };
+    const auto model = make_transformer(spec, shape, rank.allocator, rank.parameters, rank.stream, &rank.sequence_group,
+                                        {{.make = make}});
+    spec = {};
+    shape = {};
+    EXPECT_EQ(kept->spec.hidden_size, config.hidden_size);
+    EXPECT_EQ(kept->shape.max_sequences, sequences.B);
+  });
 }
 
 }  // namespace
