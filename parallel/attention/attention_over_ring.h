@@ -1,7 +1,8 @@
 // Attention over tokens that are distributed over ranks, on the caller's own memory: the interface for programs with
-// their own tensors, layers, and optimizer. Each rank has a part of every sequence, in any distribution: contiguous,
-// striped, zigzag, or a list of positions. Keys and values are sent around the ring (parallel/ring/ring.h); the result
-// is exact attention over all of them (Liu et al., "Ring Attention with Blockwise Transformers", 2023).
+// their own tensors, layers, and optimizer. Each rank has a part of every sequence: contiguous, striped, zigzag, or a
+// list of positions in at most 16 evenly spaced pieces. Keys and values are sent around the ring
+// (parallel/ring/ring.h); the result is exact attention over all of them (Liu et al., "Ring Attention with Blockwise
+// Transformers", 2023).
 //
 // B sequences, T tokens of this rank in each, H query heads, G key/value heads (H % G == 0), D head size. Tensors are
 // dense and row-major. A query sees a key of the same document if their positions allow it (AttentionMask).
@@ -34,10 +35,11 @@ struct AttentionOverRingOptions {
   int threads = 0;            // that compute in this rank; 0: the available cores, divided by the ranks
 };
 
-/// One rank's attention over a ring. The constructor allocates everything: about 6 tensors of the size of k, and with
-/// backward 5 more; nothing grows with the whole sequence. Used by one thread, that of its rank. Calls that communicate
-/// are collective: all ranks make them in the same order. Every call throws Error(usage) with the caller's line if a
-/// tensor does not fit, and Error(rank) if another rank fails.
+/// One rank's attention over a ring. The constructor allocates everything: about 6 tensors of the size of k; with
+/// backward, 8 more in the accumulator of dtype; for bfloat16, also a float32 tensor of the size of q. Nothing grows
+/// with the whole sequence. Used by one thread, that of its rank. Calls that communicate are collective: all ranks make
+/// them in the same order. Every call throws Error(usage) with the caller's line if a tensor does not fit, and
+/// Error(rank) if another rank fails.
 class AttentionOverRing {
  public:
   /// Collective: splits communicators off `ranks`, which must outlive this object. Throws Error(usage) if the ranks'
@@ -49,8 +51,9 @@ class AttentionOverRing {
 
   /// Sets the positions of this rank's tokens, until the next call; for all layers of a step at once. Collective.
   /// positions[T]: in the whole sequence, increasing, from 0; the same for all B sequences; no two ranks may have the
-  /// same position. documents[B * T]: ids that do not decrease along a sequence's positions; if empty, each sequence is
-  /// one document. Both are on the host, and are copied. A list of few affine pieces (`shard_positions`) is fastest.
+  /// same position. They must form at most 16 pieces, each with a constant distance below 2^20 between its tokens, as
+  /// those of `shard_positions` do; fewer are faster. documents[B * T]: ids that do not decrease along a sequence's
+  /// positions; if empty, each sequence is one document. Both are on the host, and are copied.
   void set_tokens(std::span<const std::int64_t> positions, std::span<const std::int32_t> documents,
                   const AttentionMask& mask, const CallerLine& line = CallerLine::current());
 

@@ -26,12 +26,13 @@ using RankBody = std::function<void(Communicator& world)>;
 void require_ranks(const LaunchOptions& options);
 
 /// Runs body(world) on `ranks` threads and returns when all have ended. If one throws, the others are aborted and the
-/// first error is rethrown here: an Error unchanged, anything else as Error(internal). calls, if not null, then
-/// receives the last calls of each rank, as lines.
+/// first error is rethrown here: an Error unchanged; std::bad_alloc as Error(rank), any other std::exception as
+/// Error(internal), and anything else as Error(usage). calls, if not null, then receives the last calls of each rank,
+/// as lines.
 void launch_threads(const LaunchOptions& options, const RankBody& body, std::string* calls = nullptr);
 
 /// Runs body. If it throws, the exception aborts world before it propagates, so that no other rank waits for this one
-/// while the body's memory is freed; an exception other than an Error becomes Error(internal).
+/// while the body's memory is freed; an exception other than an Error becomes one as in launch_threads.
 void abort_on_error(Communicator& world, const std::function<void()>& body);
 
 /// Returns the number of threads of a rank: wanted if > 0, otherwise available_cores() / ranks, at least 1.

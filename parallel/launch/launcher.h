@@ -23,6 +23,7 @@ class Launcher {
   static Launcher from_environment();
   /// Returns whether from_environment() would join processes that an MPI launcher started.
   static bool expects_processes();
+  /// If ranks are processes and one has failed, a process that still runs 5 s later is ended with the error's code.
   ~Launcher();
   /// Takes over the processes; the other launcher may then only be destroyed.
   Launcher(Launcher&&) noexcept;
@@ -49,7 +50,8 @@ class Launcher {
   /// rank, after every rank of this process has left its body.
   void launch(const LaunchOptions& options, const RankBody& body);
 
-  /// Collective end of a program whose work is done. Throws Error(rank) if another process does not arrive.
+  /// Collective end of a program whose work is done. Throws Error(rank) if another process does not arrive. If ranks
+  /// are processes, only returning from main may follow: a process that still runs 5 s later is ended with exit_code.
   void finish(int exit_code);
   /// Tells the other processes that this one ends with an error, and returns how it handles the error: with the ranks'
   /// last calls if it is an error of ranks. Does not throw.

@@ -10,7 +10,8 @@
 
 namespace ringtrain {
 
-/// Returns the communicator of all ranks of `world`, which must outlive it. Call it once. Does not communicate.
+/// Returns the communicator of all ranks of `world`, which must outlive it. All that it returns share one context, so a
+/// rank uses one after the other. Does not communicate.
 std::unique_ptr<Communicator> make_mpi_communicator(MpiWorld& world);
 
 }  // namespace ringtrain
