@@ -27,8 +27,6 @@ namespace {
 // Limits of the attention kernels for a rank's tokens.
 constexpr std::int64_t most_segments = 16, stride_bound = std::int64_t{1} << 20;
 
-constexpr double nccl_seconds = 60;  // like mesh.timeout_seconds
-
 /// Returns increasing positions as few affine segments.
 SegmentList segments_of_positions(std::span<const std::int64_t> positions) {
   SegmentList segments;
@@ -126,6 +124,9 @@ void check_options(const AttentionOverRingOptions& o, Communicator& ranks) {
   if (!(o.scale >= 0) || std::isinf(o.scale)) {
     fail(ExitCode::usage, "AttentionOverRing has scale {}; it must be finite and > 0, or 0 for 1 / sqrt(D)", o.scale);
   }
+  if (!(o.timeout_seconds > 0)) {
+    fail(ExitCode::usage, "AttentionOverRing has timeout_seconds {}; it must be > 0", o.timeout_seconds);
+  }
   const bool floating =
       o.dtype == DType::float32 || o.dtype == DType::bfloat16 || (o.dtype == DType::float64 && o.device.is_cpu());
   if (!floating) {
@@ -139,7 +140,8 @@ void check_options(const AttentionOverRingOptions& o, Communicator& ranks) {
                             {"dtype", name_of(o.dtype)},
                             {"device", o.device.is_cpu() ? "cpu" : "cuda"},
                             {"scale", fmt::format("{}", o.scale)},
-                            {"backward", o.backward ? "true" : "false"}});
+                            {"backward", o.backward ? "true" : "false"},
+                            {"deterministic", o.deterministic ? "true" : "false"}});
 }
 
 bool share_memory(const ConstTensorView& a, const ConstTensorView& b) {
@@ -178,8 +180,8 @@ void check_apart(const std::vector<SegmentList>& segments, const CallerLine& lin
   for (std::size_t high = 1; high < segments.size(); ++high) {
     for (std::size_t low = 0; low < high; ++low) {
       if (visible_pairs(same_position, segments[low], segments[high]) == 0) continue;
-      Segment token{.count = 1};
-      for (std::int64_t t = 0; visible_pairs(same_position, {&token, 1}, segments[high]) == 0; ++t) {
+      Segment token{.start = position_of(segments[low], 0), .count = 1};
+      for (std::int64_t t = 1; visible_pairs(same_position, {&token, 1}, segments[high]) == 0; ++t) {
         token.start = position_of(segments[low], t);
       }
       refuse_call(line, fmt::format("ranks {} and {} both have the token at position {}", low, high, token.start));
@@ -198,9 +200,9 @@ struct AttentionOverRing::State {
         allocator(given.device),
         compute(allocator, pool, nullptr),
         stream(compute.stream()),
-        gpus(make_device_communicator({.timeout_seconds = nccl_seconds}, world, stream, nullptr)),
+        gpus(make_device_communicator({.timeout_seconds = given.timeout_seconds}, world, stream, nullptr)),
         ranks((gpus ? *gpus : world).split(0)) {
-    const auto& [B, T, H, G, D, dtype, device, scale, backward, deterministic, threads] = options;
+    const auto& [B, T, H, G, D, dtype, device, scale, backward, deterministic, threads, timeout] = options;
     ranks->set_stream(stream);
     std::int64_t longest = T;
     all_reduce_max(*ranks, {&longest, 1}, {"the largest shard"});
@@ -247,7 +249,7 @@ struct AttentionOverRing::State {
   void check(const std::vector<Named>& of_queries, const std::vector<Named>& of_keys, const ConstTensorView& lse,
              const std::set<std::string_view>& written, const CallerLine& line) const {
     require_call(has_tokens, "AttentionOverRing::set_tokens must be called before forward and backward", line);
-    const auto& [B, T_max, H, G, D, dtype, device, scale, backward, deterministic, threads] = options;
+    const auto& [B, T_max, H, G, D, dtype, device, scale, backward, deterministic, threads, timeout] = options;
     const std::int64_t T = token_count(own_segments);
     for (const auto& [name, x] : of_queries) {
       require_argument(x, name, {{"B", B}, {"T", T}, {"H", H}, {"D", D}}, dtype, device, line);

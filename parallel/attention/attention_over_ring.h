@@ -22,17 +22,19 @@
 
 namespace ringtrain {
 
-/// The common options of the calls of one AttentionOverRing. All ranks must give the same, except for T and threads.
+/// The common options of the calls of one AttentionOverRing. All ranks must give the same, except for T, threads, and
+/// timeout_seconds.
 struct AttentionOverRingOptions {
   std::int64_t B = 1;
   std::int64_t T = 0;  // the most tokens of a sequence that this rank will have
   std::int64_t H = 1, G = 1, D = 64;
   DType dtype = DType::float32;  // of all tensors except lse: float32 or bfloat16, on a CPU also float64
   Device device = Device::cpu();
-  double scale = 0;           // of the scores; 0: 1 / sqrt(D)
-  bool backward = true;       // false: no memory for it
-  bool deterministic = true;  // false: a GPU may add dq in any order
-  int threads = 0;            // that compute in this rank; 0: the available cores, divided by the ranks
+  double scale = 0;             // of the scores; 0: 1 / sqrt(D)
+  bool backward = true;         // false: no memory for it
+  bool deterministic = true;    // false: a GPU may add dq in any order
+  int threads = 0;              // that compute in this rank; 0: the available cores, divided by the ranks
+  double timeout_seconds = 60;  // that this rank's GPU may wait for others, if NCCL connects them (code 6)
 };
 
 /// One rank's attention over a ring. The constructor allocates everything: about 6 tensors of the size of k; with

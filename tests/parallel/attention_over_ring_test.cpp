@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -241,9 +242,7 @@ TEST(AttentionOverRingMisuse, CallsHaveAnOrder) {
     a.set_tokens(Positions{0, 1, 2, 3}, {}, {});
   });
   expect_error("with options.backward set", 1, [](Communicator& world) {
-    AttentionOverRingOptions options = four_tokens;
-    options.backward = false;
-    AttentionOverRing attention(world, options);
+    AttentionOverRing attention(world, {.T = 4, .H = 2, .D = 8, .backward = false, .threads = 1});
     attention.set_tokens(Positions{0, 1, 2, 3}, {}, {});
     Arguments x;
     attention.backward(x.queries(), x.queries(), x.keys(), x.keys(), x.queries(), x.rows(), x.queries(), x.keys(),
@@ -260,7 +259,9 @@ TEST(AttentionOverRingMisuse, OptionsMakeAnAttention) {
   }
 }
 
-TEST(AttentionOverRingMisuse, AScaleIsANumber) {
+TEST(AttentionOverRingMisuse, AScaleAndATimeoutAreNumbers) {
+  expect_error("timeout_seconds 0; it must be > 0", 1,
+               [](Communicator& world) { AttentionOverRing(world, {.T = 4, .D = 8, .timeout_seconds = 0}); });
   for (const double scale : {std::nan(""), std::numeric_limits<double>::infinity(), -1.0}) {
     expect_error("it must be finite and > 0, or 0 for 1 / sqrt(D)", 1,
                  [&](Communicator& world) { AttentionOverRing(world, {.T = 4, .D = 8, .scale = scale}); });
@@ -277,9 +278,10 @@ TEST(AttentionOverRingMisuse, TokensAreAFewAffinePieces) {
 }
 
 TEST(AttentionOverRingMisuse, RanksThatDifferAreNamed) {
-  expect_error("H is 2 on rank 0, and 4 here", 2, [](Communicator& world) {
+  expect_error("H is 2 on rank 0, and 4 here; deterministic is true on rank 0, and false", 2, [](Communicator& world) {
     AttentionOverRingOptions own = four_tokens;
     own.H += 2 * world.rank();
+    own.deterministic = world.rank() == 0;
     AttentionOverRing attention(world, own);
   });
   expect_error("window = 1", 2, [](Communicator& world) {
@@ -295,9 +297,10 @@ TEST(AttentionOverRingMisuse, RanksThatDifferAreNamed) {
 
 TEST(AttentionOverRingMisuse, APositionOfTwoRanksIsFound) {
   const std::vector<std::pair<Positions, Positions>> pairs{
-      {{0, 1, 2, 3}, {3, 4}}, {{0, 3, 6, 9}, {2, 4, 6}}, {{1, 2, 4, 8}, {8}}, {{0, 4, 8, 12}, {2, 7, 12}}};
+      {{0, 1, 2, 3}, {3, 4}}, {{0, 3, 6, 9}, {2, 4, 6}}, {{1, 2, 4, 8}, {0, 8}}, {{0, 4, 8, 12}, {2, 7, 12}}};
   for (const auto& [a, b] : pairs) {
-    expect_error("ranks 0 and 1 both have the token at position", 2, [&, a = a, b = b](Communicator& world) {
+    const std::string position = std::to_string(*std::ranges::find_first_of(a, b));
+    expect_error("both have the token at position " + position, 2, [&, a = a, b = b](Communicator& world) {
       AttentionOverRing attention(world, four_tokens);
       attention.set_tokens(world.rank() == 0 ? a : b, {}, {});
     });
