@@ -13,10 +13,12 @@
 
 namespace ringtrain {
 
-/// How a process handles the error with which it ends. is_reporter: whether this process prints it; sentence: the first
-/// error, with rank and host if ranks are processes; calls: the last calls of each rank, as lines.
+/// How a process handles the error with which it ends. is_reporter: whether this process prints it; code, sentence: of
+/// the first error of any rank, with rank and host if ranks are processes; calls: the last calls of each rank, as
+/// lines.
 struct ErrorReport {
   bool is_reporter = true;
+  ExitCode code = ExitCode::rank;
   std::string sentence, calls;
 };
 

@@ -44,11 +44,12 @@ int processes_of_environment() {
 void refuse_lone_tasks() {
   const char* const tasks = std::getenv("SLURM_STEP_NUM_TASKS");
   if (!tasks || std::atoi(tasks) < 2) return;
-  fail(ExitCode::usage,
-       "srun started {} tasks, but without PMI or PMIx, so each would train the whole run: start them with srun "
-       "--mpi=pmix, or one task and scripts/launch in it (docs/clusters.md); for {} separate runs, unset "
-       "SLURM_STEP_NUM_TASKS",
-       tasks, tasks);
+  fail(
+      ExitCode::usage,
+      "srun started {} tasks that cannot find each other (no PMI or PMIx, or a build without MPI), so each would train "
+      "the whole run: start them with srun --mpi=pmix, or one task and scripts/launch in it (docs/clusters.md); for {} "
+      "separate runs, unset SLURM_STEP_NUM_TASKS",
+      tasks, tasks);
 }
 
 /// Runs body as one rank, with the fault that the environment requests.
@@ -72,8 +73,8 @@ bool Launcher::expects_processes() {
 
 Launcher Launcher::from_environment() {
   Launcher launcher;
-  [[maybe_unused]] const int processes = processes_of_environment();
-  if (processes == 0) refuse_lone_tasks();
+  const int processes = processes_of_environment();
+  if (processes == 0 || !RINGTRAIN_MPI) refuse_lone_tasks();
 #if RINGTRAIN_MPI
   if (processes > 0) launcher.world_ = std::make_unique<MpiWorld>();
 #else
@@ -157,8 +158,9 @@ void Launcher::finish(int exit_code) {
 }
 
 ErrorReport Launcher::fail(const Error& error) {
-  ErrorReport report = world_ ? world_->report(error) : ErrorReport{true, error.what(), calls_};
-  if (error.code() != ExitCode::rank) report.calls.clear();
+  ErrorReport report = world_ ? world_->report(error) : ErrorReport{true, error.code(), error.what(), {}};
+  if (!calls_.empty()) report.calls = calls_;
+  if (report.code != ExitCode::rank) report.calls.clear();
   return report;
 }
 

@@ -188,7 +188,7 @@ ErrorReport MpiWorld::report(const Error& error) {
   abort(error);
   Lock lock(mutex_);
   const std::string calls = calls_of_all(lock);
-  return {is_reporter(lock), failure_->sentence, calls};
+  return {is_reporter(lock), failure_->code, failure_->sentence, calls};
 }
 
 std::string MpiWorld::calls_of_all(Lock& lock) {

@@ -96,11 +96,11 @@ int run_rank_program(const char* name, const std::function<int(Launcher& launche
     });
     if (!error) return code;
     const ErrorReport report = launcher.fail(*error);
-    if (!report.is_reporter) return static_cast<int>(error->code());
+    if (!report.is_reporter) return static_cast<int>(report.code);
     if (!report.calls.empty()) {
       write_message(stderr, fmt::format("{}: what each rank did last:\n{}", name, report.calls));
     }
-    throw Error(error->code(), report.sentence);
+    throw Error(report.code, report.sentence);
   });
 }
 

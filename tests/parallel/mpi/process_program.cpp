@@ -48,8 +48,8 @@ int run_process_tests(Launcher& launcher) {
     launcher.finish(code);
   } catch (const Error& error) {
     const ErrorReport words = launcher.fail(error);
-    if (words.is_reporter) std::fprintf(stderr, "%s%s\n", words.calls.c_str(), error.what());
-    return static_cast<int>(error.code());
+    if (words.is_reporter) std::fprintf(stderr, "%s%s\n", words.calls.c_str(), words.sentence.c_str());
+    return static_cast<int>(words.code);
   }
   return code;
 }
@@ -63,8 +63,8 @@ int run_scenario(const Scenarios& scenarios, const std::string& name, double tim
     return 0;
   } catch (const Error& error) {
     const ErrorReport words = launcher.fail(error);
-    if (words.is_reporter) std::fprintf(stderr, "scenario: %s\n%s", error.what(), words.calls.c_str());
-    return static_cast<int>(error.code());
+    if (words.is_reporter) std::fprintf(stderr, "scenario: %s\n%s", words.sentence.c_str(), words.calls.c_str());
+    return static_cast<int>(words.code);
   }
 }
 

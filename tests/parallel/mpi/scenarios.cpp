@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "parallel/shared_error.h"
 #include "tests/support/random_tensor.h"
 
 namespace ringtrain::testing {
@@ -79,7 +80,7 @@ void abort_from_another_thread(Communicator& world) {
     }).join();
   }
   std::vector<double> buffer(8);
-  if (world.rank() == 0) pair->barrier(test_site);
+  if (world.rank() == 0 && caught([&] { pair->barrier(test_site); })) fail(ExitCode::data, "a second one");
   if (world.rank() == 1) world.split(0);
   world.wait(world.exchange({}, no_peer, view_of(buffer), 0, test_site));
 }
