@@ -34,9 +34,11 @@ const std::string* value_in(const std::vector<AgreedValue>& facts, const std::st
   return found == facts.end() ? nullptr : &found->value;
 }
 
-std::string shortened(const std::string* value) {
+/// Returns a value; if it is long, what surrounds the byte at which it differs.
+std::string shortened(const std::string* value, std::size_t difference) {
   if (!value) return "its default";
-  return value->size() <= shown ? *value : value->substr(0, shown) + "...";
+  const std::size_t begin = value->size() > shown && difference > shown / 2 ? difference - shown / 2 : 0;
+  return (begin > 0 ? "..." : "") + value->substr(begin, shown) + (begin + shown < value->size() ? "..." : "");
 }
 
 }  // namespace
@@ -47,8 +49,9 @@ void require_agreement(Communicator& communicator, const std::vector<AgreedValue
   const auto compare = [&](const std::string& name) {
     const std::string *ours = value_in(facts, name), *theirs = value_in(first, name);
     if (ours && theirs && *ours == *theirs) return;
+    const std::ptrdiff_t at = ours && theirs ? std::ranges::mismatch(*ours, *theirs).in1 - ours->begin() : 0;
     differences += fmt::format("{}{} is {} on rank 0, and {} here", differences.empty() ? "" : "; ", name,
-                               shortened(theirs), shortened(ours));
+                               shortened(theirs, at), shortened(ours, at));
   };
   for (const AgreedValue& fact : first) compare(fact.name);
   for (const AgreedValue& fact : facts) {

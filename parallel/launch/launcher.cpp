@@ -44,12 +44,11 @@ int processes_of_environment() {
 void refuse_lone_tasks() {
   const char* const tasks = std::getenv("SLURM_STEP_NUM_TASKS");
   if (!tasks || std::atoi(tasks) < 2) return;
-  fail(
-      ExitCode::usage,
-      "srun started {} tasks that cannot find each other (no PMI or PMIx, or a build without MPI), so each would train "
-      "the whole run: start them with srun --mpi=pmix, or one task and scripts/launch in it (docs/clusters.md); for {} "
-      "separate runs, unset SLURM_STEP_NUM_TASKS",
-      tasks, tasks);
+  fail(ExitCode::usage,
+       "srun started {} tasks that cannot find each other (no PMI or PMIx, or a build without MPI), so each would "
+       "train the whole run: start them with srun --mpi=pmix, or one task and scripts/launch in it (docs/clusters.md); "
+       "for {} separate runs, unset SLURM_STEP_NUM_TASKS",
+       tasks, tasks);
 }
 
 /// Runs body as one rank, with the fault that the environment requests.

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "framework/cores.h"
+#include "parallel/launch/agreement.h"
 #include "parallel/launch/communicator_factory.h"
 #include "tests/support/error_of.h"
 #include "tests/support/wait_until.h"
@@ -134,6 +135,15 @@ TEST(Launch, ReportsWhatEachRankDidLast) {
     EXPECT_NE(calls.find(words), std::string::npos) << words << "\n" << calls;
   }
   EXPECT_EQ(calls.find("early barrier, layer 14\n"), std::string::npos) << "16 calls are kept";
+}
+
+TEST(Launch, ALongValueIsShownWhereItDiffers) {
+  const std::string end(100, 'a');
+  testing::expect_error(ExitCode::usage, "is ..." + end + "0 on rank 0, and ..." + end + "1 here", [] {
+    launch_threads({.ranks = 2}, [](Communicator& world) {
+      require_agreement(world, {{"a key", std::string(300, 'a') + std::to_string(world.rank())}});
+    });
+  });
 }
 
 TEST(Launch, NamesEveryBackendAsTheConfigDoes) {
