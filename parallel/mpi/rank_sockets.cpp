@@ -1,10 +1,8 @@
 #include "parallel/mpi/rank_sockets.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -31,7 +29,7 @@ constexpr std::size_t header_bytes = 4 * sizeof(std::uint32_t);
 
 struct Greeting {
   std::uint64_t secret;
-  std::int32_t rank;
+  std::int32_t rank, receiver;
 };
 
 bool wait_for(int socket, short event, Clock::time_point deadline) {
@@ -156,7 +154,7 @@ void RankSockets::connect_to(int rank, const Address& target) {
         ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length);
     }
     // The other side answers with the same greeting; the port of another program does not.
-    const Greeting greeting{secret_, rank_};
+    const Greeting greeting{secret_, rank_, rank};
     Greeting answer{};
     if (error == 0 && write_all(socket, &greeting, sizeof greeting) &&
         read_all(socket, &answer, sizeof answer, Clock::now() + greeting_time) && answer.secret == secret_ &&
@@ -184,10 +182,11 @@ void RankSockets::accept_from_higher(int listener) {
     Descriptor socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     Greeting greeting{};
     if (socket < 0 || !read_all(socket, &greeting, sizeof greeting, Clock::now() + Seconds(5)) ||
-        greeting.secret != secret_ || greeting.rank <= rank_ || greeting.rank >= std::ssize(peers_)) {
-      continue;  // another program
+        greeting.secret != secret_ || greeting.rank <= rank_ || greeting.rank >= std::ssize(peers_) ||
+        greeting.receiver != rank_) {
+      continue;  // another program, or a rank that means another one: different hosts may have the same local address
     }
-    const Greeting answer{secret_, rank_};
+    const Greeting answer{secret_, rank_, greeting.rank};
     if (!write_all(socket, &answer, sizeof answer)) continue;
     if (peers_[greeting.rank].socket >= 0) continue;
     peers_[greeting.rank].socket.take(socket);
