@@ -125,7 +125,8 @@ class WeightsGuard {
  public:
   /// Acquires the bucket. store must outlive it.
   WeightsGuard(ParameterStore& store, int bucket) : store_(store), bucket_(bucket) { store_.acquire(bucket_); }
-  ~WeightsGuard() { store_.release(bucket_); }
+  /// Throws Error(usage) if the program itself has released the bucket.
+  ~WeightsGuard() noexcept(false) { store_.release(bucket_); }
   WeightsGuard(const WeightsGuard&) = delete;
   WeightsGuard& operator=(const WeightsGuard&) = delete;
 
