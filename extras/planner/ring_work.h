@@ -43,8 +43,8 @@ class RingWork {
   int parts() const { return static_cast<int>(parts_.size()); }
   std::int64_t tokens(int rank) const { return case_.sequences * tokens_[rank]; }
   /// Returns how many of an owner's tokens are sent to a rank, or from it with their gradients: of the block, or of a
-  /// part. Without a window, all; under a window, those that some rank of the run of hops sees (RingBatch::Round), and
-  /// for the owner itself, those of the run next to it.
+  /// part. Without a window, all; under a window, those that some rank of the run of hops sees (RingBatch::Traveling),
+  /// and for the owner itself, those of the run next to it.
   std::int64_t traveling_tokens(int owner, int rank, int part = -1) const;
   /// Returns the tokens of all messages in a pass.
   RingTokens sent() const;

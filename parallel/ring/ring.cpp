@@ -49,7 +49,7 @@ void Ring::check_capacity(std::int64_t tokens, const char* field, const CallerLi
                                 sequences, longest, field, sequences * longest, tokens));
 }
 
-void Ring::check_pass(const RingCall& call, const RingTensors& tensors, const Visitor& visitor,
+void Ring::check_pass(const RingCall& call, const RingTensors& tensors, const RingVisitor& visitor,
                       const CallerLine& line) const {
   if (call.schedule < 0 || std::cmp_greater_equal(call.schedule, batches_.size())) {
     refuse_call(line, fmt::format("there is no schedule {}: Ring::begin has set {}, numbered from 0, one for each mask",
@@ -103,18 +103,18 @@ void Ring::begin(std::span<const AttentionMask> masks, std::span<const ShardExte
 }
 
 void Ring::forward(Stream& stream, const RingCall& call, const TensorView& kv, const TensorView& documents,
-                   const Visitor& visitor, const CallerLine& line) {
+                   const RingVisitor& visitor, const CallerLine& line) {
   pass(stream, call, {.kv = kv, .documents = documents, .dkv = {}, .backward = false}, visitor, {}, line);
 }
 
 void Ring::backward(Stream& stream, const RingCall& call, const TensorView& kv, const TensorView& documents,
-                    const TensorView& dkv, const Visitor& visitor, const std::function<void()>& overlap,
+                    const TensorView& dkv, const RingVisitor& visitor, const std::function<void()>& overlap,
                     const CallerLine& line) {
   pass(stream, call, {.kv = kv, .documents = documents, .dkv = dkv, .backward = true}, visitor, overlap, line);
 }
 
 /// If a pass fails, ends all ranks before the caller can free the memory that they read.
-void Ring::pass(Stream& stream, const RingCall& call, const RingTensors& tensors, const Visitor& visitor,
+void Ring::pass(Stream& stream, const RingCall& call, const RingTensors& tensors, const RingVisitor& visitor,
                 const std::function<void()>& overlap, const CallerLine& line) {
   check_pass(call, tensors, visitor, line);
   const Span span(stream.trace(), tensors.backward ? "ring backward" : "ring forward", {{"layer", call.layer}});

@@ -31,8 +31,6 @@ struct RingCall {
 
 class Ring {
  public:
-  using Visitor = RingVisitor;
-
   /// Makes buffers under Tag::ring (see RingBuffers) and splits two communicators off `sequence_group` (keys and
   /// values; gradients), so it is collective unless that is null, which is only for planning. A ring of one allocates
   /// nothing.
@@ -55,12 +53,12 @@ class Ring {
   /// Calls visitor for the rank's own block, then for each block that its queries may see, in the order of hops. kv [2,
   /// B, T, G, D]: own keys and values, unchanged until return. documents: own ids, int32 [B, T], or empty.
   void forward(Stream& stream, const RingCall& call, const TensorView& kv, const TensorView& documents,
-               const Visitor& visitor, const CallerLine& line = CallerLine::current());
+               const RingVisitor& visitor, const CallerLine& line = CallerLine::current());
   /// The same, with gradients: dkv [2, B, T, G, D], of the accumulator, contains this rank's complete dk and dv at
   /// return; its earlier content is ignored. Blocks come in parts, so that gradients move while others are added to. If
   /// given, `overlap` runs while the last gradients return; it must not need dkv.
   void backward(Stream& stream, const RingCall& call, const TensorView& kv, const TensorView& documents,
-                const TensorView& dkv, const Visitor& visitor, const std::function<void()>& overlap = {},
+                const TensorView& dkv, const RingVisitor& visitor, const std::function<void()>& overlap = {},
                 const CallerLine& line = CallerLine::current());
 
   /// Returns the plan of one of the current micro-batch's schedules.
@@ -70,12 +68,12 @@ class Ring {
   RingLoads take_loads() { return times_.take(); }
 
  private:
-  void pass(Stream& stream, const RingCall& call, const RingTensors& tensors, const Visitor& visitor,
+  void pass(Stream& stream, const RingCall& call, const RingTensors& tensors, const RingVisitor& visitor,
             const std::function<void()>& overlap, const CallerLine& line);
   /// Refuses a micro-batch that does not fit buffers of this many tokens; a ring of one has no buffers.
   void check_capacity(std::int64_t tokens, const char* field, const CallerLine& line) const;
   /// Refuses a pass whose schedule or tensors do not fit the micro-batch.
-  void check_pass(const RingCall& call, const RingTensors& tensors, const Visitor& visitor,
+  void check_pass(const RingCall& call, const RingTensors& tensors, const RingVisitor& visitor,
                   const CallerLine& line) const;
 
   const int size_, rank_;

@@ -30,7 +30,6 @@ class RingBatch {
 
   const RingPlan& plan() const { return plan_; }
   int size() const { return size_; }
-  int rank() const { return rank_; }
   std::int64_t sequences() const { return sequences_; }
   /// Returns T of the largest shard.
   std::int64_t longest() const { return std::ranges::max(tokens_); }

@@ -1,7 +1,6 @@
 #include "parallel/ring/ring_load.h"
 
 #include <limits>
-#include <numeric>
 
 #include "parallel/ring/ring_parts.h"
 
@@ -31,10 +30,6 @@ std::vector<std::int64_t> pairs_by_rank(const AttentionMask& mask, Layout layout
     pairs.push_back(visible_pairs(mask, shard_segments(layout, length, ranks, rank), {&all, 1}));
   }
   return pairs;
-}
-
-double RingLoad::wait_seconds() const {
-  return std::accumulate(hop_waits.begin(), hop_waits.end(), 0.0);
 }
 
 }  // namespace ringtrain

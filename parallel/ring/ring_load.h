@@ -35,7 +35,7 @@ struct RingLoad {
   std::int64_t pairs = 0;         // visited by attention
   double compute_seconds = 0;     // in the visitor
   std::vector<double> hop_waits;  // [N + 1] seconds, by the hop that had to wait; the last: for the pass's own end
-  double wait_seconds() const;
+  double wait_seconds() const { return std::accumulate(hop_waits.begin(), hop_waits.end(), 0.0); }
 };
 using RingLoads = std::array<RingLoad, 2>;  // forward, backward
 

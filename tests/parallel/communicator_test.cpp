@@ -1,5 +1,5 @@
 // Communicators: messages of every size and order, splitting; with ranks that are threads, also every way to fail: the
-// first error ends all ranks, names the cause, and leaves no buffer in use. (For processes: mpi_faults_test.cpp.)
+// first error ends all ranks, names the cause, and leaves no buffer in use. (For processes: mpi_failure_test.cpp.)
 #include <gtest/gtest.h>
 #include <time.h>  // NOLINT(modernize-deprecated-headers): clock_gettime is POSIX
 

@@ -103,10 +103,10 @@ class Rank {
     return kv;
   }
   Shape shape() const { return {2, B_, tokens(world_.rank()), 1, 2}; }
-  void forward(const Ring::Visitor& visitor) {
+  void forward(const RingVisitor& visitor) {
     ring_.forward(stream_, 7, host_view(kv_.data(), shape()), documents(), visitor);
   }
-  void backward(const Ring::Visitor& visitor, const std::function<void()>& overlap = {}) {
+  void backward(const RingVisitor& visitor, const std::function<void()>& overlap = {}) {
     ring_.backward(stream_, 7, host_view(kv_.data(), shape()), documents(), host_view(dkv_.data(), shape()), visitor,
                    overlap);
   }

@@ -176,7 +176,7 @@ struct RingOfOne {
   std::vector<SegmentList> segments{{{0, 1, 4}}};
   std::vector<ShardExtents> extents{{{{0, 3, 0, 0}}}};
   std::vector<float> kv = std::vector<float>(64);
-  const Ring::Visitor visitor = [](const RingBlock&) {};
+  const RingVisitor visitor = [](const RingBlock&) {};
   Ring ring;
 };
 

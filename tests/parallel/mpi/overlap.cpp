@@ -66,7 +66,7 @@ class FullRing {
   Times forward() {
     const AttentionState state{o_, m_, l_};
     return pass([&] { reset_state(stream_, state); },
-                [&](const Ring::Visitor& visitor) { ring_.forward(stream_, 0, kv_, {}, visitor); },
+                [&](const RingVisitor& visitor) { ring_.forward(stream_, 0, kv_, {}, visitor); },
                 [&](const RingBlock& block) {
                   attention_forward(stream_, shape_, q_, block.k, block.v, own(), block.tokens, state, {}, workspace_);
                 },
@@ -74,13 +74,13 @@ class FullRing {
   }
   /// Sends forward's blocks and computes nothing.
   Times transfers() {
-    return pass([] {}, [&](const Ring::Visitor& visitor) { ring_.forward(stream_, 0, kv_, {}, visitor); },
+    return pass([] {}, [&](const RingVisitor& visitor) { ring_.forward(stream_, 0, kv_, {}, visitor); },
                 [](const RingBlock&) {}, /*backward=*/false);
   }
   /// The numbers are meaningless, but kernels take the usual time.
   Times backward() {
     return pass([&] { fill(stream_, m_, 10.0); },
-                [&](const Ring::Visitor& visitor) { ring_.backward(stream_, 0, kv_, {}, dkv_, visitor); },
+                [&](const RingVisitor& visitor) { ring_.backward(stream_, 0, kv_, {}, dkv_, visitor); },
                 [&](const RingBlock& block) {
                   attention_backward(stream_, shape_, q_, block.k, block.v, q_, m_, l_, own(), block.tokens, o_,
                                      block.dk, block.dv, workspace_, block.accumulate);
