@@ -16,7 +16,6 @@ struct ParameterSlice {
   std::int64_t begin = 0, end = 0;
   std::int64_t offset = 0;
   std::int64_t count() const { return end - begin; }
-  friend bool operator==(const ParameterSlice&, const ParameterSlice&) = default;
 };
 
 /// Returns the slices of a part that `rank` of `ranks` owns, in the order of the table; nobody owns padding. The slices
