@@ -34,8 +34,8 @@ void RingBatch::begin(const AttentionMask& mask, std::span<const ShardExtents> e
       tokens.of_step = hop == 0 ? whole(rank_) : traveling_to(needed, step->owner, rank_);
       last_hop_ = hop;
     }
-    if (deliver_to >= 0) tokens.of_delivery = traveling_to(needed, rank_, deliver_to);
-    if (return_from >= 0) tokens.of_return = traveling_to(needed, rank_, return_from);
+    if (deliver_to != no_peer) tokens.of_delivery = traveling_to(needed, rank_, deliver_to);
+    if (return_from != no_peer) tokens.of_return = traveling_to(needed, rank_, return_from);
   }
 }
 

@@ -20,8 +20,8 @@ struct Needs {
   std::span<const char> needed;  // [N, N]: whether rank i needs the block of rank j
   int N;
 
-  Needs(std::span<const char> all, int ranks) : needed(all), N(ranks) {
-    ensure(ranks >= 1 && needed.size() == static_cast<std::size_t>(N) * static_cast<std::size_t>(N),
+  Needs(std::span<const char> all, int ranks, int rank) : needed(all), N(ranks) {
+    ensure(rank >= 0 && rank < ranks && needed.size() == static_cast<std::size_t>(N) * static_cast<std::size_t>(N),
            "a plan needs a rank of the ring and all needs");
   }
   int wrapped(int rank) const { return rank >= N ? rank - N : rank < 0 ? rank + N : rank; }
@@ -35,12 +35,12 @@ struct Needs {
     RingStep step{.hop = hop, .owner = owner};
     const bool goes_on = met(owner, hop + 1);
     if (hop == 0) {
-      step.gradient_to = goes_on ? right : -1;
+      step.gradient_to = goes_on ? right : no_peer;
     } else {
       const bool comes_along = met(owner, hop - 1);
       step.receive_from = comes_along ? left : owner;
-      step.gradient_from = comes_along ? left : -1;
-      step.forward_to = goes_on ? right : -1;
+      step.gradient_from = comes_along ? left : no_peer;
+      step.forward_to = goes_on ? right : no_peer;
       step.gradient_to = goes_on ? right : owner;
     }
     return step;
@@ -50,13 +50,12 @@ struct Needs {
 }  // namespace
 
 std::optional<RingStep> ring_step(std::span<const char> needed, int ranks, int rank, int hop) {
-  ensure(rank >= 0 && rank < ranks && hop >= 0, "a rank of the ring, and a hop");
-  return Needs(needed, ranks).step(rank, hop);
+  ensure(hop >= 0, "hops are numbered from 0");
+  return Needs(needed, ranks, rank).step(rank, hop);
 }
 
 RingPlan ring_plan(std::span<const char> needed, int ranks, int rank) {
-  const Needs needs(needed, ranks);
-  ensure(rank >= 0 && rank < ranks, "a plan needs a rank of the ring and all needs");
+  const Needs needs(needed, ranks, rank);
   RingPlan plan(ranks + 1);
   bool from_owner = true;  // every hop so far was made: this run carries the owner's own share
   for (int hop = 0; hop < ranks; ++hop) {

@@ -14,24 +14,25 @@
 #include <vector>
 
 #include "framework/sequence/segments.h"
+#include "parallel/communicator.h"
 
 namespace ringtrain {
 
-/// One block that one rank meets. Peers are ring ranks; -1: none.
+/// One block that one rank meets. Peers are ring ranks, or no_peer.
 struct RingStep {
   int hop = 0;  // 0: the rank's own block
   int owner = 0;
-  int receive_from = -1;   // who sends k and v (hop > 0): the left neighbor, or the owner
-  int forward_to = -1;     // who receives this block's k and v next, after this rank: the right neighbor
-  int gradient_from = -1;  // whose dk and dv this rank continues; -1: starts from zero (or from its own, at hop 0)
-  int gradient_to = -1;    // who receives them: the right neighbor, or at the run's end the owner; hop 0: see below
+  int receive_from = no_peer;   // who sends k and v (hop > 0): the left neighbor, or the owner
+  int forward_to = no_peer;     // who receives this block's k and v next, after this rank: the right neighbor
+  int gradient_from = no_peer;  // whose dk and dv this rank continues; none: starts from zero (hop 0: from its own)
+  int gradient_to = no_peer;  // who receives them: the right neighbor, or at the run's end the owner; hop 0: see below
 };
 
 /// What a rank does at one hop.
 struct RingHop {
   std::optional<RingStep> step;  // at hop 0 its own block (kept even if nothing is visible)
-  int deliver_to = -1;           // the rank that starts a run with this rank's k and v at this hop; they are sent to it
-  int return_from = -1;          // the rank, at the end of a run, that returns this rank's dk and dv at this hop's end
+  int deliver_to = no_peer;      // the rank that starts a run with this rank's k and v at this hop; they are sent to it
+  int return_from = no_peer;     // the rank, at the end of a run, that returns this rank's dk and dv at this hop's end
   bool return_replaces = false;  // that run carried the owner's own share; otherwise the returned gradients are added
 };
 
