@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/config/config.h"
 #include "framework/config/model_config.h"
 #include "framework/error.h"
 #include "kernels/elementwise.h"
@@ -186,10 +185,6 @@ ModelParameters describe_parameters(const ModelSpec& spec, const std::vector<std
 
 ParameterTable make_parameter_table(const ModelConfig& config) {
   return describe_parameters(model_spec(config)).table;
-}
-
-ParameterTable make_parameter_table(const Config& config) {
-  return describe_parameters(model_spec(config.model), config.training.trainable).table;
 }
 
 bool matches(const std::string& pattern, const std::string& name) {

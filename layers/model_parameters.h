@@ -78,10 +78,8 @@ struct ModelParameters {
 ModelParameters describe_parameters(const ModelSpec& spec, const std::vector<std::string>& trainable = {},
                                     const std::vector<LayerInsertion>& inserted = {});
 
-/// Returns only the table of a model with all parameters trained.
+/// Returns only the table of a model with all parameters trained. (Of a run: ModelDefinition::table.)
 ParameterTable make_parameter_table(const ModelConfig& config);
-/// Returns the table of a run, whose training.trainable and lora say what is trained.
-ParameterTable make_parameter_table(const Config& config);
 
 /// Returns whether a pattern of training.trainable matches a parameter's name.
 bool matches(const std::string& pattern, const std::string& name);

@@ -7,7 +7,7 @@
 #include "framework/config/training_stages.h"
 #include "framework/error.h"
 #include "framework/system/system_memory.h"
-#include "layers/model_parameters.h"
+#include "layers/model/model_definition.h"
 #include "layers/model_spec.h"
 #include "train/engine/checkpoint_size.h"
 
@@ -146,23 +146,23 @@ double usable_bytes(const Hardware& hardware) {
 }
 
 MemoryNeed memory_need(const Config& config, const Hardware& hardware) {
-  return memory_need(config, hardware, plan_ranks(config, make_parameter_table(config), training_purpose(config)));
+  return memory_need(config, hardware,
+                     plan_ranks(config, transformer_definition().table(config), training_purpose(config)));
 }
 
 MemoryNeed memory_need(const Config& config, const Hardware& hardware, const std::vector<RankPlan>& plans) {
   const std::int64_t world = config.mesh.data * config.mesh.sequence;
-  double largest = 0, all = 0, ranks = 0, host = 0;
+  double largest = 0, all = 0, host = 0;
   for (const RankPlan& plan : plans) {
     const auto bytes = static_cast<double>(plan.peak.total);
     largest = std::max(largest, bytes);
     host = std::max(host, static_cast<double>(plan.host.total));
     all += bytes * static_cast<double>(plan.ranks.size());
-    ranks += static_cast<double>(plan.ranks.size());
   }
   host *= static_cast<double>(hardware.ranks_of_node(world));
   if (hardware.cores == 0) return {largest, host};
-  const auto here = static_cast<double>(hardware.ranks_of_machine(world));
-  return {here == ranks ? all : largest * here, host};
+  const std::int64_t here = hardware.ranks_of_machine(world);
+  return {here == world ? all : largest * static_cast<double>(here), host};
 }
 
 StepPlan plan_step(StepCase step, const std::vector<RankPlan>& plans, double useful_flops, bool without_room) {
@@ -198,7 +198,7 @@ Plan make_plan(const PlanRequest& request) {
   if (request.tokens > 0 && stages > 1) {
     fail(ExitCode::usage, "--total-tokens cannot be combined with training.stages, which fix the steps; omit the flag");
   }
-  const ParameterTable table = make_parameter_table(request.config);
+  const ParameterTable table = transformer_definition().table(request.config);
   const std::vector<RankPlan> memory = plan_ranks(request.config, table, training_purpose(request.config));
   std::vector<Plan> plans;
   for (int stage = 0; stage < stages; ++stage) {

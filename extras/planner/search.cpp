@@ -10,7 +10,7 @@
 #include "framework/config/read_config.h"
 #include "framework/error.h"
 #include "framework/profile/progress.h"
-#include "layers/model_parameters.h"
+#include "layers/model/model_definition.h"
 
 namespace ringtrain {
 
@@ -102,7 +102,7 @@ Candidates search_plans(const PlanRequest& request, std::int64_t devices) {
          "at most training.seq_len = {} and at most {}; change a key with --set",
          devices, request.config.training.global_batch_size, request.config.training.seq_len, RingWork::largest_ring);
   }
-  const ParameterTable table = make_parameter_table(request.config);
+  const ParameterTable table = transformer_definition().table(request.config);
   const double useful_flops = useful_step_flops(request);
   for (Candidate& candidate : candidates) {
     const auto plans = plan_ranks(candidate.config, table, training_purpose(candidate.config));

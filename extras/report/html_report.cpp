@@ -53,16 +53,16 @@ std::string batch_text(const Config& config) {
 Rows facts_of(const ShownRun& shown) {
   const std::optional<Config>& config = shown.config;
   const json start = shown.metrics.starts.empty() ? json::object() : shown.metrics.starts.back();
-  Rows facts{{"model", config ? model_text(config->model) : ""},
-             {"parameters", config ? four_digits(static_cast<double>(make_parameter_table(*config).count())) : ""},
-             {"data", config ? data_text(config->data) : ""},
-             {"sequence, batch", config ? batch_text(*config) : ""},
-             {"folder", shown.folder}};
+  Rows rows{{"model", config ? model_text(config->model) : ""},
+            {"parameters", config ? four_digits(static_cast<double>(make_parameter_table(config->model).count())) : ""},
+            {"data", config ? data_text(config->data) : ""},
+            {"sequence, batch", config ? batch_text(*config) : ""},
+            {"folder", shown.folder}};
   for (const char* name : {"mesh", "layout", "ranks", "host", "device", "build"}) {
-    facts.push_back({name, text_in(start, name)});
+    rows.push_back({name, text_in(start, name)});
   }
-  facts.push_back({"cores", four_digits(number_in(start, "cores"))});
-  return facts;
+  rows.push_back({"cores", four_digits(number_in(start, "cores"))});
+  return rows;
 }
 
 /// Returns a table with a row for each known fact and a column for each run.

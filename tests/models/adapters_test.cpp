@@ -299,7 +299,7 @@ TEST_F(Adapters, AreAllocatedAsPlannedWithEachShard) {
     const Config one = config(lora({"mesh.sequence=2", "training.shard=" + shard, "training.recompute=full"}));
     run(one, shard, from(base()), 1);
     const auto peaks = metrics(shard).at(0).at("peak_bytes");
-    for (const RankPlan& plan : plan_ranks(one, make_parameter_table(one), training_purpose(one))) {
+    for (const RankPlan& plan : plan_ranks(one, transformer_definition().table(one), training_purpose(one))) {
       for (const int rank : plan.ranks) {
         for (int tag = 0; tag < tag_count; ++tag) {
           EXPECT_EQ(peaks[rank].at(name_of(static_cast<Tag>(tag))).get<std::size_t>(), plan.peak[static_cast<Tag>(tag)])

@@ -8,7 +8,7 @@
 #include "framework/config/read_config.h"
 #include "framework/random.h"
 #include "framework/storage/hdf5_datasets.h"
-#include "layers/model_parameters.h"
+#include "layers/model/model_definition.h"
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint_folder.h"
 
@@ -214,7 +214,7 @@ void TrainTest::expect_resumes(const Config& config, const std::vector<std::int6
 void TrainTest::expect_planned_peaks(const std::string& output, const Config& config) const {
   const auto peaks = metrics(output).at(0).at("peak_bytes");
   std::size_t ranks = 0;
-  for (const RankPlan& plan : plan_ranks(config, make_parameter_table(config), training_purpose(config))) {
+  for (const RankPlan& plan : plan_ranks(config, transformer_definition().table(config), training_purpose(config))) {
     ranks += plan.ranks.size();
     for (const int rank : plan.ranks) {
       for (int tag = 0; tag < tag_count; ++tag) {

@@ -11,7 +11,7 @@
 #include "framework/profile/progress.h"
 #include "framework/storage/files.h"
 #include "framework/system/system_memory.h"
-#include "layers/model_parameters.h"
+#include "layers/model/model_definition.h"
 #include "train/check/reference_plan.h"
 #include "train/check/rounding.h"
 
@@ -98,7 +98,7 @@ CheckReport check_run(const CheckOptions& options, const Log& log, Launcher& lau
   TrainOptions run_options = checked_run(options, report.cuts);
   const Config& config = run_options.config;
   const Config checked = config_of_step(config, run_options.dump.step);
-  const ReferencePlan plan = plan_reference(checked, make_parameter_table(checked));
+  const ReferencePlan plan = plan_reference(checked, transformer_definition().table(checked));
   if (launcher.is_rank_zero()) require_reference_fits(checked, plan, available_memory());
   const double expected = plan.flops / reference_rate();
   log(fmt::format("computing the reference takes about {} and {} of memory", human_duration(expected),

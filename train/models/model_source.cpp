@@ -188,7 +188,7 @@ ModelSource model_of(Checkpoint checkpoint) {
       fail(ExitCode::checkpoint, "{}: holds adapters, but its manifest names no base", checkpoint.path);
     }
     std::set<std::string> names;
-    const ParameterTable table = make_parameter_table(checkpoint.config);
+    const ParameterTable table = transformer_definition().table(checkpoint.config);
     for (const Parameter& parameter : table.all()) {
       if (parameter.saved) names.insert(parameter.name);
     }
