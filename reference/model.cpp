@@ -41,11 +41,11 @@ struct Model::Pass {
     const std::int64_t T = row.size(), C = spec_.hidden_size;
     Vector x(T * C);
     const double factor = spec_.embedding_factor;
-    for (std::int64_t i = 0; i < T * C; ++i) {
-      x[i] = factor * weight("model.embed_tokens.weight")[row.tokens[i / C] * C + i % C];
-      if (spec_.positions == Positions::learned) {  // Radford et al., 2019
-        x[i] += weight("model.embed_positions.weight")[row.positions[i / C] * C + i % C];
-      }
+    const Vector& embeddings = weight("model.embed_tokens.weight");
+    for (std::int64_t i = 0; i < T * C; ++i) x[i] = factor * embeddings[row.tokens[i / C] * C + i % C];
+    if (spec_.positions == Positions::learned) {  // Radford et al., 2019
+      const Vector& positions = weight("model.embed_positions.weight");
+      for (std::int64_t i = 0; i < T * C; ++i) x[i] += positions[row.positions[i / C] * C + i % C];
     }
     if (spec_.positions == Positions::learned || factor != 1) {
       keep(t, "embedding", std::move(x));
