@@ -63,11 +63,7 @@ Launcher::~Launcher() = default;
 Launcher::Launcher(Launcher&&) noexcept = default;
 
 bool Launcher::expects_processes() {
-#if RINGTRAIN_MPI
-  return processes_of_environment() > 0;
-#else
-  return false;
-#endif
+  return RINGTRAIN_MPI && processes_of_environment() > 0;
 }
 
 Launcher Launcher::from_environment() {

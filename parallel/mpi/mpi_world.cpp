@@ -28,7 +28,8 @@ constexpr double first_pause = 50e-6, longest_pause = 1e-3, pause_growth = 1.5;
 constexpr int idle_rounds = 20;  // without pending messages, before it sleeps
 constexpr double idle_pause = 1;
 
-constexpr int header_tags = 1 << 14;  // half of what every MPI has
+// The tags below this are for headers: one for each context. The others are for data: equally many for each context.
+constexpr int most_contexts = 1 << 14;  // half of the tags that every MPI has
 
 constexpr std::chrono::milliseconds report_time{1000};     // for the other ranks' last calls
 constexpr std::chrono::milliseconds lingering_time{2500};  // for a lower rank to print the error and end
@@ -308,14 +309,12 @@ int MpiWorld::begin(Half& half, std::uint64_t bytes, int peer, int context, cons
   half.header.layer = site.layer;
   half.header.hop = site.hop;
   std::strncpy(half.header.operation, site.operation, sizeof half.header.operation - 1);
-  // Tags below header_tags are those of contexts' headers; each context has a part of the other tags for its data.
   // Messages of one context keep their order, and so do those that share a tag.
   static_assert(std::has_unique_object_representations_v<Header>);
   const std::uint64_t hash =
       std::hash<std::string_view>{}({reinterpret_cast<const char*>(&half.header), sizeof(Header)});
-  const std::int64_t tags = (std::int64_t{session_.max_tag()} + 1 - header_tags) / header_tags;  // of a context
-  const std::int64_t tag = header_tags + context * tags + static_cast<std::int64_t>(hash >> 32) % tags;
-  return static_cast<int>(tag);
+  const std::int64_t data_tags = (std::int64_t{session_.max_tag()} + 1) / most_contexts - 1;  // of a context
+  return static_cast<int>(most_contexts + context * data_tags + static_cast<std::int64_t>(hash >> 32) % data_tags);
 }
 
 void MpiWorld::progress(Half& half, bool sends) {
@@ -410,7 +409,7 @@ void MpiWorld::barrier(const std::vector<int>& members, int context, const CallS
 }
 
 void MpiWorld::use_contexts(int begin) {
-  ensure(begin >= next_context_ && begin < header_tags, "a program makes fewer communicators than there are tags");
+  ensure(begin >= next_context_ && begin < most_contexts, "a program makes fewer communicators than there are tags");
   next_context_ = begin;
 }
 

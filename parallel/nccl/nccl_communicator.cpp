@@ -1,7 +1,6 @@
 #include "parallel/nccl/nccl_communicator.h"
 
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <unordered_map>
 #include <utility>

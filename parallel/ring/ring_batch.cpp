@@ -1,6 +1,5 @@
 #include "parallel/ring/ring_batch.h"
 
-#include <algorithm>
 #include <limits>
 
 #include "framework/error.h"
