@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # Functions that the scripts share; sourced, not run. The working directory becomes the repository's root.
 set -euo pipefail
+unset CDPATH # with it, cd may enter another folder
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CCACHE_BASEDIR=$PWD  # with relative paths, an object of one preset serves the others
 
@@ -26,6 +27,9 @@ refuse() {
   usage >&2
   die "$*"
 }
+
+# given_path PATH: prints the full path of an argument, which is relative to the caller's folder.
+given_path() { case $1 in /*) printf '%s\n' "$1" ;; *) printf '%s\n' "$OLDPWD/$1" ;; esac; }
 
 # own_folder FOLDER: makes FOLDER anew. An existing folder is removed only if it is empty, or if the same script made it
 # and, if the script has sealed it, nothing else was added since. Otherwise this ends with a message, and nothing

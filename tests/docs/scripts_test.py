@@ -157,6 +157,7 @@ class Removals(unittest.TestCase):
         shutil.copytree(ROOT / "scripts", self.checkout / "scripts")
         for folder in ("configs", "framework", "bench", "tests"):
             (self.checkout / folder).symlink_to(ROOT / folder)
+        (self.checkout / "other/scripts").mkdir(parents=True)  # where CDPATH would lead
 
     def stand_ins(self, folder, names, body=None):
         (self.checkout / folder).mkdir(parents=True)
@@ -168,8 +169,9 @@ class Removals(unittest.TestCase):
                 path.write_text(f"#!/bin/bash\n{body}\n")
                 path.chmod(0o755)
 
-    def run_script(self, command):
-        return bash(f"cd {self.checkout} && timeout 120 scripts/{command}", RINGTRAIN_PREBUILT="1")
+    def run_script(self, command, prebuilt="1"):
+        return bash(f"cd {self.checkout} && PATH={self.checkout}/tools:$PATH timeout 120 scripts/{command}",
+                    RINGTRAIN_PREBUILT=prebuilt, CDPATH=str(self.checkout / "other"))
 
     def expect_refused(self, command, kept, sentence):
         before = kept.read_text()
@@ -201,6 +203,15 @@ class Removals(unittest.TestCase):
                             "runs/quickstart may hold files that scripts/bundle did not make")
         (self.checkout / "link").symlink_to(own)
         self.expect_refused("bundle link", own / "needs", "link is not a folder")
+
+    def test_a_failed_run_is_named_and_a_path_is_relative_to_the_callers_folder(self):
+        self.stand_ins("tools", ["git"], "echo 0")
+        self.stand_ins("build/release/bin", ["train", "prepare"])
+        self.stand_ins("other/old", ["train", "prepare"], '[ "${0##*/}" = prepare ]')
+        result = self.run_script("same-bits HEAD other/old")
+        self.assertIn("error: llama-single (old) did not run: see ", result.stdout)
+        result = bash(f"cd {self.checkout}/other && ../scripts/report-pictures run")
+        self.assertIn("error: other/run is not a run's folder", result.stdout)
 
     def test_runs_of_a_user_are_not_an_earlier_demonstration(self):
         self.stand_ins("build/release/bin", ["train", "evaluate", "prepare"])
