@@ -213,6 +213,16 @@ class Removals(unittest.TestCase):
         result = bash(f"cd {self.checkout}/other && ../scripts/report-pictures run")
         self.assertIn("error: other/run is not a run's folder", result.stdout)
 
+    def test_a_build_without_tests_is_configured_again(self):
+        self.stand_ins("tools", ["cmake", "dpkg-query"], 'echo installed; echo "$*" >>log')
+        self.stand_ins("build/release/bin", ["data_tests"])
+        for known, configured in (("programs", True), ("data_tests", False)):
+            (self.checkout / "build/release/build.ninja").write_text(f"build {known}: phony bin/{known}\n")
+            result = self.run_script("dev data", prebuilt="")
+            self.assertEqual(result.returncode, 0, result.stdout)
+            self.assertEqual("-DRINGTRAIN_TESTS=ON" in (self.checkout / "log").read_text(), configured)
+            (self.checkout / "log").unlink()
+
     def test_runs_of_a_user_are_not_an_earlier_demonstration(self):
         self.stand_ins("build/release/bin", ["train", "evaluate", "prepare"])
         for script in ("quickstart", "recall"):
