@@ -23,6 +23,7 @@
 #include "layers/model_parameters.h"
 #include "parallel/launch/launch.h"
 #include "parallel/ring/ring.h"
+#include "tests/support/shards.h"
 
 namespace ringtrain::bench {
 
@@ -73,20 +74,12 @@ class RingAttentionCase {
         device_(allocator_, pool_, nullptr),
         stream_(device_.stream()),
         ring_(allocator_, ordered(world), world.size(), capacity(world, S)) {
-    const int N = world.size();
-    std::vector<ShardExtents> extents;
-    for (int r = 0; r < N; ++r) {
-      segments_.push_back(shard_segments(Layout::zigzag, S, N, r));
-      ShardExtents one(1);
-      for (const Segment& segment : segments_.back()) {
-        one[0].push_back({.first_position = segment.start, .last_position = segment.last()});
-      }
-      extents.push_back(one);
-    }
+    auto [segments, extents] = testing::shards_of(Layout::zigzag, S, world.size());
+    segments_ = std::move(segments);
     own_ = {segments_[world.rank()], {}};
     ring_.begin(shape.mask, extents, segments_, 1);
 
-    const std::int64_t T = S / N, H = shape.H, G = shape.G, D = shape.D;
+    const std::int64_t T = S / world.size(), H = shape.H, G = shape.G, D = shape.D;
     const Shape by_query{1, T, H, D}, rows{1, H, T};
     RandomValues random(allocator_, stream_, DType::bfloat16, 1, tiny ? 2048 : 1 << 20);
     const auto make = [&](const char* name, DType dtype, const Shape& size) {

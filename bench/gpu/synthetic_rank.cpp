@@ -5,6 +5,7 @@
 
 #include "bench/gpu/random_values.h"
 #include "layers/model/step_work.h"
+#include "tests/support/shards.h"
 
 namespace ringtrain::bench {
 
@@ -87,14 +88,9 @@ void SyntheticRank::fill_batch() {
   const std::int64_t S = config_.training.seq_len;
   batch.B = 1;
   batch.has_documents = false;
-  for (int r = 0; r < state_.mesh.sequence; ++r) {
-    batch.ring_segments.push_back(shard_segments(config_.mesh.layout, S, state_.mesh.sequence, r));
-    ShardExtents extents(1);
-    for (const Segment& segment : batch.ring_segments.back()) {
-      extents[0].push_back({.first_position = segment.start, .last_position = segment.last()});
-    }
-    batch.extents.push_back(extents);
-  }
+  auto [segments, extents] = testing::shards_of(config_.mesh.layout, S, state_.mesh.sequence);
+  batch.ring_segments = std::move(segments);
+  batch.extents = std::move(extents);
   batch.segments = batch.ring_segments[state_.shard.ring_rank];
   batch.T = token_count(batch.segments);
   const std::int64_t V = config_.model.vocab_size;
