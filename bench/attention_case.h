@@ -5,7 +5,6 @@
 #include <cmath>
 #include <compare>
 #include <cstdint>
-#include <numbers>
 
 #include "framework/allocator.h"
 #include "kernels/attention.h"

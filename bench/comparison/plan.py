@@ -1,7 +1,7 @@
 """The memory plan of every rank, as `train --dry-run` prints it."""
 import re
 
-from comparison import table, training
+from comparison import table
 
 TAGS = ("weights", "gradients", "optimizer", "activations", "ring", "workspace", "checkpoint", "total")
 
@@ -17,11 +17,6 @@ def ranks_of(report):
         for rank in numbers.split(","):
             ranks[int(rank)] = tags | {"tensors": tensors}
     return ranks
-
-
-def largest(config, settings):
-    """Return the memory of the rank with the most, for a config with these settings."""
-    return max(ranks_of(training.plan(config, settings)).values(), key=lambda rank: rank["total"])
 
 
 def record(ranks, length):

@@ -41,7 +41,6 @@ class Results {
   /// Reports that the group ended early.
   void failed(const std::string& group, const std::string& sentence);
 
-  const std::vector<Row>& rows() const { return rows_; }
   std::size_t failures() const { return failures_.size(); }
   Json json() const;
 

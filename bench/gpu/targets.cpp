@@ -25,9 +25,8 @@ struct Found {
 };
 std::optional<Found> find(const Json& report, const std::string& group, const std::string& name, const Json& wanted) {
   if (report.is_null()) return std::nullopt;
-  const std::string old_name = group == "scaling" ? "ladder" : group;  // its name in older reports
   for (const Json& row : report["rows"]) {
-    if ((row["group"] == group || row["group"] == old_name) && row["name"] == name && has(row["parameters"], wanted)) {
+    if (row["group"] == group && row["name"] == name && has(row["parameters"], wanted)) {
       return Found{row["value"].get<double>(), row.value("note", std::string())};
     }
   }

@@ -10,7 +10,7 @@ namespace ringtrain::bench {
 
 Times summary(std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
-  return {seconds[(seconds.size() - 1) / 2], seconds.front(), seconds.back(), static_cast<int>(seconds.size())};
+  return {seconds[(seconds.size() - 1) / 2], seconds.front(), seconds.back()};
 }
 
 Times time_on_stream(Stream& stream, const Repeat& repeat, const std::function<void(int)>& body) {

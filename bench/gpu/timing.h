@@ -11,7 +11,6 @@ namespace ringtrain::bench {
 
 struct Times {
   double median = 0, lowest = 0, highest = 0;  // seconds
-  int repetitions = 0;
 };
 /// Returns the summary of repetitions; for an even number, the median is the lower of the two in the middle.
 Times summary(std::vector<double> seconds);

@@ -2,7 +2,6 @@
 // CONFIG TOKENS.
 #include "gate.h"
 
-#include <cmath>
 #include <cstdio>
 
 using namespace ringtrain;
