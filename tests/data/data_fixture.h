@@ -10,8 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "data/token_file.h"
 #include "data/token_file_writer.h"
 #include "data/token_manifest.h"
+#include "data/tokenizer/tokenizer.h"
 #include "framework/storage/files.h"
 #include "framework/storage/hash.h"
 #include "tests/support/error_of.h"
@@ -48,6 +50,20 @@ class DataTest : public testing::FolderTest {
   static nlohmann::json tiny_json(const std::string& name) {
     std::ifstream file(tiny(name));
     return nlohmann::json::parse(file);
+  }
+
+  /// Returns the documents of a token file as texts, in its order.
+  static std::vector<std::string> texts_of(const TokenFile& file, const Tokenizer& tokenizer) {
+    std::vector<std::string> texts;
+    const auto offsets = file.document_offsets();
+    for (std::size_t d = 0; d + 1 < offsets.size(); ++d) {
+      std::vector<std::int32_t> tokens(offsets[d + 1] - offsets[d]);
+      file.read(offsets[d], tokens);
+      EXPECT_EQ(tokens.back(), file.end_of_document());
+      tokens.pop_back();
+      texts.push_back(tokenizer.decode(tokens));
+    }
+    return texts;
   }
 
   std::string write(const std::string& name, const Content& content) const {

@@ -105,14 +105,7 @@ class DataForms : public DataTest {
     return prepare_text(list, {at(output), 0, 7}, how, nullptr, nullptr);
   }
   std::vector<std::string> documents(const std::string& name) const {
-    const auto file = TokenFile::open(at(name));
-    const auto offsets = file->document_offsets();
-    std::vector<std::string> texts;
-    for (std::size_t d = 0; d + 1 < offsets.size(); ++d) {
-      std::vector<std::int32_t> tokens(offsets[d + 1] - offsets[d]);
-      file->read(offsets[d], tokens);
-      texts.emplace_back(tokens.begin(), tokens.end() - 1);
-    }
+    std::vector<std::string> texts = texts_of(*TokenFile::open(at(name)), *make_byte_tokenizer());
     std::ranges::sort(texts);
     return texts;
   }

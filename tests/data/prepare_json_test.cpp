@@ -33,16 +33,7 @@ class PrepareJson : public DataTest {
   }
   /// Returns the texts of a file's documents, sorted.
   std::vector<std::string> documents(const std::string& name) const {
-    const auto file = TokenFile::open(at(name));
-    const auto offsets = file->document_offsets();
-    std::vector<std::string> texts;
-    for (std::size_t d = 0; d + 1 < offsets.size(); ++d) {
-      std::vector<std::int32_t> tokens(offsets[d + 1] - offsets[d]);
-      file->read(offsets[d], tokens);
-      EXPECT_EQ(tokens.back(), file->end_of_document());
-      tokens.pop_back();
-      texts.push_back(tokenizer->decode(tokens));
-    }
+    std::vector<std::string> texts = texts_of(*TokenFile::open(at(name)), *tokenizer);
     std::ranges::sort(texts);
     return texts;
   }

@@ -31,19 +31,6 @@ class PrepareTest : public DataTest {
     return options;
   }
   std::unique_ptr<Tokenizer> tokenizer = make_byte_tokenizer();
-
-  /// Returns the documents of a token file as texts, in its order.
-  static std::vector<std::string> documents(const TokenFile& file) {
-    std::vector<std::string> texts;
-    const auto offsets = file.document_offsets();
-    for (std::size_t d = 0; d + 1 < offsets.size(); ++d) {
-      std::vector<std::int32_t> tokens(offsets[d + 1] - offsets[d]);
-      file.read(offsets[d], tokens);
-      EXPECT_EQ(tokens.back(), end_of_document);
-      texts.emplace_back(tokens.begin(), tokens.end() - 1);
-    }
-    return texts;
-  }
 };
 
 TEST_F(PrepareTest, WalksSortedAndLeavesOutWhatIsNoNewText) {
@@ -125,13 +112,14 @@ TEST_F(PrepareTest, DocumentsAreTheTextsShuffledAndSplit) {
         EXPECT_EQ(all, list.bytes + 50);
       });
   const auto file = TokenFile::open(at("a.h5"));
-  const std::vector<std::string> found = documents(*file);
+  const std::vector<std::string> found = texts_of(*file, *tokenizer);
   EXPECT_EQ(std::set<std::string>(found.begin(), found.end()), texts);
   EXPECT_EQ(found.size(), 50u);
   std::vector<std::string> in_order;
   for (const Source& source : list.sources) in_order.push_back(read_file(source.path, ExitCode::data));
   EXPECT_NE(found, in_order);
   EXPECT_EQ(file->vocab_size(), 257);
+  EXPECT_EQ(file->end_of_document(), end_of_document);
   EXPECT_EQ(file->first_validation_document(), 45);
   EXPECT_EQ(summary.validation_documents, 5);
   EXPECT_EQ(summary.tokens, file->token_count());
