@@ -75,15 +75,8 @@ Sampler::Sampler(std::vector<std::int64_t> windows, std::vector<double> weights,
   first_window_.resize(windows_.size() + 1);
   std::partial_sum(windows_.begin(), windows_.end(), first_window_.begin() + 1);
   pattern_ = spread(slots_of(weights));
-  before_.resize(windows_.size());
-  for (std::size_t file = 0; file < windows_.size(); ++file) {
-    std::int64_t drawn = 0;
-    for (const int slot : pattern_) {
-      before_[file].push_back(drawn);
-      drawn += slot == static_cast<int>(file);
-    }
-    before_[file].push_back(drawn);
-  }
+  slots_.resize(windows_.size());
+  for (const int file : pattern_) before_.push_back(slots_[file]++);
 }
 
 Sample Sampler::sample(std::int64_t i) const {
@@ -93,7 +86,7 @@ Sample Sampler::sample(std::int64_t i) const {
   const int file = pattern_[slot];
   const auto f = static_cast<std::size_t>(file);
   // This is draw k from this file.
-  const std::int64_t k = i / period * before_[f].back() + before_[f][slot];
+  const std::int64_t k = i / period * slots_[f] + before_[slot];
   Sample sample;
   sample.file = file;
   sample.epoch = k / windows_[f];

@@ -27,9 +27,8 @@ class Sampler {
 
  private:
   std::vector<std::int64_t> windows_, first_window_;
-  std::vector<int> pattern_;  // the file from which each slot of a period draws
-  std::vector<std::vector<std::int64_t>>
-      before_;  // [file][slot] slots of the file before this one; [period] at the end
+  std::vector<int> pattern_;                  // the file from which each slot of a period draws
+  std::vector<std::int64_t> before_, slots_;  // [slot] earlier slots of the same file; [file] slots of a period
   std::uint64_t seed_;
 };
 
