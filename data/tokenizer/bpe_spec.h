@@ -62,7 +62,6 @@ struct BpeSpec {
   std::int32_t unknown = -1;
   bool fuse_unknown = false;
 
-  std::string end_of_document;  // content of a special token; "": the first known name that exists
   // What the tokenizer itself adds before and after the ids of a text. It is not part of the identity.
   std::optional<std::int32_t> begin_of_text, end_of_text;
 

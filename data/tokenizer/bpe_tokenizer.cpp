@@ -62,7 +62,9 @@ BpeTokenizer::BpeTokenizer(BpeSpec spec) {
     model_.splitters.emplace_back(split.regex(), model_.spec.where);
   }
   find_cuts(normalized);
-  choose_end_of_document();
+  for (const std::string_view name : known_ends) {
+    if (!end_of_document_) name_end_of_document(name);
+  }
   identity_ = identity_of(model_.spec);
   model_.spec.merges = {};
 }
@@ -105,17 +107,6 @@ void BpeTokenizer::find_cuts(const std::vector<AddedToken>& normalized) {
         return others.contains(merge.left) || others.contains(merge.right);
       });
   can_cut_ = can_cut_ && (model_.parts_at_marks || model_.spec.split_at_spaces);
-}
-
-void BpeTokenizer::choose_end_of_document() {
-  if (!model_.spec.end_of_document.empty()) {
-    end_of_document_ = find_special(model_.spec.end_of_document);
-    return;
-  }
-  for (const std::string_view name : known_ends) {
-    end_of_document_ = find_special(name);
-    if (end_of_document_) return;
-  }
 }
 
 std::unique_ptr<Encoder> BpeTokenizer::make_encoder(SpecialTokens special) const {

@@ -17,6 +17,8 @@ class BpeTokenizer final : public Tokenizer {
  public:
   /// Throws Error(data) that begins with spec.where if its parts do not fit together.
   explicit BpeTokenizer(BpeSpec spec);
+  /// Sets the token that ends a document, if there is one with this content.
+  void name_end_of_document(std::string_view content) { end_of_document_ = find_special(content); }
 
   std::unique_ptr<Encoder> make_encoder(SpecialTokens special) const override;
   std::string decode(std::span<const std::int32_t> ids) const override;
@@ -34,7 +36,6 @@ class BpeTokenizer final : public Tokenizer {
  private:
   /// normalized: added tokens that are searched in normalized text.
   void find_cuts(const std::vector<AddedToken>& normalized);
-  void choose_end_of_document();
 
   BpeModel model_;
   std::string identity_;

@@ -138,11 +138,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, ExitCode dama
   const std::string file = tokenizer_file(path);
   BpeSpec spec = read_spec(file, file == path ? "" : path, damaged);
   if (is_byte_tokenizer(spec)) return make_byte_tokenizer();
-  auto tokenizer = std::make_unique<BpeTokenizer>(spec);
-  if (!tokenizer->end_of_document()) {
-    spec.end_of_document = end_token_in(parent_directory(file), damaged);
-    if (!spec.end_of_document.empty()) tokenizer = std::make_unique<BpeTokenizer>(std::move(spec));
-  }
+  auto tokenizer = std::make_unique<BpeTokenizer>(std::move(spec));
+  if (!tokenizer->end_of_document()) tokenizer->name_end_of_document(end_token_in(parent_directory(file), damaged));
   return tokenizer;
 }
 
