@@ -51,6 +51,13 @@ std::string identity_of(const BpeSpec& spec) {
   if (spec.metaspace && (spec.mark_spaces || spec.prepend_mark)) {
     fmt::format_to(end, "marks {} {} {}\n", spec.mark_spaces, spec.prepend_mark, static_cast<int>(spec.prefix));
   }
+  const auto is_byte = [](const std::string& token) {
+    return token.size() == 6 && token.starts_with("<0x") && token.ends_with('>');
+  };
+  if (spec.alphabet == BpeSpec::Alphabet::characters && std::ranges::max(spec.byte_tokens) < 0 &&
+      std::ranges::any_of(spec.tokens, is_byte)) {
+    text += "no bytes\n";
+  }
   for (const std::int32_t id : spec.never_merged) {
     if (std::ranges::none_of(spec.added, [id](const AddedToken& token) { return token.id == id; })) {
       fmt::format_to(end, "not merged {}\n", id);

@@ -168,6 +168,13 @@ TEST_F(TokenizerTest, BothFormsOfMergesAndAnyWhiteSpaceGiveOneIdentity) {
   EXPECT_NE(load(pairs)->identity(), identity);
 }
 
+TEST_F(TokenizerTest, TheIdentityHoldsWhetherBytesAreUsed) {
+  json file = tiny_json("sentencepiece.json");
+  EXPECT_EQ(load(file)->identity(), "2b0eb08339b9d87a4ba4d396b9266106");  // as token files of 0.2 name it
+  file["model"]["byte_fallback"] = false;
+  EXPECT_NE(load(file)->identity(), "2b0eb08339b9d87a4ba4d396b9266106");
+}
+
 TEST_F(TokenizerTest, CutsChangeNoIds) {
   std::string text;
   for (int i = 0; i < 300; ++i) {
