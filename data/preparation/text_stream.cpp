@@ -2,6 +2,7 @@
 
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <algorithm>
 #include <vector>
@@ -100,7 +101,6 @@ class ZstdStream final : public CompressedStream {
  public:
   explicit ZstdStream(const std::string& path) : CompressedStream(path), state_(::ZSTD_createDStream()) {
     if (!state_) throw std::bad_alloc();
-    ::ZSTD_DCtx_setParameter(state_.get(), ZSTD_d_windowLogMax, max_window_log);
   }
 
  private:
@@ -108,13 +108,15 @@ class ZstdStream final : public CompressedStream {
     ZSTD_outBuffer output{data, bytes, 0};
     ZSTD_inBuffer input{buffer_.data(), end_, begin_};
     const std::size_t result = ::ZSTD_decompressStream(state_.get(), &output, &input);
+    if (::ZSTD_getErrorCode(result) == ZSTD_error_frameParameter_windowTooLarge) {
+      fail(ExitCode::data, "{} has a window of more than 128 MiB; decompress it with zstd -d --long=31", file_.path());
+    }
     if (::ZSTD_isError(result)) damaged(::ZSTD_getErrorName(result));
     begin_ = input.pos;
     inside_ = result != 0;
     return output.pos;
   }
 
-  static constexpr int max_window_log = 26;  // 64 MiB
   struct Free {
     void operator()(ZSTD_DStream* state) const { ::ZSTD_freeDStream(state); }
   };

@@ -35,13 +35,15 @@ std::vector<Form> all_forms() {
       {"a.py", "print(1)", {"print(1)"}, "", true},
       {"a.txt.gz", gzipped("one"), {"one"}, "", true},
       {"a.txt.zst", zstandard("one"), {"one"}, "", true},
-      {"a.txt", "{\"text\": \"one\"}", {"{\"text\": \"one\"}"}, "", true},  // its name says that it is text
-      {"a.txt", "o\0n\0e\0"s, {}, "1 binary", true},                        // UTF-16
+      {"a.txt.zst", "\x28\xB5\x2F\xFD\0\x88\x19\0\0one"s, {"one"}, "", true},  // has a window of 128 MiB
+      {"a.txt", "{\"text\": \"one\"}", {"{\"text\": \"one\"}"}, "", true},     // its name says that it is text
+      {"a.txt", "o\0n\0e\0"s, {}, "1 binary", true},                           // UTF-16
       // JSONL.
       {"a.jsonl", one_and_two, both},
       {"a.ndjson", one_and_two, both},
       {"a.jsonl.gz", gzipped(one_and_two), both},
       {"a.jsonl.zst", zstandard(one_and_two), both},
+      {"a.jsonl.zst", "\x28\xB5\x2F\xFD\0\x90\x19\0\0one"s, {}, "has a window of more than 128 MiB; decompress"},
       {"a.jsonl", "\xEF\xBB\xBF" + one_and_two, both},
       {"a.jsonl", "{\"text\": \"one\"}\r\n\r\n{\"text\": \"two\"}", both},
       {"a.jsonl", R"({"text": "a\ud83db"})", {"a\uFFFDb"}},
