@@ -24,15 +24,19 @@ namespace {
 
 struct Found {
   std::string path;
-  bool given;    // by the user, so that a failure ends the run instead of being counted
-  bool is_data;  // given, or in a data folder
+  bool named;    // by the user, so that a failure ends the run instead of being counted
+  bool is_data;  // named, or in a data folder
 };
 
 /// Finds the regular files, each of them once.
 class Walk {
  public:
   Walk(SourceList& list, const std::vector<std::string>& inputs) : list_(list) {
-    for (const std::string& input : inputs) roots_.push_back(real_path(input));
+    for (const std::string& input : inputs) {
+      roots_.push_back(real_path(input));
+      struct stat status {};
+      if (::stat(input.c_str(), &status) == 0) named_.emplace(status.st_dev, status.st_ino);
+    }
   }
 
   void visit(const std::string& path, bool given) {
@@ -46,16 +50,19 @@ class Walk {
     const bool there = ::stat(path.c_str(), &status) == 0;
     if (given && !there) fail(ExitCode::data, "cannot read the input {}: {}", path, std::strerror(errno));
     const bool folder = there && S_ISDIR(status.st_mode);
+    // An input folder may lead to another input first.
+    const bool named = given || (there && named_.contains({status.st_dev, status.st_ino}));
     if (!folder && !(there && S_ISREG(status.st_mode))) {
       if (given) fail(ExitCode::data, "the input {} is neither a file nor a folder", path);
       ++list_.special;  // or a dangling link
     } else if (!seen_.emplace(status.st_dev, status.st_ino).second) {
       return;  // reached before through another link
     } else if (folder) {
-      if (given) in_data_folder_ = is_data_folder(path);
-      visit_folder(path, given);
+      const bool outer = std::exchange(in_data_folder_, named ? is_data_folder(path) : in_data_folder_);
+      visit_folder(path, named);
+      in_data_folder_ = outer;
     } else {
-      found.push_back({path, given, given || in_data_folder_});
+      found.push_back({path, named, named || in_data_folder_});
     }
   }
 
@@ -80,12 +87,12 @@ class Walk {
     if (!inside) ++list_.links;
     return !inside;
   }
-  void visit_folder(const std::string& path, bool given) {
+  void visit_folder(const std::string& path, bool named) {
     std::vector<std::string> names;
     try {
       names = list_directory(path, ExitCode::data);
     } catch (const Error&) {
-      if (given) throw;
+      if (named) throw;
       ++list_.unreadable;
     }
     for (const std::string& name : names)
@@ -94,8 +101,8 @@ class Walk {
 
   SourceList& list_;
   std::vector<std::string> roots_;
-  std::set<std::pair<dev_t, ino_t>> seen_;
-  bool in_data_folder_ = false;  // of the input folder that is being walked
+  std::set<std::pair<dev_t, ino_t>> named_, seen_;  // named: the inputs
+  bool in_data_folder_ = false;                     // of the input folder that is being walked
 };
 
 /// Returns the inputs with patterns (*, ?, [) replaced by the paths that they match, sorted. An input that exists under
@@ -169,7 +176,7 @@ SourceList find_sources(const std::vector<std::string>& given, const SourceProgr
         list.sources.push_back(std::move(source));
       }
     } catch (const Error& error) {
-      if (found.given || error.code() != ExitCode::data) throw;
+      if (found.named || error.code() != ExitCode::data) throw;
       ++list.unreadable;
     }
     if (progress) progress(++files, all, bytes);

@@ -168,6 +168,9 @@ TEST_F(DataForms, InASourceTreeDataFilesAreTextAsAllElse) {
   EXPECT_EQ(list.data_as_text, 3);
   EXPECT_EQ(list.cards, 0);
   EXPECT_EQ(list.binary, 1);
+  for (const std::string name : {"package.json", "tests/alone/only.json", "tests/alone"}) {  // reached before, too
+    expect_error(ExitCode::data, ".json is JSON", [&] { find_sources({at("tree"), at("tree/" + name)}, nullptr); });
+  }
 }
 
 TEST_F(DataForms, APatternNamesItsFilesAndSoTheyAreData) {
