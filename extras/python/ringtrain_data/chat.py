@@ -25,16 +25,14 @@ def answer(command, tokenizer, prompt):
     ids = [int(one) for one in made.stdout.split(",") if one.strip()]
     text = tokenizer.decode(ids, skip_special_tokens=True)
     print(text, flush=True)
-    why = made.stderr.strip().rpartition("; ")[2]
-    if why != "the document ended":
+    if (why := made.stderr.strip().rpartition("; ")[2]) != "the document ended":
         print(f"(cut off: {why})", file=sys.stderr)
     return text
 
 
 # Answer each line of the standard input. flags: additional ones for generate.
 def chat(checkpoint, system, max_tokens, generate, chat_template, template_options, flags):
-    generate = generate or tokenizer_files.program("generate")
-    if not generate:
+    if not (generate := generate or tokenizer_files.program("generate")):
         raise Refused("no program generate is found; name it with --generate, or its folder with RINGTRAIN_BIN", 2)
     tokenizer = load_tokenizer(tokenizer_folder(checkpoint), chat_template)
     template = ChatTemplate(tokenizer, options=template_options)
@@ -45,7 +43,8 @@ def chat(checkpoint, system, max_tokens, generate, chat_template, template_optio
     sys.stdin.reconfigure(errors="replace")
     with contextlib.suppress(EOFError):
         while True:
-            messages.append({"role": "user", "content": input("> " if sys.stdin.isatty() else "")})
+            print("> " if sys.stdin.isatty() else "", end="", file=sys.stderr, flush=True)
+            messages.append({"role": "user", "content": input()})
             text = template.render(messages, None, template.options, add_generation_prompt=True)
             ids = tokenizer(text, add_special_tokens=False)["input_ids"]
             messages.append({"role": "assistant", "content": answer(command, tokenizer, ids)})

@@ -51,10 +51,11 @@ class ChatTest(unittest.TestCase):
     def answer_with(self, answers, ending="the document ended", code=0):
         (self.folder / "answers.json").write_text(json.dumps([answers, ending, code]))
 
-    def talk(self, text, *flags, checkpoint="run"):
+    def talk(self, text, *flags, checkpoint="run", terminal=False):
         """Return the exit code, the output and the errors of a conversation."""
         out, err = io.StringIO(), io.StringIO()
         stdin = io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
+        stdin.isatty = lambda: terminal
         with contextlib.chdir(self.folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), \
                 unittest.mock.patch("sys.stdin", stdin), unittest.mock.patch.dict(os.environ, RINGTRAIN_BIN="."):
             code = program.main(["chat", "--checkpoint", checkpoint, *flags])
@@ -92,7 +93,7 @@ class ChatTest(unittest.TestCase):
         self.make("gemma")
         for checkpoint in ("run", "run/checkpoints/step-00000002", "run/tokenizer"):
             (self.folder / "asked.jsonl").unlink(missing_ok=True)
-            self.assertEqual(self.talk("Hi\n", checkpoint=checkpoint), (0, "Hello, you.\n", ""))
+            self.assertEqual(self.talk("Hi\n", checkpoint=checkpoint, terminal=True), (0, "Hello, you.\n", "> > "))
 
     def test_an_answer_that_is_cut_off_is_said_to_be(self):
         tokenizer = self.make("gemma")
