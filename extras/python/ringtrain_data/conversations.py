@@ -18,14 +18,13 @@ SHARE_GPT_ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", 
 OPENING = re.compile(r"\s*(?:<[^<>]*>\s*)*")  # tags with nothing between them
 
 
-# Return the text of a list of parts.
+# Return the text of content: a text, or a list of parts.
 def content_of(content):
-    if not isinstance(content, list):
-        return content
-    for part in content:
-        if not isinstance(part, dict) or part.get("type") != "text":
-            raise Refused(f"content of the type {part.get('type') if isinstance(part, dict) else part!r} is not text")
-    return "".join(part["text"] for part in content)
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    for part in parts:
+        if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
+            raise Refused(f"content is not text: {part!r:.80}")
+    return "".join(part["text"] for part in parts)
 
 
 # Return a tool call whose arguments are an object, which templates expect, instead of an object's JSON.
@@ -55,13 +54,12 @@ def read_message(value):
             message |= {"role": SHARE_GPT_ROLES.get(role, role), "content": content}
     if not isinstance(message.get("role"), str):
         raise Refused('a message has no "role"')
-    weight = loss_weight(message)
-    if message["role"] != "assistant" and weight:
+    if (weight := loss_weight(message)) and message["role"] != "assistant":
         raise Refused(f"a message of the role {message['role']} asks to be learned; only assistant answers can be")
     if "content" in message:
         message["content"] = content_of(message["content"])
     if "tool_calls" in message:
-        message["tool_calls"] = [parsed_call(call) for call in message["tool_calls"]]
+        message["tool_calls"] = [parsed_call(call) for call in parsed(message["tool_calls"])]
     elif "content" not in message:
         raise Refused(f'a message of the role {message["role"]} has no "content"')
     return message, weight
@@ -138,9 +136,8 @@ class ChatTemplate:
         template = self.template(tools)
         self.check_keys(messages, template)
         answers = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
-        if self.learn == "last":
-            answers = answers[-1:]
-        answers = {i: 1.0 if weights[i] is None else weights[i] for i in answers}
+        learned = answers[-1:] if self.learn == "last" else answers
+        answers = {i: 1.0 if weights[i] is None else weights[i] for i in learned}
         whole = self.render(messages, tools, options)
         self.check_written(messages, whole)
         if re.search(r"\{%-?\s*generation\s*-?%\}", template):

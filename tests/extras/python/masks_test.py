@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The learned parts of a conversation: twenty conversations for each of thirteen families of chat templates, with
 learned parts written here by hand, once with the template's own marks ({% generation %}) and once without them."""
+import json
 import tempfile
 import unittest
 
@@ -57,7 +58,7 @@ CONVERSATIONS = [
     ([user("echo"), answer("echo"), user("echo"), answer("echo")], ["echo", "echo"], True),
     ([user("x"), answer("z", loss_mask=0), user("y"), answer("w", loss=False), user("v"), answer("u")], ["u"], True),
     ([user("Weather?"), call(WEATHER), result("20 degrees"), answer("It is warm.")], [CALL, "It is warm."], True),
-    ([user("Weather?"), answer("Let me see.", tool_calls=[WEATHER]), result("20"), answer("Warm.")],
+    ([user("Weather?"), answer("Let me see.", tool_calls=json.dumps([WEATHER])), result("20"), answer("Warm.")],
      [SAID_AND_CALL, "Warm."], True),
     ([user("Both?"), call(WEATHER, SUM), result("20"), result("3"), answer("20 and 3.")], [CALLS, "20 and 3."], True),
     ([user("Weather?"), call(WEATHER, training=False), result("20"), answer("Warm."), user("Thanks."), answer("Fine.")],
