@@ -4,25 +4,25 @@ import itertools
 import pathlib
 import tempfile
 
-from .rows import Refused
+from .rows import Refused, reason
 
 __all__ = ["Refused", "convert"]
 BATCH = 64  # documents per call of the tokenizer
 
 
 # Yield the documents of (place, row) pairs; place says where the row is, for messages.
-def documents_of(rows, forms, skip_broken, numbers):
+def documents_of(rows, forms, encoder, skip_broken, numbers):
     for place, row in rows:
         numbers["rows"] += 1
         try:
             if isinstance(row, Exception):
-                raise Refused(str(row))
-            document = forms.document(row)
-        except (Refused, ValueError, TypeError) as error:
-            if getattr(error, "code", 3) != 3:
+                raise row
+            document = encoder.checked(forms.document(row))
+        except Exception as error:  # any: a row can contain any values
+            if isinstance(error, (ImportError, MemoryError)) or getattr(error, "code", 3) != 3:
                 raise
             if not skip_broken:
-                raise Refused(f"{place}: {error}; correct it, or leave such rows out (--skip-broken-rows)") from error
+                raise Refused(f"{place}: {reason(error)}; correct it, or leave it out (--skip-broken-rows)") from error
             numbers["broken"] += 1
             continue
         if document.text == "" or (document.ids is not None and len(document.ids) == 0):
@@ -43,18 +43,20 @@ def convert(rows, tokenizer, output, *, placed=False, field=None, learn="answers
     from .forms import Forms
     from .token_file import TokenFile, refuse_existing
     from .tokens import Encoder, end_token, load_tokenizer, special_id
+    if not 0 <= validation_fraction <= 0.99 or seed < 0:
+        raise Refused("--validation-fraction must be from 0 to 0.99, and --seed 0 or more", 2)
     refuse_existing(output)
-    folder, tokenizer = tokenizer, load_tokenizer(tokenizer, chat_template)
+    output, folder, tokenizer = pathlib.Path(output), tokenizer, load_tokenizer(tokenizer, chat_template)
     encoder = Encoder(tokenizer, end_token(tokenizer, document_end), document_start)
     forms = Forms(tokenizer, field, learn, template_options)
     numbers, example = {"rows": 0, "broken": 0, "empty": 0}, None
     begin, begun = [*encoder.begin, tokenizer.bos_token_id][0], 0  # begun: how many documents begin with that token
     with contextlib.ExitStack() as cleanup:
-        partial = tempfile.TemporaryDirectory(prefix=f"{output}.", dir=pathlib.Path(output).parent)
+        partial = tempfile.TemporaryDirectory(prefix=f"{output.name}.partial-", dir=output.parent)
         file = TokenFile(output, encoder.vocab_size, cleanup.enter_context(partial))
         cleanup.callback(file.close)
         places = rows if placed else ((f"row {number}", row) for number, row in enumerate(rows, 1))
-        documents = documents_of(places, forms, skip_broken_rows, numbers)
+        documents = documents_of(places, forms, encoder, skip_broken_rows, numbers)
         while batch := list(itertools.islice(documents, BATCH)):
             for encoded in encoder.encode(batch):
                 example = example or show.marked(tokenizer, *encoded[:2])
@@ -65,10 +67,9 @@ def convert(rows, tokenizer, output, *, placed=False, field=None, learn="answers
         members = {"tokenizer_hash": known} if known else {}
         if begun in (0, len(file.lengths)):  # otherwise it is unknown what an evaluation should put before a window
             members["document_start"] = [begin] if begun else []
+        ends = dict.fromkeys([encoder.end, *(special_id(tokenizer, one) for one in sorted(forms.chats.ends_seen))])
+        tokenizer_files.keep_tokenizer(folder, file.folder / "tokenizer", chat_template, list(ends))
         numbers["validation"] = file.finish(seed, validation_fraction, encoder.end, **members)
-    answer_ends = [special_id(tokenizer, one) for one in sorted(forms.chats.ends_seen)]
-    ends = list(dict.fromkeys([encoder.end, *answer_ends]))
-    tokenizer_files.keep_tokenizer(folder, f"{output}.tokenizer", chat_template, ends)
     numbers |= {"replaced": encoder.replaced, "begin": tokenizer.decode(encoder.begin),
                 "tokenizer": f"{encoder.vocab_size:,} tokens, {end_name} ends a document; " +
                              (f"hash {known}" if known else f"without its hash: {why}")}

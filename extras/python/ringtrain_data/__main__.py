@@ -1,6 +1,7 @@
 # python3 -m ringtrain_data convert, and chat: see their --help.
 import argparse
 import json
+import signal
 import sys
 
 from . import Refused, convert, rows
@@ -73,14 +74,14 @@ def main(arguments=None):
     add_convert(commands)
     add_chat(commands)
     options = vars(parser.parse_args(arguments))
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop, lambda number, _: sys.exit(128 + number))  # after temporary files are removed
     try:
         options.pop("run")(**options)
-    except (Refused, OSError) as error:
-        print(f"ringtrain_data: {error}", file=sys.stderr)
+    except (Refused, OSError, ImportError) as error:
+        advice = "; pip install transformers pyarrow h5py xxhash" if isinstance(error, ImportError) else ""
+        print(f"ringtrain_data: {error}{advice}", file=sys.stderr)
         return getattr(error, "code", 2)
-    except ImportError as error:
-        print(f"ringtrain_data: {error}; pip install transformers pyarrow h5py xxhash", file=sys.stderr)
-        return 2
     return 0
 
 

@@ -18,7 +18,7 @@ RENDERED = {"conversation": TEMPLATE, "completion": TEMPLATE, "instruction": (*T
 MEDIA = ("image", "images", "video", "videos", "audio", "audios")
 
 
-# A text with its learned spans (begin, end, weight; None: all of it), or ids with a weight for each (or None).
+# A text with its learned spans (begin, end, weight; None: all of it), or ids with a weight for each.
 @dataclasses.dataclass
 class Document:
     text: str | None = None
@@ -26,6 +26,15 @@ class Document:
     rendered: bool = False  # by a chat template, which writes special tokens by their names
     ids: object = None
     weights: object = None
+
+
+# Return the messages that a column holds as a list or as its JSON, or None. The texts of a data set may be other JSON.
+def messages_of(value):
+    found = parsed(value)
+    is_list = isinstance(found, list) and all(isinstance(one, dict) for one in found)
+    keys = found[0].keys() if is_list and found else set()
+    is_chat = keys >= {"role", "content"} or keys >= {"role", "tool_calls"} or keys >= {"from", "value"}
+    return found if is_list and (is_chat or found is value) else None
 
 
 def text_of(row, key):
@@ -44,14 +53,13 @@ class Forms:
     # Return a row's form, and the column that determines it.
     def form_of(self, row):
         if self.field is not None:
-            known = [form for form, keys in FORMS.items() if self.field in keys]
-            value = parsed(row.get(self.field, ""))
             if self.field not in row:
-                raise Refused(f'there is no column "{self.field}"; the columns are {", ".join(row)}')
-            is_text = value is None or isinstance(value, str)
-            by_value = "text" if is_text else "conversation" if isinstance(value[0], dict) else "tokens"
-            return [*known, by_value][0], self.field
+                raise Refused(f'there is no column "{self.field}"; the columns are {", ".join(map(str, row))}')
+            known, value = [form for form, keys in FORMS.items() if self.field in keys], row[self.field]
+            by_value = "text" if isinstance(value, str | None) else "tokens"
+            return [*known, "conversation" if messages_of(value) else by_value][0], self.field
         found = [(form, key) for form, keys in FORMS.items() for key in keys if row.get(key) is not None]
+        found = found or [(form, key) for form, keys in FORMS.items() for key in keys if key in row][-1:]  # null
         if not found:
             raise Refused(f"has none of the columns {', '.join(key for keys in FORMS.values() for key in keys)}, only "
                           f"{', '.join(map(str, row))}; name the one to read with --field, or rename columns")
@@ -86,22 +94,22 @@ class Forms:
         ids = numpy.asarray(row[key])
         if ids.ndim != 1 or ids.dtype.kind not in "iu":
             raise Refused(f'the column "{key}" is not a list of tokens')
-        weights = None
-        for name in ("weights", "loss_mask", "labels"):
+        weights, kept = numpy.ones((2, len(ids)), "f4")
+        for name in READ["tokens"]:
             if row.get(name) is not None:
-                weights = numpy.asarray(row[name])
-                weights = (weights != -100 if name == "labels" else weights).astype("f4")
-                if weights.shape != ids.shape or not (numpy.isfinite(weights) & (weights >= 0)).all():
+                values = numpy.asarray(row[name])
+                values = (values != -100 if name == "labels" else values).astype("f4")
+                if values.shape != ids.shape or not (numpy.isfinite(values) & (values >= 0)).all():
                     raise Refused(f'"{name}" must be a list with one finite number, 0 or more, for each token')
-        return Document(ids=ids, weights=weights)
+                weights, kept = (weights, values) if name == "attention_mask" else (values, kept)
+        return Document(ids=ids[kept > 0], weights=weights[kept > 0])
 
     def rendered(self, messages, row):
         tools, options = parsed(row.get("tools")) or None, parsed(row.get("chat_template_kwargs"))
         for key in ("system", "system_prompt"):
             if row.get(key):
                 messages = [{"role": "system", "content": row[key]}, *messages]
-        text, spans = self.chats.document(messages, tools, options)
-        return Document(text, spans, rendered=True)
+        return Document(*self.chats.document(messages, tools, options), rendered=True)
 
     def conversation(self, row, key):
         messages = parsed(row[key])
@@ -110,10 +118,9 @@ class Forms:
         return self.rendered(messages, row)
 
     def completion(self, row, key):
-        prompt, completion = parsed(row.get("prompt")), parsed(row[key])
-        if isinstance(prompt, list) and isinstance(completion, list):
-            prompt = [{**message, "weight": 0} for message in prompt]
-            return self.rendered(prompt + completion, row)
+        prompt, completion = messages_of(row.get("prompt")), messages_of(row[key])
+        if prompt is not None and completion is not None:
+            return self.rendered([*({**message, "weight": 0} for message in prompt), *completion], row)
         prompt, completion = text_of(row, "prompt"), text_of(row, key)
         text = prompt + completion
         return Document(text, [(len(prompt), len(text), 1.0)])

@@ -27,10 +27,16 @@ class Refused(Exception):
         self.code = code
 
 
+# Return why a row or a file is not read: the message of the exception, in one line.
+def reason(error):
+    named = "" if isinstance(error, (Refused, OSError, ValueError)) else f"{type(error).__name__}: "
+    return named + str(error).replace("\n", " ")
+
+
 # Return a list or object that a column holds as JSON, as CSV files and tools do.
 def parsed(value):
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             return json.loads(value)
     return value
 
@@ -50,17 +56,17 @@ def text_of(path, newline=None):
     return io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline=newline)
 
 
-# Return a value of Arrow without the keys that it adds because other rows have them.
-def without_none(value):
+# Return a value of Arrow without the keys that it adds because other rows have them. A row keeps all columns.
+def without_none(value, is_row=False):
     if isinstance(value, dict):
-        return {key: without_none(one) for key, one in value.items() if one is not None}
+        return {key: without_none(one) for key, one in value.items() if is_row or one is not None}
     return [without_none(one) for one in value] if isinstance(value, list) else value
 
 
 def batch_rows(batches):
     for batch in batches:
         for begin in range(0, batch.num_rows, BATCH_ROWS):
-            yield from map(without_none, batch.slice(begin, BATCH_ROWS).to_pylist())
+            yield from (without_none(row, is_row=True) for row in batch.slice(begin, BATCH_ROWS).to_pylist())
 
 
 def parquet_rows(path):
@@ -84,27 +90,29 @@ def json_line_rows(path):
     for line in text_of(path, newline="\n"):
         try:
             yield json.loads(line) if line.strip() else None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             yield error
 
 
-# Rows of an array of objects, or of consecutive objects.
+# Rows of an array of objects, or of consecutive objects. After a broken one, it is unknown where the next begins.
 def json_rows(path):
     with text_of(path) as stream:
-        buffer, decoder = stream.read(1 << 20), json.JSONDecoder()
-        between = re.compile(r"[\s,\[]*" if buffer.lstrip().startswith("[") else r"\s*")
-        while len(buffer) <= LONGEST_JSON:
-            buffer = buffer[between.match(buffer).end():]
+        buffer, at, number, decoder = stream.read(1 << 20), 0, 1, json.JSONDecoder()
+        is_array = buffer.lstrip().startswith("[")
+        between, closing = re.compile(r"[\s,\[]*" if is_array else r"\s*"), "]" if is_array else ""
+        while len(buffer) - at <= LONGEST_JSON:
+            at = between.match(buffer, at).end()
             try:
-                value, end = decoder.raw_decode(buffer)
-                buffer = buffer[end:]
+                value, at = decoder.raw_decode(buffer, at)
+                number += 1
                 yield value
-            except ValueError as error:
-                more = stream.read(max(1 << 20, len(buffer)))
-                buffer += more
-                if not more:
-                    yield None if buffer.strip() in ("", "]") else error
+            except (ValueError, RecursionError) as error:
+                more = stream.read(max(1 << 20, len(buffer) - at))
+                if not more and buffer[at:].strip() == closing:
                     return
+                if not more:
+                    raise ValueError(f"row {number}: {error}; correct it: rows after it cannot be found") from error
+                buffer, at = buffer[at:] + more, 0
     raise Refused(f"{path}: no whole row within {LONGEST_JSON >> 20} MiB")
 
 
@@ -143,8 +151,8 @@ def declared_files(folder, split, subset):
     import yaml
     card = folder / "README.md"
     head = re.match(r"---\n(.*?)\n---", card.read_text("utf-8", "replace"), re.DOTALL) if card.is_file() else None
-    configs = (yaml.safe_load(head[1]) if head else {}).get("configs") or []
-    configs = {str(one["config_name"]): one for one in configs if one.get("data_files")}
+    configs = ((yaml.safe_load(head[1]) if head else None) or {}).get("configs") or []
+    configs = {str(one.get("config_name", "default")): one for one in configs if one.get("data_files")}
     if not configs:
         return None
     default = [name for name, one in configs.items() if one.get("default") or name == "default" or len(configs) == 1]
@@ -158,8 +166,7 @@ def declared_files(folder, split, subset):
 
 # Return the files of a split of a data set's folder.
 def files_of(folder, split, subset):
-    declared = declared_files(folder, split, subset)
-    if declared is not None:
+    if (declared := declared_files(folder, split, subset)) is not None:
         return declared
     root, splits = folder / (subset or ""), {}
     for path in sorted(root.rglob("*")):
@@ -179,16 +186,15 @@ def rows(inputs, split="train", subset=None, dtype=None, offsets=None):
     readers = {"parquet": parquet_rows, "arrow": arrow_rows, "lines": json_line_rows, "json": json_rows,
                "csv": lambda path: csv.DictReader(text_of(path, newline="")),
                "tokens": lambda path: token_rows(path, dtype, offsets)}
-    for given in map(pathlib.Path, inputs):
-        path = given
+    for path in map(pathlib.Path, inputs):
         try:
-            for path in files_of(given, split, subset) if given.is_dir() else [given]:
-                kind = kind_of(path)
-                if kind is None:
+            for path in files_of(path, split, subset) if path.is_dir() else [path]:
+                if (kind := kind_of(path)) is None:
                     raise Refused(f"{path}: is not .parquet, .arrow, .json, .jsonl, .csv, .npy or .bin; for plain "
                                   "text, use prepare", 2)
                 for number, row in enumerate(readers[kind](path), 1):
                     if row is not None:
                         yield f"{path}: row {number}", row
-        except (OSError, ValueError, NotImplementedError, csv.Error) as error:  # includes pyarrow's errors
-            raise Refused(f"{path}: {error}") from error
+        except Exception as error:  # any: packages read the files, and a dataset card can contain anything
+            passed_on = isinstance(error, (Refused, ImportError, MemoryError))
+            raise error if passed_on else Refused(f"{path}: {reason(error)}")

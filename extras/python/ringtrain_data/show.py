@@ -7,9 +7,8 @@ LONGEST = 2000  # characters of the example
 # Return the text of a document, with its learned parts in double brackets.
 def marked(tokenizer, ids, weights):
     parts = []
-    learned = [True] * len(ids) if weights is None else [bool(weight > 0) for weight in weights]
-    for is_learned, run in itertools.groupby(zip(ids, learned), key=lambda pair: pair[1]):
-        text = tokenizer.decode([int(one) for one, _ in run], skip_special_tokens=False)
+    for is_learned, run in itertools.groupby(zip(ids.tolist(), weights), key=lambda pair: bool(pair[1] > 0)):
+        text = tokenizer.decode([one for one, _ in run], skip_special_tokens=False)
         parts.append(f"[[{text}]]" if is_learned else text)
     return "".join(parts)
 

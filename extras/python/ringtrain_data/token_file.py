@@ -28,8 +28,7 @@ class TokenFile:
         self.weighted = False
 
     # Append a document. text_bytes: of its text, or None if unknown.
-    def add(self, ids, weights=None, text_bytes=None):
-        weights = numpy.ones(len(ids)) if weights is None else weights
+    def add(self, ids, weights, text_bytes):
         self.tokens.write(ids.astype("<u4").tobytes())
         self.weights.write(weights.astype("<f4").tobytes())
         self.weighted |= bool((weights != 1).any())
@@ -60,13 +59,13 @@ class TokenFile:
         values = numpy.memmap(self.folder / dataset["name"], "<u4" if dataset["name"] == "tokens" else "<f4", "r")
         placed = numpy.memmap(path, dataset["type"], "r+", dataset["offset"], (self.total,))
         begins, at = numpy.append(0, numpy.cumsum(self.lengths)), 0
-        for document in order:
-            length = self.lengths[document]
-            placed[at:at + length] = values[begins[document]:begins[document + 1]]
-            at += length
+        for begin, end in zip(begins[order], begins[order + 1]):
+            placed[at:at + end - begin] = values[begin:end]
+            at += end - begin
         placed.flush()
 
-    # Write the file and its manifest, with these additional members. Return how many documents are for validation.
+    # Write the file and its manifest, with these additional members. Move the folder's tokenizer, the manifest, and then
+    # the file to the output: if the file exists, everything does. Return how many documents are for validation.
     def finish(self, seed, fraction, end_of_document, **known):
         if not self.lengths:
             raise Refused("the inputs hold no document")
@@ -87,9 +86,9 @@ class TokenFile:
             manifest["byte_count"] = int(self.text_bytes.sum())
         compact = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
         manifest["hash"] = xxhash.xxh3_128_hexdigest(compact.encode())
-        text = self.folder / "manifest"
-        text.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        (self.folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
         refuse_existing(self.output)
+        for name in ("tokenizer", "manifest.json"):
+            os.replace(self.folder / name, f"{self.output}.{name}")
         os.replace(path, self.output)
-        os.replace(text, f"{self.output}.manifest.json")
         return validation

@@ -20,8 +20,7 @@ def program(name):
 
 # Return the hash of this tokenizer in token files of `prepare`, or None and why it is unknown.
 def tokenizer_hash(folder, end_of_document):
-    prepare = program("prepare")
-    if not prepare:
+    if not (prepare := program("prepare")):
         return None, "no ringtrain program is found (RINGTRAIN_BIN names its folder)"
     with tempfile.TemporaryDirectory() as temporary:
         text, output = pathlib.Path(temporary, "text.txt"), pathlib.Path(temporary, "text.h5")

@@ -60,48 +60,48 @@ class Encoder:
         before, self.after = added_tokens(tokenizer)
         self.begin, self.replaced = before if begins else [], 0
 
-    # Return a text without halves of surrogate pairs, which JSON may contain and UTF-8 cannot.
-    def readable(self, text):
-        readable = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        self.replaced += readable != text
-        return readable
+    # Return a document without halves of surrogate pairs, which JSON may contain and UTF-8 cannot. Refuse one that
+    # cannot become tokens.
+    def checked(self, document):
+        ids, text = document.ids, document.text
+        if text is not None:
+            document.text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            self.replaced += document.text != text
+            if document.spans is not None and len(document.text) != len(text):
+                raise Refused("a text with learned parts holds half a surrogate pair")
+        elif len(ids) and not 0 <= ids.min() <= ids.max() < self.vocab_size:
+            raise Refused(f"ids are {ids.min()} to {ids.max()}, but the tokenizer's are 0 to {self.vocab_size - 1}")
+        return document
 
-    # Return (ids, weights or None, bytes of text or None) of each document.
+    # Return (ids, weights, bytes of text or None) of each document.
     def encode(self, documents):
-        texts = [None if one.text is None else self.readable(one.text) for one in documents]
         encodings = {}
         for rendered in (False, True):
             self.coder.encode_special_tokens = not rendered  # within a plain text, their names are letters
             places = [i for i, one in enumerate(documents) if one.text is not None and one.rendered == rendered]
-            found = self.coder.encode_batch([texts[i] for i in places], add_special_tokens=False)
+            found = self.coder.encode_batch([documents[i].text for i in places], add_special_tokens=False)
             encodings.update(zip(places, found))
-        return [self.finished(one, texts[i], encodings.get(i)) for i, one in enumerate(documents)]
+        return [self.finished(one, encodings.get(i)) for i, one in enumerate(documents)]
 
-    def finished(self, document, text, encoding):
-        if encoding is None:
-            ids, weights = document.ids, document.weights
-            if len(ids) and not 0 <= ids.min() <= ids.max() < self.vocab_size:
-                raise Refused(f"ids are {ids.min()} to {ids.max()}, but the tokenizer's are 0 to {self.vocab_size - 1}")
-        else:
-            ids, weights = encoding.ids, self.weights(encoding.offsets, document, text)
+    def finished(self, document, encoding):
+        ids, weights, text = document.ids, document.weights, document.text
+        if encoding is not None:
+            ids, weights = encoding.ids, self.weights(encoding.offsets, document.spans)
             if not document.rendered:
-                ids = [*self.begin, *ids, *self.after]
-                if weights is not None:
-                    weights = numpy.pad(weights, (len(self.begin), len(self.after)), constant_values=(0, 1))
+                ids, before = [*self.begin, *ids, *self.after], document.spans is None
+                weights = numpy.pad(weights, (len(self.begin), len(self.after)), constant_values=(before, 1))
         if len(ids) and ids[-1] == self.end:  # it ends the document, with any weight
-            ids, weights = ids[:-1], None if weights is None else weights[:-1]
-        weights = None if weights is None else numpy.append(weights, 1).astype("<f4")
+            ids, weights = ids[:-1], weights[:-1]
+        weights = numpy.append(weights, 1).astype("<f4")
         return numpy.append(ids, self.end).astype("<u4"), weights, None if text is None else len(text.encode())
 
-    # Return the weight of each token, or None if all are learned: that of a span with which the token overlaps.
+    # Return the weight of each token: that of a span with which the token overlaps; without spans, 1.
     @staticmethod
-    def weights(offsets, document, text):
-        if document.spans is None:
-            return None
-        if len(text) != len(document.text):
-            raise Refused("a text with learned parts holds half a surrogate pair")
+    def weights(offsets, spans):
+        if spans is None:
+            return numpy.ones(len(offsets), "f4")
         begins, ends = numpy.array(offsets, "i8").reshape(-1, 2).T
         weights = numpy.zeros(len(offsets), "f4")
-        for begin, end, weight in document.spans:
+        for begin, end, weight in spans:
             weights[(begins < end) & ((ends > begin) | (begins >= begin))] = weight
         return weights

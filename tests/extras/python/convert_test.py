@@ -9,9 +9,11 @@ import io
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import tempfile
 import unittest
+import unittest.mock
 
 import python_package  # first: it finds the package
 import numpy
@@ -24,7 +26,7 @@ from ringtrain_data import Refused, convert
 BIN = pathlib.Path(os.environ.get("RINGTRAIN_BIN", python_package.ROOT / "build/release/bin"))
 CHATML = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
           "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
-ROWS = [{"text": "one"}, {"text": "two words"}, {"text": "three é\nlines"}]
+ROWS = [{"text": "one"}, {"text": "two words"}, {"text": None}, {"text": "three é\nlines"}]
 MESSAGES = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So."}]
 
 
@@ -51,19 +53,23 @@ class ConvertTest(unittest.TestCase):
     def end(self, tokenizer, name="<|endoftext|>"):
         return loaded(tokenizer).convert_tokens_to_ids(name)
 
-    def run_program(self, *arguments):
-        """Return exit code, output, errors and the token file's path of a conversion."""
+    def run_program(self, *arguments, code=0):
+        """Return the output, errors and the token file's path of a conversion that ends with this exit code."""
         self.count += 1
         output = self.folder / f"out{self.count}.h5"
         out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = program.main(["convert", *map(str, arguments), "--output", str(output)])
-        return code, out.getvalue(), err.getvalue(), output
+        with contextlib.chdir(self.folder.parent), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            found = program.main(["convert", *map(str, arguments), "--output", f"{self.folder.name}/{output.name}"])
+        self.assertEqual(found, code, err.getvalue())
+        return out.getvalue(), err.getvalue(), output
+
+    def refused(self, code, sentence, *arguments):
+        _, err, _ = self.run_program("--tokenizer", self.chat, "--input", *arguments, code=code)
+        self.assertEqual((len(err.splitlines()), sentence in err), (1, True), err)
 
     def documents(self, *arguments, tokenizer=None):
         """Return the texts of the result for these arguments, in some order, each with its learned text."""
-        code, out, err, output = self.run_program(*arguments, "--tokenizer", tokenizer or self.text)
-        self.assertEqual(code, 0, err)
+        _, _, output = self.run_program(*arguments, "--tokenizer", tokenizer or self.text)
         decode = loaded(tokenizer or self.text).decode
         ids, weights, _ = read_tokens(output)
         return sorted((decode(one), decode([token for token, weight in zip(one, some) if weight > 0]))
@@ -92,11 +98,11 @@ class ConvertTest(unittest.TestCase):
             writer.writerows(ROWS)
         self.write("a.jsonl", lines)
         self.write("b.jsonl", "\ufeff" + lines.replace("\n", "\r\n\r\n"))
-        self.write("array.json", json.dumps(ROWS, indent=2))
+        self.write("array.json", json.dumps(ROWS, indent=1 << 18))  # larger than what is read at once
         self.write("lines.json", lines)
         self.write("spread.json", "\n".join(json.dumps(row, indent=1) for row in ROWS))
         os.rename(self.folder / "a.parquet", self.folder / "named.bin")  # its first bytes identify it
-        expected = sorted((f"<bos>{row['text']}<|endoftext|>",) * 2 for row in ROWS)
+        expected = sorted((f"<bos>{row['text']}<|endoftext|>",) * 2 for row in ROWS if row["text"])
         for name in ("named.bin", "file.arrow", "stream.arrow", "a.jsonl", "a.jsonl.gz", "a.json.zst", "a.csv",
                      "b.jsonl", "array.json", "lines.json", "spread.json"):
             with self.subTest(name=name):
@@ -105,7 +111,7 @@ class ConvertTest(unittest.TestCase):
     def test_forms_of_rows(self):
         answered = ("<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\nSo.<|im_end|>\n<|endoftext|>",
                     "So.<|im_end|><|endoftext|>")
-        given = (answered[0].replace("Why?", "Why?\nx"), answered[1])
+        given, so = (answered[0].replace("Why?", "Why?\nx"), answered[1]), self.ids(self.chat, "So.")
         rows = [
             ({"messages": MESSAGES, "id": 7}, answered),
             ({"messages": json.dumps(MESSAGES)}, answered),
@@ -116,17 +122,22 @@ class ConvertTest(unittest.TestCase):
             ({"instruction": "Why?", "input": "", "output": "So."}, answered),
             ({"instruction": "Why?", "input": "x", "output": "So."}, given),
             ({"text": "<|im_end|>"}, ("<|im_end|><|endoftext|>",) * 2),
-            ({"input_ids": self.ids(self.chat, "So.")}, ("So.<|endoftext|>",) * 2),
-            ({"input_ids": self.ids(self.chat, "So."), "labels": [-100] + self.ids(self.chat, "So.")[1:]},
-             ("So.<|endoftext|>", loaded(self.chat).decode(self.ids(self.chat, "So.")[1:]) + "<|endoftext|>")),
+            ({"input_ids": so}, ("So.<|endoftext|>",) * 2),
+            ({"input_ids": [7, *so], "attention_mask": [0] + [1] * len(so)}, ("So.<|endoftext|>",) * 2),
+            ({"input_ids": so, "labels": [-100] + so[1:]},
+             ("So.<|endoftext|>", loaded(self.chat).decode(so[1:]) + "<|endoftext|>")),
+            ({"prompt": "[3, 1, 2]", "completion": "[1]"}, ("[3, 1, 2][1]<|endoftext|>", "[1]<|endoftext|>")),
+            *(({"said": said}, answered, "--field", "said") for said in (MESSAGES, json.dumps(MESSAGES))),
+            *(({"code": text}, (f"{text}<|endoftext|>",) * 2, "--field", "code")
+              for text in ('{"a": 1}', "[1, 2]", "[]", '[{"role": "admin"}]', "[" * 9999)),
         ]
-        for row, expected in rows:
+        for row, expected, *flags in rows:
             with self.subTest(row=row):
                 path = self.write("row.jsonl", json.dumps(row) + "\n")
-                self.assertEqual(self.documents("--input", path, tokenizer=self.chat), [expected])
+                self.assertEqual(self.documents("--input", path, *flags, tokenizer=self.chat), [expected])
         # Within a plain text, the name of a token is letters.
         path = self.write("letters.jsonl", json.dumps({"text": "<|im_end|>"}))
-        _, _, _, output = self.run_program("--input", path, "--tokenizer", self.chat)
+        _, _, output = self.run_program("--input", path, "--tokenizer", self.chat)
         self.assertNotIn(self.end(self.chat, "<|im_end|>"), read_tokens(output)[0][0])
 
     def test_alpaca_without_a_chat_template_is_what_its_authors_trained_on(self):
@@ -157,20 +168,21 @@ class ConvertTest(unittest.TestCase):
             pyarrow.parquet.write_table(pyarrow.table({"text": list(texts)}), self.folder / name)
         for name, text in (("train-00000-of-00002", "a"), ("train-00001-of-00002", "b"), ("test-00000-of-00001", "c")):
             parquet(f"hub/data/{name}.parquet", text)
-        self.write("hub/README.md", "---\nlicense: mit\n---\n# A card\n")
         self.write("hub/dataset_infos.json", "{}")
-        self.assertEqual([text for text, _ in self.documents("--input", self.folder / "hub")],
-                         ["<bos>a<|endoftext|>", "<bos>b<|endoftext|>"])
+        for head in ("configs:\n- data_files: data/train-*", "", "license: mit"):
+            self.write("hub/README.md", f"---\n{head}\n---\n# A card\n")
+            self.assertEqual([text for text, _ in self.documents("--input", self.folder / "hub")],
+                             ["<bos>a<|endoftext|>", "<bos>b<|endoftext|>"])
         self.assertEqual(len(self.documents("--input", self.folder / "hub", "--split", "test")), 1)
-        code, _, err, _ = self.run_program("--input", self.folder / "hub", "--split", "dev", "--tokenizer", self.text)
-        self.assertEqual(code, 2)
-        self.assertIn("has the splits test, train; choose one with --split", err)
+        self.refused(2, "has the splits test, train; choose one with --split", self.folder / "hub", "--split", "dev")
+        for head, sentence in (("license: [mit", "expected ','"), ("configs: one", "AttributeError: ")):
+            self.write("hub/README.md", f"---\n{head}\n---\n")
+            self.refused(3, sentence, self.folder / "hub")
         parquet("card/fr/one.parquet", "f")
         parquet("card/en/one.parquet", "e")
         self.write("card/README.md", "---\nconfigs:\n- config_name: en\n  data_files: en/*.parquet\n- config_name: fr\n"
                    "  data_files:\n  - split: train\n    path: fr/*.parquet\n---\n")
-        code, _, err, _ = self.run_program("--input", self.folder / "card", "--tokenizer", self.text)
-        self.assertEqual((code, "has the subsets en, fr; choose one with --subset" in err), (2, True), err)
+        self.refused(2, "has the subsets en, fr; choose one with --subset", self.folder / "card")
         self.assertEqual(self.documents("--input", self.folder / "card", "--subset", "fr")[0][0], "<bos>f<|endoftext|>")
 
     def test_arrays_of_tokens(self):
@@ -180,46 +192,58 @@ class ConvertTest(unittest.TestCase):
         numpy.save(self.folder / "o.npy", numpy.array([0, 2, 5]))
         numpy.save(self.folder / "table.npy", tokens[:4].reshape(2, 2))
         end = self.end(self.text)
-        for arguments, expected in ((["t.npy", "--offsets", self.folder / "o.npy"], [[5, 6, end], [7, 8, 9, end]]),
-                                    (["t.bin", "--dtype", "uint16", "--offsets", self.folder / "o.npy"],
-                                     [[5, 6, end], [7, 8, 9, end]]), (["table.npy"], [[5, 6, end], [7, 8, end]])):
-            code, _, err, output = self.run_program("--input", self.folder / arguments[0], *arguments[1:],
-                                                    "--tokenizer", self.text)
-            self.assertEqual(code, 0, err)
+        offsets, listed = ["--offsets", self.folder / "o.npy"], [[5, 6, end], [7, 8, 9, end]]
+        for name, flags, expected in (("t.npy", offsets, listed), ("t.bin", ["--dtype", "uint16", *offsets], listed),
+                                      ("table.npy", [], [[5, 6, end], [7, 8, end]])):
+            _, _, output = self.run_program("--input", self.folder / name, *flags, "--tokenizer", self.text)
             self.assertEqual(sorted(read_tokens(output)[0]), expected)
         numpy.save(self.folder / "high.npy", numpy.array([[-1, 5]]))
-        code, _, err, _ = self.run_program("--input", self.folder / "high.npy", "--tokenizer", self.text)
-        self.assertEqual((code, "ids are -1 to 5, but the tokenizer's are 0 to" in err), (3, True), err)
+        self.refused(3, "row 1: ids are -1 to 5, but the tokenizer's are 0 to", self.folder / "high.npy")
 
     def test_what_is_refused_says_where_and_leaves_nothing(self):
+        dangling, skip = make_tokenizer(self.folder / "dangling", []), "--skip-broken-rows"
+        os.symlink("nowhere", f"{dangling}/merges.txt")
         cases = [("a.jsonl", '{"text": "a"}\n{"text": \n', 3, "a.jsonl: row 2: Expecting value"),
                  ("b.jsonl", '{"body": "a"}\n', 3, "b.jsonl: row 1: has none of the columns"),
                  ("c.jsonl", '{"text": "a", "messages": []}\n', 3, "both messages and text are there; name the one"),
-                 ("d.json", '[{"text": "a"}, {"text"', 3, "d.json: row 2"),
+                 ("d.json", '[{"text": "a"}, {"text"', 3, "d.json: row 2: Expecting ':'", skip),
+                 ("d.json", '[{"text": "a"}, {"text": a}, {"text": "b"}]', 3, "d.json: row 2: Expecting value", skip),
+                 ("d.json", '[{"text": "a"},\n', 3, "d.json: row 2: Expecting value", skip),
                  ("e.txt", "text", 2, "for plain text, use prepare"),
                  ("f.parquet", "PAR1 and no more", 3, "f.parquet: "),
                  ("g.jsonl", '{"text": "a", "images": ["a.png"]}\n', 3, 'the column "images" is not text'),
                  ("h.jsonl", "\n", 3, "the inputs hold no document"),
-                 ("i.npy", "no array", 3, "i.npy: "), ("none", None, 3, "No such file")]
-        for name, text, code, sentence in cases:
-            with self.subTest(name=name):
+                 ("i.npy", "no array", 3, "i.npy: "), ("none", None, 3, "No such file"),
+                 ("j.jsonl", '{"text": "a"}', 2, "merges.txt", "--tokenizer", dangling),
+                 ("j.jsonl", '{"text": "a"}', 2, "must be from 0 to 0.99", "--validation-fraction", "nan"),
+                 ("j.jsonl", '{"text": "a"}', 2, "--seed 0 or more", "--seed", "-1"),
+                 ("k.jsonl", "[" * 99999, 3, "k.jsonl: row 1: "),
+                 ("k.jsonl", '{"input_ids": [5, 99999]}', 3, "k.jsonl: row 1: ids are 5 to 99999"),
+                 ("k.jsonl", '{"prompt": "\\ud83d", "completion": "\\ude00"}', 3, "row 1: a text with learned parts"),
+                 ("k.jsonl", '{"messages": []}', 3, "k.jsonl: row 1: the conversation has no messages"),
+                 ("k.jsonl", '{"messages": [{"role": "user", "content": [{"type": "text"}]}]}', 3, "content is not "),
+                 ("k.jsonl", '{"messages": [{"role": "assistant", "tool_calls": "x"}]}', 3, "row 1: AttributeError: ")]
+        for name, text, code, sentence, *flags in cases:
+            with self.subTest(text=text, flags=flags):
                 path = self.folder / name if text is None else self.write(name, text)
                 before = sorted(self.folder.iterdir())
-                found, _, err, _ = self.run_program("--input", path, "--tokenizer", self.text)
-                self.assertEqual((found, len(err.splitlines())), (code, 1), err)
-                self.assertIn(sentence, err)
+                self.refused(code, sentence, path, *flags)
                 self.assertEqual(sorted(self.folder.iterdir()), before)
-        broken = self.write("broken.jsonl", '{"text": "a"}\n{"text": \n{"text": null}\n{"text": ""}\n')
-        code, out, err, output = self.run_program("--input", broken, "--tokenizer", self.text, "--skip-broken-rows")
-        self.assertEqual(code, 0, err)
-        self.assertIn("rows                   4; left out: 2 broken and 1 empty", out)
-        again = program.main(["convert", "--input", str(broken), "--tokenizer", self.text, "--output", str(output)])
-        self.assertEqual(again, 2)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with unittest.mock.patch.object(program.rows, "rows", lambda *_: map(signal.raise_signal, [number])), \
+                    self.assertRaisesRegex(SystemExit, str(128 + number)):
+                self.run_program("--input", "a", "--tokenizer", self.text)
+            self.assertEqual(sorted(self.folder.iterdir()), before)
+        lines = ['{"text": "a"}', '{"text": ', '{"text": null}', '{"text": ""}', *(case[1] for case in cases[-6:])]
+        broken = self.write("broken.jsonl", "\n".join(lines))
+        out, _, _ = self.run_program("--input", broken, "--tokenizer", self.chat, skip)
+        self.assertIn("rows                   10; left out: 7 broken and 2 empty", out)
+        self.count -= 1
+        self.refused(2, "already exists", broken)
 
     def test_what_it_says(self):
         path = self.write("chat.jsonl", 20 * (json.dumps({"messages": MESSAGES, "source": "web"}) + "\n"))
-        code, out, err, output = self.run_program("--input", path, "--tokenizer", self.chat)
-        self.assertEqual(code, 0, err)
+        out, _, output = self.run_program("--input", path, "--tokenizer", self.chat)
         for line in ("  rows                   20; left out: 0 broken and 0 empty",
                      "  documents              20, 2 for validation", "  read as                conversation 20",
                      "  columns not read       source"):
@@ -248,8 +272,7 @@ class ConvertTest(unittest.TestCase):
     def test_texts_begin_as_the_tokenizer_begins_them(self):
         path = self.write("a.jsonl", '{"text": "a"}\n{"prompt": "b", "completion": "c"}\n')
         begins, end = self.end(self.text, "<bos>"), self.end(self.text)
-        code, out, err, output = self.run_program("--input", path, "--tokenizer", self.text)
-        self.assertEqual(code, 0, err)
+        out, _, output = self.run_program("--input", path, "--tokenizer", self.text)
         self.assertIn("begin as the tokenizer begins them: with <bos>", out)
         ids, weights, _ = read_tokens(output)
         both = {tuple(one): some for one, some in zip(ids, weights)}
@@ -257,7 +280,7 @@ class ConvertTest(unittest.TestCase):
         self.assertEqual(set(both), {(begins, *self.ids(self.text, "a"), end), prompt})
         self.assertEqual(both[prompt][0], 0)
         self.assertEqual(read_tokens(output)[2]["document_start"], [begins])
-        _, _, _, output = self.run_program("--input", path, "--tokenizer", self.text, "--document-start", "none")
+        _, _, output = self.run_program("--input", path, "--tokenizer", self.text, "--document-start", "none")
         self.assertNotIn(begins, [one for some in read_tokens(output)[0] for one in some])
         self.assertEqual(read_tokens(output)[2]["document_start"], [])
         convert(["a", [begins, 5], [5, 6]], self.text, self.folder / "mixed.h5")
@@ -291,8 +314,7 @@ class ConvertTest(unittest.TestCase):
         path = self.write("a.jsonl", "".join(json.dumps({"text": f"a line of text {i}"}) + "\n" for i in range(40)))
         os.environ["RINGTRAIN_BIN"] = str(BIN)
         for tokenizer, flags in ((self.ended, []), (self.text, []), (self.chat, ["--document-end", DOCUMENT_END])):
-            code, _, err, output = self.run_program("--input", path, "--tokenizer", tokenizer, *flags)
-            self.assertEqual(code, 0, err)
+            _, _, output = self.run_program("--input", path, "--tokenizer", tokenizer, *flags)
             prepared = self.folder / f"prepared-{pathlib.Path(tokenizer).name}.h5"
             subprocess.run([BIN / "prepare", "--input", path, "--tokenizer", tokenizer, *flags, "--output", prepared],
                            check=True, capture_output=True)
