@@ -3,17 +3,12 @@
 // the test that broke it, with code 7; a program that runs many tests (scripts/gpu-check) continues with the others in
 // a new process.
 #include <cuda_runtime.h>
-#include <gtest/gtest.h>
 
 #include <cstdio>
 #include <cstdlib>
 
-#include "framework/cuda/context.h"
 #include "framework/error.h"
-
-#if defined(RINGTRAIN_CUDA_EMULATED)
-#include "cuda_emulator.h"
-#endif
+#include "tests/support/gpu.h"
 
 namespace ringtrain::testing {
 namespace {

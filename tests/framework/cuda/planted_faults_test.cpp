@@ -1,8 +1,6 @@
 // Intentional faults, to test scripts/gpu-check: RINGTRAIN_PLANT=FAULT:SUITE.TEST[,...] makes these tests of this
 // program fail. hang: prints nothing more, forever. crash: the process aborts. slow: prints a word every second,
 // forever. lost (in an emulated build): the 4th arrival at an mbarrier is lost, so a kernel waits for it forever.
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -10,9 +8,7 @@
 #include <string>
 #include <thread>
 
-#if defined(RINGTRAIN_CUDA_EMULATED)
-#include "cuda_emulator.h"
-#endif
+#include "tests/support/gpu.h"
 
 namespace ringtrain::testing {
 namespace {

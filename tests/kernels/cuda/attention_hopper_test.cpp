@@ -14,7 +14,7 @@ namespace {
 class HopperAttention : public testing::GpuTest, public ::testing::WithParamInterface<std::int64_t> {
  protected:
   void SetUp() override {
-    GpuTest::SetUp();
+    testing::GpuTest::SetUp();
     if (IsSkipped()) return;
     use_devices(90, 3);
     if (cuda::facts_of(0).compute_capability != 90) GTEST_SKIP() << "the GPU is not Hopper";

@@ -10,7 +10,7 @@ namespace {
 class GpuAttention : public testing::GpuTest {
  protected:
   void SetUp() override {
-    GpuTest::SetUp();
+    testing::GpuTest::SetUp();
     if (!IsSkipped()) use_devices(80, 8);  // the portable path
   }
 };

@@ -14,7 +14,7 @@ using cuda_emulator::Signal;
 class BoundedWaits : public testing::GpuTest {
  protected:
   void SetUp() override {
-    GpuTest::SetUp();
+    testing::GpuTest::SetUp();
     if (IsSkipped()) return;
     if (!cuda::waits_are_bounded()) GTEST_SKIP() << "waits have no end in this build: gpu_tests_bounded has some";
   }

@@ -21,11 +21,8 @@
 #include "tests/kernels/attention_case.h"
 #include "tests/support/attention_state.h"
 #include "tests/support/elements.h"
+#include "tests/support/gpu.h"
 #include "tests/support/rounded_attention.h"
-
-#if defined(RINGTRAIN_CUDA_EMULATED)
-#include <cuda_emulator.h>
-#endif
 
 namespace ringtrain::gpu {
 

@@ -5,9 +5,6 @@
 #include <algorithm>
 
 #include "tests/support/cuda_harness.h"
-#if defined(RINGTRAIN_CUDA_EMULATED)
-#include "cuda_emulator.h"
-#endif
 
 namespace ringtrain::testing {
 namespace {

@@ -19,7 +19,6 @@
 #include "tests/support/gpu.h"
 
 #if defined(RINGTRAIN_CUDA_EMULATED)
-#include "cuda_emulator.h"
 #include "cuda_emulator_nccl.h"
 #endif
 

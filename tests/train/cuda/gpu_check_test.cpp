@@ -8,12 +8,8 @@
 namespace ringtrain::testing {
 namespace {
 
-class GpuCheck : public CheckTest {
+class GpuCheck : public OnGpu<CheckTest> {
  protected:
-  void SetUp() override {
-    CheckTest::SetUp();
-    if (cuda::device_count() == 0) GTEST_SKIP() << "no GPU";
-  }
   /// So short that the emulator finishes in seconds.
   Config small(std::vector<std::string> settings) const {
     return tiny(data, joined({"training.seq_len=13", "training.global_batch_size=2", "mesh.sequence=2",

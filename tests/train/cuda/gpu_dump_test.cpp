@@ -1,10 +1,11 @@
 // train --dump-step on a GPU: tensors are copied to the host, equal those of the CPU, and do not change the run's bits.
-#include "tests/train/cuda/gpu_fixture.h"
+#include "tests/support/gpu.h"
+#include "tests/train/train_fixture.h"
 
 namespace ringtrain::testing {
 namespace {
 
-class GpuDump : public GpuTextTest {
+class GpuDump : public OnGpu<TextTest> {
  protected:
   /// So short that the emulator finishes in seconds.
   Config small(std::vector<std::string> settings) const {

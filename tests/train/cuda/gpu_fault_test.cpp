@@ -5,8 +5,6 @@
 
 #if defined(RINGTRAIN_CUDA_EMULATED)
 
-#include "cuda_emulator.h"
-
 namespace ringtrain::testing {
 namespace {
 

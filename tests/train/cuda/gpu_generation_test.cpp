@@ -9,12 +9,8 @@
 namespace ringtrain::testing {
 namespace {
 
-class GpuGeneration : public GenerationTest {
+class GpuGeneration : public OnGpu<GenerationTest> {
  protected:
-  void SetUp() override {
-    GenerationTest::SetUp();
-    if (cuda::device_count() == 0) GTEST_SKIP() << "no GPU";
-  }
   static Config on_gpu(Config config, DType dtype) {
     config.training.device = Device::Kind::cuda;
     config.training.dtype = dtype;

@@ -1,14 +1,15 @@
 // Whole runs on a GPU: the losses of the CPU's run, checkpoints that work in both directions, the same bits in two runs
 // and across a checkpoint, meshes that share one card, offloading, and the response to a card that does not work.
 
-#include "tests/train/cuda/gpu_fixture.h"
+#include "tests/support/gpu.h"
+#include "tests/train/train_fixture.h"
 
 namespace ringtrain::testing {
 namespace {
 
-class GpuRun : public GpuTextTest {
+class GpuRun : public OnGpu<TextTest> {
  protected:
-  GpuRun() : GpuTextTest({.validation_documents = 10, .weights = true}) {}
+  GpuRun() : OnGpu({.validation_documents = 10, .weights = true}) {}
   /// So short that the emulator, which processes some hundred tokens a second, finishes in seconds.
   Config small(std::vector<std::string> settings) const {
     return tiny(data, joined({"training.seq_len=13", "training.global_batch_size=4", "training.steps=6"}, settings));

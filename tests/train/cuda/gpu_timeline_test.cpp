@@ -4,19 +4,11 @@
 #include "tests/support/gpu.h"
 #include "tests/train/timeline.h"
 
-#if defined(RINGTRAIN_CUDA_EMULATED)
-#include "cuda_emulator.h"
-#endif
-
 namespace ringtrain::testing {
 namespace {
 
-class GpuTimeline : public TimelineTest {
+class GpuTimeline : public OnGpu<TimelineTest> {
  protected:
-  void SetUp() override {
-    TimelineTest::SetUp();
-    if (cuda::device_count() == 0) GTEST_SKIP() << "no GPU";
-  }
   void TearDown() override {
 #if defined(RINGTRAIN_CUDA_EMULATED)
     cuda_emulator::set_durations({});
