@@ -73,8 +73,7 @@ class Adapters : public TrainTest {
     options.request = {
         .context_lengths = {length}, .target_tokens = 8, .target_blocks = blocks, .part = ScoredPart::whole};
     options.dtype = "float64";
-    Launcher threads;
-    return evaluate_checkpoint(options, threads).results.at(0).nll.value;
+    return evaluate_on_threads(options).results.at(0).nll.value;
   }
 
   std::string data_;

@@ -9,7 +9,6 @@
 #include "tests/support/paths.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
-#include "train/generation/checkpoint_generation.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -139,9 +138,8 @@ TEST_F(BeginTokens, APromptBeginsAsTheTokenizerBeginsATextAndOnce) {
   options.max_new_tokens = 8;
   std::vector<std::string> remarks;
   const auto said = [&] {
-    std::string all;
-    Launcher launcher;
-    const GenerationSummary made = generate_from_checkpoint(options, launcher, [&](auto piece) { all += piece; });
+    GenerationSummary made;
+    const std::string all = generated_text(options, &made);
     remarks = made.remarks;
     return std::pair{all, made.rates.prompt_tokens};
   };

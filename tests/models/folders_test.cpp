@@ -4,7 +4,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "parallel/launch/launcher.h"
 #include "tests/support/paths.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
@@ -41,9 +40,8 @@ class FolderModel : public TrainTest {
     options.request = {expected["context_lengths"], expected["target_tokens"], 1};
     options.mesh.sequence = ring;
     options.dtype = "float64";
-    Launcher threads;
     std::vector<double> values;
-    for (const LengthResult& result : evaluate_checkpoint(options, threads).results) values.push_back(result.nll.value);
+    for (const LengthResult& result : evaluate_on_threads(options).results) values.push_back(result.nll.value);
     return values;
   }
   static StoredType dtype_of(const nlohmann::json& expected) {

@@ -4,7 +4,6 @@
 
 #include "tests/support/paths.h"
 #include "tests/train/train_fixture.h"
-#include "train/generation/checkpoint_generation.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -38,10 +37,7 @@ TEST_P(GeneratedByClass, TokensAreThoseOfTransformersOnEveryRing) {
   options.dtype = "float64";
   for (const std::int64_t ring : {1, 2, 3}) {
     options.sequence_ranks = ring;
-    std::string said;
-    Launcher threads;
-    generate_from_checkpoint(options, threads, [&](std::string_view text) { said += text; });
-    EXPECT_EQ(said, ids) << ring << " ranks";
+    EXPECT_EQ(generated_text(options), ids) << ring << " ranks";
   }
 }
 
@@ -59,10 +55,7 @@ TEST_F(Generated, AnyEndOfEitherFileEndsTheText) {
     options.tokens = golden["prompt"].get<std::vector<std::int64_t>>();
     options.max_new_tokens = 8;
     options.dtype = "float64";
-    std::string said;
-    Launcher threads;
-    generate_from_checkpoint(options, threads, [&](std::string_view text) { said += text; });
-    return said;
+    return generated_text(options);
   };
   const std::int32_t never = 1, third = all[4];  // among 14, 47, 14, 47, 29
   EXPECT_EQ(said_with(never, 47), "14");

@@ -52,8 +52,7 @@ class KeptBase : public TrainTest {
     options.data = data_;
     options.request = {.context_lengths = {32}, .target_tokens = 8, .target_blocks = 8, .part = ScoredPart::whole};
     options.dtype = "float64";
-    Launcher threads;
-    return evaluate_checkpoint(options, threads).results.at(0).nll.value;
+    return evaluate_on_threads(options).results.at(0).nll.value;
   }
   ChildResult verify(const std::string& path) const {
     return run_child("train", {"--verify-checkpoint", path}, folder);

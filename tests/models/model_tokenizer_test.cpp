@@ -9,7 +9,6 @@
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint_manifest.h"
-#include "train/generation/checkpoint_generation.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -237,7 +236,6 @@ TEST_F(ModelTokenizer, ARunWithoutItsTokenizerKnowsItsTokensToo) {
 TEST_F(ModelTokenizer, ATextEndsWhereTheModelsFilesSayIt) {
   const auto tokenizer = load_tokenizer(at("model"));
   ASSERT_EQ(tokenizer->end_of_document(), 1);
-  Launcher threads;
   int with_end_of_document = 0;
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     if (seed == 7) forget_ends();
@@ -247,10 +245,10 @@ TEST_F(ModelTokenizer, ATextEndsWhereTheModelsFilesSayIt) {
     options.sampling.temperature = 2;
     options.sampling.seed = seed;
     options.prompt = "ab a";
-    const auto of_text = generate_from_checkpoint(options, threads, [](std::string_view) {});
+    GenerationSummary of_text, of_ids;
+    generated_text(options, &of_text);
     for (const std::int32_t id : tokenizer->encode(options.prompt)) options.tokens.push_back(id);
-    std::string ids;
-    const auto of_ids = generate_from_checkpoint(options, threads, [&](std::string_view more) { ids += more; });
+    const std::string ids = generated_text(options, &of_ids);
     EXPECT_EQ(of_text.rates.new_tokens, of_ids.rates.new_tokens) << ids;
     with_end_of_document += ("," + ids + ",").find(",1,") != std::string::npos ? 1 : 0;
   }

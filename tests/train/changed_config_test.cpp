@@ -8,7 +8,6 @@
 #include "framework/config/read_config.h"
 #include "tests/train/train_fixture.h"
 #include "train/check/check.h"
-#include "train/generation/checkpoint_generation.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -117,7 +116,7 @@ TEST_F(ChangedConfig, OptionsOfEvaluationAndGenerationAreCheckedToo) {
   const auto evaluated = [&](const std::function<void(EvaluationOptions&)>& change) {
     EvaluationOptions options = evaluation_of("run", data, {{16}, 4, 2});
     change(options);
-    return error_of(ExitCode::usage, [&] { evaluate_checkpoint(options, threads); });
+    return error_of(ExitCode::usage, [&] { evaluate_on_threads(options); });
   };
   const std::vector<std::pair<std::function<void(EvaluationOptions&)>, std::string>> evaluations{
       {[](auto& options) { options.dtype = "int4"; }, "--dtype int4: must be float32, float64 or bfloat16"},

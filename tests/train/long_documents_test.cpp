@@ -144,9 +144,7 @@ TEST_F(LongDocumentRuns, GoOnByTheRuleOfTheRun) {
       EXPECT_EQ(state(checkpoint(to, 4)), state(checkpoint(name + "-whole", 4))) << to;
     }
     // The data's hash includes the rule, except cut: both kinds of runs know the data on which they trained.
-    Launcher launcher;
-    EXPECT_EQ(evaluate_checkpoint(evaluation_of(name, path, {{16, 32}, 8, 4}), launcher).targets.request.trained_on,
-              true);
+    EXPECT_EQ(evaluate_on_threads(evaluation_of(name, path, {{16, 32}, 8, 4})).targets.request.trained_on, true);
   }
   // A run that saved nothing is restarted by the same command.
   const Config asked = config(path, 2, {"training.steps=4", "checkpoint.interval=0"});

@@ -3,7 +3,6 @@
 #include "tests/layers/harness.h"
 #include "tests/train/train_fixture.h"
 #include "train/check/check.h"
-#include "train/generation/checkpoint_generation.h"
 
 namespace ringtrain::testing {
 namespace {

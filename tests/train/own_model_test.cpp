@@ -10,7 +10,6 @@
 #include "tests/layers/harness.h"
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
-#include "train/generation/checkpoint_generation.h"
 #include "train/models/load_weights.h"
 
 namespace ringtrain::testing {
@@ -33,8 +32,7 @@ class OwnModel : public SplitTextTest {
     options.model = gated_model();
     options.mesh.data = data_ranks;
     options.mesh.sequence = sequence_ranks;
-    Launcher launcher;
-    return evaluate_checkpoint(options, launcher).results.back().perplexity;
+    return evaluate_on_threads(options).results.back().perplexity;
   }
 };
 
@@ -152,10 +150,7 @@ TEST_F(OwnModel, Generates) {
     options.max_new_tokens = 12;
     options.sampling.temperature = 0;
     options.sequence_ranks = ranks;
-    std::string text;
-    Launcher launcher;
-    generate_from_checkpoint(options, launcher, [&](std::string_view piece) { text += piece; });
-    return text;
+    return generated_text(options);
   };
   const std::string text = generated(1);
   EXPECT_EQ(generated(3), text);

@@ -4,7 +4,6 @@
 #include "framework/config/read_config.h"
 #include "layers/check_model.h"
 #include "layers/model_parameters.h"
-#include "parallel/launch/launcher.h"
 #include "tests/train/train_fixture.h"
 #include "train/engine/rank_state.h"
 #include "train/generation/generator.h"
@@ -91,8 +90,7 @@ TEST_F(Sharding, EvaluatesAndGeneratesTheSame) {
       options.mesh.data = data_ranks;
       options.mesh.sequence = sequence;
       options.shard_weights = shards;
-      Launcher launcher;
-      const EvaluationSummary summary = evaluate_checkpoint(options, launcher);
+      const EvaluationSummary summary = evaluate_on_threads(options);
       values.push_back(summary.results.at(0).nll.value);
       if (shards) {
         EXPECT_EQ(values.back(), values[values.size() - 2]);

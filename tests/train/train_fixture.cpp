@@ -235,6 +235,19 @@ std::vector<std::string> mesh_of(std::int64_t data, std::int64_t sequence) {
   return {fmt::format("mesh.data={}", data), fmt::format("mesh.sequence={}", sequence)};
 }
 
+EvaluationSummary evaluate_on_threads(const EvaluationOptions& options) {
+  Launcher launcher;
+  return evaluate_checkpoint(options, launcher);
+}
+
+std::string generated_text(const GenerationOptions& options, GenerationSummary* summary) {
+  std::string text;
+  Launcher launcher;
+  const auto made = generate_from_checkpoint(options, launcher, [&](std::string_view piece) { text += piece; });
+  if (summary) *summary = made;
+  return text;
+}
+
 ::testing::AssertionResult holds(const std::string& text, const std::string& part) {
   const bool found = text.find(part) != std::string::npos;
   return ::testing::AssertionResult(found) << (found ? "found: " : "not found: ") << part << "\nin: " << text;

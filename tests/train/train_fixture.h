@@ -20,6 +20,7 @@
 #include "tests/support/wait_until.h"
 #include "train/engine/rank_state.h"
 #include "train/evaluation/checkpoint_evaluation.h"
+#include "train/generation/checkpoint_generation.h"
 #include "train/trainer.h"
 
 namespace ringtrain::testing {
@@ -138,6 +139,10 @@ inline void quiet(const std::string& /*line*/) {}
 std::vector<std::string> joined(std::vector<std::string> one, const std::vector<std::string>& other);
 /// Returns the settings of a mesh.
 std::vector<std::string> mesh_of(std::int64_t data, std::int64_t sequence);
+
+/// evaluate_checkpoint(), and the text of generate_from_checkpoint(), with ranks that are threads.
+EvaluationSummary evaluate_on_threads(const EvaluationOptions& options);
+std::string generated_text(const GenerationOptions& options, GenerationSummary* summary = nullptr);
 
 /// Returns whether a text contains a part, or every part, and shows both if the test fails.
 ::testing::AssertionResult holds(const std::string& text, const std::string& part);

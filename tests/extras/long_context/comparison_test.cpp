@@ -40,8 +40,7 @@ class ComparisonTest : public TrainTest {
   };
   static Found evaluate(EvaluationOptions options, const std::string& against) {
     options.metrics = {against_model(against)};
-    Launcher launcher;
-    EvaluationSummary summary = evaluate_checkpoint(options, launcher);
+    EvaluationSummary summary = evaluate_on_threads(options);
     nlohmann::json results = evaluation_json(summary).at("against").at("results");
     return {std::move(summary), std::move(results)};
   }
@@ -91,8 +90,7 @@ std::vector<std::vector<double>> distributions(const std::string& path, const To
 TEST_F(ComparisonTest, EqualsAWitnessWithBothDistributions) {
   const std::string one = model("one", 1), two = model("two", 2);
   const auto [summary, comparison] = evaluate(options(one), two);
-  Launcher launcher;
-  const EvaluationSummary single = evaluate_checkpoint(options(one), launcher);
+  const EvaluationSummary single = evaluate_on_threads(options(one));
   const auto file = TokenFile::open(data());
   constexpr std::int64_t length = 70, targets = 8;
   struct Sums {

@@ -90,8 +90,7 @@ class LongPplTest : public TrainTest {
   };
   Found evaluate(EvaluationOptions options, const LongPplRequest& request = {contrast}) const {
     options.metrics = {long_perplexity(request)};
-    Launcher launcher;
-    EvaluationSummary summary = evaluate_checkpoint(options, launcher);
+    EvaluationSummary summary = evaluate_on_threads(options);
     write_file(at("found.json"), summary.metrics.at(0).second.file_text, ExitCode::usage);
     nlohmann::json longppl = evaluation_json(summary).at("longppl");
     return {std::move(summary), std::move(longppl), read_key_set(at("found.json"))};

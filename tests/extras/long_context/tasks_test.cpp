@@ -337,8 +337,7 @@ TEST_F(TasksTest, AModelWithoutATokenizerIsRefused) {
   options.data = data;
   options.request = {{100}, 8, 4};
   options.metrics = {long_context_tasks({{TaskKind::single}, {}, false})};
-  Launcher launcher;
-  expect_error(ExitCode::usage, "no tokenizer", [&] { evaluate_checkpoint(options, launcher); });
+  expect_error(ExitCode::usage, "no tokenizer", [&] { evaluate_on_threads(options); });
 }
 
 }  // namespace

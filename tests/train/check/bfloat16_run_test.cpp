@@ -9,7 +9,6 @@
 #include "framework/config/choices.h"
 #include "framework/config/read_config.h"
 #include "layers/model_parameters.h"
-#include "parallel/launch/launcher.h"
 #include "tests/support/multiplying.h"
 #include "tests/support/paths.h"
 #include "tests/train/check/check_fixture.h"
@@ -132,10 +131,9 @@ TEST_F(BFloat16Run, KeepsFloat32WeightsThatAnyRunReads) {
   }
   EXPECT_GT(finer, elements / 2) << "the saved weights are the rounded ones";
   EvaluationOptions options = evaluation_of("half", data, {{8, 32}, 4, 6});
-  Launcher launcher;
-  const EvaluationSummary own = evaluate_checkpoint(options, launcher);  // in the dtype of training
+  const EvaluationSummary own = evaluate_on_threads(options);  // in the dtype of training
   options.dtype = "float64";
-  const EvaluationSummary exact = evaluate_checkpoint(options, launcher);
+  const EvaluationSummary exact = evaluate_on_threads(options);
   ASSERT_EQ(own.results.size(), exact.results.size());
   for (std::size_t i = 0; i < own.results.size(); ++i) {
     EXPECT_NE(own.results[i].nll.value, exact.results[i].nll.value);

@@ -4,7 +4,6 @@
 
 #include "tests/support/gpu.h"
 #include "tests/train/generation/generation_fixture.h"
-#include "train/generation/checkpoint_generation.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -56,10 +55,7 @@ TEST_F(GpuGeneration, OfACheckpointRunsWhereTheFlagsSay) {
   const auto said = [&](const std::string& device, const std::string& dtype) {
     options.device = device;
     options.dtype = dtype;
-    std::string all;
-    Launcher launcher;
-    generate_from_checkpoint(options, launcher, [&](std::string_view piece) { all += piece; });
-    return all;
+    return generated_text(options);
   };
   EXPECT_FALSE(said("auto", "").empty());
   EXPECT_EQ(said("cuda", "float32"), said("cpu", "float32"));

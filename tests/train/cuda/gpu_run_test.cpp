@@ -77,11 +77,10 @@ TEST_F(GpuRun, OffloadingChangesNoBit) {
 TEST_F(GpuRun, IsEvaluatedOnEitherDevice) {
   run(on_gpu({"training.steps=2"}, "bfloat16"), "run");
   EvaluationOptions options = evaluation_of("run", data, {{8, 16}, 4, 3});
-  Launcher launcher;
   options.device = "cuda";
-  const EvaluationSummary gpu = evaluate_checkpoint(options, launcher);
+  const EvaluationSummary gpu = evaluate_on_threads(options);
   options.device = "cpu";
-  const EvaluationSummary cpu = evaluate_checkpoint(options, launcher);
+  const EvaluationSummary cpu = evaluate_on_threads(options);
   ASSERT_EQ(gpu.results.size(), cpu.results.size());
   for (std::size_t i = 0; i < gpu.results.size(); ++i) {
     EXPECT_NEAR(gpu.results[i].nll.value, cpu.results[i].nll.value, 0.02 * cpu.results[i].nll.value);

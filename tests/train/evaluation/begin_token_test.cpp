@@ -125,21 +125,20 @@ TEST_F(BeginTokenEvaluation, IsWhatTheFileSays) {
                           "evaluation.target_tokens=4", "evaluation.target_blocks=5", "model.initializer_range=0.3"}),
       "run");
   EvaluationOptions options = evaluation_of("run", file->path(), {{16}, 4, 5});
-  Launcher launcher;
-  const EvaluationSummary recorded = evaluate_checkpoint(options, launcher);
+  const EvaluationSummary recorded = evaluate_on_threads(options);
   EXPECT_EQ(recorded.targets.request.begin_token, 5);
   const auto last = metrics("run", "evaluation").back();
   EXPECT_EQ(last["begin_token"], 5);
   EXPECT_NEAR(last["results"][0]["nll"].get<double>(), recorded.results[0].nll.value, 1e-12);
   options.begin_token = 5;
-  EXPECT_EQ(evaluate_checkpoint(options, launcher).results[0].nll.value, recorded.results[0].nll.value);
+  EXPECT_EQ(evaluate_on_threads(options).results[0].nll.value, recorded.results[0].nll.value);
   options.begin_token = -1;
-  const EvaluationSummary none = evaluate_checkpoint(options, launcher);
+  const EvaluationSummary none = evaluate_on_threads(options);
   EXPECT_EQ(none.targets.request.begin_token, std::nullopt);
   EXPECT_EQ(none.targets.hash, recorded.targets.hash);
   EXPECT_GT(std::abs(none.results[0].nll.value - recorded.results[0].nll.value), 1e-6);
   options.begin_token = 23;
-  EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { evaluate_checkpoint(options, launcher); }), "--begin-token"));
+  EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { evaluate_on_threads(options); }), "--begin-token"));
 }
 
 }  // namespace

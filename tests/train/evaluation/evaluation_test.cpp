@@ -6,7 +6,6 @@
 
 #include "data/loader.h"
 #include "kernels/elementwise.h"
-#include "parallel/launch/launcher.h"
 #include "tests/train/evaluation/evaluation_fixture.h"
 
 namespace ringtrain::testing {
@@ -166,8 +165,7 @@ TEST_F(EvaluationTest, DuringTrainingEqualsTheProgramOnTheSameWeights) {
 
   EvaluationOptions options = evaluation_of("run", data, {{16, 32, 100}, 8, 25});
   options.mesh.sequence = 3;
-  Launcher launcher;
-  const EvaluationSummary summary = evaluate_checkpoint(options, launcher);
+  const EvaluationSummary summary = evaluate_on_threads(options);
   EXPECT_EQ(summary.targets.hash, lines[1].at("target_hash").get<std::string>());
   EXPECT_EQ(summary.targets.documents, lines[1].at("documents"));
   EXPECT_EQ(summary.trained_length, 37);
@@ -193,10 +191,9 @@ TEST_F(EvaluationTest, Gpt2IsRefusedBeyondItsTable) {
                   "model.num_key_value_heads=4"}),
       "run");
   EvaluationOptions options = evaluation_of("run", data, {{16, 64}, 8, 25});
-  Launcher launcher;
-  EXPECT_EQ(evaluate_checkpoint(options, launcher).results.size(), 2u);
+  EXPECT_EQ(evaluate_on_threads(options).results.size(), 2u);
   options.request = {{16, 65}, 8, 25};
-  EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { evaluate_checkpoint(options, launcher); }), "64 positions"));
+  EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { evaluate_on_threads(options); }), "64 positions"));
 }
 
 // ---- By position ---------------------------------------------------------------------------------------------------

@@ -39,8 +39,7 @@ class ScoredPartTest : public TrainTest {
                              ScoredPart part = ScoredPart::automatic) const {
     EvaluationOptions options = evaluation_of(run, data, {{16, 32}, 8, 50});
     options.request.part = part;
-    Launcher launcher;
-    return evaluate_checkpoint(options, launcher);
+    return evaluate_on_threads(options);
   }
   static void expect_choice(const EvaluationSummary& summary, ScoredPart part, std::optional<bool> trained_on) {
     EXPECT_EQ(summary.targets.request.part, part);

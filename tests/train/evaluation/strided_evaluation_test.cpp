@@ -146,13 +146,11 @@ TEST_F(EvaluationTest, KeysThatLeaveWeightsAsTheyAreMayBeSet) {
   const std::string data = write_tokens("corpus.h5", long_text);
   run(tiny(data, {"training.steps=1"}), "run");
   EvaluationOptions options = evaluation_of("run", data, {{64}, 8, 4});
-  Launcher launcher;
-  const double plain = evaluate_checkpoint(options, launcher).results.at(0).nll.value;
+  const double plain = evaluate_on_threads(options).results.at(0).nll.value;
   options.settings = {"model.rope_theta=100"};
-  EXPECT_NE(evaluate_checkpoint(options, launcher).results.at(0).nll.value, plain);
+  EXPECT_NE(evaluate_on_threads(options).results.at(0).nll.value, plain);
   options.settings = {"model.hidden_size=8"};
-  EXPECT_TRUE(
-      holds(error_of(ExitCode::usage, [&] { evaluate_checkpoint(options, launcher); }), "--set model.hidden_size"));
+  EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { evaluate_on_threads(options); }), "--set model.hidden_size"));
 }
 
 TEST_F(EvaluationTest, AStridesReportSaysSo) {
@@ -160,15 +158,14 @@ TEST_F(EvaluationTest, AStridesReportSaysSo) {
   run(tiny(data, {"training.steps=1"}), "run");
   constexpr std::int64_t default_targets = EvaluationOptions::of_the_checkpoint;
   EvaluationOptions options = evaluation_of("run", data, {{16, 64}, default_targets, default_targets, 8});
-  Launcher launcher;
-  const EvaluationSummary summary = evaluate_checkpoint(options, launcher);
+  const EvaluationSummary summary = evaluate_on_threads(options);
   const auto json = evaluation_json(summary);
   EXPECT_EQ(json.at("stride"), 8);
   EXPECT_EQ(json.at("documents"), 30);
   EXPECT_FALSE(json.contains("target_blocks"));
   EXPECT_TRUE(holds(evaluation_table(summary), "move by 8 tokens"));
   options.request.stride = 16;
-  EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { evaluate_checkpoint(options, launcher); }), "--stride"));
+  EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { evaluate_on_threads(options); }), "--stride"));
 }
 
 }  // namespace
