@@ -107,11 +107,7 @@ class DataTest : public testing::FolderTest {
 
 using testing::error_of;
 using testing::expect_error;
-
-inline ::testing::AssertionResult holds(const std::string& text, const std::string& part) {
-  if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << "\"" << part << "\" is not in \"" << text << "\"";
-}
+using testing::holds;
 
 /// Documents of the given lengths (end token included) with tokens that follow no simple pattern.
 inline Content make_content(const std::vector<std::int64_t>& lengths, bool weights = false) {

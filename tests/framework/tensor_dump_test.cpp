@@ -255,10 +255,9 @@ TEST_F(Dump, ComparisonsNamePlaceRanksAndShapes) {
   EXPECT_EQ(comparison.first()->rank_b, 0);
   EXPECT_EQ(comparison.differing(), 1);
   const std::string text = report(comparison, a, b, {});
-  EXPECT_NE(text.find("first difference: layer.1.x at sequence 1, position 1, column 0\n  A 40 (rank 1)\n"
-                      "  B -40 (rank 0)\n"),
-            std::string::npos)
-      << text;
+  EXPECT_TRUE(holds(text,
+                    "first difference: layer.1.x at sequence 1, position 1, column 0\n  A 40 (rank 1)\n"
+                    "  B -40 (rank 0)\n"));
 
   index.tensors[0].name = "layer.1.y";
   index.tensors[1].shape = {4};

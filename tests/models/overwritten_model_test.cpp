@@ -44,9 +44,9 @@ class OverwrittenModel : public TrainTest {
     const WeightReader later = source.open_weights();
     change(file);
     for (const WeightReader& read : {begun, later}) {
-      const std::string sentence = error_of(ExitCode::checkpoint, [&] { read_all(read); });
-      EXPECT_NE(sentence.find("was changed while it was being read"), std::string::npos) << sentence;
-      EXPECT_NE(sentence.find(fs::path(file).filename().string()), std::string::npos) << sentence;
+      expect_error_holding(ExitCode::checkpoint,
+                           {"was changed while it was being read", fs::path(file).filename().string()},
+                           [&] { read_all(read); });
     }
     error_of(ExitCode::checkpoint, [&] { export_model(source, {.output = at("out")}); });
     EXPECT_FALSE(fs::exists(at("out")));

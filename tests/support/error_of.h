@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "framework/error.h"
 
@@ -22,13 +23,29 @@ std::string error_of(ExitCode code, Action&& action) {
   return "";
 }
 
-/// Expects an action to throw an Error with this code whose message contains this text.
+/// Returns whether a text contains a part, or every part, and shows both if the test fails.
+inline ::testing::AssertionResult holds(const std::string& text, const std::string& part) {
+  const bool found = text.find(part) != std::string::npos;
+  return ::testing::AssertionResult(found) << (found ? "found: " : "not found: ") << part << "\nin: " << text;
+}
+inline ::testing::AssertionResult holds_all(const std::string& text, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) {
+    if (auto one = holds(text, part); !one) return one;
+  }
+  return ::testing::AssertionSuccess();
+}
+
+/// Expects an action to throw an Error with this code whose message contains every part, or this one.
+template <class Action>
+void expect_error_holding(ExitCode code, const std::vector<std::string>& parts, Action&& action,
+                          const CallerLine& here = CallerLine::current()) {
+  const ::testing::ScopedTrace trace(here.file_name(), static_cast<int>(here.line()), "an error");
+  EXPECT_TRUE(holds_all(error_of(code, std::forward<Action>(action)), parts));
+}
 template <class Action>
 void expect_error(ExitCode code, const std::string& part, Action&& action,
                   const CallerLine& here = CallerLine::current()) {
-  const ::testing::ScopedTrace trace(here.file_name(), static_cast<int>(here.line()), "expect_error");
-  const std::string found = error_of(code, action);
-  EXPECT_NE(found.find(part), std::string::npos) << "\"" << part << "\" is not in \"" << found << "\"";
+  expect_error_holding(code, {part}, std::forward<Action>(action), here);
 }
 
 /// Expects a call, in the same statement, to be refused as its caller's mistake: with this message after the source

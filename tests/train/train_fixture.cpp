@@ -248,18 +248,6 @@ std::string generated_text(const GenerationOptions& options, GenerationSummary* 
   return text;
 }
 
-::testing::AssertionResult holds(const std::string& text, const std::string& part) {
-  const bool found = text.find(part) != std::string::npos;
-  return ::testing::AssertionResult(found) << (found ? "found: " : "not found: ") << part << "\nin: " << text;
-}
-
-::testing::AssertionResult holds_all(const std::string& text, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts) {
-    if (auto one = holds(text, part); !one) return one;
-  }
-  return ::testing::AssertionSuccess();
-}
-
 DumpComparison expect_dumps_agree(const std::string& found, const std::string& reference,
                                   std::optional<Tolerance> tolerance) {
   const DumpReader a(found), b(reference);

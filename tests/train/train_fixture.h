@@ -144,16 +144,6 @@ std::vector<std::string> mesh_of(std::int64_t data, std::int64_t sequence);
 EvaluationSummary evaluate_on_threads(const EvaluationOptions& options);
 std::string generated_text(const GenerationOptions& options, GenerationSummary* summary = nullptr);
 
-/// Returns whether a text contains a part, or every part, and shows both if the test fails.
-::testing::AssertionResult holds(const std::string& text, const std::string& part);
-::testing::AssertionResult holds_all(const std::string& text, const std::vector<std::string>& parts);
-/// Expects an action to fail with this code and a message that contains every part.
-template <class Action>
-void expect_error_holding(ExitCode code, const std::vector<std::string>& parts, Action&& action,
-                          const CallerLine& here = CallerLine::current()) {
-  const ::testing::ScopedTrace trace(here.file_name(), static_cast<int>(here.line()), "an error");
-  EXPECT_TRUE(holds_all(error_of(code, std::forward<Action>(action)), parts));
-}
 /// Expects two dumps to agree, to the tolerance of their types unless another one is given. Returns the comparison.
 DumpComparison expect_dumps_agree(const std::string& found, const std::string& reference,
                                   std::optional<Tolerance> tolerance = {});

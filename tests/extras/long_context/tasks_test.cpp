@@ -208,7 +208,7 @@ TEST_F(TaskTokens, BeginWithTheTokenThatBeginsAText) {
 }
 
 TEST_F(TaskTokens, WhatDoesNotFitIsRefused) {
-  EXPECT_NE(error_of(ExitCode::usage, [] { samples(1, {300}); }).find("context of 300 tokens"), std::string::npos);
+  expect_error(ExitCode::usage, "context of 300 tokens", [] { samples(1, {300}); });
   TaskSettings many;
   many.candidates = 50;  // there are only ten digits
   const TaskKind single[] = {TaskKind::single};

@@ -38,10 +38,8 @@ TEST_F(Audit, StopEndsTheRunBeforeTheUpdateAndTheMetricsHaveIt) {
         std::pair{AuditedTensor::query_gradient, "grad.query"}}) {
     SCOPED_TRACE(name);
     const std::string sentence = error_of(ExitCode::numeric, [&] { run_broken(config(), name, tensor, 0.5); });
-    EXPECT_TRUE(holds(sentence, "step 3: the audit of attention found"));
-    EXPECT_TRUE(holds(sentence, fmt::format(".{} differs at head ", name)));
-    EXPECT_TRUE(holds(sentence, "computed by rank 3 on cpu"));
-    EXPECT_TRUE(holds(sentence, "still those of step 2"));
+    EXPECT_TRUE(holds_all(sentence, {"step 3: the audit of attention found", fmt::format(".{} differs at head ", name),
+                                     "computed by rank 3 on cpu", "still those of step 2"}));
     const auto lines = metrics(name);
     ASSERT_EQ(lines.size(), 3U);
     EXPECT_FALSE(lines[1].contains("audit"));

@@ -142,7 +142,7 @@ TEST_F(CheckedRun, IsCutByTokensAndLayers) {
   EXPECT_FALSE(std::filesystem::exists(at("dump"))) << "a right run leaves nothing";
   EXPECT_FALSE(std::filesystem::exists(at("run")));
   options.tokens = 38;
-  EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { check_run(options, quiet); }), "--seq-len 38"));
+  expect_error(ExitCode::usage, "--seq-len 38", [&] { check_run(options, quiet); });
 }
 
 /// Calls change(file, dataset) for each nonempty part of a dumped tensor, until it returns true.
@@ -364,11 +364,9 @@ TEST_F(CheckedRun, IsRefusedWithATokensThatFits) {
   const Config config = ring({"training.seq_len=1000"});
   const ReferencePlan plan = plan_reference(config, make_parameter_table(config.model));
   require_reference_fits(config, plan, plan.bytes(1000));
-  const std::string sentence =
-      error_of(ExitCode::usage, [&] { require_reference_fits(config, plan, plan.bytes(600)); });
-  EXPECT_TRUE(holds(sentence, "--seq-len 600, which fits"));
-  EXPECT_TRUE(
-      holds(error_of(ExitCode::usage, [&] { require_reference_fits(config, plan, plan.fixed_bytes); }), "--layers"));
+  expect_error(ExitCode::usage, "--seq-len 600, which fits",
+               [&] { require_reference_fits(config, plan, plan.bytes(600)); });
+  expect_error(ExitCode::usage, "--layers", [&] { require_reference_fits(config, plan, plan.fixed_bytes); });
 }
 
 TEST_F(CheckedRun, RoundingHasItsSizeAndItsBfloat16) {

@@ -168,8 +168,7 @@ TEST_F(CheckpointTest, ResumeTakesTheOlderOneIfTheNewestIsDamagedAndFailsIfAllAr
     flip_bit(state_file(checkpoint("run", step)), 5000);
   }
   const std::string before = content_of(at("run/metrics.jsonl"));
-  EXPECT_TRUE(
-      holds(error_of(ExitCode::checkpoint, [&] { run(few(9), "run", resumed()); }), "none of the 3 checkpoints"));
+  expect_error(ExitCode::checkpoint, "none of the 3 checkpoints", [&] { run(few(9), "run", resumed()); });
   EXPECT_EQ(content_of(at("run/metrics.jsonl")), before);
 }
 

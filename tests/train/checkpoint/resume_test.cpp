@@ -154,9 +154,8 @@ TEST_F(Resume, AllowedChangesAreNotedAndForbiddenOnesRefusedWithBothValues) {
   }
   TextPlan other;
   other.seed = 2;
-  EXPECT_TRUE(
-      holds(error_of(ExitCode::checkpoint, [&] { run(tiny(write_tokens("other.h5", other), few), "run", resumed()); }),
-            "data"));
+  expect_error(ExitCode::checkpoint, "data",
+               [&] { run(tiny(write_tokens("other.h5", other), few), "run", resumed()); });
 
   const Outcome outcome =
       run(changed({"training.steps=6", "training.recompute=full", "optimizer.lr=2e-2", "training.loss_chunk=64"}),

@@ -138,7 +138,7 @@ TEST_F(BeginTokenEvaluation, IsWhatTheFileSays) {
   EXPECT_EQ(none.targets.hash, recorded.targets.hash);
   EXPECT_GT(std::abs(none.results[0].nll.value - recorded.results[0].nll.value), 1e-6);
   options.begin_token = 23;
-  EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { evaluate_on_threads(options); }), "--begin-token"));
+  expect_error(ExitCode::usage, "--begin-token", [&] { evaluate_on_threads(options); });
 }
 
 }  // namespace

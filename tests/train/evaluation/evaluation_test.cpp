@@ -193,7 +193,7 @@ TEST_F(EvaluationTest, Gpt2IsRefusedBeyondItsTable) {
   EvaluationOptions options = evaluation_of("run", data, {{16, 64}, 8, 25});
   EXPECT_EQ(evaluate_on_threads(options).results.size(), 2u);
   options.request = {{16, 65}, 8, 25};
-  EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { evaluate_on_threads(options); }), "64 positions"));
+  expect_error(ExitCode::usage, "64 positions", [&] { evaluate_on_threads(options); });
 }
 
 // ---- By position ---------------------------------------------------------------------------------------------------

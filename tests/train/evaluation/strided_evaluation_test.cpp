@@ -125,7 +125,7 @@ TEST_F(EvaluationTest, ShortDocumentsAreScoredWhole) {
   EXPECT_EQ(choose_targets(*file, request).documents, 2);
   request.context_lengths = {2};
   request.stride = 2;
-  EXPECT_TRUE(holds(error_of(ExitCode::data, [&] { choose_targets(*file, request); }), "of 2 to 2 tokens"));
+  expect_error(ExitCode::data, "of 2 to 2 tokens", [&] { choose_targets(*file, request); });
 }
 
 TEST_F(EvaluationTest, ARunScoresShortDocumentsWhole) {
@@ -150,7 +150,7 @@ TEST_F(EvaluationTest, KeysThatLeaveWeightsAsTheyAreMayBeSet) {
   options.settings = {"model.rope_theta=100"};
   EXPECT_NE(evaluate_on_threads(options).results.at(0).nll.value, plain);
   options.settings = {"model.hidden_size=8"};
-  EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { evaluate_on_threads(options); }), "--set model.hidden_size"));
+  expect_error(ExitCode::usage, "--set model.hidden_size", [&] { evaluate_on_threads(options); });
 }
 
 TEST_F(EvaluationTest, AStridesReportSaysSo) {
@@ -165,7 +165,7 @@ TEST_F(EvaluationTest, AStridesReportSaysSo) {
   EXPECT_FALSE(json.contains("target_blocks"));
   EXPECT_TRUE(holds(evaluation_table(summary), "move by 8 tokens"));
   options.request.stride = 16;
-  EXPECT_TRUE(holds(error_of(ExitCode::usage, [&] { evaluate_on_threads(options); }), "--stride"));
+  expect_error(ExitCode::usage, "--stride", [&] { evaluate_on_threads(options); });
 }
 
 }  // namespace
