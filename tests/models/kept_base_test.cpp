@@ -176,13 +176,7 @@ TEST_F(KeptBase, OfAFolderIsVerifiedByItsHash) {
   EXPECT_FALSE(fs::exists(at("lora/base")));  // nobody deletes a Hugging Face folder
   EXPECT_EQ(verify("lora").code, 0);
 
-  const std::string weights = base + "/model.safetensors";
-  std::fstream file(weights, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(-4, std::ios::end);
-  const char last = static_cast<char>(file.get());
-  file.seekp(-4, std::ios::end);
-  file.put(static_cast<char>(last ^ 1));
-  file.close();
+  flip_bit(base + "/model.safetensors", -4);
   EXPECT_EQ(verify("lora").code, 4);
 
   fs::remove_all(base);  // the same model in another type, of half the size

@@ -55,11 +55,7 @@ class OverwrittenModel : public TrainTest {
 
 /// Changes the last byte.
 void overwrite(const std::string& path) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(-1, std::ios::end);
-  const int byte = file.get();
-  file.seekp(-1, std::ios::end);
-  file.put(static_cast<char>(byte ^ 1));
+  flip_bit(path, -1);
 }
 
 void lengthen(const std::string& path) {

@@ -7,7 +7,6 @@
 
 #include "data/token_file_writer.h"
 #include "tests/train/train_fixture.h"
-#include "train/checkpoint/checkpoint_manifest.h"
 
 namespace ringtrain::testing {
 namespace {
@@ -50,9 +49,7 @@ class LongDocumentRuns : public TrainTest {
     const std::string line = "  longer: [^\n]*\n", saved = checkpoint(output, step);
     remove_from(at(output) + "/config.yaml", line);
     remove_from(saved + "/config.yaml", line);
-    CheckpointManifest manifest = parse_manifest(content_of(saved + "/manifest.json"), saved);
-    for (CheckpointFile& file : manifest.files) file = describe_file(saved, file.name);
-    std::ofstream(saved + "/manifest.json", std::ios::binary) << to_json(manifest);
+    seal_checkpoint(saved);
   }
 };
 

@@ -299,4 +299,20 @@ std::string content_of(const std::string& path) {
   return text.str();
 }
 
+void flip_bit(const std::string& path, std::int64_t byte, int bit) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  const auto origin = byte < 0 ? std::ios::end : std::ios::beg;
+  file.seekg(byte, origin);
+  const int before = file.get();
+  file.seekp(byte, origin);
+  file.put(static_cast<char>(before ^ (1 << bit)));
+}
+
+void seal_checkpoint(const std::string& path, const std::function<void(CheckpointManifest&)>& change) {
+  CheckpointManifest manifest = parse_manifest(content_of(path + "/manifest.json"), path);
+  for (CheckpointFile& file : manifest.files) file = describe_file(path, file.name);
+  change(manifest);
+  std::ofstream(path + "/manifest.json", std::ios::binary) << to_json(manifest);
+}
+
 }  // namespace ringtrain::testing

@@ -18,6 +18,7 @@
 #include "tests/support/error_of.h"
 #include "tests/support/folder_test.h"
 #include "tests/support/wait_until.h"
+#include "train/checkpoint/checkpoint_manifest.h"
 #include "train/engine/rank_state.h"
 #include "train/evaluation/checkpoint_evaluation.h"
 #include "train/generation/checkpoint_generation.h"
@@ -40,6 +41,11 @@ inline const TextPlan split_text{.longest = 200, .validation_documents = 30};
 
 /// Returns the content of a file.
 std::string content_of(const std::string& path);
+/// Changes a bit of a byte of a file; a negative byte counts from its end.
+void flip_bit(const std::string& path, std::int64_t byte, int bit = 0);
+/// Writes a manifest that fits the files of a checkpoint's folder, after the change.
+void seal_checkpoint(
+    const std::string& path, const std::function<void(CheckpointManifest&)>& change = [](CheckpointManifest&) {});
 
 class TrainTest : public FolderTest {
  protected:

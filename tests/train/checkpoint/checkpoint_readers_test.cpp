@@ -34,13 +34,6 @@ class CheckpointReaders : public SplitTextTest {
   static void copy_tree(const std::string& from, const std::string& to) {
     fs::copy(from, to, fs::copy_options::recursive);
   }
-  /// Writes a manifest that fits the files of a checkpoint's folder, after the change.
-  static void seal(const std::string& path, const std::function<void(CheckpointManifest&)>& change) {
-    CheckpointManifest manifest = parse_manifest(content_of(path + "/manifest.json"), path);
-    for (CheckpointFile& file : manifest.files) file = describe_file(path, file.name);
-    change(manifest);
-    std::ofstream(path + "/manifest.json", std::ios::binary) << to_json(manifest);
-  }
   const std::vector<std::string> go_on{"--config", "run.yaml", "--output", "run", "--resume"};
 };
 
@@ -88,7 +81,7 @@ TEST_F(CheckpointReaders, StateOfAnotherStepIsFoundHoweverWellItIsSealed) {
     fs::copy_file(state_file(checkpoint("run", 2)) + ending, state_file(checkpoint("run", 4)) + ending,
                   fs::copy_options::overwrite_existing);
   }
-  seal(checkpoint("run", 4), [](CheckpointManifest&) {});
+  seal_checkpoint(checkpoint("run", 4));
   ChildResult result = verify("run");
   EXPECT_EQ(result.code, 4) << result.out;
   EXPECT_TRUE(holds(result.out, "is from step 2, but the folder's manifest is from step 4"));
@@ -110,7 +103,7 @@ TEST_F(CheckpointReaders, CountsThatNoRunHasAreDamage) {
     for (const std::int64_t value : {std::int64_t{5}, std::int64_t{1} << 62, INT64_MAX}) {
       fs::remove_all(bad);
       copy_tree(good, bad);
-      seal(bad, [&](CheckpointManifest& manifest) { manifest.*member = value; });
+      seal_checkpoint(bad, [&](CheckpointManifest& manifest) { manifest.*member = value; });
       fs::remove_all(at("copy"));
       fs::rename(bad, at("copy"));
       error_of(ExitCode::checkpoint, [&] { open_checkpoint(at("copy")); });

@@ -5,20 +5,11 @@
 #include "framework/config/read_config.h"
 #include "tests/train/train_fixture.h"
 #include "train/checkpoint/checkpoint_folder.h"
-#include "train/checkpoint/checkpoint_manifest.h"
 
 namespace ringtrain::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-void flip_bit(const std::string& path, std::int64_t offset) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(offset);
-  const int byte = file.get();
-  file.seekp(offset);
-  file.put(static_cast<char>(byte ^ 1));
-}
 
 class CheckpointTest : public TextTest {
  protected:

@@ -30,14 +30,6 @@ int amount(const char* name, int otherwise) {
   return text ? std::atoi(text) : otherwise;
 }
 
-void turn_bit(const std::string& path, std::uint64_t bit) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(bit / 8));
-  const int byte = file.get();
-  file.seekp(static_cast<std::streamoff>(bit / 8));
-  file.put(static_cast<char>(byte ^ (1 << bit % 8)));
-}
-
 class Torture : public TextTest {
  protected:
   Config config(const std::vector<std::string>& more) const {
@@ -287,10 +279,10 @@ TEST_F(Damage, RandomBitsTurned) {
   std::mt19937_64 random(static_cast<unsigned>(amount("RINGTRAIN_TORTURE_SEED", 1)));
   for (int i = 0; i < amount("RINGTRAIN_TORTURE_FLIPS", 2000); ++i) {
     const std::string file = files[random() % files.size()], path = good + "/" + file;
-    const std::uint64_t bit = random() % (fs::file_size(path) * 8);
-    turn_bit(path, bit);
+    const auto bit = static_cast<std::int64_t>(random() % (fs::file_size(path) * 8));
+    flip_bit(path, bit / 8, bit % 8);
     expect_found(file, fmt::format("bit {} of {}", bit, file));
-    turn_bit(path, bit);
+    flip_bit(path, bit / 8, bit % 8);
   }
   open_checkpoint(good);
 }
@@ -300,21 +292,19 @@ TEST_F(Damage, AForgersListsAreRefusedOrHarmless) {
   // it.
   std::mt19937_64 random(7);
   const std::string path = dataset_list_path(state_file(good, 0, 2));
-  const Checkpoint intact = open_checkpoint(good);
+  open_checkpoint(good);
   int refused = 0;
   for (int i = 0; i < amount("RINGTRAIN_TORTURE_FLIPS", 300); ++i) {
-    const std::uint64_t bit = random() % (fs::file_size(path) * 8);
-    turn_bit(path, bit);
-    CheckpointManifest forged = intact.manifest;
-    for (CheckpointFile& file : forged.files) file = describe_file(good, file.name);
-    std::ofstream(good + "/manifest.json") << to_json(forged);
+    const auto bit = static_cast<std::int64_t>(random() % (fs::file_size(path) * 8));
+    flip_bit(path, bit / 8, bit % 8);
+    seal_checkpoint(good);
     try {
       open_checkpoint(good);
     } catch (const Error& error) {
       ASSERT_EQ(error.code(), ExitCode::checkpoint) << error.what();
       ++refused;
     }
-    turn_bit(path, bit);
+    flip_bit(path, bit / 8, bit % 8);
   }
   EXPECT_GT(refused, 10);
 }
