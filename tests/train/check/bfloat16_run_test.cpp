@@ -10,9 +10,7 @@
 #include "framework/config/read_config.h"
 #include "layers/model_parameters.h"
 #include "tests/support/multiplying.h"
-#include "tests/support/paths.h"
 #include "tests/train/check/check_fixture.h"
-#include "tests/train/child_process.h"
 #include "train/engine/rank_state.h"
 #include "train/evaluation/checkpoint_evaluation.h"
 
@@ -187,12 +185,7 @@ TEST_F(BFloat16Run, HalvesWhatItStoresAndNothingThatAddsUp) {
 
 #if RINGTRAIN_MPI
 TEST_F(BFloat16Run, OfProcessesIsRight) {
-  std::ofstream(at("run.yaml")) << to_yaml(half({"mesh.sequence=3"}));
-  const ChildResult result =
-      run_child(source_folder() + "/scripts/launch",
-                {"-n", "3", "--", binary_folder() + "/check", "--config", "run.yaml", "--keep"}, folder);
-  EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_TRUE(holds(result.out, "right: all "));
+  expect_right_by_processes(half({"mesh.sequence=3"}));
 }
 #endif
 

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "tests/support/paths.h"
+#include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
 #include "train/check/check_report.h"
 
@@ -18,6 +20,16 @@ class CheckTest : public TextTest {
     return options;
   }
   CheckReport check(const Config& config) const { return check_run(options_of(config), quiet); }
+  /// Expects the program, with ranks that are processes, to find a run correct.
+  void expect_right_by_processes(const Config& config) const {
+    write_config(config);
+    const std::string ranks = std::to_string(config.mesh.data * config.mesh.sequence);
+    const ChildResult result =
+        run_child(source_folder() + "/scripts/launch",
+                  {"-n", ranks, "--", binary_folder() + "/check", "--config", "run.yaml", "--keep"}, folder);
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_TRUE(holds(result.out, "right: all "));
+  }
   /// Returns the verdict's lines; "" if the run is correct.
   static std::string wrong(const CheckReport& report) {
     if (report.first() == nullptr) return "";

@@ -11,9 +11,7 @@
 #include "framework/config/read_config.h"
 #include "framework/storage/hdf5_datasets.h"
 #include "layers/model_parameters.h"
-#include "tests/support/paths.h"
 #include "tests/train/check/check_fixture.h"
-#include "tests/train/child_process.h"
 #include "train/check/reference_inputs.h"
 #include "train/check/reference_plan.h"
 #include "train/check/rounding.h"
@@ -312,12 +310,7 @@ TEST_F(CheckedRun, NamesTheFaultItsRankAndBothValues) {
 
 #if RINGTRAIN_MPI
 TEST_F(CheckedRun, OfProcessesIsRight) {
-  std::ofstream(at("run.yaml")) << to_yaml(ring({"mesh.sequence=2", "mesh.data=2", "training.global_batch_size=4"}));
-  const ChildResult result =
-      run_child(source_folder() + "/scripts/launch",
-                {"-n", "4", "--", binary_folder() + "/check", "--config", "run.yaml", "--keep"}, folder);
-  EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_TRUE(holds(result.out, "right: all "));
+  expect_right_by_processes(ring({"mesh.sequence=2", "mesh.data=2", "training.global_batch_size=4"}));
 }
 #endif
 
