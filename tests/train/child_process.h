@@ -45,6 +45,12 @@ inline ChildResult run_child(const std::string& program, const std::vector<std::
   return Child(program, arguments, folder, before_start).wait();
 }
 
+/// The same for a list of the program and its arguments.
+inline ChildResult run_command(const std::vector<std::string>& command, const std::string& folder,
+                               const std::function<void()>& before_start = {}) {
+  return run_child(command[0], {command.begin() + 1, command.end()}, folder, before_start);
+}
+
 /// Expects a program to have ended with this code, and to have printed every part on stderr.
 void expect_end(const ChildResult& result, int code, const std::vector<std::string>& parts = {},
                 const CallerLine& here = CallerLine::current());

@@ -195,7 +195,7 @@ TEST_F(OwnModel, AndTheTransformerRefuseEachOthersCheckpoints) {
        {std::vector<std::string>{"export", "--checkpoint", "own", "--output", "folder"},
         {"evaluate", "--checkpoint", "own", "--data", "text.h5", "--context-lengths", "16"},
         {"generate", "--checkpoint", "own", "--tokens", "1", "2"}}) {
-    const ChildResult result = run_child(command[0], {command.begin() + 1, command.end()}, folder);
+    const ChildResult result = run_command(command, folder);
     EXPECT_EQ(result.code, 4) << command[0] << ": " << result.err;
     EXPECT_TRUE(holds(result.err, "holds the custom model \"gated\", but this program reads ringtrain's own"));
   }

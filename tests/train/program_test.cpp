@@ -54,7 +54,7 @@ TEST_F(Programs, TheEvaluationThatTrainProposesNextCanBeRun) {
     const std::vector<std::string> command{std::istream_iterator<std::string>(words), {}};
     ASSERT_FALSE(command.empty()) << log;
     EXPECT_EQ(log.find("generate --checkpoint"), std::string::npos) << "without a tokenizer";
-    const ChildResult evaluated = run_child(command[0], {command.begin() + 1, command.end()}, folder);
+    const ChildResult evaluated = run_command(command, folder);
     EXPECT_EQ(evaluated.code, 0) << evaluated.err;
   }
 }
@@ -117,7 +117,7 @@ TEST_F(Programs, NothingThatANameHoldsReachesTheTerminalRaw) {
       {"report", evil},
       {"prepare", "--input", "text.txt", "--output", evil}};
   for (const std::vector<std::string>& command : commands) {
-    const ChildResult result = run_child(command[0], {command.begin() + 1, command.end()}, folder);
+    const ChildResult result = run_command(command, folder);
     const std::string shown = result.out + result.err;
     EXPECT_EQ(shown.find_first_of("\x1b\r\x07\x9b"), std::string::npos) << command[0] << ": " << visible(shown);
     EXPECT_TRUE(holds(shown, "[2J")) << command[0];

@@ -242,7 +242,7 @@ TEST_F(CheckpointReaders, OfARunThatKeepsOneFindOne) {
         {"train", "--config", "../run.yaml", "--init-from", "../run", "--output", fmt::format("new{}", i), "--set",
          "training.steps=1"}};
     for (const std::vector<std::string>& command : commands) {
-      const ChildResult result = run_child(command[0], {command.begin() + 1, command.end()}, at("readers"));
+      const ChildResult result = run_command(command, at("readers"));
       EXPECT_EQ(result.code, 0) << command[0] << " " << command[1] << ": " << result.err << result.out;
     }
   }

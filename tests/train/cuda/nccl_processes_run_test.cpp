@@ -52,6 +52,11 @@ class NcclProcessRuns : public SplitTextTest {
         {binary_folder() + "/train", "--config", "run.yaml", "--output", output, "--set", set[0], "--set", set[1]},
         more);
   }
+  std::vector<std::string> evaluate_command(const std::string& run, const std::vector<std::string>& more) const {
+    return joined({binary_folder() + "/evaluate", "--checkpoint", run, "--data", data, "--context-lengths", "16",
+                   "--target-blocks", "2", "--target-tokens", "8"},
+                  more);
+  }
   /// Runs a training as processes. each: what a shell of each process does before it becomes the program.
   ChildResult processes(const MeshShape& mesh, const std::string& output, const std::vector<std::string>& more = {},
                         const std::string& each = "") const {
@@ -64,8 +69,7 @@ class NcclProcessRuns : public SplitTextTest {
   }
   /// The same with ranks that are threads, which copy from GPU to GPU.
   void threads(const MeshShape& mesh, const std::string& output, const std::vector<std::string>& more = {}) const {
-    const auto command = train_command(mesh, output, joined(more, {"--set", "mesh.backend=threads"}));
-    expect_done(run_child(command[0], {command.begin() + 1, command.end()}, folder));
+    expect_done(run_command(train_command(mesh, output, joined(more, {"--set", "mesh.backend=threads"})), folder));
   }
   const std::vector<std::string> share{"--set", "mesh.share_gpu=true"};
   const std::vector<std::string> own_sums{"--set", "training.deterministic=false"};  // gradients are added by NCCL
@@ -103,9 +107,7 @@ TEST_F(NcclProcessRuns, GiveTheBitsOfThreads) {
 
 TEST_F(NcclProcessRuns, AddByNcclAsThreadsDo) {
   const MeshShape mesh{2, 2};
-  const auto command = train_command(mesh, "threads", joined(own_sums, {"--set", "mesh.backend=nccl"}));
-  const ChildResult threads = run_child(command[0], {command.begin() + 1, command.end()}, folder);
-  expect_done(threads);
+  expect_done(run_command(train_command(mesh, "threads", joined(own_sums, {"--set", "mesh.backend=nccl"})), folder));
   expect_done(processes(mesh, "processes", own_sums));
   expect_same_run("processes", "threads");
 }
@@ -132,14 +134,8 @@ TEST_F(NcclProcessRuns, TakeTheOneGpuThatALauncherShowsEach) {
 TEST_F(NcclProcessRuns, EvaluateWhatThreadsTrained) {
   // The checkpoint's config requests thread ranks, but these are processes.
   threads({1, 2}, "run");
-  const std::string program = binary_folder() + "/evaluate";
-  const auto arguments = [&](const std::string& output) {
-    return std::vector<std::string>{"--checkpoint",      "run", "--data",          data, "--mesh",          "1x2",
-                                    "--context-lengths", "16",  "--target-blocks", "2",  "--target-tokens", "8",
-                                    "--output",          output};
-  };
-  expect_done(run_child(program, arguments("expected.json"), folder));
-  expect_done(launch(joined({"-n", "2", "--", program}, arguments("found.json"))));
+  expect_done(run_command(evaluate_command("run", {"--mesh", "1x2", "--output", "expected.json"}), folder));
+  expect_done(launch(joined({"-n", "2", "--"}, evaluate_command("run", {"--mesh", "1x2", "--output", "found.json"}))));
   EXPECT_EQ(content_of(at("found.json")), content_of(at("expected.json")));
 }
 
@@ -164,21 +160,9 @@ TEST_F(NcclProcessRuns, ShareAGpuWhereTheConfigSaysSo) {
   threads({1, 2}, "found", {"--resume", "--set", "mesh.share_gpu=false"});
   expect_same_run("found", "expected");
 
-  const std::vector<std::string> evaluate{binary_folder() + "/evaluate",
-                                          "--checkpoint",
-                                          "found",
-                                          "--data",
-                                          data,
-                                          "--context-lengths",
-                                          "16",
-                                          "--target-blocks",
-                                          "2",
-                                          "--target-tokens",
-                                          "8"};
-  expect_done(
-      run_child(evaluate[0], joined({evaluate.begin() + 1, evaluate.end()}, {"--output", "alone.json"}), folder));
-  expect_done(
-      launch(joined({"-n", "3", "--"}, joined(evaluate, {"--mesh", "1x3", "--share-gpu", "--output", "ring.json"}))));
+  expect_done(run_command(evaluate_command("found", {"--output", "alone.json"}), folder));
+  const auto ring = evaluate_command("found", {"--mesh", "1x3", "--share-gpu", "--output", "ring.json"});
+  expect_done(launch(joined({"-n", "3", "--"}, ring)));
   const auto nll = [&](const char* file) {
     return nlohmann::json::parse(content_of(at(file))).at("results").at(0).at("nll").get<double>();
   };
@@ -191,8 +175,7 @@ TEST_F(NcclProcessRuns, ShareAGpuOnlyWhereTheyMust) {
     EXPECT_FALSE(fs::exists(at("run")));
   };
   const auto by_threads = [&](const std::vector<std::string>& more) {
-    const auto command = train_command({1, 2}, "run", joined(share, more));
-    return run_child(command[0], {command.begin() + 1, command.end()}, folder);
+    return run_command(train_command({1, 2}, "run", joined(share, more)), folder);
   };
   refused(processes({1, 2}, "run", share), "mesh.share_gpu: each rank has a GPU of its own; set it to false");
   refused(processes({1, 1}, "run", share),

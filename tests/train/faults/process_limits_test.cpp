@@ -70,7 +70,7 @@ TEST_F(ProcessLimits, OutputThatCannotBeWrittenIsCodeTwo) {
           ::close(STDOUT_FILENO);
         }
       };
-      expect_end(run_child(command[0], {command.begin() + 1, command.end()}, folder, close_or_fill), 2,
+      expect_end(run_command(command, folder, close_or_fill), 2,
                  {command[0] + ": cannot write the output to stdout: "});
     }
   }

@@ -34,9 +34,7 @@ class MpiRuns : public SplitTextTest {
     const auto mesh = mesh_of(data_ranks, sequence);
     return joined({"train", "--config", "run.yaml", "--output", output, "--set", mesh[0], "--set", mesh[1]}, more);
   }
-  ChildResult threads(std::vector<std::string> command) const {
-    return run_child(command[0], {command.begin() + 1, command.end()}, folder);
-  }
+  ChildResult threads(const std::vector<std::string>& command) const { return run_command(command, folder); }
   /// Expects all numbers in the output of two runs to be the same text.
   void expect_same_run(const std::string& found, const std::string& expected) const {
     for (const char* kind : {"train", "evaluation"}) {
@@ -89,14 +87,12 @@ TEST_F(MpiRuns, ExchangeCheckpointsWithThreadRanks) {
 
 TEST_F(MpiRuns, EvaluateAsThreadRanksDo) {
   ASSERT_EQ(threads(train_command("run", 1, 1)).code, 0);
-  const auto with_output = [&](const std::string& name) {
-    return std::vector<std::string>{"evaluate", "--checkpoint",      "run",      "--data",          data, "--mesh",
-                                    "2x2",      "--context-lengths", "16,32,64", "--target-tokens", "8",  "--output",
-                                    name};
-  };
-  const ChildResult expected = threads(with_output("threads.json"));
+  const std::vector<std::string> command{"evaluate", "--checkpoint",    "run", "--data",
+                                         data,       "--mesh",          "2x2", "--context-lengths",
+                                         "16,32,64", "--target-tokens", "8",   "--output"};
+  const ChildResult expected = threads(joined(command, {"threads.json"}));
   ASSERT_EQ(expected.code, 0) << expected.err;
-  const ChildResult found = mpirun(4, with_output("mpi.json"));
+  const ChildResult found = mpirun(4, joined(command, {"mpi.json"}));
   ASSERT_EQ(found.code, 0) << found.err;
   EXPECT_EQ(found.out, expected.out);
   EXPECT_EQ(content_of(at("mpi.json")), content_of(at("threads.json")));
