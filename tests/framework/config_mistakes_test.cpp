@@ -113,9 +113,7 @@ TEST(Config, AllProblemsAreReportedAtOnceInTheOrderOfTheFile) {
 }
 
 TEST(Config, AFileThatIsNoConfigIsNamed) {
-  const auto reading = [](const std::string& path) {
-    return error_of(ExitCode::usage, [&] { read_config(path, {}); });
-  };
+  const auto reading = [](const std::string& path) { return complaint_of([&] { read_config(path, {}); }); };
   const std::string folder = ::testing::TempDir() + "config_test";
   std::filesystem::create_directories(folder);
   const std::string path = folder + "/c.yaml";

@@ -43,13 +43,7 @@ Config parsed(const std::string& text, const Settings& settings = {}) {
 }
 
 std::string complaint_with(const std::string& text, const Settings& settings = {}) {
-  try {
-    parsed(text, settings);
-    return "";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    return error.what();
-  }
+  return complaint_of([&] { parsed(text, settings); });
 }
 
 /// The keys of the section model that differ from far_model(), each with its value.

@@ -12,16 +12,20 @@ namespace ringtrain::testing {
 
 using Settings = std::vector<std::string>;
 
-/// The messages of reading a text, and of a higher floor's rule; "" if there are none. Anything but Error(usage) fails
-/// the test.
-inline std::string complaint(const std::string& text, const Settings& settings = {}, const ConfigRule& rule = {}) {
+/// The message of an action; "" if it throws no Error. Anything but Error(usage) fails the test.
+template <class Action>
+std::string complaint_of(const Action& action) {
   try {
-    parse_config(text, "x.yaml", settings, ConfigUse::run, rule);
+    action();
     return "";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::usage);
     return error.what();
   }
+}
+/// The messages of reading a text, and of a higher floor's rule.
+inline std::string complaint(const std::string& text, const Settings& settings = {}, const ConfigRule& rule = {}) {
+  return complaint_of([&] { parse_config(text, "x.yaml", settings, ConfigUse::run, rule); });
 }
 
 /// The minimum that a config must contain, on one line, so that a test's own lines begin at 2.
