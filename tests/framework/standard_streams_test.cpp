@@ -77,7 +77,10 @@ class StandardStreamsDeathTest : public ::testing::Test {
 };
 
 TEST_F(StandardStreamsDeathTest, OutputThatCannotBeWrittenIsAnError) {
-  const auto end_with_code_of_flush = [] {
+  const auto end_with_code_of_flush = [](const char* path, bool flushed_before = false) {
+    ::dup2(::open(path, O_WRONLY), STDOUT_FILENO);
+    std::fputs("a result\n", stdout);
+    if (flushed_before) std::fflush(stdout);  // a later check must still see the error
     try {
       flush_results();
       std::_Exit(0);
@@ -86,31 +89,11 @@ TEST_F(StandardStreamsDeathTest, OutputThatCannotBeWrittenIsAnError) {
       std::_Exit(static_cast<int>(error.code()));
     }
   };
-  EXPECT_EXIT(
-      {
-        const int full = ::open("/dev/full", O_WRONLY);
-        ::dup2(full, STDOUT_FILENO);
-        std::fputs("a result\n", stdout);
-        end_with_code_of_flush();
-      },
-      ::testing::ExitedWithCode(2), "cannot write the output to stdout: No space left on device");
-  EXPECT_EXIT(
-      {
-        const int full = ::open("/dev/full", O_WRONLY);
-        ::dup2(full, STDOUT_FILENO);
-        std::fputs("a result\n", stdout);
-        std::fflush(stdout);  // a later check must still see the error
-        end_with_code_of_flush();
-      },
-      ::testing::ExitedWithCode(2), "cannot write the output to stdout");
-  EXPECT_EXIT(
-      {
-        const int null = ::open("/dev/null", O_WRONLY);
-        ::dup2(null, STDOUT_FILENO);
-        std::fputs("a result\n", stdout);
-        end_with_code_of_flush();
-      },
-      ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(end_with_code_of_flush("/dev/full"), ::testing::ExitedWithCode(2),
+              "cannot write the output to stdout: No space left on device");
+  EXPECT_EXIT(end_with_code_of_flush("/dev/full", /*flushed_before=*/true), ::testing::ExitedWithCode(2),
+              "cannot write the output to stdout");
+  EXPECT_EXIT(end_with_code_of_flush("/dev/null"), ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(StandardStreamsDeathTest, AClosedStreamIsOpenedAndEveryUseOfItFails) {
