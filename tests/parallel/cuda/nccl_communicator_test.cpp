@@ -29,33 +29,45 @@ constexpr double long_timeout = 120;  // if it must not: it would be too late
 
 class NcclFailure : public GpuRanks {};
 
+/// Expects a failure of ranks that are connected. impatient: the rank with the short timeout.
+void expect_connected_failure(int ranks, ExitCode code, std::initializer_list<const char*> words,
+                              const std::function<void(Communicator& world, GpuRank& rank)>& body, int impatient = -1) {
+  expect_failure(ranks, code, words, [&](Communicator& world) {
+    GpuRank rank(world, Carrier::nccl, world.rank() == impatient ? timeout : long_timeout);
+    connect(rank);
+    body(world, rank);
+  });
+}
+
 // --- Operations that never end.
 
 TEST_F(NcclFailure, AnUnansweredExchangeTimesOut) {
   const auto words = {"rank 2 of 3", "1.25 s", "test message, layer 3, hop 2", "mesh.timeout_seconds"};
-  expect_failure(3, ExitCode::rank, words, [](Communicator& world) {
-    GpuRank rank(world, Carrier::nccl, world.rank() == 2 ? timeout : long_timeout);
-    connect(rank);
-    if (world.rank() == 2) {
-      const Tensor x = rank.make(100, 0);
-      rank.ranks->wait(rank.ranks->exchange({}, no_peer, x, 1, test_site));
-      rank.stream.synchronize();  // the GPU is free again
-    }
-    world.barrier({"the end"});
-  });
+  expect_connected_failure(
+      3, ExitCode::rank, words,
+      [](Communicator& world, GpuRank& rank) {
+        if (world.rank() == 2) {
+          const Tensor x = rank.make(100, 0);
+          rank.ranks->wait(rank.ranks->exchange({}, no_peer, x, 1, test_site));
+          rank.stream.synchronize();  // the GPU is free again
+        }
+        world.barrier({"the end"});
+      },
+      2);
 }
 
 TEST_F(NcclFailure, AnExchangeThatHangsOnOneGpuTimesOutOnAny) {
   for (const int shorter : {0, 1}) {
     const auto words = {"of 2 waited 1.25 s (mesh.timeout_seconds) in test message, layer 3, hop 2 on its GPU"};
-    expect_failure(2, ExitCode::rank, words, [&](Communicator& world) {
-      GpuRank rank(world, Carrier::nccl, world.rank() == shorter ? timeout : long_timeout);
-      connect(rank);
-      around(rank);
-      if (world.rank() == 1) cuda_emulator::hang_nccl_group(1, 1);
-      around(rank);
-      world.barrier({"the end"});
-    });
+    expect_connected_failure(
+        2, ExitCode::rank, words,
+        [&](Communicator& world, GpuRank& rank) {
+          around(rank);
+          if (world.rank() == 1) cuda_emulator::hang_nccl_group(1, 1);
+          around(rank);
+          world.barrier({"the end"});
+        },
+        shorter);
   }
 }
 
@@ -132,9 +144,7 @@ TEST_F(NcclFailure, AnErrorBehindItsBackEndsAllRanks) {
   for (const auto& [result, code, words] :
        {std::tuple{ncclSystemError, ExitCode::device, "unhandled system error (an error that a test wants)"},
         {ncclRemoteError, ExitCode::rank, "remote process exited"}}) {
-    expect_failure(3, code, {"rank 1 of 3", words}, [&, wanted = result](Communicator& world) {
-      GpuRank rank(world, Carrier::nccl, long_timeout);
-      connect(rank);
+    expect_connected_failure(3, code, {"rank 1 of 3", words}, [&, wanted = result](Communicator& world, GpuRank& rank) {
       if (world.rank() == 1) cuda_emulator::break_nccl_group(1, 2, wanted);
       for (int i = 0; i < 5; ++i) around(rank);
     });
@@ -142,17 +152,16 @@ TEST_F(NcclFailure, AnErrorBehindItsBackEndsAllRanks) {
 }
 
 TEST_F(NcclFailure, AnErrorBetweenExchangesIsSeenToo) {
-  expect_failure(2, ExitCode::device, {"rank 0 of 2: NCCL reports: internal error"}, [](Communicator& world) {
-    GpuRank rank(world, Carrier::nccl, long_timeout);
-    connect(rank);
-    const Tensor x = rank.make(10, 0);
-    if (world.rank() == 0) {
-      cuda_emulator::break_nccl_group(0, 1, ncclInternalError);
-      rank.ranks->exchange(x, 1, {}, no_peer, test_site);
-    }
-    double never = 0;  // both wait in the communicator below
-    world.wait(world.exchange({}, no_peer, host_view(&never, {1}), 1 - world.rank(), {"host"}));
-  });
+  expect_connected_failure(
+      2, ExitCode::device, {"rank 0 of 2: NCCL reports: internal error"}, [](Communicator& world, GpuRank& rank) {
+        const Tensor x = rank.make(10, 0);
+        if (world.rank() == 0) {
+          cuda_emulator::break_nccl_group(0, 1, ncclInternalError);
+          rank.ranks->exchange(x, 1, {}, no_peer, test_site);
+        }
+        double never = 0;  // both wait in the communicator below
+        world.wait(world.exchange({}, no_peer, host_view(&never, {1}), 1 - world.rank(), {"host"}));
+      });
 }
 
 TEST_F(NcclFailure, ACallThatFailsEndsAllRanks) {
@@ -193,9 +202,7 @@ TEST_F(NcclFailure, SizesThatDisagreeEndAllRanks) {
 }
 
 TEST_F(NcclFailure, AGpuThatFailsEndsAllRanks) {
-  expect_failure(2, ExitCode::device, {"cudaErrorECCUncorrectable"}, [](Communicator& world) {
-    GpuRank rank(world, Carrier::nccl, long_timeout);
-    connect(rank);
+  expect_connected_failure(2, ExitCode::device, {"cudaErrorECCUncorrectable"}, [](Communicator& world, GpuRank& rank) {
     const Tensor x = rank.make(10, 0);
     world.barrier({"connected"});
     if (world.rank() == 1) {
@@ -243,9 +250,7 @@ TEST_F(NcclFailure, AnErrorOfAnotherRankFreesTheGpu) {
 
 TEST_F(NcclFailure, WhatWasWaitedForIsNotUsedAfterAnError) {
   // A request of an aborted exchange returns the error, not the data that the aborted kernel left.
-  expect_failure(2, ExitCode::numeric, {"a bad number"}, [&](Communicator& world) {
-    GpuRank rank(world, Carrier::nccl, long_timeout);
-    connect(rank);
+  expect_connected_failure(2, ExitCode::numeric, {"a bad number"}, [&](Communicator& world, GpuRank& rank) {
     if (world.rank() == 1) fail(ExitCode::numeric, "a bad number");
     const Tensor received = rank.make(100, 0);
     const Request request = rank.ranks->exchange({}, no_peer, received, 1, test_site);
@@ -359,9 +364,7 @@ TEST_F(NcclFailure, UnwindingLeavesNoMemoryInUse) {
   // A rank throws during exchanges from and to memory that is freed while it unwinds. AddressSanitizer detects later
   // reads or writes; this test checks that nothing hangs, and no thread keeps a group open.
   for (int trial = 0; trial < 12; ++trial) {
-    expect_failure(3, ExitCode::data, {"has bad data"}, [&](Communicator& world) {
-      GpuRank rank(world, Carrier::nccl, long_timeout);
-      connect(rank);
+    expect_connected_failure(3, ExitCode::data, {"has bad data"}, [&](Communicator& world, GpuRank& rank) {
       if (world.rank() == trial % 3) {
         const Tensor sent = rank.make(1000, 1), received = rank.make(1000, 1);
         const auto own = rank.ranks->split(0);
@@ -385,9 +388,7 @@ TEST_F(NcclFailure, UnwindingLeavesNoMemoryInUse) {
 TEST_F(NcclFailure, AnExchangeWithoutAWaitEndsWithItsCommunicator) {
   // Its memory may then be freed, and the rank takes no further part in NCCL.
   const auto words = {"of 2 has left NCCL while exchanges were in progress"};
-  expect_failure(2, ExitCode::rank, words, [&](Communicator& world) {
-    GpuRank rank(world, Carrier::nccl, long_timeout);
-    connect(rank);
+  expect_connected_failure(2, ExitCode::rank, words, [&](Communicator& world, GpuRank& rank) {
     const auto pair = rank.ranks->split(0);
     {
       const Tensor received = rank.make(1000, 1);
@@ -401,9 +402,7 @@ TEST_F(NcclFailure, AnExchangeWithoutAWaitEndsWithItsCommunicator) {
 
 TEST_F(NcclFailure, AGroupThatIsOpenWhenTheRankGivesUpIsNotPosted) {
   const auto words = {"of 2 has left NCCL while exchanges were in progress"};
-  expect_failure(2, ExitCode::rank, words, [&](Communicator& world) {
-    GpuRank rank(world, Carrier::nccl, long_timeout);
-    connect(rank);
+  expect_connected_failure(2, ExitCode::rank, words, [&](Communicator& world, GpuRank& rank) {
     auto pair = rank.ranks->split(0);
     const Tensor x = rank.make(10, 0), received = rank.make(10, 0);
     pair->wait(pair->exchange(x, 1 - world.rank(), received, 1 - world.rank(), {"connecting"}));
