@@ -379,9 +379,9 @@ TEST(ParameterStoreMisuse, IdsAndWhatTheStoreWasMadeWithoutAreNamed) {
   const ParameterTable table = make_table();
   testing::run_ranks({.ranks = 1}, [&](Communicator& world) {
     Rank rank(world, table, Shard::optimizer, /*gradients=*/false);
-    EXPECT_NE(testing::error_of(ExitCode::usage, [&] { rank.store.begin_gradient(0); })
-                  .find("embedding has no gradient, because the store was made without StoreOptions::gradients"),
-              std::string::npos);
+    testing::expect_error(ExitCode::usage,
+                          "embedding has no gradient, because the store was made without StoreOptions::gradients",
+                          [&] { rank.store.begin_gradient(0); });
   });
 }
 
@@ -440,18 +440,25 @@ TEST(ParameterStoreMemory, IsTheNthPartAndPlacesForThreeBuckets) {
   }
 }
 
-TEST(WholeWeights, AreGatheredOnceWhenALayerNeedsThem) {
-  const ParameterTable table = make_table();
+/// Runs body(rank, messages) on two ranks, where messages(action) is the number of messages that an action sends.
+template <class Body>
+void count_messages(const ParameterTable& table, Shard shard, bool gradients, const Body& body) {
   testing::run_ranks({.ranks = 2}, [&](Communicator& world) {
     testing::Traffic traffic;
     testing::WatchedCommunicator watched(borrowed(world), traffic);
-    Rank rank(watched, table, Shard::optimizer);
+    Rank rank(watched, table, shard, gradients);
     rank.set_weights();
-    const auto messages = [&](const std::function<void()>& act) {
+    body(rank, [&](const std::function<void()>& act) {
       const int before = traffic.messages;
       act();
       return traffic.messages - before;
-    };
+    });
+  });
+}
+
+TEST(WholeWeights, AreGatheredOnceWhenALayerNeedsThem) {
+  const ParameterTable table = make_table();
+  count_messages(table, Shard::optimizer, /*gradients=*/true, [&](Rank& rank, const auto& messages) {
     const auto use = [&](int bucket) { const WeightsGuard guard(rank.store, bucket); };
     EXPECT_EQ(messages([&] { use(1); }), 0);  // each rank already has all of them
     EXPECT_EQ(messages([&] { rank.store.weights_changed(); }), 0);
@@ -475,16 +482,7 @@ TEST(WholeWeights, AreGatheredOnceWhenALayerNeedsThem) {
 
 TEST(ShardedWeights, StayUntilTheyChangeOrTheirPlaceIsNeeded) {
   const ParameterTable table = make_table();
-  testing::run_ranks({.ranks = 2}, [&](Communicator& world) {
-    testing::Traffic traffic;
-    testing::WatchedCommunicator watched(borrowed(world), traffic);
-    Rank rank(watched, table, Shard::weights, /*gradients=*/false);
-    rank.set_weights();
-    const auto messages = [&](const std::function<void()>& act) {
-      const int before = traffic.messages;
-      act();
-      return traffic.messages - before;
-    };
+  count_messages(table, Shard::weights, /*gradients=*/false, [&](Rank& rank, const auto& messages) {
     const auto use = [&](int bucket) { const WeightsGuard guard(rank.store, bucket); };
     EXPECT_EQ(messages([&] { use(1); }), 1);
     EXPECT_EQ(messages([&] { use(2); }), 1);
