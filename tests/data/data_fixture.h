@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -105,6 +104,7 @@ class DataTest : public testing::FolderTest {
   }
 };
 
+namespace fs = std::filesystem;
 using testing::error_of;
 using testing::expect_error;
 using testing::holds;

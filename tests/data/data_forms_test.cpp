@@ -12,7 +12,6 @@
 namespace ringtrain {
 namespace {
 
-namespace fs = std::filesystem;
 using namespace std::string_literals;
 
 struct Form {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <numeric>
 
@@ -15,8 +14,6 @@
 
 namespace ringtrain {
 namespace {
-
-namespace fs = std::filesystem;
 
 class FileInUse : public DataTest {
  protected:

@@ -12,8 +12,6 @@
 namespace ringtrain {
 namespace {
 
-namespace fs = std::filesystem;
-
 class PrepareJson : public DataTest {
  protected:
   TextOptions options(int threads = 1) const {

@@ -13,8 +13,6 @@
 namespace ringtrain {
 namespace {
 
-namespace fs = std::filesystem;
-
 class PrepareTest : public DataTest {
  protected:
   std::vector<std::string> names(const SourceList& list) const {

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <type_traits>
@@ -16,8 +15,6 @@
 
 namespace ringtrain::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 // No rule can be made without its parts, or out of another.
 static_assert(!std::is_default_constructible_v<OutputRules> && !std::is_aggregate_v<OutputRules>);

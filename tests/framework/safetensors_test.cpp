@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 
 #include "framework/storage/safetensors_writer.h"
@@ -15,8 +14,6 @@
 
 namespace ringtrain::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// Returns a file with this header and this many bytes of data.
 std::string file_of(const std::string& header, std::size_t data) {

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 
 #include "framework/dump/dump_comparison.h"

@@ -1,7 +1,6 @@
 // Runs with lora on a Hugging Face folder: what they train, save, resume, and refuse; adapters as a PEFT folder and
 // merged with their base.
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 
 #include "framework/storage/safetensors.h"
@@ -20,7 +19,6 @@
 namespace ringtrain::testing {
 namespace {
 
-namespace fs = std::filesystem;
 using Values = std::map<std::string, std::vector<double>>;
 
 /// Returns all parameters of a model's table.

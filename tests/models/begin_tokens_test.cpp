@@ -1,7 +1,6 @@
 // The tokens that a tokenizer itself adds before and after a text, from prepare to generate, through the programs. The
 // correct ids are those of AutoTokenizer (tests/golden/make_begin_tokens.py).
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 
 #include "data/token_manifest.h"
@@ -13,7 +12,6 @@
 namespace ringtrain::testing {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
 using Ids = std::vector<std::int32_t>;
 

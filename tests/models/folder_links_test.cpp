@@ -1,6 +1,5 @@
 // A model's folder may be anyone's: a link in it to a file elsewhere is neither read nor copied.
 #include <atomic>
-#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -14,8 +13,6 @@
 
 namespace ringtrain::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 class FolderLinks : public TrainTest {
  protected:

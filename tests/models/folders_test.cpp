@@ -1,6 +1,5 @@
 // Models as transformers saves them (tests/models/make_folders.py): their results, and their exports.
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -14,8 +13,6 @@
 
 namespace ringtrain::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 std::string folder_of(const std::string& name) {
   return source_folder() + "/tests/models/folders/" + name;

@@ -1,6 +1,5 @@
 // Folders and files without the model that they should have: one message each, with the tensor's name.
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <limits>
@@ -17,8 +16,6 @@
 
 namespace ringtrain::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct Tensor32 {
   std::vector<std::int64_t> shape;

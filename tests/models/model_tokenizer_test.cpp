@@ -1,6 +1,5 @@
 // A model keeps its own tokens, and its tokenizer goes with it: from a folder to the run that begins with it, to
 // generated text, and to an export. Tested through the programs.
-#include <filesystem>
 #include <fstream>
 #include <regex>
 
@@ -13,7 +12,6 @@
 namespace ringtrain::testing {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
 
 class ModelTokenizer : public TrainTest {

@@ -1,6 +1,5 @@
 // A model's file that somebody writes while it is read: the data may be from two models, so none of it is used.
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 
 #include "layers/model_parameters.h"
@@ -11,8 +10,6 @@
 
 namespace ringtrain::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 class OverwrittenModel : public TrainTest {
  protected:

@@ -1,6 +1,5 @@
 // A folder whose name is not UTF-8, which JSON cannot contain: results there are still written, with these bytes
 // spelled out, and requests that need the exact path are refused before any work.
-#include <filesystem>
 #include <fstream>
 
 #include "framework/config/read_config.h"
@@ -9,8 +8,6 @@
 
 namespace ringtrain::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 class PathBytes : public TrainTest {
  protected:

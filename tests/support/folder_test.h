@@ -9,6 +9,8 @@
 
 namespace ringtrain::testing {
 
+namespace fs = std::filesystem;
+
 class FolderTest : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -1,7 +1,6 @@
 // Options that a program sets itself are checked like those of a file: each change of a config that was read, and each
 // option of an evaluation or a generation, ends in one message with the key or the numbers involved, and nothing is
 // started.
-#include <filesystem>
 #include <functional>
 #include <limits>
 

@@ -1,6 +1,5 @@
 // train --dump-step and check --compare on whole runs: every mesh has the same tensors, a fault is located, and the run
 // itself does not change, to the bit.
-#include <filesystem>
 #include <fstream>
 
 #include "tests/train/child_process.h"

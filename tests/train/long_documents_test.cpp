@@ -1,6 +1,5 @@
 // Documents that are longer than a window (data.longer), in whole runs: the resulting windows, the first lines and the
 // config.yaml, what counts as work, and the rule with which a run continues.
-#include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <regex>
@@ -10,8 +9,6 @@
 
 namespace ringtrain::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 class LongDocumentRuns : public TrainTest {
  protected:

@@ -1,6 +1,5 @@
 // The numbers in a run's metrics: z-scores from the 20th step on, also after a resume that repeated steps; visible
 // pairs; MFU according to the formula.
-#include <filesystem>
 
 #include "data/token_file.h"
 #include "tests/support/paths.h"

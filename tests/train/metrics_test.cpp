@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 
 #include "framework/storage/files.h"

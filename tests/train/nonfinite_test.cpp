@@ -1,7 +1,6 @@
 // A loss or gradient that is not finite, injected on only one rank of 2 x 2: all ranks see it in the same step; stop or
 // skip; weights and moments unchanged; no checkpoint of a bad state. And the rule for loss spikes.
 #include <cmath>
-#include <filesystem>
 #include <set>
 
 #include "tests/train/train_fixture.h"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <map>
 
@@ -16,8 +15,6 @@
 
 namespace ringtrain::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 class Outputs : public TextTest {
  protected:

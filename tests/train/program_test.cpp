@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -21,8 +20,6 @@
 
 namespace ringtrain::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 class Programs : public SplitTextTest {
  protected:

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <filesystem>
 #include <fstream>
 #include <optional>
 
@@ -20,8 +19,6 @@
 
 namespace ringtrain::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 class RunFolders : public TextTest {
  protected:

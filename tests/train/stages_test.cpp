@@ -1,6 +1,5 @@
 // Stages of a run: a length, batch, or rope that begins at a step. After being stopped or killed at any step near a
 // boundary, the run has the bits of the uninterrupted one; later stages may change, those that have begun may not.
-#include <filesystem>
 
 #include "framework/config/read_config.h"
 #include "framework/config/training_stages.h"

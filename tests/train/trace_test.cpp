@@ -1,7 +1,6 @@
 // train --trace on whole runs: the file is JSON, spans of a row are nested, there is one span for each hop of the plan,
 // waits belong to hops; the run itself does not change, to the bit. A failed run also leaves its timeline.
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <tuple>
 

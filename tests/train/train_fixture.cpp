@@ -1,6 +1,5 @@
 // What the tests of runs share (train_fixture.h): token files, the tiny config, runs, and their outputs.
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 

@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <random>
 
@@ -15,7 +14,6 @@
 namespace ringtrain::testing {
 namespace {
 
-namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
 const Words parts{

@@ -1,6 +1,5 @@
 // One checkpoint against another: KL and nll of both on the same targets.
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 
 #include "data/loader.h"

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
 
 #include "extras/planner/plan_report.h"
 #include "framework/config/read_config.h"

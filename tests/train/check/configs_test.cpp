@@ -1,5 +1,4 @@
 // `check` of every config of configs/, reduced to a few seconds: each is correct as users get it.
-#include <filesystem>
 #include <set>
 
 #include "framework/config/read_config.h"

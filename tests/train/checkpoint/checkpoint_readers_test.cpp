@@ -3,7 +3,6 @@
 
 #include <sys/wait.h>
 
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
@@ -16,8 +15,6 @@
 
 namespace ringtrain::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 class CheckpointReaders : public SplitTextTest {
  protected:

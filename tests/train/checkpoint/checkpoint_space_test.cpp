@@ -4,16 +4,12 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include <filesystem>
-
 #include "tests/train/child_process.h"
 #include "tests/train/train_fixture.h"
 #include "train/engine/checkpoint_size.h"
 
 namespace ringtrain::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 class Space : public TextTest {
  protected:

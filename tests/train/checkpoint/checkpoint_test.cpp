@@ -1,5 +1,4 @@
 // Checkpoints on disk: what a manifest detects, how a resume handles damage, what a failed save leaves behind.
-#include <filesystem>
 #include <fstream>
 
 #include "framework/config/read_config.h"
@@ -8,8 +7,6 @@
 
 namespace ringtrain::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 class CheckpointTest : public TextTest {
  protected:

@@ -2,7 +2,6 @@
 // afterwards: metrics are unchanged or correctly cut, each checkpoint exists, and the next resume completes the run as
 // if it had never been disturbed.
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 
 #include "tests/train/child_process.h"
@@ -12,8 +11,6 @@
 
 namespace ringtrain::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 class ResumeFaults : public TrainTest {
  protected:

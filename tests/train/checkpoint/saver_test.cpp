@@ -1,7 +1,6 @@
 // Background saves: sharded by rank, one manifest, one in flight, restored bit for bit on any mesh; the effect of a
 // failing disk under both policies; --verify-checkpoint.
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <utility>
 
@@ -20,8 +19,6 @@
 
 namespace ringtrain::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 class Saver : public TextTest {
  protected:

@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <sstream>
 
 #include "cuda_emulator.h"
@@ -15,8 +14,6 @@
 
 namespace ringtrain::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 class NcclProcessRuns : public SplitTextTest {
  protected:

@@ -3,7 +3,6 @@
 #include "train/evaluation/scored_part.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "framework/config/read_config.h"
 #include "tests/train/child_process.h"
@@ -11,8 +10,6 @@
 
 namespace ringtrain::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 class ScoredPartTest : public TrainTest {
  protected:

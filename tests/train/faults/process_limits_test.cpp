@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 
 #include "tests/train/child_process.h"
@@ -13,8 +12,6 @@
 
 namespace ringtrain::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 class ProcessLimits : public SplitTextTest {
  protected:

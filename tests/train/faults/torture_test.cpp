@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <random>
 #include <regex>
@@ -21,8 +20,6 @@
 
 namespace ringtrain::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// Returns a number from the environment, or that of a short run.
 int amount(const char* name, int otherwise) {

@@ -2,7 +2,6 @@
 // to a model, the exit code is that of a damaged model; if prepare gets it, that of data.
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -18,7 +17,6 @@
 namespace ringtrain::testing {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
 
 const std::vector<std::string> damaged_texts{

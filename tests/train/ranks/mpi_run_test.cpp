@@ -1,6 +1,5 @@
 // Ranks as processes: the built programs under mpirun give the bits of thread ranks on the same mesh, checkpoints can
 // be used by both, and inconsistent settings are refused before anything starts.
-#include <filesystem>
 
 #include "tests/support/paths.h"
 #include "tests/train/child_process.h"
@@ -8,8 +7,6 @@
 
 namespace ringtrain::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 class MpiRuns : public SplitTextTest {
  protected:

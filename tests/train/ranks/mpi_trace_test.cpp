@@ -1,7 +1,6 @@
 // train --trace with ranks that are processes: one file with one clock. No message arrives before it was sent, by more
 // than the errors that the file states. A failed run leaves a file for each process, with the same clock.
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 
@@ -12,8 +11,6 @@
 
 namespace ringtrain::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 class MpiTimeline : public TimelineTest {
  protected:
