@@ -8,29 +8,32 @@
 namespace cuda_emulator {
 namespace {
 
-cudaError_t allocate(Runtime& state, const char* function, Streams::Lock& lock, void** pointer, std::size_t bytes,
-                     bool pinned) {
-  if (pointer == nullptr) return cudaErrorInvalidValue;
-  *pointer = nullptr;
-  if (bytes == 0) return cudaSuccess;
-  ++state.host_waits[function];
-  state.wait_as_loading_does(lock);
-  *pointer = state.memory.allocate(current_device(), bytes, pinned);
-  return *pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+cudaError_t allocate(const char* function, void** pointer, std::size_t bytes, bool pinned) {
+  return call(function, [&](Runtime& state, Streams::Lock& lock) {
+    if (pointer == nullptr) return cudaErrorInvalidValue;
+    *pointer = nullptr;
+    if (bytes == 0) return cudaSuccess;
+    ++state.host_waits[function];
+    state.wait_as_loading_does(lock);
+    *pointer = state.memory.allocate(current_device(), bytes, pinned);
+    return *pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+  });
 }
 
 // Freeing waits for all work of the device, as in CUDA.
-cudaError_t release(Runtime& state, const char* function, Streams::Lock& lock, void* pointer, bool pinned) {
-  if (pointer == nullptr) return cudaSuccess;
-  const Allocation* allocation = state.memory.find(pointer);
-  if (allocation == nullptr || allocation->base != pointer || allocation->pinned != pinned)
-    return cudaErrorInvalidValue;
-  ++state.host_waits[function];
-  const int device = allocation->device;
-  state.wait_as_loading_does(lock);
-  state.streams.finish_device(device, lock);
-  state.memory.release(pointer, pinned);
-  return cudaSuccess;
+cudaError_t release(const char* function, void* pointer, bool pinned) {
+  return call(function, [&](Runtime& state, Streams::Lock& lock) {
+    if (pointer == nullptr) return cudaSuccess;
+    const Allocation* allocation = state.memory.find(pointer);
+    if (allocation == nullptr || allocation->base != pointer || allocation->pinned != pinned)
+      return cudaErrorInvalidValue;
+    ++state.host_waits[function];
+    const int device = allocation->device;
+    state.wait_as_loading_does(lock);
+    state.streams.finish_device(device, lock);
+    state.memory.release(pointer, pinned);
+    return cudaSuccess;
+  });
 }
 
 enum class MemoryKind { pageable, pinned, device };
@@ -62,39 +65,41 @@ bool matches(cudaMemcpyKind kind, bool from_device, bool to_device) {
 }
 
 // synchronous: the host waits for it, unless both sides are on devices. Other copies may also make it wait.
-cudaError_t copy(Runtime& state, Streams::Lock& lock, void* to, const void* from, std::size_t bytes,
-                 cudaMemcpyKind kind, cudaStream_t handle, bool synchronous) {
-  const auto stream = state.stream(handle);
-  if (!stream) return cudaErrorInvalidResourceHandle;
-  if (bytes == 0) return cudaSuccess;
-  const MemoryKind source = kind_of(state, from), target = kind_of(state, to);
-  const bool from_device = source == MemoryKind::device, to_device = target == MemoryKind::device;
-  if (to == nullptr || from == nullptr || !matches(kind, from_device, to_device) || !state.memory.whole(to, bytes) ||
-      !state.memory.whole(from, bytes)) {
-    return cudaErrorInvalidValue;
-  }
-  // The source of a copy from pageable memory may be reused when the call returns, so it is read now.
-  std::shared_ptr<char[]> staged;
-  if (source == MemoryKind::pageable) {
-    staged = std::make_unique<char[]>(bytes);
-    std::memcpy(staged.get(), from, bytes);
-    from = staged.get();
-  }
-  state.streams.add(stream,
-                    {Trace::Kind::copy, name_of(from_device, to_device), bytes,
-                     [to, from, bytes, staged] { std::memmove(to, from, bytes); }},
-                    lock);
-  if (synchronous) {
-    ++state.host_waits["cudaMemcpy"];
-  } else if (source == MemoryKind::pageable || target == MemoryKind::pageable) {
-    ++state.host_waits["cudaMemcpyAsync: memory that is not pinned"];
-  } else if (!from_device && !to_device) {
-    ++state.host_waits["cudaMemcpyAsync: host to host"];
-  }
-  const bool waits =
-      target == MemoryKind::pageable || (!from_device && !to_device) || (synchronous && !(from_device && to_device));
-  if (waits) state.streams.finish(stream, lock);
-  return cudaSuccess;
+cudaError_t copy(const char* function, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                 cudaStream_t handle, bool synchronous) {
+  return call(function, [&](Runtime& state, Streams::Lock& lock) {
+    const auto stream = state.stream(handle);
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    if (bytes == 0) return cudaSuccess;
+    const MemoryKind source = kind_of(state, from), target = kind_of(state, to);
+    const bool from_device = source == MemoryKind::device, to_device = target == MemoryKind::device;
+    if (to == nullptr || from == nullptr || !matches(kind, from_device, to_device) || !state.memory.whole(to, bytes) ||
+        !state.memory.whole(from, bytes)) {
+      return cudaErrorInvalidValue;
+    }
+    // The source of a copy from pageable memory may be reused when the call returns, so it is read now.
+    std::shared_ptr<char[]> staged;
+    if (source == MemoryKind::pageable) {
+      staged = std::make_unique<char[]>(bytes);
+      std::memcpy(staged.get(), from, bytes);
+      from = staged.get();
+    }
+    state.streams.add(stream,
+                      {Trace::Kind::copy, name_of(from_device, to_device), bytes,
+                       [to, from, bytes, staged] { std::memmove(to, from, bytes); }},
+                      lock);
+    if (synchronous) {
+      ++state.host_waits["cudaMemcpy"];
+    } else if (source == MemoryKind::pageable || target == MemoryKind::pageable) {
+      ++state.host_waits["cudaMemcpyAsync: memory that is not pinned"];
+    } else if (!from_device && !to_device) {
+      ++state.host_waits["cudaMemcpyAsync: host to host"];
+    }
+    const bool waits =
+        target == MemoryKind::pageable || (!from_device && !to_device) || (synchronous && !(from_device && to_device));
+    if (waits) state.streams.finish(stream, lock);
+    return cudaSuccess;
+  });
 }
 
 cudaError_t set(Runtime& state, Streams::Lock& lock, void* to, int value, std::size_t bytes, cudaStream_t handle) {
@@ -115,26 +120,16 @@ using cuda_emulator::Runtime;
 using Lock = cuda_emulator::Streams::Lock;
 
 cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
-  const char* const name = __func__;
-  return call(name, [&](Runtime& state, Lock& lock) {
-    return cuda_emulator::allocate(state, name, lock, pointer, bytes, false);
-  });
+  return cuda_emulator::allocate(__func__, pointer, bytes, false);
 }
 cudaError_t cudaFree(void* pointer) {
-  const char* const name = __func__;
-  return call(name,
-              [&](Runtime& state, Lock& lock) { return cuda_emulator::release(state, name, lock, pointer, false); });
+  return cuda_emulator::release(__func__, pointer, false);
 }
 cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
-  const char* const name = __func__;
-  return call(name, [&](Runtime& state, Lock& lock) {
-    return cuda_emulator::allocate(state, name, lock, pointer, bytes, true);
-  });
+  return cuda_emulator::allocate(__func__, pointer, bytes, true);
 }
 cudaError_t cudaFreeHost(void* pointer) {
-  const char* const name = __func__;
-  return call(name,
-              [&](Runtime& state, Lock& lock) { return cuda_emulator::release(state, name, lock, pointer, true); });
+  return cuda_emulator::release(__func__, pointer, true);
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
@@ -146,14 +141,10 @@ cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-  return call(__func__, [&](Runtime& state, Lock& lock) {
-    return cuda_emulator::copy(state, lock, to, from, bytes, kind, nullptr, true);
-  });
+  return cuda_emulator::copy(__func__, to, from, bytes, kind, nullptr, true);
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
-  return call(__func__, [&](Runtime& state, Lock& lock) {
-    return cuda_emulator::copy(state, lock, to, from, bytes, kind, stream, false);
-  });
+  return cuda_emulator::copy(__func__, to, from, bytes, kind, stream, false);
 }
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
   return call(__func__, [&](Runtime& state, Lock& lock) {
