@@ -2,11 +2,7 @@
 // skipped or stopped, and the resumed run repeats it.
 #include <csignal>
 
-#include "layers/model_parameters.h"
-#include "parallel/launch/launch.h"
-#include "tests/train/train_fixture.h"
-#include "train/engine/rank_state.h"
-#include "train/evaluation/evaluator.h"
+#include "tests/train/evaluation/evaluation_fixture.h"
 #include "train/step/grace_time.h"
 
 namespace ringtrain::testing {
@@ -80,11 +76,7 @@ TEST_F(Grace, AnEvaluationBrokenOffLeavesNothingOfItself) {
   const auto file = TokenFile::open(data);
   const EvaluationRequest request{{16, 32}, 8, 9};  // uneven over the data ranks
   const EvaluationTargets targets = choose_targets(*file, request);
-  const RankPurpose purpose{.training = false, .evaluation_lengths = request.context_lengths};
-  const ParameterTable table = make_parameter_table(settings.model);
-  launch_threads({.ranks = 4, .timeout_seconds = 60}, [&](Communicator& world) {
-    ThreadPool pool(1);
-    RankState state(settings, table, purpose, world.rank(), Device::cpu(), pool, &world);
+  on_ranks(settings, request.context_lengths, [&](RankState& state) {
     state.model->initialize(3);
     const auto evaluate = [&](int looks) {
       return evaluate_targets(state, *file, targets, nullptr, [&] { return --looks < 0; });
