@@ -12,6 +12,16 @@ namespace {
 
 std::array<int, 2> until_lost{};  // by Signal; guarded by the runtime's lock, which the thread that runs a kernel holds
 
+/// The runtime and the settings, locked until the end of a statement.
+class Locked {
+ public:
+  Runtime* operator->() const { return &runtime(); }
+  Settings& settings() const { return cuda_emulator::settings(); }
+
+ private:
+  std::lock_guard<std::mutex> lock_{runtime().mutex};
+};
+
 }  // namespace
 
 bool lost(Signal signal) {
@@ -140,8 +150,7 @@ void set_devices(const Devices& devices) {
 }
 
 int peer_accesses() {
-  const std::lock_guard lock(runtime().mutex);
-  return static_cast<int>(runtime().peer_accesses.size());
+  return static_cast<int>(Locked()->peer_accesses.size());
 }
 
 void set_thread_order(ThreadOrder order, std::uint64_t seed) {
@@ -158,28 +167,23 @@ void set_stream_order(StreamOrder order, std::uint64_t seed) {
 }
 
 void set_copy_landing(CopyLanding landing) {
-  const std::lock_guard lock(runtime().mutex);
-  settings().copies = landing;
+  Locked().settings().copies = landing;
 }
 
 void set_blas_refusal(BlasRefusal refusal) {
-  const std::lock_guard lock(runtime().mutex);
-  settings().blas_refusal = refusal;
+  Locked().settings().blas_refusal = refusal;
 }
 
 void set_proxy_checks(bool on) {
-  const std::lock_guard lock(runtime().mutex);
-  settings().proxies = on;
+  Locked().settings().proxies = on;
 }
 
 void set_loading_waits(bool on) {
-  const std::lock_guard lock(runtime().mutex);
-  settings().loading_waits = on;
+  Locked().settings().loading_waits = on;
 }
 
 void set_late_event_waits(std::chrono::milliseconds late) {
-  const std::lock_guard lock(runtime().mutex);
-  settings().late_event_waits = late;
+  Locked().settings().late_event_waits = late;
 }
 
 void lose(Signal signal, int nth) {
@@ -188,8 +192,7 @@ void lose(Signal signal, int nth) {
 }
 
 void set_durations(const Durations& durations) {
-  const std::lock_guard lock(runtime().mutex);
-  settings().durations = durations;
+  Locked().settings().durations = durations;
 }
 
 void start_trace() {
@@ -205,43 +208,35 @@ std::vector<Trace> take_trace() {
 }
 
 std::map<std::string, std::size_t> host_waits() {
-  const std::lock_guard lock(runtime().mutex);
-  return runtime().host_waits;
+  return Locked()->host_waits;
 }
 
 std::map<std::string, std::size_t> calls() {
-  const std::lock_guard lock(runtime().mutex);
-  return runtime().calls;
+  return Locked()->calls;
 }
 
 std::set<int> contexts() {
-  const std::lock_guard lock(runtime().mutex);
-  return runtime().contexts;
+  return Locked()->contexts;
 }
 
 std::size_t work_given() {
-  const std::lock_guard lock(runtime().mutex);
-  return runtime().streams.given;
+  return Locked()->streams.given;
 }
 
 std::size_t work_done() {
-  const std::lock_guard lock(runtime().mutex);
-  return runtime().streams.finished;
+  return Locked()->streams.finished;
 }
 
 std::size_t default_stream_work() {
-  const std::lock_guard lock(runtime().mutex);
-  return runtime().streams.default_work;
+  return Locked()->streams.default_work;
 }
 
 void fail_call(const std::string& function, int nth, cudaError_t error) {
-  const std::lock_guard lock(runtime().mutex);
-  runtime().failures.insert({function, {nth, error}});
+  Locked()->failures.insert({function, {nth, error}});
 }
 
 void fail_device(int device, cudaError_t error) {
-  const std::lock_guard lock(runtime().mutex);
-  runtime().failed_devices[device] = error;
+  Locked()->failed_devices[device] = error;
 }
 
 void reset() {
