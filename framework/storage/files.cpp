@@ -425,6 +425,13 @@ void write_file(const std::string& path, std::string_view content, ExitCode code
   }
 }
 
+void write_new_file(const std::string& path, std::string_view content, ExitCode code) {
+  File file = File::create(path, code);
+  file.write(content);
+  file.sync();
+  file.close();
+}
+
 void rename_path(const std::string& from, const std::string& to, ExitCode code) {
   if (::rename(from.c_str(), to.c_str()) != 0) fail(code, "cannot rename {} to {}: {}", from, to, text_of(errno));
   sync_directory(parent_directory(to), code);

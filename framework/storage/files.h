@@ -166,6 +166,8 @@ void require_regular_or_absent(const std::string& path, ExitCode code);
 /// Creates or replaces a regular file by writing a temporary one next to it (unique_name(path, "partial")): fsync,
 /// rename, fsync of the folder. After a crash, either the old or the new content exists, complete.
 void write_file(const std::string& path, std::string_view content, ExitCode code);
+/// Creates a file that must not exist yet, with this content, and brings it to the disk.
+void write_new_file(const std::string& path, std::string_view content, ExitCode code);
 /// Renames (replacing an existing file) and makes the name durable: fsync of the folder of `to`.
 void rename_path(const std::string& from, const std::string& to, ExitCode code);
 /// The same, but never replaces an existing `to`: throws Error(code) instead. (If a file system cannot guarantee this,

@@ -112,10 +112,7 @@ void write_dataset_list(const std::string& file, const DatasetList& list, ExitCo
   writer("format", list_format);
   writer("format_version", list_version);
   DatasetList::visit_members(list, writer);
-  File made = File::create(dataset_list_path(file), code);
-  made.write(json_text(writer.json, 1) + "\n");
-  made.sync();
-  made.close();
+  write_new_file(dataset_list_path(file), json_text(writer.json, 1) + "\n", code);
 }
 
 DatasetList read_dataset_list(const std::string& file, ExitCode code) {

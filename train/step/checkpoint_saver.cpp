@@ -43,14 +43,6 @@ std::optional<Error> problem_of(const std::function<void()>& work) {
   return std::nullopt;
 }
 
-/// Writes a file that nobody opens before its folder has its final name.
-void write_and_sync(const std::string& path, const std::string& content) {
-  File file = File::create(path, ExitCode::checkpoint);
-  file.write(content);
-  file.sync();
-  file.close();
-}
-
 }  // namespace
 
 /// A pending save.
@@ -234,9 +226,9 @@ void CheckpointSaver::publish(Save& save) {
   const CheckpointFolder checkpoints = run_.folder.checkpoints();
   CheckpointManifest& manifest = save.manifest;
   const std::string& partial = save.partial;
-  write_and_sync(partial + "/" + config_file_name, to_yaml(run_.config));
+  write_new_file(partial + "/" + config_file_name, to_yaml(run_.config), ExitCode::checkpoint);
   manifest.files.push_back(describe_file(partial, config_file_name));
-  write_and_sync(partial + "/manifest.json", to_json(manifest));
+  write_new_file(partial + "/manifest.json", to_json(manifest), ExitCode::checkpoint);
   sync_directory(partial, ExitCode::checkpoint);
   checkpoints.publish(manifest.step, partial);
   checkpoints.prune(run_.config.checkpoint.keep, manifest, reported_,

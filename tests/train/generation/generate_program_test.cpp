@@ -82,7 +82,7 @@ TEST_F(GenerateProgram, OneSentenceForEachCommandLineThatCannotBe) {
     expect_refused(result, 2, {part});
     EXPECT_TRUE(result.err.starts_with("generate: ") && result.err.find('\n') == result.err.size() - 1) << result.err;
   };
-  ASSERT_EQ(table.at("refused").size(), 23U);
+  ASSERT_EQ(table.at("refused").size(), 27U);
   for (const auto& row : table.at("refused")) expect(row.at("arguments"), row.at("sentence"));
   expect({"--prompt", std::string(65, 'x')}, "the model's context is 64");
   if (!built_with_cuda) expect({"--prompt", "a", "--device", "cuda"}, "was built without CUDA");
