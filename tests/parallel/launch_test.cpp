@@ -95,18 +95,17 @@ TEST(Launch, ARankThatComputesOnEndsWithTheProcess) {
 }
 
 TEST(Launch, TimeInWhichTheProcessIsStoppedIsNotWaiting) {
-  const auto body = [](Communicator& world) {
-    const pid_t process = ::getpid(), child = world.rank() == 1 ? ::fork() : -1;  // meanwhile, rank 0 waits
-    if (child == 0) {
-      ::kill(process, SIGSTOP);
-      ::sleep(4);  // longer than the timeout
-      ::_exit(::kill(process, SIGCONT));
-    }
-    if (child > 0) ::waitpid(child, nullptr, 0);
-    world.barrier({});
-  };
-  const auto run = [&] {
-    launch_threads({.ranks = 2, .timeout_seconds = 3}, body);
+  const auto run = [] {
+    launch_threads({.ranks = 2, .timeout_seconds = 3}, [](Communicator& world) {
+      const pid_t process = ::getpid(), child = world.rank() == 1 ? ::fork() : -1;  // meanwhile, rank 0 waits
+      if (child == 0) {
+        ::kill(process, SIGSTOP);
+        ::sleep(4);  // longer than the timeout
+        ::_exit(::kill(process, SIGCONT));
+      }
+      if (child > 0) ::waitpid(child, nullptr, 0);
+      world.barrier({});
+    });
     std::exit(0);
   };
   GTEST_FLAG_SET(death_test_style, "threadsafe");
@@ -144,13 +143,6 @@ TEST(Launch, ALongValueIsShownWhereItDiffers) {
       require_agreement(world, {{"a key", std::string(300, 'a') + std::to_string(world.rank())}});
     });
   });
-}
-
-TEST(Launch, NamesEveryBackendAsTheConfigDoes) {
-  EXPECT_STREQ(name_of(Backend::automatic), "auto");
-  EXPECT_STREQ(name_of(Backend::threads), "threads");
-  EXPECT_STREQ(name_of(Backend::mpi), "mpi");
-  EXPECT_STREQ(name_of(Backend::nccl), "nccl");
 }
 
 TEST(Launch, NcclIsPlannedOnlyForGpus) {

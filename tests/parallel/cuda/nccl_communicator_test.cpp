@@ -230,14 +230,7 @@ TEST_F(NcclFailure, AnErrorOfAnotherRankFreesTheGpu) {
     rank.ranks->wait(post_around(rank, sent, received));
     rank.stream.synchronize();  // rank 2 never arrives: until NCCL is aborted
     ++freed;
-    const auto expect_ended = [&](const std::function<void()>& call) {
-      try {
-        call();
-        ADD_FAILURE() << "rank " << world.rank() << " went on";
-      } catch (const Error& first) {
-        expect_words(first, ExitCode::numeric, {"a bad number"});
-      }
-    };
+    const auto expect_ended = [](const auto& call) { expect_error(ExitCode::numeric, "a bad number", call); };
     expect_ended([&] { post_around(rank, sent, received); });
     expect_ended([&] { part->exchange(sent, (world.rank() + 1) % 3, {}, no_peer, test_site); });
     expect_ended([&] { rank.ranks->barrier(test_site); });
@@ -274,14 +267,11 @@ TEST_F(NcclFailure, AbortEndsEveryRelatedCommunicator) {
         }).join();
       }
       for (Communicator* one : {rank.ranks.get(), part.get()}) {
-        try {
+        expect_error(ExitCode::checkpoint, "the first error", [&] {
           one->wait(one->exchange({}, no_peer, x, (one->rank() + 1) % one->size(), test_site));
           rank.stream.synchronize();
           one->throw_if_aborted();
-          ADD_FAILURE() << "rank " << world.rank() << " went on";
-        } catch (const Error& first) {
-          expect_words(first, ExitCode::checkpoint, {"the first error"});
-        }
+        });
       }
       rank.ranks->throw_if_aborted();
     });

@@ -127,5 +127,13 @@ TEST_F(MpiRuns, RefuseWhatDoesNotFit) {
   EXPECT_FALSE(fs::exists(at("run-too")));
 }
 
+TEST_F(MpiRuns, AProcessOfThreadRanksReportsTheLastCallsOfEach) {
+  ::setenv("RINGTRAIN_FAULT", "1:ring keys and values:1:diverge", 1);
+  const ChildResult result = mpirun(1, train_command("run", 1, 2, {"--set", "mesh.backend=threads"}));
+  ::unsetenv("RINGTRAIN_FAULT");
+  EXPECT_EQ(result.code, 6) << result.err;
+  EXPECT_TRUE(holds(result.err, "  rank 1 of 2:\n")) << result.err;
+}
+
 }  // namespace
 }  // namespace ringtrain::testing
