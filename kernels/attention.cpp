@@ -144,17 +144,18 @@ void attention_forward(Stream& stream, const AttentionShape& shape, const ConstT
       cpu::attention_forward(stream.pool(), call, memory);
     });
   }
-  if (phase.finalize) cpu::attention_finalize(stream.pool(), state, phase.out, phase.lse);
+  if (phase.finalize) cpu::attention_finalize(stream.pool(), state, phase.out, phase.lse, {});
 }
 
 void attention_finalize(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse,
-                        const CallerLine& line) {
+                        const ConstTensorView& sinks, const CallerLine& line) {
   check_number(stream, out, "out", line);
   const Call checked{stream, line};
   checked.check_state(state, accumulator(out.dtype));
   checked.check_finished(state, out, lse, out.dtype);
-  if (stream.on_cuda()) return cuda::attention_finalize(stream, state, out, lse);
-  cpu::attention_finalize(stream.pool(), state, out, lse);
+  if (!sinks.empty()) check_argument(stream, sinks, "sinks", {{"H", out.dim(2)}}, out.dtype, line);
+  if (stream.on_cuda()) return cuda::attention_finalize(stream, state, out, lse, sinks);
+  cpu::attention_finalize(stream.pool(), state, out, lse, sinks);
 }
 
 void attention_delta(Stream& stream, const TensorView& delta, const ConstTensorView& dout, const ConstTensorView& out,

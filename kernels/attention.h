@@ -69,9 +69,10 @@ void attention_forward(Stream& stream, const AttentionShape& shape, const ConstT
                        const CallerLine& line = CallerLine::current());
 
 /// out[B, Tq, H, D] = o / l; lse[B, H, Tq] = m + log(l). out may be o's memory if it has its dtype; lse may be m's.
-/// Rows without a key: 0 and -inf.
+/// Rows without a key: 0 and -inf. sinks: empty, or [H] of out's dtype, which join the rows first
+/// (kernels/attention_sinks.h).
 void attention_finalize(Stream& stream, const AttentionState& state, const TensorView& out, const TensorView& lse,
-                        const CallerLine& line = CallerLine::current());
+                        const ConstTensorView& sinks = {}, const CallerLine& line = CallerLine::current());
 
 /// delta[B, H, Tq] = sum over D of dout * out (both [B, Tq, H, D]). FlashAttention-2, Algorithm 2, line 4.
 void attention_delta(Stream& stream, const TensorView& delta, const ConstTensorView& dout, const ConstTensorView& out,

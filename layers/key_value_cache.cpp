@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "framework/profile/trace.h"
-#include "kernels/attention_sinks.h"
 #include "kernels/elementwise.h"
 #include "parallel/collectives.h"
 #include "parallel/ring/ring_parts.h"
@@ -118,9 +117,7 @@ void KeyValueCache::attend(Stream& stream, int layer, const ConstTensorView& que
     }
   }
   const AttentionState all = state_of(0);
-  const TensorView heads = out.reshape({1, 1, shape_.H, shape_.D});
-  if (sinks.empty()) return attention_finalize(stream, all, heads, all.m);
-  attention_sinks_finalize(stream, all, heads, all.m, sinks);
+  attention_finalize(stream, all, out.reshape({1, 1, shape_.H, shape_.D}), all.m, sinks);
 }
 
 }  // namespace ringtrain

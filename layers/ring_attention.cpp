@@ -139,7 +139,7 @@ void RingAttention::attend(Stream& stream, const DeviceBatch& batch, const Block
   audit_->begin_forward(stream, layer_, call.query);
   call.watch = [&](const RingBlock& block) { audit_->add_forward(stream, layer_, block); };
   call.forward(state, {.finalize = sinks_ < 0, .out = attention, .lse = t.logsumexp});
-  if (sinks_ >= 0) attention_sinks_finalize(stream, state, attention, t.logsumexp, sinks());
+  if (sinks_ >= 0) attention_finalize(stream, state, attention, t.logsumexp, sinks());
   audit_->end_forward(stream, layer_, attention, t.logsumexp, sinks());
   dump_tensor(stream, "attention", t.attention);
   dump_tensor(stream, "logsumexp", t.logsumexp);

@@ -104,7 +104,8 @@ template <class S, class A>
 void attention_backward(ThreadPool& pool, const BackwardCall<S, A>& call, std::byte* workspace);
 
 void attention_reset(ThreadPool& pool, const AttentionState& state);
-void attention_finalize(ThreadPool& pool, const AttentionState& state, const TensorView& out, const TensorView& lse);
+void attention_finalize(ThreadPool& pool, const AttentionState& state, const TensorView& out, const TensorView& lse,
+                        const ConstTensorView& sinks);
 void attention_delta(ThreadPool& pool, const TensorView& delta, const ConstTensorView& dout,
                      const ConstTensorView& out);
 

@@ -43,9 +43,11 @@ void attention_reset(ThreadPool& pool, const AttentionState& state) {
 }
 
 void attention_finalize(ThreadPool& pool, const AttentionState& state, const TensorView& out_view,
-                        const TensorView& lse_view) {
+                        const TensorView& lse_view, const ConstTensorView& sinks_view) {
   dispatch_dtype(out_view.dtype, [&]<class S, class A>() {
+    constexpr A infinity = std::numeric_limits<A>::infinity();
     const std::int64_t B = state.o.dim(0), Tq = state.o.dim(1), H = state.o.dim(2), D = state.o.dim(3);
+    const S* const sinks = sinks_view.empty() ? nullptr : sinks_view.as<S>();
     S* out = out_view.as<S>();
     A* lse = lse_view.as<A>();
     const A *o = state.o.as<A>(), *m = state.m.as<A>(), *l = state.l.as<A>();
@@ -53,11 +55,14 @@ void attention_finalize(ThreadPool& pool, const AttentionState& state, const Ten
       const std::int64_t b = token / Tq, t = token % Tq;
       for (std::int64_t h = 0; h < H; ++h) {
         const std::int64_t row = (b * H + h) * Tq + t;
-        const A sum = l[row];
-        lse[row] = sum == 0 ? -std::numeric_limits<A>::infinity() : m[row] + std::log(sum);
-        const A inverse = sum == 0 ? A{0} : A{1} / sum;
+        // Without a sink, shrink is exactly 1, and nothing is added to l.
+        const A sink = sinks == nullptr ? -infinity : widened(sinks[h]);
+        const A largest = std::max(m[row], sink), base = largest == -infinity ? A{0} : largest;
+        const A shrink = std::exp(m[row] - base), sum = l[row] * shrink + std::exp(sink - base);
+        lse[row] = sum == 0 ? -infinity : base + std::log(sum);
+        const A factor = sum == 0 ? A{0} : shrink / sum;
         const std::int64_t begin = (token * H + h) * D;
-        for_vectors<A>(begin, begin + D, [=](auto at) { at.put(out, at(o) * inverse); });
+        for_vectors<A>(begin, begin + D, [=](auto at) { at.put(out, at(o) * factor); });
       }
     });
   });

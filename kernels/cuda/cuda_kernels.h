@@ -72,7 +72,6 @@ RINGTRAIN_GPU_KERNEL(attention_forward);
 RINGTRAIN_GPU_KERNEL(attention_finalize);
 RINGTRAIN_GPU_KERNEL(attention_delta);
 RINGTRAIN_GPU_KERNEL(attention_backward);
-RINGTRAIN_GPU_KERNEL(attention_sinks_finalize);
 RINGTRAIN_GPU_KERNEL(attention_sinks_backward);
 
 RINGTRAIN_GPU_KERNEL(decode_attention);

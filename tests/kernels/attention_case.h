@@ -167,8 +167,7 @@ class Calls {
       attention_forward(stream_, c_.shape, view(run_.q, by_token()), view(run_.k[i], by_key(i)),
                         view(run_.v[i], by_key(i)), tokens(queries_), tokens(keys_[i]), state, {}, workspace());
     }
-    if (sinks_.empty()) return attention_finalize(stream_, state, out, lse);
-    attention_sinks_finalize(stream_, state, out, lse, view(sinks_, {c_.shape.H}));
+    attention_finalize(stream_, state, out, lse, sinks_.empty() ? TensorView{} : view(sinks_, {c_.shape.H}));
   }
 
   /// Gradients are added to those that the run already has, if any; those of sinks begin with 3.

@@ -49,7 +49,7 @@ static_assert(takes<sum_of_squares, Out, In, bool>);
 static_assert(takes<activation_forward, Activation, Out, In, In>);
 static_assert(takes<activation_backward, Activation, Out, Out, In, In, In, Out>);
 static_assert(takes<cross_entropy, Out, Out, In, In, double, bool, double>);
-static_assert(takes<attention_sinks_finalize, AttentionState, Out, Out, In>);
+static_assert(takes<attention_finalize, AttentionState, Out, Out, In>);
 static_assert(takes<attention_sinks_backward, Out, In, In, In>);
 static_assert(takes<embedding_forward, Out, In, In, bool>);
 static_assert(takes<embedding_backward, Out, In, In>);

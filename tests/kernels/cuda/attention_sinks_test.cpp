@@ -30,7 +30,7 @@ TEST_F(GpuAttentionSinksTest, AgreeForAnyShape) {
       const Both sinks = values(random_vector<double>(H, 3, 4), {H}, dtype);
       const Both delta = random({B, H, T}, DType::float32, 4), gradient = random({H}, DType::float32, 5);
       on_both([&](Stream& stream, auto at) {
-        attention_sinks_finalize(stream, {at(o), at(m), at(l)}, at(out), at(m), at(sinks));
+        attention_finalize(stream, {at(o), at(m), at(l)}, at(out), at(m), at(sinks));
         attention_sinks_backward(stream, at(gradient), at(m), at(delta), at(sinks));
       });
       expect_agrees(out, what);
