@@ -63,10 +63,17 @@ auto rounding(const TensorView& y, const ConstTensorView& residual) {
 /// The finish of sums that are already in the output.
 constexpr auto stored = [](auto*, const auto*, std::int64_t) {};
 
-/// gemm::multiply with operands packed in the way this process multiplies them.
+/// gemm::multiply with operands packed in the way this process multiplies them. Without terms, rows are finish(start).
 template <class S, class A, class C, class Start, class Finish>
 void multiply(Stream& stream, std::int64_t M, std::int64_t N, std::int64_t K, const Operand<S>& a, const Operand<S>& b,
               C* c, Start&& start, Finish&& finish) {
+  if (K == 0) {
+    const C* const nothing = nullptr;
+    for (C* row = c; row < c + M * N; row += N) {
+      cpu::gemm::multiply_row<C, A>(stream.pool(), N, 0, nothing, nothing, row, start, finish);
+    }
+    return;
+  }
   cpu::dispatch_packed<S, A>([&]<class P>() {
     cpu::gemm::multiply<S, A, P>(stream, M, N, K, a, b, c, std::forward<Start>(start), std::forward<Finish>(finish));
   });

@@ -264,11 +264,10 @@ struct Band {
 
 /// Multiplies a band by all depths of B, packed part by part. N: columns of C.
 template <class S, class A, class P, class C, class Start, class Finish>
-void multiply_band(ThreadPool& pool, const Band<S, A, C>& band, const Operand<S>& b, std::int64_t N, std::int64_t K,
-                   std::int64_t depth, P* packed, Start&& start, Finish&& finish) {
+void multiply_band(ThreadPool& pool, const Band<S, A, C>& band, const Grid& grid, const Operand<S>& b, std::int64_t N,
+                   std::int64_t K, std::int64_t depth, P* packed, Start&& start, Finish&& finish) {
   constexpr std::int64_t wide = panel_width<P>;
   const std::int64_t across = parts_of(band.width, wide);
-  const Grid grid = grid_of(band.rows, across, wide, pool.workers());
   const std::int64_t tiles_across = parts_of(across, grid.panels);
   for (std::int64_t k = 0; k < K; k += depth) {
     const Part part{k, std::min(depth, K - k), band.column, band.width};
@@ -292,37 +291,20 @@ void multiply_band(ThreadPool& pool, const Band<S, A, C>& band, const Operand<S>
   }
 }
 
-/// A product without terms: finish(start) everywhere.
-template <class A, class P, class C, class Start, class Finish>
-void multiply_nothing(std::int64_t M, std::int64_t N, C* c, Start&& start, Finish&& finish) {
-  constexpr std::int64_t wide = panel_width<P>;
-  for (std::int64_t row = 0; row < M; ++row) {
-    for (std::int64_t column = 0; column < N; column += wide) {
-      const std::int64_t columns = std::min(wide, N - column);
-      C* const to = c + row * N + column;
-      if constexpr (std::is_same_v<C, A>) {
-        start(to, column, columns);
-      } else {
-        A sums[wide];
-        start(sums, column, columns);
-        finish(to, sums, columns);
-      }
-    }
-  }
-}
-
-/// C[M, N] = finish(start + A[M, K] B[K, N]). start(to, column, columns) writes the first term of a piece of a row to
-/// its sums. finish(to, sums, columns) writes complete sums to a piece of a row of C; if C has type A, its sums are
-/// already in it and nothing remains to be done.
+/// C[M, N] = finish(start + A[M, K] B[K, N]), K >= 1. start(to, column, columns) writes the first term of a piece of a
+/// row to its sums. finish(to, sums, columns) writes complete sums to a piece of a row of C; if C has type A, its sums
+/// are already in it and nothing remains to be done.
 template <class S, class A, class P, class C, class Start, class Finish>
 void multiply(Stream& stream, std::int64_t M, std::int64_t N, std::int64_t K, const Operand<S>& a, const Operand<S>& b,
               C* c, Start&& start, Finish&& finish) {
   constexpr bool in_place = std::is_same_v<C, A>;
+  constexpr std::int64_t wide = panel_width<P>;
+  ensure(in_place || !a.transposed, "a transposed A is multiplied in one band, because packing reads on in its rows");
   if (M == 0 || N == 0) return;
-  if (K == 0) return multiply_nothing<A, P>(M, N, c, start, finish);
   P* const packed = stream.scratch<P>().data();
   const Cut cut = cut_of<P>(M, N, K, in_place);
-  const std::int64_t panels = cut.depth / depth_block * parts_of(cut.columns, panel_width<P>);
+  const std::int64_t panels = cut.depth / depth_block * parts_of(cut.columns, wide);
+  Grid grids[2][2] = {};  // only the last band and the last part of the columns may be smaller than the others
   for (std::int64_t column = 0; column < N; column += cut.columns) {
     for (std::int64_t first = 0; first < M; first += cut.band) {
       Band<S, A, C> band{.a = {a.at(first, 0), a.stride, a.transposed},
@@ -337,7 +319,9 @@ void multiply(Stream& stream, std::int64_t M, std::int64_t N, std::int64_t K, co
       } else {
         band.sums = reinterpret_cast<A*>(packed + panels * panel_elements<P>);
       }
-      multiply_band(stream.pool(), band, b, N, K, cut.depth, packed, start, finish);
+      Grid& grid = grids[band.rows == cut.band][band.width == cut.columns];
+      if (grid.rows == 0) grid = grid_of(band.rows, parts_of(band.width, wide), wide, stream.pool().workers());
+      multiply_band(stream.pool(), band, grid, b, N, K, cut.depth, packed, start, finish);
     }
   }
 }
