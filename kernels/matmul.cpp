@@ -98,7 +98,7 @@ void linear_forward(Stream& stream, const TensorView& y, const ConstTensorView& 
     const S* const b = bias.empty() ? nullptr : bias.as<S>();
     const auto start = [=](A* to, std::int64_t column, std::int64_t columns) {
       if (b != nullptr) {
-        cpu::copy_widened(b + column, columns, to);
+        cpu::for_vectors<A>(0, columns, [=](auto at) { at.put(to, at(b + column)); });
       } else if (!adds) {
         std::fill_n(to, columns, A{0});
       }

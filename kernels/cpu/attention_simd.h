@@ -4,7 +4,6 @@
 // arithmetic: loads widen bfloat16, and stores round to nearest.
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -118,10 +117,19 @@ inline Halves rounded(Vector<float> x) {
   return __builtin_convertvector(narrow, Halves);
 #endif
 }
-inline Vector<float> load(const BFloat16* from) {
+inline Halves load_halves(const BFloat16* from) {
   Halves x;
   std::memcpy(&x, from, sizeof(x));
-  return widened(x);
+  return x;
+}
+/// Returns the first `count` < lanes<float> numbers of memory, followed by 0.
+inline Halves load_halves(const BFloat16* from, std::int64_t count) {
+  Halves x{};
+  std::memcpy(&x, from, static_cast<std::size_t>(count) * sizeof(BFloat16));
+  return x;
+}
+inline Vector<float> load(const BFloat16* from) {
+  return widened(load_halves(from));
 }
 inline void store(BFloat16* to, Vector<float> x) {
   const Halves narrow = rounded(x);
@@ -136,18 +144,6 @@ inline S rounded_to(A x) {
     return BFloat16::rounded(static_cast<float>(x));
   } else {
     return static_cast<S>(x);
-  }
-}
-
-/// to[i] = from[i] for i < count.
-template <class S, class A>
-inline void copy_widened(const S* from, std::int64_t count, A* to) {
-  if constexpr (std::is_same_v<S, A>) {
-    std::copy_n(from, count, to);
-  } else {
-    std::int64_t i = 0;
-    for (; i + lanes<A> <= count; i += lanes<A>) store(to + i, load(from + i));
-    for (; i < count; ++i) to[i] = widened(from[i]);
   }
 }
 

@@ -55,11 +55,7 @@ struct PartVector {
     std::memcpy(&x, from + i, static_cast<std::size_t>(count) * sizeof(A));
     return x;
   }
-  Vector<A> operator()(const BFloat16* from) const {
-    Halves x{};
-    std::memcpy(&x, from + i, static_cast<std::size_t>(count) * sizeof(BFloat16));
-    return widened(x);
-  }
+  Vector<A> operator()(const BFloat16* from) const { return widened(load_halves(from + i, count)); }
   void put(A* to, Vector<A> x) const { std::memcpy(to + i, &x, static_cast<std::size_t>(count) * sizeof(A)); }
   void put(BFloat16* to, Vector<A> x) const {
     const Halves narrow = rounded(x);

@@ -78,17 +78,6 @@ inline Words broadcast(Pair x) {
 inline Words pairs_of(Halves first, Halves second) {
   return std::bit_cast<Words>(widened(first)) | std::bit_cast<Words>(widened(second)) >> 16;
 }
-inline Halves load_halves(const BFloat16* from) {
-  Halves x;
-  std::memcpy(&x, from, sizeof(x));
-  return x;
-}
-/// Returns the first `count` < lanes<Pair> numbers of memory, followed by 0.
-inline Halves load_halves(const BFloat16* from, std::int64_t count) {
-  Halves x{};
-  std::memcpy(&x, from, static_cast<std::size_t>(count) * sizeof(BFloat16));
-  return x;
-}
 template <class V>
 V swapped_halves(V x) {
   return x << 16 | x >> 16;
@@ -145,9 +134,9 @@ template <class S, class V>
 template <class A, class S>
 void pack_rows(A* to, std::int64_t to_stride, const S* from, std::int64_t stride, std::int64_t rows,
                std::int64_t columns) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    copy_widened(from + r * stride, columns, to + r * to_stride);
-    std::fill(to + r * to_stride + columns, to + (r + 1) * to_stride, A{0});
+  for (std::int64_t r = 0; r < rows; ++r, from += stride, to += to_stride) {
+    for_vectors<A>(0, columns, [=](auto at) { at.put(to, at(from)); });
+    std::fill(to + columns, to + to_stride, A{0});
   }
 }
 inline void pack_rows(Pair* to, std::int64_t to_stride, const BFloat16* from, std::int64_t stride, std::int64_t rows,
