@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <cstring>
 
 namespace ringtrain::cuda {
 
@@ -136,5 +137,13 @@ __device__ __forceinline__ void forget(int& x) {
 }
 
 #endif
+
+/// Returns two numbers rounded to bfloat16, the first in the lower half.
+__device__ __forceinline__ std::uint32_t rounded_pair(float first, float second) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+  std::uint32_t bits;
+  std::memcpy(&bits, &pair, sizeof(bits));
+  return bits;
+}
 
 }  // namespace ringtrain::cuda

@@ -251,4 +251,11 @@ __host__ __device__ inline TileMask tile_mask_of(const AttentionMask& mask, cons
       clamped(distances.first - apart), clamped(distances.last - apart), queries.stride, keys.stride, keys.count, all};
 }
 
+/// Returns the next number of a counter from which blocks take their work, the same for all lanes (a warp).
+__device__ __forceinline__ int take_work_index(int* counter) {
+  int work_index = 0;
+  if (threadIdx.x % 32 == 0) work_index = atomicAdd(counter, 1);
+  return __shfl_sync(0xFFFFFFFFU, work_index, 0);
+}
+
 }  // namespace ringtrain::cuda

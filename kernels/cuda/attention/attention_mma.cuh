@@ -82,20 +82,12 @@ __device__ __forceinline__ void multiply_pair(float (&c0)[4], float (&c1)[4], co
   mma_m16n8k16_bf16(c1, a, right);
 }
 
-/// Returns two numbers rounded to bfloat16, the first in the lower half.
-__device__ __forceinline__ std::uint32_t packed(float first, float second) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
-  std::uint32_t bits;
-  __builtin_memcpy(&bits, &pair, sizeof(bits));
-  return bits;
-}
-
 /// Packs accumulators of 16 rows by 16 columns as the a of the next product.
 __device__ __forceinline__ void pack_a(std::uint32_t (&a)[4], const float (&left)[4], const float (&right)[4]) {
-  a[0] = packed(left[0], left[1]);
-  a[1] = packed(left[2], left[3]);
-  a[2] = packed(right[0], right[1]);
-  a[3] = packed(right[2], right[3]);
+  a[0] = rounded_pair(left[0], left[1]);
+  a[1] = rounded_pair(left[2], left[3]);
+  a[2] = rounded_pair(right[0], right[1]);
+  a[3] = rounded_pair(right[2], right[3]);
 }
 
 }  // namespace ringtrain::cuda

@@ -348,11 +348,7 @@ __global__ void __launch_bounds__(C::threads, 1)
   const int warp = static_cast<int>(threadIdx.x) / 32;
   int lane = static_cast<int>(threadIdx.x) % 32;
   if (warp == 0) {
-    int work_index = static_cast<int>(blockIdx.x);
-    if constexpr (Ordered) {
-      if (lane == 0) work_index = take_work_index(semaphore);
-      work_index = __shfl_sync(0xFFFFFFFFU, work_index, 0);
-    }
+    const int work_index = Ordered ? take_work_index(semaphore.next_work) : static_cast<int>(blockIdx.x);
     take_work<C>(work, call, work_index, lane);
   }
   __syncthreads();

@@ -167,7 +167,7 @@ __device__ __forceinline__ void softmax(Probabilities& p, const Scores& s, WarpS
         const float first = exp2_approx(fmaf(s[r][n][2 * half], scale, -base));
         const float second = exp2_approx(fmaf(s[r][n][2 * half + 1], scale, -base));
         sum += first + second;
-        p[r][n / 2][n % 2 * 2 + half] = packed(first, second);
+        p[r][n / 2][n % 2 * 2 + half] = rounded_pair(first, second);
       }
       state.m[r][half] = m;
       state.l[r][half] = fmaf(state.l[r][half], shrink, sum);
@@ -214,7 +214,8 @@ __device__ __forceinline__ void store_state(WarpState<D>& state, const ForwardCa
         if (mine) call.lse[work.row_begin + row] = l == 0.0F ? -INFINITY : m + logf(l);
 #pragma unroll
         for (int n = 0; n < D / 8; ++n) {
-          const std::uint32_t pair = packed(state.o[r][n][2 * half] * inverse, state.o[r][n][2 * half + 1] * inverse);
+          const std::uint32_t pair =
+              rounded_pair(state.o[r][n][2 * half] * inverse, state.o[r][n][2 * half + 1] * inverse);
           *reinterpret_cast<std::uint32_t*>(staging + swizzled_offset<D>(row, n) + 2 * (lane % 4)) = pair;
         }
         continue;

@@ -53,11 +53,6 @@ inline DqSemaphore semaphore_in(void* workspace, const AttentionShape& shape, st
 void prepare_semaphore(Context& context, const DqSemaphore& semaphore, const AttentionShape& shape,
                        const TokenMap& queries, const TokenMap& keys, int query_tile, int key_tile);
 
-/// Returns the next work index. Called by one thread of a block, once.
-__device__ inline int take_work_index(const DqSemaphore& semaphore) {
-  return atomicAdd(semaphore.next_work, 1);
-}
-
 /// Returns the counter of a query tile of head h, and the rank of a key tile there.
 __device__ inline int* counter_of(const DqSemaphore& semaphore, std::int64_t sequence_head, int query_slot) {
   return semaphore.added + sequence_head * semaphore.per_head + query_slot;

@@ -6,7 +6,6 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <cstring>
 
 #include "kernels/cuda/attention/attention_mask.cuh"
 #include "kernels/cuda/attention/hopper/choices.h"
@@ -186,13 +185,6 @@ __device__ inline void find_steps(Steps& steps, const TokenMap& mine, const Tile
   __syncwarp();
 }
 
-/// Returns the next work index, the same for all lanes (a warp).
-__device__ __forceinline__ int take_work_index(int* counter) {
-  int work_index = 0;
-  if (threadIdx.x % 32 == 0) work_index = atomicAdd(counter, 1);
-  return __shfl_sync(0xFFFFFFFFU, work_index, 0);
-}
-
 /// Returns x, which is the same in all lanes, and lets the compiler know (a warp).
 __device__ __forceinline__ int uniform(int x) {
   return __shfl_sync(0xFFFFFFFFU, x, 0);
@@ -248,14 +240,6 @@ __device__ __forceinline__ Visible queries_of(const TileMask& tile_mask, int j, 
   if (j >= tile_mask.keys) return {0, 0};
   const int key = tile_mask.key_stride * j;
   return tokens_between(tile_mask.low + key, tile_mask.high + key, tile_mask.query_stride, queries);
-}
-
-/// Returns two numbers rounded to bfloat16, the first in the lower half.
-__device__ __forceinline__ std::uint32_t rounded_pair(float first, float second) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
-  std::uint32_t bits;
-  std::memcpy(&bits, &pair, sizeof(bits));
-  return bits;
 }
 
 /// Rounds sums d[64, N] to the N / 16 fragments of the first operand of a following product.
