@@ -21,13 +21,6 @@ void check_tensor(const ConstTensorView& x, const Shape& shape, DType dtype, con
        what, text_of(x.dtype, x.shape), text_of(dtype, shape));
 }
 
-void check_flat(const ConstTensorView& x, const ConstTensorView& like, const char* what,
-                std::source_location location) {
-  if (x.numel() == like.numel() && x.dtype == like.dtype) return;
-  fail(ExitCode::internal, "{}:{}: internal error: {}: one is {}, the other {}", location.file_name(), location.line(),
-       what, text_of(x.dtype, x.shape), text_of(like.dtype, like.shape));
-}
-
 void check_memory(const Stream& stream, const ConstTensorView& x, const char* name, const CallerLine& line) {
   if (!stream.on_cuda() && !x.device.is_cpu()) {
     refuse_call(line, fmt::format("{} is on {}, but must be on {}", name, x.device.name(), Device::cpu().name()));

@@ -19,10 +19,6 @@ namespace ringtrain {
 void check_tensor(const ConstTensorView& x, const Shape& shape, DType dtype, const char* what,
                   std::source_location location = std::source_location::current());
 
-/// The same for kernels that treat tensors as flat: x must have the dtype and the number of elements of another tensor.
-void check_flat(const ConstTensorView& x, const ConstTensorView& like, const char* what,
-                std::source_location location = std::source_location::current());
-
 /// Checks every id against a table of `rows` rows, before anything is read or added there. ids: int32, on the host;
 /// each from `lowest` to rows - 1. The cost of this pass is negligible compared with the rows that the ids select.
 inline void check_ids(const ConstTensorView& ids, std::int64_t rows, const char* what, std::int32_t lowest = 0,
