@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(threads) decode_piece_kernel(const PieceStates
   }
 }
 
-/// Combines the states of all pieces of a head. One block per head.
+/// Combines the states of all pieces of a head: none if there are no keys. One block per head.
 __global__ void __launch_bounds__(combine_threads)
     combine_pieces_kernel(const PieceStates into, const PieceStates from, const std::int64_t pieces, const int H,
                           const int D) {
@@ -224,11 +224,6 @@ void with_sizes(bool whole, std::int64_t heads, Body&& body) {
 void decode_attention(Stream& stream, const AttentionShape& shape, const ConstTensorView& q, const ConstTensorView& k,
                       const ConstTensorView& v, const AttentionState& state, const TensorView& workspace) {
   const std::int64_t keys = k.dim(0), H = shape.H, G = shape.G, D = shape.D;
-  if (keys == 0) {
-    ringtrain::fill(stream, state.o, 0.0);
-    ringtrain::fill(stream, state.m, -INFINITY);
-    return ringtrain::fill(stream, state.l, 0.0);
-  }
   const std::int64_t pieces = (keys + keys_of_piece - 1) / keys_of_piece;
   ensure(pieces <= 65535, "a GPU's decode attention meets at most 8,388,480 keys a rank");
   auto* const memory = workspace.as<float>();
