@@ -12,8 +12,6 @@
 
 namespace ringtrain {
 
-using cpu::Vector;
-
 void fill(Stream& stream, const TensorView& x, double value, const CallerLine& line) {
   check_number(stream, x, "x", line);
   if (stream.on_cuda()) return cuda::fill(stream, x, value);

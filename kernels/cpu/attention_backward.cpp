@@ -7,7 +7,6 @@
 // bfloat16. With bfloat16, P and dS are rounded for their products, as on a GPU.
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <limits>
 #include <numbers>
 #include <thread>

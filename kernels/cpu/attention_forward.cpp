@@ -4,7 +4,6 @@
 // of one head can be a page apart, which is slow for the caches. S is the stored type, A that of sums, and products
 // take P: A itself, or Pairs of bfloat16. With bfloat16, probabilities are rounded for their product, as on a GPU.
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numbers>
 

@@ -22,7 +22,6 @@
 
 #include <bit>
 #include <cstring>
-#include <memory>
 #include <optional>
 
 #include "kernels/cuda/column_sums.cuh"
