@@ -4,10 +4,11 @@
 // (framework/sequence/segments.h); whole tiles that no query sees are skipped. Query head h reads key/value head h / (H
 // / G); dk and dv are summed over the group. Tensors are dense. q, k, v, dout, and out have one dtype; the state, lse,
 // delta, dq, dk, and dv have its accumulator (framework/dtype.h): nothing is rounded between two blocks. No
-// communication. On a CPU, bits do not depend on the number of threads, because the problem determines how tasks are
-// cut. Tile order is fixed: forward and dq visit key tiles from the last position downwards; dk and dv add query tiles
-// from the first position upwards. On CUDA, forward does the same; dk and dv add query tiles from the last downwards
-// and, if deterministic, dq adds key tiles from the first upwards (kernels/cuda/attention/dq_semaphore.cuh says why).
+// communication. On a CPU, bits do not depend on the number of threads, because every sum has a fixed order, however
+// tasks are cut: forward and dq visit key tiles from the last position downwards; dk and dv add query tiles from the
+// first position upwards. On CUDA, forward does the same; dk and dv add query tiles from the last downwards; dq adds
+// key tiles from the first upwards on tensor cores, if deterministic (kernels/cuda/attention/dq_semaphore.cuh says
+// why), and from the last downwards in the general path.
 //
 // A row that has seen no key has m = -inf, l = 0, o = 0; after it is finished, O = 0, LSE = -inf; in backward its P is
 // 0. It is never NaN.

@@ -2,11 +2,11 @@
 // operands have one dtype except dw and dbias, which have its accumulator; no communication. No call keeps memory. A
 // tensor that does not fit is an Error(usage) that names the caller's line. On CUDA, cuBLASLt computes the products.
 //
-// Bits on a CPU, where work is cut into fixed tiles that depend on the problem: an element of a result is the sum,
-// block by block, of fused multiply-add chains over 256 terms of the summed dimension, in order. So they depend neither
-// on the number of threads nor on other elements of the output: a token's row of y or dx is the same for any number of
-// tokens in a call, and dw is the same if the tokens come in several calls of multiples of 256. dbias adds a call's
-// tokens in order, in double, and is rounded once per call.
+// Bits on a CPU: however work is cut, an element of a result is the sum, block by block, of fused multiply-add chains
+// over 256 terms of the summed dimension, in order. So they depend neither on the number of threads nor on other
+// elements of the output: a token's row of y or dx is the same for any number of tokens in a call, and dw is the same
+// if the tokens come in several calls of multiples of 256. dbias adds a call's tokens in order, in double, and is
+// rounded once per call.
 #pragma once
 
 #include "framework/const_tensor_view.h"
