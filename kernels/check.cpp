@@ -22,8 +22,8 @@ void check_tensor(const ConstTensorView& x, const Shape& shape, DType dtype, con
 }
 
 void check_memory(const Stream& stream, const ConstTensorView& x, const char* name, const CallerLine& line) {
-  if (!stream.on_cuda() && !x.device.is_cpu()) {
-    refuse_call(line, fmt::format("{} is on {}, but must be on {}", name, x.device.name(), Device::cpu().name()));
+  if (x.device != stream.device() && !x.device.is_cpu()) {
+    refuse_call(line, fmt::format("{} is on {}, but must be on {}", name, x.device.name(), stream.device().name()));
   }
   require_memory(x, name, line);
 }

@@ -32,11 +32,11 @@ inline void check_ids(const ConstTensorView& ids, std::int64_t rows, const char*
   ensure(tokens == 0 || largest < count, what, location);
 }
 
-/// Refuses a call unless x has these dimensions and this dtype, has memory if it has elements, and is on the kernel's
-/// device: on the host for a CPU. (Some kernels of a GPU also read tensors on the host.)
+/// Refuses a call unless x has these dimensions and this dtype, has memory if it has elements, and is on the stream's
+/// device.
 inline void check_argument(const Stream& stream, const ConstTensorView& x, const char* name,
                            std::initializer_list<NamedSize> dims, DType dtype, const CallerLine& line) {
-  require_argument(x, name, dims, dtype, stream.on_cuda() ? x.device : Device::cpu(), line);
+  require_argument(x, name, dims, dtype, stream.device(), line);
 }
 
 /// Returns whether an optional argument was not left out.
@@ -44,7 +44,8 @@ inline bool is_given(const ConstTensorView& x) {
   return !x.empty() || x.shape.rank() > 0;
 }
 
-/// Refuses a call if x has elements but no memory, or none on the kernel's device.
+/// Refuses a call if x has elements but no memory, or none on the stream's device. (Flat kernels of a GPU also take
+/// tensors on the host: pinned ones, or any to copy.)
 void check_memory(const Stream& stream, const ConstTensorView& x, const char* name, const CallerLine& line);
 
 /// The same, and refuses an x whose dtype kernels do not compute with.

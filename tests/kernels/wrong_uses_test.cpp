@@ -24,11 +24,13 @@ static_assert(std::is_same_v<decltype(host_view(static_cast<const float*>(nullpt
 
 class WrongUses : public ::testing::Test {
  protected:
-  TensorView view(const Shape& shape) { return host_view(values.data(), shape); }
+  /// Returns a view on the device of the stream that is called.
+  TensorView view(const Shape& shape) { return {values.data(), shape, DType::float32, called->device()}; }
   TensorView doubles(const Shape& shape) { return host_view(wide.data(), shape); }
 
   ThreadPool pool{1};
-  Stream stream{pool};
+  Stream stream{pool}, gpu{nullptr, Device::cuda(0), pool, nullptr};
+  Stream* called = &stream;
   std::vector<float> values = std::vector<float>(4096);
   std::vector<double> wide = std::vector<double>(4096);
 };
@@ -102,6 +104,10 @@ TEST_F(WrongUses, AnotherDeviceAndNoMemoryAreNamed) {
     linear_forward(stream, view({2, 4}), view({2, 3}), elsewhere, {});
   });
   expect_refused("x is on cuda:1, but must be on cpu", [&] { copy(stream, view({12}), elsewhere); });
+  expect_refused("x is on cuda:1, but must be on cuda:0", [&] { scale(gpu, elsewhere, 2); });
+  expect_refused("x is on cpu, but must be on cuda:0", [&] {
+    linear_forward(gpu, view({2, 4}), view({2, 3}), view({4, 3}), {});
+  });
   expect_refused("y is null, but must have memory for 12 elements", [&] { copy(stream, nothing, view({12})); });
   expect_refused("x is null, but must have memory for 12 elements", [&] { scale(stream, nothing, 2); });
 }
