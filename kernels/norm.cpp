@@ -130,7 +130,7 @@ void norm_backward(Stream& stream, const TensorView& dx, const TensorView& dw, c
                    const ConstTensorView& mean, const ConstTensorView& rstd, bool accumulate, double offset,
                    const CallerLine& line) {
   check_call(stream, line, x, {{dx, "dx"}, {dy, "dy"}}, {{w, "w"}}, {{rstd, "rstd"}}, {{dw, "dw"}, {db, "db"}});
-  const bool layer = is_given(mean);
+  const bool layer = is_given(mean) || is_given(db);
   if (layer) check_call(stream, line, x, {}, {}, {{mean, "mean"}});
   if (stream.on_cuda()) return cuda::norm_backward(stream, dx, dw, db, dy, x, w, mean, rstd, accumulate, offset);
   (layer ? backward<true> : backward<false>)(stream, dx, dw, db, dy, x, w, mean, rstd, accumulate, offset);

@@ -138,6 +138,9 @@ TEST_F(WrongUses, TheShapesOfANormAndOfRotaryPositionsAreNamed) {
     norm_backward(stream, view({2, 3}), {}, view({2}), view({2, 3}), view({2, 3}), view({3}), view({2}), view({2}),
                   false);
   });
+  expect_refused("mean has the shape [], but must have [T = 2]", [&] {
+    norm_backward(stream, view({2, 3}), {}, view({3}), view({2, 3}), view({2, 3}), view({3}), {}, view({2}), false);
+  });
   expect_refused("x has the shape [5, 2, 3]: D = 3 must be even", [&] {
     rope_forward(stream, view({5, 2, 3}), view({5, 3}));
   });
