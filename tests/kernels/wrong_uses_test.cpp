@@ -55,26 +55,18 @@ TEST_F(WrongUses, APartOutsideOfATensorIsNamed) {
 }
 
 TEST_F(WrongUses, TheShapeOfAProductIsNamedByDimension) {
-  expect_refused("w has the shape [3, 4], but must have [O = 4, I = 3]", [&] {
-    linear_forward(stream, view({2, 4}), view({2, 3}), view({3, 4}), {});
-  });
-  expect_refused("x has the shape [2, 3, 1], but must have [T, I]", [&] {
-    linear_forward(stream, view({2, 4}), view({2, 3, 1}), view({4, 3}), {});
-  });
-  expect_refused("y has the shape [3, 4], but must have [T = 2, O]", [&] {
-    linear_forward(stream, view({3, 4}), view({2, 3}), view({4, 3}), {});
-  });
-  expect_refused("bias has the shape [3], but must have [O = 4]", [&] {
-    linear_forward(stream, view({2, 4}), view({2, 3}), view({4, 3}), view({3}));
-  });
+  const auto refuse = [&](const std::string& says, const Shape& y, const Shape& x, const Shape& w,
+                          const TensorView& bias = {}, const TensorView& residual = {}) {
+    expect_refused(says, [&] { linear_forward(stream, view(y), view(x), view(w), bias, residual); });
+  };
+  refuse("w has the shape [3, 4], but must have [O = 4, I = 3]", {2, 4}, {2, 3}, {3, 4});
+  refuse("x has the shape [2, 3, 1], but must have [T, I]", {2, 4}, {2, 3, 1}, {4, 3});
+  refuse("y has the shape [3, 4], but must have [T = 2, O]", {3, 4}, {2, 3}, {4, 3});
+  refuse("bias has the shape [3], but must have [O = 4]", {2, 4}, {2, 3}, {4, 3}, view({3}));
+  refuse("residual has the shape [2, 3], but must have [T = 2, O = 4]", {2, 4}, {2, 3}, {4, 3}, {}, view({2, 3}));
+  refuse("a bias must not be given if residual is y", {2, 4}, {2, 3}, {4, 3}, view({4}), view({2, 4}));
   expect_refused("dw has the shape [3, 4], but must have [O = 4, I = 3]", [&] {
     linear_backward_weight(stream, view({3, 4}), {}, view({2, 4}), view({2, 3}), false);
-  });
-  expect_refused("residual has the shape [2, 3], but must have [T = 2, O = 4]", [&] {
-    linear_forward(stream, view({2, 4}), view({2, 3}), view({4, 3}), {}, view({2, 3}));
-  });
-  expect_refused("a bias must not be given if residual is y", [&] {
-    linear_forward(stream, view({2, 4}), view({2, 3}), view({4, 3}), view({4}), view({2, 4}));
   });
 }
 
