@@ -91,6 +91,13 @@ TEST_P(HopperAttention, LargeScores) {
   check(gpu, c, DType::bfloat16);
 }
 
+TEST_P(HopperAttention, ANaNReachesTheLogsumexp) {
+  Gpu gpu;
+  Case c = whole("the first key is NaN", shape(1, 1, 1), 130);
+  c.planted = 0, c.planted_end = 1;
+  for (const double lse : run(gpu, c, DType::bfloat16).lse) EXPECT_TRUE(std::isnan(lse));
+}
+
 #if defined(RINGTRAIN_CUDA_EMULATED)
 /// Each thread that writes data for TMA and wgmma fences, in any order of threads.
 TEST_P(HopperAttention, EveryWriterFences) {

@@ -263,8 +263,8 @@ __device__ __forceinline__ void write_state(const ForwardArguments& a, const For
     const std::int64_t at_row = (static_cast<std::int64_t>(work.b) * a.H + work.h) * a.queries.tokens + token;
     const std::int64_t at = ((static_cast<std::int64_t>(work.b) * a.queries.tokens + token) * a.H + work.h) * D;
     if (a.last) {
-      const float share = sum > 0 ? 1.0F / sum : 0.0F;
-      if (held && t == 0) a.lse[at_row] = sum > 0 ? m[half] * a.scale + logf(sum) : -INFINITY;
+      const float share = sum == 0 ? 0.0F : 1.0F / sum;
+      if (held && t == 0) a.lse[at_row] = sum == 0 ? -INFINITY : m[half] * a.scale + logf(sum);
 #pragma unroll
       for (int j = 0; j < D / 8; j += 4) {
         std::uint32_t pairs[4];
