@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <vector>
@@ -181,8 +180,7 @@ void attention_group(Results& results, const Settings& settings) {
   Stream& stream = device.stream();
   RandomValues random(allocator, stream, DType::bfloat16, 1, settings.tiny ? 4096 : 1 << 22);
   const Repeat repeat = settings.tiny ? Repeat{1, 2} : Repeat{3, settings.quick ? 10 : 15};
-  const bool hopper =
-      stream.cuda().compute_capability() == 90 && std::getenv("RINGTRAIN_PORTABLE_ATTENTION") == nullptr;
+  const bool hopper = stream.cuda().compute_capability() == 90 && !cuda::hopper::portable_is_forced();
   for (const AttentionSize& size : sizes(settings)) {
     AttentionProblem problem(size, allocator, stream, random);
     const auto report = [&](const char* name, double flops, const Times& times) {

@@ -1,14 +1,11 @@
 // Attention on CUDA: selects the kernels of a call. bfloat16 with heads of 64 or 128 runs on tensor cores, with
 // Hopper's own kernels if the chip is one and scores have no softcap; all other calls use the general path.
-// kernels/attention.cpp has checked shapes and dtypes.
-//
-// With RINGTRAIN_PORTABLE_ATTENTION=1 in the environment, Hopper runs the portable kernels, to test and time them
-// there.
+// kernels/attention.cpp has checked shapes, dtypes, and the workspace's size.
 #include <algorithm>
-#include <cstdlib>
 
 #include "kernels/cuda/attention/attention_calls.cuh"
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
+#include "kernels/cuda/attention/hopper/choices.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/elements.cuh"
 
@@ -23,8 +20,7 @@ bool tensor_cores_take(DType dtype, std::int64_t D) {
 }
 
 bool hopper_takes(const Stream& stream, const AttentionShape& shape, DType dtype, std::int64_t Tq, std::int64_t Tk) {
-  static const bool portable = std::getenv("RINGTRAIN_PORTABLE_ATTENTION") != nullptr;
-  return !portable && hopper::supports(stream, shape, dtype, Tq, Tk);
+  return !hopper::portable_is_forced() && hopper::supports(stream, shape, dtype, Tq, Tk);
 }
 
 /// Throws unless the general path supports heads of D elements.

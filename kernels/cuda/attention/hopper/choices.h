@@ -3,6 +3,9 @@
 // in one run, and the tests run both.
 #pragma once
 
+#include <cstdlib>
+#include <string_view>
+
 namespace ringtrain::cuda::hopper {
 
 struct Choices {
@@ -14,6 +17,14 @@ struct Choices {
 inline Choices& choices() {
   static Choices made;
   return made;
+}
+
+/// Returns whether RINGTRAIN_PORTABLE_ATTENTION=1 is in the environment: then Hopper runs the portable kernels, to test
+/// and time them there.
+inline bool portable_is_forced() {
+  static const char* const value = std::getenv("RINGTRAIN_PORTABLE_ATTENTION");
+  static const bool forced = value != nullptr && std::string_view(value) == "1";
+  return forced;
 }
 
 }  // namespace ringtrain::cuda::hopper
