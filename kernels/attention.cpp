@@ -57,6 +57,8 @@ struct Call {
     if (!(softcap >= 0 && std::isfinite(softcap))) {
       refuse_call(line, fmt::format("AttentionShape::softcap is {}, but must be finite and 0 or more", softcap));
     }
+    check_segments(queries.segments, "queries.segments");
+    check_segments(keys.segments, "keys.segments");
     // T: the number of tokens in the segments.
     const std::int64_t Tq = token_count(queries.segments), Tk = token_count(keys.segments);
     check_number(stream, q, "q", line);
@@ -70,6 +72,25 @@ struct Call {
                    "give documents for both queries and keys, or for neither", line);
     }
     return {Tq, Tk};
+  }
+  void check_segments(std::span<const Segment> segments, const char* name) const {
+    if (std::ssize(segments) > most_segments) {
+      refuse_call(line, fmt::format("{} has {} segments, but may have at most {}: join those that continue each other",
+                                    name, segments.size(), most_segments));
+    }
+    std::int64_t before = -1;
+    for (const Segment& segment : segments) {
+      if (segment.stride < 1 || segment.stride >= stride_bound) {
+        refuse_call(line, fmt::format("{} has the stride {}, but a stride must be from 1 to {}", name, segment.stride,
+                                      stride_bound - 1));
+      }
+      if (segment.count == 0) continue;
+      if (segment.start <= before) {
+        refuse_call(line, fmt::format("{} has the position {} after {}, but positions must increase from 0", name,
+                                      segment.start, before));
+      }
+      before = segment.last();
+    }
   }
   void check_documents(const AttentionTokens& tokens, const char* name, std::int64_t B, std::int64_t T) const {
     if (!tokens.documents.empty()) {
@@ -99,7 +120,8 @@ std::size_t attention_workspace_bytes(const Stream& stream, const AttentionShape
   if (stream.on_cuda()) {
     if (built_with_cuda) return cuda::attention_workspace_bytes(stream, shape, dtype, Tq, Tk);
     // The plan of a GPU's run uses the bound in the header.
-    return static_cast<std::size_t>(1 + shape.B * (Tq / 32 + 16) * (shape.H + 16)) * 4 + 16;
+    const std::int64_t counters = 1 + shape.B * (Tq / 32 + most_segments) * (shape.H + most_segments);
+    return static_cast<std::size_t>(counters) * 4 + 16;
   }
   return dispatch_dtype(dtype, [&]<class S, class A>() {
     const auto workers = static_cast<std::size_t>(stream.pool().workers());
@@ -120,12 +142,14 @@ void attention_forward(Stream& stream, const AttentionShape& shape, const ConstT
   checked.check_heads(state.o, "state.o", shape.B, "Tq", Tq, "H", shape.H, shape.D, sums);
   checked.check_state(state, sums);
   if (phase.finalize) checked.check_finished(state, phase.out, phase.lse, q.dtype);
+  const bool nothing = shape.B == 0 || Tq == 0 || Tk == 0;
+  const std::size_t bytes = attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk);
+  std::byte* const memory = nothing ? nullptr : checked.aligned(workspace, bytes);
   if (stream.on_cuda()) {
     return cuda::attention_forward(stream, shape, q, k, v, queries, keys, state, phase, workspace);
   }
   if (phase.init) cpu::attention_reset(stream.pool(), state);
-  if (shape.B > 0 && Tq > 0 && Tk > 0) {
-    std::byte* memory = checked.aligned(workspace, attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
+  if (!nothing) {
     const std::int64_t query_tile = cpu::queries_a_task(shape.B * shape.H * Tq, stream.pool().workers());
     dispatch_dtype(q.dtype, [&]<class S, class A>() {
       const cpu::ForwardCall<S, A> call{shape,
@@ -185,6 +209,8 @@ void attention_backward(Stream& stream, const AttentionShape& shape, const Const
   checked.check_heads(dk, "dk", shape.B, "Tk", Tk, "G", shape.G, shape.D, sums);
   checked.check_heads(dv, "dv", shape.B, "Tk", Tk, "G", shape.G, shape.D, sums);
   const bool nothing = shape.B == 0 || Tq == 0 || Tk == 0;
+  const std::size_t bytes = attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk);
+  std::byte* const memory = nothing ? nullptr : checked.aligned(workspace, bytes);
   if (stream.on_cuda() && !nothing) {
     return cuda::attention_backward(stream, shape, q, k, v, dout, lse, delta, queries, keys, dq, dk, dv, workspace,
                                     accumulate);
@@ -194,7 +220,6 @@ void attention_backward(Stream& stream, const AttentionShape& shape, const Const
     fill(stream, dv, 0.0);
   }
   if (nothing) return;
-  std::byte* memory = checked.aligned(workspace, attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
   const std::int64_t key_tile = cpu::keys_a_task(shape.B * shape.G * Tk, stream.pool().workers());
   dispatch_dtype(q.dtype, [&]<class S, class A>() {
     const cpu::BackwardCall<S, A> call{shape,

@@ -24,8 +24,14 @@
 
 namespace ringtrain {
 
+/// The most segments of a shard, and more than every stride.
+inline constexpr int most_segments = 16, stride_bound = 1 << 20;
+/// The largest head on a GPU.
+inline constexpr std::int64_t largest_gpu_head = 256;
+
 /// The positions of the T tokens of one shard, as segments (the same for all B sequences), and the document of each
-/// token. documents is int32 [B, T], nondecreasing along T, on the stream's device; empty: one document.
+/// token. Positions increase along T, from 0 or more. documents is int32 [B, T], nondecreasing along T, on the stream's
+/// device; empty: one document.
 struct AttentionTokens {
   std::span<const Segment> segments;
   ConstTensorView documents;

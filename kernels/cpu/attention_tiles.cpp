@@ -32,9 +32,9 @@ LocalRange clip(const Tile& tile, const std::int32_t* documents, const PositionR
 }  // namespace
 
 TileList::TileList(std::span<const Segment> segments, std::int64_t size) : segments_(segments), size_(size) {
-  ensure(static_cast<std::int64_t>(segments.size()) <= max_segments, "attention takes at most 16 segments a shard");
+  ensure(std::ssize(segments) <= most_segments, "a shard has at most most_segments segments");
   for (const Segment& segment : segments) {
-    ensure(segment.stride >= 1 && segment.stride < (1 << 20), "attention takes strides from 1 to 2^20");
+    ensure(segment.stride >= 1 && segment.stride < stride_bound, "a stride is from 1 to stride_bound - 1");
     count_ += tiles_of(segment, size);
   }
 }

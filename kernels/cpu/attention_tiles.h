@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "framework/sequence/segments.h"
+#include "kernels/attention.h"
 
 namespace ringtrain::cpu {
 
@@ -23,9 +23,8 @@ class TileList {
   std::int64_t size() const { return size_; }
   /// Returns tile index, 0 <= index < count(), in the order of local tokens.
   Tile operator[](std::int64_t index) const;
-  /// Returns the largest number of tiles of `tokens` tokens in at most max_segments segments.
-  static std::int64_t bound(std::int64_t tokens, std::int64_t size) { return tokens / size + 2 * max_segments; }
-  static constexpr std::int64_t max_segments = 16;
+  /// Returns the largest number of tiles of `tokens` tokens in at most most_segments segments.
+  static std::int64_t bound(std::int64_t tokens, std::int64_t size) { return tokens / size + 2 * most_segments; }
 
  private:
   std::span<const Segment> segments_;

@@ -24,9 +24,6 @@ namespace ringtrain {
 
 namespace {
 
-// Limits of the attention kernels for a rank's tokens.
-constexpr std::int64_t most_segments = 16, stride_bound = std::int64_t{1} << 20;
-
 /// Returns increasing positions as few affine segments.
 SegmentList segments_of_positions(std::span<const std::int64_t> positions) {
   SegmentList segments;

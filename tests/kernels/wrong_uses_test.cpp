@@ -143,33 +143,40 @@ TEST_F(WrongUses, TheShapesOfANormAndOfRotaryPositionsAreNamed) {
 }
 
 TEST_F(WrongUses, TheTensorsOfAttentionAreNamed) {
-  const Segment segment{0, 1, 5};
-  const AttentionTokens tokens{{&segment, 1}, {}};
   AttentionShape shape{.B = 1, .H = 4, .G = 2, .D = 8, .scale = 0.5, .mask = {}};
-  const Shape q{1, 5, 4, 8}, k{1, 5, 2, 8}, rows{1, 4, 5};
-  const AttentionState state{view(q), view(rows), view(rows)};
-  std::vector<std::uint8_t> small(16);
-  const TensorView workspace = host_view(small.data(), {16});
-  expect_refused("k has the shape [1, 5, 4, 8], but must have [B = 1, Tk = 5, G = 2, D = 8]", [&] {
-    attention_forward(stream, shape, view(q), view(q), view(k), tokens, tokens, state, {}, workspace);
-  });
-  expect_refused("state.m has the shape [1, 5, 4], but must have [B = 1, H = 4, Tq = 5]", [&] {
-    attention_forward(stream, shape, view(q), view(k), view(k), tokens, tokens, {view(q), view({1, 5, 4}), view(rows)},
-                      {}, workspace);
-  });
-  const std::string needed = std::to_string(attention_workspace_bytes(stream, shape, DType::float32, 5, 5));
-  expect_refused("workspace has 16 bytes, but must have at least attention_workspace_bytes = " + needed, [&] {
-    attention_forward(stream, shape, view(q), view(k), view(k), tokens, tokens, state, {}, workspace);
-  });
+  SegmentList segments{{0, 1, 5}};
+  const Shape q{1, 5, 4, 8}, rows{1, 4, 5};
+  Shape k{1, 5, 2, 8}, m = rows;
+  std::vector<std::uint8_t> small(15);
+  const auto refuse = [&](const std::string& says) {
+    const AttentionTokens tokens{segments, {}};
+    const AttentionState state{view(q), view(m), view(rows)};
+    const TensorView workspace = host_view(small.data(), {15});
+    expect_refused(says, [&] {
+      attention_forward(*called, shape, view(q), view(k), view(k), tokens, tokens, state, {}, workspace);
+    });
+  };
+  for (Stream* const each : {&gpu, &stream}) {
+    called = each;
+    refuse("workspace has 15 bytes, but must have at least attention_workspace_bytes = " +
+           std::to_string(attention_workspace_bytes(*called, shape, DType::float32, 5, 5)));
+  }
+  m = {1, 5, 4};
+  refuse("state.m has the shape [1, 5, 4], but must have [B = 1, H = 4, Tq = 5]");
+  k = q;
+  refuse("k has the shape [1, 5, 4, 8], but must have [B = 1, Tk = 5, G = 2, D = 8]");
+  segments = SegmentList(17);
+  refuse("queries.segments has 17 segments, but may have at most 16: join those that continue each other");
+  segments = {{0, 1 << 20, 5}};
+  refuse("queries.segments has the stride 1048576, but a stride must be from 1 to 1048575");
+  segments = {{0, 1, 4}, {3, 1, 1}};
+  refuse("queries.segments has the position 3 after 3, but positions must increase from 0");
   shape.scale = 0;
-  expect_refused("AttentionShape::scale is 0, but must be finite and above 0", [&] {
-    attention_forward(stream, shape, view(q), view(k), view(k), tokens, tokens, state, {}, workspace);
-  });
+  refuse("AttentionShape::scale is 0, but must be finite and above 0");
   shape.G = 3;
-  expect_refused(
+  refuse(
       "an AttentionShape of B = 1, H = 4, G = 3, D = 8: B must be 0 or more, H, G and D 1 or more, and H a multiple of "
-      "G",
-      [&] { attention_forward(stream, shape, view(q), view(k), view(k), tokens, tokens, state, {}, workspace); });
+      "G");
 }
 
 }  // namespace

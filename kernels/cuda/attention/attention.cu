@@ -25,14 +25,14 @@ bool hopper_takes(const Stream& stream, const AttentionShape& shape, DType dtype
 
 /// Throws unless the general path supports heads of D elements.
 void check_head(std::int64_t D) {
-  if (D > general_largest_head) {
+  if (D > largest_gpu_head) {
     fail(ExitCode::usage, "attention on CUDA takes heads of at most {} elements, not {}: choose more heads",
-         general_largest_head, D);
+         largest_gpu_head, D);
   }
 }
 
-void* aligned_workspace(const TensorView& workspace, std::size_t needed) {
-  ensure(workspace.bytes() >= needed, "attention workspace is at least attention_workspace_bytes");
+/// Returns the workspace from its first 16-byte boundary.
+void* aligned(const TensorView& workspace) {
   auto address = reinterpret_cast<std::uintptr_t>(workspace.data);
   address = (address + workspace_alignment - 1) / workspace_alignment * workspace_alignment;
   return reinterpret_cast<void*>(address);
@@ -57,8 +57,7 @@ void attention_forward(Stream& stream, const AttentionShape& shape, const ConstT
   const std::int64_t Tq = token_count(queries.segments), Tk = token_count(keys.segments);
   const bool whole = aligned_to(16, {q.data, k.data, v.data, state.o.data, phase.out.data});
   if (whole && hopper_takes(stream, shape, q.dtype, Tq, Tk)) {
-    void* const memory = aligned_workspace(workspace, cuda::attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
-    return hopper::forward(stream, shape, q, k, v, queries, keys, state, phase, memory);
+    return hopper::forward(stream, shape, q, k, v, queries, keys, state, phase, aligned(workspace));
   }
   dispatch_storage(q.dtype, [&]<class T>() {
     const ForwardCall<T> call{shape,
@@ -88,7 +87,7 @@ void attention_backward(Stream& stream, const AttentionShape& shape, const Const
                         bool accumulate) {
   check_head(shape.D);
   const std::int64_t Tq = token_count(queries.segments), Tk = token_count(keys.segments);
-  void* const memory = aligned_workspace(workspace, cuda::attention_workspace_bytes(stream, shape, q.dtype, Tq, Tk));
+  void* const memory = aligned(workspace);
   const bool whole = aligned_to(16, {q.data, k.data, v.data, dout.data, dq.data, dk.data, dv.data});
   if (whole && hopper_takes(stream, shape, q.dtype, Tq, Tk)) {
     return hopper::backward(stream, shape, q, k, v, dout, lse, delta, queries, keys, dq, dk, dv, accumulate, memory);

@@ -42,8 +42,7 @@ void tensor_forward(Context& context, const ForwardCall<__nv_bfloat16>& call);
 void tensor_backward(Context& context, const BackwardCall<__nv_bfloat16>& call, void* workspace);
 std::size_t tensor_workspace_bytes(const AttentionShape& shape, std::int64_t Tq);
 
-/// For D up to general_largest_head; sums in float32 throughout, with the same bits in every run.
-inline constexpr std::int64_t general_largest_head = 256;
+/// For D up to largest_gpu_head; sums in float32 throughout, with the same bits in every run.
 template <class T>
 void general_forward(Context& context, const ForwardCall<T>& call);
 template <class T>

@@ -23,9 +23,6 @@
 
 namespace ringtrain::cuda {
 
-/// As many segments as a kernel argument can hold. Layouts create one or two per shard.
-inline constexpr int max_segments = 16;
-
 /// A shard's tokens as a kernel argument: const __grid_constant__ TokenMap.
 struct TokenMap {
   struct Run {
@@ -34,7 +31,7 @@ struct TokenMap {
   };
   const std::int32_t* documents;  // [B, tokens] on the device; null: one document
   int tokens, segments;
-  Run runs[max_segments];
+  Run runs[most_segments];
 };
 
 /// Returns the argument for these tokens. Throws if they exceed the range of the device's arithmetic.
@@ -44,13 +41,8 @@ inline TokenMap token_map(const AttentionTokens& tokens) {
   std::int64_t begin = 0;
   for (const Segment& segment : tokens.segments) {
     if (segment.count == 0) continue;
-    if (map.segments == max_segments) {
-      fail(ExitCode::internal,
-           "attention on CUDA takes at most {} segments a shard, not the {} given: join runs that "
-           "continue each other",
-           max_segments, tokens.segments.size());
-    }
-    ensure(segment.stride >= 1 && segment.stride < (1 << 20), "attention takes strides from 1 to 2^20");
+    ensure(map.segments < most_segments, "a shard has at most most_segments segments");
+    ensure(segment.stride >= 1 && segment.stride < stride_bound, "a stride is from 1 to stride_bound - 1");
     ensure(begin + segment.count < (std::int64_t{1} << 30), "attention on CUDA takes fewer than 2^30 tokens a shard");
     map.runs[map.segments++] = {segment.start, static_cast<int>(segment.stride), static_cast<int>(begin),
                                 static_cast<int>(segment.count)};
@@ -81,7 +73,7 @@ __host__ __device__ inline int tile_count(const TokenMap& map, int size) {
 
 /// Returns the largest number of tiles that `tokens` tokens in any segments can form.
 constexpr std::int64_t tile_bound(std::int64_t tokens, int size) {
-  return tokens / size + max_segments;
+  return tokens / size + most_segments;
 }
 
 __host__ __device__ inline Tile tile_of(const TokenMap& map, int size, int segment, int index) {
@@ -170,7 +162,7 @@ __host__ __device__ inline TileRange tiles_seen(const TokenMap& map, int size, i
 /// The tiles of another shard that a tile may see, in shared memory: found once by one warp, read by all.
 struct TilesSeen {
   DocumentRange documents;
-  TileRange ranges[max_segments];
+  TileRange ranges[most_segments];
 };
 
 /// Fills `seen` for a tile of `mine` in sequence b, which may see `positions` of `other`. Called by one whole warp; the

@@ -22,7 +22,7 @@ __global__ void prepare_kernel(const DqSemaphore semaphore, const AttentionMask 
   int before = 0;
   for (int segment = 0; segment < keys.segments; ++segment) {
     const TileRange range = tiles_seen(keys, key_tile, segment, positions, documents);
-    semaphore.bases[(std::int64_t{b} * semaphore.per_head + slot) * max_segments + segment] = before - range.first;
+    semaphore.bases[(std::int64_t{b} * semaphore.per_head + slot) * most_segments + segment] = before - range.first;
     before += range.size();
   }
 }

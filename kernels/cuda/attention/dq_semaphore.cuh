@@ -27,7 +27,7 @@ namespace ringtrain::cuda {
 struct DqSemaphore {
   int* next_work;  // the next work index
   int* added;      // [B, H, query tiles]: how many blocks have added
-  int* bases;      // [B, query tiles, max_segments]: a key tile's rank is the base of its segment plus its index
+  int* bases;      // [B, query tiles, most_segments]: a key tile's rank is the base of its segment plus its index
   int per_head;    // tile_bound of the queries
 };
 
@@ -38,7 +38,7 @@ __host__ __device__ inline int slot_of(const Tile& tile, int size) {
 
 inline std::size_t semaphore_bytes(const AttentionShape& shape, std::int64_t Tq, int query_tile) {
   const std::int64_t tiles = shape.B * tile_bound(Tq, query_tile);
-  return static_cast<std::size_t>(1 + tiles * (shape.H + max_segments)) * sizeof(int);
+  return static_cast<std::size_t>(1 + tiles * (shape.H + most_segments)) * sizeof(int);
 }
 
 /// Returns the semaphore of a call in `workspace`, which has semaphore_bytes.
@@ -59,7 +59,7 @@ __device__ inline int* counter_of(const DqSemaphore& semaphore, std::int64_t seq
 }
 __device__ inline int rank_of(const DqSemaphore& semaphore, int b, int query_slot, const TileCursor& keys) {
   const std::int64_t tile = std::int64_t{b} * semaphore.per_head + query_slot;
-  return __ldg(semaphore.bases + tile * max_segments + keys.segment) + keys.index;
+  return __ldg(semaphore.bases + tile * most_segments + keys.segment) + keys.index;
 }
 
 /// Waits until `rank` blocks have added. Called by one thread; after a barrier, the block then adds.

@@ -165,7 +165,7 @@ __device__ inline TileRange tiles_unmasked(const TokenMap& map, int size, int se
 /// mask.
 struct Steps {
   TilesSeen seen;
-  TileRange unmasked[max_segments];
+  TileRange unmasked[most_segments];
   __device__ bool masked(const TileCursor& at) const {
     return at.index < unmasked[at.segment].first || at.index > unmasked[at.segment].last;
   }
