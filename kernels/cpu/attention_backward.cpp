@@ -94,9 +94,11 @@ class BackwardTask {
 
   void run() {
     const std::int64_t group = call_.shape.H / call_.shape.G, tiles = call_.queries.count();
+    const PositionRange seen_by = queries_that_see(call_.shape.mask, {extent_.first, extent_.last});
     bool loaded = false;
     for (std::int64_t i = 0; i < tiles; ++i) {
       const Tile queries = call_.queries[i];
+      if (queries.start > seen_by.last) break;  // later tiles are even further away: positions increase along a shard
       const LocalRange run = clip_queries(call_.shape.mask, queries, query_documents_, extent_);
       if (run.empty()) continue;
       if (!loaded) load_keys();
@@ -129,8 +131,10 @@ class BackwardTask {
 
   /// Returns the key tile that adds to the dq of these queries just before this one; -1 if there is none.
   std::int64_t previous_visitor(const Tile& queries) const {
+    const PositionRange seen = keys_seen_by(call_.shape.mask, {queries.start, queries.position(queries.count - 1)});
     for (std::int64_t other = index_ + 1; other < call_.keys.count(); ++other) {
       const Tile keys = call_.keys[other];
+      if (keys.start > seen.last) break;
       const Extent extent = extent_of(keys, {0, keys.count}, key_documents_);
       if (!clip_queries(call_.shape.mask, queries, query_documents_, extent).empty()) return other;
     }

@@ -60,9 +60,11 @@ class ForwardTask {
 
   void run() {
     const Extent tile_extent = extent_of(tile_, {0, tile_.count}, query_documents_);
+    const PositionRange positions = keys_seen_by(call_.shape.mask, {tile_extent.first, tile_extent.last});
     bool loaded = false;
     for (std::int64_t index = call_.keys.count() - 1; index >= 0; --index) {
       const Tile keys = call_.keys[index];
+      if (keys.position(keys.count - 1) < positions.first) break;  // positions increase along a shard
       const LocalRange seen = clip_keys(call_.shape.mask, keys, key_documents_, tile_extent);
       if (seen.empty()) continue;
       if (!loaded) load_state();
