@@ -25,10 +25,9 @@ void check_lora(const ModelConfig& model, ConfigProblems& problems) {
   for (const std::string& module : adaptable_modules(spec)) known.merge(ends_of(module));
   const std::string projections = fmt::format("{}", fmt::join(projections_of(spec), ", "));
   for (const std::string& target : model.lora.targets) {
-    if (!seen.insert(target).second) return problems.add("lora.targets", fmt::format("names {} twice", target));
+    if (!seen.insert(target).second) return problems.add("lora.targets", "names {} twice", target);
     if (known.contains(target)) continue;
-    problems.add("lora.targets",
-                 fmt::format("{} is not one of the projections of this model's layers: {}", target, projections));
+    problems.add("lora.targets", "{} is not one of the projections of this model's layers: {}", target, projections);
   }
 }
 
@@ -41,8 +40,8 @@ void check_trainable(const Config& config, ConfigProblems& problems,
   for (const std::string& pattern : patterns) {
     const auto means_it = [&](const Parameter& parameter) { return matches(pattern, parameter.name); };
     if (std::ranges::any_of(table.all(), means_it)) continue;
-    problems.add("training.trainable", fmt::format("\"{}\" matches no parameter; examples of names are {} and {}",
-                                                   pattern, table[0].name, table[1].name));
+    problems.add("training.trainable", "\"{}\" matches no parameter; examples of names are {} and {}", pattern,
+                 table[0].name, table[1].name);
   }
 }
 

@@ -199,13 +199,12 @@ void check_rope_keys(const ModelSpec& traits, const ModelConfig& model, ConfigPr
   }
   if (problems.clean({"model.rope_theta"}) && model.rope_theta != ModelConfig{}.rope_theta) {
     problems.add("model.rope_theta",
-                 fmt::format("{} has no effect with model.architecture {}, which has no rotary positions; leave it out",
-                             model.rope_theta, traits.architecture));
+                 "{} has no effect with model.architecture {}, which has no rotary positions; leave it out",
+                 model.rope_theta, traits.architecture);
   }
   if (problems.clean({"model.rope_scaling.type"}) && model.rope_scaling.type != RopeType::none) {
-    problems.add(
-        "model.rope_scaling.type",
-        fmt::format("model.architecture {} has no rotary positions to scale; leave it out", traits.architecture));
+    problems.add("model.rope_scaling.type", "model.architecture {} has no rotary positions to scale; leave it out",
+                 traits.architecture);
   }
 }
 
@@ -217,8 +216,8 @@ void check_layer_keys(const ModelSpec& traits, const ModelConfig& model, ConfigP
   }
   const auto check_length = [&](const char* key, std::size_t size) {
     if (std::cmp_less_equal(size, model.num_hidden_layers)) return;
-    problems.add(key, fmt::format("has {} entries, but there are model.num_hidden_layers = {} layers", size,
-                                  model.num_hidden_layers));
+    problems.add(key, "has {} entries, but there are model.num_hidden_layers = {} layers", size,
+                 model.num_hidden_layers);
   };
   check_length("model.layer_types", model.layer_types.size());
   check_length("model.layer_positions", model.layer_positions.size());
@@ -227,23 +226,22 @@ void check_layer_keys(const ModelSpec& traits, const ModelConfig& model, ConfigP
     problems.add("model.layer_types", "has sliding_attention, which needs model.sliding_window");
   }
   if (!model.layer_types.empty() && !any_sliding && model.sliding_window > 0) {
-    problems.add(
-        "model.layer_types",
-        fmt::format("has no sliding_attention, so model.sliding_window = {} has no effect; leave one of them out",
-                    model.sliding_window));
+    problems.add("model.layer_types",
+                 "has no sliding_attention, so model.sliding_window = {} has no effect; leave one of them out",
+                 model.sliding_window);
   }
   const bool rotary = traits.positions == Positions::rope;
   if (!model.layer_positions.empty() && !rotary) {
-    problems.add("model.layer_positions",
-                 fmt::format("model.architecture {} has no rotary positions; leave it out", traits.architecture));
+    problems.add("model.layer_positions", "model.architecture {} has no rotary positions; leave it out",
+                 traits.architecture);
   }
   if (model.sliding_rope_theta == 0) return;
   if (!rotary || model.sliding_window == 0) {
-    problems.add("model.sliding_rope_theta", fmt::format("{} has no effect: no layer has both a window and rotary "
-                                                         "positions; leave it out",
-                                                         model.sliding_rope_theta));
+    problems.add("model.sliding_rope_theta",
+                 "{} has no effect: no layer has both a window and rotary positions; leave it out",
+                 model.sliding_rope_theta);
   } else if (model.sliding_rope_theta <= 1) {
-    problems.add("model.sliding_rope_theta", fmt::format("is {}, but must be above 1, or 0", model.sliding_rope_theta));
+    problems.add("model.sliding_rope_theta", "is {}, but must be above 1, or 0", model.sliding_rope_theta);
   }
 }
 
@@ -253,24 +251,23 @@ void check_table_keys(const ModelSpec& traits, const Config& config, ConfigProbl
   if (traits.positions != Positions::learned) return;
   if (problems.clean({"training.seq_len"}) && rows < config.training.seq_len) {
     problems.add("model.max_position_embeddings",
-                 fmt::format("{}'s table of {} positions is shorter than training.seq_len = {}; make it at least that",
-                             traits.architecture, rows, config.training.seq_len));
+                 "{}'s table of {} positions is shorter than training.seq_len = {}; make it at least that",
+                 traits.architecture, rows, config.training.seq_len);
   }
   const EvaluationConfig& evaluation = config.evaluation;
   if (evaluation.interval > 0 && problems.clean({"evaluation.context_lengths"}) &&
       !evaluation.context_lengths.empty() && evaluation.context_lengths.back() > rows) {
     problems.add("evaluation.context_lengths",
-                 fmt::format("{} is beyond {}'s table of model.max_position_embeddings = {} positions",
-                             evaluation.context_lengths.back(), traits.architecture, rows));
+                 "{} is beyond {}'s table of model.max_position_embeddings = {} positions",
+                 evaluation.context_lengths.back(), traits.architecture, rows);
   }
 }
 
 void check_bias_keys(const ModelSpec& traits, const ModelConfig& model, ConfigProblems& problems) {
   const auto check = [&](const char* key, bool asked, bool possible) {
     if (!asked || possible || !problems.clean({key})) return;
-    problems.add(key, fmt::format("true has no effect with model.architecture {}, whose biases are fixed; leave "
-                                  "it out",
-                                  traits.architecture));
+    problems.add(key, "true has no effect with model.architecture {}, whose biases are fixed; leave it out",
+                 traits.architecture);
   };
   check("model.attention_bias", model.attention_bias, traits.optional_biases.query_key_value);
   check("model.mlp_bias", model.mlp_bias, traits.optional_biases.feedforward);
