@@ -15,6 +15,9 @@
 
 namespace ringtrain {
 
+/// The most elements of a weight on a GPU; more tokens are split (kernels/cuda/matmul.cu).
+inline constexpr std::int64_t most_gpu_weights = INT32_MAX;
+
 /// y[T, O] = x[T, I] w[O, I]^T + bias[O] + residual[T, O]. bias and residual may be empty. Overwrites y. (bfloat16 is
 /// rounded once, after all sums; kernels/cuda/matmul.cu names exceptions.) Without a bias, y may be residual: the
 /// product is added to the existing values.

@@ -11,6 +11,7 @@
 #include "framework/config/model_config.h"
 #include "framework/error.h"
 #include "kernels/attention.h"
+#include "kernels/matmul.h"
 
 namespace ringtrain {
 
@@ -156,8 +157,8 @@ ModelSpec model_spec(const ModelConfig& config) {
   return spec;
 }
 
-void check_spec(const ModelSpec& spec) {
-  const auto refuse_if = [&](bool refused, const char* what) {
+void check_spec(const ModelSpec& spec, bool on_gpu) {
+  const auto refuse_if = [&](bool refused, const std::string& what) {
     if (refused) fail(ExitCode::usage, "a model of architecture {} cannot be computed: {}", spec.architecture, what);
   };
   const auto any_layer = [&](auto&& holds) { return std::any_of(spec.layers.begin(), spec.layers.end(), holds); };
@@ -182,6 +183,12 @@ void check_spec(const ModelSpec& spec) {
             "the factors of the embedding, residual stream and logits must be above 0");
   refuse_if(spec.residual_factor != 1 && spec.norm_after,
             "a norm after attention and feedforward excludes model.residual_multiplier");
+  refuse_if(on_gpu && spec.head_dim > largest_gpu_head,
+            fmt::format("on a GPU, model.head_dim must be at most {}", largest_gpu_head));
+  const std::int64_t C = spec.hidden_size, queries = spec.num_attention_heads * spec.head_dim;
+  const std::int64_t width = std::max({spec.vocab_size, spec.intermediate_size, queries});
+  refuse_if(on_gpu && width * C > most_gpu_weights,
+            fmt::format("on a GPU, a weight has at most {} elements, not {} x {}", most_gpu_weights, width, C));
 }
 
 namespace {

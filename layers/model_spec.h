@@ -116,8 +116,8 @@ double score_divisor(const ModelConfig& config);
 /// Returns the spec of a resolved config (with head_dim and num_key_value_heads set). Calls check_spec.
 ModelSpec model_spec(const ModelConfig& config);
 
-/// Throws Error(usage), with one message, if the layers cannot compute this combination of traits.
-void check_spec(const ModelSpec& spec);
+/// Throws Error(usage), with one message, if the layers cannot compute this combination of traits, or a GPU its sizes.
+void check_spec(const ModelSpec& spec, bool on_gpu = false);
 
 /// Adds a problem for every key of a config that its architecture cannot use. Skips keys that already have a problem.
 void check_model_keys(const Config& config, ConfigProblems& problems);

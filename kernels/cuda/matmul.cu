@@ -15,9 +15,10 @@
 // stored first.
 //
 // Limitations that cuBLASLt does not document and others found: 13.6 offers algorithms for operands of 2^31 elements
-// that then fail (rapidsai/raft 3097), so more tokens than that are split into several products; and a bias that is not
-// aligned to 16 bytes faults in the epilogue on some GPUs (marian-nmt), so such a bias is stored first and the product
-// added to it. In that case, bias and residual are rounded together, and then the result once more.
+// that then fail (rapidsai/raft 3097), so more tokens than that are split into several products, and models with such
+// a weight are refused (layers/model_spec.cpp); and a bias that is not aligned to 16 bytes faults in the epilogue on
+// some GPUs (marian-nmt), so such a bias is stored first and the product added to it. In that case, bias and residual
+// are rounded together, and then the result once more.
 #include <cublasLt.h>
 
 #include <bit>

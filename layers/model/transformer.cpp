@@ -253,7 +253,7 @@ class Transformer final : public Model {
 std::unique_ptr<Model> make_transformer(const ModelSpec& spec, const ExecutionShape& shape, Allocator& allocator,
                                         ParameterStore& parameters, Stream& stream, Communicator* sequence_group,
                                         const std::vector<LayerInsertion>& layers) {
-  check_spec(spec);
+  check_spec(spec, stream.on_cuda());
   if (sequence_group == nullptr ? !allocator.planning() : sequence_group->size() != shape.ring_size) {
     fail(ExitCode::usage, "Transformer: the ring has {} ranks; the communicator has {}; only a plan needs none",
          shape.ring_size, sequence_group != nullptr ? sequence_group->size() : 0);

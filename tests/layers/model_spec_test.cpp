@@ -82,6 +82,7 @@ struct Refusal {
   const char* name;
   std::function<void(ModelSpec&)> change;
   std::string sentence;
+  Device device = {};
 };
 class RefusedSpec : public ::testing::TestWithParam<Refusal> {};
 
@@ -89,11 +90,11 @@ TEST_P(RefusedSpec, InOneSentence) {
   ModelSpec spec = model_spec(small_llama());
   GetParam().change(spec);
   const std::string expected = "a model of architecture llama cannot be computed: " + GetParam().sentence;
-  EXPECT_EQ(testing::error_of(ExitCode::usage, [&] { check_spec(spec); }), expected);
+  EXPECT_EQ(testing::error_of(ExitCode::usage, [&] { check_spec(spec, !GetParam().device.is_cpu()); }), expected);
   // And by the model itself, before it allocates anything.
-  Allocator allocator(Device::cpu(), Allocator::Mode::plan);
+  Allocator allocator(GetParam().device, Allocator::Mode::plan);
   ThreadPool pool(1);
-  Stream stream(pool);
+  Stream stream(nullptr, GetParam().device, pool, nullptr);
   const ParameterTable table = make_parameter_table(small_llama());
   ParameterStore parameters(allocator, table, stream, {.dtype = DType::float32, .gradients = true});
   const std::size_t before = allocator.live().size();
@@ -125,7 +126,12 @@ INSTANTIATE_TEST_SUITE_P(
                               },
                               "a LayerNorm must come before attention and feedforward, and not add 1 to its weight"},
                       Refusal{"NoScale", [](ModelSpec& spec) { spec.attention_scale = 0; },
-                              "the scale of attention scores must be above 0"}),
+                              "the scale of attention scores must be above 0"},
+                      Refusal{"LongHeadsOnAGpu", [](ModelSpec& spec) { spec.head_dim = 258; },
+                              "on a GPU, model.head_dim must be at most 256", Device::cuda(0)},
+                      Refusal{"ALargeWeightOnAGpu", [](ModelSpec& spec) { spec.vocab_size = 1 << 28; },
+                              "on a GPU, a weight has at most 2147483647 elements, not 268435456 x 12",
+                              Device::cuda(0)}),
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST(ModelKeys, RotaryTurnsPairs) {
