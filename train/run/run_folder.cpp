@@ -67,7 +67,8 @@ std::optional<Config> read_resolved(const RunFolder& run) {
 
 }  // namespace
 
-std::vector<std::string> files_of_run(const std::string& path) {
+std::vector<std::string> files_of_model(const std::string& path) {
+  if (!is_directory(path)) return {path};
   std::vector<std::string> files;
   const bool is_checkpoint = path_exists(path + "/manifest.json");
   if (is_checkpoint) add_files(path, files);
@@ -80,12 +81,6 @@ std::vector<std::string> files_of_run(const std::string& path) {
   for (const std::string& folder : {run.checkpoints_path(), parent_directory(kept_base_path(run.path(), "base"))}) {
     add_files(folder, files, /*depth=*/1);
   }
-  return files;
-}
-
-std::vector<std::string> files_of_model(const std::string& path) {
-  if (!is_directory(path)) return {path};
-  std::vector<std::string> files = files_of_run(path);
   if (is_hugging_face_folder(path) || is_peft_folder(path)) add_files(path, files);
   return files;
 }

@@ -12,11 +12,8 @@
 
 namespace ringtrain {
 
-/// Returns the existing files of a run at path, or of a checkpoint at path and its run: files that no other output may
-/// overwrite.
-std::vector<std::string> files_of_run(const std::string& path);
-/// Returns the same for anything that open_model() takes: also the files of a Hugging Face folder, or the one file at
-/// path.
+/// Returns the existing files of anything that open_model() takes, which no output may overwrite: of a run at path, of
+/// a checkpoint at path and its run, or of a Hugging Face or PEFT folder; or the one file at path.
 std::vector<std::string> files_of_model(const std::string& path);
 /// Returns the same for several paths; an empty path means none.
 std::vector<std::string> files_of_models(const std::vector<std::string>& paths);

@@ -15,7 +15,6 @@
 #include "framework/counted.h"
 #include "framework/error.h"
 #include "parallel/shared_error.h"
-#include "train/checkpoint/checkpoint_folder.h"
 #include "train/models/adapters/adapted_model.h"
 #include "train/models/model_source.h"
 #include "train/run/run_folder.h"

@@ -14,10 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string kept_folder(const std::string& run_folder) {
-  return run_folder + "/base";
-}
-
 /// Returns whether something exists at path, or the system cannot say.
 bool may_exist(const std::string& path) {
   std::error_code error;
@@ -45,14 +41,16 @@ void link_or_copy(const std::string& from, const std::string& to) {
 }  // namespace
 
 std::string kept_base_path(const std::string& run_folder, const std::string& base_path) {
-  return kept_folder(run_folder) + "/" + file_name(base_path);
+  return run_folder + "/base/" + file_name(base_path);
 }
 
 void keep_base(const ModelSource& source, const std::string& run_folder) {
   const ModelSource& base = source.base ? *source.base : source;
-  if (!base.checkpoint || is_same_checkpoint(kept_base_path(run_folder, base.path), *base.checkpoint)) return;
+  // Under the base's own name, which open_base() looks for.
+  const std::string path = kept_base_path(run_folder, base.path);
+  if (!base.checkpoint || is_same_checkpoint(path, *base.checkpoint)) return;
   const CheckpointManifest& manifest = base.checkpoint->manifest;
-  const CheckpointFolder kept(kept_folder(run_folder));
+  const CheckpointFolder kept(parent_directory(path));
   make_directories(kept.path(), ExitCode::checkpoint);
   kept.continue_from(std::numeric_limits<std::int64_t>::max(), {});  // removes what a killed start left incomplete
   const std::string partial = kept.make_partial(manifest.step);
@@ -65,8 +63,6 @@ void keep_base(const ModelSource& source, const std::string& run_folder) {
     throw;
   }
   sync_directory(partial, ExitCode::checkpoint);
-  // Under the base's own name, which open_base() looks for.
-  const std::string path = kept_base_path(run_folder, base.path);
   if (path_exists(path, ExitCode::checkpoint)) rename_path(path, unique_name(path, "superseded"), ExitCode::checkpoint);
   rename_to_new(partial, path, ExitCode::checkpoint);
 }
