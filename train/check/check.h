@@ -18,8 +18,8 @@ struct CheckOptions {
   std::int64_t tokens = 0;  // of a sequence; 0: the config's
   std::int64_t layers = 0;  // 0: the config's
   bool keep = false;        // keeps the dump
-  std::function<void(std::int64_t done, std::int64_t total)> progress =
-      {};  // with the number of sequences that the reference has done
+  /// Called with the number of sequences that the reference has done.
+  std::function<void(std::int64_t done, std::int64_t total)> progress = {};
 };
 
 struct CheckReport {

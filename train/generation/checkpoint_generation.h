@@ -25,8 +25,8 @@ struct GenerationOptions : Computation {
   std::string tokenizer;     // anything that load_tokenizer() takes; "": the model's own; bytes for a run without one
   std::string prompt;        // text; or
   PromptReader read_prompt;  // reads text once the model is known; or
-  std::vector<std::int64_t>
-      tokens;                  // the prompt's token ids, if not empty: the new tokens are then printed as ids, too
+  /// The prompt's token ids, if not empty: the new tokens are then printed as ids, too.
+  std::vector<std::int64_t> tokens;
   std::string tokens_file;     // if not empty: read_prompt returns ids separated by white space, from this file
   bool parse_special = false;  // <|im_start|> and the like in the prompt's text are tokens, not letters
   // The token that begins the prompt, once. Empty: text begins as the tokenizer says.

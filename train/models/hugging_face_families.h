@@ -44,8 +44,8 @@ struct Family {
   std::int64_t window_pattern = 0;    // of WindowKeys::pattern,
   bool pattern_key = false;           // whether the class reads another one from sliding_window_pattern
   double theta = 10000;               // rope_theta
-  std::int64_t trained_length =
-      0;                     // original_max_position_embeddings, and longrope only; 0: as max_position_embeddings
+  // original_max_position_embeddings, and longrope only; 0: as max_position_embeddings
+  std::int64_t trained_length = 0;
   double sliding_theta = 0;  // of layers with a window, whose rotary keys are then separate; 0: one theta for all
   double eps = 1e-6;
   bool tied = false;        // tie_word_embeddings
