@@ -26,17 +26,17 @@ bool is_json(const std::string& text) {
 
 }  // namespace
 
-MetricsHistory::Line MetricsHistory::understand(const std::string& text, bool ended) {
-  Line line;
-  if (const std::optional<MetricsEntry> entry = parse_metrics_line(text)) {
+MetricsHistory::Line MetricsHistory::understand(const MetricsLine& raw) {
+  Line line{.begin = raw.begin, .end = raw.end};
+  if (const std::optional<MetricsEntry> entry = parse_metrics_line(raw.text)) {
     line.step = entry->step;
     line.kind = entry->evaluation ? Kind::evaluation : Kind::train;
     line.numbers = {.loss = number_in(entry->json, "loss"), .grad_norm = number_in(entry->json, "grad_norm")};
     return line;
   }
-  if (ended || text.empty()) return line;
+  if (raw.ended || raw.text.empty()) return line;
   for (const std::string_view head : heads) {
-    if (head.starts_with(text) || (text.starts_with(head) && !is_json(text))) line.kind = Kind::torn;
+    if (head.starts_with(raw.text) || (raw.text.starts_with(head) && !is_json(raw.text))) line.kind = Kind::torn;
   }
   return line;
 }
@@ -48,10 +48,7 @@ MetricsHistory MetricsHistory::read(const std::string& path) {
   const File file = File::open(path, ExitCode::usage);
   history.bytes_ = file.size();
   read_metrics_lines(file, [&](const MetricsLine& raw) {
-    Line line = understand(raw.text, raw.ended);
-    line.begin = raw.begin;
-    line.end = raw.end;
-    history.lines_.push_back(line);
+    history.lines_.push_back(understand(raw));
     history.ends_with_line_ = raw.ended;
   });
   return history;

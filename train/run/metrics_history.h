@@ -10,6 +10,8 @@
 
 namespace ringtrain {
 
+struct MetricsLine;  // train/run/metrics_lines.h
+
 class MetricsHistory {
  public:
   /// Reads the whole file; a missing one is empty. Throws Error(usage) if it cannot be read to its end.
@@ -44,9 +46,9 @@ class MetricsHistory {
     std::int64_t begin = 0, end = 0;  // bytes of the file, including the '\n'
     std::int64_t step = 0;            // 0: unknown
     Kind kind = Kind::damaged;
-    StepReport numbers;  // of a step: its loss and gradient norm
+    StepReport numbers = {};  // of a step: its loss and gradient norm
   };
-  static Line understand(const std::string& text, bool ended);
+  static Line understand(const MetricsLine& raw);
 
   std::string path_;
   std::int64_t bytes_ = 0;
