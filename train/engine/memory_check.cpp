@@ -50,17 +50,14 @@ std::vector<Line> lines_of(const RankPlan& plan) {
   std::vector<Line> lines;
   for (const PlannedTensor& tensor : plan.tensors) {
     const std::string pattern = pattern_of(tensor.name);
-    const auto same = std::find_if(lines.begin(), lines.end(), [&](const Line& line) {
+    auto same = std::ranges::find_if(lines, [&](const Line& line) {
       return line.tag == tensor.tag && line.name == pattern && line.shape == tensor.shape && line.dtype == tensor.dtype;
     });
-    if (same != lines.end()) {
-      same->bytes += tensor.bytes;
-      ++same->count;
-    } else {
-      lines.push_back({tensor.tag, pattern, tensor.dtype, tensor.shape, tensor.bytes, 1});
-    }
+    if (same == lines.end()) same = lines.insert(lines.end(), {tensor.tag, pattern, tensor.dtype, tensor.shape});
+    same->bytes += tensor.bytes;
+    ++same->count;
   }
-  std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.tag < b.tag; });
+  std::ranges::stable_sort(lines, {}, &Line::tag);
   return lines;
 }
 
@@ -180,8 +177,7 @@ std::size_t total_bytes(const std::vector<RankPlan>& plans) {
 void require_memory(const std::vector<RankPlan>& plans, std::int64_t available, const std::string& where) {
   const std::size_t needed = total_bytes(plans);
   if (needed <= static_cast<std::size_t>(std::max<std::int64_t>(available, 0))) return;
-  const RankPlan& largest = *std::max_element(
-      plans.begin(), plans.end(), [](const RankPlan& a, const RankPlan& b) { return a.peak.total < b.peak.total; });
+  const RankPlan& largest = *std::ranges::max_element(plans, {}, [](const RankPlan& plan) { return plan.peak.total; });
   std::set<int> ranks;  // each once, though it may have several plans
   for (const RankPlan& plan : plans) ranks.insert(plan.ranks.begin(), plan.ranks.end());
   std::string tags;

@@ -47,12 +47,9 @@ std::vector<Export> tensors_of(const ModelSource& source, const ParameterTable& 
   for (const Parameter* parameter : in_class_order(source.model, table)) {
     if (adapters && !in_peft_folder(*parameter, modules)) continue;
     TensorLocation location = locations(*parameter);
-    const auto same = std::ranges::find(tensors, location.name, &Export::name);
-    if (same == tensors.end()) {
-      tensors.push_back({std::move(location), {parameter}});
-    } else {
-      same->parts.push_back(parameter);
-    }
+    auto same = std::ranges::find(tensors, location.name, &Export::name);
+    if (same == tensors.end()) same = tensors.insert(tensors.end(), {std::move(location), {}});
+    same->parts.push_back(parameter);
   }
   return tensors;
 }
