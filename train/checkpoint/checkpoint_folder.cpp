@@ -293,9 +293,8 @@ std::optional<Checkpoint> CheckpointFolder::newest_intact(const Log& warn, const
     std::string last_problem;
     for (auto step = all.rbegin(); step != all.rend(); ++step) {
       try {
-        Found checkpoint = open_folder(complete(*step), model);
-        if (!checkpoint) return std::nullopt;
-        return checkpoint;
+        if (Found checkpoint = open_folder(complete(*step), model)) return checkpoint;
+        return std::nullopt;
       } catch (const OtherModel&) {
         throw;
       } catch (const Error& error) {

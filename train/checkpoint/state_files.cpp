@@ -34,9 +34,7 @@ std::string tensor_name(const std::string& kind, const Parameter& parameter) {
 StateFiles::StateFiles(const std::string& folder, const CheckpointManifest& manifest)
     : path_(folder), files_(manifest.files), step_(manifest.step) {
   for (std::size_t file = 0; file + 1 < files_.size(); file += 2) add_file(file);  // the last file is the config
-  for (auto& [name, pieces] : pieces_) {
-    std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
-  }
+  for (auto& [name, pieces] : pieces_) std::ranges::sort(pieces, {}, &Piece::begin);
 }
 
 const std::vector<StateFiles::Piece>& StateFiles::whole_tensor(const std::string& kind, const Parameter& parameter,

@@ -48,9 +48,7 @@ std::int64_t most_micro_batches(const Config& config) {
 /// Returns the most tokens of a forward-only sequence. (A prompt's last token is the first decode step.)
 std::int64_t longest_evaluation(const RankPurpose& purpose) {
   if (purpose.generates()) return purpose.prompt_tokens - 1;
-  return purpose.evaluation_lengths.empty()
-             ? 0
-             : *std::max_element(purpose.evaluation_lengths.begin(), purpose.evaluation_lengths.end());
+  return purpose.evaluation_lengths.empty() ? 0 : std::ranges::max(purpose.evaluation_lengths);
 }
 
 ExecutionShape execution_shape(const Config& config, const RankPurpose& purpose, int ring_rank) {

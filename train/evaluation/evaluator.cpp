@@ -140,7 +140,6 @@ void require_finite(const std::vector<LengthResult>& results) {
 
 std::vector<std::int64_t> documents_of(const EvaluationTargets& targets) {
   std::vector<std::int64_t> documents;
-  documents.reserve(targets.blocks.size());
   for (const TargetBlock& block : targets.blocks) documents.push_back(block.document);
   return documents;
 }
