@@ -19,9 +19,8 @@ class GraceTime {
   void add_save(double seconds) { save_ = std::max(save_, seconds); }
   /// Returns the sum of the longest times in seconds; 0 before the first save.
   double seconds() const { return save_ > 0 ? step_ + saves_ * save_ : 0; }
-  /// Returns a line for people; "" before the first save.
+  /// Returns a line for people, after the first save.
   std::string line() const {
-    if (save_ == 0) return "";
     return fmt::format(
         "grace period: after SIGTERM this run needs up to {} to save and end: {} for a step, and {} for {} (the "
         "longest times so far)",
