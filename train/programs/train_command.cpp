@@ -40,7 +40,6 @@ struct TrainFlags {
   std::string config_path, verify_path;
   std::vector<std::string> settings;
   bool help_config = false;
-  CLI::Option *resume = nullptr, *verify = nullptr;
 };
 
 /// Adds the flags that say what to train, from where, and up to which step.
@@ -49,10 +48,10 @@ void add_run_flags(CommandLine& app, TrainFlags& flags) {
                  "the YAML config of the run; with --resume, the run's config is used if none is given");
   app.add_option("--output", flags.options.output, "DIR", "the run's folder (default: runs/<config's name>)");
   add_settings(app, flags.settings);
-  flags.resume = app.add_option("--resume", flags.options.start.resume_path, "[PATH]",
-                                "continue from a checkpoint, or from the newest intact one of a run's folder; without "
-                                "a path, from that of --output, or start a new run if there is none")
-                     ->expected(0, 1);
+  app.add_option("--resume", flags.options.start.resume_path, "[PATH]",
+                 "continue from a checkpoint, or from the newest intact one of a run's folder; without "
+                 "a path, from that of --output, or start a new run if there is none")
+      ->expected(0, 1);
   app.add_option("--init-from", flags.options.start.init_from, "PATH",
                  "start a new run with the sizes and weights of a run, a checkpoint, or a Hugging Face folder (like "
                  "model.from); the optimizer, data, length, and rope scaling are those of the config");
@@ -85,10 +84,9 @@ void add_recording_flags(CommandLine& app, TrainFlags& flags) {
 void add_other_flags(CommandLine& app, TrainFlags& flags) {
   app.add_flag("--dry-run", flags.options.dry_run,
                "check everything; print whether it fits, the plan, and the config; write nothing");
-  flags.verify =
-      app.add_option("--verify-checkpoint", flags.verify_path, "PATH",
-                     "check every hash of a checkpoint, or of all checkpoints of a run's folder, and nothing "
-                     "else; exits with 4 if one is damaged, or if the base of its adapters is missing or has changed");
+  app.add_option("--verify-checkpoint", flags.verify_path, "PATH",
+                 "check every hash of a checkpoint, or of all checkpoints of a run's folder, and nothing "
+                 "else; exits with 4 if one is damaged, or if the base of its adapters is missing or has changed");
 }
 
 void verify(const TrainFlags& flags) {
@@ -106,7 +104,6 @@ void verify(const TrainFlags& flags) {
 /// Completes the options from the config and the flags.
 void read_options(TrainFlags& flags, const Log& log) {
   TrainOptions& options = flags.options;
-  options.start.resume = flags.resume->count() > 0;
   if (flags.config_path.empty() && options.start.resume) {
     const std::string& resumed = options.start.resume_path;
     if (!resumed.empty() && !path_exists(resumed)) fail(ExitCode::usage, "--resume: {} does not exist", resumed);
@@ -180,13 +177,14 @@ int ringtrain::train_command(int argc, char** argv, Launcher& launcher) {
   }
   std::optional<HashProgress> hashing;  // for data and checkpoints, before the run begins
   if (launcher.is_rank_zero()) hashing.emplace("train");
-  if (flags.verify->count() > 0) {
+  if (!flags.verify_path.empty()) {
     if (launcher.is_rank_zero()) verify(flags);
     return 0;
   }
   const Log log = [&](const std::string& line) {
     if (launcher.is_rank_zero()) write_message(stderr, fmt::format("train: {}\n", line));
   };
+  flags.options.start.resume = app.count("--resume") > 0;
   read_options(flags, log);
   const Run run = prepare_run(flags.options, log, launcher);
   hashing.reset();
