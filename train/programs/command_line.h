@@ -110,7 +110,7 @@ class CommandLine : public CLI::App {
   template <class Value>
   CLI::Option* add_option(const std::string& name, Value& value, const std::string& type,
                           const std::string& description) {
-    using Element = typename ElementOf<Value>::type;
+    using Element = decltype(element_of(value));
     static_assert(std::is_same_v<Element, std::string> || std::is_integral_v<Element> || std::is_enum_v<Element>,
                   "a real number has a range: add_real()");
     CLI::Option* const option = CLI::App::add_option(name, value, description)->type_name(type);
@@ -200,14 +200,11 @@ class CommandLine : public CLI::App {
  private:
   std::map<std::string, std::string> present_names_;  // by the old ones
 
+  // Only their types matter: of an option's one value, or of each of several.
   template <class Value>
-  struct ElementOf {
-    using type = Value;
-  };
+  static Value element_of(const Value& value);
   template <class Value>
-  struct ElementOf<std::vector<Value>> {
-    using type = Value;
-  };
+  static Value element_of(const std::vector<Value>& values);
 };
 
 /// Adds --begin-token, which sets an id, or -1 for no token. description: the flag's meaning in this program.
@@ -252,11 +249,10 @@ inline void add_settings(CommandLine& app, std::vector<std::string>& settings, s
 inline bool parse_command_line(CommandLine& app, int argc, char** argv, bool prints = true) {
   app.formatter(std::make_shared<HelpFormatter>());
   app.set_version_flag("--version", version_text(), "print version, commit and build options");
-  const auto asks_for_version = [](std::string_view argument) { return argument == "--version"; };
   try {
-    // CLI11 2.1 would require the required options first.
-    if (std::any_of(argv + 1, argv + argc, asks_for_version)) throw CLI::CallForVersion(version_text(), 0);
     std::vector<std::string> arguments = app.in_present_names(argc, argv, prints);
+    // CLI11 2.1 would require the required options first.
+    if (std::ranges::count(arguments, "--version") > 0) throw CLI::CallForVersion(version_text(), 0);
     for (std::string& argument : arguments) {
       // CLI11 would take the next argument as the value.
       if (!argument.starts_with("--") || argument.find('=') != argument.size() - 1) continue;
