@@ -14,10 +14,10 @@ namespace ringtrain {
 
 namespace {
 
-/// Calls body(begin, end) for pieces of [begin, end) that fit in the staging buffer.
-void in_pieces(std::int64_t begin, std::int64_t end, const std::function<void(std::int64_t, std::int64_t)>& body) {
-  for (std::int64_t at = begin; at < end; at += RankState::staging_elements) {
-    body(at, std::min(end, at + RankState::staging_elements));
+/// Calls body(begin, end) for pieces of [0, count) that fit in the staging buffer.
+void in_pieces(std::int64_t count, const std::function<void(std::int64_t, std::int64_t)>& body) {
+  for (std::int64_t at = 0; at < count; at += RankState::staging_elements) {
+    body(at, std::min(count, at + RankState::staging_elements));
   }
 }
 
@@ -118,7 +118,7 @@ std::array<CheckpointFile, 2> write_state(RankState& state, const std::string& f
     const auto& [kind, slice] = slices[i];
     const bool has_copy = !(is_frozen(state, slice) ? state.frozen_snapshot : state.snapshot[kind]).empty();
     const TensorView values = has_copy ? saved_values(state, kind, slice) : live_values(state, kind, slice);
-    in_pieces(0, slice.count(), [&](std::int64_t begin, std::int64_t end) {
+    in_pieces(slice.count(), [&](std::int64_t begin, std::int64_t end) {
       const TensorView piece = as_saved(state, values.flat(begin, end));
       require_finite(piece, writer.datasets()[i].name, step);
       writer.write(i, begin, piece.data, end - begin);
@@ -133,7 +133,7 @@ std::string nonfinite_weights(RankState& state) {
   for (const ParameterSlice& slice : state.optimizer->slices()) {
     const TensorView values = live_values(state, /*kind=*/0, slice);
     bool finite = true;
-    in_pieces(0, slice.count(), [&](std::int64_t begin, std::int64_t end) {
+    in_pieces(slice.count(), [&](std::int64_t begin, std::int64_t end) {
       finite = finite && first_not_finite(as_saved(state, values.flat(begin, end))) < 0;
     });
     if (!finite) return dataset_of(state, /*kind=*/0, slice).name;
@@ -147,7 +147,7 @@ void load_optimizer_state(RankState& state, const Checkpoint& checkpoint) {
     const Parameter& parameter = state.parameters.table()[slice.parameter];
     for (std::size_t i = 0; i < optimizer_state.size(); ++i) {
       const TensorView to = state.optimizer->state(i, slice);
-      in_pieces(0, slice.count(), [&](std::int64_t begin, std::int64_t end) {
+      in_pieces(slice.count(), [&](std::int64_t begin, std::int64_t end) {
         const TensorView staging = state.staging.view().prefix({end - begin});
         files.read(optimizer_state[i], parameter, state.state_dtype(), slice.begin + begin, staging);
         state.copy_staged(to.flat(begin, end), staging);
