@@ -93,8 +93,11 @@ void require_model(const std::string& folder, const CheckpointManifest& manifest
                                plain_text(folder), described(plain_text(found)), described(model.name)));
 }
 
-/// Returns the checkpoint in a folder; nothing if its run deletes it meanwhile.
-std::optional<Checkpoint> open_folder(const std::string& folder, const ModelDefinition& model) {
+/// Thrown, although it is no error, where a run deletes what is being read.
+struct Deleted {};
+
+/// Returns the checkpoint in a folder. Throws Deleted if its run deletes it meanwhile.
+Checkpoint open_folder(const std::string& folder, const ModelDefinition& model) {
   try {
     Checkpoint checkpoint;
     checkpoint.path = folder;
@@ -102,7 +105,7 @@ std::optional<Checkpoint> open_folder(const std::string& folder, const ModelDefi
     const std::string manifest_path = folder + "/manifest.json";
     if (path_exists(manifest_path, ExitCode::checkpoint)) {
       *checkpoint.hold = File::open(manifest_path, ExitCode::checkpoint);
-      if (!checkpoint.hold->try_share() || !checkpoint.hold->is_at_path()) return std::nullopt;
+      if (!checkpoint.hold->try_share() || !checkpoint.hold->is_at_path()) throw Deleted();
     }
     checkpoint.manifest = verify_checkpoint(folder);
     require_name(folder, checkpoint.manifest);
@@ -119,7 +122,7 @@ std::optional<Checkpoint> open_folder(const std::string& folder, const ModelDefi
     check_state(checkpoint, model);
     return checkpoint;
   } catch (const Error&) {
-    if (!path_exists(folder, ExitCode::checkpoint)) return std::nullopt;
+    if (!path_exists(folder, ExitCode::checkpoint)) throw Deleted();
     throw;
   }
 }
@@ -148,12 +151,15 @@ std::string why_not_of_run(const std::string& path, const CheckpointManifest& sa
   }
 }
 
-/// Calls `attempt` until it returns something. Each time it does not, a run has deleted what it was reading.
+/// Calls `attempt` until it does not throw Deleted. Returns its result.
 template <class Attempt>
 auto retry_while_deleted(const std::string& path, Attempt&& attempt) {
   for (int i = 0; i < max_tries; ++i) {
-    if (auto result = attempt()) return *std::move(result);
-    std::this_thread::sleep_for(std::chrono::milliseconds(i));
+    try {
+      return attempt();
+    } catch (const Deleted&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(i));
+    }
   }
   fail(ExitCode::checkpoint, "{}: its run deletes checkpoints faster than they can be read; try again later", path);
 }
@@ -219,14 +225,14 @@ void verify_checkpoints(const std::string& path, const Log& report, const std::f
   int good = 0;
   const auto verify = [&](const std::string& folder) {
     try {
-      const std::optional<Checkpoint> checkpoint = open_folder(folder, model);
-      if (!checkpoint) return;
-      base(*checkpoint);
+      const Checkpoint checkpoint = open_folder(folder, model);
+      base(checkpoint);
       ++good;
       std::int64_t bytes = 0;
-      for (const CheckpointFile& file : checkpoint->manifest.files) bytes += file.bytes;
-      report(fmt::format("{}: good: step {}, {} files, {} bytes", folder, checkpoint->manifest.step,
-                         checkpoint->manifest.files.size(), bytes));
+      for (const CheckpointFile& file : checkpoint.manifest.files) bytes += file.bytes;
+      report(fmt::format("{}: good: step {}, {} files, {} bytes", folder, checkpoint.manifest.step,
+                         checkpoint.manifest.files.size(), bytes));
+    } catch (const Deleted&) {  // by its run: nothing to report
     } catch (const Error& error) {
       report(error.what());
       if (!first) first = error;
@@ -240,9 +246,9 @@ void verify_checkpoints(const std::string& path, const Log& report, const std::f
                     checkpoints.path(), name));
     report(first->what());
   }
-  retry_while_deleted(path, [&]() -> std::optional<bool> {
+  retry_while_deleted(path, [&] {
     for (const std::string& folder : folders_at(path)) verify(folder);
-    return good > 0 || first ? std::optional(true) : std::nullopt;
+    if (good == 0 && !first) throw Deleted();
   });
   if (first) throw Error(*first);
 }
@@ -287,14 +293,12 @@ void CheckpointFolder::say_nothing_saved() const {
 
 std::optional<Checkpoint> CheckpointFolder::newest_intact(const Log& warn, const ModelDefinition& model) const {
   std::set<std::int64_t> reported;
-  using Found = std::optional<Checkpoint>;
-  Found found = retry_while_deleted(path_, [&]() -> std::optional<Found> {
+  std::optional<Checkpoint> found = retry_while_deleted(path_, [&]() -> std::optional<Checkpoint> {
     const auto all = steps();
     std::string last_problem;
     for (auto step = all.rbegin(); step != all.rend(); ++step) {
       try {
-        if (Found checkpoint = open_folder(complete(*step), model)) return checkpoint;
-        return std::nullopt;
+        return open_folder(complete(*step), model);
       } catch (const OtherModel&) {
         throw;
       } catch (const Error& error) {
@@ -307,7 +311,7 @@ std::optional<Checkpoint> CheckpointFolder::newest_intact(const Log& warn, const
            "{}: none of the {} checkpoints is intact ({}); to start afresh, choose another --output", path_, all.size(),
            last_problem);
     }
-    return Found{};
+    return std::nullopt;
   });
   warn_of_misnamed(found ? found->manifest.step : 0, warn);
   return found;
