@@ -52,7 +52,7 @@ void check_class_takes(const ModelConfig& model, const Family& family) {
   const std::int64_t width = model.hidden_size, heads = model.num_attention_heads;
   const double scalar = score_divisor(model);
   const RopeType rope = model.rope_scaling.type;
-  const bool phi3 = family.trained_length > 0, longrope = rope == RopeType::longrope;
+  const bool phi3 = family.only_longrope(), longrope = rope == RopeType::longrope;
   refuse_if(family.rotary && !family.any_head_dim && width % heads != 0,
             fmt::format("needs a model.hidden_size that is a multiple of model.num_attention_heads, not {} and {}",
                         width, heads));
@@ -66,7 +66,7 @@ void check_class_takes(const ModelConfig& model, const Family& family) {
                         width / heads, model.head_dim));
   refuse_if(family.architecture == Architecture::llama && model.initializer_range > 1,
             fmt::format("needs a model.initializer_range of at most 1, not {}", model.initializer_range));
-  refuse_if(family.sliding_theta > 0 && !model.rope_scaling.truncate,
+  refuse_if(family.ropes_by_layer() && !model.rope_scaling.truncate,
             "always truncates in yarn, so model.rope_scaling.truncate must be true");
 }
 

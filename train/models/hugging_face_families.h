@@ -61,6 +61,12 @@ struct Family {
 
   /// Returns whether each of our projections is a separate tensor.
   bool own_projections() const { return rotary && !joined; }
+  /// Returns whether the class scales rotary positions only as longrope.
+  bool only_longrope() const { return trained_length > 0; }
+  /// Returns whether layers with a window have separate rotary keys.
+  bool ropes_by_layer() const { return sliding_theta > 0; }
+  /// Returns whether older files give these layers' theta, as rope_local_base_freq.
+  bool local_base_key() const { return ropes_by_layer() && sliding_theta != theta; }
 };
 
 inline constexpr std::array<Family, 12> families{{

@@ -58,10 +58,10 @@ RopeType read_type(JsonKeys& section, const Family& family) {
     }
     type = current;
   }
-  const bool only_longrope = family.trained_length > 0;  // Phi-3's files of 2024 say su or yarn
   if (type == "default") return RopeType::none;
-  if (type == "longrope" || type == "su" || (only_longrope && type == "yarn")) return RopeType::longrope;
-  if (only_longrope) {
+  // Phi-3's files of 2024 say su or yarn.
+  if (type == "longrope" || type == "su" || (family.only_longrope() && type == "yarn")) return RopeType::longrope;
+  if (family.only_longrope()) {
     section.refuse("rope_type", "{} is not supported in a {}; default and longrope are", shown(type), family.name);
   }
   for (const RopeType known : {RopeType::linear, RopeType::yarn, RopeType::llama3}) {
@@ -88,7 +88,7 @@ void refuse_partial(JsonKeys& keys) {
 void read_trained_length(JsonKeys& keys, JsonKeys& section, const Family& family, const ModelConfig& model,
                          RopeScalingConfig& scaling, std::vector<std::string>& logs) {
   const char* const key = "original_max_position_embeddings";
-  const bool within = section.has(key), outside = family.sliding_theta == 0 && keys.has(key);
+  const bool within = section.has(key), outside = !family.ropes_by_layer() && keys.has(key);
   std::int64_t& length = scaling.original_max_position_embeddings;
   if (outside) {
     length = keys.integer(key, 0);
@@ -226,7 +226,7 @@ struct LayerRopes {
 LayerRopes read_older(JsonKeys& keys, const Family& family, const ModelConfig& model, std::vector<std::string>& logs) {
   const Rope full = read_one(keys, family, model, logs);
   double local = full.theta;
-  if (family.sliding_theta != family.theta) {
+  if (family.local_base_key()) {
     local = keys.real("rope_local_base_freq", family.sliding_theta);
   } else if (full.theta != family.sliding_theta && model.sliding_window > 0) {
     logs.push_back(
@@ -248,7 +248,7 @@ LayerRopes read_sections(JsonKeys& keys, const Family& family, const ModelConfig
     return filled(kinds, kind) ? read_section(kinds, kind, theta, family, model, logs)
                                : Rope{.theta = theta, .scaling = {}};
   };
-  const char* const local = family.sliding_theta == family.theta ? nullptr : "rope_local_base_freq";
+  const char* const local = family.local_base_key() ? "rope_local_base_freq" : nullptr;
   const Rope full = read("full_attention", "rope_theta", family.theta);
   const Rope sliding = read("sliding_attention", local, family.sliding_theta);
   for (const std::string& key : kinds.unasked()) {
@@ -265,7 +265,7 @@ LayerRopes read_sections(JsonKeys& keys, const Family& family, const ModelConfig
 
 void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::vector<std::string>& logs) {
   LayerRopes ropes;
-  if (family.sliding_theta == 0) {
+  if (!family.ropes_by_layer()) {
     ropes.full = read_one(keys, family, model, logs);
   } else if (filled(keys, "rope_parameters")) {
     ropes = read_sections(keys, family, model, logs);
@@ -275,7 +275,7 @@ void read_rope(JsonKeys& keys, const Family& family, ModelConfig& model, std::ve
   const auto& [full, sliding] = ropes;
   model.rope_theta = full.theta;
   model.rope_scaling = full.scaling;
-  if (family.sliding_theta == 0) return;
+  if (!family.ropes_by_layer()) return;
   if (!full.scaling.truncate) {  // transformers (5.23) looks for it outside a class's sections for kinds of layers
     keys.refuse("truncate",
                 "transformers computes this architecture with yarn's truncate as true, whatever its file says");
@@ -304,15 +304,15 @@ void write_rope(const ModelConfig& model, const Family& family, json& out) {
   section["rope_theta"] = theta;
   out["rope_parameters"] = section;
   out["rope_theta"] = theta;
-  if (family.trained_length > 0 && !plain) {  // otherwise the class's own would override the section's
+  if (family.only_longrope() && !plain) {  // otherwise the class's own would override the section's
     out["original_max_position_embeddings"] = scaling.original_max_position_embeddings;
   }
-  if (family.sliding_theta == 0) return;
+  if (!family.ropes_by_layer()) return;
   json sliding = section;
   if (model.sliding_rope_theta > 0 || model.sliding_window == 0) {
     const double local = model.sliding_rope_theta > 0 ? model.sliding_rope_theta : family.sliding_theta;
     sliding = {{"rope_type", "default"}, {"rope_theta", local}};
-    if (family.sliding_theta != family.theta) out["rope_local_base_freq"] = local;
+    if (family.local_base_key()) out["rope_local_base_freq"] = local;
   }
   out["rope_parameters"] = {{"full_attention", section}, {"sliding_attention", sliding}};
 }
