@@ -28,10 +28,10 @@ struct StartRequest {
 };
 
 struct RunStart {
-  std::shared_ptr<const ModelSource> source;  // of the weights; for a resume, a checkpoint; null: random weights
-  std::int64_t step = 0;                      // done before this run begins
-  std::int64_t skipped_steps = 0;             // of these steps: those without an update
-  std::optional<BaseModel> base = {};         // with lora: its weights are frozen, and stay in their own files
+  std::shared_ptr<const ModelSource> source;        // of the weights; for a resume, a checkpoint; null: random weights
+  std::int64_t step = 0;                            // done before this run begins
+  std::int64_t skipped_steps = 0;                   // of these steps: those without an update
+  std::optional<BaseModel> base = {};               // with lora: its weights are frozen, and stay in their own files
   std::optional<std::string> initial_weights = {};  // the path of the model with which step 1 begins, or began
   std::string run = {};    // this run's id, for its checkpoints; from choose_start: that of the resumed run, "" for a
                            // new run or if unknown
