@@ -42,22 +42,19 @@ void add_prompt_flags(CommandLine& app, GenerateFlags& flags) {
                  "--tokens-file, --tokens, and -");
   app.add_option("--prompt-file", flags.prompt_file, "FILE", "a file with the prompt");
   app.add_refused("--chat", "was removed: use `python3 -m ringtrain_data chat` for conversations (docs/datasets.md)");
-  auto* tokens_file = app.add_option("--tokens-file", options.tokens_file, "FILE|-",
-                                     "a file with the prompt's token ids, or the standard input: decimal, with white "
-                                     "space between them; the new ones are printed as ids");
-  auto* tokens =
-      app.add_option("--tokens", options.tokens, "I,I,...", "the prompt as token ids; the new ones are printed as ids")
-          ->delimiter(',')
-          ->allow_extra_args(false)
-          ->check(number<std::int32_t>());
+  app.add_option("--tokens-file", options.tokens_file, "FILE|-",
+                 "a file with the prompt's token ids, or the standard input: decimal, with white "
+                 "space between them; the new ones are printed as ids");
+  app.add_option("--tokens", options.tokens, "I,I,...", "the prompt as token ids; the new ones are printed as ids")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(number<std::int32_t>());
   app.add_option("STDIN", flags.dash, "-", "-: the standard input is the prompt")->check(one_of({"-"}));
   app.add_option("--tokenizer", options.tokenizer, "PATH",
                  "bytes, a folder or a file (default: the model's tokenizer, or bytes for a run without one)");
   app.add_choice<bool>("--special-tokens", options.parse_special, {{"text", false}, {"parse", true}},
                        "how to read <|im_start|> and similar names in the prompt")
-      ->default_str("text")
-      ->excludes(tokens)
-      ->excludes(tokens_file);
+      ->default_str("text");
   add_begin_token(app, options.begin_token,
                   "the token before the prompt (default: what the tokenizer puts before a text)");
 }
@@ -95,16 +92,15 @@ bool parse(GenerateFlags& flags, int argc, char** argv, bool prints) {
   add_sampling_flags(app, options.sampling);
   app.add_option("--stop", options.stops, "TEXT", "end before this text; may be given several times")
       ->allow_extra_args(false)  // else CLI11 would read "[END]" as a list, and take the next argument, too
-      ->take_all()
-      ->excludes(app.get_option("--tokens"))
-      ->excludes(app.get_option("--tokens-file"));
+      ->take_all();
   app.add_option("--stop-token", options.stop_tokens, "ID,...", "also end at these tokens, which are not printed")
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_flag("--raw", options.raw,
-               "print bytes as they are generated: nothing is replaced or left out, no newline is added")
-      ->excludes(app.get_option("--tokens"))
-      ->excludes(app.get_option("--tokens-file"));
+               "print bytes as they are generated: nothing is replaced or left out, no newline is added");
+  for (const char* of_text : {"--special-tokens", "--stop", "--raw"}) {
+    for (const char* ids : {"--tokens", "--tokens-file"}) app.get_option(of_text)->excludes(app.get_option(ids));
+  }
   app.add_option("--mesh", flags.mesh, "1xN", "sequence ranks that share the prompt and the cache");
   app.add_computation(options);
   if (!parse_command_line(app, argc, argv, prints)) return false;
